@@ -14,7 +14,7 @@ def main() -> None:
     from berth.db.embedded import running_database
 
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "berth.server.settings")
-    with running_database(wanted="DATABASE_URL" not in os.environ and len(sys.argv) > 1):
+    with running_database(needed="DATABASE_URL" not in os.environ and len(sys.argv) > 1):
         execute_from_command_line(sys.argv)
 
 

@@ -18,8 +18,8 @@ from typing import TypeVar
 
 from benchmarks.setup.arguments import parser
 from benchmarks.setup.shapes import CHANGES, SHAPES, settings, steady
-from berth.core.garbage import collect_rarely
-from scheduler.engine.decide import decide, decide_again
+from berth.core.garbage import relax_garbage_collection
+from scheduler.engine.decide import decide, decide_with_layout
 from scheduler.engine.model import Snapshot
 from scheduler.engine.plan import Evict, Place, Plan
 from scheduler.simulator.simulation import World
@@ -41,15 +41,15 @@ def main() -> None:
     arguments = options.parse_args()
     names = TINY_SHAPES if arguments.tiny else arguments.names
 
-    def chosen(name: str) -> bool:
+    def is_chosen(name: str) -> bool:
         return not names or any(word in name for word in names)
 
-    collect_rarely()  # as the scheduler does
+    relax_garbage_collection()  # as the scheduler does
     heads = ("cpu ms", "least", "MiB", "placed", "evicted", "waiting")
     print(f"{'shape':<52} " + " ".join(f"{head:>9}" for head in heads))
-    rows = [_measure(name, make) for name, make in SHAPES.items() if chosen(name)]
-    if any(map(chosen, CHANGES)):
-        rows += _measure_carried(chosen, TINY_STEADY if arguments.tiny else STEADY)
+    rows = [_measure(name, make) for name, make in SHAPES.items() if is_chosen(name)]
+    if any(map(is_chosen, CHANGES)):
+        rows += _measure_reused_layout(is_chosen, TINY_STEADY if arguments.tiny else STEADY)
     if not names:
         RESULTS.mkdir(exist_ok=True)
         answer = {"machine": machine(), "commit": commit(), "runs": RUNS, "shapes": rows}
@@ -65,21 +65,21 @@ def _measure(name: str, make: Callable[[], Snapshot]) -> dict[str, object]:
     return _row(name, [spent for spent, _ in runs], runs[-1][1], peak, made)
 
 
-def _measure_carried(
-    chosen: Callable[[str], bool], size: tuple[int, int, int]
+def _measure_reused_layout(
+    is_chosen: Callable[[str], bool], size: tuple[int, int, int]
 ) -> Iterator[dict[str, object]]:
     """Time cycles that reuse one layout, excluding the changes and the reading of plans."""
     for name, (change, changed) in CHANGES.items():
-        if not chosen(name):
+        if not is_chosen(name):
             continue
         snapshot = settings(steady(*size), **changed)
-        plan, layout = decide_again(snapshot, None)
+        plan, layout = decide_with_layout(snapshot, None)
         spent = []
         for turn in range(RUNS + 1):
             world = World(snapshot)
-            world.carry_out(plan)
+            world.apply_plan(plan)
             snapshot = change(world.snapshot(), ROWS, turn)
-            seconds, (plan, layout) = _timed(partial(decide_again, snapshot, layout))
+            seconds, (plan, layout) = _timed(partial(decide_with_layout, snapshot, layout))
             spent.append(seconds)
         read, _ = _timed(partial(len, plan.refusals))  # before anything else reads the refusals
         row = _row(name, spent[1:], plan, None, None)

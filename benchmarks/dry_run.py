@@ -73,7 +73,7 @@ def _measure_first(client: Any, role: dict[str, int]) -> int:
     from scheduler.reports.what_if import what_if_cache
 
     what_if_cache._shared = what_if_cache.WhatIfCache()
-    what_if_cache.SPECS._specs.clear()
+    what_if_cache.SPEC_CACHE._specs.clear()
     return _measure_response(client, role)
 
 

@@ -30,14 +30,14 @@ def main() -> None:
     options.add_argument("--draw", action="store_true", help="Draw the last measurements.")
     arguments = options.parse_args()
     if arguments.tiny:
-        print(f"drawn: {len(chart(seen(tiny=True)))} characters")
+        print(f"drawn: {len(chart(record_run(tiny=True)))} characters")
         return
     if not arguments.draw:
-        DATA.write_text(json.dumps(seen(), indent=1) + "\n")
+        DATA.write_text(json.dumps(record_run(), indent=1) + "\n")
     CHART.write_text(chart(json.loads(DATA.read_text())))
 
 
-def seen(*, tiny: bool = False) -> dict[str, Any]:
+def record_run(*, tiny: bool = False) -> dict[str, Any]:
     with (
         tempfile.TemporaryDirectory(prefix="berth-service-") as place,
         running_service(Path(place) / "home") as story,
@@ -76,53 +76,57 @@ def chart(data: dict[str, Any]) -> str:
     ]
     waiting = [(one["at"], one["waiting"] or 0) for one in moments]
     clients = [(one["at"], one["clients"]) for one in moments]
-    parts += panel(0, end, 13, [("clients", LOAD, clients), ("requests that wait", WAITING, waiting)])
+    parts += draw_panel(0, end, 13, [("clients", LOAD, clients), ("requests that wait", WAITING, waiting)])
     present = [(one["at"], one["engines"]) for one in moments]
     active = [(one["at"], one["active"]) for one in moments]
-    parts += panel(1, end, 5, [("engines there", PRESENT, present), ("engines that serve", ENGINES, active)])
+    parts += draw_panel(
+        1, end, 5, [("engines there", PRESENT, present), ("engines that serve", ENGINES, active)]
+    )
     slowest = max(seconds for _, seconds in requests)
-    parts += panel(2, end, slowest * 1.1, [("seconds to an answer", TIMES, ())])
-    parts += dots(2, end, slowest * 1.1, requests)
+    parts += draw_panel(2, end, slowest * 1.1, [("seconds to an answer", TIMES, ())])
+    parts += draw_dots(2, end, slowest * 1.1, requests)
     return "\n".join([*parts, "</svg>", ""])
 
 
-def panel(place: int, end: float, most: float, lines: Sequence[tuple[str, str, Points]]) -> Iterable[str]:
+def draw_panel(
+    place: int, end: float, most: float, lines: Sequence[tuple[str, str, Points]]
+) -> Iterable[str]:
     """Yield the SVG of a panel with step lines, since counts stay constant until they change."""
     top = TOP + place * (PANEL + GAP)
     yield f'<path d="M{LEFT} {top}V{top + PANEL}H{WIDTH - RIGHT}" fill="none" stroke="{GRID}"/>'
-    for mark in marks(most):
+    for mark in axis_marks(most):
         y = height_of(place, mark, most)
         yield f'<line x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y}" y2="{y}" stroke="{GRID}" stroke-width="0.5"/>'
         yield f'<text x="{LEFT - 8}" y="{y + 4}" text-anchor="end">{mark:g}</text>'
     for mark in range(0, int(end) + 1, 10):
-        x = across(mark, end)
+        x = x_of(mark, end)
         yield f'<text x="{x}" y="{top + PANEL + 16}" text-anchor="middle">{mark} s</text>'
     for number, (name, colour, points) in enumerate(lines):
         yield f'<text x="{LEFT + 10 + 170 * number}" y="{top - 10}" fill="{colour}">{name}</text>'
         if points:
-            line = steps(place, end, most, points)
+            line = draw_steps(place, end, most, points)
             yield f'<path d="{line}" fill="none" stroke="{colour}" stroke-width="2"/>'
 
 
-def dots(place: int, end: float, most: float, requests: Iterable[tuple[float, float]]) -> Iterable[str]:
+def draw_dots(place: int, end: float, most: float, requests: Iterable[tuple[float, float]]) -> Iterable[str]:
     for at, seconds in requests:
-        x, y = across(at, end), height_of(place, seconds, most)
+        x, y = x_of(at, end), height_of(place, seconds, most)
         yield f'<circle cx="{x}" cy="{y}" r="1.6" fill="{TIMES}" fill-opacity="0.55"/>'
 
 
-def steps(place: int, end: float, most: float, points: Points) -> str:
-    parts = [f"M{across(points[0][0], end)} {height_of(place, points[0][1], most)}"]
+def draw_steps(place: int, end: float, most: float, points: Points) -> str:
+    parts = [f"M{x_of(points[0][0], end)} {height_of(place, points[0][1], most)}"]
     for at, value in points[1:]:
-        parts.append(f"H{across(at, end)}V{height_of(place, value, most)}")
+        parts.append(f"H{x_of(at, end)}V{height_of(place, value, most)}")
     return "".join(parts)
 
 
-def marks(most: float) -> list[float]:
+def axis_marks(most: float) -> list[float]:
     step = next(step for step in (0.5, 1, 2, 4, 5, 10, 20, 50, 100) if most / step <= 6)
     return [step * number for number in range(int(most / step) + 1)]
 
 
-def across(seconds: float, end: float) -> float:
+def x_of(seconds: float, end: float) -> float:
     return round(LEFT + (WIDTH - LEFT - RIGHT) * seconds / end, 1)
 
 

@@ -35,13 +35,13 @@ def main() -> None:
 
 
 def measure(sizes: Sequence[int], *, keep: bool) -> None:
-    from berth.db.embedded import Embedded
-    from berth.db.embedded import serving as database
+    from berth.db.embedded import EmbeddedCluster
+    from berth.db.embedded import run_server as database
 
     rows = []
     for live in sizes:
         with tempfile.TemporaryDirectory(prefix="berth-explaining-") as place:
-            cluster = Embedded(Path(place) / "postgres")
+            cluster = EmbeddedCluster(Path(place) / "postgres")
             with database(cluster, log=Path(place) / "postgres.log"):
                 os.environ["DATABASE_URL"], os.environ["BERTH_HOME"] = cluster.url(), place
                 # A process reads its settings only once, so each size needs its own process.

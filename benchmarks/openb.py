@@ -70,7 +70,7 @@ def measured(name: str, strategy: Strategy, seeds: Sequence[int], moves: bool) -
     for seed in seeds:
         snapshot = arrivals(nodes, pods, random.Random(seed), strategy)
         plan = decide(snapshot, None if moves else ("allocate",))
-        curves.append(curve(snapshot, plan))
+        curves.append(allocation_curve(snapshot, plan))
         steps = [step for bundle in plan.bundles for step in bundle.steps]
         moved += sum(isinstance(step, Evict) for step in steps)
     row = {
@@ -90,7 +90,7 @@ def arrivals(nodes: Sequence[Row], pods: Sequence[Row], chance: random.Random, b
     """Return a snapshot with all arrivals in one queue. The first to arrive has been pending longest."""
     nodes = chance.sample(nodes, len(nodes))
     capacity = sum(int(node["gpu"]) for node in nodes) * MILLI
-    line = offered(pods, chance, capacity * ARRIVING // 100)
+    line = draw_pods(pods, chance, capacity * ARRIVING // 100)
     unlimited = {"openb": Entitlement(Bounds(None, None, None))}
     return Snapshot(
         0,
@@ -101,7 +101,7 @@ def arrivals(nodes: Sequence[Row], pods: Sequence[Row], chance: random.Random, b
     )
 
 
-def offered(pods: Sequence[Row], chance: random.Random, most: int) -> list[Row]:
+def draw_pods(pods: Sequence[Row], chance: random.Random, most: int) -> list[Row]:
     """Return the shuffled pods, then draw more with replacement until the next one would exceed `most`."""
     line = chance.sample(pods, len(pods))
     total = sum(map(gpus, line))
@@ -130,7 +130,7 @@ def _workload(name: str, at: int, row: Row) -> Workload:
     return Workload(name, "one", Group(name, (role,), 1), ("openb",), submitted=at)
 
 
-def curve(snapshot: Snapshot, plan: Plan) -> dict[int, float]:
+def allocation_curve(snapshot: Snapshot, plan: Plan) -> dict[int, float]:
     """Return the allocated GPUs by arrived GPUs, both as percentages of all GPUs."""
     capacity = sum(node.gpus for node in snapshot.nodes) * MILLI
     placed = {step.workload for bundle in plan.bundles for step in bundle.steps if isinstance(step, Place)}

@@ -134,7 +134,7 @@ def _create_workloads(ada: Any, pool: Any, projects: list[Any], now: datetime, s
 
 
 def _create_history(pool: Any, projects: list[Any], work: list[Any], now: datetime, size: Size) -> None:
-    from projects.acting import Acting
+    from projects.actor import Actor
     from projects.services.quotas import budgets
     from scheduler.models import Eviction, UsageHour
 
@@ -159,7 +159,7 @@ def _create_history(pool: Any, projects: list[Any], work: list[Any], now: dateti
         for n in range(size.evictions)
     )  # fmt: skip
     for each in projects[: size.budgets]:
-        budgets.set_budget(acting=Acting.system("benchmark"), owner=each, values={"gpu_hours": 100})
+        budgets.set_budget(actor=Actor.system("benchmark"), owner=each, values={"gpu_hours": 100})
 
 
 if __name__ == "__main__":

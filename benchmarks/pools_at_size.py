@@ -89,11 +89,11 @@ class Play:
 
     def __init__(self, size: int, figures: Figures, cloud: Any) -> None:
         from pools import services
-        from projects.acting import Acting
+        from projects.actor import Actor
 
         self.figures, self.cloud, self.size = figures, cloud, size
         self.pool = services.create_pool(
-            acting=Acting.system("benchmark"), name=f"p{size}", provider="fake", runtime="fake",
+            actor=Actor.system("benchmark"), name=f"p{size}", provider="fake", runtime="fake",
             nodes=(0, size), gpus_per_node=GPUS, cpu_milli=64_000, memory_mib=524_288,
         )  # fmt: skip
         chance = random.Random(SEED)
@@ -171,7 +171,7 @@ class Play:
         )  # fmt: skip
         idle = [node for node, state in states.items() if state == "draining" and node not in busy]
         for node in Node.objects.filter(pk__in=idle):
-            services.node_emptied(node, at=now)
+            services.mark_node_emptied(node, at=now)
         to_lose = dict.fromkeys(busy, Work(gpu_seconds=GPUS, pods=1))
         reconcile(self.pool.pk, provider=self.cloud, now=now, work_to_lose=to_lose)
 

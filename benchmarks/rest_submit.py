@@ -100,7 +100,7 @@ def main() -> None:
 def measure(
     address: str, token: str, process: psutil.Process, clients: int, seconds: float
 ) -> dict[str, float]:
-    before, began = spent(process), time.perf_counter()
+    before, began = cpu_seconds(process), time.perf_counter()
     durations: list[float] = []
     threads = [
         threading.Thread(target=submit, args=(address, token, began + seconds, durations))
@@ -110,7 +110,7 @@ def measure(
         thread.start()
     for thread in threads:
         thread.join()
-    passed, used = time.perf_counter() - began, spent(process) - before
+    passed, used = time.perf_counter() - began, cpu_seconds(process) - before
     durations.sort()
     return {
         "clients": clients,
@@ -136,17 +136,17 @@ def submit(address: str, token: str, until: float, durations: list[float]) -> No
             durations.append(time.perf_counter() - began)
 
 
-def spent(process: psutil.Process) -> float:
+def cpu_seconds(process: psutil.Process) -> float:
     times = process.cpu_times()
     return times.user + times.system
 
 
 @contextlib.contextmanager
 def database(place: Path) -> Iterator[dict[str, str]]:
-    from berth.db.embedded import Embedded, serving
+    from berth.db.embedded import EmbeddedCluster, run_server
 
-    cluster = Embedded(place / "postgres")
-    with serving(cluster, log=place / "postgres.log"):
+    cluster = EmbeddedCluster(place / "postgres")
+    with run_server(cluster, log=place / "postgres.log"):
         yield {
             **os.environ,
             "BERTH_HOME": str(place / "home"),

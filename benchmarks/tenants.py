@@ -13,9 +13,9 @@ from pathlib import Path
 
 from benchmarks.decide import RESULTS, commit, machine
 from benchmarks.setup.arguments import parser
-from berth.core.garbage import collect_rarely
-from scheduler.simulator.replay.figures import figures
-from scheduler.simulator.replay.files import NoSuchTrace, find, smaller
+from berth.core.garbage import relax_garbage_collection
+from scheduler.simulator.replay.figures import summarize
+from scheduler.simulator.replay.files import TraceNotFound, load_trace, shrink_trace
 from scheduler.simulator.replay.policies import play
 from scheduler.simulator.replay.policy import Policy
 from scheduler.simulator.replay.records import Records
@@ -40,11 +40,11 @@ def main() -> int:
     options.add_argument("--checkpoint", type=int, metavar="SECONDS")
     arguments = options.parse_args()
     jobs = 200 if arguments.tiny else SLICE
-    collect_rarely()  # as `berth trace` does
+    relax_garbage_collection()  # as `berth trace` does
     data = Path(os.environ.get("BERTH_TRACES", Path(__file__).parents[2] / "shared" / "data"))
     try:
-        trace = find("philly", data)
-    except NoSuchTrace as error:
+        trace = load_trace("philly", data)
+    except TraceNotFound as error:
         print(f"skipped: {error}")
         return 0
     rows = {}
@@ -52,7 +52,7 @@ def main() -> int:
         if arguments.policies and policy not in arguments.policies:
             continue
         is_slice = arguments.tiny or (policy is Policy.FAIR and not arguments.whole)
-        played = smaller(trace, None, jobs, 0) if is_slice else trace
+        played = shrink_trace(trace, None, jobs, 0) if is_slice else trace
         summary = _replay(played, policy, arguments.checkpoint)
         name = policy.value + (f", the first {jobs} jobs" if is_slice else "")
         if policy is Policy.FAIR and arguments.checkpoint:
@@ -65,11 +65,11 @@ def main() -> int:
 
 
 def _replay(trace: Trace, policy: Policy, checkpoint: int | None) -> dict[str, object]:
-    records, now, cycles = Records(trace), trace.begins, 0
+    records, now, cycles = Records(trace), trace.start_time, 0
     wall, cpu = time.perf_counter(), time.process_time()
     for step in play(trace, policy, records, checkpoint=checkpoint):
         now, cycles = step.now, step.cycles
-    return figures(records, now) | {
+    return summarize(records, now) | {
         "cycles": cycles,
         "cpu_seconds": round(time.process_time() - cpu, 1),
         "wall_seconds": round(time.perf_counter() - wall, 1),

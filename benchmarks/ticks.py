@@ -16,7 +16,7 @@ from typing import Any
 
 from benchmarks.setup.arguments import parser
 from benchmarks.setup.own_database import own_database
-from berth.core.garbage import collect_rarely
+from berth.core.garbage import relax_garbage_collection
 
 LIVE, PROJECTS, DEPARTMENTS, GPUS, TICKS = 5_000, 30, 5, 8, 7
 NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)
@@ -34,7 +34,7 @@ def main() -> None:
     options.add_argument("live", nargs="?", type=int, default=LIVE, help="Number of live workloads.")
     arguments = options.parse_args()
     live = 160 if arguments.tiny else arguments.live
-    collect_rarely()  # as the scheduler does
+    relax_garbage_collection()  # as the scheduler does
     with own_database("ticks"):
         rows = _measure(live)
     from benchmarks.decide import RESULTS, commit, machine
@@ -142,9 +142,9 @@ def stage(live: int, nodes: int | None = None) -> tuple[Any, Any, Any]:
     _submit(live, projects)
     clock = FixedClock(NOON)
     runtime = FakeRuntime(clock)
-    held = lease.acquire("scheduler", "bench", 3600)
-    assert held is not None
-    context = SchedulerContext(held=held, runtimes=lambda pool: runtime)
+    held_lease = lease.acquire("scheduler", "bench", 3600)
+    assert held_lease is not None
+    context = SchedulerContext(held_lease=held_lease, runtimes=lambda pool: runtime)
     return Loop(context=context, clock=clock, reconcile_pool=lambda *args: False), runtime, clock
 
 
@@ -152,16 +152,16 @@ def _submit(live: int, projects: list[Any]) -> None:
     """Submit one workload through the service, and copy its row for the other workloads."""
     from django.contrib.auth.models import User
 
-    from projects.acting import Acting
+    from projects.actor import Actor
     from projects.models import Workload
     from projects.services.workloads import submission
 
-    admin = Acting.person(User.objects.create_superuser("bench"))
+    admin = Actor.for_user(User.objects.create_superuser("bench"))
     document = {
         "name": "first", "command": "python train.py --epochs 90", "pools": ["bench"], "env": {"SEED": "7"},
         "roles": [{"name": "worker", "replicas": 1, "gpu": 1, "cpu": 4, "memory_mib": 16384}],
     }  # fmt: skip
-    first = submission.submit(acting=admin, project=projects[0], document=document, now=NOON)
+    first = submission.submit(actor=admin, project=projects[0], document=document, now=NOON)
     copied = [field.attname for field in Workload._meta.concrete_fields if field.name not in ("id", "name")]
     values = {name: getattr(first, name) for name in copied}
     Workload.objects.bulk_create(

@@ -16,7 +16,7 @@ from benchmarks.setup.arguments import parser
 from scheduler.engine.decide import decide
 from scheduler.simulator import load
 from scheduler.simulator.simulation import World
-from scheduler.simulator.usage import Meter, allocated
+from scheduler.simulator.usage import UsageMeter, allocated_by_queue
 
 GPUS, JOBS, CYCLES = 16, 100, 1024
 MODE = {"mode": "time_based", "half_life": 128, "window": 256, "k": 1.0}
@@ -81,8 +81,8 @@ def measured(case: Case, cycles: int = CYCLES) -> dict[str, Any]:
     queues = [
         {
             "part": round(sum(mine) / whole, 4),
-            "longest_turn": _longest(mine, holding=True),
-            "longest_wait": _longest(mine, holding=False),
+            "longest_turn": _longest_run(mine, holding=True),
+            "longest_wait": _longest_run(mine, holding=False),
         }
         for mine in zip(*held, strict=True)
     ]
@@ -92,20 +92,20 @@ def measured(case: Case, cycles: int = CYCLES) -> dict[str, Any]:
 def _simulate(case: Case, cycles: int) -> Iterator[tuple[list[float], int]]:
     """Yield, after each cycle, the GPUs allocated to every queue and the number of evictions."""
     scenario = load(_document(case))
-    world, meter = World(scenario.snapshot), Meter(scenario.snapshot)
+    world, meter = World(scenario.snapshot), UsageMeter(scenario.snapshot)
     names = [f"q{number}" for number in range(len(case.sizes))]
     for _ in range(cycles):
         snapshot = world.snapshot()
-        plan = decide(replace(snapshot, queues=meter.written(snapshot.queues)))
-        world.carry_out(plan)
+        plan = decide(replace(snapshot, queues=meter.with_usage(snapshot.queues)))
+        world.apply_plan(plan)
         now = world.snapshot()
-        gpus = allocated(now)
+        gpus = allocated_by_queue(now)
         yield (
             [gpus["default", name].gpu / 1000 if ("default", name) in gpus else 0.0 for name in names],
             sum(eviction.whole for bundle in plan.bundles for eviction in bundle.evictions),
         )
-        meter.passes(now, plan, world.now + 1)
-        world.passes(1)
+        meter.advance(now, plan, world.now + 1)
+        world.advance(1)
 
 
 def _document(case: Case) -> dict[str, Any]:
@@ -128,7 +128,7 @@ def _document(case: Case) -> dict[str, Any]:
     }
 
 
-def _longest(mine: Sequence[float], holding: bool) -> int:
+def _longest_run(mine: Sequence[float], holding: bool) -> int:
     runs = (len(list(run)) for has, run in groupby(gpus > 0 for gpus in mine) if has is holding)
     return max(runs, default=0)
 

@@ -1,7 +1,7 @@
 """Build the files of a release: source distribution, wheel, SBOM and checksums.
 
-python deploy/release.py               build into dist/; the changelog must have a date for the version
-python deploy/release.py --draft       also build an unreleased version, and from uncommitted files
+python deploy/release.py               build into dist/; requires a dated changelog entry for the version
+python deploy/release.py --draft       allow an unreleased version and uncommitted files
 """
 
 import argparse
@@ -25,8 +25,8 @@ REQUIREMENT = re.compile(r"^(?P<name>[A-Za-z0-9._-]+)(?:\[[^\]]*\])?==(?P<versio
 HASH = re.compile(r"--hash=sha256:([0-9a-f]{64})")
 
 
-class Refused(Exception):
-    """The release cannot be built. The text has the cause and a remedy."""
+class ReleaseError(Exception):
+    """Raised if the release cannot be built. The message states the cause and a remedy."""
 
 
 def main() -> int:
@@ -40,8 +40,8 @@ def main() -> int:
     options = parser.parse_args()
     try:
         files = release(options.out, draft=options.draft)
-    except Refused as refusal:
-        print(f"No release was built. {refusal}", file=sys.stderr)
+    except ReleaseError as error:
+        print(f"No release was built. {error}", file=sys.stderr)
         return 1
     for file in files:
         print(file)
@@ -49,25 +49,25 @@ def main() -> int:
 
 
 def release(out: Path, *, draft: bool = False) -> list[Path]:
-    """Return the files written to `out`, the checksums last. Raises Refused."""
+    """Build a release into `out`, and return its files, the checksums last. Raises Refused."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     version = project["version"]
     if not draft:
         check_changelog((ROOT / "CHANGELOG.md").read_text(), version)
         if changed := _git("status", "--porcelain"):
-            raise Refused(f"Commit or remove these files first:\n{changed}")
+            raise ReleaseError(f"Commit or remove these files first:\n{changed}")
     out.mkdir(parents=True, exist_ok=True)
     if any(out.iterdir()):
-        raise Refused(f"{out} is not empty. Remove it or choose another folder with --out.")
-    committed = int(_git("log", "-1", "--format=%ct"))
-    _build(out, committed)
+        raise ReleaseError(f"{out} is not empty. Remove it or choose another folder with --out.")
+    commit_time = int(_git("log", "-1", "--format=%ct"))
+    _build(out, commit_time)
     distribution = project["name"].replace("-", "_")
-    bill = out / f"{distribution}-{version}.cdx.json"
-    bill.write_text(json.dumps(bill_of_materials(project, LOCK.read_text(), committed), indent=2) + "\n")
+    sbom_file = out / f"{distribution}-{version}.cdx.json"
+    sbom_file.write_text(json.dumps(build_sbom(project, LOCK.read_text(), commit_time), indent=2) + "\n")
     files = [
         out / f"{distribution}-{version}.tar.gz",
         out / f"{distribution}-{version}-py3-none-any.whl",
-        bill,
+        sbom_file,
     ]
     lines = [f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {file.name}\n" for file in files]
     (out / CHECKSUMS).write_text("".join(lines))
@@ -79,20 +79,20 @@ def check_changelog(changelog: str, version: str) -> None:
     heading = re.search(r"^## (?P<version>\S+) \((?P<date>[^)]*)\)$", changelog, re.MULTILINE)
     if heading is None or heading["version"] != version:
         first = heading["version"] if heading else "no version"
-        raise Refused(
-            f"pyproject.toml has version {version}, CHANGELOG.md begins with {first}. Make them equal."
+        raise ReleaseError(
+            f"pyproject.toml has version {version}, CHANGELOG.md begins with {first}. Make them match."
         )
     if not re.fullmatch(r"\d{4}-\d{2}-\d{2}", heading["date"]):
-        raise Refused(f"CHANGELOG.md has no date for {version}. Write `## {version} (YYYY-MM-DD)`.")
+        raise ReleaseError(f"CHANGELOG.md has no date for {version}. Write `## {version} (YYYY-MM-DD)`.")
 
 
-def bill_of_materials(project: dict[str, Any], lock: str, time: int) -> dict[str, Any]:
-    """Return the packages of a server installation as CycloneDX 1.6, in the order of the lock file."""
+def build_sbom(project: dict[str, Any], lock: str, time: int) -> dict[str, Any]:
+    """Return a CycloneDX 1.6 SBOM of a server installation, with packages in lock file order."""
     name, version = project["name"], project["version"]
-    components = [_component(entry) for entry in re.split(r"\n(?=\S)", lock.strip())]
+    components = [_build_component(entry) for entry in re.split(r"\n(?=\S)", lock.strip())]
     extras = project.get("optional-dependencies", {})
     requirements = [*project["dependencies"], *itertools.chain.from_iterable(extras.values())]
-    declared = {_normalized(re.split(r"[^A-Za-z0-9._-]", requirement)[0]) for requirement in requirements}
+    declared = {_normalize_name(re.split(r"[^A-Za-z0-9._-]", requirement)[0]) for requirement in requirements}
     direct = [part["bom-ref"] for part in components if part["name"] in declared]
     return {
         "bomFormat": "CycloneDX",
@@ -116,16 +116,18 @@ def bill_of_materials(project: dict[str, Any], lock: str, time: int) -> dict[str
     }
 
 
-def _component(entry: str) -> dict[str, Any]:
+def _build_component(entry: str) -> dict[str, Any]:
     requirement = REQUIREMENT.match(entry)
     if requirement is None:
-        raise Refused(f"{LOCK.name} has a line that is not pinned: {entry.splitlines()[0]}. Run `make lock`.")
-    name, version = _normalized(requirement["name"]), requirement["version"]
+        raise ReleaseError(
+            f"{LOCK.name} has a line that is not pinned: {entry.splitlines()[0]}. Run `make lock`."
+        )
+    name, version = _normalize_name(requirement["name"]), requirement["version"]
     hashes = [{"alg": "SHA-256", "content": digest} for digest in HASH.findall(entry)]
     if not hashes:
-        raise Refused(f"{LOCK.name} has no hash for {name}. Run `make lock`.")
+        raise ReleaseError(f"{LOCK.name} has no hash for {name}. Run `make lock`.")
     purl = f"pkg:pypi/{name}@{version}"
-    # The lock file has hashes for the files of all platforms, so they do not belong to the component itself.
+    # The lock file has hashes for the files of all platforms, so they are not hashes of the component itself.
     files = {"type": "distribution", "url": purl, "hashes": hashes}
     return {
         "type": "library",
@@ -137,24 +139,24 @@ def _component(entry: str) -> dict[str, Any]:
     }
 
 
-def _normalized(name: str) -> str:
-    """Return a distribution's name in the spelling of purl and lock files."""
+def _normalize_name(name: str) -> str:
+    """Return a distribution name as it is spelled in purls and lock files."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def _build(out: Path, time: int) -> None:
     command = [sys.executable, "-m", "hatchling", "build", "-t", "sdist", "-t", "wheel", "-d", str(out)]
     env = {**os.environ, "SOURCE_DATE_EPOCH": str(time)}
-    done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise Refused(f"hatchling failed:\n{done.stdout}{done.stderr}")
+    process = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
+    if process.returncode != 0:
+        raise ReleaseError(f"hatchling failed:\n{process.stdout}{process.stderr}")
 
 
 def _git(*arguments: str) -> str:
-    done = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise Refused(f"git {arguments[0]} failed: {done.stderr.strip()}")
-    return done.stdout.strip()
+    process = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=False)
+    if process.returncode != 0:
+        raise ReleaseError(f"git {arguments[0]} failed: {process.stderr.strip()}")
+    return process.stdout.strip()
 
 
 if __name__ == "__main__":

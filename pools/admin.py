@@ -10,14 +10,20 @@ from django.utils import timezone
 from unfold.contrib.filters.admin import ChoicesDropdownFilter, RelatedDropdownFilter
 from unfold.decorators import action, display
 
-from berth.server.web.admin_site.base import Guarded, ReadOnly, acting, apply_to_each, pretty
-from berth.server.web.admin_site.time_filter import TimesBetween
+from berth.server.web.admin_site.base import (
+    PlatformModelAdmin,
+    ReadOnlyModelAdmin,
+    actor,
+    apply_to_each,
+    render_json,
+)
+from berth.server.web.admin_site.time_filter import TimeRangeFilter
 from berth.server.web.numbers import memory, thousandths
 from pools import services
 from pools.models import JoinToken, Machine, Node, NodePool, ScalingEvent
-from pools.services.offered import KINDS, offered
+from pools.services.offered import KINDS, offered_choices
 
-STATES = {
+STATE_COLORS = {
     "ready": "success",
     "booting": "info",
     "requested": "info",
@@ -27,14 +33,14 @@ STATES = {
 
 
 @admin.register(NodePool)
-class NodePoolAdmin(Guarded):
+class NodePoolAdmin(PlatformModelAdmin):
     list_display = (
         "name",
         "provider",
         "runtime",
         "size",
         "nodes_desired",
-        "one_node",
+        "node_shape",
         "paused",
         "last_error",
     )
@@ -62,7 +68,7 @@ class NodePoolAdmin(Guarded):
         form = super().get_form(request, obj, change, **kwargs)
         for name in KINDS:
             field: Any = form.base_fields[name]
-            field.choices = offered(name, getattr(obj, name, ""))
+            field.choices = offered_choices(name, getattr(obj, name, ""))
         return form
 
     def save_model(
@@ -71,30 +77,30 @@ class NodePoolAdmin(Guarded):
         values = form.cleaned_data
         if change:
             changes = {name: values[name] for name in form.changed_data}
-            services.edit_pool(acting=acting(request), pool=obj, changes=changes)
+            services.edit_pool(actor=actor(request), pool=obj, changes=changes)
             return
         fields = {name: value for name, value in values.items() if name != "name"}
-        obj.pk = services.create_pool(acting=acting(request), name=values["name"], **fields).pk
+        obj.pk = services.create_pool(actor=actor(request), name=values["name"], **fields).pk
 
     def delete_model(self, request: HttpRequest, obj: NodePool) -> None:
-        services.delete_pool(acting=acting(request), pool=obj)
+        services.delete_pool(actor=actor(request), pool=obj)
 
     @action(description="Pause")
     def pause(self, request: HttpRequest, queryset: QuerySet[NodePool]) -> HttpResponse | None:
         return apply_to_each(
-            request, queryset, lambda pool: services.pause_pool(acting=acting(request), pool=pool), "paused"
+            request, queryset, lambda pool: services.pause_pool(actor=actor(request), pool=pool), "paused"
         )
 
     @action(description="Resume")
     def resume(self, request: HttpRequest, queryset: QuerySet[NodePool]) -> HttpResponse | None:
         return apply_to_each(
-            request, queryset, lambda pool: services.resume_pool(acting=acting(request), pool=pool), "resumed"
+            request, queryset, lambda pool: services.resume_pool(actor=actor(request), pool=pool), "resumed"
         )
 
     @action(description="Retry failed boots")
     def retry(self, request: HttpRequest, queryset: QuerySet[NodePool]) -> HttpResponse | None:
         return apply_to_each(
-            request, queryset, lambda pool: services.retry_pool(acting=acting(request), pool=pool), "retried"
+            request, queryset, lambda pool: services.retry_pool(actor=actor(request), pool=pool), "retried"
         )
 
     @display(description="Nodes")
@@ -102,24 +108,24 @@ class NodePoolAdmin(Guarded):
         return f"{pool.nodes_min} to {pool.nodes_max}" if pool.elastic else str(pool.nodes_min)
 
     @display(description="Node shape")
-    def one_node(self, pool: NodePool) -> str:
+    def node_shape(self, pool: NodePool) -> str:
         return f"{pool.gpus_per_node} GPUs, {thousandths(pool.cpu_milli)} cores, {memory(pool.memory_mib)}"
 
 
 @admin.register(Node)
-class NodeAdmin(ReadOnly):
-    list_display = ("name", "pool", "the_state", "gpus", "address", "since", "ended_at")
+class NodeAdmin(ReadOnlyModelAdmin):
+    list_display = ("name", "pool", "state_label", "gpus", "address", "since", "ended_at")
     list_filter = (
         ("pool", RelatedDropdownFilter),
         ("state", ChoicesDropdownFilter),
-        ("since", TimesBetween),
+        ("since", TimeRangeFilter),
     )
     search_fields = ("name", "instance_id", "address")
     list_select_related = ("pool",)
     actions = ("cordon", "uncordon", "drain", "download")
 
-    @display(description="State", label=STATES, ordering="state")
-    def the_state(self, node: Node) -> str:
+    @display(description="State", label=STATE_COLORS, ordering="state")
+    def state_label(self, node: Node) -> str:
         return node.state
 
     @action(description="Cordon")
@@ -127,43 +133,45 @@ class NodeAdmin(ReadOnly):
         return apply_to_each(
             request,
             queryset,
-            lambda node: services.cordon_node(acting=acting(request), node=node),
+            lambda node: services.cordon_node(actor=actor(request), node=node),
             "cordoned",
         )
 
     @action(description="Uncordon")
     def uncordon(self, request: HttpRequest, queryset: QuerySet[Node]) -> HttpResponse | None:
         return apply_to_each(
-            request, queryset, lambda node: services.uncordon_node(acting=acting(request), node=node), "ready"
+            request, queryset, lambda node: services.uncordon_node(actor=actor(request), node=node), "ready"
         )
 
     @action(description="Drain")
     def drain(self, request: HttpRequest, queryset: QuerySet[Node]) -> HttpResponse | None:
         return apply_to_each(
-            request, queryset, lambda node: services.drain_node(acting=acting(request), node=node), "draining"
+            request, queryset, lambda node: services.drain_node(actor=actor(request), node=node), "draining"
         )
 
 
 @admin.register(ScalingEvent)
-class ScalingEventAdmin(ReadOnly):
+class ScalingEventAdmin(ReadOnlyModelAdmin):
     list_display = ("at", "pool", "kind", "node", "before", "after", "reason")
     list_filter = (
         ("pool", RelatedDropdownFilter),
         ("kind", ChoicesDropdownFilter),
-        ("at", TimesBetween),
+        ("at", TimeRangeFilter),
     )
     search_fields = ("reason", "node__name")
     list_select_related = ("pool", "node")
-    readonly_fields = ("numbers",)
-    fieldsets = ((None, {"fields": ("at", "pool", "kind", "node", "before", "after", "reason", "numbers")}),)
+    readonly_fields = ("formatted_data",)
+    fieldsets = (
+        (None, {"fields": ("at", "pool", "kind", "node", "before", "after", "reason", "formatted_data")}),
+    )
 
     @display(description="Data")
-    def numbers(self, row: ScalingEvent) -> Any:
-        return pretty(row.data)
+    def formatted_data(self, row: ScalingEvent) -> Any:
+        return render_json(row.data)
 
 
 @admin.register(Machine)
-class MachineAdmin(ReadOnly):
+class MachineAdmin(ReadOnlyModelAdmin):
     list_display = (
         "name",
         "pool",
@@ -174,7 +182,7 @@ class MachineAdmin(ReadOnly):
         "removed_at",
         "departed_at",
     )
-    list_filter = (("pool", RelatedDropdownFilter), ("joined_at", TimesBetween))
+    list_filter = (("pool", RelatedDropdownFilter), ("joined_at", TimeRangeFilter))
     search_fields = ("name", "address")
     list_select_related = ("pool",)
     actions = ("remove", "download")
@@ -185,13 +193,13 @@ class MachineAdmin(ReadOnly):
         return apply_to_each(
             request,
             queryset,
-            lambda machine: services.remove_machine(acting=acting(request), machine=machine, at=now),
+            lambda machine: services.remove_machine(actor=actor(request), machine=machine, at=now),
             "removed, or draining",
         )
 
 
 @admin.register(JoinToken)
-class JoinTokenAdmin(ReadOnly):
+class JoinTokenAdmin(ReadOnlyModelAdmin):
     list_display = (
         "prefix",
         "pool",
@@ -202,7 +210,7 @@ class JoinTokenAdmin(ReadOnly):
         "used_by",
         "revoked_at",
     )
-    list_filter = (("pool", RelatedDropdownFilter), ("issued_at", TimesBetween))
+    list_filter = (("pool", RelatedDropdownFilter), ("issued_at", TimeRangeFilter))
     search_fields = ("prefix", "comment", "issued_by")
     list_select_related = ("pool", "used_by")
     exclude = ("digest",)
@@ -224,6 +232,6 @@ class JoinTokenAdmin(ReadOnly):
         return apply_to_each(
             request,
             queryset,
-            lambda token: services.revoke_join_token(acting=acting(request), token=token, at=now),
+            lambda token: services.revoke_join_token(actor=actor(request), token=token, at=now),
             "revoked",
         )

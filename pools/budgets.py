@@ -1,4 +1,4 @@
-"""Parse, store and describe disruption budgets."""
+"""Validate, normalize and describe disruption budgets."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -7,8 +7,8 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from berth.core.errors import Invalid
-from berth.core.problems import Problem, shown, suggestion
-from pools.engine.budgets import UNLIMITED, Allowance, Budget, DisruptionReason, allowance
+from berth.core.problems import Problem, format_value, suggest
+from pools.engine.budgets import UNLIMITED, Allowance, Budget, DisruptionReason, compute_allowance
 from pools.engine.schedule import InvalidSchedule, parse_schedule
 from pools.models import Node, NodePool
 from pools.models.node import PENDING, USABLE
@@ -22,14 +22,16 @@ PERCENT = re.compile(r"(\d{1,3})%", re.ASCII)
 NODES_ALLOWED = 'a number of nodes, or a percentage such as "10%"'
 DURATION_ALLOWED = f'{DURATION_MIN} to {DURATION_MAX} seconds, or a duration such as "8h" or "1h30m"'
 
-Stored = dict[str, Any]
+StoredBudget = dict[str, Any]
 
 
-def stored(budgets: object) -> list[Stored]:
-    """Return the validated budgets in stored form, with durations in seconds. Raises Invalid."""
+def normalize_budgets(budgets: object) -> list[StoredBudget]:
+    """Validate budgets and return them as stored, with durations in seconds. Raises Invalid."""
     if not isinstance(budgets, list | tuple):
         allowed = "[] for none, or a list of budgets"
-        raise Invalid([Problem("disruption_budgets", "is not a list of budgets", shown(budgets), allowed)])
+        raise Invalid(
+            [Problem("disruption_budgets", "is not a list of budgets", format_value(budgets), allowed)]
+        )
     if len(budgets) > BUDGETS_MAX:
         raise Invalid(
             [
@@ -39,44 +41,48 @@ def stored(budgets: object) -> list[Stored]:
             ]
         )
     problems = [
-        problem for i, each in enumerate(budgets) for problem in _problems(f"disruption_budgets[{i}]", each)
+        problem
+        for i, each in enumerate(budgets)
+        for problem in _budget_problems(f"disruption_budgets[{i}]", each)
     ]
     if problems:
         raise Invalid(problems)
-    return [_stored_budget(each) for each in budgets]
+    return [_normalize_budget(each) for each in budgets]
 
 
-def budgets_of(pool: NodePool) -> tuple[Budget, ...]:
-    return tuple(_budget(each) for each in pool.disruption_budgets)
+def parse_budgets(pool: NodePool) -> tuple[Budget, ...]:
+    return tuple(_parse_budget(each) for each in pool.disruption_budgets)
 
 
-def allowance_of(pool: NodePool, nodes: Iterable[Node], now: datetime) -> Allowance:
-    """Return the number of nodes that may be drained now. An expired pool ignores its budgets."""
+def drain_allowance(pool: NodePool, nodes: Iterable[Node], now: datetime) -> Allowance:
+    """Return how many nodes may be drained now, by reason. An expired pool ignores its budgets."""
     if not pool.disruption_budgets or (pool.expires_at is not None and now >= pool.expires_at):
         return UNLIMITED
     states = [node.state for node in nodes]
-    out = sum(state not in USABLE and state not in PENDING for state in states)
-    return allowance(budgets_of(pool), len(states), out, now)
+    unavailable = sum(state not in USABLE and state not in PENDING for state in states)
+    return compute_allowance(parse_budgets(pool), len(states), unavailable, now)
 
 
 def describe(budget: Budget, now: datetime) -> str:
-    """Return a budget's summary, with the time at which the budget stops applying."""
-    until = budget.until(now)
+    """Return a budget's summary, with the time at which the current window ends."""
+    until = budget.active_until(now)
     return budget.text + (f", until {until:%Y-%m-%d %H:%M} UTC" if until else "")
 
 
-def summary(each: Mapping[str, Any]) -> str:
+def summarize(each: Mapping[str, Any]) -> str:
     nodes, reasons = each["nodes"], each.get("reasons") or ()
-    many = f"{nodes} of the nodes" if isinstance(nodes, str) else "1 node" if nodes == 1 else f"{nodes} nodes"
-    which = f" for being {' or '.join(reasons)}" if reasons else ""
+    limit = (
+        f"{nodes} of the nodes" if isinstance(nodes, str) else "1 node" if nodes == 1 else f"{nodes} nodes"
+    )
+    cause = f" for being {' or '.join(reasons)}" if reasons else ""
     if not each.get("schedule"):
-        return f"at most {many} at once{which}"
+        return f"at most {limit} at once{cause}"
     zone = each.get("zone", "UTC")
-    duration = _duration_text(each["duration"])
-    return f"at most {many} at once{which}, from {each['schedule']} ({zone}) for {duration}"
+    duration = _format_duration(each["duration"])
+    return f"at most {limit} at once{cause}, from {each['schedule']} ({zone}) for {duration}"
 
 
-def _budget(each: Mapping[str, Any]) -> Budget:
+def _parse_budget(each: Mapping[str, Any]) -> Budget:
     nodes = each["nodes"]
     return Budget(
         nodes=nodes if isinstance(nodes, int) else None,
@@ -84,37 +90,37 @@ def _budget(each: Mapping[str, Any]) -> Budget:
         reasons=frozenset(map(DisruptionReason, each.get("reasons") or DisruptionReason)),
         schedule=parse_schedule(each["schedule"]) if each.get("schedule") else None,
         duration=timedelta(seconds=each.get("duration") or 0),
-        zone=_zone(each.get("zone", "UTC")) or UTC,
-        text=summary(each),
+        zone=_parse_zone(each.get("zone", "UTC")) or UTC,
+        text=summarize(each),
     )
 
 
-def _stored_budget(each: Mapping[str, Any]) -> Stored:
+def _normalize_budget(each: Mapping[str, Any]) -> StoredBudget:
     budget = {key: each[key] for key in KEYS if each.get(key) not in (None, "", [], ())}
     if isinstance(nodes := budget["nodes"], str) and nodes.isdigit():
         budget["nodes"] = int(nodes)
     if "duration" in budget:
-        budget["duration"] = _seconds(budget["duration"])
+        budget["duration"] = _parse_duration(budget["duration"])
     if "reasons" in budget:
         budget["reasons"] = sorted(set(budget["reasons"]))
     return budget
 
 
-def _problems(path: str, each: object) -> Iterator[Problem]:
+def _budget_problems(path: str, each: object) -> Iterator[Problem]:
     if not isinstance(each, Mapping):
-        yield Problem(path, "is not a budget", shown(each), ", ".join(KEYS))
+        yield Problem(path, "is not a budget", format_value(each), ", ".join(KEYS))
         return
     for key in each.keys() - set(KEYS):
-        yield Problem(f"{path}.{key}", "unknown key", allowed=suggestion(str(key), KEYS))
+        yield Problem(f"{path}.{key}", "unknown key", allowed=suggest(str(key), KEYS))
     if each.get("nodes") is None:
         yield Problem(f"{path}.nodes", "is missing", allowed=NODES_ALLOWED)
-    elif not _is_count(each["nodes"]):
-        yield Problem(f"{path}.nodes", "is not a number of nodes", shown(each["nodes"]), NODES_ALLOWED)
-    yield from _reasons(path, each.get("reasons"))
-    yield from _window(path, each)
+    elif not _is_node_count(each["nodes"]):
+        yield Problem(f"{path}.nodes", "is not a number of nodes", format_value(each["nodes"]), NODES_ALLOWED)
+    yield from _reason_problems(path, each.get("reasons"))
+    yield from _window_problems(path, each)
 
 
-def _is_count(nodes: object) -> bool:
+def _is_node_count(nodes: object) -> bool:
     if isinstance(nodes, str):
         percent = PERCENT.fullmatch(nodes)
         if percent is not None:
@@ -123,38 +129,42 @@ def _is_count(nodes: object) -> bool:
     return isinstance(nodes, int) and not isinstance(nodes, bool) and 0 <= nodes <= INT_MAX
 
 
-def _reasons(path: str, reasons: object) -> Iterator[Problem]:
+def _reason_problems(path: str, reasons: object) -> Iterator[Problem]:
     allowed = ", ".join(DisruptionReason)
     if reasons is None:
         return
     if not isinstance(reasons, list | tuple):
-        yield Problem(f"{path}.reasons", "is not a list", shown(reasons), f"[] for all, or some of {allowed}")
+        yield Problem(
+            f"{path}.reasons", "is not a list", format_value(reasons), f"[] for all, or some of {allowed}"
+        )
         return
     for index, reason in enumerate(reasons):
         if not isinstance(reason, str) or reason not in set(DisruptionReason):
-            yield Problem(f"{path}.reasons[{index}]", "is not a valid reason", shown(reason), allowed)
+            yield Problem(f"{path}.reasons[{index}]", "is not a valid reason", format_value(reason), allowed)
 
 
-def _window(path: str, each: Mapping[str, Any]) -> Iterator[Problem]:
+def _window_problems(path: str, each: Mapping[str, Any]) -> Iterator[Problem]:
     schedule, duration, zone = (each.get(key) or None for key in ("schedule", "duration", "zone"))
     if schedule is None and duration is not None:
         yield Problem(f"{path}.schedule", "is required with duration", allowed="such as 0 9 * * mon-fri")
     if schedule is None and zone is not None:
-        yield Problem(f"{path}.zone", "requires schedule", shown(zone))
-    elif zone is not None and _zone(zone) is None:
-        yield Problem(f"{path}.zone", "is not a time zone", shown(zone), "such as UTC or Europe/Berlin")
+        yield Problem(f"{path}.zone", "requires schedule", format_value(zone))
+    elif zone is not None and _parse_zone(zone) is None:
+        yield Problem(
+            f"{path}.zone", "is not a time zone", format_value(zone), "such as UTC or Europe/Berlin"
+        )
     if schedule is not None:
         try:
             parse_schedule(schedule if isinstance(schedule, str) else "")
         except InvalidSchedule as error:
-            yield Problem(f"{path}.schedule", str(error), shown(schedule), "such as 0 9 * * mon-fri")
+            yield Problem(f"{path}.schedule", str(error), format_value(schedule), "such as 0 9 * * mon-fri")
         if duration is None:
             yield Problem(f"{path}.duration", "is required with schedule", allowed=DURATION_ALLOWED)
-    if duration is not None and _seconds(duration) is None:
-        yield Problem(f"{path}.duration", "is not a duration", shown(duration), DURATION_ALLOWED)
+    if duration is not None and _parse_duration(duration) is None:
+        yield Problem(f"{path}.duration", "is not a duration", format_value(duration), DURATION_ALLOWED)
 
 
-def _seconds(duration: object) -> int | None:
+def _parse_duration(duration: object) -> int | None:
     seconds: int | None = None
     if isinstance(duration, int) and not isinstance(duration, bool):
         seconds = duration
@@ -164,7 +174,7 @@ def _seconds(duration: object) -> int | None:
     return seconds if seconds is not None and DURATION_MIN <= seconds <= DURATION_MAX else None
 
 
-def _duration_text(seconds: int) -> str:
+def _format_duration(seconds: int) -> str:
     """Format a duration, such as 8h or 1h30m."""
     minutes, rest = divmod(seconds, 60)
     hours, minutes = divmod(minutes, 60)
@@ -172,9 +182,9 @@ def _duration_text(seconds: int) -> str:
     return "".join(f"{number}{unit}" for number, unit in parts if number)
 
 
-def _zone(name: object) -> tzinfo | None:
+def _parse_zone(name: object) -> tzinfo | None:
     try:
         return ZoneInfo(name) if isinstance(name, str) and name else None
-    # unknown or unreadable zone, or a path outside the time zone database
+    # The zone is unknown or unreadable, or its path leaves the time zone database.
     except (ValueError, OSError, LookupError):
         return None

@@ -1,17 +1,17 @@
-"""A pool's capacity over time, from its nodes and scaling history."""
+"""A pool's capacity over time, derived from its nodes and scaling history."""
 
 from collections import defaultdict
 from datetime import datetime, timedelta
 
 from django.db.models import Q
 
-from pools.engine.timeline import Life, NodePhase, Point, thinned, timeline
+from pools.engine.timeline import NodeHistory, NodePhase, Point, build_timeline, thin_out
 from pools.models import Node, NodePool, ScalingEvent
 from pools.models.node import PENDING, USABLE, NodeState
 from pools.models.scaling import ScalingKind
 
 POINTS_MAX = 500
-MOVES = {
+PHASE_BY_EVENT = {
     ScalingKind.READY: NodePhase.CURRENT,
     ScalingKind.UNCORDON: NodePhase.CURRENT,
     ScalingKind.DRAIN_ABORTED: NodePhase.CURRENT,
@@ -23,34 +23,38 @@ MOVES = {
 
 
 def capacity_over_time(
-    pool: NodePool, *, now: datetime, span: timedelta, most: int = POINTS_MAX
+    pool: NodePool, *, now: datetime, span: timedelta, points_max: int = POINTS_MAX
 ) -> tuple[Point, ...]:
-    """Return at most `most` points for the last `span`, with times in seconds since the epoch."""
+    """Return a limited number of points for the last `span`, with times in seconds since the epoch."""
     begin = min(max(now - span, pool.created_at), now)
-    points = timeline(_lives(pool, begin), _desired(pool, begin), begin.timestamp(), now.timestamp())
-    return thinned(points, most, now.timestamp())
+    points = build_timeline(
+        _node_lives(pool, begin), _desired_changes(pool, begin), begin.timestamp(), now.timestamp()
+    )
+    return thin_out(points, points_max, now.timestamp())
 
 
-def _lives(pool: NodePool, begin: datetime) -> list[Life]:
+def _node_lives(pool: NodePool, begin: datetime) -> list[NodeHistory]:
     """Return the phases of all nodes that have existed since `begin`."""
     nodes = Node.objects.filter(Q(ended_at=None) | Q(ended_at__gte=begin), pool=pool)
     moves: dict[int, list[tuple[float, NodePhase]]] = defaultdict(list)
-    events = ScalingEvent.objects.filter(pool=pool, kind__in=list(MOVES), node__in=nodes).order_by("pk")
+    events = ScalingEvent.objects.filter(pool=pool, kind__in=list(PHASE_BY_EVENT), node__in=nodes).order_by(
+        "pk"
+    )
     for node_id, at, kind, overdue in events.values_list("node_id", "at", "kind", "data__overdue"):
-        if not overdue:  # a report of an overdue drain does not change the phase
-            moves[node_id].append((at.timestamp(), MOVES[ScalingKind(kind)]))
+        if not overdue:  # an event about an overdue drain does not change the phase
+            moves[node_id].append((at.timestamp(), PHASE_BY_EVENT[ScalingKind(kind)]))
     lives = []
     for pk, state, since, created in nodes.values_list("pk", "state", "since", "created_at"):
         recorded_moves = moves[pk]
-        if (recorded_moves[-1][1] if recorded_moves else NodePhase.PENDING) != _phase(state):
-            # the event may be missing from the history or already deleted
-            recorded_moves.append((since.timestamp(), _phase(state)))
+        if (recorded_moves[-1][1] if recorded_moves else NodePhase.PENDING) != _phase_of_state(state):
+            # The event may be missing from the history or already deleted.
+            recorded_moves.append((since.timestamp(), _phase_of_state(state)))
         began = min(created.timestamp(), recorded_moves[0][0]) if recorded_moves else created.timestamp()
-        lives.append(Life(began, tuple(recorded_moves)))
+        lives.append(NodeHistory(began, tuple(recorded_moves)))
     return lives
 
 
-def _desired(pool: NodePool, begin: datetime) -> list[tuple[float, int]]:
+def _desired_changes(pool: NodePool, begin: datetime) -> list[tuple[float, int]]:
     events = ScalingEvent.objects.filter(pool=pool, after__isnull=False)
     recent = list(events.filter(at__gte=begin).order_by("pk").values_list("at", "before", "after"))
     earlier = events.filter(at__lt=begin).order_by("-pk").values_list("after", flat=True).first()
@@ -62,7 +66,7 @@ def _desired(pool: NodePool, begin: datetime) -> list[tuple[float, int]]:
     return changes
 
 
-def _phase(state: str) -> NodePhase:
+def _phase_of_state(state: str) -> NodePhase:
     if state in PENDING:
         return NodePhase.PENDING
     if state in USABLE:

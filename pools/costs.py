@@ -18,7 +18,7 @@ HOUR = 3600
 
 
 @dataclass(frozen=True, slots=True)
-class Spent:
+class Spending:
     """Hours and cost of a period; `cost` is None if no price is known."""
 
     node_hours: float
@@ -32,11 +32,11 @@ class Costs:
 
     price_per_gpu_hour: Decimal | None
     per_hour: Decimal | None
-    day: Spent
-    month: Spent
+    day: Spending
+    month: Spending
 
 
-def costs_of(pool: NodePool, now: datetime) -> Costs:
+def pool_costs(pool: NodePool, now: datetime) -> Costs:
     """Return the cost of the current nodes, and the costs of the last 24 hours and the last 30 days."""
     price = current_price(pool)
     living = Node.objects.filter(pool=pool).exclude(state=NodeState.ENDED)
@@ -44,18 +44,18 @@ def costs_of(pool: NodePool, now: datetime) -> Costs:
     return Costs(
         price_per_gpu_hour=price,
         per_hour=None if price is None else price * gpus,
-        day=_spending(pool, now - DAY, now),
-        month=_spending(pool, now - MONTH, now),
+        day=_sum_spending(pool, now - DAY, now),
+        month=_sum_spending(pool, now - MONTH, now),
     )
 
 
-def hours_of_all(now: datetime) -> dict[int, tuple[float, float]]:
+def hours_by_pool(now: datetime) -> dict[int, tuple[float, float]]:
     """Return the node-hours and GPU-hours so far for each pool that has ever had a node."""
-    ended = Least(Coalesce("ended_at", _moment(now)), _moment(now))
-    lasted = ExpressionWrapper(
+    ended = Least(Coalesce("ended_at", _datetime_value(now)), _datetime_value(now))
+    duration = ExpressionWrapper(
         Greatest(ended, F("created_at")) - F("created_at"), output_field=DurationField()
     )
-    seconds = Extract(lasted, "epoch")
+    seconds = Extract(duration, "epoch")
     rows = (
         Node.objects.order_by()
         .values_list("pool_id")
@@ -67,7 +67,7 @@ def hours_of_all(now: datetime) -> dict[int, tuple[float, float]]:
     return {pool_id: (nodes / HOUR, gpus / HOUR) for pool_id, nodes, gpus in rows}
 
 
-def _spending(pool: NodePool, begin: datetime, now: datetime) -> Spent:
+def _sum_spending(pool: NodePool, begin: datetime, now: datetime) -> Spending:
     node_hours, gpu_hours, cost = 0.0, 0.0, Decimal(0)
     has_price, lacks_price = False, False
     for period in price_periods(pool, begin, now):
@@ -77,17 +77,18 @@ def _spending(pool: NodePool, begin: datetime, now: datetime) -> Spent:
         lacks_price |= period.price is None and gpus > 0
         cost += (period.price or Decimal(0)) * Decimal(gpus)
     total = cost.quantize(Decimal("0.01")) if has_price and not lacks_price else None
-    return Spent(node_hours, gpu_hours, total)
+    return Spending(node_hours, gpu_hours, total)
 
 
 def _hours(pool: NodePool, begin: datetime, end: datetime) -> tuple[float, float]:
     """Return the node-hours and GPU-hours in a period."""
     nodes = Node.objects.filter(Q(ended_at=None) | Q(ended_at__gt=begin), pool=pool, created_at__lt=end)
-    lasted = ExpressionWrapper(
-        Least(Coalesce("ended_at", _moment(end)), _moment(end)) - Greatest("created_at", _moment(begin)),
+    duration = ExpressionWrapper(
+        Least(Coalesce("ended_at", _datetime_value(end)), _datetime_value(end))
+        - Greatest("created_at", _datetime_value(begin)),
         output_field=DurationField(),
     )
-    seconds = Extract(lasted, "epoch")
+    seconds = Extract(duration, "epoch")
     sums = nodes.aggregate(
         nodes=Sum(seconds, output_field=FloatField()),
         gpus=Sum(seconds * F("gpus"), output_field=FloatField()),
@@ -95,13 +96,13 @@ def _hours(pool: NodePool, begin: datetime, end: datetime) -> tuple[float, float
     return (sums["nodes"] or 0.0) / HOUR, (sums["gpus"] or 0.0) / HOUR
 
 
-def _moment(at: datetime) -> Value:
+def _datetime_value(at: datetime) -> Value:
     return Value(at, output_field=DateTimeField())
 
 
 @dataclass(frozen=True, slots=True)
 class PricePeriod:
-    """Period with a constant price, or None if the price was unknown."""
+    """Period with a constant price; `price` is None if it was unknown."""
 
     begin: datetime
     end: datetime
@@ -116,7 +117,7 @@ def current_price(pool: NodePool) -> Decimal | None:
 
 
 def store_past_price(pool: NodePool, price: Decimal | None, *, until: datetime) -> None:
-    """Record the price in effect until now. Call in the transaction that changes the price."""
+    """Record the price that applied until `until`. Call in the transaction that changes the price."""
     PoolPrice.objects.update_or_create(pool=pool, until=until, defaults={"price_per_gpu_hour": price})
 
 

@@ -25,7 +25,7 @@ def write(
     )
 
 
-def write_each(
+def write_many(
     pool: NodePool,
     kind: ScalingKind,
     nodes: Iterable[tuple[Node, str]],

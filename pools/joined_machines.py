@@ -1,4 +1,4 @@
-"""Queries of join tokens and joined machines."""
+"""Queries for join tokens and joined machines."""
 
 from datetime import datetime
 from typing import Any, Literal
@@ -41,9 +41,11 @@ def machines(pool: NodePool, now: datetime) -> QuerySet[Any]:
     return rows.select_related("pool").order_by("name", "pk")
 
 
-def nodes_of(machines: "list[Machine]") -> dict[int, str]:
-    """Return the name of each machine's current node, by the machine's key."""
+def current_node_names(machines: "list[Machine]") -> dict[int, str]:
+    """Return the name of each machine's current node, by machine key."""
     uses = MachineUse.objects.filter(machine__in=machines, ended_at=None).select_related("machine")
-    by_instance = {instance_id(use): use.machine_id for use in uses}
-    living = Node.objects.filter(instance_id__in=by_instance).exclude(state=NodeState.ENDED)
-    return {by_instance[instance]: name for instance, name in living.values_list("instance_id", "name")}
+    machine_by_instance = {instance_id(use): use.machine_id for use in uses}
+    living = Node.objects.filter(instance_id__in=machine_by_instance).exclude(state=NodeState.ENDED)
+    return {
+        machine_by_instance[instance]: name for instance, name in living.values_list("instance_id", "name")
+    }

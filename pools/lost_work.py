@@ -1,4 +1,4 @@
-"""Work that would be lost with each node.
+"""Work that would be lost if a node ended.
 
 Pods and allocations belong to a higher layer and are reached through the node's relations. The database adds
 them up, because there are many more pods than nodes.
@@ -10,7 +10,7 @@ from django.db.models import BigIntegerField, Count, Expression, F, Func, Q, Sum
 from django.db.models.functions import Cast, Coalesce, Greatest
 
 from berth.core.amounts import MILLI
-from pools.engine.victims import NONE, Work
+from pools.engine.victims import NO_WORK, Work
 from pools.models import Node, NodePool
 from pools.models.node import HOSTING
 
@@ -24,7 +24,7 @@ def work_to_lose(now: datetime, pool: NodePool | None = None) -> dict[int, Work]
     if pool is not None:
         hosting = hosting.filter(pool=pool)
     running = hosting.filter(allocations__isnull=False, allocations__released_at__isnull=True).order_by()
-    seconds = _seconds(now)
+    seconds = _seconds_at_risk(now)
     devices = Coalesce(F("allocations__devices__len"), 0)
     sums = running.values("pk").annotate(
         firm=Count("allocations", filter=NON_PREEMPTIBLE),
@@ -35,16 +35,16 @@ def work_to_lose(now: datetime, pool: NodePool | None = None) -> dict[int, Work]
     work = {node: Work(*columns) for node, *columns in sums.values_list("pk", "firm", "gpu", "cpu", "count")}
     reserved = hosting.filter(reservations__isnull=False).order_by()
     for node in reserved.values_list("pk", flat=True):
-        work[node] = _sum(work.get(node, NONE), Work(pods=1))
+        work[node] = _add_work(work.get(node, NO_WORK), Work(pods=1))
     return work
 
 
-def _seconds(now: datetime) -> Expression:
+def _seconds_at_risk(now: datetime) -> Expression:
     """Return whole seconds since the pod was bound or since its workload's last checkpoint."""
-    since = Greatest("allocations__bound_at", CHECKPOINT)  # ignores null
-    passed = Func(Value(now) - since, template="floor(extract(epoch FROM %(expressions)s))")
-    return Greatest(Cast(passed, BigIntegerField()), Value(0), output_field=BigIntegerField())
+    since = Greatest("allocations__bound_at", CHECKPOINT)  # ignores a null checkpoint
+    elapsed = Func(Value(now) - since, template="floor(extract(epoch FROM %(expressions)s))")
+    return Greatest(Cast(elapsed, BigIntegerField()), Value(0), output_field=BigIntegerField())
 
 
-def _sum(one: Work, other: Work) -> Work:
+def _add_work(one: Work, other: Work) -> Work:
     return Work(*(a + b for a, b in zip(one, other, strict=True)))

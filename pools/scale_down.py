@@ -5,14 +5,14 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from pools import selectors
-from pools.budgets import allowance_of, describe
+from pools.budgets import describe, drain_allowance
 from pools.engine.budgets import Allowance, DisruptionReason
-from pools.engine.reconciler import surplus
-from pools.engine.victims import NONE, Work, allowed, reason_of
+from pools.engine.reconciler import surplus_nodes
+from pools.engine.victims import NO_WORK, Work, disruption_reason, split_by_budget
 from pools.lost_work import work_to_lose
 from pools.models import Node, NodePool
 from pools.models.node import NodeState
-from pools.reconciler.rows import fleet_of, living
+from pools.reconciler.rows import build_fleet, load_living_nodes
 
 PHRASES = {
     DisruptionReason.EMPTY: ("empty", "Empty nodes"),
@@ -27,7 +27,7 @@ class NodeToDrain:
 
     node: Node
     work: Work
-    workloads: Sequence[selectors.WorkOnNode]
+    workloads: Sequence[selectors.NodeWorkload]
     blocked_by: str = ""
 
     def __str__(self) -> str:
@@ -35,48 +35,52 @@ class NodeToDrain:
         return f"{self.node.name}: {runs}" + (f" (blocked: {self.blocked_by})" if self.blocked_by else "")
 
 
-def draining(pool: NodePool, desired: int, now: datetime) -> tuple[NodeToDrain, ...]:
+def list_nodes_to_drain(pool: NodePool, desired: int, now: datetime) -> tuple[NodeToDrain, ...]:
     """Return the nodes in drain order, starting with those that are already draining."""
-    nodes, work = living(pool.pk), work_to_lose(now, pool)
+    nodes, work = load_living_nodes(pool.pk), work_to_lose(now, pool)
     by_ordinal = {node.ordinal: node for node in nodes}
-    fleet = fleet_of(pool, nodes, now).with_desired(desired)
+    fleet = build_fleet(pool, nodes, now).with_desired(desired)
     returning = max(0, desired - len(fleet.current))
-    going = tuple(sorted(fleet.draining, reverse=True))[: max(0, len(fleet.draining) - returning)]
+    still_draining = tuple(sorted(fleet.draining, reverse=True))[: max(0, len(fleet.draining) - returning)]
     work_by_ordinal = {node.ordinal: work[node.pk] for node in nodes if node.pk in work}
-    chosen = surplus(fleet, work_by_ordinal)
-    bound = allowance_of(pool, nodes, now)
-    _, held = allowed(chosen, work_by_ordinal, bound)
-    on_them = selectors.work_on([by_ordinal[ordinal].pk for ordinal in (*going, *chosen)])
+    chosen = surplus_nodes(fleet, work_by_ordinal)
+    allowance = drain_allowance(pool, nodes, now)
+    _, blocked_ordinals = split_by_budget(chosen, work_by_ordinal, allowance)
+    workloads_by_node = selectors.workloads_on_nodes(
+        [by_ordinal[ordinal].pk for ordinal in (*still_draining, *chosen)]
+    )
     return tuple(
         NodeToDrain(
             by_ordinal[ordinal],
-            work_by_ordinal.get(ordinal, NONE),
-            on_them[by_ordinal[ordinal].pk],
-            _describe_budget(bound, reason_of(work_by_ordinal.get(ordinal, NONE)), now)
-            if ordinal in held
+            work_by_ordinal.get(ordinal, NO_WORK),
+            workloads_by_node[by_ordinal[ordinal].pk],
+            _describe_budget(allowance, disruption_reason(work_by_ordinal.get(ordinal, NO_WORK)), now)
+            if ordinal in blocked_ordinals
             else "",
         )
-        for ordinal in (*going, *chosen)
+        for ordinal in (*still_draining, *chosen)
     )
 
 
 def blocked_reasons(pool: NodePool, now: datetime) -> tuple[str, ...]:
-    """Return sentences about actions that a budget blocks. Without budgets, no query is made."""
+    """Return a sentence for each action that a budget blocks; makes no query without budgets."""
     if not pool.disruption_budgets or pool.paused:
         return ()
-    nodes = living(pool.pk)
-    bound, sentences = allowance_of(pool, nodes, now), []
+    nodes = load_living_nodes(pool.pk)
+    allowance, sentences = drain_allowance(pool, nodes, now), []
     if pool.nodes_desired < sum(node.state in (NodeState.READY, NodeState.CORDONED) for node in nodes):
-        blocked = [each for each in draining(pool, pool.nodes_desired, now) if each.blocked_by]
+        blocked = [each for each in list_nodes_to_drain(pool, pool.nodes_desired, now) if each.blocked_by]
         for reason in DisruptionReason:
-            count = sum(reason_of(each.work) is reason for each in blocked)
+            count = sum(disruption_reason(each.work) is reason for each in blocked)
             if count:
-                which = f"{count} {PHRASES[reason][0]} node{'s' * (count != 1)}"
-                sentences.append(f"{which} cannot be drained yet: {_describe_budget(bound, reason, now)}.")
+                label = f"{count} {PHRASES[reason][0]} node{'s' * (count != 1)}"
+                sentences.append(
+                    f"{label} cannot be drained yet: {_describe_budget(allowance, reason, now)}."
+                )
     for reason in _release_reasons(pool):
-        if not bound.allows(reason):
+        if not allowance.allows(reason):
             sentences.append(
-                f"{PHRASES[reason][1]} cannot be removed yet: {_describe_budget(bound, reason, now)}."
+                f"{PHRASES[reason][1]} cannot be removed yet: {_describe_budget(allowance, reason, now)}."
             )
     return tuple(sentences)
 
@@ -89,5 +93,5 @@ def _release_reasons(pool: NodePool) -> tuple[DisruptionReason, ...]:
     return by_policy.get(POLICY(pool.node_consolidation), ())
 
 
-def _describe_budget(bound: Allowance, reason: DisruptionReason, now: datetime) -> str:
-    return describe(bound.by[reason], now)
+def _describe_budget(allowance: Allowance, reason: DisruptionReason, now: datetime) -> str:
+    return describe(allowance.limiting_budgets[reason], now)

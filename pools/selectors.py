@@ -1,4 +1,4 @@
-"""Queries of pools, nodes and their history."""
+"""Queries for pools, nodes and their history."""
 
 import uuid
 from collections.abc import Iterable
@@ -14,8 +14,8 @@ from pools.joining import secrets
 from pools.models import Installation, Node, NodePool, ScalingEvent
 from pools.models.node import HOSTING, PENDING, USABLE, NodeState
 from pools.models.scaling import ScalingKind
-from pools.runtimes.ray.cluster import NodeAt
-from pools.services.pool_values import spec_of
+from pools.runtimes.ray.cluster import RayNode
+from pools.services.pool_values import pool_node_spec
 
 PoolState = Literal["active", "paused", "drained", "failing"]
 STOP_TIME = timedelta(seconds=60)
@@ -41,7 +41,7 @@ def nodes() -> QuerySet[Node]:
     return living.select_related("pool").order_by("pool__name", "ordinal")
 
 
-def node_named(name: str, among: QuerySet[Node] | None = None) -> Node | None:
+def find_node(name: str, among: QuerySet[Node] | None = None) -> Node | None:
     """Return the current node with this name, else the last node that had the name, else None."""
     rows = (Node.objects if among is None else among).filter(name=name).select_related("pool", "environment")
     return rows.order_by(F("ended_at").desc(nulls_first=True), "-pk").first()
@@ -56,8 +56,8 @@ def pending_instances(pool_name: str, *, joined: bool) -> frozenset[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class WorkOnNode:
-    """A workload with active pods on a node."""
+class NodeWorkload:
+    """Workload with active pods on a node."""
 
     handle: str
     pods: int
@@ -68,27 +68,27 @@ class WorkOnNode:
         return f"{self.handle} ({pods}{'' if self.preemptible else ', not preemptible'})"
 
 
-def work_on(node_ids: Iterable[int]) -> dict[int, list[WorkOnNode]]:
-    """Return the workloads on each node. Only for platform admins: they are from all projects."""
-    workloads: dict[int, list[WorkOnNode]] = {node_id: [] for node_id in node_ids}
+def workloads_on_nodes(node_ids: Iterable[int]) -> dict[int, list[NodeWorkload]]:
+    """Return the workloads of all projects on each node; show them only to platform admins."""
+    workloads: dict[int, list[NodeWorkload]] = {node_id: [] for node_id in node_ids}
     # Pods belong to a higher layer and are reached through the node's relations.
-    live = ("starting", "running", "stopping")
-    rows = Node.objects.filter(pk__in=list(workloads), pods__state__in=live)
+    active_states = ("starting", "running", "stopping")
+    rows = Node.objects.filter(pk__in=list(workloads), pods__state__in=active_states)
     names = ("pk", "pods__workload__project__name", "pods__workload__name", "pods__workload__preemptible")
-    counted = rows.values_list(*names).annotate(n=Count("pods")).order_by(*names)
-    for pk, project, name, preemptible, pods in counted:
-        workloads[pk].append(WorkOnNode(f"{project}/{name}", pods, preemptible))
+    rows_with_counts = rows.values_list(*names).annotate(n=Count("pods")).order_by(*names)
+    for pk, project, name, preemptible, pods in rows_with_counts:
+        workloads[pk].append(NodeWorkload(f"{project}/{name}", pods, preemptible))
     return workloads
 
 
-def ray_nodes() -> list[NodeAt]:
+def ray_nodes() -> list[RayNode]:
     """Return the nodes of Ray pools that have an address and are not lost."""
     nodes = Node.objects.filter(pool__runtime=NodePool.Runtime.RAY, state__in=(*PENDING, *HOSTING))
     rows = nodes.exclude(address="").order_by("pk").values_list(
         "instance_id", "pool__name", "ordinal", "address", "devices"
     )  # fmt: skip
     return [
-        NodeAt(instance_id, pool, ordinal, address, tuple(map(str, devices)), secrets.for_cluster(pool))
+        RayNode(instance_id, pool, ordinal, address, tuple(map(str, devices)), secrets.for_cluster(pool))
         for instance_id, pool, ordinal, address, devices in rows
     ]
 
@@ -101,7 +101,7 @@ def scaling_events(pool: NodePool) -> QuerySet[ScalingEvent]:
 def overdue_drains(now: datetime) -> QuerySet[Node]:
     """Return draining nodes whose pods have exceeded the drain timeout.
 
-    A spot interruption shortens the timeout, so that pods still have time to stop.
+    A spot interruption shortens the timeout so that pods still have time to stop.
     """
     deadline = Least(
         F("drain_started_at") + F("pool__drain_timeout") * timedelta(seconds=1),
@@ -113,7 +113,7 @@ def overdue_drains(now: datetime) -> QuerySet[Node]:
 
 
 def installation() -> str:
-    """Return the name that identifies our machines at providers, from the setting or generated."""
+    """Return the name that identifies our machines at providers: the setting or a generated name."""
     if name := str(settings.BERTH_INSTALLATION):
         return name
     return Installation.objects.get_or_create(pk=1, defaults={"name": uuid.uuid4().hex[:12]})[0].name
@@ -124,7 +124,7 @@ def is_operational(pool: NodePool) -> bool:
     return pool.operational_since is not None
 
 
-def state_of(pool: NodePool, now: datetime) -> PoolState:
+def pool_state(pool: NodePool, now: datetime) -> PoolState:
     """Return the pool's state as shown in lists, pages and the API."""
     if pool.last_error:
         return "failing"
@@ -135,12 +135,12 @@ def state_of(pool: NodePool, now: datetime) -> PoolState:
 
 def ready_threshold(pool: NodePool) -> int:
     """Return the number of nodes that must be ready before the pool accepts pods."""
-    return max(spec_of(pool).ready_threshold, 1)
+    return max(pool_node_spec(pool).ready_threshold, 1)
 
 
-def reason_of(event: ScalingEvent, *, running_it: bool) -> str:
-    """Return the event's reason; only platform admins see messages of providers."""
-    if running_it or event.kind not in PROVIDER_EVENTS:
+def visible_reason(event: ScalingEvent, *, is_admin: bool) -> str:
+    """Return the event's reason; only platform admins see provider messages."""
+    if is_admin or event.kind not in PROVIDER_EVENTS:
         return event.reason
     return PROVIDER_EVENTS[ScalingKind(event.kind)]
 

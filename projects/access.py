@@ -1,8 +1,9 @@
-"""Permissions of roles, for every entry point.
+"""Role-based permissions, shared by all entry points.
 
-A viewer reads. A member submits workloads and acts on their own. A project admin acts on all workloads and
-members of the project. A department admin also acts on the projects and quotas of the department. A platform
-admin acts on everything. An object that the user cannot see is reported as not found.
+A viewer can read. A member can also submit workloads and control their own. A project admin can
+control all workloads of the project and manage its members. A department admin can also edit the
+department's projects and quotas. A platform admin can do everything. An object that the user
+cannot see is reported as not found.
 """
 
 from enum import StrEnum
@@ -13,22 +14,22 @@ from django.db.models import Model, Q, QuerySet
 
 from berth.core.errors import Forbidden, NotFound
 from pools.models import Node, NodePool
-from projects.acting import Acting
+from projects.actor import Actor
 from projects.models import ApiToken, Department, Membership, Pod, Project, Quota, Role, Workload
 
 
 class Action(StrEnum):
     VIEW = "view"
-    SUBMIT = "submit"  # action on a project
+    SUBMIT = "submit"  # submit a workload to a project
     OPERATE = "operate"  # cancel, suspend, resume, delete a workload
     EDIT = "edit"  # edit a department, project, pool or node
-    SET_QUOTA = "set_quota"  # set a quota of a department or project
-    GRANT = "grant"  # change members of a department or project
+    SET_QUOTA = "set_quota"  # set the quota of a department or project
+    GRANT = "grant"  # grant and revoke roles in a department or project
     ADMINISTER = "administer"  # administer the platform: departments, pools and users
-    VIEW_CAPACITY = "view_capacity"  # node pools and nodes, with total and free capacity
+    VIEW_CAPACITY = "view_capacity"  # view node pools and nodes, with total and free capacity
 
 
-SCOPE_NEEDED = {
+REQUIRED_SCOPES = {
     Action.VIEW: "read",
     Action.SUBMIT: "write",
     Action.OPERATE: "write",
@@ -38,196 +39,200 @@ SCOPE_NEEDED = {
     Action.ADMINISTER: "admin",
     Action.VIEW_CAPACITY: "read",
 }
-SUBMITTERS = (Role.MEMBER, Role.PROJECT_ADMIN)
+SUBMITTER_ROLES = (Role.MEMBER, Role.PROJECT_ADMIN)
 
 
-def is_platform_admin(acting: Acting) -> bool:
-    user = acting.user
+def is_platform_admin(actor: Actor) -> bool:
+    user = actor.user
     if user is None:
         return True
     if not user.is_active:
         return False
-    if "platform_admin" not in acting.role_cache:
+    if "platform_admin" not in actor.role_cache:
         memberships = Membership.objects.filter(user=user, role=Role.PLATFORM_ADMIN)
-        acting.role_cache["platform_admin"] = user.is_superuser or memberships.exists()
-    return acting.role_cache["platform_admin"]
+        actor.role_cache["platform_admin"] = user.is_superuser or memberships.exists()
+    return actor.role_cache["platform_admin"]
 
 
-def has_role(acting: Acting) -> bool:
+def has_role(actor: Actor) -> bool:
     """Return True if the user has a role in any project, any department or the platform."""
-    if is_platform_admin(acting):
+    if is_platform_admin(actor):
         return True
-    if "role" not in acting.role_cache:
-        acting.role_cache["role"] = Membership.objects.filter(user=_active(acting)).exists()
-    return acting.role_cache["role"]
+    if "role" not in actor.role_cache:
+        actor.role_cache["role"] = Membership.objects.filter(user=_active_user(actor)).exists()
+    return actor.role_cache["role"]
 
 
-def visible_pools(acting: Acting) -> QuerySet[NodePool]:
-    """Return all node pools for a user with a role, none for an account without one."""
-    return NodePool.objects.all() if has_role(acting) else NodePool.objects.none()
+def visible_pools(actor: Actor) -> QuerySet[NodePool]:
+    """Return all node pools if the user has a role, otherwise none."""
+    return NodePool.objects.all() if has_role(actor) else NodePool.objects.none()
 
 
-def visible_nodes(acting: Acting) -> QuerySet[Node]:
-    """Return the nodes of visible pools, including ended nodes."""
-    return Node.objects.all() if has_role(acting) else Node.objects.none()
+def visible_nodes(actor: Actor) -> QuerySet[Node]:
+    """Return the nodes of all visible pools, including nodes that have ended."""
+    return Node.objects.all() if has_role(actor) else Node.objects.none()
 
 
-def visible_departments(acting: Acting) -> QuerySet[Department]:
-    if is_platform_admin(acting):
+def visible_departments(actor: Actor) -> QuerySet[Department]:
+    if is_platform_admin(actor):
         return Department.objects.all()
-    memberships = Membership.objects.filter(user=_active(acting))
+    memberships = Membership.objects.filter(user=_active_user(actor))
     return Department.objects.filter(
         Q(pk__in=memberships.values("department")) | Q(pk__in=memberships.values("project__department"))
     )
 
 
-def visible_projects(acting: Acting) -> QuerySet[Project]:
-    if is_platform_admin(acting):
+def visible_projects(actor: Actor) -> QuerySet[Project]:
+    if is_platform_admin(actor):
         return Project.objects.all()
-    memberships = Membership.objects.filter(user=_active(acting))
+    memberships = Membership.objects.filter(user=_active_user(actor))
     return Project.objects.filter(
         Q(pk__in=memberships.values("project")) | Q(department__in=memberships.values("department"))
     )
 
 
-def whole_departments(acting: Acting) -> QuerySet[Department]:
-    """Return the departments that the user sees in full, not only some of their projects."""
-    if is_platform_admin(acting):
+def fully_visible_departments(actor: Actor) -> QuerySet[Department]:
+    """Return the departments that are visible in full, not only some of their projects."""
+    if is_platform_admin(actor):
         return Department.objects.all()
     return Department.objects.filter(
-        pk__in=Membership.objects.filter(user=_active(acting), department__isnull=False).values("department")
+        pk__in=Membership.objects.filter(user=_active_user(actor), department__isnull=False).values(
+            "department"
+        )
     )
 
 
-def administered_departments(acting: Acting) -> QuerySet[Department]:
-    if is_platform_admin(acting):
+def administered_departments(actor: Actor) -> QuerySet[Department]:
+    if is_platform_admin(actor):
         return Department.objects.all()
-    memberships = Membership.objects.filter(user=_active(acting), role=Role.DEPARTMENT_ADMIN)
+    memberships = Membership.objects.filter(user=_active_user(actor), role=Role.DEPARTMENT_ADMIN)
     return Department.objects.filter(pk__in=memberships.values("department"))
 
 
-def administered_projects(acting: Acting) -> QuerySet[Project]:
-    """Return the projects administered through a role in the project, its department or the platform."""
-    if is_platform_admin(acting):
+def administered_projects(actor: Actor) -> QuerySet[Project]:
+    """Return the projects that a project, department or platform role lets the user administer."""
+    if is_platform_admin(actor):
         return Project.objects.all()
-    memberships = Membership.objects.filter(user=_active(acting), role=Role.PROJECT_ADMIN)
+    memberships = Membership.objects.filter(user=_active_user(actor), role=Role.PROJECT_ADMIN)
     return Project.objects.filter(
-        Q(pk__in=memberships.values("project")) | Q(department__in=administered_departments(acting))
+        Q(pk__in=memberships.values("project")) | Q(department__in=administered_departments(actor))
     )
 
 
-def administers_any(acting: Acting) -> bool:
+def has_admin_role(actor: Actor) -> bool:
     """Return True if the user administers any project, any department or the platform."""
-    if is_platform_admin(acting):
+    if is_platform_admin(actor):
         return True
-    memberships = Membership.objects.filter(user=_active(acting))
+    memberships = Membership.objects.filter(user=_active_user(actor))
     return memberships.filter(role__in=(Role.PROJECT_ADMIN, Role.DEPARTMENT_ADMIN)).exists()
 
 
-def may(acting: Acting, action: Action, obj: Any = None) -> bool:
-    if SCOPE_NEEDED[action] not in acting.scopes:
+def may(actor: Actor, action: Action, obj: Any = None) -> bool:
+    if REQUIRED_SCOPES[action] not in actor.scopes:
         return False
-    if acting.is_system or is_platform_admin(acting):
+    if actor.is_system or is_platform_admin(actor):
         return True
-    if acting.user is None or not acting.user.is_active:
+    if actor.user is None or not actor.user.is_active:
         return False
-    return _is_allowed(acting, action, obj)
+    return _is_allowed(actor, action, obj)
 
 
-def require(acting: Acting, action: Action, obj: Any = None) -> None:
-    """Raise NotFound if the object is not visible, or Forbidden if only the action is not allowed."""
-    if obj is not None and not _can_see(acting, obj):
-        raise NotFound(f"There is no {_kind(obj)} with that name or id.")
-    if not may(acting, action, obj):
-        missing = SCOPE_NEEDED[action]
-        if missing not in acting.scopes:
+def require(actor: Actor, action: Action, obj: Any = None) -> None:
+    """Raise NotFound if the object is not visible or Forbidden if the action is denied."""
+    if obj is not None and not _can_see(actor, obj):
+        raise NotFound(f"There is no {_verbose_name(obj)} with that name or id.")
+    if not may(actor, action, obj):
+        missing = REQUIRED_SCOPES[action]
+        if missing not in actor.scopes:
             raise Forbidden(f"This token lacks the scope {missing}.", allowed=[missing])
-        raise Forbidden(f"Your role does not allow you to {_describe(action)}.")
+        raise Forbidden(f"Your role does not allow you to {_describe_action(action)}.")
 
 
-def _active(acting: Acting) -> User | None:
-    return acting.user if acting.user is not None and acting.user.is_active else None
+def _active_user(actor: Actor) -> User | None:
+    return actor.user if actor.user is not None and actor.user.is_active else None
 
 
-def _is_allowed(acting: Acting, action: Action, obj: Any) -> bool:
+def _is_allowed(actor: Actor, action: Action, obj: Any) -> bool:
     if action is Action.VIEW:
-        return obj is None or _can_see(acting, obj)
+        return obj is None or _can_see(actor, obj)
     if action is Action.VIEW_CAPACITY:
-        return has_role(acting)
+        return has_role(actor)
     if action is Action.ADMINISTER or isinstance(obj, NodePool | Node):
         return False
     if isinstance(obj, ApiToken):
-        return obj.user_id == (acting.user.pk if acting.user else None)
+        return obj.user_id == (actor.user.pk if actor.user else None)
     if isinstance(obj, Workload):
-        return _may_operate(acting, obj)
+        return _may_operate(actor, obj)
     if isinstance(obj, Quota):
         obj = obj.owner
     if isinstance(obj, Membership):
         obj = obj.project or obj.department
     if isinstance(obj, Department):
-        return action is not Action.SUBMIT and _administers_department(acting, obj.pk)
+        return action is not Action.SUBMIT and _administers_department(actor, obj.pk)
     if isinstance(obj, Project):
-        return _is_allowed_on_project(acting, action, obj)
+        return _is_allowed_on_project(actor, action, obj)
     return False
 
 
-def _is_allowed_on_project(acting: Acting, action: Action, project: Project) -> bool:
-    if _administers_department(acting, project.department_id):
+def _is_allowed_on_project(actor: Actor, action: Action, project: Project) -> bool:
+    if _administers_department(actor, project.department_id):
         return True
-    roles = _roles_in(acting, project)
+    roles = _roles_in(actor, project)
     if action is Action.SUBMIT:
-        return any(role in roles for role in SUBMITTERS)
+        return any(role in roles for role in SUBMITTER_ROLES)
     return action in (Action.GRANT, Action.OPERATE) and Role.PROJECT_ADMIN in roles
 
 
-def _may_operate(acting: Acting, workload: Workload) -> bool:
-    if _is_allowed_on_project(acting, Action.OPERATE, workload.project):
+def _may_operate(actor: Actor, workload: Workload) -> bool:
+    if _is_allowed_on_project(actor, Action.OPERATE, workload.project):
         return True
-    is_owner = acting.user is not None and workload.submitted_by_id == acting.user.pk
-    return is_owner and Role.MEMBER in _roles_in(acting, workload.project)
+    is_owner = actor.user is not None and workload.submitted_by_id == actor.user.pk
+    return is_owner and Role.MEMBER in _roles_in(actor, workload.project)
 
 
-def _roles_in(acting: Acting, project: Project) -> set[str]:
+def _roles_in(actor: Actor, project: Project) -> set[str]:
     return set(
-        Membership.objects.filter(user=_active(acting), project=project).values_list("role", flat=True)
+        Membership.objects.filter(user=_active_user(actor), project=project).values_list("role", flat=True)
     )
 
 
-def _administers_department(acting: Acting, department_id: int) -> bool:
+def _administers_department(actor: Actor, department_id: int) -> bool:
     return Membership.objects.filter(
-        user=_active(acting), department=department_id, role=Role.DEPARTMENT_ADMIN
+        user=_active_user(actor), department=department_id, role=Role.DEPARTMENT_ADMIN
     ).exists()
 
 
-def _can_see(acting: Acting, obj: Any) -> bool:
-    if acting.is_system or is_platform_admin(acting):
+def _can_see(actor: Actor, obj: Any) -> bool:
+    if actor.is_system or is_platform_admin(actor):
         return True
     if isinstance(obj, Department):
-        return visible_departments(acting).filter(pk=obj.pk).exists()
+        return visible_departments(actor).filter(pk=obj.pk).exists()
     if isinstance(obj, Project):
-        return visible_projects(acting).filter(pk=obj.pk).exists()
+        return visible_projects(actor).filter(pk=obj.pk).exists()
     if isinstance(obj, Workload):
-        return visible_projects(acting).filter(pk=obj.project_id).exists()
+        return visible_projects(actor).filter(pk=obj.project_id).exists()
     if isinstance(obj, Pod):
-        return visible_projects(acting).filter(pk=obj.workload.project_id).exists()
+        return visible_projects(actor).filter(pk=obj.workload.project_id).exists()
     if isinstance(obj, Quota | Membership):
-        return _can_see_owned(acting, obj)
+        return _can_see_through_owner(actor, obj)
     if isinstance(obj, ApiToken):
-        return acting.user is not None and obj.user_id == acting.user.pk
-    return isinstance(obj, NodePool | Node) and has_role(acting)
+        return actor.user is not None and obj.user_id == actor.user.pk
+    return isinstance(obj, NodePool | Node) and has_role(actor)
 
 
-def _can_see_owned(acting: Acting, obj: Quota | Membership) -> bool:
+def _can_see_through_owner(actor: Actor, obj: Quota | Membership) -> bool:
     if obj.project is not None:
-        return _can_see(acting, obj.project)
-    return obj.department is not None and whole_departments(acting).filter(pk=obj.department.pk).exists()
+        return _can_see(actor, obj.project)
+    return (
+        obj.department is not None and fully_visible_departments(actor).filter(pk=obj.department.pk).exists()
+    )
 
 
-def _kind(obj: Model) -> str:
+def _verbose_name(obj: Model) -> str:
     return str(obj._meta.verbose_name)
 
 
-def _describe(action: Action) -> str:
+def _describe_action(action: Action) -> str:
     return {
         Action.VIEW: "see this",
         Action.SUBMIT: "submit workloads here",

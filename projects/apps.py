@@ -1,4 +1,4 @@
-"""Django app of tenants and workloads."""
+"""Django app for tenants and workloads."""
 
 from django.apps import AppConfig
 
@@ -8,4 +8,4 @@ class ProjectsConfig(AppConfig):
     label = "projects"
 
     def ready(self) -> None:
-        from projects import receivers  # noqa: F401  (connects them)
+        from projects import receivers  # noqa: F401  (importing connects them)

@@ -9,21 +9,21 @@ from django.db.models import Count, Max, Q
 
 from projects.models import Pod, PodState
 
-FRESH = timedelta(minutes=2)  # older measurements are ignored
-RUNS = (PodState.RUNNING, PodState.STOPPING)
+MAX_MEASUREMENT_AGE = timedelta(minutes=2)  # older measurements are ignored
+RUNNING_STATES = (PodState.RUNNING, PodState.STOPPING)
 
 
 def idle_since(workloads: Iterable[uuid.UUID], now: datetime) -> dict[uuid.UUID, datetime]:
-    """Return the times since which each workload's GPUs have all been idle, if beyond the warning threshold.
+    """Return since when all GPUs of each workload have been idle, if beyond the warning threshold.
 
     Unmeasured GPUs do not count as idle.
     """
-    holding = Pod.objects.filter(
-        workload__in=list(workloads), state__in=RUNS, allocation__released_at=None,
+    pods_with_gpus = Pod.objects.filter(
+        workload__in=list(workloads), state__in=RUNNING_STATES, allocation__released_at=None,
         allocation__devices__len__gt=0,
     ).order_by()  # fmt: skip
-    unknown = Q(use__busy_at=None) | Q(use__at__lt=now - FRESH)
-    rows = holding.values("workload_id").annotate(
+    unknown = Q(use__busy_at=None) | Q(use__at__lt=now - MAX_MEASUREMENT_AGE)
+    rows = pods_with_gpus.values("workload_id").annotate(
         since=Max("use__busy_at"), unknown=Count("pk", filter=unknown)
     )
     after = now - timedelta(minutes=settings.BERTH_IDLE_GPU_MINUTES)

@@ -1,4 +1,4 @@
-"""Receivers of signals from the layer below and from Django."""
+"""Receivers for signals of the pools app and of Django."""
 
 from typing import Any
 
@@ -8,19 +8,19 @@ from django.dispatch import receiver
 
 from pools import signals
 from projects.access import Action, require
-from projects.acting import Acting
+from projects.actor import Actor
 from projects.services import announce, audit
 from projects.services.workloads.ports import end_visits
 
 
 @receiver(signals.changed)
 def authorize_and_audit_pool_change(
-    sender: Any, *, acting: Acting, action: str, obj: Any, before: Any = None, after: Any = None, **_: Any
+    sender: Any, *, actor: Actor, action: str, obj: Any, before: Any = None, after: Any = None, **_: Any
 ) -> None:
-    """Authorize and audit a change in its own transaction, which a refusal rolls back."""
-    require(acting, Action.ADMINISTER)
-    if not acting.is_system:
-        audit.write_down(acting, action, obj, before=before, after=after)
+    """Authorize and audit a pool change in its transaction, which is rolled back on refusal."""
+    require(actor, Action.ADMINISTER)
+    if not actor.is_system:
+        audit.write_entry(actor, action, obj, before=before, after=after)
     announce.tenants_changed()
 
 

@@ -6,20 +6,18 @@ from uuid import UUID
 from django.db.models import Count, F, Q, QuerySet
 
 from berth.core.errors import Conflict, NotFound
-from berth.core.problems import shown
+from berth.core.problems import format_value
 from projects.access import is_platform_admin, visible_projects
-from projects.acting import Acting
+from projects.actor import Actor
 from projects.models import ScaleRequest, Service
 from projects.models.workloads import ENDED_PHASES
 
-LEAVING = ("DRAINING", "REMOVING")
 
-
-def services(acting: Acting) -> QuerySet[Service]:
-    """Return visible services with their numbers of engines and active engines."""
+def services(actor: Actor) -> QuerySet[Service]:
+    """Return visible services, annotated with their total and active engine counts."""
     rows = Service.objects.select_related("workload__project__department", "autoscaler")
-    if not is_platform_admin(acting):
-        rows = rows.filter(workload__project__in=visible_projects(acting))
+    if not is_platform_admin(actor):
+        rows = rows.filter(workload__project__in=visible_projects(actor))
     live = Q(engines__ended_at__isnull=True)
     return rows.annotate(
         total=Count("engines", filter=live),
@@ -28,9 +26,12 @@ def services(acting: Acting) -> QuerySet[Service]:
     )
 
 
-def find_service(acting: Acting, reference: str) -> Service:
-    """Return a service by its workload's id, `project.name`, or a name that only one live service has."""
-    rows = services(acting)
+def find_service(actor: Actor, reference: str) -> Service:
+    """Return a service by its workload's id, `project.name` or a name unique among live services.
+
+    Raises NotFound or, for an ambiguous name, Conflict.
+    """
+    rows = services(actor)
     try:
         return rows.filter(workload_id=UUID(reference)).first() or _raise_unknown(reference)
     except ValueError:
@@ -38,14 +39,14 @@ def find_service(acting: Acting, reference: str) -> Service:
     rows = rows.filter(workload__name=name)
     if dot:
         rows = rows.filter(workload__project__name=project)
-    living = list(rows.exclude(workload__phase__in=ENDED_PHASES)[:2])
-    if len(living) > 1:
+    live_services = list(rows.exclude(workload__phase__in=ENDED_PHASES)[:2])
+    if len(live_services) > 1:
         raise Conflict(f"Several services are named {name}: use PROJECT.{name} or the id.")
-    service = living[0] if living else rows.order_by("-created_at", "-pk").first()
+    service = live_services[0] if live_services else rows.order_by("-created_at", "-pk").first()
     return service or _raise_unknown(reference)
 
 
-def requests_of(service: Service, direction: str) -> QuerySet[ScaleRequest]:
+def select_requests(service: Service, direction: str) -> QuerySet[ScaleRequest]:
     rows = service.requests.filter(direction=direction)
     rows = rows.select_related("service__workload__project")
     return rows.prefetch_related("steps", "added__workload", "removed__workload")
@@ -54,13 +55,13 @@ def requests_of(service: Service, direction: str) -> QuerySet[ScaleRequest]:
 def find_request(service: Service, direction: str, request_id: str) -> ScaleRequest:
     """Return a scale request. Raises NotFound, including for a malformed id."""
     try:
-        request = requests_of(service, direction).filter(pk=UUID(request_id)).first()
+        request = select_requests(service, direction).filter(pk=UUID(request_id)).first()
     except ValueError:
         request = None
     if request is None:
-        raise NotFound(f"This service has no {direction} request with the id {shown(request_id)}.")
+        raise NotFound(f"This service has no {direction} request with the id {format_value(request_id)}.")
     return request
 
 
 def _raise_unknown(reference: str) -> NoReturn:
-    raise NotFound(f"No service is named {shown(reference)}.")
+    raise NotFound(f"No service is named {format_value(reference)}.")

@@ -1,4 +1,4 @@
-"""Task queue jobs of projects. Each job may run twice or be interrupted."""
+"""Task queue jobs of the projects app. Any job may run twice or be interrupted."""
 
 from django.utils import timezone
 
@@ -11,7 +11,7 @@ def deliver(delivery: int) -> bool:
 
 
 def notify_conditions() -> dict[str, int]:
-    """Notify subscribers of conditions without a state change: long waits, idle GPUs and failing pools."""
+    """Notify subscribers of long pending times, idle GPUs and failing pools."""
     now = timezone.now()
     return {
         "waiting": notify.notify_pending(now),

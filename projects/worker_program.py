@@ -16,7 +16,7 @@ PARTS = {
 
 
 @cache
-def worker_program() -> bytes:
+def build_worker_program() -> bytes:
     """Return a zip archive with the worker program, without secrets.
 
     Python imports from the archive, so a worker always has the same version as its server.

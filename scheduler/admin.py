@@ -1,4 +1,4 @@
-"""Admin pages of scheduler decisions: evictions, cycles, allocations and usage."""
+"""Admin pages for scheduler decisions: evictions, cycles, allocations and usage."""
 
 from typing import Any
 
@@ -15,17 +15,17 @@ from unfold.contrib.filters.admin import ChoicesDropdownFilter, FieldTextFilter,
 from unfold.decorators import action, display
 
 from berth.core.errors import Conflict
-from berth.server.web.admin_site.base import ReadOnly, pretty, table
-from berth.server.web.admin_site.time_filter import TimesBetween
-from berth.server.web.numbers import gpu_hours, milliseconds, spoken, thousandths
-from scheduler.api.evictions import as_csv
+from berth.server.web.admin_site.base import ReadOnlyModelAdmin, render_json, render_table
+from berth.server.web.admin_site.time_filter import TimeRangeFilter
+from berth.server.web.numbers import gpu_hours, milliseconds, thousandths, to_words
+from scheduler.api.evictions import stream_csv
 from scheduler.models import Allocation, Cycle, Eviction, QueueStanding, Reservation, Usage, UsageHour
 from scheduler.reports.evictions.rendering import render
 from scheduler.reports.fair_share.trace import UNITS, full_share_trace
-from scheduler.reports.replay import Replayed, replay
-from scheduler.reports.visibility import EVERYTHING
+from scheduler.reports.replay import ReplayResult, replay
+from scheduler.reports.visibility import UNRESTRICTED
 
-MOST_DIFFERENCES = 20  # differences shown on the page; `berth replay` lists all of them
+MAX_DIFFERENCES_SHOWN = 20  # differences shown on the page; `berth replay` lists all of them
 KINDS = {
     "reclaim": "warning",
     "preempt": "warning",
@@ -33,16 +33,16 @@ KINDS = {
     "shrink": "info",
     "drain": "info",
 }
-MOST_STEPS = 200
-PLAN = ("For", "By", "Pool", "Step", "Workload", "Pod", "Node", "Devices")
-SIDE = ("Queue", "Quota", "Fair share", "Allocated before", "Allocated after", "Decayed usage")
+MAX_STEPS_SHOWN = 200
+PLAN_HEADERS = ("For", "Action", "Pool", "Step", "Workload", "Pod", "Node", "Devices")
+STANDING_HEADERS = ("Queue", "Quota", "Fair share", "Allocated before", "Allocated after", "Decayed usage")
 
 
 @admin.register(Eviction)
-class EvictionAdmin(ReadOnly):
+class EvictionAdmin(ReadOnlyModelAdmin):
     list_display = (
         "at",
-        "what",
+        "kind_label",
         "victim_workload",
         "preemptor_workload",
         "pool_name",
@@ -53,7 +53,7 @@ class EvictionAdmin(ReadOnly):
     list_display_links = ("at", "victim_workload")
     list_filter = (
         ("kind", ChoicesDropdownFilter),
-        ("at", TimesBetween),
+        ("at", TimeRangeFilter),
         ("pool_name", FieldTextFilter),
         ("project_name", FieldTextFilter),
         ("department_name", FieldTextFilter),
@@ -65,12 +65,12 @@ class EvictionAdmin(ReadOnly):
     search_help_text = "Workload, project, or words from the rule"
     date_hierarchy = "at"
     readonly_fields = (
-        "in_words",
+        "summary_text",
         "gpus",
         "lost_work",
         "victim",
         "preemptor",
-        "refused",
+        "rejected_alternatives",
         "pod_names",
         "cycle_link",
         "raw_numbers",
@@ -80,7 +80,7 @@ class EvictionAdmin(ReadOnly):
             "Eviction",
             {
                 "fields": (
-                    "in_words",
+                    "summary_text",
                     "at",
                     "kind",
                     "pool_name",
@@ -94,17 +94,17 @@ class EvictionAdmin(ReadOnly):
         ),
         ("Victim", {"fields": ("workload_name", "project_name", "department_name", "victim")}),
         ("Preemptor", {"fields": ("preemptor_name", "preemptor_project_name", "preemptor")}),
-        ("Reason", {"fields": ("rule", "refused")}),
+        ("Reason", {"fields": ("rule", "rejected_alternatives")}),
         ("Raw data", {"fields": ("raw_numbers",), "classes": ("collapse",)}),
     )
 
     @action(description="Download as CSV")
     def download(self, request: HttpRequest, queryset: QuerySet[Eviction]) -> HttpResponseBase:
-        return as_csv(Request(request), queryset.order_by("-id"), EVERYTHING)
+        return stream_csv(Request(request), queryset.order_by("-id"), UNRESTRICTED)
 
     @display(description="Kind", label=KINDS)
-    def what(self, row: Eviction) -> tuple[str, str]:
-        return row.kind, spoken(row.kind)
+    def kind_label(self, row: Eviction) -> tuple[str, str]:
+        return row.kind, to_words(row.kind)
 
     @display(description="Evicted")
     def victim_workload(self, row: Eviction) -> str:
@@ -115,8 +115,8 @@ class EvictionAdmin(ReadOnly):
         return f"{row.preemptor_project_name}/{row.preemptor_name}" if row.preemptor_name else "none"
 
     @display(description="Summary")
-    def in_words(self, row: Eviction) -> SafeString:
-        each = render(EVERYTHING, [row])[0]
+    def summary_text(self, row: Eviction) -> SafeString:
+        each = render(UNRESTRICTED, [row])[0]
         return format_html(
             "{}<br>{}", each.summary, format_html_join("", "<br>{}", ((line,) for line in each.explanation))
         )
@@ -138,8 +138,8 @@ class EvictionAdmin(ReadOnly):
         return _standings_table(row, "preemptor")
 
     @display(description="Alternatives considered")
-    def refused(self, row: Eviction) -> SafeString:
-        return table(("Reason",), [(each,) for each in row.numbers.get("refused") or []])
+    def rejected_alternatives(self, row: Eviction) -> SafeString:
+        return render_table(("Reason",), [(each,) for each in row.numbers.get("refused") or []])
 
     @display(description="Pods")
     def pod_names(self, row: Eviction) -> str:
@@ -154,16 +154,16 @@ class EvictionAdmin(ReadOnly):
 
     @display(description="Numbers")
     def raw_numbers(self, row: Eviction) -> SafeString:
-        return pretty(row.numbers)
+        return render_json(row.numbers)
 
 
 @admin.register(Cycle)
-class CycleAdmin(ReadOnly):
+class CycleAdmin(ReadOnlyModelAdmin):
     list_display = (
         "id",
         "at",
         "trigger",
-        "took",
+        "duration",
         "pending",
         "bundles",
         "applied",
@@ -171,10 +171,10 @@ class CycleAdmin(ReadOnly):
         "evictions",
         "trials",
     )
-    list_filter = (("at", TimesBetween), ("trigger", FieldTextFilter))
+    list_filter = (("at", TimeRangeFilter), ("trigger", FieldTextFilter))
     search_fields = ("id", "trigger")
     date_hierarchy = "at"
-    readonly_fields = ("took", "plan_table", "stored_plan", "notes_table")
+    readonly_fields = ("duration", "plan_table", "stored_plan", "notes_table")
     columns = (
         "id", "at", "epoch", "trigger", "observe_ms", "decide_ms", "commit_ms", "nodes", "workloads",
         "pending", "bundles", "applied", "stale", "evictions", "trials",
@@ -182,17 +182,17 @@ class CycleAdmin(ReadOnly):
     fieldsets = (
         (
             "Cycle",
-            {"fields": ("at", "trigger", "epoch", "took", "observe_ms", "decide_ms", "commit_ms")},
+            {"fields": ("at", "trigger", "epoch", "duration", "observe_ms", "decide_ms", "commit_ms")},
         ),
         ("Snapshot", {"fields": ("nodes", "workloads", "pending", "notes_table")}),
         ("Decisions", {"fields": ("bundles", "applied", "stale", "evictions", "trials", "plan_table")}),
         ("Stored plan", {"fields": ("stored_plan",), "classes": ("collapse",)}),
     )
 
-    actions_detail = ("decide_again",)
+    actions_detail = ("replay_cycle",)
 
     @action(description="Replay cycle", url_path="replay")
-    def decide_again(self, request: HttpRequest, object_id: int) -> HttpResponseBase:
+    def replay_cycle(self, request: HttpRequest, object_id: int) -> HttpResponseBase:
         """Replay the stored snapshot with the current engine, without storing the result."""
         address = reverse("admin:scheduler_cycle_change", args=[object_id])
         if not self.has_view_permission(request):
@@ -213,30 +213,32 @@ class CycleAdmin(ReadOnly):
         return rows.defer("snapshot", "plan")
 
     @display(description="Duration", ordering="decide_ms")
-    def took(self, row: Cycle) -> str:
+    def duration(self, row: Cycle) -> str:
         return milliseconds(row.observe_ms + row.decide_ms + row.commit_ms)
 
     @display(description="Plan")
     def plan_table(self, row: Cycle) -> SafeString:
         bundles = (row.plan or {}).get("bundles", [])
         steps = [(bundle, step) for bundle in bundles for step in bundle.get("steps", ())]
-        rows = table(PLAN, [_plan_row(bundle, step) for bundle, step in steps[:MOST_STEPS]])
-        left = len(steps) - MOST_STEPS
-        return rows if left <= 0 else format_html("{}<p>{} more in the stored plan.</p>", rows, left)
+        rows = render_table(
+            PLAN_HEADERS, [_plan_row(bundle, step) for bundle, step in steps[:MAX_STEPS_SHOWN]]
+        )
+        left = len(steps) - MAX_STEPS_SHOWN
+        return rows if left <= 0 else format_html("{}<p>{} more steps in the stored plan.</p>", rows, left)
 
     @display(description="Stored plan")
     def stored_plan(self, row: Cycle) -> SafeString:
-        return pretty(row.plan)
+        return render_json(row.plan)
 
     @display(description="Inconsistencies")
     def notes_table(self, row: Cycle) -> SafeString:
-        return table(("Note",), [(note,) for note in row.notes])
+        return render_table(("Note",), [(note,) for note in row.notes])
 
 
 @admin.register(Allocation)
-class AllocationAdmin(ReadOnly):
+class AllocationAdmin(ReadOnlyModelAdmin):
     list_display = ("pod", "node", "devices", "gpus", "bound_at", "released_at")
-    list_filter = (("node__pool", RelatedDropdownFilter), ("bound_at", TimesBetween))
+    list_filter = (("node__pool", RelatedDropdownFilter), ("bound_at", TimeRangeFilter))
     search_fields = ("pod__workload__name", "node__name")
     list_select_related = ("pod__workload", "node")
 
@@ -246,7 +248,7 @@ class AllocationAdmin(ReadOnly):
 
 
 @admin.register(Reservation)
-class ReservationAdmin(ReadOnly):
+class ReservationAdmin(ReadOnlyModelAdmin):
     list_display = ("workload", "role", "index", "node", "devices", "since", "expires_at")
     list_filter = (("node__pool", RelatedDropdownFilter),)
     search_fields = ("workload__name", "node__name")
@@ -254,15 +256,15 @@ class ReservationAdmin(ReadOnly):
 
 
 @admin.register(QueueStanding)
-class StandingAdmin(ReadOnly):
+class QueueStandingAdmin(ReadOnlyModelAdmin):
     list_display = ("owner", "pool", "gpu_share", "gpu_allocated", "gpu_requested", "at")
     list_filter = (("pool", RelatedDropdownFilter),)
     search_fields = ("project__name", "department__name")
     list_select_related = ("pool", "project", "department")
-    readonly_fields = ("owner", "gpu_share", "gpu_allocated", "gpu_requested", "how")
+    readonly_fields = ("owner", "gpu_share", "gpu_allocated", "gpu_requested", "share_explanation")
     fieldsets = (
         (None, {"fields": ("owner", "pool", "at", "gpu_share", "gpu_allocated", "gpu_requested")}),
-        ("Fair share", {"fields": ("how",)}),
+        ("Fair share", {"fields": ("share_explanation",)}),
     )
 
     @display(description="Queue")
@@ -282,18 +284,18 @@ class StandingAdmin(ReadOnly):
         return thousandths(row.requested[0])
 
     @display(description="Explanation")
-    def how(self, row: QueueStanding) -> SafeString:
+    def share_explanation(self, row: QueueStanding) -> SafeString:
         owner = row.project or row.department
-        assert owner is not None, "a standing belongs to a queue"
+        assert owner is not None, "a queue standing has an owner"
         kind = "department" if row.project is None else "project"
         own = [each for each in full_share_trace(owner, row.pool) if each.kind == kind]
-        return table(
+        return render_table(
             ("Resource", ""), [(UNITS[each.resource], line) for each in own for line in each.explanation]
         )
 
 
 @admin.register(Usage)
-class UsageAdmin(ReadOnly):
+class UsageAdmin(ReadOnlyModelAdmin):
     list_display = ("owner", "pool", "settled_at", "used", "rate")
     list_filter = (("pool", RelatedDropdownFilter),)
     list_select_related = ("pool", "project", "department")
@@ -304,10 +306,10 @@ class UsageAdmin(ReadOnly):
 
 
 @admin.register(UsageHour)
-class UsageHourAdmin(ReadOnly):
+class UsageHourAdmin(ReadOnlyModelAdmin):
     list_display = ("hour", "department_name", "project_name", "user_name", "pool_name", "gpu_time")
     list_filter = (
-        ("hour", TimesBetween),
+        ("hour", TimeRangeFilter),
         ("pool_name", FieldTextFilter),
         ("project_name", FieldTextFilter),
         ("user_name", FieldTextFilter),
@@ -319,8 +321,8 @@ class UsageHourAdmin(ReadOnly):
         return gpu_hours(row.gpu_milli_seconds / 1000)
 
 
-def _difference_message(result: Replayed) -> SafeString:
-    shown = result.differences[:MOST_DIFFERENCES]
+def _difference_message(result: ReplayResult) -> SafeString:
+    shown = result.differences[:MAX_DIFFERENCES_SHOWN]
     more = result.differing - len(shown)
     lines = [*shown, *([f"and {more} more"] if more else [])]
     return format_html("{}{}", result.summary, format_html_join("", "<br>{}", ((line,) for line in lines)))
@@ -337,13 +339,13 @@ def _standings_table(row: Eviction, side: str) -> SafeString:
                 each.get("usage"),
             ]
         )
-    return table(SIDE, lines)
+    return render_table(STANDING_HEADERS, lines)
 
 
 def _plan_row(bundle: dict[str, Any], step: dict[str, Any]) -> tuple[object, ...]:
     pod = f"{step.get('role', '')}-{step['index']}" if "index" in step else ""
     devices = ", ".join(str(device) for device in step.get("devices") or ())
     return (
-        bundle.get("workload", ""), spoken(bundle.get("kind", "")), bundle.get("pool", ""),
-        spoken(step.get("do", "")), step.get("workload", ""), pod, step.get("node", ""), devices,
+        bundle.get("workload", ""), to_words(bundle.get("kind", "")), bundle.get("pool", ""),
+        to_words(step.get("do", "")), step.get("workload", ""), pod, step.get("node", ""), devices,
     )  # fmt: skip

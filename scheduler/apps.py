@@ -7,7 +7,7 @@ from django.apps import AppConfig
 
 if TYPE_CHECKING:
     from berth.core.spec import WorkloadSpec
-    from projects.acting import Acting
+    from projects.actor import Actor
     from projects.models import Workload
     from projects.services.workloads.prediction import Prediction
 
@@ -17,14 +17,14 @@ class SchedulerConfig(AppConfig):
     label = "scheduler"
 
     def ready(self) -> None:
-        from berth.server.tracing import tasks  # noqa: F401  (connects its receivers)
+        from berth.server.tracing import tasks  # noqa: F401  (connects the signal receivers)
         from projects.services.workloads.prediction import register_predictor
 
         register_predictor(_predict)
 
 
-def _predict(*, acting: "Acting", workload: "Workload", spec: "WorkloadSpec", now: datetime) -> "Prediction":
-    """Import the engine on the first prediction, because most processes never make one."""
+def _predict(*, actor: "Actor", workload: "Workload", spec: "WorkloadSpec", now: datetime) -> "Prediction":
+    """Predict the start of a workload. Import the engine lazily, because most processes never need it."""
     from scheduler.reports.what_if.dry_run import predict
 
-    return predict(acting=acting, workload=workload, spec=spec, now=now)
+    return predict(actor=actor, workload=workload, spec=spec, now=now)

@@ -8,7 +8,7 @@ from django.db.models.functions import Now
 
 
 class Cycle(models.Model):
-    """One pass of the loop: its snapshot, its decisions and the duration of each step in milliseconds."""
+    """One cycle of the loop: its snapshot, decisions and step durations in milliseconds."""
 
     at = models.DateTimeField(db_default=Now(), editable=False)
     epoch = models.BigIntegerField(help_text="The leader's fencing number.")
@@ -40,7 +40,7 @@ class Cycle(models.Model):
 
 
 class Allocation(models.Model):
-    """Node resources allocated to one pod, and released when the pod's processes have ended."""
+    """Node resources allocated to one pod until its processes have ended."""
 
     pod = models.OneToOneField("projects.Pod", on_delete=models.CASCADE, related_name="allocation")
     node = models.ForeignKey("pools.Node", on_delete=models.PROTECT, related_name="allocations")
@@ -159,7 +159,7 @@ class Eviction(models.Model):
 
 
 class Usage(models.Model):
-    """The decayed usage of one queue in one pool, in unit-seconds per resource and exact at `settled_at`."""
+    """Decayed usage of one queue in one pool at `settled_at`, in unit-seconds per resource."""
 
     pool = models.ForeignKey("pools.NodePool", on_delete=models.CASCADE, related_name="+")
     department = models.ForeignKey(
@@ -186,7 +186,7 @@ class Usage(models.Model):
 
 
 class UsagePoint(models.Model):
-    """A usage ledger at an earlier time, from which a sliding window computes the usage to subtract."""
+    """A usage ledger at an earlier time, from which a sliding window computes expired usage."""
 
     usage = models.ForeignKey(Usage, on_delete=models.CASCADE, related_name="points")
     at = models.DateTimeField()
@@ -198,7 +198,7 @@ class UsagePoint(models.Model):
 
 
 class UsageHour(models.Model):
-    """Released allocations of one user in one project and pool during one hour.
+    """Usage of one user in one project and pool during one hour, from released allocations.
 
     Ids and names are copied, because the rows outlive the project, user and pool.
     """
@@ -227,7 +227,7 @@ class UsageHour(models.Model):
 
 
 class QueueStanding(models.Model):
-    """Share, allocation, requests and usage of one queue in one pool in the last cycle, for display."""
+    """Fair share, allocation, requests and usage of one queue in one pool as of the last cycle."""
 
     pool = models.ForeignKey("pools.NodePool", on_delete=models.CASCADE, related_name="standings")
     department = models.ForeignKey(
@@ -279,7 +279,7 @@ class NodeUtilization(models.Model):
 class UtilizationPoint(models.Model):
     """Utilization of a pod in one minute or hour, as sums over the measured seconds.
 
-    The utilization of a shared device is split among its pods in proportion to their parts of the device.
+    The utilization of a shared device is split among its pods in proportion to their shares of the device.
     """
 
     pod = models.ForeignKey("projects.Pod", on_delete=models.CASCADE, related_name="use_points")

@@ -21,24 +21,24 @@ PERIODIC_TASKS = (
 )
 
 
-def keep_schedules() -> int:
-    """Create, correct and remove schedules, as the leader; return the number of changed schedules."""
+def sync_schedules() -> int:
+    """Make the schedules match `PERIODIC_TASKS`; return the number created or corrected."""
     rows: dict[str, list[Schedule]] = {}
     for row in Schedule.objects.filter(name__startswith="berth: ").order_by("pk"):
         rows.setdefault(row.name, []).append(row)
     changed = 0
     for task in PERIODIC_TASKS:
         first, *duplicates = rows.pop(task.name, []) or [None]
-        changed += _correct(task, first)
+        changed += _sync_schedule(task, first)
         for duplicate in duplicates:
             duplicate.delete()
-    for former in rows.values():
-        for row in former:
+    for obsolete in rows.values():
+        for row in obsolete:
             row.delete()
     return changed
 
 
-def _correct(task: PeriodicTask, row: Schedule | None) -> bool:
+def _sync_schedule(task: PeriodicTask, row: Schedule | None) -> bool:
     every = {"schedule_type": Schedule.MINUTES, "minutes": task.minutes, "repeats": -1}
     values = {"func": task.func, **every}
     if row is not None and all(getattr(row, name) == value for name, value in values.items()):

@@ -7,19 +7,19 @@ from django.contrib.auth.hashers import make_password
 from django.contrib.auth.models import User
 
 from pools.models import NodePool
-from projects.acting import Acting
+from projects.actor import Actor
 from projects.models import Department, Membership, Project
 
 
 @dataclass(frozen=True)
 class Cast:
-    alice: Acting  # platform admin
-    bob: Acting  # department admin of research
-    carol: Acting  # project admin of vision
-    dave: Acting  # member of vision
-    erin: Acting  # viewer of vision
-    frank: Acting  # signed in, no role
-    grace: Acting  # member of ads, in the other department
+    alice: Actor  # platform admin
+    bob: Actor  # department admin of research
+    carol: Actor  # project admin of vision
+    dave: Actor  # member of vision
+    erin: Actor  # viewer of vision
+    frank: Actor  # signed in, no role
+    grace: Actor  # member of ads, in the other department
     research: Department
     product: Department
     vision: Project
@@ -29,7 +29,7 @@ class Cast:
     pool: NodePool
 
     @property
-    def people(self) -> dict[str, Acting]:
+    def people(self) -> dict[str, Actor]:
         return {
             name: getattr(self, name) for name in ("alice", "bob", "carol", "dave", "erin", "frank", "grace")
         }
@@ -60,7 +60,7 @@ def make_cast() -> Cast:
     Membership.objects.bulk_create(
         [Membership(user=user, **role) for user, role in zip(users, roles.values(), strict=True) if role]
     )
-    people = {user.username: Acting.person(user) for user in users}
+    people = {user.username: Actor.for_user(user) for user in users}
     pool = NodePool.objects.create(
         name="local",
         provider="fake",

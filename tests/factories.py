@@ -19,7 +19,7 @@ from scheduler.models import (
     QueueStanding,
     UtilizationPoint,
 )
-from scheduler.reports.invariants import NAME
+from scheduler.reports.invariants import SCHEDULER_LEASE
 
 counter = itertools.count(1)
 MILLI = 1000
@@ -168,7 +168,7 @@ def used(
     )  # fmt: skip
 
 
-def used_then(
+def past_utilization(
     pod: Pod, at: datetime, *, step: int = 60, cpu: int = 1000, memory: int = 2048,
     gpus: int = 0, busy: int = 0, gpu_memory: int | None = None,
 ) -> UtilizationPoint:  # fmt: skip
@@ -247,11 +247,11 @@ def scaling(pool: NodePool, kind: str, reason: str, *, at: datetime, **columns: 
     return ScalingEvent.objects.create(pool=pool, kind=kind, reason=reason, at=at, **columns)
 
 
-def scheduler_leads() -> Lease:
+def create_scheduler_lease() -> Lease:
     """Create the lease of a running scheduler."""
     now = timezone.now()
     values = {"holder": "host:1", "epoch": 1, "renewed_at": now, "expires_at": now + timedelta(hours=1)}
-    return Lease.objects.update_or_create(name=NAME, defaults=values)[0]
+    return Lease.objects.update_or_create(name=SCHEDULER_LEASE, defaults=values)[0]
 
 
 def eviction_side(queue: str, quota: float, share: float, before: float, after: float) -> dict[str, object]:

@@ -7,7 +7,7 @@ from typing import Any
 from django.db import connection
 
 
-def on_second_connection(work: Callable[[], object]) -> Any:
+def run_on_second_connection(work: Callable[[], object]) -> Any:
     """Return the result of `work`, or the exception that `work` raised. `work` must end within 20 seconds."""
     answer: list[Any] = []
 

@@ -5,7 +5,7 @@ from django.contrib.auth.models import AnonymousUser, User
 from django.test import Client
 
 
-def cookie_of(user: User | AnonymousUser | None) -> str:
+def session_cookie(user: User | AnonymousUser | None) -> str:
     """Return the Cookie header of a new session of `user`; empty for an anonymous user."""
     if user is None or user.pk is None:
         return ""

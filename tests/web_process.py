@@ -9,7 +9,7 @@ from pathlib import Path
 
 from django.conf import settings
 
-from berth.server.up.address import address_of, take, wait_until_it_answers
+from berth.server.up.address import bind_socket, socket_url, wait_until_ready
 
 PROGRAM = ("-m", "berth.server.up.web")
 
@@ -21,17 +21,17 @@ def web_processes(
     """Run `count` processes during the block and yield their addresses. They share the test's secret key."""
     env = {"BERTH_SECRET_KEY": settings.SECRET_KEY, **env, "BERTH_HOME": str(home)}
     running, addresses = [], []
-    starts, holds_back = os.pipe()
-    os.close(holds_back)
+    starts, start_gate = os.pipe()
+    os.close(start_gate)
     try:
         for _ in range(count):
-            with take("127.0.0.1", 0) as listening:
+            with bind_socket("127.0.0.1", 0) as listening:
                 number = listening.fileno()
                 command = [sys.executable, *program, str(number), str(starts)]
                 running.append(subprocess.Popen(command, env=env, pass_fds=(number, starts)))
-                addresses.append(address_of(listening))
+                addresses.append(socket_url(listening))
         for web, address in zip(running, addresses, strict=True):
-            assert wait_until_it_answers(address, goes_on=lambda web=web: web.poll() is None, seconds=90)
+            assert wait_until_ready(address, should_continue=lambda web=web: web.poll() is None, seconds=90)
         yield addresses
     finally:
         os.close(starts)

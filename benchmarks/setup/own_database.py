@@ -10,11 +10,11 @@ from pathlib import Path
 @contextmanager
 def own_database(name: str) -> Iterator[None]:
     """Create a database, and delete it at the end of the block."""
-    from berth.db.embedded import Embedded
-    from berth.db.embedded import serving as database
+    from berth.db.embedded import EmbeddedCluster
+    from berth.db.embedded import run_server as database
 
     with tempfile.TemporaryDirectory(prefix=f"berth-{name}-") as place:
-        cluster = Embedded(Path(place) / "postgres")
+        cluster = EmbeddedCluster(Path(place) / "postgres")
         with database(cluster, log=Path(place) / "postgres.log"):
             os.environ |= {
                 "DATABASE_URL": cluster.url(),

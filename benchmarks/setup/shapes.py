@@ -117,7 +117,7 @@ def steady(size: int, projects: int, jobs: int) -> Snapshot:
     ])  # fmt: skip
 
 
-def one_changed(before: Snapshot, rows: int, turn: int) -> Snapshot:
+def change_pending_workloads(before: Snapshot, rows: int, turn: int) -> Snapshot:
     """Advance by a second, and change some pending workloads."""
     workloads = list(before.workloads)
     waiting = range(len(before.nodes) * PER_NODE, len(workloads))
@@ -126,9 +126,9 @@ def one_changed(before: Snapshot, rows: int, turn: int) -> Snapshot:
     return replace(before, now=before.now + 1, workloads=tuple(workloads))
 
 
-def used_more(before: Snapshot, rows: int, turn: int) -> Snapshot:
+def change_usage(before: Snapshot, rows: int, turn: int) -> Snapshot:
     """Advance by a second, and change some pending workloads and every queue's decayed usage."""
-    now = one_changed(before, rows, turn)
+    now = change_pending_workloads(before, rows, turn)
     used = Usage((0.3 + turn / 1000, 0.0, 0.0), (1.0, 1.0, 1.0))
     queues = tuple(
         replace(queue, entitlements={pool: replace(e, usage=used) for pool, e in queue.entitlements.items()})
@@ -141,14 +141,14 @@ def settings(before: Snapshot, **changed: Any) -> Snapshot:
     return replace(before, pools=tuple(replace(pool, **changed) for pool in before.pools))
 
 
-def some_ended(before: Snapshot, rows: int, turn: int) -> Snapshot:
+def end_running_workloads(before: Snapshot, rows: int, turn: int) -> Snapshot:
     """Advance by a second, and end some running workloads, so that as many pending workloads may start."""
     ended = {workload.name for workload in before.workloads[turn * rows : (turn + 1) * rows]}
     staying = tuple(workload for workload in before.workloads if workload.name not in ended)
     return replace(before, now=before.now + 1, workloads=staying)
 
 
-def many_kinds(size: int, kinds: int) -> Snapshot:
+def many_request_kinds(size: int, kinds: int) -> Snapshot:
     """Return a full cluster with many different pending requests, two of each kind."""
     tenants = queues(50, 5, size * PER_NODE / 50)
     running = [work(f"r{j:05}", f"p{j % 50:04}", 1, 1, j, (seat,)) for j, seat in enumerate(seats(size))]
@@ -178,15 +178,18 @@ SHAPES: Mapping[str, Callable[[], Snapshot]] = {
     "50 gangs of 10 x 5 GPUs by reclaim, 500 nodes": partial(gangs_by_reclaim, 500, 50),
     **{f"scale: 500 x 1 GPU on {size} empty nodes": partial(place, size, 500, 4, 2)
        for size in (500, 1000, 2000, 4000)},
-    **{f"scale: {kinds} kinds wait, 500 full nodes": partial(many_kinds, 500, kinds)
+    **{f"scale: {kinds} kinds wait, 500 full nodes": partial(many_request_kinds, 500, kinds)
        for kinds in (250, 500, 1000, 2000)},
     "fresh: 4000 nodes, 1000 projects, 100000 workloads": partial(steady, 4000, 1000, 100_000),
 }  # fmt: skip
 
 CHANGES: Mapping[str, tuple[Callable[[Snapshot, int, int], Snapshot], dict[str, Any]]] = {
-    "carried: the same, 100 waiting rows changed": (one_changed, {}),
-    "carried: the same, 100 ended": (some_ended, {}),
-    "carried: 100 changed, it may grow by 10 nodes": (one_changed, {"nodes_max": 4010}),
-    "carried: 100 changed, placement as it fits best": (one_changed, {"node_strategy": Strategy.AUTO}),
-    "carried: 100 changed, history counts": (used_more, {"fair_share": FairShareMode(True, k=1.0)}),
+    "carried: the same, 100 waiting rows changed": (change_pending_workloads, {}),
+    "carried: the same, 100 ended": (end_running_workloads, {}),
+    "carried: 100 changed, it may grow by 10 nodes": (change_pending_workloads, {"nodes_max": 4010}),
+    "carried: 100 changed, placement as it fits best": (
+        change_pending_workloads,
+        {"node_strategy": Strategy.AUTO},
+    ),
+    "carried: 100 changed, history counts": (change_usage, {"fair_share": FairShareMode(True, k=1.0)}),
 }

@@ -1,4 +1,4 @@
-"""A stand-in for training: each trainer reports itself, then waits until all six have joined."""
+"""Stand-in for training: each trainer registers, then waits until all six have joined."""
 
 import os
 import sys
@@ -6,13 +6,13 @@ import time
 from pathlib import Path
 
 TRAINERS = 6
-PATIENCE_SECONDS = 240
+PROBE_TIMEOUT_SECONDS = 240
 
 run = f"{os.environ['BERTH_WORKLOAD_ID']}-{os.environ['BERTH_RUN']}"
 joined = Path(f"trainers-{run}")
 joined.mkdir(exist_ok=True)
 (joined / os.environ["BERTH_INDEX"]).touch()
-deadline = time.monotonic() + PATIENCE_SECONDS
+deadline = time.monotonic() + PROBE_TIMEOUT_SECONDS
 while (count := len(list(joined.iterdir()))) < TRAINERS:
     if time.monotonic() > deadline:
         sys.exit(f"only {count} of {TRAINERS} trainers joined")

@@ -8,14 +8,14 @@ CHECKOUT = PACKAGE.parents[1]
 
 
 def home() -> Path:
-    """Return BERTH_HOME if it is set, or `.berth` in a checkout, or `berth` in the user's data directory."""
+    """Return BERTH_HOME if set, `.berth` in a checkout, or `berth` in the user's data directory."""
     if value := os.environ.get("BERTH_HOME"):
         return Path(value).expanduser().absolute()
-    if in_checkout():
+    if is_checkout():
         return CHECKOUT / ".berth"
     data = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
     return Path(data) / "berth"
 
 
-def in_checkout() -> bool:
+def is_checkout() -> bool:
     return (CHECKOUT / "manage.py").is_file() and (CHECKOUT / "pyproject.toml").is_file()

@@ -1,7 +1,7 @@
 """Tie a program's lifetime to the process that started it.
 
-This module runs as a script between the two: it asks the kernel for a signal when the parent dies, then
-executes the program.
+This module runs as a script between the two processes: it asks the kernel for a signal when the parent dies,
+then executes the program.
 """
 
 import ctypes
@@ -12,31 +12,40 @@ import sys
 PR_SET_PDEATHSIG = 1
 
 
-def tied(
-    command: list[str], *, by: int = signal.SIGTERM, account: tuple[int, int] | None = None
+def tie_to_parent(
+    command: list[str], *, death_signal: int = signal.SIGTERM, account: tuple[int, int] | None = None
 ) -> list[str]:
-    """Return the command line that runs `command` tied to this process, as `account` (user, group)."""
+    """Return a command line that runs `command` tied to this process, as `account` (uid, gid)."""
     uid, gid = account or (-1, -1)
-    return [sys.executable, "-I", __file__, str(os.getpid()), str(int(by)), str(uid), str(gid), *command]
+    return [
+        sys.executable,
+        "-I",
+        __file__,
+        str(os.getpid()),
+        str(int(death_signal)),
+        str(uid),
+        str(gid),
+        *command,
+    ]
 
 
-def end_with_parent(parent: int, by: int) -> None:
-    """Request signal `by` when the parent dies. A change of user afterwards would clear the request."""
+def end_with_parent(parent: int, death_signal: int) -> None:
+    """Request `death_signal` when the parent dies. Changing the user afterwards would clear the request."""
     libc = ctypes.CDLL(None, use_errno=True)
-    if libc.prctl(PR_SET_PDEATHSIG, by, 0, 0, 0) != 0:
+    if libc.prctl(PR_SET_PDEATHSIG, death_signal, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "prctl")
     if os.getppid() != parent:
         sys.exit(0)  # the parent died before the request
 
 
 def main() -> None:
-    parent, by, uid, gid = (int(value) for value in sys.argv[1:5])
+    parent, death_signal, uid, gid = (int(value) for value in sys.argv[1:5])
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
     if uid >= 0:
         os.setgroups([])
         os.setgid(gid)
         os.setuid(uid)
-    end_with_parent(parent, by)
+    end_with_parent(parent, death_signal)
     os.execvp(sys.argv[5], sys.argv[5:])  # noqa: S606
 
 

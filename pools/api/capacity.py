@@ -5,16 +5,16 @@ from collections.abc import Iterable, Sequence
 from django.db.models import F, Func, IntegerField, Q, QuerySet, Sum
 from django.db.models.functions import Coalesce
 
-from berth.server.api.responses import Amounts, amounts
+from berth.server.api.responses import Amounts, to_amounts
 from pools.models import Node
 from pools.models.node import NodeState
 
-# Allocations belong to the scheduler, two layers above, so they are reached through relations of the node.
+# The scheduler, two layers up, owns allocations: this module reaches them through the node's relations.
 IS_ACTIVE = Q(allocations__released_at__isnull=True)
 DEVICES = Func(F("allocations__devices"), function="cardinality", output_field=IntegerField())
 
 
-def with_allocated(nodes: QuerySet[Node]) -> QuerySet[Node]:
+def annotate_allocated(nodes: QuerySet[Node]) -> QuerySet[Node]:
     """Annotate each node with its allocated GPUs, CPU and memory."""
     return nodes.annotate(
         allocated_gpu=Coalesce(Sum(F("allocations__gpu_milli") * DEVICES, filter=IS_ACTIVE), 0),
@@ -23,27 +23,27 @@ def with_allocated(nodes: QuerySet[Node]) -> QuerySet[Node]:
     )
 
 
-def capacity_of(node: Node) -> Amounts:
-    return amounts(node.gpus * 1000, node.cpu_milli, node.memory_mib)
+def node_capacity(node: Node) -> Amounts:
+    return to_amounts(node.gpus * 1000, node.cpu_milli, node.memory_mib)
 
 
-def free_of(node: Node) -> Amounts:
-    """Return the free resources of a node from `with_allocated`; zero if it accepts no pods."""
-    return amounts(*_free(node))
+def node_free_capacity(node: Node) -> Amounts:
+    """Return the free resources of a node from `annotate_allocated`; zero if it accepts no pods."""
+    return to_amounts(*_free(node))
 
 
 def pool_capacity(pool_ids: Iterable[int]) -> dict[int, tuple[Amounts, Amounts]]:
-    """Return for each pool the capacity of its ready nodes, and how much of it is free."""
+    """Return the total and free capacity of each pool's ready nodes, by pool id."""
     rows_by_pool: dict[int, list[Sequence[int]]] = {pool_id: [] for pool_id in pool_ids}
     ready = Node.objects.filter(pool__in=list(rows_by_pool), state=NodeState.READY)
-    for node in with_allocated(ready).order_by("pk"):
+    for node in annotate_allocated(ready).order_by("pk"):
         rows_by_pool[node.pool_id].append((node.gpus * 1000, node.cpu_milli, node.memory_mib, *_free(node)))
-    return {pool_id: _summed(rows) for pool_id, rows in rows_by_pool.items()}
+    return {pool_id: _sum_capacity(rows) for pool_id, rows in rows_by_pool.items()}
 
 
-def _summed(rows: list[Sequence[int]]) -> tuple[Amounts, Amounts]:
+def _sum_capacity(rows: list[Sequence[int]]) -> tuple[Amounts, Amounts]:
     total = [sum(column) for column in zip(*rows, strict=True)] or [0] * 6
-    return amounts(*total[:3]), amounts(*total[3:])
+    return to_amounts(*total[:3]), to_amounts(*total[3:])
 
 
 def _free(node: Node) -> tuple[int, int, int]:

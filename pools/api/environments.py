@@ -8,60 +8,65 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from berth.core.errors import NotFound
-from berth.server.api.requests import no_query
-from berth.server.api.responses import Answer
+from berth.server.api.requests import reject_query
+from berth.server.api.responses import ResponseModel
 from berth.server.api.schema import operation
 from berth.server.api.views import ApiView
 from pools.api.pools import PoolView
-from pools.plugins.registry import available, unavailable
+from pools.plugins.registry import available_plugins, unavailable_plugins
 
 
-class KnownPlugin(Answer):
+class AvailablePlugin(ResponseModel):
     name: str
     summary: str
     source: str = Field(description="Package that provides the plugin; empty for built-in plugins.")
-    parameters: dict[str, Any] = Field(description="A JSON schema.")
+    parameters: dict[str, Any] = Field(description="JSON schema of the parameters.")
 
 
-class PluginsAnswer(Answer):
-    plugins: list[KnownPlugin]
+class PluginsResponse(ResponseModel):
+    plugins: list[AvailablePlugin]
     refused: dict[str, str] | None = Field(
-        description="Unusable plugins with the reason; null unless you are a platform admin."
+        description="Unusable plugins, each with the reason; null unless you are a platform admin."
     )
 
 
-class EnvironmentAnswer(Answer):
+class EnvironmentResponse(ResponseModel):
     digest: str
-    image: dict[str, Any] = Field(description="Image after all plugins; secrets are variable names.")
+    image: dict[str, Any] = Field(description="Image after all plugins; secrets appear as variable names.")
     phases: list[str]
     script: str = Field(description="Script that each node runs at boot.")
     created_at: datetime
 
 
 class Plugins(ApiView):
-    @operation("List plugins with their parameters", answer=PluginsAnswer)
+    @operation("List plugins with their parameters", answer=PluginsResponse)
     def get(self, request: Request) -> Response:
-        no_query(request)
+        reject_query(request)
         plugins = [
-            KnownPlugin(
+            AvailablePlugin(
                 name=each.name, summary=each.summary, source=each.source, parameters=dict(each.schema)
             )
-            for _, each in sorted(available().items())
+            for _, each in sorted(available_plugins().items())
         ]
-        reasons = dict(unavailable()) if self.allowed("administer") else None
-        return Response(PluginsAnswer(plugins=plugins, refused=reasons))
+        reasons = dict(unavailable_plugins()) if self.is_allowed("administer") else None
+        return Response(PluginsResponse(plugins=plugins, refused=reasons))
 
 
 class PoolEnvironment(PoolView):
-    @operation("Get the environment that a pool's plugins install, and its script", answer=EnvironmentAnswer)
+    @operation(
+        "Get the environment that a pool's plugins install, and its script", answer=EnvironmentResponse
+    )
     def get(self, request: Request, name: str) -> Response:
-        no_query(request)
-        built = self.get_pool(name).built_environment
-        if built is None:
+        reject_query(request)
+        environment = self.get_pool(name).built_environment
+        if environment is None:
             raise NotFound(f"Pool {name} declares no environment.")
         return Response(
-            EnvironmentAnswer(
-                digest=built.digest, image=built.image, phases=built.phases, script=built.script,
-                created_at=built.created_at,
+            EnvironmentResponse(
+                digest=environment.digest,
+                image=environment.image,
+                phases=environment.phases,
+                script=environment.script,
+                created_at=environment.created_at,
             )
-        )  # fmt: skip
+        )

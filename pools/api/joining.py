@@ -1,8 +1,8 @@
-"""REST endpoints by which machines join a pool and poll for instructions.
+"""REST endpoints through which machines join a pool and poll for instructions.
 
-These endpoints have no users: they authenticate by the secret in the request, which is random or signed and
-has 256 bits. Invalid requests are throttled by address, those of known machines by machine: many machines may
-share a proxy, and noise from its address must not keep them from calling.
+No user accounts are involved: each request authenticates with a secret, which is random or signed and has
+256 bits. Invalid requests are throttled by address, and requests of registered machines by machine: many
+machines may share a proxy, and other traffic from its address must not keep them from calling.
 """
 
 from collections.abc import Mapping
@@ -16,41 +16,41 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from berth.core.errors import Unauthenticated
-from berth.core.spec.quantities import Cores, Moment, in_thousandths
+from berth.core.spec.quantities import Cores, Moment, to_thousandths
 from berth.core.spec.texts import Name, Script, Text
 from berth.server.api.idempotency import idempotent
-from berth.server.api.requests import Body, no_query, parse_body
-from berth.server.api.responses import Answer
+from berth.server.api.requests import Body, parse_body, reject_query
+from berth.server.api.responses import ResponseModel
 from berth.server.api.schema import operation
 from berth.server.api.views import TokenlessView
-from berth.server.wiring import wired
+from berth.server.wiring import load_wiring
 from pools import services
 from pools.environments.code import worker_code
 from pools.environments.progress import Phase
 from pools.joining import secrets
-from pools.joining.instructions import instructions_of
-from pools.joining.user_data import program
+from pools.joining.instructions import get_instructions
+from pools.joining.user_data import program_source
 from pools.providers.base import Interruption
 from pools.runtimes.ray.scripts import node_code
-from pools.services.boots import Booted, Started, to_prepare
-from pools.services.joining import UNKNOWN, Measured
+from pools.services.boots import BootReport, StartReport, load_environment_setup
+from pools.services.joining import UNKNOWN_MACHINE, MachineReport
 
 Secret = Annotated[Text, Field(min_length=1, max_length=400)]
 Device = Annotated[str, Field(min_length=1, max_length=80, pattern=r"^[A-Za-z0-9._:/-]+$")]
 Address = Annotated[str, Field(min_length=1, max_length=255, pattern=r"^[A-Za-z0-9._:-]+$")]
 
 
-def _distinct(devices: tuple[str, ...]) -> tuple[str, ...]:
+def _check_distinct(devices: tuple[str, ...]) -> tuple[str, ...]:
     if len(set(devices)) < len(devices):
         raise PydanticCustomError("twice", "lists a device twice", {"allowed": "each device once"})
     return devices
 
 
-Devices = Annotated[tuple[Device, ...], Field(max_length=1024, strict=False), AfterValidator(_distinct)]
+Devices = Annotated[tuple[Device, ...], Field(max_length=1024, strict=False), AfterValidator(_check_distinct)]
 
 
 class JoinBody(Body):
-    """Hardware that the machine measured. `instance_id` is set on instances of a provider."""
+    """Hardware as measured by the machine. `instance_id` is set on a provider's instances."""
 
     token: Secret
     name: Name
@@ -62,7 +62,7 @@ class JoinBody(Body):
     gpu_model: Annotated[Text, Field(max_length=64)] = ""
 
 
-class JoinAnswer(Answer):
+class JoinResponse(ResponseModel):
     secret: str = Field(description="Authenticates the machine's later calls.")
 
 
@@ -104,14 +104,16 @@ class CallBody(Body):
     )
 
 
-class CallAnswer(Answer):
-    node: str | None = Field(description="Node that the machine becomes; null for none.")
+class CallResponse(ResponseModel):
+    node: str | None = Field(description="Node that the machine is to become; null if none is assigned.")
     ordinal: int | None
-    instance: str = Field(description="Instance of the scripts; the machine sends it back in `started`.")
+    instance: str = Field(
+        description="Instance that the scripts are for; the machine returns it in `started`."
+    )
     digest: str = Field(description="Digest of the environment that `prepare` installs.")
-    prepare: str = Field(description="Script to run first, with its progress reported; empty for none.")
+    prepare: str = Field(description="Script to run first, whose progress is reported; empty for none.")
     secrets: dict[str, str] | None = Field(description="Variables for `prepare`, never written to a file.")
-    start: str = Field(description="Idempotent shell script that makes the machine this node.")
+    start: str = Field(description="Idempotent shell script that turns the machine into this node.")
     stop: str = Field(description="Shell script that undoes `start`.")
 
 
@@ -120,47 +122,47 @@ class MachineView(TokenlessView):
 
     def machine_secret(self, headers: Mapping[str, Any]) -> str:
         """Return the machine's secret; raise Unauthenticated if Berth did not issue it."""
-        secret = _secret(headers)
+        secret = _bearer_secret(headers)
         if not secrets.is_machine_secret(secret):
-            raise Unauthenticated(UNKNOWN)
+            raise Unauthenticated(UNKNOWN_MACHINE)
         self.spend("write", f"machine {secret}")
         return secret
 
 
-class Join(MachineView):
-    @operation("Join a machine to a pool", body=JoinBody, answer=JoinAnswer)
+class JoinPool(MachineView):
+    @operation("Join a machine to a pool", body=JoinBody, answer=JoinResponse)
     @idempotent
     def post(self, request: Request, name: str) -> Response:
-        no_query(request)
+        reject_query(request)
         body = parse_body(request, JoinBody)
-        measured = Measured(
-            name=body.name, address=body.address, cpu_milli=in_thousandths(body.cpu),
+        measured = MachineReport(
+            name=body.name, address=body.address, cpu_milli=to_thousandths(body.cpu),
             memory_mib=body.memory_mib, devices=body.devices, gpu_model=body.gpu_model,
             instance_id=body.instance_id,
         )  # fmt: skip
         secret = services.join(pool_name=name, token=body.token, measured=measured, at=timezone.now())
-        return Response(JoinAnswer(secret=secret))
+        return Response(JoinResponse(secret=secret))
 
 
-class Call(MachineView):
-    @operation("Report a machine's state and get its instructions", body=CallBody, answer=CallAnswer)
+class MachineCall(MachineView):
+    @operation("Report a machine's state and get its instructions", body=CallBody, answer=CallResponse)
     @idempotent
     def post(self, request: Request) -> Response:
-        no_query(request)
+        reject_query(request)
         body = parse_body(request, CallBody)
-        announced = body.interruption
-        interruption = Interruption(announced.reason, announced.at) if announced else None
-        node = services.call(
+        reported = body.interruption
+        interruption = Interruption(reported.reason, reported.at) if reported else None
+        node = services.record_call(
             self.machine_secret(request.headers), at=timezone.now(), interruption=interruption,
-            booted=_booted(body.booted), started=_started(body.started),
+            booted=_parse_booted(body.booted), started=_parse_started(body.started),
         )  # fmt: skip
         if node is None:
             return Response(NO_NODE)
-        instructions = instructions_of(wired().runtime_of(node.pool), node)
-        environment = to_prepare(node)
+        instructions = get_instructions(load_wiring().runtime_for(node.pool), node)
+        environment = load_environment_setup(node)
         is_installing = node.environment_id is not None and node.prepared_at is None
         return Response(
-            CallAnswer(
+            CallResponse(
                 node=node.name, ordinal=node.ordinal, instance=node.instance_id,
                 start="" if is_installing else instructions.start, stop=instructions.stop,
                 digest=environment.digest, prepare=environment.script, secrets=dict(environment.secrets),
@@ -168,47 +170,47 @@ class Call(MachineView):
         )  # fmt: skip
 
 
-NO_NODE = CallAnswer(
+NO_NODE = CallResponse(
     node=None, ordinal=None, instance="", start="", stop="", digest="", prepare="", secrets={}
 )  # fmt: skip
 
 
-def _booted(body: BootedBody | None) -> Booted | None:
+def _parse_booted(body: BootedBody | None) -> BootReport | None:
     if body is None:
         return None
     phases = tuple(Phase(each.phase, each.state, each.seconds, each.message) for each in body.phases)
-    return Booted(body.digest, phases, body.exit_code, body.output)
+    return BootReport(body.digest, phases, body.exit_code, body.output)
 
 
-def _started(body: StartedBody | None) -> Started | None:
-    return None if body is None else Started(body.instance, body.exit_code, body.seconds, body.output)
+def _parse_started(body: StartedBody | None) -> StartReport | None:
+    return None if body is None else StartReport(body.instance, body.exit_code, body.seconds, body.output)
 
 
-class Leave(MachineView):
-    @operation("Remove the calling machine for good", status=204)
+class LeavePool(MachineView):
+    @operation("Remove the calling machine permanently", status=204)
     @idempotent
     def post(self, request: Request) -> Response:
-        no_query(request)
+        reject_query(request)
         services.leave(self.machine_secret(request.headers), at=timezone.now())
         return Response(status=204)
 
 
-def join_program(request: HttpRequest) -> HttpResponse:
-    """Return the program with which machines join and call; it contains no secret."""
-    return HttpResponse(program(), content_type="text/x-python; charset=utf-8")
+def download_join_program(request: HttpRequest) -> HttpResponse:
+    """Return the program that machines run to join and call; it contains no secret."""
+    return HttpResponse(program_source(), content_type="text/x-python; charset=utf-8")
 
 
-def join_worker_code(request: HttpRequest) -> HttpResponse:
+def download_worker_code(request: HttpRequest) -> HttpResponse:
     """Return Berth's code for workers; it contains no secret."""
     return HttpResponse(worker_code(), content_type="application/x-tar")
 
 
-def join_node_code(request: HttpRequest) -> HttpResponse:
-    """Return the code that Ray nodes run besides Ray; it contains no secret."""
+def download_node_code(request: HttpRequest) -> HttpResponse:
+    """Return the code that Ray nodes run in addition to Ray; it contains no secret."""
     return HttpResponse(node_code(), content_type="application/gzip")
 
 
-def _secret(headers: Mapping[str, Any]) -> str:
+def _bearer_secret(headers: Mapping[str, Any]) -> str:
     scheme, _, secret = str(headers.get("Authorization", "")).partition(" ")
     if scheme.lower() != "bearer" or not secret:
         raise Unauthenticated("Send the machine secret as Authorization: Bearer ...")

@@ -10,27 +10,27 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from berth.core.errors import NotFound
-from berth.core.problems import shown
+from berth.core.problems import format_value
 from berth.core.spec.texts import Text
 from berth.server.api.idempotency import idempotent
 from berth.server.api.pagination import Order, page
-from berth.server.api.requests import Body, ListQuery, no_query, parse_body, parse_query
-from berth.server.api.responses import Answer, created, no_content
+from berth.server.api.requests import Body, ListQuery, parse_body, parse_query, reject_query
+from berth.server.api.responses import ResponseModel, created_response, no_content
 from berth.server.api.schema import operation
 from pools import joined_machines, services
-from pools.api.pools import Because, PoolView
+from pools.api.pools import PoolView, ReasonBody
 from pools.models import JoinToken, Machine, NodePool
 
-NEWEST = Order("newest", ("issued_at", "id"), down=True)
+NEWEST = Order("newest", ("issued_at", "id"), is_descending=True)
 BY_NAME = Order("name", ("name", "id"))
 
 
-class NewJoinToken(Body):
+class IssueJoinTokenBody(Body):
     lifetime_seconds: Annotated[int, Field(ge=1, le=7 * 24 * 3600)] = 3600
     comment: Annotated[Text, Field(max_length=100, description="Purpose of the token.")] = ""
 
 
-class JoinTokenAnswer(Answer):
+class JoinTokenResponse(ResponseModel):
     id: int
     prefix: str = Field(description="First characters of the token; the token itself is not stored.")
     comment: str
@@ -43,16 +43,16 @@ class JoinTokenAnswer(Answer):
     revoked_at: datetime | None
 
 
-class IssuedJoinTokenAnswer(JoinTokenAnswer):
+class IssuedJoinTokenResponse(JoinTokenResponse):
     token: str | None = Field(description="Shown only once; null in a repeated response.")
 
 
-class MachineAnswer(Answer):
+class MachineResponse(ResponseModel):
     name: str
     state: joined_machines.MachineState = Field(
-        description="`draining`: being removed, its node drains; `silent`: no longer reports."
+        description="`draining`: being removed while its node drains; `silent`: no longer reports."
     )
-    node: str | None = Field(description="Node that the machine is in use as.")
+    node: str | None = Field(description="Node that the machine currently serves as.")
     address: str
     cpu: float
     memory_mib: int
@@ -68,50 +68,57 @@ class MachinesQuery(ListQuery):
 
 
 class MachinesView(PoolView):
-    def administered_pool(self, name: str) -> NodePool:
+    def get_administered_pool(self, name: str) -> NodePool:
         pool = self.get_pool(name)
         self.require("administer")
         return pool
 
 
 class JoinTokens(MachinesView):
-    @operation("List join tokens, newest first", query=ListQuery, page=JoinTokenAnswer)
+    @operation("List join tokens, newest first", query=ListQuery, page=JoinTokenResponse)
     def get(self, request: Request, name: str) -> Response:
         query = parse_query(request, ListQuery)
-        rows = joined_machines.join_tokens(self.administered_pool(name), timezone.now())
-        return Response(page(rows, query, NEWEST, lambda tokens: [_token(row) for row in tokens]))
+        rows = joined_machines.join_tokens(self.get_administered_pool(name), timezone.now())
+        return Response(page(rows, query, NEWEST, lambda tokens: [_token_response(row) for row in tokens]))
 
     @operation(
-        "Issue a join token for one machine", body=NewJoinToken, answer=IssuedJoinTokenAnswer, status=201
+        "Issue a join token for one machine",
+        body=IssueJoinTokenBody,
+        answer=IssuedJoinTokenResponse,
+        status=201,
     )
     @idempotent
     def post(self, request: Request, name: str) -> Response:
-        no_query(request)
-        pool, body, now = self.administered_pool(name), parse_body(request, NewJoinToken), timezone.now()
-        lasts = timedelta(seconds=body.lifetime_seconds)
-        token, secret = services.issue_join_token(
-            acting=self.acting, pool=pool, lasts=lasts, at=now, comment=body.comment
+        reject_query(request)
+        pool, body, now = (
+            self.get_administered_pool(name),
+            parse_body(request, IssueJoinTokenBody),
+            timezone.now(),
         )
-        shape = _token(joined_machines.join_tokens(pool, now).get(pk=token.pk))
-        answer = IssuedJoinTokenAnswer(**shape.model_dump(), token=secret)
-        return created(answer, f"/api/v1/node-pools/{pool.name}/join-tokens/{token.pk}")
+        lifetime = timedelta(seconds=body.lifetime_seconds)
+        token, secret = services.issue_join_token(
+            actor=self.actor, pool=pool, lifetime=lifetime, at=now, comment=body.comment
+        )
+        base = _token_response(joined_machines.join_tokens(pool, now).get(pk=token.pk))
+        answer = IssuedJoinTokenResponse(**base.model_dump(), token=secret)
+        return created_response(answer, f"/api/v1/node-pools/{pool.name}/join-tokens/{token.pk}")
 
 
-class OneJoinToken(MachinesView):
-    @operation("Get a join token", answer=JoinTokenAnswer)
+class JoinTokenDetail(MachinesView):
+    @operation("Get a join token", answer=JoinTokenResponse)
     def get(self, request: Request, name: str, token_id: int) -> Response:
-        no_query(request)
-        return Response(_token(self._get_token(name, token_id)))
+        reject_query(request)
+        return Response(_token_response(self._get_token(name, token_id)))
 
     @operation("Revoke a join token", status=204)
     def delete(self, request: Request, name: str, token_id: int) -> Response:
-        no_query(request)
+        reject_query(request)
         token = self._get_token(name, token_id)
-        services.revoke_join_token(acting=self.acting, token=token, at=timezone.now())
+        services.revoke_join_token(actor=self.actor, token=token, at=timezone.now())
         return no_content()
 
     def _get_token(self, name: str, token_id: int) -> JoinToken:
-        rows = joined_machines.join_tokens(self.administered_pool(name), timezone.now())
+        rows = joined_machines.join_tokens(self.get_administered_pool(name), timezone.now())
         token = rows.filter(pk=token_id).first()
         if token is None:
             raise NotFound(f"Pool {name} has no join token with this id.")
@@ -120,53 +127,55 @@ class OneJoinToken(MachinesView):
 
 class MachineView(MachinesView):
     def machine(self, name: str, machine: str) -> Machine:
-        """Return the machine, or the one of this name that joined last if it has departed; raise NotFound."""
-        rows = joined_machines.machines(self.administered_pool(name), timezone.now()).filter(name=machine)
+        """Return the machine that joined last under this name, departed or not; raise NotFound."""
+        rows = joined_machines.machines(self.get_administered_pool(name), timezone.now()).filter(name=machine)
         row = rows.order_by("-joined_at", "-pk").first()
         if row is None:
-            raise NotFound(f"No machine named {shown(machine)} has joined pool {name}.")
+            raise NotFound(f"No machine named {format_value(machine)} has joined pool {name}.")
         return row
 
 
 class Machines(MachinesView):
-    @operation("List joined machines", query=MachinesQuery, page=MachineAnswer)
+    @operation("List joined machines", query=MachinesQuery, page=MachineResponse)
     def get(self, request: Request, name: str) -> Response:
         query = parse_query(request, MachinesQuery)
-        rows = joined_machines.machines(self.administered_pool(name), timezone.now())
+        rows = joined_machines.machines(self.get_administered_pool(name), timezone.now())
         return Response(
-            page(rows if query.departed else rows.filter(departed_at=None), query, BY_NAME, _machines)
+            page(
+                rows if query.departed else rows.filter(departed_at=None), query, BY_NAME, _machine_responses
+            )
         )
 
 
-class OneMachine(MachineView):
-    @operation("Get a joined machine", answer=MachineAnswer)
+class MachineDetail(MachineView):
+    @operation("Get a joined machine", answer=MachineResponse)
     def get(self, request: Request, name: str, machine: str) -> Response:
-        no_query(request)
-        return Response(_machines([self.machine(name, machine)])[0])
+        reject_query(request)
+        return Response(_machine_responses([self.machine(name, machine)])[0])
 
 
 class RemoveMachine(MachineView):
     @operation(
         "Remove a machine from its pool after draining its node",
-        body=Because, answer=MachineAnswer,
+        body=ReasonBody, answer=MachineResponse,
     )  # fmt: skip
     @idempotent
     def post(self, request: Request, name: str, machine: str) -> Response:
-        no_query(request)
-        target, reason = self.machine(name, machine), parse_body(request, Because).reason
-        services.remove_machine(acting=self.acting, machine=target, at=timezone.now(), reason=reason)
-        return Response(_machines([self.machine(name, machine)])[0])
+        reject_query(request)
+        target, reason = self.machine(name, machine), parse_body(request, ReasonBody).reason
+        services.remove_machine(actor=self.actor, machine=target, at=timezone.now(), reason=reason)
+        return Response(_machine_responses([self.machine(name, machine)])[0])
 
 
-def _token(row: Any) -> JoinTokenAnswer:
-    fields = {name: getattr(row, name) for name in JoinTokenAnswer.model_fields if name != "used_by"}
-    return JoinTokenAnswer(**fields, used_by=row.used_by.name if row.used_by else None)
+def _token_response(row: Any) -> JoinTokenResponse:
+    fields = {name: getattr(row, name) for name in JoinTokenResponse.model_fields if name != "used_by"}
+    return JoinTokenResponse(**fields, used_by=row.used_by.name if row.used_by else None)
 
 
-def _machines(rows: Sequence[Any]) -> list[Any]:
-    nodes = joined_machines.nodes_of(list(rows))
+def _machine_responses(rows: Sequence[Any]) -> list[Any]:
+    nodes = joined_machines.current_node_names(list(rows))
     return [
-        MachineAnswer(
+        MachineResponse(
             name=row.name, state=row.state, node=nodes.get(row.pk), address=row.address,
             cpu=row.cpu_milli / 1000, memory_mib=row.memory_mib, gpus=len(row.devices),
             gpu_model=row.gpu_model, joined_at=row.joined_at, last_seen_at=row.last_seen_at,

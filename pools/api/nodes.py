@@ -10,29 +10,29 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from berth.core.errors import NotFound
-from berth.core.problems import shown
+from berth.core.problems import format_value
 from berth.server.api.idempotency import idempotent
 from berth.server.api.pagination import Order, page
-from berth.server.api.requests import ListQuery, NoBody, Word, no_query, parse_body, parse_query
-from berth.server.api.responses import Amounts, Answer
+from berth.server.api.requests import ListQuery, NoBody, Word, parse_body, parse_query, reject_query
+from berth.server.api.responses import Amounts, ResponseModel
 from berth.server.api.schema import operation
 from berth.server.api.views import ApiView
 from pools import selectors, services
-from pools.api.capacity import capacity_of, free_of, with_allocated
-from pools.api.pools import Because
+from pools.api.capacity import annotate_allocated, node_capacity, node_free_capacity
+from pools.api.pools import ReasonBody
 from pools.models import Node
 
-BY_PLACE = Order("place", ("pool__name", "ordinal", "id"))
-StateWord = Literal["requested", "booting", "ready", "cordoned", "draining", "lost"]
-AnyStateWord = Literal[StateWord, "ended"]
+BY_POOL_AND_ORDINAL = Order("place", ("pool__name", "ordinal", "id"))
+NodeStateChoice = Literal["requested", "booting", "ready", "cordoned", "draining", "lost"]
+AnyNodeStateChoice = Literal[NodeStateChoice, "ended"]
 
 
 class NodesQuery(ListQuery):
     pool: Word | None = None
-    state: tuple[StateWord, ...] = ()
+    state: tuple[NodeStateChoice, ...] = ()
 
 
-class PhaseAnswer(Answer):
+class PhaseResponse(ResponseModel):
     phase: str
     state: Literal["running", "done", "failed"]
     seconds: int
@@ -40,11 +40,11 @@ class PhaseAnswer(Answer):
     exit_code: int | None = Field(None, description="Exit code of the start script (phase `start`).")
 
 
-class NodeAnswer(Answer):
+class NodeResponse(ResponseModel):
     name: str
     pool: str
     ordinal: int
-    state: AnyStateWord
+    state: AnyNodeStateChoice
     since: datetime
     gpus: int
     gpu_model: str
@@ -55,7 +55,7 @@ class NodeAnswer(Answer):
     labels: dict[str, Any]
     taints: list[dict[str, Any]]
     environment_digest: str | None = Field(description="Digest of the installed environment; null for none.")
-    phases: list[PhaseAnswer] = Field(description="Installation phases, in order.")
+    phases: list[PhaseResponse] = Field(description="Installation phases, in order.")
     ready_at: datetime | None
     drain_started_at: datetime | None
     drain_reason: str
@@ -71,28 +71,28 @@ class NodeView(ApiView):
     change_scope = "admin"
 
     def visible(self, nodes: QuerySet[Node] | None = None) -> QuerySet[Node]:
-        """Return these nodes, by default all that have not ended; none for an account without a role."""
-        rows: QuerySet[Node] = with_allocated(selectors.nodes() if nodes is None else nodes)
-        return rows if self.allowed("view_capacity") else rows.none()
+        """Return these nodes (default: all that have not ended), or none for an account without a role."""
+        rows: QuerySet[Node] = annotate_allocated(selectors.nodes() if nodes is None else nodes)
+        return rows if self.is_allowed("view_capacity") else rows.none()
 
     def get_node(self, name: str) -> Node:
         node = self.visible().filter(name=name).first()
         if node is None:
-            raise NotFound(f"No node is named {shown(name)}.")
+            raise NotFound(f"No node is named {format_value(name)}.")
         return node
 
-    def to_change(self, request: Request, name: str) -> Node:
-        no_query(request)
+    def get_administered_node(self, request: Request, name: str) -> Node:
+        reject_query(request)
         node = self.get_node(name)
         self.require("administer")
         return node
 
     def node_response(self, name: str) -> Response:
-        return Response(_answers([self.get_node(name)], running_it=self.allowed("administer"))[0])
+        return Response(_node_responses([self.get_node(name)], is_admin=self.is_allowed("administer"))[0])
 
 
 class Nodes(NodeView):
-    @operation("List nodes", query=NodesQuery, page=NodeAnswer)
+    @operation("List nodes", query=NodesQuery, page=NodeResponse)
     def get(self, request: Request) -> Response:
         query = parse_query(request, NodesQuery)
         rows = self.visible()
@@ -100,85 +100,85 @@ class Nodes(NodeView):
             rows = rows.filter(pool__name=query.pool)
         if query.state:
             rows = rows.filter(state__in=query.state)
-        running_it = self.allowed("administer")
+        is_admin = self.is_allowed("administer")
 
-        def answers(nodes: Sequence[Node]) -> list[Any]:
-            return _answers(nodes, running_it=running_it)
+        def to_responses(nodes: Sequence[Node]) -> list[Any]:
+            return _node_responses(nodes, is_admin=is_admin)
 
-        return Response(page(rows, query, BY_PLACE, answers))
+        return Response(page(rows, query, BY_POOL_AND_ORDINAL, to_responses))
 
 
-class OneNode(NodeView):
-    @operation("Get a node, or the last one of this name", answer=NodeAnswer)
+class NodeDetail(NodeView):
+    @operation("Get the current or last node of this name", answer=NodeResponse)
     def get(self, request: Request, name: str) -> Response:
-        no_query(request)
-        node = selectors.node_named(name, self.visible(Node.objects.all()))
+        reject_query(request)
+        node = selectors.find_node(name, self.visible(Node.objects.all()))
         if node is None:
-            raise NotFound(f"No node is named {shown(name)}.")
-        return Response(_answers([node], running_it=self.allowed("administer"))[0])
+            raise NotFound(f"No node is named {format_value(name)}.")
+        return Response(_node_responses([node], is_admin=self.is_allowed("administer"))[0])
 
 
 class CordonNode(NodeView):
-    @operation("Cordon a node", body=Because, answer=NodeAnswer)
+    @operation("Cordon a node", body=ReasonBody, answer=NodeResponse)
     @idempotent
     def post(self, request: Request, name: str) -> Response:
-        node = self.to_change(request, name)
-        services.cordon_node(acting=self.acting, node=node, reason=parse_body(request, Because).reason)
+        node = self.get_administered_node(request, name)
+        services.cordon_node(actor=self.actor, node=node, reason=parse_body(request, ReasonBody).reason)
         return self.node_response(name)
 
 
 class UncordonNode(NodeView):
-    @operation("Uncordon a node", answer=NodeAnswer)
+    @operation("Uncordon a node", answer=NodeResponse)
     @idempotent
     def post(self, request: Request, name: str) -> Response:
-        node = self.to_change(request, name)
+        node = self.get_administered_node(request, name)
         parse_body(request, NoBody)
-        services.uncordon_node(acting=self.acting, node=node)
+        services.uncordon_node(actor=self.actor, node=node)
         return self.node_response(name)
 
 
 class DrainNode(NodeView):
-    @operation("Drain and terminate a node", body=Because, answer=NodeAnswer)
+    @operation("Drain and terminate a node", body=ReasonBody, answer=NodeResponse)
     @idempotent
     def post(self, request: Request, name: str) -> Response:
-        node = self.to_change(request, name)
-        services.drain_node(acting=self.acting, node=node, reason=parse_body(request, Because).reason)
+        node = self.get_administered_node(request, name)
+        services.drain_node(actor=self.actor, node=node, reason=parse_body(request, ReasonBody).reason)
         return self.node_response(name)
 
 
 class TerminateNode(NodeView):
-    @operation("Terminate a node and its pods at once", body=Because, answer=NodeAnswer)
+    @operation("Terminate a node and its pods at once", body=ReasonBody, answer=NodeResponse)
     @idempotent
     def post(self, request: Request, name: str) -> Response:
-        node = self.to_change(request, name)
-        services.terminate_node(acting=self.acting, node=node, reason=parse_body(request, Because).reason)
+        node = self.get_administered_node(request, name)
+        services.terminate_node(actor=self.actor, node=node, reason=parse_body(request, ReasonBody).reason)
         return self.node_response(name)
 
 
-def _answers(nodes: Sequence[Node], *, running_it: bool) -> list[Any]:
-    work = selectors.work_on([node.pk for node in nodes]) if running_it else {}
-    return [_answer(node, running_it, [str(each) for each in work.get(node.pk, ())]) for node in nodes]
+def _node_responses(nodes: Sequence[Node], *, is_admin: bool) -> list[Any]:
+    work = selectors.workloads_on_nodes([node.pk for node in nodes]) if is_admin else {}
+    return [_node_response(node, is_admin, [str(each) for each in work.get(node.pk, ())]) for node in nodes]
 
 
-def _answer(node: Node, running_it: bool, work: list[str]) -> NodeAnswer:
-    return NodeAnswer(
+def _node_response(node: Node, is_admin: bool, work: list[str]) -> NodeResponse:
+    return NodeResponse(
         pool=node.pool.name,
-        capacity=capacity_of(node),
-        free=free_of(node),
-        instance_id=node.instance_id if running_it else None,
-        address=node.address if running_it else None,
-        work=work if running_it else None,
+        capacity=node_capacity(node),
+        free=node_free_capacity(node),
+        instance_id=node.instance_id if is_admin else None,
+        address=node.address if is_admin else None,
+        work=work if is_admin else None,
         environment_digest=node.environment_id,
-        phases=[_phase(each, running_it) for each in node.phases],
-        **{name: getattr(node, name) for name in _PLAIN},
+        phases=[_phase_response(each, is_admin) for each in node.phases],
+        **{name: getattr(node, name) for name in _COPIED_FIELDS},
     )
 
 
-def _phase(phase: dict[str, Any], running_it: bool) -> PhaseAnswer:
-    return PhaseAnswer(**{**phase, "message": phase["message"] if running_it else ""})
+def _phase_response(phase: dict[str, Any], is_admin: bool) -> PhaseResponse:
+    return PhaseResponse(**{**phase, "message": phase["message"] if is_admin else ""})
 
 
-_COMPUTED = (
+_COMPUTED_FIELDS = (
     "pool", "capacity", "free", "instance_id", "address", "work", "environment_digest", "phases",
 )  # fmt: skip
-_PLAIN = tuple(name for name in NodeAnswer.model_fields if name not in _COMPUTED)
+_COPIED_FIELDS = tuple(name for name in NodeResponse.model_fields if name not in _COMPUTED_FIELDS)

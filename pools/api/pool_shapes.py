@@ -1,4 +1,4 @@
-"""REST models of a node pool: answer and settable values."""
+"""REST models of a node pool: its response and its settings."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -8,31 +8,31 @@ from typing import Annotated, Any, Literal
 from django.utils import timezone
 from pydantic import Field, WithJsonSchema, WrapValidator
 
-from berth.core.spec.quantities import Cores, Moment, in_thousandths
+from berth.core.spec.quantities import Cores, Moment, to_thousandths
 from berth.core.spec.roles import Labels
 from berth.core.spec.texts import Text
 from berth.server.api.requests import Body
-from berth.server.api.responses import Amounts, Answer, from_milli
+from berth.server.api.responses import Amounts, ResponseModel, from_milli
 from pools.costs import current_price
 from pools.engine.budgets import DisruptionReason
 from pools.engine.node_spec import FIELDS
 from pools.models import NodePool
-from pools.selectors import PoolState, state_of
+from pools.selectors import PoolState, pool_state
 
 INT_MAX = 2**31 - 1
 Count = Annotated[int, Field(ge=0, le=INT_MAX)]
 Positive = Annotated[int, Field(ge=1, le=INT_MAX)]
-ProviderWord = Literal["local", "static", "fake", "aws"]
-RuntimeWord = Literal["local", "fake", "ray"]
-# Offered choices. The service validates fakes, because it knows the pool's present values and the settings.
-OrFake = WrapValidator(lambda value, validate: value if value == "fake" else validate(value))
-ProviderOffered = Annotated[Literal["local", "static", "aws"], OrFake]
-RuntimeOffered = Annotated[Literal["local", "ray"], OrFake]
-PlacementWord = Literal["binpack", "spread", "fragmentation", "auto"]
-ConsolidationWord = Literal["never", "when_empty", "when_underutilised"]
-FairShareWord = Literal["point_in_time", "time_based"]
+ProviderChoice = Literal["local", "static", "fake", "aws"]
+RuntimeChoice = Literal["local", "fake", "ray"]
+# Choices shown in the schema. The service validates `fake`, because it knows the pool and the settings.
+AllowFake = WrapValidator(lambda value, validate: value if value == "fake" else validate(value))
+OfferedProvider = Annotated[Literal["local", "static", "aws"], AllowFake]
+OfferedRuntime = Annotated[Literal["local", "ray"], AllowFake]
+PlacementChoice = Literal["binpack", "spread", "fragmentation", "auto"]
+ConsolidationChoice = Literal["never", "when_empty", "when_underutilised"]
+FairShareChoice = Literal["point_in_time", "time_based"]
 Price = Annotated[float, Field(ge=0, le=999_999)]
-# Validated by the pool's own rule, which names the invalid part: nodes.min, nodes.max, nodes.desired.
+# Validated by the pool's own rule, which names the invalid field: nodes.min, nodes.max or nodes.desired.
 Nodes = Annotated[
     Any,
     Field(
@@ -53,12 +53,12 @@ Nodes = Annotated[
         }
     ),
 ]
-# Validated by the rules of plugins and images, which name the part: plugins[1].parameters.backend.
+# Validated by the plugin and image rules, which name the invalid field: plugins[1].parameters.backend.
 Plugins = Annotated[
     Any,
     Field(
         description="Plugins in order: names, or entries with name and parameters. Secret parameters are "
-        "stored and never shown; an omitted one stays as it is, null deletes it. `GET plugins` lists plugins."
+        "stored and never shown; an omitted one is unchanged, null deletes it. `GET plugins` lists plugins."
     ),
     WithJsonSchema(
         {
@@ -111,7 +111,7 @@ EnvironmentValues = Annotated[
         }
     ),
 ]
-# Validated by their own rules, which name the part: disruption_budgets[0].schedule.
+# Validated by the budget rules, which name the invalid field: disruption_budgets[0].schedule.
 Budgets = Annotated[
     Any,
     Field(
@@ -154,10 +154,10 @@ class TaintValues(Body):
 
 
 class PoolValues(Body):
-    """Settings of a pool. Times are seconds, `cpu` is cores; omitted fields keep their value or default."""
+    """Settings of a pool. Times are in seconds, `cpu` in cores; omitted fields keep their values."""
 
-    provider: ProviderOffered = "local"
-    runtime: RuntimeOffered = "local"
+    provider: OfferedProvider = "local"
+    runtime: OfferedRuntime = "local"
     provider_settings: dict[str, Any] = Field(
         default={}, description="Provider settings such as the region; must not contain secrets."
     )
@@ -179,7 +179,7 @@ class PoolValues(Body):
             description="Consecutive failed boots after which provisioning stops; 0: no limit.",
         ),
     ] = 5
-    node_consolidation: ConsolidationWord = "never"
+    node_consolidation: ConsolidationChoice = "never"
     node_consolidation_after: Count = 300
     disruption_budgets: Budgets = ()
     gpus_per_node: Annotated[int, Field(ge=0, le=1024)] = 0
@@ -193,8 +193,8 @@ class PoolValues(Body):
     price_per_gpu_hour: Price | None = None
     plugins: Plugins = ()
     environment: EnvironmentValues = {}
-    node_placement: PlacementWord = "auto"
-    device_placement: PlacementWord = "auto"
+    node_placement: PlacementChoice = "auto"
+    device_placement: PlacementChoice = "auto"
     reclaim_min_runtime: Count = 0
     preempt_min_runtime: Count = 0
     preemption_delay: Count = 0
@@ -202,7 +202,7 @@ class PoolValues(Body):
     consolidation_enabled: bool = True
     consolidation_max_moves: Count | None = None
     consolidation_max_trials: Count | None = None
-    fairshare_mode: FairShareWord = "point_in_time"
+    fairshare_mode: FairShareChoice = "point_in_time"
     half_life: Positive | None = None
     window: Positive | None = None
     tumbling_window: bool = False
@@ -218,26 +218,28 @@ class PoolValues(Body):
     def columns(self) -> dict[str, Any]:
         """Return the explicitly set fields as values of the model's columns."""
         return {
-            IN_THOUSANDTHS.get(name, name): _stored(name, value)
+            IN_THOUSANDTHS.get(name, name): _stored_value(name, value)
             for name, value in self.explicit_values().items()
         }
 
 
-class NewPool(PoolValues):
+class CreatePoolBody(PoolValues):
     name: Text
 
 
-class PluginAnswer(Answer):
+class PluginResponse(ResponseModel):
     name: str
     parameters: dict[str, Any]
-    secrets_set: dict[str, datetime] = Field(description="Secrets that are set, with their times.")
+    secrets_set: dict[str, datetime] = Field(
+        description="Secrets that are set, each with the time at which it was set."
+    )
 
 
-class PoolAnswer(Answer):
+class PoolResponse(ResponseModel):
     name: str
     version: int
-    provider: ProviderWord
-    runtime: RuntimeWord
+    provider: ProviderChoice
+    runtime: RuntimeChoice
     provider_settings: dict[str, Any] | None = Field(description="Null unless you are a platform admin.")
     nodes_min: int
     ready_threshold: int | None
@@ -246,7 +248,7 @@ class PoolAnswer(Answer):
     nodes_ready: int
     nodes_pending: int
     nodes_draining: int
-    capacity: Amounts = Field(description="Capacity of the nodes that accept pods now.")
+    capacity: Amounts = Field(description="Capacity of the nodes that currently accept pods.")
     free: Amounts
     state: PoolState = Field(description="`failing`: see `last_error` (platform admins only).")
     paused: bool
@@ -262,9 +264,9 @@ class PoolAnswer(Answer):
     boot_failures: int = Field(description="Consecutive orders whose nodes never became ready.")
     boot_retry_at: datetime | None = Field(description="Earliest time of the next order; null for no delay.")
     provisioning_stopped: bool = Field(description="If true, no nodes are ordered until POST .../retry.")
-    node_consolidation: ConsolidationWord = Field(
-        description="Nodes that are released in addition to the autoscaler's rules: none, empty ones, or "
-        "also those whose pods fit on other nodes."
+    node_consolidation: ConsolidationChoice = Field(
+        description="Nodes that are released in addition to the autoscaler's rules: none, empty nodes, or "
+        "also nodes whose pods fit on other nodes."
     )
     node_consolidation_after: int
     disruption_budgets: list[dict[str, Any]]
@@ -278,14 +280,14 @@ class PoolAnswer(Answer):
     labels: dict[str, Any]
     taints: list[dict[str, Any]]
     price_per_gpu_hour: float | None
-    plugins: list[PluginAnswer]
+    plugins: list[PluginResponse]
     environment: dict[str, Any] = Field(description="As declared; GET .../environment returns the result.")
     environment_digest: str | None = Field(description="Environment of newly ordered nodes; null for none.")
     current_price: float | None = Field(
-        description="Price per GPU-hour in effect: the pool's, else the list price."
+        description="Price per GPU-hour in effect: the pool's own or, if unset, the list price."
     )
-    node_placement: PlacementWord
-    device_placement: PlacementWord
+    node_placement: PlacementChoice
+    device_placement: PlacementChoice
     reclaim_min_runtime: int
     preempt_min_runtime: int
     preemption_delay: int
@@ -293,7 +295,7 @@ class PoolAnswer(Answer):
     consolidation_enabled: bool
     consolidation_max_moves: int | None
     consolidation_max_trials: int | None
-    fairshare_mode: FairShareWord
+    fairshare_mode: FairShareChoice
     half_life: int | None
     window: int | None
     tumbling_window: bool
@@ -307,28 +309,30 @@ class PoolAnswer(Answer):
     updated_at: datetime
 
 
-def answer(pool: NodePool, room: Mapping[int, tuple[Amounts, Amounts]], *, running_it: bool) -> PoolAnswer:
-    """Return the response for a pool of the selector; `room` is capacity and free capacity by pool."""
-    capacity, free = room[pool.pk]
+def to_pool_response(
+    pool: NodePool, capacity_by_pool: Mapping[int, tuple[Amounts, Amounts]], *, is_admin: bool
+) -> PoolResponse:
+    """Return a pool with its node counts; `capacity_by_pool` is total and free capacity by pool id."""
+    capacity, free = capacity_by_pool[pool.pk]
     columns: Any = pool
-    return PoolAnswer(
+    return PoolResponse(
         capacity=capacity,
         free=free,
         operational=pool.operational_since is not None,
-        state=state_of(pool, timezone.now()),
+        state=pool_state(pool, timezone.now()),
         cpu=from_milli(pool.cpu_milli) or 0,
         cpu_load_limit=from_milli(pool.cpu_load_limit) or 0,
-        last_error=pool.last_error if running_it else None,
-        provider_settings=pool.provider_settings if running_it else None,
+        last_error=pool.last_error if is_admin else None,
+        provider_settings=pool.provider_settings if is_admin else None,
         environment_digest=pool.built_environment_id,
         current_price=None if (price := current_price(pool)) is None else float(price),
-        **{name: getattr(columns, name) for name in _PLAIN},
+        **{name: getattr(columns, name) for name in _COPIED_FIELDS},
     )
 
 
-def _stored(name: str, value: Any) -> Any:
+def _stored_value(name: str, value: Any) -> Any:
     if name in IN_THOUSANDTHS:
-        return in_thousandths(value)
+        return to_thousandths(value)
     if name == "taints":
         return [taint.model_dump() for taint in value]
     if name == "topology":
@@ -336,8 +340,8 @@ def _stored(name: str, value: Any) -> Any:
     return Decimal(str(value)) if name == "price_per_gpu_hour" and value is not None else value
 
 
-_COMPUTED = (
+_COMPUTED_FIELDS = (
     "capacity", "free", "operational", "state", "cpu", "cpu_load_limit", "last_error", "provider_settings",
     "current_price", "environment_digest",
 )  # fmt: skip
-_PLAIN = tuple(name for name in PoolAnswer.model_fields if name not in _COMPUTED)
+_COPIED_FIELDS = tuple(name for name in PoolResponse.model_fields if name not in _COMPUTED_FIELDS)

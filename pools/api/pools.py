@@ -11,7 +11,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from berth.core.errors import NotFound
-from berth.core.problems import shown
+from berth.core.problems import format_value
 from berth.core.spec.texts import Text
 from berth.server.api.idempotency import idempotent
 from berth.server.api.pagination import Order, page
@@ -22,22 +22,22 @@ from berth.server.api.requests import (
     Query,
     Word,
     etag,
-    no_query,
     optional_version,
     parse_body,
     parse_query,
+    reject_query,
 )
-from berth.server.api.responses import Answer, created, no_content
+from berth.server.api.responses import ResponseModel, created_response, no_content
 from berth.server.api.schema import operation
 from berth.server.api.views import ApiView
 from pools import selectors, services
 from pools.api.capacity import pool_capacity
-from pools.api.draining import ScaledAnswer, with_draining
-from pools.api.pool_shapes import NewPool, PoolAnswer, PoolValues, answer
+from pools.api.draining import ScaledPoolResponse, scaled_pool_response
+from pools.api.pool_shapes import CreatePoolBody, PoolResponse, PoolValues, to_pool_response
 from pools.models import NodePool, ScalingEvent
 
 BY_NAME = Order("name", ("name",))
-LATEST = Order("latest", ("at", "id"), down=True)
+LATEST = Order("latest", ("at", "id"), is_descending=True)
 
 
 class HistoryQuery(ListQuery):
@@ -50,7 +50,7 @@ class EditQuery(Query):
     ] = False
 
 
-class ScalingAnswer(Answer):
+class ScalingEventResponse(ResponseModel):
     id: int
     at: datetime
     kind: str
@@ -61,7 +61,7 @@ class ScalingAnswer(Answer):
     data: dict[str, Any]
 
 
-class Because(Body):
+class ReasonBody(Body):
     reason: Annotated[Text, Field(max_length=200)] = ""
 
 
@@ -71,52 +71,52 @@ class PoolView(ApiView):
     def visible(self) -> QuerySet[NodePool]:
         """Return all pools, or none for an account without a role."""
         rows = selectors.pools()
-        return rows if self.allowed("view_capacity") else rows.none()
+        return rows if self.is_allowed("view_capacity") else rows.none()
 
     def get_pool(self, name: str) -> NodePool:
         pool = self.visible().filter(name=name).first()
         if pool is None:
-            raise NotFound(f"No node pool is named {shown(name)}.")
+            raise NotFound(f"No node pool is named {format_value(name)}.")
         return pool
 
     def pool_response(self, name: str) -> Response:
-        """Return the pool's current state, read again with its counts."""
+        """Reload the pool with its node counts and return it as a response."""
         pool = self.get_pool(name)
-        running_it = self.allowed("administer")
-        shape = answer(pool, pool_capacity([pool.pk]), running_it=running_it)
-        return Response(shape, headers={"ETag": etag(pool.version)})
+        is_admin = self.is_allowed("administer")
+        response_data = to_pool_response(pool, pool_capacity([pool.pk]), is_admin=is_admin)
+        return Response(response_data, headers={"ETag": etag(pool.version)})
 
 
 class Pools(PoolView):
-    @operation("List node pools with their free capacity", query=ListQuery, page=PoolAnswer)
+    @operation("List node pools with their free capacity", query=ListQuery, page=PoolResponse)
     def get(self, request: Request) -> Response:
-        running_it = self.allowed("administer")
+        is_admin = self.is_allowed("administer")
 
-        def answers(rows: Sequence[NodePool]) -> list[Any]:
-            room = pool_capacity([row.pk for row in rows])
-            return [answer(row, room, running_it=running_it) for row in rows]
+        def to_responses(rows: Sequence[NodePool]) -> list[Any]:
+            capacity_by_pool = pool_capacity([row.pk for row in rows])
+            return [to_pool_response(row, capacity_by_pool, is_admin=is_admin) for row in rows]
 
-        return Response(page(self.visible(), parse_query(request, ListQuery), BY_NAME, answers))
+        return Response(page(self.visible(), parse_query(request, ListQuery), BY_NAME, to_responses))
 
-    @operation("Create a node pool", body=NewPool, answer=PoolAnswer, status=201)
+    @operation("Create a node pool", body=CreatePoolBody, answer=PoolResponse, status=201)
     @idempotent
     def post(self, request: Request) -> Response:
-        no_query(request)
+        reject_query(request)
         self.require("administer")
-        pool = services.create_pool(acting=self.acting, **parse_body(request, NewPool).columns())
+        pool = services.create_pool(actor=self.actor, **parse_body(request, CreatePoolBody).columns())
         response = self.pool_response(pool.name)
-        return created(response.data, f"/api/v1/node-pools/{pool.name}", ETag=response["ETag"])
+        return created_response(response.data, f"/api/v1/node-pools/{pool.name}", ETag=response["ETag"])
 
 
-class OnePool(PoolView):
-    @operation("Get a node pool", answer=PoolAnswer)
+class PoolDetail(PoolView):
+    @operation("Get a node pool", answer=PoolResponse)
     def get(self, request: Request, name: str) -> Response:
-        no_query(request)
+        reject_query(request)
         return self.pool_response(name)
 
     @operation(
         "Edit a node pool, or preview the nodes to drain", query=EditQuery, body=PoolValues,
-        answer=ScaledAnswer, headers=("If-Match",),
+        answer=ScaledPoolResponse, headers=("If-Match",),
     )  # fmt: skip
     def patch(self, request: Request, name: str) -> Response:
         query, pool = parse_query(request, EditQuery), self.get_pool(name)
@@ -126,16 +126,16 @@ class OnePool(PoolView):
         if query.dry_run:
             pool = services.preview_edit(pool, changes)
         else:
-            services.edit_pool(acting=self.acting, pool=pool, changes=changes, version=version)
+            services.edit_pool(actor=self.actor, pool=pool, changes=changes, version=version)
             pool = self.get_pool(name)
-        return Response(with_draining(pool, timezone.now()), headers={"ETag": etag(pool.version)})
+        return Response(scaled_pool_response(pool, timezone.now()), headers={"ETag": etag(pool.version)})
 
     @operation("Delete a node pool that was never used", status=204)
     def delete(self, request: Request, name: str) -> Response:
-        no_query(request)
+        reject_query(request)
         pool = self.get_pool(name)
         self.require("administer")
-        services.delete_pool(acting=self.acting, pool=pool)
+        services.delete_pool(actor=self.actor, pool=pool)
         return no_content()
 
 
@@ -143,18 +143,18 @@ class PoolAction(PoolView):
     service: ClassVar[Callable[..., NodePool]]
 
     def perform(self, request: Request, name: str) -> Response:
-        no_query(request)
+        reject_query(request)
         pool = self.get_pool(name)
         self.require("administer")
         parse_body(request, NoBody)
-        type(self).service(acting=self.acting, pool=pool)
+        type(self).service(actor=self.actor, pool=pool)
         return self.pool_response(name)
 
 
 class PausePool(PoolAction):
     service = staticmethod(services.pause_pool)
 
-    @operation("Pause scaling of a node pool", answer=PoolAnswer)
+    @operation("Pause scaling of a node pool", answer=PoolResponse)
     @idempotent
     def post(self, request: Request, name: str) -> Response:
         return self.perform(request, name)
@@ -163,7 +163,7 @@ class PausePool(PoolAction):
 class ResumePool(PoolAction):
     service = staticmethod(services.resume_pool)
 
-    @operation("Resume a paused or drained node pool", answer=PoolAnswer)
+    @operation("Resume a paused or drained node pool", answer=PoolResponse)
     @idempotent
     def post(self, request: Request, name: str) -> Response:
         return self.perform(request, name)
@@ -172,40 +172,40 @@ class ResumePool(PoolAction):
 class RetryPool(PoolAction):
     service = staticmethod(services.retry_pool)
 
-    @operation("Retry provisioning after failed boots", answer=PoolAnswer)
+    @operation("Retry provisioning after failed boots", answer=PoolResponse)
     @idempotent
     def post(self, request: Request, name: str) -> Response:
         return self.perform(request, name)
 
 
 class DrainPool(PoolView):
-    @operation("Drain all nodes of a pool", body=Because, answer=PoolAnswer)
+    @operation("Drain all nodes of a pool", body=ReasonBody, answer=PoolResponse)
     @idempotent
     def post(self, request: Request, name: str) -> Response:
-        no_query(request)
+        reject_query(request)
         pool = self.get_pool(name)
         self.require("administer")
-        services.drain_pool(acting=self.acting, pool=pool, reason=parse_body(request, Because).reason)
+        services.drain_pool(actor=self.actor, pool=pool, reason=parse_body(request, ReasonBody).reason)
         return self.pool_response(name)
 
 
 class PoolHistory(PoolView):
-    @operation("List scaling events, newest first", query=HistoryQuery, page=ScalingAnswer)
+    @operation("List scaling events, newest first", query=HistoryQuery, page=ScalingEventResponse)
     def get(self, request: Request, name: str) -> Response:
         query = parse_query(request, HistoryQuery)
         rows = selectors.scaling_events(self.get_pool(name))
         if query.kind is not None:
             rows = rows.filter(kind=query.kind)
-        running_it = self.allowed("administer")
-        return Response(page(rows, query, LATEST, lambda events: _answers(events, running_it=running_it)))
+        is_admin = self.is_allowed("administer")
+        return Response(page(rows, query, LATEST, lambda events: _event_responses(events, is_admin=is_admin)))
 
 
-def _answers(rows: Sequence[ScalingEvent], *, running_it: bool) -> list[Any]:
+def _event_responses(rows: Sequence[ScalingEvent], *, is_admin: bool) -> list[Any]:
     return [
-        ScalingAnswer(
+        ScalingEventResponse(
             id=row.pk, at=row.at, kind=row.kind, node=row.node.name if row.node else None, before=row.before,
-            after=row.after, reason=selectors.reason_of(row, running_it=running_it),
-            data=row.data if running_it else {},
+            after=row.after, reason=selectors.visible_reason(row, is_admin=is_admin),
+            data=row.data if is_admin else {},
         )
         for row in rows
     ]  # fmt: skip

@@ -1,1 +1,1 @@
-"""Pure functions that decide the number of nodes and the steps towards it."""
+"""Pure functions that decide how many nodes a pool needs and how to get there."""

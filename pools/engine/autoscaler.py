@@ -1,20 +1,20 @@
-"""Desired number of nodes of an elastic pool, from its demand."""
+"""Desired node count of an elastic pool, computed from its demand."""
 
 from dataclasses import dataclass
 from enum import StrEnum
 
 LOW_UTILISATION = (3, 10)  # below 3/10 of the capacity
-BINDING = {"cpu": "CPU", "memory_mib": "memory", "pods": "number of pods"}
+RESOURCE_LABELS = {"cpu": "CPU", "memory_mib": "memory", "pods": "number of pods"}
 
 
 @dataclass(frozen=True, slots=True)
 class Pressure:
-    """Load on a pool, with `queued`, `running` and `capacity` in thousandths of slots.
+    """Load on a pool, with `queued`, `running` and `capacity` in thousandths of a slot.
 
-    `queued` counts work that fits the pool and its limits but waits for nodes, plus work reserved on booting
-    nodes. `binding` is the scarcest resource of the queued work. `nodes` are ready; `booting` nodes are
-    ordered but not ready. `gang_nodes` is the number of empty nodes that hold the queued work without
-    splitting gangs.
+    `queued` covers work that fits the pool and its limits but still needs nodes, plus work reserved on
+    booting nodes. `binding` is the scarcest resource of the queued work. `nodes` counts ready nodes, and
+    `booting` counts nodes that are ordered but not ready. `gang_nodes` is the number of empty nodes needed
+    to run the queued work without splitting gangs.
     """
 
     queued: int
@@ -28,7 +28,7 @@ class Pressure:
 
 @dataclass(frozen=True, slots=True)
 class AutoscalerConfig:
-    """Settings of the autoscaler, with `slots_per_node` in thousandths and durations in seconds.
+    """Autoscaler settings, with `slots_per_node` in thousandths and durations in seconds.
 
     `ready_threshold` is 0 once the pool is operational. A pool with a minimum of 0 ignores the threshold
     until there is work.
@@ -43,8 +43,8 @@ class AutoscalerConfig:
 
 
 @dataclass(frozen=True, slots=True)
-class ClockValues:
-    """Times in seconds; None for never scaled, not idle, or no expiry."""
+class ScalingTimes:
+    """Timestamps in seconds. None means never scaled, not idle, or no expiry."""
 
     now: float
     last_scaled_at: float | None = None
@@ -65,13 +65,16 @@ class ScaleDecision:
     desired: int
     rule: Rule
     reason: str
-    held: bool = False  # scaling down waits for the cooldown
+    is_delayed: bool = False  # True if the cooldown delays a scale-down
 
 
-def desired_nodes(
-    pressure: Pressure, current_desired: int, config: AutoscalerConfig, clock: ClockValues
+def decide_node_count(
+    pressure: Pressure, current_desired: int, config: AutoscalerConfig, clock: ScalingTimes
 ) -> ScaleDecision:
-    """Return the decision of the first rule that applies. Only scaling down waits for the cooldown."""
+    """Return the decision of the first rule that applies.
+
+    The cooldown delays scaling down but not scaling up.
+    """
     if clock.expires_at is not None and clock.now >= clock.expires_at:
         return ScaleDecision(0, Rule.EXPIRED, "the pool has expired")
     decision = (
@@ -83,7 +86,7 @@ def desired_nodes(
     bounded = _apply_limits(config, decision)
     if bounded.desired < current_desired and _is_cooling_down(config, clock):
         return ScaleDecision(
-            current_desired, bounded.rule, f"{bounded.reason}; waiting for the cooldown", held=True
+            current_desired, bounded.rule, f"{bounded.reason}; waiting for the cooldown", is_delayed=True
         )
     return bounded
 
@@ -93,16 +96,19 @@ def _decide_for_queued_work(
 ) -> ScaleDecision | None:
     if pressure.queued <= 0:
         return None
-    by_slots = _ceil(pressure.queued, config.slots_per_node)
-    more = max(by_slots, pressure.gang_nodes)
-    desired = max(pressure.nodes + more, current, config.ready_threshold)
-    resource = "" if pressure.binding == "gpu" else f" by {BINDING.get(pressure.binding, pressure.binding)}"
-    reason = f"{_slots(pressure.queued)} queued{resource}: {_nodes(more)} on top of {pressure.nodes} ready"
+    by_slots = _nodes_for_slots(pressure.queued, config.slots_per_node)
+    additional = max(by_slots, pressure.gang_nodes)
+    desired = max(pressure.nodes + additional, current, config.ready_threshold)
+    resource = (
+        "" if pressure.binding == "gpu" else f" by {RESOURCE_LABELS.get(pressure.binding, pressure.binding)}"
+    )
+    queued = f"{_format_slots(pressure.queued)} queued{resource}"
+    reason = f"{queued}: {_format_nodes(additional)} on top of {pressure.nodes} ready"
     return ScaleDecision(desired, Rule.QUEUED, reason)
 
 
 def _decide_when_idle(
-    pressure: Pressure, current: int, config: AutoscalerConfig, clock: ClockValues
+    pressure: Pressure, current: int, config: AutoscalerConfig, clock: ScalingTimes
 ) -> ScaleDecision | None:
     if pressure.running > 0:
         return None
@@ -119,8 +125,8 @@ def _decide_at_low_utilisation(pressure: Pressure, config: AutoscalerConfig) -> 
     numerator, denominator = LOW_UTILISATION
     if pressure.running * denominator >= pressure.capacity * numerator:
         return None
-    needed = _ceil(pressure.running, config.slots_per_node) + 1
-    used = f"{_slots(pressure.running)} of {_slots(pressure.capacity)} in use"
+    needed = _nodes_for_slots(pressure.running, config.slots_per_node) + 1
+    used = f"{_format_slots(pressure.running)} of {_format_slots(pressure.capacity)} in use"
     return ScaleDecision(min(needed, pressure.nodes), Rule.LOW_UTILISATION, used)
 
 
@@ -129,28 +135,28 @@ def _apply_limits(config: AutoscalerConfig, decision: ScaleDecision) -> ScaleDec
     desired = min(max(decision.desired, minimum), config.max)
     if desired == decision.desired:
         return decision
-    bound = (
+    limit_note = (
         f"limited to the maximum of {config.max}"
         if desired < decision.desired
         else f"raised to the minimum of {minimum}"
     )
-    return ScaleDecision(desired, decision.rule, f"{decision.reason}; {bound}")
+    return ScaleDecision(desired, decision.rule, f"{decision.reason}; {limit_note}")
 
 
-def _is_cooling_down(config: AutoscalerConfig, clock: ClockValues) -> bool:
-    """Return True if the cooldown is running. A clock that was set back ends the cooldown."""
+def _is_cooling_down(config: AutoscalerConfig, clock: ScalingTimes) -> bool:
+    """Return True during the cooldown, which ends early if the clock is set back."""
     if clock.last_scaled_at is None:
         return False
     return 0 <= clock.now - clock.last_scaled_at < config.cooldown
 
 
-def _ceil(amount: int, slots_per_node: int) -> int:
+def _nodes_for_slots(amount: int, slots_per_node: int) -> int:
     return -(-amount // max(slots_per_node, 1))
 
 
-def _slots(thousandths: int) -> str:
+def _format_slots(thousandths: int) -> str:
     return "1 slot" if thousandths == 1000 else f"{thousandths / 1000:g} slots"
 
 
-def _nodes(count: int) -> str:
+def _format_nodes(count: int) -> str:
     return "1 node" if count == 1 else f"{count} nodes"

@@ -1,17 +1,17 @@
-"""Delay of orders after failed boots, and the end of provisioning."""
+"""Back-off after failed boots, and the limit at which provisioning stops."""
 
-FIRST_DELAY = 30
-LONGEST_DELAY = 1800
+MIN_DELAY = 30
+MAX_DELAY = 1800
 
 
-def delay_after(failures: int) -> int:
-    """Return the seconds between a failed boot and the next order, doubled with each failure."""
+def boot_retry_delay(failures: int) -> int:
+    """Return the seconds to wait before the next order. Each further failed boot doubles the delay."""
     if failures <= 0:
         return 0
     doublings = min(failures - 1, 10)  # more doublings would exceed the maximum delay anyway
-    return min(FIRST_DELAY << doublings, LONGEST_DELAY)
+    return min(MIN_DELAY << doublings, MAX_DELAY)
 
 
-def stops_provisioning(failures: int, limit: int) -> bool:
-    """Return True if the limit is reached. A limit of 0 never stops provisioning."""
+def should_stop_provisioning(failures: int, limit: int) -> bool:
+    """Return True if the failed boots have reached the limit. A limit of 0 means no limit."""
     return 0 < limit <= failures

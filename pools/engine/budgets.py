@@ -1,4 +1,4 @@
-"""Limits on the number of nodes disrupted at once, by reason and time."""
+"""Disruption budgets: how many nodes may be drained at once, by reason and time."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -9,17 +9,18 @@ from pools.engine.schedule import Schedule
 
 
 class DisruptionReason(StrEnum):
-    """Reason for which the pool itself removes a node."""
+    """Reason why a pool removes one of its own nodes."""
 
     EMPTY = "empty"  # no pod runs on the node
-    UNDERUTILISED = "underutilised"  # the pool does not need the node, but the node's pods have to move
+    UNDERUTILISED = "underutilised"  # the pool can do without the node once its pods have moved
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
     """Maximum number (`nodes`) or share (`percent`) of nodes that may be disrupted at once.
 
-    With a `schedule` the budget applies for `duration` from each scheduled time in `zone`, otherwise always.
+    With a `schedule`, the budget applies for `duration` from each scheduled time in `zone`. Without one, it
+    always applies.
     """
 
     nodes: int | None = None
@@ -30,17 +31,17 @@ class Budget:
     zone: tzinfo = UTC
     text: str = ""
 
-    def most_of(self, total: int) -> int:
-        """Return the limit for a pool of `total` nodes, rounded up: 10 % of 19 nodes are 2."""
+    def limit_for(self, total: int) -> int:
+        """Return the limit for a pool of `total` nodes, rounded up: 10 % of 19 nodes is 2."""
         if self.percent is None:
             return self.nodes or 0
         return -(-total * self.percent // 100)
 
-    def holds(self, now: datetime) -> bool:
+    def is_active(self, now: datetime) -> bool:
         return self.schedule is None or self._start(now) is not None
 
-    def until(self, now: datetime) -> datetime | None:
-        """Return the time at which the budget stops applying; None if it has no schedule or is inactive."""
+    def active_until(self, now: datetime) -> datetime | None:
+        """Return when the budget stops applying, or None if it has no schedule or is inactive."""
         start = None if self.schedule is None else self._start(now)
         return None if start is None else start + self.duration
 
@@ -51,30 +52,36 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """Number of nodes that may still be drained for each limited reason, and the budget that limits it."""
+    """Number of nodes that may still be drained, by reason, and the budget that limits each reason.
 
-    more: Mapping[DisruptionReason, int] = field(default_factory=dict)
-    by: Mapping[DisruptionReason, Budget] = field(default_factory=dict)
+    A reason without an entry is not limited.
+    """
+
+    remaining: Mapping[DisruptionReason, int] = field(default_factory=dict)
+    limiting_budgets: Mapping[DisruptionReason, Budget] = field(default_factory=dict)
 
     def allows(self, reason: DisruptionReason, chosen: int = 0) -> bool:
         """Return True if a node may be drained in addition to `chosen` nodes."""
-        return reason not in self.more or chosen < self.more[reason]
+        return reason not in self.remaining or chosen < self.remaining[reason]
 
-    def most(self, reason: DisruptionReason, count: int) -> int:
-        return min(count, self.more.get(reason, count))
+    def cap_count(self, reason: DisruptionReason, count: int) -> int:
+        return min(count, self.remaining.get(reason, count))
 
 
 UNLIMITED = Allowance()
 
 
-def allowance(budgets: Iterable[Budget], total: int, disrupted: int, now: datetime) -> Allowance:
-    """Return the strictest budgets' allowance when `disrupted` of `total` nodes are already disrupted."""
-    more: dict[DisruptionReason, int] = {}
-    by: dict[DisruptionReason, Budget] = {}
+def compute_allowance(budgets: Iterable[Budget], total: int, disrupted: int, now: datetime) -> Allowance:
+    """Return what the budgets still allow when `disrupted` of `total` nodes are already disrupted.
+
+    The strictest budget applies to each reason.
+    """
+    remaining: dict[DisruptionReason, int] = {}
+    limiting_budgets: dict[DisruptionReason, Budget] = {}
     for budget in budgets:
-        if budget.holds(now):
-            left = max(0, budget.most_of(total) - disrupted)
+        if budget.is_active(now):
+            left = max(0, budget.limit_for(total) - disrupted)
             for reason in sorted(budget.reasons):
-                if reason not in more or left < more[reason]:
-                    more[reason], by[reason] = left, budget
-    return Allowance(more, by)
+                if reason not in remaining or left < remaining[reason]:
+                    remaining[reason], limiting_budgets[reason] = left, budget
+    return Allowance(remaining, limiting_budgets)

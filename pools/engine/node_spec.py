@@ -1,18 +1,21 @@
-"""Minimum, ready threshold and maximum of a pool, in four notations."""
+"""Minimum, ready threshold and maximum size of a pool, and the four notations for them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from berth.core.errors import Invalid
-from berth.core.problems import Problem, shown
+from berth.core.problems import Problem, format_value
 
 FIELDS = ("min", "desired", "max")
 
 
 @dataclass(frozen=True, slots=True)
 class NodeSpec:
-    """Size of a pool. `max` defaults to a fixed size of `min`, and the ready threshold to `min`."""
+    """Size of a pool.
+
+    Without `max`, the size is fixed at `min`. `desired` is the ready threshold and defaults to `min`.
+    """
 
     min: int
     max: int | None = None
@@ -38,16 +41,17 @@ class NodeSpec:
 
     @property
     def initial_nodes(self) -> int:
-        """Number of nodes in a new pool; 0 if the minimum is 0."""
+        """Number of nodes that a new pool orders; 0 if the minimum is 0."""
         return max(self.min, self.ready_threshold) if self.min > 0 else 0
 
     def clamp(self, count: int) -> int:
         return min(max(count, self.min), self.ceiling)
 
 
-def node_spec(value: Any) -> NodeSpec:
-    """Parse a number, a pair of minimum and maximum, a mapping of min, max and desired, or a spec.
+def parse_node_spec(value: Any) -> NodeSpec:
+    """Return the NodeSpec for any of the four notations.
 
+    These are a number, a pair of minimum and maximum, a mapping with min, max and desired, and a NodeSpec.
     Raises Invalid.
     """
     match value:
@@ -68,12 +72,12 @@ def node_spec(value: Any) -> NodeSpec:
                 return NodeSpec(value["min"], value.get("max"), value.get("desired"))
             raise Invalid([Problem("nodes.min", "is missing")])
     allowed = "a number, a pair of minimum and maximum, or min, max and desired"
-    raise Invalid([Problem("nodes", "is not a number of nodes", shown(value), allowed)])
+    raise Invalid([Problem("nodes", "is not a number of nodes", format_value(value), allowed)])
 
 
 def _problems(floor: object, ceiling: object, desired: object) -> list[Problem]:
     wrong = [
-        Problem(f"nodes.{name}", "is not a whole number", shown(value))
+        Problem(f"nodes.{name}", "is not a whole number", format_value(value))
         for name, value in zip(FIELDS, (floor, desired, ceiling), strict=True)
         if not _is_whole(value) and not (value is None and name != "min")
     ]

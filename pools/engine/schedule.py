@@ -1,4 +1,4 @@
-"""Latest run of a cron schedule."""
+"""Cron schedules and their latest run."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
@@ -17,19 +17,22 @@ FIELDS = "minute, hour, day of month, month and day of week"
 
 
 class InvalidSchedule(ValueError):
-    """Invalid cron schedule. The message names the wrong field and its allowed values."""
+    """Invalid cron schedule. The message names the invalid field and its allowed values."""
 
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """A five-field cron schedule. If day of month and day of week are both restricted, either may match."""
+    """A five-field cron schedule.
+
+    If both day of month and day of week are restricted, a day that matches either one matches.
+    """
 
     expression: str
 
     def last_run(self, now: datetime, zone: tzinfo, *, within: timedelta) -> datetime | None:
-        """Return the latest run up to `now` in `zone`, or None if there is none more recent than `within`.
+        """Return the latest run up to `now` in `zone`, or None if it is older than `within`.
 
-        If a local time occurs twice because clocks go back, the first occurrence counts.
+        If a local time occurs twice because the clocks go back, the first occurrence counts.
         """
         latest = now.astimezone(zone).replace(tzinfo=None) + timedelta(
             hours=3
@@ -44,7 +47,7 @@ class Schedule:
 
 
 def parse_schedule(text: str) -> Schedule:
-    """Return the schedule. Raises InvalidSchedule."""
+    """Return the schedule for a cron expression or a nickname such as @daily. Raises InvalidSchedule."""
     words = NICKNAMES.get(text.strip().lower(), text).split()
     if len(words) != 5:
         raise InvalidSchedule(f"has {len(words)} fields instead of 5: {FIELDS}")

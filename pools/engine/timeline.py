@@ -1,4 +1,4 @@
-"""Number of nodes over time, from the life of each node."""
+"""Node counts over time, computed from the phases of each node."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class NodePhase(StrEnum):
-    """How a node is counted. Lost and ended nodes are not counted."""
+    """Phase under which a node is counted. Lost and ended nodes are not counted."""
 
     PENDING = "pending"
     CURRENT = "current"
@@ -15,8 +15,8 @@ class NodePhase(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Life:
-    """Life of one node, pending from `began`. `moves` are in the order in which they were recorded."""
+class NodeHistory:
+    """Phases of one node, which is pending from `began`. `moves` are in the order of recording."""
 
     began: float
     moves: tuple[tuple[float, NodePhase], ...] = ()
@@ -33,16 +33,15 @@ class Point:
     draining: int
 
 
-def timeline(
-    lives: Iterable[Life], desired: Sequence[tuple[float, int]], begin: float, end: float
+def build_timeline(
+    histories: Iterable[NodeHistory], desired: Sequence[tuple[float, int]], begin: float, end: float
 ) -> tuple[Point, ...]:
     """Return a point at `begin` and one at each later change of a count.
 
-    `desired` has at least one entry of time and count, in order; the first count also applies before its
-    time.
+    `desired` lists at least one time and count, in order. The first count also applies before its time.
     """
     changes = sorted(
-        [*_node_changes(lives), *((at, "desired", count) for at, count in desired)], key=_time_of
+        [*_node_changes(histories), *((at, "desired", count) for at, count in desired)], key=_change_time
     )
     counts = {"desired": desired[0][1], "current": 0, "pending": 0, "draining": 0}
     points: list[Point] = []
@@ -57,11 +56,11 @@ def timeline(
             points.append(point)
     if not points or points[0].at > begin:
         points.insert(0, Point(begin, desired[0][1], 0, 0, 0))
-    return tuple(_drop_repeats(points))
+    return tuple(_drop_duplicates(points))
 
 
-def thinned(points: Sequence[Point], most: int, end: float) -> tuple[Point, ...]:
-    """Return at most `most` points: the last point in each of `most` equal periods."""
+def thin_out(points: Sequence[Point], most: int, end: float) -> tuple[Point, ...]:
+    """Return at most `most` points by keeping the last point in each of `most` equal periods."""
     if len(points) <= most or most < 1:
         return tuple(points)
     begin = points[0].at
@@ -70,12 +69,12 @@ def thinned(points: Sequence[Point], most: int, end: float) -> tuple[Point, ...]
     return tuple(last[number] for number in sorted(last))
 
 
-def _node_changes(lives: Iterable[Life]) -> Iterable[tuple[float, str, int]]:
-    for life in lives:
-        phase, at = NodePhase.PENDING, life.began
+def _node_changes(histories: Iterable[NodeHistory]) -> Iterable[tuple[float, str, int]]:
+    for history in histories:
+        phase, at = NodePhase.PENDING, history.began
         yield at, phase, 1
-        for moved, to in life.moves:
-            at = max(at, moved)  # ignore a clock that was set back
+        for moved_at, to in history.moves:
+            at = max(at, moved_at)  # ignore a clock that was set back
             if to == phase:
                 continue
             if phase != NodePhase.GONE:
@@ -85,11 +84,11 @@ def _node_changes(lives: Iterable[Life]) -> Iterable[tuple[float, str, int]]:
             phase = to
 
 
-def _time_of(change: tuple[float, str, int]) -> float:
+def _change_time(change: tuple[float, str, int]) -> float:
     return change[0]
 
 
-def _drop_repeats(points: Sequence[Point]) -> Iterable[Point]:
+def _drop_duplicates(points: Sequence[Point]) -> Iterable[Point]:
     before: Point | None = None
     for point in points:
         if before is None or _counts(point) != _counts(before):

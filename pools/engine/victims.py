@@ -1,4 +1,4 @@
-"""Choose the nodes to drain: those with the least work to lose."""
+"""Choose the nodes to drain, starting with those that would lose the least work."""
 
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
@@ -9,10 +9,10 @@ HEAD = 0
 
 
 class Work(NamedTuple):
-    """Pods running or reserved on a node, ordered by the work that a drain would lose.
+    """Work that draining a node would lose, from its running and reserved pods.
 
-    A drain waits indefinitely for `non_preemptible` pods. Seconds are counted from the start or the last
-    checkpoint.
+    Instances sort by the amount of work. A drain waits indefinitely for `non_preemptible` pods. Seconds
+    are counted from the start or the last checkpoint.
     """
 
     non_preemptible: int = 0
@@ -21,30 +21,33 @@ class Work(NamedTuple):
     pods: int = 0
 
 
-NONE = Work()
+NO_WORK = Work()
 
 
-def victims(
-    current: Collection[int], count: int, work_to_lose: Mapping[int, Work], *, head_too: bool = False
+def choose_victims(
+    current: Collection[int], count: int, work_to_lose: Mapping[int, Work], *, include_head: bool = False
 ) -> tuple[int, ...]:
-    """Return `count` nodes in drain order: least work first, then highest ordinal, and the head last."""
+    """Return `count` nodes in drain order.
+
+    Nodes with the least work come first, then those with the highest ordinals. The head comes last.
+    """
     candidates = set(current) - {HEAD}
-    ordered = sorted(candidates, key=lambda ordinal: (work_to_lose.get(ordinal, NONE), -ordinal))
+    ordered = sorted(candidates, key=lambda ordinal: (work_to_lose.get(ordinal, NO_WORK), -ordinal))
     chosen = ordered[: max(count, 0)]
-    return (*chosen, HEAD) if head_too and HEAD in current else tuple(chosen)
+    return (*chosen, HEAD) if include_head and HEAD in current else tuple(chosen)
 
 
-def allowed(
+def split_by_budget(
     chosen: Collection[int], work_to_lose: Mapping[int, Work], allowance: Allowance
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Split the chosen nodes into those that may be drained now and those that a budget blocks."""
-    going: list[int] = []
+    """Return the chosen nodes that may be drained now, and those that a budget blocks."""
+    drainable: list[int] = []
     blocked: list[int] = []
     for ordinal in chosen:
-        may = allowance.allows(reason_of(work_to_lose.get(ordinal, NONE)), len(going))
-        (going if may else blocked).append(ordinal)
-    return tuple(going), tuple(blocked)
+        is_allowed = allowance.allows(disruption_reason(work_to_lose.get(ordinal, NO_WORK)), len(drainable))
+        (drainable if is_allowed else blocked).append(ordinal)
+    return tuple(drainable), tuple(blocked)
 
 
-def reason_of(work: Work) -> DisruptionReason:
+def disruption_reason(work: Work) -> DisruptionReason:
     return DisruptionReason.UNDERUTILISED if work.pods else DisruptionReason.EMPTY

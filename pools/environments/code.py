@@ -19,9 +19,9 @@ _PARTS = (
 
 @cache
 def worker_code() -> bytes:
-    """Return Berth's code for workers as a reproducible tar; it contains no secret."""
-    packed = io.BytesIO()
-    with tarfile.open(fileobj=packed, mode="w") as tar:
+    """Return Berth's code for workers as a reproducible tar archive; it contains no secret."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as tar:
         for part in _PARTS:
             root = _ROOTS[part.partition("/")[0]]
             for path in sorted(root.glob(part)):
@@ -29,10 +29,10 @@ def worker_code() -> bytes:
                 member = tarfile.TarInfo(path.relative_to(root).as_posix())
                 member.size, member.mode = len(content), 0o644
                 tar.addfile(member, io.BytesIO(content))
-    return packed.getvalue()
+    return buffer.getvalue()
 
 
-def code_file(directory: Path) -> Path:
+def write_code_file(directory: Path) -> Path:
     """Write the code to a file for scripts that run on this machine; return its path."""
     path = directory / f"worker-{hashlib.sha256(worker_code()).hexdigest()[:16]}.tar"
     if not path.exists():

@@ -1,4 +1,4 @@
-"""Run bootstrap scripts on this machine, shared by digest."""
+"""Run bootstrap scripts on this machine; nodes with the same digest share an environment."""
 
 import fcntl
 import os
@@ -11,14 +11,16 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from pools.environments.code import code_file
-from pools.environments.progress import Progress, ended_outside, progress_of
+from pools.environments.code import write_code_file
+from pools.environments.progress import Progress, add_script_failure, parse_progress
 from pools.runtimes.shim.processes import start_time, stat_fields
 from pools.runtimes.shim.records import read_record, write_record
 
-# The script's output and exit code go to files, so that no process has to wait for it.
-KEEPER = 'cd / && /bin/sh "$0/script" > "$0/output" 2>&1; echo $? > "$0/exit.new"; mv "$0/exit.new" "$0/exit"'
-_PASSED_ON = (
+# Writes the script's output and exit code to files, so that no process has to wait for the script.
+RUN_SCRIPT = (
+    'cd / && /bin/sh "$0/script" > "$0/output" 2>&1; echo $? > "$0/exit.new"; mv "$0/exit.new" "$0/exit"'
+)
+_INHERITED_VARIABLES = (
     "PATH",
     "HOME",
     "LANG",
@@ -45,16 +47,16 @@ class Recipe:
 
 
 @dataclass(frozen=True)
-class Boot:
-    """Progress of a node's installation, and `why` it failed."""
+class InstallStatus:
+    """Progress of a node's installation and, if it failed, the reason."""
 
     progress: Progress
     ready: bool = False
-    why: str = ""
+    failure: str = ""
 
 
 class LocalEnvironments:
-    """Environments under `root` by digest, with `boots/NAME` for each node that is being installed."""
+    """Environments under `root`, by digest; `boots/NAME` is the record of a node being installed."""
 
     def __init__(self, root: Path) -> None:
         self.root = root.absolute()
@@ -71,32 +73,31 @@ class LocalEnvironments:
         (home / "digest").write_text(recipe.digest)
         (home / "phases").touch()
         child = subprocess.Popen(
-            ["/bin/sh", "-c", KEEPER, str(home)], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+            ["/bin/sh", "-c", RUN_SCRIPT, str(home)], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL, cwd="/", env=self._script_env(home, recipe), start_new_session=True,
         )  # fmt: skip
         self._children.append(child)
         write_record(str(home / "process"), [("pid", str(child.pid)), ("start", start_time(child.pid))])
 
-    def look(self, name: str, secrets: Mapping[str, str]) -> Boot | None:
-        """Return the script's progress, or None if no process is running it and it left no exit code."""
+    def get_status(self, name: str, secrets: Mapping[str, str]) -> InstallStatus | None:
+        """Return the script's progress, or None if it is not running and left no exit code."""
         self._reap()
         home = self._home(name)
-        alive = self._is_running(
-            home
-        )  # read before the exit code, so that a script that ends in between is not missed
-        code = _text(home / "exit").strip()
-        progress = progress_of(_text(home / "phases").splitlines(), secrets.values())
+        # Checked before the exit code is read, so that a script that ends in between is not missed.
+        is_running = self._is_running(home)
+        code = _read_text(home / "exit").strip()
+        progress = parse_progress(_read_text(home / "phases").splitlines(), secrets.values())
         if code:
             if code == "0" and progress.ready:
-                return Boot(progress, ready=True)
+                return InstallStatus(progress, ready=True)
             progress = (
-                progress if progress.failed else self._add_outside_failure(progress, home, code, secrets)
+                progress if progress.failed else self._with_script_failure(progress, home, code, secrets)
             )
-            return Boot(progress, why=progress.why)
-        return Boot(progress) if alive else None
+            return InstallStatus(progress, failure=progress.failure)
+        return InstallStatus(progress) if is_running else None
 
     def end(self, name: str) -> None:
-        """Stop the node's script and delete its record; other nodes with the same environment continue."""
+        """Stop the node's script and delete its record; other nodes of the environment are unaffected."""
         home = self._home(name)
         record = read_record(str(home / "process"))
         if record is not None and self._is_running(home):
@@ -106,7 +107,7 @@ class LocalEnvironments:
 
     def clear(self, keep: frozenset[str]) -> list[str]:
         """Delete environments that are neither in `keep` nor being installed; return their digests."""
-        installing = {_text(path) for path in self.root.glob("boots/*/digest")}
+        installing = {_read_text(path) for path in self.root.glob("boots/*/digest")}
         deleted = []
         for path in sorted(self.root.glob("[0-9a-f]" * 64)):
             if path.is_dir() and path.name not in keep | installing and self._remove(path):
@@ -114,7 +115,7 @@ class LocalEnvironments:
         return deleted
 
     def _remove(self, path: Path) -> bool:
-        """Delete an environment under the lock of its script; a later script creates it again."""
+        """Delete an environment unless its script holds the lock. Return True if it was deleted."""
         with Path(f"{path}.lock").open("w") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -125,22 +126,28 @@ class LocalEnvironments:
         return True
 
     def _script_env(self, home: Path, recipe: Recipe) -> dict[str, str]:
-        env = {name: value for name, value in os.environ.items() if name in _PASSED_ON or name[:4] == "PIP_"}
+        env = {
+            name: value
+            for name, value in os.environ.items()
+            if name in _INHERITED_VARIABLES or name[:4] == "PIP_"
+        }
         return {
             **env,
             **recipe.secrets,
             "BERTH_ENVIRONMENTS": str(self.root),
             "BERTH_PHASES": str(home / "phases"),
             "BERTH_PYTHON": sys.executable,
-            "BERTH_CODE": str(code_file(self.root)),
+            "BERTH_CODE": str(write_code_file(self.root)),
             "BERTH_APT": "no",
         }
 
-    def _add_outside_failure(
+    def _with_script_failure(
         self, progress: Progress, home: Path, code: str, secrets: Mapping[str, str]
     ) -> Progress:
         """Return the progress of a script that failed outside its phases, for example on a full disk."""
-        return ended_outside(progress, f"{_text(home / 'output')}\nexit code {code}", secrets.values())
+        return add_script_failure(
+            progress, f"{_read_text(home / 'output')}\nexit code {code}", secrets.values()
+        )
 
     def _is_running(self, home: Path) -> bool:
         record = read_record(str(home / "process"))
@@ -156,7 +163,7 @@ class LocalEnvironments:
         self._children = [child for child in self._children if child.poll() is None]
 
 
-def _text(path: Path) -> str:
+def _read_text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8", errors="replace")
     except FileNotFoundError:

@@ -8,13 +8,13 @@ from typing import Any
 
 from pools.plugins.registry import SECRET_PLACEHOLDER
 
-STATES = ("running", "done", "failed")
+PHASE_STATES = ("running", "done", "failed")
 MESSAGE_MAX, PHASES_MAX = 4000, 64
-UNREACHABLE = re.compile(
+NETWORK_ERRORS = re.compile(
     "Failed to establish a new connection|NewConnectionError|name resolution|Name or service not known"
     "|Network is unreachable|Connection refused|ConnectTimeout|Read timed out|ProxyError|SSLError"
 )
-READY = "ready"  # the last line's phase
+READY = "ready"  # phase in the last line of a successful script
 START = "start"  # phase of the start script, after the phases of the environment
 
 
@@ -42,8 +42,8 @@ class Progress:
     ready: bool = False
 
     @classmethod
-    def of_rows(cls, rows: Iterable[Mapping[str, Any]]) -> "Progress":
-        """Read stored phases."""
+    def from_rows(cls, rows: Iterable[Mapping[str, Any]]) -> "Progress":
+        """Return the progress given by stored phases."""
         return cls(tuple(Phase(**row) for row in rows))
 
     @property
@@ -51,8 +51,8 @@ class Progress:
         return next((each for each in self.phases if each.state == "failed"), None)
 
     @property
-    def why(self) -> str:
-        """Reason for the failure, with the last line of output; empty if no phase failed."""
+    def failure(self) -> str:
+        """Return the reason for the failure, with the last line of output; empty if no phase failed."""
         failed = self.failed
         if failed is None:
             return ""
@@ -60,17 +60,17 @@ class Progress:
         last = lines[-1] if lines else "no output"
         if failed.phase == START:
             return f"start script failed with exit code {failed.exit_code}: {last}"
-        if UNREACHABLE.search(failed.message):  # pip's last line does not mention network errors
+        if NETWORK_ERRORS.search(failed.message):  # pip's last line does not mention network errors
             last += " (network unreachable, see the output)"
         return f"environment could not be installed: {failed.phase}: {last}"
 
 
-def progress_of(lines: Iterable[str], secrets: Iterable[str] = ()) -> Progress:
+def parse_progress(lines: Iterable[str], secrets: Iterable[str] = ()) -> Progress:
     """Parse the output of one run. Incomplete and unrelated lines are ignored."""
     phases: dict[str, Phase] = {}
     ready = False
     for line in lines:
-        phase = _phase(line, tuple(secrets))
+        phase = _parse_phase(line, tuple(secrets))
         if phase is None:
             continue
         if phase.phase == READY:
@@ -80,26 +80,26 @@ def progress_of(lines: Iterable[str], secrets: Iterable[str] = ()) -> Progress:
     return Progress(tuple(phases.values()), ready)
 
 
-def ended_outside(progress: Progress, output: str, secrets: Iterable[str] = ()) -> Progress:
-    """Add a failed phase for a script that failed outside its phases."""
-    failed = Phase("script", "failed", 0, _hide_secrets(output.strip(), secrets)[-MESSAGE_MAX:])
+def add_script_failure(progress: Progress, output: str, secrets: Iterable[str] = ()) -> Progress:
+    """Return the progress with a failed phase added for a script that failed outside its phases."""
+    failed = Phase("script", "failed", 0, _redact_secrets(output.strip(), secrets)[-MESSAGE_MAX:])
     return Progress((*progress.phases, failed))
 
 
-def _hide_secrets(message: str, secrets: Iterable[str]) -> str:
+def _redact_secrets(message: str, secrets: Iterable[str]) -> str:
     for secret in secrets:
         message = message.replace(secret, SECRET_PLACEHOLDER) if secret else message
     return message
 
 
-def _phase(line: str, secrets: tuple[str, ...]) -> Phase | None:
+def _parse_phase(line: str, secrets: tuple[str, ...]) -> Phase | None:
     try:
         fields = json.loads(line)
         name, state = str(fields["phase"]), str(fields["state"])
         seconds, message = max(int(fields["seconds"]), 0), str(fields["message"])
     except (ValueError, KeyError, TypeError):
         return None
-    if state not in STATES or not name:
+    if state not in PHASE_STATES or not name:
         return None
-    text = _hide_secrets(message, secrets).replace("\0", "")[-MESSAGE_MAX:]
+    text = _redact_secrets(message, secrets).replace("\0", "")[-MESSAGE_MAX:]
     return Phase(name[:80], state, min(seconds, 10**6), text)

@@ -1,19 +1,19 @@
 """Environment recipes, with secrets, for nodes on this machine."""
 
 from pools.environments.local import Recipe
-from pools.joining.sealed import Unopened
+from pools.joining.sealed import UnsealError
 from pools.models import Environment, Node, NodePool
 from pools.models.node import ALIVE, PENDING
 from pools.providers.base import ProviderError, ProviderErrorKind
 from pools.services.environments import secrets_for
 
 
-def recipe(pool_name: str, digest: str) -> Recipe:
+def load_recipe(pool_name: str, digest: str) -> Recipe:
     """Return the recipe for the nodes that a pool orders."""
     return _recipe(NodePool.objects.get(name=pool_name), Environment.objects.get(digest=digest))
 
 
-def recipes(pool_name: str) -> dict[str, Recipe]:
+def load_pending_recipes(pool_name: str) -> dict[str, Recipe]:
     """Return the recipes for pending nodes by instance id."""
     pending = Node.objects.filter(pool__name=pool_name, state__in=PENDING).exclude(environment=None)
     rows = list(pending.select_related("pool", "environment"))
@@ -28,12 +28,12 @@ def digests_in_use() -> frozenset[str]:
     """Return the digests of environments that nodes or pools use."""
     nodes = Node.objects.filter(state__in=ALIVE).exclude(environment=None)
     pools = NodePool.objects.exclude(built_environment=None)
-    of_nodes = nodes.values_list("environment_id", flat=True)
-    return frozenset(map(str, [*of_nodes, *pools.values_list("built_environment_id", flat=True)]))
+    node_digests = nodes.values_list("environment_id", flat=True)
+    return frozenset(map(str, [*node_digests, *pools.values_list("built_environment_id", flat=True)]))
 
 
 def _recipe(pool: NodePool, environment: Environment) -> Recipe:
     try:
         return Recipe(environment.digest, environment.script, secrets_for(pool, environment))
-    except Unopened as error:
+    except UnsealError as error:
         raise ProviderError(ProviderErrorKind.SETTINGS, f"plugin secret: {error}") from error

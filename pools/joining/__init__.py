@@ -1,1 +1,1 @@
-"""The protocol by which machines join a pool."""
+"""Protocol for joining machines to a pool."""

@@ -1,4 +1,4 @@
-"""Instructions that turn a joined machine into a node, from the pool's runtime."""
+"""Instructions from the pool's runtime that turn a joined machine into a node."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
@@ -16,11 +16,11 @@ class Instructions:
 
 
 @runtime_checkable
-class Instructs(Protocol):
-    """A runtime whose nodes must run a script before they can run pods."""
+class ProvidesInstructions(Protocol):
+    """Runtime whose nodes must run a script before they can run pods."""
 
     def instructions(self, node: "Node") -> Instructions: ...
 
 
-def instructions_of(runtime: object, node: "Node") -> Instructions:
-    return runtime.instructions(node) if isinstance(runtime, Instructs) else Instructions()
+def get_instructions(runtime: object, node: "Node") -> Instructions:
+    return runtime.instructions(node) if isinstance(runtime, ProvidesInstructions) else Instructions()

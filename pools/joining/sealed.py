@@ -9,8 +9,8 @@ from django.conf import settings
 SALT = b"berth.pools.sealed"
 
 
-class Unopened(Exception):
-    """The secret was sealed with a key that this installation no longer has."""
+class UnsealError(Exception):
+    """Error for a secret that was encrypted with a key that this installation no longer has."""
 
 
 def seal(secret: str) -> str:
@@ -21,11 +21,11 @@ def unseal(sealed: str) -> str:
     try:
         return _keys().decrypt(sealed.encode()).decode()
     except InvalidToken:
-        raise Unopened("encrypted with another BERTH_SECRET_KEY; set it again") from None
+        raise UnsealError("encrypted with another BERTH_SECRET_KEY; set it again") from None
 
 
 def _keys() -> MultiFernet:
-    """Return the current key, which seals secrets, and former keys, which can still unseal them."""
+    """Return the current key, which encrypts secrets, and former keys, which can still decrypt them."""
     keys = [str(key) for key in (settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS)]
     return MultiFernet([Fernet(_derive_key(key)) for key in keys])
 

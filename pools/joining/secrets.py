@@ -1,8 +1,8 @@
 """Derive and verify the secrets of machines.
 
 The secrets of orders, machines and pods are derived from the installation's key: they are not stored, and an
-order that is repeated after a crash has the same secret. Only issued join tokens are random; their digest is
-stored.
+order that is repeated after a crash has the same secret. Only issued join tokens are random, and only
+their digests are stored.
 """
 
 import hashlib
@@ -15,7 +15,7 @@ TOKEN_PREFIX = "join_"  # noqa: S105 - a prefix
 
 
 def for_order(pool: str, client_token: str) -> str:
-    """Return the secret with which each machine of the order joins."""
+    """Return the secret that the machines of an order use to join."""
     return _sign("order", f"{pool}.{client_token}")
 
 
@@ -48,12 +48,12 @@ def for_gang(workload: str, run: int) -> str:
 
 
 def is_machine_secret(secret: str) -> bool:
-    """Return True if the secret belongs to any node or machine, without a query."""
-    return any(subject(secret, kind) is not None for kind in ("node", "machine"))
+    """Return True if the secret has a valid signature for a node or machine; makes no query."""
+    return any(verified_key(secret, kind) is not None for kind in ("node", "machine"))
 
 
-def subject(secret: str, kind: str) -> str | None:
-    """Return the key in the secret, or None if it is not a valid secret of this kind."""
+def verified_key(secret: str, kind: str) -> str | None:
+    """Return the key signed by the secret, or None if the secret is not a valid one of this kind."""
     stated_kind, _, signed = secret.partition(".")
     value, _, signature = signed.rpartition(".")
     if stated_kind != kind or not value or not constant_time_compare(signature, _signature(kind, value)):
@@ -61,7 +61,7 @@ def subject(secret: str, kind: str) -> str | None:
     return value
 
 
-def issue() -> tuple[str, str]:
+def generate_join_token() -> tuple[str, str]:
     """Return a random join token and its digest."""
     secret = TOKEN_PREFIX + secrets.token_urlsafe(32)
     return secret, digest(secret)

@@ -11,7 +11,7 @@ from django.conf import settings
 from pools.joining import secrets
 from pools.providers.base import ProviderError, ProviderErrorKind, ProvisionOrder
 
-PLACE = "/var/lib/berth-machine"
+STATE_DIR = "/var/lib/berth-machine"
 SCRIPT = """#!/bin/sh
 set -eu
 umask 077
@@ -56,17 +56,17 @@ def user_data(order: ProvisionOrder) -> str:
     if not url.startswith("https://") and not settings.BERTH_PLAIN_HTTP:
         message = "BERTH_PUBLIC_URL is not https:// (BERTH_PLAIN_HTTP=1 allows it)"
         raise ProviderError(ProviderErrorKind.SETTINGS, message)
-    ca = _authority()
-    more = f"BERTH_CA={PLACE}/ca.pem\n" if ca else ""
+    ca = _ca_certificates()
+    more = f"BERTH_CA={STATE_DIR}/ca.pem\n" if ca else ""
     more += "BERTH_PLAIN_HTTP=1\n" if settings.BERTH_PLAIN_HTTP else ""
     return SCRIPT.format(
-        place=PLACE, url=shlex.quote(url), pool=order.pool, more=more,
-        ca=CA.format(place=PLACE, ca=ca) if ca else "",
-        token=secrets.for_order(order.pool, order.client_token), program=_compress(program()),
+        place=STATE_DIR, url=shlex.quote(url), pool=order.pool, more=more,
+        ca=CA.format(place=STATE_DIR, ca=ca) if ca else "",
+        token=secrets.for_order(order.pool, order.client_token), program=_compress(program_source()),
     )  # fmt: skip
 
 
-def _authority() -> str:
+def _ca_certificates() -> str:
     """Return the certificates that machines use to verify this server, or an empty string."""
     if not settings.BERTH_PUBLIC_CA:
         return ""
@@ -82,5 +82,5 @@ def _compress(text: str) -> str:
     return base64.encodebytes(gzip.compress(text.encode(), mtime=0)).decode()
 
 
-def program() -> str:
+def program_source() -> str:
     return files("pools.joining").joinpath("program.py").read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Models of environments, named by content, and of plugin secrets."""
+"""Models of content-addressed environments and of plugin secrets."""
 
 from django.db import models
 from django.db.models import Q
@@ -7,7 +7,7 @@ from pools.models.pool import NodePool
 
 
 class Environment(models.Model):
-    """Immutable environment. A different image has a different digest.
+    """Immutable environment, identified by the digest of its content.
 
     Nodes run its script, which contains no secret.
     """
@@ -26,7 +26,7 @@ class Environment(models.Model):
 
 
 class PoolSecret(models.Model):
-    """Plugin secret, sealed with the installation's key. Only processes receive the secret, in `variable`."""
+    """Plugin secret, encrypted with the installation's key. Only processes receive it, in `variable`."""
 
     pool = models.ForeignKey(NodePool, on_delete=models.CASCADE, related_name="secrets")
     plugin = models.CharField(max_length=40)

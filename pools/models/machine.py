@@ -28,7 +28,7 @@ class JoinToken(models.Model):
 
 
 class Machine(models.Model):
-    """Machine that joined a pool, with its measured capacity. It is free while none of its uses is open."""
+    """Machine that joined a pool, with its measured capacity. It is free while it has no open use."""
 
     pool = models.ForeignKey(NodePool, on_delete=models.PROTECT, related_name="machines")
     name = models.CharField(max_length=64)

@@ -1,4 +1,4 @@
-"""Model of a node, from its order to its end."""
+"""Model of a node, from its order until it has ended."""
 
 from django.db import models
 from django.db.models import Q

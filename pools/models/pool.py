@@ -3,11 +3,11 @@
 from django.db import models
 from django.db.models import F, Q
 
-from pools.engine.boots import stops_provisioning
+from pools.engine.boots import should_stop_provisioning
 
 
 class NodePool(models.Model):
-    """Nodes of one shape from one provider, scheduled and scaled together. Times are seconds."""
+    """Nodes of one shape from one provider, scheduled and scaled together. Times are in seconds."""
 
     class Provider(models.TextChoices):
         LOCAL = "local"
@@ -206,8 +206,8 @@ class NodePool(models.Model):
 
     @property
     def provisioning_stopped(self) -> bool:
-        """True if too many boots failed in a row. No node is ordered until an admin retries."""
-        return stops_provisioning(self.boot_failures, self.boot_failure_limit)
+        """Return True if too many boots failed in a row. No node is ordered until an admin retries."""
+        return should_stop_provisioning(self.boot_failures, self.boot_failure_limit)
 
 
 class PoolPrice(models.Model):

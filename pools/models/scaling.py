@@ -29,7 +29,7 @@ class ScalingKind(models.TextChoices):
 
 
 class ScalingEvent(models.Model):
-    """Event of a pool's scaling history; a trigger rejects updates and deletes."""
+    """Event in a pool's scaling history; a database trigger rejects updates and deletes."""
 
     Kind = ScalingKind
 

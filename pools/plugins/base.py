@@ -9,12 +9,12 @@ from pools.plugins.facts import ClientPool, Cluster, InstanceInfo
 from pools.plugins.image import Image
 
 Function = Callable[..., Any]
-Opened = AbstractContextManager[object]
+HookContext = AbstractContextManager[object]
 
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """A shell script that runs on each node after the packages are installed; it must be idempotent.
+    """Idempotent shell script that runs on each node after the packages are installed.
 
     It runs under `sh -eu` with the pool's variables and secrets set and the pool's `python` first in PATH.
     """
@@ -25,7 +25,7 @@ class Operation:
 
 @dataclass(frozen=True, slots=True)
 class Plugin:
-    """A named set of optional hooks.
+    """Named set of optional hooks.
 
     `transform` adds packages and settings to the image. `bootstrap` returns operations for each node after
     the installation. `decorate` returns the function that a worker executes instead of the submitted one.
@@ -37,9 +37,9 @@ class Plugin:
     transform: Callable[[Image, Cluster], Image] | None = None
     bootstrap: Callable[[Cluster], tuple[Operation, ...]] | None = None
     decorate: Callable[[Function], Function] | None = None
-    around_app: Callable[[InstanceInfo], Opened] | None = None
-    around_process: Callable[[InstanceInfo], Opened] | None = None
-    around_client: Callable[[ClientPool, Cluster], Opened] | None = None
+    around_app: Callable[[InstanceInfo], HookContext] | None = None
+    around_process: Callable[[InstanceInfo], HookContext] | None = None
+    around_client: Callable[[ClientPool, Cluster], HookContext] | None = None
 
     @classmethod
     def create(cls, name: str) -> "Plugin":
@@ -54,11 +54,11 @@ class Plugin:
     def with_decorate(self, hook: Callable[[Function], Function]) -> "Plugin":
         return replace(self, decorate=hook)
 
-    def with_around_app(self, hook: Callable[[InstanceInfo], Opened]) -> "Plugin":
+    def with_around_app(self, hook: Callable[[InstanceInfo], HookContext]) -> "Plugin":
         return replace(self, around_app=hook)
 
-    def with_around_process(self, hook: Callable[[InstanceInfo], Opened]) -> "Plugin":
+    def with_around_process(self, hook: Callable[[InstanceInfo], HookContext]) -> "Plugin":
         return replace(self, around_process=hook)
 
-    def with_around_client(self, hook: Callable[[ClientPool, Cluster], Opened]) -> "Plugin":
+    def with_around_client(self, hook: Callable[[ClientPool, Cluster], HookContext]) -> "Plugin":
         return replace(self, around_client=hook)

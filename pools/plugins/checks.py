@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from berth.core.problems import Problem, shown
+from berth.core.problems import Problem, format_value
 from pools.plugins.image import Image
 
 PYTHON = re.compile(r"3\.1[1-9]")
@@ -21,73 +21,82 @@ ENTRIES_MAX, ENTRY_LENGTH_MAX = 500, 500
 VALUE_LENGTH_MAX = 16_384
 
 
-def problems_of_image(image: Image) -> Iterator[Problem]:
+def image_problems(image: Image) -> Iterator[Problem]:
     """Yield problems with paths relative to the image."""
     if image.python and not PYTHON.fullmatch(image.python):
         allowed = "3.11 or later, such as 3.12, or empty for the machine's default"
-        yield Problem("python", "is not a version of Python", shown(image.python), allowed)
-    yield from _requirements(image.pip)
+        yield Problem("python", "is not a Python version", format_value(image.python), allowed)
+    yield from _requirement_problems(image.pip)
     for index, each in enumerate(image.indexes):
-        yield from _pattern(f"indexes[{index}].url", each.url, URL, "a URL without a password")
-        yield from _patterns(f"indexes[{index}].packages", each.packages, PACKAGE, "package names")
+        yield from _pattern_problem(f"indexes[{index}].url", each.url, URL, "a URL without a password")
+        yield from _entry_problems(f"indexes[{index}].packages", each.packages, PACKAGE, "package names")
     unscoped = [index for index, each in enumerate(image.indexes) if not each.packages]
     for index in unscoped[1:]:
         yield Problem(
             f"indexes[{index}].packages", "are missing", allowed="only one index may serve all other packages"
         )
-    yield from _patterns("apt", image.apt, APT, "a Debian package, or name=version")
-    yield from _variables(image.env)
+    yield from _entry_problems("apt", image.apt, APT, "a Debian package, or name=version")
+    yield from _variable_problems(image.env)
     for name in image.secrets:
-        yield from _pattern("secrets", name, VARIABLE, "the name of a variable")
+        yield from _pattern_problem("secrets", name, VARIABLE, "the name of a variable")
 
 
-def problems_of_declared(declared: Any) -> Iterator[Problem]:
-    """Yield problems with the structure of a declared environment, before it becomes an image."""
+def environment_problems(declared: Any) -> Iterator[Problem]:
+    """Yield problems with the structure of a declared environment, before an image is built from it."""
     if not isinstance(declared, Mapping):
-        yield Problem("", "is not keys and values", shown(declared), ", ".join(FIELDS))
+        yield Problem("", "is not keys and values", format_value(declared), ", ".join(FIELDS))
         return
     for name, value in declared.items():
         if name not in FIELDS:
             yield Problem(str(name), "unknown key", allowed=", ".join(FIELDS))
         elif name == "python" and not isinstance(value, str):
-            yield Problem(name, "is not text", shown(value), 'a version in quotes, such as "3.12"')
+            yield Problem(name, "is not text", format_value(value), 'a version in quotes, such as "3.12"')
         elif name in ("pip", "apt"):
-            yield from _text_list(name, value)
+            yield from _text_list_problems(name, value)
         elif name == "env" and not _is_text_mapping(value):
-            yield Problem(name, "is not variables with text values", shown(value), "NAME: value, each text")
+            yield Problem(
+                name,
+                "is not a mapping of names to text values",
+                format_value(value),
+                "NAME: value, each text",
+            )
         elif name == "indexes":
-            yield from _indexes(value)
+            yield from _index_problems(value)
 
 
-def _indexes(value: Any) -> Iterator[Problem]:
+def _index_problems(value: Any) -> Iterator[Problem]:
     if not isinstance(value, list | tuple):
-        yield Problem("indexes", "are not a list", shown(value), "entries with url and optional packages")
+        yield Problem(
+            "indexes", "are not a list", format_value(value), "entries with url and optional packages"
+        )
         return
     for number, each in enumerate(value):
-        place = f"indexes[{number}]"
+        item_path = f"indexes[{number}]"
         if not isinstance(each, Mapping) or not isinstance(each.get("url"), str):
-            yield Problem(place, "has no url", shown(each), "url, and optionally packages")
+            yield Problem(item_path, "has no url", format_value(each), "url, and optionally packages")
         elif unknown := sorted(set(each) - {"url", "packages"}):
-            yield Problem(f"{place}.{unknown[0]}", "unknown key", allowed="url, packages")
+            yield Problem(f"{item_path}.{unknown[0]}", "unknown key", allowed="url, packages")
         else:
-            yield from _text_list(f"{place}.packages", each.get("packages", []))
+            yield from _text_list_problems(f"{item_path}.packages", each.get("packages", []))
 
 
-def _requirements(value: Sequence[str]) -> Iterator[Problem]:
-    allowed = "a requirement of pip, such as numpy>=2"
+def _requirement_problems(value: Sequence[str]) -> Iterator[Problem]:
+    allowed = "a pip requirement, such as numpy>=2"
     for index, text in enumerate(value[:ENTRIES_MAX]):
         if PASSWORD.search(text):
             yield Problem(f"pip[{index}]", "contains a password", "(not shown)", "a URL without a password")
         else:
-            yield from _pattern(f"pip[{index}]", text, REQUIREMENT, allowed)
-    yield from _count("pip", value)
+            yield from _pattern_problem(f"pip[{index}]", text, REQUIREMENT, allowed)
+    yield from _count_problem("pip", value)
 
 
-def _variables(env: Mapping[str, str]) -> Iterator[Problem]:
-    yield from _count("env", env)
+def _variable_problems(env: Mapping[str, str]) -> Iterator[Problem]:
+    yield from _count_problem("env", env)
     for name, value in env.items():
         if not VARIABLE.fullmatch(name):
-            yield Problem("env", "contains an invalid variable name", shown(name), "letters, digits and _")
+            yield Problem(
+                "env", "contains an invalid variable name", format_value(name), "letters, digits and _"
+            )
         elif name in RESERVED or name.startswith("BERTH_"):
             yield Problem(f"env.{name}", "is set by Berth")
         elif "\0" in value or len(value) > VALUE_LENGTH_MAX:
@@ -96,31 +105,33 @@ def _variables(env: Mapping[str, str]) -> Iterator[Problem]:
             )
 
 
-def _patterns(path: str, value: Sequence[str], pattern: re.Pattern[str], allowed: str) -> Iterator[Problem]:
-    yield from _count(path, value)
+def _entry_problems(
+    path: str, value: Sequence[str], pattern: re.Pattern[str], allowed: str
+) -> Iterator[Problem]:
+    yield from _count_problem(path, value)
     for index, text in enumerate(value[:ENTRIES_MAX]):
-        yield from _pattern(f"{path}[{index}]", text, pattern, allowed)
+        yield from _pattern_problem(f"{path}[{index}]", text, pattern, allowed)
 
 
-def _pattern(path: str, text: str, pattern: re.Pattern[str], allowed: str) -> Iterator[Problem]:
+def _pattern_problem(path: str, text: str, pattern: re.Pattern[str], allowed: str) -> Iterator[Problem]:
     if len(text) > ENTRY_LENGTH_MAX or not pattern.fullmatch(text):
-        received = "(not shown)" if PASSWORD.search(text) else shown(text)
+        received = "(not shown)" if PASSWORD.search(text) else format_value(text)
         yield Problem(path, "is not allowed", received, allowed)
 
 
-def _text_list(path: str, value: Any) -> Iterator[Problem]:
+def _text_list_problems(path: str, value: Any) -> Iterator[Problem]:
     if not isinstance(value, list | tuple):
-        yield Problem(path, "is not a list", shown(value), "a list of strings")
+        yield Problem(path, "is not a list", format_value(value), "a list of strings")
         return
     for index, text in enumerate(value):
         if not isinstance(text, str):
-            yield Problem(f"{path}[{index}]", "is not text", shown(text))
+            yield Problem(f"{path}[{index}]", "is not text", format_value(text))
 
 
 def _is_text_mapping(value: Any) -> bool:
     return isinstance(value, Mapping) and all(isinstance(x, str) for pair in value.items() for x in pair)
 
 
-def _count(path: str, value: Sequence[str] | Mapping[str, str]) -> Iterator[Problem]:
+def _count_problem(path: str, value: Sequence[str] | Mapping[str, str]) -> Iterator[Problem]:
     if len(value) > ENTRIES_MAX:
         yield Problem(path, "has too many entries", str(len(value)), f"at most {ENTRIES_MAX}")

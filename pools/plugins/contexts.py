@@ -1,4 +1,4 @@
-"""Enter plugin contexts once each, in order, and exit them in reverse."""
+"""Enter each plugin context once, in order, and exit the contexts in reverse."""
 
 import logging
 import sys
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from enum import StrEnum
 from typing import Any
 
-from pools.plugins.base import Opened, Plugin
+from pools.plugins.base import HookContext, Plugin
 from pools.plugins.errors import HookFailed, error_text
 
 log = logging.getLogger(__name__)
@@ -30,7 +30,7 @@ class HookContexts:
 
     def __init__(self, hook: Hook) -> None:
         self.hook = hook
-        self._open: dict[str, Opened] = {}
+        self._open: dict[str, HookContext] = {}
         self._lock = threading.RLock()
 
     @property

@@ -1,12 +1,12 @@
-"""Errors of plugin hooks, serializable from worker to client."""
+"""Errors of plugin hooks, picklable so that workers can send them to clients."""
 
 
 class PluginError(Exception):
-    """A plugin is broken or used incorrectly."""
+    """Error for a plugin that is broken or used incorrectly."""
 
 
 class HookFailed(PluginError):
-    """A hook returned a wrong value, or raised the error stored as `__cause__`."""
+    """Error for a hook that returned a wrong value or raised the error stored as `__cause__`."""
 
     def __init__(self, plugin: str, hook: str, problem: str) -> None:
         super().__init__(plugin, hook, problem)
@@ -17,5 +17,5 @@ class HookFailed(PluginError):
 
 
 def error_text(error: BaseException) -> str:
-    """Return the error's type and message in one line."""
+    """Return the error's type and message on one line."""
     return " ".join(f"{type(error).__name__}: {error}".split()).removesuffix(":")

@@ -1,4 +1,4 @@
-"""Facts passed to plugin hooks: pool, process and client."""
+"""Descriptions of the pool, the worker and the client session, as passed to plugin hooks."""
 
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -7,9 +7,9 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """Facts of a pool.
+    """Description of a pool.
 
-    `head_address` is empty without nodes, `node_count` is the desired number. `cuda` is true if programs can
+    `head_address` is empty without nodes; `node_count` is the desired number. `cuda` is true if programs can
     use the nodes' NVIDIA GPUs; simulated GPUs are counted in `gpus_per_node`, but `cuda` is false.
     """
 

@@ -33,7 +33,7 @@ class Variables(Mapping[str, str]):
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """Package index for `packages`; without packages, for everything that no other index serves."""
+    """Package index for `packages`; if there are none, for all that no other index serves."""
 
     url: str
     packages: tuple[str, ...] = ()
@@ -60,16 +60,16 @@ class Image:
             object.__setattr__(self, name, tuple(getattr(self, name)))
         object.__setattr__(self, "env", Variables(self.env))
 
-    # Methods for transforms. Each returns a new image and adds no entry twice.
+    # Methods for transforms. Each returns a new image without duplicate entries.
 
     def with_pip(self, *requirements: str) -> "Image":
-        return replace(self, pip=_joined(self.pip, requirements))
+        return replace(self, pip=_merge_unique(self.pip, requirements))
 
     def with_index(self, url: str, *packages: str) -> "Image":
-        return replace(self, indexes=_joined(self.indexes, (Index(url, packages),)))
+        return replace(self, indexes=_merge_unique(self.indexes, (Index(url, packages),)))
 
     def with_apt(self, *packages: str) -> "Image":
-        return replace(self, apt=_joined(self.apt, packages))
+        return replace(self, apt=_merge_unique(self.apt, packages))
 
     def with_env(self, **variables: str) -> "Image":
         return replace(self, env={**self.env, **variables})
@@ -79,7 +79,7 @@ class Image:
         return replace(self, env={**variables, **self.env})
 
     def with_secrets(self, *names: str) -> "Image":
-        return replace(self, secrets=_joined(self.secrets, names))
+        return replace(self, secrets=_merge_unique(self.secrets, names))
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -92,5 +92,5 @@ class Image:
         }
 
 
-def _joined(present: tuple[T, ...], more: tuple[T, ...]) -> tuple[T, ...]:
+def _merge_unique(present: tuple[T, ...], more: tuple[T, ...]) -> tuple[T, ...]:
     return tuple(dict.fromkeys((*present, *more)))

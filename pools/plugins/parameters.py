@@ -1,8 +1,8 @@
 """Derive a plugin's parameters from its function signature, and validate values.
 
-A parameter is a keyword with a type that JSON can represent: text, numbers, booleans, literals, lists and
-mappings of these, and unions. `Annotated[..., Parameter("...")]` adds a description and constraints;
-`Secret("HF_TOKEN")` makes it a secret that processes get in this environment variable.
+A parameter is a keyword argument with a type that JSON can represent: text, numbers, booleans, literals,
+lists and mappings of these, and unions. `Annotated[..., Parameter("...")]` adds a description and
+constraints; `Secret("HF_TOKEN")` makes it a secret that processes receive in this environment variable.
 """
 
 import inspect
@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from berth.core.problems import Problem, shown, suggestion
+from berth.core.problems import Problem, format_value, suggest
 from pools.plugins.errors import PluginError
 
 Schema = Mapping[str, Any]
-_PLAIN = {str: "string", bool: "boolean", int: "integer", float: "number", type(None): "null"}
-_WORDS = {
+_JSON_TYPES = {str: "string", bool: "boolean", int: "integer", float: "number", type(None): "null"}
+_TYPE_DESCRIPTIONS = {
     "string": "text", "boolean": "true or false", "integer": "a whole number", "number": "a number",
     "null": "null", "array": "a list", "object": "keys and values",
 }  # fmt: skip
@@ -36,20 +36,20 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Secret:
-    """Marks a secret parameter, which is never shown; the plugin function gets a placeholder."""
+    """Marker for a secret parameter, which is never shown; the plugin function gets a placeholder."""
 
     variable: str
     description: str = ""
 
 
-def schema_of(function: Callable[..., object]) -> dict[str, Any]:
-    """Return a JSON schema of the function's keywords; raise PluginError for unsupported ones."""
+def parameter_schema(function: Callable[..., object]) -> dict[str, Any]:
+    """Return a JSON schema of the function's parameters; raise PluginError for unsupported ones."""
     hints = get_type_hints(function, include_extras=True)
     properties, required = {}, []
     for name, parameter in inspect.signature(function).parameters.items():
         if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
-            raise PluginError(f"{_name_of(function)}: the parameter {name} cannot be passed by name")
-        properties[name] = _type(hints.get(name, str), f"{_name_of(function)}: {name}")
+            raise PluginError(f"{_function_name(function)}: the parameter {name} cannot be passed by name")
+        properties[name] = _type_schema(hints.get(name, str), f"{_function_name(function)}: {name}")
         if parameter.default is parameter.empty:
             required.append(name)
         elif "secret" not in properties[name]:
@@ -57,43 +57,50 @@ def schema_of(function: Callable[..., object]) -> dict[str, Any]:
     return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
 
 
-def secrets_of(schema: Schema) -> dict[str, str]:
+def secret_variables(schema: Schema) -> dict[str, str]:
     """Return the environment variable of each secret parameter."""
     return {name: details["secret"] for name, details in schema["properties"].items() if "secret" in details}
 
 
-def problems_of(schema: Schema, value: object, path: str = "") -> Iterator[Problem]:
+def parameter_problems(schema: Schema, value: object, path: str = "") -> Iterator[Problem]:
     """Yield a problem for each value that the schema does not allow, without showing secrets."""
     if "anyOf" in schema:
-        if all(any(problems_of(choice, value)) for choice in schema["anyOf"]):
-            yield Problem(path, "is not allowed", shown(value), " or ".join(map(_allowed, schema["anyOf"])))
+        if all(any(parameter_problems(choice, value)) for choice in schema["anyOf"]):
+            yield Problem(
+                path,
+                "is not allowed",
+                format_value(value),
+                " or ".join(map(_describe_allowed, schema["anyOf"])),
+            )
     elif not _has_type(schema.get("type"), value):
-        received = "(a secret)" if "secret" in schema else shown(value)
-        yield Problem(path, f"is not {_WORDS[schema['type']]}", received, _allowed(schema))
+        received = "(a secret)" if "secret" in schema else format_value(value)
+        yield Problem(
+            path, f"is not {_TYPE_DESCRIPTIONS[schema['type']]}", received, _describe_allowed(schema)
+        )
     elif isinstance(value, Mapping):
-        yield from _in_object(schema, value, path)
+        yield from _object_problems(schema, value, path)
     elif isinstance(value, list | tuple):
         for index, item in enumerate(value):
-            yield from problems_of(schema.get("items", {}), item, f"{path}[{index}]")
+            yield from parameter_problems(schema.get("items", {}), item, f"{path}[{index}]")
     elif not _is_allowed(schema, value):
-        received = "(a secret)" if "secret" in schema else shown(value)
-        yield Problem(path, "is not allowed", received, _allowed(schema))
+        received = "(a secret)" if "secret" in schema else format_value(value)
+        yield Problem(path, "is not allowed", received, _describe_allowed(schema))
 
 
-def _in_object(schema: Schema, values: Mapping[Any, Any], path: str) -> Iterator[Problem]:
-    properties, more = schema.get("properties", {}), schema.get("additionalProperties", {})
+def _object_problems(schema: Schema, values: Mapping[Any, Any], path: str) -> Iterator[Problem]:
+    properties, additional = schema.get("properties", {}), schema.get("additionalProperties", {})
     for name in schema.get("required", ()):
         if name not in values:
-            yield Problem(_joined(path, name), "is missing", allowed=_allowed(properties[name]))
+            yield Problem(_join_path(path, name), "is missing", allowed=_describe_allowed(properties[name]))
     for name, value in values.items():
-        place = _joined(path, name)
+        item_path = _join_path(path, name)
         if name in properties:
-            yield from problems_of(properties[name], value, place)
-        elif more is False:
-            allowed = suggestion(str(name), properties) or "no parameters"
-            yield Problem(place, "unknown parameter", allowed=allowed)
+            yield from parameter_problems(properties[name], value, item_path)
+        elif additional is False:
+            allowed = suggest(str(name), properties) or "no parameters"
+            yield Problem(item_path, "unknown parameter", allowed=allowed)
         else:
-            yield from problems_of(more, value, place)
+            yield from parameter_problems(additional, value, item_path)
 
 
 def _is_allowed(schema: Schema, value: Any) -> bool:
@@ -121,38 +128,38 @@ def _has_type(kind: str | None, value: object) -> bool:
     return isinstance(value, types_by_kind[kind])
 
 
-def _allowed(schema: Schema) -> str:
+def _describe_allowed(schema: Schema) -> str:
     if "allowed" in schema:
         return str(schema["allowed"])
     if "enum" in schema:
         return ", ".join(repr(choice) for choice in schema["enum"])
     if "minimum" in schema or "maximum" in schema:
-        word = _WORDS[schema["type"]]
+        word = _TYPE_DESCRIPTIONS[schema["type"]]
         return f"{word} from {schema.get('minimum', 'any')} to {schema.get('maximum', 'any')}"
-    return _WORDS.get(schema.get("type", ""), "any value")
+    return _TYPE_DESCRIPTIONS.get(schema.get("type", ""), "any value")
 
 
-def _type(hint: Any, what: str) -> dict[str, Any]:
+def _type_schema(hint: Any, label: str) -> dict[str, Any]:
     origin, parts = get_origin(hint), get_args(hint)
     if origin is Annotated:
-        return _annotated(parts, what)
-    if hint in _PLAIN:
-        return {"type": _PLAIN[hint]}
+        return _annotated_schema(parts, label)
+    if hint in _JSON_TYPES:
+        return {"type": _JSON_TYPES[hint]}
     if hint in (Any, object):
         return {}
     if origin is Literal:
-        return {"type": _PLAIN[type(parts[0])], "enum": list(parts)}
+        return {"type": _JSON_TYPES[type(parts[0])], "enum": list(parts)}
     if origin in (Union, types.UnionType):
-        return {"anyOf": [_type(part, what) for part in parts]}
+        return {"anyOf": [_type_schema(part, label) for part in parts]}
     if origin in (list, tuple, Sequence):
-        return {"type": "array", "items": _type(parts[0], what)}
+        return {"type": "array", "items": _type_schema(parts[0], label)}
     if origin in (dict, Mapping):
-        return {"type": "object", "additionalProperties": _type(parts[1], what)}
-    raise PluginError(f"{what} has a type that JSON cannot represent: {hint!r}")
+        return {"type": "object", "additionalProperties": _type_schema(parts[1], label)}
+    raise PluginError(f"{label} has a type that JSON cannot represent: {hint!r}")
 
 
-def _annotated(parts: tuple[Any, ...], what: str) -> dict[str, Any]:
-    schema = _type(parts[0], what)
+def _annotated_schema(parts: tuple[Any, ...], label: str) -> dict[str, Any]:
+    schema = _type_schema(parts[0], label)
     for annotation in parts[1:]:
         if isinstance(annotation, Secret):
             schema |= {
@@ -170,9 +177,9 @@ def _json_default(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else dict(value) if isinstance(value, Mapping) else value
 
 
-def _joined(path: str, name: object) -> str:
+def _join_path(path: str, name: object) -> str:
     return f"{path}.{name}" if path else str(name)
 
 
-def _name_of(function: Callable[..., object]) -> str:
+def _function_name(function: Callable[..., object]) -> str:
     return getattr(function, "__qualname__", repr(function))

@@ -14,7 +14,7 @@ INSTALLER = 3  # increase when the installation method changes, so that environm
 _PIP = "pip install --no-input --retries 2"
 
 
-def digest_of(image: Image, operations: Sequence[Operation]) -> str:
+def compute_digest(image: Image, operations: Sequence[Operation]) -> str:
     """Return the digest that names an environment, computed from its canonical content."""
     scripts = [[each.title, each.script] for each in operations]
     content = {**image.to_dict(), "installer": INSTALLER, "operations": scripts}
@@ -23,56 +23,62 @@ def digest_of(image: Image, operations: Sequence[Operation]) -> str:
 
 def bootstrap_script(image: Image, operations: Sequence[Operation]) -> str:
     """Return the script that nodes run when they boot; deterministic and without secrets."""
-    steps = {
-        "@DIGEST@": digest_of(image, operations),
+    replacements = {
+        "@DIGEST@": compute_digest(image, operations),
         "@PYTHON@": shlex.quote(image.python),
         "@APT@": " ".join(image.apt),
         "@SECRETS@": " ".join(image.secrets),
         "@VARIABLES@": "\n".join(f"export {name}={shlex.quote(value)}" for name, value in image.env.items()),
         "@REQUIREMENTS@": "\n".join(image.pip),
         "@PIP@": "\n".join(_pip_commands(image)),
-        "@OPERATIONS@": "\n".join(_function(number, each) for number, each in enumerate(operations)),
+        "@OPERATIONS@": "\n".join(_shell_function(number, each) for number, each in enumerate(operations)),
         "@PHASES@": "\n".join(
             f"phase {shlex.quote(each.title)} operation_{number}" for number, each in enumerate(operations)
         ),
     }
     text = files("pools.plugins").joinpath("bootstrap.sh").read_text(encoding="utf-8")
-    return re.sub("|".join(steps), lambda match: steps[match[0]], text)
+    return re.sub("|".join(replacements), lambda match: replacements[match[0]], text)
 
 
-def phases_of(image: Image, operations: Sequence[Operation]) -> tuple[str, ...]:
+def phase_names(image: Image, operations: Sequence[Operation]) -> tuple[str, ...]:
     """Return the names of all phases in order."""
     return ("apt", "python", "pip", "code", *(operation.title for operation in operations))
 
 
 def _pip_commands(image: Image) -> Iterator[str]:
-    """Yield shell commands: install the scoped packages from their own indexes first, then all others.
+    """Yield shell commands that install scoped packages from their own indexes, then all others.
 
     pip's configured indexes are ignored if the image names a default index.
     """
-    usual = next((index.url for index in image.indexes if not index.packages), "")
-    pip = f"isolated_{_PIP} --index-url {shlex.quote(usual)}" if usual else _PIP
+    default_url = next((index.url for index in image.indexes if not index.packages), "")
+    pip = f"isolated_{_PIP} --index-url {shlex.quote(default_url)}" if default_url else _PIP
     install = f'{pip} --requirement "$venv/requirements.txt"'
-    owners = {_plain(name): index.url for index in reversed(image.indexes) for name in index.packages}
-    if not owners:
+    url_by_package = {
+        _normalize(name): index.url for index in reversed(image.indexes) for name in index.packages
+    }
+    if not url_by_package:
         yield f"  {install}"
         return
-    lines = " ".join(shlex.quote(f"{name} {url}") for name, url in sorted(owners.items()))
+    lines = " ".join(shlex.quote(f"{name} {url}") for name, url in sorted(url_by_package.items()))
     yield f"  printf '%s\\n' {lines} > \"$venv/scoped\""
     for index in image.indexes:
-        if wanted := [each for each in image.pip if owners.get(_name(each)) == index.url and index.packages]:
-            yield f"  from_index {shlex.quote(index.url)} {shlex.join(wanted)}"
+        if requirements := [
+            each
+            for each in image.pip
+            if url_by_package.get(_package_name(each)) == index.url and index.packages
+        ]:
+            yield f"  from_index {shlex.quote(index.url)} {shlex.join(requirements)}"
     yield f"  install_rest {install}"
 
 
-def _name(requirement: str) -> str:
-    return _plain(re.match(r"[A-Za-z0-9._-]*", requirement)[0])  # type: ignore[index]
+def _package_name(requirement: str) -> str:
+    return _normalize(re.match(r"[A-Za-z0-9._-]*", requirement)[0])  # type: ignore[index]
 
 
-def _plain(name: str) -> str:
+def _normalize(name: str) -> str:
     """Return the normalized name of a package."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def _function(number: int, operation: Operation) -> str:
+def _shell_function(number: int, operation: Operation) -> str:
     return f"operation_{number}() {{ # {' '.join(operation.title.split())}\n{operation.script}\n}}\n"

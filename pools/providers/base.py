@@ -1,4 +1,4 @@
-"""The provider port: the contract of every source of machines."""
+"""The provider port: the contract for every source of machines."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from typing import Any, Protocol
 class InstanceState(StrEnum):
     BOOTING = "booting"
     READY = "ready"
-    STOPPED = "stopped"  # stopped by someone else: unusable as a node, but may still cost money
+    STOPPED = "stopped"  # stopped outside Berth: unusable as a node, but may still cost money
     ENDING = "ending"
     GONE = "gone"
 
@@ -58,8 +58,8 @@ class Instance:
     `devices` lists the physical identity of each device in index order, in the format of
     CUDA_VISIBLE_DEVICES. `ordinal` is UNNUMBERED if the provider crashed before it could tag the instance.
     `prepared` is true once the environment is installed, and false if the machine itself reports that.
-    `phases` is the progress of the installation, or None if the provider cannot tell. `message` is the reason
-    why an instance is gone or still booting, if known.
+    `phases` is the progress of the installation, or None if the provider does not know. `message` is the
+    reason why an instance is gone or still booting, if known.
     """
 
     instance_id: str
@@ -88,13 +88,13 @@ class ProviderErrorKind(StrEnum):
     QUOTA = "quota"  # a limit of the account was reached
     CREDENTIALS = "credentials"
     THROTTLED = "throttled"
-    SETTINGS = "settings"  # the pool's settings name something that does not exist or does not fit
+    SETTINGS = "settings"  # the settings refer to something that does not exist or fit
     TIMEOUT = "timeout"  # no response arrived: the call may have succeeded
     BROKEN = "broken"  # anything else; the message comes from the provider
 
 
 class ProviderError(Exception):
-    """The provider rejected a call or failed; `kind` says why."""
+    """Error from a provider call that failed or was rejected; `kind` says why."""
 
     def __init__(self, kind: ProviderErrorKind, message: str) -> None:
         super().__init__(message)
@@ -103,7 +103,7 @@ class ProviderError(Exception):
 
 
 class Provider(Protocol):
-    """A source of instances.
+    """Source of instances.
 
     Every call may be slow and may raise ProviderError; none is made while a transaction is open. If
     `machines_join` is true, a ready instance has only booted, and its node is ready once the machine has
@@ -123,12 +123,12 @@ class Provider(Protocol):
         ...
 
     def list_instances(self, pool: str) -> tuple[Instance, ...]:
-        """Return the instances with this pool's tags that may still cost money, by ordinal, then id.
+        """Return the instances with this pool's tags that may still cost money, by ordinal, then by id.
 
         Instances that are gone may be omitted. A new instance may be missing for a while.
         """
         ...
 
     def terminate(self, pool: str, instance_ids: Sequence[str]) -> None:
-        """Terminate these instances. Idempotent: ids that are unknown or already gone are no error."""
+        """Terminate these instances. Idempotent: unknown instances and those already gone are ignored."""
         ...

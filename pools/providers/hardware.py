@@ -26,13 +26,13 @@ class Machine:
     address: str = "127.0.0.1"
 
 
-def this_machine(declared_gpus: int | None = None) -> Machine:
-    """Measure this machine; `declared_gpus` replaces its GPUs by that many simulated ones."""
-    devices = tuple(_nvml_devices()) if declared_gpus is None else declared(declared_gpus)
+def measure_this_machine(declared_gpus: int | None = None) -> Machine:
+    """Measure this machine; `declared_gpus` replaces its GPUs with that many simulated ones."""
+    devices = tuple(_nvml_devices()) if declared_gpus is None else simulated_devices(declared_gpus)
     return Machine(_cpu_milli(), _memory_mib(), devices)
 
 
-def declared(count: int) -> tuple[Device, ...]:
+def simulated_devices(count: int) -> tuple[Device, ...]:
     return tuple(Device(str(index)) for index in range(count))
 
 
@@ -42,7 +42,7 @@ def _nvml_devices() -> Iterator[Device]:
         import pynvml
 
         pynvml.nvmlInit()
-    except Exception:  # no GPU is usable here, whatever the reason
+    except Exception:  # whatever the reason, no GPU is usable
         return
     try:
         handles = [pynvml.nvmlDeviceGetHandleByIndex(n) for n in range(pynvml.nvmlDeviceGetCount())]

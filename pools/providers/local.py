@@ -1,8 +1,8 @@
-"""Nodes carved out of this machine, with devices of their own.
+"""Nodes carved out of this machine, each with its own devices.
 
 An instance is an entry in the file of its order, `<root>/<pool>/<token>.json`. The file is written in one
-step under a lock, so an order is fulfilled completely or not at all, and repeating it
-returns the same instances.
+step under a lock, so an order is fulfilled completely or not at all, and a repeated order returns the same
+instances.
 """
 
 import fcntl
@@ -26,7 +26,7 @@ from pools.providers.hardware import Machine
 
 
 class LocalProvider:
-    """Each device of the machine belongs to at most one instance of all pools under the same root.
+    """Provider of nodes on this machine. Each device belongs to at most one instance under `root`.
 
     CPU and memory come from the pool's node shape, not from the machine; only the scheduler enforces them.
     """
@@ -40,17 +40,17 @@ class LocalProvider:
     def provision(self, order: ProvisionOrder) -> ProvisionResult:
         with self._locked():
             path = self._path(order.pool, order.client_token)
-            made = _read(path)
-            if not made:
-                made = self._create_instances(order)
-                _write(path, made)
-        message = "" if len(made) >= order.count else self._shortage(order)
-        return ProvisionResult(made, message)
+            instances = _read(path)
+            if not instances:
+                instances = self._create_instances(order)
+                _write(path, instances)
+        message = "" if len(instances) >= order.count else self._shortage_message(order)
+        return ProvisionResult(instances, message)
 
     def list_instances(self, pool: str) -> tuple[Instance, ...]:
         with self._locked():
-            living = [each for each in self._instances(pool) if each.state != InstanceState.GONE]
-        return tuple(sorted(living, key=lambda instance: (instance.ordinal, instance.instance_id)))
+            active = [each for each in self._instances(pool) if each.state != InstanceState.GONE]
+        return tuple(sorted(active, key=lambda instance: (instance.ordinal, instance.instance_id)))
 
     def terminate(self, pool: str, instance_ids: Sequence[str]) -> None:
         ending = set(instance_ids)
@@ -72,7 +72,7 @@ class LocalProvider:
         gpus = order.shape.gpus
         count = min(order.count, len(free) // gpus) if gpus else order.count
         if count == 0:
-            raise ProviderError(ProviderErrorKind.CAPACITY, self._shortage(order))
+            raise ProviderError(ProviderErrorKind.CAPACITY, self._shortage_message(order))
         return tuple(
             Instance(
                 instance_id=f"local-{order.client_token[:12]}-{order.start_ordinal + index}",
@@ -96,7 +96,7 @@ class LocalProvider:
         }
         return [device.identity for device in self.machine.devices if device.identity not in used]
 
-    def _shortage(self, order: ProvisionOrder) -> str:
+    def _shortage_message(self, order: ProvisionOrder) -> str:
         has = len(self.machine.devices)
         free = len(self._free_devices())
         return f"this machine has {has} GPUs, {free} of them free; a node needs {order.shape.gpus}"

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from pools.environments.local import Boot, LocalEnvironments, Recipe
+from pools.environments.local import InstallStatus, LocalEnvironments, Recipe
 from pools.environments.progress import Progress
 from pools.providers.base import (
     Instance,
@@ -15,7 +15,7 @@ from pools.providers.base import (
 
 
 class PreparedNodes:
-    """A provider whose instances stay `booting` until their environment is installed on this machine.
+    """Provider whose instances stay `is_booting` until their environment is installed on this machine.
 
     `recipe(pool, digest)` returns the recipe of an order's nodes; `recipes(pool)` returns the recipes of
     nodes that are being provisioned, by instance id.
@@ -41,14 +41,16 @@ class PreparedNodes:
 
     def list_instances(self, pool: str) -> tuple[Instance, ...]:
         """List the instances; one whose installation failed is reported as gone, with the reason."""
-        coming = self._recipes(pool)
+        pending_recipes = self._recipes(pool)
         listed = tuple(
-            self._with_progress(each, coming[each.instance_id]) if each.instance_id in coming else each
+            self._with_progress(each, pending_recipes[each.instance_id])
+            if each.instance_id in pending_recipes
+            else each
             for each in self.provider.list_instances(pool)
         )
-        ended = [instance.instance_id for instance in listed if instance.state is InstanceState.GONE]
-        if ended:
-            self.provider.terminate(pool, ended)
+        failed_ids = [instance.instance_id for instance in listed if instance.state is InstanceState.GONE]
+        if failed_ids:
+            self.provider.terminate(pool, failed_ids)
         return listed
 
     def terminate(self, pool: str, instance_ids: Sequence[str]) -> None:
@@ -58,13 +60,15 @@ class PreparedNodes:
 
     def _with_progress(self, instance: Instance, recipe: Recipe) -> Instance:
         """Return the instance with its progress; start the installation unless a process is running it."""
-        boot = self.environments.look(instance.instance_id, recipe.secrets)
+        boot = self.environments.get_status(instance.instance_id, recipe.secrets)
         if boot is None:
             self.environments.begin(instance.instance_id, recipe)
-            boot = self.environments.look(instance.instance_id, recipe.secrets) or Boot(Progress())
+            boot = self.environments.get_status(instance.instance_id, recipe.secrets) or InstallStatus(
+                Progress()
+            )
         phases = tuple(each.to_dict() for each in boot.progress.phases)
-        if boot.why:
-            return replace(instance, state=InstanceState.GONE, phases=phases, message=boot.why)
-        booting = not boot.ready and instance.state is InstanceState.READY
-        state = InstanceState.BOOTING if booting else instance.state
+        if boot.failure:
+            return replace(instance, state=InstanceState.GONE, phases=phases, message=boot.failure)
+        is_booting = not boot.ready and instance.state is InstanceState.READY
+        state = InstanceState.BOOTING if is_booting else instance.state
         return replace(instance, state=state, phases=phases, prepared=boot.ready)

@@ -1,4 +1,4 @@
-"""Readiness of nodes on which the runtime needs its own processes, such as a raylet and an agent."""
+"""Readiness of nodes whose runtime needs its own processes, such as a raylet and an agent."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
@@ -14,12 +14,12 @@ class PendingInstances(Protocol):
 
 
 class ReachableNodes:
-    """A provider whose instances stay `booting` until the runtime can run pods on them.
+    """Provider whose instances stay `booting` until the runtime can run pods on them.
 
     `obstacles(instance_ids)` returns, for each instance that cannot run pods yet, the reason.
     `pending(pool, joined=...)` returns the instances of nodes that are not ready yet: only these are checked,
-    because the runtime watches ready nodes itself. Where machines join, only joined ones are checked:
-    nothing is sent to an address from which no machine has called in.
+    because the runtime watches ready nodes itself. If machines join, only joined ones are checked:
+    nothing is sent to an address from which no machine has called.
     """
 
     def __init__(self, provider: Provider, obstacles: Obstacles, pending: PendingInstances) -> None:
@@ -32,7 +32,7 @@ class ReachableNodes:
     def provision(self, order: ProvisionOrder) -> ProvisionResult:
         """Provision instances and report all of them as booting."""
         result = self.provider.provision(order)
-        return replace(result, instances=tuple(_booting(made, "") for made in result.instances))
+        return replace(result, instances=tuple(_booting(instance, "") for instance in result.instances))
 
     def list_instances(self, pool: str) -> tuple[Instance, ...]:
         listed = self.provider.list_instances(pool)

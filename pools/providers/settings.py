@@ -3,7 +3,7 @@
 from typing import Any
 
 from berth.core.errors import Invalid
-from berth.core.problems import Problem, shown
+from berth.core.problems import Problem, format_value
 from pools.providers.aws.settings import aws_settings
 
 
@@ -12,4 +12,4 @@ def check_settings(provider: str, value: Any) -> None:
         aws_settings(value)
     elif value != {}:
         message = f"are not supported by the provider {provider}"
-        raise Invalid([Problem("provider_settings", message, shown(value), "nothing")])
+        raise Invalid([Problem("provider_settings", message, format_value(value), "nothing")])

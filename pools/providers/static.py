@@ -1,6 +1,6 @@
 """Nodes from existing machines that joined the pool.
 
-All state is in the database. Each use of a machine corresponds to an instance of another provider. The
+All state is in the database. Each use of a machine corresponds to an instance of other providers, and the
 machine outlives its uses.
 """
 
@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from django.db import transaction
 from django.db.models import QuerySet
 
-from berth.core.words import counted
+from berth.core.words import format_count
 from pools.environments.progress import START, Progress
 from pools.models import Machine, MachineUse, Node, NodePool
 from pools.models.node import NodeState
@@ -30,7 +30,7 @@ RETRY_AFTER = timedelta(minutes=2)  # retry a machine whose start script failed
 
 
 class StaticProvider:
-    """Source of machines that joined the pool.
+    """Provider backed by machines that joined the pool.
 
     A machine that has been silent for three minutes counts as gone until it calls again. A machine whose
     start script failed is not used again for two minutes, so that other machines are tried first.
@@ -47,17 +47,17 @@ class StaticProvider:
             uses = list(_uses(order.pool).filter(client_token=order.client_token))
             if not uses:
                 uses = self._take_machines(order)
-        message = "" if len(uses) >= order.count else self._shortage(order)
+        message = "" if len(uses) >= order.count else self._shortage_message(order)
         return ProvisionResult(tuple(map(self._instance, uses)), message)
 
     def list_instances(self, pool: str) -> tuple[Instance, ...]:
         uses = _uses(pool).filter(ended_at=None)
-        living = [each for each in map(self._instance, uses) if each.state != InstanceState.GONE]
-        return tuple(sorted(living, key=lambda instance: (instance.ordinal, instance.instance_id)))
+        active = [each for each in map(self._instance, uses) if each.state != InstanceState.GONE]
+        return tuple(sorted(active, key=lambda instance: (instance.ordinal, instance.instance_id)))
 
     def terminate(self, pool: str, instance_ids: Sequence[str]) -> None:
         """End the uses; each machine is free again unless it is being removed."""
-        keys = [key for key in map(use_id, instance_ids) if key is not None]
+        keys = [key for key in map(parse_use_id, instance_ids) if key is not None]
         now = self._now()
         with transaction.atomic():
             ending = _uses(pool).filter(pk__in=keys, ended_at=None)
@@ -70,7 +70,7 @@ class StaticProvider:
         free = self._free_machines(order.pool)
         fitting = [machine for machine in free if _fits(machine, order.shape)][: order.count]
         if not fitting:
-            raise ProviderError(ProviderErrorKind.CAPACITY, self._shortage(order))
+            raise ProviderError(ProviderErrorKind.CAPACITY, self._shortage_message(order))
         return [
             MachineUse.objects.create(
                 machine=machine, client_token=order.client_token, ordinal=order.start_ordinal + index,
@@ -80,12 +80,12 @@ class StaticProvider:
         ]  # fmt: skip
 
     def _free_machines(self, pool: str) -> list[Machine]:
-        heard = Machine.objects.filter(
+        responding = Machine.objects.filter(
             pool__name=pool, departed_at=None, removed_at=None, last_seen_at__gt=self._now() - SILENT_AFTER
         )
         used = MachineUse.objects.filter(ended_at=None).values("machine_id")
         failed = [machine.pk for machine, _ in self._failed_machines(pool)]
-        return list(heard.exclude(pk__in=used).exclude(pk__in=failed).order_by("name", "pk"))
+        return list(responding.exclude(pk__in=used).exclude(pk__in=failed).order_by("name", "pk"))
 
     def _failed_machines(self, pool: str) -> list[tuple[Machine, str]]:
         """Return the machines whose start script failed recently, each with the reason."""
@@ -94,24 +94,27 @@ class StaticProvider:
             pool__name=pool, state__in=(NodeState.LOST, NodeState.ENDED), since__gt=now - RETRY_AFTER,
             since__lte=now, phases__contains=[{"phase": START, "state": "failed"}],
         )  # fmt: skip
-        why = {use_id(node.instance_id): Progress.of_rows(node.phases).why for node in nodes.order_by("pk")}
-        uses = _uses(pool).filter(pk__in=[key for key in why if key is not None])
-        return list({use.machine_id: (use.machine, why[use.pk]) for use in uses}.values())
+        failure = {
+            parse_use_id(node.instance_id): Progress.from_rows(node.phases).failure
+            for node in nodes.order_by("pk")
+        }
+        uses = _uses(pool).filter(pk__in=[key for key in failure if key is not None])
+        return list({use.machine_id: (use.machine, failure[use.pk]) for use in uses}.values())
 
-    def _shortage(self, order: ProvisionOrder) -> str:
+    def _shortage_message(self, order: ProvisionOrder) -> str:
         free = self._free_machines(order.pool)
         fitting = sum(_fits(machine, order.shape) for machine in free)
         failed = (
-            f"; {machine.name} failed recently and is retried later: {why}"
-            for machine, why in self._failed_machines(order.pool)
+            f"; {machine.name} failed recently and is retried later: {failure}"
+            for machine, failure in self._failed_machines(order.pool)
         )
-        free_machines = counted(len(free), "free joined machine")
+        free_machines = format_count(len(free), "free joined machine")
         return f"{free_machines}, {fitting} of them large enough" + "".join(failed)
 
     def _instance(self, use: MachineUse) -> Instance:
         machine = use.machine
-        silent = machine.last_seen_at <= self._now() - SILENT_AFTER
-        is_gone = use.ended_at is not None or machine.departed_at is not None or silent
+        is_silent = machine.last_seen_at <= self._now() - SILENT_AFTER
+        is_gone = use.ended_at is not None or machine.departed_at is not None or is_silent
         return Instance(
             instance_id=instance_id(use),
             ordinal=use.ordinal,
@@ -129,15 +132,15 @@ class StaticProvider:
 def depart_if_unused(machine: int, at: datetime) -> bool:
     """Mark a removed machine as departed if it is unused, which revokes its secret. Return True if marked."""
     used = MachineUse.objects.filter(ended_at=None).values("machine_id")
-    leaving = Machine.objects.filter(pk=machine, departed_at=None, removed_at__isnull=False)
-    return leaving.exclude(pk__in=used).update(departed_at=at) == 1
+    departing = Machine.objects.filter(pk=machine, departed_at=None, removed_at__isnull=False)
+    return departing.exclude(pk__in=used).update(departed_at=at) == 1
 
 
 def instance_id(use: MachineUse) -> str:
     return f"{use.machine.name}/{use.pk}"
 
 
-def use_id(instance_id: str) -> int | None:
+def parse_use_id(instance_id: str) -> int | None:
     """Return the primary key in the id, or None if the id belongs to another provider."""
     key = instance_id.rpartition("/")[2]
     return int(key) if key.isdecimal() and len(key) < 19 else None

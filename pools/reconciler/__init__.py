@@ -1,4 +1,4 @@
-"""Bring a pool one step closer to its desired nodes."""
+"""Bring a pool one step closer to its desired number of nodes."""
 
 from pools.reconciler.reconcile import reconcile
 

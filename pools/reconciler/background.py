@@ -1,7 +1,7 @@
 """Reconcile remote pools outside the scheduler loop, so that slow clouds do not block it.
 
 A launch may take a minute, but the leader's lease lasts ten seconds. Each pool has at most one pass at a
-time, and the next pass starts from rows, as after a crash.
+time, and the next pass starts from the database rows, as after a crash.
 """
 
 from collections.abc import Callable
@@ -15,20 +15,20 @@ THREADS_MAX = 8
 
 
 class BackgroundReconciler:
-    """Runs reconciliation passes in threads."""
+    """Thread pool that runs reconciliation passes."""
 
     def __init__(self, threads_max: int = THREADS_MAX) -> None:
         self._threads = ThreadPoolExecutor(threads_max, thread_name_prefix="reconcile")
         self._passes: dict[int, Future[bool]] = {}
 
-    def reconcile(self, pool_id: int, one_pass: Callable[[], bool]) -> bool:
-        """Start a pass unless one is running; return the outcome of the last pass, or raise its error."""
+    def reconcile(self, pool_id: int, run_pass: Callable[[], bool]) -> bool:
+        """Start a pass unless one is running; return the last pass's outcome or raise its error."""
         running = self._passes.get(pool_id)
         if running is not None and not running.done():
             return False
         self._passes.pop(pool_id, None)
         has_changed = running.result() if running is not None else False
-        self._passes[pool_id] = self._threads.submit(_run_in_thread, one_pass)
+        self._passes[pool_id] = self._threads.submit(_run_in_thread, run_pass)
         return has_changed
 
     def end(self) -> None:
@@ -36,10 +36,10 @@ class BackgroundReconciler:
         self._threads.shutdown(wait=True, cancel_futures=True)
 
 
-def _run_in_thread(one_pass: Callable[[], bool]) -> bool:
+def _run_in_thread(run_pass: Callable[[], bool]) -> bool:
     """Run a pass on the thread's own database connection, then close the connection."""
     try:
-        has_changed = one_pass()
+        has_changed = run_pass()
         if has_changed:
             wake("scheduler", "pool")
         return has_changed

@@ -1,100 +1,102 @@
-"""Compare the provider's listing with our rows."""
+"""Compare the provider's instances with our rows."""
 
 from datetime import timedelta
 
-from berth.db.moves import move
+from berth.db.moves import compare_and_set
 from pools import history
 from pools.models import Node, NodePool
 from pools.models.node import HOSTING, PENDING, USABLE, NodeState
 from pools.models.scaling import ScalingKind
 from pools.providers.base import Instance, InstanceState, ProviderError
 from pools.reconciler import long_drains, orphans, terminations
-from pools.reconciler.rows import Pass, clear_error, living_of, locked, record_error
-from pools.services.failed_boots import forget_failed_boots, note_failed_boot, orders_are_delayed
+from pools.reconciler.rows import PassContext, clear_error, load_pool_nodes, lock_pool, record_error
+from pools.services.failed_boots import orders_are_delayed, record_failed_boot, reset_failed_boots
 from pools.services.nodes import interrupt_node
 
 EXISTING = (InstanceState.BOOTING, InstanceState.READY)
 BOOTING_INTERVAL = timedelta(seconds=3)
 
 
-def compare(pool_id: int, this: Pass) -> bool:
+def sync_nodes(pool_id: int, context: PassContext) -> bool:
     """Compare at each tick, and more often while nodes boot. Return True if rows changed."""
     pool = NodePool.objects.get(pk=pool_id)
-    if not _is_due(pool, this):
+    if not _is_due(pool, context):
         return False
     try:
-        listed = this.provider.list_instances(pool.name)
+        listed = context.provider.list_instances(pool.name)
     except ProviderError as error:
-        with this.fence():
-            pool = locked(pool_id)
-            _record_tick(pool, this)
-            record_error(pool, "list instances", error, this.now)
+        with context.fence():
+            pool = lock_pool(pool_id)
+            _record_tick(pool, context)
+            record_error(pool, "list instances", error, context.now)
         return True
-    with this.fence():
-        pool = locked(pool_id)
-        nodes = living_of(pool)
+    with context.fence():
+        pool = lock_pool(pool_id)
+        nodes = load_pool_nodes(pool)
         instances = {instance.instance_id: instance for instance in listed}
-        did = [_compare(node, instances.get(node.instance_id), pool, this) for node in nodes]
-        ending, wrote = orphans.to_end(pool, nodes, listed, this)
-        wrote |= long_drains.note(pool, nodes, this)
-        _record_tick(pool, this)
-        wrote |= not ending and _clear_error_when_done(pool, nodes, this)
+        changes = [_sync_node(node, instances.get(node.instance_id), pool, context) for node in nodes]
+        ending, has_written = orphans.find_orphans_to_end(pool, nodes, listed, context)
+        has_written |= long_drains.record_overdue_drains(pool, nodes, context)
+        _record_tick(pool, context)
+        has_written |= not ending and _clear_error_when_done(pool, nodes, context)
     if ending:
-        terminations.terminate(pool, ending, this)
-    return any(did) or wrote or bool(ending)
+        terminations.terminate(pool, ending, context)
+    return any(changes) or has_written or bool(ending)
 
 
-def _is_due(pool: NodePool, this: Pass) -> bool:
-    if pool.ticked_at is None or this.now < pool.ticked_at:  # first tick, or the clock was set back
+def _is_due(pool: NodePool, context: PassContext) -> bool:
+    if pool.ticked_at is None or context.now < pool.ticked_at:  # first tick, or the clock was set back
         return True
     interval = timedelta(seconds=pool.reconcile_tick)
-    if this.now >= pool.ticked_at + interval:
+    if context.now >= pool.ticked_at + interval:
         return True
     booting = Node.objects.filter(pool=pool, state__in=PENDING).exists()
-    return booting and this.now >= pool.ticked_at + min(interval, BOOTING_INTERVAL)
+    return booting and context.now >= pool.ticked_at + min(interval, BOOTING_INTERVAL)
 
 
-def _record_tick(pool: NodePool, this: Pass) -> None:
-    pool.ticked_at = this.now
+def _record_tick(pool: NodePool, context: PassContext) -> None:
+    pool.ticked_at = context.now
     pool.save(update_fields=["ticked_at"])
 
 
-def _clear_error_when_done(pool: NodePool, nodes: list[Node], this: Pass) -> bool:
+def _clear_error_when_done(pool: NodePool, nodes: list[Node], context: PassContext) -> bool:
     """Clear the pool's error once the provider responds and nothing is left to order or end."""
     living = sum(node.state in (*USABLE, *PENDING) for node in nodes)
-    if pool.provisioning or (pool.nodes_desired > living and not orders_are_delayed(pool, this.now)):
+    if pool.provisioning or (pool.nodes_desired > living and not orders_are_delayed(pool, context.now)):
         return False
     return clear_error(pool)
 
 
-def _compare(node: Node, instance: Instance | None, pool: NodePool, this: Pass) -> bool:
+def _sync_node(node: Node, instance: Instance | None, pool: NodePool, context: PassContext) -> bool:
     if instance is None or instance.state not in EXISTING:
-        if node.state == NodeState.REQUESTED and instance is None and not _is_overdue(node, pool, this):
-            return False  # just ordered: the listing may lag behind
-        _note_phases(node, instance)
-        why = instance.message if instance is not None else ""
-        return _lose(node, why or "instance is gone", this)
+        if node.state == NodeState.REQUESTED and instance is None and not _is_overdue(node, pool, context):
+            return False  # just ordered: the listing may be out of date
+        _store_phases(node, instance)
+        reason = instance.message if instance is not None else ""
+        return _mark_lost(node, reason or "instance is gone", context)
     if instance.interruption is not None and node.state != NodeState.LOST:
-        return interrupt_node(node, instance.interruption, at=this.now)
+        return interrupt_node(node, instance.interruption, at=context.now)
     if node.state not in PENDING:
         return False
-    noted = _note_phases(node, instance) | _note_address(node, instance, this)
-    if _is_ready(node, instance, this):
-        return _join(node, instance, this)
-    if _is_overdue(node, pool, this):
+    has_stored = _store_phases(node, instance) | _store_address(node, instance, context)
+    if _is_ready(node, instance, context):
+        return _mark_ready(node, instance, context)
+    if _is_overdue(node, pool, context):
         obstacle = f": {instance.message}" if instance.message else ""
-        return _lose(node, f"not ready within {pool.boot_timeout} s{obstacle}", this)
-    return noted | move(node, "state", expected=(NodeState.REQUESTED,), to=NodeState.BOOTING, since=this.now)
+        return _mark_lost(node, f"not ready within {pool.boot_timeout} s{obstacle}", context)
+    return has_stored | compare_and_set(
+        node, "state", expected=(NodeState.REQUESTED,), to=NodeState.BOOTING, since=context.now
+    )
 
 
-def _is_ready(node: Node, instance: Instance, this: Pass) -> bool:
+def _is_ready(node: Node, instance: Instance, context: PassContext) -> bool:
     """Return True if the machine runs, has joined if required, and has its environment."""
-    joined = node.joined_at or not this.provider.machines_join
+    joined = node.joined_at or not context.provider.machines_join
     prepared = node.environment_id is None or node.prepared_at or instance.prepared
     return bool(instance.state == InstanceState.READY and joined and prepared)
 
 
-def _note_phases(node: Node, instance: Instance | None) -> bool:
+def _store_phases(node: Node, instance: Instance | None) -> bool:
     """Store the progress of the environment, if the provider reports it."""
     if instance is None or instance.phases is None or node.phases == list(instance.phases):
         return False
@@ -103,38 +105,40 @@ def _note_phases(node: Node, instance: Instance | None) -> bool:
     return True
 
 
-def _note_address(node: Node, instance: Instance, this: Pass) -> bool:
+def _store_address(node: Node, instance: Instance, context: PassContext) -> bool:
     """Store a booting node's address for checks of its runtime; joining machines report their own."""
-    if this.provider.machines_join or node.address or not instance.address:
+    if context.provider.machines_join or node.address or not instance.address:
         return False
     node.address = instance.address
     node.save(update_fields=["address"])
     return True
 
 
-def _join(node: Node, instance: Instance, this: Pass) -> bool:
-    joined = move(
-        node, "state", expected=PENDING, to=NodeState.READY, since=this.now, ready_at=this.now,
+def _mark_ready(node: Node, instance: Instance, context: PassContext) -> bool:
+    joined = compare_and_set(
+        node, "state", expected=PENDING, to=NodeState.READY, since=context.now, ready_at=context.now,
         address=node.address or instance.address, devices=node.devices or list(instance.devices),
-        prepared_at=node.prepared_at or (this.now if node.environment_id else None),
+        prepared_at=node.prepared_at or (context.now if node.environment_id else None),
     )  # fmt: skip
     if joined:
-        took = (this.now - node.created_at).total_seconds()
+        took = (context.now - node.created_at).total_seconds()
         reason = f"ready after {max(took, 0):.0f} s"
-        history.write(node.pool, ScalingKind.READY, reason, at=this.now, node=node)
-        forget_failed_boots(node.pool)
+        history.write(node.pool, ScalingKind.READY, reason, at=context.now, node=node)
+        reset_failed_boots(node.pool)
     return joined
 
 
-def _lose(node: Node, reason: str, this: Pass) -> bool:
+def _mark_lost(node: Node, reason: str, context: PassContext) -> bool:
     booting = node.state in PENDING
-    is_lost = move(node, "state", expected=(*PENDING, *HOSTING), to=NodeState.LOST, since=this.now)
+    is_lost = compare_and_set(
+        node, "state", expected=(*PENDING, *HOSTING), to=NodeState.LOST, since=context.now
+    )
     if is_lost:
-        history.write(node.pool, ScalingKind.LOST, reason, at=this.now, node=node)
+        history.write(node.pool, ScalingKind.LOST, reason, at=context.now, node=node)
     if is_lost and booting:
-        note_failed_boot(node, reason, at=this.now)
+        record_failed_boot(node, reason, at=context.now)
     return is_lost
 
 
-def _is_overdue(node: Node, pool: NodePool, this: Pass) -> bool:
-    return this.now >= node.created_at + timedelta(seconds=pool.boot_timeout)
+def _is_overdue(node: Node, pool: NodePool, context: PassContext) -> bool:
+    return context.now >= node.created_at + timedelta(seconds=pool.boot_timeout)

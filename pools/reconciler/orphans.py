@@ -11,31 +11,31 @@ from pools import history
 from pools.models import Node, NodePool, ScalingEvent
 from pools.models.scaling import ScalingKind
 from pools.providers.base import Instance, InstanceState
-from pools.reconciler.rows import Pass
+from pools.reconciler.rows import PassContext
 
-COSTS = (InstanceState.BOOTING, InstanceState.READY, InstanceState.STOPPED)
+BILLABLE_STATES = (InstanceState.BOOTING, InstanceState.READY, InstanceState.STOPPED)
 GRACE = timedelta(seconds=60)
 
 
-def to_end(
-    pool: NodePool, nodes: Iterable[Node], listed: Iterable[Instance], this: Pass
+def find_orphans_to_end(
+    pool: NodePool, nodes: Iterable[Node], listed: Iterable[Instance], context: PassContext
 ) -> tuple[list[str], bool]:
     """Return the ids of instances to terminate, and whether an event was written."""
     instance_ids = _orphans(pool, nodes, listed)
     if not instance_ids:
         return [], False
     ended = Node.objects.filter(pool=pool, instance_id__in=instance_ids)
-    of_ended = set(ended.values_list("instance_id", flat=True))
-    ending, wrote = [], False
+    ended_ids = set(ended.values_list("instance_id", flat=True))
+    ending, has_written = [], False
     for instance_id in instance_ids:
-        if instance_id in of_ended:
+        if instance_id in ended_ids:
             ending.append(instance_id)
             continue
-        over, is_recorded = _grace_is_over(pool, instance_id, this)
-        wrote |= is_recorded
-        if over:
+        is_over, is_recorded = _grace_is_over(pool, instance_id, context)
+        has_written |= is_recorded
+        if is_over:
             ending.append(instance_id)
-    return ending, wrote
+    return ending, has_written
 
 
 def _orphans(pool: NodePool, nodes: Iterable[Node], listed: Iterable[Instance]) -> list[str]:
@@ -45,12 +45,14 @@ def _orphans(pool: NodePool, nodes: Iterable[Node], listed: Iterable[Instance]) 
     return [
         instance.instance_id
         for instance in listed
-        if instance.state in COSTS and instance.instance_id not in node_ids and instance.client_token != token
+        if instance.state in BILLABLE_STATES
+        and instance.instance_id not in node_ids
+        and instance.client_token != token
     ]
 
 
-def _grace_is_over(pool: NodePool, instance_id: str, this: Pass) -> tuple[bool, bool]:
-    """Return True if the grace period is over, and True if an event was written."""
+def _grace_is_over(pool: NodePool, instance_id: str, context: PassContext) -> tuple[bool, bool]:
+    """Return whether the grace period is over, and whether an event was written."""
     if pool.paused:
         return False, False
     events = ScalingEvent.objects.filter(pool=pool, data__instance=instance_id)
@@ -60,12 +62,12 @@ def _grace_is_over(pool: NodePool, instance_id: str, this: Pass) -> tuple[bool, 
             f"instance {instance_id} has this pool's tags but no node: "
             f"it is terminated after {GRACE.total_seconds():.0f} s"
         )
-        history.write(pool, ScalingKind.ORPHAN, reason, at=this.now, instance=instance_id)
+        history.write(pool, ScalingKind.ORPHAN, reason, at=context.now, instance=instance_id)
         return False, True
-    if first.at <= this.now < first.at + GRACE:
+    if first.at <= context.now < first.at + GRACE:
         return False, False
     if events.filter(kind=ScalingKind.TERMINATE).exists():
         return True, False
     reason = f"instance {instance_id} still has no node"
-    history.write(pool, ScalingKind.TERMINATE, reason, at=this.now, instance=instance_id)
+    history.write(pool, ScalingKind.TERMINATE, reason, at=context.now, instance=instance_id)
     return True, True

@@ -14,7 +14,7 @@ from django.db import transaction
 from pools.engine.victims import Work
 from pools.providers.base import Provider
 from pools.reconciler import observe, orders, steps, terminations
-from pools.reconciler.rows import Fence, Pass
+from pools.reconciler.rows import Fence, PassContext
 
 STEPS_MAX = 8
 
@@ -29,16 +29,16 @@ def reconcile(
 ) -> bool:
     """Run one pass; return True if it changed anything.
 
-    `work_to_lose` is keyed by node id: nodes with the least work are drained first. A pass without anything
-    to do is cheap.
+    `work_to_lose` is keyed by node id: nodes with the least work are drained first. A pass with nothing to
+    do is cheap.
     """
-    this = Pass(provider, now, fence, uuid.uuid4().hex)
-    did = observe.compare(pool_id, this)
-    did |= terminations.terminate_done(pool_id, this)
+    context = PassContext(provider, now, fence, uuid.uuid4().hex)
+    has_changed = observe.sync_nodes(pool_id, context)
+    has_changed |= terminations.terminate_finished(pool_id, context)
     for _ in range(STEPS_MAX):
-        progress = orders.carry_out(pool_id, this)
-        progress |= steps.take(pool_id, this, work_to_lose or {})
+        progress = orders.execute_order(pool_id, context)
+        progress |= steps.take_step(pool_id, context, work_to_lose or {})
         if not progress:
             break
-        did = True
-    return did
+        has_changed = True
+    return has_changed

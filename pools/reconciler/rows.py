@@ -18,7 +18,7 @@ REPEAT_AFTER = timedelta(hours=1)
 
 
 @dataclass(frozen=True, slots=True)
-class Pass:
+class PassContext:
     """Context of one pass.
 
     `fence()` opens a transaction and raises if this process no longer leads. `name` distinguishes the pass's
@@ -31,7 +31,7 @@ class Pass:
     name: str
 
 
-def locked(pool_id: int) -> NodePool:
+def lock_pool(pool_id: int) -> NodePool:
     """Return the pool's row, locked against changes but not against references.
 
     A transaction that locks a node and writes its history therefore does not wait for the pool, which
@@ -40,20 +40,20 @@ def locked(pool_id: int) -> NodePool:
     return NodePool.objects.select_for_update(no_key=True).get(pk=pool_id)
 
 
-def living(pool_id: int) -> list[Node]:
+def load_living_nodes(pool_id: int) -> list[Node]:
     """Return the nodes that have not ended, including lost nodes, which keep their ordinal until they end."""
     return list(Node.objects.filter(pool_id=pool_id).exclude(state=NodeState.ENDED).order_by("ordinal"))
 
 
-def living_of(pool: NodePool) -> list[Node]:
-    """Return the pool's living nodes with `node.pool` set to this object, which saves a query per node."""
-    nodes = living(pool.pk)
+def load_pool_nodes(pool: NodePool) -> list[Node]:
+    """Return the nodes that have not ended, with `node.pool` set to this object to save queries."""
+    nodes = load_living_nodes(pool.pk)
     for node in nodes:
         node.pool = pool
     return nodes
 
 
-def fleet_of(pool: NodePool, nodes: Iterable[Node], now: datetime) -> Fleet:
+def build_fleet(pool: NodePool, nodes: Iterable[Node], now: datetime) -> Fleet:
     nodes = tuple(nodes)
     draining = [node for node in nodes if node.state == NodeState.DRAINING and node.emptied_at is None]
     by_scaling = frozenset(node.ordinal for node in draining if node.drained_by_scaling)
@@ -85,9 +85,8 @@ def record_error(pool: NodePool, action: str, error: ProviderError, now: datetim
     """Store the error with the pool, and in the history unless the same error was recorded recently."""
     pool.last_error = f"could not {action} ({error.kind}): {error.message}"
     pool.save(update_fields=["last_error"])
-    latest = (
-        ScalingEvent.objects.filter(pool=pool).order_by("-pk").first()
-    )  # by key, because the clock may have been set back
+    # Sorted by key, because the clock may have been set back.
+    latest = ScalingEvent.objects.filter(pool=pool).order_by("-pk").first()
     if latest is not None and (latest.kind, latest.reason) == (ScalingKind.ERROR, pool.last_error):
         recorded_at = latest.at
         if recorded_at <= now < recorded_at + REPEAT_AFTER:

@@ -1,81 +1,92 @@
-"""Write the decided step as rows: drains, reverted drains, an order."""
+"""Write the next step to the database: drains, reverted drains or an order."""
 
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 
-from berth.db.moves import move, move_all
+from berth.db.moves import compare_and_set, compare_and_set_all
 from pools import history
-from pools.budgets import allowance_of
+from pools.budgets import drain_allowance
 from pools.engine import reconciler as decisions
 from pools.engine.victims import Work
 from pools.models import Node, NodePool
 from pools.models.node import USABLE, NodeState
 from pools.models.scaling import ScalingKind
-from pools.reconciler.rows import Pass, fleet_of, living, locked
-from pools.services.nodes import NOT_DRAINING
+from pools.reconciler.rows import PassContext, build_fleet, load_living_nodes, lock_pool
+from pools.services.nodes import DRAIN_RESET
 from pools.services.pressure import autoscale, would_autoscale
-from pools.services.readiness import note_readiness, readiness_changes
+from pools.services.readiness import has_readiness_changed, record_readiness
 
 
-def take(pool_id: int, this: Pass, work_to_lose: Mapping[int, Work]) -> bool:
-    """Take the next step, decided without a lock first. Return True if rows changed."""
-    pool, nodes = NodePool.objects.get(pk=pool_id), living(pool_id)
-    due = would_autoscale(pool, nodes, this.now) or readiness_changes(pool, nodes)
-    if not due and not _step(pool, nodes, this, work_to_lose):
+def take_step(pool_id: int, context: PassContext, work_to_lose: Mapping[int, Work]) -> bool:
+    """Take the next step; a first check without a lock decides if one is due. Return True if rows changed."""
+    pool, nodes = NodePool.objects.get(pk=pool_id), load_living_nodes(pool_id)
+    due = would_autoscale(pool, nodes, context.now) or has_readiness_changed(pool, nodes)
+    if not due and not _next_commands(pool, nodes, context, work_to_lose):
         return False
-    with this.fence():
-        pool, nodes = locked(pool_id), living(pool_id)
-        did = autoscale(pool, nodes, this.now)
-        did |= note_readiness(pool, nodes, this.now)
-        for command in _step(pool, nodes, this, work_to_lose):
-            _begin(command, pool, {node.ordinal: node for node in nodes}, this)
-            did = True
-    return did
+    with context.fence():
+        pool, nodes = lock_pool(pool_id), load_living_nodes(pool_id)
+        has_changed = autoscale(pool, nodes, context.now)
+        has_changed |= record_readiness(pool, nodes, context.now)
+        for command in _next_commands(pool, nodes, context, work_to_lose):
+            _apply(command, pool, {node.ordinal: node for node in nodes}, context)
+            has_changed = True
+    return has_changed
 
 
-def _step(
-    pool: NodePool, nodes: Iterable[Node], this: Pass, work_to_lose: Mapping[int, Work]
+def _next_commands(
+    pool: NodePool, nodes: Iterable[Node], context: PassContext, work_to_lose: Mapping[int, Work]
 ) -> tuple[decisions.Order | decisions.Drain | decisions.UndoDrain, ...]:
     nodes = tuple(nodes)
     by_ordinal = {node.ordinal: work_to_lose[node.pk] for node in nodes if node.pk in work_to_lose}
-    allowance = allowance_of(pool, nodes, this.now)
-    return decisions.next_step(fleet_of(pool, nodes, this.now), by_ordinal, allowance).commands
+    allowance = drain_allowance(pool, nodes, context.now)
+    return decisions.next_step(build_fleet(pool, nodes, context.now), by_ordinal, allowance).commands
 
 
-def _begin(
+def _apply(
     command: decisions.Order | decisions.Drain | decisions.UndoDrain,
     pool: NodePool,
     nodes: Mapping[int, Node],
-    this: Pass,
+    context: PassContext,
 ) -> None:
     match command:
         case decisions.Order(count, start_ordinal):
             pool.provisioning = {
-                "token": uuid.uuid4().hex, "count": count, "start_ordinal": start_ordinal,
-                "since": this.now.isoformat(), "pass": this.name, "environment": pool.built_environment_id,
-            }  # fmt: skip
+                "token": uuid.uuid4().hex,
+                "count": count,
+                "start_ordinal": start_ordinal,
+                "since": context.now.isoformat(),
+                "pass": context.name,
+                "environment": pool.built_environment_id,
+            }
             pool.save(update_fields=["provisioning"])
         case decisions.Drain(ordinals):
-            _drain([nodes[ordinal] for ordinal in ordinals], pool, this)
+            _drain([nodes[ordinal] for ordinal in ordinals], pool, context)
         case decisions.UndoDrain(ordinals):
             for ordinal in ordinals:
-                _undo_drain(nodes[ordinal], pool, this)
+                _undo_drain(nodes[ordinal], pool, context)
 
 
-def _drain(nodes: Sequence[Node], pool: NodePool, this: Pass) -> None:
+def _drain(nodes: Sequence[Node], pool: NodePool, context: PassContext) -> None:
     reason = f"scaled down to {pool.nodes_desired} nodes"
     draining = {
-        "drain_started_at": this.now, "drain_reason": reason, "drained_by_scaling": True, "emptied_at": None,
-    }  # fmt: skip
-    moved = move_all(nodes, "state", expected=USABLE, to=NodeState.DRAINING, since=this.now, **draining)
+        "drain_started_at": context.now,
+        "drain_reason": reason,
+        "drained_by_scaling": True,
+        "emptied_at": None,
+    }
+    moved = compare_and_set_all(
+        nodes, "state", expected=USABLE, to=NodeState.DRAINING, since=context.now, **draining
+    )
     reasons = [(node, reason) for node in moved]
-    history.write_each(pool, ScalingKind.DRAIN, reasons, at=this.now, after=pool.nodes_desired)
+    history.write_many(pool, ScalingKind.DRAIN, reasons, at=context.now, after=pool.nodes_desired)
 
 
-def _undo_drain(node: Node, pool: NodePool, this: Pass) -> None:
+def _undo_drain(node: Node, pool: NodePool, context: PassContext) -> None:
     reason = f"scaled up to {pool.nodes_desired} nodes"
     draining = (NodeState.DRAINING,)
-    if move(node, "state", expected=draining, to=NodeState.READY, since=this.now, **NOT_DRAINING):
+    if compare_and_set(
+        node, "state", expected=draining, to=NodeState.READY, since=context.now, **DRAIN_RESET
+    ):
         history.write(
-            pool, ScalingKind.DRAIN_ABORTED, reason, at=this.now, node=node, after=pool.nodes_desired
+            pool, ScalingKind.DRAIN_ABORTED, reason, at=context.now, node=node, after=pool.nodes_desired
         )

@@ -11,7 +11,7 @@ from typing import Protocol
 
 @dataclass(frozen=True)
 class PodOrder:
-    """One attempt at one replica, identified by `pod_id`; each attempt has its own id.
+    """Order to run one attempt at one replica; `pod_id` is unique to the attempt.
 
     `workspace` names the directory that the workload's pods share and that outlives them. `devices` are
     physical ids; without any, the pod sees no GPU. `device_milli` is the share of each device that the pod
@@ -45,14 +45,14 @@ class PodState(str, Enum):
 
 
 class PodCause(str, Enum):
-    """Reason why a pod ended, if its command did not end by itself."""
+    """Reason why a pod ended, if its command did not exit by itself."""
 
     __str__ = str.__str__
 
     NONE = ""
     STOPPED = "stopped"  # stopped on request
     HOST_STOPPED = "host_stopped"  # the process that pods are tied to ended
-    LOST = "lost"  # the end was not observed
+    LOST = "lost"  # the exit was not observed
     START_FAILED = "start_failed"
 
 
@@ -85,7 +85,7 @@ class LogChunk:
 
 
 @dataclass(frozen=True)
-class PodUse:
+class PodUsage:
     """Resource usage of one pod.
 
     `cpu_seconds` is the CPU time of all its processes since it started, including ended processes.
@@ -97,10 +97,10 @@ class PodUse:
 
 
 @dataclass(frozen=True)
-class DeviceUse:
+class DeviceUsage:
     """Utilization of one GPU by any process.
 
-    `busy_milli` is the part of the last sampling period in which a kernel ran, in thousandths. A value is
+    `busy_milli` is the share of the last sampling period in which a kernel ran, in thousandths. A value is
     None if the device does not report it, for example because the device is partitioned.
     """
 
@@ -111,19 +111,19 @@ class DeviceUse:
 
 
 @dataclass(frozen=True)
-class Measured:
-    """Usage by pod and by instance. A missing entry means that nothing was measured, not that it is idle."""
+class Measurements:
+    """Usage by pod and by instance. A missing entry means "not measured", not "idle"."""
 
-    pods: Mapping[str, PodUse]
-    devices: Mapping[str, tuple[DeviceUse, ...]]
+    pods: Mapping[str, PodUsage]
+    devices: Mapping[str, tuple[DeviceUsage, ...]]
 
 
 class RuntimeFailure(Exception):
-    """The runtime itself is broken (a full disk, an unreachable head). Callers try again later."""
+    """Failure of the runtime itself, such as a full disk or an unreachable head. Callers retry later."""
 
 
 class Runtime(Protocol):
-    """Starts pods and reports how they ended, also after a restart of the calling process."""
+    """Runtime that starts pods and reports how they ended, even after the calling process restarts."""
 
     def start(self, order: PodOrder) -> None:
         """Start the pod; return once the order is durable, which may be before the command runs.
@@ -137,11 +137,11 @@ class Runtime(Protocol):
     def stop(self, pod_id: str, grace_seconds: int) -> None:
         """End the pod's processes with SIGTERM, then SIGKILL after the grace period; return at once.
 
-        Idempotent. A grace period shorter than before takes effect. An unknown id is recorded as stopped.
+        Idempotent. A shorter grace period replaces the earlier one. An unknown id is recorded as stopped.
         """
         ...
 
-    def look(self, pod_ids: Collection[str]) -> dict[str, PodReport]:
+    def get_reports(self, pod_ids: Collection[str]) -> dict[str, PodReport]:
         """Return a report for each of these pods; ids without a record are reported as `unknown`."""
         ...
 
@@ -154,7 +154,7 @@ class Runtime(Protocol):
         ...
 
     def drop_log(self, pod_id: str) -> None:
-        """Delete the log of a forgotten pod. After that no trace of the id is left."""
+        """Delete the log of a forgotten pod. After this, nothing is stored under the id."""
         ...
 
     def drop_workspace(self, workspace: str) -> None:
@@ -173,11 +173,11 @@ class Runtime(Protocol):
         """Return the time at which a pod last touched `.berth-checkpoint` in this workspace, or None."""
         ...
 
-    def measure(self, pod_ids: Collection[str], instance_ids: Collection[str]) -> Measured:
+    def measure(self, pod_ids: Collection[str], instance_ids: Collection[str]) -> Measurements:
         """Measure these pods' processes and these instances' GPUs.
 
         Omits pods that are not running, nodes that are not responding and machines that do not report GPU
-        use. Read-only.
+        utilization. Read-only.
         """
         ...
 

@@ -12,7 +12,7 @@ REMOTE_PROVIDERS = ("aws", "static")
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """Capabilities of a runtime.
+    """Features of a runtime.
 
     `runs_images`: pods run in the container image of their workload. `enforces_limits`: a pod cannot use more
     CPU or memory than its role's limit.
@@ -28,7 +28,7 @@ CAPABILITIES: Mapping[str, Capabilities] = {
 }  # fmt: skip
 
 
-def capabilities_of(runtime: str) -> Capabilities:
+def runtime_capabilities(runtime: str) -> Capabilities:
     return CAPABILITIES[runtime]
 
 

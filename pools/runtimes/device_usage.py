@@ -8,45 +8,47 @@ import subprocess
 import time
 from collections.abc import Sequence
 
-from pools.runtimes.base import DeviceUse
+from pools.runtimes.base import DeviceUsage
 
-PROBE = "BERTH_GPU_PROBE"  # command that replaces nvidia-smi and receives the same arguments
+PROBE_VARIABLE = "BERTH_GPU_PROBE"  # command that replaces nvidia-smi and receives the same arguments
 QUERY = ("--query-gpu=index,uuid,utilization.gpu,memory.used", "--format=csv,noheader,nounits")
-PATIENCE_SECONDS = 5.0
-SILENT_SECONDS = 300.0  # pause after a missing or failed probe
+PROBE_TIMEOUT_SECONDS = 5.0
+RETRY_SECONDS = 300.0  # pause after a failed or missing nvidia-smi
 _COLUMNS = 4
 
 
 class DeviceProbe:
     def __init__(self, command: Sequence[str] = ()) -> None:
         self._command = tuple(command)
-        self._silent_until = 0.0
+        self._paused_until = 0.0
 
-    def look(self) -> tuple[DeviceUse, ...]:
+    def measure(self) -> tuple[DeviceUsage, ...]:
         """Return the utilization of each GPU by index; empty if it cannot be measured."""
-        if time.monotonic() < self._silent_until:
+        if time.monotonic() < self._paused_until:
             return ()
-        output = _output([*(self._command or shlex.split(os.environ.get(PROBE, "nvidia-smi"))), *QUERY])
+        output = _run_probe(
+            [*(self._command or shlex.split(os.environ.get(PROBE_VARIABLE, "nvidia-smi"))), *QUERY]
+        )
         if output is None:
-            self._silent_until = time.monotonic() + SILENT_SECONDS
+            self._paused_until = time.monotonic() + RETRY_SECONDS
             return ()
-        return read(output)
+        return parse_output(output)
 
 
-def read(output: str) -> tuple[DeviceUse, ...]:
+def parse_output(output: str) -> tuple[DeviceUsage, ...]:
     """Parse one line per GPU. Values such as `[N/A]` become None; other lines are ignored."""
     devices = []
     for line in output.splitlines():
         fields = [field.strip() for field in line.split(",")]
         if len(fields) != _COLUMNS or not _is_number(fields[0]):
             continue
-        busy, memory = _number(fields[2]), _number(fields[3])
-        devices.append(DeviceUse(int(fields[0]), fields[1], None if busy is None else busy * 10, memory))
+        busy, memory = _parse_number(fields[2]), _parse_number(fields[3])
+        devices.append(DeviceUsage(int(fields[0]), fields[1], None if busy is None else busy * 10, memory))
     return tuple(sorted(devices, key=lambda device: device.index))
 
 
-def _output(command: list[str]) -> str | None:
-    """Return the output, or None on failure. A probe hanging in the driver is killed but not awaited."""
+def _run_probe(command: list[str]) -> str | None:
+    """Return the output, or None on failure. A probe that hangs in the driver is killed but not awaited."""
     try:
         probe = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd="/"
@@ -54,7 +56,7 @@ def _output(command: list[str]) -> str | None:
     except (OSError, ValueError, IndexError):
         return None
     try:
-        output, _ = probe.communicate(timeout=PATIENCE_SECONDS)
+        output, _ = probe.communicate(timeout=PROBE_TIMEOUT_SECONDS)
     except subprocess.TimeoutExpired:
         probe.kill()
         if probe.stdout is not None:
@@ -63,7 +65,7 @@ def _output(command: list[str]) -> str | None:
     return output.decode("utf-8", "replace") if probe.returncode == 0 else None
 
 
-def _number(text: str) -> int | None:
+def _parse_number(text: str) -> int | None:
     return int(text) if _is_number(text) else None
 
 

@@ -1,4 +1,4 @@
-"""Run pods on this machine: one keeper process and one directory each."""
+"""Run pods on this machine, each with its own shim process and directory."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pathlib import Path
 from pools.runtimes import local_log
 from pools.runtimes.base import (
     LogChunk,
-    Measured,
+    Measurements,
     PodCause,
     PodOrder,
     PodReport,
@@ -24,22 +24,22 @@ from pools.runtimes.base import (
     RuntimeFailure,
 )
 from pools.runtimes.device_usage import DeviceProbe
-from pools.runtimes.pod_dir import PodDir, moment, report_of_end
+from pools.runtimes.pod_dir import PodDir, exit_report, parse_timestamp
 from pools.runtimes.pod_env import pod_env
-from pools.runtimes.process_usage import used_below
-from pools.runtimes.rendezvous import Rendezvous
+from pools.runtimes.process_usage import usage_by_pod
+from pools.runtimes.rendezvous import PortAllocator
 from pools.runtimes.shim.processes import boot_id
 from pools.runtimes.shim.records import sync_directory
 
 CHECKPOINT = ".berth-checkpoint"
 LOG_LIMIT = 256 * 1024 * 1024
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
-CODE = """import sys
+SHIM_CODE = """import sys
 sys.path.append(sys.argv[1])
 from pools.runtimes.shim.main import main
 main(sys.argv[2], sys.argv[3])"""
 _SHIM_ENV = {name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ}
-SOURCE = str(Path(__file__).resolve().parents[2])
+SOURCE_ROOT = str(Path(__file__).resolve().parents[2])
 
 
 class LocalRuntime:
@@ -63,31 +63,31 @@ class LocalRuntime:
             directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._shims: dict[str, subprocess.Popen[bytes]] = {}
         self._shared = shared or Path(os.environ.get("BERTH_WORKSPACE_ROOT") or "/")
-        self._rendezvous = Rendezvous()
+        self._rendezvous = PortAllocator()
         self._probe = probe or DeviceProbe()
         self._socket: socket.socket | None = None
 
     # --- starting and stopping
 
     def start(self, order: PodOrder) -> None:
-        pod = self._dir(order.pod_id)
+        pod = self._pod_dir(order.pod_id)
         if self._saved_log(order.pod_id).exists():
             return
         try:
             pod.make()
-            if pod.has("exit") or pod.has("stop") or pod.has("status") or pod.has_keeper():
+            if pod.has("exit") or pod.has("stop") or pod.has("status") or pod.has_shim():
                 return
             if not pod.has("order"):
                 if not self._write_order(pod, order):
                     return
-            elif self._is_of_earlier_boot(pod):
+            elif self._predates_boot(pod):
                 return
             self._spawn_shim(order.pod_id, pod)
         except OSError as error:
             raise RuntimeFailure(str(error)) from error
 
     def _write_order(self, pod: PodDir, order: PodOrder) -> bool:
-        workspace = self._workspaces / checked_name(order.workspace)
+        workspace = self._workspaces / validate_name(order.workspace)
         workspace.mkdir(exist_ok=True, mode=0o700)
         environment = self._environments / order.environment if order.environment else None
         env = pod_env(order, workspace, pod.work, environment=environment)
@@ -105,7 +105,7 @@ class LocalRuntime:
         return True
 
     def _working_dir(self, order: PodOrder, workspace: Path) -> Path:
-        """Return the directory to start in. A relative path is inside the pod's own directory."""
+        """Return the directory to start in. A relative path is relative to the pod's own directory."""
         if not order.start_in:
             return Path(order.working_dir or "")
         name = order.start_in.strip("/")
@@ -120,7 +120,7 @@ class LocalRuntime:
         self._reap_shims()
         with (pod.path / "shim.err").open("ab") as errors:
             self._shims[pod_id] = subprocess.Popen(
-                [sys.executable, "-I", "-S", "-c", CODE, SOURCE, str(pod), self.anchor],
+                [sys.executable, "-I", "-S", "-c", SHIM_CODE, SOURCE_ROOT, str(pod), self.anchor],
                 stdin=subprocess.DEVNULL,
                 stdout=errors,
                 stderr=errors,
@@ -130,50 +130,50 @@ class LocalRuntime:
             )
 
     def stop(self, pod_id: str, grace_seconds: int) -> None:
-        pod = self._dir(pod_id)
+        pod = self._pod_dir(pod_id)
         if pod.has("exit") or self._saved_log(pod_id).exists():
             return
         try:
             pod.make()
             pod.write_stop(max(grace_seconds, 0))
-            pod.notify_keeper()
+            pod.notify_shim()
         except OSError as error:
             raise RuntimeFailure(str(error)) from error
-        if not pod.has("status") and not pod.has_keeper():
+        if not pod.has("status") and not pod.has_shim():
             pod.finish(PodCause.STOPPED, "stopped before it started")
 
     # --- state
 
-    def look(self, pod_ids: Collection[str]) -> dict[str, PodReport]:
+    def get_reports(self, pod_ids: Collection[str]) -> dict[str, PodReport]:
         self._reap_shims()
-        return {pod_id: self._look(pod_id, self._dir(pod_id)) for pod_id in pod_ids}
+        return {pod_id: self._get_report(pod_id, self._pod_dir(pod_id)) for pod_id in pod_ids}
 
-    def _look(self, pod_id: str, pod: PodDir) -> PodReport:
-        report = self._end_report(pod) or self._running_report(pod)
+    def _get_report(self, pod_id: str, pod: PodDir) -> PodReport:
+        report = self._exit_report(pod) or self._running_report(pod)
         if report is not None:
             return report
-        # No keeper is running. The exit record may have been written since the first check, so check again.
+        # No shim is running. The exit record may have been written since the first check, so check again.
         if not pod.has("exit"):
-            if pod.has("status") or self._is_of_earlier_boot(pod):
-                pod.finish(PodCause.LOST, "keeper process was killed; exit status unknown")
+            if pod.has("status") or self._predates_boot(pod):
+                pod.finish(PodCause.LOST, "shim process was killed; exit status unknown")
             elif pod.has("stop"):
                 pod.finish(PodCause.STOPPED, "stopped before it started")
             elif pod_id in self._shims:
                 return self._starting_report(pod_id, pod)
-        # An order without a keeper is unknown: `start` resumes the pod.
-        return self._end_report(pod) or self._running_report(pod) or PodReport(PodState.UNKNOWN)
+        # A pod with an order but no shim is unknown: `start` resumes it.
+        return self._exit_report(pod) or self._running_report(pod) or PodReport(PodState.UNKNOWN)
 
-    def _end_report(self, pod: PodDir) -> PodReport | None:
+    def _exit_report(self, pod: PodDir) -> PodReport | None:
         end = pod.read("exit")
-        return None if end is None else report_of_end(end)
+        return None if end is None else exit_report(end)
 
     def _running_report(self, pod: PodDir) -> PodReport | None:
-        if not pod.has_keeper():
+        if not pod.has_shim():
             return None
         status = pod.read("status")
         if status is None or status["state"] == "starting":
             return PodReport(PodState.STARTING)
-        return PodReport(PodState.RUNNING, started_at=moment(status["started_at"]))
+        return PodReport(PodState.RUNNING, started_at=parse_timestamp(status["started_at"]))
 
     def _starting_report(self, pod_id: str, pod: PodDir) -> PodReport:
         """Report a pod whose shim has not taken the lock: the pod is starting or has failed."""
@@ -182,17 +182,17 @@ class LocalRuntime:
             return PodReport(PodState.STARTING)
         if code != 0:
             errors = (pod.path / "shim.err").read_text(errors="replace")[-1000:]
-            pod.finish(PodCause.START_FAILED, f"keeper process exited with {code}: {errors}")
-        return self._end_report(pod) or PodReport(PodState.UNKNOWN)
+            pod.finish(PodCause.START_FAILED, f"shim process exited with {code}: {errors}")
+        return self._exit_report(pod) or PodReport(PodState.UNKNOWN)
 
-    def _is_of_earlier_boot(self, pod: PodDir) -> bool:
+    def _predates_boot(self, pod: PodDir) -> bool:
         order = pod.read("order")
         return order is not None and order["boot"] != boot_id()
 
     def _reap_shims(self) -> None:
-        """Reap ended shims. Shims that failed before taking their lock stay for `look` to report."""
+        """Reap ended shims, but keep those that failed before taking their lock until they are reported."""
         for pod_id, shim in list(self._shims.items()):
-            if shim.poll() is not None and (shim.returncode == 0 or self._dir(pod_id).has("exit")):
+            if shim.poll() is not None and (shim.returncode == 0 or self._pod_dir(pod_id).has("exit")):
                 del self._shims[pod_id]
 
     # --- records, logs and workspaces
@@ -201,7 +201,7 @@ class LocalRuntime:
         return tuple(sorted(entry.name for entry in os.scandir(self._pods) if not entry.name.startswith(".")))
 
     def forget(self, pod_id: str) -> None:
-        pod = self._dir(pod_id)
+        pod = self._pod_dir(pod_id)
         if not pod.has("exit"):
             return
         saved = self._saved_log(pod_id)
@@ -216,54 +216,54 @@ class LocalRuntime:
         pod.remove()
 
     def drop_log(self, pod_id: str) -> None:
-        if not self._dir(pod_id).exists:
+        if not self._pod_dir(pod_id).exists:
             saved = self._saved_log(pod_id)
             Path(f"{saved}.gap").unlink(missing_ok=True)
             saved.unlink(missing_ok=True)
 
     def drop_workspace(self, workspace: str) -> None:
-        path = self._workspaces / checked_name(workspace)
+        path = self._workspaces / validate_name(workspace)
         shutil.rmtree(path, ignore_errors=True)  # another process may delete it at the same time
         if path.exists():
             raise RuntimeFailure(f"could not delete all of {path}")
 
     def read_log(self, pod_id: str, offset: int, limit: int) -> LogChunk:
-        ended, path = self._log(pod_id)
+        ended, path = self._find_log(pod_id)
         return local_log.read_log(path, offset, limit, ended)
 
     def tail_log(self, pod_id: str, lines: int) -> LogChunk:
-        ended, path = self._log(pod_id)
+        ended, path = self._find_log(pod_id)
         return local_log.tail_log(path, lines, ended)
 
-    def _log(self, pod_id: str) -> tuple[bool, Path]:
-        pod = self._dir(pod_id)
+    def _find_log(self, pod_id: str) -> tuple[bool, Path]:
+        pod = self._pod_dir(pod_id)
         ended = pod.has("exit")
         return (ended, pod.log) if pod.exists else (True, self._saved_log(pod_id))
 
     def checkpointed_at(self, workspace: str) -> datetime | None:
         try:
-            saved = (self._workspaces / checked_name(workspace) / CHECKPOINT).stat().st_mtime
+            saved = (self._workspaces / validate_name(workspace) / CHECKPOINT).stat().st_mtime
         except FileNotFoundError:
             return None
-        saved = min(max(saved, 0.0), time.time())  # a pod can set any time
+        saved = min(max(saved, 0.0), time.time())  # a pod can set any modification time
         return datetime.fromtimestamp(saved, timezone.utc)
 
     # --- measuring
 
-    def measure(self, pod_ids: Collection[str], instance_ids: Collection[str]) -> Measured:
+    def measure(self, pod_ids: Collection[str], instance_ids: Collection[str]) -> Measurements:
         """Measure pods and GPUs. Every instance is this machine or a part of it."""
-        pods = {pod_id: self._dir(pod_id) for pod_id in pod_ids}
-        keepers = {pod_id: pod.keeper() for pod_id, pod in pods.items() if not pod.has("exit")}
-        devices = self._probe.look() if instance_ids else ()
-        return Measured(
-            used_below({pod_id: pid for pod_id, pid in keepers.items() if pid}),
+        pods = {pod_id: self._pod_dir(pod_id) for pod_id in pod_ids}
+        shims = {pod_id: pod.shim_pid() for pod_id, pod in pods.items() if not pod.has("exit")}
+        devices = self._probe.measure() if instance_ids else ()
+        return Measurements(
+            usage_by_pod({pod_id: pid for pod_id, pid in shims.items() if pid}),
             dict.fromkeys(instance_ids, devices) if devices else {},
         )
 
     # --- rendezvous and wake-ups
 
     def rendezvous(self) -> tuple[str, int]:
-        return self._rendezvous.find()
+        return self._rendezvous.allocate()
 
     def wake_fds(self) -> tuple[int, ...]:
         if self._socket is None:
@@ -283,17 +283,17 @@ class LocalRuntime:
             except BlockingIOError:
                 pass
 
-    def _dir(self, pod_id: str) -> PodDir:
-        return PodDir(self._pods / checked_name(pod_id))
+    def _pod_dir(self, pod_id: str) -> PodDir:
+        return PodDir(self._pods / validate_name(pod_id))
 
     def _saved_log(self, pod_id: str) -> Path:
-        return self._logs / checked_name(pod_id)
+        return self._logs / validate_name(pod_id)
 
 
-def checked_name(name: str) -> str:
-    """Return the name; raise ValueError if it could lead out of its directory."""
+def validate_name(name: str) -> str:
+    """Return the name; raise ValueError if its path could lead out of the directory."""
     if not _NAME.fullmatch(name):
-        raise ValueError(f"not a name for a pod or workspace: {name!r}")
+        raise ValueError(f"not a valid pod or workspace name: {name!r}")
     return name
 
 

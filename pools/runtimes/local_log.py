@@ -49,7 +49,7 @@ def _skip_gap(gap: tuple[int, int], offset: int, limit: int) -> tuple[int, int]:
 def tail_log(path: Path, lines: int, ended: bool) -> LogChunk:
     """Read the last `lines` lines.
 
-    Stops at a hole and after `TAIL_MAX` bytes. Otherwise a log without line breaks would be read completely.
+    Stops at a hole and after `TAIL_MAX` bytes. Otherwise, a log without line breaks would be read in full.
     """
     try:
         size = path.stat().st_size
@@ -63,11 +63,11 @@ def tail_log(path: Path, lines: int, ended: bool) -> LogChunk:
         if chunk.offset != begin - step:
             break
         begin, data = begin - step, chunk.data + data
-    cut = start_of_last(data, lines)
+    cut = last_lines_start(data, lines)
     return LogChunk(data[cut:], begin + cut, size, size, ended)
 
 
-def start_of_last(data: bytes, lines: int) -> int:
+def last_lines_start(data: bytes, lines: int) -> int:
     if lines <= 0:
         return len(data)
     position = len(data) - 1 if data.endswith(b"\n") else len(data)

@@ -1,4 +1,4 @@
-"""A local pod's directory: its order, its keeper's lock and its exit record."""
+"""A local pod's directory: its order, its shim's lock and its exit record."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from pools.runtimes.base import PodCause, PodOrder, PodReport, PodState
-from pools.runtimes.shim.processes import boot_id, process_ids, send
+from pools.runtimes.shim.processes import boot_id, process_ids, send_signal
 from pools.runtimes.shim.records import Record, read_record, sync_directory, write_record
 
 _FLOCK = "hhqqi4x"  # short type, short whence, off_t start, off_t len, pid_t
 
 
 class PodDir:
-    """Directory of records. `order`, `stop` and `exit` are durable; `status` is valid until the next boot."""
+    """Directory of records: `order`, `stop` and `exit` are durable; `status` is valid until a reboot."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -75,8 +75,8 @@ class PodDir:
         if before is None or int(before["grace"]) > grace_seconds:
             self.write("stop", [("grace", str(grace_seconds)), ("at", repr(time.time()))])
 
-    def notify_keeper(self) -> None:
-        """Make the shim read the stop record, if a shim is running."""
+    def notify_shim(self) -> None:
+        """Make the shim, if it is running, read the stop record."""
         try:
             fd = os.open(self.path / "control", os.O_WRONLY | os.O_NONBLOCK)
         except OSError:  # no pipe yet, or no reader
@@ -88,11 +88,11 @@ class PodDir:
         finally:
             os.close(fd)
 
-    def has_keeper(self) -> bool:
+    def has_shim(self) -> bool:
         """Return True if a shim runs for this pod, without taking the lock that a new shim needs."""
-        return self.keeper() is not None
+        return self.shim_pid() is not None
 
-    def keeper(self) -> int | None:
+    def shim_pid(self) -> int | None:
         """Return the shim's process id, 0 if it is in another PID namespace, or None without a shim."""
         try:
             fd = os.open(self.path / "lock", os.O_RDWR)
@@ -107,7 +107,7 @@ class PodDir:
 
     @contextmanager
     def locked(self) -> Iterator[bool]:
-        """Hold the keeper's lock so that no shim starts; yield False if a shim holds it."""
+        """Hold the shim's lock so that no shim starts; yield False if a shim holds it."""
         fd = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT, 0o600)
         try:
             fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -138,30 +138,30 @@ class PodDir:
             except OSError:
                 continue
             if mark in environment.split(b"\0"):
-                send(pid, signal.SIGKILL)
+                send_signal(pid, signal.SIGKILL)
 
     def remove(self) -> None:
-        """Rename the directory in one step, then delete its files."""
-        away = self.path.with_name(f".{self.path.name}.{os.getpid()}.gone")
+        """Remove the directory atomically by renaming it, then delete its files."""
+        removed_path = self.path.with_name(f".{self.path.name}.{os.getpid()}.gone")
         try:
-            self.path.rename(away)
+            self.path.rename(removed_path)
         except FileNotFoundError:
             return
-        shutil.rmtree(away, ignore_errors=True)
+        shutil.rmtree(removed_path, ignore_errors=True)
 
 
-def report_of_end(end: dict[str, str]) -> PodReport:
+def exit_report(end: dict[str, str]) -> PodReport:
     code, number = end.get("exit_code"), end.get("signal")
     return PodReport(
         state=PodState.EXITED,
         exit_code=None if code is None else int(code),
         signal=None if number is None else int(number),
-        started_at=moment(end.get("started_at")),
-        ended_at=moment(end.get("ended_at")),
+        started_at=parse_timestamp(end.get("started_at")),
+        ended_at=parse_timestamp(end.get("ended_at")),
         cause=PodCause(end["cause"]),
         message=end["message"],
     )
 
 
-def moment(text: str | None) -> datetime | None:
+def parse_timestamp(text: str | None) -> datetime | None:
     return None if text is None else datetime.fromtimestamp(float(text), timezone.utc)

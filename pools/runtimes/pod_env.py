@@ -1,4 +1,4 @@
-"""Base environment of local pods."""
+"""Environment variables of local pods."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pathlib import Path
 
 from pools.runtimes.base import PodOrder
 
-# Only these variables are inherited by pods: the environment holds secrets such as the database password.
-_PASSED_ON = (
+# Pods inherit only these variables: Berth's environment holds secrets such as the database password.
+_INHERITED_VARIABLES = (
     "LANG",
     "LC_ALL",
     "TZ",
@@ -28,18 +28,18 @@ _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 def pod_env(
-    order: PodOrder, workspace: Path, work: Path, own: Mapping[str, str] = os.environ,
+    order: PodOrder, workspace: Path, work: Path, inherited: Mapping[str, str] = os.environ,
     environment: Path | None = None,
 ) -> dict[str, str]:  # fmt: skip
     """Return the environment variables of a pod.
 
-    `python` runs the environment's Python. Without an environment, it is the Python that runs Berth, with its
+    `python` is the environment's Python or, without an environment, the Python that runs Berth, with its
     packages.
     """
     programs = Path(sys.executable).parent if environment is None else environment / "bin"
-    env = {name: own[name] for name in _PASSED_ON if name in own}
+    env = {name: inherited[name] for name in _INHERITED_VARIABLES if name in inherited}
     env |= {
-        "PATH": f"{programs}:{own.get('PATH', _PATH)}",
+        "PATH": f"{programs}:{inherited.get('PATH', _PATH)}",
         "HOME": str(workspace),
         "TMPDIR": str(work),
         "PYTHONUNBUFFERED": "1",

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from pools.runtimes.base import PodUse
+from pools.runtimes.base import PodUsage
 from pools.runtimes.shim.processes import process_ids, stat_fields
 
 _TICK = os.sysconf("SC_CLK_TCK")
@@ -24,20 +24,20 @@ class _Process:
     reaped: int
 
 
-def used_below(keepers: Mapping[str, int]) -> dict[str, PodUse]:
-    """Return the usage of each pod: all processes below its keeper, but not the keeper itself.
+def usage_by_pod(shims: Mapping[str, int]) -> dict[str, PodUsage]:
+    """Return the usage of each pod: all descendants of its shim, but not the shim itself.
 
-    Orphans are reparented to the keeper, so none is missed. The time of ended processes is counted with the
-    process that reaped them.
+    Orphans are reparented to the shim, so none is missed. The CPU time of ended processes is counted with
+    the process that reaped them.
     """
     processes = _processes()
     children: dict[int, list[int]] = {}
     for pid, process in processes.items():
         children.setdefault(process.parent, []).append(pid)
     return {
-        pod_id: _sum(processes[keeper], _below(keeper, children), processes)
-        for pod_id, keeper in keepers.items()
-        if keeper in processes
+        pod_id: _pod_usage(processes[shim], _descendants(shim, children), processes)
+        for pod_id, shim in shims.items()
+        if shim in processes
     }
 
 
@@ -52,7 +52,7 @@ def _processes() -> dict[int, _Process]:
     return processes
 
 
-def _below(root: int, children: Mapping[int, list[int]]) -> list[int]:
+def _descendants(root: int, children: Mapping[int, list[int]]) -> list[int]:
     below_root, pending = [], [root]
     while pending:
         below = children.get(pending.pop(), [])
@@ -61,18 +61,18 @@ def _below(root: int, children: Mapping[int, list[int]]) -> list[int]:
     return below_root
 
 
-def _sum(keeper: _Process, below: list[int], processes: Mapping[int, _Process]) -> PodUse:
-    ticks = keeper.reaped + sum(processes[pid].own + processes[pid].reaped for pid in below)
+def _pod_usage(shim: _Process, below: list[int], processes: Mapping[int, _Process]) -> PodUsage:
+    ticks = shim.reaped + sum(processes[pid].own + processes[pid].reaped for pid in below)
     pages = [_pages(pid) for pid in below]
-    # Shared pages exist once but are counted by every process that maps them: use the largest count.
+    # Shared pages exist once but count for every process that maps them, so use the largest count.
     resident = sum(own for own, _ in pages) + max((shared for _, shared in pages), default=0)
-    return PodUse(ticks / _TICK, resident * _PAGE // _MIB)
+    return PodUsage(ticks / _TICK, resident * _PAGE // _MIB)
 
 
 def _pages(pid: int) -> tuple[int, int]:
-    """Return the private and shared pages of a process."""
+    """Return the numbers of private and shared pages of a process."""
     try:
         _, resident, shared, *_ = map(int, Path(f"/proc/{pid}/statm").read_text().split())
-    except (OSError, ValueError):  # the process has ended meanwhile
+    except (OSError, ValueError):  # the process has ended in the meantime
         return 0, 0
     return max(resident - shared, 0), shared

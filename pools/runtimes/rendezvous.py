@@ -9,33 +9,33 @@ from collections.abc import Iterator
 
 HOST = "127.0.0.1"
 # Below the ephemeral ports, so that no outgoing connection takes one in the meantime.
-FIRST, LAST = 20000, 32000
+FIRST_PORT, LAST_PORT = 20000, 32000
 _RESERVED_SECONDS = 120.0
 
 
-class Rendezvous:
-    """Allocator of ports.
+class PortAllocator:
+    """Allocator of rendezvous ports.
 
-    No socket reserves a port until rank 0 binds it, so no port is returned again for a while.
+    A port stays unbound until rank 0 starts, so an allocated port is not allocated again for a while.
     """
 
     def __init__(self) -> None:
         self._reserved: dict[int, float] = {}
 
-    def find(self) -> tuple[str, int]:
+    def allocate(self) -> tuple[str, int]:
         now = time.monotonic()
         self._reserved = {port: at for port, at in self._reserved.items() if now - at < _RESERVED_SECONDS}
         for port in _ports():
             if port not in self._reserved and _is_free(port):
                 self._reserved[port] = now
                 return HOST, port
-        raise OSError(f"no port between {FIRST} and {LAST} is free")
+        raise OSError(f"no port between {FIRST_PORT} and {LAST_PORT} is free")
 
 
 def _ports() -> Iterator[int]:
-    first = random.randrange(FIRST, LAST)  # noqa: S311
-    yield from range(first, LAST)
-    yield from range(FIRST, first)
+    first = random.randrange(FIRST_PORT, LAST_PORT)  # noqa: S311
+    yield from range(first, LAST_PORT)
+    yield from range(FIRST_PORT, first)
 
 
 def _is_free(port: int) -> bool:

@@ -1,13 +1,13 @@
-"""The write services of pools and nodes."""
+"""Services that change pools and nodes."""
 
-from pools.services.joining import call, join, leave
+from pools.services.joining import join, leave, record_call
 from pools.services.machines import issue_join_token, remove_machine, revoke_join_token
 from pools.services.nodes import (
     cordon_node,
     drain_node,
     interrupt_node,
-    node_emptied,
-    nodes_emptied,
+    mark_node_emptied,
+    mark_nodes_emptied,
     terminate_node,
     uncordon_node,
 )
@@ -24,11 +24,10 @@ from pools.services.pools import (
     set_nodes_desired,
 )
 from pools.services.pressure import report_pressure
-from pools.services.releases import Offer, give_back, offer
+from pools.services.releases import ReleasableNodes, releasable_nodes, release_pool_nodes
 
 __all__ = [
-    "Offer",
-    "call",
+    "ReleasableNodes",
     "check_nodes_desired",
     "cordon_node",
     "create_pool",
@@ -36,16 +35,17 @@ __all__ = [
     "drain_node",
     "drain_pool",
     "edit_pool",
-    "give_back",
     "interrupt_node",
     "issue_join_token",
     "join",
     "leave",
-    "node_emptied",
-    "nodes_emptied",
-    "offer",
+    "mark_node_emptied",
+    "mark_nodes_emptied",
     "pause_pool",
     "preview_edit",
+    "record_call",
+    "releasable_nodes",
+    "release_pool_nodes",
     "remove_machine",
     "report_pressure",
     "resume_pool",

@@ -1,24 +1,24 @@
-"""Progress of a booting node, as reported by its machine: the environment, then the start script."""
+"""Boot progress reported by a node's machine: first the environment, then the start script."""
 
 from dataclasses import dataclass, replace
 from datetime import datetime
 
 from django.db import transaction
 
-from berth.db.moves import move
+from berth.db.moves import compare_and_set
 from pools import history
-from pools.environments.progress import START, Phase, Progress, ended_outside
-from pools.joining.sealed import Unopened
+from pools.environments.progress import START, Phase, Progress, add_script_failure
+from pools.joining.sealed import UnsealError
 from pools.models import Node, NodePool
 from pools.models.node import HOSTING, PENDING, NodeState
 from pools.models.scaling import ScalingKind
 from pools.services.environments import secrets_for
-from pools.services.failed_boots import note_failed_boot
+from pools.services.failed_boots import record_failed_boot
 
 
 @dataclass(frozen=True, slots=True)
-class Booted:
-    """Progress of an environment's script; `exit_code` is None while it runs."""
+class BootReport:
+    """Progress of an environment's script. `exit_code` is None while the script runs."""
 
     digest: str
     phases: tuple[Phase, ...] = ()
@@ -27,8 +27,8 @@ class Booted:
 
 
 @dataclass(frozen=True, slots=True)
-class ToPrepare:
-    """Environment that a machine must install before its node is ready; empty for none."""
+class EnvironmentSetup:
+    """Environment that a machine must install before its node is ready; empty if there is none."""
 
     digest: str = ""
     script: str = ""
@@ -36,7 +36,7 @@ class ToPrepare:
 
 
 @dataclass(frozen=True, slots=True)
-class Started:
+class StartReport:
     """Progress of the start script on one instance. `exit_code` is None while the script runs."""
 
     instance: str
@@ -45,33 +45,36 @@ class Started:
     output: str = ""
 
 
-def note_start(node: Node, started: Started, *, at: datetime) -> None:
-    """Store the progress as the node's last phase; mark the node as lost if the script failed.
+def record_start(node: Node, started: StartReport, *, at: datetime) -> None:
+    """Store the progress as the node's last phase, and mark the node as lost if the script failed.
 
-    A report for another instance is ignored, because a machine may still report its former node. A ready node
-    is lost too, because the script starts by stopping everything on the node.
+    A report for another instance is ignored, because a machine may still report its previous node. Even a
+    ready node is lost, because the script begins by stopping everything on the node.
     """
     if started.instance != node.instance_id or node.state not in (*PENDING, *HOSTING):
         return
     state = "running" if started.exit_code is None else "failed" if started.exit_code else "done"
     phase = Phase(START, state, started.seconds, started.output, started.exit_code)
     if state == "running":
-        phase = replace(phase, seconds=0)  # otherwise every call would change the row
+        phase = replace(phase, seconds=0)  # otherwise every report would change the row
     phases = [each for each in node.phases if each["phase"] != START] + [phase.to_dict()]
     if phases != node.phases:
         Node.objects.filter(pk=node.pk).update(phases=phases)
     if started.exit_code:
-        _lose(node, Progress((phase,)).why, at)
+        _mark_lost(node, Progress((phase,)).failure, at)
     node.refresh_from_db()
 
 
-def note_boot(node: Node, booted: Booted, *, at: datetime) -> None:
-    """Store the progress. Ignore reports on another environment or on a node that is no longer pending."""
+def record_boot(node: Node, booted: BootReport, *, at: datetime) -> None:
+    """Store the progress of the environment's script.
+
+    Reports on another environment or on a node that is no longer pending are ignored.
+    """
     if booted.digest != node.environment_id or node.state not in PENDING or node.prepared_at is not None:
         return
     progress = Progress(booted.phases)
     if booted.exit_code and not progress.failed:
-        progress = ended_outside(progress, f"{booted.output}\nexit code {booted.exit_code}")
+        progress = add_script_failure(progress, f"{booted.output}\nexit code {booted.exit_code}")
     phases = [phase.to_dict() for phase in progress.phases]
     changes = {"phases": phases} if phases != node.phases else {}
     if booted.exit_code == 0:
@@ -79,23 +82,25 @@ def note_boot(node: Node, booted: Booted, *, at: datetime) -> None:
     elif changes:
         Node.objects.filter(pk=node.pk).update(**changes)
     if booted.exit_code:
-        _lose(node, progress.why, at)
+        _mark_lost(node, progress.failure, at)
     node.refresh_from_db()
 
 
-def to_prepare(node: Node) -> ToPrepare:
+def load_environment_setup(node: Node) -> EnvironmentSetup:
     if node.environment is None or node.prepared_at is not None or node.state not in PENDING:
-        return ToPrepare()
+        return EnvironmentSetup()
     try:
         secrets = secrets_for(node.pool, node.environment)
-    except Unopened:
-        return ToPrepare()  # the node stays pending until its timeout; new orders fail with this reason
-    return ToPrepare(node.environment.digest, node.environment.script, tuple(sorted(secrets.items())))
+    except UnsealError:
+        return (
+            EnvironmentSetup()
+        )  # the node stays pending until it times out; new orders fail with this error
+    return EnvironmentSetup(node.environment.digest, node.environment.script, tuple(sorted(secrets.items())))
 
 
-def _lose(node: Node, why: str, at: datetime) -> None:
+def _mark_lost(node: Node, failure: str, at: datetime) -> None:
     with transaction.atomic():
         node.pool = NodePool.objects.select_for_update(no_key=True).get(pk=node.pool_id)
-        if move(node, "state", expected=(*PENDING, *HOSTING), to=NodeState.LOST, since=at):
-            history.write(node.pool, ScalingKind.LOST, why, at=at, node=node)
-            note_failed_boot(node, why, at=at)
+        if compare_and_set(node, "state", expected=(*PENDING, *HOSTING), to=NodeState.LOST, since=at):
+            history.write(node.pool, ScalingKind.LOST, failure, at=at, node=node)
+            record_failed_boot(node, failure, at=at)

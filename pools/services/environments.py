@@ -12,145 +12,147 @@ from berth.core.problems import Problem
 from pools.joining.sealed import seal, unseal
 from pools.models import Environment, NodePool, PoolSecret
 from pools.plugins import Cluster, Image, Operation, Plugin, PluginError, bootstrap_all, transform_all
-from pools.plugins.checks import problems_of_declared, problems_of_image
-from pools.plugins.declared import Declared, image_of, read_declared
-from pools.plugins.script import bootstrap_script, digest_of, phases_of
-from pools.providers.hardware import this_machine
-from pools.runtimes.ray.scripts import RAY
+from pools.plugins.checks import environment_problems, image_problems
+from pools.plugins.declared import DeclaredPlugin, build_image, parse_plugins
+from pools.plugins.script import bootstrap_script, compute_digest, phase_names
+from pools.providers.hardware import measure_this_machine
+from pools.runtimes.ray.scripts import RAY_VERSION
 
-Key = tuple[str, str]  # plugin, parameter
-REBUILT_FOR = frozenset({"plugins", "environment", "provider", "runtime", "gpus_per_node", "gpu_model"})
-AMD = re.compile(r"(AMD|MI ?\d|Instinct|Radeon)", re.IGNORECASE)
+SecretKey = tuple[str, str]  # plugin, parameter
+REBUILD_FIELDS = frozenset({"plugins", "environment", "provider", "runtime", "gpus_per_node", "gpu_model"})
+AMD_MODELS = re.compile(r"(AMD|MI ?\d|Instinct|Radeon)", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
 class PluginChanges:
-    """Requested plugins with their secrets; None if the plugins stay unchanged."""
+    """Requested plugins with their secrets, or None to keep the current plugins."""
 
-    plugins: tuple[Declared, ...] | None = None
+    plugins: tuple[DeclaredPlugin, ...] | None = None
 
 
 def split_values(values: Mapping[str, Any]) -> tuple[dict[str, Any], PluginChanges]:
-    """Split the values into pool columns, without secrets, and plugins with secrets.
-
-    Raises Invalid.
-    """
+    """Return the pool's columns without secrets, and the plugins with secrets. Raises Invalid."""
     columns = dict(values)
     for name, empty in (("plugins", []), ("environment", {})):
         if name in columns and columns[name] is None:
             columns[name] = empty
     if "plugins" not in columns:
         return columns, PluginChanges()
-    declared, problems = read_declared(columns["plugins"])
+    declared, problems = parse_plugins(columns["plugins"])
     if problems:
-        raise Invalid(_under("plugins", problems))
+        raise Invalid(_with_prefix("plugins", problems))
     columns["plugins"] = [{"name": each.name, "parameters": dict(each.parameters)} for each in declared]
     return columns, PluginChanges(declared)
 
 
 def merge_environment(pool: NodePool, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Merge a requested environment into the pool's; raise Invalid if it is malformed."""
+    """Return the values with the requested environment merged into the pool's. Raises Invalid."""
     if "environment" not in values:
         return dict(values)
-    if problems := tuple(problems_of_declared(values["environment"])):
-        raise Invalid(_under("environment", problems))
+    if problems := tuple(environment_problems(values["environment"])):
+        raise Invalid(_with_prefix("environment", problems))
     merged = {**pool.environment, **values["environment"]}
     return {**values, "environment": {name: value for name, value in merged.items() if value}}
 
 
 def build(pool: NodePool, changes: PluginChanges, *, at: datetime) -> None:
-    """Set the pool's plugins, secrets and environment without saving. The pool's row must be locked."""
+    """Set the pool's plugins, secrets and environment without saving the pool.
+
+    The caller must hold the lock on the pool's row.
+    """
     if changes.plugins is not None:
         _store_secrets(pool, changes.plugins, at)
-    when = {(row.plugin, row.parameter): row.set_at for row in PoolSecret.objects.filter(pool=pool)}
+    set_times = {(row.plugin, row.parameter): row.set_at for row in PoolSecret.objects.filter(pool=pool)}
     if changes.plugins is not None:
-        pool.plugins = [_with_secret_times(each, when) for each in pool.plugins]
-    pool.built_environment = _environment(pool, when, Cluster(
+        pool.plugins = [_with_secret_times(each, set_times) for each in pool.plugins]
+    pool.built_environment = _build_environment(pool, set_times, Cluster(
         pool.name, node_count=max(pool.nodes_desired, 1), gpus_per_node=pool.gpus_per_node,
         gpu_model=pool.gpu_model, cuda=_has_cuda(pool),
     ), at)  # fmt: skip
 
 
 def secrets_for(pool: NodePool, environment: Environment | None) -> dict[str, str]:
-    """Return the environment's secrets by variable; raise Unopened if the key has changed."""
+    """Return the environment's secrets by variable. Raises Unopened if the key has changed."""
     names = environment.image["secrets"] if environment else ()
     rows = PoolSecret.objects.filter(pool=pool, variable__in=names) if names else ()
     return {row.variable: unseal(row.sealed) for row in rows}
 
 
 def delete_unused(*, before: datetime) -> int:
-    """Delete older environments that no pool and no node uses; return the number deleted."""
+    """Delete environments older than `before` that no pool or node uses. Return their number."""
     used = NodePool.objects.exclude(built_environment=None).values("built_environment")
     unused = Environment.objects.filter(created_at__lt=before, nodes=None).exclude(pk__in=used)
     return unused.delete()[0]
 
 
-def _environment(
-    pool: NodePool, secrets: Mapping[Key, datetime], cluster: Cluster, at: datetime
+def _build_environment(
+    pool: NodePool, secrets: Mapping[SecretKey, datetime], cluster: Cluster, at: datetime
 ) -> Environment | None:
     if not pool.plugins and not pool.environment:
         return None
     image, operations = _compose(pool, secrets, cluster)
     environment, _ = Environment.objects.get_or_create(
-        digest=digest_of(image, operations),
+        digest=compute_digest(image, operations),
         defaults={
             "image": image.to_dict(), "script": bootstrap_script(image, operations), "created_at": at,
-            "phases": list(phases_of(image, operations)),
+            "phases": list(phase_names(image, operations)),
         },
     )  # fmt: skip
     return environment
 
 
 def _compose(
-    pool: NodePool, secrets: Mapping[Key, datetime], cluster: Cluster
+    pool: NodePool, secrets: Mapping[SecretKey, datetime], cluster: Cluster
 ) -> tuple[Image, tuple[Operation, ...]]:
-    declared = image_of(pool.environment)
-    if problems := tuple(problems_of_image(declared)):
-        raise Invalid(_under("environment", problems))
-    plugins = _plugins(pool.plugins, secrets)
+    declared = build_image(pool.environment)
+    if problems := tuple(image_problems(declared)):
+        raise Invalid(_with_prefix("environment", problems))
+    plugins = _load_plugins(pool.plugins, secrets)
     try:
         image = transform_all(plugins, declared.with_pip(*_worker_packages(pool)), cluster)
         operations = bootstrap_all(plugins, cluster)
     except PluginError as error:
         raise Invalid([Problem("plugins", str(error))]) from error
-    if problems := tuple(problems_of_image(image)):
-        raise Invalid(_under("plugins: image", problems))
+    if problems := tuple(image_problems(image)):
+        raise Invalid(_with_prefix("plugins: image", problems))
     return image, operations
 
 
 def _worker_packages(pool: NodePool) -> list[str]:
     """Return the packages that Berth's workers need."""
-    ray = [f"ray[default]=={RAY}"] if pool.runtime == NodePool.Runtime.RAY else []
+    ray = [f"ray[default]=={RAY_VERSION}"] if pool.runtime == NodePool.Runtime.RAY else []
     return [f"cloudpickle=={version('cloudpickle')}", *ray]
 
 
 def _has_cuda(pool: NodePool) -> bool:
-    """Return True if programs can use NVIDIA GPUs. Programs cannot run on simulated GPUs."""
+    """Return True if programs can use NVIDIA GPUs. Simulated GPUs do not count."""
     if not pool.gpus_per_node or pool.provider == NodePool.Provider.FAKE:
         return False
     if pool.provider == NodePool.Provider.LOCAL:
-        return bool(this_machine().devices)
-    return not AMD.match(pool.gpu_model)
+        return bool(measure_this_machine().devices)
+    return not AMD_MODELS.match(pool.gpu_model)
 
 
-def _plugins(entries: Sequence[Mapping[str, Any]], secrets: Mapping[Key, datetime]) -> list[Plugin]:
-    made, problems = [], []
+def _load_plugins(
+    entries: Sequence[Mapping[str, Any]], secrets: Mapping[SecretKey, datetime]
+) -> list[Plugin]:
+    instances, problems = [], []
     for index, entry in enumerate(entries):
         name = entry["name"]
-        declared = Declared(name, entry["parameters"])
+        declared = DeclaredPlugin(name, entry["parameters"])
         try:
-            made.append(declared.plugin([parameter for plugin, parameter in secrets if plugin == name]))
+            instances.append(declared.plugin([parameter for plugin, parameter in secrets if plugin == name]))
         except KeyError:
-            problems.append(Problem(f"plugins[{index}].name", "is no longer installed here", name))
+            problems.append(Problem(f"plugins[{index}].name", "is no longer installed", name))
         except PluginError as error:
             problems.append(Problem(f"plugins[{index}].parameters", str(error)))
     if problems:
         raise Invalid(problems)
-    return made
+    return instances
 
 
-def _store_secrets(pool: NodePool, plugins: Sequence[Declared], at: datetime) -> None:
-    """Store new secrets, delete those that are null or whose plugin was removed, and keep the rest."""
+def _store_secrets(pool: NodePool, plugins: Sequence[DeclaredPlugin], at: datetime) -> None:
+    """Store new secrets, delete those set to null or of removed plugins, and keep the rest."""
     PoolSecret.objects.filter(pool=pool).exclude(plugin__in=[each.name for each in plugins]).delete()
     for each in plugins:
         for parameter, secret in each.secrets.items():
@@ -158,18 +160,20 @@ def _store_secrets(pool: NodePool, plugins: Sequence[Declared], at: datetime) ->
             if secret is None:
                 PoolSecret.objects.filter(**key).delete()
             else:
-                values = {"variable": each.variable_of(parameter), "sealed": seal(secret), "set_at": at}
+                values = {"variable": each.secret_variable(parameter), "sealed": seal(secret), "set_at": at}
                 PoolSecret.objects.update_or_create(**key, defaults=values)
 
 
-def _with_secret_times(entry: Mapping[str, Any], when: Mapping[Key, datetime]) -> dict[str, Any]:
-    """Return the entry with the names of its secrets and the times at which they were set, without values."""
-    times = {parameter: at.isoformat() for (plugin, parameter), at in when.items() if plugin == entry["name"]}
+def _with_secret_times(entry: Mapping[str, Any], set_times: Mapping[SecretKey, datetime]) -> dict[str, Any]:
+    """Return the entry with the times at which its secrets were set, but without the secrets."""
+    times = {
+        parameter: at.isoformat() for (plugin, parameter), at in set_times.items() if plugin == entry["name"]
+    }
     return {"name": entry["name"], "parameters": entry["parameters"], "secrets_set": times}
 
 
-def _under(path: str, problems: Sequence[Problem]) -> list[Problem]:
-    def prefixed(inner: str) -> str:
+def _with_prefix(path: str, problems: Sequence[Problem]) -> list[Problem]:
+    def add_prefix(inner: str) -> str:
         return f"{path}{inner}" if inner.startswith("[") or not inner else f"{path}.{inner}"
 
-    return [replace(problem, path=prefixed(problem.path)) for problem in problems]
+    return [replace(problem, path=add_prefix(problem.path)) for problem in problems]

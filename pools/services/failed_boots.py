@@ -1,32 +1,33 @@
-"""Count orders whose nodes never became ready, delay the next order, and stop after too many in a row.
+"""Count failed boots, back off before the next order, and stop after too many in a row.
 
-Machines cost money before they fail. A rejected order costs nothing and is repeated at the pool's next tick.
+A boot fails if a node is lost before it becomes ready. Machines cost money even if they fail to boot. A
+rejected order costs nothing and is repeated at the pool's next tick.
 """
 
 from datetime import datetime, timedelta
 from typing import Any
 
 from pools import history
-from pools.engine.boots import LONGEST_DELAY, delay_after
+from pools.engine.boots import MAX_DELAY, boot_retry_delay
 from pools.models import Node, NodePool, ScalingEvent
 from pools.models.scaling import ScalingKind
 
 FIELDS = ("boot_failures", "boot_error", "boot_retry_at", "last_error")
 
 
-def note_failed_boot(node: Node, reason: str, *, at: datetime) -> None:
-    """Record that `node` was lost before it was ready. All nodes of one order count as one failed boot.
+def record_failed_boot(node: Node, reason: str, *, at: datetime) -> None:
+    """Record that `node` was lost before it was ready.
 
-    The caller must hold the lock on `node.pool`.
+    All nodes of an order count as one failed boot. The caller must hold the lock on `node.pool`.
     """
     pool = node.pool
-    counted = ScalingEvent.objects.filter(
+    already_counted = ScalingEvent.objects.filter(
         pool=pool, kind=ScalingKind.BOOT_FAILED, data__order=node.client_token
     )
-    if counted.exists():
+    if already_counted.exists():
         return
     pool.boot_failures += 1
-    delay = delay_after(pool.boot_failures)
+    delay = boot_retry_delay(pool.boot_failures)
     pool.boot_retry_at = None if pool.provisioning_stopped else at + timedelta(seconds=delay)
     pool.boot_error = pool.last_error = _failure_message(pool, node, reason, delay)
     pool.save(update_fields=FIELDS)
@@ -36,10 +37,11 @@ def note_failed_boot(node: Node, reason: str, *, at: datetime) -> None:
     )  # fmt: skip
 
 
-def forget_failed_boots(pool: NodePool) -> bool:
-    """Reset the count after a node became ready or a user retried. Return True if boots had failed.
+def reset_failed_boots(pool: NodePool) -> bool:
+    """Reset the count of failed boots. Return True if there were any.
 
-    The caller must hold the lock on the pool.
+    Callers do this after a node has become ready or a user has asked for a retry. They must hold the lock on
+    the pool.
     """
     if not pool.boot_failures:
         return False
@@ -50,34 +52,39 @@ def forget_failed_boots(pool: NodePool) -> bool:
     return True
 
 
-def retry(pool: NodePool, *, acting: Any, at: datetime, by: str = "retried") -> bool:
-    """Let the pool order nodes again at once; return False if no boots had failed.
+def retry(pool: NodePool, *, actor: Any, at: datetime, by: str = "retried") -> bool:
+    """Let the pool order nodes again at once. Return False if no boots had failed.
 
     The caller must hold the lock on the pool.
     """
     before = pool.boot_failures
-    if not forget_failed_boots(pool):
+    if not reset_failed_boots(pool):
         return False
-    reason = f"{by} by {acting.name}: failed boots reset to 0"
+    reason = f"{by} by {actor.name}: failed boots reset to 0"
     history.write(pool, ScalingKind.RETRIED, reason, at=at, failures=before)
     return True
 
 
 def orders_are_delayed(pool: NodePool, now: datetime) -> bool:
-    """Return True if failed boots delay orders now. A clock that was set back does not prolong the delay."""
+    """Return True while failed boots delay or stop orders.
+
+    Setting the clock back does not prolong the delay.
+    """
     if pool.provisioning_stopped:
         return True
     if pool.boot_retry_at is None:
         return False
-    return now < pool.boot_retry_at <= now + timedelta(seconds=LONGEST_DELAY)
+    return now < pool.boot_retry_at <= now + timedelta(seconds=MAX_DELAY)
 
 
 def _failure_message(pool: NodePool, node: Node, reason: str, delay: int) -> str:
     reason = reason.rstrip(" .:;,")  # the reason is often the last line of a program's output
     if pool.provisioning_stopped:
-        row = "1 failed boot" if pool.boot_failures == 1 else f"{pool.boot_failures} failed boots in a row"
-        fix = f"Fix the cause, then run `berth pool retry {pool.name}`."
-        return f"Provisioning stopped after {row}. Latest ({node.name}): {reason}. {fix}"
-    of = f" of {pool.boot_failure_limit}" if pool.boot_failure_limit else ""
-    boot = f"Failed boot {pool.boot_failures}{of} ({node.name})"
+        count_text = (
+            "1 failed boot" if pool.boot_failures == 1 else f"{pool.boot_failures} failed boots in a row"
+        )
+        advice = f"Fix the cause, then run `berth pool retry {pool.name}`."
+        return f"Provisioning stopped after {count_text}. Latest ({node.name}): {reason}. {advice}"
+    limit_text = f" of {pool.boot_failure_limit}" if pool.boot_failure_limit else ""
+    boot = f"Failed boot {pool.boot_failures}{limit_text} ({node.name})"
     return f"{boot}: {reason}. Next attempt in {delay} s."

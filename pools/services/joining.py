@@ -1,4 +1,4 @@
-"""Let machines join a pool and poll for their role."""
+"""Let machines join a pool and report to it."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -13,16 +13,16 @@ from pools.models.node import PENDING, NodeState
 from pools.models.scaling import ScalingKind
 from pools.providers.base import Interruption
 from pools.providers.static import SILENT_AFTER, instance_id
-from pools.services.boots import Booted, Started, note_boot, note_start
+from pools.services.boots import BootReport, StartReport, record_boot, record_start
 from pools.services.nodes import interrupt_node
 
-REFUSED = "This token cannot join this pool: it is unknown, used, revoked or expired."
-UNKNOWN = "Unknown machine secret."
+JOIN_REFUSED = "This token cannot join this pool: it is unknown, used, revoked or expired."
+UNKNOWN_MACHINE = "Unknown machine secret."
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
-    """Hardware that a machine measured. `instance_id` is set for a provider's instances."""
+class MachineReport:
+    """Hardware that a machine reports. `instance_id` is set for instances from a provider."""
 
     name: str
     address: str
@@ -33,12 +33,12 @@ class Measured:
     instance_id: str = ""
 
 
-def join(*, pool_name: str, token: str, measured: Measured, at: datetime) -> str:
-    """Let a machine join and return the secret for its later calls.
+def join(*, pool_name: str, token: str, measured: MachineReport, at: datetime) -> str:
+    """Let a machine join a pool, and return the secret for its later calls.
 
     Raises Unauthenticated for an unusable token and Conflict for a duplicate name or a missing node.
     """
-    if (order := secrets.subject(token, "order")) is not None:
+    if (order := secrets.verified_key(token, "order")) is not None:
         return _join_node(pool_name, order, measured, at)
     with transaction.atomic():
         token_row = JoinToken.objects.select_for_update().select_related("pool").filter(
@@ -46,7 +46,7 @@ def join(*, pool_name: str, token: str, measured: Measured, at: datetime) -> str
             expires_at__gt=at,
         ).first()  # fmt: skip
         if token_row is None:
-            raise Unauthenticated(REFUSED)
+            raise Unauthenticated(JOIN_REFUSED)
         machine = _new_machine(token_row.pool, measured, at)
         token_row.used_at, token_row.used_by = at, machine
         token_row.save(update_fields=["used_at", "used_by"])
@@ -56,16 +56,16 @@ def join(*, pool_name: str, token: str, measured: Measured, at: datetime) -> str
     return secrets.for_machine(machine.pk)
 
 
-def call(
-    secret: str, *, at: datetime, interruption: Interruption | None = None, booted: Booted | None = None,
-    started: Started | None = None,
+def record_call(
+    secret: str, *, at: datetime, interruption: Interruption | None = None, booted: BootReport | None = None,
+    started: StartReport | None = None,
 ) -> Node | None:  # fmt: skip
-    """Record a machine's call; return its current node, or None. Raises Unauthenticated."""
+    """Record a machine's call. Return its current node, or None. Raises Unauthenticated."""
     node = _calling_node(secret, at)
     if node is not None and booted is not None:
-        note_boot(node, booted, at=at)
+        record_boot(node, booted, at=at)
     if node is not None and started is not None:
-        note_start(node, started, at=at)
+        record_start(node, started, at=at)
     if node is not None and interruption is not None:
         interrupt_node(node, interruption, at=at)
         node.refresh_from_db()
@@ -73,26 +73,29 @@ def call(
 
 
 def leave(secret: str, *, at: datetime) -> None:
-    """Remove a machine that joined with a token. The next tick loses its node. Raises Unauthenticated."""
-    key = secrets.subject(secret, "machine")
+    """Remove a machine that joined with a token. Raises Unauthenticated.
+
+    The next tick marks its node as lost.
+    """
+    key = secrets.verified_key(secret, "machine")
     if key is None or not Machine.objects.filter(pk=int(key), departed_at=None).update(departed_at=at):
-        raise Unauthenticated(UNKNOWN)
+        raise Unauthenticated(UNKNOWN_MACHINE)
 
 
-def _join_node(pool_name: str, order: str, measured: Measured, at: datetime) -> str:
-    """Join an order's node; idempotent until the node is ready, because a response may be lost."""
+def _join_node(pool_name: str, order: str, measured: MachineReport, at: datetime) -> str:
+    """Join an order's node. Idempotent until the node is ready, because a response may be lost."""
     pool, _, client_token = order.partition(".")
     if pool != pool_name:
-        raise Unauthenticated(REFUSED)
+        raise Unauthenticated(JOIN_REFUSED)
     with transaction.atomic():
-        ours = Node.objects.select_for_update(of=("self",)).select_related("pool").filter(
+        matching = Node.objects.select_for_update(of=("self",)).select_related("pool").filter(
             pool__name=pool, client_token=client_token, instance_id=measured.instance_id
         )  # fmt: skip
-        node = ours.first()
+        node = matching.first()
         if node is None:
             raise Conflict("No node exists for this machine yet. Try again.")
         if node.state not in PENDING:
-            raise Unauthenticated(REFUSED)
+            raise Unauthenticated(JOIN_REFUSED)
         first = node.joined_at is None
         node.joined_at, node.address, node.devices = at, measured.address, list(measured.devices)
         node.cpu_milli = min(node.cpu_milli, measured.cpu_milli)
@@ -107,10 +110,11 @@ def _join_node(pool_name: str, order: str, measured: Measured, at: datetime) -> 
     return secrets.for_node(node.pk)
 
 
-def _new_machine(pool: NodePool, measured: Measured, at: datetime) -> Machine:
-    """Create the row and mark a silent machine with the same name as departed.
+def _new_machine(pool: NodePool, measured: MachineReport, at: datetime) -> Machine:
+    """Create the machine, and mark a silent machine with the same name as departed.
 
-    That machine was reinstalled or never received its secret. Raises Conflict if it still calls.
+    The silent machine was reinstalled or never received its secret. Raises Conflict if a machine with this
+    name still calls.
     """
     namesakes = Machine.objects.filter(pool=pool, name=measured.name, departed_at=None)
     namesakes.filter(last_seen_at__lte=at - SILENT_AFTER).update(departed_at=at)
@@ -126,14 +130,14 @@ def _new_machine(pool: NodePool, measured: Measured, at: datetime) -> Machine:
 
 
 def _calling_node(secret: str, at: datetime) -> Node | None:
-    if (key := secrets.subject(secret, "node")) is not None:
+    if (key := secrets.verified_key(secret, "node")) is not None:
         node = Node.objects.select_related("pool").filter(pk=int(key)).exclude(state=NodeState.ENDED).first()
         if node is None:
             raise Unauthenticated("This node has been terminated.")
         return node
-    key = secrets.subject(secret, "machine")
+    key = secrets.verified_key(secret, "machine")
     if key is None or not Machine.objects.filter(pk=int(key), departed_at=None).update(last_seen_at=at):
-        raise Unauthenticated(UNKNOWN)
+        raise Unauthenticated(UNKNOWN_MACHINE)
     use = MachineUse.objects.select_related("machine").filter(machine_id=int(key), ended_at=None).first()
     if use is None:
         return None

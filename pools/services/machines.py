@@ -9,7 +9,7 @@ from typing import Any
 from django.db import transaction
 
 from berth.core.errors import Conflict, Invalid
-from berth.core.problems import Problem, shown
+from berth.core.problems import Problem, format_value
 from pools import history
 from pools.joining import secrets
 from pools.models import JoinToken, Machine, MachineUse, Node, NodePool
@@ -20,34 +20,34 @@ from pools.providers.static import depart_if_unused, instance_id
 from pools.services.nodes import interrupt_node
 from pools.signals import changed
 
-LIFE_MAX = timedelta(days=7)
-SHOWN = 10  # characters of the secret that are stored, including its kind
+MAX_LIFETIME = timedelta(days=7)
+PREFIX_LENGTH = 10  # leading characters of the secret that are stored, including its kind
 
 
 def issue_join_token(
-    *, acting: Any, pool: NodePool, lasts: timedelta, at: datetime, comment: str = ""
+    *, actor: Any, pool: NodePool, lifetime: timedelta, at: datetime, comment: str = ""
 ) -> tuple[JoinToken, str]:
-    """Create a token for one machine; return the token and its secret, which is shown only once.
+    """Create a token for one machine. Return the token and its secret, which is shown only once.
 
-    Raises Conflict for pools of other providers, and Invalid.
+    Raises Invalid, and Conflict if the pool's machines do not join with tokens.
     """
     if pool.provider != NodePool.Provider.STATIC:
         detail = f"Pool {pool.name} uses the provider {pool.provider}; its machines join without a token."
         raise Conflict(detail)
-    _check(lasts, comment)
-    secret, digest = secrets.issue()
+    _check_token_values(lifetime, comment)
+    secret, digest = secrets.generate_join_token()
     with transaction.atomic():
         token = JoinToken.objects.create(
-            pool=pool, digest=digest, prefix=secret[:SHOWN], comment=comment, issued_by=acting.name,
-            issued_at=at, expires_at=at + lasts,
+            pool=pool, digest=digest, prefix=secret[:PREFIX_LENGTH], comment=comment, issued_by=actor.name,
+            issued_at=at, expires_at=at + lifetime,
         )  # fmt: skip
         summary = {"token": token.prefix, "expires_at": token.expires_at.isoformat(), "comment": comment}
-        changed.send(NodePool, acting=acting, action="issue join token", obj=pool, before=None, after=summary)
+        changed.send(NodePool, actor=actor, action="issue join token", obj=pool, before=None, after=summary)
     return token, secret
 
 
-def revoke_join_token(*, acting: Any, token: JoinToken, at: datetime) -> None:
-    """Revoke an unused token; idempotent. Raises Conflict if a machine has joined with the token."""
+def revoke_join_token(*, actor: Any, token: JoinToken, at: datetime) -> None:
+    """Revoke an unused token. Raises Conflict if a machine has joined with it. Idempotent."""
     with transaction.atomic():
         if token.used_at is not None:
             raise Conflict(f"Machine {token.used_by} has joined with this token. Remove the machine instead.")
@@ -56,7 +56,7 @@ def revoke_join_token(*, acting: Any, token: JoinToken, at: datetime) -> None:
             summary = {"token": token.prefix, "comment": token.comment}
             changed.send(
                 NodePool,
-                acting=acting,
+                actor=actor,
                 action="revoke join token",
                 obj=token.pool,
                 before=summary,
@@ -65,15 +65,15 @@ def revoke_join_token(*, acting: Any, token: JoinToken, at: datetime) -> None:
 
 
 def delete_expired_tokens(*, before: datetime) -> int:
-    """Delete tokens that expired before `before`; return their number. The pool's history is kept."""
+    """Delete tokens that expired before `before`, but not the pool's history. Return their number."""
     return JoinToken.objects.filter(expires_at__lt=before).delete()[0]
 
 
-def remove_machine(*, acting: Any, machine: Machine, at: datetime, reason: str = "") -> bool:
-    """Remove the machine. Return False if its node is drained first and the machine leaves afterwards.
+def remove_machine(*, actor: Any, machine: Machine, at: datetime, reason: str = "") -> bool:
+    """Remove a machine. Return False if it leaves the pool only after its node has been drained.
 
-    The provider repeats the interruption with each listing, so the node cannot be uncordoned by mistake.
-    Raises Conflict if the machine has already left.
+    The provider repeats the interruption whenever it lists its machines, so the node cannot be uncordoned
+    by mistake. Raises Conflict if the machine has already left.
     """
     with transaction.atomic():
         machine = Machine.objects.select_for_update(of=("self",)).select_related("pool").get(pk=machine.pk)
@@ -83,34 +83,36 @@ def remove_machine(*, acting: Any, machine: Machine, at: datetime, reason: str =
             return False
         machine.removed_at = at
         machine.save(update_fields=["removed_at"])
-        text = f"machine {machine.name} removed by {acting.name}" + (f": {reason}" if reason else "")
-        node = _node_of(machine)
+        text = f"machine {machine.name} removed by {actor.name}" + (f": {reason}" if reason else "")
+        node = _current_node(machine)
         if node is None or not interrupt_node(node, Interruption(text[:255]), at=at):
             history.write(
                 machine.pool, ScalingKind.INTERRUPTION, text, at=at, node=node, machine=machine.name
             )
         has_departed = depart_if_unused(machine.pk, at)
         before, after = {"departed": False}, {"departed": has_departed, "reason": reason}
-        changed.send(Machine, acting=acting, action="remove machine", obj=machine, before=before, after=after)
+        changed.send(Machine, actor=actor, action="remove machine", obj=machine, before=before, after=after)
     return has_departed
 
 
-def _check(lasts: timedelta, comment: str) -> None:
+def _check_token_values(lifetime: timedelta, comment: str) -> None:
     problems = []
-    if not timedelta(0) < lasts <= LIFE_MAX:
-        allowed = f"1 to {LIFE_MAX.total_seconds():.0f} s"
+    if not timedelta(0) < lifetime <= MAX_LIFETIME:
+        allowed = f"1 to {MAX_LIFETIME.total_seconds():.0f} s"
         problems.append(
-            Problem("lifetime_seconds", "is not allowed", f"{lasts.total_seconds():.0f}", allowed)
+            Problem("lifetime_seconds", "is not allowed", f"{lifetime.total_seconds():.0f}", allowed)
         )
     if len(comment) > 100 or not comment.isprintable():
         problems.append(
-            Problem("comment", "is not a valid comment", shown(comment), "at most 100 printable characters")
+            Problem(
+                "comment", "is not a valid comment", format_value(comment), "at most 100 printable characters"
+            )
         )
     if problems:
         raise Invalid(problems)
 
 
-def _node_of(machine: Machine) -> Node | None:
+def _current_node(machine: Machine) -> Node | None:
     use = MachineUse.objects.select_related("machine").filter(machine=machine, ended_at=None).first()
-    living = Node.objects.select_related("pool").exclude(state__in=(NodeState.LOST, NodeState.ENDED))
-    return living.filter(pool=machine.pool, instance_id=instance_id(use)).first() if use else None
+    live_nodes = Node.objects.select_related("pool").exclude(state__in=(NodeState.LOST, NodeState.ENDED))
+    return live_nodes.filter(pool=machine.pool, instance_id=instance_id(use)).first() if use else None

@@ -10,10 +10,10 @@ from typing import Any
 from django.core.exceptions import ValidationError
 
 from berth.core.errors import Invalid
-from berth.core.problems import Problem, shown, suggestion
+from berth.core.problems import Problem, format_value, suggest
 from berth.core.spec.texts import NAME, NAME_ALLOWED
 from pools import budgets
-from pools.engine.node_spec import NodeSpec, node_spec
+from pools.engine.node_spec import NodeSpec, parse_node_spec
 from pools.models import NodePool
 from pools.providers.settings import check_settings
 from pools.runtimes.capabilities import check_runtime
@@ -23,58 +23,67 @@ EDITABLE = frozenset(
     field.name for field in NodePool._meta.concrete_fields if field.editable and not field.primary_key
 ) - {"name", "nodes_desired", "paused"}
 NAME_MAX = 40
-SHAPE_OF = {"nodes_min": "min", "ready_threshold": "desired", "nodes_max": "max"}
+NODE_SPEC_KEYS = {"nodes_min": "min", "ready_threshold": "desired", "nodes_max": "max"}
 
 
-def apply(pool: NodePool, values: Mapping[str, Any]) -> NodePool:
-    """Set values on the pool without saving it; `nodes` may replace its three numbers. Raises Invalid."""
+def apply_values(pool: NodePool, values: Mapping[str, Any]) -> NodePool:
+    """Set values on the pool without saving it. Raises Invalid.
+
+    `nodes` may be given instead of the minimum, the ready threshold and the maximum.
+    """
     fields = dict(values)
     if "nodes" in fields:
-        if twice := sorted(fields.keys() & SHAPE_OF):
+        if conflicting := sorted(fields.keys() & NODE_SPEC_KEYS):
             raise Invalid(
-                Problem(name, "conflicts with nodes", allowed="either nodes or this field") for name in twice
+                Problem(name, "conflicts with nodes", allowed="either nodes or this field")
+                for name in conflicting
             )
-        spec = node_spec(fields.pop("nodes"))
+        spec = parse_node_spec(fields.pop("nodes"))
         fields |= {"nodes_min": spec.min, "ready_threshold": spec.desired, "nodes_max": spec.max}
     unknown = sorted(set(fields) - EDITABLE)
     if unknown:
         raise Invalid(
-            Problem(name, "cannot be set", allowed=suggestion(name, sorted(EDITABLE | {"nodes"})))
+            Problem(name, "cannot be set", allowed=suggest(name, sorted(EDITABLE | {"nodes"})))
             for name in unknown
         )
     check_offered(pool, fields)
     if "disruption_budgets" in fields:
-        fields["disruption_budgets"] = budgets.stored(fields["disruption_budgets"])
+        fields["disruption_budgets"] = budgets.normalize_budgets(fields["disruption_budgets"])
     for name, value in fields.items():
         setattr(pool, name, value)
-    with _problems_by_given_field(values):
-        check(pool)
+    with _report_by_requested_field(values):
+        check_pool(pool)
     return pool
 
 
 @contextmanager
-def _problems_by_given_field(values: Mapping[str, Any]) -> Iterator[None]:
-    """Report problems under the name of the requested field: nodes_max instead of nodes.max."""
+def _report_by_requested_field(values: Mapping[str, Any]) -> Iterator[None]:
+    """Report problems under the field that the caller set: nodes_max instead of nodes.max."""
     try:
         yield
     except Invalid as error:
         if "nodes" in values:
             raise
-        columns = {f"nodes.{part}": column for column, part in SHAPE_OF.items()}
+        columns = {f"nodes.{part}": column for column, part in NODE_SPEC_KEYS.items()}
         problems = [replace(each, path=columns.get(each.path, each.path)) for each in error.problems]
         raise Invalid(problems) from None
 
 
-def check(pool: NodePool) -> None:
-    spec_of(pool)
+def check_pool(pool: NodePool) -> None:
+    pool_node_spec(pool)
     check_settings(pool.provider, pool.provider_settings)
     check_runtime(pool.provider, pool.runtime)
-    misnamed = list(_name(pool))
-    problems = [*misnamed, *_labels(pool.labels), *_taints(pool.taints), *_topology(pool.topology)]
-    # `nodes_desired` follows the limits: the caller clamps it before the row is stored.
-    judged = ["labels", "taints", "topology", "nodes_desired", *(each.path for each in misnamed)]
+    misnamed = list(_name_problems(pool))
+    problems = [
+        *misnamed,
+        *_label_problems(pool.labels),
+        *_taint_problems(pool.taints),
+        *_topology_problems(pool.topology),
+    ]
+    # `nodes_desired` is not checked, because the caller clamps it to the limits before saving.
+    excluded = ["labels", "taints", "topology", "nodes_desired", *(each.path for each in misnamed)]
     try:
-        pool.full_clean(exclude=judged, validate_constraints=True)
+        pool.full_clean(exclude=excluded, validate_constraints=True)
     except ValidationError as error:
         problems += [
             Problem("" if field == "__all__" else field, "; ".join(messages), _displayed_value(pool, field))
@@ -84,43 +93,45 @@ def check(pool: NodePool) -> None:
         raise Invalid(problems)
 
 
-def _name(pool: NodePool) -> Iterator[Problem]:
-    """Require a name that is allowed in documents, so that workloads can select the pool."""
+def _name_problems(pool: NodePool) -> Iterator[Problem]:
+    """Yield a problem if workload documents could not refer to a new pool by its name."""
     if pool._state.adding and not (NAME.fullmatch(pool.name) and len(pool.name) <= NAME_MAX):
-        yield Problem("name", "is not a name", shown(pool.name), NAME_ALLOWED.replace("63", str(NAME_MAX)))
+        yield Problem(
+            "name", "is not a name", format_value(pool.name), NAME_ALLOWED.replace("63", str(NAME_MAX))
+        )
 
 
-def spec_of(pool: NodePool) -> NodeSpec:
+def pool_node_spec(pool: NodePool) -> NodeSpec:
     return NodeSpec(pool.nodes_min, pool.nodes_max, pool.ready_threshold)
 
 
-def values_of(pool: NodePool) -> dict[str, Any]:
+def pool_settings(pool: NodePool) -> dict[str, Any]:
     """Return all settings of the pool as JSON values."""
     names = sorted(EDITABLE | {"name", "nodes_desired", "paused"})
-    return {name: _plain(getattr(pool, name)) for name in names}
+    return {name: _to_json(getattr(pool, name)) for name in names}
 
 
-def _plain(value: Any) -> Any:
+def _to_json(value: Any) -> Any:
     if isinstance(value, datetime):
         return value.isoformat()
     return str(value) if isinstance(value, Decimal) else value
 
 
 def _displayed_value(pool: NodePool, field: str) -> str:
-    return shown(getattr(pool, field)) if hasattr(pool, field) else ""
+    return format_value(getattr(pool, field)) if hasattr(pool, field) else ""
 
 
-def _labels(labels: object) -> list[Problem]:
+def _label_problems(labels: object) -> list[Problem]:
     if isinstance(labels, dict) and all(isinstance(x, str) for pair in labels.items() for x in pair):
         return []
-    return [Problem("labels", "is not a mapping of names to strings", shown(labels))]
+    return [Problem("labels", "is not a mapping of names to strings", format_value(labels))]
 
 
-def _taints(taints: object) -> list[Problem]:
+def _taint_problems(taints: object) -> list[Problem]:
     if not isinstance(taints, list):
-        return [Problem("taints", "is not a list", shown(taints))]
+        return [Problem("taints", "is not a list", format_value(taints))]
     return [
-        Problem(f"taints[{index}]", "is not a taint", shown(taint), "key, value and effect as strings")
+        Problem(f"taints[{index}]", "is not a taint", format_value(taint), "key, value and effect as strings")
         for index, taint in enumerate(taints)
         if not _is_taint(taint)
     ]
@@ -135,7 +146,7 @@ def _is_taint(taint: object) -> bool:
     )
 
 
-def _topology(levels: object) -> list[Problem]:
+def _topology_problems(levels: object) -> list[Problem]:
     if isinstance(levels, list) and all(isinstance(level, str) and level for level in levels):
         return []
-    return [Problem("topology", "is not a list of label keys", shown(levels))]
+    return [Problem("topology", "is not a list of label keys", format_value(levels))]

@@ -1,4 +1,4 @@
-"""Store the scheduler's reports on a pool and apply the autoscaler's decision to its desired node count."""
+"""Store the scheduler's reports on a pool's load, and autoscale the pool accordingly."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -11,28 +11,28 @@ from django.db.models import Count, Max, Q
 from pools import history
 from pools.engine.autoscaler import (
     AutoscalerConfig,
-    ClockValues,
     Pressure,
     ScaleDecision,
-    desired_nodes,
+    ScalingTimes,
+    decide_node_count,
 )
 from pools.engine.node_spec import NodeSpec
 from pools.models import Node, NodePool
 from pools.models.node import PENDING, USABLE
 from pools.models.scaling import ScalingKind
-from pools.services.pool_values import spec_of
+from pools.services.pool_values import pool_node_spec
 
 
 @dataclass(frozen=True, slots=True)
-class NodesNow:
-    """Counts of a pool's usable and booting nodes, and the time at which the newest became ready."""
+class NodeCounts:
+    """Number of usable and booting nodes, and the time at which the newest one became ready."""
 
     usable: int
     pending: int
     newest_ready_at: datetime | None
 
     @classmethod
-    def of(cls, nodes: Iterable[Node]) -> "NodesNow":
+    def from_nodes(cls, nodes: Iterable[Node]) -> "NodeCounts":
         nodes = tuple(nodes)
         usable = [node for node in nodes if node.state in USABLE]
         ready_at = [node.ready_at for node in usable if node.ready_at is not None]
@@ -40,7 +40,7 @@ class NodesNow:
         return cls(len(usable), pending, max(ready_at, default=None))
 
     @classmethod
-    def in_pool(cls, pool_id: int) -> "NodesNow":
+    def in_pool(cls, pool_id: int) -> "NodeCounts":
         usable = Q(state__in=USABLE)
         counts = Node.objects.filter(pool_id=pool_id).aggregate(
             usable=Count("pk", filter=usable),
@@ -54,15 +54,15 @@ def report_pressure(
     pool_id: int, *, queued: int, running: int, capacity: int, gang_nodes: int, at: datetime,
     binding: str = "gpu",
 ) -> bool:  # fmt: skip
-    """Store the report and act on it. Return True if the desired node count changed.
+    """Store the report and autoscale the pool. Return True if the desired node count changed.
 
-    `queued`, `running` and `capacity` are thousandths of slots. A node has one slot per GPU, or one if it has
-    no GPU. Pods that use half of a node's CPU, memory or pod limit fill half of its slots. `queued` counts
-    work that fits the pool and its limits but waits for nodes, plus work reserved on booting nodes. `binding`
-    is the scarcest resource of the queued work. `gang_nodes` is the number of additional nodes that hold the
-    queued work without splitting gangs.
+    `queued`, `running` and `capacity` are in thousandths of a slot. A node has one slot per GPU, or a single
+    slot if it has no GPU. Pods that use half of a node's CPU, memory or pod limit fill half of its slots.
+    `queued` covers work that fits the pool and its limits but still needs nodes, plus work reserved on
+    booting nodes. `binding` is the scarcest resource of the queued work. `gang_nodes` is the number of
+    additional nodes needed to run the queued work without splitting gangs.
     """
-    nodes = NodesNow.in_pool(pool_id)
+    nodes = NodeCounts.in_pool(pool_id)
     pressure = {
         "queued": queued, "running": running, "capacity": capacity, "nodes": nodes.usable,
         "gang_nodes": gang_nodes, "binding": binding,
@@ -71,46 +71,51 @@ def report_pressure(
     if not _needs_write(pool, pressure, nodes, at):
         return False
     with transaction.atomic():
-        return _store(NodePool.objects.select_for_update(no_key=True).get(pk=pool_id), pressure, nodes, at)
+        return _store_report(
+            NodePool.objects.select_for_update(no_key=True).get(pk=pool_id), pressure, nodes, at
+        )
 
 
 def autoscale(pool: NodePool, nodes: Iterable[Node], at: datetime) -> bool:
-    """Apply the latest report again, because time has passed; do nothing without a report.
+    """Decide again on the latest report, because time has passed. Return True if it scaled.
 
-    `nodes` are the pool's nodes that have not ended. The caller must hold the lock on the row.
+    `nodes` are the pool's nodes that have not ended. The caller must hold the lock on the pool's row.
     """
-    return _decide(pool, NodesNow.of(nodes), at)
+    return _apply_decision(pool, NodeCounts.from_nodes(nodes), at)
 
 
 def would_autoscale(pool: NodePool, nodes: Iterable[Node], at: datetime) -> bool:
-    return _would_change(pool, NodesNow.of(nodes), at)
+    return _would_change(pool, NodeCounts.from_nodes(nodes), at)
 
 
-def _needs_write(pool: NodePool, pressure: Mapping[str, Any], nodes: NodesNow, at: datetime) -> bool:
-    """Return True if the report needs a write. Most reports repeat the previous report and cost two reads."""
+def _needs_write(pool: NodePool, pressure: Mapping[str, Any], nodes: NodeCounts, at: datetime) -> bool:
+    """Return True if the report changes anything.
+
+    Most reports repeat the previous one and then cost only two reads.
+    """
     if pool.pressure != pressure or (pool.idle_since is None) != (_is_busy(pressure)):
         return True
     return _would_change(pool, nodes, at)
 
 
-def _would_change(pool: NodePool, nodes: NodesNow, at: datetime) -> bool:
-    decision = _decision(pool, nodes, at)
+def _would_change(pool: NodePool, nodes: NodeCounts, at: datetime) -> bool:
+    decision = _compute_decision(pool, nodes, at)
     return decision is not None and decision.desired != pool.nodes_desired
 
 
-def _store(pool: NodePool, pressure: Mapping[str, Any], nodes: NodesNow, at: datetime) -> bool:
+def _store_report(pool: NodePool, pressure: Mapping[str, Any], nodes: NodeCounts, at: datetime) -> bool:
     pool.pressure = dict(pressure)
     if _is_busy(pressure):
         pool.idle_since = None
     elif pool.idle_since is None:
         pool.idle_since = at
-    changed = _decide(pool, nodes, at)
+    changed = _apply_decision(pool, nodes, at)
     pool.save(update_fields=["pressure", "idle_since"])
     return changed
 
 
-def _decide(pool: NodePool, nodes: NodesNow, at: datetime) -> bool:
-    decision = _decision(pool, nodes, at)
+def _apply_decision(pool: NodePool, nodes: NodeCounts, at: datetime) -> bool:
+    decision = _compute_decision(pool, nodes, at)
     if decision is None or decision.desired == pool.nodes_desired:
         return False
     before, pool.nodes_desired, pool.last_scaled_at = pool.nodes_desired, decision.desired, at
@@ -122,20 +127,23 @@ def _decide(pool: NodePool, nodes: NodesNow, at: datetime) -> bool:
     return True
 
 
-def _decision(pool: NodePool, nodes: NodesNow, at: datetime) -> ScaleDecision | None:
+def _compute_decision(pool: NodePool, nodes: NodeCounts, at: datetime) -> ScaleDecision | None:
     expired = pool.expires_at is not None and at >= pool.expires_at
     if pool.paused or not (expired or (pool.elastic and pool.pressure)):
         return None
-    return desired_nodes(
-        _pressure(pool, nodes), pool.nodes_desired, _config(pool, spec_of(pool)), _clock(pool, nodes, at)
+    return decide_node_count(
+        _pressure(pool, nodes),
+        pool.nodes_desired,
+        _autoscaler_config(pool, pool_node_spec(pool)),
+        _scaling_times(pool, nodes, at),
     )
 
 
-def _pressure(pool: NodePool, nodes: NodesNow) -> Pressure:
-    """Return the latest report. Without queued work, its node count is replaced by the current count.
+def _pressure(pool: NodePool, nodes: NodeCounts) -> Pressure:
+    """Return the load from the latest report.
 
-    Queued work is added to the node count of the same moment. A decision to scale down must not rest on a
-    count from before the nodes were ready.
+    Queued work is added to the node count at the time of the report. Without queued work, the current node
+    count is used instead, so that the pool is not scaled down based on a count from before nodes were ready.
     """
     report: dict[str, Any] = pool.pressure or dict.fromkeys(("queued", "running", "capacity", "nodes"), 0)
     if report["queued"] <= 0:
@@ -143,7 +151,7 @@ def _pressure(pool: NodePool, nodes: NodesNow) -> Pressure:
     return Pressure(**report, booting=nodes.pending)
 
 
-def _config(pool: NodePool, spec: NodeSpec) -> AutoscalerConfig:
+def _autoscaler_config(pool: NodePool, spec: NodeSpec) -> AutoscalerConfig:
     return AutoscalerConfig(
         min=spec.min,
         max=spec.ceiling,
@@ -154,9 +162,9 @@ def _config(pool: NodePool, spec: NodeSpec) -> AutoscalerConfig:
     )
 
 
-def _clock(pool: NodePool, nodes: NodesNow, at: datetime) -> ClockValues:
+def _scaling_times(pool: NodePool, nodes: NodeCounts, at: datetime) -> ScalingTimes:
     idle_since = _idle_since(pool, nodes)
-    return ClockValues(
+    return ScalingTimes(
         now=at.timestamp(),
         last_scaled_at=pool.last_scaled_at.timestamp() if pool.last_scaled_at else None,
         idle_since=idle_since.timestamp() if idle_since else None,
@@ -164,10 +172,11 @@ def _clock(pool: NodePool, nodes: NodesNow, at: datetime) -> ClockValues:
     )
 
 
-def _idle_since(pool: NodePool, nodes: NodesNow) -> datetime | None:
-    """Return the time since which the pool is idle, not before its newest node became ready.
+def _idle_since(pool: NodePool, nodes: NodeCounts) -> datetime | None:
+    """Return the time since which the pool has been idle, or None if it is not idle.
 
-    Return None while a node boots or work runs or is queued.
+    A pool is not idle while work is running or queued or a node is booting, and the idle time starts no
+    earlier than its newest node became ready.
     """
     if pool.idle_since is None or nodes.pending:
         return None

@@ -8,16 +8,16 @@ from pools.models.node import HOSTING, USABLE
 from pools.selectors import ready_threshold
 
 
-def readiness_changes(pool: NodePool, nodes: Iterable[Node]) -> bool:
+def has_readiness_changed(pool: NodePool, nodes: Iterable[Node]) -> bool:
     states = [node.state for node in nodes]
     if pool.operational_since is None:
         return sum(state in USABLE for state in states) >= ready_threshold(pool)
     return not any(state in HOSTING for state in states)
 
 
-def note_readiness(pool: NodePool, nodes: Iterable[Node], at: datetime) -> bool:
-    """Record a change of readiness; return True if there was one. The caller must lock the row."""
-    if not readiness_changes(pool, nodes):
+def record_readiness(pool: NodePool, nodes: Iterable[Node], at: datetime) -> bool:
+    """Record a change of readiness. Return True if there was one. The caller must lock the pool's row."""
+    if not has_readiness_changed(pool, nodes):
         return False
     pool.operational_since = at if pool.operational_since is None else None
     pool.save(update_fields=["operational_since"])

@@ -1,4 +1,4 @@
-"""Release nodes that a pool does not need."""
+"""Release nodes that a pool no longer needs."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -7,25 +7,25 @@ from datetime import datetime, timedelta
 from django.db import transaction
 from django.db.models import Q
 
-from berth.db.moves import move
+from berth.db.moves import compare_and_set
 from pools import history
-from pools.budgets import allowance_of
+from pools.budgets import drain_allowance
 from pools.engine.budgets import DisruptionReason
 from pools.engine.victims import HEAD
 from pools.models import Node, NodePool
 from pools.models.node import NodeState
 from pools.models.scaling import ScalingKind
-from pools.services.pool_values import spec_of
+from pools.services.pool_values import pool_node_spec
 
 EMPTY, UNDERUTILISED = DisruptionReason.EMPTY, DisruptionReason.UNDERUTILISED
 POLICY = NodePool.NodeConsolidation
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
+class ReleasableNodes:
     """Names of nodes that may be released if their pods fit elsewhere.
 
-    `empty` and `underutilised` are the numbers of nodes of each kind that may be released at once.
+    `empty` and `underutilised` are the maximum numbers of such nodes that may be released at once.
     """
 
     nodes: tuple[str, ...] = ()
@@ -36,36 +36,41 @@ class Offer:
         return bool(self.nodes and (self.empty or self.underutilised))
 
 
-def offer(pool: NodePool, now: datetime) -> Offer:
-    """Return the releasable nodes; none while the pool is being resized or was resized recently."""
+def releasable_nodes(pool: NodePool, now: datetime) -> ReleasableNodes:
+    """Return the nodes that may be released.
+
+    None may be released while the pool is being resized or shortly after that.
+    """
     if pool.node_consolidation == POLICY.NEVER or not _is_stable(pool, now):
-        return Offer()
+        return ReleasableNodes()
     nodes = list(Node.objects.filter(pool=pool).exclude(state=NodeState.ENDED).order_by("ordinal"))
     if any(node.state not in (NodeState.READY, NodeState.CORDONED) for node in nodes):
-        return Offer()
-    spare = len(nodes) - max(spec_of(pool).min, 1)
+        return ReleasableNodes()
+    spare = len(nodes) - max(pool_node_spec(pool).min, 1)
     if len(nodes) != pool.nodes_desired or spare < 1:
-        return Offer()
-    recently_used = _recently_used(pool, now)
+        return ReleasableNodes()
+    recently_used = _recently_used_ids(pool, now)
     names = tuple(n.name for n in nodes if _is_releasable(n, pool, now) and n.pk not in recently_used)
-    bound = allowance_of(pool, nodes, now)
+    allowance = drain_allowance(pool, nodes, now)
     moves = pool.node_consolidation == POLICY.WHEN_UNDERUTILISED
-    return Offer(names, bound.most(EMPTY, spare), bound.most(UNDERUTILISED, 1) if moves else 0)
+    return ReleasableNodes(
+        names, allowance.cap_count(EMPTY, spare), allowance.cap_count(UNDERUTILISED, 1) if moves else 0
+    )
 
 
-def give_back(
-    pool_id: int, names: Sequence[str], reason: DisruptionReason, *, because: str, at: datetime
+def release_pool_nodes(
+    pool_id: int, names: Sequence[str], reason: DisruptionReason, *, message: str, at: datetime
 ) -> bool:
-    """Lower the desired node count and drain these nodes; the caller evicts their pods.
+    """Lower the desired node count and drain these nodes. The caller evicts their pods.
 
     Returns False, without a change, if the pool no longer offers all of the nodes.
     """
     with transaction.atomic():
         pool = NodePool.objects.select_for_update(no_key=True).get(pk=pool_id)
-        nodes = _locked_nodes(pool, names)
-        offered = offer(pool, at)
-        limit = offered.empty if reason is EMPTY else offered.underutilised
-        if not 0 < len(names) <= limit or not set(names) <= set(offered.nodes):
+        nodes = _lock_nodes(pool, names)
+        releasable = releasable_nodes(pool, at)
+        limit = releasable.empty if reason is EMPTY else releasable.underutilised
+        if not 0 < len(names) <= limit or not set(names) <= set(releasable.nodes):
             return False
         if reason is EMPTY and _have_allocations(nodes):
             return False
@@ -76,11 +81,11 @@ def give_back(
         )
         pool.save(update_fields=["nodes_desired", "last_scaled_at"])
         history.write(
-            pool, ScalingKind.AUTOSCALE, because, at=at, before=before, after=pool.nodes_desired, rule=reason,
+            pool, ScalingKind.AUTOSCALE, message, at=at, before=before, after=pool.nodes_desired, rule=reason,
             nodes=list(names),
         )  # fmt: skip
         for node in nodes:
-            _drain(node, pool, because, at)
+            _drain(node, pool, message, at)
     return True
 
 
@@ -90,7 +95,7 @@ def _have_allocations(nodes: Sequence[Node]) -> bool:
 
 
 def _is_stable(pool: NodePool, now: datetime) -> bool:
-    """Return True if the pool is elastic, operational and was not resized recently."""
+    """Return True if the pool is elastic and operational and was not resized recently."""
     expired = pool.expires_at is not None and now >= pool.expires_at
     if pool.paused or expired or not pool.elastic or pool.operational_since is None or pool.provisioning:
         return False
@@ -99,29 +104,35 @@ def _is_stable(pool: NodePool, now: datetime) -> bool:
 
 
 def _is_releasable(node: Node, pool: NodePool, now: datetime) -> bool:
-    """Return True if the node may be released. A cordoned node stays, because an admin reserved it."""
-    rested = (now - node.since).total_seconds() >= pool.node_consolidation_after
-    return node.ordinal != HEAD and node.state == NodeState.READY and rested
+    """Return True if the node may be released.
+
+    Cordoned nodes stay, because an admin has set them aside.
+    """
+    is_settled = (now - node.since).total_seconds() >= pool.node_consolidation_after
+    return node.ordinal != HEAD and node.state == NodeState.READY and is_settled
 
 
-def _recently_used(pool: NodePool, now: datetime) -> Collection[int]:
-    """Return ids of nodes with recent allocations, whose rows belong to a higher layer."""
+def _recently_used_ids(pool: NodePool, now: datetime) -> Collection[int]:
+    """Return the ids of nodes with recent allocations."""
     since = now - timedelta(seconds=pool.node_consolidation_after)
+    # Allocations belong to a higher layer, so this uses their relation to nodes instead of their model.
     began_or_ended = Q(allocations__bound_at__gt=since) | Q(allocations__released_at__gt=since)
     rows = Node.objects.filter(began_or_ended, pool=pool).exclude(state=NodeState.ENDED)
     return set(rows.order_by().values_list("pk", flat=True))
 
 
-def _locked_nodes(pool: NodePool, names: Sequence[str]) -> list[Node]:
-    """Return the nodes, locked because a user may drain one of them."""
+def _lock_nodes(pool: NodePool, names: Sequence[str]) -> list[Node]:
+    """Return the nodes, locked because a user may drain one of them concurrently."""
     rows = Node.objects.select_for_update(of=("self",)).filter(pool=pool, name__in=names)
     return list(rows.exclude(state=NodeState.ENDED).order_by("-ordinal"))
 
 
 def _drain(node: Node, pool: NodePool, reason: str, at: datetime) -> None:
-    begun = {
+    drain_columns = {
         "drain_started_at": at, "drain_reason": reason[:255], "drained_by_scaling": True, "emptied_at": None,
     }  # fmt: skip
-    drained = move(node, "state", expected=(NodeState.READY,), to=NodeState.DRAINING, since=at, **begun)
+    drained = compare_and_set(
+        node, "state", expected=(NodeState.READY,), to=NodeState.DRAINING, since=at, **drain_columns
+    )
     assert drained, "the node is locked and was ready"
     history.write(pool, ScalingKind.DRAIN, reason, at=at, node=node, after=pool.nodes_desired)

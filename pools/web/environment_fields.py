@@ -8,14 +8,14 @@ from django import forms
 from django.core.exceptions import ValidationError
 
 from pools.models import NodePool
-from pools.plugins.registry import available
+from pools.plugins.registry import available_plugins
 
 SECRET = "secret"  # noqa: S105 - prefix of a field name
 EXAMPLE = "- torch\n- mps: {thread_percentage: 50}"
 
 
-class Lines(forms.CharField):
-    """List of lines without empty lines."""
+class LinesField(forms.CharField):
+    """Text area whose value is the list of its non-empty lines."""
 
     def __init__(self, **kwargs: Any) -> None:
         rows = kwargs.pop("rows", 3)
@@ -27,8 +27,8 @@ class Lines(forms.CharField):
         return [line.strip() for line in super().clean(value).splitlines() if line.strip()]
 
 
-class Plugins(Lines):
-    """Plugins in YAML: names, or names with parameters."""
+class PluginsField(LinesField):
+    """YAML list of plugins, each a name or a name with parameters."""
 
     def clean(self, value: Any) -> Any:
         try:
@@ -37,22 +37,22 @@ class Plugins(Lines):
             raise ValidationError(f"Not valid YAML: {getattr(error, 'problem', error)}") from None
         if not isinstance(entries, list):
             raise ValidationError("Not a list. Write one plugin per line, starting with a dash.")
-        return [_plugin(entry) for entry in entries]
+        return [_parse_plugin(entry) for entry in entries]
 
 
-class Indexes(Lines):
+class IndexesField(LinesField):
     """Package indexes, one per line: a URL, then `=` and the packages that the index serves."""
 
     def clean(self, value: Any) -> Any:
-        return [_index(line) for line in super().clean(value)]
+        return [_parse_index(line) for line in super().clean(value)]
 
 
-class Variables(Lines):
+class VariablesField(LinesField):
     def clean(self, value: Any) -> Any:
         variables = {}
         for line in super().clean(value):
-            name, equals, text = line.partition("=")
-            if not equals:
+            name, separator, text = line.partition("=")
+            if not separator:
                 raise ValidationError(f"{line}: no = found. Write NAME=value.")
             variables[name.strip()] = text
         return variables
@@ -61,12 +61,12 @@ class Variables(Lines):
 def environment_fields() -> dict[str, forms.Field]:
     """Return the fields in order, including one for each plugin secret."""
     fields: dict[str, forms.Field] = {
-        "plugins": Plugins(
+        "plugins": PluginsField(
             label="Plugins", example=EXAMPLE,
-            help_text=f"One per line, in order. Available: {', '.join(sorted(available()))}.",
+            help_text=f"One per line, in order. Available: {', '.join(sorted(available_plugins()))}.",
         ),
     }  # fmt: skip
-    for name, plugin in sorted(available().items()):
+    for name, plugin in sorted(available_plugins().items()):
         for parameter, variable in plugin.secrets.items():
             fields[f"{SECRET}_{name}_{parameter}"] = forms.CharField(
                 label=f"{parameter.capitalize()} for {name}", required=False, strip=True,
@@ -75,66 +75,74 @@ def environment_fields() -> dict[str, forms.Field]:
             )  # fmt: skip
     fields |= {
         "python": forms.CharField(
-            label="Python", max_length=10, required=False,
+            label="Python",
+            max_length=10,
+            required=False,
             help_text="For example 3.12. Default: the machine's Python.",
         ),
-        "pip": Lines(label="Python packages", example="numpy>=2", help_text="Requirements, one per line."),
-        "indexes": Indexes(
-            label="Package indexes", rows=2, example="https://example.org/simple = torch, torchvision",
+        "pip": LinesField(
+            label="Python packages", example="numpy>=2", help_text="Requirements, one per line."
+        ),
+        "indexes": IndexesField(
+            label="Package indexes",
+            rows=2,
+            example="https://example.org/simple = torch, torchvision",
             help_text="One per line: URL = packages. An index without packages serves all others.",
         ),
-        "apt": Lines(label="Debian packages", rows=2, help_text="One per line."),
-        "env": Variables(
-            label="Environment variables", rows=2, example="NAME=value",
+        "apt": LinesField(label="Debian packages", rows=2, help_text="One per line."),
+        "env": VariablesField(
+            label="Environment variables",
+            rows=2,
+            example="NAME=value",
             help_text="Environment variables of every process in the pool. Do not put secrets here.",
         ),
-    }  # fmt: skip
+    }
     return fields
 
 
-def values_of(cleaned: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the form's values for the services. An empty secret field keeps the stored secret."""
+def environment_values(cleaned: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the form's values for the services. A secret stays unchanged if its field is empty."""
     plugins = [dict(each) if isinstance(each, dict) else each for each in cleaned["plugins"]]
     for each in plugins:
-        if not isinstance(each, dict) or each.get("name") not in available():
+        if not isinstance(each, dict) or each.get("name") not in available_plugins():
             continue
-        for parameter in available()[each["name"]].secrets:
+        for parameter in available_plugins()[each["name"]].secrets:
             if secret := cleaned[f"{SECRET}_{each['name']}_{parameter}"]:
                 each["parameters"] = {**each["parameters"], parameter: secret}
     names = ("python", "pip", "indexes", "apt", "env")
     return {"plugins": plugins, "environment": {name: cleaned[name] for name in names}}
 
 
-def initial_of(pool: NodePool) -> dict[str, Any]:
+def initial_values(pool: NodePool) -> dict[str, Any]:
     declared = [
         {each["name"]: each["parameters"]} if each["parameters"] else each["name"] for each in pool.plugins
     ]
     environment = pool.environment
     return {
-        "plugins": "\n".join(f"- {_plugin_line(each)}" for each in declared),
+        "plugins": "\n".join(f"- {_format_plugin(each)}" for each in declared),
         "python": environment.get("python", ""),
         "pip": "\n".join(environment.get("pip", ())),
-        "indexes": "\n".join(_index_line(each) for each in environment.get("indexes", ())),
+        "indexes": "\n".join(_format_index(each) for each in environment.get("indexes", ())),
         "apt": "\n".join(environment.get("apt", ())),
         "env": "\n".join(f"{name}={value}" for name, value in environment.get("env", {}).items()),
     }
 
 
 def secret_help_texts(pool: NodePool) -> Iterable[tuple[str, str]]:
-    """Yield the field name and help text, with the time at which it was set, of each stored secret."""
+    """Yield the field name of each stored secret, and a help text that says when it was set."""
     for each in pool.plugins:
         for parameter, at in each.get("secrets_set", {}).items():
             yield f"{SECRET}_{each['name']}_{parameter}", f"Set on {at[:10]}. Leave empty to keep it."
 
 
-def _plugin_line(entry: str | Mapping[str, Any]) -> str:
+def _format_plugin(entry: str | Mapping[str, Any]) -> str:
     if isinstance(entry, str):
         return entry
     ((name, parameters),) = entry.items()
     return f"{name}: {yaml.safe_dump(parameters, default_flow_style=True, width=10_000).strip()}"
 
 
-def _plugin(entry: Any) -> Any:
+def _parse_plugin(entry: Any) -> Any:
     if isinstance(entry, str):
         return {"name": entry, "parameters": {}}
     if isinstance(entry, dict) and len(entry) == 1 and "name" not in entry:
@@ -143,13 +151,13 @@ def _plugin(entry: Any) -> Any:
     return entry
 
 
-def _index(line: str) -> dict[str, Any]:
-    url, equals, names = line.rpartition(" =")
+def _parse_index(line: str) -> dict[str, Any]:
+    url, separator, names = line.rpartition(" =")
     return {
-        "url": (url if equals else line).strip(),
-        "packages": [name.strip() for name in names.split(",") if name.strip()] if equals else [],
+        "url": (url if separator else line).strip(),
+        "packages": [name.strip() for name in names.split(",") if name.strip()] if separator else [],
     }
 
 
-def _index_line(index: Mapping[str, Any]) -> str:
+def _format_index(index: Mapping[str, Any]) -> str:
     return index["url"] + (f" = {', '.join(index['packages'])}" if index.get("packages") else "")

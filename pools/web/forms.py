@@ -7,12 +7,12 @@ from django import forms
 
 from berth.core.amounts import MILLI
 from pools.models import NodePool
-from pools.services.offered import offered
+from pools.services.offered import offered_choices
 from pools.web import environment_fields
 
 
-class Json(forms.JSONField):
-    """JSON field that shows an empty value as an empty string instead of null."""
+class JsonField(forms.JSONField):
+    """JSON field that shows empty values as an empty string instead of null."""
 
     def prepare_value(self, value: Any) -> Any:
         return super().prepare_value(value) if value else ""
@@ -21,12 +21,12 @@ class Json(forms.JSONField):
 class PoolForm(forms.Form):
     name = forms.SlugField(label="Name", max_length=40, help_text="Lower-case letters, digits and dashes.")
     provider = forms.ChoiceField(
-        label="Provider", choices=partial(offered, "provider"), help_text="Source of the nodes."
+        label="Provider", choices=partial(offered_choices, "provider"), help_text="Source of the nodes."
     )
     runtime = forms.ChoiceField(
-        label="Runtime", choices=partial(offered, "runtime"), help_text="Runs the pods on each node."
+        label="Runtime", choices=partial(offered_choices, "runtime"), help_text="Runs the pods on each node."
     )
-    provider_settings = Json(
+    provider_settings = JsonField(
         label="Provider settings",
         required=False,
         help_text='JSON, for example {"region": "eu-central-1", ...}; empty if none are needed.',
@@ -87,7 +87,7 @@ class PoolForm(forms.Form):
         "minimum runtime.",
     )
     node_consolidation_after = forms.IntegerField(label="Consolidation delay (s)", min_value=0, initial=300)
-    disruption_budgets = Json(
+    disruption_budgets = JsonField(
         label="Disruption budgets",
         required=False,
         help_text='JSON: [{"nodes": "10%"}] allows 10 % of the nodes to be disrupted at a time; '
@@ -103,16 +103,16 @@ class PoolForm(forms.Form):
         self.fields.update(environment_fields.environment_fields())
 
     def values(self) -> dict[str, Any]:
-        apart = {"name", "cpu", "version", "confirmed", *environment_fields.environment_fields()}
-        values = {key: value for key, value in self.cleaned_data.items() if key not in apart}
-        values |= environment_fields.values_of(self.cleaned_data)
+        excluded = {"name", "cpu", "version", "confirmed", *environment_fields.environment_fields()}
+        values = {key: value for key, value in self.cleaned_data.items() if key not in excluded}
+        values |= environment_fields.environment_values(self.cleaned_data)
         values["provider_settings"] = values["provider_settings"] or {}
         values["disruption_budgets"] = values["disruption_budgets"] or []
         return {**values, "cpu_milli": round(self.cleaned_data["cpu"] * MILLI)}
 
 
 class SettingsForm(PoolForm):
-    """Form of an existing pool, without its name, provider and runtime, which are fixed."""
+    """Form for an existing pool, without the name, provider and runtime, which cannot be changed."""
 
     confirmed = forms.IntegerField(widget=forms.HiddenInput, required=False)  # confirmed number of nodes
 
@@ -123,14 +123,14 @@ class SettingsForm(PoolForm):
         for fixed in ("name", "provider", "runtime"):
             del self.fields[fixed]
 
-    def note_secrets(self, pool: NodePool) -> None:
+    def show_secret_times(self, pool: NodePool) -> None:
         """Show when each stored secret was set."""
         for name, text in environment_fields.secret_help_texts(pool):
             if name in self.fields:
                 self.fields[name].help_text = text
 
     def keep_secrets(self) -> None:
-        """Keep the entered secrets in the form that asks for confirmation."""
+        """Keep the entered secrets in the confirmation form, so that they are submitted again."""
         for field in self.fields.values():
             if isinstance(field.widget, forms.PasswordInput):
                 field.widget.render_value = True
@@ -160,7 +160,7 @@ class JoinTokenForm(forms.Form):
     )
 
 
-def initial_of(pool: NodePool) -> dict[str, Any]:
+def initial_values(pool: NodePool) -> dict[str, Any]:
     fields = {name: getattr(pool, name) for name in PoolForm.base_fields if hasattr(pool, name)}
-    fields |= environment_fields.initial_of(pool)
+    fields |= environment_fields.initial_values(pool)
     return {**fields, "cpu": pool.cpu_milli / MILLI, "version": pool.version}

@@ -1,4 +1,4 @@
-"""Pages for joined machines and join tokens."""
+"""Pages that manage joined machines and join tokens."""
 
 from datetime import timedelta
 from typing import Any
@@ -13,8 +13,8 @@ from django.views.decorators.http import require_GET, require_http_methods
 
 from berth.core.amounts import MILLI
 from berth.core.errors import BerthError
-from berth.server.web.faults import take_faults
-from berth.server.web.lists.tables import Column, exported, list_query, list_rows, table_state
+from berth.server.web.faults import add_form_errors
+from berth.server.web.lists.tables import Column, list_query, list_rows, requested_csv, table_state
 from berth.server.web.pages import Request, done, page, signed_in
 from pools import joined_machines, selectors, services
 from pools.models import NodePool
@@ -22,7 +22,7 @@ from pools.web.forms import JoinTokenForm, ReasonForm
 
 TONES = {"free": "good", "used": "info", "open": "good", "draining": "warn", "silent": "bad"}
 
-TOKENS_MAX = 500  # only the newest tokens are listed
+MAX_TOKENS = 500  # only the newest tokens are listed
 MachineRow = tuple[Any, str]  # a machine and the name of its current node
 MACHINES: tuple[Column[MachineRow], ...] = (
     Column("name", "Machine", lambda row: row[0].name, order="name"),
@@ -47,7 +47,7 @@ TOKENS: tuple[Column[Any], ...] = (
 
 
 def _machine_rows(rows: list[Any]) -> list[MachineRow]:
-    nodes = joined_machines.nodes_of(rows)
+    nodes = joined_machines.current_node_names(rows)
     return [(row, nodes.get(row.pk, "")) for row in rows]
 
 
@@ -56,16 +56,16 @@ def _machine_rows(rows: list[Any]) -> list[MachineRow]:
 def index(request: Request, name: str) -> HttpResponse | StreamingHttpResponse:
     pool, now = _pool(request, name), timezone.now()
     rows = joined_machines.machines(pool, now).filter(departed_at=None)
-    for word in table_state(request.GET, "")["search"].split():
-        rows = rows.filter(Q(name__icontains=word) | Q(address__icontains=word) | Q(state=word.lower()))
+    for term in table_state(request.GET, "")["search"].split():
+        rows = rows.filter(Q(name__icontains=term) | Q(address__icontains=term) | Q(state=term.lower()))
     listing = list_query(
         request, MACHINES, rows, _machine_rows, file_name=f"machines-of-{pool.name}", default="name"
     )
     tokens = list_rows(
-        request, TOKENS, joined_machines.join_tokens(pool, now)[:TOKENS_MAX], name="tokens",
+        request, TOKENS, joined_machines.join_tokens(pool, now)[:MAX_TOKENS], name="tokens",
         file_name=f"join-tokens-of-{pool.name}", default="-issued",
     )  # fmt: skip
-    if file := exported(request, listing, tokens):
+    if file := requested_csv(request, listing, tokens):
         return file
     context = {
         "pool": pool,
@@ -83,25 +83,25 @@ def issue(request: Request, name: str) -> HttpResponse:
     pool = _pool(request, name)
     form = JoinTokenForm(request.POST or None, initial={"lasts": "3600"}, auto_id="join_%s")
     if request.method == "POST" and form.is_valid():
-        lasts = timedelta(seconds=int(form.cleaned_data["lasts"]))
+        lifetime = timedelta(seconds=int(form.cleaned_data["lasts"]))
         try:
             _, secret = services.issue_join_token(
-                acting=request.acting, pool=pool, lasts=lasts, at=timezone.now(),
+                actor=request.actor, pool=pool, lifetime=lifetime, at=timezone.now(),
                 comment=form.cleaned_data["comment"],
             )  # fmt: skip
         except BerthError as error:
-            take_faults(form, error, {"lifetime_seconds": "lasts"})
+            add_form_errors(form, error, {"lifetime_seconds": "lasts"})
         else:
             address = settings.BERTH_PUBLIC_URL or request.build_absolute_uri("/").rstrip("/")
-            context = {"pool": pool, "secret": secret, "address": address, "back": _back(pool)}
+            context = {"pool": pool, "secret": secret, "address": address, "back": _machines_url(pool)}
             return page(request, "pools/join_token.html", context, inner="pools/join_token_body.html")
     context = {
         "form": form,
         "title": f"New join token for {pool}",
         "label": "Issue token",
-        "text": "One machine can join with it, once.",
+        "text": "The token lets one machine join the pool.",
         "post_to": request.path,
-        "back": _back(pool),
+        "back": _machines_url(pool),
     }
     status = 422 if form.is_bound else 200
     return page(request, "web/form.html", context, inner="web/form_body.html", status=status)
@@ -114,15 +114,15 @@ def revoke(request: Request, name: str, token_id: int) -> HttpResponse:
     tokens = joined_machines.join_tokens(pool, timezone.now()).filter(revoked_at=None)
     token = get_object_or_404(tokens, pk=token_id)
     if request.method == "POST":
-        services.revoke_join_token(acting=request.acting, token=token, at=timezone.now())
-        return done(request, f"Join token {token.prefix}... revoked.", to=_back(pool))
+        services.revoke_join_token(actor=request.actor, token=token, at=timezone.now())
+        return done(request, f"Join token {token.prefix}... revoked.", to=_machines_url(pool))
     context = {
         "title": f"Revoke join token {token.prefix}...?",
-        "warning": "No machine can join with it. Machines that have joined stay.",
+        "warning": "The token can no longer be used. Machines that have joined stay in the pool.",
         "label": "Revoke token",
         "danger": True,
         "post_to": request.path,
-        "back": _back(pool),
+        "back": _machines_url(pool),
     }
     return page(request, "web/confirm.html", context, inner="web/confirm_form.html")
 
@@ -135,20 +135,22 @@ def remove(request: Request, name: str, machine: str) -> HttpResponse:
     form = ReasonForm(request.POST or None, auto_id="machine_%s")
     if request.method == "POST" and form.is_valid():
         reason = form.cleaned_data["reason"]
-        has_departed = services.remove_machine(acting=request.acting, machine=target, at=now, reason=reason)
-        past = "was removed" if has_departed else "will be removed once its node is drained"
-        return done(request, f"{target.name} {past}.", to=_back(pool))
-    node = selectors.nodes().filter(name=joined_machines.nodes_of([target]).get(target.pk, "")).first()
+        has_departed = services.remove_machine(actor=request.actor, machine=target, at=now, reason=reason)
+        result_text = "was removed" if has_departed else "will be removed once its node is drained"
+        return done(request, f"{target.name} {result_text}.", to=_machines_url(pool))
+    node = (
+        selectors.nodes().filter(name=joined_machines.current_node_names([target]).get(target.pk, "")).first()
+    )
     context = {
         "title": f"Remove {target.name}?",
         "warning": "Running pods may finish within the drain timeout; then the machine leaves the pool.",
         "label": "Remove machine",
         "danger": True,
         "form": form,
-        "names": "Workloads to finish or to move",
-        "work": selectors.work_on([node.pk])[node.pk] if node else (),
+        "names": "Workloads to finish or move",
+        "work": selectors.workloads_on_nodes([node.pk])[node.pk] if node else (),
         "post_to": request.path,
-        "back": _back(pool),
+        "back": _machines_url(pool),
     }
     status = 422 if form.is_bound else 200
     return page(request, "web/confirm.html", context, inner="web/confirm_form.html", status=status)
@@ -160,5 +162,5 @@ def _pool(request: Request, name: str) -> NodePool:
     return pool
 
 
-def _back(pool: NodePool) -> str:
+def _machines_url(pool: NodePool) -> str:
     return reverse("pool-machines", args=[pool.name])

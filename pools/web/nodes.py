@@ -1,4 +1,4 @@
-"""Page actions on nodes: cordon, drain, terminate."""
+"""Pages that show, cordon, drain and terminate nodes."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -19,29 +19,29 @@ from pools.web.forms import ReasonForm
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class NodeAction:
     warning: str
-    past: str
-    do: Callable[..., None]
+    result_text: str
+    run: Callable[..., None]
     danger: bool = False
     has_reason: bool = True
     names: str = ""  # heading of the list of affected workloads
 
 
-STEPS: Mapping[str, Step] = {
-    "cordon": Step(
+STEPS: Mapping[str, NodeAction] = {
+    "cordon": NodeAction(
         "Running pods continue. No new pods are placed on the node.", "is cordoned", services.cordon_node
     ),
-    "uncordon": Step(
+    "uncordon": NodeAction(
         "New pods can be placed on the node again.", "is uncordoned", services.uncordon_node, has_reason=False
     ),
-    "drain": Step(
+    "drain": NodeAction(
         "Running pods may finish within the pool's drain timeout; then the node is terminated and replaced.",
         "is being drained",
         services.drain_node,
-        names="Workloads to finish or to move",
+        names="Workloads to finish or move",
     ),
-    "terminate": Step(
+    "terminate": NodeAction(
         "The node and its pods are terminated at once. The pool replaces the node.",
         "is being terminated",
         services.terminate_node,
@@ -56,29 +56,29 @@ STEPS: Mapping[str, Step] = {
 def show(request: Request, name: str) -> HttpResponse:
     """Show a node with its hardware, environment and boot progress.
 
-    An ended node is shown in its last state, so that the reason for a failed start stays visible.
+    An ended node is shown in its last state, so that the cause of a failed boot stays visible.
     """
-    node = selectors.node_named(name, _visible(request, Node.objects.all()))
+    node = selectors.find_node(name, _visible_nodes(request, Node.objects.all()))
     if node is None:
         raise Http404(f"No node is named {name}.")
-    running_it = _may(request, "administer")
+    is_admin = _is_allowed(request, "administer")
     context = {
         "node": node,
-        "phases": _phases(node, running_it=running_it),
-        "started": _start(node, running_it=running_it),
-        "running_it": running_it,
-        "work": selectors.work_on([node.pk])[node.pk] if running_it else (),
+        "phases": _phase_rows(node, is_admin=is_admin),
+        "started": _start_progress(node, is_admin=is_admin),
+        "is_admin": is_admin,
+        "work": selectors.workloads_on_nodes([node.pk])[node.pk] if is_admin else (),
         "took": (node.prepared_at - node.created_at).total_seconds() if node.prepared_at else None,
     }
     return page(request, "pools/node.html", context, inner="pools/node_body.html")
 
 
-def _visible(request: Request, nodes: QuerySet[Node]) -> QuerySet[Node]:
+def _visible_nodes(request: Request, nodes: QuerySet[Node]) -> QuerySet[Node]:
     """Return these nodes, or none for a user without a role."""
-    return nodes if _may(request, "view_capacity") else nodes.none()
+    return nodes if _is_allowed(request, "view_capacity") else nodes.none()
 
 
-def _may(request: Request, action: str) -> bool:
+def _is_allowed(request: Request, action: str) -> bool:
     try:
         request.require(action)
     except Forbidden:
@@ -86,37 +86,40 @@ def _may(request: Request, action: str) -> bool:
     return True
 
 
-def _phases(node: Node, *, running_it: bool) -> list[dict[str, Any]]:
-    """Return all installation phases with their state. Only platform admins see messages of failed phases."""
+def _phase_rows(node: Node, *, is_admin: bool) -> list[dict[str, Any]]:
+    """Return all installation phases with their state.
+
+    Only platform admins see the messages of failed phases.
+    """
     if node.environment is None:
         return []
     reported = {each["phase"]: each for each in node.phases if each["phase"] != START}
     names = [*dict.fromkeys([*node.environment.phases, *reported])]
     if node.prepared_at is not None and reported:
-        names = list(reported)  # another node on this machine had installed the rest
+        names = list(reported)  # an earlier node on this machine had already installed the rest
     pending = {"state": "waiting", "seconds": 0, "message": ""}
     phases = [{**pending, **reported.get(name, {}), "phase": name} for name in names]
-    return phases if running_it else [{**each, "message": ""} for each in phases]
+    return phases if is_admin else [{**each, "message": ""} for each in phases]
 
 
-def _start(node: Node, *, running_it: bool) -> dict[str, Any] | None:
+def _start_progress(node: Node, *, is_admin: bool) -> dict[str, Any] | None:
     """Return the progress of the start script, or None if there is none or it has not started."""
     started = next((each for each in node.phases if each["phase"] == START), None)
-    return started if started is None or running_it else {**started, "message": ""}
+    return started if started is None or is_admin else {**started, "message": ""}
 
 
 @signed_in
 @require_http_methods(["GET", "POST"])
 def act(request: Request, name: str, step: str) -> HttpResponse:
-    """Ask for confirmation (GET), then perform the action (POST)."""
-    node = get_object_or_404(_visible(request, selectors.nodes()), name=name)
+    """Ask for confirmation (GET) or perform the action (POST)."""
+    node = get_object_or_404(_visible_nodes(request, selectors.nodes()), name=name)
     request.require("edit", node)
     action, back = STEPS[step], reverse("node-pool", args=[node.pool.name])
     form = ReasonForm(request.POST or None, auto_id="node_%s") if action.has_reason else None
     if request.method == "POST" and (form is None or form.is_valid()):
         reason = {"reason": form.cleaned_data["reason"]} if form else {}
-        action.do(acting=request.acting, node=node, **reason)
-        return done(request, f"{node.name} {action.past}.", to=back)
+        action.run(actor=request.actor, node=node, **reason)
+        return done(request, f"{node.name} {action.result_text}.", to=back)
     context = {
         "title": f"{step.capitalize()} {node.name}?",
         "warning": action.warning,
@@ -124,7 +127,7 @@ def act(request: Request, name: str, step: str) -> HttpResponse:
         "danger": action.danger,
         "form": form,
         "names": action.names,
-        "work": selectors.work_on([node.pk])[node.pk] if action.names else (),
+        "work": selectors.workloads_on_nodes([node.pk])[node.pk] if action.names else (),
         "post_to": request.path,
         "back": back,
     }

@@ -11,24 +11,24 @@ from django.utils import timezone
 from django.views.decorators.http import require_http_methods
 
 from berth.core.errors import BerthError
-from berth.core.words import counted
-from berth.server.web.faults import take_faults
+from berth.core.words import format_count
+from berth.server.web.faults import add_form_errors
 from berth.server.web.pages import Request, done, page, signed_in
 from pools import services
 from pools.models import NodePool
-from pools.scale_down import NodeToDrain, draining
-from pools.web.forms import PoolForm, ScaleForm, SettingsForm, initial_of
+from pools.scale_down import NodeToDrain, list_nodes_to_drain
+from pools.web.forms import PoolForm, ScaleForm, SettingsForm, initial_values
 
-NAMED_MAX = 20
+MAX_LISTED = 20
 FIELDS = {"cpu_milli": "cpu", "nodes": "nodes_max", "min": "nodes_min", "max": "nodes_max"}
 RETRY = (
     "Provisioning starts again at once, and the count of failed boots is reset. Fix the cause first: "
     "machines that do not boot cost money."
 )
-PAUSES = {
+POOL_ACTIONS = {
     "pause": (
         services.pause_pool,
-        "The pool neither grows nor shrinks until it is resumed. Running pods continue.",
+        "The pool does not scale until it is resumed. Running pods continue.",
         "is paused",
     ),
     "resume": (services.resume_pool, "The pool scales with demand again.", "is resumed"),
@@ -43,41 +43,41 @@ def create(request: Request) -> HttpResponse:
     form = PoolForm(request.POST or None, auto_id="pool_%s")
     if request.method == "POST" and form.is_valid():
         try:
-            pool = services.create_pool(
-                acting=request.acting, name=form.cleaned_data["name"], **form.values()
-            )
+            pool = services.create_pool(actor=request.actor, name=form.cleaned_data["name"], **form.values())
         except BerthError as error:
-            take_faults(form, error, FIELDS)
+            add_form_errors(form, error, FIELDS)
         else:
-            return done(request, f"Pool {pool} created. Assign department quotas on it next.", to=_list())
-    return _form(request, form, title="New node pool", label="Create pool", back=_list())
+            return done(request, f"Pool {pool} created. Assign department quotas on it next.", to=_list_url())
+    return _form(request, form, title="New node pool", label="Create pool", back=_list_url())
 
 
 @signed_in
 @require_http_methods(["GET", "POST"])
 def settings(request: Request, name: str) -> HttpResponse:
     pool = _pool(request, name)
-    form = SettingsForm(request.POST or None, initial=initial_of(pool), auto_id="pool_%s")
-    form.note_secrets(pool)
+    form = SettingsForm(request.POST or None, initial=initial_values(pool), auto_id="pool_%s")
+    form.show_secret_times(pool)
     if request.method == "POST" and form.is_valid():
         changes = form.values()
         try:
             edited = services.preview_edit(pool, changes)
-            going = (
-                draining(edited, edited.nodes_desired, timezone.now())
+            nodes_to_drain = (
+                list_nodes_to_drain(edited, edited.nodes_desired, timezone.now())
                 if edited.nodes_desired < pool.nodes_desired
                 else ()
             )
-            if going and form.cleaned_data["confirmed"] != edited.nodes_desired:
-                return _confirm_drains(request, form, edited, going)
+            if nodes_to_drain and form.cleaned_data["confirmed"] != edited.nodes_desired:
+                return _confirm_drains(request, form, edited, nodes_to_drain)
             services.edit_pool(
-                acting=request.acting, pool=pool, changes=changes, version=form.cleaned_data["version"]
+                actor=request.actor, pool=pool, changes=changes, version=form.cleaned_data["version"]
             )
         except BerthError as error:
-            take_faults(form, error, FIELDS)
+            add_form_errors(form, error, FIELDS)
         else:
-            return done(request, f"Settings of {pool} saved.{_draining_text(going)}", to=_detail(pool))
-    return _form(request, form, title=f"Settings of {pool}", label="Save settings", back=_detail(pool))
+            return done(
+                request, f"Settings of {pool} saved.{_draining_text(nodes_to_drain)}", to=_pool_url(pool)
+            )
+    return _form(request, form, title=f"Settings of {pool}", label="Save settings", back=_pool_url(pool))
 
 
 @signed_in
@@ -91,73 +91,80 @@ def scale(request: Request, name: str) -> HttpResponse:
         cleaned = form.cleaned_data
         try:
             services.check_nodes_desired(pool, cleaned["nodes_desired"])
-            going = draining(pool, cleaned["nodes_desired"], timezone.now())
-            if going and cleaned["confirmed"] != cleaned["nodes_desired"]:
-                again = ScaleForm(
+            nodes_to_drain = list_nodes_to_drain(pool, cleaned["nodes_desired"], timezone.now())
+            if nodes_to_drain and cleaned["confirmed"] != cleaned["nodes_desired"]:
+                confirmation_form = ScaleForm(
                     initial={**cleaned, "confirmed": cleaned["nodes_desired"]}, auto_id="scale_%s"
                 )
-                title = f"Scale {pool} to {counted(cleaned['nodes_desired'], 'node')}?"
+                title = f"Scale {pool} to {format_count(cleaned['nodes_desired'], 'node')}?"
                 return _form(
-                    request, again, title=title, label="Drain nodes", back=_detail(pool), text=text,
-                    names="Nodes to drain, with their current workloads", work=going[:NAMED_MAX],
-                    more=max(0, len(going) - NAMED_MAX),
-                )  # fmt: skip
+                    request,
+                    confirmation_form,
+                    title=title,
+                    label="Drain nodes",
+                    back=_pool_url(pool),
+                    text=text,
+                    names="Nodes to drain, with their current workloads",
+                    work=nodes_to_drain[:MAX_LISTED],
+                    more=max(0, len(nodes_to_drain) - MAX_LISTED),
+                )
             services.set_nodes_desired(
-                acting=request.acting,
+                actor=request.actor,
                 pool=pool,
                 nodes_desired=cleaned["nodes_desired"],
                 version=cleaned["version"],
             )
         except BerthError as error:
-            take_faults(form, error)
+            add_form_errors(form, error)
         else:
             return done(
                 request,
-                f"{pool} scales to {counted(cleaned['nodes_desired'], 'node')}.{_draining_text(going)}",
-                to=_detail(pool),
+                f"{pool} is scaling to {format_count(cleaned['nodes_desired'], 'node')}."
+                f"{_draining_text(nodes_to_drain)}",
+                to=_pool_url(pool),
             )
-    return _form(request, form, title=f"Scale {pool}", label="Scale pool", back=_detail(pool), text=text)
+    return _form(request, form, title=f"Scale {pool}", label="Scale pool", back=_pool_url(pool), text=text)
 
 
 @signed_in
 @require_http_methods(["GET", "POST"])
 def pause(request: Request, name: str, step: str) -> HttpResponse:
     pool = _pool(request, name)
-    change, warning, past = PAUSES[step]
+    change, warning, result_text = POOL_ACTIONS[step]
     if request.method == "POST":
-        change(acting=request.acting, pool=pool)
-        return done(request, f"{pool} {past}.", to=_detail(pool))
+        change(actor=request.actor, pool=pool)
+        return done(request, f"{pool} {result_text}.", to=_pool_url(pool))
     context = {
         "title": f"{step.capitalize()} {pool}?",
         "warning": warning,
         "label": step.capitalize(),
         "post_to": request.path,
-        "back": _detail(pool),
+        "back": _pool_url(pool),
     }
     return page(request, "web/confirm.html", context, inner="web/confirm_form.html")
 
 
 def _confirm_drains(
-    request: Request, form: SettingsForm, edited: NodePool, going: Sequence[NodeToDrain]
+    request: Request, form: SettingsForm, edited: NodePool, nodes_to_drain: Sequence[NodeToDrain]
 ) -> HttpResponse:
-    """Show the filled-in form again with the nodes that it would drain, for confirmation."""
+    """Show the completed form again with the nodes to be drained, and ask for confirmation."""
     data = request.POST.copy()
     data["confirmed"] = str(edited.nodes_desired)
-    again = SettingsForm(data, auto_id="pool_%s")
-    again.keep_secrets()
+    confirmation_form = SettingsForm(data, auto_id="pool_%s")
+    confirmation_form.keep_secrets()
     return _form(
-        request, again, title=f"Reduce {edited} to {counted(edited.nodes_desired, 'node')}?",
-        label="Save and drain nodes", back=_detail(edited),
-        names="Nodes to drain, with their current workloads", work=going[:NAMED_MAX],
-        more=max(0, len(going) - NAMED_MAX),
+        request, confirmation_form, title=f"Reduce {edited} to {format_count(edited.nodes_desired, 'node')}?",
+        label="Save and drain nodes", back=_pool_url(edited),
+        names="Nodes to drain, with their current workloads", work=nodes_to_drain[:MAX_LISTED],
+        more=max(0, len(nodes_to_drain) - MAX_LISTED),
     )  # fmt: skip
 
 
-def _draining_text(going: Sequence[NodeToDrain]) -> str:
-    if not going:
+def _draining_text(nodes_to_drain: Sequence[NodeToDrain]) -> str:
+    if not nodes_to_drain:
         return ""
-    more = f" and {len(going) - NAMED_MAX} more" if len(going) > NAMED_MAX else ""
-    return f" Draining: {', '.join(each.node.name for each in going[:NAMED_MAX])}{more}."
+    more = f" and {len(nodes_to_drain) - MAX_LISTED} more" if len(nodes_to_drain) > MAX_LISTED else ""
+    return f" Draining: {', '.join(each.node.name for each in nodes_to_drain[:MAX_LISTED])}{more}."
 
 
 def _pool(request: Request, name: str) -> NodePool:
@@ -182,9 +189,9 @@ def _form(
     return page(request, "web/form.html", context, inner="web/form_body.html", status=status)
 
 
-def _list() -> str:
+def _list_url() -> str:
     return reverse("node-pools")
 
 
-def _detail(pool: NodePool) -> str:
+def _pool_url(pool: NodePool) -> str:
     return reverse("node-pool", args=[pool.name])

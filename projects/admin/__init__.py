@@ -1,4 +1,4 @@
-"""Admin pages of tenants and workloads."""
+"""Admin pages for tenants and workloads."""
 
 from projects.admin import history, people, services, tenants, workloads
 

@@ -1,4 +1,4 @@
-"""Read-only admin pages of events, audit, quota changes and deliveries."""
+"""Read-only admin pages for events, the audit log, quota changes, budgets and deliveries."""
 
 from typing import Any
 
@@ -6,8 +6,8 @@ from django.contrib import admin
 from unfold.contrib.filters.admin import FieldTextFilter, RelatedDropdownFilter
 from unfold.decorators import display
 
-from berth.server.web.admin_site.base import ReadOnly, pretty, table
-from berth.server.web.admin_site.time_filter import TimesBetween
+from berth.server.web.admin_site.base import ReadOnlyModelAdmin, render_json, render_table
+from berth.server.web.admin_site.time_filter import TimeRangeFilter
 from projects.models import (
     Audit,
     Budget,
@@ -15,51 +15,51 @@ from projects.models import (
     Event,
     QuotaChange,
 )
-from projects.services.notifications.subscriptions import shown_address
+from projects.services.notifications.subscriptions import display_address
 from projects.web.activity import changes
 
 
 @admin.register(Event)
-class EventAdmin(ReadOnly):
+class EventAdmin(ReadOnlyModelAdmin):
     list_display = ("at", "kind", "subject", "message", "actor")
-    list_filter = (("kind", FieldTextFilter), ("at", TimesBetween), ("actor", FieldTextFilter))
+    list_filter = (("kind", FieldTextFilter), ("at", TimeRangeFilter), ("actor", FieldTextFilter))
     search_fields = ("subject", "message", "actor")
     date_hierarchy = "at"
 
 
 @admin.register(Audit)
-class AuditAdmin(ReadOnly):
+class AuditAdmin(ReadOnlyModelAdmin):
     list_display = ("at", "actor", "action", "object_type", "object_name")
     list_filter = (
         ("action", FieldTextFilter), ("object_type", FieldTextFilter), ("actor", FieldTextFilter),
-        ("at", TimesBetween),
+        ("at", TimeRangeFilter),
     )  # fmt: skip
     search_fields = ("actor", "object_name", "action", "request_id")
     date_hierarchy = "at"
-    readonly_fields = ("what_changed",)
+    readonly_fields = ("changed_values",)
     fieldsets = (
         (
             None,
             {"fields": ("at", "actor", "action", "object_type", "object_name", "object_id", "request_id")},
         ),
-        ("Values", {"fields": ("what_changed",)}),
+        ("Values", {"fields": ("changed_values",)}),
     )
 
     @display(description="Before and after")
-    def what_changed(self, row: Audit) -> Any:
-        return table(("Value", "Before", "After"), changes(row))
+    def changed_values(self, row: Audit) -> Any:
+        return render_table(("Value", "Before", "After"), changes(row))
 
 
 @admin.register(QuotaChange)
-class QuotaChangeAdmin(ReadOnly):
+class QuotaChangeAdmin(ReadOnlyModelAdmin):
     list_display = ("id", "at", "actor", "comment", "quotas", "reverts")
-    list_filter = (("at", TimesBetween), ("actor", FieldTextFilter))
+    list_filter = (("at", TimeRangeFilter), ("actor", FieldTextFilter))
     search_fields = ("actor", "comment")
     date_hierarchy = "at"
-    readonly_fields = ("what_was_written",)
+    readonly_fields = ("quota_values",)
     fieldsets = (
         (None, {"fields": ("at", "actor", "comment", "reverts")}),
-        ("Quotas", {"fields": ("what_was_written",)}),
+        ("Quotas", {"fields": ("quota_values",)}),
     )
 
     @display(description="Quotas")
@@ -67,41 +67,41 @@ class QuotaChangeAdmin(ReadOnly):
         return len(row.written)
 
     @display(description="Quotas before and after")
-    def what_was_written(self, row: QuotaChange) -> Any:
-        return pretty(row.written)
+    def quota_values(self, row: QuotaChange) -> Any:
+        return render_json(row.written)
 
 
 @admin.register(Budget)
-class BudgetAdmin(ReadOnly):
+class BudgetAdmin(ReadOnlyModelAdmin):
     """Read-only admin of budgets, which are set on the usage page."""
 
-    list_display = ("owner", "gpu_hours", "warns_at", "updated_at")
+    list_display = ("owner", "gpu_hours", "alert_thresholds", "updated_at")
     list_filter = (("department", RelatedDropdownFilter), ("project", RelatedDropdownFilter))
     list_select_related = ("department", "project")
     search_fields = ("project__name", "department__name")
-    readonly_fields = ("warns_at",)
+    readonly_fields = ("alert_thresholds",)
 
     @display(description="Owner")
     def owner(self, row: Budget) -> str:
         return str(row.owner)
 
     @display(description="Alert thresholds")
-    def warns_at(self, row: Budget) -> str:
+    def alert_thresholds(self, row: Budget) -> str:
         return ", ".join(f"{percent} %" for percent in row.warn_at)
 
 
 @admin.register(Delivery)
-class DeliveryAdmin(ReadOnly):
-    """Admin of deliveries. A webhook address is a secret and not shown in full."""
+class DeliveryAdmin(ReadOnlyModelAdmin):
+    """Read-only admin of deliveries. Webhook addresses are secret and therefore masked."""
 
     list_display = ("at", "kind", "address", "channel", "state", "attempts", "last_error")
     exclude = ("to",)
     readonly_fields = ("address",)
     columns = ("at", "kind", "channel", "state", "attempts", "last_error", "ended_at")
-    list_filter = ("state", "channel", "kind", ("at", TimesBetween))
+    list_filter = ("state", "channel", "kind", ("at", TimeRangeFilter))
     search_fields = ("to", "last_error")
     date_hierarchy = "at"
 
     @display(description="To")
     def address(self, row: Delivery) -> str:
-        return shown_address(row.to)
+        return display_address(row.to)

@@ -1,4 +1,4 @@
-"""Admin pages of users, roles and tokens."""
+"""Admin pages for users, roles and tokens."""
 
 from typing import Any
 
@@ -12,8 +12,8 @@ from unfold.contrib.filters.admin import ChoicesDropdownFilter, RelatedDropdownF
 from unfold.decorators import action
 from unfold.forms import AdminPasswordChangeForm, UserChangeForm, UserCreationForm
 
-from berth.server.web.admin_site.base import Guarded, ReadOnly, acting, apply_to_each
-from berth.server.web.admin_site.time_filter import TimesBetween
+from berth.server.web.admin_site.base import PlatformModelAdmin, ReadOnlyModelAdmin, actor, apply_to_each
+from berth.server.web.admin_site.time_filter import TimeRangeFilter
 from projects.models import (
     ApiToken,
     Membership,
@@ -23,7 +23,7 @@ from projects.services.people import members, passwords, tokens
 
 
 @admin.register(Membership)
-class MembershipAdmin(Guarded):
+class MembershipAdmin(PlatformModelAdmin):
     list_display = ("user", "role", "department", "project", "created_at")
     list_filter = (("role", ChoicesDropdownFilter), ("department", RelatedDropdownFilter))
     list_select_related = ("user", "department", "project")
@@ -36,14 +36,14 @@ class MembershipAdmin(Guarded):
         self, request: HttpRequest, obj: Membership, form: "forms.ModelForm[Membership]", change: bool
     ) -> None:
         scope = obj.project or obj.department
-        obj.pk = members.grant(acting=acting(request), user=obj.user, role=obj.role, scope=scope).pk
+        obj.pk = members.grant(actor=actor(request), user=obj.user, role=obj.role, scope=scope).pk
 
     def delete_model(self, request: HttpRequest, obj: Membership) -> None:
-        members.revoke(acting=acting(request), membership=obj)
+        members.revoke(actor=actor(request), membership=obj)
 
 
 @admin.register(ApiToken)
-class ApiTokenAdmin(ReadOnly):
+class ApiTokenAdmin(ReadOnlyModelAdmin):
     list_display = (
         "user",
         "name",
@@ -54,7 +54,7 @@ class ApiTokenAdmin(ReadOnly):
         "last_used_at",
         "revoked_at",
     )
-    list_filter = (("created_at", TimesBetween),)
+    list_filter = (("created_at", TimeRangeFilter),)
     list_select_related = ("user",)
     search_fields = ("user__username", "name", "prefix")
     exclude = ("digest",)
@@ -64,16 +64,16 @@ class ApiTokenAdmin(ReadOnly):
     @action(description="Revoke")
     def revoke(self, request: HttpRequest, queryset: QuerySet[ApiToken]) -> HttpResponse | None:
         return apply_to_each(
-            request, queryset, lambda row: tokens.revoke(acting=acting(request), token=row), "revoked"
+            request, queryset, lambda row: tokens.revoke(actor=actor(request), token=row), "revoked"
         )
 
 
 admin.site.unregister(User)
-admin.site.unregister(Group)  # Berth's roles are memberships
+admin.site.unregister(Group)  # Berth stores roles as memberships, not as Django groups
 
 
 @admin.register(User)
-class PersonAdmin(DjangoUserAdmin, Guarded):  # type: ignore[type-arg]
+class AuditedUserAdmin(DjangoUserAdmin, PlatformModelAdmin):  # type: ignore[type-arg]
     """Django's user admin, with an audit row for each change."""
 
     form = UserChangeForm
@@ -96,8 +96,8 @@ class PersonAdmin(DjangoUserAdmin, Guarded):  # type: ignore[type-arg]
         before: dict[str, Any] = {**(User.objects.filter(pk=obj.pk).values().first() or {})}
         super().save_model(request, obj, form, change)
         audited_fields = [name for name in form.changed_data if "password" not in name]
-        audit.write_down(
-            acting(request),
+        audit.write_entry(
+            actor(request),
             "edit" if change else "create",
             obj,
             before={name: before.get(name) for name in audited_fields} if change else None,
@@ -105,12 +105,12 @@ class PersonAdmin(DjangoUserAdmin, Guarded):  # type: ignore[type-arg]
         )
 
     def delete_model(self, request: HttpRequest, obj: User) -> None:
-        audit.write_down(
-            acting(request), "delete", obj, before={"username": obj.username, "email": obj.email}
+        audit.write_entry(
+            actor(request), "delete", obj, before={"username": obj.username, "email": obj.email}
         )
         super().delete_model(request, obj)
 
     def log_change(self, request: HttpRequest, obj: User, message: Any) -> Any:
         if "password" in str(message).lower():
-            passwords.set_by_admin(acting=acting(request), user=obj)
+            passwords.record_admin_password_change(actor=actor(request), user=obj)
         return super().log_change(request, obj, message)

@@ -1,4 +1,4 @@
-"""Admin pages of departments, projects and quotas."""
+"""Admin pages for departments, projects and quotas."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from unfold.contrib.filters.admin import (
 )
 from unfold.decorators import display
 
-from berth.server.web.admin_site.base import Guarded, acting
+from berth.server.web.admin_site.base import PlatformModelAdmin, actor
 from berth.server.web.numbers import thousandths
 from projects.models import (
     Department,
@@ -19,14 +19,14 @@ from projects.models import (
 )
 from projects.services import quotas, tenants
 
-RUNTIMES = ("reclaim_min_runtime", "preempt_min_runtime")
+MIN_RUNTIME_FIELDS = ("reclaim_min_runtime", "preempt_min_runtime")
 
 
 @admin.register(Department)
-class DepartmentAdmin(Guarded):
+class DepartmentAdmin(PlatformModelAdmin):
     list_display = ("name", "title", "rank", "created_at")
     search_fields = ("name", "title")
-    fields: tuple[str, ...] = ("name", "title", "rank", *RUNTIMES)
+    fields: tuple[str, ...] = ("name", "title", "rank", *MIN_RUNTIME_FIELDS)
 
     def get_readonly_fields(self, request: HttpRequest, obj: Department | None = None) -> tuple[str, ...]:
         return ("name",) if obj else ()
@@ -36,21 +36,21 @@ class DepartmentAdmin(Guarded):
     ) -> None:
         if change:
             changes = {name: form.cleaned_data[name] for name in form.changed_data}
-            tenants.edit_department(acting=acting(request), department=obj, changes=changes)
+            tenants.edit_department(actor=actor(request), department=obj, changes=changes)
         else:
-            obj.pk = tenants.create_department(acting=acting(request), **form.cleaned_data).pk
+            obj.pk = tenants.create_department(actor=actor(request), **form.cleaned_data).pk
 
     def delete_model(self, request: HttpRequest, obj: Department) -> None:
-        tenants.delete_department(acting=acting(request), department=obj)
+        tenants.delete_department(actor=actor(request), department=obj)
 
 
 @admin.register(Project)
-class ProjectAdmin(Guarded):
+class ProjectAdmin(PlatformModelAdmin):
     list_display = ("name", "department", "title", "rank", "created_at")
     list_filter = (("department", RelatedDropdownFilter),)
     list_select_related = ("department",)
     search_fields = ("name", "title", "department__name")
-    fields: tuple[str, ...] = ("department", "name", "title", "rank", *RUNTIMES)
+    fields: tuple[str, ...] = ("department", "name", "title", "rank", *MIN_RUNTIME_FIELDS)
 
     def get_readonly_fields(self, request: HttpRequest, obj: Project | None = None) -> tuple[str, ...]:
         return ("name", "department") if obj else ()
@@ -60,16 +60,16 @@ class ProjectAdmin(Guarded):
     ) -> None:
         if change:
             changes = {name: form.cleaned_data[name] for name in form.changed_data}
-            tenants.edit_project(acting=acting(request), project=obj, changes=changes)
+            tenants.edit_project(actor=actor(request), project=obj, changes=changes)
         else:
-            obj.pk = tenants.create_project(acting=acting(request), **form.cleaned_data).pk
+            obj.pk = tenants.create_project(actor=actor(request), **form.cleaned_data).pk
 
     def delete_model(self, request: HttpRequest, obj: Project) -> None:
-        tenants.delete_project(acting=acting(request), project=obj)
+        tenants.delete_project(actor=actor(request), project=obj)
 
 
 class QuotaForm(forms.ModelForm):  # type: ignore[type-arg]
-    """Form of a quota in whole GPUs and cores."""
+    """Form for a quota in GPUs, CPU cores and MiB."""
 
     gpu = forms.FloatField(label="GPUs", required=False, min_value=0, help_text="Empty: unlimited", initial=0)
     limit_gpu = forms.FloatField(label="GPU limit", required=False, min_value=0, help_text="Empty: none")
@@ -96,7 +96,7 @@ class QuotaForm(forms.ModelForm):  # type: ignore[type-arg]
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         if self.instance.pk:
-            values = quotas.values_of(self.instance)
+            values = quotas.quota_values(self.instance)
             self.initial.update({key: values[key] for key in ("gpu", "cpu", "memory_mib")})
             self.initial.update({f"limit_{key}": amount for key, amount in values["limit"].items()})
 
@@ -114,7 +114,7 @@ class QuotaForm(forms.ModelForm):  # type: ignore[type-arg]
 
 
 @admin.register(Quota)
-class QuotaAdmin(Guarded):
+class QuotaAdmin(PlatformModelAdmin):
     form = QuotaForm
     list_display = ("owner", "pool", "gpus", "limit", "weight_gpu", "over_quota", "rank", "updated_at")
     list_filter = (("pool", RelatedDropdownFilter), ("department", RelatedDropdownFilter), "over_quota")
@@ -126,7 +126,7 @@ class QuotaAdmin(Guarded):
 
     def save_model(self, request: HttpRequest, obj: Quota, form: QuotaForm, change: bool) -> None:
         stored = quotas.set_quota(
-            acting=acting(request),
+            actor=actor(request),
             owner=obj.owner,
             pool=obj.pool,
             values=form.values(),
@@ -135,7 +135,7 @@ class QuotaAdmin(Guarded):
         obj.pk = stored.pk
 
     def delete_model(self, request: HttpRequest, obj: Quota) -> None:
-        quotas.remove_quota(acting=acting(request), quota=obj)
+        quotas.remove_quota(actor=actor(request), quota=obj)
 
     @display(description="Owner")
     def owner(self, row: Quota) -> str:

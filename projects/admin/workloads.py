@@ -1,4 +1,4 @@
-"""Admin pages of workloads and pods."""
+"""Admin pages for workloads and pods."""
 
 from typing import Any
 
@@ -9,8 +9,14 @@ from unfold.admin import TabularInline
 from unfold.contrib.filters.admin import ChoicesDropdownFilter, RelatedDropdownFilter
 from unfold.decorators import action, display
 
-from berth.server.web.admin_site.base import ReadOnly, acting, apply_to_each, pretty, table
-from berth.server.web.admin_site.time_filter import TimesBetween
+from berth.server.web.admin_site.base import (
+    ReadOnlyModelAdmin,
+    actor,
+    apply_to_each,
+    render_json,
+    render_table,
+)
+from berth.server.web.admin_site.time_filter import TimeRangeFilter
 from berth.server.web.numbers import thousandths
 from projects.models import (
     Pod,
@@ -25,7 +31,7 @@ PHASES = {
 }  # fmt: skip
 
 
-class Roles(TabularInline):
+class RoleInline(TabularInline):
     model = RoleNode
     fields = readonly_fields = (
         "name",
@@ -40,16 +46,16 @@ class Roles(TabularInline):
     extra, can_delete, max_num = 0, False, 0
 
     def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return True  # columns of a visible workload
+        return True  # roles are part of the workload, which the user may already see
 
 
 @admin.register(Workload)
-class WorkloadAdmin(ReadOnly):
+class WorkloadAdmin(ReadOnlyModelAdmin):
     list_display = (
         "name",
         "project",
         "kind",
-        "the_phase",
+        "phase_label",
         "reason",
         "gpus",
         "priority",
@@ -60,19 +66,19 @@ class WorkloadAdmin(ReadOnly):
         ("phase", ChoicesDropdownFilter),
         ("kind", ChoicesDropdownFilter),
         ("project", RelatedDropdownFilter),
-        ("submitted_at", TimesBetween),
+        ("submitted_at", TimeRangeFilter),
         "preemptible",
     )
     list_select_related = ("project", "submitted_by")
     search_fields = ("name", "project__name", "submitted_by__username")
     date_hierarchy = "submitted_at"
-    inlines = (Roles,)
+    inlines = (RoleInline,)
     actions = ("cancel", "suspend", "resume", "download")
     columns = (
         "id", "name", "project_id", "kind", "phase", "reason", "priority", "preemptible", "gpu_milli_min",
         "submitted_at", "started_at", "ended_at", "preemptions", "restarts", "exit_code",
     )  # fmt: skip
-    readonly_fields = ("why", "document")
+    readonly_fields = ("pending_reason", "document")
     fieldsets = (
         (
             None,
@@ -89,7 +95,7 @@ class WorkloadAdmin(ReadOnly):
                 )
             },
         ),
-        ("State", {"fields": ("phase", "reason", "message", "since", "next_phase", "why")}),
+        ("State", {"fields": ("phase", "reason", "message", "since", "next_phase", "pending_reason")}),
         (
             "Runs",
             {
@@ -108,7 +114,7 @@ class WorkloadAdmin(ReadOnly):
     )
 
     @display(description="Phase", label=PHASES, ordering="phase")
-    def the_phase(self, row: Workload) -> str:
+    def phase_label(self, row: Workload) -> str:
         return row.phase
 
     @display(description="GPUs", ordering="gpu_milli_min")
@@ -116,18 +122,20 @@ class WorkloadAdmin(ReadOnly):
         return f"{thousandths(row.gpu_milli_now)} of {thousandths(row.gpu_milli_min)}"
 
     @display(description="Pending reason")
-    def why(self, row: Workload) -> Any:
+    def pending_reason(self, row: Workload) -> Any:
         blockers = (row.explanation or {}).get("blockers") or []
-        return table(("Reason", "Message"), [(each.get("reason"), each.get("message")) for each in blockers])
+        return render_table(
+            ("Reason", "Message"), [(each.get("reason"), each.get("message")) for each in blockers]
+        )
 
     @display(description="Spec")
     def document(self, row: Workload) -> Any:
-        return pretty(row.spec)
+        return render_json(row.spec)
 
     @action(description="Cancel")
     def cancel(self, request: HttpRequest, queryset: QuerySet[Workload]) -> HttpResponse | None:
         return apply_to_each(
-            request, queryset, lambda row: workloads.cancel(acting=acting(request), workload=row), "cancelled"
+            request, queryset, lambda row: workloads.cancel(actor=actor(request), workload=row), "cancelled"
         )
 
     @action(description="Suspend")
@@ -135,24 +143,24 @@ class WorkloadAdmin(ReadOnly):
         return apply_to_each(
             request,
             queryset,
-            lambda row: workloads.suspend(acting=acting(request), workload=row),
+            lambda row: workloads.suspend(actor=actor(request), workload=row),
             "suspended",
         )
 
     @action(description="Resume")
     def resume(self, request: HttpRequest, queryset: QuerySet[Workload]) -> HttpResponse | None:
         return apply_to_each(
-            request, queryset, lambda row: workloads.resume(acting=acting(request), workload=row), "resumed"
+            request, queryset, lambda row: workloads.resume(actor=actor(request), workload=row), "resumed"
         )
 
 
 @admin.register(Pod)
-class PodAdmin(ReadOnly):
+class PodAdmin(ReadOnlyModelAdmin):
     list_display = ("name", "workload", "run", "node", "state", "since", "exit_code", "message")
     list_filter = (
         ("state", ChoicesDropdownFilter),
         ("node__pool", RelatedDropdownFilter),
-        ("since", TimesBetween),
+        ("since", TimeRangeFilter),
     )
     list_select_related = ("workload", "node")
     search_fields = ("workload__name", "node__name", "role")

@@ -1,4 +1,4 @@
-"""REST endpoints of one's own account: sign-in, password, tokens."""
+"""REST endpoints for the user's own account: sign-in, password and tokens."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,45 +20,45 @@ from berth.server.api import rate_limits
 from berth.server.api.idempotency import idempotent
 from berth.server.api.pagination import NEWEST, page
 from berth.server.api.rate_limits import password_attempt
-from berth.server.api.requests import Body, ListQuery, no_query, parse_body, parse_query
-from berth.server.api.responses import Answer, created, no_content
+from berth.server.api.requests import Body, ListQuery, parse_body, parse_query, reject_query
+from berth.server.api.responses import ResponseModel, created_response, no_content
 from berth.server.api.schema import operation
 from berth.server.api.views import ApiView
 from projects import selectors
 from projects.access import is_platform_admin
-from projects.acting import SCOPES, Acting
+from projects.actor import SCOPES, Actor
 from projects.models import ApiToken, Membership
 from projects.services.people import passwords, tokens
 
-LOGIN_LASTS = timedelta(days=30)
+LOGIN_TOKEN_LIFETIME = timedelta(days=30)
 Scope = Literal["read", "write", "admin"]
 Scopes = Annotated[tuple[Scope, ...], Field(min_length=1, max_length=3, strict=False)]
 
 
-class Credentials(Body):
+class CredentialsBody(Body):
     username: Text
     password: Text
 
 
-class LoginAnswer(Answer):
+class LoginResponse(ResponseModel):
     token: str
     expires_at: datetime
 
 
-class RoleAnswer(Answer):
+class RoleResponse(ResponseModel):
     role: str
     department: str | None
     project: str | None
 
 
-class WhoAnswer(Answer):
+class WhoamiResponse(ResponseModel):
     username: str
     platform_admin: bool
-    roles: list[RoleAnswer]
+    roles: list[RoleResponse]
     scopes: list[str]
 
 
-class TokenAnswer(Answer):
+class TokenResponse(ResponseModel):
     id: int
     name: str
     prefix: str
@@ -67,11 +67,13 @@ class TokenAnswer(Answer):
     expires_at: datetime | None
     last_used_at: datetime | None
     revoked_at: datetime | None
-    interactive: bool = Field(description="Created by sign-in: it ends when the password changes.")
+    interactive: bool = Field(
+        description="Created by sign-in, and therefore revoked when the password changes."
+    )
 
 
-class NewTokenAnswer(TokenAnswer):
-    token: str | None = Field(description="The secret, shown this once; null in a repeated answer.")
+class NewTokenResponse(TokenResponse):
+    token: str | None = Field(description="The secret, returned only once; null if the request is repeated.")
 
 
 class NewToken(Body):
@@ -80,7 +82,7 @@ class NewToken(Body):
     expires_at: Moment | None = None
 
 
-class ChangePassword(Body):
+class PasswordChangeBody(Body):
     current_password: Text
     new_password: Text
     revoke_tokens: bool = Field(
@@ -88,22 +90,24 @@ class ChangePassword(Body):
     )
 
 
-class PasswordAnswer(Answer):
+class PasswordChangeResponse(ResponseModel):
     revoked_tokens: int
     token: str | None = Field(
-        description="Replaces the token of this request if that one was created by sign-in; else null."
+        description="Replacement for this request's token if sign-in created it; otherwise null."
     )
-    expires_at: datetime | None = Field(description="When that token ends.")
+    expires_at: datetime | None = Field(description="Expiry of the replacement token.")
 
 
 class PasswordView(ApiView):
-    """A view that checks a password: failures are limited per address and per account."""
+    """Base view that checks a password. Failures are rate-limited per address and per account."""
 
     @contextmanager
-    def password_attempt(self, request: Request, name: str, wrong: type[Exception]) -> Iterator[None]:
-        """Run the block as one password attempt. Raises RateLimited."""
+    def password_attempt(
+        self, request: Request, name: str, wrong_password_error: type[Exception]
+    ) -> Iterator[None]:
+        """Count the block as one password attempt. Raises RateLimited."""
         try:
-            with password_attempt(request._request, name, wrong) as self.budget:
+            with password_attempt(request._request, name, wrong_password_error) as self.budget:
                 yield
         except rate_limits.LimitExceeded as refusal:
             self.budget = refusal.budget
@@ -115,43 +119,43 @@ class Login(PasswordView):
     permission_classes = [AllowAny]
 
     def check_throttles(self, request: Request) -> None:
-        """Skip the limit per user: the attempt is counted by name."""
+        """Skip the per-user limit, because `password_attempt` counts attempts by user name."""
 
-    @operation("Sign in with a password for a token", body=Credentials, answer=LoginAnswer)
+    @operation("Sign in with a password for a token", body=CredentialsBody, answer=LoginResponse)
     @idempotent
     def post(self, request: Request) -> Response:
-        no_query(request)
-        body = parse_body(request, Credentials)
+        reject_query(request)
+        body = parse_body(request, CredentialsBody)
         with self.password_attempt(request, body.username, Unauthenticated):
             user = authenticate(request._request, username=body.username, password=body.password)
             if not isinstance(user, User):
                 raise Unauthenticated("Wrong user name or password.")
         rate_limits.spend("write", f"user {user.pk}")
-        acting = Acting.person(user, request_id=getattr(request, "request_id", ""))
+        actor = Actor.for_user(user, request_id=getattr(request, "request_id", ""))
         token, secret = tokens.issue(
-            acting=acting, name=tokens.sign_in_name(), scopes=SCOPES,
-            expires_at=timezone.now() + LOGIN_LASTS, interactive=True,
+            actor=actor, name=tokens.sign_in_token_name(), scopes=SCOPES,
+            expires_at=timezone.now() + LOGIN_TOKEN_LIFETIME, interactive=True,
         )  # fmt: skip
         assert token.expires_at is not None
-        return Response(LoginAnswer(token=secret, expires_at=token.expires_at))
+        return Response(LoginResponse(token=secret, expires_at=token.expires_at))
 
 
 class Password(PasswordView):
-    @operation("Change your password", body=ChangePassword, answer=PasswordAnswer)
+    @operation("Change your password", body=PasswordChangeBody, answer=PasswordChangeResponse)
     @idempotent
     def post(self, request: Request) -> Response:
-        """Change the password, which revokes tokens created by sign-in and ends other browser sessions."""
-        no_query(request)
-        body = parse_body(request, ChangePassword)
+        """Change the password, revoke sign-in tokens and end other browser sessions."""
+        reject_query(request)
+        body = parse_body(request, PasswordChangeBody)
         with self.password_attempt(request, request.user.get_username(), passwords.WrongPassword):
             changed = passwords.change(
-                acting=self.acting, current=body.current_password, new=body.new_password,
+                actor=self.actor, current=body.current_password, new=body.new_password,
                 revoke_tokens=body.revoke_tokens,
             )  # fmt: skip
-        if self.acting.token_id is None:
+        if self.actor.token_id is None:
             update_session_auth_hash(request._request, changed.user)
         return Response(
-            PasswordAnswer(
+            PasswordChangeResponse(
                 revoked_tokens=changed.revoked,
                 token=changed.secret or None,
                 expires_at=changed.token.expires_at if changed.token else None,
@@ -160,71 +164,76 @@ class Password(PasswordView):
 
 
 class Whoami(ApiView):
-    @operation("Get your user name, roles and scopes", answer=WhoAnswer)
+    @operation("Get your user name, roles and scopes", answer=WhoamiResponse)
     def get(self, request: Request) -> Response:
-        no_query(request)
+        reject_query(request)
         rows = (
-            Membership.objects.filter(user=self.acting.user)
+            Membership.objects.filter(user=self.actor.user)
             .select_related("department", "project")
             .order_by("id")
         )
         return Response(
-            WhoAnswer(
+            WhoamiResponse(
                 username=request.user.get_username(),
-                platform_admin=is_platform_admin(self.acting),
-                roles=[_role(row) for row in rows],
-                scopes=[scope for scope in SCOPES if scope in self.acting.scopes],
+                platform_admin=is_platform_admin(self.actor),
+                roles=[_serialize_role(row) for row in rows],
+                scopes=[scope for scope in SCOPES if scope in self.actor.scopes],
             )
         )
 
 
 class Tokens(ApiView):
-    @operation("List your tokens", query=ListQuery, page=TokenAnswer)
+    @operation("List your tokens", query=ListQuery, page=TokenResponse)
     def get(self, request: Request) -> Response:
-        rows = selectors.tokens(self.acting)
+        rows = selectors.tokens(self.actor)
         return Response(
-            page(rows, parse_query(request, ListQuery), NEWEST, lambda rows: [_token(row) for row in rows])
+            page(
+                rows,
+                parse_query(request, ListQuery),
+                NEWEST,
+                lambda rows: [_serialize_token(row) for row in rows],
+            )
         )
 
-    @operation("Create a token", body=NewToken, answer=NewTokenAnswer, status=201)
+    @operation("Create a token", body=NewToken, answer=NewTokenResponse, status=201)
     @idempotent
     def post(self, request: Request) -> Response:
-        no_query(request)
+        reject_query(request)
         body = parse_body(request, NewToken)
         token, secret = tokens.issue(
-            acting=self.acting, name=body.name, scopes=body.scopes, expires_at=body.expires_at
+            actor=self.actor, name=body.name, scopes=body.scopes, expires_at=body.expires_at
         )
-        answer = NewTokenAnswer(**_token(token).model_dump(), token=secret)
-        return created(answer, f"/api/v1/tokens/{token.pk}")
+        answer = NewTokenResponse(**_serialize_token(token).model_dump(), token=secret)
+        return created_response(answer, f"/api/v1/tokens/{token.pk}")
 
 
-class OneToken(ApiView):
-    @operation("Get one of your tokens", answer=TokenAnswer)
+class TokenDetail(ApiView):
+    @operation("Get one of your tokens", answer=TokenResponse)
     def get(self, request: Request, token_id: int) -> Response:
-        no_query(request)
-        return Response(_token(self._token_by_id(token_id)))
+        reject_query(request)
+        return Response(_serialize_token(self._find_token(token_id)))
 
     @operation("Revoke one of your tokens", status=204)
     def delete(self, request: Request, token_id: int) -> Response:
-        no_query(request)
-        tokens.revoke(acting=self.acting, token=self._token_by_id(token_id))
+        reject_query(request)
+        tokens.revoke(actor=self.actor, token=self._find_token(token_id))
         return no_content()
 
-    def _token_by_id(self, token_id: int) -> ApiToken:
-        token = selectors.tokens(self.acting).filter(pk=token_id).first()
+    def _find_token(self, token_id: int) -> ApiToken:
+        token = selectors.tokens(self.actor).filter(pk=token_id).first()
         if token is None:
-            raise NotFound("No token with this id.")
+            raise NotFound("There is no token with that id.")
         return token
 
 
-def _role(row: Membership) -> RoleAnswer:
-    return RoleAnswer(
+def _serialize_role(row: Membership) -> RoleResponse:
+    return RoleResponse(
         role=row.role,
         department=row.department.name if row.department else None,
         project=row.project.name if row.project else None,
     )
 
 
-def _token(row: ApiToken) -> TokenAnswer:
-    values: dict[str, Any] = {name: getattr(row, name) for name in TokenAnswer.model_fields}
-    return TokenAnswer(**values)
+def _serialize_token(row: ApiToken) -> TokenResponse:
+    values: dict[str, Any] = {name: getattr(row, name) for name in TokenResponse.model_fields}
+    return TokenResponse(**values)

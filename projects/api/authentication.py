@@ -9,15 +9,15 @@ from rest_framework.request import Request
 from berth.core.errors import Unauthenticated
 from berth.server.api.problems import CHALLENGE
 from berth.server.api.rate_limits import client_address, spend
-from projects.acting import Acting
+from projects.actor import Actor
 from projects.services.people import tokens
-from projects.services.sessions.workers import pod_behind
+from projects.services.sessions.workers import authenticate_pod
 
 
-class BearerTokens(BaseAuthentication):
+class BearerTokenAuthentication(BaseAuthentication):
     """Authenticate by API token; failed attempts are rate-limited by address."""
 
-    def authenticate(self, request: Request) -> tuple[User, Acting] | None:
+    def authenticate(self, request: Request) -> tuple[User, Actor] | None:
         header = request.headers.get("Authorization")
         if header is None:
             return None
@@ -29,41 +29,43 @@ class BearerTokens(BaseAuthentication):
             spend("bad_token", f"address {client_address(request)}")
             raise Unauthenticated("This token is unknown, expired or revoked. Run `berth login`.")
         scopes = frozenset(token.scopes)
-        return token.user, Acting.person(token.user, scopes, _id_of(request), token.expires_at, token.pk)
+        return token.user, Actor.for_user(
+            token.user, scopes, _request_id(request), token.expires_at, token.pk
+        )
 
     def authenticate_header(self, request: Request) -> str:
         return CHALLENGE
 
 
-class Sessions(SessionAuthentication):
-    """Authenticate by browser session; changes need the CSRF token."""
+class BrowserSessionAuthentication(SessionAuthentication):
+    """Authenticate by browser session; changes require a CSRF token."""
 
-    def authenticate(self, request: Request) -> tuple[User, Acting] | None:
+    def authenticate(self, request: Request) -> tuple[User, Actor] | None:
         signed_in = super().authenticate(request)
         if signed_in is None:
             return None
         user, key = signed_in[0], request._request.session.session_key or ""
-        return user, Acting.person(user, request_id=_id_of(request), session_key=key)
+        return user, Actor.for_user(user, request_id=_request_id(request), session_key=key)
 
     def authenticate_header(self, request: Request) -> str:
         return CHALLENGE
 
 
-def _id_of(request: Request) -> str:
+def _request_id(request: Request) -> str:
     return getattr(request, "request_id", "")
 
 
-async def may_send_large(secret: str) -> bool:
-    """Return whether the secret is a valid API token or belongs to a live pod of a session.
+async def may_send_large_bodies(secret: str) -> bool:
+    """Return True if the secret is a valid API token or belongs to a live session pod.
 
-    Only these callers may send bodies above the usual limit: functions of sessions and their results.
+    Only these callers may exceed the usual body size limit, to send functions and their results.
     """
-    return await sync_to_async(_is_valid, thread_sensitive=False)(secret)
+    return await sync_to_async(_is_valid_secret, thread_sensitive=False)(secret)
 
 
-def _is_valid(secret: str) -> bool:
+def _is_valid_secret(secret: str) -> bool:
     try:
-        return tokens.authenticate(secret) is not None or bool(pod_behind(secret))
+        return tokens.authenticate(secret) is not None or bool(authenticate_pod(secret))
     except Unauthenticated:
         return False
     finally:

@@ -1,4 +1,4 @@
-"""REST endpoints of departments."""
+"""REST endpoints for departments."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -10,8 +10,8 @@ from rest_framework.response import Response
 from berth.core.spec.texts import Text
 from berth.server.api.idempotency import idempotent
 from berth.server.api.pagination import Order, page
-from berth.server.api.requests import Body, ListQuery, no_query, parse_body, parse_query
-from berth.server.api.responses import Answer, created, no_content
+from berth.server.api.requests import Body, ListQuery, parse_body, parse_query, reject_query
+from berth.server.api.responses import ResponseModel, created_response, no_content
 from berth.server.api.schema import operation
 from berth.server.api.views import ApiView
 from projects import selectors
@@ -21,7 +21,7 @@ from projects.services import tenants
 BY_NAME = Order("name", ("name",))
 
 
-class DepartmentAnswer(Answer):
+class DepartmentResponse(ResponseModel):
     name: str
     title: str
     rank: int
@@ -39,7 +39,7 @@ class NewDepartment(Body):
 
 
 class TenantChanges(Body):
-    """Changes to a department or a project; missing keys stay unchanged."""
+    """Changes to a department or a project; omitted fields stay unchanged."""
 
     title: Text = ""
     rank: int = 0
@@ -50,47 +50,49 @@ class TenantChanges(Body):
 class Departments(ApiView):
     change_scope = "admin"
 
-    @operation("List departments", query=ListQuery, page=DepartmentAnswer)
+    @operation("List departments", query=ListQuery, page=DepartmentResponse)
     def get(self, request: Request) -> Response:
-        rows = selectors.departments(self.acting)
-        return Response(page(rows, parse_query(request, ListQuery), BY_NAME, presented))
+        rows = selectors.departments(self.actor)
+        return Response(page(rows, parse_query(request, ListQuery), BY_NAME, serialize_departments))
 
-    @operation("Create a department", body=NewDepartment, answer=DepartmentAnswer, status=201)
+    @operation("Create a department", body=NewDepartment, answer=DepartmentResponse, status=201)
     @idempotent
     def post(self, request: Request) -> Response:
-        no_query(request)
+        reject_query(request)
         department = tenants.create_department(
-            acting=self.acting, **parse_body(request, NewDepartment).explicit_values()
+            actor=self.actor, **parse_body(request, NewDepartment).explicit_values()
         )
-        return created(answer(department), f"/api/v1/departments/{department.name}")
+        return created_response(serialize_department(department), f"/api/v1/departments/{department.name}")
 
 
-class OneDepartment(ApiView):
+class DepartmentDetail(ApiView):
     change_scope = "admin"
 
-    @operation("Get a department", answer=DepartmentAnswer)
+    @operation("Get a department", answer=DepartmentResponse)
     def get(self, request: Request, name: str) -> Response:
-        no_query(request)
-        return Response(answer(selectors.find_department(self.acting, name)))
+        reject_query(request)
+        return Response(serialize_department(selectors.find_department(self.actor, name)))
 
-    @operation("Update a department", body=TenantChanges, answer=DepartmentAnswer)
+    @operation("Update a department", body=TenantChanges, answer=DepartmentResponse)
     def patch(self, request: Request, name: str) -> Response:
-        no_query(request)
-        department = selectors.find_department(self.acting, name)
+        reject_query(request)
+        department = selectors.find_department(self.actor, name)
         changes = parse_body(request, TenantChanges).explicit_values()
         return Response(
-            answer(tenants.edit_department(acting=self.acting, department=department, changes=changes))
+            serialize_department(
+                tenants.edit_department(actor=self.actor, department=department, changes=changes)
+            )
         )
 
     @operation("Delete a department without projects", status=204)
     def delete(self, request: Request, name: str) -> Response:
-        no_query(request)
-        tenants.delete_department(acting=self.acting, department=selectors.find_department(self.acting, name))
+        reject_query(request)
+        tenants.delete_department(actor=self.actor, department=selectors.find_department(self.actor, name))
         return no_content()
 
 
-def answer(department: Department) -> DepartmentAnswer:
-    return DepartmentAnswer(
+def serialize_department(department: Department) -> DepartmentResponse:
+    return DepartmentResponse(
         name=department.name,
         title=department.title,
         rank=department.rank,
@@ -100,5 +102,5 @@ def answer(department: Department) -> DepartmentAnswer:
     )
 
 
-def presented(rows: Sequence[Department]) -> list[Any]:
-    return [answer(row) for row in rows]
+def serialize_departments(rows: Sequence[Department]) -> list[Any]:
+    return [serialize_department(row) for row in rows]

@@ -1,4 +1,4 @@
-"""REST endpoints of events and audit."""
+"""REST endpoints for events and the audit log."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -11,7 +11,7 @@ from rest_framework.response import Response
 from berth.core.spec.quantities import Moment
 from berth.server.api.pagination import NEWEST, Order, page
 from berth.server.api.requests import ListQuery, Word, parse_query
-from berth.server.api.responses import Answer
+from berth.server.api.responses import ResponseModel
 from berth.server.api.schema import operation
 from berth.server.api.views import ApiView
 from projects import selectors
@@ -38,7 +38,7 @@ class AuditQuery(ListQuery):
     until: Moment | None = None
 
 
-class EventAnswer(Answer):
+class EventResponse(ResponseModel):
     id: int
     at: datetime
     kind: str
@@ -50,7 +50,7 @@ class EventAnswer(Answer):
     actor: str
 
 
-class AuditAnswer(Answer):
+class AuditResponse(ResponseModel):
     id: int
     at: datetime
     actor: str
@@ -64,68 +64,68 @@ class AuditAnswer(Answer):
 
 
 class Events(ApiView):
-    @operation("List events, newest first", query=EventsQuery, page=EventAnswer)
+    @operation("List events, newest first", query=EventsQuery, page=EventResponse)
     def get(self, request: Request) -> Response:
         query = parse_query(request, EventsQuery)
-        rows = selectors.events(self.acting)
+        rows = selectors.events(self.actor)
         if query.workload is not None:
             rows = rows.filter(workload_id=query.workload)
         if query.project is not None:
             rows = rows.filter(
-                project_id__in=selectors.projects(self.acting).filter(name=query.project).values("pk")
+                project_id__in=selectors.projects(self.actor).filter(name=query.project).values("pk")
             )
         if query.kind is not None:
             rows = rows.filter(kind=query.kind)
         if query.since is not None:
             rows = rows.filter(at__gte=query.since)
-        return Response(page(rows, query, NEWEST, presented))
+        return Response(page(rows, query, NEWEST, serialize_events))
 
 
-class EventsOfWorkload(ApiView):
-    @operation("List the events of a workload, oldest first", query=ListQuery, page=EventAnswer)
+class WorkloadEvents(ApiView):
+    @operation("List the events of a workload, oldest first", query=ListQuery, page=EventResponse)
     def get(self, request: Request, workload_id: UUID) -> Response:
         query = parse_query(request, ListQuery)
-        workload = selectors.find_workload(self.acting, workload_id)
-        rows = selectors.events(self.acting).filter(workload_id=workload.pk)
-        return Response(page(rows, query, OLDEST, presented))
+        workload = selectors.find_workload(self.actor, workload_id)
+        rows = selectors.events(self.actor).filter(workload_id=workload.pk)
+        return Response(page(rows, query, OLDEST, serialize_events))
 
 
 class AuditTrail(ApiView):
-    @operation("List audit entries, newest first", query=AuditQuery, page=AuditAnswer)
+    @operation("List audit entries, newest first", query=AuditQuery, page=AuditResponse)
     def get(self, request: Request) -> Response:
         query = parse_query(request, AuditQuery)
-        rows = selectors.audit(self.acting)
+        rows = selectors.audit(self.actor)
         exact = {name: getattr(query, name) for name in ("actor", "action", "object_type", "object_name")}
         rows = rows.filter(**{column: value for column, value in exact.items() if value is not None})
         if query.project is not None:
             rows = rows.filter(
-                project_id__in=selectors.projects(self.acting).filter(name=query.project).values("pk")
+                project_id__in=selectors.projects(self.actor).filter(name=query.project).values("pk")
             )
         if query.department is not None:
-            seen = selectors.departments(self.acting).filter(name=query.department)
+            seen = selectors.departments(self.actor).filter(name=query.department)
             rows = rows.filter(department_id__in=seen.values("pk"))
         if query.since is not None:
             rows = rows.filter(at__gte=query.since)
         if query.until is not None:
             rows = rows.filter(at__lte=query.until)
-        return Response(page(rows, query, NEWEST, lambda rows: [_change(row) for row in rows]))
+        return Response(page(rows, query, NEWEST, lambda rows: [_serialize_audit_entry(row) for row in rows]))
 
 
-def presented(rows: Sequence[Event]) -> list[Any]:
-    """Present events; `project` is null if the project was deleted."""
+def serialize_events(rows: Sequence[Event]) -> list[Any]:
+    """Serialize events. `project` is null if the project was deleted."""
     names = dict(Project.objects.filter(pk__in={row.project_id for row in rows}).values_list("pk", "name"))
     return [
-        EventAnswer(
+        EventResponse(
             project=names.get(row.project_id or 0),
             workload=row.workload_id,
-            **{name: getattr(row, name) for name in _OWN},
+            **{name: getattr(row, name) for name in _EVENT_FIELDS},
         )
         for row in rows
     ]
 
 
-_OWN = ("id", "at", "kind", "subject", "message", "data", "actor")
+_EVENT_FIELDS = ("id", "at", "kind", "subject", "message", "data", "actor")
 
 
-def _change(row: Audit) -> AuditAnswer:
-    return AuditAnswer(**{name: getattr(row, name) for name in AuditAnswer.model_fields})
+def _serialize_audit_entry(row: Audit) -> AuditResponse:
+    return AuditResponse(**{name: getattr(row, name) for name in AuditResponse.model_fields})

@@ -1,42 +1,48 @@
-"""Find the objects that a request names, among those visible."""
+"""Look up the objects named in a request among those that the user may see."""
 
 from typing import NoReturn
 
 from django.contrib.auth.models import User
 
 from berth.core.errors import Invalid, NotFound
-from berth.core.problems import Problem, shown
+from berth.core.problems import Problem, format_value
 from pools.models import NodePool
 from projects import selectors
-from projects.acting import Acting
+from projects.actor import Actor
 from projects.models import Department, Project
 
 
-def pool_named(name: str) -> NodePool:
-    """Return a pool. Call this only after checking that the user may see the owner of the quota."""
+def resolve_pool(name: str) -> NodePool:
+    """Return the pool with this name. Raises NotFound.
+
+    Permissions are not checked here: the caller must have checked access to the quota's owner.
+    """
     pool = NodePool.objects.filter(name=name).first()
     if pool is None:
-        raise NotFound(f"There is no node pool named {shown(name)}.")
+        raise NotFound(f"There is no node pool named {format_value(name)}.")
     return pool
 
 
-def department_in_body(acting: Acting, name: str) -> Department:
-    department = selectors.departments(acting).filter(name=name).first()
-    return department or _unknown("department", name)
+def resolve_department(actor: Actor, name: str) -> Department:
+    department = selectors.departments(actor).filter(name=name).first()
+    return department or _raise_unknown("department", name)
 
 
-def project_in_body(acting: Acting, name: str) -> Project:
-    project = selectors.projects(acting).filter(name=name).first()
-    return project or _unknown("project", name)
+def resolve_project(actor: Actor, name: str) -> Project:
+    project = selectors.projects(actor).filter(name=name).first()
+    return project or _raise_unknown("project", name)
 
 
-def user_in_body(username: str) -> User:
-    """Return a user. Call this only after checking that the acting user may grant roles."""
+def resolve_user(username: str) -> User:
+    """Return the user with this name. Raises Invalid.
+
+    Permissions are not checked here: the caller must have checked that the actor may grant roles.
+    """
     user = selectors.find_grantee(username)
     if user is None:
-        raise Invalid([Problem("user", "does not exist", shown(username), "an exact user name")])
+        raise Invalid([Problem("user", "does not exist", format_value(username), "an exact user name")])
     return user
 
 
-def _unknown(path: str, name: str) -> NoReturn:
-    raise Invalid([Problem(path, "does not exist", shown(name), f"the name of a {path} that you see")])
+def _raise_unknown(path: str, name: str) -> NoReturn:
+    raise Invalid([Problem(path, "does not exist", format_value(name), f"the name of a {path} that you see")])

@@ -1,4 +1,4 @@
-"""REST endpoints of members and users."""
+"""REST endpoints for members and users."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -10,21 +10,21 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from berth.core.errors import Forbidden, Invalid, NotFound
-from berth.core.problems import Problem, shown
+from berth.core.problems import Problem, format_value
 from berth.core.spec.texts import Text
 from berth.server.api.idempotency import idempotent
 from berth.server.api.pagination import Order, page
-from berth.server.api.requests import Body, ListQuery, Word, no_query, parse_body, parse_query
-from berth.server.api.responses import Answer, created, no_content
+from berth.server.api.requests import Body, ListQuery, Word, parse_body, parse_query, reject_query
+from berth.server.api.responses import ResponseModel, created_response, no_content
 from berth.server.api.schema import operation
 from berth.server.api.views import ApiView
 from projects import selectors
-from projects.access import administers_any
-from projects.api.lookups import department_in_body, project_in_body, user_in_body
+from projects.access import has_admin_role
+from projects.api.lookups import resolve_department, resolve_project, resolve_user
 from projects.models import Department, Membership, Project, Role
 from projects.services.people import members
 
-RoleWord = Literal["platform_admin", "department_admin", "project_admin", "member", "viewer"]
+RoleName = Literal["platform_admin", "department_admin", "project_admin", "member", "viewer"]
 OLDEST = Order("oldest", ("id",))
 BY_USERNAME = Order("username", ("username",))
 
@@ -39,7 +39,7 @@ class UsersQuery(ListQuery):
     search: Word | None = None
 
 
-class MemberAnswer(Answer):
+class MemberResponse(ResponseModel):
     id: int
     user: str
     role: Role
@@ -52,12 +52,12 @@ class NewMember(Body):
     """A role in a project, in a department, or (with neither) on the whole platform."""
 
     user: Text
-    role: RoleWord
+    role: RoleName
     project: Text | None = None
     department: Text | None = None
 
 
-class UserAnswer(Answer):
+class UserResponse(ResponseModel):
     username: str
     email: str
     active: bool
@@ -72,90 +72,97 @@ class NewUser(Body):
 class Members(ApiView):
     change_scope = "admin"
 
-    @operation("List members", query=MembersQuery, page=MemberAnswer)
+    @operation("List members", query=MembersQuery, page=MemberResponse)
     def get(self, request: Request) -> Response:
         query = parse_query(request, MembersQuery)
-        rows = selectors.members(self.acting)
+        rows = selectors.members(self.actor)
         if query.project is not None:
             rows = rows.filter(project__name=query.project)
         if query.department is not None:
             rows = rows.filter(department__name=query.department)
         if query.user is not None:
             rows = rows.filter(user__username=query.user)
-        return Response(page(rows, query, OLDEST, presented))
+        return Response(page(rows, query, OLDEST, serialize_members))
 
-    @operation("Grant a role", body=NewMember, answer=MemberAnswer, status=201)
+    @operation("Grant a role", body=NewMember, answer=MemberResponse, status=201)
     @idempotent
     def post(self, request: Request) -> Response:
-        no_query(request)
+        reject_query(request)
         body = parse_body(request, NewMember)
-        scope = self._scope(body)
+        scope = self._find_scope(body)
         self.require("administer" if scope is None else "grant", scope)
-        user = user_in_body(body.user)
-        member = members.grant(acting=self.acting, user=user, role=body.role, scope=scope)
-        return created(answer(member), f"/api/v1/members/{member.pk}")
+        user = resolve_user(body.user)
+        member = members.grant(actor=self.actor, user=user, role=body.role, scope=scope)
+        return created_response(serialize_member(member), f"/api/v1/members/{member.pk}")
 
-    def _scope(self, body: NewMember) -> Department | Project | None:
+    def _find_scope(self, body: NewMember) -> Department | Project | None:
         if body.project is not None and body.department is not None:
             raise Invalid(
-                [Problem("department", "conflicts with project", shown(body.department), "one of the two")]
+                [
+                    Problem(
+                        "department",
+                        "conflicts with project",
+                        format_value(body.department),
+                        "one of the two",
+                    )
+                ]
             )
         if body.project is not None:
-            return project_in_body(self.acting, body.project)
-        return None if body.department is None else department_in_body(self.acting, body.department)
+            return resolve_project(self.actor, body.project)
+        return None if body.department is None else resolve_department(self.actor, body.department)
 
 
-class OneMember(ApiView):
+class MemberDetail(ApiView):
     change_scope = "admin"
 
-    @operation("Get a member", answer=MemberAnswer)
+    @operation("Get a member", answer=MemberResponse)
     def get(self, request: Request, member_id: int) -> Response:
-        no_query(request)
-        return Response(answer(self._membership(member_id)))
+        reject_query(request)
+        return Response(serialize_member(self._find_membership(member_id)))
 
     @operation("Revoke a role", status=204)
     def delete(self, request: Request, member_id: int) -> Response:
-        no_query(request)
-        members.revoke(acting=self.acting, membership=self._membership(member_id))
+        reject_query(request)
+        members.revoke(actor=self.actor, membership=self._find_membership(member_id))
         return no_content()
 
-    def _membership(self, member_id: int) -> Membership:
-        membership = selectors.members(self.acting).filter(pk=member_id).first()
+    def _find_membership(self, member_id: int) -> Membership:
+        membership = selectors.members(self.actor).filter(pk=member_id).first()
         if membership is None:
-            raise NotFound("No member with this id.")
+            raise NotFound("There is no member with that id.")
         return membership
 
 
 class Users(ApiView):
     change_scope = "admin"
 
-    @operation("List users that you administer", query=UsersQuery, page=UserAnswer)
+    @operation("List users that you administer", query=UsersQuery, page=UserResponse)
     def get(self, request: Request) -> Response:
         query = parse_query(request, UsersQuery)
-        rows = selectors.users(self.acting)
-        if administers_any(self.acting):
-            rows = _searched(rows, query.search)
+        rows = selectors.users(self.actor)
+        if has_admin_role(self.actor):
+            rows = _search_users(rows, query.search)
             return Response(
-                page(rows, query, BY_USERNAME, lambda users: [user_answer(user) for user in users])
+                page(rows, query, BY_USERNAME, lambda users: [serialize_user(user) for user in users])
             )
         raise Forbidden("Only admins of a project, a department or the platform may list users.")
 
-    @operation("Create a user", body=NewUser, answer=UserAnswer, status=201)
+    @operation("Create a user", body=NewUser, answer=UserResponse, status=201)
     @idempotent
     def post(self, request: Request) -> Response:
-        no_query(request)
-        user = members.create_user(acting=self.acting, **parse_body(request, NewUser).explicit_values())
-        return created(user_answer(user), f"/api/v1/users?search={user.username}")
+        reject_query(request)
+        user = members.create_user(actor=self.actor, **parse_body(request, NewUser).explicit_values())
+        return created_response(serialize_user(user), f"/api/v1/users?search={user.username}")
 
 
-def _searched(rows: Any, text: str | None) -> Any:
+def _search_users(rows: Any, text: str | None) -> Any:
     if text is None:
         return rows
     return rows.filter(Q(username__icontains=text) | Q(email__icontains=text))
 
 
-def answer(member: Membership) -> MemberAnswer:
-    return MemberAnswer(
+def serialize_member(member: Membership) -> MemberResponse:
+    return MemberResponse(
         id=member.pk,
         user=member.user.username,
         role=Role(member.role),
@@ -165,9 +172,9 @@ def answer(member: Membership) -> MemberAnswer:
     )
 
 
-def presented(rows: Sequence[Membership]) -> list[Any]:
-    return [answer(row) for row in rows]
+def serialize_members(rows: Sequence[Membership]) -> list[Any]:
+    return [serialize_member(row) for row in rows]
 
 
-def user_answer(user: User) -> UserAnswer:
-    return UserAnswer(username=user.username, email=user.email, active=user.is_active)
+def serialize_user(user: User) -> UserResponse:
+    return UserResponse(username=user.username, email=user.email, active=user.is_active)

@@ -1,4 +1,4 @@
-"""REST endpoints of projects."""
+"""REST endpoints for projects."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -10,13 +10,13 @@ from rest_framework.response import Response
 from berth.core.spec.texts import Text
 from berth.server.api.idempotency import idempotent
 from berth.server.api.pagination import Order, page
-from berth.server.api.requests import Body, ListQuery, Word, no_query, parse_body, parse_query
-from berth.server.api.responses import Answer, created, no_content
+from berth.server.api.requests import Body, ListQuery, Word, parse_body, parse_query, reject_query
+from berth.server.api.responses import ResponseModel, created_response, no_content
 from berth.server.api.schema import operation
 from berth.server.api.views import ApiView
 from projects import selectors
 from projects.api.departments import TenantChanges
-from projects.api.lookups import department_in_body
+from projects.api.lookups import resolve_department
 from projects.models import Project
 from projects.services import tenants
 
@@ -27,7 +27,7 @@ class ProjectsQuery(ListQuery):
     department: Word | None = None
 
 
-class ProjectAnswer(Answer):
+class ProjectResponse(ResponseModel):
     name: str
     department: str
     title: str
@@ -49,48 +49,50 @@ class NewProject(Body):
 class Projects(ApiView):
     change_scope = "admin"
 
-    @operation("List projects", query=ProjectsQuery, page=ProjectAnswer)
+    @operation("List projects", query=ProjectsQuery, page=ProjectResponse)
     def get(self, request: Request) -> Response:
         query = parse_query(request, ProjectsQuery)
-        rows = selectors.projects(self.acting)
+        rows = selectors.projects(self.actor)
         if query.department is not None:
             rows = rows.filter(department__name=query.department)
-        return Response(page(rows, query, BY_NAME, presented))
+        return Response(page(rows, query, BY_NAME, serialize_projects))
 
-    @operation("Create a project", body=NewProject, answer=ProjectAnswer, status=201)
+    @operation("Create a project", body=NewProject, answer=ProjectResponse, status=201)
     @idempotent
     def post(self, request: Request) -> Response:
-        no_query(request)
+        reject_query(request)
         values = parse_body(request, NewProject).explicit_values()
-        department = department_in_body(self.acting, values.pop("department"))
-        project = tenants.create_project(acting=self.acting, department=department, **values)
-        return created(answer(project), f"/api/v1/projects/{project.name}")
+        department = resolve_department(self.actor, values.pop("department"))
+        project = tenants.create_project(actor=self.actor, department=department, **values)
+        return created_response(serialize_project(project), f"/api/v1/projects/{project.name}")
 
 
-class OneProject(ApiView):
+class ProjectDetail(ApiView):
     change_scope = "admin"
 
-    @operation("Get a project", answer=ProjectAnswer)
+    @operation("Get a project", answer=ProjectResponse)
     def get(self, request: Request, name: str) -> Response:
-        no_query(request)
-        return Response(answer(selectors.find_project(self.acting, name)))
+        reject_query(request)
+        return Response(serialize_project(selectors.find_project(self.actor, name)))
 
-    @operation("Update a project", body=TenantChanges, answer=ProjectAnswer)
+    @operation("Update a project", body=TenantChanges, answer=ProjectResponse)
     def patch(self, request: Request, name: str) -> Response:
-        no_query(request)
-        project = selectors.find_project(self.acting, name)
+        reject_query(request)
+        project = selectors.find_project(self.actor, name)
         changes = parse_body(request, TenantChanges).explicit_values()
-        return Response(answer(tenants.edit_project(acting=self.acting, project=project, changes=changes)))
+        return Response(
+            serialize_project(tenants.edit_project(actor=self.actor, project=project, changes=changes))
+        )
 
     @operation("Delete a project without workloads", status=204)
     def delete(self, request: Request, name: str) -> Response:
-        no_query(request)
-        tenants.delete_project(acting=self.acting, project=selectors.find_project(self.acting, name))
+        reject_query(request)
+        tenants.delete_project(actor=self.actor, project=selectors.find_project(self.actor, name))
         return no_content()
 
 
-def answer(project: Project) -> ProjectAnswer:
-    return ProjectAnswer(
+def serialize_project(project: Project) -> ProjectResponse:
+    return ProjectResponse(
         name=project.name,
         department=project.department.name,
         title=project.title,
@@ -101,5 +103,5 @@ def answer(project: Project) -> ProjectAnswer:
     )
 
 
-def presented(rows: Sequence[Project]) -> list[Any]:
-    return [answer(row) for row in rows]
+def serialize_projects(rows: Sequence[Project]) -> list[Any]:
+    return [serialize_project(row) for row in rows]

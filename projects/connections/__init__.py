@@ -1,1 +1,1 @@
-"""Open connections of users. Sockets and streams end soon after the user loses permission to read them."""
+"""Open connections of users, which end soon after the user loses permission to read them."""

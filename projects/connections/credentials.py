@@ -1,4 +1,4 @@
-"""Credentials of open connections, and whether they are still valid."""
+"""Credentials of open connections, and checks that they are still valid."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -14,12 +14,12 @@ from django.utils import timezone
 
 from projects.models import Membership, PortLink
 from projects.services.people.tokens import has_session_hash, is_usable, valid_tokens
-from projects.visits.headers import Headers, cookie_in
+from projects.visits.headers import Headers, find_cookie
 
 
 @dataclass(frozen=True, slots=True)
 class Credential:
-    """One of a browser session, an API token, or a visit to a port, given by its cookie's digest."""
+    """A browser session, an API token, or a port visit (the digest of its cookie)."""
 
     session_key: str = ""
     token_id: int | None = None
@@ -28,10 +28,10 @@ class Credential:
 
 def session_key(headers: Headers) -> str:
     """Return the session key from a request's cookies, or an empty string."""
-    return cookie_in(headers, settings.SESSION_COOKIE_NAME)
+    return find_cookie(headers, settings.SESSION_COOKIE_NAME)
 
 
-def user_behind(credential: Credential) -> User | None:
+def load_active_user(credential: Credential) -> User | None:
     """Return the active user of a session or token from the database, or None."""
     if credential.token_id is not None:
         token = valid_tokens(timezone.now()).filter(pk=credential.token_id).first()
@@ -39,33 +39,34 @@ def user_behind(credential: Credential) -> User | None:
     return _session_user(credential.session_key) if credential.session_key else None
 
 
-def roles_of(user: User) -> frozenset[tuple[Any, ...]]:
+def load_roles(user: User) -> frozenset[tuple[Any, ...]]:
     """Return a user's roles. Connections end when one of the roles is revoked."""
     roles = Membership.objects.filter(user=user).values_list("role", "department_id", "project_id")
     superuser = {("superuser",)} if user.is_superuser else set()
     return frozenset({*roles, *superuser})
 
 
-def states(credentials: Iterable[Credential]) -> Mapping[Credential, object]:
-    """Return a value per credential that changes when the credential ends or its user's rights change.
+def load_states(credentials: Iterable[Credential]) -> Mapping[Credential, object]:
+    """Return a value per credential that changes when it ends or its user's rights change.
 
     Needs at most seven queries, regardless of the number of credentials.
     """
     unique = frozenset(credentials)
-    owners = {**_sessions(unique), **_tokens(unique), **_visits(unique)}
-    rights = _rights({user for user, _ in owners.values()})
+    owners = {**_session_owners(unique), **_token_owners(unique), **_visit_owners(unique)}
+    rights = _load_rights({user for user, _ in owners.values()})
     return {each: (owner, rights.get(owner[0])) if (owner := owners.get(each)) else None for each in unique}
 
 
-Owners = dict[Credential, tuple[int, object]]  # the user's id, and values that must not change
+# The user's id, and a value that changes when the credential is no longer valid.
+OwnersByCredential = dict[Credential, tuple[int, object]]
 
 
-def _sessions(credentials: frozenset[Credential]) -> Owners:
+def _session_owners(credentials: frozenset[Credential]) -> OwnersByCredential:
     keys = [each.session_key for each in credentials if each.session_key]
     if not keys:
         return {}
     rows = Session.objects.filter(session_key__in=keys, expire_date__gt=timezone.now())
-    owners: Owners = {}
+    owners: OwnersByCredential = {}
     for row in rows:
         data = row.get_decoded()
         if (user := _user_id(data)) is not None:
@@ -73,7 +74,7 @@ def _sessions(credentials: frozenset[Credential]) -> Owners:
     return owners
 
 
-def _tokens(credentials: frozenset[Credential]) -> Owners:
+def _token_owners(credentials: frozenset[Credential]) -> OwnersByCredential:
     ids = [each.token_id for each in credentials if each.token_id is not None]
     if not ids:
         return {}
@@ -81,8 +82,8 @@ def _tokens(credentials: frozenset[Credential]) -> Owners:
     return {Credential(token_id=row.pk): (row.user_id, None) for row in rows}
 
 
-def _visits(credentials: frozenset[Credential]) -> Owners:
-    """Return live visits. A visit ends with the session or token that requested it."""
+def _visit_owners(credentials: frozenset[Credential]) -> OwnersByCredential:
+    """Return the owners of live visits, which end with the session or token behind them."""
     digests = [each.visit for each in credentials if each.visit]
     if not digests:
         return {}
@@ -94,11 +95,11 @@ def _visits(credentials: frozenset[Credential]) -> Owners:
         )
     }
     openers = frozenset(each for _, each in visits.values()) - {Credential()}
-    alive = {Credential(), *_sessions(openers), *_tokens(openers)}
+    alive = {Credential(), *_session_owners(openers), *_token_owners(openers)}
     return {visit: owner for visit, owner in visits.items() if owner[1] in alive}
 
 
-def _rights(ids: set[int]) -> dict[int, object]:
+def _load_rights(ids: set[int]) -> dict[int, object]:
     if not ids:
         return {}
     roles: dict[int, set[Any]] = {}

@@ -11,28 +11,28 @@ from django.conf import settings
 from django.contrib.auth.models import User
 from django.db import InterfaceError, OperationalError
 
-from projects.acting import Acting
-from projects.connections.credentials import Credential, session_key, user_behind
-from projects.connections.watch import WATCH, Connection
+from projects.actor import Actor
+from projects.connections.credentials import Credential, load_active_user, session_key
+from projects.connections.watch import WATCHER, Connection
 
 log = logging.getLogger(__name__)
 
 SIGNED_OUT = 4401
-TOO_MANY = 4429
+TOO_MANY_CONNECTIONS = 4429
 ABNORMAL = 1006
 INTERNAL_ERROR, TRY_AGAIN = 1011, 1013
 RECHECK_SECONDS = 60.0  # interval for permissions that depend on more than roles
 
 
 class SignedInConsumer(AsyncJsonWebsocketConsumer):
-    """Subclasses check the permission in `permit` and send messages in `tell` until it returns.
+    """Base consumer for the WebSockets of signed-in users.
 
-    A refused socket is accepted first and then closed, because browsers show close codes only for accepted
-    sockets.
+    Subclasses check permissions in `check_permission` and send messages in `send_messages`. A refused socket
+    is accepted first and then closed, because browsers expose close codes only for accepted sockets.
     """
 
-    async def permit(self, acting: Acting) -> int:
-        """Return 0 or a close code. Called again whenever permissions may have changed."""
+    async def check_permission(self, actor: Actor) -> int:
+        """Return 0 or a close code. Called again whenever permissions might have changed."""
         raise NotImplementedError
 
     async def prepare(self) -> None:
@@ -47,24 +47,24 @@ class SignedInConsumer(AsyncJsonWebsocketConsumer):
         self.credential = Credential(session_key=session_key(self.scope["headers"]))
         try:
             await self._open()
-        except BaseException:  # for example, the browser has already disconnected
-            # Channels does not call `disconnect` for a socket that fails to open
+        except BaseException:  # for example if the browser has already disconnected
+            # Channels does not call `disconnect` for a socket that failed to open.
             await self.disconnect(ABNORMAL)
             raise
 
     async def _open(self) -> None:
-        code = await self._enter()
+        code = await self._register()
         if code:
             await self.accept()
             await self.close(code)
             return
         await self.prepare()
         await self.accept()
-        self.tasks = [asyncio.create_task(self._send()), asyncio.create_task(self._guard())]
+        self.tasks = [asyncio.create_task(self._run_sender()), asyncio.create_task(self._watch_permission())]
 
     async def disconnect(self, code: int) -> None:
         if self.connection is not None:
-            WATCH.close(self.connection)
+            WATCHER.close(self.connection)
         for task in self.tasks:
             task.cancel()
         for task in self.tasks:
@@ -74,35 +74,35 @@ class SignedInConsumer(AsyncJsonWebsocketConsumer):
     async def receive(
         self, text_data: str | None = None, bytes_data: bytes | None = None, **kwargs: Any
     ) -> None:
-        """Ignore messages: pages only receive."""
+        """Ignore incoming messages: pages only listen."""
 
     async def check(self) -> int:
         """Return 0 while the user is signed in and permitted, else a close code."""
-        user = await self._user()
-        return SIGNED_OUT if user is None else await self.permit(Acting.person(user))
+        user = await self._load_user()
+        return SIGNED_OUT if user is None else await self.check_permission(Actor.for_user(user))
 
-    async def _enter(self) -> int:
-        user = await self._user()
+    async def _register(self) -> int:
+        user = await self._load_user()
         if user is None:
             return SIGNED_OUT
-        if WATCH.count(user.pk) >= settings.BERTH_CONNECTIONS_PER_USER:
-            return TOO_MANY
-        self.connection = WATCH.open(self.credential, user.pk)
-        return await self.permit(Acting.person(user))
+        if WATCHER.count(user.pk) >= settings.BERTH_CONNECTIONS_PER_USER:
+            return TOO_MANY_CONNECTIONS
+        self.connection = WATCHER.open(self.credential, user.pk)
+        return await self.check_permission(Actor.for_user(user))
 
-    async def _user(self) -> User | None:
-        return await database_sync_to_async(user_behind)(self.credential)
+    async def _load_user(self) -> User | None:
+        return await database_sync_to_async(load_active_user)(self.credential)
 
-    async def _guard(self) -> None:
+    async def _watch_permission(self) -> None:
         """Stop sending and close the socket once the user may no longer receive messages."""
         assert self.connection is not None
         code = 0
         while not code:
-            await self.connection.changed(RECHECK_SECONDS)
+            await self.connection.wait_for_change(RECHECK_SECONDS)
             try:
                 code = await self.check()
             except (OperationalError, InterfaceError):
-                code = TRY_AGAIN  # the page reconnects and is then checked
+                code = TRY_AGAIN  # the page reconnects and is checked again
             except Exception:
                 log.exception("could not check the permissions of a socket")
                 code = INTERNAL_ERROR
@@ -111,7 +111,7 @@ class SignedInConsumer(AsyncJsonWebsocketConsumer):
             await self.tasks[0]
         await self.close(code)
 
-    async def _send(self) -> None:
+    async def _run_sender(self) -> None:
         try:
             await self.send_messages()
         except Exception:

@@ -13,40 +13,40 @@ from django.http.response import HttpResponseBase, StreamingHttpResponse
 
 from berth.core.errors import RateLimited
 from berth.server.api.problems import CONTENT_TYPE
-from projects.acting import Acting
-from projects.connections.credentials import Credential, roles_of, user_behind
-from projects.connections.watch import WATCH, Connection
+from projects.actor import Actor
+from projects.connections.credentials import Credential, load_active_user, load_roles
+from projects.connections.watch import WATCHER, Connection
 
 RECHECK_SECONDS = 60.0
-END = object()
+END_OF_STREAM = object()
 Roles = frozenset[tuple[Any, ...]]
 
 
-class WatchedStreams:
-    """Middleware for streamed responses to users, of pages and of the REST API."""
+class StreamWatchMiddleware:
+    """Middleware that ends streamed responses when their user loses permission to read them."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
         self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
-        answer = self.get_response(request)
-        if not isinstance(answer, StreamingHttpResponse) or not answer.is_async:
-            return answer
+        response = self.get_response(request)
+        if not isinstance(response, StreamingHttpResponse) or not response.is_async:
+            return response
         credential, user = credential_and_user(request)
         if credential is None or user is None:
-            return answer
-        if WATCH.count(user.pk) >= settings.BERTH_CONNECTIONS_PER_USER:
-            return _too_many(request)
-        parts: Any = answer.streaming_content
-        answer.streaming_content = watched(parts, credential, user.pk, roles_of(user))
-        return answer
+            return response
+        if WATCHER.count(user.pk) >= settings.BERTH_CONNECTIONS_PER_USER:
+            return _too_many_connections(request)
+        parts: Any = response.streaming_content
+        response.streaming_content = watch_stream(parts, credential, user.pk, load_roles(user))
+        return response
 
 
 def credential_and_user(request: HttpRequest) -> tuple[Credential | None, Any]:
-    """Return a request's credential and user, or None for both without a signed-in user."""
-    acting = getattr(request, "auth", None)  # set by the REST framework
-    if isinstance(acting, Acting) and acting.token_id is not None:
-        return Credential(token_id=acting.token_id), acting.user
+    """Return a request's credential and user, or (None, None) if no user is signed in."""
+    actor = getattr(request, "auth", None)  # set by Django REST framework
+    if isinstance(actor, Actor) and actor.token_id is not None:
+        return Credential(token_id=actor.token_id), actor.user
     user = getattr(request, "user", None)
     key = request.session.session_key if hasattr(request, "session") else None
     if user is None or not user.is_authenticated or not key:
@@ -54,15 +54,15 @@ def credential_and_user(request: HttpRequest) -> tuple[Credential | None, Any]:
     return Credential(session_key=key), user
 
 
-async def watched(
+async def watch_stream(
     parts: AsyncIterator[bytes], credential: Credential, user: int, roles: Roles
 ) -> AsyncIterator[bytes]:
     """Yield the parts until the credential ends or the user loses one of these roles.
 
     The stream is then cancelled, so that the client sees a broken connection instead of a complete response.
     """
-    opened = WATCH.open(credential, user)
-    ended = asyncio.create_task(_wait_for_end(opened, roles))
+    watched_connection = WATCHER.open(credential, user)
+    ended = asyncio.create_task(_wait_for_end(watched_connection, roles))
     try:
         async with aclosing(_iterate(parts)) as rest:
             while True:
@@ -77,11 +77,11 @@ async def watched(
                 if ended.done():
                     raise asyncio.CancelledError
                 part = step.result()
-                if part is END:
+                if part is END_OF_STREAM:
                     return
                 yield part  # type: ignore[misc]
     finally:
-        WATCH.close(opened)
+        WATCHER.close(watched_connection)
         ended.cancel()
         with suppress(asyncio.CancelledError, OperationalError, InterfaceError):
             await ended
@@ -93,25 +93,25 @@ async def _iterate(parts: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
 
 
 async def _next(rest: AsyncIterator[bytes]) -> bytes | object:
-    return await anext(rest, END)
+    return await anext(rest, END_OF_STREAM)
 
 
-async def _wait_for_end(opened: Connection, roles: Roles) -> None:
+async def _wait_for_end(watched_connection: Connection, roles: Roles) -> None:
     while True:
-        await opened.changed(RECHECK_SECONDS)
-        if not await sync_to_async(_is_allowed, thread_sensitive=False)(opened.credential, roles):
+        await watched_connection.wait_for_change(RECHECK_SECONDS)
+        if not await sync_to_async(_is_allowed, thread_sensitive=False)(watched_connection.credential, roles):
             return
 
 
 def _is_allowed(credential: Credential, roles: Roles) -> bool:
     try:
-        user = user_behind(credential)
-        return user is not None and roles <= roles_of(user)
+        user = load_active_user(credential)
+        return user is not None and roles <= load_roles(user)
     finally:
         connection.close()
 
 
-def _too_many(request: HttpRequest) -> HttpResponse:
+def _too_many_connections(request: HttpRequest) -> HttpResponse:
     error = RateLimited(
         5, f"At most {settings.BERTH_CONNECTIONS_PER_USER} concurrent connections per user. Close some first."
     )

@@ -1,8 +1,8 @@
 """Detect which open connections of this process have lost their permission.
 
-One thread queries the database twice a second while connections are open. It detects sessions and tokens that
-have ended, deactivated accounts, changed passwords and changed roles, however they were changed. A connection
-whose state has changed is signalled and then checks its own permission.
+While connections are open, one thread queries the database twice a second. It detects ended sessions
+and tokens, deactivated accounts, changed passwords and changed roles, regardless of what changed
+them. A connection whose state has changed is signalled and then checks its own permission.
 """
 
 import asyncio
@@ -13,13 +13,13 @@ from collections import Counter
 
 from django.db import InterfaceError, OperationalError, connection
 
-from projects.connections.credentials import Credential, states
+from projects.connections.credentials import Credential, load_states
 
 log = logging.getLogger(__name__)
 
 CHECK_SECONDS = 0.5
-LINGER_SECONDS = 5.0  # time after the last connection has closed
-NOT_SEEN = object()
+LINGER_SECONDS = 5.0  # how long the thread outlives the last connection
+UNCHECKED = object()
 
 
 class Connection:
@@ -28,19 +28,19 @@ class Connection:
     def __init__(self, credential: Credential, user: int | None) -> None:
         self.credential = credential
         self.user = user
-        self.state: object = NOT_SEEN
+        self.state: object = UNCHECKED
         self._loop = asyncio.get_running_loop()
         self._signalled = asyncio.Event()
 
     def signal(self) -> None:
-        """Signal the connection. Any thread may call this."""
+        """Wake the connection's waiter. Safe to call from any thread."""
         try:
             self._loop.call_soon_threadsafe(self._signalled.set)
         except RuntimeError:  # the loop has ended, and so has the connection
             return
 
-    async def changed(self, seconds: float | None = None) -> None:
-        """Return when the credential or the user's rights have changed, or after `seconds`."""
+    async def wait_for_change(self, seconds: float | None = None) -> None:
+        """Wait until the credential or the user's rights change, but at most `seconds`."""
         try:
             async with asyncio.timeout(seconds):
                 await self._signalled.wait()
@@ -49,8 +49,8 @@ class Connection:
         self._signalled.clear()
 
 
-class Watch:
-    """The open connections of this process."""
+class ConnectionWatcher:
+    """Watcher of the open connections of this process."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -60,7 +60,7 @@ class Watch:
         self._needed_at = 0.0
 
     def open(self, credential: Credential, user: int | None = None) -> Connection:
-        """Watch a connection until `close`. The first check always signals the connection."""
+        """Watch a connection until `close` is called. The first check always signals the connection."""
         opened = Connection(credential, user)
         with self._lock:
             self._open.add(opened)
@@ -113,12 +113,12 @@ class Watch:
         if not opened:
             return
         try:
-            now = states(each.credential for each in opened)
-        # while the database is down, nothing can be revoked either
+            now = load_states(each.credential for each in opened)
+        # While the database is down, nothing can be revoked either.
         except (OperationalError, InterfaceError) as error:
             log.info("could not check open connections: %s", error)
             return
-        except Exception:  # keep the thread: without it, only each connection's own slower check remains
+        except Exception:  # the thread must survive: connections alone check much more slowly
             log.exception("could not check open connections")
             return
         finally:
@@ -130,4 +130,4 @@ class Watch:
                 each.signal()
 
 
-WATCH = Watch()
+WATCHER = ConnectionWatcher()

@@ -12,19 +12,21 @@ from urllib.parse import urlsplit
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 NOT_PUBLIC = "which is not a public address"
-NEVER = tuple(
+FORBIDDEN_NETWORKS = tuple(
     ipaddress.ip_network(network)
     for network in (
         "169.254.0.0/16", "fe80::/10", "fd00:ec2::254/128", "100.100.100.200/32", "0.0.0.0/8", "::/128",
         "fec0::/10",
     )
 )  # fmt: skip
-# Networks whose last 32 bits are an IPv4 address to which a gateway or the system translates.
-CARRIERS = tuple(ipaddress.IPv6Network(network) for network in ("::ffff:0:0/96", "64:ff9b::/96", "::/96"))
+# Networks whose last 32 bits embed an IPv4 address, to which a gateway or the OS translates.
+IPV4_EMBEDDING_NETWORKS = tuple(
+    ipaddress.IPv6Network(network) for network in ("::ffff:0:0/96", "64:ff9b::/96", "::/96")
+)
 
 
-class Refused(Exception):
-    """This address must never be called."""
+class ForbiddenAddress(Exception):
+    """The address must not be called."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +38,7 @@ class Destination:
     address: str  # the resolved address to connect to
 
 
-def destination(url: str, allowed: Collection[str]) -> Destination:
+def resolve_destination(url: str, allowed: Collection[str]) -> Destination:
     """Resolve and check a URL; `allowed` are private networks that may be called.
 
     Raises Refused for a forbidden address, or OSError if the name does not resolve.
@@ -50,32 +52,32 @@ def destination(url: str, allowed: Collection[str]) -> Destination:
     try:
         addresses = [entry[4][0] for entry in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
     except UnicodeError:
-        raise Refused(f"{host} is not a host name") from None
+        raise ForbiddenAddress(f"{host} is not a host name") from None
     for address in addresses:
-        if (reason := refusal(ipaddress.ip_address(str(address).split("%")[0]), networks)) is not None:
-            raise Refused(f"{host} resolves to {address}, {reason}")
+        if (reason := find_refusal(ipaddress.ip_address(str(address).split("%")[0]), networks)) is not None:
+            raise ForbiddenAddress(f"{host} resolves to {address}, {reason}")
     return Destination(secure, host, port, path, str(addresses[0]))
 
 
-def refusal_without_lookup(url: str, allowed: Collection[str]) -> str | None:
-    """Return the reason why a URL must not be called, as far as known without a DNS lookup, or None.
+def find_refusal_without_lookup(url: str, allowed: Collection[str]) -> str | None:
+    """Return why a URL must not be called, as far as known without a DNS lookup, or None.
 
-    Literal addresses and names of this machine are checked here. Other names are resolved when they are
-    called.
+    Literal addresses and names of this machine are checked here. Other names are checked on delivery,
+    when they are resolved.
     """
     host = (urlsplit(url).hostname or "").rstrip(".")
     try:
-        if not _is_number(host) and host.split(".")[-1] != "localhost":
+        if not _is_ip_literal(host) and host.split(".")[-1] != "localhost":
             return None
-        destination(url, allowed)
-    except Refused as refused:
+        resolve_destination(url, allowed)
+    except ForbiddenAddress as refused:
         return str(refused)
     except OSError:
         return None
     return None
 
 
-def _is_number(host: str) -> bool:
+def _is_ip_literal(host: str) -> bool:
     """Return True for an address in any notation that the resolver accepts, such as 2130706433."""
     try:
         socket.getaddrinfo(host, None, flags=socket.AI_NUMERICHOST)
@@ -84,24 +86,24 @@ def _is_number(host: str) -> bool:
     return True
 
 
-def refusal(
+def find_refusal(
     address: Address, allowed: Collection[ipaddress.IPv4Network | ipaddress.IPv6Network]
 ) -> str | None:
-    """Return the reason why this address must not be called, or None."""
-    reached = embedded_ipv4(address)
-    if any(reached in network for network in NEVER):
+    """Return why this address must not be called, or None."""
+    target = embedded_ipv4(address)
+    if any(target in network for network in FORBIDDEN_NETWORKS):
         return "which is never allowed"
-    if any(reached in network for network in allowed):
+    if any(target in network for network in allowed):
         return None
-    if reached.is_loopback:
+    if target.is_loopback:
         return "which is the Berth server itself"
-    return None if reached.is_global and not reached.is_multicast else NOT_PUBLIC
+    return None if target.is_global and not target.is_multicast else NOT_PUBLIC
 
 
 def embedded_ipv4(address: Address) -> Address:
     """Return the IPv4 address embedded in an IPv6 address, or the address itself."""
     if isinstance(address, ipaddress.IPv6Address) and int(address) > 1:
-        if any(address in network for network in CARRIERS):
+        if any(address in network for network in IPV4_EMBEDDING_NETWORKS):
             return ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
         return address.sixtofour or address
     return address

@@ -1,4 +1,4 @@
-"""Post one message to a checked address within a time limit, without redirects or proxies."""
+"""Post one message to a checked address, with a total timeout and without redirects or proxies."""
 
 import http.client
 import socket
@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from projects.delivering.destination import Destination
 
 TIMEOUT_SECONDS = 10.0
-MAX_ANSWER = 200
+MAX_RESPONSE_BYTES = 200
 
 
 class DeliveryError(Exception):
@@ -22,12 +22,12 @@ class DeliveryError(Exception):
 
 
 def post(to: Destination, body: bytes, headers: Mapping[str, str]) -> None:
-    """Send the body. Raises DeliveryError, OSError."""
+    """Post the body as JSON. Raises DeliveryError or OSError."""
     try:
-        with connected(to, TIMEOUT_SECONDS) as connection:
+        with open_connection(to, TIMEOUT_SECONDS) as connection:
             connection.request("POST", to.path, body, {**headers, "Content-Type": "application/json"})
             answer = connection.getresponse()
-            text_received = readable(answer.read(MAX_ANSWER))
+            text_received = to_printable_line(answer.read(MAX_RESPONSE_BYTES))
     except http.client.HTTPException as error:
         raise DeliveryError(f"invalid HTTP response: {error!r}") from None
     if not 200 <= answer.status < 300:
@@ -38,14 +38,14 @@ def post(to: Destination, body: bytes, headers: Mapping[str, str]) -> None:
         )
 
 
-def readable(answer: bytes) -> str:
-    """Return the response as one printable line: PostgreSQL rejects NUL, and logs need no escapes."""
+def to_printable_line(answer: bytes) -> str:
+    """Return the response as one line of printable text, which PostgreSQL and logs can store."""
     text = answer.decode(errors="replace")
     return " ".join("".join(char if char.isprintable() else " " for char in text).split())
 
 
 @contextmanager
-def connected(to: Destination, seconds: float) -> Iterator[http.client.HTTPConnection]:
+def open_connection(to: Destination, seconds: float) -> Iterator[http.client.HTTPConnection]:
     """Yield a connection to the checked address that sends the host name in its requests.
 
     The connection is shut down after `seconds` in total, because a socket's own timeout restarts with every
@@ -53,26 +53,26 @@ def connected(to: Destination, seconds: float) -> Iterator[http.client.HTTPConne
     """
     kind = http.client.HTTPSConnection if to.secure else http.client.HTTPConnection
     connection = kind(to.host, to.port, timeout=seconds)
-    plain = socket.create_connection((to.address, to.port), timeout=seconds)
+    raw_socket = socket.create_connection((to.address, to.port), timeout=seconds)
     try:
-        with _deadline(plain, seconds):
-            connection.sock = _with_tls(plain, to)
+        with _enforce_deadline(raw_socket, seconds):
+            connection.sock = _wrap_tls(raw_socket, to)
             yield connection
     finally:
         connection.close()
-        plain.close()
+        raw_socket.close()
 
 
-def _with_tls(plain: socket.socket, to: Destination) -> socket.socket:
+def _wrap_tls(raw_socket: socket.socket, to: Destination) -> socket.socket:
     if not to.secure:
-        return plain
-    return ssl.create_default_context().wrap_socket(plain, server_hostname=to.host)
+        return raw_socket
+    return ssl.create_default_context().wrap_socket(raw_socket, server_hostname=to.host)
 
 
 @contextmanager
-def _deadline(plain: socket.socket, seconds: float) -> Iterator[None]:
-    duplicate = plain.dup()  # TLS takes over the socket's handle
-    timer = threading.Timer(seconds, _hang_up, [duplicate])
+def _enforce_deadline(raw_socket: socket.socket, seconds: float) -> Iterator[None]:
+    duplicate = raw_socket.dup()  # because TLS takes over the socket's handle
+    timer = threading.Timer(seconds, _shut_down, [duplicate])
     timer.daemon = True
     timer.start()
     try:
@@ -83,6 +83,6 @@ def _deadline(plain: socket.socket, seconds: float) -> Iterator[None]:
         duplicate.close()
 
 
-def _hang_up(socket_: socket.socket) -> None:
+def _shut_down(socket_: socket.socket) -> None:
     with suppress(OSError):  # already closed
         socket_.shutdown(socket.SHUT_RDWR)

@@ -44,7 +44,7 @@ def body(content: dict[str, Any]) -> bytes:
 
 
 def chat_body(content: dict[str, Any]) -> bytes:
-    """Escape characters that chat services interpret as markup."""
+    """Return the JSON body for a chat service, with its markup characters escaped."""
     message = content["message"]
     for char, escaped in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;")):
         message = message.replace(char, escaped)
@@ -52,6 +52,6 @@ def chat_body(content: dict[str, Any]) -> bytes:
 
 
 def signature(secret: str, body: bytes, seconds: int) -> str:
-    """Sign the time and the body, so that receivers who check the time detect replays."""
+    """Return a signature of the time and body, so that receivers can detect replays."""
     signed = hmac.new(secret.encode(), f"{seconds}.".encode() + body, hashlib.sha256).hexdigest()
     return f"t={seconds},v1={signed}"

@@ -1,4 +1,4 @@
-"""Send one delivery on its channel."""
+"""Send one delivery through its channel."""
 
 import smtplib
 from datetime import datetime
@@ -6,21 +6,21 @@ from datetime import datetime
 from django.conf import settings
 from django.core.mail import send_mail
 
-from berth.core.spec.addresses import Channel, url_of
+from berth.core.spec.addresses import Channel, webhook_url
 from projects.delivering import letters
-from projects.delivering.destination import Refused, destination
+from projects.delivering.destination import ForbiddenAddress, resolve_destination
 from projects.delivering.http import DeliveryError, post
 from projects.models import Delivery
 
 
 def send(delivery: Delivery, now: datetime) -> None:
-    """Send a delivery. Raises DeliveryError, which tells whether a retry makes sense."""
+    """Send a delivery. Raises DeliveryError, whose `permanent` attribute rules out a retry."""
     try:
         if delivery.channel == Channel.MAIL:
             _mail(delivery)
         else:
             _post(delivery, now)
-    except Refused as refused:
+    except ForbiddenAddress as refused:
         raise DeliveryError(str(refused), permanent=True) from None
     except (OSError, smtplib.SMTPException) as error:
         raise DeliveryError(f"{type(error).__name__}: {error}") from None
@@ -36,7 +36,7 @@ def _mail(delivery: Delivery) -> None:
 
 
 def _post(delivery: Delivery, now: datetime) -> None:
-    to = destination(url_of(delivery.to), settings.BERTH_NOTIFY_NETWORKS)
+    to = resolve_destination(webhook_url(delivery.to), settings.BERTH_NOTIFY_NETWORKS)
     if delivery.channel == Channel.CHAT:
         post(to, letters.chat_body(delivery.content), {})
         return

@@ -6,8 +6,8 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from berth.core.errors import BerthError
-from berth.db.crash_points import crash_point, outside_transactions
-from projects.acting import Acting
+from berth.db.crash_points import assert_no_transaction, crash_point
+from projects.actor import Actor
 from projects.elastic.ports import Ports
 from projects.elastic.view import View
 from projects.engine.replicas import conditions, storing
@@ -16,24 +16,27 @@ from projects.engine.replicas.decide import Action, Clock, Decision, Fleet, deci
 from projects.engine.replicas.readings import Window
 from projects.engine.scaling import FINAL
 from projects.models import Autoscaler, MetricsPoint, ScaleRequest, Scaling, Service
-from projects.services.inference.autoscalers import config_of, remember
+from projects.services.inference.autoscalers import load_config, update_columns
 from projects.services.inference.requests import scale_in, scale_out
 from projects.services.inference.rules import ScaleParameters, engine_count
 from projects.serving.scraping import Scrape, Target, scrape
 
 log = logging.getLogger(__name__)
 
-AUTOSCALER = Acting.system("autoscaler")
+AUTOSCALER = Actor.system("autoscaler")
 SCRAPE_SECONDS = 5.0
 METRICS_RETENTION = timedelta(hours=24)
 
 
 def run_autoscaler(view: View, ports: Ports, now: datetime) -> bool:
-    """Scrape and evaluate as often as the settings require. Return True if a scale request was made."""
+    """Scrape metrics and evaluate them at the configured intervals.
+
+    Return True if a scale request was submitted.
+    """
     if view.has_ended:
         return False
     row = Autoscaler.objects.get(service=view.service)
-    config = config_of(row)
+    config = load_config(row)
     if _is_due(row.scraped_at, config.metrics_interval_secs, now):
         _scrape(row, config, view, ports, now)
     if _is_due(row.evaluated_at, config.evaluation_interval_secs, now):
@@ -41,44 +44,44 @@ def run_autoscaler(view: View, ports: Ports, now: datetime) -> bool:
     return False
 
 
-def window_of(row: Autoscaler) -> Window:
-    return storing.restored(row.memory)
+def load_window(row: Autoscaler) -> Window:
+    return storing.from_json(row.memory)
 
 
-def clock_of(service: Service, now: datetime) -> Clock:
-    """Return the times for the decision. Users' requests start a cooldown as well."""
-    last = last_scaling(service)
+def scaling_clock(service: Service, now: datetime) -> Clock:
+    """Return the times for the decision. Scale requests by users start a cooldown as well."""
+    last = last_scale_request(service)
     if last is None:
         return Clock(now.timestamp())
     return Clock(now.timestamp(), last.created_at.timestamp(), Action(last.direction))
 
 
-def last_scaling(service: Service) -> ScaleRequest | None:
+def last_scale_request(service: Service) -> ScaleRequest | None:
     return service.requests.exclude(status="NOOP").order_by("-created_at", "-id").first()
 
 
 def snapshot(window: Window, config: AutoscalerConfig) -> dict[str, Any]:
-    return storing.snapshot(conditions.figures(window, config))
+    return storing.snapshot(conditions.compute_metrics(window, config))
 
 
 def _is_due(last: datetime | None, every: float, now: datetime) -> bool:
-    """Return True once `every` seconds have passed, or if the clock was set back."""
+    """Return True if `every` seconds have passed or the clock was set back."""
     return last is None or not last <= now < last + timedelta(seconds=every)
 
 
 def _scrape(row: Autoscaler, config: AutoscalerConfig, view: View, ports: Ports, now: datetime) -> None:
-    outside_transactions()
+    assert_no_transaction()
     active = [engine for engine in view.engines if engine.state == "ACTIVE"]
     targets = [Target(e.name, e.url, ports.engines(view.spec.engine, e.origin != "external")) for e in active]
     seconds = min(SCRAPE_SECONDS, config.metrics_interval_secs)
     scraped = scrape(targets, now=now.timestamp, seconds=seconds)
     for name, error in scraped.errors.items():
         log.info("no metrics from %s of %s: %s", name, view.service, error)
-    window = conditions.with_sample(window_of(row), scraped.sample, config)
+    window = conditions.with_sample(load_window(row), scraped.sample, config)
     crash_point("services.scraped")
     with ports.fence():
-        row.memory, row.scraped_at = storing.stored(window), now
-        remember(view.service, memory=row.memory, scraped_at=now)
+        row.memory, row.scraped_at = storing.to_json(window), now
+        update_columns(view.service, memory=row.memory, scraped_at=now)
         _store_metrics(view.service, scraped, snapshot(window, config), now)
 
 
@@ -105,15 +108,15 @@ def _store_metrics(service: Service, scraped: Scrape, values: Mapping[str, Any],
 def _evaluate(
     row: Autoscaler, config: AutoscalerConfig, service: Service, ports: Ports, now: datetime
 ) -> bool:
-    window, count = window_of(row), engine_count(service)
+    window, count = load_window(row), engine_count(service)
     pending = service.requests.exclude(status__in=FINAL).exists()
     fleet = Fleet(count, service.initial_engines)
-    decision = decide(window, fleet, config, clock_of(service, now), pending)
+    decision = decide(window, fleet, config, scaling_clock(service, now), pending)
     crash_point("services.decided")
     decision_data = {"action": str(decision.action), "delta": decision.delta, "reason": decision.reason}
     columns: dict[str, Any] = {"evaluated_at": now, "last_decision": decision_data, "last_error": ""}
     with ports.fence():
-        remember(service, **columns)
+        update_columns(service, **columns)
         return decision.action is not Action.NONE and _submit(
             service, decision, count, snapshot(window, config), now
         )
@@ -124,18 +127,18 @@ def _submit(service: Service, decision: Decision, count: int, metrics: dict[str,
     parameters = ScaleParameters(num_replicas=decision.target, by_autoscaler=True, reason=decision.reason)
     try:
         if decision.action is Action.OUT:
-            accepted = scale_out(acting=AUTOSCALER, service=service, parameters=parameters, now=now)
+            accepted = scale_out(actor=AUTOSCALER, service=service, parameters=parameters, now=now)
         else:
-            accepted = scale_in(acting=AUTOSCALER, service=service, parameters=parameters, now=now)
+            accepted = scale_in(actor=AUTOSCALER, service=service, parameters=parameters, now=now)
     except BerthError as error:
         log.warning("the scale request of the autoscaler of %s was rejected: %s", service, error)
-        remember(service, last_error=str(error))
+        update_columns(service, last_error=str(error))
         return False
     request = accepted.request
-    assert request is not None, "this was no dry run"
+    assert request is not None, "only a dry run returns no request"
     if accepted.status == "NOOP":
         return False
-    remember(service, last_scale_at=now, last_scale_action=request.direction)
+    update_columns(service, last_scale_at=now, last_scale_action=request.direction)
     Scaling.objects.create(
         service=service, request=request, action=request.direction, status=request.status,
         triggered_at=now, from_engines=count, to_engines=decision.target, delta=decision.delta,

@@ -1,4 +1,4 @@
-"""Create and remove the workloads of a service's engines."""
+"""Create and cancel the workloads of a service's engines."""
 
 import contextlib
 import logging
@@ -8,15 +8,15 @@ from typing import Any
 from django.db import transaction
 
 from berth.core.errors import BerthError, Conflict
-from projects.acting import Acting
+from projects.actor import Actor
 from projects.models import InferenceEngine, ScaleRequest, Service, Workload
 from projects.models.workloads import ENDED_PHASES
 from projects.services import workloads
-from projects.services.inference.rules import engine_count, settings_of
+from projects.services.inference.rules import engine_count, service_settings
 
 log = logging.getLogger(__name__)
 
-BERTH = Acting.system("services")
+BERTH = Actor.system("services")
 NOT_INHERITED = (
     "service", "depends_on", "notifications", "need", "topology", "groups", "roles", "submitted", "deadline",
     "max_runtime", "idle_timeout",
@@ -25,7 +25,10 @@ NAME_MAX = 63
 
 
 def create_engines(request: ScaleRequest, now: datetime) -> None:
-    """Create engine rows and submit their workloads. The caller must hold the lock on the service."""
+    """Create the request's engines and submit their workloads.
+
+    The caller must hold the lock on the service.
+    """
     service = request.service
     if request.mode == "external":
         for url in request.engine_urls:
@@ -37,18 +40,18 @@ def create_engines(request: ScaleRequest, now: datetime) -> None:
 
 
 def cancel_workload(engine: InferenceEngine, now: datetime) -> None:
-    """Cancel the workload of a managed engine; the scheduler stops its pods."""
+    """Cancel the workload of a managed engine, so that the scheduler stops its pods."""
     workload = engine.workload
     if engine.origin != "managed" or workload is None or workload.phase in ENDED_PHASES:
         return
-    with contextlib.suppress(Conflict):  # it is already stopping
-        workloads.cancel(acting=BERTH, workload=workload, now=now)
+    with contextlib.suppress(Conflict):  # the workload is already stopping
+        workloads.cancel(actor=BERTH, workload=workload, now=now)
 
 
-def document_of(service: Service, number: int) -> dict[str, Any]:
+def engine_document(service: Service, number: int) -> dict[str, Any]:
     """Return the service's document, reduced to one replica of the engine role."""
     base = service.workload
-    settings = settings_of(base)
+    settings = service_settings(base)
     role = next(role for role in _roles(base.spec) if role.get("name", "worker") == service.role)
     role_spec = {key: value for key, value in role.items() if key not in ("min", "max", "replicas")}
     inherited = {key: value for key, value in base.spec.items() if key not in NOT_INHERITED}
@@ -81,13 +84,13 @@ def _engine(request: ScaleRequest, now: datetime, **columns: Any) -> InferenceEn
 
 
 def _submit_workload(engine: InferenceEngine, now: datetime) -> None:
-    """Submit the engine's workload. If the workload is rejected, the engine fails, but not the pass."""
+    """Submit the engine's workload. If it is rejected, the engine fails and the pass continues."""
     base = engine.service.workload
     try:
         with transaction.atomic():
             child = workloads.submit(
-                acting=BERTH,
-                document=document_of(engine.service, engine.number),
+                actor=BERTH,
+                document=engine_document(engine.service, engine.number),
                 project=base.project,
                 now=now,
             )

@@ -1,4 +1,4 @@
-"""Turn probes into state changes of engines and requests."""
+"""Apply probe results to the states of engines and scale requests."""
 
 import uuid
 from collections.abc import Mapping
@@ -13,42 +13,42 @@ from projects.engine import requests as request_rules
 from projects.engine.inference_engines import EngineFacts
 from projects.engine.scaling import ENDED
 from projects.models import InferenceEngine, ScaleRequest, Service
-from projects.services.inference.moves import enter, note, shift
+from projects.services.inference.moves import record_observations, transition_engine, transition_request
 
 UNHEALTHY_AFTER = 3  # consecutive failed checks
 ROUTER_TIMEOUT = timedelta(hours=1)
 
 
-def settle(view: View, probes: Mapping[uuid.UUID, Probe], has_router: bool, now: datetime) -> bool:
-    """Change states in the caller's transaction; `view` must be read after locking the service.
+def apply_probes(view: View, probes: Mapping[uuid.UUID, Probe], has_router: bool, now: datetime) -> bool:
+    """Update states in the caller's transaction. Return True if a state changed.
 
-    Return True if a state changed.
+    `view` must have been loaded after the service was locked.
     """
-    moved = False
+    any_moved = False
     for engine in view.engines:
         if engine.state not in ENDED:
             _store_probe(engine, probes.get(engine.pk), now)
-            moved |= _move_engine(engine, view, probes.get(engine.pk, NO_PROBE), has_router, now)
+            any_moved |= _move_engine(engine, view, probes.get(engine.pk, NO_PROBE), has_router, now)
     if view.request is not None:
-        moved |= _move_request(view.request, view, now)
-    elif view.has_ended and view.service.ended_at is None and _is_finished(view, now):
+        any_moved |= _move_request(view.request, view, now)
+    elif view.has_ended and view.service.ended_at is None and _may_end_service(view, now):
         InferenceEngine.objects.filter(service=view.service).update(router_url="", is_routed=False)
         Service.objects.filter(pk=view.service.pk).update(ended_at=now)
-        moved = True
-    return moved
+        any_moved = True
+    return any_moved
 
 
-def _is_finished(view: View, now: datetime) -> bool:
-    """Return True once all engines ended so long ago that an unreachable router can be given up on."""
+def _may_end_service(view: View, now: datetime) -> bool:
+    """Return True once all engines ended so long ago that Berth gives up on an unreachable router."""
     return all(e.ended_at is not None and now - e.ended_at >= ROUTER_TIMEOUT for e in view.engines)
 
 
-def facts_of(
+def engine_facts(
     engine: InferenceEngine, view: View, probe: Probe, has_router: bool, now: datetime
 ) -> EngineFacts:
     process, spec = view.processes[engine.pk], view.spec
     isolated = engine.isolated_at
-    leaving = engine.removed_by if engine.removed_by_id else None
+    removal_request = engine.removed_by if engine.removed_by_id else None
     return EngineFacts(
         state=engine.state,
         origin=engine.origin,
@@ -70,13 +70,16 @@ def facts_of(
         isolated=None if isolated is None else max(0.0, (now - isolated).total_seconds()),
         running=probe.running,
         drain_timeout=spec.scale_in_drain_timeout,
-        force=leaving is not None and leaving.force,
+        force=removal_request is not None and removal_request.force,
         ends_as=engine.ends_as,
     )
 
 
 def _router_timed_out(engine: InferenceEngine, timeout: float, now: datetime) -> bool:
-    """Return True if removal must not wait for the router, which drops the engine once it is reachable."""
+    """Return True if the removal no longer waits for the router.
+
+    The engine is unregistered once the router is reachable again.
+    """
     return engine.state == "REMOVING" and (now - engine.since).total_seconds() > timeout
 
 
@@ -96,17 +99,17 @@ def _store_probe(engine: InferenceEngine, probe: Probe | None, now: datetime) ->
         columns["running"] = probe.running
     if probe.error and engine.state != "ACTIVE":
         columns["message"] = probe.error
-    note(engine, **columns)
+    record_observations(engine, **columns)
 
 
 def _move_engine(engine: InferenceEngine, view: View, probe: Probe, has_router: bool, now: datetime) -> bool:
     if view.has_ended and engine.origin != "initial" and engine.state not in ("DRAINING", "REMOVING"):
-        return _leave(engine, "REMOVED", "", "The service has ended.", now)
-    move = engine_rules.next_state(facts_of(engine, view, probe, has_router, now))
+        return _start_removal(engine, "REMOVED", "", "The service has ended.", now)
+    move = engine_rules.next_state(engine_facts(engine, view, probe, has_router, now))
     if move is None:
         return False
     if move.to == "REMOVING":
-        return _leave(engine, move.ends_as, move.failure, move.message, now)
+        return _start_removal(engine, move.ends_as, move.failure, move.message, now)
     previous = engine.message if engine.state == "REMOVING" else ""  # keep the reason for the removal
     columns: dict[str, Any] = {"message": move.message or previous}
     process = view.processes[engine.pk]
@@ -114,27 +117,27 @@ def _move_engine(engine: InferenceEngine, view: View, probe: Probe, has_router: 
         columns |= {"url": process.url, "pod_id": process.pod_id, "failures": 0, "is_healthy": False}
     if move.to == "CREATING":
         columns |= {"pod_id": None, "url": "", "is_healthy": False, "sync": "", "weight_version": ""}
-    return shift(engine, move.to, now=now, **columns)
+    return transition_engine(engine, move.to, now=now, **columns)
 
 
-def _leave(engine: InferenceEngine, ends_as: str, failure: str, message: str, now: datetime) -> bool:
-    """Start the removal of an engine and store its cause for the scale request."""
+def _start_removal(engine: InferenceEngine, ends_as: str, failure: str, message: str, now: datetime) -> bool:
+    """Start removing an engine, and store the cause for the scale request."""
     reason = message or engine.message
-    moved = shift(
+    any_moved = transition_engine(
         engine, "REMOVING", now=now, ends_as=ends_as, failure=failure, message=reason, is_healthy=False
     )
-    if moved:
+    if any_moved:
         cancel_workload(engine, now)
-    return moved
+    return any_moved
 
 
 def _move_request(request: ScaleRequest, view: View, now: datetime) -> bool:
     engines = _request_engines(request)
-    applied = _apply_status(request, engines, now)  # a user may have changed the status by cancelling
+    applied = _apply_status(request, engines, now)  # a user may have cancelled the request
     move = request_rules.next_status(
         request_rules.RequestFacts(
             direction=request.direction, mode=request.mode, status=request.status,
-            engines=[_summary(engine) for engine in engines], policy=request.policy or "rollback_all",
+            engines=[_summarize(engine) for engine in engines], policy=request.policy or "rollback_all",
             ends_as=request.ends_as, error=request.error_message, overdue=now >= request.deadline,
             weights_change=_weights_change(view.service), service_ended=view.has_ended,
         )
@@ -146,7 +149,7 @@ def _move_request(request: ScaleRequest, view: View, now: datetime) -> bool:
     if not move.to:
         return True
     columns = _request_columns(request, move, engines)
-    if not enter(request, move.to, now=now, message=move.message, **columns):
+    if not transition_request(request, move.to, now=now, message=move.message, **columns):
         return applied or bool(move.give_up)
     if move.to in ("CREATING", "CONNECTING"):
         create_engines(request, now)
@@ -165,7 +168,7 @@ def _request_columns(
     if move.message:
         columns["error_message"] = move.message
     if request.direction == "scale_out":
-        broken = [engine for engine in engines if _summary(engine).failed]
+        broken = [engine for engine in engines if _summarize(engine).failed]
         versions = {engine.weight_version for engine in engines if engine.weight_version}
         columns |= {"weight_version": versions.pop() if len(versions) == 1 else ""}
     else:
@@ -176,25 +179,28 @@ def _request_columns(
 
 
 def _apply_status(request: ScaleRequest, engines: list[InferenceEngine], now: datetime) -> bool:
-    """Apply the status of the request to its engines. Idempotent. Return True if a state changed."""
+    """Drain or remove the request's engines if its status says so. Return True if a state changed.
+
+    Idempotent.
+    """
     if request.status not in ("ROLLING_BACK", "DRAINING"):
         return False
-    moved = False
+    any_moved = False
     for engine in engines:
         if engine.state not in (*ENDED, "DRAINING", "REMOVING"):
-            moved |= (
+            any_moved |= (
                 _release(engine, now)
                 if request.status == "ROLLING_BACK"
-                else shift(engine, "DRAINING", now=now)
+                else transition_engine(engine, "DRAINING", now=now)
             )
-    return moved
+    return any_moved
 
 
 def _release(engine: InferenceEngine, now: datetime) -> bool:
-    """Drain a serving engine; remove any other engine at once. Return True if its state changed."""
+    """Drain the engine if it is routed, otherwise remove it. Return True if its state changed."""
     if engine.is_routed:
-        return shift(engine, "DRAINING", now=now, message="Rolled back.")
-    return _leave(engine, "REMOVED", "", engine.message or "Rolled back.", now)
+        return transition_engine(engine, "DRAINING", now=now, message="Rolled back.")
+    return _start_removal(engine, "REMOVED", "", engine.message or "Rolled back.", now)
 
 
 def _give_up(
@@ -206,9 +212,9 @@ def _give_up(
     ]
     for engine in timed_out:
         if request.direction == "scale_out":
-            _leave(engine, "FAILED", move.failure, move.message, now)
+            _start_removal(engine, "FAILED", move.failure, move.message, now)
         else:
-            shift(engine, "ACTIVE", now=now, removed_by=None)
+            transition_engine(engine, "ACTIVE", now=now, removed_by=None)
     request.failed_engines, request.error_message = failed, move.message
     request.updated_at = now
     request.save(update_fields=["failed_engines", "error_message", "updated_at"])
@@ -222,8 +228,8 @@ def _request_engines(request: ScaleRequest) -> list[InferenceEngine]:
     return probe
 
 
-def _summary(engine: InferenceEngine) -> request_rules.EngineBrief:
-    return request_rules.EngineBrief(
+def _summarize(engine: InferenceEngine) -> request_rules.EngineSummary:
+    return request_rules.EngineSummary(
         engine.name, engine.state, engine.ends_as, engine.failure, engine.message,
         engine.isolated_at is not None, engine.router_message != "",
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Probe engines concurrently, without touching rows."""
+"""Probe engines concurrently, without changing database rows."""
 
 import uuid
 from collections.abc import Callable, Iterable
@@ -8,19 +8,26 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import TypeVar
 
-from berth.db.crash_points import outside_transactions
+from berth.db.crash_points import assert_no_transaction
 from projects.elastic.ports import Ports
 from projects.elastic.view import View
 from projects.engine.inference_engines import ProcessState
 from projects.models import InferenceEngine
-from projects.serving.base import EngineAdapter, ErrorKind, Identity, RouterClient, ServingError, differences
+from projects.serving.base import (
+    EngineAdapter,
+    ErrorKind,
+    Identity,
+    RouterClient,
+    ServingError,
+    differing_parameters,
+)
 
 T = TypeVar("T")
 
 MAX_CONCURRENT = 8
-# for active engines; starting and leaving engines are probed in every pass
+# for active engines; engines that are starting or draining are probed in every pass
 PROBE_INTERVAL = timedelta(seconds=5)
-RETRY_INTERVAL = timedelta(seconds=2)  # pause after a failed connection attempt
+RETRY_INTERVAL = timedelta(seconds=2)  # delay after a failed connection attempt
 PROBED_EVERY_PASS = ("CONNECTING", "HEALTH_CHECKING", "WEIGHT_SYNCING", "READY", "DRAINING")
 NO_CONNECTION = (ErrorKind.UNREACHABLE, ErrorKind.TIMEOUT)
 PERMANENT = (ErrorKind.FORBIDDEN, ErrorKind.REFUSED, ErrorKind.UNREADABLE, ErrorKind.UNSUPPORTED)
@@ -30,8 +37,8 @@ PERMANENT = (ErrorKind.FORBIDDEN, ErrorKind.REFUSED, ErrorKind.UNREADABLE, Error
 class Probe:
     """Result of probing an engine.
 
-    `healthy` is None if health was not checked. `refusal` is the reason why the engine cannot join this
-    service. `unreachable` is True if the engine could not be reached or did not respond in time.
+    `healthy` is None if health was not checked. `refusal` is the reason why the engine cannot join the
+    service. `unreachable` is True if no connection was possible or the engine did not respond in time.
     """
 
     healthy: bool | None = None
@@ -48,7 +55,7 @@ NO_PROBE = Probe()
 
 @dataclass(frozen=True, slots=True)
 class ProbeContext:
-    """Ports and configuration that a probe needs, without database rows."""
+    """Clients and configuration that a probe needs, without database rows."""
 
     kind: str
     ports: Ports
@@ -57,14 +64,16 @@ class ProbeContext:
     seed: Identity | None
     drain_timeout: float
     now: datetime
-    syncs: bool = False
+    copies_weights: bool = False
 
     def adapter(self, engine: InferenceEngine) -> EngineAdapter:
         return self.ports.engines(self.kind, engine.origin != "external")
 
 
-def probe(view: View, ports: Ports, router: RouterClient | None, now: datetime) -> dict[uuid.UUID, Probe]:
-    outside_transactions()
+def probe_engines(
+    view: View, ports: Ports, router: RouterClient | None, now: datetime
+) -> dict[uuid.UUID, Probe]:
+    assert_no_transaction()
     due = [engine for engine in view.engines if _is_due(engine, view, now)]
     if not due:
         return {}
@@ -75,9 +84,9 @@ def probe(view: View, ports: Ports, router: RouterClient | None, now: datetime) 
         counts.weight_sync,
     )  # fmt: skip
     if len(due) == 1:
-        return {due[0].pk: _probe_one(due[0], context)}
+        return {due[0].pk: _probe_engine(due[0], context)}
     with ThreadPoolExecutor(MAX_CONCURRENT) as pool:
-        return dict(zip([e.pk for e in due], pool.map(lambda e: _probe_one(e, context), due), strict=True))
+        return dict(zip([e.pk for e in due], pool.map(lambda e: _probe_engine(e, context), due), strict=True))
 
 
 def _is_due(engine: InferenceEngine, view: View, now: datetime) -> bool:
@@ -89,11 +98,11 @@ def _is_due(engine: InferenceEngine, view: View, now: datetime) -> bool:
 
 
 def _has_passed(engine: InferenceEngine, pause: timedelta, now: datetime) -> bool:
-    """Return True once `pause` has passed since the last probe, or if the clock was set back."""
+    """Return True if `pause` has passed since the last probe or the clock was set back."""
     return engine.looked_at is None or not engine.looked_at <= now < engine.looked_at + pause
 
 
-def _probe_one(engine: InferenceEngine, context: ProbeContext) -> Probe:
+def _probe_engine(engine: InferenceEngine, context: ProbeContext) -> Probe:
     if engine.state == "CONNECTING":
         return _connect(engine.url, context.adapter(engine), context)
     if engine.state == "DRAINING":
@@ -104,13 +113,13 @@ def _probe_one(engine: InferenceEngine, context: ProbeContext) -> Probe:
     except ServingError as error:
         return Probe(healthy=False, error=str(error), unreachable=error.kind in NO_CONNECTION)
     version = None
-    if context.syncs and (engine.origin == "initial" or engine.state == "WEIGHT_SYNCING"):
-        version = _or_none(lambda: adapter.weight_version(engine.url))
+    if context.copies_weights and (engine.origin == "initial" or engine.state == "WEIGHT_SYNCING"):
+        version = _try_call(lambda: adapter.weight_version(engine.url))
     return Probe(healthy=True, weight_version=version)
 
 
 def _connect(url: str, adapter: EngineAdapter, context: ProbeContext) -> Probe:
-    """Check that an engine serves this model with the same parameters as the initial engines."""
+    """Check that the engine serves the right model with the same parameters as the initial engines."""
     try:
         identity = adapter.identity(url)
     except ServingError as error:
@@ -118,9 +127,9 @@ def _connect(url: str, adapter: EngineAdapter, context: ProbeContext) -> Probe:
             connected=False if error.kind in PERMANENT else None, refusal=str(error), error=str(error),
             unreachable=error.kind in NO_CONNECTION,
         )  # fmt: skip
-    if context.seed is not None and (different := differences(context.seed, identity)):
+    if context.seed is not None and (differing := differing_parameters(context.seed, identity)):
         return Probe(
-            connected=False, refusal=f"{url} differs from the initial engines in: {', '.join(different)}."
+            connected=False, refusal=f"{url} differs from the initial engines in: {', '.join(differing)}."
         )
     if context.seed is None and context.model not in ("default", identity.model):
         return Probe(connected=False, refusal=f"{url} serves {identity.model}, not {context.model}.")
@@ -130,30 +139,30 @@ def _connect(url: str, adapter: EngineAdapter, context: ProbeContext) -> Probe:
 def _drain(engine: InferenceEngine, context: ProbeContext) -> Probe:
     since, adapter = engine.isolated_at, context.adapter(engine)
     if since is not None and (context.now - since).total_seconds() >= context.drain_timeout:
-        _or_none(lambda: adapter.abort(engine.url))
-    counts = [_or_none(lambda: adapter.running_requests(engine.url))]
+        _try_call(lambda: adapter.abort(engine.url))
+    counts = [_try_call(lambda: adapter.running_requests(engine.url))]
     if context.router is not None:
         router = context.router
-        counts.append(_or_none(lambda: router.running_requests(engine.url)))
+        counts.append(_try_call(lambda: router.running_requests(engine.url)))
     known_counts = [count for count in counts if count is not None]
     return Probe(running=max(known_counts) if known_counts else None)
 
 
 def _seed_identity(view: View, ports: Ports) -> Identity | None:
     adapter = ports.engines(view.spec.engine, True)
-    for engine in healthy_initial(view.engines):
-        identity = _or_none(partial(adapter.identity, engine.url))
+    for engine in healthy_initial_engines(view.engines):
+        identity = _try_call(partial(adapter.identity, engine.url))
         if identity is not None:
             return identity
     return None
 
 
-def healthy_initial(engines: Iterable[InferenceEngine]) -> list[InferenceEngine]:
+def healthy_initial_engines(engines: Iterable[InferenceEngine]) -> list[InferenceEngine]:
     return [e for e in engines if e.origin == "initial" and e.state == "ACTIVE" and e.is_healthy]
 
 
-def _or_none(call: Callable[[], T]) -> T | None:
-    """Return the result of a call, or None if it fails."""
+def _try_call(call: Callable[[], T]) -> T | None:
+    """Return the result of the call, or None if it raises ServingError."""
     try:
         return call()
     except ServingError:

@@ -1,4 +1,4 @@
-"""The service process, which runs passes over services, each at its own pace."""
+"""The services process, which runs a pass over each service at its own interval."""
 
 import logging
 import time
@@ -13,12 +13,12 @@ from structlog.contextvars import bound_contextvars
 
 from berth.core.clock import Clock
 from berth.db.leader import LeaderLoop
-from berth.db.lease import Held, LeadershipLost, fenced
-from berth.db.wake import Waiter, Woken
+from berth.db.lease import HeldLease, LeadershipLost, fenced_transaction
+from berth.db.wake import Waiter, WakeResult
 from berth.server.tracing.spans import span
 from projects.elastic.ports import Fence, Ports
-from projects.elastic.step import live_services, step
-from projects.elastic.weights import clear_marks
+from projects.elastic.step import live_services, run_pass
+from projects.elastic.weights import clear_copy_marks
 from projects.models import Service
 
 log = logging.getLogger(__name__)
@@ -30,8 +30,8 @@ BUSY_SECONDS, IDLE_SECONDS = 0.3, 2.0
 
 
 @dataclass(slots=True, kw_only=True)
-class Rounds(LeaderLoop):
-    """Leader loop over services. `ports` returns a pass's dependencies for the current leader's fence."""
+class ServiceLoop(LeaderLoop):
+    """Leader loop over services. `ports` returns the dependencies of a pass for a given fence."""
 
     name: ClassVar[str] = NAME
 
@@ -40,52 +40,50 @@ class Rounds(LeaderLoop):
     lease_seconds: float = LEASE_SECONDS
     _threads: ThreadPoolExecutor | None = None
     _due: dict[int, float] = field(default_factory=dict)
-    _under_way: dict[int, Future[None]] = field(default_factory=dict)
+    _passes: dict[int, Future[None]] = field(default_factory=dict)
 
     def run(self) -> None:
-        """Work until `end`. Running passes end before the lease is released."""
+        """Run until `end`. Passes in progress finish before the lease is released."""
         with ThreadPoolExecutor(THREADS, thread_name_prefix="service") as threads:
             self._threads = threads
-            super(Rounds, self).run()
+            super(ServiceLoop, self).run()
 
     def work(self, trigger: str) -> float:
-        """Start a pass over each service that is due. Return the seconds until the next pass is due."""
+        """Start a pass over each service that is due. Return the seconds until the next one is due."""
         assert self._threads is not None
         services = live_services()
-        self._forget_all_but({service.pk for service in services})
+        self._forget_ended({service.pk for service in services})
         for service in services:
-            running = self._under_way.get(service.pk)
+            running = self._passes.get(service.pk)
             due = self._due.get(service.pk, 0.0) <= time.monotonic()
             if due and (running is None or running.done()):
-                self._under_way[service.pk] = self._threads.submit(self._carry, service)
-        return (
-            BUSY_SECONDS if any(not one.done() for one in self._under_way.values()) else self._pause_seconds()
-        )
+                self._passes[service.pk] = self._threads.submit(self._run_pass, service)
+        return BUSY_SECONDS if any(not one.done() for one in self._passes.values()) else self._pause_seconds()
 
-    def on_lead_gained(self, held: Held) -> None:
-        clear_marks(self._fence)
+    def on_leadership_gained(self, held: HeldLease) -> None:
+        clear_copy_marks(self._fence)
 
-    def trigger(self, waiter: Waiter, woken: Woken) -> str:
+    def trigger(self, waiter: Waiter, woken: WakeResult) -> str:
         if woken.reasons:
-            self._due.clear()  # a request arrived: check every service
-        return super(Rounds, self).trigger(waiter, woken)
+            self._due.clear()  # a request has arrived, so check every service
+        return super(ServiceLoop, self).trigger(waiter, woken)
 
-    def _forget_all_but(self, living: Collection[int]) -> None:
-        """Forget ended services, which would stay due, unless a pass is still running."""
-        for pk in [pk for pk, running in self._under_way.items() if pk not in living and running.done()]:
-            del self._under_way[pk]
+    def _forget_ended(self, live_ids: Collection[int]) -> None:
+        """Forget services that have ended and have no pass in progress, because they would stay due."""
+        for pk in [pk for pk, running in self._passes.items() if pk not in live_ids and running.done()]:
+            del self._passes[pk]
             self._due.pop(pk, None)
 
-    def _carry(self, service: Service) -> None:
-        """Run one pass in a thread, with its own database connection."""
+    def _run_pass(self, service: Service) -> None:
+        """Run one pass over a service in a thread, with its own database connection."""
         seconds = IDLE_SECONDS
         try:
-            with bound_contextvars(service=service.workload.handle), span("service pass") as traced:
-                traced.set_attributes(berth__service=service.workload.handle)
-                if step(service, self.ports(self._fence), self.clock.now()):
+            with bound_contextvars(service=service.workload.handle), span("service pass") as trace:
+                trace.set_attributes(berth__service=service.workload.handle)
+                if run_pass(service, self.ports(self._fence), self.clock.now()):
                     seconds = BUSY_SECONDS
         except LeadershipLost as error:
-            log.warning("lost the lead: %s", error)
+            log.warning("lost the leadership: %s", error)
         except Service.DoesNotExist:
             log.info("a service was deleted during its pass")
         except Exception:
@@ -98,8 +96,8 @@ class Rounds(LeaderLoop):
         held = self.held
         if held is None:
             raise LeadershipLost("this process does not lead the services")
-        return fenced(held)
+        return fenced_transaction(held)
 
     def _pause_seconds(self) -> float:
-        soonest = min(self._due.values(), default=time.monotonic() + IDLE_SECONDS)
-        return min(max(soonest - time.monotonic(), 0.05), IDLE_SECONDS)
+        next_due = min(self._due.values(), default=time.monotonic() + IDLE_SECONDS)
+        return min(max(next_due - time.monotonic(), 0.05), IDLE_SECONDS)

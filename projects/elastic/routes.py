@@ -1,31 +1,31 @@
 """Register engines with the router and deregister them.
 
 The engine's row is written before the router is called, so that after a crash the next leader knows which
-engines the router may have. All calls are idempotent.
+engines may be registered. All calls are idempotent.
 """
 
 import logging
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 
-from berth.db.crash_points import crash_point, outside_transactions
-from projects.elastic.moves import facts_of
+from berth.db.crash_points import assert_no_transaction, crash_point
+from projects.elastic.moves import engine_facts
 from projects.elastic.ports import Fence
 from projects.elastic.probes import NO_PROBE
 from projects.elastic.view import View
 from projects.engine.inference_engines import may_serve
 from projects.models import InferenceEngine
-from projects.services.inference.moves import note
+from projects.services.inference.moves import record_observations
 from projects.serving.base import ErrorKind, RouterClient, ServingError, Worker
 
 log = logging.getLogger(__name__)
 
-COMPARE_EVERY = timedelta(seconds=5)
+COMPARISON_INTERVAL = timedelta(seconds=5)
 NOT_ROUTED_STATES = ("CREATING", "CONNECTING", "HEALTH_CHECKING", "REMOVING", "REMOVED", "FAILED")
 
 
 def update_router(view: View, router: RouterClient | None, fence: Fence, now: datetime) -> bool:
-    """Bring the router up to date. Return True if something changed."""
+    """Bring the router's list of engines up to date. Return True if anything changed."""
     changed = False
     for engine in view.engines:
         changed |= (
@@ -36,9 +36,9 @@ def update_router(view: View, router: RouterClient | None, fence: Fence, now: da
     return changed
 
 
-def compare(view: View, router: RouterClient | None, fence: Fence) -> None:
-    """Mark engines that a restarted router has lost, so that they are registered again."""
-    outside_transactions()
+def find_lost_engines(view: View, router: RouterClient | None, fence: Fence) -> None:
+    """Find engines that a restarted router has lost, so that they are registered again."""
+    assert_no_transaction()
     if router is None or not any(engine.is_routed for engine in view.engines):
         return
     try:
@@ -49,40 +49,40 @@ def compare(view: View, router: RouterClient | None, fence: Fence) -> None:
     for engine in view.engines:
         if engine.is_routed and engine.isolated_at is None and engine.router_url not in registered:
             with fence():
-                note(engine, is_routed=False, isolated_at=None)
+                record_observations(engine, is_routed=False, isolated_at=None)
 
 
-def is_open(engine: InferenceEngine, view: View, now: datetime) -> bool:
-    """Return True if the engine should get requests."""
+def should_route(engine: InferenceEngine, view: View, now: datetime) -> bool:
+    """Return True if the router should send requests to the engine."""
     current = view.service.weight_version
     is_stale = bool(current) and engine.weight_version != current
-    facts = facts_of(engine, view, NO_PROBE, has_router=True, now=now)
+    facts = engine_facts(engine, view, NO_PROBE, has_router=True, now=now)
     return engine.is_healthy and may_serve(facts, is_stale=is_stale)
 
 
 def _without_router(engine: InferenceEngine, fence: Fence, now: datetime) -> bool:
-    """Record the isolation of a draining engine without a router; clients stop using it themselves."""
+    """Mark a draining engine as isolated. Without a router, clients stop using it on their own."""
     if engine.state != "DRAINING" or engine.isolated_at is not None:
         return False
     with fence():
-        note(engine, isolated_at=now)
+        record_observations(engine, isolated_at=now)
     return True
 
 
 def _update_engine(
     engine: InferenceEngine, view: View, router: RouterClient, fence: Fence, now: datetime
 ) -> bool:
-    outside_transactions()
+    assert_no_transaction()
     try:
         if engine.state in NOT_ROUTED_STATES or (engine.router_url and engine.router_url != engine.url):
             return _unregister(engine, view, router, fence)
-        if is_open(engine, view, now):
+        if should_route(engine, view, now):
             return _register(engine, view, router, fence)
         return _isolate(engine, router, fence, now)
     except ServingError as error:
         log.warning("could not update the router of %s for %s: %s", view.service, engine.name, error)
         with fence():
-            note(engine, router_message=str(error))
+            record_observations(engine, router_message=str(error))
         return False
 
 
@@ -94,7 +94,7 @@ def _unregister(engine: InferenceEngine, view: View, router: RouterClient, fence
         router.unregister(engine.router_url)
     crash_point("services.unregistered")
     with fence():
-        note(engine, router_url="", is_routed=False, isolated_at=None, router_message="")
+        record_observations(engine, router_url="", is_routed=False, isolated_at=None, router_message="")
     return True
 
 
@@ -106,12 +106,12 @@ def _register(engine: InferenceEngine, view: View, router: RouterClient, fence: 
         crash_point("services.marked")
     else:
         with fence():
-            note(engine, router_url=engine.url)
+            record_observations(engine, router_url=engine.url)
         crash_point("services.before_register")
         router.register(engine.url, model=view.service.model_name)
         crash_point("services.registered")
     with fence():
-        note(engine, is_routed=True, isolated_at=None, router_message="")
+        record_observations(engine, is_routed=True, isolated_at=None, router_message="")
     return True
 
 
@@ -124,10 +124,10 @@ def _isolate(engine: InferenceEngine, router: RouterClient, fence: Fence, now: d
         router.mark_unhealthy(engine.router_url)
     except ServingError as error:
         if error.kind is not ErrorKind.REFUSED or _is_registered(router, engine.router_url):
-            raise  # otherwise the router does not have the engine and sends it nothing
+            raise  # otherwise the engine is not registered and gets no requests
     crash_point("services.isolated")
     with fence():
-        note(engine, isolated_at=now)
+        record_observations(engine, isolated_at=now)
     return True
 
 

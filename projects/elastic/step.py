@@ -1,18 +1,18 @@
-"""One step of one service towards its desired state."""
+"""One pass over a service, which moves it towards its desired state."""
 
 import logging
 import uuid
 from collections.abc import Mapping
 from datetime import datetime
 
-from berth.db.crash_points import crash_point, outside_transactions
+from berth.db.crash_points import assert_no_transaction, crash_point
 from projects.elastic import autoscale, routes, weights
-from projects.elastic.moves import settle
+from projects.elastic.moves import apply_probes
 from projects.elastic.ports import Ports
-from projects.elastic.probes import Probe, probe
+from projects.elastic.probes import Probe, probe_engines
 from projects.elastic.view import View, load_view
 from projects.models import Service
-from projects.services.inference.requests import locked
+from projects.services.inference.requests import lock_service
 from projects.serving.base import RouterClient
 
 log = logging.getLogger(__name__)
@@ -20,54 +20,54 @@ log = logging.getLogger(__name__)
 TRANSIENT_STATES = ("CONNECTING", "HEALTH_CHECKING", "WEIGHT_SYNCING", "READY", "DRAINING", "REMOVING")
 
 
-def step(service: Service, ports: Ports, now: datetime) -> bool:
-    """Run one pass. Return True while the service is changing and needs another pass soon."""
-    outside_transactions()
+def run_pass(service: Service, ports: Ports, now: datetime) -> bool:
+    """Run one pass. Return True if the service is still changing and needs another pass soon."""
+    assert_no_transaction()
     view_before = load_view(service)
     router = ports.router(service, view_before.spec)
-    probes = probe(view_before, ports, router, now)
+    probes = probe_engines(view_before, ports, router, now)
     crash_point("services.looked")
-    view, moved = _settle(service, probes, router, ports, now)
+    view, any_moved = _apply_probes(service, probes, router, ports, now)
     crash_point("services.settled")
-    if moved:
+    if any_moved:
         view = load_view(_reload(service))
     if _comparison_is_due(service, now):
-        routes.compare(view, router, ports.fence)
+        routes.find_lost_engines(view, router, ports.fence)
         with ports.fence():
             Service.objects.filter(pk=service.pk).update(looked_at=now)
     weights.update_version(view, ports.fence)
-    moved |= routes.update_router(view, router, ports.fence, now)
-    moved |= weights.copy_next(view, ports, now)
-    moved |= autoscale.run_autoscaler(view, ports, now)
+    any_moved |= routes.update_router(view, router, ports.fence, now)
+    any_moved |= weights.copy_to_next_engine(view, ports, now)
+    any_moved |= autoscale.run_autoscaler(view, ports, now)
     crash_point("services.done")
-    return moved or _is_changing(view)
+    return any_moved or _is_changing(view)
 
 
 def live_services() -> list[Service]:
-    """Return services with work left to do, including ended services that are still cleaning up."""
+    """Return all services that have not ended or are still being cleaned up."""
     rows = Service.objects.filter(ended_at__isnull=True).select_related("workload__project__department")
     return list(rows.order_by("pk"))
 
 
-def _settle(
+def _apply_probes(
     service: Service,
     probes: Mapping[uuid.UUID, Probe],
     router: RouterClient | None,
     ports: Ports,
     now: datetime,
 ) -> tuple[View, bool]:
-    """Apply probes to the current rows, which may have changed since the probe.
+    """Apply the probes to the current rows, which may have changed since the probes.
 
-    Return these rows and True if a state changed. If so, the caller must read the rows again.
+    Return the rows, and True if a state changed. In that case the caller must load the rows again.
     """
     with ports.fence():
-        view = load_view(locked(service))
-        return view, settle(view, probes, router is not None, now)
+        view = load_view(lock_service(service))
+        return view, apply_probes(view, probes, router is not None, now)
 
 
 def _comparison_is_due(service: Service, now: datetime) -> bool:
     at = service.looked_at
-    return at is None or not at <= now < at + routes.COMPARE_EVERY
+    return at is None or not at <= now < at + routes.COMPARISON_INTERVAL
 
 
 def _is_changing(view: View) -> bool:

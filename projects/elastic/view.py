@@ -1,4 +1,4 @@
-"""Read a service with its document, engines, request and processes."""
+"""Load a service with its settings, engines, active request and processes."""
 
 import uuid
 from collections.abc import Mapping, Sequence
@@ -11,14 +11,14 @@ from projects.engine.inference_engines import ProcessState
 from projects.engine.scaling import FINAL
 from projects.models import InferenceEngine, Phase, Pod, PodState, ScaleRequest, Service, Workload
 from projects.models.workloads import ENDED_PHASES
-from projects.services.inference.rules import settings_of
+from projects.services.inference.rules import service_settings
 
 Pods = Mapping[tuple[uuid.UUID | None, int], Pod]
 
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """The process behind an engine: its address, or the reason why it has ended."""
+    """Process of an engine, with its address or the reason why it has ended."""
 
     process_state: ProcessState
     url: str = ""
@@ -41,7 +41,7 @@ class View:
 
 
 def load_view(service: Service) -> View:
-    """Load the view in a few queries, with the service's workload and project."""
+    """Load the view of a service in a few queries."""
     rows = service.engines.filter(Q(ended_at__isnull=True) | ~Q(router_url="")).select_related("workload")
     engines = list(rows.order_by("number"))
     for engine in engines:
@@ -49,7 +49,7 @@ def load_view(service: Service) -> View:
     request = service.requests.exclude(status__in=FINAL).first()
     if request is not None:
         request.service = service
-    return View(service, settings_of(service.workload), engines, request, _processes(service, engines))
+    return View(service, service_settings(service.workload), engines, request, _processes(service, engines))
 
 
 def _processes(service: Service, engines: Sequence[InferenceEngine]) -> dict[uuid.UUID, Process]:

@@ -1,34 +1,35 @@
 """Copy weights from initial engines to added ones.
 
-While weights are copied, a mark in the service's row keeps trainers from changing them. While a trainer
-changes weights, nothing is copied. The next leader clears the mark of a process that died.
+While weights are being copied, a mark in the service's row keeps trainers from changing them. While a
+trainer changes the weights, nothing is copied. If a process dies during a copy, the next leader clears its
+mark.
 """
 
 import logging
 import uuid
 from datetime import datetime, timedelta
 
-from berth.db.crash_points import crash_point, outside_transactions
+from berth.db.crash_points import assert_no_transaction, crash_point
 from projects.elastic.ports import Fence, Ports
-from projects.elastic.probes import healthy_initial
+from projects.elastic.probes import healthy_initial_engines
 from projects.elastic.view import View
 from projects.models import InferenceEngine, Service
-from projects.services.inference.moves import note
+from projects.services.inference.moves import record_observations
 from projects.serving.base import EngineAdapter, ErrorKind, ServingError
 from projects.serving.weight_sync import copy_weights
 
 log = logging.getLogger(__name__)
 
-RETRY_AFTER = timedelta(seconds=30)  # pause after a failed copy
+RETRY_AFTER = timedelta(seconds=30)  # delay after a failed copy
 COPY_SECONDS = 600.0
 COPYING = "copying"
 
 
 def update_version(view: View, fence: Fence) -> None:
-    """Set the service's version to the version of its healthy initial engines once they agree."""
+    """Set the service's weight version once all healthy initial engines report the same one."""
     if not view.spec.weight_sync or view.service.updating_since is not None:
         return
-    versions = {engine.weight_version for engine in healthy_initial(view.engines)}
+    versions = {engine.weight_version for engine in healthy_initial_engines(view.engines)}
     if len(versions) != 1:
         return
     version = versions.pop()
@@ -38,8 +39,11 @@ def update_version(view: View, fence: Fence) -> None:
         view.service.weight_version = version
 
 
-def copy_next(view: View, ports: Ports, now: datetime) -> bool:
-    """Copy weights to one engine per pass: concurrent copies from the same seed would interfere."""
+def copy_to_next_engine(view: View, ports: Ports, now: datetime) -> bool:
+    """Copy weights to the next engine that needs them. Return True if one did.
+
+    Each pass copies to one engine, because concurrent copies from the same seed would interfere.
+    """
     if not view.spec.weight_sync or view.service.updating_since is not None:
         return False
     for engine in view.engines:
@@ -56,8 +60,8 @@ def copy_next(view: View, ports: Ports, now: datetime) -> bool:
     return True
 
 
-def clear_marks(fence: Fence) -> None:
-    """Clear marks when becoming leader, because no other process is copying."""
+def clear_copy_marks(fence: Fence) -> None:
+    """Clear all copy marks. A new leader does this, because no other process is copying."""
     with fence():
         Service.objects.filter(syncing_since__isnull=False).update(syncing_since=None)
 
@@ -68,24 +72,24 @@ def _is_due(engine: InferenceEngine, view: View, now: datetime) -> bool:
     if (
         view.spec.weight_consistency == "strict"
         and engine.state == "ACTIVE"
-        and not _gets_no_requests(engine, view)
+        and not _is_isolated(engine, view)
     ):
         return False  # the router must isolate the engine first
     stale = view.service.weight_version not in ("", engine.weight_version)
     if engine.state == "WEIGHT_SYNCING":
         return engine.sync == "" or (engine.sync == "done" and stale)
-    tried = engine.sync_tried_at
-    is_waiting = engine.sync == "failed" and tried is not None and tried <= now < tried + RETRY_AFTER
+    tried_at = engine.sync_tried_at
+    is_waiting = engine.sync == "failed" and tried_at is not None and tried_at <= now < tried_at + RETRY_AFTER
     return stale and engine.is_healthy and not is_waiting
 
 
-def _gets_no_requests(engine: InferenceEngine, view: View) -> bool:
+def _is_isolated(engine: InferenceEngine, view: View) -> bool:
     return view.spec.router is None or engine.isolated_at is not None or not engine.is_routed
 
 
 def _copy(engine: InferenceEngine, view: View, adapter: EngineAdapter, fence: Fence, now: datetime) -> None:
-    outside_transactions()
-    if not _mark(view.service, engine, fence, now):
+    assert_no_transaction()
+    if not _mark_copying(view.service, engine, fence, now):
         return
     crash_point("services.marked_sync")
     try:
@@ -96,22 +100,22 @@ def _copy(engine: InferenceEngine, view: View, adapter: EngineAdapter, fence: Fe
         outcome = {"sync": "failed", "sync_message": error.message}
     crash_point("services.copied")
     with fence():
-        note(engine, sync_tried_at=now, **outcome)
+        record_observations(engine, sync_tried_at=now, **outcome)
         Service.objects.filter(pk=view.service.pk).update(syncing_since=None)
 
 
-def _mark(service: Service, engine: InferenceEngine, fence: Fence, now: datetime) -> bool:
+def _mark_copying(service: Service, engine: InferenceEngine, fence: Fence, now: datetime) -> bool:
     with fence():
         rows = Service.objects.filter(pk=service.pk, updating_since__isnull=True, syncing_since__isnull=True)
         if not rows.update(syncing_since=now):
             return False
-        note(engine, sync=COPYING, sync_tried_at=now)
+        record_observations(engine, sync=COPYING, sync_tried_at=now)
     return True
 
 
 def _recover(engine: InferenceEngine, view: View, ports: Ports) -> None:
-    """Resume an engine that a process left paused when it died during a copy."""
-    outside_transactions()
+    """Resume an engine that was left paused when a process died during a copy."""
+    assert_no_transaction()
     if engine.url:
         try:
             ports.engines(view.spec.engine, engine.origin != "external").resume(engine.url)
@@ -120,13 +124,13 @@ def _recover(engine: InferenceEngine, view: View, ports: Ports) -> None:
                 "could not resume %s of %s after an interrupted copy: %s", engine.name, view.service, error
             )
     with ports.fence():
-        note(engine, sync="", sync_message="A weight copy was interrupted.")
+        record_observations(engine, sync="", sync_message="A weight copy was interrupted.")
         Service.objects.filter(pk=view.service.pk).update(syncing_since=None)
 
 
 def _copy_from_initial(engine: InferenceEngine, view: View, adapter: EngineAdapter) -> str:
     """Copy weights from the first healthy initial engine. Return the copied version."""
-    seeds = healthy_initial(view.engines)
+    seeds = healthy_initial_engines(view.engines)
     if not seeds:
         raise ServingError(ErrorKind.REFUSED, engine.url, "no initial engine is healthy")
     group = f"berth-{uuid.uuid4().hex}"

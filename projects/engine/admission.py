@@ -18,23 +18,23 @@ class Allowance:
 
 
 def oversold(department: Allowance, projects: Iterable[Allowance]) -> dict[str, tuple[int, int]]:
-    """Return the resources whose project quotas exceed the department's quota, as (sum, quota)."""
+    """Return (sum of project quotas, department quota) for each resource that is oversold."""
     projects = tuple(projects)
-    oversold_by_resource: dict[str, tuple[int, int]] = {}
-    for i, resource in enumerate(RESOURCES):
-        bound = department.quota[i]
-        if bound is None:
+    totals: dict[str, tuple[int, int]] = {}
+    for index, resource in enumerate(RESOURCES):
+        department_quota = department.quota[index]
+        if department_quota is None:
             continue
-        total = sum(quota for p in projects if (quota := p.quota[i]) is not None)
-        if total > bound:
-            oversold_by_resource[resource] = (total, bound)
-    return oversold_by_resource
+        total = sum(quota for p in projects if (quota := p.quota[index]) is not None)
+        if total > department_quota:
+            totals[resource] = (total, department_quota)
+    return totals
 
 
 def submission_warnings(
     requested: Amounts, preemptible: bool, path: Sequence[Allowance], department_oversold: bool
 ) -> list[str]:
-    """Return warnings for the submitter; `path` is the project, then the department."""
+    """Return warnings for the submitter. `path` is the project followed by its department."""
     warnings: list[str] = []
     for allowance in path:
         for resource in allowance.limit.exceeded_by(requested):

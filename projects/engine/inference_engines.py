@@ -1,16 +1,16 @@
-"""Next state of an inference engine."""
+"""State machine of an inference engine."""
 
 from dataclasses import dataclass
 from enum import Enum
 
 from projects.engine.scaling import ENDED
 
-CONNECTION_ATTEMPTS = 5  # consecutive failures after which an external engine that does not serve yet fails
-SETTLE_SECONDS = 1.0  # time for requests that the router sent just before the isolation
+CONNECTION_ATTEMPTS = 5  # consecutive failures after which an external engine that is not serving yet fails
+SETTLE_SECONDS = 1.0  # time for requests that the router sent just before the engine was isolated to arrive
 
 
 class ProcessState(Enum):
-    """State of an engine's process according to the scheduler. External engines always count as running."""
+    """State of an engine's process according to the scheduler. External engines count as running."""
 
     WAITING = "waiting"
     RUNNING = "running"
@@ -19,10 +19,11 @@ class ProcessState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class EngineFacts:
-    """Facts about an engine. `healthy` and `connected` come from the current probe; None without a result.
+    """Everything that determines the next state of an engine.
 
-    `isolated` is the number of seconds without new requests from the router, or None if the router may send
-    some. `running` is None if unknown. `in_router` is True while the router may have the engine.
+    `healthy` and `connected` come from the current probe and are None without a result. `isolated` is the
+    number of seconds since the router stopped sending requests, or None if it may still send some. `running`
+    is None if unknown. `in_router` is True while the engine may be registered with the router.
     """
 
     state: str
@@ -58,7 +59,7 @@ class EngineMove:
 
 
 def next_state(engine: EngineFacts) -> EngineMove | None:
-    """Return the next move, or None if there is no move in this pass."""
+    """Return the next move, or None if the engine stays in its state."""
     if engine.state in ENDED:
         return None
     if engine.state == "REMOVING":
@@ -71,7 +72,7 @@ def next_state(engine: EngineFacts) -> EngineMove | None:
     if engine.state == "DRAINING":
         return EngineMove("REMOVING", "REMOVED") if is_drained(engine) else None
     if engine.process_state is ProcessState.ENDED:
-        return _after_end(engine)
+        return _move_after_end(engine)
     if engine.process_state is ProcessState.WAITING:
         is_waiting = engine.state in ("CREATING", "CONNECTING")
         return (
@@ -94,7 +95,10 @@ def is_drained(engine: EngineFacts) -> bool:
 
 
 def may_serve(engine: EngineFacts, *, is_stale: bool) -> bool:
-    """Return True if the router may send requests. Without strict consistency, weights may be old."""
+    """Return True if the router may send requests to the engine.
+
+    Stale weights prevent this only with strict consistency.
+    """
     if engine.state not in ("WEIGHT_SYNCING", "READY", "ACTIVE"):
         return False
     if not engine.strict or not engine.weight_sync or engine.origin == "initial":
@@ -102,7 +106,7 @@ def may_serve(engine: EngineFacts, *, is_stale: bool) -> bool:
     return engine.sync == "done" and not is_stale
 
 
-def _after_end(engine: EngineFacts) -> EngineMove:
+def _move_after_end(engine: EngineFacts) -> EngineMove:
     if engine.origin == "initial":
         return EngineMove("REMOVING", "REMOVED", message="The workload of the service has ended.")
     failure = "init" if engine.started_once else "provision"
@@ -122,20 +126,20 @@ def _move_forward(engine: EngineFacts) -> EngineMove | None:
     if engine.state == "HEALTH_CHECKING" and engine.healthy:
         return EngineMove("READY" if engine.origin == "initial" else "WEIGHT_SYNCING")
     if engine.state == "WEIGHT_SYNCING":
-        return _after_sync(engine, routed)
+        return _move_after_sync(engine, routed)
     if engine.state == "READY" and engine.healthy and routed:
         return EngineMove("ACTIVE")
     return None
 
 
 def _fail_unreachable(engine: EngineFacts) -> EngineMove:
-    """Fail an unreachable external engine, which must be running before it is added."""
+    """Fail an external engine that cannot be reached. It must be running before it is added."""
     failure = "init" if engine.state == "CONNECTING" else "health"
     message = f"{engine.connection_failures} connection attempts failed. {engine.connection_error}"
     return EngineMove("REMOVING", "FAILED", failure, message)
 
 
-def _after_sync(engine: EngineFacts, routed: bool) -> EngineMove | None:
+def _move_after_sync(engine: EngineFacts, routed: bool) -> EngineMove | None:
     if engine.weight_sync and engine.sync in ("", "copying"):
         return None
     if engine.weight_sync and engine.strict and engine.sync == "failed":

@@ -1,6 +1,6 @@
-"""Workload states and allowed moves.
+"""Workload states and the allowed moves between them.
 
-An eviction is counted and recorded as an event but is not a state: an evicted workload is pending again.
+An eviction is counted and recorded as an event, but it is not a state. An evicted workload is pending again.
 """
 
 from collections.abc import Mapping
@@ -21,10 +21,10 @@ MOVES: Mapping[str, frozenset[str]] = {
 }
 
 
-def allowed(source: str, to: str) -> bool:
+def is_move_allowed(source: str, to: str) -> bool:
     return to in MOVES[source]
 
 
-def sources(to: str) -> frozenset[str]:
-    """Return the states that may move to `to`."""
+def source_states(to: str) -> frozenset[str]:
+    """Return the states from which a workload may move to `to`."""
     return frozenset(source for source, targets in MOVES.items() if to in targets)

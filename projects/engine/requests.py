@@ -1,4 +1,4 @@
-"""Next status of a scale request."""
+"""State machine of a scale request."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ FAILURE_BY_STATE = {
 
 
 @dataclass(frozen=True, slots=True)
-class EngineBrief:
+class EngineSummary:
     name: str
     state: str
     ends_as: str = ""
@@ -23,8 +23,8 @@ class EngineBrief:
     router_fails: bool = False
 
     @property
-    def stuck_in(self) -> str:
-        """Return the failure that applies when the engine times out in its current state."""
+    def timeout_failure(self) -> str:
+        """Failure to record if the engine times out in its current state."""
         return "router" if self.router_fails else FAILURE_BY_STATE.get(self.state, "timeout")
 
     @property
@@ -37,7 +37,7 @@ class RequestFacts:
     direction: str
     mode: str
     status: str
-    engines: Sequence[EngineBrief]
+    engines: Sequence[EngineSummary]
     policy: str = "rollback_all"
     ends_as: str = ""
     error: str = ""
@@ -48,7 +48,10 @@ class RequestFacts:
 
 @dataclass(frozen=True, slots=True)
 class RequestMove:
-    """`give_up` lists engines that timed out. They fail in a scale-out and stay in a scale-in."""
+    """Next status of a scale request.
+
+    `give_up` lists engines that timed out. In a scale-out they fail; in a scale-in they keep serving.
+    """
 
     to: str = ""
     ends_as: str = ""
@@ -58,14 +61,18 @@ class RequestMove:
 
 
 def next_status(request: RequestFacts) -> RequestMove | None:
-    return _next_of_scale_out(request) if request.direction == "scale_out" else _next_of_scale_in(request)
+    return (
+        _next_scale_out_status(request)
+        if request.direction == "scale_out"
+        else _next_scale_in_status(request)
+    )
 
 
-def _next_of_scale_out(request: RequestFacts) -> RequestMove | None:
+def _next_scale_out_status(request: RequestFacts) -> RequestMove | None:
     if request.status == "PENDING":
         if request.overdue or request.service_ended:
             return RequestMove(
-                "FAILED", failure="timeout" if request.overdue else "", message=_reason(request)
+                "FAILED", failure="timeout" if request.overdue else "", message=_start_failure(request)
             )
         return RequestMove("CREATING" if request.mode == "managed" else "CONNECTING")
     if request.status == "ROLLING_BACK":
@@ -75,9 +82,9 @@ def _next_of_scale_out(request: RequestFacts) -> RequestMove | None:
     alive = [engine for engine in request.engines if not engine.failed and engine.state not in ENDED]
     late = [engine for engine in alive if engine.state != "ACTIVE"]
     if request.service_ended:
-        return RequestMove("ROLLING_BACK", "FAILED", message=_reason(request))
+        return RequestMove("ROLLING_BACK", "FAILED", message=_start_failure(request))
     if failed and (request.policy == "rollback_all" or not alive):
-        return RequestMove("ROLLING_BACK", "FAILED", failed[0].failure, _failures(failed))
+        return RequestMove("ROLLING_BACK", "FAILED", failed[0].failure, _describe_failures(failed))
     if request.overdue and late:
         return _time_out(request, late)
     if not alive:
@@ -86,25 +93,25 @@ def _next_of_scale_out(request: RequestFacts) -> RequestMove | None:
 
 
 def _advance(
-    request: RequestFacts, alive: Sequence[EngineBrief], failed: Sequence[EngineBrief]
+    request: RequestFacts, alive: Sequence[EngineSummary], failed: Sequence[EngineSummary]
 ) -> RequestMove | None:
-    furthest = min(RANK.get(engine.state, 0) for engine in alive)
-    if furthest <= RANK[request.status]:
+    slowest = min(RANK.get(engine.state, 0) for engine in alive)
+    if slowest <= RANK[request.status]:
         return None
     if request.status == "READY":
-        return RequestMove("PARTIAL", message=_failures(failed)) if failed else RequestMove("ACTIVE")
+        return RequestMove("PARTIAL", message=_describe_failures(failed)) if failed else RequestMove("ACTIVE")
     return RequestMove(ORDER[RANK[request.status]])
 
 
-def _time_out(request: RequestFacts, late: Sequence[EngineBrief]) -> RequestMove:
-    failure = late[0].stuck_in
+def _time_out(request: RequestFacts, late: Sequence[EngineSummary]) -> RequestMove:
+    failure = late[0].timeout_failure
     message = f"Timed out: {late[0].name} is still {late[0].state}."
     if request.policy == "rollback_all":
         return RequestMove("ROLLING_BACK", "FAILED", failure, message)
     return RequestMove(give_up=tuple(engine.name for engine in late), failure=failure, message=message)
 
 
-def _next_of_scale_in(request: RequestFacts) -> RequestMove | None:
+def _next_scale_in_status(request: RequestFacts) -> RequestMove | None:
     remaining = [engine for engine in request.engines if engine.state not in ENDED]
     if request.status == "PENDING":
         if not request.weights_change:
@@ -116,28 +123,30 @@ def _next_of_scale_in(request: RequestFacts) -> RequestMove | None:
         if not draining:
             return RequestMove("REMOVING")
         stuck = tuple(engine.name for engine in draining if not engine.isolated)
-        return _keep_not_isolated(request, stuck) if request.overdue and stuck else None
+        return _keep_unisolated(request, stuck) if request.overdue and stuck else None
     if remaining and not request.overdue:
         return None
     ended = [engine for engine in request.engines if engine.state in ENDED]
     if request.engines and not ended:
-        return RequestMove("FAILED", failure="timeout", message=_not_removed(remaining))
-    return RequestMove("COMPLETED", message=" ".join(filter(None, [request.error, _not_removed(remaining)])))
+        return RequestMove("FAILED", failure="timeout", message=_describe_remaining(remaining))
+    return RequestMove(
+        "COMPLETED", message=" ".join(filter(None, [request.error, _describe_remaining(remaining)]))
+    )
 
 
-def _keep_not_isolated(request: RequestFacts, stuck: tuple[str, ...]) -> RequestMove:
+def _keep_unisolated(request: RequestFacts, stuck: tuple[str, ...]) -> RequestMove:
     message = f"The router could not be stopped from sending requests to {', '.join(stuck)}, so they stay."
     to = "FAILED" if len(stuck) == len(request.engines) else ""
     return RequestMove(to, failure="router", message=message, give_up=stuck)
 
 
-def _not_removed(remaining: Sequence[EngineBrief]) -> str:
+def _describe_remaining(remaining: Sequence[EngineSummary]) -> str:
     return f"Not removed in time: {', '.join(engine.name for engine in remaining)}." if remaining else ""
 
 
-def _failures(failed: Sequence[EngineBrief]) -> str:
+def _describe_failures(failed: Sequence[EngineSummary]) -> str:
     return " ".join(f"{engine.name}: {engine.message or engine.failure}" for engine in failed)
 
 
-def _reason(request: RequestFacts) -> str:
+def _start_failure(request: RequestFacts) -> str:
     return "The service has ended." if request.service_ended else "Timed out before it could start."

@@ -1,4 +1,4 @@
-"""Tables of engine and scale request states."""
+"""States of engines and scale requests, and the allowed moves between them."""
 
 from collections.abc import Mapping
 
@@ -10,7 +10,7 @@ RANK: Mapping[str, int] = {"CREATING": 0, "CONNECTING": 0} | {
     name: n for n, name in enumerate(PROGRESS[2:], 1)
 }
 
-OUT: Mapping[str, frozenset[str]] = {
+SCALE_OUT_MOVES: Mapping[str, frozenset[str]] = {
     "PENDING": frozenset({"CREATING", "CONNECTING", "CANCELLED", "FAILED"}),
     "CREATING": frozenset({"HEALTH_CHECKING", "ROLLING_BACK"}),
     "CONNECTING": frozenset({"HEALTH_CHECKING", "ROLLING_BACK"}),
@@ -20,13 +20,13 @@ OUT: Mapping[str, frozenset[str]] = {
     "ROLLING_BACK": frozenset({"CANCELLED", "FAILED"}),
 } | {name: frozenset() for name in ("ACTIVE", "PARTIAL", "NOOP", "FAILED", "CANCELLED")}
 
-IN: Mapping[str, frozenset[str]] = {
+SCALE_IN_MOVES: Mapping[str, frozenset[str]] = {
     "PENDING": frozenset({"DRAINING", "FAILED"}),
     "DRAINING": frozenset({"REMOVING", "FAILED"}),
     "REMOVING": frozenset({"COMPLETED", "FAILED"}),
 } | {name: frozenset() for name in ("COMPLETED", "NOOP", "FAILED")}
 
-ENGINE: Mapping[str, frozenset[str]] = {
+ENGINE_MOVES: Mapping[str, frozenset[str]] = {
     "CREATING": frozenset({"HEALTH_CHECKING", "DRAINING", "REMOVING"}),
     "CONNECTING": frozenset({"HEALTH_CHECKING", "DRAINING", "REMOVING"}),
     "HEALTH_CHECKING": frozenset({"WEIGHT_SYNCING", "READY", "CREATING", "DRAINING", "REMOVING"}),
@@ -40,5 +40,5 @@ ENGINE: Mapping[str, frozenset[str]] = {
 }
 
 
-def request_moves(direction: str) -> Mapping[str, frozenset[str]]:
-    return OUT if direction == "scale_out" else IN
+def allowed_request_moves(direction: str) -> Mapping[str, frozenset[str]]:
+    return SCALE_OUT_MOVES if direction == "scale_out" else SCALE_IN_MOVES

@@ -1,4 +1,4 @@
-"""Decide which node runs each pending call."""
+"""Decide which node runs each pending call of a session."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class PendingCall:
-    """A pending call. If `node` is set, the call may run only on that node."""
+    """Pending call. If `node` is set, the call may run only on that node."""
 
     number: int
     node: int | None = None
@@ -14,18 +14,18 @@ class PendingCall:
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """The node assigned to each call, and the next node in turn."""
+    """Node assigned to each call, and the number of the node whose turn is next."""
 
     assigned: Mapping[int, int]  # call -> node
     turn: int
 
 
-def assign_calls(calls: Iterable[PendingCall], room: Mapping[int, int], turn: int) -> Assignment:
+def assign_calls(calls: Iterable[PendingCall], slots_by_node: Mapping[int, int], turn: int) -> Assignment:
     """Assign calls in order to nodes, round-robin from `turn`, skipping nodes without free slots.
 
-    A call bound to a node waits for that node and does not advance the turn.
+    A call that must run on a certain node waits for it and does not advance the turn.
     """
-    free_slots = {node: free for node, free in room.items() if free > 0}
+    free_slots = {node: free for node, free in slots_by_node.items() if free > 0}
     assigned: dict[int, int] = {}
     for call in calls:
         if not free_slots:

@@ -7,7 +7,7 @@ from projects.models.scaling import Direction, RequestStatus, ScaleRequest, Serv
 
 
 class Autoscaler(models.Model):
-    """A service's autoscaler. `memory` is the metrics window with the streaks of its conditions."""
+    """A service's autoscaler. `memory` holds its metrics window and condition streaks."""
 
     service = models.OneToOneField(Service, on_delete=models.CASCADE, related_name="autoscaler")
     enabled = models.BooleanField(default=False)
@@ -27,7 +27,7 @@ class Autoscaler(models.Model):
 
 
 class MetricsPoint(models.Model):
-    """Aggregated metrics of a service's engines at one time. Null means unknown."""
+    """Aggregated metrics of a service's engines at one point in time. Null means unknown."""
 
     service = models.ForeignKey(Service, on_delete=models.CASCADE, related_name="points")
     at = models.DateTimeField()

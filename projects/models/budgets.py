@@ -16,7 +16,7 @@ def default_warnings() -> list[int]:
 
 
 class Budget(models.Model):
-    """GPU-hours per calendar month (UTC). A budget only triggers notifications; limits stop workloads."""
+    """GPU-hours per calendar month (UTC), enforced only by notifications."""
 
     department = models.ForeignKey(Department, null=True, on_delete=models.CASCADE, related_name="+")
     project = models.ForeignKey(Project, null=True, on_delete=models.CASCADE, related_name="+")
@@ -47,7 +47,7 @@ class Budget(models.Model):
     @property
     def owner(self) -> Department | Project:
         owner = self.department or self.project
-        assert owner is not None, "the database holds budget_has_one_owner"
+        assert owner is not None, "guaranteed by the constraint budget_has_one_owner"
         return owner
 
     def __str__(self) -> str:
@@ -55,7 +55,7 @@ class Budget(models.Model):
 
 
 class BudgetWarning(models.Model):
-    """A warning threshold reached in a month. Each is notified once."""
+    """A budget threshold reached in a month, for which one notification is sent."""
 
     budget = models.ForeignKey(Budget, on_delete=models.CASCADE, related_name="warnings")
     month = models.DateField(help_text="First day of the month.")

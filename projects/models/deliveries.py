@@ -9,7 +9,7 @@ from projects.models.subscriptions import Subscription
 
 
 class Delivery(models.Model):
-    """One notification to one address, stored in the transaction of the state change it reports.
+    """A notification to one address, stored in the same transaction as the change that it reports.
 
     Ids and names are copied, because deliveries outlive the workload.
     """

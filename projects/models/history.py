@@ -1,4 +1,4 @@
-"""Append-only models of events, audit and quota changes.
+"""Append-only models of events, audit entries and quota changes.
 
 Ids and names are copied, not referenced, because history outlives its objects.
 """
@@ -57,7 +57,7 @@ class Audit(models.Model):
 
 
 class QuotaChange(models.Model):
-    """Quotas set and removed together. Each of them also has an audit row."""
+    """Quotas set or removed together. Each of them also has an audit entry."""
 
     at = models.DateTimeField(db_default=Now(), editable=False)
     actor = models.CharField(max_length=150)

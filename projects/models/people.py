@@ -52,7 +52,7 @@ class Membership(models.Model):
 
 
 class ApiToken(models.Model):
-    """A token that acts for a user. Only its SHA-256 digest is stored. Scopes: read, write, admin."""
+    """A token of a user, stored as a SHA-256 digest. Scopes are read, write and admin."""
 
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="api_tokens")
     name = models.CharField(max_length=100)

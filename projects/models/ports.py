@@ -10,7 +10,7 @@ from projects.models.workloads import Workload
 
 
 class PortLink(models.Model):
-    """A link for one user. Only digests of its secret and of the visit's cookie are stored."""
+    """A one-time link for one user, with digests of its secret and of the visit's cookie."""
 
     digest = models.CharField(max_length=64, unique=True)
     workload = models.ForeignKey(Workload, on_delete=models.CASCADE, related_name="port_links")

@@ -25,7 +25,7 @@ class EngineState(models.TextChoices):
 class Origin(models.TextChoices):
     INITIAL = "initial"
     MANAGED = "managed"  # added on GPUs that the scheduler allocated
-    EXTERNAL = "external"  # added by address
+    EXTERNAL = "external"  # added by URL
 
 
 class Direction(models.TextChoices):
@@ -140,7 +140,7 @@ class ScaleRequest(models.Model):
 
 
 class ScaleStep(models.Model):
-    """A status that a request entered, with the time. Append-only."""
+    """A status transition of a scale request. Append-only."""
 
     request = models.ForeignKey(ScaleRequest, on_delete=models.CASCADE, related_name="steps")
     at = models.DateTimeField()

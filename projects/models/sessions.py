@@ -45,7 +45,7 @@ class Session(models.Model):
 
 
 class SessionWorker(models.Model):
-    """The process in a pod that runs functions. A restarted pod has a new worker."""
+    """The process that runs functions in a pod. A restarted pod has a new worker."""
 
     class State(models.TextChoices):
         READY = "ready"
@@ -68,9 +68,9 @@ class SessionWorker(models.Model):
 
 
 class Call(models.Model):
-    """A function to run once, on the next node in turn or, if `node` is set, on that node.
+    """A function call to run once, on `node` if set or else on the next node in turn.
 
-    A broadcast is a call that is never leased itself. It has one child call per worker.
+    A broadcast is never leased itself. It has one child call per worker.
     """
 
     class State(models.TextChoices):

@@ -24,7 +24,7 @@ MAX_PENDING_MINUTES = 60 * 24 * 30
 
 
 class Subscription(models.Model):
-    """Notifications to one address about a user's workloads, a project, a department or the platform."""
+    """An address notified about a user's workloads, a project, a department or the platform."""
 
     user = models.ForeignKey(
         settings.AUTH_USER_MODEL, null=True, on_delete=models.CASCADE, related_name="+",
@@ -58,11 +58,11 @@ class Subscription(models.Model):
         ]
 
     def __str__(self) -> str:
-        return f"{self.place} to {self.channel}"
+        return f"{self.scope_name} to {self.channel}"
 
     @property
-    def place(self) -> str:
-        """The subscription's scope as text."""
+    def scope_name(self) -> str:
+        """Return the subscription's scope as text."""
         if self.user is not None:
             return f"workloads of {self.user.get_username()}"
         owner = self.project or self.department

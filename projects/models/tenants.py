@@ -127,7 +127,7 @@ class Quota(models.Model):
     @property
     def owner(self) -> Department | Project:
         owner = self.department or self.project
-        assert owner is not None, "the database holds quota_has_one_owner"
+        assert owner is not None, "guaranteed by the constraint quota_has_one_owner"
         return owner
 
     def __str__(self) -> str:
@@ -135,7 +135,7 @@ class Quota(models.Model):
 
 
 class RemovedQuota(models.Model):
-    """The version of a removed quota, from which a new quota continues."""
+    """The last version of a removed quota, from which a new quota continues to count."""
 
     department = models.ForeignKey(Department, null=True, on_delete=models.CASCADE, related_name="+")
     project = models.ForeignKey(Project, null=True, on_delete=models.CASCADE, related_name="+")

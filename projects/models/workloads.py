@@ -51,7 +51,7 @@ LIVE_POD_STATES = (PodState.STARTING, PodState.RUNNING, PodState.STOPPING)
 
 
 class Workload(models.Model):
-    """A workload. `spec` is the parsed document. Other columns are for filters and the scheduler."""
+    """A workload. `spec` is the parsed document; other columns serve filters and the scheduler."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     project = models.ForeignKey(Project, on_delete=models.PROTECT, related_name="workloads")
@@ -152,7 +152,7 @@ class Workload(models.Model):
 
     @property
     def handle(self) -> str:
-        """The project and name, unique among live workloads."""
+        """Return PROJECT/NAME, which is unique among live workloads."""
         return f"{self.project.name}/{self.name}"
 
     def __str__(self) -> str:
@@ -160,7 +160,7 @@ class Workload(models.Model):
 
 
 class RoleNode(models.Model):
-    """A node of a workload's tree: a group (`need` of its children) or a role (min to max replicas)."""
+    """A node of the role tree: a group (`need` of its children) or a role (min to max replicas)."""
 
     workload = models.ForeignKey(Workload, on_delete=models.CASCADE, related_name="roles")
     parent = models.ForeignKey(
@@ -280,7 +280,7 @@ class Template(models.Model):
 
 
 class Leftover(models.Model):
-    """A pod's log or a workload's workspace to clean up. The row is deleted after the cleanup."""
+    """A pod's log or a workload's workspace to clean up. The row is deleted after cleanup."""
 
     class Kind(models.TextChoices):
         POD = "pod"

@@ -1,1 +1,1 @@
-"""Write services of tenants and workloads: keyword-only, with `acting`, and audited."""
+"""Audited write operations on tenants and workloads, called with keyword arguments and `actor`."""

@@ -1,4 +1,4 @@
-"""Send signals about changes once the transaction has committed."""
+"""Send change signals once the transaction has committed."""
 
 from functools import partial
 

@@ -1,15 +1,15 @@
-"""Write audit rows: actor, action, before and after."""
+"""Write audit log entries with the actor, the action and the changed values."""
 
 from typing import Any
 
 from django.db.models import Model
 
-from projects.acting import Acting
+from projects.actor import Actor
 from projects.models import Audit, Department, Project
 
 
-def write_down(
-    acting: Acting,
+def write_entry(
+    actor: Actor,
     action: str,
     obj: Model,
     *,
@@ -19,11 +19,11 @@ def write_down(
     department: Department | None = None,
     change_id: int | None = None,
 ) -> None:
-    """Write one audit row in the caller's transaction. `before` and `after` contain only changed values."""
+    """Write an audit entry in the caller's transaction. Pass only changed values."""
     if project is not None:
         department = project.department
     Audit.objects.create(
-        actor=acting.name,
+        actor=actor.name,
         action=action,
         object_type=obj._meta.model_name or "",
         object_id=str(obj.pk),
@@ -32,12 +32,12 @@ def write_down(
         project_id=project.pk if project else None,
         before=before,
         after=after,
-        request_id=acting.request_id,
+        request_id=actor.request_id,
         change_id=change_id,
     )
 
 
-def differences(before: dict[str, Any], after: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return both mappings, reduced to the keys whose values differ."""
+def changed_values(before: dict[str, Any], after: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return both mappings, reduced to the keys of `after` whose values differ."""
     keys = [key for key in after if before.get(key) != after[key]]
     return {k: before.get(k) for k in keys}, {k: after[k] for k in keys}

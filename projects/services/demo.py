@@ -8,7 +8,7 @@ from django.db import transaction
 from pools.models import NodePool
 from pools.services import create_pool
 from projects import demo
-from projects.acting import Acting
+from projects.actor import Actor
 from projects.models import Department, Project
 from projects.services import quotas, tenants
 from projects.services.people import members
@@ -22,36 +22,36 @@ def is_empty() -> bool:
 
 @transaction.atomic
 def seed() -> Passwords:
-    """Create the organisation of `projects.demo`; return its users' passwords by name."""
-    acting = Acting.system("demo")
-    pool = create_pool(acting=acting, **demo.POOL)
+    """Create the organisation defined in `projects.demo`. Return the passwords by user name."""
+    actor = Actor.system("demo")
+    pool = create_pool(actor=actor, **demo.POOL)
     scopes: dict[str, Department | Project] = {}
     for name, settings in demo.DEPARTMENTS.items():
-        scopes[name] = tenants.create_department(acting=acting, name=name, title=settings["title"])
+        scopes[name] = tenants.create_department(actor=actor, name=name, title=settings["title"])
     for name, settings in demo.PROJECTS.items():
         department = scopes[settings["department"]]
         assert isinstance(department, Department)
         scopes[name] = tenants.create_project(
-            acting=acting,
+            actor=actor,
             department=department,
             name=name,
             title=settings["title"],
             rank=settings.get("rank", 0),
         )
     for name, settings in {**demo.DEPARTMENTS, **demo.PROJECTS}.items():
-        quotas.set_quota(acting=acting, owner=scopes[name], pool=pool, values=settings["quota"])
+        quotas.set_quota(actor=actor, owner=scopes[name], pool=pool, values=settings["quota"])
     return {
-        name: _create_user(acting, name, role, scopes[scope_name])
+        name: _create_user(actor, name, role, scopes[scope_name])
         for name, (role, scope_name) in demo.PEOPLE.items()
     }
 
 
-def _create_user(acting: Acting, name: str, role: str, scope: Department | Project) -> str:
+def _create_user(actor: Actor, name: str, role: str, scope: Department | Project) -> str:
     password = secrets.token_urlsafe(9)
     user = User.objects.filter(username=name).first() or members.create_user(
-        acting=acting, username=name, email=f"{name}@example.org"
+        actor=actor, username=name, email=f"{name}@example.org"
     )
     user.set_password(password)
     user.save(update_fields=["password"])
-    members.grant(acting=acting, user=user, role=role, scope=scope)
+    members.grant(actor=actor, user=user, role=role, scope=scope)
     return password

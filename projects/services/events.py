@@ -1,4 +1,4 @@
-"""Record events."""
+"""Record workload events."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from projects.models import Event, Workload
 def record(
     kind: str, workload: Workload, message: str, *, actor: str, data: dict[str, Any] | None = None
 ) -> None:
-    """Write one event row in the caller's transaction."""
+    """Store one event in the caller's transaction."""
     Event.objects.create(
         kind=kind,
         project_id=workload.project_id,

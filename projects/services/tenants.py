@@ -8,71 +8,71 @@ from django.db import IntegrityError, connection, transaction
 from django.db.models import Model, ProtectedError
 
 from berth.core.errors import Conflict, Invalid, NotFound
-from berth.core.problems import Problem, shown
-from berth.db.references import with_living_references
+from berth.core.problems import Problem, format_value
+from berth.db.references import checked_references
 from projects.access import Action, require
-from projects.acting import Acting
+from projects.actor import Actor
 from projects.models import Department, Project
 from projects.services import announce, audit
 
 T = TypeVar("T", Department, Project)
 EDITABLE = ("title", "rank", "reclaim_min_runtime", "preempt_min_runtime")
-# Only platform admins set fields that decide between departments: a department must not raise its own rank or
-# prolong the time before its borrowed resources may be reclaimed.
+# Only platform admins may set fields that affect other departments: a department must not raise its
+# own rank or prolong the time before its borrowed resources may be reclaimed.
 DEPARTMENT_RESERVED, PROJECT_RESERVED = ("rank", "reclaim_min_runtime"), ("reclaim_min_runtime",)
 
 
-def create_department(*, acting: Acting, name: str, **values: Any) -> Department:
-    require(acting, Action.ADMINISTER)
+def create_department(*, actor: Actor, name: str, **values: Any) -> Department:
+    require(actor, Action.ADMINISTER)
     department = Department(name=name, **_editable(values))
     with transaction.atomic():
         _save(department)
-        audit.write_down(acting, "create", department, after=_values(department), department=department)
+        audit.write_entry(actor, "create", department, after=_values(department), department=department)
         announce.tenants_changed(department_id=department.pk)
     return department
 
 
-def edit_department(*, acting: Acting, department: Department, changes: Mapping[str, Any]) -> Department:
-    require(acting, Action.EDIT, department)
-    _require_admin_for(acting, department, changes, DEPARTMENT_RESERVED)
-    return _edit(acting, department, changes)
+def edit_department(*, actor: Actor, department: Department, changes: Mapping[str, Any]) -> Department:
+    require(actor, Action.EDIT, department)
+    _require_admin_for(actor, department, changes, DEPARTMENT_RESERVED)
+    return _edit(actor, department, changes)
 
 
-def delete_department(*, acting: Acting, department: Department) -> None:
-    require(acting, Action.ADMINISTER)
-    _delete(acting, department, "This department still has projects. Delete or move them first.")
+def delete_department(*, actor: Actor, department: Department) -> None:
+    require(actor, Action.ADMINISTER)
+    _delete(actor, department, "This department still has projects. Delete or move them first.")
 
 
-def create_project(*, acting: Acting, department: Department, name: str, **values: Any) -> Project:
-    require(acting, Action.EDIT, department)
-    _require_admin_for(acting, Project(), values, PROJECT_RESERVED)
+def create_project(*, actor: Actor, department: Department, name: str, **values: Any) -> Project:
+    require(actor, Action.EDIT, department)
+    _require_admin_for(actor, Project(), values, PROJECT_RESERVED)
     project = Project(department=department, name=name, **_editable(values))
-    with with_living_references(f"The department {department.name}"):
+    with checked_references(f"The department {department.name}"):
         _save(project)
-        audit.write_down(acting, "create", project, after=_values(project), project=project)
+        audit.write_entry(actor, "create", project, after=_values(project), project=project)
         announce.tenants_changed(department_id=department.pk, project_id=project.pk)
     return project
 
 
-def edit_project(*, acting: Acting, project: Project, changes: Mapping[str, Any]) -> Project:
-    require(acting, Action.EDIT, project)
-    _require_admin_for(acting, project, changes, PROJECT_RESERVED)
-    return _edit(acting, project, changes)
+def edit_project(*, actor: Actor, project: Project, changes: Mapping[str, Any]) -> Project:
+    require(actor, Action.EDIT, project)
+    _require_admin_for(actor, project, changes, PROJECT_RESERVED)
+    return _edit(actor, project, changes)
 
 
-def delete_project(*, acting: Acting, project: Project) -> None:
-    require(acting, Action.EDIT, project)
-    _delete(acting, project, "This project still has workloads. Delete them first.")
+def delete_project(*, actor: Actor, project: Project) -> None:
+    require(actor, Action.EDIT, project)
+    _delete(actor, project, "This project still has workloads. Delete them first.")
 
 
 def _require_admin_for(
-    acting: Acting, obj: Department | Project, values: Mapping[str, Any], fields: tuple[str, ...]
+    actor: Actor, obj: Department | Project, values: Mapping[str, Any], fields: tuple[str, ...]
 ) -> None:
     if any(field in values and values[field] != getattr(obj, field) for field in fields):
-        require(acting, Action.ADMINISTER)
+        require(actor, Action.ADMINISTER)
 
 
-def _edit(acting: Acting, obj: T, changes: Mapping[str, Any]) -> T:
+def _edit(actor: Actor, obj: T, changes: Mapping[str, Any]) -> T:
     with transaction.atomic():
         locked = type(obj).objects.select_for_update().filter(pk=obj.pk).first()
         if locked is None:
@@ -81,23 +81,23 @@ def _edit(acting: Acting, obj: T, changes: Mapping[str, Any]) -> T:
         for field, value in _editable(changes).items():
             setattr(locked, field, value)
         _save(locked)
-        old, new = audit.differences(before, _values(locked))
+        old, new = audit.changed_values(before, _values(locked))
         if new:
-            audit.write_down(acting, "edit", locked, before=old, after=new, **_scope(locked))
+            audit.write_entry(actor, "edit", locked, before=old, after=new, **_scope(locked))
             announce.tenants_changed(**_ids(locked))
     return locked
 
 
-def _delete(acting: Acting, obj: Department | Project, message: str) -> None:
+def _delete(actor: Actor, obj: Department | Project, message: str) -> None:
     try:
         with transaction.atomic():
             locked = type(obj).objects.select_for_update(of=("self",)).filter(pk=obj.pk).first()
             if locked is None:
                 raise NotFound(f"{obj} was already deleted.")
-            audit.write_down(acting, "delete", obj, before=_values(obj), **_scope(obj))
+            audit.write_entry(actor, "delete", obj, before=_values(obj), **_scope(obj))
             announce.tenants_changed(**_ids(obj))
             obj.delete()
-            connection.check_constraints()  # detects rows added between the check and the lock
+            connection.check_constraints()  # detects rows that were added before the lock was taken
     except (ProtectedError, IntegrityError):
         raise Conflict(message) from None
 
@@ -106,7 +106,7 @@ def _editable(values: Mapping[str, Any]) -> dict[str, Any]:
     unknown = sorted(set(values) - set(EDITABLE))
     if unknown:
         raise Invalid(
-            [Problem(key, "cannot be set", shown(values[key]), ", ".join(EDITABLE)) for key in unknown]
+            [Problem(key, "cannot be set", format_value(values[key]), ", ".join(EDITABLE)) for key in unknown]
         )
     return dict(values)
 
@@ -118,7 +118,7 @@ def _save(obj: Model) -> None:
     except ValidationError as error:
         raise Invalid(
             [
-                Problem("" if field == "__all__" else field, message, shown(getattr(obj, field, None)))
+                Problem("" if field == "__all__" else field, message, format_value(getattr(obj, field, None)))
                 for field, messages in sorted(error.message_dict.items())
                 for message in messages
             ]
@@ -127,7 +127,7 @@ def _save(obj: Model) -> None:
         with transaction.atomic():
             obj.save()
     except IntegrityError:
-        raise Conflict(f"The name {shown(str(obj))} is already in use.") from None
+        raise Conflict(f"The name {format_value(str(obj))} is already in use.") from None
 
 
 def _values(obj: Department | Project) -> dict[str, Any]:

@@ -1,7 +1,7 @@
-"""Normalize engine addresses and refuse those that Berth must not call.
+"""Normalize engine addresses, and reject those that Berth must not call.
 
 Users choose the URLs of engines, so a URL must not make Berth send requests to itself, to its own machine or
-to cloud metadata. A name is resolved for each call, and only the checked address is called.
+to a cloud metadata service. A host name is resolved for each call, and only the checked address is called.
 """
 
 import ipaddress
@@ -16,31 +16,31 @@ from projects.delivering.destination import (
     NOT_PUBLIC,
     Address,
     Destination,
-    Refused,
+    ForbiddenAddress,
     embedded_ipv4,
-    refusal,
+    find_refusal,
 )
 
 MAX_LENGTH = 400
 PORTS = {"http": 80, "https": 443}
 NAME = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?<!-)(\.(?!-)[a-z0-9_-]{1,63}(?<!-))*")
-# The resolver accepts 0x7f.1 for 127.0.0.1, so such names are refused.
+# The resolver accepts 0x7f.1 for 127.0.0.1, so such names are rejected.
 NUMERIC = re.compile(r"(0x[0-9a-f]*|[0-9]+)(\.(0x[0-9a-f]*|[0-9]+))*")
 PATH = re.compile(r"(/[A-Za-z0-9._~-]+)*")
 PRIVATE = ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "fc00::/7")
 THIS_MACHINE = ("127.0.0.0/8", "::1/128")
 
 
-class BadAddress(ValueError):
-    """The text is not an engine address."""
+class InvalidAddress(ValueError):
+    """Text that is not a valid engine address."""
 
 
 @dataclass(frozen=True, slots=True)
-class Reach:
+class AddressPolicy:
     """The addresses that Berth may call as engines or routers.
 
-    `networks` are allowed in addition to public ones; this machine is allowed only if its loopback is among
-    them. `own_ports` are Berth's ports on this machine. They are never called, and neither are link-local and
+    `networks` are allowed in addition to public addresses. This machine is allowed only if they include its
+    loopback address. `own_ports` are Berth's ports on this machine. Berth never calls them, nor link-local or
     metadata addresses.
     """
 
@@ -54,56 +54,56 @@ class Reach:
 
 
 def normalize(url: str) -> str:
-    """Return the canonical form of an address. Raises BadAddress."""
+    """Return the URL in canonical form. Raises InvalidAddress."""
     text = url.strip()
     if len(text) > MAX_LENGTH or not text.isascii() or not text.isprintable():
-        raise BadAddress(f"an address must be printable ASCII of at most {MAX_LENGTH} characters")
+        raise InvalidAddress(f"an address must be printable ASCII of at most {MAX_LENGTH} characters")
     try:
         parts = urlsplit(text)
         port = parts.port
     except ValueError as error:
-        raise BadAddress(str(error)) from None
+        raise InvalidAddress(str(error)) from None
     scheme = parts.scheme.lower()
     if scheme not in PORTS:
-        raise BadAddress("an address must start with http:// or https://")
+        raise InvalidAddress("an address must start with http:// or https://")
     if parts.username is not None or parts.password is not None:
-        raise BadAddress("an address must not contain a user or password")
+        raise InvalidAddress("an address must not contain a user or password")
     if parts.query or parts.fragment or text.endswith(("?", "#")):
-        raise BadAddress("an address must not contain a query or fragment")
+        raise InvalidAddress("an address must not contain a query or fragment")
     if port == 0:
-        raise BadAddress("a port must be between 1 and 65535")
-    host, path = _host(parts.hostname or ""), parts.path.rstrip("/")
+        raise InvalidAddress("a port must be between 1 and 65535")
+    host, path = _normalize_host(parts.hostname or ""), parts.path.rstrip("/")
     if not PATH.fullmatch(path) or ".." in path.split("/") or "." in path.split("/"):
-        raise BadAddress("a path may contain only letters, digits and ._~- between slashes")
-    shown_port = "" if port in {None, PORTS[scheme]} else f":{port}"
-    return f"{scheme}://{host}{shown_port}{path}"
+        raise InvalidAddress("a path may contain only letters, digits and ._~- between slashes")
+    port_suffix = "" if port in {None, PORTS[scheme]} else f":{port}"
+    return f"{scheme}://{host}{port_suffix}{path}"
 
 
-def destination(base: str, path: str, reach: Reach) -> Destination:
-    """Return the checked destination for a call to `path` at this address. Raises Refused, OSError."""
+def resolve_destination(base: str, path: str, reach: AddressPolicy) -> Destination:
+    """Return the checked destination of a call to `path`. Raises Refused and OSError."""
     parts = urlsplit(base)
-    addresses = checked_addresses(base, reach)
+    addresses = resolve_addresses(base, reach)
     return Destination(
         parts.scheme == "https", parts.hostname or "", _port(parts), parts.path + path, addresses[0]
     )
 
 
-def checked_addresses(base: str, reach: Reach) -> tuple[str, ...]:
-    """Return the IP addresses that the host resolves to. Raises Refused, OSError.
+def resolve_addresses(base: str, reach: AddressPolicy) -> tuple[str, ...]:
+    """Return the IP addresses that the host resolves to. Raises Refused and OSError.
 
-    All of them must be allowed, because Berth cannot choose which of them responds.
+    All of them must be allowed, because Berth cannot choose which one responds.
     """
     parts = urlsplit(base)
     host, port = parts.hostname or "", _port(parts)
     try:
         addresses = [str(entry[4][0]) for entry in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
     except UnicodeError:
-        raise Refused(f"{host} is not a host name") from None
+        raise ForbiddenAddress(f"{host} is not a host name") from None
     networks = [ipaddress.ip_network(network, strict=False) for network in reach.networks]
     for address in addresses:
-        reason = _refusal(ipaddress.ip_address(address.partition("%")[0]), port, reach, networks)
+        reason = _rejection_reason(ipaddress.ip_address(address.partition("%")[0]), port, reach, networks)
         if reason is not None:
-            raise Refused(f"{host} resolves to {address}, {reason}")
+            raise ForbiddenAddress(f"{host} resolves to {address}, {reason}")
     return tuple(dict.fromkeys(addresses))
 
 
@@ -111,13 +111,13 @@ def _port(parts: SplitResult) -> int:
     return parts.port or PORTS[parts.scheme]
 
 
-def _refusal(
+def _rejection_reason(
     address: Address,
     port: int,
-    reach: Reach,
+    reach: AddressPolicy,
     networks: Collection[ipaddress.IPv4Network | ipaddress.IPv6Network],
 ) -> str | None:
-    if (reason := refusal(address, networks)) is not None:
+    if (reason := find_refusal(address, networks)) is not None:
         return f"{reason} and not in BERTH_SERVICE_NETWORKS" if reason == NOT_PUBLIC else reason
     if not is_local(address):
         return None
@@ -127,7 +127,7 @@ def _refusal(
 
 
 def is_local(address: Address) -> bool:
-    """Return True for an address of this machine: a socket can be bound only to such an address."""
+    """Return True if the address belongs to this machine, that is, if a socket can be bound to it."""
     address = embedded_ipv4(address)
     family = socket.AF_INET if address.version == 4 else socket.AF_INET6
     with suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as probe:
@@ -136,17 +136,17 @@ def is_local(address: Address) -> bool:
     return False
 
 
-def _host(host: str) -> str:
+def _normalize_host(host: str) -> str:
     name = host.lower().removesuffix(".")
     if "%" in name:
-        raise BadAddress("an address must not contain a zone")
+        raise InvalidAddress("an address must not contain a zone")
     try:
-        return _bracketed(str(ipaddress.ip_address(name)))
+        return _format_host(str(ipaddress.ip_address(name)))
     except ValueError:
         if NAME.fullmatch(name) and not NUMERIC.fullmatch(name) and len(name) <= 253:
             return name
-        raise BadAddress(f"{name[:80]!r} is neither a host name nor an IP address") from None
+        raise InvalidAddress(f"{name[:80]!r} is neither a host name nor an IP address") from None
 
 
-def _bracketed(host: str) -> str:
+def _format_host(host: str) -> str:
     return f"[{host}]" if ":" in host else host

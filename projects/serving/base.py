@@ -1,7 +1,7 @@
 """Interfaces of inference engines and routers.
 
-Every call crosses a network. It may take long, may raise ServingError, and must not be made while a
-transaction is open. An address is a base URL normalized by `projects.serving.addresses`.
+Every call goes over the network. It may be slow, may raise ServingError, and must not be made while a
+transaction is open. Addresses are base URLs normalized by `projects.serving.addresses`.
 """
 
 from dataclasses import dataclass
@@ -12,14 +12,14 @@ from typing import Protocol
 class ErrorKind(StrEnum):
     FORBIDDEN = "forbidden"  # Berth must not call this address
     UNREACHABLE = "unreachable"  # no connection could be made
-    TIMEOUT = "timeout"  # no complete response arrived in time; the request may have taken effect
+    TIMEOUT = "timeout"  # no complete response arrived in time, but the request may have taken effect
     REFUSED = "refused"  # the request was rejected
     UNREADABLE = "unreadable"  # the response is truncated, too large or implausible
     UNSUPPORTED = "unsupported"  # this kind of engine or router does not support the call
 
 
 class ServingError(Exception):
-    """A call to an engine or router failed. `address` identifies the target, and `kind` the failure."""
+    """Failed call to the engine or router at `address`. `kind` identifies the failure."""
 
     def __init__(self, kind: ErrorKind, address: str, message: str) -> None:
         super().__init__(f"{address}: {message}" if address else message)
@@ -30,10 +30,10 @@ class ServingError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """An engine's description of itself. `weight_version` is None if it has or reports none.
+    """Model and parameters reported by an engine. `weight_version` is None if it reports none.
 
-    All engines of a service must have the same `parameters`. Otherwise they would respond differently to the
-    same request.
+    All engines of a service must have the same `parameters`, or they would respond differently to the same
+    request.
     """
 
     model: str
@@ -43,15 +43,15 @@ class Identity:
     parameters: tuple[tuple[str, str], ...] = ()
 
 
-def differences(one: Identity, other: Identity) -> tuple[str, ...]:
-    """Return the names of parameters in which two engines differ, including `model`."""
+def differing_parameters(one: Identity, other: Identity) -> tuple[str, ...]:
+    """Return the names of the parameters that differ between two engines, including `model`."""
     first, second = dict(one.parameters), dict(other.parameters)
     different = [name for name in sorted(first.keys() & second.keys()) if first[name] != second[name]]
     return (*(["model"] if one.model != other.model else []), *different)
 
 
 class EngineAdapter(Protocol):
-    """API of one kind of inference engine. Stateless: each call takes the engine's address."""
+    """Client for one kind of inference engine. It is stateless: each call takes the engine's address."""
 
     @property
     def kind(self) -> str: ...
@@ -60,12 +60,12 @@ class EngineAdapter(Protocol):
     def syncs_weights(self) -> bool:
         """True if weights can be copied between serving engines.
 
-        Otherwise calls that change weights or pause generation raise UNSUPPORTED.
+        If not, calls that change weights or pause generation raise UNSUPPORTED.
         """
         ...
 
     def health(self, engine: str) -> None:
-        """Return if the engine can generate. Raise if it cannot or does not respond in time."""
+        """Raise ServingError if the engine cannot generate or does not respond in time."""
         ...
 
     def identity(self, engine: str) -> Identity: ...
@@ -77,9 +77,10 @@ class EngineAdapter(Protocol):
     def weight_version(self, engine: str) -> str | None: ...
 
     def copy_weights(self, seed: str, to: str, *, group: str, seconds: float) -> None:
-        """Copy the weights of `seed` directly to the engine at `to`. `group` is a new name for the copy.
+        """Copy the weights of `seed` directly to the engine at `to`.
 
-        Both engines keep serving. The weight version that `to` reports does not change.
+        `group` is a unique name for this copy. Both engines keep serving. The weight version that `to`
+        reports does not change.
         """
         ...
 
@@ -88,7 +89,7 @@ class EngineAdapter(Protocol):
         ...
 
     def pause(self, engine: str) -> None:
-        """Pause generation. Requests wait and are not lost. Idempotent."""
+        """Pause generation. Requests wait and are not aborted. Idempotent."""
         ...
 
     def resume(self, engine: str) -> None:
@@ -96,11 +97,11 @@ class EngineAdapter(Protocol):
         ...
 
     def flush(self, engine: str) -> None:
-        """Flush caches from earlier weights. May be rejected while unpaused requests run."""
+        """Flush caches of earlier weights. The engine may reject this while requests are running."""
         ...
 
     def running_requests(self, engine: str) -> int | None:
-        """Return the number of running and queued requests, or None if the engine does not report it."""
+        """Return the number of running and queued requests, or None if it is not reported."""
         ...
 
     def abort(self, engine: str) -> None:
@@ -110,10 +111,10 @@ class EngineAdapter(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Worker:
-    """An engine as seen by its router.
+    """Engine as reported by its router.
 
-    `running` counts requests through the router, or is None if unknown. `model` is empty if the router serves
-    only one model.
+    `running` is the number of requests sent through the router, or None if unknown. `model` is empty if the
+    router serves only one model.
     """
 
     address: str
@@ -123,7 +124,7 @@ class Worker:
 
 
 class RouterClient(Protocol):
-    """Router of one service. Every call is idempotent."""
+    """Client for the router of one service. Every call is idempotent."""
 
     @property
     def kind(self) -> str: ...
@@ -131,28 +132,32 @@ class RouterClient(Protocol):
     def register(self, engine: str, *, model: str) -> None:
         """Add the engine to the router, which sends it requests at once or after a health check.
 
-        Raises ServingError with TIMEOUT, and leaves the engine out, if the router never finds it healthy."""
+        Raises ServingError with TIMEOUT, without adding the engine, if the router never finds it healthy.
+        """
         ...
 
     def unregister(self, engine: str) -> None:
-        """Remove the engine from the router, which sends it no more requests."""
+        """Remove the engine from the router, which then sends it no more requests."""
         ...
 
     def mark_unhealthy(self, engine: str) -> None:
         """Stop new requests to the engine until `mark_healthy`. Running requests continue.
 
-        A router without such a mark removes the engine from its list and from `workers`.
+        A router that cannot mark engines removes the engine from its list and from `workers`.
         """
         ...
 
     def mark_healthy(self, engine: str) -> None:
-        """Send requests to the engine again, subject to the router's health checks. Register it if needed."""
+        """Let the router send requests to the engine again, and register the engine if needed.
+
+        The router's own health checks still apply.
+        """
         ...
 
     def workers(self) -> tuple[Worker, ...]:
-        """Return all of the router's engines, ordered by address."""
+        """Return all engines of the router, ordered by address."""
         ...
 
     def running_requests(self, engine: str) -> int | None:
-        """Return the number of requests to the engine through the router, or None if unknown."""
+        """Return the number of requests that the engine has from the router, or None if unknown."""
         ...

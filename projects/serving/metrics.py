@@ -8,13 +8,13 @@ from itertools import pairwise
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample as Line
 
-from projects.engine.replicas.measures import merged
+from projects.engine.replicas.measures import merge_histograms
 from projects.engine.replicas.readings import Histogram, Reading
 from projects.serving.base import ErrorKind, ServingError
 
 MAX_LINES = 50_000
-MAX_VALUE = 1e15  # far above any plausible counter
-MAX_FRACTION = 1.001  # fractions may be rounded up
+MAX_VALUE = 1e15  # far above any plausible counter value
+MAX_FRACTION = 1.001  # fractions may be slightly above 1 due to rounding
 RANKS = ("tp_rank", "dp_rank", "pp_rank", "moe_ep_rank", "engine")
 
 # Metric names used by SGLang and by various versions of vLLM.
@@ -37,29 +37,35 @@ Lines = Mapping[str, Sequence[Line]]
 Key = tuple[tuple[str, str], ...]
 
 
-def reading(engine: str, text: str) -> Reading:
-    """Parse metrics; implausible figures are None. Raises ServingError for truncated or invalid text."""
-    lines = _lines(engine, text)
-    used, capacity = _sum(lines, USED), _sum(lines, CAPACITY)
+def parse_metrics(engine: str, text: str) -> Reading:
+    """Return the metrics in `text`. Implausible values are None.
+
+    Raises ServingError if the text is truncated or invalid.
+    """
+    lines = _parse_lines(engine, text)
+    used, capacity = _sum_over_ranks(lines, USED), _sum_over_ranks(lines, CAPACITY)
     if used is not None and capacity is not None and used > capacity * MAX_FRACTION:
         used = capacity = None
     return Reading(
         engine,
-        token_usage=_usage(lines),
-        queued=_sum(lines, QUEUED),
-        running=_sum(lines, RUNNING),
-        throughput=_sum(lines, THROUGHPUT),
-        generated=_sum(lines, GENERATED),
+        token_usage=_token_usage(lines),
+        queued=_sum_over_ranks(lines, QUEUED),
+        running=_sum_over_ranks(lines, RUNNING),
+        throughput=_sum_over_ranks(lines, THROUGHPUT),
+        generated=_sum_over_ranks(lines, GENERATED),
         used_tokens=used,
         max_tokens=capacity,
-        queue_time=_histogram(lines, QUEUE_TIME),
-        first_token=_histogram(lines, FIRST_TOKEN),
-        inter_token=_histogram(lines, INTER_TOKEN),
+        queue_time=_parse_histogram(lines, QUEUE_TIME),
+        first_token=_parse_histogram(lines, FIRST_TOKEN),
+        inter_token=_parse_histogram(lines, INTER_TOKEN),
     )
 
 
-def _lines(engine: str, text: str) -> Lines:
-    """Return the samples by name. Text without a final newline was truncated, possibly within a number."""
+def _parse_lines(engine: str, text: str) -> Lines:
+    """Return the samples by metric name.
+
+    Text without a final newline is rejected, because it was truncated, possibly within a number.
+    """
     if text and not text.endswith("\n"):
         raise ServingError(
             ErrorKind.UNREADABLE, engine, "its metrics are truncated: the last line is incomplete"
@@ -76,20 +82,20 @@ def _lines(engine: str, text: str) -> Lines:
     return by_name
 
 
-def _sum(lines: Lines, names: Iterable[str]) -> float | None:
-    """Return the sum over ranks, or None if a rank reports an implausible value."""
-    gauges = _gauges(lines, names)
+def _sum_over_ranks(lines: Lines, names: Iterable[str]) -> float | None:
+    """Return the sum over all ranks, or None if any of them reports an implausible value."""
+    gauges = _gauges_by_rank(lines, names)
     if not gauges or any(not _is_plausible(value, MAX_VALUE) for value in gauges.values()):
         return None
     return sum(gauges.values())
 
 
-def _usage(lines: Lines) -> float | None:
+def _token_usage(lines: Lines) -> float | None:
     """Return token usage from 0 to 1, weighted by the capacity of each rank."""
-    fractions = _gauges(lines, USAGE)
+    fractions = _gauges_by_rank(lines, USAGE)
     if not fractions or any(not _is_plausible(value, MAX_FRACTION) for value in fractions.values()):
         return None
-    capacities = _gauges(lines, CAPACITY)
+    capacities = _gauges_by_rank(lines, CAPACITY)
     if fractions.keys() != capacities.keys() or any(
         not _is_plausible(capacity, MAX_VALUE) for capacity in capacities.values()
     ):
@@ -100,46 +106,46 @@ def _usage(lines: Lines) -> float | None:
     return min(sum(fractions[key] * capacities[key] for key in fractions) / weight, 1.0)
 
 
-def _gauges(lines: Lines, names: Iterable[str]) -> dict[Key, float]:
-    """Return the values of the first name present, by rank, without breakdowns by priority.
+def _gauges_by_rank(lines: Lines, names: Iterable[str]) -> dict[Key, float]:
+    """Return the values by rank of the first metric that is present, without those per priority.
 
-    Duplicate values become NaN.
+    If a rank has several values, its value is NaN.
     """
     name = next((name for name in names if lines.get(name)), "")
-    by_name: dict[Key, float] = {}
+    values_by_rank: dict[Key, float] = {}
     for line in lines.get(name, ()):
         if line.labels.get("priority"):
             continue
-        key = _key(line.labels, RANKS)
-        by_name[key] = math.nan if key in by_name else line.value
-    return by_name
+        key = _label_key(line.labels, RANKS)
+        values_by_rank[key] = math.nan if key in values_by_rank else line.value
+    return values_by_rank
 
 
-def _histogram(lines: Lines, names: Iterable[str]) -> Histogram | None:
-    """Return the histogram over all label sets, or None if one of the label sets is implausible."""
+def _parse_histogram(lines: Lines, names: Iterable[str]) -> Histogram | None:
+    """Return the histogram merged over all label sets, or None if any of them is implausible."""
     name = next((name for name in names if lines.get(f"{name}_bucket")), "")
     series: dict[Key, list[tuple[float, float]]] = defaultdict(list)
     for line in lines.get(f"{name}_bucket", ()):
         labels = {label: value for label, value in line.labels.items() if label != "le"}
-        series[_key(labels, labels)].append((_bound(line.labels.get("le", "")), line.value))
+        series[_label_key(labels, labels)].append((_parse_bound(line.labels.get("le", "")), line.value))
     fractions = [Histogram(tuple(sorted(buckets))) for buckets in series.values()]
     if not fractions or any(not _is_valid(part) for part in fractions):
         return None
-    return merged(fractions)
+    return merge_histograms(fractions)
 
 
 def _is_valid(histogram: Histogram) -> bool:
-    """Return True if bounds ascend to infinity and counts never decrease."""
+    """Return True if the bounds ascend to infinity and the counts never decrease."""
     bounds, counts = histogram.bounds, [count for _, count in histogram.buckets]
     if bounds[-1] != math.inf or any(math.isnan(bound) for bound in bounds):
         return False
     if any(not _is_plausible(count, MAX_VALUE) for count in counts):
         return False
-    ascending = all(low < high for low, high in pairwise(bounds))
-    return ascending and all(low <= high for low, high in pairwise(counts))
+    is_ascending = all(low < high for low, high in pairwise(bounds))
+    return is_ascending and all(low <= high for low, high in pairwise(counts))
 
 
-def _bound(text: str) -> float:
+def _parse_bound(text: str) -> float:
     try:
         return float(text)
     except ValueError:
@@ -150,5 +156,5 @@ def _is_plausible(value: float, capacity: float) -> bool:
     return math.isfinite(value) and 0 <= value <= capacity
 
 
-def _key(labels: Mapping[str, str], names: Iterable[str]) -> Key:
+def _label_key(labels: Mapping[str, str], names: Iterable[str]) -> Key:
     return tuple(sorted((name, labels[name]) for name in names if name in labels))

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 from projects.engine.replicas.readings import Reading, Sample
 from projects.serving.base import EngineAdapter, ErrorKind, ServingError
-from projects.serving.metrics import reading
+from projects.serving.metrics import parse_metrics
 
 MAX_CONCURRENT = 16
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """One engine of a service: its id, address and adapter."""
+    """Engine to scrape: its id, address and adapter."""
 
     engine: str
     address: str
@@ -23,7 +23,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Scrape:
-    """A sample, and the `errors` of engines missing from it, by id."""
+    """A sample, and the errors of engines that are missing from it, by engine id."""
 
     sample: Sample
     errors: dict[str, ServingError]
@@ -32,21 +32,21 @@ class Scrape:
 def scrape(targets: Sequence[Target], *, now: Callable[[], float], seconds: float) -> Scrape:
     """Scrape all targets. Engines that do not respond within `seconds` have no reading.
 
-    The sample's time is the time at which the requests were sent.
+    The time of the sample is when the requests were sent.
     """
     at, deadline = now(), time.monotonic() + seconds
     pool = ThreadPoolExecutor(max(1, min(len(targets), MAX_CONCURRENT)), thread_name_prefix="scrape")
     try:
         requests = [(target, pool.submit(_scrape_one, target, deadline)) for target in targets]
         wait([future for _, future in requests], timeout=max(deadline - time.monotonic(), 0))
-        answers = [
+        results = [
             (target, future.result() if future.done() and not future.cancelled() else _late_error(target))
             for target, future in requests
         ]
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
-    readings = tuple(answer for _, answer in answers if isinstance(answer, Reading))
-    errors = {target.engine: answer for target, answer in answers if isinstance(answer, ServingError)}
+    readings = tuple(outcome for _, outcome in results if isinstance(outcome, Reading))
+    errors = {target.engine: outcome for target, outcome in results if isinstance(outcome, ServingError)}
     return Scrape(Sample(at, tuple(target.engine for target in targets), readings), errors)
 
 
@@ -55,7 +55,7 @@ def _scrape_one(target: Target, deadline: float) -> Reading | ServingError:
     if time.monotonic() >= deadline:
         return _late_error(target)
     try:
-        return reading(target.engine, target.adapter.metrics(target.address))
+        return parse_metrics(target.engine, target.adapter.metrics(target.address))
     except ServingError as error:
         return error
 

@@ -1,4 +1,4 @@
-"""One bounded HTTP call to an engine or router, pinned to a checked address."""
+"""HTTP calls to engines and routers, limited in time and size and pinned to checked addresses."""
 
 import http.client
 import json
@@ -8,18 +8,18 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlencode
 
-from projects.delivering.destination import Refused
-from projects.delivering.http import connected, readable
-from projects.serving.addresses import Reach, destination
+from projects.delivering.destination import ForbiddenAddress
+from projects.delivering.http import open_connection, to_printable_line
+from projects.serving.addresses import AddressPolicy, resolve_destination
 from projects.serving.base import ErrorKind, ServingError
 
 MIB = 1024 * 1024
 CHUNK = 65536
-MAX_SHOWN = 200
+MAX_MESSAGE = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class WireResponse:
     address: str
     status: int
     body: bytes
@@ -44,10 +44,10 @@ class Answer:
             raise ServingError(ErrorKind.UNREADABLE, self.address, "the response is not a JSON object")
         return value
 
-    def or_refused(self) -> "Answer":
+    def raise_for_status(self) -> "WireResponse":
         if self.is_success:
             return self
-        message = readable(self.body[:MAX_SHOWN])
+        message = to_printable_line(self.body[:MAX_MESSAGE])
         raise ServingError(
             ErrorKind.REFUSED, self.address, f"responded with {self.status}: {message}".rstrip(": ")
         )
@@ -55,14 +55,17 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Wire:
-    """`seconds` is the default time limit of a call. `token` is sent as a bearer token and never logged."""
+    """HTTP client for the addresses within `reach`.
 
-    reach: Reach = field(default_factory=Reach)
+    `seconds` is the default time limit of a call. `token` is sent as a bearer token and never logged.
+    """
+
+    reach: AddressPolicy = field(default_factory=AddressPolicy)
     seconds: float = 5.0
     max_bytes: int = 4 * MIB
     token: str = field(default="", repr=False)
 
-    def get(self, base: str, path: str, *, seconds: float | None = None) -> Answer:
+    def get(self, base: str, path: str, *, seconds: float | None = None) -> WireResponse:
         return self.call("GET", base, path, seconds=seconds)
 
     def post(
@@ -73,7 +76,7 @@ class Wire:
         *,
         query: Mapping[str, str] | None = None,
         seconds: float | None = None,
-    ) -> Answer:
+    ) -> WireResponse:
         target = f"{path}?{urlencode(query)}" if query else path
         return self.call("POST", base, target, body=body, seconds=seconds)
 
@@ -85,29 +88,29 @@ class Wire:
         *,
         body: Mapping[str, Any] | None = None,
         seconds: float | None = None,
-    ) -> Answer:
-        """Return the response, whatever its status. Raises ServingError."""
+    ) -> WireResponse:
+        """Return the response, regardless of its status. Raises ServingError if there is none."""
         limit = self.seconds if seconds is None else seconds
         deadline = time.monotonic() + limit
         try:
             return self._exchange(method, base, path, body, limit)
-        except Refused as refused:
+        except ForbiddenAddress as refused:
             raise ServingError(ErrorKind.FORBIDDEN, base, str(refused)) from None
         except (OSError, http.client.HTTPException) as error:
-            raise self._error(error, base, limit, late=time.monotonic() >= deadline) from None
+            raise self._to_serving_error(error, base, limit, late=time.monotonic() >= deadline) from None
 
     def _exchange(
         self, method: str, base: str, path: str, body: Mapping[str, Any] | None, limit: float
-    ) -> Answer:
-        to = destination(base, path, self.reach)
+    ) -> WireResponse:
+        to = resolve_destination(base, path, self.reach)
         sent = None if body is None else json.dumps(body).encode()
         headers = {"Accept": "*/*"} | ({"Content-Type": "application/json"} if sent is not None else {})
         if self.token:
             headers["Authorization"] = f"Bearer {self.token}"
-        with connected(to, limit) as connection:
+        with open_connection(to, limit) as connection:
             connection.request(method, to.path, sent, headers)
             response = connection.getresponse()
-            return Answer(base, response.status, self._read_all(response, base))
+            return WireResponse(base, response.status, self._read_all(response, base))
 
     def _read_all(self, response: http.client.HTTPResponse, base: str) -> bytes:
         """Read the body. Raises IncompleteRead if it ends before its Content-Length."""
@@ -121,7 +124,7 @@ class Wire:
         return bytes(received)
 
     @staticmethod
-    def _error(error: Exception, base: str, limit: float, *, late: bool) -> ServingError:
+    def _to_serving_error(error: Exception, base: str, limit: float, *, late: bool) -> ServingError:
         if late or isinstance(error, TimeoutError):
             return ServingError(ErrorKind.TIMEOUT, base, f"no complete response within {limit:g} s")
         if isinstance(error, http.client.RemoteDisconnected | ConnectionResetError | BrokenPipeError):
@@ -130,9 +133,9 @@ class Wire:
             return ServingError(
                 ErrorKind.UNREADABLE, base, f"the response is truncated: {type(error).__name__}"
             )
-        message = readable(str(error).encode())[:MAX_SHOWN]
+        message = to_printable_line(str(error).encode())[:MAX_MESSAGE]
         return ServingError(ErrorKind.UNREACHABLE, base, f"cannot connect: {message}")
 
 
-def _reject_constant(word: str) -> float:
-    raise ValueError(f"{word} is not a number")
+def _reject_constant(constant: str) -> float:
+    raise ValueError(f"{constant} is not a number")

@@ -1,1 +1,1 @@
-"""Browser access to the ports of pods. Each port has its own origin."""
+"""Browser access to pod ports. Each port has its own origin."""

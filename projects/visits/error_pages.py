@@ -1,4 +1,4 @@
-"""Short error pages on port hosts."""
+"""Minimal error pages for port hosts."""
 
 from dataclasses import dataclass
 from html import escape
@@ -18,33 +18,33 @@ HEADERS = [
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class ErrorPage:
     status: int
     title: str
     text: str
 
 
-LINK_NEEDED = Refusal(
+LINK_NEEDED = ErrorPage(
     403, "Open this port from Berth",
     "A link works once and for a minute. A visit ends with the run, with your permission to control the "
     "workload, or after twelve hours. Choose Open on the workload's page, or run `berth open`.",
 )  # fmt: skip
-NOT_LISTENING = Refusal(
+NOT_LISTENING = ErrorPage(
     502, "The port is not responding",
     "The workload is not running, or its program does not listen on this port yet. Check its log, or try "
     "again in a moment.",
 )  # fmt: skip
-CROSS_SITE = Refusal(403, "Cross-site request refused", "Another site sent this request on your behalf.")
-CROWDED = Refusal(
+CROSS_SITE = ErrorPage(403, "Cross-site request refused", "Another site sent this request on your behalf.")
+TOO_MANY_REQUESTS = ErrorPage(
     503, "Too many requests", "This port has reached its limit of concurrent requests. Try again in a moment."
 )
-NO_DATABASE = Refusal(
+NO_DATABASE = ErrorPage(
     503, "Berth's database cannot be reached", "The port opens again once it can. Try again in a moment."
 )
-NOT_FOUND = Refusal(404, "Not found", "There is no page at this address.")
+NOT_FOUND = ErrorPage(404, "Not found", "There is no page at this address.")
 
 
-async def page(send: Send, refusal: Refusal) -> None:
+async def send_page(send: Send, refusal: ErrorPage) -> None:
     body = PAGE.format(title=escape(refusal.title), text=escape(refusal.text)).encode()
     headers = [*HEADERS, (b"content-length", str(len(body)).encode())]
     await send({"type": "http.response.start", "status": refusal.status, "headers": headers})

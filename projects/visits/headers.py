@@ -5,8 +5,8 @@ Berth's own cookies never reach a pod, and a pod cannot set or clear cookies bey
 
 from collections.abc import Collection, Iterable
 
-# Values of Sec-Fetch-Site for the page's own requests. Programs send none; bookmarks and typed URLs send
-# `none`.
+# Values of Sec-Fetch-Site for the page's own requests. Programs omit the header; bookmarks and typed
+# URLs send `none`.
 SAME_ORIGIN = ("", "same-origin", "none")
 
 Headers = list[tuple[bytes, bytes]]
@@ -32,16 +32,17 @@ HANDSHAKE = frozenset({
 FRAME_POLICY = (b"content-security-policy", b"frame-ancestors 'self'")
 
 
-def to_pod(headers: Iterable[tuple[bytes, bytes]], *, own_cookies: Collection[str], secret: str,
-           scheme: str) -> Headers:  # fmt: skip
-    """Return the headers for the pod, with the port secret unless the page sends its own Authorization."""
+def request_headers_for_pod(
+    headers: Iterable[tuple[bytes, bytes]], *, own_cookies: Collection[str], secret: str, scheme: str
+) -> Headers:
+    """Return the headers for the pod, adding the port secret unless Authorization is set."""
     received = list(headers)
-    dropped = HOP_BY_HOP | SET_BY_PROXY | _named_by_connection(received)
+    dropped = HOP_BY_HOP | SET_BY_PROXY | _connection_header_names(received)
     forwarded: Headers = []
     for name, value in received:
         lower = name.lower()
         if lower == b"cookie":
-            if rest := _without(value, own_cookies):
+            if rest := _remove_cookies(value, own_cookies):
                 forwarded.append((lower, rest))
         elif lower not in dropped:
             forwarded.append((lower, value))
@@ -51,15 +52,17 @@ def to_pod(headers: Iterable[tuple[bytes, bytes]], *, own_cookies: Collection[st
     return [*forwarded, (b"x-forwarded-proto", scheme.encode()), (b"x-forwarded-host", host)]
 
 
-def to_pod_by_socket(headers: Headers) -> list[tuple[str, str]]:
+def handshake_headers_for_pod(headers: Headers) -> list[tuple[str, str]]:
     """Return the headers of a WebSocket handshake, except those that the client library sets."""
     return [(name.decode("latin-1"), value.decode("latin-1")) for name, value in headers
             if name not in HANDSHAKE]  # fmt: skip
 
 
-def from_pod(headers: Iterable[tuple[bytes, bytes]], *, own_cookies: Collection[str]) -> Headers:
+def response_headers_from_pod(
+    headers: Iterable[tuple[bytes, bytes]], *, own_cookies: Collection[str]
+) -> Headers:
     received = list(headers)
-    dropped = HOP_BY_HOP | SITE_WIDE | _named_by_connection(received)
+    dropped = HOP_BY_HOP | SITE_WIDE | _connection_header_names(received)
     forwarded: Headers = []
     for name, value in received:
         lower = name.lower()
@@ -72,7 +75,7 @@ def from_pod(headers: Iterable[tuple[bytes, bytes]], *, own_cookies: Collection[
 
 
 def host_only_cookie(cookie: bytes, own_cookies: Collection[str]) -> bytes | None:
-    """Return the cookie restricted to this host, or None if it has the name of one of Berth's cookies."""
+    """Return the cookie restricted to this host, or None if its name is one of Berth's."""
     first, *attributes = cookie.split(b";")
     name = first.partition(b"=")[0].strip().decode("latin-1")
     if not name or name in own_cookies:
@@ -81,11 +84,11 @@ def host_only_cookie(cookie: bytes, own_cookies: Collection[str]) -> bytes | Non
     return b";".join([first, *forwarded])
 
 
-def header_value(headers: Iterable[tuple[bytes, bytes]], name: bytes) -> str:
+def find_header(headers: Iterable[tuple[bytes, bytes]], name: bytes) -> str:
     return next((value.decode("latin-1") for key, value in headers if key.lower() == name), "")
 
 
-def cookie_in(headers: Iterable[tuple[bytes, bytes]], name: str) -> str:
+def find_cookie(headers: Iterable[tuple[bytes, bytes]], name: str) -> str:
     for header, value in headers:
         for part in value.split(b";") if header.lower() == b"cookie" else ():
             key, _, text = part.strip().partition(b"=")
@@ -94,7 +97,7 @@ def cookie_in(headers: Iterable[tuple[bytes, bytes]], name: str) -> str:
     return ""
 
 
-def _without(cookies: bytes, own_cookies: Collection[str]) -> bytes:
+def _remove_cookies(cookies: bytes, own_cookies: Collection[str]) -> bytes:
     parts = [part.strip() for part in cookies.split(b";")]
     forwarded = (
         part for part in parts if part.partition(b"=")[0].strip().decode("latin-1") not in own_cookies
@@ -102,7 +105,7 @@ def _without(cookies: bytes, own_cookies: Collection[str]) -> bytes:
     return b"; ".join(filter(None, forwarded))
 
 
-def _named_by_connection(headers: Iterable[tuple[bytes, bytes]]) -> frozenset[bytes]:
+def _connection_header_names(headers: Iterable[tuple[bytes, bytes]]) -> frozenset[bytes]:
     listed = [value for name, value in headers if name.lower() == b"connection"]
     return frozenset(word.strip().lower() for value in listed for word in value.split(b",") if word.strip())
 
@@ -113,15 +116,15 @@ def is_cross_site(headers: Iterable[tuple[bytes, bytes]], *, own: str, method: s
     To a browser, port hosts of other workloads belong to the same site, and it sends cookies to all of them.
     """
     headers = list(headers)
-    origin = header_value(headers, b"origin")
+    origin = find_header(headers, b"origin")
     if origin:
         return origin.lower() != own
-    site = header_value(headers, b"sec-fetch-site").lower()
+    site = find_header(headers, b"sec-fetch-site").lower()
     if site in SAME_ORIGIN:
         return False
-    follows_a_link = header_value(headers, b"sec-fetch-mode").lower() == "navigate" and method in (
+    follows_a_link = find_header(headers, b"sec-fetch-mode").lower() == "navigate" and method in (
         "GET",
         "HEAD",
     )
-    to_a_page = header_value(headers, b"sec-fetch-dest").lower() == "document"
+    to_a_page = find_header(headers, b"sec-fetch-dest").lower() == "document"
     return is_socket or not (follows_a_link and to_a_page)

@@ -1,4 +1,4 @@
-"""Build the browser address of a port link."""
+"""Issue one-time browser links to ports."""
 
 from datetime import datetime
 
@@ -7,28 +7,33 @@ from django.core.exceptions import ImproperlyConfigured
 
 from berth.core.errors import Conflict
 from projects.access import Action, require
-from projects.acting import Acting
+from projects.actor import Actor
 from projects.models import Workload
 from projects.services.workloads.ports import issue_link
-from projects.visits.origins import Origins, origins
-from projects.visits.proxy import OPEN
+from projects.visits.origins import Origins, parse_origins
+from projects.visits.proxy import OPEN_PREFIX
 
-NO_HOSTS = "Workload ports are not available on this installation. Ask its operator to set BERTH_APPS_ORIGIN."
+PORTS_UNAVAILABLE = (
+    "Workload ports are not available on this installation. Ask its operator to set BERTH_APPS_ORIGIN."
+)
 
 
-def link_to(*, acting: Acting, workload: Workload, port: str, at: datetime) -> tuple[str, datetime]:
-    """Return a URL that opens the port, and its expiry. Raises NotFound, Forbidden, Conflict."""
-    require(acting, Action.OPERATE, workload)
-    hosts = hosts_for_ports()
+def create_port_link(*, actor: Actor, workload: Workload, port: str, at: datetime) -> tuple[str, datetime]:
+    """Issue a one-time link to the port and return its URL and expiry.
+
+    Raises NotFound, Forbidden or Conflict.
+    """
+    require(actor, Action.OPERATE, workload)
+    hosts = load_port_origins()
     if hosts is None:
-        raise Conflict(NO_HOSTS)
-    link, secret = issue_link(acting=acting, workload=workload, port=port, at=at)
-    return hosts.of(workload.pk, port) + OPEN + secret, link.expires_at
+        raise Conflict(PORTS_UNAVAILABLE)
+    link, secret = issue_link(actor=actor, workload=workload, port=port, at=at)
+    return hosts.origin_for(workload.pk, port) + OPEN_PREFIX + secret, link.expires_at
 
 
-def hosts_for_ports() -> Origins | None:
-    """Return the port hosts set by the operator, or None if ports are unavailable."""
+def load_port_origins() -> Origins | None:
+    """Return the origins for ports that the operator configured, or None if ports are disabled."""
     try:
-        return origins(settings.BERTH_APPS_ORIGIN)
+        return parse_origins(settings.BERTH_APPS_ORIGIN)
     except ValueError as error:
         raise ImproperlyConfigured(f"BERTH_APPS_ORIGIN {error}, not {settings.BERTH_APPS_ORIGIN!r}") from None

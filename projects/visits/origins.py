@@ -1,7 +1,8 @@
 """Map workload ports to host names and back.
 
-The submitter of a workload controls what its pods serve. On a host of its own, a port's scripts can neither
-read Berth's pages nor send requests to Berth or to another workload's port on behalf of the visitor.
+The submitter of a workload controls what its pods serve. On a host of its own, a port's scripts can
+neither read Berth's pages nor send requests to Berth or to another workload's port on behalf of the
+visitor.
 """
 
 import re
@@ -11,12 +12,12 @@ from urllib.parse import urlsplit
 
 LABEL = re.compile(r"([0-9a-f]{32})-([a-z](?:[-a-z0-9]{0,13}[a-z0-9])?)", re.ASCII)
 DEFAULT_PORTS = {"http": 80, "https": 443}
-FORM = "must look like https://*.apps.example.org"
+EXPECTED_FORM = "must look like https://*.apps.example.org"
 
 
 @dataclass(frozen=True, slots=True)
 class Origins:
-    """`suffix` begins with a dot and follows the label of each port."""
+    """Origins of port hosts. `suffix` begins with a dot and follows the label of each port."""
 
     scheme: str
     suffix: str
@@ -26,11 +27,11 @@ class Origins:
     def is_secure(self) -> bool:
         return self.scheme == "https"
 
-    def of(self, workload: uuid.UUID, port: str) -> str:
+    def origin_for(self, workload: uuid.UUID, port: str) -> str:
         shown = "" if self.port == DEFAULT_PORTS[self.scheme] else f":{self.port}"
         return f"{self.scheme}://{workload.hex}-{port}{self.suffix}{shown}"
 
-    def port_of_host(self, host: str) -> tuple[uuid.UUID, str] | None:
+    def parse_host(self, host: str) -> tuple[uuid.UUID, str] | None:
         """Return the workload and port of a Host header, or None for any other host."""
         name = host.lower().rpartition(":")[0] if re.search(r":\d+$", host) else host.lower()
         if not name.endswith(self.suffix):
@@ -39,14 +40,14 @@ class Origins:
         return None if match is None else (uuid.UUID(hex=match[1]), match[2])
 
 
-def origins(text: str) -> Origins | None:
+def parse_origins(text: str) -> Origins | None:
     """Parse BERTH_APPS_ORIGIN; return None if it is empty. Raises ValueError."""
     if not text:
         return None
     parts = urlsplit(text.rstrip("/"))
     host = (parts.hostname or "").lower()
     if parts.scheme not in DEFAULT_PORTS or not host.startswith("*.") or len(host) < 3 or "*" in host[1:]:
-        raise ValueError(FORM)
+        raise ValueError(EXPECTED_FORM)
     if parts.path or parts.query or parts.fragment or parts.username is not None:
-        raise ValueError(FORM)
+        raise ValueError(EXPECTED_FORM)
     return Origins(parts.scheme, host[1:], parts.port or DEFAULT_PORTS[parts.scheme])

@@ -1,4 +1,4 @@
-"""Cache valid visits for a few seconds."""
+"""Check visits, with a short-lived cache, and limit concurrent requests per port."""
 
 import hashlib
 import time
@@ -22,29 +22,29 @@ Port = tuple[uuid.UUID, str]
 
 
 @dataclass
-class Passes:
+class VisitCache:
     monotonic: Callable[[], float] = time.monotonic
     _cache: dict[tuple[str, Port], tuple[float, PortAddress]] = field(default_factory=dict)
     _active: dict[Port, int] = field(default_factory=dict)
 
     async def address(self, cookie: str, port: Port) -> PortAddress:
-        """Return the address behind a visit. Raises NoVisit, PortClosed."""
+        """Return the pod address for a visit. Raises NoVisit or PortClosed."""
         if not cookie:
             raise NoVisit
-        key = (digest_of(cookie), port)
+        key = (hash_cookie(cookie), port)
         at, address = self._cache.get(key, (0.0, None))
         if address is not None and self.monotonic() - at < CACHE_SECONDS:
             return address
         self._cache.pop(key, None)
-        address = await _read_in_thread(lambda: resolve_visit(cookie, *port, timezone.now()))
+        address = await _query_in_thread(lambda: resolve_visit(cookie, *port, timezone.now()))
         if len(self._cache) >= MAX_CACHED:
             self._cache.clear()
         self._cache[key] = (self.monotonic(), address)
         return address
 
     async def is_valid(self, cookie: str, port: Port, address: PortAddress) -> bool:
-        """Return True if an open connection may go on, according to the database instead of the cache."""
-        self._cache.pop((digest_of(cookie), port), None)
+        """Return True if an open connection may continue. Bypasses the cache."""
+        self._cache.pop((hash_cookie(cookie), port), None)
         try:
             return await self.address(cookie, port) == address
         except (NoVisit, PortClosed):
@@ -52,10 +52,10 @@ class Passes:
 
     async def exchange(self, secret: str, port: Port) -> str:
         """Exchange a link's secret for a visit's secret. Raises NoVisit."""
-        return await _read_in_thread(lambda: redeem_link(secret, *port, timezone.now()))
+        return await _query_in_thread(lambda: redeem_link(secret, *port, timezone.now()))
 
     def enter(self, port: Port) -> bool:
-        """Count a request. Return False if the port has too many; otherwise the caller must call `leave`."""
+        """Count a request; call `leave` afterwards. Return False if the port has too many."""
         if self._active.get(port, 0) >= MAX_CONCURRENT:
             return False
         self._active[port] = self._active.get(port, 0) + 1
@@ -67,12 +67,12 @@ class Passes:
             del self._active[port]
 
 
-def digest_of(cookie: str) -> str:
-    """Return the digest under which the visit is stored."""
+def hash_cookie(cookie: str) -> str:
+    """Return the digest under which the visit with this cookie is stored."""
     return hashlib.sha256(cookie.encode("latin-1")).hexdigest()
 
 
-async def _read_in_thread(read: Callable[[], T]) -> T:
+async def _query_in_thread(read: Callable[[], T]) -> T:
     def run() -> T:
         try:
             return read()

@@ -12,50 +12,55 @@ import httpx
 from django.db import InterfaceError, OperationalError
 
 from projects.connections.credentials import Credential
-from projects.connections.watch import WATCH
-from projects.delivering.destination import NEVER, embedded_ipv4
+from projects.connections.watch import WATCHER
+from projects.delivering.destination import FORBIDDEN_NETWORKS, embedded_ipv4
 from projects.services.workloads.ports import NoVisit, PortAddress, PortClosed
 from projects.serving.addresses import is_local
 from projects.visits.error_pages import (
     CROSS_SITE,
-    CROWDED,
     LINK_NEEDED,
     NO_DATABASE,
     NOT_FOUND,
     NOT_LISTENING,
-    page,
+    TOO_MANY_REQUESTS,
+    send_page,
 )
-from projects.visits.headers import Headers, cookie_in, header_value, is_cross_site, to_pod
+from projects.visits.headers import Headers, find_cookie, find_header, is_cross_site, request_headers_for_pod
 from projects.visits.origins import Origins
-from projects.visits.passes import Passes, digest_of
-from projects.visits.requests import NoResponse, Receive, Scope, Send, forward, transport_pool
+from projects.visits.passes import VisitCache, hash_cookie
+from projects.visits.requests import NoResponse, Receive, Scope, Send, create_transport, forward
 from projects.visits.sockets import proxy_socket
 
-RESERVED = "/.berth/"
-OPEN = "/.berth/open/"
-LOOK_AGAIN_SECONDS = 30.0  # for visits that end without a change of rights, such as at the end of a run
-WATCHED_AFTER_SECONDS = 0.5  # most responses are complete earlier
+RESERVED_PREFIX = "/.berth/"
+OPEN_PREFIX = "/.berth/open/"
+# Recheck interval for visits that end without a change of rights, for example with the run.
+RECHECK_SECONDS = 30.0
+WATCH_DELAY_SECONDS = 0.5  # most responses complete before this
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "PROPFIND", "REPORT"})
-REFUSED_SOCKET = 4403
+FORBIDDEN_CLOSE_CODE = 4403
 
 App = Callable[[Any, Any, Any], Awaitable[None]]
 
 
 @dataclass
 class PortProxy:
-    """`reserved_cookies` are never sent to or set by pods. `own_ports` are Berth's ports on this machine."""
+    """ASGI application that proxies requests for port hosts to pods.
+
+    `reserved_cookies` are never sent to pods or set by them. `own_ports` are Berth's ports on this
+    machine.
+    """
 
     berth: App
     origins: Origins
     reserved_cookies: tuple[str, ...]
     own_ports: Collection[int] = ()
-    passes: Passes = field(default_factory=Passes)
-    transport: httpx.AsyncHTTPTransport = field(default_factory=transport_pool)
+    passes: VisitCache = field(default_factory=VisitCache)
+    transport: httpx.AsyncHTTPTransport = field(default_factory=create_transport)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         port = None
         if scope["type"] in ("http", "websocket"):
-            port = self.origins.port_of_host(header_value(scope["headers"], b"host"))
+            port = self.origins.parse_host(find_header(scope["headers"], b"host"))
         if port is None:
             await self.berth(scope, receive, send)
         elif scope["type"] == "websocket":
@@ -63,9 +68,9 @@ class PortProxy:
         else:
             try:
                 await self._request(scope, receive, send, port)
-            # the pod was not contacted yet: responses need no database
+            # Raised before the pod is contacted, because forwarding needs no database.
             except (InterfaceError, OperationalError):
-                await page(send, NO_DATABASE)
+                await send_page(send, NO_DATABASE)
 
     @property
     def cookie(self) -> str:
@@ -77,14 +82,14 @@ class PortProxy:
 
     async def _request(self, scope: Scope, receive: Receive, send: Send, port: tuple[uuid.UUID, str]) -> None:
         path, method = scope["path"], scope["method"]
-        if path.startswith(OPEN) and method == "GET":
-            await self._open(path.removeprefix(OPEN), send, port)
+        if path.startswith(OPEN_PREFIX) and method == "GET":
+            await self._open(path.removeprefix(OPEN_PREFIX), send, port)
             return
-        if path.startswith(RESERVED) or method not in METHODS:
-            await page(send, NOT_FOUND)
+        if path.startswith(RESERVED_PREFIX) or method not in METHODS:
+            await send_page(send, NOT_FOUND)
             return
         if self._is_cross_site(scope, port):
-            await page(send, CROSS_SITE)
+            await send_page(send, CROSS_SITE)
             return
         has_started = False
 
@@ -95,18 +100,18 @@ class PortProxy:
 
         try:
             address = await self._address(scope, port)
-            lasted = await self._run_visit(scope, port, address, lambda: forward(
+            visit_lasted = await self._run_visit(scope, port, address, lambda: forward(
                 self.transport, scope, receive, tracked_send, address=address,
                 headers=self._headers(scope, address), own_cookies=self.hidden_cookies,
             ))  # fmt: skip
-            if not lasted and not has_started:
+            if not visit_lasted and not has_started:
                 raise NoVisit
         except NoVisit:
-            await page(send, LINK_NEEDED)
+            await send_page(send, LINK_NEEDED)
         except (PortClosed, NoResponse):
-            await page(send, NOT_LISTENING)
+            await send_page(send, NOT_LISTENING)
         except _TooManyRequests:
-            await page(send, CROWDED)
+            await send_page(send, TOO_MANY_REQUESTS)
 
     async def _socket(self, scope: Scope, receive: Receive, send: Send, port: tuple[uuid.UUID, str]) -> None:
         try:
@@ -118,14 +123,14 @@ class PortProxy:
             )):  # fmt: skip
                 raise NoVisit
         except (NoVisit, PortClosed, NoResponse, _TooManyRequests):
-            await send({"type": "websocket.close", "code": REFUSED_SOCKET})
+            await send({"type": "websocket.close", "code": FORBIDDEN_CLOSE_CODE})
 
     async def _open(self, secret: str, send: Send, port: tuple[uuid.UUID, str]) -> None:
-        """Exchange the secret in the URL for a cookie, and redirect to keep the secret out of referrers."""
+        """Exchange the URL's secret for a cookie and redirect, to keep it out of referrers."""
         try:
             visit = await self.passes.exchange(secret, port)
         except NoVisit:
-            await page(send, LINK_NEEDED)
+            await send_page(send, LINK_NEEDED)
             return
         secure = "; Secure" if self.origins.is_secure else ""
         cookie = f"{self.cookie}={visit}; Path=/; HttpOnly; SameSite=Lax{secure}"
@@ -137,7 +142,7 @@ class PortProxy:
         await send({"type": "http.response.body", "body": b""})
 
     async def _address(self, scope: Scope, port: tuple[uuid.UUID, str]) -> PortAddress:
-        address = await self.passes.address(cookie_in(scope["headers"], self.cookie), port)
+        address = await self.passes.address(find_cookie(scope["headers"], self.cookie), port)
         if not is_allowed(address, self.own_ports):
             raise PortClosed
         return address
@@ -149,15 +154,15 @@ class PortProxy:
         address: PortAddress,
         visit: Callable[[], Awaitable[None]],
     ) -> bool:
-        """Run a request while the visit lasts. Return False if the visit ended before the request."""
+        """Run a request for as long as the visit lasts. Return False if the visit ended first."""
         if not self.passes.enter(port):
             raise _TooManyRequests
         visiting = asyncio.ensure_future(visit())
         ended: asyncio.Task[None] | None = None
         try:
-            await asyncio.wait({visiting}, timeout=WATCHED_AFTER_SECONDS)
+            await asyncio.wait({visiting}, timeout=WATCH_DELAY_SECONDS)
             if not visiting.done():
-                cookie = cookie_in(scope["headers"], self.cookie)
+                cookie = find_cookie(scope["headers"], self.cookie)
                 ended = asyncio.create_task(self._wait_for_end(cookie, port, address))
                 await asyncio.wait({visiting, ended}, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -175,24 +180,24 @@ class PortProxy:
         return not visiting.cancelled()
 
     async def _wait_for_end(self, cookie: str, port: tuple[uuid.UUID, str], address: PortAddress) -> None:
-        """Return once the visit has ended, for example because the session or the run has ended."""
-        opened = WATCH.open(Credential(visit=digest_of(cookie)))
+        """Wait until the visit has ended, for example with its session or run."""
+        opened = WATCHER.open(Credential(visit=hash_cookie(cookie)))
         try:
             while await self.passes.is_valid(cookie, port, address):
-                await opened.changed(LOOK_AGAIN_SECONDS)
+                await opened.wait_for_change(RECHECK_SECONDS)
         finally:
-            WATCH.close(opened)
+            WATCHER.close(opened)
 
     def _is_cross_site(self, scope: Scope, port: tuple[uuid.UUID, str]) -> bool:
         return is_cross_site(
             scope["headers"],
-            own=self.origins.of(*port),
+            own=self.origins.origin_for(*port),
             method=scope.get("method", "GET"),
             is_socket=scope["type"] == "websocket",
         )
 
     def _headers(self, scope: Scope, address: PortAddress) -> Headers:
-        return to_pod(
+        return request_headers_for_pod(
             scope["headers"],
             own_cookies=self.hidden_cookies,
             secret=address.secret,
@@ -207,6 +212,6 @@ class _TooManyRequests(Exception):
 def is_allowed(address: PortAddress, own_ports: Collection[int]) -> bool:
     """Return False for cloud metadata addresses and for Berth's own ports."""
     host = ipaddress.ip_address(address.host)
-    if any(embedded_ipv4(host) in network for network in NEVER):
+    if any(embedded_ipv4(host) in network for network in FORBIDDEN_NETWORKS):
         return False
     return address.port not in own_ports or not is_local(host)

@@ -8,14 +8,14 @@ from typing import Any
 import httpx
 
 from projects.services.workloads.ports import PortAddress
-from projects.visits.headers import Headers, from_pod, header_value
+from projects.visits.headers import Headers, find_header, response_headers_from_pod
 
 Scope = Mapping[str, Any]
 Receive = Callable[[], Awaitable[dict[str, Any]]]
 Send = Callable[[Mapping[str, Any]], Awaitable[None]]
 
 BODILESS_STATUSES = (204, 304)
-# Pages with long polling may be silent for long. A browser that reads nothing for a minute has disconnected.
+# Long polling may be silent for minutes. A browser that reads nothing for a minute counts as gone.
 TIMEOUTS = {"connect": 5.0, "read": 900.0, "write": 60.0, "pool": 5.0}
 
 
@@ -23,8 +23,8 @@ class NoResponse(Exception):
     """The pod sent no valid HTTP response."""
 
 
-def transport_pool() -> httpx.AsyncHTTPTransport:
-    """Return a transport for connections to pods, without cookies, redirects or proxies."""
+def create_transport() -> httpx.AsyncHTTPTransport:
+    """Return a connection pool for pods, without cookies, redirects or proxies."""
     return httpx.AsyncHTTPTransport(
         limits=httpx.Limits(max_connections=1024, max_keepalive_connections=64, keepalive_expiry=5.0),
         trust_env=False,
@@ -46,24 +46,24 @@ async def forward(
     request = httpx.Request(
         scope["method"],
         url,
-        headers=_with_framing(scope, headers),
+        headers=_adjust_framing(scope, headers),
         stream=body,
         extensions={"timeout": TIMEOUTS},
     )
     try:
-        answer = await transport.handle_async_request(request)
+        response = await transport.handle_async_request(request)
     except (httpx.TransportError, httpx.InvalidURL, ValueError) as error:
         raise NoResponse(type(error).__name__) from None
     try:
-        if answer.status_code < 200:
-            raise NoResponse(f"status {answer.status_code}")
-        await _send_response(answer, send, body, own_cookies)
+        if response.status_code < 200:
+            raise NoResponse(f"status {response.status_code}")
+        await _send_response(response, send, body, own_cookies)
     finally:
-        await answer.aclose()
+        await response.aclose()
 
 
 class _Body(httpx.AsyncByteStream):
-    """The request body. Once it is read, waits for the browser to disconnect."""
+    """The request body, which also detects that the browser has disconnected."""
 
     def __init__(self, receive: Receive) -> None:
         self._receive = receive
@@ -84,13 +84,13 @@ class _Body(httpx.AsyncByteStream):
 
 
 async def _send_response(
-    answer: httpx.Response, send: Send, body: _Body, own_cookies: tuple[str, ...]
+    response: httpx.Response, send: Send, body: _Body, own_cookies: tuple[str, ...]
 ) -> None:
-    headers = from_pod(answer.headers.raw, own_cookies=own_cookies)
-    if answer.status_code in BODILESS_STATUSES:
+    headers = response_headers_from_pod(response.headers.raw, own_cookies=own_cookies)
+    if response.status_code in BODILESS_STATUSES:
         headers = [(name, value) for name, value in headers if name != b"content-length"]
-    await send({"type": "http.response.start", "status": answer.status_code, "headers": headers})
-    streaming = asyncio.ensure_future(_stream(answer, send))
+    await send({"type": "http.response.start", "status": response.status_code, "headers": headers})
+    streaming = asyncio.ensure_future(_stream(response, send))
     disconnecting = asyncio.ensure_future(body.disconnected())
     try:
         await asyncio.wait({streaming, disconnecting}, return_when=asyncio.FIRST_COMPLETED)
@@ -98,21 +98,22 @@ async def _send_response(
         for task in (streaming, disconnecting):
             task.cancel()
         with suppress(asyncio.CancelledError, httpx.TransportError, OSError):
-            await streaming  # a broken response is not completed, so the server closes the connection
+            # A broken response stays incomplete, so the server closes the connection.
+            await streaming
         with suppress(asyncio.CancelledError):
             await disconnecting
 
 
-async def _stream(answer: httpx.Response, send: Send) -> None:
-    assert isinstance(answer.stream, httpx.AsyncByteStream)
-    async for part in answer.stream:
+async def _stream(response: httpx.Response, send: Send) -> None:
+    assert isinstance(response.stream, httpx.AsyncByteStream)
+    async for part in response.stream:
         await send({"type": "http.response.body", "body": part, "more_body": True})
     await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
-def _with_framing(scope: Scope, headers: Headers) -> Headers:
-    """Forward bodies of unknown length in chunks; otherwise keep the Content-Length."""
-    if not header_value(scope["headers"], b"transfer-encoding"):
+def _adjust_framing(scope: Scope, headers: Headers) -> Headers:
+    """Return the headers, without Content-Length if the request is sent in chunks."""
+    if not find_header(scope["headers"], b"transfer-encoding"):
         return headers
     rest = [(name, value) for name, value in headers if name != b"content-length"]
     return [*rest, (b"transfer-encoding", b"chunked")]

@@ -9,14 +9,14 @@ from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidURI
 from websockets.typing import Subprotocol
 
 from projects.services.workloads.ports import PortAddress
-from projects.visits.headers import Headers, header_value, to_pod_by_socket
+from projects.visits.headers import Headers, find_header, handshake_headers_for_pod
 from projects.visits.requests import NoResponse, Receive, Scope, Send
 
 CONNECT_SECONDS = 5.0
 MAX_MESSAGE = 16 * 2**20
-MAX_QUEUED_FRAMES = 2  # a slow reader makes the pod wait instead of filling memory here
+MAX_QUEUED_FRAMES = 2  # a slow reader stalls the pod instead of filling this process's memory
 GOING_AWAY, INTERNAL_ERROR = 1001, 1011
-SENDABLE = (*range(1000, 1004), *range(1007, 1015), *range(3000, 5000))
+SENDABLE_CLOSE_CODES = (*range(1000, 1004), *range(1007, 1015), *range(3000, 5000))
 
 
 async def proxy_socket(
@@ -42,7 +42,7 @@ async def proxy_socket(
 
 
 class DirectConnection(connect):
-    """A connection that follows no redirects, because a pod's redirect could lead Berth to other machines."""
+    """A connection that does not follow redirects, which could lead Berth to other machines."""
 
     def process_redirect(self, exc: Exception) -> Exception | str:
         return exc
@@ -51,11 +51,11 @@ class DirectConnection(connect):
 async def _connect(scope: Scope, address: PortAddress, headers: Headers) -> ClientConnection:
     query = scope.get("query_string", b"").decode("latin-1")
     path = (scope.get("raw_path") or scope["path"].encode()).decode("latin-1")
-    # The pod receives the host name that the browser used; the connection goes to the pod's address.
-    url = f"ws://{header_value(headers, b'host')}{path}{'?' + query if query else ''}"
+    # The pod receives the browser's host name, but the connection goes to the pod's address.
+    url = f"ws://{find_header(headers, b'host')}{path}{'?' + query if query else ''}"
     try:
         return await DirectConnection(
-            url, host=address.host, port=address.port, additional_headers=to_pod_by_socket(headers),
+            url, host=address.host, port=address.port, additional_headers=handshake_headers_for_pod(headers),
             subprotocols=[Subprotocol(name) for name in scope.get("subprotocols", ())] or None,
             compression=None, user_agent_header=None, proxy=None, open_timeout=CONNECT_SECONDS,
             max_size=MAX_MESSAGE, max_queue=MAX_QUEUED_FRAMES, ping_interval=None,
@@ -68,7 +68,7 @@ async def _forward_to_pod(receive: Receive, pod: ClientConnection) -> None:
     while True:
         message = await receive()
         if message["type"] == "websocket.disconnect":
-            await pod.close(_code(message.get("code")), message.get("reason") or "")
+            await pod.close(_sendable_close_code(message.get("code")), message.get("reason") or "")
             return
         text: Any = message.get("text")
         await pod.send(text if text is not None else message.get("bytes") or b"")
@@ -81,12 +81,12 @@ async def _forward_to_browser(pod: ClientConnection, send: Send) -> None:
             await send({"type": "websocket.send", kind: message})
     except ConnectionClosed:
         pass
-    code, reason = _code(pod.close_code), pod.close_reason or ""
+    code, reason = _sendable_close_code(pod.close_code), pod.close_reason or ""
     await send({"type": "websocket.close", "code": code, "reason": reason})
 
 
-def _code(code: int | None) -> int:
-    """Return a code that may be sent in a close frame. Some codes are only reported locally."""
+def _sendable_close_code(code: int | None) -> int:
+    """Return a code that may be sent in a close frame, replacing codes that are local only."""
     if code in (1005, 1006, None):
         return GOING_AWAY
-    return code if code in SENDABLE else INTERNAL_ERROR
+    return code if code in SENDABLE_CLOSE_CODES else INTERNAL_ERROR

@@ -1,4 +1,4 @@
-"""Page of the audit trail."""
+"""Audit log page."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 from django.http import HttpResponse, StreamingHttpResponse
 from django.views.decorators.http import require_GET
 
-from berth.server.web.lists.tables import Column, exported, list_query
+from berth.server.web.lists.tables import Column, list_query, requested_csv
 from berth.server.web.pages import Request, page, signed_in
 from projects.models import Audit
 from projects.selectors import audit
@@ -14,7 +14,7 @@ from projects.selectors import audit
 RESOURCES = {"gpu": ("GPU", "GPUs"), "cpu": ("CPU", "CPU cores"), "memory mib": ("memory", "memory (MiB)")}
 
 
-def in_words(row: Audit) -> str:
+def format_changes(row: Audit) -> str:
     return "; ".join(f"{key} {before or 'none'} → {after or 'none'}" for key, before, after in changes(row))
 
 
@@ -24,7 +24,7 @@ COLUMNS: tuple[Column[Audit], ...] = (
     Column("action", "Action", lambda row: row.action, order="action"),
     Column("what", "Object", lambda row: row.object_name, order="object_name"),
     Column("kind", "Object type", lambda row: row.object_type, in_file=True),
-    Column("change", "Changes", in_words),
+    Column("change", "Changes", format_changes),
 )
 
 
@@ -36,13 +36,13 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         for key in ("actor", "action", "kind", "search")
     }
     exact = {"actor": filters["actor"], "action": filters["action"], "object_type": filters["kind"]}
-    rows = audit(request.acting).filter(**{column: value for column, value in exact.items() if value})
+    rows = audit(request.actor).filter(**{column: value for column, value in exact.items() if value})
     if filters["search"]:
         rows = rows.filter(object_name__icontains=filters["search"])
     listing = list_query(request, COLUMNS, rows, list, file_name="activity", default="-at")
-    if file := exported(request, listing):
+    if file := requested_csv(request, listing):
         return file
-    everything = audit(request.acting).order_by()
+    everything = audit(request.actor).order_by()
     context = {
         "filters": filters,
         "listing": listing,
@@ -55,22 +55,24 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
 
 
 def changes(row: Audit) -> list[tuple[str, str, str]]:
-    """Return the name, old value and new value of every value that the change affects."""
-    return differences(row.before or {}, row.after or {})
+    """Return the label, old value and new value of everything that the action changed."""
+    return list_differences(row.before or {}, row.after or {})
 
 
-def differences(old_values: Mapping[str, Any], new_values: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+def list_differences(
+    old_values: Mapping[str, Any], new_values: Mapping[str, Any]
+) -> list[tuple[str, str, str]]:
     before, after = _flatten(old_values), _flatten(new_values)
-    made = all(value is None for value in before.values())
+    is_creation = all(value is None for value in before.values())
     values = [
-        (key, "" if made else _text(before, key), _text(after, key))
+        (key, "" if is_creation else _text(before, key), _text(after, key))
         for key in dict.fromkeys([*after, *before])
     ]
-    return [(label(key), old, new) for key, old, new in values if old != new]
+    return [(field_label(key), old, new) for key, old, new in values if old != new]
 
 
-def label(name: str) -> str:
-    """Return the label of a flattened key: "limit gpu" becomes "GPU limit", "memory mib" "Memory (MiB)"."""
+def field_label(name: str) -> str:
+    """Return the label of a flattened key: "GPU limit" for "limit gpu"."""
     for key, (noun, amount) in RESOURCES.items():
         if name == key:
             return amount[0].upper() + amount[1:]
@@ -81,13 +83,13 @@ def label(name: str) -> str:
     return name[:1].upper() + name[1:]
 
 
-def _flatten(values: Mapping[str, Any], within: str = "") -> dict[str, Any]:
+def _flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """Flatten nested values: {"limit": {"gpu": 4}} becomes {"limit gpu": 4}."""
-    flat: dict[str, Any] = {}
+    flat_values: dict[str, Any] = {}
     for key, value in values.items():
-        name = f"{within} {key}".strip().replace("_", " ")
-        flat |= _flatten(value, name) if isinstance(value, dict) else {name: value}
-    return flat
+        name = f"{prefix} {key}".strip().replace("_", " ")
+        flat_values |= _flatten(value, name) if isinstance(value, dict) else {name: value}
+    return flat_values
 
 
 def _text(values: Mapping[str, Any], key: str) -> str:

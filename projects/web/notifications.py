@@ -1,4 +1,4 @@
-"""Page of notification subscriptions and deliveries."""
+"""Pages for notification subscriptions and deliveries."""
 
 from functools import reduce
 from operator import or_
@@ -11,18 +11,18 @@ from django.urls import reverse
 from django.views.decorators.http import require_GET, require_http_methods
 
 from berth.core.errors import BerthError
-from berth.server.web.faults import take_faults
-from berth.server.web.lists.tables import Column, exported, list_query, table_state
+from berth.server.web.faults import add_form_errors
+from berth.server.web.lists.tables import Column, list_query, requested_csv, table_state
 from berth.server.web.pages import Request, done, page, signed_in
 from projects.access import Action, administered_departments, administered_projects, may
-from projects.acting import Acting
+from projects.actor import Actor
 from projects.models import Delivery, Subscription
 from projects.models.subscriptions import MAX_PENDING_MINUTES
 from projects.selectors import departments, find_department, find_project, projects, subscriptions
 from projects.services.notifications import subscriptions as service
 
 MINE, PLATFORM = "mine", "platform"
-MOST_DELIVERIES = 30
+MAX_DELIVERIES = 30
 TITLES = {
     "preempted": "Workload evicted",
     "started": "Workload started",
@@ -30,8 +30,8 @@ TITLES = {
     "failed": "Workload failed",
     "cancelled": "Workload cancelled",
     "unschedulable": "Workload unschedulable",
-    "waiting": "Pending for long",
-    "idle": "GPUs idle for long",
+    "waiting": "Pending for a long time",
+    "idle": "GPUs idle for a long time",
     "budget": "Budget threshold reached",
     "pool": "Node pool failing",
 }
@@ -52,14 +52,14 @@ class SubscriptionForm(forms.Form):
         label="To",
         max_length=2000,
         help_text="An e-mail address, https://…, or slack:https://… for a Slack webhook",
-        widget=forms.TextInput(attrs={"data-secret": ""}),  # the address of a webhook is a secret
+        widget=forms.TextInput(attrs={"data-secret": ""}),  # a webhook's address is a secret
     )
 
 
-Shown = tuple[Subscription, str, list[str]]  # masked address, titles of the events
+SubscriptionRow = tuple[Subscription, str, list[str]]  # masked address, titles of the events
 DeliveryRow = tuple[Delivery, str, str]
-SUBSCRIPTIONS: tuple[Column[Shown], ...] = (
-    Column("of", "Scope", lambda row: row[0].place),
+SUBSCRIPTIONS: tuple[Column[SubscriptionRow], ...] = (
+    Column("of", "Scope", lambda row: row[0].scope_name),
     Column("events", "Events", lambda row: ", ".join(row[2])),
     Column(
         "long", "Long wait", lambda row: row[0].pending_minutes, "minutes", "pending_minutes", in_file=True
@@ -80,12 +80,12 @@ DELIVERIES: tuple[Column[DeliveryRow], ...] = (
 )
 
 
-def _displayed(rows: list[Subscription]) -> list[Shown]:
-    return [(row, service.shown_address(row.to), [TITLES[word] for word in row.events]) for row in rows]
+def _subscription_rows(rows: list[Subscription]) -> list[SubscriptionRow]:
+    return [(row, service.display_address(row.to), [TITLES[word] for word in row.events]) for row in rows]
 
 
 def _delivery_rows(rows: list[Delivery]) -> list[DeliveryRow]:
-    return [(row, service.shown_address(row.to), TITLES.get(row.kind, row.kind)) for row in rows]
+    return [(row, service.display_address(row.to), TITLES.get(row.kind, row.kind)) for row in rows]
 
 
 def _subject(row: Delivery) -> str:
@@ -97,18 +97,20 @@ def _subject(row: Delivery) -> str:
 @signed_in
 @require_GET
 def index(request: Request) -> HttpResponse | StreamingHttpResponse:
-    mine = subscriptions(request.acting)
+    mine = subscriptions(request.actor)
     rows, log = mine, Delivery.objects.filter(subscription__in=mine.order_by().values("pk"))
     for word in table_state(request.GET, "")["search"].split():
         owners = Q(project__name__icontains=word) | Q(department__name__icontains=word)
         people = Q(user__username__icontains=word) | Q(created_by__icontains=word)
         rows = rows.filter(owners | people | Q(channel=word.lower()))
     for word in table_state(request.GET, "log")["search"].split():
-        named = (
+        name_matches = (
             Q(**{f"content__{key}__icontains": word}) for key in ("project", "workload", "owner", "pool")
         )
-        log = log.filter(Q(kind=word.lower()) | Q(state=word.lower()) | reduce(or_, named))
-    listing = list_query(request, SUBSCRIPTIONS, rows, _displayed, file_name="notifications", default="made")
+        log = log.filter(Q(kind=word.lower()) | Q(state=word.lower()) | reduce(or_, name_matches))
+    listing = list_query(
+        request, SUBSCRIPTIONS, rows, _subscription_rows, file_name="notifications", default="made"
+    )
     deliveries = list_query(
         request,
         DELIVERIES,
@@ -117,9 +119,9 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         name="log",
         file_name="deliveries",
         default="-at",
-        size=MOST_DELIVERIES,
+        size=MAX_DELIVERIES,
     )
-    if file := exported(request, listing, deliveries):
+    if file := requested_csv(request, listing, deliveries):
         return file
     context = {
         "listing": listing,
@@ -140,18 +142,18 @@ def add(request: Request) -> HttpResponse:
         "to": getattr(request.user, "email", ""),
     }  # fmt: skip
     form = SubscriptionForm(request.POST or None, initial=initial, auto_id="subscription_%s")
-    cast("forms.ChoiceField", form.fields["of"]).choices = _places(request.acting)
+    cast("forms.ChoiceField", form.fields["of"]).choices = _scope_choices(request.actor)
     if request.method == "POST" and form.is_valid():
         values = form.cleaned_data
         try:
             made = service.subscribe(
-                acting=request.acting, place=_place(request, values["of"]), to=values["to"],
+                actor=request.actor, scope=_find_scope(request, values["of"]), to=values["to"],
                 events=values["events"], pending_minutes=values["pending_minutes"],
             )  # fmt: skip
         except BerthError as error:
-            take_faults(form, error)
+            add_form_errors(form, error)
         else:
-            return done(request, f"Subscription to {made.place} created.", to=reverse("notifications"))
+            return done(request, f"Subscription to {made.scope_name} created.", to=reverse("notifications"))
     context = {
         "form": form,
         "title": "New subscription",
@@ -167,15 +169,15 @@ def add(request: Request) -> HttpResponse:
 @signed_in
 @require_http_methods(["GET", "POST"])
 def delete(request: Request, subscription_id: int) -> HttpResponse:
-    row: Subscription | None = subscriptions(request.acting).filter(pk=subscription_id).first()
+    row: Subscription | None = subscriptions(request.actor).filter(pk=subscription_id).first()
     if row is None:
         raise Http404
     if request.method == "POST":
-        service.unsubscribe(acting=request.acting, subscription=row)
+        service.unsubscribe(actor=request.actor, subscription=row)
         return done(request, "Subscription deleted.", to=reverse("notifications"))
     context = {
-        "title": f"Delete the subscription of {service.shown_address(row.to)}?",
-        "warning": f"It receives events of {row.place}. Deliveries in progress still arrive.",
+        "title": f"Delete the subscription of {service.display_address(row.to)}?",
+        "warning": f"It receives events of {row.scope_name}. Deliveries in progress still arrive.",
         "label": "Delete subscription",
         "post_to": request.path,
         "back": reverse("notifications"),
@@ -184,26 +186,26 @@ def delete(request: Request, subscription_id: int) -> HttpResponse:
     return page(request, "web/confirm.html", context, inner="web/confirm_form.html")
 
 
-def _places(acting: Acting) -> list[tuple[str, str]]:
+def _scope_choices(actor: Actor) -> list[tuple[str, str]]:
     choices = [(MINE, "My workloads")]
     choices += [
         (f"projects/{each.name}", f"Project {each.name}")
-        for each in projects(acting).filter(pk__in=administered_projects(acting))
+        for each in projects(actor).filter(pk__in=administered_projects(actor))
     ]
     choices += [
         (f"departments/{each.name}", f"Department {each.name}")
-        for each in departments(acting).filter(pk__in=administered_departments(acting))
+        for each in departments(actor).filter(pk__in=administered_departments(actor))
     ]
-    if may(acting, Action.ADMINISTER):
+    if may(actor, Action.ADMINISTER):
         choices.append((PLATFORM, "The whole platform"))
     return choices
 
 
-def _place(request: Request, choice: str) -> Any:
+def _find_scope(request: Request, choice: str) -> Any:
     if choice == MINE:
-        return request.acting.user
+        return request.actor.user
     if choice == PLATFORM:
         return None
     kind, _, name = choice.partition("/")
     find = find_department if kind == "departments" else find_project
-    return find(request.acting, name)
+    return find(request.actor, name)

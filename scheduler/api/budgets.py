@@ -1,4 +1,4 @@
-"""REST endpoints of monthly budgets."""
+"""REST endpoints for monthly budgets."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -16,25 +16,25 @@ from berth.server.api.requests import (
     ListQuery,
     etag,
     expected_version,
-    no_query,
     parse_document,
     parse_query,
+    reject_query,
 )
-from berth.server.api.responses import Answer, created, no_content
+from berth.server.api.responses import ResponseModel, created_response, no_content
 from berth.server.api.schema import operation
 from berth.server.api.views import ApiView
 from projects import selectors
 from projects.api.quotas.schemas import Owner
 from projects.models import Budget, Department, Project
 from projects.services.quotas import budgets
-from scheduler.reports.usage.budgets import Standing, standings
+from scheduler.reports.usage.budgets import BudgetStatus, budget_statuses
 
 OLDEST = Order("oldest", ("id",))
-GUARDS = ("If-Match", "If-None-Match")
+PRECONDITION_HEADERS = ("If-Match", "If-None-Match")
 
 
 class BudgetValues(Body):
-    """Values of a monthly budget; omitted fields keep their value."""
+    """Values of a monthly budget; omitted fields keep their values."""
 
     gpu_hours: Annotated[int, Field(ge=1, le=10**9)]
     warn_at: list[Annotated[int, Field(ge=1, le=1000)]] = Field(
@@ -42,106 +42,112 @@ class BudgetValues(Body):
     )
 
 
-class MonthAnswer(Answer):
+class BudgetMonthResponse(ResponseModel):
     """GPU-hours of this calendar month (UTC)."""
 
     begin: datetime
     end: datetime
     used: float
     percent: float
-    pace_per_hour: float = Field(description="Over the last seven days.")
-    forecast: float = Field(description="At the month's end, at that pace.")
+    pace_per_hour: float = Field(description="Average GPU-hours per hour over the last seven days.")
+    forecast: float = Field(description="GPU-hours at the end of the month at that pace.")
     forecast_percent: float
 
 
-class BudgetAnswer(Answer):
+class BudgetResponse(ResponseModel):
     owner: Owner
     gpu_hours: int
     warn_at: list[int]
     version: int
-    month: MonthAnswer
+    month: BudgetMonthResponse
 
 
 class Budgets(ApiView):
-    @operation("Budgets that you see, and how they stand", query=ListQuery, page=BudgetAnswer)
+    @operation("List budgets with their usage and forecast", query=ListQuery, page=BudgetResponse)
     def get(self, request: Request) -> Response:
         query = parse_query(request, ListQuery)
-        return Response(page(selectors.budgets(self.acting), query, OLDEST, presented))
+        return Response(page(selectors.budgets(self.actor), query, OLDEST, serialize_budgets))
 
 
-class OneBudget(ApiView):
+class BudgetDetail(ApiView):
     change_scope = "admin"
     kind: ClassVar[str]
 
     def owner(self, name: str) -> Department | Project:
         raise NotImplementedError
 
-    @operation("Budget with its usage and forecast", answer=BudgetAnswer)
+    @operation("Get a budget with its usage and forecast", answer=BudgetResponse)
     def get(self, request: Request, name: str) -> Response:
-        no_query(request)
-        budget = self._present(self.owner(name))
+        reject_query(request)
+        budget = self._find_budget(self.owner(name))
         if budget is None:
             raise NotFound("There is no such budget.")
-        return Response(presented([budget])[0], headers={"ETag": etag(budget.version)})
+        return Response(serialize_budgets([budget])[0], headers={"ETag": etag(budget.version)})
 
-    @operation("Set a budget", body=BudgetValues, answer=BudgetAnswer, headers=GUARDS, also_status=201)
+    @operation(
+        "Set a budget",
+        body=BudgetValues,
+        answer=BudgetResponse,
+        headers=PRECONDITION_HEADERS,
+        also_status=201,
+    )
     def put(self, request: Request, name: str) -> Response:
-        no_query(request)
+        reject_query(request)
         owner = self.owner(name)
         self.require("set_quota", owner)
-        present = self._present(owner)
-        expected = expected_version(request, present.version if present else None)
+        existing = self._find_budget(owner)
+        expected = expected_version(request, existing.version if existing else None)
         budget = budgets.set_budget(
-            acting=self.acting, owner=owner, values=parse_document(request), expected_version=expected
+            actor=self.actor, owner=owner, values=parse_document(request), expected_version=expected
         )
-        stored, tag = presented([budget])[0], etag(budget.version)
-        if present is None:
-            return created(stored, f"/api/v1/budgets/{self.kind}/{name}", ETag=tag)
+        stored, tag = serialize_budgets([budget])[0], etag(budget.version)
+        if existing is None:
+            return created_response(stored, f"/api/v1/budgets/{self.kind}/{name}", ETag=tag)
         return Response(stored, headers={"ETag": tag})
 
-    @operation("Remove a budget", status=204, headers=("If-Match",))
+    @operation("Delete a budget", status=204, headers=("If-Match",))
     def delete(self, request: Request, name: str) -> Response:
-        no_query(request)
+        reject_query(request)
         owner = self.owner(name)
         self.require("set_quota", owner)
-        present = self._present(owner)
-        if present is None:
+        existing = self._find_budget(owner)
+        if existing is None:
             raise NotFound("There is no such budget.")
-        expected = expected_version(request, present.version)
-        budgets.delete_budget(acting=self.acting, budget=present, expected_version=expected)
+        expected = expected_version(request, existing.version)
+        budgets.delete_budget(actor=self.actor, budget=existing, expected_version=expected)
         return no_content()
 
-    def _present(self, owner: Department | Project) -> Budget | None:
-        whose = {"department": owner} if isinstance(owner, Department) else {"project": owner}
-        return selectors.budgets(self.acting).filter(**whose).first()
+    def _find_budget(self, owner: Department | Project) -> Budget | None:
+        owner_filter = {"department": owner} if isinstance(owner, Department) else {"project": owner}
+        return selectors.budgets(self.actor).filter(**owner_filter).first()
 
 
-class DepartmentBudget(OneBudget):
+class DepartmentBudget(BudgetDetail):
     kind = "departments"
 
     def owner(self, name: str) -> Department:
-        return selectors.find_department(self.acting, name)
+        return selectors.find_department(self.actor, name)
 
 
-class ProjectBudget(OneBudget):
+class ProjectBudget(BudgetDetail):
     kind = "projects"
 
     def owner(self, name: str) -> Project:
-        return selectors.find_project(self.acting, name)
+        return selectors.find_project(self.actor, name)
 
 
-def presented(rows: Sequence[Budget]) -> list[Any]:
-    return [answer(standing) for standing in standings(rows, timezone.now())]
+def serialize_budgets(rows: Sequence[Budget]) -> list[Any]:
+    return [serialize_budget(standing) for standing in budget_statuses(rows, timezone.now())]
 
 
-def answer(standing: Standing) -> BudgetAnswer:
+def serialize_budget(standing: BudgetStatus) -> BudgetResponse:
     budget, owner = standing.budget, standing.budget.owner
-    return BudgetAnswer(
+    return BudgetResponse(
         owner=Owner(kind="department" if isinstance(owner, Department) else "project", name=owner.name),
         gpu_hours=budget.gpu_hours,
         warn_at=list(budget.warn_at),
         version=budget.version,
-        month=MonthAnswer(
+        month=BudgetMonthResponse(
             begin=standing.begin,
             end=standing.end,
             used=round(standing.used, 4),

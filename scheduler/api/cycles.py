@@ -1,4 +1,4 @@
-"""REST endpoints of scheduling cycles, for platform admins."""
+"""REST endpoints for scheduling cycles, for platform admins."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -12,12 +12,12 @@ from berth.core.errors import NotFound
 from berth.core.spec.quantities import Moment
 from berth.server.api.idempotency import idempotent
 from berth.server.api.pagination import NEWEST, page
-from berth.server.api.requests import ListQuery, Query, no_query, parse_query
-from berth.server.api.responses import Answer
+from berth.server.api.requests import ListQuery, Query, parse_query, reject_query
+from berth.server.api.responses import ResponseModel
 from berth.server.api.schema import operation
 from berth.server.api.views import ApiView
-from projects.acting import Acting
-from scheduler.loop.snapshots import scenario_of
+from projects.actor import Actor
+from scheduler.loop.snapshots import cycle_scenario
 from scheduler.models import Cycle
 from scheduler.reports import selectors
 from scheduler.reports.replay import replay
@@ -29,10 +29,10 @@ class CyclesQuery(ListQuery):
 
 
 class CycleQuery(Query):
-    scenario: Annotated[bool, Field(description="With what it saw, as a scenario file.")] = False
+    scenario: Annotated[bool, Field(description="Include the cycle's input as a scenario file.")] = False
 
 
-class CycleAnswer(Answer):
+class CycleResponse(ResponseModel):
     id: int
     at: datetime
     epoch: int
@@ -48,16 +48,16 @@ class CycleAnswer(Answer):
     stale: int
     evictions: int
     trials: int
-    engine: str = Field(description="Which engine decided: its release and a mark of its files.")
+    engine: str = Field(description="Version of the decision engine: release and file digest.")
     notes: list[Any]
 
 
-class OneCycleAnswer(CycleAnswer):
+class CycleDetailResponse(CycleResponse):
     plan: Any
     scenario: Any
 
 
-class ReplayAnswer(Answer):
+class ReplayResponse(ResponseModel):
     cycle: int
     identical: bool
     recorded_engine_version: str
@@ -70,45 +70,47 @@ class ReplayAnswer(Answer):
 
 
 class Cycles(ApiView):
-    @operation("Cycles, newest first", query=CyclesQuery, page=CycleAnswer)
+    @operation("List cycles, newest first", query=CyclesQuery, page=CycleResponse)
     def get(self, request: Request) -> Response:
         query = parse_query(request, CyclesQuery)
-        rows = selectors.cycles(self.acting).defer("snapshot", "plan")
+        rows = selectors.cycles(self.actor).defer("snapshot", "plan")
         if query.since is not None:
             rows = rows.filter(at__gte=query.since)
         if query.until is not None:
             rows = rows.filter(at__lte=query.until)
-        return Response(page(rows, query, NEWEST, presented))
+        return Response(page(rows, query, NEWEST, serialize_cycles))
 
 
-class OneCycle(ApiView):
-    @operation("One cycle, with its plan", query=CycleQuery, answer=OneCycleAnswer)
+class CycleDetail(ApiView):
+    @operation("Get a cycle with its plan", query=CycleQuery, answer=CycleDetailResponse)
     def get(self, request: Request, cycle_id: int) -> Response:
         query = parse_query(request, CycleQuery)
-        row = find_cycle(self.acting, cycle_id)
-        scenario = scenario_of(row) if query.scenario else None
-        return Response(OneCycleAnswer(**values_of(row), plan=row.plan, scenario=scenario))
+        row = find_cycle(self.actor, cycle_id)
+        scenario = cycle_scenario(row) if query.scenario else None
+        return Response(CycleDetailResponse(**cycle_values(row), plan=row.plan, scenario=scenario))
 
 
 class Replay(ApiView):
-    @operation("Decide a cycle once more, on what it saw, and compare", answer=ReplayAnswer)
+    @operation("Replay a cycle on its recorded input and compare the plans", answer=ReplayResponse)
     @idempotent
     def post(self, request: Request, cycle_id: int) -> Response:
-        no_query(request)
-        replayed = replay(find_cycle(self.acting, cycle_id))
-        return Response(ReplayAnswer(**{name: getattr(replayed, name) for name in ReplayAnswer.model_fields}))
+        reject_query(request)
+        replayed = replay(find_cycle(self.actor, cycle_id))
+        return Response(
+            ReplayResponse(**{name: getattr(replayed, name) for name in ReplayResponse.model_fields})
+        )
 
 
-def find_cycle(acting: Acting, cycle_id: int) -> Cycle:
-    row = selectors.cycles(acting).filter(pk=cycle_id).first()
+def find_cycle(actor: Actor, cycle_id: int) -> Cycle:
+    row = selectors.cycles(actor).filter(pk=cycle_id).first()
     if row is None:
         raise NotFound("There is no cycle with that id.")
     return row
 
 
-def values_of(row: Cycle) -> dict[str, Any]:
-    return {name: getattr(row, name) for name in CycleAnswer.model_fields}
+def cycle_values(row: Cycle) -> dict[str, Any]:
+    return {name: getattr(row, name) for name in CycleResponse.model_fields}
 
 
-def presented(rows: Sequence[Cycle]) -> list[Any]:
-    return [CycleAnswer(**values_of(row)) for row in rows]
+def serialize_cycles(rows: Sequence[Cycle]) -> list[Any]:
+    return [CycleResponse(**cycle_values(row)) for row in rows]

@@ -1,4 +1,4 @@
-"""REST endpoints of evictions, with the rule and numbers of each."""
+"""REST endpoints for evictions, each with its rule and numbers."""
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
@@ -14,20 +14,20 @@ from rest_framework.response import Response
 from berth.core.errors import NotFound
 from berth.core.spec.quantities import Moment
 from berth.server.api.pagination import NEWEST, page
-from berth.server.api.requests import ListQuery, Query, Word, no_query, parse_query
-from berth.server.api.responses import Answer, from_milli
+from berth.server.api.requests import ListQuery, Query, Word, parse_query, reject_query
+from berth.server.api.responses import ResponseModel, from_milli
 from berth.server.api.schema import operation
-from berth.server.api.transport.streaming import csv_file
+from berth.server.api.transport.streaming import csv_response
 from berth.server.api.views import ApiView
 from projects import selectors as tenants
-from projects.acting import Acting
+from projects.actor import Actor
 from scheduler.models import Eviction
 from scheduler.reports import selectors
-from scheduler.reports.evictions.matrix import pairs
+from scheduler.reports.evictions.matrix import totals_by_project_pair
 from scheduler.reports.evictions.rendering import RenderedEviction, render
-from scheduler.reports.visibility import Reader, reader
+from scheduler.reports.visibility import Viewer, viewer_for
 
-KindWord = Literal["shrink", "consolidate", "reclaim", "preempt", "stale_gang", "drain"]
+EvictionKindName = Literal["shrink", "consolidate", "reclaim", "preempt", "stale_gang", "drain"]
 COLUMNS = (
     "id", "at", "kind", "pool", "department", "project", "workload_name", "workload", "preemptor_project",
     "preemptor_name", "preemptor_id", "victim", "preemptor", "entire_workload", "gpus", "lost_gpu_seconds",
@@ -36,7 +36,7 @@ COLUMNS = (
 
 
 class EvictionsQuery(ListQuery):
-    kind: KindWord | None = None
+    kind: EvictionKindName | None = None
     pool: Word | None = None
     project: Word | None = None
     preemptor: Word | None = None
@@ -46,12 +46,12 @@ class EvictionsQuery(ListQuery):
     format: Literal["json", "csv"] = "json"
 
 
-class EvictionAnswer(Answer):
+class EvictionResponse(ResponseModel):
     id: int
     at: datetime
-    kind: KindWord
+    kind: EvictionKindName
     pool: str
-    workload: UUID | None = Field(description="Null, and its name empty, where you do not see its project.")
+    workload: UUID | None = Field(description="Null, like the name, if you may not see the project.")
     workload_name: str
     project: str
     department: str
@@ -59,10 +59,10 @@ class EvictionAnswer(Answer):
     preemptor_name: str
     preemptor_project: str
     victim: str = Field(
-        description="Evicted workload as PROJECT/NAME; its size and project if you do not see that project."
+        description="Evicted workload as PROJECT/NAME, or its size and project if you may not see it."
     )
     preemptor: str = Field(
-        description="Workload that it was evicted for, in the same form. Empty for a drain."
+        description="Workload for which it was evicted, in the same form. Empty for a drain."
     )
     rule: str
     numbers: dict[str, Any]
@@ -73,36 +73,36 @@ class EvictionAnswer(Answer):
     cycle: int | None
     summary: str
     explanation: list[str] = Field(
-        description="Sentences of the audit: the rule, the numbers of the queues, the cost."
+        description="Sentences that explain the rule, the queues' numbers and the lost work."
     )
 
 
 class Evictions(ApiView):
     @operation(
-        "Evictions, newest first",
+        "List evictions, newest first",
         query=EvictionsQuery,
-        page=EvictionAnswer,
+        page=EvictionResponse,
         media_type="text/csv",
     )
     def get(self, request: Request) -> HttpResponse | StreamingHttpResponse:
         query = parse_query(request, EvictionsQuery)
-        rows = _filtered(self.acting, query)
+        rows = _filter_evictions(self.actor, query)
         if query.format == "csv":
-            return as_csv(request, rows, reader(self.acting))
-        return Response(page(rows, query, NEWEST, presenting(self.acting)))
+            return stream_csv(request, rows, viewer_for(self.actor))
+        return Response(page(rows, query, NEWEST, serializer_for(self.actor)))
 
 
-class MatrixQuery(Query):
-    kind: KindWord | None = None
+class EvictionMatrixQuery(Query):
+    kind: EvictionKindName | None = None
     pool: Word | None = None
     project: Word | None = None
     preemptor: Word | None = None
     since: Moment | None = None
     until: Moment | None = None
-    limit: Annotated[int, Field(ge=1, le=500, description="So many pairs at most.")] = 100
+    limit: Annotated[int, Field(ge=1, le=500, description="Maximum number of pairs.")] = 100
 
 
-class PairAnswer(Answer):
+class ProjectPairResponse(ResponseModel):
     victim_project: str
     preemptor_project: str = Field(description="Empty if there is no preemptor, as for a drain.")
     evictions: int
@@ -110,94 +110,100 @@ class PairAnswer(Answer):
     lost_gpu_seconds: int
 
 
-class MatrixAnswer(Answer):
-    pairs: list[PairAnswer] = Field(description="The most work lost first.")
-    omitted: int = Field(description="Number of further pairs.")
+class EvictionMatrixResponse(ResponseModel):
+    pairs: list[ProjectPairResponse] = Field(description="Pairs in descending order of lost work.")
+    omitted: int = Field(description="Number of pairs beyond the limit.")
 
 
 class EvictionMatrix(ApiView):
-    @operation("Evictions summed by pair of projects", query=MatrixQuery, answer=MatrixAnswer)
+    @operation(
+        "Sum evictions by victim and preemptor project",
+        query=EvictionMatrixQuery,
+        answer=EvictionMatrixResponse,
+    )
     def get(self, request: Request) -> Response:
-        query = parse_query(request, MatrixQuery)
-        every = pairs(_filtered(self.acting, query))
-        answers = [
-            PairAnswer(
+        query = parse_query(request, EvictionMatrixQuery)
+        project_pairs = totals_by_project_pair(_filter_evictions(self.actor, query))
+        responses = [
+            ProjectPairResponse(
                 victim_project=pair.victim, preemptor_project=pair.preemptor, evictions=pair.count,
                 gpus=from_milli(pair.gpu_milli) or 0, lost_gpu_seconds=pair.lost_gpu_seconds,
             )
-            for pair in every[: query.limit]
+            for pair in project_pairs[: query.limit]
         ]  # fmt: skip
-        return Response(MatrixAnswer(pairs=answers, omitted=max(0, len(every) - query.limit)))
+        return Response(
+            EvictionMatrixResponse(pairs=responses, omitted=max(0, len(project_pairs) - query.limit))
+        )
 
 
-class OneEviction(ApiView):
-    @operation("One eviction", answer=EvictionAnswer)
+class EvictionDetail(ApiView):
+    @operation("Get an eviction", answer=EvictionResponse)
     def get(self, request: Request, eviction_id: int) -> Response:
-        no_query(request)
-        row = selectors.evictions(self.acting).filter(pk=eviction_id).first()
+        reject_query(request)
+        row = selectors.evictions(self.actor).filter(pk=eviction_id).first()
         if row is None:
             raise NotFound("There is no eviction with that id.")
-        return Response(answer(render(reader(self.acting), [row])[0]))
+        return Response(serialize_eviction(render(viewer_for(self.actor), [row])[0]))
 
 
-class EvictionsOfWorkload(ApiView):
-    @operation("Evictions of this workload, and evictions for it", query=ListQuery, page=EvictionAnswer)
+class WorkloadEvictions(ApiView):
+    @operation("List evictions of a workload or on its behalf", query=ListQuery, page=EvictionResponse)
     def get(self, request: Request, workload_id: UUID) -> Response:
         query = parse_query(request, ListQuery)
-        workload = tenants.find_workload(self.acting, workload_id)
-        rows = selectors.evictions(self.acting).filter(
+        workload = tenants.find_workload(self.actor, workload_id)
+        rows = selectors.evictions(self.actor).filter(
             Q(workload_id=workload.pk) | Q(preemptor_id=workload.pk)
         )
-        return Response(page(rows, query, NEWEST, presenting(self.acting)))
+        return Response(page(rows, query, NEWEST, serializer_for(self.actor)))
 
 
-def as_csv(request: Request, rows: QuerySet[Eviction], eyes: Reader) -> StreamingHttpResponse:
-    """Stream all rows as CSV, in their order."""
-    shown = (answer(render(eyes, [row])[0]) for row in rows.iterator(chunk_size=1000))
-    return csv_file(
+def stream_csv(request: Request, rows: QuerySet[Eviction], viewer: Viewer) -> StreamingHttpResponse:
+    """Return a CSV response that streams all rows in their order."""
+    shown = (serialize_eviction(render(viewer, [row])[0]) for row in rows.iterator(chunk_size=1000))
+    return csv_response(
         request, "evictions", COLUMNS, ([getattr(each, key) for key in COLUMNS] for each in shown)
     )
 
 
-def answer(each: RenderedEviction) -> EvictionAnswer:
-    row, victim, winner = each.row, each.victim, each.preemptor
+def serialize_eviction(each: RenderedEviction) -> EvictionResponse:
+    row, victim, preemptor = each.row, each.victim, each.preemptor
     columns: Any = row
-    return EvictionAnswer(
+    return EvictionResponse(
         pool=row.pool_name,
         workload=victim.id,
         workload_name=victim.name,
         project=victim.project,
-        department=row.department_name if victim.seen else "",
-        victim=victim.called,
-        preemptor_id=winner.id if winner else None,
-        preemptor_name=winner.name if winner else "",
-        preemptor_project=winner.project if winner else "",
-        preemptor=winner.called if winner else "",
+        department=row.department_name if victim.is_visible else "",
+        victim=victim.display_name,
+        preemptor_id=preemptor.id if preemptor else None,
+        preemptor_name=preemptor.name if preemptor else "",
+        preemptor_project=preemptor.project if preemptor else "",
+        preemptor=preemptor.display_name if preemptor else "",
         gpus=from_milli(row.gpu_milli) or 0,
         rule=each.rule,
         numbers=each.numbers,
         pods=each.pods,
         summary=each.summary,
         explanation=each.explanation,
-        **{name: getattr(columns, name) for name in _PLAIN},
+        **{name: getattr(columns, name) for name in _COPIED_COLUMNS},
     )
 
 
-def presenting(acting: Acting) -> Callable[[Sequence[Eviction]], list[Any]]:
-    return lambda rows: [answer(each) for each in render(reader(acting), rows)]
+def serializer_for(actor: Actor) -> Callable[[Sequence[Eviction]], list[Any]]:
+    return lambda rows: [serialize_eviction(each) for each in render(viewer_for(actor), rows)]
 
 
-def _filtered(acting: Acting, query: "EvictionsQuery | MatrixQuery") -> QuerySet[Eviction]:
-    rows = selectors.evictions(acting)
+def _filter_evictions(actor: Actor, query: "EvictionsQuery | EvictionMatrixQuery") -> QuerySet[Eviction]:
+    rows = selectors.evictions(actor)
     exact = {"kind": query.kind, "pool_name": query.pool, "project_name": query.project}
     rows = rows.filter(**{column: value for column, value in exact.items() if value is not None})
     if query.preemptor is not None:
-        rows = rows.filter(selectors.for_workload(acting, query.preemptor))
+        rows = rows.filter(selectors.preemptor_filter(actor, query.preemptor))
     if isinstance(query, EvictionsQuery) and query.workload is not None:
-        rows = rows.filter(selectors.of_workload(acting, query.workload))
+        rows = rows.filter(selectors.victim_filter(actor, query.workload))
     if query.since is not None:
         rows = rows.filter(at__gte=query.since)
     return rows if query.until is None else rows.filter(at__lte=query.until)
 
 
-_PLAIN = ("id", "at", "kind", "entire_workload", "lost_gpu_seconds", "cycle")
+_COPIED_COLUMNS = ("id", "at", "kind", "entire_workload", "lost_gpu_seconds", "cycle")

@@ -1,4 +1,4 @@
-"""REST endpoints that explain a workload."""
+"""REST endpoint that explains a workload's state."""
 
 from datetime import datetime
 from typing import Any
@@ -8,24 +8,24 @@ from pydantic import Field
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from berth.server.api.requests import no_query
-from berth.server.api.responses import Answer
+from berth.server.api.requests import reject_query
+from berth.server.api.responses import ResponseModel
 from berth.server.api.schema import operation
 from berth.server.api.views import ApiView
 from projects import selectors
-from projects.api.workloads.schemas import BlockerAnswer, PhaseWord
+from projects.api.workloads.schemas import BlockerResponse, PhaseName
 from scheduler.api import evictions
 from scheduler.reports.explanations.workload import explain, with_share_explanations
 
 
-class WaitedAnswer(Answer):
+class PendingReasonResponse(ResponseModel):
     reason: str
     since: datetime
-    until: datetime | None = Field(description="Null for the present reason.")
+    until: datetime | None = Field(description="Null for the current reason.")
 
 
-class ExplanationAnswer(Answer):
-    phase: PhaseWord
+class ExplanationResponse(ResponseModel):
+    phase: PhaseName
     reason: str
     message: str
     queue_position: int | None
@@ -33,30 +33,30 @@ class ExplanationAnswer(Answer):
         description="Sort keys that decided the queue position, most significant first."
     )
     expected_start: datetime | None
-    expected_start_reason: str = Field(description="The assumptions of the estimate, or why there is none.")
-    blockers: list[BlockerAnswer]
+    expected_start_reason: str = Field(description="Assumptions of the estimate, or why there is none.")
+    blockers: list[BlockerResponse]
     queue: dict[str, Any] = Field(
-        description="Standing of its project and department; in `how`, by resource, the story of each share."
+        description="Standing of the project and department; `how` explains each share by resource."
     )
-    evictions: list[evictions.EvictionAnswer]
+    evictions: list[evictions.EvictionResponse]
     explained_at: datetime | None
     cycle: int | None
-    pending_history: list[WaitedAnswer] = Field(
-        description="Reasons for which the workload was pending, oldest first, earlier runs included."
+    pending_history: list[PendingReasonResponse] = Field(
+        description="Reasons why the workload was pending, oldest first, including earlier runs."
     )
 
 
-class Explain(ApiView):
-    @operation("Explanation of a workload's state", answer=ExplanationAnswer)
+class WorkloadExplanation(ApiView):
+    @operation("Explain a workload's state", answer=ExplanationResponse)
     def get(self, request: Request, workload_id: UUID) -> Response:
-        no_query(request)
-        workload = selectors.find_workload(self.acting, workload_id)
-        explanation = explain(self.acting, workload)
-        values = {name: getattr(explanation, name) for name in ExplanationAnswer.model_fields}
-        values["queue"] = with_share_explanations(self.acting, workload, explanation.queue)
+        reject_query(request)
+        workload = selectors.find_workload(self.actor, workload_id)
+        explanation = explain(self.actor, workload)
+        values = {name: getattr(explanation, name) for name in ExplanationResponse.model_fields}
+        values["queue"] = with_share_explanations(self.actor, workload, explanation.queue)
         values["pending_history"] = [
-            WaitedAnswer(reason=each.reason, since=each.since, until=each.until)
+            PendingReasonResponse(reason=each.reason, since=each.since, until=each.until)
             for each in explanation.pending_history
         ]
-        values["evictions"] = evictions.presenting(self.acting)(explanation.evictions)
-        return Response(ExplanationAnswer(**values))
+        values["evictions"] = evictions.serializer_for(self.actor)(explanation.evictions)
+        return Response(ExplanationResponse(**values))

@@ -1,4 +1,4 @@
-"""REST endpoint of the scheduler's health, with invariants checked on request."""
+"""REST endpoint for the scheduler's health, with invariants checked on request."""
 
 from datetime import datetime
 
@@ -7,14 +7,14 @@ from pydantic import Field
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from berth.server.api.requests import no_query
-from berth.server.api.responses import Answer
+from berth.server.api.requests import reject_query
+from berth.server.api.responses import ResponseModel
 from berth.server.api.schema import operation
 from berth.server.api.views import ApiView
-from scheduler.reports.health import health
+from scheduler.reports.health import health_document
 
 
-class Leader(Answer):
+class LeaderResponse(ResponseModel):
     holder: str
     epoch: int
     renewed_at: datetime
@@ -22,7 +22,7 @@ class Leader(Answer):
     alive: bool
 
 
-class LastCycle(Answer):
+class LastCycleResponse(ResponseModel):
     id: int
     at: datetime
     trigger: str
@@ -35,27 +35,27 @@ class LastCycle(Answer):
     notes: list[str] = Field(description="Inconsistent rows that the cycle skipped.")
 
 
-class Law(Answer):
+class InvariantResponse(ResponseModel):
     name: str
     ok: bool
     detail: str
 
 
-class Wake(Answer):
+class WakeResponse(ResponseModel):
     last_renewal_seconds: float
 
 
-class HealthAnswer(Answer):
-    leader: Leader | None
-    last_cycle: LastCycle | None
-    invariants: list[Law]
+class HealthResponse(ResponseModel):
+    leader: LeaderResponse | None
+    last_cycle: LastCycleResponse | None
+    invariants: list[InvariantResponse]
     pending: int
-    wake: Wake | None
+    wake: WakeResponse | None
 
 
 class Health(ApiView):
-    @operation("Leader, last cycle and invariants of the scheduler", answer=HealthAnswer)
+    @operation("Get the leader, last cycle and invariants of the scheduler", answer=HealthResponse)
     def get(self, request: Request) -> Response:
-        no_query(request)
+        reject_query(request)
         self.require("administer")
-        return Response(HealthAnswer(**health(timezone.now())))
+        return Response(HealthResponse(**health_document(timezone.now())))

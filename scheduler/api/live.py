@@ -1,4 +1,4 @@
-"""Notify open pages of changes that the reader may see, by kind and ids."""
+"""Notify open pages of changes that their reader may see."""
 
 import re
 from dataclasses import dataclass
@@ -8,15 +8,15 @@ from asgiref.sync import sync_to_async
 from channels.db import database_sync_to_async
 
 from berth.server.web.live.listener import LISTENER, Note, PageQueue
-from projects.access import has_role, is_platform_admin, visible_projects, whole_departments
-from projects.acting import Acting
+from projects.access import fully_visible_departments, has_role, is_platform_admin, visible_projects
+from projects.actor import Actor
 from projects.connections.sockets import SignedInConsumer
 
 SECONDS = re.compile(r"\d{1,12}(\.\d{1,9})?", re.ASCII)
 
 
 @dataclass(frozen=True)
-class Sight:
+class Visibility:
     """The departments and projects whose changes the reader may see."""
 
     everything: bool
@@ -24,27 +24,27 @@ class Sight:
     projects: frozenset[int]
     capacity: bool  # whether the reader may see node pools
 
-    def covers(self, note: Note) -> bool:
+    def includes(self, note: Note) -> bool:
         if note["project"] is None and note["department"] is None:
             return self.capacity or note["kind"] != "pools"
         return self.everything or note["department"] in self.departments or note["project"] in self.projects
 
 
 class LiveConsumer(SignedInConsumer):
-    """Sends {"kind", "ids"}; ids of null mean any object of that kind.
+    """Consumer that sends {"kind", "ids"} for each change. Null ids mean any object of that kind.
 
-    With `?since=` (seconds since 1970) it starts with earlier changes. Messages from the client are ignored.
+    With `?since=` (seconds since 1970), it starts with the changes since that time.
     """
 
-    async def permit(self, acting: Acting) -> int:
+    async def check_permission(self, actor: Actor) -> int:
         """Accept every signed-in user; roles decide which changes are sent."""
-        self.sight: Sight = await database_sync_to_async(sight_of)(acting)
+        self.visibility: Visibility = await database_sync_to_async(load_visibility)(actor)
         return 0
 
     async def prepare(self) -> None:
         self.queue = PageQueue()
         await sync_to_async(LISTENER.add(self.queue).wait, thread_sensitive=False)(5.0)
-        for note in self._missed():  # from here on nothing is missed
+        for note in self._missed_changes():  # the queue already collects newer changes
             self.queue.put(note)
 
     async def disconnect(self, code: int) -> None:
@@ -57,21 +57,21 @@ class LiveConsumer(SignedInConsumer):
             note = await self.queue.notes.get()
             if note["kind"] in ("tenants", "everything") and await self.check():
                 return  # the guard closes the socket
-            if self.sight.covers(note):
+            if self.visibility.includes(note):
                 await self.send_json({"kind": note["kind"], "ids": note["ids"]})
 
-    def _missed(self) -> list[Note]:
+    def _missed_changes(self) -> list[Note]:
         """Return the changes since the page was rendered."""
         since = parse_qs(self.scope["query_string"].decode("ascii", "replace")).get("since", [""])[0]
         return LISTENER.missed(float(since)) if SECONDS.fullmatch(since) else []
 
 
-def sight_of(acting: Acting) -> Sight:
-    if is_platform_admin(acting):
-        return Sight(True, frozenset(), frozenset(), capacity=True)
-    return Sight(
+def load_visibility(actor: Actor) -> Visibility:
+    if is_platform_admin(actor):
+        return Visibility(True, frozenset(), frozenset(), capacity=True)
+    return Visibility(
         False,
-        frozenset(whole_departments(acting).values_list("pk", flat=True)),
-        frozenset(visible_projects(acting).values_list("pk", flat=True)),
-        capacity=has_role(acting),
+        frozenset(fully_visible_departments(actor).values_list("pk", flat=True)),
+        frozenset(visible_projects(actor).values_list("pk", flat=True)),
+        capacity=has_role(actor),
     )

@@ -1,4 +1,4 @@
-"""REST endpoint of a pool's queue, with ordering keys."""
+"""REST endpoint for a pool's queue, with ordering keys."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -13,18 +13,18 @@ from rest_framework.response import Response
 
 from berth.server.api.pagination import Order, page
 from berth.server.api.requests import ListQuery, parse_query
-from berth.server.api.responses import Answer, from_milli
+from berth.server.api.responses import ResponseModel, from_milli
 from berth.server.api.schema import operation
 from pools.api.pools import PoolView
 from projects.models import Workload
-from scheduler.reports.queues.queue_list import NOT_LOOKED_AT, length_of, queued_workloads
+from scheduler.reports.queues.queue_list import NOT_EVALUATED, queue_length, queued_workloads
 
-BY_POSITION = Order("queue", ("queue_position", "id"), annotated={"queue_position": IntegerField()})
+BY_POSITION = Order("queue", ("queue_position", "id"), computed_columns={"queue_position": IntegerField()})
 
 
-class PendingWorkloadAnswer(Answer):
+class PendingWorkloadResponse(ResponseModel):
     queue_position: int | None = Field(
-        description="Among all pending workloads of the pool; null until a cycle has seen it."
+        description="Position among all pending workloads of the pool; null until a cycle has considered it."
     )
     workload: UUID
     name: str
@@ -41,34 +41,34 @@ class PendingWorkloadAnswer(Answer):
     expected_start: datetime | None
 
 
-class QueueAnswer(Answer):
+class QueueResponse(ResponseModel):
     workloads: int = Field(description="Pending workloads of the pool, including those not visible to you.")
     gpus: float
-    items: list[PendingWorkloadAnswer]
+    items: list[PendingWorkloadResponse]
     next: str | None
 
 
 class PoolQueue(PoolView):
-    @operation("Pending workloads of a pool in queue order", query=ListQuery, answer=QueueAnswer)
+    @operation("List the pending workloads of a pool in queue order", query=ListQuery, answer=QueueResponse)
     def get(self, request: Request, name: str) -> Response:
         query = parse_query(request, ListQuery)
         pool = self.get_pool(name)
-        length = length_of(pool)
-        rows = page(queued_workloads(self.acting, pool), query, BY_POSITION, presented)
+        length = queue_length(pool)
+        rows = page(queued_workloads(self.actor, pool), query, BY_POSITION, serialize_pending_workloads)
         return Response(
-            QueueAnswer(workloads=length.workloads, gpus=from_milli(length.gpu_milli) or 0, **rows)
+            QueueResponse(workloads=length.workloads, gpus=from_milli(length.gpu_milli) or 0, **rows)
         )
 
 
-def presented(rows: Sequence[Workload]) -> list[Any]:
-    return [answer(row) for row in rows]
+def serialize_pending_workloads(rows: Sequence[Workload]) -> list[Any]:
+    return [serialize_pending_workload(row) for row in rows]
 
 
-def answer(row: Any) -> PendingWorkloadAnswer:
+def serialize_pending_workload(row: Any) -> PendingWorkloadResponse:
     explanation = row.explanation or {}
     starts = explanation.get("expected_start")
-    return PendingWorkloadAnswer(
-        queue_position=None if row.queue_position == NOT_LOOKED_AT else row.queue_position,
+    return PendingWorkloadResponse(
+        queue_position=None if row.queue_position == NOT_EVALUATED else row.queue_position,
         workload=row.pk,
         name=row.name,
         project=row.project.name,

@@ -1,4 +1,4 @@
-"""REST endpoints of quota previews and fair-share explanations."""
+"""REST endpoints for quota previews and fair-share explanations."""
 
 from typing import Any, Literal
 
@@ -7,30 +7,30 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from berth.server.api.idempotency import idempotent
-from berth.server.api.requests import etag, no_query, parse_document
-from berth.server.api.responses import Amounts, Answer
+from berth.server.api.requests import etag, parse_document, reject_query
+from berth.server.api.responses import Amounts, ResponseModel
 from berth.server.api.schema import operation
 from berth.server.api.views import ApiView
 from pools.models import NodePool
 from projects import selectors
-from projects.api.lookups import pool_named
+from projects.api.lookups import resolve_pool
 from projects.api.quotas import views as quota_views
-from projects.api.quotas.schemas import DraftBody, OwnerKind, Warned
+from projects.api.quotas.schemas import DraftBody, OwnerKind, QuotaWarningResponse
 from projects.models import Department, Project
 from projects.services.quotas.documents import read_draft
 from scheduler.reports.fair_share.trace import share_trace
-from scheduler.reports.what_if.quota_preview import oddities, preview
+from scheduler.reports.what_if.quota_preview import current_warnings, preview
 
 
-class QuotaEdit(Answer):
+class QuotaEditResponse(ResponseModel):
     kind: OwnerKind
     name: str
     pool: str
-    before: dict[str, Any] | None = Field(description="Null: there is none.")
-    after: dict[str, Any] | None = Field(description="Null: it is removed.")
+    before: dict[str, Any] | None = Field(description="Null if there is no quota.")
+    after: dict[str, Any] | None = Field(description="Null if the quota would be removed.")
 
 
-class ShareChange(Answer):
+class ShareChangeResponse(ResponseModel):
     kind: OwnerKind
     name: str
     pool: str
@@ -39,15 +39,15 @@ class ShareChange(Answer):
     allocated: Amounts
 
 
-class StartChange(Answer):
+class StartChangeResponse(ResponseModel):
     project: str
     workload: str
     pool: str
     gpus: float
-    at_once: bool = Field(description="False: the workload starts once evicted workloads have stopped.")
+    at_once: bool = Field(description="False if it starts only once evicted workloads have stopped.")
 
 
-class ReasonChange(Answer):
+class ReasonChangeResponse(ResponseModel):
     project: str
     workload: str
     before: str
@@ -55,7 +55,7 @@ class ReasonChange(Answer):
     message: str
 
 
-class HiddenAnswer(Answer):
+class HiddenChangesResponse(ResponseModel):
     shares: int
     starts: int
     no_longer_starting: int
@@ -64,53 +64,56 @@ class HiddenAnswer(Answer):
     reasons: int
 
 
-class ImpactAnswer(Answer):
-    """Changes in the next cycle; for workloads that you may not see, counts only."""
+class QuotaImpactResponse(ResponseModel):
+    """Predicted changes in the next cycle. Workloads that you may not see are only counted."""
 
     changes_nothing: bool
-    quotas: list[QuotaEdit]
-    shares: list[ShareChange]
-    starts: list[StartChange]
-    no_longer_starting: list[StartChange]
+    quotas: list[QuotaEditResponse]
+    shares: list[ShareChangeResponse]
+    starts: list[StartChangeResponse]
+    no_longer_starting: list[StartChangeResponse]
     evictions: list[dict[str, Any]]
-    reasons: list[ReasonChange]
-    warnings: list[Warned]
-    hidden: HiddenAnswer
-    tag: str = Field(description="For If-Match of the application; also in ETag.")
+    reasons: list[ReasonChangeResponse]
+    warnings: list[QuotaWarningResponse]
+    hidden: HiddenChangesResponse
+    tag: str = Field(description="Value for If-Match when you apply the draft; also sent as ETag.")
 
 
 class QuotaPreview(ApiView):
     change_scope = "admin"
 
-    @operation("Preview of quota edits; nothing is stored", body=DraftBody,
-               answer=ImpactAnswer)  # fmt: skip
+    @operation("Preview quota edits without storing them", body=DraftBody,
+               answer=QuotaImpactResponse)  # fmt: skip
     @idempotent
     def post(self, request: Request) -> Response:
-        no_query(request)
-        impact = preview(acting=self.acting, draft=read_draft(self.acting, parse_document(request)))
-        values = {name: getattr(impact, name) for name in ImpactAnswer.model_fields if name != "hidden"}
-        hidden = {name: getattr(impact.hidden, name) for name in HiddenAnswer.model_fields}
+        reject_query(request)
+        impact = preview(actor=self.actor, draft=read_draft(self.actor, parse_document(request)))
+        values = {
+            name: getattr(impact, name) for name in QuotaImpactResponse.model_fields if name != "hidden"
+        }
+        hidden = {name: getattr(impact.hidden, name) for name in HiddenChangesResponse.model_fields}
         return Response(
-            ImpactAnswer(**values, hidden=HiddenAnswer(**hidden)), headers={"ETag": etag(impact.tag)}
+            QuotaImpactResponse(**values, hidden=HiddenChangesResponse(**hidden)),
+            headers={"ETag": etag(impact.tag)},
         )
 
 
 class DepartmentQuota(quota_views.DepartmentQuota):
-    def oddities(self, owner: Department | Project, pool: NodePool) -> list[Warned]:
-        return warnings_of(owner, pool)
+    def find_unusual_values(self, owner: Department | Project, pool: NodePool) -> list[QuotaWarningResponse]:
+        return serialize_warnings(owner, pool)
 
 
 class ProjectQuota(quota_views.ProjectQuota):
-    def oddities(self, owner: Department | Project, pool: NodePool) -> list[Warned]:
-        return warnings_of(owner, pool)
+    def find_unusual_values(self, owner: Department | Project, pool: NodePool) -> list[QuotaWarningResponse]:
+        return serialize_warnings(owner, pool)
 
 
-def warnings_of(owner: Department | Project, pool: NodePool) -> list[Warned]:
-    return [Warned(**each) for each in oddities(owner, pool)]
+def serialize_warnings(owner: Department | Project, pool: NodePool) -> list[QuotaWarningResponse]:
+    return [QuotaWarningResponse(**each) for each in current_warnings(owner, pool)]
 
 
-class ShareRound(Answer):
-    """One round of the division in which the queue took part."""
+class ShareRoundResponse(ResponseModel):
+    """One round of the fair-share division in which the queue took part."""
 
     phase: Literal["quota", "over_quota", "remainder"]
     rank: int
@@ -121,7 +124,7 @@ class ShareRound(Answer):
     granted: float
 
 
-class ShareTraceEntry(Answer):
+class ShareTraceEntryResponse(ResponseModel):
     kind: OwnerKind
     name: str
     queue: str = Field(description="Pool or department whose resources are divided.")
@@ -129,36 +132,40 @@ class ShareTraceEntry(Answer):
     total: float
     share: float
     explanation: list[str]
-    rounds: list[ShareRound]
+    rounds: list[ShareRoundResponse]
 
 
-class ShareAnswer(Answer):
-    """How the current fair share is computed. Amounts are GPUs, CPUs and MiB."""
+class ShareTraceResponse(ResponseModel):
+    """Computation of the current fair share, in GPUs, CPU cores and MiB."""
 
     pool: str
-    trace: list[ShareTraceEntry] = Field(description="The department first, if you see all of it.")
+    trace: list[ShareTraceEntryResponse] = Field(
+        description="Starts with the department if you may see all of it."
+    )
 
 
 class ShareTrace(ApiView):
     def owner(self, name: str) -> Department | Project:
         raise NotImplementedError
 
-    @operation("Trace of a fair share", answer=ShareAnswer)
+    @operation("Trace the computation of a fair share", answer=ShareTraceResponse)
     def get(self, request: Request, name: str, pool: str) -> Response:
-        no_query(request)
-        owner, where = self.owner(name), pool_named(pool)
+        reject_query(request)
+        owner, node_pool = self.owner(name), resolve_pool(pool)
         trace = [
-            ShareTraceEntry(**{key: getattr(each, key) for key in ShareTraceEntry.model_fields})
-            for each in share_trace(acting=self.acting, owner=owner, pool=where)
+            ShareTraceEntryResponse(
+                **{key: getattr(each, key) for key in ShareTraceEntryResponse.model_fields}
+            )
+            for each in share_trace(actor=self.actor, owner=owner, pool=node_pool)
         ]
-        return Response(ShareAnswer(pool=where.name, trace=trace))
+        return Response(ShareTraceResponse(pool=node_pool.name, trace=trace))
 
 
-class ShareOfDepartment(ShareTrace):
+class DepartmentShareTrace(ShareTrace):
     def owner(self, name: str) -> Department:
-        return selectors.find_department(self.acting, name)
+        return selectors.find_department(self.actor, name)
 
 
-class ShareOfProject(ShareTrace):
+class ProjectShareTrace(ShareTrace):
     def owner(self, name: str) -> Project:
-        return selectors.find_project(self.acting, name)
+        return selectors.find_project(self.actor, name)

@@ -1,4 +1,4 @@
-"""REST endpoint of GPU-hours and cost over time."""
+"""REST endpoint for GPU-hours and cost over time."""
 
 import base64
 import binascii
@@ -16,21 +16,21 @@ from berth.core.errors import Invalid
 from berth.core.problems import Problem
 from berth.core.spec.quantities import Moment
 from berth.server.api.requests import ListQuery, Word, parse_query
-from berth.server.api.responses import Answer
+from berth.server.api.responses import ResponseModel
 from berth.server.api.schema import operation
-from berth.server.api.transport.streaming import csv_file
+from berth.server.api.transport.streaming import csv_response
 from berth.server.api.views import ApiView
 from scheduler.reports.usage.query import usage_request
-from scheduler.reports.usage.report import Dimension, UsageRequest, UsageRow, report, total
+from scheduler.reports.usage.report import Dimension, UsageRequest, UsageRow, total, usage_report
 
-DimensionWord = Literal["department", "project", "user", "pool"]
+DimensionName = Literal["department", "project", "user", "pool"]
 AMOUNTS = ("gpu_hours", "cpu_hours", "memory_gib_hours", "cost")
 
 
 class UsageQuery(ListQuery):
     since: Moment | None = None
     until: Moment | None = None
-    group_by: tuple[DimensionWord, ...] = ()
+    group_by: tuple[DimensionName, ...] = ()
     step: Literal["hour", "day", "week", "month"] | None = None
     time_zone: Annotated[
         Word | None, Field(description="Time zone of days, weeks and months; default UTC.")
@@ -42,7 +42,7 @@ class UsageQuery(ListQuery):
     format: Literal["json", "csv"] = "json"
 
 
-class UsedAnswer(Answer):
+class UsageRowResponse(ResponseModel):
     at: datetime | None = Field(description="Start of the interval; null without a step.")
     department: str | None = None
     project: str | None = None
@@ -54,49 +54,53 @@ class UsedAnswer(Answer):
     cost: float | None = Field(description="Cost of the GPU-hours in the currency of the pool prices.")
 
 
-class UsageAnswer(Answer):
+class UsageResponse(ResponseModel):
     since: datetime
     until: datetime
-    total: UsedAnswer
-    items: list[UsedAnswer]
+    total: UsageRowResponse
+    items: list[UsageRowResponse]
     next: str | None
 
 
 class UsageReport(ApiView):
-    @operation("Allocated hours and their cost over time", query=UsageQuery, answer=UsageAnswer)
+    @operation("Report allocated hours and their cost over time", query=UsageQuery, answer=UsageResponse)
     def get(self, request: Request) -> HttpResponse | StreamingHttpResponse:
         query = parse_query(request, UsageQuery)
         now = timezone.now()
-        question = usage_request(
+        report_request = usage_request(
             now, since=query.since, until=query.until, group_by=query.group_by, step=query.step,
             time_zone=query.time_zone,
             only={word: getattr(query, word) for word in Dimension},
         )  # fmt: skip
-        rows = report(self.acting, question, now)
+        rows = usage_report(self.actor, report_request, now)
         if query.format == "csv":
-            return as_csv(request, question, rows)
+            return stream_csv(request, report_request, rows)
         begin = _position(query.cursor)
         end = begin + query.limit
         return Response(
-            UsageAnswer(
-                since=question.since,
-                until=question.until,
-                total=answer(total(rows)),
-                items=[answer(row) for row in rows[begin:end]],
+            UsageResponse(
+                since=report_request.since,
+                until=report_request.until,
+                total=serialize_row(total(rows)),
+                items=[serialize_row(row) for row in rows[begin:end]],
                 next=_cursor(end) if end < len(rows) else None,
             )
         )
 
 
-def as_csv(request: Request, question: UsageRequest, rows: Sequence[UsageRow]) -> StreamingHttpResponse:
-    columns = [*(["at"] if question.step else []), *question.group_by, *AMOUNTS]
-    answers = (answer(row) for row in rows)
-    return csv_file(request, "usage", columns, ([getattr(each, key) for key in columns] for each in answers))
+def stream_csv(
+    request: Request, report_request: UsageRequest, rows: Sequence[UsageRow]
+) -> StreamingHttpResponse:
+    columns = [*(["at"] if report_request.step else []), *report_request.group_by, *AMOUNTS]
+    responses = (serialize_row(row) for row in rows)
+    return csv_response(
+        request, "usage", columns, ([getattr(each, key) for key in columns] for each in responses)
+    )
 
 
-def answer(used: UsageRow) -> UsedAnswer:
+def serialize_row(used: UsageRow) -> UsageRowResponse:
     names: dict[str, Any] = {str(key): name for key, name in used.names.items()}
-    return UsedAnswer(
+    return UsageRowResponse(
         at=used.at,
         gpu_hours=round(used.gpu_hours, 4),
         cpu_hours=round(used.cpu_hours, 4),
@@ -111,7 +115,7 @@ def _cursor(position: int) -> str:
 
 
 def _position(cursor: str | None) -> int:
-    """Return the sort position of a row. Each page sums again; past periods keep their position."""
+    """Return the index of a page's first row, which is stable for past periods."""
     if cursor is None:
         return 0
     try:
@@ -121,5 +125,5 @@ def _position(cursor: str | None) -> int:
             return int(number)
     except (ValueError, binascii.Error):
         pass
-    allowed = "`next` of an earlier page of the same question"
+    allowed = "`next` of an earlier page of the same report"
     raise Invalid([Problem("cursor", "is not a cursor of this report", "", allowed)])

@@ -1,8 +1,8 @@
-"""Backoff after an eviction or failure, in seconds."""
+"""Exponential backoff after evictions and failures."""
 
-FIRST, LONGEST = 5, 300
+INITIAL_SECONDS, MAX_SECONDS = 5, 300
 
 
 def backoff_seconds(times: int) -> int:
-    """Return the backoff after `times` evictions or failures, at least 1."""
-    return min(LONGEST, FIRST << min(times - 1, 16))
+    """Return the backoff in seconds after `times` (at least 1) evictions or failures."""
+    return min(MAX_SECONDS, INITIAL_SECONDS << min(times - 1, 16))

@@ -1,7 +1,7 @@
 """Estimate start times of pending workloads from declared runtimes.
 
-The estimate adds up resources: a workload frees its GPUs, CPUs and memory at its declared end, and pending
-workloads take them in queue order. The estimate ignores later submissions and the location of free resources.
+Workloads free their GPUs, CPUs and memory at their declared end, and pending workloads take them
+in queue order. The estimate ignores later submissions and where resources are free.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -9,17 +9,17 @@ from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 
 from berth.core.amounts import RESOURCES
-from berth.core.words import amount
+from berth.core.words import format_amount
 from scheduler.engine.model import Group, NodeState, PodState, Role, Snapshot, Workload
 from scheduler.engine.plan import Evict, Place, Plan, Reason, Refusal
 
-MOST_ESTIMATED = 500  # workloads per pool, in queue order
+MAX_ESTIMATES = 500  # maximum number of workloads per pool, in queue order
 ASSUMPTIONS = (
     "if running workloads end within their max_runtime, workloads ahead in the queue start first, "
     "nothing new is queued ahead, and the capacity becomes free in one block"
 )
 NEVER_STARTS = "it can never start as specified"
-UNKNOWN: Mapping[Reason, str] = {
+UNKNOWN_START: Mapping[Reason, str] = {
     Reason.MISCONFIGURED: NEVER_STARTS,
     Reason.NO_MATCHING_NODE: NEVER_STARTS,
     Reason.EXCEEDS_NODE_SHAPE: NEVER_STARTS,
@@ -27,15 +27,17 @@ UNKNOWN: Mapping[Reason, str] = {
     Reason.EXCEEDS_DOMAIN: NEVER_STARTS,
     Reason.SUSPENDED: "a user has to resume it",
     Reason.DEPENDENCY_NOT_MET: "its dependencies have to complete first",
-    Reason.PROJECT_LIMIT: "another workload of its project has to end, or the limit has to rise",
-    Reason.DEPARTMENT_LIMIT: "another workload of its department has to end, or the limit has to rise",
-    Reason.NON_PREEMPTIBLE_OVER_QUOTA: "another workload of its project has to end, or the quota has to rise",
-    Reason.DEPARTMENT_OVERSOLD: "another workload of its department has to end, or the quota has to rise",
+    Reason.PROJECT_LIMIT: "another workload in its project has to end, or the limit has to be raised",
+    Reason.DEPARTMENT_LIMIT: "another workload in its department has to end, or the limit has to be raised",
+    Reason.NON_PREEMPTIBLE_OVER_QUOTA: "another workload in its project has to end, "
+    "or the quota has to be raised",
+    Reason.DEPARTMENT_OVERSOLD: "another workload in its department has to end, "
+    "or the quota has to be raised",
     Reason.WAITING_FOR_SCALE_UP: "it is waiting for nodes, and their boot time is unknown",
 }
-FAR_BACK = "it is too far back in the queue for an estimate"
-DUE = "enough is free or should be free by now; see the reasons it is pending"
-PARTLY = "some of its replicas have already been placed"
+TOO_FAR_BACK = "it is too far back in the queue for an estimate"
+CAPACITY_FREE = "enough capacity is free or should be free by now; see the reasons why it is pending"
+PARTLY_PLACED = "some of its replicas have already been placed"
 Sums = list[int]
 
 
@@ -43,7 +45,7 @@ Sums = list[int]
 class Forecast:
     """Estimated start time of a pending workload, in seconds since the epoch.
 
-    `at` is None if the start time is unknown. `because` states the assumption, or the reason for the missing
+    `at` is None if the start time is unknown. `because` states the assumptions, or why there is no
     estimate.
     """
 
@@ -52,46 +54,46 @@ class Forecast:
 
 
 def forecasts(snapshot: Snapshot, plan: Plan) -> Mapping[str, Forecast]:
-    """Return the forecast of every workload that the plan leaves pending."""
+    """Return the forecast for each workload that the plan leaves pending."""
     by_name = {workload.name: workload for workload in snapshot.workloads}
     by_pool: dict[str, list[Refusal]] = {}
     for refusal in plan.refusals:
         by_pool.setdefault(refusal.pool, []).append(refusal)
     result: dict[str, Forecast] = {}
     for pool, refusals in by_pool.items():
-        future = _Future(snapshot, plan, pool, by_name)
+        future = _FutureCapacity(snapshot, plan, pool, by_name)
         for refusal in sorted(refusals, key=lambda refusal: refusal.position or 0):
             result[refusal.workload] = _forecast(refusal, by_name[refusal.workload], future, snapshot.now)
     return result
 
 
-def least(tree: Group | Role) -> tuple[int, int, int]:
-    """Return the smallest amounts with which the workload could run.
+def minimum_request(tree: Group | Role) -> tuple[int, int, int]:
+    """Return the smallest amounts that the workload needs to run.
 
-    Where only some of the groups are needed, the smallest ones count.
+    If only some of the groups are needed, the smallest ones count.
     """
     if isinstance(tree, Role):
         gpu, cpu, memory = tree.request.amounts
         return gpu * tree.min, cpu * tree.min, memory * tree.min
-    chosen = sorted(least(child) for child in tree.children)[: tree.need]
+    chosen = sorted(minimum_request(child) for child in tree.children)[: tree.need]
     gpu, cpu, memory = (sum(each[kind] for each in chosen) for kind in range(3))
     return gpu, cpu, memory
 
 
-def _forecast(refusal: Refusal, workload: Workload, future: "_Future", now: int) -> Forecast:
+def _forecast(refusal: Refusal, workload: Workload, future: "_FutureCapacity", now: int) -> Forecast:
     reason = refusal.blockers[0].reason
     if refusal.expected_start is not None:
         return Forecast(refusal.expected_start, ASSUMPTIONS)
-    if reason in UNKNOWN:
-        return Forecast(None, UNKNOWN[reason])
+    if reason in UNKNOWN_START:
+        return Forecast(None, UNKNOWN_START[reason])
     if workload.pods:
-        return Forecast(None, PARTLY)
-    if refusal.position is not None and refusal.position > MOST_ESTIMATED:
-        return Forecast(None, FAR_BACK)
+        return Forecast(None, PARTLY_PLACED)
+    if refusal.position is not None and refusal.position > MAX_ESTIMATES:
+        return Forecast(None, TOO_FAR_BACK)
     return future.start(workload, max(now, workload.backoff_until or now))
 
 
-class _Future:
+class _FutureCapacity:
     """Free resources of one pool over time, as declared runtimes end."""
 
     def __init__(self, snapshot: Snapshot, plan: Plan, pool: str, by_name: Mapping[str, Workload]) -> None:
@@ -102,56 +104,56 @@ class _Future:
             if node.name in nodes:
                 _add(self._free, node.capacity)
         self._ends: list[tuple[int, tuple[int, int, int]]] = []
-        self._coming: Sums = [0, 0, 0]
+        self._freed_later: Sums = [0, 0, 0]
         self._undeclared: Sums = [0, 0, 0]
-        for workload, amounts in _held(snapshot, plan, nodes, by_name):
+        for workload, amounts in _allocations(snapshot, plan, nodes, by_name):
             self._take(workload, amounts, workload.started if workload.started is not None else self._now)
         heapify(self._ends)
 
     def start(self, workload: Workload, earliest: int) -> Forecast:
-        requested = least(workload.tree)
+        requested = minimum_request(workload.tree)
         for kind, resource in enumerate(RESOURCES):
-            missing = requested[kind] - self._free[kind] - self._coming[kind]
+            missing = requested[kind] - self._free[kind] - self._freed_later[kind]
             if missing > 0 and requested[kind]:
-                return Forecast(None, self._why_never(kind, resource, missing))
+                return Forecast(None, self._explain_never(kind, resource, missing))
         while self._ends and (self._ends[0][0] <= earliest or not _fits(requested, self._free)):
             self._now, freed = max(self._now, self._ends[0][0]), heappop(self._ends)[1]
             _add(self._free, freed)
-            _add(self._coming, tuple(-each for each in freed))
+            _add(self._freed_later, tuple(-each for each in freed))
         at = max(self._now, earliest)
         self._take(workload, requested, at)
-        return Forecast(at, ASSUMPTIONS) if at > self._began else Forecast(None, DUE)
+        return Forecast(at, ASSUMPTIONS) if at > self._began else Forecast(None, CAPACITY_FREE)
 
     def _take(self, workload: Workload, amounts: tuple[int, int, int], since: int) -> None:
         _add(self._free, tuple(-each for each in amounts))
         if workload.max_runtime is None:
             _add(self._undeclared, amounts)
         else:
-            _add(self._coming, amounts)
+            _add(self._freed_later, amounts)
             heappush(self._ends, (max(self._now, since + workload.max_runtime), amounts))
 
-    def _why_never(self, kind: int, resource: str, missing: int) -> str:
-        held = amount(resource, self._undeclared[kind])
+    def _explain_never(self, kind: int, resource: str, missing: int) -> str:
+        held = format_amount(resource, self._undeclared[kind])
         return (
-            f"{amount(resource, missing)} would be missing even after every workload with a max_runtime has "
-            f"ended; workloads without one hold, or will hold, {held}"
+            f"{format_amount(resource, missing)} would be missing even after every workload with a "
+            f"max_runtime has ended; workloads without one have, or will have, {held} allocated"
         )
 
 
-def _held(
+def _allocations(
     snapshot: Snapshot, plan: Plan, nodes: Iterable[str], by_name: Mapping[str, Workload]
 ) -> Iterator[tuple[Workload, tuple[int, int, int]]]:
-    """Yield the workload and amounts of each pod that runs on these nodes or that the plan starts there."""
-    here = set(nodes)
+    """Yield the workload and amounts of each pod that runs or will start on these nodes."""
+    node_names = set(nodes)
     steps = [step for bundle in plan.bundles for step in bundle.steps]
     leaving = {(step.workload, step.role, step.index) for step in steps if isinstance(step, Evict)}
     for workload in snapshot.workloads:
         for pod in workload.pods:
-            goes = (workload.name, pod.role, pod.index) in leaving
-            if pod.node in here and pod.state is not PodState.COMPLETED and not goes:
+            is_leaving = (workload.name, pod.role, pod.index) in leaving
+            if pod.node in node_names and pod.state is not PodState.COMPLETED and not is_leaving:
                 yield workload, _amounts(workload, pod.role, pod.milli * len(pod.devices))
     for step in steps:
-        if isinstance(step, Place) and step.node in here:
+        if isinstance(step, Place) and step.node in node_names:
             workload = by_name[step.workload]
             yield workload, _amounts(workload, step.role, step.milli * len(step.devices))
 

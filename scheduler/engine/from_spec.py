@@ -1,8 +1,8 @@
-"""Convert a workload document into engine values."""
+"""Convert a workload document to engine values."""
 
 from datetime import datetime
 
-from berth.core.spec import GroupShape, RoleShape, WorkloadSpec, tree_of
+from berth.core.spec import GroupShape, RoleShape, WorkloadSpec, build_tree
 from berth.core.spec import Toleration as TolerationSpec
 from berth.core.spec import Topology as TopologySpec
 from scheduler.engine.model import (
@@ -37,16 +37,16 @@ def workload_from_spec(
     depends_on: tuple[str, ...] | None = None,
     pods: tuple[Pod, ...] = (),
 ) -> Workload:
-    """Return the workload that a document describes. Arguments override its identity, history and pods."""
-    written = 0 if spec.submitted is None else seconds_of(spec.submitted)
+    """Return the workload that a document describes. Arguments override the document."""
+    spec_submitted = 0 if spec.submitted is None else to_timestamp(spec.submitted)
     return Workload(
         name=spec.name if name is None else name,
         project=(spec.project or "") if project is None else project,
-        tree=group_of(tree_of(spec)),
+        tree=to_group(build_tree(spec)),
         pools=spec.pools if pools is None else pools,
         priority=spec.effective_priority,
         preemptible=spec.is_preemptible,
-        submitted=written if submitted is None else submitted,
+        submitted=spec_submitted if submitted is None else submitted,
         max_runtime=spec.max_runtime if max_runtime is None else max_runtime,
         runtime_seconds=runtime_seconds,
         started=started,
@@ -57,7 +57,7 @@ def workload_from_spec(
         preemption_delay=spec.preemption_delay,
         stale_gang_grace=spec.stale_gang_grace,
         stale_since=stale_since,
-        growth_orders_nodes=growth_orders_nodes(spec),
+        scale_up_adds_nodes=scale_up_adds_nodes(spec),
         suspended=suspended,
         misconfigured=misconfigured,
         depends_on=spec.depends_on if depends_on is None else depends_on,
@@ -65,22 +65,22 @@ def workload_from_spec(
     )
 
 
-def growth_orders_nodes(spec: WorkloadSpec) -> bool:
-    """Return True if a pool may add nodes for the workload's growth.
+def scale_up_adds_nodes(spec: WorkloadSpec) -> bool:
+    """Return whether a pool may add nodes to scale the workload up.
 
-    Interactive workloads may idle, so they grow only onto existing nodes.
+    Interactive workloads may be idle, so they scale up only onto existing nodes.
     """
     return spec.kind != "interactive"
 
 
-def group_of(shape: GroupShape) -> Group:
+def to_group(shape: GroupShape) -> Group:
     children = tuple(
-        group_of(child) if isinstance(child, GroupShape) else role_of(child) for child in shape.children
+        to_group(child) if isinstance(child, GroupShape) else to_role(child) for child in shape.children
     )
     return Group(shape.name, children, shape.need, _topology(shape.topology))
 
 
-def role_of(shape: RoleShape) -> Role:
+def to_role(shape: RoleShape) -> Role:
     return Role(
         name=shape.name,
         min=shape.min,
@@ -103,7 +103,7 @@ def role_of(shape: RoleShape) -> Role:
     )
 
 
-def seconds_of(when: datetime) -> int:
+def to_timestamp(when: datetime) -> int:
     return int(when.timestamp())
 
 

@@ -1,7 +1,7 @@
 """Input of the engine as frozen values.
 
-Units: milli-GPU, milli-CPU, MiB, whole seconds (times are seconds since the epoch, UTC). The numbers of
-departments, projects, nodes and workloads are unbounded. Names are unique per kind.
+Units: milli-GPU, milli-CPU, MiB and whole seconds. Times are seconds since the Unix epoch. There
+is no limit on the number of departments, projects, nodes or workloads. Names are unique per kind.
 """
 
 from collections.abc import Mapping
@@ -16,24 +16,24 @@ NO_GPUS = Bounds(0, None, None)
 class Strategy(StrEnum):
     BINPACK = "binpack"
     SPREAD = "spread"
-    FRAGMENTATION = "fragmentation"  # the node on which the least free capacity becomes unusable
-    AUTO = "auto"  # fragmentation where nodes or requests are mixed, else binpack
+    FRAGMENTATION = "fragmentation"  # the node where the least free capacity becomes unusable
+    AUTO = "auto"  # fragmentation if nodes or requests are mixed, else binpack
 
 
 class NodeState(StrEnum):
     READY = "ready"
-    CORDONED = "cordoned"  # keeps its pods, accepts no new ones
-    DRAINING = "draining"  # being emptied, accepts no new pods
-    BOOTING = "booting"  # counts as future capacity; no pod starts on it yet
+    CORDONED = "cordoned"  # keeps its pods but accepts no new ones
+    DRAINING = "draining"  # its pods are being moved away; accepts no new ones
+    BOOTING = "booting"  # counts as future capacity, but no pod can start on it yet
 
 
 class PodState(StrEnum):
     RUNNING = "running"
     STARTING = "starting"
-    STOPPING = "stopping"  # still holds its capacity, will free it
-    STUCK = "stuck"  # still holds its capacity, may never free it
+    STOPPING = "stopping"  # holds its capacity until it has stopped
+    STUCK = "stuck"  # holds its capacity and may never free it
     RESERVED = "reserved"  # reserved in an earlier cycle, not started yet
-    COMPLETED = "completed"  # succeeded: holds no capacity, counts as done for its gang
+    COMPLETED = "completed"  # succeeded: holds no capacity, but counts towards its gang's minimum
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +45,9 @@ class Consolidation:
 
 @dataclass(frozen=True, slots=True)
 class FairShareMode:
-    """How past usage affects shares. `half_life` and `window` are in seconds.
+    """How past usage affects shares.
 
-    With neither, history does not count.
+    `half_life` and `window` are in seconds. Without either, history does not count.
     """
 
     time_based: bool = False
@@ -55,7 +55,7 @@ class FairShareMode:
     window: int | None = None
     tumbling: bool = False
     k: float = 1.0
-    count_all: bool = False  # False: only usage over quota counts
+    count_all: bool = False  # False: only usage over quota counts as history
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,9 +86,9 @@ class Pool:
     over_quota_weights: bool = True
     topology: tuple[str, ...] = ()  # node label keys, outermost first
     reservation_after: int | None = None
-    cpu_load_limit: int = MILLI  # thousandths of each node's CPU that may be allocated
-    nodes_max: int | None = None  # None: the pool cannot grow now
-    nodes_ever: int | None = None  # maximum unless paused, drained or failing; None: nodes_max
+    cpu_load_limit: int = MILLI  # fraction of each node's CPU that may be allocated, in thousandths
+    nodes_max: int | None = None  # None: the pool cannot add nodes now
+    nodes_ever: int | None = None  # maximum when not paused, drained or failing; None: nodes_max
     node_shape: NodeShape | None = None
 
 
@@ -121,7 +121,7 @@ class Node:
     taints: tuple[Taint, ...] = ()
     state: NodeState = NodeState.READY
     ordinal: int = 0  # 0: the head node
-    ready_at: int | None = None  # expected time, for a booting node
+    ready_at: int | None = None  # expected time at which a booting node is ready
 
     @property
     def capacity(self) -> Amounts:
@@ -130,13 +130,13 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Decayed usage of a queue and decayed allocation of its parent, per resource (unit-seconds)."""
+    """Decayed usage of a queue and allocation of its parent, in unit-seconds by resource."""
 
     used: tuple[float, float, float] = (0.0, 0.0, 0.0)
     parent: tuple[float, float, float] = (0.0, 0.0, 0.0)
 
     def normalised(self, resource: int) -> float:
-        """Return the queue's usage as a fraction of its parent's allocation, which may exceed 1."""
+        """Return the queue's usage as a fraction of its parent's allocation. It may exceed 1."""
         return self.used[resource] / self.parent[resource] if self.parent[resource] > 0 else 0.0
 
 
@@ -166,7 +166,7 @@ class Queue:
 
 @dataclass(frozen=True, slots=True)
 class TopologyConstraint:
-    """Label keys of the pool's topology. All pods of the group share one value of `required`."""
+    """Topology label keys. All pods of the group must share one value of the label `required`."""
 
     required: str | None = None
     preferred: str | None = None
@@ -176,10 +176,10 @@ class TopologyConstraint:
 class Request:
     """Request of one replica.
 
-    `gpu` is milli-GPU on each of `devices` devices: 1000 for whole devices, below 1000 for a shared one.
-    `gpu_memory_mib` (exclusive with `gpu`) requests memory on each device: a fraction of the device on which
-    the replica is placed, in thousandths rounded up. Free capacity is compared with `limit_cpu` and
-    `limit_memory_mib`, which equal the request where the role sets no limit.
+    `gpu` is in milli-GPUs on each of `devices` devices: 1000 for whole devices, less for shared
+    ones. `gpu_memory_mib` (exclusive with `gpu`) requests memory on each device. The replica then
+    takes that fraction of the device, in thousandths rounded up. Free capacity is compared with
+    `limit_cpu` and `limit_memory_mib`, which equal the request if the role sets no limit.
     """
 
     gpu: int = 0
@@ -192,7 +192,7 @@ class Request:
 
     @property
     def amounts(self) -> Amounts:
-        """Amounts charged to quotas. The board converts GPU memory requests by device size."""
+        """Amounts charged to quotas. The board adds the GPU share of GPU memory requests."""
         return Amounts(self.gpu * self.devices, self.cpu, self.memory_mib)
 
 
@@ -204,7 +204,7 @@ class ScaleWith:
 
 @dataclass(frozen=True, slots=True)
 class Role:
-    """A leaf of the workload tree: the gang needs `min` replicas, and up to `max` may run."""
+    """A leaf of the workload tree. The gang needs `min` replicas, and up to `max` may run."""
 
     name: str
     min: int
@@ -213,14 +213,17 @@ class Role:
     node_selector: Mapping[str, str] = field(default_factory=dict)
     tolerations: tuple[Toleration, ...] = ()
     gpu_models: tuple[str, ...] = ()  # empty: any
-    spread_per_node: int | None = None  # maximum replicas of the role on one node
+    spread_per_node: int | None = None  # maximum number of replicas of the role per node
     topology: TopologyConstraint | None = None
     scale_with: ScaleWith | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """An inner group: `need` of its children must run (a child role runs when its `min` replicas do)."""
+    """An inner node of the workload tree: `need` of its children must run.
+
+    A role runs if at least `min` of its replicas run.
+    """
 
     name: str
     children: tuple["Group | Role", ...]
@@ -230,7 +233,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Pod:
-    """A placed replica with device indices on its node. `milli` is the pod's share of each device."""
+    """A placed replica. `milli` is its share of each of the node's `devices`, given by index."""
 
     role: str
     index: int
@@ -246,13 +249,13 @@ class Workload:
     name: str
     project: str
     tree: Group
-    pools: tuple[str, ...]  # order of preference; never empty
+    pools: tuple[str, ...]  # in order of preference; never empty
     priority: int = 50
     preemptible: bool = True
     submitted: int = 0
     max_runtime: int | None = None
     runtime_seconds: int | None = None  # simulation only
-    started: int | None = None  # start of the present run
+    started: int | None = None  # start of the current run
     last_checkpoint: int | None = None
     preemptions: int = 0
     restarts: int = 0  # number of restarts after failed runs
@@ -260,9 +263,9 @@ class Workload:
     preemption_delay: int | None = None  # None: pool default
     stale_gang_grace: int | None = None  # None: pool default; negative: never stopped
     stale_since: int | None = None
-    growth_orders_nodes: bool = True  # False: grows only onto existing nodes
+    scale_up_adds_nodes: bool = True  # False: scales up only onto existing nodes
     suspended: bool = False
-    misconfigured: str = ""  # the reason it can never run, as a sentence; empty if valid
+    misconfigured: str = ""  # why it can never run, as a clause; empty if valid
     depends_on: tuple[str, ...] = ()  # names of workloads that must complete first
     unsubmitted: tuple[str, ...] = ()  # names in `depends_on` that have not been submitted
     pods: tuple[Pod, ...] = ()

@@ -1,7 +1,8 @@
 """Decide whether a pool can release a node.
 
-`decide` runs on a snapshot without the node, so no second scheduler is needed. A node may go only if all pods
-on it get new places at once, no other workload is evicted, and no pending workload would wait longer.
+`decide` runs on a snapshot without the node, so no second scheduler is needed. A node may be
+released only if all its pods can be placed elsewhere at once, no other workload is evicted, and no
+pending workload waits longer.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,16 +10,16 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
 from berth.core.amounts import MILLI
-from scheduler.engine.board.gang import roles_of
+from scheduler.engine.board.gang import leaf_roles
 from scheduler.engine.decide import decide
 from scheduler.engine.forecast import forecasts
 from scheduler.engine.model import Node, NodeState, Pod, PodState, Pool, Queue, Snapshot, Workload
-from scheduler.engine.plan import Bundle, Evict, Eviction, Kind, Place, Plan, Reason, Standing
+from scheduler.engine.plan import Bundle, Evict, Eviction, Kind, Place, Plan, QueueStanding, Reason
 
-PAYBACK = 3600  # a move may discard at most the work that the node does in this many seconds
-MOST_NODES = 4  # nodes tried per call; counted, not timed, so that every machine decides the same
+PAYBACK = 3600  # a move may lose at most the work that the node does in this many seconds
+MAX_NODES_TRIED = 4  # nodes tried per call; not a time limit, so that every machine decides alike
 
-# Pending workloads with these reasons do not wait for capacity: the number of nodes makes no difference.
+# Reasons for being pending that do not depend on the number of nodes.
 NOT_ABOUT_CAPACITY = frozenset({
     Reason.MISCONFIGURED, Reason.SUSPENDED, Reason.DEPENDENCY_NOT_MET, Reason.NO_MATCHING_NODE,
     Reason.EXCEEDS_NODE_SHAPE, Reason.EXCEEDS_POOL_MAX, Reason.PROJECT_LIMIT, Reason.DEPARTMENT_LIMIT,
@@ -37,49 +38,52 @@ class Release:
     bundles: tuple[Bundle, ...]
 
 
-def empty_nodes(
-    snapshot: Snapshot, plan: Plan, pool: str, offered: Iterable[str], at_most: int
+def find_empty_nodes(
+    snapshot: Snapshot, plan: Plan, pool: str, offered: Iterable[str], max_nodes: int
 ) -> tuple[str, ...]:
-    """Return nodes from `offered` that have no pods and that no pending workload needs, newest first."""
-    if at_most < 1 or not is_at_rest(plan, pool):
+    """Return the nodes in `offered` that have no pods and that no pending workload needs.
+
+    The newest nodes come first, and at most `max_nodes` are returned.
+    """
+    if max_nodes < 1 or not is_at_rest(plan, pool):
         return ()
-    pods_on = _held(snapshot)
+    pods_on = _pods_by_node(snapshot)
     chosen = [node.name for node in _candidates(snapshot, pool, offered) if not pods_on.get(node.name)][
-        :at_most
+        :max_nodes
     ]
-    if not chosen or _requested(snapshot, plan, pool, frozenset(chosen), {}) is None:
+    if not chosen or _plan_without(snapshot, plan, pool, frozenset(chosen), {}) is None:
         return ()
     return tuple(chosen)
 
 
-def node_to_empty(
+def find_node_to_release(
     snapshot: Snapshot, plan: Plan, pool: str, offered: Iterable[str], payback: int = PAYBACK
 ) -> Release | None:
-    """Return the node from `offered` whose release discards the least work, or None if none can be released.
+    """Return the node in `offered` that can be released at the least cost in lost work, or None.
 
-    `plan` is the plan for the same snapshot.
+    `plan` must be the plan for the same snapshot.
     """
     if not is_at_rest(plan, pool):
         return None
-    pods_on, by_name = _held(snapshot), {workload.name: workload for workload in snapshot.workloads}
-    movable = Movable(snapshot, pool, payback)
+    pods_on, by_name = _pods_by_node(snapshot), {workload.name: workload for workload in snapshot.workloads}
+    move_rules = MoveRules(snapshot, pool, payback)
     costs: list[tuple[int, int, int, Node]] = []
     for node in _candidates(snapshot, pool, offered):
         standing = pods_on.get(node.name, {})
-        cost = movable.cost(node, [by_name[name] for name in standing]) if standing else None
+        cost = move_rules.cost(node, [by_name[name] for name in standing]) if standing else None
         if cost is not None:
             costs.append((cost, sum(map(len, standing.values())), -node.ordinal, node))
-    for _, _, _, node in sorted(costs, key=lambda cost: cost[:3])[:MOST_NODES]:
+    for _, _, _, node in sorted(costs, key=lambda cost: cost[:3])[:MAX_NODES_TRIED]:
         moving = pods_on[node.name]
-        answer = _requested(snapshot, plan, pool, frozenset({node.name}), moving)
-        places = None if answer is None else _places(answer, pool, moving)
+        new_plan = _plan_without(snapshot, plan, pool, frozenset({node.name}), moving)
+        places = None if new_plan is None else _places(new_plan, pool, moving)
         if places is not None:
             return Release(pool, node.name, _bundles(snapshot, plan, pool, node, moving, places))
     return None
 
 
 def is_at_rest(plan: Plan, pool: str) -> bool:
-    """Return True if the plan changes nothing in the pool and no workload is waiting there for capacity."""
+    """Return whether the pool has no changes planned and no workload waiting for capacity."""
     return (
         not any(bundle.pool == pool for bundle in plan.bundles)
         and not any(d.pool == pool and (d.queued.pods or d.nodes_wanted) for d in plan.demand)
@@ -91,7 +95,10 @@ def is_at_rest(plan: Plan, pool: str) -> bool:
 
 
 def _candidates(snapshot: Snapshot, pool: str, offered: Iterable[str]) -> list[Node]:
-    """Return the ready nodes that may be released, newest first, without the head and reserved nodes."""
+    """Return the ready nodes that may be released, newest first.
+
+    The head node and nodes with reservations are excluded.
+    """
     names = set(offered) - {promise.node for promise in snapshot.reservations}
     result = [
         node
@@ -101,8 +108,8 @@ def _candidates(snapshot: Snapshot, pool: str, offered: Iterable[str]) -> list[N
     return sorted(result, key=lambda node: (-node.ordinal, node.name))
 
 
-def _held(snapshot: Snapshot) -> dict[str, dict[str, list[Pod]]]:
-    """Return the pods that hold resources, by node and by workload in order of name."""
+def _pods_by_node(snapshot: Snapshot) -> dict[str, dict[str, list[Pod]]]:
+    """Return the pods that hold resources, by node and by workload name."""
     result: dict[str, dict[str, list[Pod]]] = {}
     for workload in sorted(snapshot.workloads, key=lambda workload: workload.name):
         for pod in workload.pods:
@@ -111,63 +118,68 @@ def _held(snapshot: Snapshot) -> dict[str, dict[str, list[Pod]]]:
     return result
 
 
-def _requested(
+def _plan_without(
     snapshot: Snapshot, plan: Plan, pool: str, removed: AbstractSet[str], moving: Mapping[str, Sequence[Pod]]
 ) -> Plan | None:
     """Return the plan for the snapshot without these nodes.
 
-    Return None if a workload that is not in `moving` would be worse off.
+    Return None if a workload outside `moving` would be worse off.
     """
-    edited = _without(snapshot, pool, removed, moving)
-    answer = decide(edited)
-    others = tuple(bundle for bundle in answer.bundles if bundle.workload not in moving)
-    if others != plan.bundles or len(answer.notes) > len(plan.notes):
+    edited = _remove_nodes(snapshot, pool, removed, moving)
+    new_plan = decide(edited)
+    others = tuple(bundle for bundle in new_plan.bundles if bundle.workload not in moving)
+    if others != plan.bundles or len(new_plan.notes) > len(plan.notes):
         return None
-    if not _still_rests(answer, pool, moving):
+    if not _is_still_at_rest(new_plan, pool, moving):
         return None
-    before, after = forecasts(snapshot, plan), forecasts(edited, answer)
+    before, after = forecasts(snapshot, plan), forecasts(edited, new_plan)
     for name, result in after.items():
         expected = before[name].at if name in before else None
         if name not in before or (expected is not None and (result.at is None or result.at > expected)):
             return None
-    return answer
+    return new_plan
 
 
-def _still_rests(answer: Plan, pool: str, moving: Mapping[str, Sequence[Pod]]) -> bool:
-    mine = tuple(bundle for bundle in answer.bundles if bundle.workload in moving)
-    rest = tuple(bundle for bundle in answer.bundles if bundle.workload not in moving)
-    return not any(bundle.evictions for bundle in mine) and is_at_rest(replace(answer, bundles=rest), pool)
+def _is_still_at_rest(new_plan: Plan, pool: str, moving: Mapping[str, Sequence[Pod]]) -> bool:
+    moved_bundles = tuple(bundle for bundle in new_plan.bundles if bundle.workload in moving)
+    rest = tuple(bundle for bundle in new_plan.bundles if bundle.workload not in moving)
+    return not any(bundle.evictions for bundle in moved_bundles) and is_at_rest(
+        replace(new_plan, bundles=rest), pool
+    )
 
 
-def _without(
+def _remove_nodes(
     snapshot: Snapshot, pool: str, removed: AbstractSet[str], moving: Mapping[str, Sequence[Pod]]
 ) -> Snapshot:
-    """Return the snapshot without these nodes and their pods. Workloads in `moving` must stay in the pool."""
+    """Return the snapshot without these nodes and their pods.
+
+    Workloads in `moving` may only be placed in this pool.
+    """
     return replace(
         snapshot,
         nodes=tuple(node for node in snapshot.nodes if node.name not in removed),
         workloads=tuple(
-            _off(workload, pool, removed) if workload.name in moving else workload
+            _remove_pods(workload, pool, removed) if workload.name in moving else workload
             for workload in snapshot.workloads
         ),
     )
 
 
-def _off(workload: Workload, pool: str, removed: AbstractSet[str]) -> Workload:
+def _remove_pods(workload: Workload, pool: str, removed: AbstractSet[str]) -> Workload:
     stay = tuple(pod for pod in workload.pods if pod.node not in removed or pod.state is PodState.COMPLETED)
     return replace(workload, pools=(pool,), pods=stay)
 
 
-def _places(answer: Plan, pool: str, moving: Mapping[str, Sequence[Pod]]) -> Mapping[Key, Place] | None:
-    """Return the new place of each moving pod, or None unless exactly these pods are placed at once."""
-    steps = [step for bundle in answer.bundles if bundle.workload in moving for step in bundle.steps]
+def _places(new_plan: Plan, pool: str, moving: Mapping[str, Sequence[Pod]]) -> Mapping[Key, Place] | None:
+    """Return the new place of each moving pod, or None if the plan does more or less than that."""
+    steps = [step for bundle in new_plan.bundles if bundle.workload in moving for step in bundle.steps]
     placed = {
         (step.workload, step.role, step.index): step
         for step in steps
         if isinstance(step, Place) and not step.reserved
     }
     requested = {(name, pod.role, pod.index) for name, pods in moving.items() for pod in pods}
-    here = all(bundle.pool == pool for bundle in answer.bundles if bundle.workload in moving)
+    here = all(bundle.pool == pool for bundle in new_plan.bundles if bundle.workload in moving)
     return placed if here and len(placed) == len(steps) and placed.keys() == requested else None
 
 
@@ -192,27 +204,27 @@ def _bundle(
     name: str,
     pods: Sequence[Pod],
     places: Mapping[Key, Place],
-    standings: tuple[Standing, ...],
+    standings: tuple[QueueStanding, ...],
 ) -> Bundle:
-    """Return a bundle that moves pods: each pod stops, and its new place stays reserved until then."""
+    """Return a bundle that stops the pods and reserves their new places until then."""
     rule = f"moved to release node {node.name}: its workloads fit on other nodes"
     stops = [Evict(name, p.role, p.index, p.node, p.devices, p.milli) for p in pods]
-    goes_to = [replace(places[name, p.role, p.index], reserved=True) for p in pods]
+    placements = [replace(places[name, p.role, p.index], reserved=True) for p in pods]
     removed = tuple((pod.role, pod.index) for pod in pods)
     eviction = Eviction(Kind.CONSOLIDATE, name, None, rule, removed, whole=False, victim=standings)
-    return Bundle(Kind.CONSOLIDATE, name, pool, (*stops, *goes_to), (eviction,), rule)
+    return Bundle(Kind.CONSOLIDATE, name, pool, (*stops, *placements), (eviction,), rule)
 
 
-def _standings(snapshot: Snapshot, plan: Plan, pool: str, project: str) -> tuple[Standing, ...]:
-    """Return the standings of the project and its department, which a move does not change."""
+def _standings(snapshot: Snapshot, plan: Plan, pool: str, project: str) -> tuple[QueueStanding, ...]:
+    """Return the standings of the project and its department, which a move leaves unchanged."""
     parents = {queue.name: queue.parent for queue in snapshot.queues}
     reports = {report.queue: report for report in plan.queues if report.pool == pool}
     path = [reports[name] for name in (project, parents.get(project)) if name in reports]
-    return tuple(Standing(r.queue, r.quota, r.share, r.allocated, r.allocated) for r in path)
+    return tuple(QueueStanding(r.queue, r.quota, r.share, r.allocated, r.allocated) for r in path)
 
 
-class Movable:
-    """Rules for moving the workloads of a pool, and the work that a move would discard."""
+class MoveRules:
+    """Rules for moving the workloads of a pool, and the cost of a move in lost work."""
 
     def __init__(self, snapshot: Snapshot, pool: str, payback: int) -> None:
         self.now, self.payback = snapshot.now, payback
@@ -220,15 +232,16 @@ class Movable:
         self.queues = {queue.name: queue for queue in snapshot.queues}
 
     def cost(self, node: Node, standing: Sequence[Workload]) -> int | None:
-        """Return the discarded work in milliseconds of node capacity, or None if a pod must not be moved.
+        """Return the lost work in milliseconds of node capacity, or None if a move is not allowed.
 
-        Moving one replica disturbs the whole gang, so all work of the gang since its last checkpoint counts.
+        Moving one replica interrupts the whole gang, so all its work since its last checkpoint
+        counts.
         """
         if not all(self._may_move(workload) for workload in standing):
             return None
         capacity = node.gpus * MILLI or node.cpu
         discarded = sum(
-            self._seconds(workload, pod) * _weight(node, workload, pod)
+            self._lost_seconds(workload, pod) * _weight(node, workload, pod)
             for workload in standing
             for pod in workload.pods
             if pod.state is PodState.RUNNING
@@ -240,12 +253,13 @@ class Movable:
         stable = all(pod.state in (PodState.RUNNING, PodState.COMPLETED) for pod in workload.pods)
         steady = stable and workload.stale_since is None and not workload.suspended
         by_name = workload.project in self.queues
-        return steady and by_name and workload.preemptible and not self._safe(workload)
+        return steady and by_name and workload.preemptible and not self._is_within_min_runtime(workload)
 
-    def _safe(self, workload: Workload) -> bool:
-        """Return True if the workload is within its minimum runtime.
+    def _is_within_min_runtime(self, workload: Workload) -> bool:
+        """Return whether the workload is within its minimum runtime.
 
-        A move interrupts the workload like any eviction, so the longer of both minimum runtimes counts.
+        A move interrupts the workload like any eviction, so the longer of both minimum runtimes
+        applies.
         """
         project = self.queues[workload.project]
         path = [project, self.queues[project.parent]] if project.parent in self.queues else [project]
@@ -254,7 +268,7 @@ class Movable:
             started = min(pod.started for pod in workload.pods if pod.state is PodState.RUNNING)
         return self.now - started < max(_min_runtimes(path, self.pool))
 
-    def _seconds(self, workload: Workload, pod: Pod) -> int:
+    def _lost_seconds(self, workload: Workload, pod: Pod) -> int:
         return max(0, self.now - max(pod.started, workload.started or 0, workload.last_checkpoint or 0))
 
 
@@ -268,7 +282,7 @@ def _min_runtimes(path: Sequence[Queue], pool: Pool) -> tuple[int, int]:
 
 
 def _weight(node: Node, workload: Workload, pod: Pod) -> int:
-    """Return the pod's share of the node's main resource: milli-GPUs, or milli-CPUs on nodes without GPUs."""
+    """Return the pod's allocation in milli-GPUs, or in milli-CPUs on nodes without GPUs."""
     if node.gpus:
         return pod.milli * len(pod.devices)
-    return next((role.request.cpu for role in roles_of(workload.tree) if role.name == pod.role), 0)
+    return next((role.request.cpu for role in leaf_roles(workload.tree) if role.name == pod.role), 0)

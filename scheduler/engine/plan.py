@@ -10,7 +10,7 @@ from berth.core.amounts import Amounts, Bounds
 
 
 class Kind(StrEnum):
-    """Action that produced a bundle. Drains are not listed, because `dispatch/drains.py` stops their pods."""
+    """Action that produced a bundle. Drains are handled in `dispatch/drains.py`."""
 
     START = "start"
     GROW = "grow"
@@ -23,7 +23,7 @@ class Kind(StrEnum):
 
 
 class Reason(StrEnum):
-    """Reasons for a workload to be pending, most dominant first: the first that applies is shown first."""
+    """Reasons why a workload is pending, most dominant first."""
 
     MISCONFIGURED = "Misconfigured"
     SUSPENDED = "Suspended"
@@ -57,7 +57,7 @@ Numbers = Mapping[str, int | float | str | None]  # milli-GPU, milli-CPU, MiB, s
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Place a replica on a node: start the replica, or reserve the capacity until it is free."""
+    """Place a replica on a node: start it, or reserve the capacity until it is free."""
 
     workload: str
     role: str
@@ -84,7 +84,7 @@ Step = Place | Evict
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class QueueStanding:
     """Quota, share and allocation of a queue in one pool, before and after a bundle."""
 
     queue: str
@@ -97,7 +97,7 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class Blocker:
-    """One reason why a workload is pending, with its numbers."""
+    """One reason why a workload is pending, with its message and numbers."""
 
     reason: Reason
     message: str
@@ -111,14 +111,14 @@ class Eviction:
     kind: Kind
     workload: str
     preemptor: str | None
-    rule: str  # the rule that allowed the eviction, as a sentence with its numbers
+    rule: str  # the rule that allowed the eviction, in words and numbers
     pods: tuple[tuple[str, int], ...]  # (role, index)
-    whole: bool  # True: the whole gang is requeued
-    victim: tuple[Standing, ...] = ()  # project first, then department
-    winner: tuple[Standing, ...] = ()
+    whole: bool  # True: the entire gang is requeued
+    victim: tuple[QueueStanding, ...] = ()  # project first, then department
+    winner: tuple[QueueStanding, ...] = ()
     refused: tuple[Blocker, ...] = ()  # why the preemptor could not start without the eviction
     lost_gpu_seconds: int = 0
-    earns_backoff: bool = True  # False: the victim only ended its turn and may restart at once
+    earns_backoff: bool = True  # False: only the victim's turn ended, so it may restart at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,9 +136,9 @@ class Bundle:
 @dataclass(frozen=True, slots=True)
 class Refusal:
     workload: str
-    blockers: tuple[Blocker, ...]  # dominant one first; never empty
-    position: int | None  # 1: next in its pool; None: not queued, because unschedulable
-    key: tuple[str, ...] = ()  # the sort key behind the position, as sentences
+    blockers: tuple[Blocker, ...]  # most dominant first; never empty
+    position: int | None  # 1: next in its pool; None: unschedulable, so not queued
+    key: tuple[str, ...] = ()  # the sort key behind the position, in words
     expected_start: int | None = None  # from declared runtimes; None: unknown
     pool: str = ""
 
@@ -169,7 +169,7 @@ class UnmetShape:
 
 
 class Load(NamedTuple):
-    """Resources that pods take on nodes. CPU and memory are the pods' limits."""
+    """Resources that pods take up on nodes. CPU and memory are limits."""
 
     gpu: int = 0
     cpu: int = 0
@@ -185,12 +185,12 @@ NO_LOAD = Load()
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """Load that is waiting for nodes (`queued`), and load on the nodes after the plan (`standing`)."""
+    """Load waiting for nodes (`queued`), and load on the nodes after the plan (`standing`)."""
 
     pool: str
     queued: Load = NO_LOAD
     standing: Load = NO_LOAD
-    nodes_wanted: int = 0  # more nodes of the pool's shape, within its maximum
+    nodes_wanted: int = 0  # additional nodes of the pool's shape, within its maximum
     shapes: tuple[UnmetShape, ...] = ()
 
 

@@ -1,11 +1,11 @@
-"""State of a scheduler process between ticks."""
+"""State that a scheduler process keeps between ticks."""
 
 import uuid
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from berth.db.lease import Held
+from berth.db.lease import HeldLease
 from pools.models import NodePool
 from pools.runtimes.base import Runtime
 from scheduler.loop.decide import LayoutCache
@@ -27,20 +27,22 @@ class SentOrders:
             self.started.pop(pk, None)
 
 
-def always() -> bool:
+def always_leads() -> bool:
     return True
 
 
 @dataclass(slots=True)
 class SchedulerContext:
-    """`held` fences every write. `leads` is checked before every call to a machine, which cannot be fenced.
+    """State of the leading scheduler, shared by all steps of a tick.
 
-    The caches only save work and never affect a decision: a new leader starts with empty ones.
+    `held_lease` fences every write. `leads` is checked before every call to a machine, because such calls
+    cannot be fenced. The caches only save work and never affect a decision; a new leader starts with
+    empty caches.
     """
 
-    held: Held
+    held_lease: HeldLease
     runtimes: Runtimes
-    leads: Callable[[], bool] = always
+    leads: Callable[[], bool] = always_leads
     specs: SpecCache = field(default_factory=SpecCache)
     cache: ObservationCache = field(default_factory=ObservationCache)
     layout: LayoutCache = field(default_factory=LayoutCache)

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from berth.db.crash_points import crash_point
-from berth.db.lease import Held, fenced
+from berth.db.lease import HeldLease, fenced_transaction
 from berth.server.tracing.spans import span
 from scheduler.engine.forecast import forecasts
 from scheduler.engine.plan import Bundle, Evict, Plan
@@ -17,11 +17,11 @@ from scheduler.loop.commit import Outcome
 from scheduler.loop.context import SchedulerContext
 from scheduler.loop.engine_version import engine_version
 from scheduler.loop.observe.view import ClusterView
-from scheduler.loop.snapshot_codec import Texts
+from scheduler.loop.snapshot_codec import SnapshotEncoder
 from scheduler.loop.snapshots import pack
 from scheduler.models import Cycle
 from scheduler.reports.explanations.pool_readiness import with_pool_readiness
-from scheduler.reports.explanations.writer import Explanations
+from scheduler.reports.explanations.writer import ExplanationWriter
 from scheduler.reports.queues.queue_standings import settle_usage, store_standings
 
 RECORD_EVERY = timedelta(seconds=60)  # interval for cycles without changes
@@ -41,11 +41,11 @@ class CycleTimer:
         yield
         self.milliseconds[step] = (time.perf_counter() - began) * 1000
 
-    def record(self, view: ClusterView, plan: Plan, held: Held) -> Cycle:
-        """Return the unsaved row of a decided cycle."""
+    def record(self, view: ClusterView, plan: Plan, held_lease: HeldLease) -> Cycle:
+        """Build the row of a cycle that has a plan. The row is not saved."""
         return Cycle(
             at=self.at,
-            epoch=held.epoch,
+            epoch=held_lease.epoch,
             trigger=self.trigger[:40],
             observe_ms=self.milliseconds["observe"],
             decide_ms=self.milliseconds["decide"],
@@ -60,10 +60,10 @@ class CycleTimer:
 
 @dataclass(slots=True)
 class CycleMemory:
-    """State that one cycle passes to the next, besides rows."""
+    """In-memory state that one cycle passes to the next."""
 
-    explanations: Explanations = field(default_factory=Explanations)
-    texts: Texts = field(default_factory=Texts)  # encoded parts of stored snapshots
+    explanations: ExplanationWriter = field(default_factory=ExplanationWriter)
+    encoder: SnapshotEncoder = field(default_factory=SnapshotEncoder)  # encoded parts of stored snapshots
     recorded_at: datetime | None = None
     notes: tuple[str, ...] = ()
 
@@ -78,8 +78,8 @@ class CycleRun:
     record: Cycle
     written: bool = False
 
-    def attributes(self) -> dict[str, int]:
-        """Return the numbers shown on the cycle's span."""
+    def span_attributes(self) -> dict[str, int]:
+        """Return the attributes of the cycle's trace span."""
         return {
             "berth__workloads": self.record.workloads,
             "berth__nodes": self.record.nodes,
@@ -92,10 +92,10 @@ class CycleRun:
 def record_cycle(
     run: CycleRun, context: SchedulerContext, memory: CycleMemory, notes: list[str], *, newest: bool
 ) -> bool:
-    """Write the cycle and, for the newest one, the reasons, shares and usage. Return True on a change."""
+    """Record a cycle and, if it is the newest, pending reasons, shares and usage. Return True on a change."""
     with span("record cycle") as traced:
         changed = _record(run, context, memory, notes, newest=newest)
-        log_context.in_cycle(run.record.pk, traced)
+        log_context.bind_cycle(run.record.pk, traced)
         return changed
 
 
@@ -104,18 +104,18 @@ def _record(
 ) -> bool:
     view, plan, record = run.view, run.plan, run.record
     predicted = forecasts(view.snapshot, plan) if newest else {}
-    with fenced(context.held):
-        explained, written = 0, False
+    with fenced_transaction(context.held_lease):
+        explained_count, written = 0, False
         if newest:
             refusals = with_pool_readiness(plan.refusals, view.below_threshold)
-            explained = memory.explanations.write(view, refusals, record.pk, predicted)
+            explained_count = memory.explanations.write(view, refusals, record.pk, predicted)
             store_standings(view, plan.queues)
             settle_usage(view.at)
         all_notes = (*plan.notes, *notes)
-        changed = bool(plan.bundles or explained or all_notes != memory.notes)
+        changed = bool(plan.bundles or explained_count or all_notes != memory.notes)
         due = memory.recorded_at is None or view.at - memory.recorded_at >= RECORD_EVERY
         if changed or due:
-            finish(run, all_notes)
+            save_outcome(run, all_notes)
             written = True
             memory.recorded_at, memory.notes = view.at, all_notes
         crash_point("cycle.before_end")
@@ -126,20 +126,22 @@ def _record(
     return changed
 
 
-def record_failure(timer: CycleTimer, held: Held, memory: CycleMemory, notes: Sequence[str]) -> bool:
-    """Write a failed cycle unless its notes equal the previous ones. Return True if a row was written."""
+def record_failure(
+    timer: CycleTimer, held_lease: HeldLease, memory: CycleMemory, notes: Sequence[str]
+) -> bool:
+    """Record a failed cycle unless its notes repeat the previous ones. Return True if a row was written."""
     if tuple(notes) == memory.notes:
         return False
-    with fenced(held):
+    with fenced_transaction(held_lease):
         Cycle.objects.create(
-            at=timer.at, epoch=held.epoch, trigger=timer.trigger[:40], notes=list(notes[:100])
+            at=timer.at, epoch=held_lease.epoch, trigger=timer.trigger[:40], notes=list(notes[:100])
         )
     memory.recorded_at, memory.notes = timer.at, tuple(notes)
     return True
 
 
-def finish(run: CycleRun, notes: Sequence[str]) -> None:
-    """Save the cycle's row with its outcome, in the caller's transaction."""
+def save_outcome(run: CycleRun, notes: Sequence[str]) -> None:
+    """Save the cycle's row with the outcome in the caller's transaction."""
     record, outcome = run.record, run.outcome
     record.applied, record.stale = len(outcome.applied), len(outcome.stale)
     record.evictions = outcome.evictions
@@ -149,14 +151,14 @@ def finish(run: CycleRun, notes: Sequence[str]) -> None:
     }
     record.notes = list(notes[:100])
     record.save()
-    log_context.in_cycle(record.pk)
+    log_context.bind_cycle(record.pk)
 
 
 def _store_snapshot(run: CycleRun, context: SchedulerContext, memory: CycleMemory) -> None:
-    """Pack and store the snapshot after the transaction. A crash in between only prevents a replay."""
-    snapshot = pack(run.view.snapshot, run.plan, memory.texts)
+    """Store the snapshot after the transaction. After a crash in between, the cycle cannot be replayed."""
+    snapshot = pack(run.view.snapshot, run.plan, memory.encoder)
     if snapshot is not None:
-        with fenced(context.held):
+        with fenced_transaction(context.held_lease):
             Cycle.objects.filter(pk=run.record.pk).update(snapshot=snapshot)
 
 

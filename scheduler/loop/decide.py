@@ -1,10 +1,10 @@
-"""Call the engine, isolating pools that it cannot decide."""
+"""Call the engine, and skip pools for which it fails."""
 
 import logging
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
-from scheduler.engine.decide import decide, decide_again
+from scheduler.engine.decide import decide, decide_with_layout
 from scheduler.engine.layout.layout import Layout
 from scheduler.engine.model import Snapshot, Workload
 from scheduler.engine.plan import Plan
@@ -15,57 +15,57 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class LayoutCache:
-    """The layout after the last decision, from which the next one starts. It only saves work."""
+    """Layout after the last decision, reused as the start of the next one. It only saves work."""
 
     layout: Layout | None = None
 
 
 def decide_pools(snapshot: Snapshot, cache: LayoutCache | None = None) -> Plan:
-    """Return the plan for all pools. If the engine fails, plan only the pools that it can decide alone.
+    """Return the plan for all pools. If the engine fails, leave out the pools that cause the failure.
 
-    The plan's notes list the skipped pools. Raises the engine's error if no single pool causes the failure.
+    The plan's notes list the skipped pools. Raises the engine's error if no single pool causes it.
     """
     try:
         return decide(snapshot) if cache is None else _decide_from_cache(snapshot, cache)
     except Exception:
-        log.exception("no plan for all pools together")
+        log.exception("the engine failed for all pools together")
         broken = _broken_pools(snapshot)
         if not broken:
             raise
-    plan = decide(without(snapshot, broken))
+    plan = decide(without_pools(snapshot, broken))
     notes = [
-        f"Pool {name} was skipped because it cannot be decided: {error}" for name, error in broken.items()
+        f"Pool {name} was skipped because the engine failed for it: {error}" for name, error in broken.items()
     ]
     return replace(plan, notes=(*plan.notes, *notes))
 
 
 def _decide_from_cache(snapshot: Snapshot, cache: LayoutCache) -> Plan:
-    """Decide from the cached layout. If that fails, empty the cache and decide from scratch."""
+    """Decide from the cached layout. If that fails, clear the cache and decide from scratch."""
     layout, cache.layout = cache.layout, None
     try:
-        plan, cache.layout = decide_again(snapshot, layout)
+        plan, cache.layout = decide_with_layout(snapshot, layout)
     except Exception:
         if layout is None:
             raise
-        log.exception("no plan from the cached layout")
-        plan, cache.layout = decide_again(snapshot, None)
+        log.exception("the engine failed with the cached layout")
+        plan, cache.layout = decide_with_layout(snapshot, None)
     return plan
 
 
 def _broken_pools(snapshot: Snapshot) -> Mapping[str, str]:
-    """Return the error of each pool that fails even when it is decided alone."""
+    """Return, by pool, the engine's error for pools that fail even on their own."""
     names = sorted(pool.name for pool in snapshot.pools)
     errors: dict[str, str] = {}
     for name in names:
         try:
-            decide(without(snapshot, [other for other in names if other != name]))
+            decide(without_pools(snapshot, [other for other in names if other != name]))
         except Exception as error:
-            log.exception("pool %s cannot be decided", name)
+            log.exception("the engine failed for pool %s", name)
             errors[name] = repr(error)
     return errors
 
 
-def without(snapshot: Snapshot, pools: Collection[str]) -> Snapshot:
+def without_pools(snapshot: Snapshot, pools: Collection[str]) -> Snapshot:
     """Return the snapshot as if these pools did not exist.
 
     A workload is suspended if it runs or has a reservation in these pools, or if it allows no other pool.
@@ -78,13 +78,13 @@ def without(snapshot: Snapshot, pools: Collection[str]) -> Snapshot:
         nodes=tuple(node for node in snapshot.nodes if node.name not in nodes),
         reservations=tuple(row for row in snapshot.reservations if row.workload not in reserved),
         workloads=tuple(
-            _without_pools(workload, pools, nodes, is_reserved=workload.name in reserved)
+            _workload_without_pools(workload, pools, nodes, is_reserved=workload.name in reserved)
             for workload in snapshot.workloads
         ),
     )
 
 
-def _without_pools(
+def _workload_without_pools(
     workload: Workload, pools: Collection[str], nodes: Collection[str], *, is_reserved: bool
 ) -> Workload:
     remaining = tuple(pool for pool in workload.pools if pool not in pools)

@@ -5,13 +5,13 @@ from structlog.contextvars import bind_contextvars, unbind_contextvars
 from berth.server.tracing.spans import Span
 
 
-def begin() -> None:
-    """Start a loop iteration, whose cycle has no number yet."""
+def clear_cycle() -> None:
+    """Clear the previous tick's cycle number."""
     unbind_contextvars("cycle")
 
 
-def in_cycle(cycle: int | None, *spans: Span) -> None:
-    """Add the cycle's id to logs and spans. A cycle without changes may have no row and so no id."""
+def bind_cycle(cycle: int | None, *spans: Span) -> None:
+    """Add the cycle's id to log lines and spans. A cycle without a row has no id."""
     if cycle is None:
         return
     bind_contextvars(cycle=cycle)

@@ -15,86 +15,86 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 from scheduler.engine.model import Node, Snapshot, Workload
 
 Decoder = Callable[[Any], Any]
-Encoded = dict[str, tuple[object, str]]  # value and its JSON by name
-LONG = ("nodes", "workloads")  # long snapshot fields, mostly unchanged between cycles
+Encoded = dict[str, tuple[object, str]]  # by name: the value and its JSON text
+LARGE_FIELDS = ("nodes", "workloads")  # long snapshot fields, mostly unchanged between cycles
 
 
-class Unreadable(ValueError):
-    """The snapshot was stored by an engine version with different fields."""
+class UnreadableSnapshot(ValueError):
+    """Error for a snapshot stored by an engine version with different fields."""
 
 
-class Texts:
-    """Encode snapshots as JSON, reusing the text of workloads and nodes that did not change."""
+class SnapshotEncoder:
+    """JSON encoder for snapshots that reuses the text of unchanged workloads and nodes."""
 
     def __init__(self) -> None:
         self._encoded: dict[str, Encoded] = {}
 
-    def of(self, snapshot: Snapshot) -> str:
+    def encode(self, snapshot: Snapshot) -> str:
         parts = []
         for name, default in _fields(Snapshot):
             value = getattr(snapshot, name)
-            if name in LONG and value:
-                text = f"[{','.join(self._each(name, value))}]"
+            if name in LARGE_FIELDS and value:
+                text = f"[{','.join(self._encode_each(name, value))}]"
             elif value == default:
                 continue
             else:
-                text = written(_plain(value))
+                text = to_json(_to_plain(value))
             parts.append(f'"{name}":{text}')
         return f"{{{','.join(parts)}}}"
 
-    def _each(self, kind: str, values: Sequence[Workload | Node]) -> Iterator[str]:
+    def _encode_each(self, kind: str, values: Sequence[Workload | Node]) -> Iterator[str]:
         before = self._encoded.get(kind, {})
         now = self._encoded[kind] = {}
         for each in values:
             cached = before.get(each.name)
             if cached is None or cached[0] is not each:
-                cached = each, written(_plain(each))
+                cached = each, to_json(_to_plain(each))
             now[each.name] = cached
             yield cached[1]
 
 
-def written(document: Any) -> str:
+def to_json(document: Any) -> str:
     return json.dumps(document, separators=(",", ":"))
 
 
-def decoded(document: Any) -> Snapshot:
-    """Return the snapshot. Raises Unreadable."""
+def decode_snapshot(document: Any) -> Snapshot:
+    """Return the snapshot. Raises UnreadableSnapshot."""
     try:
         snapshot: Snapshot = _decoder(Snapshot)(document)
     except (TypeError, ValueError, KeyError, AttributeError) as error:
-        raise Unreadable(f"{type(error).__name__}: {error}") from None
+        raise UnreadableSnapshot(f"{type(error).__name__}: {error}") from None
     return snapshot
 
 
-def _plain(value: Any) -> Any:
+def _to_plain(value: Any) -> Any:
     kind = type(value)
     if kind in (str, int, float, bool, NoneType):
         return value
-    if kind in _PLAIN_FIELDS or is_dataclass(value):
+    if kind in _FIELDS_BY_TYPE or is_dataclass(value):
         document = {}
         for name, default in _fields(kind):
             part = getattr(value, name)
             if part is not default and part != default:
-                document[name] = _plain(part)
+                document[name] = _to_plain(part)
         return document
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, Mapping):
-        return {key: _plain(each) for key, each in value.items()}
-    return [_plain(each) for each in value]
+        return {key: _to_plain(each) for key, each in value.items()}
+    return [_to_plain(each) for each in value]
 
 
-_PLAIN_FIELDS: dict[type, list[tuple[str, Any]]] = {}
+_FIELDS_BY_TYPE: dict[type, list[tuple[str, Any]]] = {}
 
 
 def _fields(kind: type) -> list[tuple[str, Any]]:
-    """Return field names with their defaults, or with MISSING, which equals no value."""
-    if kind not in _PLAIN_FIELDS:
-        _PLAIN_FIELDS[kind] = [
+    """Return field names with their defaults. The default of a required field is MISSING."""
+    if kind not in _FIELDS_BY_TYPE:
+        _FIELDS_BY_TYPE[kind] = [
             (each.name, each.default_factory() if each.default_factory is not MISSING else each.default)
             for each in fields(kind)
         ]
-    return _PLAIN_FIELDS[kind]
+    return _FIELDS_BY_TYPE[kind]
 
 
 @cache
@@ -109,7 +109,7 @@ def _decoder(hint: Any) -> Decoder:
         each = _decoder(inner[1])
         return lambda raw: {key: each(value) for key, value in raw.items()}
     if isinstance(hint, str):
-        raise Unreadable(f"unknown type: {hint}")
+        raise UnreadableSnapshot(f"unknown type: {hint}")
     if is_dataclass(hint):
         return _dataclass_decoder(hint)  # type: ignore[arg-type]
     if issubclass(hint, Enum):
@@ -128,7 +128,7 @@ def _tuple_decoder(inner: tuple[Any, ...]) -> Decoder:
 
 
 def _union_decoder(inner: tuple[Any, ...]) -> Decoder:
-    """Return a decoder for None or one of several dataclasses, distinguished by their required fields."""
+    """Return a decoder for None or several dataclasses, distinguished by their required fields."""
     kinds = [kind for kind in inner if kind is not NoneType]
     if len(kinds) == 1:
         only = _decoder(kinds[0])
@@ -139,7 +139,7 @@ def _union_decoder(inner: tuple[Any, ...]) -> Decoder:
         for needed, kind in choices:
             if needed <= raw.keys():
                 return _decoder(kind)(raw)
-        raise Unreadable(f"none of {[kind.__name__ for kind in kinds]}")
+        raise UnreadableSnapshot(f"none of {[kind.__name__ for kind in kinds]}")
 
     return read
 

@@ -11,13 +11,13 @@ from django.db import connection
 
 from scheduler.engine.model import Snapshot
 from scheduler.engine.plan import Evict, Place, Plan, Step
-from scheduler.loop.snapshot_codec import Texts, Unreadable, decoded, written
+from scheduler.loop.snapshot_codec import SnapshotEncoder, UnreadableSnapshot, decode_snapshot, to_json
 from scheduler.models import Cycle
 from scheduler.simulator.scenario.export import snapshot_to_scenario
 
-SNAPSHOTS_KEPT = timedelta(days=2)
-CYCLES_KEPT = timedelta(days=30)
-MOST_WORKLOADS = 20_000  # snapshots of larger clusters are not stored
+SNAPSHOT_RETENTION = timedelta(days=2)
+CYCLE_RETENTION = timedelta(days=30)
+MAX_WORKLOADS = 20_000  # snapshots of larger clusters are not stored
 Document = dict[str, Any]
 
 DROP_SURPLUS = """
@@ -32,18 +32,19 @@ DROP_SURPLUS = """
 @dataclass(frozen=True, slots=True)
 class StoredCycle:
     snapshot: Snapshot
-    decided: Document
+    plan: Document
 
 
-def pack(snapshot: Snapshot, plan: Plan, texts: Texts | None = None) -> bytes | None:
+def pack(snapshot: Snapshot, plan: Plan, encoder: SnapshotEncoder | None = None) -> bytes | None:
     """Return the compressed snapshot and plan, or None if the cluster is too large.
 
-    `texts` caches encoded parts from one cycle to the next. Packing without a cache costs more than a
-    decision, so do not pack inside a transaction.
+    `encoder` caches encoded parts between cycles. Packing without a cache costs more than a decision, so do
+    not pack inside a transaction.
     """
-    if len(snapshot.workloads) > MOST_WORKLOADS:
+    if len(snapshot.workloads) > MAX_WORKLOADS:
         return None
-    text = f'{{"snapshot":{(texts or Texts()).of(snapshot)},"decided":{written(plan_document(plan))}}}'
+    encoded = (encoder or SnapshotEncoder()).encode(snapshot)
+    text = f'{{"snapshot":{encoded},"decided":{to_json(plan_document(plan))}}}'
     return zlib.compress(text.encode(), 1)
 
 
@@ -72,43 +73,45 @@ def plan_document(plan: Plan) -> Document:
 
 
 def load_snapshot(cycle: Cycle) -> StoredCycle | None:
-    """Return the stored snapshot and plan, or None if they are not stored (any more). Raises Unreadable."""
+    """Return the stored snapshot and plan, or None if there are none (any more). Raises Unreadable."""
     if cycle.snapshot is None:
         return None
     document: Document = json.loads(zlib.decompress(bytes(cycle.snapshot)))
-    return StoredCycle(decoded(document.get("snapshot")), document.get("decided") or {})
+    return StoredCycle(decode_snapshot(document.get("snapshot")), document.get("decided") or {})
 
 
-def scenario_of(cycle: Cycle) -> Document | None:
+def cycle_scenario(cycle: Cycle) -> Document | None:
     """Return the cycle's snapshot as a scenario, or None if the snapshot is missing or unreadable."""
     try:
         stored = load_snapshot(cycle)
-    except Unreadable:
+    except UnreadableSnapshot:
         return None
     return None if stored is None else snapshot_to_scenario(stored.snapshot)
 
 
-def drop_old(
+def drop_expired_cycles(
     now: datetime,
-    most_bytes: int | None = None,
+    max_bytes: int | None = None,
     *,
-    snapshots_kept: timedelta = SNAPSHOTS_KEPT,
-    cycles_kept: timedelta = CYCLES_KEPT,
+    snapshot_retention: timedelta = SNAPSHOT_RETENTION,
+    cycle_retention: timedelta = CYCLE_RETENTION,
 ) -> int:
     """Drop expired cycles, expired snapshots, and the oldest snapshots beyond the size limit.
 
     Return the number of dropped snapshots.
     """
-    most = settings.BERTH_SNAPSHOT_MIB * 1024 * 1024 if most_bytes is None else most_bytes
-    dropped = Cycle.objects.filter(at__lt=now - snapshots_kept, snapshot__isnull=False).update(snapshot=None)
+    size_limit = settings.BERTH_SNAPSHOT_MIB * 1024 * 1024 if max_bytes is None else max_bytes
+    dropped = Cycle.objects.filter(at__lt=now - snapshot_retention, snapshot__isnull=False).update(
+        snapshot=None
+    )
     with connection.cursor() as cursor:
-        cursor.execute(DROP_SURPLUS, [now - snapshots_kept, most])
+        cursor.execute(DROP_SURPLUS, [now - snapshot_retention, size_limit])
         dropped += cursor.rowcount
-    Cycle.objects.filter(at__lt=now - cycles_kept).delete()
+    Cycle.objects.filter(at__lt=now - cycle_retention).delete()
     return dropped
 
 
 def _step_document(step: Step) -> list[Any]:
-    what = "stop" if isinstance(step, Evict) else "promise" if step.reserved else "place"
+    action = "stop" if isinstance(step, Evict) else "promise" if step.reserved else "place"
     assert isinstance(step, Evict | Place)
-    return [what, step.workload, step.role, step.index, step.node, list(step.devices), step.milli]
+    return [action, step.workload, step.role, step.index, step.node, list(step.devices), step.milli]

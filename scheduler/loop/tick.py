@@ -1,7 +1,7 @@
 """One tick of the scheduler: observe, decide, commit, dispatch, reconcile.
 
-Every step works from rows and may be repeated. The steps after commit run in every tick, even without a
-decision, because they finish work that a crash interrupted.
+Every step works from rows and can be repeated. The steps after commit run in every tick, even without a
+decision, because they complete work that a crash interrupted.
 """
 
 import logging
@@ -15,7 +15,7 @@ from django.db import InterfaceError, OperationalError
 
 from berth.core.clock import Clock
 from berth.db.crash_points import crash_point
-from berth.db.lease import Held, LeadershipLost, fenced
+from berth.db.lease import HeldLease, LeadershipLost, fenced_transaction
 from berth.db.races import is_lost_race
 from berth.server.tracing.spans import span
 from pools.engine.victims import Work
@@ -29,7 +29,7 @@ from scheduler.loop.context import SchedulerContext
 from scheduler.loop.cycle_record import CycleMemory, CycleRun, CycleTimer, record_cycle, record_failure
 from scheduler.loop.decide import decide_pools
 from scheduler.loop.dispatch import record_reports, start_pods, stop_pods
-from scheduler.loop.dispatch.checkpoints import EVERY, note_checkpoints
+from scheduler.loop.dispatch.checkpoints import CHECK_INTERVAL, record_checkpoints
 from scheduler.loop.dispatch.drains import evict_from_overdue_drains
 from scheduler.loop.dispatch.leftovers import clear_logs, queue_workspaces
 from scheduler.loop.dispatch.limits import IdleTracker, end_overdue
@@ -38,14 +38,14 @@ from scheduler.loop.dispatch.reports import Intake
 from scheduler.loop.dispatch.sweep import sweep
 from scheduler.loop.observe.view import ClusterView, observe
 from scheduler.loop.reconcile.demand import report_demand, report_empty_drains
-from scheduler.loop.reconcile.release_nodes import Releases
-from scheduler.schedules import keep_schedules
+from scheduler.loop.reconcile.release_nodes import NodeReleases
+from scheduler.schedules import sync_schedules
 
 log = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
-ReconcilePool = Callable[[NodePool, datetime, Held, Mapping[int, Work]], bool]  # True on a change
-POD = "pod"  # trigger of a tick for pod reports alone
+ReconcilePool = Callable[[NodePool, datetime, HeldLease, Mapping[int, Work]], bool]  # True on a change
+POD_TRIGGER = "pod"  # trigger of a tick that only pod reports caused
 SWEEP_EVERY = timedelta(seconds=60)
 
 
@@ -58,7 +58,7 @@ class Loop:
     reconcile_pool: ReconcilePool
     memory: CycleMemory = field(default_factory=CycleMemory)
     idle: IdleTracker = field(default_factory=IdleTracker)
-    releases: Releases = field(default_factory=Releases)
+    releases: NodeReleases = field(default_factory=NodeReleases)
     swept_at: datetime | None = None
     checkpoints_at: datetime | None = None
     _timer: CycleTimer = field(init=False)
@@ -67,29 +67,29 @@ class Loop:
     _changed: bool = False
 
     def tick(self, trigger: str = "tick", *, reconcile: bool = True) -> bool:
-        """Run the five steps once; return True if anything changed, so that the next tick should come soon.
+        """Run the five steps once; return True if the next tick should follow soon.
 
         With `reconcile=False`, the caller runs the slow last step and may defer it for a moment.
         """
         now, self._changed = self.clock.now(), False
         with self._trace_tick(trigger):
             view = self.observe(now, trigger)  # rows -> a frozen view; None: nothing to decide
-            plan = self.decide(view)  # view -> plan, pure
-            self.commit(view, plan)  # plan -> rows, each bundle checked again under locks
-            self.dispatch(now)  # rows -> pods started and stopped
+            plan = self.decide(view)  # view -> plan, without side effects
+            self.commit(view, plan)  # plan -> rows, each bundle rechecked under locks
+            self.dispatch(now)  # rows -> started and stopped pods
         if reconcile:
-            self._changed |= self.reconcile()  # rows -> pools grown and shrunk
+            self._changed |= self.reconcile()  # rows -> resized pools
         return self._changed
 
     def observe(self, now: datetime, trigger: str = "tick") -> ClusterView | None:
-        """Record pod reports, then read the rows. Return None if the reports free nothing, or on failure."""
+        """Record pod reports, then read the rows. Return None on failure or if there is nothing to decide."""
         self._timer = CycleTimer(now, trigger)
         intake = self._try("recording pod reports", lambda: record_reports(now, self.context)) or Intake()
         self._notes += intake.notes
         self.context.sent.forget_starts(intake.unknown)
         dropped = self._try("reservations", lambda: drop_stale_reservations(now, self.context))
         self._changed |= bool(intake.changed or dropped)
-        if trigger == POD and not intake.ended and not dropped:
+        if trigger == POD_TRIGGER and not intake.ended and not dropped:
             return None
         view = self._cycle_step("observe", lambda: observe(now, self.context.specs, self.context.cache))
         crash_point("cycle.observed")
@@ -107,11 +107,13 @@ class Loop:
         """Apply the bundles that are still valid, in one transaction."""
         if view is None or plan is None:
             return
-        record = self._timer.record(view, plan, self.context.held)
+        record = self._timer.record(view, plan, self.context.held_lease)
 
         def step() -> CycleRun:
             rendezvous = rendezvous_for_plan(view, plan, self.context)
-            return CycleRun(view, plan, commit(view, plan, self.context.held, record, rendezvous), record)
+            return CycleRun(
+                view, plan, commit(view, plan, self.context.held_lease, record, rendezvous), record
+            )
 
         run = self._cycle_step("commit", step)
         if run is not None:
@@ -126,10 +128,10 @@ class Loop:
             self._notes += stop_pods(now, self.context)
 
     def reconcile(self) -> bool:
-        """Enforce time limits, record cycles, resize pools and clean up; return True if anything changed."""
+        """Enforce time limits, record cycles, resize pools and clean up. Return True if anything changed."""
         now = self.clock.now()
-        with span("scheduler reconcile", berth__epoch=self.context.held.epoch):
-            self._note_checkpoints(now)
+        with span("scheduler reconcile", berth__epoch=self.context.held_lease.epoch):
+            self._record_checkpoints(now)
             changed = [
                 self._try("time limits", lambda: end_overdue(now, self.context, self.idle)),
                 self._try("drains", lambda: evict_from_overdue_drains(now, self.context)),
@@ -142,10 +144,10 @@ class Loop:
         self._runs, self._notes = self._runs[-1:], []
         return any(changed)
 
-    def _note_checkpoints(self, now: datetime) -> None:
-        if self.checkpoints_at is None or now - self.checkpoints_at >= EVERY:
+    def _record_checkpoints(self, now: datetime) -> None:
+        if self.checkpoints_at is None or now - self.checkpoints_at >= CHECK_INTERVAL:
             self.checkpoints_at = now
-            self._try("checkpoints", lambda: note_checkpoints(self.context))
+            self._try("checkpoints", lambda: record_checkpoints(self.context))
 
     def _record_cycles(self) -> bool:
         changed = False
@@ -161,7 +163,9 @@ class Loop:
     def _release_nodes(self, now: datetime) -> bool:
         if not self._runs:
             return False
-        return bool(self._try("nodes", lambda: self.releases.give_back(self._runs[-1], now, self.context)))
+        return bool(
+            self._try("nodes", lambda: self.releases.release_unneeded(self._runs[-1], now, self.context))
+        )
 
     def _reconcile_pools(self, now: datetime) -> bool:
         if self._runs:
@@ -176,7 +180,7 @@ class Loop:
         return changed
 
     def _reconcile_step(self, pool: NodePool, now: datetime, work: Mapping[int, Work]) -> Callable[[], bool]:
-        return lambda: self.reconcile_pool(pool, now, self.context.held, work)
+        return lambda: self.reconcile_pool(pool, now, self.context.held_lease, work)
 
     def _clean_up(self, now: datetime) -> None:
         if self.swept_at is not None and now - self.swept_at < SWEEP_EVERY:
@@ -186,19 +190,19 @@ class Loop:
             log.warning(note)
         self._try("logs of deleted workloads", lambda: clear_logs(self.context))
         self._try("workspaces of deleted workloads", lambda: queue_workspaces(now, self.context))
-        self._try("schedules", self._fenced(keep_schedules))
+        self._try("schedules", self._fenced(sync_schedules))
 
     @contextmanager
     def _trace_tick(self, trigger: str) -> Iterator[None]:
-        log_context.begin()
+        log_context.clear_cycle()
         with span(
-            "scheduler tick", berth__trigger=trigger[:40], berth__epoch=self.context.held.epoch
+            "scheduler tick", berth__trigger=trigger[:40], berth__epoch=self.context.held_lease.epoch
         ) as traced:
             before = len(self._runs)
             yield
             for run in self._runs[before:]:
-                log_context.in_cycle(run.record.pk, traced)
-                traced.set_attributes(**run.attributes())
+                log_context.bind_cycle(run.record.pk, traced)
+                traced.set_attributes(**run.span_attributes())
             traced.set_attributes(berth__changed=self._changed)
 
     def _cycle_step(self, name: str, step: Callable[[], Result]) -> Result | None:
@@ -208,20 +212,22 @@ class Loop:
             result = self._try(name, step)
         if result is None:
             notes = self._notes[before:]
-            self._try("records", lambda: record_failure(self._timer, self.context.held, self.memory, notes))
+            self._try(
+                "records", lambda: record_failure(self._timer, self.context.held_lease, self.memory, notes)
+            )
         return result
 
     def _fenced(self, step: Callable[[], Result]) -> Callable[[], Result]:
-        """Wrap a step that does not check the lease, so that it writes only while this process leads."""
+        """Fence a step that does not check the lease, so that it writes only while this process leads."""
 
         def fenced_step() -> Result:
-            with fenced(self.context.held):
+            with fenced_transaction(self.context.held_lease):
                 return step()
 
         return fenced_step
 
     def _try(self, name: str, step: Callable[[], Result]) -> Result | None:
-        """Run a step. An error, such as a broken row or machine, ends the step but not the loop."""
+        """Run a step. An error, caused for example by an invalid row, ends the step but not the loop."""
         try:
             return step()
         except LeadershipLost:

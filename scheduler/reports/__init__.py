@@ -1,1 +1,1 @@
-"""Read side of the scheduler: its decisions and what they mean for users."""
+"""Read-only views of the scheduler's decisions, their effects and usage."""

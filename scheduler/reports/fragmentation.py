@@ -1,4 +1,4 @@
-"""Fragmentation of a pool, and the replicas that would fit."""
+"""Fragmentation of a pool's free GPUs, and the replicas that still fit."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -9,12 +9,12 @@ from pools.models import Node, NodePool
 from pools.models.node import NodeState
 from scheduler.models import Allocation, Reservation
 
-EVERY_LEVEL_UP_TO = 16
+MAX_FULL_LEVELS = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Level:
-    """Nodes with exactly `gpus` free GPUs, and the `replicas` of that size that would fit in the pool."""
+class FragmentationLevel:
+    """Nodes with exactly `gpus` free GPUs, and how many replicas of that size the pool can fit."""
 
     gpus: int
     nodes: int
@@ -23,47 +23,56 @@ class Level:
 
 @dataclass(frozen=True, slots=True)
 class Fragmentation:
-    """Free devices on ready nodes: `whole` devices, and `parts` in milli-GPU of partly free devices."""
+    """Free GPU capacity of the ready nodes.
 
-    levels: tuple[Level, ...]
+    `free_devices` counts the fully free devices. `partial_milli` is the free capacity of partly allocated
+    devices, in milli-GPU.
+    """
+
+    levels: tuple[FragmentationLevel, ...]
     nodes: int
-    whole: int
-    parts: int
+    free_devices: int
+    partial_milli: int
 
     @property
-    def biggest(self) -> Level | None:
-        """The level with the most free GPUs per node."""
+    def largest(self) -> FragmentationLevel | None:
+        """Level of the largest replica that fits on one node, or None if no GPU is free."""
         fitting = [level for level in self.levels if level.gpus and level.replicas]
         return fitting[-1] if fitting else None
 
 
-def fragmentation_of(pool: NodePool) -> Fragmentation:
+def measure_fragmentation(pool: NodePool) -> Fragmentation:
     sizes = dict(Node.objects.filter(pool=pool, state=NodeState.READY).values_list("pk", "gpus"))
-    held: dict[tuple[int, int], int] = defaultdict(int)
+    allocated: dict[tuple[int, int], int] = defaultdict(int)
     here = {"node__pool": pool, "node__state": NodeState.READY}
     allocations = Allocation.objects.filter(released_at=None, **here)
     reservations = Reservation.objects.filter(**here)
     for rows in (allocations, reservations):
         for node_id, devices, milli in rows.values_list("node_id", "devices", "gpu_milli").order_by("pk"):
             for device in devices:
-                held[node_id, device] += milli
-    free = [sum(not held.get((node, device)) for device in range(gpus)) for node, gpus in sizes.items()]
-    parts = sum(max(0, MILLI - milli) for milli in held.values())
-    return fragmentation(free, max(sizes.values(), default=pool.gpus_per_node), parts)
+                allocated[node_id, device] += milli
+    free = [sum(not allocated.get((node, device)) for device in range(gpus)) for node, gpus in sizes.items()]
+    partial_milli = sum(max(0, MILLI - milli) for milli in allocated.values())
+    return build_fragmentation(free, max(sizes.values(), default=pool.gpus_per_node), partial_milli)
 
 
-def fragmentation(free: Sequence[int], most: int, parts: int = 0) -> Fragmentation:
-    """Return the fragmentation for each node's free devices. The largest node has `most` devices."""
+def build_fragmentation(free: Sequence[int], max_gpus: int, partial_milli: int = 0) -> Fragmentation:
+    """Compute the fragmentation from the number of free devices on each node.
+
+    `max_gpus` is the number of devices of the largest node.
+    """
     levels = [
-        Level(gpus, sum(has == gpus for has in free), sum(has // gpus for has in free) if gpus else 0)
-        for gpus in _levels(free, most)
+        FragmentationLevel(
+            gpus, sum(has == gpus for has in free), sum(has // gpus for has in free) if gpus else 0
+        )
+        for gpus in _levels_to_show(free, max_gpus)
     ]
-    return Fragmentation(tuple(levels), len(free), sum(free), parts)
+    return Fragmentation(tuple(levels), len(free), sum(free), partial_milli)
 
 
-def _levels(free: Iterable[int], most: int) -> list[int]:
-    """Return all levels, or, for large nodes, only levels that occur and powers of two."""
-    if most <= EVERY_LEVEL_UP_TO:
-        return list(range(most + 1))
-    powers = {1 << bit for bit in range(most.bit_length()) if 1 << bit <= most}
-    return sorted({0, most, *powers, *free})
+def _levels_to_show(free: Iterable[int], max_gpus: int) -> list[int]:
+    """Return all levels or, for large nodes, only the powers of two and the levels that occur."""
+    if max_gpus <= MAX_FULL_LEVELS:
+        return list(range(max_gpus + 1))
+    powers = {1 << bit for bit in range(max_gpus.bit_length()) if 1 << bit <= max_gpus}
+    return sorted({0, max_gpus, *powers, *free})

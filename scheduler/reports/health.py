@@ -1,4 +1,4 @@
-"""Health of the scheduler: leader, last cycle, invariants."""
+"""Health of the scheduler: leader, last cycle and invariants."""
 
 from datetime import datetime
 from typing import Any
@@ -6,12 +6,12 @@ from typing import Any
 from berth.db.models import Lease
 from projects.models import Phase, Workload
 from scheduler.models import Cycle
-from scheduler.reports.invariants import NAME, check
+from scheduler.reports.invariants import SCHEDULER_LEASE, check_invariants
 
 
-def health(now: datetime) -> dict[str, Any]:
-    """Return the health document. `wake` contains the seconds since the leader last renewed its lease."""
-    lease = Lease.objects.filter(name=NAME).first()
+def health_document(now: datetime) -> dict[str, Any]:
+    """Return the health document. `wake` holds the seconds since the last lease renewal."""
+    lease = Lease.objects.filter(name=SCHEDULER_LEASE).first()
     cycle = Cycle.objects.defer("snapshot", "plan").order_by("-id").first()
     return {
         "leader": None
@@ -37,7 +37,9 @@ def health(now: datetime) -> dict[str, Any]:
             "evictions": cycle.evictions,
             "notes": cycle.notes,
         },
-        "invariants": [{"name": each.name, "ok": each.ok, "detail": each.detail} for each in check(now)],
+        "invariants": [
+            {"name": each.name, "ok": each.ok, "detail": each.detail} for each in check_invariants(now)
+        ],
         "pending": Workload.objects.filter(phase__in=(Phase.PENDING, Phase.RESERVED)).count(),
         "wake": None
         if lease is None

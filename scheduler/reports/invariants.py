@@ -1,6 +1,6 @@
-"""Check the scheduling invariants on live rows.
+"""Check the scheduling invariants in the database.
 
-The queries read live rows only, because monitoring may run them every few seconds.
+The queries read only live rows, because monitoring may run them every few seconds.
 """
 
 from collections.abc import Callable
@@ -12,8 +12,8 @@ from django.db import connection
 
 from berth.db.models import Lease
 
-NAME = "scheduler"
-HALF_STARTED_FOR = timedelta(minutes=5)
+SCHEDULER_LEASE = "scheduler"
+HALF_STARTED_AFTER = timedelta(minutes=5)
 
 OVERSOLD_DEVICES = """
     SELECT node.name, claim.device, sum(claim.milli) FROM scheduler_deviceclaim AS claim
@@ -29,14 +29,14 @@ OVERSOLD_NODES = """
         OR sum(held.memory_mib) > node.memory_mib OR count(*) > node.max_pods ORDER BY 1
 """
 LIVE = "('starting', 'running', 'stopping')"
-UNMATCHED = f"""
+UNMATCHED_ALLOCATIONS = f"""
     SELECT coalesce(pod.id, held.pod_id), coalesce(pod.state, 'no longer live') FROM
            (SELECT id, state FROM projects_pod WHERE state IN {LIVE}) AS pod
       FULL JOIN (SELECT pod_id FROM scheduler_allocation WHERE released_at IS NULL) AS held
         ON held.pod_id = pod.id
      WHERE pod.id IS NULL OR held.pod_id IS NULL ORDER BY 1
 """  # noqa: S608
-UNCLAIMED = """
+MISMATCHED_CLAIMS = """
     SELECT held.pod_id, cardinality(held.devices), count(claim.id) FROM scheduler_allocation AS held
       LEFT JOIN scheduler_deviceclaim AS claim ON claim.allocation_id = held.id
        AND claim.device = ANY(held.devices) AND claim.milli = held.gpu_milli
@@ -48,20 +48,20 @@ UNCLAIMED = """
      WHERE held.released_at IS NOT NULL GROUP BY held.id
      ORDER BY 1
 """
-HOMELESS = f"""
+ORPHANED_PODS = f"""
     SELECT workload.name, workload.phase, pod.state FROM projects_pod AS pod
       JOIN projects_workload AS workload ON workload.id = pod.workload_id
      WHERE pod.state IN {LIVE} AND workload.phase NOT IN {LIVE} ORDER BY 1
 """  # noqa: S608
-HALF_STARTED = """
+HALF_STARTED_GANGS = """
     SELECT workload.name, workload.since FROM projects_workload AS workload
      WHERE workload.phase = 'starting' AND workload.since < %(half_started)s
        AND EXISTS (SELECT 1 FROM projects_pod AS pod WHERE pod.workload_id = workload.id
                       AND pod.run = workload.run AND pod.state IN ('running', 'succeeded'))
      ORDER BY 1
 """
-# Allocations older than a limit's last edit may exceed the limit. Only later ones count.
-BEYOND_LIMITS = """
+# Only allocations made after a limit's last edit count, because older ones may exceed it.
+EXCEEDED_LIMITS = """
     SELECT coalesce(mine.name, above.name), pool.name, quota.limit_gpu_milli,
            sum(held.gpu_milli::bigint * cardinality(held.devices)) AS holds
       FROM projects_quota AS quota
@@ -79,7 +79,7 @@ BEYOND_LIMITS = """
      GROUP BY quota.id, mine.name, above.name, pool.name
     HAVING sum(held.gpu_milli::bigint * cardinality(held.devices)) > quota.limit_gpu_milli ORDER BY 1, 2
 """
-NAMED_WRONG = """
+WRONG_GPU_TOTALS = """
     SELECT workload.name, workload.gpu_milli_now FROM projects_workload AS workload
       LEFT JOIN (
         SELECT pod.workload_id, sum(held.gpu_milli::bigint * cardinality(held.devices)) AS milli
@@ -91,7 +91,7 @@ NAMED_WRONG = """
 
 
 @dataclass(frozen=True, slots=True)
-class Invariant:
+class InvariantResult:
     name: str
     ok: bool
     detail: str
@@ -115,44 +115,50 @@ CHECKS = (
         OVERSOLD_NODES,
         lambda r: f"{r[0]} has {r[1]} milli-CPU, {r[2]} MiB and {r[3]} pods allocated",
     ),
-    _Check("allocations_match_live_pods", UNMATCHED, lambda r: f"pod {r[0]} is {r[1]}"),
+    _Check("allocations_match_live_pods", UNMATCHED_ALLOCATIONS, lambda r: f"pod {r[0]} is {r[1]}"),
     _Check(
         "claims_match_allocations",
-        UNCLAIMED,
+        MISMATCHED_CLAIMS,
         lambda r: f"pod {r[0]} has {r[1]} devices allocated, but {r[2]} claims",
     ),
     _Check(
         "live_pods_have_placed_workloads",
-        HOMELESS,
+        ORPHANED_PODS,
         lambda r: f"{r[0]} is {r[1]}, but has a pod that is {r[2]}",
     ),
-    _Check("no_gang_half_started", HALF_STARTED, lambda r: f"{r[0]} has been starting since {r[1]:%H:%M:%S}"),
+    _Check(
+        "no_gang_half_started",
+        HALF_STARTED_GANGS,
+        lambda r: f"{r[0]} has been starting since {r[1]:%H:%M:%S}",
+    ),
     _Check(
         "project_and_department_limits_hold",
-        BEYOND_LIMITS,
+        EXCEEDED_LIMITS,
         lambda r: f"{r[0]} has {r[3]} milli-GPU allocated in {r[1]}, its limit is {r[2]}",
     ),
     _Check(
-        "holdings_are_counted_right", NAMED_WRONG, lambda r: f"{r[0]} has a wrong sum of {r[1]} milli-GPU"
+        "holdings_are_counted_right",
+        WRONG_GPU_TOTALS,
+        lambda r: f"{r[0]} has a wrong total of {r[1]} milli-GPU",
     ),
 )
 
 
-def check(now: datetime) -> list[Invariant]:
+def check_invariants(now: datetime) -> list[InvariantResult]:
     results = [_check_leader(now)]
     with connection.cursor() as cursor:
         for each in CHECKS:
-            cursor.execute(each.query, {"half_started": now - HALF_STARTED_FOR})
-            broken = [each.describe(row) for row in cursor.fetchmany(5)]
-            results.append(Invariant(each.name, not broken, "; ".join(broken)))
+            cursor.execute(each.query, {"half_started": now - HALF_STARTED_AFTER})
+            violations = [each.describe(row) for row in cursor.fetchmany(5)]
+            results.append(InvariantResult(each.name, not violations, "; ".join(violations)))
     return results
 
 
-def _check_leader(now: datetime) -> Invariant:
-    """Check that there is a leader. There cannot be two, because the lease is one row."""
-    lease = Lease.objects.filter(name=NAME).first()
+def _check_leader(now: datetime) -> InvariantResult:
+    """Check that there is a leader. The lease is a single row, so there cannot be two leaders."""
+    lease = Lease.objects.filter(name=SCHEDULER_LEASE).first()
     if lease is None or not lease.holder:
-        return Invariant("one_leader", False, "no scheduler holds the lease")
+        return InvariantResult("one_leader", False, "no scheduler holds the lease")
     ok = lease.expires_at > now
     late = "" if ok else f", but its lease expired {(now - lease.expires_at).total_seconds():.0f} s ago"
-    return Invariant("one_leader", ok, f"{lease.holder} in epoch {lease.epoch}{late}")
+    return InvariantResult("one_leader", ok, f"{lease.holder} in epoch {lease.epoch}{late}")

@@ -1,4 +1,4 @@
-"""Search the log of a pod in chunks, in bounded memory."""
+"""Search a pod's log chunk by chunk, with bounded memory."""
 
 import time
 from collections import deque
@@ -7,29 +7,29 @@ from dataclasses import dataclass
 
 from pools.runtimes.base import LogChunk
 
-PIECE = 4 * 1024 * 1024
-SECONDS = 8.0  # time limit per search; the client continues at the returned place
-TEXT_MAX = 200
-LINE_MAX = 4096  # bytes shown per line
-AROUND_MAX = 20
-NEAR = 64 * 1024  # bytes before and after a match that are searched for context lines
-Read = Callable[[int, int], LogChunk]
+CHUNK_SIZE = 4 * 1024 * 1024
+TIME_LIMIT = 8.0  # time limit per search; the client resumes at the returned position
+MAX_TEXT_LENGTH = 200
+MAX_LINE_BYTES = 4096  # bytes shown per line
+MAX_CONTEXT_LINES = 20
+CONTEXT_BYTES = 64 * 1024  # bytes read before and after a match to find its context lines
+ReadChunk = Callable[[int, int], LogChunk]
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Start of a line: its byte offset, and its number among the stored lines, from 1."""
+class LinePosition:
+    """Start of a line: its byte offset and its one-based number among the stored lines."""
 
     offset: int
     line: int
 
 
-BEGIN = Place(0, 1)
+LOG_START = LinePosition(0, 1)
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
-    at: Place
+class MatchingLine:
+    at: LinePosition
     text: bytes
     before: tuple[bytes, ...] = ()
     after: tuple[bytes, ...] = ()
@@ -37,121 +37,140 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class LogMatches:
-    """Result of a search.
+    """Result of a log search.
 
-    `matches` counts all matching lines up to `searched_bytes`; `lines` holds the first of them. `following`
-    is the place to continue: after the last of `lines` if there are more, else where time ran out.
+    `matches` counts the matching lines up to `searched_bytes`; `lines` holds the first of them.
+    `resume_at` is where to continue: at the first match that is not in `lines`, otherwise where the
+    time ran out. It is None if the search is complete.
     """
 
     matches: int
-    lines: tuple[Line, ...]
+    lines: tuple[MatchingLine, ...]
     size: int
     searched_bytes: int
-    following: Place | None
+    resume_at: LinePosition | None
 
     @property
-    def whole(self) -> bool:
+    def is_complete(self) -> bool:
         """True if the search reached the end of the log."""
         return self.searched_bytes >= self.size
 
 
-class _Search:
-    """One pass over the chunks. A line counts once, even if it is not complete."""
+class _LogSearch:
+    """Single pass over the chunks of a log. Each matching line counts once, even if incomplete."""
 
-    def __init__(self, wanted: bytes, ignore_case: bool, start: Place, most: int) -> None:
-        self._wanted, self._fold = wanted.lower() if ignore_case else wanted, ignore_case
-        self._most = most
+    def __init__(self, needle: bytes, ignore_case: bool, start: LinePosition, max_matches: int) -> None:
+        self._needle, self._ignore_case = needle.lower() if ignore_case else needle, ignore_case
+        self._max_matches = max_matches
         self._line = start  # current line
-        self._hit = False  # True if the current line has matched
-        self._rest = b""  # last bytes of the current line, in which a match may begin
+        self._has_matched = False  # True if the current line has already matched
+        self._tail = b""  # end of the current line, where a match may begin
         self._next = start.offset
         self.matches = 0
-        self.places: list[Place] = []
-        self.beyond: Place | None = None
+        self.places: list[LinePosition] = []
+        self.next_match: LinePosition | None = None
 
     @property
-    def reached(self) -> Place:
+    def current_line(self) -> LinePosition:
         """Start of the current line, which may be incomplete."""
         return self._line
 
-    def take(self, chunk: LogChunk) -> None:
-        if chunk.offset != self._next:  # the bytes in between were deleted: a line ends there
-            self._line, self._hit, self._rest = Place(chunk.offset, self._line.line + 1), False, b""
+    def feed(self, chunk: LogChunk) -> None:
+        if chunk.offset != self._next:  # the bytes in between were deleted, so a new line begins
+            self._line, self._has_matched, self._tail = (
+                LinePosition(chunk.offset, self._line.line + 1),
+                False,
+                b"",
+            )
         self._next = chunk.next_offset
-        begin = chunk.offset - len(self._rest)  # offset of `data` in the log
-        data = self._rest + chunk.data
-        looked = data.lower() if self._fold else data
+        begin = chunk.offset - len(self._tail)  # offset of `data` in the log
+        data = self._tail + chunk.data
+        haystack = data.lower() if self._ignore_case else data
         position = 0
         while True:
-            hit_at = -1 if self._hit else looked.find(self._wanted, position)
-            if hit_at < 0 and not self._hit:
+            hit_at = -1 if self._has_matched else haystack.find(self._needle, position)
+            if hit_at < 0 and not self._has_matched:
                 break
             if hit_at >= 0:
-                self._pass_lines(data, begin, position, hit_at)
-                self._count()
+                self._skip_lines(data, begin, position, hit_at)
+                self._record_match()
                 position = hit_at
             end = data.find(b"\n", position)
             if end < 0:
-                self._rest = b""
+                self._tail = b""
                 return
-            self._line, self._hit = Place(begin + end + 1, self._line.line + 1), False
+            self._line, self._has_matched = LinePosition(begin + end + 1, self._line.line + 1), False
             position = end + 1
-        self._pass_lines(data, begin, position, len(data))
-        self._rest = data[max(position, len(data) - len(self._wanted) + 1) :]
-        cut = self._rest.rfind(b"\n")  # a match lies within one line
-        self._rest = self._rest[cut + 1 :]
+        self._skip_lines(data, begin, position, len(data))
+        self._tail = data[max(position, len(data) - len(self._needle) + 1) :]
+        cut = self._tail.rfind(b"\n")  # a match never spans two lines
+        self._tail = self._tail[cut + 1 :]
 
-    def _pass_lines(self, data: bytes, begin: int, start: int, end: int) -> None:
+    def _skip_lines(self, data: bytes, begin: int, start: int, end: int) -> None:
         last = data.rfind(b"\n", start, end)
         if last >= 0:
             count = data.count(b"\n", start, last + 1)
-            self._line = Place(begin + last + 1, self._line.line + count)
+            self._line = LinePosition(begin + last + 1, self._line.line + count)
 
-    def _count(self) -> None:
-        self._hit = True
+    def _record_match(self) -> None:
+        self._has_matched = True
         self.matches += 1
-        if len(self.places) < self._most:
+        if len(self.places) < self._max_matches:
             self.places.append(self._line)
-        elif self.beyond is None:
-            self.beyond = self._line
+        elif self.next_match is None:
+            self.next_match = self._line
 
 
-def search(
-    read: Read, text: str, *, start: Place = BEGIN, most: int = 50, around: int = 0,
-    ignore_case: bool = False, seconds: float = SECONDS, clock: Callable[[], float] = time.monotonic,
-) -> LogMatches:  # fmt: skip
-    """Search a log for a text. `ignore_case` applies to the letters A to Z only."""
-    searching = _Search(text.encode(), ignore_case, start, most)
+def search_log(
+    read: ReadChunk,
+    text: str,
+    *,
+    start: LinePosition = LOG_START,
+    max_matches: int = 50,
+    context_lines: int = 0,
+    ignore_case: bool = False,
+    seconds: float = TIME_LIMIT,
+    clock: Callable[[], float] = time.monotonic,
+) -> LogMatches:
+    """Search a log for a text. `ignore_case` applies only to ASCII letters."""
+    log_search = _LogSearch(text.encode(), ignore_case, start, max_matches)
     until, offset = clock() + seconds, start.offset
     size = read(offset, 0).size
     while offset < size:
-        chunk = read(offset, min(PIECE, size - offset))
+        chunk = read(offset, min(CHUNK_SIZE, size - offset))
         if not chunk.data:
             break
-        searching.take(chunk)
+        log_search.feed(chunk)
         offset = chunk.next_offset
         if clock() >= until:
             break
     else:
         offset = max(offset, size)
     whole = offset >= size
-    lines = tuple(_line_with_context(read, place, around) for place in searching.places)
+    lines = tuple(_line_with_context(read, place, context_lines) for place in log_search.places)
     return LogMatches(
-        searching.matches, lines, size, offset,
-        searching.beyond or (None if whole else searching.reached),
+        log_search.matches, lines, size, offset,
+        log_search.next_match or (None if whole else log_search.current_line),
     )  # fmt: skip
 
 
-def _line_with_context(read: Read, place: Place, around: int) -> Line:
-    begin = max(0, place.offset - (NEAR if around else 0))
-    before: deque[bytes] = deque(maxlen=around)
-    if around and place.offset:
+def _line_with_context(read: ReadChunk, place: LinePosition, context_lines: int) -> MatchingLine:
+    begin = max(0, place.offset - (CONTEXT_BYTES if context_lines else 0))
+    before: deque[bytes] = deque(maxlen=context_lines)
+    if context_lines and place.offset:
         chunk = read(begin, place.offset - begin)
         lines = chunk.data.split(b"\n")[:-1]
         whole = lines if chunk.offset == 0 or len(lines) <= 1 else lines[1:]
-        before.extend(line[-LINE_MAX:] for line in whole)
-    data = read(place.offset, NEAR).data if around else read(place.offset, LINE_MAX).data
+        before.extend(line[-MAX_LINE_BYTES:] for line in whole)
+    data = (
+        read(place.offset, CONTEXT_BYTES).data if context_lines else read(place.offset, MAX_LINE_BYTES).data
+    )
     own, *rest = data.split(b"\n")
     if rest and not rest[-1]:
         rest.pop()
-    return Line(place, own[:LINE_MAX], tuple(before), tuple(line[:LINE_MAX] for line in rest[:around]))
+    return MatchingLine(
+        place,
+        own[:MAX_LINE_BYTES],
+        tuple(before),
+        tuple(line[:MAX_LINE_BYTES] for line in rest[:context_lines]),
+    )

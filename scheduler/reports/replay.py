@@ -5,21 +5,24 @@ from dataclasses import dataclass
 from typing import Any
 
 from berth.core.errors import Conflict
-from berth.core.words import counted
+from berth.core.words import format_count
 from scheduler.loop.decide import decide_pools
 from scheduler.loop.engine_version import engine_version
-from scheduler.loop.snapshot_codec import Unreadable
+from scheduler.loop.snapshot_codec import UnreadableSnapshot
 from scheduler.loop.snapshots import load_snapshot, plan_document
 from scheduler.models import Cycle
 
-MOST_DIFFERENCES = 200
-NO_SNAPSHOT = "The snapshot of this cycle is not stored. Snapshots are deleted after the retention time."
+MAX_DIFFERENCES = 200
+NO_SNAPSHOT = "The snapshot of this cycle is not stored. Snapshots are deleted after the retention period."
 Document = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Replayed:
-    """Result of a replay. `differences` lists at most MOST_DIFFERENCES; `differing` counts them all."""
+class ReplayResult:
+    """Result of a replay.
+
+    `differing` counts all differences; `differences` lists only the first ones.
+    """
 
     cycle: int
     identical: bool
@@ -34,31 +37,34 @@ class Replayed:
     def summary(self) -> str:
         then, now = self.recorded_engine_version or "an unknown version", self.engine_version
         engine = "with the same engine version" if then == now else f"with engine {now} instead of {then}"
-        result = f"{counted(self.bundles, 'bundle')}, {self.waiting} pending"
+        result = f"{format_count(self.bundles, 'bundle')}, {self.waiting} pending"
         if self.identical:
             return f"Replay of cycle {self.cycle} gives the same plan ({result}), {engine}."
-        return f"Replay of cycle {self.cycle} differs in {counted(self.differing, 'place')}, {engine}."
+        return f"Replay of cycle {self.cycle} differs in {format_count(self.differing, 'place')}, {engine}."
 
 
-def replay(cycle: Cycle) -> Replayed:
-    """Decide again from a cycle's snapshot. Raises Conflict if the snapshot is missing or unreadable."""
+def replay(cycle: Cycle) -> ReplayResult:
+    """Repeat a cycle's decision from its snapshot and compare the two plans.
+
+    Raises Conflict if the snapshot is missing or unreadable.
+    """
     try:
         stored = load_snapshot(cycle)
-    except Unreadable as error:
+    except UnreadableSnapshot as error:
         raise Conflict(f"This engine version cannot read the snapshot of the cycle: {error}") from None
     if stored is None:
         raise Conflict(NO_SNAPSHOT)
-    again = plan_document(decide_pools(stored.snapshot))
-    differences = list(_differences(stored.decided, again))
-    return Replayed(
+    replayed_plan = plan_document(decide_pools(stored.snapshot))
+    differences = list(_differences(stored.plan, replayed_plan))
+    return ReplayResult(
         cycle=cycle.pk,
         identical=not differences,
         recorded_engine_version=cycle.engine,
         engine_version=engine_version(),
-        bundles=len(again["bundles"]),
-        waiting=len(again["waits"]),
+        bundles=len(replayed_plan["bundles"]),
+        waiting=len(replayed_plan["waits"]),
         differing=len(differences),
-        differences=differences[:MOST_DIFFERENCES],
+        differences=differences[:MAX_DIFFERENCES],
     )
 
 
@@ -75,7 +81,10 @@ def _differences(then: Document, now: Document) -> Iterator[str]:
 
 
 def _bundle_differences(then: list[Document], now: list[Document]) -> Iterator[str]:
-    """Yield differing bundles at any position. The order matters only if both plans have the same bundles."""
+    """Yield the bundles that only one of the plans contains, regardless of their position.
+
+    A different order is reported only if both plans contain the same bundles.
+    """
     left = list(now)
     for bundle in then:
         if bundle in left:
@@ -92,7 +101,7 @@ def _describe_bundle(bundle: Document) -> str:
     places = ", ".join(f"{what} {who} {role}-{index} on {node}" for what, who, role, index, node, *_ in
                        bundle["steps"][:6])  # fmt: skip
     more = len(bundle["steps"]) - 6
-    tail = f" and {counted(more, 'more step')}" if more > 0 else ""
+    tail = f" and {format_count(more, 'more step')}" if more > 0 else ""
     return f"{bundle['kind']} for {bundle['workload']} on {bundle['pool']}: {places}{tail}"
 
 

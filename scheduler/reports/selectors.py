@@ -1,56 +1,61 @@
-"""Queries of scheduler decisions, restricted to what a user may see."""
+"""Queries for scheduler decisions, restricted to what a user may see."""
 
 from uuid import UUID
 
 from django.db.models import Q, QuerySet
 
-from projects.access import is_platform_admin, visible_projects, whole_departments
-from projects.acting import Acting
+from projects.access import fully_visible_departments, is_platform_admin, visible_projects
+from projects.actor import Actor
 from scheduler.models import Cycle, Eviction, QueueStanding
 
 
-def evictions(acting: Acting) -> QuerySet[Eviction]:
+def evictions(actor: Actor) -> QuerySet[Eviction]:
     """Return evictions whose victim or preemptor is in a project that the user may see."""
     rows = Eviction.objects.order_by("-id")
-    if is_platform_admin(acting):
+    if is_platform_admin(actor):
         return rows
-    mine = visible_projects(acting).values("pk")
+    mine = visible_projects(actor).values("pk")
     return rows.filter(Q(project_id__in=mine) | Q(preemptor_project_id__in=mine))
 
 
-def of_workload(acting: Acting, text: str) -> Q:
-    """Filter by the victim's id or name, if the user may see the victim's project."""
-    return _if_visible(acting, "project_id", _by_id_or_name(text, "workload_id", "workload_name"))
+def victim_filter(actor: Actor, text: str) -> Q:
+    """Return a filter by the victim's id or name that matches only visible projects."""
+    return _if_visible(actor, "project_id", _by_id_or_name(text, "workload_id", "workload_name"))
 
 
-def for_workload(acting: Acting, text: str) -> Q:
-    """Filter by the preemptor's id, name or project name. Both sides may see the project name."""
+def preemptor_filter(actor: Actor, text: str) -> Q:
+    """Return a filter by the preemptor's id, name or project name.
+
+    The project name matches even if the preemptor is hidden, because both sides may see it.
+    """
     visible = _if_visible(
-        acting, "preemptor_project_id", _by_id_or_name(text, "preemptor_id", "preemptor_name")
+        actor, "preemptor_project_id", _by_id_or_name(text, "preemptor_id", "preemptor_name")
     )
     return visible | Q(preemptor_project_name=text)
 
 
-def cycles(acting: Acting) -> QuerySet[Cycle]:
-    """Return cycles for platform admins only, because they show the plans of all tenants."""
-    return Cycle.objects.order_by("-id") if is_platform_admin(acting) else Cycle.objects.none()
+def cycles(actor: Actor) -> QuerySet[Cycle]:
+    """Return the cycles, for platform admins only, because they show the plans of all tenants."""
+    return Cycle.objects.order_by("-id") if is_platform_admin(actor) else Cycle.objects.none()
 
 
-def standings(acting: Acting) -> QuerySet[QueueStanding]:
+def standings(actor: Actor) -> QuerySet[QueueStanding]:
     rows = QueueStanding.objects.select_related("pool", "department", "project__department")
-    if is_platform_admin(acting):
+    if is_platform_admin(actor):
         return rows
-    return rows.filter(Q(project__in=visible_projects(acting)) | Q(department__in=whole_departments(acting)))
+    return rows.filter(
+        Q(project__in=visible_projects(actor)) | Q(department__in=fully_visible_departments(actor))
+    )
 
 
-def _by_id_or_name(text: str, of_id: str, name: str) -> Q:
+def _by_id_or_name(text: str, id_column: str, name: str) -> Q:
     try:
-        return Q(**{of_id: UUID(text)})
+        return Q(**{id_column: UUID(text)})
     except ValueError:
         return Q(**{name: text})
 
 
-def _if_visible(acting: Acting, column: str, condition: Q) -> Q:
-    if is_platform_admin(acting):
+def _if_visible(actor: Actor, column: str, condition: Q) -> Q:
+    if is_platform_admin(actor):
         return condition
-    return condition & Q(**{f"{column}__in": visible_projects(acting).values("pk")})
+    return condition & Q(**{f"{column}__in": visible_projects(actor).values("pk")})

@@ -1,8 +1,9 @@
 """Redaction of other projects' workloads.
 
-A user who sees a project sees its workloads by name. Each party to an eviction sees the other party's project
-and size, and the numbers of the queues where the two paths diverge. This is enough to judge the decision, but
-reveals neither names of other tenants' workloads nor their internal structure.
+A user who may see a project sees its workloads by name. Each party to an eviction sees the other
+party's project and size, and the numbers of the queues at which the two paths diverge. This is
+enough to judge the decision, but reveals neither the names of other tenants' workloads nor their
+internal structure.
 """
 
 from collections.abc import Mapping
@@ -10,73 +11,79 @@ from dataclasses import dataclass
 from typing import Any
 
 from berth.core.amounts import MILLI
-from berth.core.words import article, figure
-from projects.access import is_platform_admin, visible_projects, whole_departments
-from projects.acting import Acting
+from berth.core.words import format_number, indefinite_article
+from projects.access import fully_visible_departments, is_platform_admin, visible_projects
+from projects.actor import Actor
 from scheduler.engine.explain.reasons import blocker
 from scheduler.engine.plan import Blocker
 
-ANOTHERS = "a workload of another project"
+HIDDEN_WORKLOAD = "a workload of another project"
 
 
 @dataclass(frozen=True, slots=True)
-class Reader:
-    """The projects whose workloads a user may see, by id and name. None means all projects."""
+class Viewer:
+    """User's view of projects: the visible ones as names by id, or None for all projects."""
 
     projects: Mapping[int, str] | None
 
-    def sees(self, project_id: int | None) -> bool:
+    def can_see(self, project_id: int | None) -> bool:
         return self.projects is None or project_id in self.projects
 
-    def sees_named(self, project: str) -> bool:
+    def can_see_named(self, project: str) -> bool:
         return self.projects is None or project in self.projects.values()
 
 
-EVERYTHING = Reader(None)
+UNRESTRICTED = Viewer(None)
 
 
-def reader(acting: Acting) -> Reader:
-    """Return the reader for a user, with a single query."""
-    if is_platform_admin(acting):
-        return EVERYTHING
-    return Reader(dict(visible_projects(acting).values_list("pk", "name")))
+def viewer_for(actor: Actor) -> Viewer:
+    """Return the projects whose workloads the user may see, with a single query."""
+    if is_platform_admin(actor):
+        return UNRESTRICTED
+    return Viewer(dict(visible_projects(actor).values_list("pk", "name")))
 
 
-def own_departments(acting: Acting) -> set[int] | None:
-    """Return the ids of departments whose own standing the user may see, or None for all."""
-    if is_platform_admin(acting):
+def visible_department_ids(actor: Actor) -> set[int] | None:
+    """Return the ids of the departments whose own numbers the user may see, or None for all."""
+    if is_platform_admin(actor):
         return None
-    return set(whole_departments(acting).values_list("pk", flat=True))
+    return set(fully_visible_departments(actor).values_list("pk", flat=True))
 
 
-def called(project: str, workload: str, gpu_milli: int | None, *, seen: bool) -> str:
-    """Return a name such as "vision/train", or, if hidden, "a 4-GPU workload of project vision"."""
-    if seen:
+def workload_display_name(project: str, workload: str, gpu_milli: int | None, *, is_visible: bool) -> str:
+    """Return "vision/train" or, if it is hidden, "a 4-GPU workload of project vision"."""
+    if is_visible:
         return f"{project}/{workload}"
     if not gpu_milli:
         return f"a workload of project {project}"
-    size = figure(gpu_milli / MILLI)
-    return f"{article(size)} {size}-GPU workload of project {project}"
+    size = format_number(gpu_milli / MILLI)
+    return f"{indefinite_article(size)} {size}-GPU workload of project {project}"
 
 
-def redacted(original: Blocker, handle: str) -> Blocker:
-    """Return the blocker as users of the workload's project may read it. Handles are `project/name`."""
+def redact_blocker(original: Blocker, handle: str) -> Blocker:
+    """Return the blocker without the names of other projects' workloads.
+
+    `handle` is the `project/name` of the blocked workload.
+    """
     behind = original.numbers.get("behind")
-    if behind is None or project_of(str(behind)) == project_of(handle):
+    if behind is None or project_in_handle(str(behind)) == project_in_handle(handle):
         return original
-    return blocker(original.reason, {**original.numbers, "behind": ANOTHERS})
+    return blocker(original.reason, {**original.numbers, "behind": HIDDEN_WORKLOAD})
 
 
-def project_of(handle: str) -> str:
+def project_in_handle(handle: str) -> str:
     return handle.partition("/")[0]
 
 
 def diverging_queue(numbers: Mapping[str, Any], side: str) -> list[dict[str, Any]]:
-    """Return one side's queue at which the two paths diverge, the only queue that the other side may see."""
+    """Return the queue of one side at which the two paths diverge.
+
+    It is the only queue of that side that the other side may see.
+    """
     mine, others = (_queues(numbers, name) for name in (side, "preemptor" if side == "victim" else "victim"))
     shared = {queue.get("queue") for queue in others}
     own = [queue for queue in mine if queue.get("queue") not in shared]
-    return own[-1:]  # queues are listed from the project upwards
+    return own[-1:]  # queues are listed from the project upward
 
 
 def _queues(numbers: Mapping[str, Any], side: str) -> list[dict[str, Any]]:

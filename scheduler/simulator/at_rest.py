@@ -1,7 +1,7 @@
-"""Detect that no later cycle of a simulation can decide anything.
+"""Detect when no later cycle of a simulation can make a decision.
 
 A simulation is at rest when no event is pending, no decision depends on the clock, and amounts that grow with
-time (past usage, lost work) no longer change a decision. In doubt, a simulation is not at rest.
+time (decayed usage, lost work) no longer affect a decision. When in doubt, a simulation is not at rest.
 """
 
 import math
@@ -9,48 +9,54 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 
 from berth.core.amounts import MILLI
-from scheduler.engine.board.gang import roles_of
-from scheduler.engine.explain.reasons import NEVER
+from scheduler.engine.board.gang import leaf_roles
+from scheduler.engine.explain.reasons import UNSCHEDULABLE_REASONS
 from scheduler.engine.model import Pod, Pool, Snapshot, Workload
 from scheduler.engine.plan import Plan, Reason, Refusal
-from scheduler.simulator.gangs import ALIVE, STANDING, has_pod_in, is_finished
+from scheduler.simulator.gangs import LIVE_STATES, RUNNING_STATES, has_pod_in, is_finished
 from scheduler.simulator.simulation import World
 
-HOPELESS = NEVER | {Reason.MISCONFIGURED, Reason.SUSPENDED, Reason.DEPENDENCY_NOT_MET}
+CANNOT_START_REASONS = UNSCHEDULABLE_REASONS | {
+    Reason.MISCONFIGURED,
+    Reason.SUSPENDED,
+    Reason.DEPENDENCY_NOT_MET,
+}
 
 
 def is_at_rest(last_two: Sequence[tuple[Snapshot, Plan]], world: World) -> bool:
-    """Return whether the last two cycles show that no later cycle can decide anything."""
+    """Return whether the last two cycles show that no later cycle can make a decision."""
     if len(last_two) < 2 or any(plan.bundles for _, plan in last_two) or world.next_change() is not None:
         return False
     (before, _), (now, plan) = last_two
-    if any(moment > now.now for moment in _moments(now)):
+    if any(time > now.now for time in _decision_times(now)):
         return False
     refusals = {refusal.workload: refusal for refusal in plan.refusals}
     with_demand = [
         workload for workload in now.workloads if _has_demand(workload, refusals.get(workload.name))
     ]
-    return (not with_demand or now.now >= _victim_order_settles_at(now)) and not any(
-        _history_counts(pool, with_demand, before, now) for pool in now.pools
+    return (not with_demand or now.now >= _victim_order_settled_at(now)) and not any(
+        _is_usage_changing(pool, with_demand, before, now) for pool in now.pools
     )
 
 
 def _has_demand(workload: Workload, refusal: Refusal | None) -> bool:
-    """Return whether the workload could use resources that others free, or could grow."""
+    """Return whether the workload could use freed resources, to start or to scale up."""
     if is_finished(workload):
         return False
     if refusal is not None:
-        return not _is_hopeless(refusal, workload)
-    return len(workload.pods) < sum(role.max for role in roles_of(workload.tree))
+        return not _can_never_start(refusal, workload)
+    return len(workload.pods) < sum(role.max for role in leaf_roles(workload.tree))
 
 
-def _is_hopeless(refusal: Refusal, workload: Workload) -> bool:
-    """Return whether the workload cannot start in any of its pools, whatever resources become free."""
+def _can_never_start(refusal: Refusal, workload: Workload) -> bool:
+    """Return whether the workload cannot start in any of its pools, even if resources become free."""
     reasons = {blocker.reason for blocker in refusal.blockers}
-    return reasons <= HOPELESS or (len(workload.pools) == 1 and not reasons.isdisjoint(HOPELESS))
+    return reasons <= CANNOT_START_REASONS or (
+        len(workload.pools) == 1 and not reasons.isdisjoint(CANNOT_START_REASONS)
+    )
 
 
-def _moments(snapshot: Snapshot) -> Iterator[int]:
+def _decision_times(snapshot: Snapshot) -> Iterator[int]:
     """Yield the times at which an input of a decision changes with the clock alone."""
     min_runtime = max(chain(*(_min_runtimes(pool) for pool in snapshot.pools), _queue_min_runtimes(snapshot)))
     delay = max(pool.preemption_delay for pool in snapshot.pools)
@@ -61,12 +67,12 @@ def _moments(snapshot: Snapshot) -> Iterator[int]:
         if is_finished(workload):
             continue
         yield workload.backoff_until or 0
-        if has_pod_in(workload, ALIVE):
+        if has_pod_in(workload, LIVE_STATES):
             since = max([workload.started or 0, *(pod.started for pod in workload.pods)])
             yield since + min_runtime
             yield since + (workload.max_runtime or 0 if reservation_delays else 0)
-        waits = max([delay, workload.preemption_delay or 0, *reservation_delays])
-        yield workload.submitted + waits if waits else 0
+        longest_delay = max([delay, workload.preemption_delay or 0, *reservation_delays])
+        yield workload.submitted + longest_delay if longest_delay else 0
         if workload.stale_since is not None:
             graces = [pool.stale_gang_grace for pool in snapshot.pools]
             own = workload.stale_gang_grace
@@ -83,28 +89,28 @@ def _queue_min_runtimes(snapshot: Snapshot) -> Iterator[int]:
         yield queue.preempt_min_runtime or 0
 
 
-def _victim_order_settles_at(snapshot: Snapshot) -> float:
+def _victim_order_settled_at(snapshot: Snapshot) -> float:
     """Return the time from which the order of victims by lost work no longer changes.
 
-    The work lost by stopping a pod grows with the pod's GPUs. Pods with more lost work at first are overtaken
-    at the latest when the smallest difference in GPUs has made up for the whole lead.
+    The work lost by stopping a pod grows in proportion to the pod's GPUs. A pod with an initial lead is
+    overtaken once the smallest difference in GPUs has made up for the sum of all leads.
     """
     runs = [(pod, _since(pod, workload)) for workload in snapshot.workloads for pod in workload.pods
-            if pod.state in STANDING and pod.devices]  # fmt: skip
+            if pod.state in RUNNING_STATES and pod.devices]  # fmt: skip
     if not runs:
         return 0
     latest = max(since for _, since in runs)
     gpus = [pod.milli * len(pod.devices) for pod, _ in runs]
-    ahead = sum(held * (latest - since) for held, (_, since) in zip(gpus, runs, strict=True))
-    return latest + (ahead + MILLI * len(runs) * (ahead > 0)) / math.gcd(*gpus)
+    total_lead = sum(held * (latest - since) for held, (_, since) in zip(gpus, runs, strict=True))
+    return latest + (total_lead + MILLI * len(runs) * (total_lead > 0)) / math.gcd(*gpus)
 
 
 def _since(pod: Pod, workload: Workload) -> int:
     return max(pod.started, workload.started or 0, workload.last_checkpoint or 0)
 
 
-def _history_counts(pool: Pool, with_demand: Sequence[Workload], before: Snapshot, now: Snapshot) -> bool:
-    """Return whether the pool has requests and its decayed usage is still changing."""
+def _is_usage_changing(pool: Pool, with_demand: Sequence[Workload], before: Snapshot, now: Snapshot) -> bool:
+    """Return whether the pool has demand and its decayed usage still changes."""
     mode = pool.fair_share
     if not mode.time_based or mode.k <= 0 or not any(pool.name in workload.pools for workload in with_demand):
         return False

@@ -1,18 +1,18 @@
-"""Checkpoints of running work in a simulation."""
+"""Checkpoints of running workloads in a simulation."""
 
 from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
 
 from scheduler.engine.model import Workload
-from scheduler.simulator.gangs import STANDING, has_pod_in
+from scheduler.simulator.gangs import RUNNING_STATES, has_pod_in
 
 
 @dataclass(slots=True)
 class Checkpoints:
-    """Checkpoints of running workloads, `every` seconds apart. None disables checkpoints."""
+    """Checkpoints of running workloads at intervals of `every` seconds, or none if it is None."""
 
     every: int | None = None
-    _runs: dict[str, int] = field(default_factory=dict)  # start of the run by workload
+    _runs: dict[str, int] = field(default_factory=dict)  # start time of each workload's run
     _next: list[tuple[int, str, int]] = field(default_factory=list)  # (checkpoint, workload, start)
 
     def watch(self, workload: Workload) -> None:
@@ -20,16 +20,16 @@ class Checkpoints:
         started = workload.started
         if self.every is None or started is None or self._runs.get(workload.name) == started:
             return
-        if has_pod_in(workload, STANDING):
+        if has_pod_in(workload, RUNNING_STATES):
             self._runs[workload.name] = started
             heappush(self._next, (started + self.every, workload.name, started))
 
-    def due(self, workloads: dict[str, Workload], now: int) -> None:
-        """Record the checkpoints up to now in place. Checkpoints require no new decision."""
+    def record_due(self, workloads: dict[str, Workload], now: int) -> None:
+        """Record the checkpoints up to `now` in `workloads`. A checkpoint requires no new decision."""
         while self.every is not None and self._next and self._next[0][0] <= now:
             _, name, started = heappop(self._next)
             workload = workloads.get(name)
-            if workload is None or workload.started != started or not has_pod_in(workload, STANDING):
+            if workload is None or workload.started != started or not has_pod_in(workload, RUNNING_STATES):
                 if self._runs.get(name) == started:
                     del self._runs[name]
                 continue

@@ -1,12 +1,12 @@
-"""Run `berth simulate`: exit status and output."""
+"""Run a simulation for `berth simulate` and format the output."""
 
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from berth.core.words import counted
-from scheduler.simulator.cycles import answer_of, play
+from berth.core.words import format_count
+from scheduler.simulator.cycles import play, run_result
 from scheduler.simulator.scenario.errors import ScenarioError
 from scheduler.simulator.scenario.load import load
 
@@ -20,31 +20,37 @@ def run(
     actions: Collection[str] | None = None,
     as_json: bool = False,
 ) -> tuple[int, str]:
-    """Return exit status 0 and the result, or 2 and one line that names the invalid key."""
+    """Return exit status 0 and the result, or 2 and a line that names the invalid key."""
     try:
         played = play(load(Path(path)), cycles, until_stable, actions)
     except ScenarioError as error:
         return BAD_FILE, str(error)
-    answer = answer_of(played)
-    return OK, json.dumps(answer, indent=2) if as_json else as_text(answer, len(played.cycles), played.spared)
+    result = run_result(played)
+    return OK, json.dumps(result, indent=2) if as_json else format_result(
+        result, len(played.cycles), played.skipped
+    )
 
 
-def as_text(answer: Mapping[str, Any], run: int, spared: int = 0) -> str:
+def format_result(result: Mapping[str, Any], run: int, skipped: int = 0) -> str:
     """Format decisions, workloads, queues and nodes as tables."""
     parts = [
-        _decisions(answer["cycles"]),
-        _steady_state(run, spared),
-        table(("WORKLOAD", "PHASE", "GPUS", "NODES", "REASON"), _workloads(answer["workloads"])),
-        table(("POOL", "QUEUE", "QUOTA", "FAIR SHARE", "ALLOCATED", "REQUESTED"), _queues(answer["queues"])),
-        table(("NODE", "FREE GPUS", "FREE CPUS", "FREE MIB"), _nodes(answer["nodes"])),
+        _decisions(result["cycles"]),
+        _steady_state(run, skipped),
+        table(("WORKLOAD", "PHASE", "GPUS", "NODES", "REASON"), _workloads(result["workloads"])),
+        table(("POOL", "QUEUE", "QUOTA", "FAIR SHARE", "ALLOCATED", "REQUESTED"), _queues(result["queues"])),
+        table(("NODE", "FREE GPUS", "FREE CPUS", "FREE MIB"), _nodes(result["nodes"])),
     ]
-    wanted = {pool: demand["nodes_wanted"] for pool, demand in answer["demand"].items()}
-    parts += [f"Pool {pool} needs {counted(count, 'more node')}" for pool, count in wanted.items() if count]
+    nodes_wanted = {pool: demand["nodes_wanted"] for pool, demand in result["demand"].items()}
+    parts += [
+        f"Pool {pool} needs {format_count(count, 'more node')}"
+        for pool, count in nodes_wanted.items()
+        if count
+    ]
     return "\n\n".join(part for part in parts if part)
 
 
-def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [list(head), *(list(row) for row in rows)]
+def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [list(header), *(list(row) for row in rows)]
     if len(lines) == 1:
         return ""
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
@@ -60,28 +66,28 @@ def _decisions(cycles: Sequence[Mapping[str, Any]]) -> str:
         if cycle["decisions"]:
             lines.append(f"Cycle {number}")
         for decision in cycle["decisions"]:
-            whom = f" for {decision['for']}" if decision["for"] else ""
+            purpose = f" for {decision['for']}" if decision["for"] else ""
             pods = ", ".join(_pod_moves(decision["pods"]))
-            lines.append(f"  {decision['kind']} {decision['workload']}{whom}: {pods}")
+            lines.append(f"  {decision['kind']} {decision['workload']}{purpose}: {pods}")
     return "\n".join(lines) if lines else "No decisions."
 
 
-def _steady_state(run: int, spared: int) -> str:
-    if not spared:
+def _steady_state(run: int, skipped: int) -> str:
+    if not skipped:
         return ""
     return (
         f"Steady state from cycle {run - 1:,}: no further changes. "
-        f"Ran {counted(run, 'cycle')} of {run + spared:,}, including the last one."
+        f"Ran {format_count(run, 'cycle')} of {run + skipped:,}, including the last one."
     )
 
 
 def _pod_moves(pods: Sequence[Mapping[str, Any]]) -> Iterable[str]:
-    """Yield one line for identical moves, with their count."""
-    ways: dict[tuple[str, str | None, str | None], int] = {}
+    """Yield one line for each distinct move, with its count."""
+    counts: dict[tuple[str, str | None, str | None], int] = {}
     for pod in pods:
-        way = (pod["role"], pod["from"], pod["to"])
-        ways[way] = ways.get(way, 0) + 1
-    for (role, since, to), count in ways.items():
+        move = (pod["role"], pod["from"], pod["to"])
+        counts[move] = counts.get(move, 0) + 1
+    for (role, since, to), count in counts.items():
         route = " ".join(
             part for part in (f"from {since}" if since else "", f"to {to}" if to else "") if part
         )

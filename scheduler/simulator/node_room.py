@@ -1,15 +1,15 @@
-"""Check whether reserved pods could start now."""
+"""Check whether reserved pods can start now."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
 from berth.core.amounts import MILLI, Amounts
-from scheduler.engine.board.gang import roles_of
+from scheduler.engine.board.gang import leaf_roles
 from scheduler.engine.model import Node, NodeState, Pod, Workload
-from scheduler.simulator.gangs import HOLDING
+from scheduler.simulator.gangs import ALLOCATED_STATES
 
 
-class Room:
+class FreeResources:
     """Free resources of one node."""
 
     def __init__(self, node: Node) -> None:
@@ -34,27 +34,29 @@ class Room:
         self.pods -= sign
 
 
-def rooms_of(nodes: Iterable[Node], workloads: Iterable[Workload]) -> dict[str, Room]:
+def free_resources_by_node(nodes: Iterable[Node], workloads: Iterable[Workload]) -> dict[str, FreeResources]:
     """Return the free resources of every node."""
-    rooms = {node.name: Room(node) for node in nodes}
+    free_resources = {node.name: FreeResources(node) for node in nodes}
     for workload in workloads:
         if workload.pods:
             amounts = _amounts(workload)
             for pod in workload.pods:
-                if pod.state in HOLDING and pod.node in rooms:
-                    rooms[pod.node].take(pod, amounts[pod.role])
-    return rooms
+                if pod.state in ALLOCATED_STATES and pod.node in free_resources:
+                    free_resources[pod.node].take(pod, amounts[pod.role])
+    return free_resources
 
 
-def all_fit(workload: Workload, pods: Iterable[Pod], rooms: Mapping[str, Room]) -> bool:
-    """Allocate resources for all pods or none. Return whether the pods fit."""
+def allocate_all(
+    workload: Workload, pods: Iterable[Pod], free_resources: Mapping[str, FreeResources]
+) -> bool:
+    """Allocate resources for all pods or for none. Return whether all pods fit."""
     amounts = _amounts(workload)
     allocated: list[Pod] = []
     for pod in pods:
-        room = rooms.get(pod.node)
+        room = free_resources.get(pod.node)
         if room is None or not room.fits(pod, amounts[pod.role]):
-            for done in allocated:
-                rooms[done.node].take(done, amounts[done.role], -1)
+            for placed in allocated:
+                free_resources[placed.node].take(placed, amounts[placed.role], -1)
             return False
         room.take(pod, amounts[pod.role])
         allocated.append(pod)
@@ -62,4 +64,4 @@ def all_fit(workload: Workload, pods: Iterable[Pod], rooms: Mapping[str, Room]) 
 
 
 def _amounts(workload: Workload) -> dict[str, Amounts]:
-    return {role.name: role.request.amounts for role in roles_of(workload.tree)}
+    return {role.name: role.request.amounts for role in leaf_roles(workload.tree)}

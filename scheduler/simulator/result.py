@@ -4,22 +4,24 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from berth.core.amounts import MILLI, Amounts, Bounds
-from scheduler.engine.board.gang import roles_of
+from scheduler.engine.board.gang import leaf_roles
 from scheduler.engine.explain.reasons import AMOUNTS
 from scheduler.engine.model import PodState, Role, Snapshot, Workload
 from scheduler.engine.plan import Bundle, Evict, Kind, Numbers, Place, Plan, Refusal
-from scheduler.simulator.gangs import HOLDING, STANDING, has_pod_in, is_finished
+from scheduler.simulator.gangs import ALLOCATED_STATES, RUNNING_STATES, has_pod_in, is_finished
 
 FORMAT = "berth.plan/1"
-SHOWN = {
+DISPLAYED_STATES = {
     PodState.STARTING: "running",
     PodState.STUCK: "stopping",
 }
-PRESENT = (*STANDING, PodState.RESERVED, PodState.COMPLETED)
-Answer = dict[str, Any]
+PRESENT_STATES = (*RUNNING_STATES, PodState.RESERVED, PodState.COMPLETED)
+Document = dict[str, Any]
 
 
-def answer(cycles: Sequence[Sequence[Answer]], after: Snapshot, last: Plan, seconds: float) -> Answer:
+def build_result(
+    cycles: Sequence[Sequence[Document]], after: Snapshot, last: Plan, seconds: float
+) -> Document:
     refusals = {refusal.workload: refusal for refusal in last.refusals}
     return {
         "format": FORMAT,
@@ -35,24 +37,24 @@ def answer(cycles: Sequence[Sequence[Answer]], after: Snapshot, last: Plan, seco
     }
 
 
-def decisions_of(before: Snapshot, plan: Plan) -> list[Answer]:
-    """Return the decisions bundle by bundle: first the evictions, then the workload they make room for."""
-    standing = {workload.name for workload in before.workloads if has_pod_in(workload, STANDING)}
+def plan_decisions(before: Snapshot, plan: Plan) -> list[Document]:
+    """Return the decisions by bundle: first the evictions, then the workload they make room for."""
+    standing = {workload.name for workload in before.workloads if has_pod_in(workload, RUNNING_STATES)}
     return [decision for bundle in plan.bundles for decision in _decisions(bundle, standing)]
 
 
-def _decisions(bundle: Bundle, standing: set[str]) -> Iterable[Answer]:
+def _decisions(bundle: Bundle, standing: set[str]) -> Iterable[Document]:
     rules = {(eviction.workload, eviction.kind): eviction.rule for eviction in bundle.evictions}
     kinds = {eviction.workload: eviction.kind for eviction in bundle.evictions}
     names = dict.fromkeys(step.workload for step in bundle.steps)
     for name in sorted(names, key=lambda name: (name == bundle.workload, list(names).index(name))):
-        of_workload = [step for step in bundle.steps if step.workload == name]
+        own_steps = [step for step in bundle.steps if step.workload == name]
         shrinks = (name, Kind.SHRINK) in rules and kinds[name] is not Kind.SHRINK
         for kind, steps in (
-            _split_lost_and_moved(of_workload) if shrinks else [(kinds.get(name), of_workload)]
+            _split_scaled_down_and_moved(own_steps) if shrinks else [(kinds.get(name), own_steps)]
         ):
             if name == bundle.workload and kind is None:
-                decision_kind = _own_kind(bundle, steps, name in standing)
+                decision_kind = _decision_kind(bundle, steps, name in standing)
             else:
                 decision_kind = _eviction_kind(bundle, kind or bundle.kind, steps)
             yield {
@@ -65,21 +67,23 @@ def _decisions(bundle: Bundle, standing: set[str]) -> Iterable[Answer]:
             }
 
 
-def _split_lost_and_moved(steps: Sequence[Place | Evict]) -> Iterable[tuple[Kind, Sequence[Place | Evict]]]:
+def _split_scaled_down_and_moved(
+    steps: Sequence[Place | Evict],
+) -> Iterable[tuple[Kind, Sequence[Place | Evict]]]:
     """Split the steps of a workload that is both scaled down and moved."""
-    again = {(step.role, step.index) for step in steps if isinstance(step, Place)}
-    yield Kind.SHRINK, [step for step in steps if (step.role, step.index) not in again]
-    yield Kind.CONSOLIDATE, [step for step in steps if (step.role, step.index) in again]
+    placed_again = {(step.role, step.index) for step in steps if isinstance(step, Place)}
+    yield Kind.SHRINK, [step for step in steps if (step.role, step.index) not in placed_again]
+    yield Kind.CONSOLIDATE, [step for step in steps if (step.role, step.index) in placed_again]
 
 
-def _own_kind(bundle: Bundle, steps: Sequence[Place | Evict], stood: bool) -> str:
+def _decision_kind(bundle: Bundle, steps: Sequence[Place | Evict], was_running: bool) -> str:
     """Return the kind of decision for the workload that a bundle serves."""
     places = [step for step in steps if isinstance(step, Place)]
     if not places:
         return bundle.kind.value
     if any(step.reserved for step in places):
         return Kind.RESERVE.value
-    return Kind.GROW.value if stood or bundle.kind is Kind.GROW else Kind.START.value
+    return Kind.GROW.value if was_running or bundle.kind is Kind.GROW else Kind.START.value
 
 
 def _eviction_kind(bundle: Bundle, kind: Kind, steps: Sequence[Place | Evict]) -> str:
@@ -88,8 +92,8 @@ def _eviction_kind(bundle: Bundle, kind: Kind, steps: Sequence[Place | Evict]) -
     return "move" if moved and bundle.kind is not Kind.CONSOLIDATE else kind.value
 
 
-def _moves(steps: Sequence[Place | Evict]) -> list[Answer]:
-    pods: dict[tuple[str, int], Answer] = {}
+def _moves(steps: Sequence[Place | Evict]) -> list[Document]:
+    pods: dict[tuple[str, int], Document] = {}
     for step in steps:
         pod = pods.setdefault(
             (step.role, step.index),
@@ -101,13 +105,13 @@ def _moves(steps: Sequence[Place | Evict]) -> list[Answer]:
     return list(pods.values())
 
 
-def _workload(workload: Workload, refusal: Refusal | None) -> Answer:
+def _workload(workload: Workload, refusal: Refusal | None) -> Document:
     phase = _phase(workload)
-    waits = refusal is not None and phase in ("pending", "reserved", "running")
-    held = sum(pod.milli * len(pod.devices) for pod in workload.pods if pod.state in HOLDING)
+    is_pending = refusal is not None and phase in ("pending", "reserved", "running")
+    held = sum(pod.milli * len(pod.devices) for pod in workload.pods if pod.state in ALLOCATED_STATES)
     return {
         "phase": phase,
-        "pods": [*_listed_pods(workload), *_missing(workload, phase)],
+        "pods": [*_listed_pods(workload), *_missing_pods(workload, phase)],
         "gpus": held / MILLI,
         "blockers": [
             {
@@ -115,13 +119,13 @@ def _workload(workload: Workload, refusal: Refusal | None) -> Answer:
                 "message": blocker.message,
                 "numbers": _in_units(blocker.numbers),
             }
-            for blocker in (refusal.blockers if refusal is not None and waits else ())
+            for blocker in (refusal.blockers if refusal is not None and is_pending else ())
         ],
-        "position": refusal.position if refusal is not None and waits else None,
+        "position": refusal.position if refusal is not None and is_pending else None,
     }
 
 
-def _in_units(numbers: Numbers) -> Answer:
+def _in_units(numbers: Numbers) -> Document:
     """Convert the engine's thousandths to GPUs and CPUs."""
     if numbers.get("resource") not in ("gpu", "cpu"):
         return dict(numbers)
@@ -135,7 +139,7 @@ def _phase(workload: Workload) -> str:
     if is_finished(workload):
         return "completed"
     for phase, states in (
-        ("running", STANDING),
+        ("running", RUNNING_STATES),
         ("reserved", (PodState.RESERVED,)),
         ("stopping", (PodState.STOPPING, PodState.STUCK)),
     ):
@@ -144,13 +148,13 @@ def _phase(workload: Workload) -> str:
     return "pending"
 
 
-def _listed_pods(workload: Workload) -> list[Answer]:
-    order = {role.name: place for place, role in enumerate(roles_of(workload.tree))}
+def _listed_pods(workload: Workload) -> list[Document]:
+    order = {role.name: place for place, role in enumerate(leaf_roles(workload.tree))}
     return [
         {
             "role": pod.role,
             "index": pod.index,
-            "state": SHOWN.get(pod.state, pod.state.value),
+            "state": DISPLAYED_STATES.get(pod.state, pod.state.value),
             "node": pod.node or None,
             "devices": list(pod.devices),
         }
@@ -158,19 +162,21 @@ def _listed_pods(workload: Workload) -> list[Answer]:
     ]
 
 
-def _missing(workload: Workload, phase: str) -> Iterable[Answer]:
+def _missing_pods(workload: Workload, phase: str) -> Iterable[Document]:
     """Yield the missing replicas of the gang's minimum."""
     if phase == "completed":
         return
-    for role in roles_of(workload.tree):
-        present = {pod.index for pod in workload.pods if pod.role == role.name and pod.state in PRESENT}
+    for role in leaf_roles(workload.tree):
+        present = {
+            pod.index for pod in workload.pods if pod.role == role.name and pod.state in PRESENT_STATES
+        }
         free = (index for index in range(role.max + len(present)) if index not in present)
         for index, _ in zip(free, range(role.min - len(present)), strict=False):
             yield {"role": role.name, "index": index, "state": "pending", "node": None, "devices": []}
 
 
-def _queues(plan: Plan) -> Answer:
-    queues: Answer = {}
+def _queues(plan: Plan) -> Document:
+    queues: Document = {}
     for report in plan.queues:
         queues.setdefault(report.pool, {})[report.queue] = {
             "quota": _amounts(report.quota),
@@ -182,21 +188,21 @@ def _queues(plan: Plan) -> Answer:
     return queues
 
 
-def _nodes(after: Snapshot) -> Answer:
+def _nodes(after: Snapshot) -> Document:
     free = {node.name: node.capacity for node in after.nodes}
     for workload in after.workloads:
         requests: Mapping[str, Role] = (
-            {role.name: role for role in roles_of(workload.tree)} if workload.pods else {}
+            {role.name: role for role in leaf_roles(workload.tree)} if workload.pods else {}
         )
         for pod in workload.pods:
-            if pod.state in HOLDING and pod.node in free:
+            if pod.state in ALLOCATED_STATES and pod.node in free:
                 request = requests[pod.role].request
                 held = Amounts(pod.milli * len(pod.devices), request.cpu, request.memory_mib)
                 free[pod.node] = free[pod.node].minus(held)
     return {node.name: {"free": _free(free[node.name])} for node in after.nodes}
 
 
-def _free(left: Amounts) -> Answer:
+def _free(left: Amounts) -> Document:
     return {
         "gpu": max(0, left.gpu) / MILLI,
         "cpu": max(0, left.cpu) / MILLI,
@@ -204,7 +210,7 @@ def _free(left: Amounts) -> Answer:
     }
 
 
-def _amounts(amounts: Amounts | Bounds) -> Answer:
+def _amounts(amounts: Amounts | Bounds) -> Document:
     return {
         "gpu": None if amounts.gpu is None else amounts.gpu / MILLI,
         "cpu": None if amounts.cpu is None else amounts.cpu / MILLI,

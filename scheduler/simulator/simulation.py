@@ -8,27 +8,34 @@ from scheduler.engine.backoff import backoff_seconds
 from scheduler.engine.model import NodeState, Pod, PodState, Snapshot, Workload
 from scheduler.engine.plan import Bundle, Evict, Kind, Place, Plan
 from scheduler.simulator.checkpoints import Checkpoints
-from scheduler.simulator.gangs import ALIVE, STANDING, has_pod_in, is_degraded, is_finished, is_whole
-from scheduler.simulator.node_room import all_fit, rooms_of
+from scheduler.simulator.gangs import (
+    LIVE_STATES,
+    RUNNING_STATES,
+    has_minimum,
+    has_pod_in,
+    is_degraded,
+    is_finished,
+)
+from scheduler.simulator.node_room import allocate_all, free_resources_by_node
 
-COUNTED = (Kind.RECLAIM, Kind.PREEMPT)  # evictions that count as preemptions and cause a backoff
-PASSING = (PodState.STOPPING, PodState.STARTING)
+PREEMPTION_KINDS = (Kind.RECLAIM, Kind.PREEMPT)  # evictions that count as preemptions and cause a backoff
+TRANSITION_STATES = (PodState.STOPPING, PodState.STARTING)
 
 
 class World:
     """Simulated cluster. Workloads are frozen values that are replaced on change."""
 
     def __init__(self, snapshot: Snapshot, stop_seconds: int = 0, checkpoint: int | None = None) -> None:
-        """Set up the cluster. Runs save a checkpoint every `checkpoint` seconds; None: never."""
-        self.now, self.fixed, self.stop_seconds = snapshot.now, snapshot, stop_seconds
+        """Set up the cluster. Runs save a checkpoint every `checkpoint` seconds, or never if it is None."""
+        self.now, self.initial, self.stop_seconds = snapshot.now, snapshot, stop_seconds
         self._checkpoints = Checkpoints(checkpoint)
         self.nodes = {node.name: node for node in snapshot.nodes}
         self.workloads: dict[str, Workload] = {}
-        self.touched: set[str] = set()  # workloads changed since the caller last cleared the set
+        self.changed_workloads: set[str] = set()  # workloads changed since the caller last cleared the set
         self._unchecked: set[str] = set()  # workloads changed since the last check for stale gangs
-        self._passing: dict[str, int] = {}  # times at which pods have stopped or started
+        self._transition_ends: dict[str, int] = {}  # times at which stopping or starting pods finish
         self._reserved: set[str] = set()
-        self._ends: list[tuple[int, str]] = []  # end times of runs, unless stopped before
+        self._run_ends: list[tuple[int, str]] = []  # end times of runs that are not stopped earlier
         self._booting = sorted(
             (node.ready_at, node.name)
             for node in snapshot.nodes
@@ -37,19 +44,26 @@ class World:
         self._has_changed = True  # whether anything changed since reservations were last checked
         for workload in snapshot.workloads:
             self._write(workload)
-        for promise in snapshot.reservations:
-            if promise.expires is None or promise.expires > self.now:
-                self._put(
-                    promise.workload,
-                    Pod(promise.role, promise.index, promise.node, promise.devices, promise.milli,
-                        PodState.RESERVED, self.now),
-                )  # fmt: skip
-        self._drop_void_reservations()
+        for reservation in snapshot.reservations:
+            if reservation.expires is None or reservation.expires > self.now:
+                self._set_pod(
+                    reservation.workload,
+                    Pod(
+                        reservation.role,
+                        reservation.index,
+                        reservation.node,
+                        reservation.devices,
+                        reservation.milli,
+                        PodState.RESERVED,
+                        self.now,
+                    ),
+                )
+        self._drop_invalid_reservations()
         self._mark_stale()
 
     def snapshot(self) -> Snapshot:
         return replace(
-            self.fixed,
+            self.initial,
             now=self.now,
             nodes=tuple(self.nodes.values()),
             workloads=tuple(self.workloads.values()),
@@ -64,9 +78,9 @@ class World:
         del self.workloads[name]
         self._unchecked.discard(name)
         self._reserved.discard(name)
-        self._passing.pop(name, None)
+        self._transition_ends.pop(name, None)
 
-    def carry_out(self, plan: Plan) -> None:
+    def apply_plan(self, plan: Plan) -> None:
         for bundle in plan.bundles:
             placed_again = {step.workload for step in bundle.steps if isinstance(step, Place)}
             for step in bundle.steps:
@@ -77,60 +91,60 @@ class World:
             self._requeue(bundle, placed_again)
         self._mark_stale()
 
-    def passes(self, seconds: int) -> None:
-        """Advance the clock: finish stopping pods and ended runs, start reserved pods."""
+    def advance(self, seconds: int) -> None:
+        """Advance the clock: finish stopping pods and ended runs, and start reserved pods."""
         self.now += seconds
-        self._boot()
-        for name in [name for name, until in self._passing.items() if until <= self.now]:
+        self._finish_boots()
+        for name in [name for name, until in self._transition_ends.items() if until <= self.now]:
             self._write(_finish_transitions(self.workloads[name]))
-        while self._ends and self._ends[0][0] <= self.now:
-            _, name = heappop(self._ends)
+        while self._run_ends and self._run_ends[0][0] <= self.now:
+            _, name = heappop(self._run_ends)
             if name in self.workloads:
                 self._write(self._complete_if_due(self.workloads[name]))
         self._start_reserved()
-        self._checkpoints.due(self.workloads, self.now)
+        self._checkpoints.record_due(self.workloads, self.now)
         self._mark_stale()
 
     def next_change(self) -> int | None:
-        """Return the time of the next change. It is too early if a workload has been stopped since."""
+        """Return the next change's time, or None. It may be too early if a workload was stopped meanwhile."""
         times = [ready_at for ready_at, _ in self._booting[:1]]
-        times += [max(time, self.now + 1) for time in self._passing.values()]
-        if self._ends:
-            times.append(self._ends[0][0])
+        times += [max(time, self.now + 1) for time in self._transition_ends.values()]
+        if self._run_ends:
+            times.append(self._run_ends[0][0])
         return min(times, default=None)
 
     @property
     def is_settled(self) -> bool:
         """Return whether no pod is stopping or starting and no later event is known."""
         return not any(
-            has_pod_in(workload, (*PASSING, PodState.RESERVED))
-            or (workload.runtime_seconds is not None and has_pod_in(workload, STANDING))
+            has_pod_in(workload, (*TRANSITION_STATES, PodState.RESERVED))
+            or (workload.runtime_seconds is not None and has_pod_in(workload, RUNNING_STATES))
             or (workload.backoff_until is not None and workload.backoff_until > self.now)
             for workload in self.workloads.values()
         )
 
     def _write(self, workload: Workload) -> None:
-        """Replace a workload. All changes go through here, so that later checks know about them."""
+        """Replace a workload. All changes go through this method, so that later checks see them."""
         name = workload.name
         self.workloads[name] = workload
         self._has_changed = True
-        self.touched.add(name)
+        self.changed_workloads.add(name)
         self._unchecked.add(name)
         states = {pod.state for pod in workload.pods}
-        if states.isdisjoint(PASSING):
-            self._passing.pop(name, None)
+        if states.isdisjoint(TRANSITION_STATES):
+            self._transition_ends.pop(name, None)
         else:
-            self._passing.setdefault(name, self.now + self.stop_seconds)
+            self._transition_ends.setdefault(name, self.now + self.stop_seconds)
         if PodState.RESERVED in states:
             self._reserved.add(name)
         else:
             self._reserved.discard(name)
         self._checkpoints.watch(workload)
         runtime = _runtime(workload)
-        if runtime is not None and workload.started is not None and not states.isdisjoint(STANDING):
-            heappush(self._ends, (workload.started + runtime, name))
+        if runtime is not None and workload.started is not None and not states.isdisjoint(RUNNING_STATES):
+            heappush(self._run_ends, (workload.started + runtime, name))
 
-    def _drop_void_reservations(self) -> None:
+    def _drop_invalid_reservations(self) -> None:
         """Drop reservations on nodes that accept no new pods."""
         closed = {
             node.name
@@ -143,32 +157,30 @@ class World:
             if remaining != pods:
                 self._write(replace(self.workloads[name], pods=remaining))
 
-    # -- applying decisions
-
     def _stop(self, step: Evict) -> None:
         """Cancel the reservation of a reserved pod, or stop a running pod."""
         workload = self.workloads[step.workload]
         pods = []
         for pod in workload.pods:
-            if (pod.role, pod.index) == (step.role, step.index) and pod.state in ALIVE:
+            if (pod.role, pod.index) == (step.role, step.index) and pod.state in LIVE_STATES:
                 if pod.state is not PodState.RESERVED:
                     pods.append(replace(pod, state=PodState.STOPPING))
             else:
                 pods.append(pod)
         left = replace(workload, pods=tuple(pods))
-        stopped = has_pod_in(workload, STANDING) and not has_pod_in(left, STANDING)
+        stopped = has_pod_in(workload, RUNNING_STATES) and not has_pod_in(left, RUNNING_STATES)
         self._write(self._checkpoints.subtract_saved_work(left) if stopped else left)
 
     def _place(self, step: Place) -> None:
         state = PodState.RESERVED if step.reserved else PodState.RUNNING
         workload = self.workloads[step.workload]
-        if not step.reserved and not has_pod_in(workload, STANDING):
+        if not step.reserved and not has_pod_in(workload, RUNNING_STATES):
             self.workloads[step.workload] = replace(workload, started=self.now, backoff_until=None)
-        self._put(
+        self._set_pod(
             step.workload, Pod(step.role, step.index, step.node, step.devices, step.milli, state, self.now)
         )
 
-    def _put(self, name: str, pod: Pod) -> None:
+    def _set_pod(self, name: str, pod: Pod) -> None:
         workload = self.workloads[name]
         others = (
             other
@@ -183,27 +195,25 @@ class World:
             if not eviction.whole or workload.name in placed_again:
                 continue
             workload = replace(workload, started=None, stale_since=None, last_checkpoint=None)
-            if eviction.kind in COUNTED and eviction.earns_backoff:
+            if eviction.kind in PREEMPTION_KINDS and eviction.earns_backoff:
                 times = workload.preemptions + 1
                 until = self.now + backoff_seconds(times)
                 workload = replace(workload, preemptions=times, backoff_until=until)
             self._write(workload)
 
-    # -- time
-
     def _complete_if_due(self, workload: Workload) -> Workload:
         runtime = _runtime(workload)
-        if runtime is None or workload.started is None or not has_pod_in(workload, STANDING):
+        if runtime is None or workload.started is None or not has_pod_in(workload, RUNNING_STATES):
             return workload
         if self.now - workload.started < runtime:
             return workload
         pods = tuple(
-            replace(p, state=PodState.COMPLETED) if p.state in STANDING else p for p in workload.pods
+            replace(p, state=PodState.COMPLETED) if p.state in RUNNING_STATES else p for p in workload.pods
         )
         pods = tuple(pod for pod in pods if pod.state is not PodState.RESERVED)
         return replace(workload, pods=pods)
 
-    def _boot(self) -> None:
+    def _finish_boots(self) -> None:
         while self._booting and self._booting[0][0] <= self.now:
             _, name = self._booting.pop(0)
             self.nodes[name] = replace(self.nodes[name], state=NodeState.READY, ready_at=None)
@@ -214,13 +224,13 @@ class World:
             return
         self._has_changed = False
         waiting = [self.workloads[name] for name in self._reserved]
-        rooms = rooms_of(self.nodes.values(), self.workloads.values())
+        free_resources = free_resources_by_node(self.nodes.values(), self.workloads.values())
         for workload in sorted(waiting, key=lambda workload: (workload.submitted, workload.name)):
             reserved = [pod for pod in workload.pods if pod.state is PodState.RESERVED]
-            if is_whole(workload, STANDING):
-                started = [pod for pod in reserved if all_fit(workload, [pod], rooms)]
-            else:  # a gang starts as a whole
-                started = reserved if all_fit(workload, reserved, rooms) else []
+            if has_minimum(workload, RUNNING_STATES):
+                started = [pod for pod in reserved if allocate_all(workload, [pod], free_resources)]
+            else:  # a gang starts in full or not at all
+                started = reserved if allocate_all(workload, reserved, free_resources) else []
             if started:
                 self._start(workload, started)
 
@@ -230,7 +240,7 @@ class World:
             replace(pod, state=PodState.RUNNING, started=self.now) if pod in starting else pod
             for pod in workload.pods
         )
-        since = workload.started if has_pod_in(workload, STANDING) else self.now
+        since = workload.started if has_pod_in(workload, RUNNING_STATES) else self.now
         self._write(replace(workload, pods=pods, started=since, backoff_until=None))
 
     def _mark_stale(self) -> None:
@@ -245,7 +255,7 @@ class World:
         self._unchecked.clear()
 
     def _is_broken(self, workload: Workload) -> bool:
-        """Return whether a gang is broken. Reservations count, except on booting nodes."""
+        """Return whether a gang is below a minimum. Reserved pods count, except on booting nodes."""
         booting = NodeState.BOOTING
         pods = [p for p in workload.pods if not p.node or self.nodes[p.node].state is not booting]
         return is_degraded(replace(workload, pods=tuple(pods)))

@@ -1,4 +1,4 @@
-"""Pages of evictions, with their rules and numbers."""
+"""Eviction pages, with the applied rules and the numbers."""
 
 from datetime import datetime, time
 from typing import Any
@@ -11,18 +11,18 @@ from django.utils.timezone import is_naive, make_aware
 from django.views.decorators.http import require_GET
 from rest_framework.request import Request as ApiRequest
 
-from berth.server.web.lists.paging import ordered, slice_of
+from berth.server.web.lists.paging import load_slice, sort_rows
 from berth.server.web.pages import Request, page, signed_in
-from berth.server.web.zones import zone_of
+from berth.server.web.zones import reader_zone
 from projects.access import visible_pools
-from projects.acting import Acting
+from projects.actor import Actor
 from projects.selectors import projects
-from scheduler.api.evictions import as_csv
+from scheduler.api.evictions import stream_csv
 from scheduler.models import Eviction
-from scheduler.reports.evictions.matrix import grid, pairs
-from scheduler.reports.evictions.rendering import RenderedEviction, to_open
-from scheduler.reports.selectors import evictions, of_workload
-from scheduler.reports.visibility import reader
+from scheduler.reports.evictions.matrix import build_matrix, totals_by_project_pair
+from scheduler.reports.evictions.rendering import RenderedEviction, render_with_links
+from scheduler.reports.selectors import evictions, victim_filter
+from scheduler.reports.visibility import viewer_for
 
 FILTERS = {
     "kind": "kind",
@@ -33,31 +33,31 @@ FILTERS = {
 
 
 SORTS = {"at": "pk", "kind": "kind", "gpus": "gpu_milli", "lost": "lost_gpu_seconds"}
-OTHERS = ("workload", "since", "until")
+OTHER_FILTERS = ("workload", "since", "until")
 
 
 @signed_in
 @require_GET
 def index(request: Request) -> HttpResponse | StreamingHttpResponse:
-    filters = {key: request.GET.get(key, "").replace("\x00", "")[:100] for key in (*FILTERS, *OTHERS)}
-    rows = filtered(request.acting, filters, zone_of(request))
+    filters = {key: request.GET.get(key, "").replace("\x00", "")[:100] for key in (*FILTERS, *OTHER_FILTERS)}
+    rows = filter_evictions(request.actor, filters, reader_zone(request))
     if request.GET.get("format") == "csv":
         sort = request.GET.get("sort", "-at")
         chosen = sort if sort.removeprefix("-") in SORTS else "-at"
-        return as_csv(ApiRequest(request), ordered(rows, SORTS, chosen), reader(request.acting))
-    listing = slice_of(
+        return stream_csv(ApiRequest(request), sort_rows(rows, SORTS, chosen), viewer_for(request.actor))
+    listing = load_slice(
         rows, SORTS, sort=request.GET.get("sort", ""), default="-at", cursor=request.GET.get("cursor", "")
     )
     context = {
         "filters": filters,
         "slice": listing,
         "sort": listing.sort,
-        "rows": to_open(reader(request.acting), listing.rows),
+        "rows": render_with_links(viewer_for(request.actor), listing.rows),
         "kinds": [kind for kind, _ in Eviction.KINDS],
-        "pools": visible_pools(request.acting).order_by("name"),
-        "projects": projects(request.acting),
+        "pools": visible_pools(request.actor).order_by("name"),
+        "projects": projects(request.actor),
         "narrowed": any(filters.values()),
-        "grid": grid(pairs(rows)),
+        "grid": build_matrix(totals_by_project_pair(rows)),
     }
     return page(request, "scheduler/evictions/list.html", context, inner="scheduler/evictions/rows.html")
 
@@ -65,20 +65,22 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
 @signed_in
 @require_GET
 def detail(request: Request, eviction_id: int) -> HttpResponse:
-    row = evictions(request.acting).filter(pk=eviction_id).first()
+    row = evictions(request.actor).filter(pk=eviction_id).first()
     if row is None:
         raise Http404
-    each = to_open(reader(request.acting), [row])[0]
-    return page(request, "scheduler/evictions/detail.html", {"each": each, "row": row, "sides": sides(each)})
+    each = render_with_links(viewer_for(request.actor), [row])[0]
+    return page(
+        request, "scheduler/evictions/detail.html", {"each": each, "row": row, "sides": queues_by_side(each)}
+    )
 
 
-def filtered(acting: Acting, filters: dict[str, str], zone: ZoneInfo) -> QuerySet[Eviction]:
-    rows = evictions(acting).filter(
+def filter_evictions(actor: Actor, filters: dict[str, str], zone: ZoneInfo) -> QuerySet[Eviction]:
+    rows = evictions(actor).filter(
         **{column: filters[key] for key, column in FILTERS.items() if filters.get(key)}
     )
     if filters.get("workload"):
-        rows = rows.filter(of_workload(acting, filters["workload"]))
-    since, until = moment(filters["since"], zone), moment(filters["until"], zone, end=True)
+        rows = rows.filter(victim_filter(actor, filters["workload"]))
+    since, until = parse_time(filters["since"], zone), parse_time(filters["until"], zone, end=True)
     if since:
         rows = rows.filter(at__gte=since)
     if until:
@@ -86,13 +88,14 @@ def filtered(acting: Acting, filters: dict[str, str], zone: ZoneInfo) -> QuerySe
     return rows
 
 
-def moment(text: str, zone: ZoneInfo, *, end: bool = False) -> datetime | None:
-    """Parse a time from a URL, in `zone` if it has no offset. Return None if the text is not a time.
+def parse_time(text: str, zone: ZoneInfo, *, end: bool = False) -> datetime | None:
+    """Parse a time from a URL. Returns None if the text is not a time.
 
-    A date stands for the first moment of the day, or for the last moment if `end` is set.
+    A time without an offset is in `zone`. A date means the start of the day, or its end if `end` is
+    set.
     """
     try:
-        if day := parse_date(text):  # first, because a date also parses as midnight
+        if day := parse_date(text):  # tried first, because a date also parses as midnight
             return make_aware(datetime.combine(day, time.max if end else time.min), zone)
         at = parse_datetime(text)
     except ValueError:
@@ -100,7 +103,7 @@ def moment(text: str, zone: ZoneInfo, *, end: bool = False) -> datetime | None:
     return make_aware(at, zone) if at is not None and is_naive(at) else at
 
 
-def sides(each: RenderedEviction) -> list[tuple[str, list[dict[str, Any]]]]:
-    """Return the visible queues of the victim and the preemptor, with titles."""
+def queues_by_side(each: RenderedEviction) -> list[tuple[str, list[dict[str, Any]]]]:
+    """Return the visible queues of the victim and of the preemptor, each list with a title."""
     parties = (("Queues of the evicted workload", each.victim), ("Queues of the preemptor", each.preemptor))
     return [(title, party.queues) for title, party in parties if party is not None and party.queues]

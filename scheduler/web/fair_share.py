@@ -1,27 +1,27 @@
-"""Page of a pool's fair shares."""
+"""Fair-share page of a pool."""
 
 from django.http import HttpResponse, StreamingHttpResponse
 from django.views.decorators.http import require_GET
 
 from berth.core.amounts import MILLI
 from berth.server.web.charts.bars import Bar, quota_bar
-from berth.server.web.lists.tables import Column, branches, exported, list_rows
+from berth.server.web.lists.tables import Column, group_by_top, list_rows, requested_csv
 from berth.server.web.numbers import thousandths
 from berth.server.web.pages import Request, page, signed_in
 from projects.access import visible_pools
-from scheduler.reports.fair_share.table import Standing, share_table
+from scheduler.reports.fair_share.table import QueueShare, share_table
 from scheduler.reports.usage.decayed import HALF_LIFE
-from scheduler.web.pools.capacity import total_gpus
-from scheduler.web.quotas.tree import MOST_ROWS, MOST_UNFOLDED
+from scheduler.web.pools.capacity import pool_capacity
+from scheduler.web.quotas.tree import MAX_EXPANDED_PROJECTS, UNPAGED
 
-Placed = tuple[Standing, Standing]  # department and queue
+QueueRow = tuple[QueueShare, QueueShare]  # department and queue
 
 
 def _gpus(milli: int | None) -> float | str:
     return "unlimited" if milli is None else milli / MILLI
 
 
-COLUMNS: tuple[Column[Placed], ...] = (
+COLUMNS: tuple[Column[QueueRow], ...] = (
     Column("name", "Queue", lambda row: row[1].name),
     Column("department", "Department", lambda row: row[0].name, in_file=True),
     Column("rank", "Rank", lambda row: row[1].rank if row[1].numbers_visible else None, number=True),
@@ -35,32 +35,30 @@ COLUMNS: tuple[Column[Placed], ...] = (
     ),
     Column("share", "Fair share", lambda row: _if_visible(row[1], row[1].share), "GPUs", number=True),
     Column("allocated", "Allocated", lambda row: _if_visible(row[1], row[1].allocated), "GPUs", number=True),
-    Column("borrowed", "Borrowed", lambda row: _if_visible(row[1], row[1].beyond), "GPUs", number=True),
+    Column("borrowed", "Borrowed", lambda row: _if_visible(row[1], row[1].over_quota), "GPUs", number=True),
     Column("requested", "Requested", lambda row: _if_visible(row[1], row[1].requested), "GPUs", number=True),
     Column("used", "Decayed usage", lambda row: row[1].used if row[1].numbers_visible else None, number=True),
-    Column("lacks", "Allocation", lambda row: _if_visible(row[1], row[1].lacking), "GPUs"),
+    Column("lacks", "Allocation", lambda row: _if_visible(row[1], row[1].below_share), "GPUs"),
 )
 
 
-def _if_visible(each: Standing, milli: int) -> float | None:
-    """Return GPUs, or None for a department whose own numbers the reader may not see."""
+def _if_visible(each: QueueShare, milli: int) -> float | None:
+    """Return GPUs, or None for a department whose own numbers the user may not see."""
     return milli / MILLI if each.numbers_visible else None
 
 
 @signed_in
 @require_GET
 def index(request: Request) -> HttpResponse | StreamingHttpResponse:
-    pools = list(visible_pools(request.acting).order_by("name"))
+    pools = list(visible_pools(request.actor).order_by("name"))
     pool = next((each for each in pools if each.name == request.GET.get("pool")), pools[0] if pools else None)
-    departments = share_table(request.acting, pool) if pool else []
+    departments = share_table(request.actor, pool) if pool else []
     pairs = [(top, each) for top, children in departments for each in (top, *children)]
-    listing = list_rows(
-        request, COLUMNS, pairs, file_name=f"fair-shares-in-{pool}", default="", size=MOST_ROWS
-    )
-    if file := exported(request, listing):
+    listing = list_rows(request, COLUMNS, pairs, file_name=f"fair-shares-in-{pool}", default="", size=UNPAGED)
+    if file := requested_csv(request, listing):
         return file
-    shown = branches(listing, [top for top, _ in departments])
-    few = sum(len(children) for _, children in shown) <= MOST_UNFOLDED
+    shown = group_by_top(listing, [top for top, _ in departments])
+    few = sum(len(children) for _, children in shown) <= MAX_EXPANDED_PROJECTS
     unfolded = request.GET.get("open", "")
     tree = [(top, children, few or top.name == unfolded) for top, children in shown]
     every = [each for top, children, is_open in tree for each in (top, *(children if is_open else ()))]
@@ -80,13 +78,13 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         ],
         "few": few,
         "unfolded": unfolded,
-        "total": total_gpus([pool]) if pool else None,
+        "total": pool_capacity([pool]) if pool else None,
         "half_life": pool.half_life or (None if pool.window else HALF_LIFE) if pool else None,
     }
     return page(request, "scheduler/fair_share/list.html", context, inner="scheduler/fair_share/rows.html")
 
 
-def _with_bar(each: Standing, scale: int) -> tuple[Standing, Bar]:
+def _with_bar(each: QueueShare, scale: int) -> tuple[QueueShare, Bar]:
     label = f"{each.name}: {thousandths(each.allocated)} GPUs allocated, fair share {thousandths(each.share)}"
     return each, quota_bar(
         allocated=each.allocated,

@@ -7,15 +7,15 @@ from django.views.decorators.http import require_GET
 
 from berth.server.web.pages import Request, page, signed_in
 from pools.models import NodePool
-from projects.web.quotas.pages import owner_named
+from projects.web.quotas.pages import find_owner
 from scheduler.reports.fair_share.trace import UNITS, share_trace
 
 
 @signed_in
 @require_GET
 def trace(request: Request, kind: str, name: str, pool: str) -> HttpResponse:
-    owner, where = owner_named(request, kind, name), get_object_or_404(NodePool, name=pool)
-    traces = share_trace(acting=request.acting, owner=owner, pool=where)
+    owner, where = find_owner(request, kind, name), get_object_or_404(NodePool, name=pool)
+    traces = share_trace(actor=request.actor, owner=owner, pool=where)
     context = {
         "owner": owner,
         "pool": where,

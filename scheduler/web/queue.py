@@ -1,4 +1,4 @@
-"""Page of a pool's queue, with ordering keys."""
+"""Queue page of a pool, with the ordering keys of each workload."""
 
 from datetime import datetime
 from typing import Any
@@ -9,13 +9,13 @@ from django.utils.dateparse import parse_datetime
 from django.views.decorators.http import require_GET
 
 from berth.core.amounts import MILLI
-from berth.server.web.lists.tables import Column, exported, list_query, table_state
+from berth.server.web.lists.tables import Column, list_query, requested_csv, table_state
 from berth.server.web.pages import Request, page, signed_in
 from projects.access import visible_pools
-from scheduler.reports.queues.queue_list import NOT_LOOKED_AT, length_of, queued_workloads
+from scheduler.reports.queues.queue_list import NOT_EVALUATED, queue_length, queued_workloads
 
-Waits = tuple[Any, datetime | None, bool]  # workload, expected start, evaluated by a cycle
-COLUMNS: tuple[Column[Waits], ...] = (
+QueueEntry = tuple[Any, datetime | None, bool]  # workload, expected start, whether a cycle evaluated it
+COLUMNS: tuple[Column[QueueEntry], ...] = (
     Column(
         "position",
         "Position",
@@ -39,11 +39,11 @@ COLUMNS: tuple[Column[Waits], ...] = (
 @signed_in
 @require_GET
 def index(request: Request) -> HttpResponse | StreamingHttpResponse:
-    pools = list(visible_pools(request.acting).order_by("name"))
+    pools = list(visible_pools(request.actor).order_by("name"))
     pool = next((each for each in pools if each.name == request.GET.get("pool")), pools[0] if pools else None)
     listing = None
     if pool is not None:
-        rows = queued_workloads(request.acting, pool)
+        rows = queued_workloads(request.actor, pool)
         for word in table_state(request.GET, "")["search"].split():
             rows = rows.filter(
                 Q(name__icontains=word) | Q(project__name__icontains=word) | Q(message__icontains=word)
@@ -51,21 +51,21 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         listing = list_query(
             request, COLUMNS, rows, _rows, file_name=f"queue-{pool.name}", default="position"
         )
-        if file := exported(request, listing):
+        if file := requested_csv(request, listing):
             return file
     context = {
         "pools": pools,
         "pool": pool,
         "listing": listing,
         "rows": listing.rows if listing else [],
-        "length": length_of(pool) if pool else None,
+        "length": queue_length(pool) if pool else None,
     }
     return page(request, "scheduler/queue/list.html", context, inner="scheduler/queue/rows.html")
 
 
-def _rows(rows: list[Any]) -> list[Waits]:
+def _rows(rows: list[Any]) -> list[QueueEntry]:
     result = []
     for row in rows:
         starts = (row.explanation or {}).get("expected_start")
-        result.append((row, parse_datetime(starts) if starts else None, row.queue_position != NOT_LOOKED_AT))
+        result.append((row, parse_datetime(starts) if starts else None, row.queue_position != NOT_EVALUATED))
     return result

@@ -10,20 +10,20 @@ from berth.server.api.parsers import BODY_MAX
 from berth.server.api.transport.asgi import RestRouter
 from berth.server.front import bodies
 from berth.server.front.bodies import BoundedBodies
-from projects.api.authentication import may_send_large
+from projects.api.authentication import may_send_large_bodies
 from projects.models import Workload
 from projects.services.people import tokens
-from tests.api.wire import Wire
+from tests.api.asgi_client import Wire
 from tests.cast import make_cast, training
 
-PIECE = b"x" * 65536
+CHUNK = b"x" * 65536
 CALLS = "/api/v1/sessions/00000000-0000-0000-0000-000000000000/calls"
 
 
 @pytest.fixture
 def secret(transactional_db: None) -> str:
     cast = make_cast()
-    return tokens.issue(acting=cast.dave, name="t", scopes=["read", "write"], expires_at=None)[1]
+    return tokens.issue(actor=cast.dave, name="t", scopes=["read", "write"], expires_at=None)[1]
 
 
 def submission(secret: str, path: str = "/api/v1/workloads", **fields: Any) -> Wire:
@@ -32,37 +32,37 @@ def submission(secret: str, path: str = "/api/v1/workloads", **fields: Any) -> W
 
 
 def front() -> BoundedBodies:
-    return BoundedBodies(RestRouter(pages), may_send_large)
+    return BoundedBodies(RestRouter(page_app), may_send_large_bodies)
 
 
-async def respond(wire: Wire, app: BoundedBodies | None = None) -> Wire:
+async def run_app(wire: Wire, app: BoundedBodies | None = None) -> Wire:
     wire.disconnected.set()
     await (app or front())(wire.scope, wire.receive, wire.send)
     return wire
 
 
-async def pages(scope: Any, receive: Any, send: Any) -> None:
+async def page_app(scope: Any, receive: Any, send: Any) -> None:
     while (await receive()).get("more_body"):
         pass
     await send({"type": "http.response.start", "status": 299, "headers": []})
 
 
-async def test_too_large_content_length_is_refused_before_the_body(secret: str) -> None:
-    wire = submission(secret, headers={"content-length": str(BODY_MAX + 1)}, parts=(PIECE,) * 200)
-    await respond(wire)
+async def test_excessive_content_length_is_refused_before_the_body_is_read(secret: str) -> None:
+    wire = submission(secret, headers={"content-length": str(BODY_MAX + 1)}, parts=(CHUNK,) * 200)
+    await run_app(wire)
     assert wire.status == 413
     assert json.loads(wire.body)["code"] == "too-large"
     assert wire.sent[1]["body"], "the response is sent before the rest is read"
     assert wire.left == [], "the rest is read, so that the connection is not reset"
 
 
-async def test_body_without_length_is_refused_at_the_limit(secret: str) -> None:
-    wire = await respond(submission(secret, parts=(PIECE,) * 200))
+async def test_body_without_a_length_is_refused_at_the_limit(secret: str) -> None:
+    wire = await run_app(submission(secret, parts=(CHUNK,) * 200))
     assert (wire.status, wire.left) == (413, [])
 
 
 async def test_page_request_body_is_limited() -> None:
-    wire = await respond(Wire("/login", method="POST", parts=(PIECE,) * 200))
+    wire = await run_app(Wire("/login", method="POST", parts=(CHUNK,) * 200))
     assert wire.status == 413
     assert wire.body == b"The body exceeds 1048576 bytes, the maximum at this address."
 
@@ -83,8 +83,8 @@ async def test_chunked_submission_is_accepted(secret: str) -> None:
 
 
 async def test_large_body_needs_a_valid_token(secret: str) -> None:
-    parts = (PIECE,) * 40
-    assert (await respond(submission("berth_guessed", CALLS, parts=parts))).status == 401
+    parts = (CHUNK,) * 40
+    assert (await run_app(submission("berth_guessed", CALLS, parts=parts))).status == 401
     authorized = submission(secret, CALLS, headers={"content-type": "application/x"}, parts=parts)
     await front()(authorized.scope, authorized.receive, authorized.send)
     assert authorized.status == 404, authorized.body
@@ -92,13 +92,13 @@ async def test_large_body_needs_a_valid_token(secret: str) -> None:
 
 async def test_concurrent_large_bodies_per_token_are_limited(secret: str) -> None:
     app = front()
-    for _ in range(bodies.LARGE_AT_ONCE):
+    for _ in range(bodies.LARGE_BODIES_MAX):
         await app.enter_large(secret)
-    wire = await respond(submission(secret, CALLS, parts=(PIECE,) * 40), app)
+    wire = await run_app(submission(secret, CALLS, parts=(CHUNK,) * 40), app)
     assert wire.status == 429
     assert (b"retry-after", b"1") in wire.sent[0]["headers"]
     app.leave_large(secret)
-    wire = submission(secret, CALLS, headers={"content-type": "application/x"}, parts=(PIECE,) * 40)
+    wire = submission(secret, CALLS, headers={"content-type": "application/x"}, parts=(CHUNK,) * 40)
     await app(wire.scope, wire.receive, wire.send)
     assert wire.status == 404
 
@@ -113,5 +113,5 @@ async def test_slow_body_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     assert wire.status == 408
 
 
-async def test_page_requests_go_to_django() -> None:
-    assert (await respond(Wire("/workloads"))).status == 299
+async def test_page_requests_are_passed_to_django() -> None:
+    assert (await run_app(Wire("/workloads"))).status == 299

@@ -16,13 +16,13 @@ from tests.api.test_isolation import MATRIX, create_one_of_each
 from tests.cast import Cast, training
 
 WRITES = ("POST", "PUT", "PATCH", "DELETE")
-NOT_CHANGES = {
+WRITES_WITHOUT_CHANGE = {
     "quotas/preview": "a dry run",
     "sessions/{session}/calls": "data that a session works on",
     "sessions/{session}/calls/drop": "data that a session works on",
     "workloads/cancel": "names no workload that exists, in the table of addresses",
 }
-UNCHANGED = {
+CALLS_WITHOUT_EFFECT = {
     "workloads/{workload}/resume": "it is not suspended",
     "node-pools/local/resume": "it is not paused",
     "services/chat/scale_out": "it has as many engines",
@@ -33,24 +33,26 @@ UNCHANGED = {
 CHANGES = [
     (method, path, body, headers)
     for method, path, body, headers, answers in MATRIX
-    if method in WRITES and answers.startswith("2") and path not in NOT_CHANGES | UNCHANGED
+    if method in WRITES
+    and answers.startswith("2")
+    and path not in WRITES_WITHOUT_CHANGE | CALLS_WITHOUT_EFFECT
 ]
 
 
 @pytest.fixture
-def named(cast: Cast) -> dict[str, object]:
+def object_ids(cast: Cast) -> dict[str, object]:
     return create_one_of_each(cast)
 
 
 @pytest.mark.parametrize("case", CHANGES, ids=lambda case: f"{case[0]} {case[1]}")
 def test_every_write_over_rest_leaves_an_audit_row(
     caller: Callable[..., Caller],
-    named: dict[str, object],
+    object_ids: dict[str, object],
     case: tuple[str, str, Any, Any],
 ) -> None:
     method, path, body, headers = case
     before = Audit.objects.count()
-    answer = caller("alice")(method, path.format(**named), body, headers=headers)
+    answer = caller("alice")(method, path.format(**object_ids), body, headers=headers)
     assert answer.status_code in (200, 201, 204)
     assert Audit.objects.count() > before
     assert set(Audit.objects.order_by("id")[before:].values_list("actor", flat=True)) == {"alice"}
@@ -77,14 +79,14 @@ def test_submission_query_count_does_not_grow_with_replicas(cast: Cast) -> None:
     for replicas in (2, 1, 500):
         document = training(f"gang-{replicas}", roles=[{"name": "worker", "replicas": replicas, "gpu": 1}])
         with CaptureQueriesContext(connection) as queries:
-            workloads.submit(acting=cast.dave, project=cast.vision, document=document)
+            workloads.submit(actor=cast.dave, project=cast.vision, document=document)
         counts.append(len(queries))
     assert counts[1] == counts[2], "the first one also reads the user's roles"
 
 
 def test_saved_views_are_audited_for_platform_admins(cast: Cast) -> None:
-    view = views.save_view(acting=cast.dave, name="mine", query="state=running")
-    views.remove_view(acting=cast.dave, view=view)
+    view = views.save_view(actor=cast.dave, name="mine", query="state=running")
+    views.remove_view(actor=cast.dave, view=view)
     rows = audit(cast.alice).filter(object_type="savedview").values_list("actor", "action", "object_name")
     assert list(rows) == [("dave", "delete", "mine"), ("dave", "save", "mine")]
     assert not audit(cast.carol).filter(object_type="savedview").exists()

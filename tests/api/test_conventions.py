@@ -23,7 +23,7 @@ def test_request_without_a_valid_token_is_refused(caller: Callable[..., Caller])
 
 def test_revoked_token_and_locked_user_are_refused(cast: Cast, dave: Caller, erin: Caller) -> None:
     ApiToken.objects.filter(user=cast.dave.user).get()
-    tokens.revoke(acting=cast.dave, token=ApiToken.objects.get(user=cast.dave.user))
+    tokens.revoke(actor=cast.dave, token=ApiToken.objects.get(user=cast.dave.user))
     assert dave.get("whoami").status_code == 401
     User.objects.filter(username="erin").update(is_active=False)
     assert erin.get("whoami").status_code == 401

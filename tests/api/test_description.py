@@ -12,7 +12,7 @@ from openapi_spec_validator import OpenAPIV31SpecValidator
 from pydantic import BaseModel
 
 from berth.server.api.requests import Body
-from berth.server.api.responses import Answer
+from berth.server.api.responses import ResponseModel
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def test_every_operation_has_a_summary_and_a_unique_id(description: dict[str, ob
 
 
 def test_fake_providers_and_runtimes_are_not_listed(description: dict[str, Any]) -> None:
-    for body in ("NewPool", "PoolValues"):
+    for body in ("CreatePoolBody", "PoolValues"):
         properties = description["components"]["schemas"][body]["properties"]
         assert properties["provider"]["enum"] == ["local", "static", "aws"]
         assert properties["runtime"]["enum"] == ["local", "ray"]
@@ -69,10 +69,10 @@ def test_schema_names_are_unique() -> None:
     """OpenAPI would merge two schemas with equal names."""
     get_resolver().url_patterns  # noqa: B018, imports every view
     modules: dict[str, set[str]] = {}
-    for shape in (*shapes_of(Answer), *shapes_of(Body)):
+    for shape in (*submodels(ResponseModel), *submodels(Body)):
         modules.setdefault(shape.__name__, set()).add(shape.__module__)
     assert {name: sorted(sources) for name, sources in modules.items() if len(sources) > 1} == {}
 
 
-def shapes_of(model: type[BaseModel]) -> set[type[BaseModel]]:
-    return {shape for child in model.__subclasses__() for shape in (child, *shapes_of(child))}
+def submodels(model: type[BaseModel]) -> set[type[BaseModel]]:
+    return {shape for child in model.__subclasses__() for shape in (child, *submodels(child))}

@@ -20,7 +20,7 @@ from pools.models import Node
 from projects.models import Membership, Quota
 from projects.services import workloads
 from scheduler.models import Cycle
-from tests.api.conftest import Caller, one_client
+from tests.api.conftest import Caller, shared_client
 from tests.cast import Cast, training
 from tests.services.stage import document
 
@@ -33,7 +33,7 @@ CALLS = 6  # per operation; more calls found no further errors
 
 
 @contextmanager
-def one_connection() -> Iterator[None]:
+def keep_connection_open() -> Iterator[None]:
     """Keep the connection open between requests; the application runs in the test's transaction."""
     for signal in (request_started, request_finished):
         signal.disconnect(close_old_connections)
@@ -43,10 +43,10 @@ def one_connection() -> Iterator[None]:
 
 
 @pytest.fixture
-def existing(cast: Cast) -> dict[str, Any]:
+def existing_parameters(cast: Cast) -> dict[str, Any]:
     """Return path parameters for existing objects."""
-    workload = workloads.submit(acting=cast.dave, project=cast.vision, document=training())
-    workloads.submit(acting=cast.dave, project=cast.vision, document=document())
+    workload = workloads.submit(actor=cast.dave, project=cast.vision, document=training())
+    workloads.submit(actor=cast.dave, project=cast.vision, document=document())
     Node.objects.create(
         pool=cast.pool, name="local", ordinal=0, state="ready", instance_id="i-0", gpus=2, cpu_milli=8000,
         memory_mib=16384, since=workload.since,
@@ -63,10 +63,12 @@ def existing(cast: Cast) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("group", range(GROUPS))
-def test_every_operation_responds_as_documented(existing: dict[str, Any], alice: Caller, group: int) -> None:
+def test_every_operation_responds_as_documented(
+    existing_parameters: dict[str, Any], alice: Caller, group: int
+) -> None:
     load_all_checks()
     checks = [CHECKS.get_one(name) for name in CHECK_NAMES]
-    answer = one_client().get("/api/v1/schema", headers={"Accept": "application/vnd.oai.openapi+json"})
+    answer = shared_client().get("/api/v1/schema", headers={"Accept": "application/vnd.oai.openapi+json"})
     described = schemathesis.openapi.from_dict(json.loads(answer.content))
     described.app = get_wsgi_application()
     called = 0
@@ -74,14 +76,14 @@ def test_every_operation_responds_as_documented(existing: dict[str, Any], alice:
         assert isinstance(result, Ok)
         operation = result.ok()
         if zlib.crc32(operation.label.encode()) % GROUPS == group:
-            with one_connection():
-                call_with_generated_input(operation, existing, alice.secret, checks)
+            with keep_connection_open():
+                call_with_generated_input(operation, existing_parameters, alice.secret, checks)
             called += 1
     assert called > 8
 
 
 def call_with_generated_input(
-    operation: Any, existing: dict[str, Any], secret: str, checks: list[Any]
+    operation: Any, existing_parameters: dict[str, Any], secret: str, checks: list[Any]
 ) -> None:
     @hypothesis.settings(
         max_examples=CALLS, deadline=None, derandomize=True, database=None,
@@ -91,7 +93,7 @@ def call_with_generated_input(
     @hypothesis.given(case=operation.as_strategy(), real=strategies.booleans())
     def call(case: Any, real: bool) -> None:
         for name in case.path_parameters or {} if real else ():
-            value = existing.get(name, case.path_parameters[name])
+            value = existing_parameters.get(name, case.path_parameters[name])
             if isinstance(value, dict):
                 words = operation.path.split("/")
                 value = next((each for word, each in value.items() if word in words), "local")

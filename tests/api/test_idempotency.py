@@ -36,14 +36,14 @@ def test_key_reuse_for_another_request_is_refused(dave: Caller) -> None:
     assert Workload.objects.count() == 1
 
 
-def test_two_users_may_use_equal_keys(dave: Caller, carol: Caller) -> None:
+def test_two_users_can_use_the_same_key(dave: Caller, carol: Caller) -> None:
     assert dave.post("workloads", TRAINING, Idempotency_Key="k1").status_code == 201
     assert (
         carol.post("workloads", training("hers", project="vision"), Idempotency_Key="k1").status_code == 201
     )
 
 
-def test_refused_request_may_be_corrected_with_its_key(dave: Caller) -> None:
+def test_refused_request_can_be_corrected_under_the_same_key(dave: Caller) -> None:
     assert (
         dave.post("workloads", training("-bad-", project="vision"), Idempotency_Key="k1").status_code == 422
     )
@@ -83,7 +83,7 @@ def test_every_post_is_idempotent() -> None:
     ]
     ours = [view for view in posts if view.__module__.split(".")[1] == "api"]
     assert len(ours) > 8
-    assert [view.__name__ for view in ours if hasattr(view.post, "is_repeatable")] == ["LinkToPort"]
+    assert [view.__name__ for view in ours if hasattr(view.post, "is_repeatable")] == ["CreatePortLink"]
     others = [view for view in ours if not hasattr(view.post, "is_repeatable")]
     assert [view.__name__ for view in others if not hasattr(view.post, "is_idempotent")] == []
 
@@ -92,7 +92,7 @@ def test_every_post_is_idempotent() -> None:
 @pytest.mark.parametrize("requests", [2, 6])
 def test_concurrent_requests_take_effect_once(requests: int) -> None:
     cast = make_cast()
-    _, secret = tokens.issue(acting=cast.dave, name="t", scopes=["write"], expires_at=None)
+    _, secret = tokens.issue(actor=cast.dave, name="t", scopes=["write"], expires_at=None)
     together = Barrier(requests)
 
     def submit(_: int) -> Any:

@@ -18,10 +18,10 @@ from django.urls import URLPattern, URLResolver, get_resolver
 from django.utils import timezone
 from pytest_django import DjangoDbBlocker
 
-from berth.core.frames import CONTENT_TYPE, packed
+from berth.core.frames import CONTENT_TYPE, pack_frames
 from pools.models import Machine, Node
 from pools.services import issue_join_token
-from projects.acting import ALL_SCOPES
+from projects.actor import ALL_SCOPES
 from projects.models import ApiToken, Membership, Quota, QuotaChange
 from projects.services import quotas, sessions, workloads
 from projects.services.notifications import subscriptions
@@ -31,14 +31,14 @@ from projects.services.workloads import templates
 from scheduler.models import Cycle
 from tests.api.conftest import V1, Caller
 from tests.cast import Cast, make_cast, training
-from tests.kept_rows import kept_rows
 from tests.services.stage import document
+from tests.shared_rows import kept_rows
 
 USERS = ("alice", "bob", "carol", "dave", "erin", "grace", "frank", "")
 NEW = {"If-None-Match": "*"}
 NOW = {"If-Match": "*"}
 SESSION = {"name": "play", "pools": ["local"], "python": "3.11.7", "cloudpickle": "3.1.2"}
-ONE_CALL = packed([({"key": str(uuid.uuid4())}, b"closed")])
+SESSION_CALL = pack_frames([({"key": str(uuid.uuid4())}, b"closed")])
 SUBSCRIPTION = {"to": "ops@example.org", "events": ["failed"]}
 TEMPLATE = {"text": "command: a\nroles: [{replicas: 2}]\n"}
 UNKNOWN_ID = "00000000-0000-4000-8000-000000000000"
@@ -126,7 +126,7 @@ MATRIX: list[tuple[str, str, Any, dict[str, str], str]] = [
     ("POST", "sessions", {**SESSION, "project": "vision"}, {}, "201 201 201 201 403 422 422 401"),
     ("GET", "sessions/{session}", None, {}, "200 200 200 200 200 404 404 401"),
     ("GET", "sessions/{workload}", None, {}, "409 409 409 409 409 404 404 401"),
-    ("POST", "sessions/{session}/calls", (CONTENT_TYPE, ONE_CALL), {}, "201 201 201 201 403 404 404 401"),
+    ("POST", "sessions/{session}/calls", (CONTENT_TYPE, SESSION_CALL), {}, "201 201 201 201 403 404 404 401"),
     ("POST", "sessions/{session}/calls/drop", {"keys": []}, {}, "204 204 204 204 403 404 404 401"),
     ("GET", "sessions/{session}/results", None, {}, "200 200 200 200 403 404 404 401"),
     ("POST", "sessions/{session}/end", {}, {}, "200 200 200 200 403 404 404 401"),
@@ -268,28 +268,28 @@ class Scene:
 def scene(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[Scene]:
     with kept_rows(django_db_blocker):
         cast = make_cast()
-        yield Scene(create_one_of_each(cast), {name: caller_of(cast, name) for name in USERS})
+        yield Scene(create_one_of_each(cast), {name: caller_for(cast, name) for name in USERS})
 
 
-def caller_of(cast: Cast, name: str) -> Caller:
+def caller_for(cast: Cast, name: str) -> Caller:
     if not name:
         return Caller()
     label = "test admin read write"
-    acting = cast.people[name]
-    return Caller(tokens.issue(acting=acting, name=label, scopes=sorted(ALL_SCOPES), expires_at=None)[1])
+    actor = cast.people[name]
+    return Caller(tokens.issue(actor=actor, name=label, scopes=sorted(ALL_SCOPES), expires_at=None)[1])
 
 
 def create_one_of_each(cast: Cast) -> dict[str, object]:
-    workloads.submit(acting=cast.dave, document=document(), project=cast.vision)
-    for name, acting, project in (
+    workloads.submit(actor=cast.dave, document=document(), project=cast.vision)
+    for name, actor, project in (
         ("train", cast.dave, cast.vision),
         ("ended", cast.dave, cast.vision),
         ("carols", cast.carol, cast.vision),
         ("others", cast.grace, cast.ads),
     ):
-        workloads.submit(acting=acting, project=project, document=training(name))
+        workloads.submit(actor=actor, project=project, document=training(name))
     by_name = {workload.name: workload for workload in cast.vision.workloads.all()}
-    workloads.cancel(acting=cast.dave, workload=by_name["ended"])
+    workloads.cancel(actor=cast.dave, workload=by_name["ended"])
     type(cast.research).objects.create(name="empty")
     type(cast.pool).objects.create(name="unused", nodes_max=1)
     Node.objects.create(
@@ -297,21 +297,21 @@ def create_one_of_each(cast: Cast) -> dict[str, object]:
         gpus=2, cpu_milli=8000, memory_mib=16384, since=timezone.now(),
     )  # fmt: skip
     Quota.objects.create(department=cast.research, pool=cast.pool, gpu_milli=4000)
-    quotas.set_quota(acting=cast.alice, owner=cast.vision, pool=cast.pool, values={"gpu": 2})
+    quotas.set_quota(actor=cast.alice, owner=cast.vision, pool=cast.pool, values={"gpu": 2})
     for owner in (cast.research, cast.vision):
-        budgets.set_budget(acting=cast.alice, owner=owner, values={"gpu_hours": 100})
+        budgets.set_budget(actor=cast.alice, owner=owner, values={"gpu_hours": 100})
     wanted = sessions.SessionSettings("http://testserver", "process", 1, 3, 600, "3.11.7", "3.1.2")
     notebook = {"name": "notebook", "project": "vision", "pools": ["local"]}
-    session = sessions.open_session(acting=cast.dave, document=notebook, settings=wanted)
+    session = sessions.open_session(actor=cast.dave, document=notebook, settings=wanted)
     subscription = subscriptions.subscribe(
-        acting=cast.carol, place=cast.vision, to="vision@example.org", events=["failed"]
+        actor=cast.carol, scope=cast.vision, to="vision@example.org", events=["failed"]
     )
-    for name, acting, project in (
+    for name, actor, project in (
         ("nightly", cast.dave, cast.vision),
         ("carols", cast.carol, cast.vision),
         ("theirs", cast.grace, cast.ads),
     ):
-        templates.set_template(acting=acting, project=project, name=name, text=TEMPLATE["text"])
+        templates.set_template(actor=actor, project=project, name=name, text=TEMPLATE["text"])
     token = ApiToken.objects.create(
         user=cast.dave.user, name="secret", prefix="berth_", digest=uuid.uuid4().hex, scopes=["read"]
     )
@@ -322,7 +322,7 @@ def create_one_of_each(cast: Cast) -> dict[str, object]:
         joined_at=timezone.now(), last_seen_at=timezone.now(),
     )  # fmt: skip
     join_token, _ = issue_join_token(
-        acting=cast.alice, pool=metal, lasts=timedelta(hours=1), at=timezone.now()
+        actor=cast.alice, pool=metal, lifetime=timedelta(hours=1), at=timezone.now()
     )
     return {
         "session": session.pk,

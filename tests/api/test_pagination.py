@@ -18,7 +18,7 @@ from tests.cast import Cast, training
 
 
 def submit(cast: Cast, name: str, **changes: Any) -> Workload:
-    return workloads.submit(acting=cast.dave, project=cast.vision, document=training(name, **changes))
+    return workloads.submit(actor=cast.dave, project=cast.vision, document=training(name, **changes))
 
 
 @pytest.mark.parametrize("sort", ["-submitted_at", "submitted_at", "name", "-priority", "phase", "gpus"])

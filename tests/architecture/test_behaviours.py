@@ -7,24 +7,24 @@ import pytest
 
 from tests.behaviours import chapters, refuse_unknown, table
 
-PROMISED = {"elastic-jobs": 35, "plugins": 48, "pools": 87, "scheduler": 82, "services": 101}
+BEHAVIOUR_COUNTS = {"elastic-jobs": 35, "plugins": 48, "pools": 87, "scheduler": 82, "services": 101}
 
 
-def claiming(*ids: str) -> pytest.Item:
+def item_showing(*ids: str) -> pytest.Item:
     mark = SimpleNamespace(args=ids)
     item = SimpleNamespace(nodeid="tests/test_it.py::test_it", iter_markers=lambda name: [mark])
     return cast("pytest.Item", item)
 
 
 def test_every_behaviour_is_listed_once() -> None:
-    assert {chapter: len(set(ids)) for chapter, ids in chapters().items()} == PROMISED
-    assert {chapter: len(ids) for chapter, ids in chapters().items()} == PROMISED
+    assert {chapter: len(set(ids)) for chapter, ids in chapters().items()} == BEHAVIOUR_COUNTS
+    assert {chapter: len(ids) for chapter, ids in chapters().items()} == BEHAVIOUR_COUNTS
 
 
 def test_unknown_behaviour_stops_the_tests() -> None:
-    refuse_unknown([claiming("RAI-01", "PAD-35")])
+    refuse_unknown([item_showing("RAI-01", "PAD-35")])
     with pytest.raises(pytest.UsageError, match="RAI-83"):
-        refuse_unknown([claiming("RAI-01"), claiming("RAI-83")])
+        refuse_unknown([item_showing("RAI-01"), item_showing("RAI-83")])
 
 
 def test_table_lists_tests_by_behaviour_and_missing_behaviours() -> None:

@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 ENGINES = ("scheduler.engine", "projects.engine", "pools.engine")
 SIMULATOR = "scheduler.simulator"
-WITH_EFFECTS = {
+SIDE_EFFECT_MODULES = {
     "asyncio", "http", "io", "logging", "multiprocessing", "os", "pathlib", "random", "secrets", "shutil",
     "signal", "socket", "sqlite3", "subprocess", "sys", "tempfile", "threading", "time", "urllib", "uuid",
 }  # fmt: skip
@@ -42,14 +42,14 @@ def imports_of(file: Path) -> set[str]:
 def is_allowed(name: str, *packages: str) -> bool:
     top = name.partition(".")[0]
     if top in sys.stdlib_module_names:
-        return top not in WITH_EFFECTS
+        return top not in SIDE_EFFECT_MODULES
     return top in ALLOWED_LIBRARIES or any(
         name == package or name.startswith(f"{package}.") for package in ("berth.core", *packages)
     )
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_engine_imports_only_vocabulary_and_modules_without_effects(engine: str) -> None:
+def test_engine_imports_only_shared_types_and_modules_without_side_effects(engine: str) -> None:
     broken = {
         f"{file.relative_to(ROOT)} imports {name}"
         for file in modules_of(engine)

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-LONGEST_FILE = 400
+MAX_LINES = 400
 
 
 def test_platform_folder_does_not_shadow_the_standard_library() -> None:
@@ -24,23 +24,23 @@ def test_standard_platform_module_is_imported_from_the_repository_root() -> None
 def test_every_module_has_a_docstring() -> None:
     undocumented = [
         str(file.relative_to(ROOT))
-        for file in our_modules()
+        for file in own_modules()
         if (text := file.read_text().strip()) and ast.get_docstring(ast.parse(text)) is None
     ]
     assert not undocumented
 
 
 def test_no_file_exceeds_the_maximum_length() -> None:
-    lengths = {str(file.relative_to(ROOT)): len(file.read_text().splitlines()) for file in our_modules()}
-    assert not {name: length for name, length in lengths.items() if length > LONGEST_FILE}
+    lengths = {str(file.relative_to(ROOT)): len(file.read_text().splitlines()) for file in own_modules()}
+    assert not {name: length for name, length in lengths.items() if length > MAX_LINES}
 
 
 def test_no_module_has_a_vague_name() -> None:
     vague = {"utils", "util", "helpers", "helper", "common", "manager", "misc"}
-    assert not [str(file) for file in our_modules() if file.stem in vague or file.parent.name in vague]
+    assert not [str(file) for file in own_modules() if file.stem in vague or file.parent.name in vague]
 
 
-def our_modules() -> list[Path]:
+def own_modules() -> list[Path]:
     tops = ("platform", "scheduler", "pools", "projects", "tests", "benchmarks", "examples")
     return [
         file for top in tops for file in sorted((ROOT / top).rglob("*.py")) if "migrations" not in file.parts

@@ -17,11 +17,11 @@ from tests.scheduler.stage import Stage
 ROOT = Path(__file__).resolve().parents[2]
 TOUR = (ROOT / "docs" / "tour.md").read_text()
 STEP = re.compile(r"^\| \d+ \| .* \| `([^`]+)` \| `(\w+)` \|$", re.MULTILINE)
-TOPS = ("platform/", "scheduler/", "projects/", "pools/", "templates/", "tests/", "examples/")
+TOP_FOLDERS = ("platform/", "scheduler/", "projects/", "pools/", "templates/", "tests/", "examples/")
 
 
 def test_every_file_in_the_tour_exists() -> None:
-    named = {text for text in re.findall(r"`([\w./-]+)`", TOUR) if text.startswith(TOPS)}
+    named = {text for text in re.findall(r"`([\w./-]+)`", TOUR) if text.startswith(TOP_FOLDERS)}
     assert named
     assert sorted(name for name in named if not (ROOT / name).exists()) == []
 
@@ -36,10 +36,10 @@ def stage(transactional_db: None) -> Stage:
 
 
 def test_submission_passes_through_the_tour_files_in_order(stage: Stage) -> None:
-    _, secret = tokens.issue(acting=stage.cast.dave, name="tour", scopes=["read", "write"], expires_at=None)
+    _, secret = tokens.issue(actor=stage.cast.dave, name="tour", scopes=["read", "write"], expires_at=None)
     document = {"name": "train", "project": "vision", "command": "true", "roles": [{"gpu": 1}]}
     calls: list[tuple[str, str]] = []
-    with recorded(calls):
+    with record_calls(calls):
         response = Client().post(
             "/api/v1/workloads", document, "application/json", headers={"Authorization": f"Bearer {secret}"}
         )
@@ -51,7 +51,7 @@ def test_submission_passes_through_the_tour_files_in_order(stage: Stage) -> None
 
 
 @contextmanager
-def recorded(calls: list[tuple[str, str]]) -> Iterator[None]:
+def record_calls(calls: list[tuple[str, str]]) -> Iterator[None]:
     """Append (file, function) of our own code to `calls`, each at its first call."""
     recorded_calls: set[tuple[str, str]] = set()
 

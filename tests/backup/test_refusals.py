@@ -11,10 +11,10 @@ import pytest
 
 from berth.server.backup import archive, restore
 from berth.server.backup.manifest import Manifest
-from berth.server.backup.trouble import BackupTrouble
+from berth.server.backup.trouble import BackupError
 from tests.backup.conftest import Berth, contents
 
-MADE = Manifest(
+MANIFEST = Manifest(
     made_at="2026-01-01T00:00:00+00:00", version="9.9", server=180_004, migrations=(), size=0,
     sha256="", key="",
 )  # fmt: skip
@@ -23,14 +23,14 @@ MADE = Manifest(
 def write_backup(place: Path, content: bytes, **changes: object) -> Path:
     """Write a backup whose checksum matches `content`."""
     (place / "dump").write_bytes(content)
-    size, sha256 = archive.digest_of(io.BytesIO(content))
-    manifest = dataclasses.replace(MADE, size=size, sha256=sha256, **changes)  # type: ignore[arg-type]
+    size, sha256 = archive.hash_content(io.BytesIO(content))
+    manifest = dataclasses.replace(MANIFEST, size=size, sha256=sha256, **changes)  # type: ignore[arg-type]
     archive.write(place / "made.backup", manifest, place / "dump", {})
     return place / "made.backup"
 
 
 def current_migrations() -> tuple[tuple[str, str], ...]:
-    return restore._migrations_here()
+    return restore._own_migrations()
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def berth_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def restore_error(file: Path, **options: bool) -> str:
-    with pytest.raises(BackupTrouble) as raised:
+    with pytest.raises(BackupError) as raised:
         restore.restore_backup(file, **options)
     return str(raised.value)
 
@@ -73,14 +73,14 @@ def test_error_names_an_unsupported_backup_format(tmp_path: Path) -> None:
         entry = tarfile.TarInfo("manifest.json")
         entry.size = len(text)
         tar.addfile(entry, io.BytesIO(text))
-    assert "is of the format 'berth.backup/7'; this version of Berth reads berth.backup/1" in restore_error(
+    assert "has the format 'berth.backup/7'; this version of Berth reads berth.backup/1" in restore_error(
         tmp_path / "later"
     )
 
 
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.usefixtures("berth_home")
-def test_backup_of_another_version_is_refused_with_both_versions(tmp_path: Path) -> None:
+def test_error_for_a_backup_of_another_version_names_both_versions(tmp_path: Path) -> None:
     newer = write_backup(
         tmp_path, b"", migrations=(*current_migrations(), ("scheduler", "9999_from_the_future"))
     )
@@ -98,12 +98,12 @@ def test_backup_of_another_version_is_refused_with_both_versions(tmp_path: Path)
 def test_database_in_use_is_not_restored(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, database_url: str
 ) -> None:
-    monkeypatch.setattr(restore, "GOING", 0.0)
+    monkeypatch.setattr(restore, "DISCONNECT_SECONDS", 0.0)
     before = contents(database_url)
     with psycopg.connect(database_url, application_name="somebody") as other:
         other.execute("SELECT 1")
         message = restore_error(write_backup(tmp_path, b"", migrations=current_migrations()), force=True)
-    assert message.startswith("others use this database (")
+    assert message.startswith("other clients use this database (")
     assert "somebody" in message
     assert contents(database_url) == before
 
@@ -111,9 +111,9 @@ def test_database_in_use_is_not_restored(
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.usefixtures("berth_home")
 def test_restore_is_refused_while_berth_runs(tmp_path: Path) -> None:
-    from berth.server.up.claim import claimed
+    from berth.server.up.claim import claim_home
 
-    with claimed(tmp_path / "home"):
+    with claim_home(tmp_path / "home"):
         assert restore_error(write_backup(tmp_path, b"", migrations=current_migrations())).endswith(
             ": stop it first"
         )
@@ -127,7 +127,7 @@ def test_truncated_dump_is_rolled_back(
     assert admin("backup", str(file)).returncode == 0
     assert admin("restore", str(file), url=empty_url).returncode == 0
     before = contents(empty_url)
-    with archive.opened(file) as backup:
+    with archive.open_archive(file) as backup:
         content = backup.dump().read()
     half = write_backup(tmp_path, content[: len(content) * 3 // 4], migrations=current_migrations())
     done = admin("restore", str(half), "--force", "--yes", url=empty_url)

@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "benchmarks/results"
 NODES = "sn,cpu_milli,memory_mib,gpu,model\n" + "".join(f"n{n},64000,262144,4,T4\n" for n in range(3))
 POD_HEAD = "name,cpu_milli,memory_mib,num_gpu,gpu_milli"
-PRINTED = {  # text that a successful run prints
+EXPECTED_OUTPUT = {  # text that a successful run prints
     "decide": "20 queues, 200 jobs, 50 nodes", "ticks": "nothing changed", "turns": "2 queues of 16",
     "tenants": "fair, the first 200 jobs", "openb": "fragmentation", "rest_submit": "rest",
     "pages": "/node-pools/train", "dry_run": "would never start", "explaining": "from_what_it_wrote",
@@ -60,7 +60,7 @@ def run(name: str, traces: Path, *options: str) -> str:
 )
 def test_benchmark_runs_at_a_tiny_size(name: str, traces: Path) -> None:
     before = {path: path.stat().st_mtime_ns for path in RESULTS.glob("*")}
-    assert PRINTED[name] in run(name, traces, "--tiny")
+    assert EXPECTED_OUTPUT[name] in run(name, traces, "--tiny")
     assert {path: path.stat().st_mtime_ns for path in RESULTS.glob("*")} == before, (
         "a tiny run stores no results"
     )

@@ -2,13 +2,13 @@
 
 from pools.models import NodePool
 from pools.services import edit_pool
-from projects.acting import Acting
+from projects.actor import Actor
 from tests import factories as make
 
 
 def create_booting_node(train: NodePool) -> None:
     """Create a node that installs the environment of `train`, and declare that environment."""
-    edit_pool(acting=Acting.system("scene"), pool=train, changes={
+    edit_pool(actor=Actor.system("scene"), pool=train, changes={
         "plugins": ["torch", {"name": "huggingface", "parameters": {"token": "hf_of_a_scene"}}],
         "environment": {"python": "3.12", "pip": ["numpy>=2"], "env": {"NCCL_DEBUG": "WARN"}},
     })  # fmt: skip

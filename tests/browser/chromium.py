@@ -68,7 +68,7 @@ def reader(
     """
     context = new_context(browser, address, options)
     try:
-        with visited(context, address, user, beyond=beyond) as opened:
+        with open_page(context, address, user, beyond=beyond) as opened:
             yield opened
     finally:
         context.close()
@@ -82,7 +82,7 @@ def new_context(browser: Browser, address: str, options: dict[str, Any]) -> Brow
 
 
 @contextlib.contextmanager
-def visited(
+def open_page(
     context: BrowserContext, address: str, user: User | None, *, beyond: tuple[str, ...] = ()
 ) -> Iterator[tuple[Page, Faults]]:
     """Open a page of a signed-in user in the context, as `reader` does."""
@@ -98,7 +98,7 @@ def visited(
     try:
         if user is not None:
             context.add_cookies(
-                [{"name": settings.SESSION_COOKIE_NAME, "value": session_of(user), "url": address}]
+                [{"name": settings.SESSION_COOKIE_NAME, "value": create_session(user), "url": address}]
             )
         page = context.new_page()
         page.on("console", lambda message: message.type == "error" and faults.append(_formatted(message)))
@@ -108,7 +108,7 @@ def visited(
         context.remove_listener("request", check_host)
 
 
-def settled(page: Page, path: str) -> Response:
+def open_settled(page: Page, path: str) -> Response:
     """Open a page and wait for the parts that it loads on its own."""
     response = page.goto(path, wait_until="load")
     assert response is not None
@@ -120,7 +120,7 @@ def _formatted(message: ConsoleMessage) -> str:
     return f"console: {message.text} ({message.location['url']})"
 
 
-def session_of(user: User) -> str:
+def create_session(user: User) -> str:
     session = import_module(settings.SESSION_ENGINE).SessionStore()
     session[SESSION_KEY] = str(user.pk)
     session[BACKEND_SESSION_KEY] = "django.contrib.auth.backends.ModelBackend"

@@ -6,11 +6,11 @@ from typing import Any
 
 from django.utils import timezone
 
-from projects.acting import Acting
+from projects.actor import Actor
 from projects.engine.replicas.conditions import with_sample
 from projects.engine.replicas.config import AutoscalerConfig
 from projects.engine.replicas.readings import Reading, Sample, Window
-from projects.engine.replicas.storing import stored
+from projects.engine.replicas.storing import to_json
 from projects.models import (
     Autoscaler,
     InferenceEngine,
@@ -37,8 +37,8 @@ DOCUMENT: dict[str, Any] = {
 
 def create_service(scene: Any) -> Workload:
     now = timezone.now()
-    dave = Acting.person(scene.people["dave"])
-    row = workloads.submit(acting=dave, document={**DOCUMENT, "project": "vision", "pools": ["train"]})
+    dave = Actor.for_user(scene.people["dave"])
+    row = workloads.submit(actor=dave, document={**DOCUMENT, "project": "vision", "pools": ["train"]})
     started = now - timedelta(hours=5)
     Workload.objects.filter(pk=row.pk).update(
         phase="running", reason="Running", message="All pods that make the gang are running.", since=started,
@@ -56,7 +56,7 @@ def _engines(service: Service, now: datetime) -> None:
     for engine in service.engines.all():
         _serve(engine, f"http://10.0.4.1{engine.number}:23001", now - timedelta(hours=5))
     child = workloads.submit(
-        acting=Acting.system("services"), project=service.workload.project,
+        actor=Actor.system("services"), project=service.workload.project,
         document={
             "name": "chat-70b-e4", "kind": "service", "command": "true", "pools": ["train"],
             "roles": [{"name": "engine", "replicas": 1, "gpu": 1}],
@@ -133,7 +133,7 @@ def _metrics(service: Service, now: datetime) -> None:
         )
     decision = {"action": "none", "delta": 0, "reason": "another scale request is in progress"}
     Autoscaler.objects.filter(service=service).update(
-        scraped_at=now, evaluated_at=now, last_decision=decision, memory=stored(_window(now))
+        scraped_at=now, evaluated_at=now, last_decision=decision, memory=to_json(_window(now))
     )
 
 

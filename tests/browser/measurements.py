@@ -37,7 +37,7 @@ def _measure(pod: Pod, number: int, now: datetime) -> None:
     for step, count in ((60, MINUTES), (3600, HOURS if number < 8 else 1)):
         for back in range(count):
             wave = math.sin((back + number) / 5)
-            make.used_then(
+            make.past_utilization(
                 pod, now - timedelta(seconds=step * back), step=step, cpu=round(1100 + 500 * wave),
                 memory=round(2500 + 300 * wave), gpus=gpus if seen else 0,
                 busy=0 if idle else round(busy + 20 * wave), gpu_memory=58_000 if seen else None,

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from projects.acting import Acting
+from projects.actor import Actor
 from projects.services.workloads.templates import set_template
 
 NIGHTLY = """\
@@ -30,10 +30,10 @@ roles:
 
 
 def create_templates(scene: Any) -> None:
-    dave, ada = (Acting.person(scene.people[name]) for name in ("dave", "ada"))
+    dave, ada = (Actor.for_user(scene.people[name]) for name in ("dave", "ada"))
     vision, speech = scene.projects["vision"], scene.projects["speech"]
     for name, text, description in (
         ("nightly", NIGHTLY, "The run of every night"), ("notebook", NOTEBOOK, "Half a GPU to try things"),
     ):  # fmt: skip
-        set_template(acting=dave, project=vision, name=name, text=text, description=description)
-    set_template(acting=ada, project=speech, name="transcribe", text=NIGHTLY)
+        set_template(actor=dave, project=vision, name=name, text=text, description=description)
+    set_template(actor=ada, project=speech, name="transcribe", text=NIGHTLY)

@@ -9,7 +9,7 @@ from django.contrib.auth.hashers import PBKDF2PasswordHasher
 from django.contrib.auth.models import User
 
 from pools.models import Node, NodePool
-from projects.acting import Acting
+from projects.actor import Actor
 from projects.models import Department, Membership, Phase, Project, Workload
 from projects.services import quotas, tenants
 from projects.services.people import members
@@ -47,7 +47,7 @@ def people_only() -> Scene:
 
 def busy() -> Scene:
     scene = people_only()
-    make.scheduler_leads()
+    make.create_scheduler_lease()
     _tenants(scene)
     _machines(scene)
     _quotas(scene)
@@ -63,15 +63,15 @@ def busy() -> Scene:
 
 
 def _tenants(scene: Scene) -> None:
-    ada = Acting.person(scene.people["ada"])
+    ada = Actor.for_user(scene.people["ada"])
     for name, title, projects in (
         ("research", "Research", ("vision", "speech", "robotics")),
         ("product", "Product engineering", ("ads", "search")),
     ):
-        department = tenants.create_department(acting=ada, name=name, title=title)
+        department = tenants.create_department(actor=ada, name=name, title=title)
         scene.departments[name] = department
         for project in projects:
-            made = tenants.create_project(acting=ada, department=department, name=project)
+            made = tenants.create_project(actor=ada, department=department, name=project)
             scene.projects[project] = made
     for name, role, scope in (
         ("bert", "department_admin", scene.departments["research"]),
@@ -83,7 +83,7 @@ def _tenants(scene: Scene) -> None:
     ):
         person = User.objects.create(username=name, email=f"{name}@example.org", password=STORED)
         scene.people[name] = person
-        members.grant(acting=ada, user=person, role=role, scope=scope)
+        members.grant(actor=ada, user=person, role=role, scope=scope)
     Membership.objects.create(user=scene.people["ada"], role="platform_admin")
 
 
@@ -119,17 +119,17 @@ def _machines(scene: Scene) -> None:
 
 
 def _quotas(scene: Scene) -> None:
-    ada, bert = Acting.person(scene.people["ada"]), Acting.person(scene.people["bert"])
+    ada, bert = Actor.for_user(scene.people["ada"]), Actor.for_user(scene.people["bert"])
     train, local = scene.pools["train"], scene.pools["local"]
     for name, gpus in (("research", 20), ("product", 12)):
-        quotas.set_quota(acting=ada, owner=scene.departments[name], pool=train, values={"gpu": gpus})
-        quotas.set_quota(acting=ada, owner=scene.departments[name], pool=local, values={"gpu": 4})
+        quotas.set_quota(actor=ada, owner=scene.departments[name], pool=train, values={"gpu": gpus})
+        quotas.set_quota(actor=ada, owner=scene.departments[name], pool=local, values={"gpu": 4})
     project_quotas = {"vision": (8, 2.0, 16), "speech": (8, 1.0, None), "robotics": (4, 1.0, None)}
     for name, (gpus, weight, limit) in project_quotas.items():
         values = {"gpu": gpus, "weight": weight, "limit": {"gpu": limit}}
-        quotas.set_quota(acting=bert, owner=scene.projects[name], pool=train, values=values)
+        quotas.set_quota(actor=bert, owner=scene.projects[name], pool=train, values=values)
     for name, gpus in (("ads", 8), ("search", 4)):
-        quotas.set_quota(acting=ada, owner=scene.projects[name], pool=train, values={"gpu": gpus})
+        quotas.set_quota(actor=ada, owner=scene.projects[name], pool=train, values={"gpu": gpus})
     for name, share, allocated, requested in (
         ("vision", 12, 12, 14),
         ("speech", 8, 4, 12),

@@ -14,10 +14,10 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "platform"))
 
-from berth.db.embedded import Embedded  # noqa: E402
-from berth.db.embedded import serving as database  # noqa: E402
+from berth.db.embedded import EmbeddedCluster  # noqa: E402
+from berth.db.embedded import run_server as database  # noqa: E402
 
-LOOKS = {
+VIEWPORTS_AND_THEMES = {
     "wide": {"viewport": {"width": 1440, "height": 900}, "color_scheme": "light"},
     "narrow": {"viewport": {"width": 360, "height": 780}, "color_scheme": "light", "has_touch": True},
 }
@@ -44,7 +44,7 @@ def main() -> None:
     parser.add_argument("--only", default="")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="berth-shots-") as place:
-        cluster = Embedded(Path(place) / "postgres")
+        cluster = EmbeddedCluster(Path(place) / "postgres")
         with database(cluster, log=Path(place) / "postgres.log"):
             os.environ |= {
                 "DATABASE_URL": cluster.url(),
@@ -65,13 +65,13 @@ def take_screenshots(database_url: str, home: Path, folder: Path, only: str) -> 
     from tests.browser.inference_service import create_service
     from tests.browser.long_log import write_log
     from tests.browser.scene import busy, people_only
-    from tests.browser.site import serving
+    from tests.browser.site import run_server
 
     # Playwright runs an event loop on this thread. Rows are created between its calls, never during one.
     os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "true"
     call_command("migrate", verbosity=0)
     folder.mkdir(parents=True, exist_ok=True)
-    with serving(database_url, home) as address, chromium() as browser:
+    with run_server(database_url, home) as address, chromium() as browser:
         scene = people_only()
         for name in EMPTY:
             shoot(browser, address, scene.people["ada"], folder, f"{name}-empty", PATHS[name]({}), only)
@@ -92,7 +92,7 @@ def take_screenshots(database_url: str, home: Path, folder: Path, only: str) -> 
 def shoot(browser: object, address: str, user: object, folder: Path, name: str, path: str, only: str) -> None:
     from tests.browser.chromium import reader
 
-    for look, options in LOOKS.items():
+    for look, options in VIEWPORTS_AND_THEMES.items():
         if only not in f"{name}-{look}":
             continue
         with reader(browser, address, user, **options) as (page, faults):

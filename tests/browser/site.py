@@ -13,7 +13,7 @@ from pathlib import Path
 from django.conf import settings
 
 ROOT = Path(__file__).resolve().parents[2]
-PATIENCE_SECONDS = 180.0
+PROBE_TIMEOUT_SECONDS = 180.0
 
 
 @contextlib.contextmanager
@@ -53,11 +53,11 @@ def serving(database_url: str, home: Path) -> Iterator[str]:
             yield address
         finally:
             process.terminate()
-            process.wait(timeout=PATIENCE_SECONDS)
+            process.wait(timeout=PROBE_TIMEOUT_SECONDS)
 
 
 def _wait(address: str, process: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
+    deadline = time.monotonic() + PROBE_TIMEOUT_SECONDS
     while time.monotonic() < deadline and process.poll() is None:
         with contextlib.suppress(OSError), urllib.request.urlopen(f"{address}/login", timeout=10):
             return

@@ -9,7 +9,7 @@ from django.db.backends.utils import CursorWrapper
 from django.utils import timezone
 
 from tests.browser.scene import Scene, busy
-from tests.emptying import CONSTANT_TABLES
+from tests.database_cleanup import CONSTANT_TABLES
 
 SCHEMA = "scene_copy"
 # Whole hours stay as they are. All other timestamps are moved by the age of the copy.

@@ -1,7 +1,7 @@
 """Accessibility tests for the login page and dialogs with axe."""
 
 from tests.browser.axe import accessibility_faults
-from tests.browser.chromium import settled
+from tests.browser.chromium import open_settled
 from tests.browser.conftest import Open
 
 DIALOGS = (
@@ -23,7 +23,7 @@ def test_login_page_has_no_serious_axe_violation(opened: Open) -> None:
 def test_dialogs_have_no_serious_axe_violation(opened: Open) -> None:
     with opened("ada") as (page, _):
         for path, name in DIALOGS:
-            settled(page, path)
+            open_settled(page, path)
             page.get_by_role("link", name=name).first.click()
             page.wait_for_selector("dialog[open]")
             assert accessibility_faults(page) == [], path

@@ -5,7 +5,7 @@ import time
 
 from playwright.sync_api import Route, expect
 
-from projects.acting import Acting
+from projects.actor import Actor
 from projects.models import Quota, Workload
 from projects.services import quotas, workloads
 from tests import factories as make
@@ -23,8 +23,8 @@ roles:
 """
 
 
-def acting(scene: Scene, name: str) -> Acting:
-    return Acting.person(scene.people[name])
+def actor(scene: Scene, name: str) -> Actor:
+    return Actor.for_user(scene.people[name])
 
 
 def test_sign_in_returns_to_the_requested_page(opened: Open) -> None:
@@ -66,11 +66,11 @@ def test_new_workload_appears_and_changes_without_a_reload(opened: Open, scene: 
         page.evaluate("window.stillTheSame = true")
         document = {"name": "appears", "command": "true", "roles": [{"replicas": 1, "gpu": 1}]}
         made = workloads.submit(
-            acting=acting(scene, "dave"), project=scene.projects["vision"], document=document
+            actor=actor(scene, "dave"), project=scene.projects["vision"], document=document
         )
         row = page.get_by_role("row").filter(has=page.get_by_role("link", name="appears"))
         expect(row).to_contain_text("Pending")
-        workloads.suspend(acting=acting(scene, "carol"), workload=made)
+        workloads.suspend(actor=actor(scene, "carol"), workload=made)
         expect(row).to_contain_text("Suspended")
         assert page.evaluate("window.stillTheSame")
         assert faults == []
@@ -83,7 +83,7 @@ def test_live_update_keeps_the_keyboard_focus(opened: Open, scene: Scene) -> Non
         expect(page.locator(".live")).to_have_text("Live")
         link = page.get_by_role("link", name="Edit the quota of speech")
         link.focus()
-        quotas.set_quota(acting=acting(scene, "ada"), owner=vision, pool=train, values={"gpu": 7})
+        quotas.set_quota(actor=actor(scene, "ada"), owner=vision, pool=train, values={"gpu": 7})
         row = page.get_by_role("row").filter(has=page.get_by_role("rowheader", name="vision"))
         expect(row.get_by_role("cell").nth(0)).to_have_text("7")
         expect(link).to_be_focused()
@@ -104,13 +104,13 @@ def test_change_during_a_fetch_triggers_another_fetch(opened: Open, scene: Scene
                 route.fallback()
                 return
             response = route.fetch()
-            workloads.resume(acting=acting(scene, "ada"), workload=waiting)
+            workloads.resume(actor=actor(scene, "ada"), workload=waiting)
             time.sleep(1)
             route.fulfill(response=response)
             fetched.append("delayed response")
 
         page.route(f"**/workloads/{waiting.pk}", delay_first)
-        workloads.suspend(acting=acting(scene, "ada"), workload=waiting)
+        workloads.suspend(actor=actor(scene, "ada"), workload=waiting)
         until(lambda: page.evaluate("0") == 0 and len(fetched) > 2)
         expect(page.get_by_role("heading", level=1)).to_contain_text("Pending")
         assert faults == []
@@ -122,7 +122,7 @@ def test_page_polls_without_the_live_socket(opened: Open, scene: Scene) -> None:
         page.goto("/workloads")
         expect(page.locator(".live")).to_have_text("Updates every 5 s")
         document = {"name": "polled", "command": "true", "roles": [{"replicas": 1, "gpu": 1}]}
-        workloads.submit(acting=acting(scene, "dave"), project=scene.projects["vision"], document=document)
+        workloads.submit(actor=actor(scene, "dave"), project=scene.projects["vision"], document=document)
         expect(page.get_by_role("link", name="polled")).to_be_visible(timeout=10_000)
 
 
@@ -211,7 +211,7 @@ def test_conflicting_quota_edits_are_both_kept(opened: Open, scene: Scene) -> No
         page.goto("/quotas?pool=train")
         page.get_by_role("link", name="Edit the quota of vision").click()
         page.locator("#quota_gpu").fill("7")
-        quotas.set_quota(acting=acting(scene, "ada"), owner=vision, pool=train, values={"weight": 5})
+        quotas.set_quota(actor=actor(scene, "ada"), owner=vision, pool=train, values={"weight": 5})
         page.get_by_role("button", name="Save").click()
         expect(page.get_by_text("Someone else changed this quota")).to_be_visible()
         expect(page.get_by_role("alert")).to_contain_text("ada changed it")

@@ -5,10 +5,10 @@ import re
 from django.contrib.sessions.models import Session
 from playwright.sync_api import Page, expect
 
-from projects.acting import Acting
+from projects.actor import Actor
 from projects.models import ApiToken, Project, Workload
 from projects.services import quotas
-from tests.browser.chromium import settled
+from tests.browser.chromium import open_settled
 from tests.browser.conftest import Open
 from tests.browser.scene import PASSWORD, Scene
 from tests.journeys.installation import until
@@ -98,11 +98,11 @@ def test_quota_grid_draft_is_restored(opened: Open, scene: Scene) -> None:
 
 
 def test_quota_grid_draft_in_later_rows_is_restored_with_conflicts(opened: Open, scene: Scene) -> None:
-    ada = Acting.person(scene.people["ada"])
+    ada = Actor.for_user(scene.people["ada"])
     research, train = scene.departments["research"], scene.pools["train"]
     Project.objects.bulk_create(Project(name=f"a-{n:03}", department=research) for n in range(100))
     with opened("bert") as (page, _):
-        settled(page, "/quotas?pools=train")
+        open_settled(page, "/quotas?pools=train")
         cells = {name: page.locator(f"tr[data-name={name}] td").first for name in ("a-001", "vision")}
         cells["a-001"].click()
         page.keyboard.press("Control+End")
@@ -112,7 +112,7 @@ def test_quota_grid_draft_in_later_rows_is_restored_with_conflicts(opened: Open,
             page.keyboard.press("Enter")
             expect(cell.locator("ins"), name).to_have_text("13")
         end_session()
-        quotas.set_quota(acting=ada, owner=scene.projects["vision"], pool=train, values={"gpu": 5})
+        quotas.set_quota(actor=ada, owner=scene.projects["vision"], pool=train, values={"gpu": 5})
         page.get_by_role("button", name="Preview impact").click()
         sign_in(page, "bert")
         for cell in cells.values():

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.browser.chromium import NARROW, settled
+from tests.browser.chromium import NARROW, open_settled
 from tests.browser.conftest import Open
 from tests.browser.pages import FORMS, all_paths
 from tests.browser.scene import Scene
@@ -109,7 +109,7 @@ INLINE_SCRIPTS = """() => new Promise(done => {
 
 def test_inline_scripts_do_not_run_in_the_admin_site(opened: Open) -> None:
     with opened("ada") as (page, faults):
-        settled(page, "/admin/projects/workload/")
+        open_settled(page, "/admin/projects/workload/")
         page.evaluate(INLINE_SCRIPTS)
         assert page.evaluate("window.ran") is None
         assert any("violates the following Content Security Policy" in fault for fault in faults)
@@ -151,7 +151,7 @@ def test_times_are_in_the_users_time_zone(opened: Open, scene: Scene) -> None:
         assert expected in shown.inner_text()
 
 
-def test_theme_follows_the_system_until_it_is_chosen(opened: Open) -> None:
+def test_theme_follows_the_system_until_the_user_chooses_one(opened: Open) -> None:
     background = "getComputedStyle(document.body).backgroundColor"
     with opened("ada", color_scheme="dark") as (page, faults):
         page.goto("/workloads")

@@ -3,7 +3,7 @@
 import pytest
 from playwright.sync_api import ViewportSize, expect
 
-from tests.browser.chromium import NARROW, WIDE, settled
+from tests.browser.chromium import NARROW, WIDE, open_settled
 from tests.browser.conftest import Open
 from tests.browser.scene import Scene
 
@@ -14,7 +14,7 @@ def test_admin_date_filter_is_usable_on_the_first_visit(
 ) -> None:
     """While the time zone is unknown, Django covers the first field with a note on server time."""
     with opened("ada", viewport=viewport) as (page, faults):
-        settled(page, "/admin/scheduler/eviction/")
+        open_settled(page, "/admin/scheduler/eviction/")
         page.get_by_text("Filters").first.click()
         note = page.locator(".timezonewarning")
         assert note.count() > 0
@@ -55,7 +55,7 @@ def test_menu_without_room_to_the_right_is_aligned_with_its_button(opened: Open)
         )
 
 
-def test_confirmation_of_a_lower_maximum_is_in_view(opened: Open, scene: Scene) -> None:
+def test_confirmation_of_a_lower_maximum_is_scrolled_into_view(opened: Open, scene: Scene) -> None:
     """The form is longer than the screen, and the test scrolls to the button."""
     with opened("ada", viewport=WIDE) as (page, _):
         page.goto("/node-pools/train")

@@ -8,9 +8,9 @@ from django.utils import timezone
 
 from pools import services
 from pools.models import JoinToken, Machine, NodePool
-from pools.services.joining import Measured
-from projects.acting import Acting
-from tests.browser.chromium import NARROW, settled
+from pools.services.joining import MachineReport
+from projects.actor import Actor
+from tests.browser.chromium import NARROW, open_settled
 from tests.browser.conftest import Open
 from tests.browser.pages import DUPLICATE_IDS, OVERFLOW, UNNAMED
 from tests.browser.scene import Scene
@@ -19,25 +19,27 @@ PAGE = "/node-pools/metal/machines"
 
 
 @pytest.fixture
-def metal(scene: Scene) -> NodePool:
-    acting, now, hour = Acting.system("tests"), timezone.now(), timedelta(hours=1)
+def metal_pool(scene: Scene) -> NodePool:
+    actor, now, hour = Actor.system("tests"), timezone.now(), timedelta(hours=1)
     shape = {"provider": "static", "runtime": "ray", "gpus_per_node": 8, "cpu_milli": 96000}
-    pool = services.create_pool(acting=acting, name="metal", nodes=(0, 4), memory_mib=1048576, **shape)
+    pool = services.create_pool(actor=actor, name="metal", nodes=(0, 4), memory_mib=1048576, **shape)
     for number in range(3):
         _, token = services.issue_join_token(
-            acting=acting, pool=pool, lasts=hour, at=now, comment=f"rack 7, place {number}"
+            actor=actor, pool=pool, lifetime=hour, at=now, comment=f"rack 7, place {number}"
         )
         gpus = tuple(f"GPU-{number}-{index}" for index in range(8))
-        measured = Measured(f"box-{number}", f"10.1.0.{number + 5}", 192000, 2097152, gpus, "H100 80GB HBM3")
+        measured = MachineReport(
+            f"box-{number}", f"10.1.0.{number + 5}", 192000, 2097152, gpus, "H100 80GB HBM3"
+        )
         services.join(pool_name="metal", token=token, measured=measured, at=now)
-    services.issue_join_token(acting=acting, pool=pool, lasts=hour, at=now, comment="rack 8, place 0")
+    services.issue_join_token(actor=actor, pool=pool, lifetime=hour, at=now, comment="rack 8, place 0")
     return pool
 
 
 @pytest.mark.parametrize("options", [{}, {"viewport": NARROW, "has_touch": True}], ids=["wide", "phone"])
-def test_machine_page_fits_on_a_phone(opened: Open, metal: NodePool, options: dict[str, Any]) -> None:
+def test_machine_page_fits_on_a_phone(opened: Open, metal_pool: NodePool, options: dict[str, Any]) -> None:
     with opened("ada", **options) as (page, faults):
-        settled(page, PAGE)
+        open_settled(page, PAGE)
         assert page.locator("h1").inner_text() == "Machines of metal"
         assert page.evaluate(OVERFLOW) <= 0
         assert options or page.evaluate(UNNAMED) == []
@@ -45,7 +47,7 @@ def test_machine_page_fits_on_a_phone(opened: Open, metal: NodePool, options: di
         assert faults == []
 
 
-def test_join_token_is_created_and_machine_removed_in_dialogs(opened: Open, metal: NodePool) -> None:
+def test_join_token_is_created_and_machine_removed_in_dialogs(opened: Open, metal_pool: NodePool) -> None:
     with opened("ada") as (page, faults):
         page.goto("/node-pools/metal")
         page.get_by_role("link", name="Machines").click()

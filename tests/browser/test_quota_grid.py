@@ -9,7 +9,7 @@ from projects.models import Project, Quota, QuotaChange
 from projects.web.quotas.cells import NO_QUOTA
 from tests import factories as make
 from tests.browser.axe import accessibility_faults
-from tests.browser.chromium import NARROW, settled
+from tests.browser.chromium import NARROW, open_settled
 from tests.browser.conftest import Open
 from tests.browser.pages import OVERFLOW
 from tests.browser.scene import Scene
@@ -32,7 +32,7 @@ def draft_cells(page: Page) -> dict[tuple[str, str], str]:
 
 def test_quotas_are_edited_by_keyboard_previewed_and_applied_in_the_grid(opened: Open, scene: Scene) -> None:
     with opened("ada") as (page, faults):
-        settled(page, "/quotas")
+        open_settled(page, "/quotas")
         vision = cell(page, "vision")
         vision.focus()
         page.keyboard.type("12")
@@ -82,7 +82,7 @@ def test_quota_is_deleted_in_the_draft_applied_and_reverted(opened: Open, scene:
     """Unlike setting 0 GPUs, deleting a quota deletes its limit, weight and rank. A revert restores them."""
     where = {"project": scene.projects["vision"], "pool": scene.pools["train"]}
     with opened("ada") as (page, faults):
-        settled(page, "/quotas")
+        open_settled(page, "/quotas")
         vision, limit = cell(page, "vision"), cell(page, "vision", field="limit_gpu")
         sums = cell(page, "research").locator(".sub")
         before = sums.inner_text()
@@ -135,7 +135,7 @@ def test_conflict_between_deleting_and_changing_a_quota_is_resolved_by_the_user(
 ) -> None:
     with opened("ada") as (ada, _), opened("bert") as (bert, faults):
         for page in (ada, bert):
-            settled(page, "/quotas")
+            open_settled(page, "/quotas")
             expect(page.locator(".live")).to_have_text("Live")
         cell(bert, "vision").focus()
         bert.keyboard.press("Delete")
@@ -169,7 +169,7 @@ def test_conflict_between_deleting_and_changing_a_quota_is_resolved_by_the_user(
 
 def test_oversubscribed_department_is_marked_while_typing(opened: Open, scene: Scene) -> None:
     with opened("bert") as (page, faults):
-        settled(page, "/quotas")
+        open_settled(page, "/quotas")
         sums = cell(page, "research").locator(".sub")
         assert "warn" not in (sums.get_attribute("class") or "")
         cell(page, "vision").focus()
@@ -186,9 +186,9 @@ def test_oversubscribed_department_is_marked_while_typing(opened: Open, scene: S
         assert faults == []
 
 
-def test_block_is_pasted_from_a_spreadsheet_and_copied_back(opened: Open, scene: Scene) -> None:
+def test_cell_range_is_pasted_from_a_spreadsheet_and_copied_back(opened: Open, scene: Scene) -> None:
     with opened("ada", permissions=["clipboard-read", "clipboard-write"]) as (page, faults):
-        settled(page, "/quotas")
+        open_settled(page, "/quotas")
         names = page.locator("#quota-grid tbody th").all_inner_texts()
         first, second = "speech", "vision"
         assert names.index(second) == names.index(first) + 1
@@ -215,7 +215,7 @@ def test_conflicting_edits_of_a_quota_are_resolved_cell_by_cell(opened: Open, sc
     """Both start from the same values; the second admin sees both values of each conflicting cell."""
     with opened("ada") as (ada, _), opened("bert") as (bert, faults):
         for page in (ada, bert):
-            settled(page, "/quotas")
+            open_settled(page, "/quotas")
             expect(page.locator(".live")).to_have_text("Live")
         for field, text in (("gpu", "7"), ("weight", "5"), ("limit_gpu", "14")):
             cell(bert, "vision", field=field).focus()
@@ -251,7 +251,7 @@ def test_server_rejects_a_conflicting_draft_without_live_updates(opened: Open, s
     with opened("ada") as (ada, _), opened("bert") as (bert, _):
         bert.route_web_socket("**/ws/live?*", lambda socket: None)  # connected, but silent
         for page, text in ((bert, "7"), (ada, "6")):
-            settled(page, "/quotas")
+            open_settled(page, "/quotas")
             cell(page, "vision").focus()
             page.keyboard.type(text)
             page.keyboard.press("Enter")
@@ -272,7 +272,7 @@ def test_rows_that_load_late_do_not_interrupt_typing(opened: Open, scene: Scene)
         Project(name=f"a-{n:03}", department=scene.departments["research"]) for n in range(100)
     )
     with opened("ada") as (page, faults):
-        settled(page, "/quotas?pools=train")
+        open_settled(page, "/quotas?pools=train")
         held: list[Route] = []
 
         def hold(route: Route) -> None:
@@ -300,7 +300,7 @@ def test_rows_load_while_scrolling_and_a_filter_keeps_the_draft(opened: Open, sc
         Project(name=f"many-{n:03}", department=scene.departments["product"]) for n in range(150)
     )
     with opened("ada") as (page, faults):
-        settled(page, "/quotas")
+        open_settled(page, "/quotas")
         expect(page.locator("#quota-grid tbody tr")).to_have_count(60)
         cell(page, "ads").focus()
         page.keyboard.type("5")
@@ -321,7 +321,7 @@ def test_grid_is_one_tab_stop_and_accessible(opened: Open, scene: Scene) -> None
     make.quota(scene.projects["ads"], scene.pools["local"], 1)
     for scheme in ("light", "dark"):
         with opened("ada", color_scheme=scheme) as (page, _):
-            settled(page, "/quotas")
+            open_settled(page, "/quotas")
             assert page.locator("#quota-grid [tabindex='0']").count() == 1
             cell(page, "ads").focus()
             page.keyboard.type("5")
@@ -338,7 +338,7 @@ def test_grid_is_one_tab_stop_and_accessible(opened: Open, scene: Scene) -> None
 
 def test_grid_scrolls_inside_its_card_and_is_edited_by_touch_on_a_phone(opened: Open, scene: Scene) -> None:
     with opened("ada", viewport=NARROW, has_touch=True) as (page, faults):
-        settled(page, "/quotas")
+        open_settled(page, "/quotas")
         vision = cell(page, "vision")
         vision.tap()
         vision.tap()

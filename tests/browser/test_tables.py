@@ -2,13 +2,13 @@
 
 from playwright.sync_api import expect
 
-from tests.browser.chromium import settled
+from tests.browser.chromium import open_settled
 from tests.browser.conftest import Open
 
 
 def test_small_table_is_sorted_by_its_headers_and_stays_sorted(opened: Open) -> None:
     with opened("ada") as (page, faults):
-        settled(page, "/node-pools/train")
+        open_settled(page, "/node-pools/train")
         page.get_by_text("As a table").click()
         table = page.locator("table").filter(has=page.locator("caption", has_text="Nodes over time"))
         head = table.get_by_role("columnheader", name="Current")
@@ -32,7 +32,7 @@ def test_small_table_is_sorted_by_its_headers_and_stays_sorted(opened: Open) -> 
 
 def test_list_is_searched_while_typing_without_a_reload(opened: Open) -> None:
     with opened("ada") as (page, faults):
-        settled(page, "/access")
+        open_settled(page, "/access")
         page.evaluate("window.stillTheSame = true")
         search = page.get_by_placeholder("User, role, scope")
         search.press_sequentially("dave")
@@ -52,7 +52,7 @@ def test_list_is_searched_while_typing_without_a_reload(opened: Open) -> None:
 
 def test_chart_table_has_a_search_field_when_it_is_open(opened: Open) -> None:
     with opened("ada") as (page, faults):
-        settled(page, "/")
+        open_settled(page, "/")
         name = "Hourly average in GPUs, latest hour first"
         search = page.get_by_role("searchbox", name=f"Search {name}")
         expect(page.get_by_role("button", name=f"Download {name} as CSV")).to_be_visible()

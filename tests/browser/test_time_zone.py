@@ -8,12 +8,12 @@ from playwright.sync_api import expect
 
 from projects.models import QuotaExpiry
 from tests import factories as make
-from tests.browser.chromium import settled
+from tests.browser.chromium import open_settled
 from tests.browser.conftest import Open
 from tests.browser.scene import Scene
 from tests.browser.test_quota_grid import cell
 
-BERLIN, TYPED = ZoneInfo("Europe/Berlin"), "%Y-%m-%dT%H:%M"
+BERLIN, TYPED_EXPIRY = ZoneInfo("Europe/Berlin"), "%Y-%m-%dT%H:%M"
 
 
 def tomorrow_at_nine() -> datetime:
@@ -35,7 +35,7 @@ def test_page_names_the_browsers_time_zone(path: str, text: str, opened: Open) -
         expect(page.locator("body")).to_contain_text(text)
 
 
-def test_page_without_a_known_zone_names_utc(opened: Open) -> None:
+def test_page_without_a_known_time_zone_names_utc(opened: Open) -> None:
     with opened("ada", java_script_enabled=False) as (page, _):
         for path, text in (("/usage?span=24h", "UTC time"), ("/", "UTC time")):
             page.goto(path)
@@ -45,13 +45,13 @@ def test_page_without_a_known_zone_names_utc(opened: Open) -> None:
 def test_expiry_typed_into_the_quota_grid_is_in_the_browsers_time_zone(opened: Open, scene: Scene) -> None:
     due = tomorrow_at_nine()
     with opened("ada") as (page, faults):
-        settled(page, "/quotas")
+        open_settled(page, "/quotas")
         cell(page, "vision").focus()
         page.keyboard.type("9")
         page.keyboard.press("Enter")
         field = page.get_by_label("Expires")
         expect(page.locator("label[for=draft-until]")).to_contain_text("Europe/Berlin")
-        field.fill(due.strftime(TYPED))
+        field.fill(due.strftime(TYPED_EXPIRY))
         page.get_by_role("button", name="Apply").click()
         expect(page.get_by_text("1 quota saved.")).to_be_visible()
         assert faults == []

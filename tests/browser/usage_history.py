@@ -5,7 +5,7 @@ from typing import Any
 
 from django.utils import timezone
 
-from projects.acting import Acting
+from projects.actor import Actor
 from projects.services.quotas import budgets
 from scheduler.models import UsageHour
 
@@ -28,10 +28,10 @@ def create_usage_history(scene: Any) -> None:
             wave = 0.7 + 0.3 * ((back // 5 + number * 7) % 4) / 3
             rows.append(_hour(at, pool, scene.projects[name], person, gpus * calm * wave))
     UsageHour.objects.bulk_create(rows)
-    ada = Acting.person(scene.people["ada"])
+    ada = Actor.for_user(scene.people["ada"])
     for owner, hours in ((scene.departments["research"], 11_000), (scene.projects["vision"], 4_500),
                          (scene.projects["ads"], 900)):  # fmt: skip
-        budgets.set_budget(acting=ada, owner=owner, values={"gpu_hours": hours})
+        budgets.set_budget(actor=ada, owner=owner, values={"gpu_hours": hours})
 
 
 def _hour(at: Any, pool: Any, project: Any, person: str, gpus: float) -> UsageHour:

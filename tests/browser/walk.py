@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from playwright.sync_api import Page
 
 from tests.browser.axe import accessibility_faults
-from tests.browser.chromium import NARROW, WIDE, Faults, settled
+from tests.browser.chromium import NARROW, WIDE, Faults, open_settled
 from tests.browser.pages import DUPLICATE_IDS, LAYOUT_FAULTS, UNNAMED, layout_faults
 
 MOST_SCRIPT_BYTES = 200_000
@@ -61,7 +61,7 @@ class Walk:
 
 def visit(page: Page, path: str) -> Visit:
     """Load the page and run the checks that apply to every page."""
-    response = settled(page, path)
+    response = open_settled(page, path)
     return Visit(
         path=path,
         status=response.status,
@@ -80,19 +80,19 @@ def inspect(page: Page, path: str, *, in_depth: bool) -> Visit:
     With `in_depth`, also check accessibility, tables and charts. In the dark theme only the contrast
     can differ.
     """
-    visited = visit(page, path)
+    open_page = visit(page, path)
     if in_depth:
-        visited.tables = page.evaluate(LACKING) + page.evaluate(CHARTS)
-        visited.violations = accessibility_faults(page)
-    visited.layout = [f"wide: {fault}" for fault in layout_faults(page)]
+        open_page.tables = page.evaluate(LACKING) + page.evaluate(CHARTS)
+        open_page.violations = accessibility_faults(page)
+    open_page.layout = [f"wide: {fault}" for fault in layout_faults(page)]
     page.set_viewport_size(NARROW)
-    visited.layout += [f"on a phone: {fault}" for fault in layout_faults(page)]
+    open_page.layout += [f"on a phone: {fault}" for fault in layout_faults(page)]
     page.emulate_media(color_scheme="dark")
-    visited.layout += [f"on a phone, dark: {fault}" for fault in page.evaluate(LAYOUT_FAULTS)]
+    open_page.layout += [f"on a phone, dark: {fault}" for fault in page.evaluate(LAYOUT_FAULTS)]
     page.set_viewport_size(WIDE)
-    visited.layout += [f"wide, dark: {fault}" for fault in page.evaluate(LAYOUT_FAULTS)]
+    open_page.layout += [f"wide, dark: {fault}" for fault in page.evaluate(LAYOUT_FAULTS)]
     if in_depth:
         faults = accessibility_faults(page, runOnly=["color-contrast"])
-        visited.violations += [f"dark: {fault}" for fault in faults]
+        open_page.violations += [f"dark: {fault}" for fault in faults]
     page.emulate_media(color_scheme="light")
-    return visited
+    return open_page

@@ -9,7 +9,7 @@ from typing import Any
 from django.contrib.auth.models import User
 from playwright.sync_api import Browser, BrowserContext, Page
 
-from tests.browser.chromium import Faults, new_context, visited
+from tests.browser.chromium import Faults, new_context, open_page
 
 
 class WarmContexts:
@@ -29,7 +29,7 @@ class WarmContexts:
         idle = self._idle[json.dumps(options, sort_keys=True)]
         context, anchor = idle.pop() if idle else self._start(options)
         try:
-            with visited(context, self._address, user) as opened:
+            with open_page(context, self._address, user) as opened:
                 yield opened
             _clear(context, anchor)
         except BaseException:

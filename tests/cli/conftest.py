@@ -74,4 +74,4 @@ def berth_process(environment: dict[str, str]) -> Berth:
 
 
 def token_of(person: Any) -> str:
-    return tokens.issue(acting=person, name="test", scopes=["read", "write", "admin"], expires_at=None)[1]
+    return tokens.issue(actor=person, name="test", scopes=["read", "write", "admin"], expires_at=None)[1]

@@ -64,7 +64,7 @@ def read_message(connection: socket.socket) -> bytes:
 
 
 @contextmanager
-def lossy(upstream: str, losses: int) -> Iterator[LossyProxy]:
+def run_lossy_proxy(upstream: str, losses: int) -> Iterator[LossyProxy]:
     proxy = LossyProxy(upstream, losses)
     serving = threading.Thread(target=proxy.serve, daemon=True)
     serving.start()

@@ -27,12 +27,12 @@ class Terminal:
         self, *arguments: str, server: StubServer | None = None, settings: Settings = HERE, **typed: Any
     ) -> Result:
         @contextmanager
-        def connected() -> Iterator[Client]:
+        def open_client() -> Iterator[Client]:
             with (server or StubServer(AssertionError("no request was expected"))).client(settings) as client:
                 yield client
 
         for module in (cli_arguments, documents, *_commands()):
-            self._monkeypatch.setattr(module, "connected", connected, raising=False)
+            self._monkeypatch.setattr(module, "open_client", open_client, raising=False)
         return self._runner.invoke(app, list(arguments), **typed)
 
 
@@ -40,4 +40,4 @@ def _commands() -> list[Any]:
     """Return every command module that talks to a server."""
     names = [each.name for each in walk_packages(commands.__path__, f"{commands.__name__}.")]
     modules = [import_module(name) for name in names]
-    return [module for module in modules if hasattr(module, "connected")]
+    return [module for module in modules if hasattr(module, "open_client")]

@@ -15,7 +15,7 @@ from tests.cli.terminal import Terminal
 from tests.client.stub_server import StubServer, problem
 
 ROOT = Path(__file__).resolve().parents[2]
-ALL = dict(reference.walk(get_command(app), ("berth",)))
+ALL = dict(reference.walk_commands(get_command(app), ("berth",)))
 WORDS = sorted(ALL)
 LOCAL = {  # commands that need no server
     "up", "simulate", "trace", "completion", "help", "version", "context", "admin", "login", "logout",
@@ -25,7 +25,7 @@ WITHOUT_DATA = {  # commands that print neither a list nor an object
     "logs", "open", "delete", "remove", "revoke", "completion", "help", "version", "up", "login", "logout",
     "use", "password",
 }  # fmt: skip
-WITH_DATA_NEVERTHELESS = {("berth", "machine", "remove")}
+PRINTS_DATA = {("berth", "machine", "remove")}
 CHANGED_BY_USERS = (  # these lists have no --watch
     "token", "context", "department", "project", "member", "user", "subscription", "template",
 )  # fmt: skip
@@ -69,7 +69,7 @@ def test_every_command_has_an_example_that_parses(words: tuple[str, ...]) -> Non
 @pytest.mark.parametrize("words", WORDS, ids=" ".join)
 def test_every_command_that_prints_data_has_an_output_option(words: tuple[str, ...]) -> None:
     options = {option for each in ALL[words].params for option in each.opts}
-    without = words[-1] in WITHOUT_DATA and words not in WITH_DATA_NEVERTHELESS
+    without = words[-1] in WITHOUT_DATA and words not in PRINTS_DATA
     assert ("--output" in options) is not without, sorted(options)
     if words[-1] == "list" and not set(words) & set(CHANGED_BY_USERS):
         assert "--watch" in options
@@ -107,10 +107,10 @@ def test_common_error_prints_one_line_and_sets_the_exit_code(
 
 def test_reference_page_matches_the_commands() -> None:
     """If this fails, run: python -m berth.cli.reference > docs/cli.md"""
-    assert (ROOT / "docs" / "cli.md").read_text() == reference.text()
+    assert (ROOT / "docs" / "cli.md").read_text() == reference.render_reference()
 
 
-def test_help_explains_commands_and_topics_and_suggests_close_names(terminal: Terminal) -> None:
+def test_help_explains_commands_and_topics_and_suggests_similar_names(terminal: Terminal) -> None:
     assert "255 on\nerrors" in terminal.run("help", "exit-codes").stdout
     assert "NO_COLOR" in terminal.run("help", "environment").stdout
     assert "berth quota preview -f quotas.yaml" in terminal.run("help", "quota", "preview").stdout

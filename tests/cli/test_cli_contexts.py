@@ -11,14 +11,14 @@ PROD = Settings("https://berth.example.org", "berth_prod", "vision")
 LOCAL = Settings("http://127.0.0.1:8000", "berth_local")
 
 
-def stored_contexts(tmp_path: Path) -> Path:
+def store_contexts(tmp_path: Path) -> Path:
     file = tmp_path / "config.toml"
     write_contexts(file, Contexts("prod", {"prod": PROD, "local": LOCAL}))
     return file
 
 
 def test_contexts_are_listed_without_their_tokens(terminal: Terminal, tmp_path: Path) -> None:
-    stored_contexts(tmp_path)
+    store_contexts(tmp_path)
     result = terminal.run("context", "list")
     assert [line.split()[:3] for line in result.stdout.splitlines()[1:]] == [
         ["*", "prod", "https://berth.example.org"], ["local", "http://127.0.0.1:8000", "-"],
@@ -29,11 +29,11 @@ def test_contexts_are_listed_without_their_tokens(terminal: Terminal, tmp_path: 
 
 
 def test_context_is_selected_with_a_project_and_deleted(terminal: Terminal, tmp_path: Path) -> None:
-    file = stored_contexts(tmp_path)
+    file = store_contexts(tmp_path)
     assert (
         terminal.run("context", "use", "local", "--project", "ads").stdout == "local: http://127.0.0.1:8000\n"
     )
-    assert read_contexts(file).chosen() == Settings(LOCAL.address, LOCAL.token, "ads")
+    assert read_contexts(file).resolve() == Settings(LOCAL.address, LOCAL.token, "ads")
     assert terminal.run("context", "delete", "local").exit_code == 0
     assert read_contexts(file) == Contexts("", {"prod": PROD})
     unknown = terminal.run("context", "use", "local")
@@ -47,7 +47,7 @@ def test_context_is_selected_with_a_project_and_deleted(terminal: Terminal, tmp_
 def test_context_option_applies_to_one_command_only(terminal: Terminal, tmp_path: Path) -> None:
     import os
 
-    stored_contexts(tmp_path)
+    store_contexts(tmp_path)
     unknown = terminal.run("--context", "nowhere", "logout")
     assert unknown.exit_code == 2
     assert "context: does not exist; received 'nowhere'; allowed: prod, local" in unknown.stderr

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from berth.cli.main import app
-from berth.cli.quantities import moment, seconds, toleration
+from berth.cli.quantities import parse_duration, parse_timestamp, parse_toleration
 from berth.cli.text import now
 from berth.core.spec import parse_workload
 
@@ -21,8 +21,8 @@ WORDS = st.text(
 )
 KEYS = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,8}", fullmatch=True)
 SHORT_PAIRS = st.dictionaries(KEYS, WORDS, max_size=3)
-Both = st.SearchStrategy[tuple[list[str], dict[str, Any]]]
-SPANS = st.integers(1, 100_000)
+ArgumentsAndDocument = st.SearchStrategy[tuple[list[str], dict[str, Any]]]
+DURATIONS = st.integers(1, 100_000)
 
 
 @st.composite
@@ -34,48 +34,48 @@ def option(
     return ([], {}) if value is None else ([f"{flag}={value}"], {key: value})
 
 
-def repeated(flag: str, key: str) -> Both:
+def repeated_options(flag: str, key: str) -> ArgumentsAndDocument:
     lists = st.lists(NAMES, max_size=3, unique=True)
     return lists.map(lambda drawn: ([f"{flag}={name}" for name in drawn], {key: drawn} if drawn else {}))
 
 
-def pairs(flag: str, key: str) -> Both:
+def pair_options(flag: str, key: str) -> ArgumentsAndDocument:
     return SHORT_PAIRS.map(
         lambda drawn: ([f"{flag}={k}={v}" for k, v in drawn.items()], {key: drawn} if drawn else {})
     )
 
 
-AT_TOP = st.tuples(
+TOP_LEVEL_OPTIONS = st.tuples(
     option("--project", NAMES, "project"),
     option("--kind", st.sampled_from(["training", "elastic", "interactive", "service"]), "kind"),
     option("--priority", st.integers(0, 1000) | st.sampled_from(["low", "very-high"]), "priority"),
     st.sampled_from([([], {}), (["--preemptible"], {"preemptible": True}),
                      (["--no-preemptible"], {"preemptible": False})]),
-    option("--max-runtime", SPANS, "max_runtime"),
-    option("--idle-timeout", SPANS, "idle_timeout"),
-    option("--preemption-delay", SPANS, "preemption_delay"),
-    option("--stale-gang-grace", SPANS, "stale_gang_grace"),
+    option("--max-runtime", DURATIONS, "max_runtime"),
+    option("--idle-timeout", DURATIONS, "idle_timeout"),
+    option("--preemption-delay", DURATIONS, "preemption_delay"),
+    option("--stale-gang-grace", DURATIONS, "stale_gang_grace"),
     option("--grace", st.integers(0, 86_400), "grace_period_seconds"),
     option("--deadline", st.sampled_from(["2026-01-31T09:00:00Z", "2026-01-31T09:00:00+02:00"]), "deadline"),
     option("--image", NAMES, "image"),
     option("--workdir", NAMES, "working_dir"),
-    repeated("--pool", "pools"),
-    repeated("--depends-on", "depends_on"),
-    pairs("--env", "env"),
-    pairs("--label", "labels"),
+    repeated_options("--pool", "pools"),
+    repeated_options("--depends-on", "depends_on"),
+    pair_options("--env", "env"),
+    pair_options("--label", "labels"),
     st.sampled_from([([], {}), (["--restart=on_failure:3"],
                                 {"restart_policy": {"kind": "on_failure", "max_restarts": 3}})]),
     st.sampled_from([([], {}), (["--notify=ops@example.org", "--notify-on=failed"],
                                 {"notifications": [{"to": "ops@example.org", "on": ["failed"]}]})]),
 )  # fmt: skip
-SIZES: Both = st.one_of(
+SIZES: ArgumentsAndDocument = st.one_of(
     st.just(([], {})),
     st.integers(1, 99).map(lambda n: ([f"--replicas={n}"], {"replicas": n})),
     st.tuples(st.integers(1, 9), st.integers(0, 9)).map(
         lambda n: ([f"--min={n[0]}", f"--max={n[0] + n[1]}"], {"min": n[0], "max": n[0] + n[1]})
     ),
 )
-GPUS: Both = st.one_of(
+GPUS: ArgumentsAndDocument = st.one_of(
     st.just(([], {})),
     st.integers(0, 64).map(lambda n: ([f"--gpu={n}"], {"gpu": n})),
     st.tuples(st.integers(1, 999), st.integers(1, 8)).map(
@@ -93,8 +93,8 @@ ROLE = st.tuples(
     option("--cpu", st.integers(0, 64) | st.sampled_from([0.5, "800m"]), "cpu"),
     option("--memory", st.integers(0, 4096) | st.sampled_from(["600Mi", "1Gi"]), "memory_mib"),
     option("--spread-per-node", st.integers(1, 8), "spread_per_node"),
-    repeated("--gpu-model", "gpu_models"),
-    pairs("--node-selector", "node_selector"),
+    repeated_options("--gpu-model", "gpu_models"),
+    pair_options("--node-selector", "node_selector"),
     st.sampled_from([
         ([], {}),
         (["--topology=rack"], {"topology": {"required": "rack"}}),
@@ -104,14 +104,14 @@ ROLE = st.tuples(
         (["--toleration=spot"], {"tolerations": [{"key": "spot", "operator": "Exists"}]}),
     ]),
 )  # fmt: skip
-COMMANDS: Both = st.one_of(
+COMMANDS: ArgumentsAndDocument = st.one_of(
     st.just(([], {})),
     st.lists(WORDS, min_size=1, max_size=3).map(lambda words: (["--", *words], {"command": words})),
     WORDS.map(lambda line: ([f"--shell={line}"], {"command": line})),
 )
 
 
-@given(name=NAMES, top=AT_TOP, role=ROLE, command=COMMANDS)
+@given(name=NAMES, top=TOP_LEVEL_OPTIONS, role=ROLE, command=COMMANDS)
 @settings(max_examples=50, deadline=None)
 def test_options_and_file_give_the_same_workload(name: str, top: Any, role: Any, command: Any) -> None:
     typed = [f"--name={name}", *(word for words, _ in (*top, *role, command) for word in words)]
@@ -130,12 +130,12 @@ def test_options_and_file_give_the_same_workload(name: str, top: Any, role: Any,
     ("typed", "expected"), [("90", 90), ("45s", 45), ("30m", 1800), ("2h", 7200), ("7d", 604_800)]
 )
 def test_duration_is_parsed_with_its_unit(typed: str, expected: int) -> None:
-    assert seconds("--max-runtime", typed) == expected
+    assert parse_duration("--max-runtime", typed) == expected
 
 
 def test_age_is_parsed_as_a_time_in_the_past() -> None:
-    assert moment("--since", "2h", now()) < now().isoformat()
+    assert parse_timestamp("--since", "2h", now()) < now().isoformat()
 
 
 def test_toleration_without_value_matches_any_value() -> None:
-    assert toleration("spot:NoExecute") == {"key": "spot", "operator": "Exists", "effect": "NoExecute"}
+    assert parse_toleration("spot:NoExecute") == {"key": "spot", "operator": "Exists", "effect": "NoExecute"}

@@ -7,19 +7,19 @@ import httpx
 import pytest
 
 from berth.cli import following
-from berth.cli.following import Matching, Screen, split_safe
+from berth.cli.following import LineFilter, TerminalOutput, strip_control_sequences
 from tests.cli.conftest import Terminal
 from tests.client.stub_server import StubServer, page, workload
 
-EVIL = b"\x1b]0;owned\x07red \x1b[31mtext\x1b[0m\x1b[2J\x1b[6n\x08\x9b\x00\r\n\xc2\x9b1mend\n"
-TAME = b"red \x1b[31mtext\x1b[0m\x9b\r\n1mend\n"
+UNSAFE_TEXT = b"\x1b]0;owned\x07red \x1b[31mtext\x1b[0m\x1b[2J\x1b[6n\x08\x9b\x00\r\n\xc2\x9b1mend\n"
+SAFE_TEXT = b"red \x1b[31mtext\x1b[0m\x9b\r\n1mend\n"
 
 
-class Tty(io.BytesIO):
+class TtyOutput(io.BytesIO):
     """Standard output that is a terminal."""
 
     @property
-    def buffer(self) -> "Tty":
+    def buffer(self) -> "TtyOutput":
         return self
 
     def isatty(self) -> bool:
@@ -43,29 +43,29 @@ def search_results(*lines: tuple[int, str], before: Any = (), after: Any = (), *
 
 
 def test_colours_are_printed_and_control_sequences_are_not() -> None:
-    assert split_safe(EVIL) == (TAME, b"")
+    assert strip_control_sequences(UNSAFE_TEXT) == (SAFE_TEXT, b"")
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 5])
 def test_split_control_sequences_are_removed(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    tty = Tty()
+    tty = TtyOutput()
     monkeypatch.setattr(following.sys, "stdout", tty)
-    screen = Screen()
-    for place in range(0, len(EVIL), size):
-        screen(EVIL[place : place + size])
+    screen = TerminalOutput()
+    for place in range(0, len(UNSAFE_TEXT), size):
+        screen(UNSAFE_TEXT[place : place + size])
     screen.end()
-    assert tty.getvalue() == TAME
+    assert tty.getvalue() == SAFE_TEXT
 
 
 def test_unicode_text_is_printed_unchanged() -> None:
     text = "Grüße 你好 ± naïve ñ\t|\n".encode()
-    assert split_safe(text) == (text, b"")
+    assert strip_control_sequences(text) == (text, b"")
 
 
 def test_matching_lines_are_printed_whole_from_partial_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    tty = Tty()
+    tty = TtyOutput()
     monkeypatch.setattr(following.sys, "stdout", tty)
-    matching = Matching("LOSS", True, Screen())
+    matching = LineFilter("LOSS", True, TerminalOutput())
     for piece in (b"lo", b"ss 1\nnothing\nLos", b"s 2\n", b"the last loss"):
         matching(piece)
     matching.end()

@@ -8,7 +8,7 @@ from berth.client import Client, Settings, Unreachable
 from projects.models import Event, Workload
 from projects.services.people import tokens
 from tests.cast import Cast, make_cast, training
-from tests.cli.lossy_proxy import lossy
+from tests.cli.lossy_proxy import run_lossy_proxy
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -20,7 +20,7 @@ def cast() -> Cast:
 
 @pytest.fixture
 def token(cast: Cast) -> str:
-    return tokens.issue(acting=cast.dave, name="test", scopes=["read", "write"], expires_at=None)[1]
+    return tokens.issue(actor=cast.dave, name="test", scopes=["read", "write"], expires_at=None)[1]
 
 
 @pytest.mark.parametrize("losses", [0, 1, 3])
@@ -28,7 +28,7 @@ def test_submission_with_lost_responses_creates_one_workload(
     live_server: Any, token: str, losses: int
 ) -> None:
     with (
-        lossy(live_server.url, losses) as proxy,
+        run_lossy_proxy(live_server.url, losses) as proxy,
         Client(Settings(proxy.address, token), sleep=_no_wait) as client,
     ):
         stored = client.workloads.submit({**training(), "project": "vision"})
@@ -39,7 +39,7 @@ def test_submission_with_lost_responses_creates_one_workload(
 
 def test_abandoned_submission_creates_at_most_one_workload(live_server: Any, token: str) -> None:
     with (
-        lossy(live_server.url, 100) as proxy,
+        run_lossy_proxy(live_server.url, 100) as proxy,
         Client(Settings(proxy.address, token), sleep=_no_wait) as client,
         pytest.raises(Unreachable),
     ):
@@ -50,7 +50,10 @@ def test_abandoned_submission_creates_at_most_one_workload(live_server: Any, tok
 def test_cancellation_with_lost_response_is_retried(live_server: Any, token: str) -> None:
     with Client(Settings(live_server.url, token)) as client:
         stored = client.workloads.submit({**training(), "project": "vision"})
-    with lossy(live_server.url, 1) as proxy, Client(Settings(proxy.address, token), sleep=_no_wait) as client:
+    with (
+        run_lossy_proxy(live_server.url, 1) as proxy,
+        Client(Settings(proxy.address, token), sleep=_no_wait) as client,
+    ):
         assert client.workloads.cancel(stored.id).phase == "cancelled"
 
 

@@ -22,7 +22,7 @@ def token(**fields: Any) -> dict[str, Any]:
     return {"id": 7, "state": "open", **details, **fields}
 
 
-def answer(body: Any, status: int = 200) -> httpx.Response:
+def response(body: Any, status: int = 200) -> httpx.Response:
     return httpx.Response(status, json=body)
 
 
@@ -43,10 +43,10 @@ def test_machines_are_listed_with_state_node_and_gpus(terminal: Terminal) -> Non
         ({"state": "departed", "node": None}, "box-1 has departed\n"),
     ],
 )
-def test_remove_prints_whether_the_machine_departed(
+def test_remove_prints_whether_the_machine_has_left(
     terminal: Terminal, fields: dict[str, Any], message: str
 ) -> None:
-    server = StubServer(answer(machine(**fields)))
+    server = StubServer(response(machine(**fields)))
     result = terminal.run("machine", "remove", "metal", "box-1", "--reason", "sold", server=server)
     assert (result.exit_code, result.stdout) == (0, message)
     assert server.calls == [f"POST {PATH}/machines/box-1/remove"]
@@ -54,12 +54,12 @@ def test_remove_prints_whether_the_machine_departed(
 
 
 def test_issued_token_is_the_only_output(terminal: Terminal) -> None:
-    server = StubServer(answer(token(token="join_AbCdEfgh"), 201))
+    server = StubServer(response(token(token="join_AbCdEfgh"), 201))
     words = ("machine", "token", "issue", "metal", "--comment", "rack 7", "--expires", "2h")
     result = terminal.run(*words, server=server)
     assert (result.exit_code, result.stdout) == (0, "join_AbCdEfgh\n")
     assert json.loads(server.requests[-1].content) == {"comment": "rack 7", "lifetime_seconds": 7200}
-    without_secret = terminal.run(*words, server=StubServer(answer(token(token=None), 201)))
+    without_secret = terminal.run(*words, server=StubServer(response(token(token=None), 201)))
     assert (without_secret.exit_code != 0, without_secret.stdout) == (True, "")
     assert "token 7" in without_secret.stderr
 
@@ -76,7 +76,7 @@ def test_token_is_revoked_by_id_or_prefix(terminal: Terminal) -> None:
     )  # fmt: skip
 
 
-def test_only_open_tokens_are_listed_without_all(terminal: Terminal) -> None:
+def test_only_open_tokens_are_listed_without_the_all_option(terminal: Terminal) -> None:
     both = page([token(), token(id=6, state="used", used_by="box-1")])
     result = terminal.run("machine", "token", "list", "metal", server=StubServer(both))
     assert [line.split()[0] for line in result.stdout.splitlines()[1:]] == ["7"]

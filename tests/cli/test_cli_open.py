@@ -11,37 +11,37 @@ from tests.client.stub_server import StubServer, page, problem, workload
 LINK = {"url": "https://x-lab.apps.example.org/.berth/open/secret", "expires_at": "2026-06-01T00:00:00Z"}
 
 
-def server_with(**spec: object) -> StubServer:
+def link_server(**spec: object) -> StubServer:
     opened = workload("desk", spec={"name": "desk", **spec})
     return StubServer(page([opened]), httpx.Response(200, json=opened), httpx.Response(201, json=LINK))
 
 
-def test_first_port_opens_in_a_browser(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_first_port_is_opened_in_a_browser(monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[str] = []
     monkeypatch.setattr(webbrowser, "open", lambda url: bool(opened.append(url)) or True)
-    server = server_with(ports=[{"name": "lab"}, {"name": "board"}])
+    server = link_server(ports=[{"name": "lab"}, {"name": "board"}])
     result = Terminal(monkeypatch).run("open", "desk", server=server)
     assert result.exit_code == 0, result.output
     assert (opened, result.output) == ([LINK["url"]], "")
     assert server.calls[-1].endswith("/ports/lab/link")
 
 
-def test_link_is_printed_without_a_browser(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_link_is_printed_if_there_is_no_browser(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(webbrowser, "open", lambda url: False)
-    result = Terminal(monkeypatch).run("open", "desk", server=server_with(ports=[{"name": "lab"}]))
+    result = Terminal(monkeypatch).run("open", "desk", server=link_server(ports=[{"name": "lab"}]))
     assert result.output.strip() == LINK["url"]
 
 
 def test_print_option_prints_the_link_of_the_named_port(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(webbrowser, "open", lambda url: pytest.fail("no browser was expected"))
-    server = server_with(ports=[{"name": "lab"}, {"name": "board"}])
+    server = link_server(ports=[{"name": "lab"}, {"name": "board"}])
     result = Terminal(monkeypatch).run("open", "desk", "--port", "board", "--print", server=server)
     assert result.output.strip() == LINK["url"]
     assert server.calls[-1].endswith("/ports/board/link")
 
 
 def test_port_that_cannot_be_opened_prints_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    none = Terminal(monkeypatch).run("open", "desk", server=server_with())
+    none = Terminal(monkeypatch).run("open", "desk", server=link_server())
     assert none.exit_code == 2
     assert "declares no ports" in none.stderr
     pending = workload("desk", spec={"ports": [{"name": "lab"}]})

@@ -7,25 +7,27 @@ import httpx
 import pytest
 
 from berth.cli.columns import workload_columns
-from berth.cli.output import Output, table_of
-from berth.cli.text import age, now, number, pairs, safe, span
+from berth.cli.output import Output, build_table
+from berth.cli.text import format_age, format_duration, format_pairs, now, number, safe
 from berth.client.models.workloads import Workload
 from tests.cli.terminal import Terminal
 from tests.client.stub_server import StubServer, page, problem, workload
 
-EVIL = "\x1b[31mred\x07\nnext\u202e"
-MANY = page([workload(f"train-{number}", reason="OverFairShare", message="m" * 300) for number in range(3)])
+UNSAFE_TEXT = "\x1b[31mred\x07\nnext\u202e"
+MANY_ROWS = page(
+    [workload(f"train-{number}", reason="OverFairShare", message="m" * 300) for number in range(3)]
+)
 
 
 def test_control_characters_are_escaped() -> None:
-    assert safe(EVIL) == "\\x1b[31mred\\x07\\nnext\\u202e"
+    assert safe(UNSAFE_TEXT) == "\\x1b[31mred\\x07\\nnext\\u202e"
 
 
 @pytest.mark.parametrize(
     ("seconds", "text"), [(0, "0s"), (59, "59s"), (60, "1m"), (3600, "1h"), (12_000, "3h20m"), (90_000, "1d")]
 )
 def test_duration_is_formatted_briefly(seconds: float, text: str) -> None:
-    assert span(seconds) == text
+    assert format_duration(seconds) == text
 
 
 @pytest.mark.parametrize(("value", "text"), [(8.0, "8"), (0.5, "0.5"), (1.25, "1.25"), (None, "-"), (0, "0")])
@@ -34,12 +36,13 @@ def test_number_is_formatted_without_trailing_zeros(value: float | None, text: s
 
 
 def test_missing_time_has_no_age() -> None:
-    assert age(None, now()) == "-"
+    assert format_age(None, now()) == "-"
 
 
 def test_blocker_numbers_are_formatted_on_one_line() -> None:
     assert (
-        pairs({"asked": 4.0, "biggest_block": 2, "role": "worker"}) == "asked 4, biggest block 2, role worker"
+        format_pairs({"asked": 4.0, "biggest_block": 2, "role": "worker"})
+        == "asked 4, biggest block 2, role worker"
     )
 
 
@@ -53,7 +56,7 @@ def test_table_fits_the_terminal_width(width: int) -> None:
     ]
     console = Console(width=width, force_terminal=True, color_system=None)
     with console.capture() as captured:
-        console.print(table_of(workloads, workload_columns(now()), Output.TABLE))
+        console.print(build_table(workloads, workload_columns(now()), Output.TABLE))
     lines = captured.get().splitlines()
     assert len(lines) == 3
     assert max(map(len, lines)) <= width
@@ -61,7 +64,7 @@ def test_table_fits_the_terminal_width(width: int) -> None:
 
 
 def test_piped_table_has_full_lines_without_colour(terminal: Terminal) -> None:
-    output = terminal.run("list", server=StubServer(MANY)).stdout
+    output = terminal.run("list", server=StubServer(MANY_ROWS)).stdout
     assert "\x1b" not in output
     assert output.count("m" * 300) == 3
 
@@ -82,7 +85,7 @@ def test_yaml_output_parses(terminal: Terminal) -> None:
 
 
 def test_control_characters_in_server_messages_are_escaped(terminal: Terminal) -> None:
-    result = terminal.run("list", server=StubServer(problem(403, detail=EVIL)))
+    result = terminal.run("list", server=StubServer(problem(403, detail=UNSAFE_TEXT)))
     assert result.exit_code == 1
     assert result.stderr == "berth: \\x1b[31mred\\x07\\nnext\\u202e\n"
 

@@ -23,7 +23,7 @@ def signed_in(berth: Berth, cast: Cast, live_server: Any) -> Berth:
     return berth
 
 
-def test_command_line_stays_signed_in(signed_in: Berth) -> None:
+def test_command_line_stays_signed_in_after_a_password_change(signed_in: Berth) -> None:
     done = signed_in("password", typed=f"{OLD}\n{NEW}\n{NEW}\n")
     assert done.returncode == 0, done.stderr
     assert done.stderr.endswith("Password changed, 1 token revoked.\n")
@@ -32,7 +32,7 @@ def test_command_line_stays_signed_in(signed_in: Berth) -> None:
     assert signed_in("whoami").returncode == 3
 
 
-def test_old_password_signs_in_no_more(signed_in: Berth, live_server: Any) -> None:
+def test_old_password_is_no_longer_accepted(signed_in: Berth, live_server: Any) -> None:
     assert signed_in("password", "--password-stdin", typed=f"{OLD}\n{NEW}\n").returncode == 0
     for password, code in ((OLD, 3), (NEW, 0)):
         again = signed_in("login", live_server.url, "-u", "dave", "--password-stdin", typed=f"{password}\n")
@@ -49,7 +49,7 @@ def test_other_tokens_are_revoked_on_request(signed_in: Berth, cast: Cast) -> No
     assert signed_in("whoami").returncode == 0
 
 
-def test_failure_names_the_field(signed_in: Berth) -> None:
+def test_error_names_the_invalid_field(signed_in: Berth) -> None:
     wrong = signed_in("password", "--password-stdin", typed=f"wrong\n{NEW}\n")
     assert wrong.returncode == 2
     assert "current_password" in wrong.stderr and "does not match" in wrong.stderr

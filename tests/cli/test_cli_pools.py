@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from berth.cli.exits import BadInput
-from berth.cli.pool_values import nodes_of
+from berth.cli.pool_values import parse_nodes
 from tests.cli.terminal import Terminal
 from tests.client.stub_server import StubServer, page, problem
 
@@ -28,7 +28,7 @@ def node(state: str, work: list[str] | None = None) -> httpx.Response:
     return httpx.Response(200, json={"name": "train-1", "state": state, "work": work, "free": HAS})
 
 
-def sent(server: StubServer) -> Any:
+def sent_body(server: StubServer) -> Any:
     return json.loads(server.requests[-1].content)
 
 
@@ -48,21 +48,21 @@ def test_nodes_option_accepts_four_notations(
     server = StubServer(pool())
     result = terminal.run("pool", "create", "train", "--nodes", typed, "--memory", "2Gi", server=server)
     assert (result.exit_code, result.stdout) == (0, "train: active, 4 nodes desired, 2 to 16\n")
-    assert sent(server) == {"name": "train", "nodes": nodes, "memory_mib": 2048}
+    assert sent_body(server) == {"name": "train", "nodes": nodes, "memory_mib": 2048}
     file = tmp_path / "pool.yaml"
     file.write_text(f"name: train\nnodes: {json.dumps(nodes)}\nlabels: {{zone: a}}\n")
     terminal.run("pool", "create", "-f", str(file), "--label", "zone=b", server=(again := StubServer(pool())))
-    assert sent(again) == {"name": "train", "nodes": nodes, "labels": {"zone": "b"}}
+    assert sent_body(again) == {"name": "train", "nodes": nodes, "labels": {"zone": "b"}}
 
 
 def test_expiry_is_sent_as_written(terminal: Terminal, tmp_path: Path) -> None:
     server = StubServer(pool(), pool())
     options = ("--set", "expires_at=2031-05-01T08:00:00Z")
     result = terminal.run("pool", "edit", "train", *options, server=server)
-    assert (result.exit_code, sent(server)) == (0, {"expires_at": "2031-05-01T08:00:00+00:00"})
+    assert (result.exit_code, sent_body(server)) == (0, {"expires_at": "2031-05-01T08:00:00+00:00"})
     (file := tmp_path / "pool.yaml").write_text("name: train\nexpires_at: 2031-05-01T08:00:00Z\n")
     terminal.run("pool", "create", "-f", str(file), server=(again := StubServer(pool())))
-    assert sent(again) == {"name": "train", "expires_at": "2031-05-01T08:00:00+00:00"}
+    assert sent_body(again) == {"name": "train", "expires_at": "2031-05-01T08:00:00+00:00"}
 
 
 def test_only_an_unused_pool_is_deleted(terminal: Terminal) -> None:
@@ -81,13 +81,13 @@ def test_only_an_unused_pool_is_deleted(terminal: Terminal) -> None:
 @pytest.mark.parametrize("typed", ["", "four", "1:2:3", "min=4,min=5", "min=x", "min", "2-16", "1:"])
 def test_invalid_nodes_option_prints_one_line(terminal: Terminal, typed: str) -> None:
     with pytest.raises(BadInput, match="--nodes: is not a number of nodes; received '"):
-        nodes_of(typed)
+        parse_nodes(typed)
     result = terminal.run("pool", "create", "train", "--nodes", typed)
     assert (result.exit_code, len(result.stderr.splitlines())) == (2, 1)
 
 
 @pytest.mark.shows("SKY-18")
-def test_refused_value_names_its_field(terminal: Terminal) -> None:
+def test_error_names_the_field_of_a_refused_value(terminal: Terminal) -> None:
     fault = {"path": "nodes.max", "message": "is below nodes.min", "received": "3", "allowed": "at least 4"}
     result = terminal.run(
         "pool", "create", "x", "--nodes", "4:3", server=StubServer(problem(422, errors=[fault]))
@@ -104,7 +104,7 @@ def test_edit_sends_the_version_that_was_read(terminal: Terminal) -> None:
     )
     assert result.exit_code == 0
     assert server.requests[-1].headers["If-Match"] == '"7"'
-    assert sent(server) == {"taints": [{"key": "a"}], "price_per_gpu_hour": 2.5}
+    assert sent_body(server) == {"taints": [{"key": "a"}], "price_per_gpu_hour": 2.5}
     assert terminal.run("pool", "edit", "train").exit_code == 2
     assert terminal.run("pool", "edit", "--nodes", "4").exit_code == 2
 
@@ -126,12 +126,12 @@ def test_pool_action_prints_the_resulting_state(
     result = terminal.run("pool", *words, server=server)
     assert result.stdout == "train: paused, 4 nodes desired, 2 to 16\n"
     assert server.calls == [sent_request]
-    assert body is None or sent(server) == body
+    assert body is None or sent_body(server) == body
     assert terminal.run("pool", *words, server=StubServer(problem(409, detail="No."))).exit_code == 5
     assert terminal.run("pool", *words, server=StubServer(problem(404, detail="None."))).exit_code == 4
 
 
-def test_a_pool_is_described(terminal: Terminal) -> None:
+def test_describe_prints_the_details_of_a_pool(terminal: Terminal) -> None:
     spent = {"node_hours": 1.0, "gpu_hours": 8.0, "cost": 20.0}
     cost = {"price_per_gpu_hour": 2.5, "per_hour": 60.0, "last_24_hours": spent, "last_30_days": spent}
     levels = [{"gpus": 0, "nodes": 1, "replicas": 0}, {"gpus": 2, "nodes": 3, "replicas": 3}]
@@ -171,7 +171,7 @@ def test_node_action_prints_the_resulting_state(terminal: Terminal, step: str) -
     assert server.calls == [f"POST /api/v1/nodes/train-1/{step}"]
 
 
-def test_terminate_asks_before_it_ends_a_node_with_workloads(
+def test_terminate_asks_before_ending_a_node_with_workloads(
     terminal: Terminal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     work = ["vision/train (8 pods)", "ads/rank (1 pod, not preemptible)"]
@@ -212,7 +212,7 @@ def test_plugin_and_environment_options_keep_their_order(terminal: Terminal, tmp
         "--apt", "git", "--env", "A=b=c", server=server,
     )  # fmt: skip
     assert result.exit_code == 0, result.stderr
-    assert sent(server) == {
+    assert sent_body(server) == {
         "name": "train",
         "plugins": [
             {"name": "torch", "parameters": {"cuda": "12.8", "extras": ["a"]}},
@@ -319,7 +319,7 @@ def test_edit_lists_drained_nodes_and_confirms_on_a_terminal(
     preview = "PATCH /api/v1/node-pools/train?dry_run=true"
     server = StubServer(reduced)
     assert terminal.run(*words, "--dry-run", server=server).stdout.splitlines() == lines
-    assert (server.calls, sent(server)) == ([preview], {"nodes": [1, 2]})
+    assert (server.calls, sent_body(server)) == ([preview], {"nodes": [1, 2]})
     monkeypatch.setattr("berth.cli.commands.infrastructure.pools.is_interactive", lambda: True)
     server = StubServer(reduced)
     refused = terminal.run(*words, server=server, input="n\n")
@@ -342,7 +342,7 @@ def test_budget_options_are_sent_as_disruption_budgets(terminal: Terminal) -> No
     window = "nodes=0,schedule=0 9 * * mon,tue,duration=8h,zone=Europe/Berlin"
     words = ("--node-consolidation", "when_empty", "--budget", "nodes=10%,reasons=empty", "--budget", window)
     assert terminal.run("pool", "edit", "train", *words, server=server).exit_code == 0
-    assert sent(server) == {
+    assert sent_body(server) == {
         "node_consolidation": "when_empty",
         "disruption_budgets": [
             {"nodes": "10%", "reasons": ["empty"]},
@@ -351,7 +351,7 @@ def test_budget_options_are_sent_as_disruption_budgets(terminal: Terminal) -> No
     }
     server = StubServer(pool())
     terminal.run("pool", "edit", "train", "--budget", "", server=server)
-    assert sent(server) == {"disruption_budgets": []}
+    assert sent_body(server) == {"disruption_budgets": []}
     for wrong in ("10%", "nodes=1,nodes=2", "node=1"):
         result = terminal.run("pool", "edit", "train", "--budget", wrong)
         assert (result.exit_code, len(result.stderr.splitlines())) == (2, 1)

@@ -23,7 +23,7 @@ class MemberView:
     def __init__(self, stage: Stage, url: str, home: Path) -> None:
         person = stage.cast.alice
         assert person.user is not None
-        token = tokens.issue(acting=person, name="test", scopes=["read"], expires_at=None)[1]
+        token = tokens.issue(actor=person, name="test", scopes=["read"], expires_at=None)[1]
         self.environment = {"BERTH_CONFIG": str(home / "config.toml"), "BERTH_URL": url, "BERTH_TOKEN": token}
         self.browser = Client()
         self.browser.force_login(person.user)

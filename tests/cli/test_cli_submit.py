@@ -47,7 +47,7 @@ def test_one_invalid_document_stops_the_whole_submission(terminal: Terminal) -> 
     typed = "name: a\nroles: [{gpu: 1}]\n---\nname: b\nroles: [{gpu: 1.5}]\n"
     result = terminal.run("submit", "-f", "-", input=typed)
     assert result.exit_code == 2
-    assert "stdin, document 2: roles[0].gpu: a part of a device cannot be above one device" in result.stderr
+    assert "stdin, document 2: roles[0].gpu: a fraction of a device must be below 1" in result.stderr
 
 
 def test_invalid_value_names_the_option(terminal: Terminal) -> None:
@@ -57,7 +57,7 @@ def test_invalid_value_names_the_option(terminal: Terminal) -> None:
     assert "received 1.5; allowed: a whole number from 0 to 1024" in result.stderr
 
 
-def test_each_server_side_error_is_one_line(terminal: Terminal) -> None:
+def test_each_server_side_error_is_printed_on_one_line(terminal: Terminal) -> None:
     result = terminal.run(
         "submit", "-n", "t", "-g", "9", server=StubServer(problem(422, errors=[NO_GPU, NO_GPU]))
     )
@@ -68,13 +68,13 @@ def test_each_server_side_error_is_one_line(terminal: Terminal) -> None:
 def test_duplicate_key_is_refused(terminal: Terminal) -> None:
     result = terminal.run("submit", "-f", "-", input="name: a\nname: b\n")
     assert result.exit_code == 2
-    assert "name is set twice in line 2" in result.stderr
+    assert "name is set twice on line 2" in result.stderr
 
 
 def test_file_excludes_options_for_roles(terminal: Terminal) -> None:
     result = terminal.run("submit", "-f", "-", "--gpu", "1", input="name: a\n")
     assert result.exit_code == 2
-    assert "--file and --gpu exclude each other" in result.stderr
+    assert "--file and --gpu cannot be combined" in result.stderr
 
 
 def test_training_job_manifest_is_sent_unchanged(terminal: Terminal) -> None:

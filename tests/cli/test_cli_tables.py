@@ -13,8 +13,8 @@ from berth.cli import following, output
 from berth.cli.columns import workload_columns
 from berth.cli.commands import quota
 from berth.cli.commands.infrastructure import nodes, pools
-from berth.cli.output import ColumnSize, FittedColumn, Output, csv_text, fit_columns, table_of
-from berth.cli.text import now, short
+from berth.cli.output import ColumnSize, FittedColumn, Output, build_table, csv_text, fit_columns
+from berth.cli.text import format_short_time, now
 from berth.client import Unreachable
 from berth.client.models.pools import Node, NodePool
 from berth.client.models.tenants import Quota
@@ -39,7 +39,7 @@ ROWS: dict[str, tuple[Any, Any]] = {
         workload_columns(now()),
         [Workload.model_validate(workload(WIDE[:n], message=WIDE * 4, reason="Why")) for n in (3, 12)],
     ),
-    "pools": (pools._columns(), [NodePool.model_validate(POOL)]),
+    "pools": (pools._pool_columns(), [NodePool.model_validate(POOL)]),
     "nodes": (nodes._node_columns(), [Node.model_validate({"name": "n", "pool": "p", "state": "ready"})]),
     "quotas": (quota.quota_columns(), [Quota.model_validate(QUOTA)]),
 }
@@ -51,22 +51,22 @@ def test_row_fits_one_line_with_wide_characters(kind: str, width: int) -> None:
     columns, items = ROWS[kind]
     console = Console(width=width, force_terminal=True, color_system=None, legacy_windows=False)
     with console.capture() as captured:
-        console.print(table_of(items, columns, Output.TABLE, width))
+        console.print(build_table(items, columns, Output.TABLE, width))
     lines = captured.get().splitlines()
     assert len(lines) == 1 + len(items)
     assert max(map(cell_len, lines)) <= width
     assert lines[0].split()[0] == columns[0].title, "the first column is never omitted"
 
 
-def test_narrow_table_omits_columns_before_it_cuts_names() -> None:
+def test_narrow_table_omits_columns_before_truncating_names() -> None:
     columns, items = ROWS["quotas"]
     column_counts = {
-        width: len(table_of(items, columns, Output.TABLE, width).columns) for width in (60, 90, 200)
+        width: len(build_table(items, columns, Output.TABLE, width).columns) for width in (60, 90, 200)
     }
     assert column_counts[60] < column_counts[90] < column_counts[200]
     console = Console(width=60, force_terminal=True, color_system=None)
     with console.capture() as captured:
-        console.print(table_of(items, columns, Output.TABLE, 60))
+        console.print(build_table(items, columns, Output.TABLE, 60))
     assert "a-project-with-a-rather-long-name" in captured.get()
 
 
@@ -114,7 +114,7 @@ def test_watch_redraws_the_list_and_excludes_json(
     ]
     data = terminal.run("list", "--watch", "-o", "json", server=server)
     assert (data.exit_code, data.stderr) == (
-        2, "berth: --watch excludes --output json; allowed: table, wide\n",
+        2, "berth: --watch cannot be combined with --output json; allowed: table, wide\n",
     )  # fmt: skip
 
 
@@ -122,7 +122,7 @@ def test_watch_shows_an_error_below_the_last_list(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     screen = Console(width=60, force_terminal=True, color_system=None, file=io.StringIO())
-    monkeypatch.setattr(following, "console_of", lambda: screen)
+    monkeypatch.setattr(following, "make_console", lambda: screen)
     results: list[Any] = [
         "first list",
         Unreachable("cannot reach http://x: refused"),
@@ -137,7 +137,7 @@ def test_watch_shows_an_error_below_the_last_list(
         return str(result)
 
     with pytest.raises(KeyboardInterrupt):
-        following.watched(draw, every=0)
+        following.redraw_until_interrupted(draw, every=0)
     assert isinstance(screen.file, io.StringIO)
     drawn = screen.file.getvalue()
     assert (
@@ -153,18 +153,18 @@ def test_colours_are_off_with_no_color_and_in_pipes(monkeypatch: pytest.MonkeyPa
             monkeypatch.setenv(name, value)
         console = Console(width=80, force_terminal=True, _environ={"TERM": "xterm-256color", **variables})
         with console.capture() as captured:
-            console.print(table_of(items, columns))
+            console.print(build_table(items, columns))
         assert ("\x1b[32m" in captured.get()) is coloured
-    assert output.console_of().is_terminal is False, "a pipe gets none at all"
+    assert output.make_console().is_terminal is False, "a pipe gets none at all"
 
 
-def test_wide_table_uses_short_cells_then_drops_columns_then_cuts() -> None:
+def test_wide_table_shortens_cells_then_drops_columns_then_truncates() -> None:
     sizes = [
         ColumnSize(30),
         ColumnSize(24, brief=8),
-        ColumnSize(6, spare=True),
-        ColumnSize(9, spare=True),
-        ColumnSize(80, grows=True),
+        ColumnSize(6, optional=True),
+        ColumnSize(9, optional=True),
+        ColumnSize(80, flexible=True),
     ]
     everything = [FittedColumn(at) for at in range(5)]
     assert fit_columns(sizes, 200) == everything
@@ -182,8 +182,8 @@ def test_wide_table_uses_short_cells_then_drops_columns_then_cuts() -> None:
     assert fit_columns([], 10) == []
 
 
-def test_time_is_shortened_by_age() -> None:
+def test_older_times_are_printed_with_less_precision() -> None:
     moment = now().astimezone().replace(hour=12)
-    assert short(moment) == moment.strftime("%H:%M:%S")
-    assert short(moment.replace(year=2020)) == moment.strftime("2020-%m-%d")
-    assert short(None) == "-"
+    assert format_short_time(moment) == moment.strftime("%H:%M:%S")
+    assert format_short_time(moment.replace(year=2020)) == moment.strftime("2020-%m-%d")
+    assert format_short_time(None) == "-"

@@ -12,7 +12,7 @@ from tests.client.stub_server import HERE, StubServer, page, problem, workload
 
 TEXT = "# the night's run\ncommand: train\nroles: [{replicas: 2, gpu: 1}]\n"
 DOCUMENT = {"name": "nightly", "project": "vision", "command": "train", "roles": [{"replicas": 2, "gpu": 1}]}
-NOT_THERE = problem(404, code="not-found", detail="There is no such template.")
+NOT_FOUND = problem(404, code="not-found", detail="There is no such template.")
 
 
 def template(version: int = 1, **values: Any) -> httpx.Response:
@@ -45,7 +45,7 @@ def test_first_save_creates_a_template_and_the_next_edits_it(terminal: Terminal,
     file = tmp_path / "nightly.yaml"
     file.write_text(TEXT)
     saved = ("template", "set", "vision/nightly", "-f", str(file), "--description", "every night")
-    result = terminal.run(*saved, server=(server := StubServer(NOT_THERE, template())))
+    result = terminal.run(*saved, server=(server := StubServer(NOT_FOUND, template())))
     assert (result.exit_code, result.output) == (0, "Template vision/nightly saved.\n")
     assert server.requests[1].headers["If-None-Match"] == "*"
     assert json.loads(server.requests[1].content) == {"text": TEXT, "description": "every night"}
@@ -63,7 +63,7 @@ def test_first_save_creates_a_template_and_the_next_edits_it(terminal: Terminal,
 def test_template_of_a_workload_omits_its_name_and_project(terminal: Terminal) -> None:
     spec = {"name": "train", "project": "vision", "command": "a", "roles": [{"replicas": 1}]}
     stored = httpx.Response(200, json=workload("train", spec=spec))
-    server = StubServer(page([workload("train")]), stored, NOT_THERE, template())
+    server = StubServer(page([workload("train")]), stored, NOT_FOUND, template())
     result = terminal.run("template", "set", "vision/t", "--workload", "train", server=server)
     assert result.exit_code == 0, result.output
     saved = json.loads(server.requests[-1].content)["document"]
@@ -73,7 +73,7 @@ def test_template_of_a_workload_omits_its_name_and_project(terminal: Terminal) -
 def test_delete_sends_the_version_that_was_read(terminal: Terminal) -> None:
     server = StubServer(template(3), httpx.Response(204))
     result = terminal.run("template", "delete", "vision/nightly", server=server)
-    assert result.output == "vision/nightly removed\n"
+    assert result.output == "vision/nightly deleted\n"
     assert server.requests[1].headers["If-Match"] == '"3"'
 
 
@@ -108,9 +108,9 @@ def test_submission_from_a_file_sets_values(terminal: Terminal, tmp_path: Path) 
             ("--template", "vision/nightly", "--set", "roles[7].gpu=1"),
             "--set: the document has no such part: ",
         ),
-        (("--template", "vision/nightly", "--set", "roles[0].gpu=1.5"), "roles[0].gpu: a part of a device"),
-        (("--template", "vision/nightly", "--gpu", "1"), "--template and --gpu exclude each other"),
-        (("--template", "vision/nightly", "-f", "x.yaml"), "--template and --file exclude each other"),
+        (("--template", "vision/nightly", "--set", "roles[0].gpu=1.5"), "roles[0].gpu: a fraction"),
+        (("--template", "vision/nightly", "--gpu", "1"), "--template and --gpu cannot be combined"),
+        (("--template", "vision/nightly", "-f", "x.yaml"), "--template and --file cannot be combined"),
         (("--template", "nightly"), "--project: missing; allowed: a project, or PROJECT/nightly"),
         (("--set", "a=1", "-n", "x", "--", "run"), "--set needs --template"),
     ],
@@ -122,7 +122,7 @@ def test_invalid_template_option_prints_one_line(
     assert (result.exit_code, words in result.output) == (2, True), result.output
 
 
-def test_a_template_needs_a_file_or_a_workload(terminal: Terminal) -> None:
+def test_template_requires_a_file_or_a_workload(terminal: Terminal) -> None:
     assert terminal.run("template", "set", "vision/x").exit_code == 2
     assert HERE.project == ""
 

@@ -78,7 +78,7 @@ def test_health_sets_the_exit_code(berth: Berth, cast: Cast, as_alice: dict[str,
         "berth: one_leader: no scheduler holds the lease\n",
     )
     assert without_leader.stdout.startswith("Leader      none\n")
-    factories.scheduler_leads()
+    factories.create_scheduler_lease()
     with_leader = berth("health", **as_alice)
     assert with_leader.returncode == 0, with_leader.stdout + with_leader.stderr
     assert "epoch" in with_leader.stdout
@@ -122,7 +122,7 @@ LISTS = (
 def test_every_list_and_object_is_printed_as_json_yaml_and_csv(
     berth: Berth, cast: Cast, as_alice: dict[str, str]
 ) -> None:
-    factories.scheduler_leads()
+    factories.create_scheduler_lease()
     node = factories.node(cast.pool, 0)
     running = factories.workload(cast.vision, name="held", phase="running")
     factories.place(running, node, [0, 1])

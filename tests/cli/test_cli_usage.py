@@ -8,11 +8,25 @@ import httpx
 from tests.cli.terminal import Terminal
 from tests.client.stub_server import StubServer, page, problem
 
-NOTHING = {"department": None, "project": None, "user": None, "pool": None}
-DAY_ONE = {**NOTHING, "at": "2026-06-01T00:00:00Z", "project": "vision", "gpu_hours": 12.5, "cpu_hours": 3.0,
-           "memory_gib_hours": 1.0, "cost": 25.0}  # fmt: skip
+EMPTY_REPORT = {"department": None, "project": None, "user": None, "pool": None}
+DAY_ONE = {
+    **EMPTY_REPORT,
+    "at": "2026-06-01T00:00:00Z",
+    "project": "vision",
+    "gpu_hours": 12.5,
+    "cpu_hours": 3.0,
+    "memory_gib_hours": 1.0,
+    "cost": 25.0,
+}
 DAY_TWO = {**DAY_ONE, "at": "2026-06-02T00:00:00Z", "gpu_hours": 7.5, "cost": 15.0}
-TOTAL = {**NOTHING, "at": None, "gpu_hours": 20.0, "cpu_hours": 6.0, "memory_gib_hours": 2.0, "cost": 40.0}
+TOTAL = {
+    **EMPTY_REPORT,
+    "at": None,
+    "gpu_hours": 20.0,
+    "cpu_hours": 6.0,
+    "memory_gib_hours": 2.0,
+    "cost": 40.0,
+}
 
 
 def report(items: list[dict[str, Any]], following: str | None = None) -> httpx.Response:
@@ -69,7 +83,7 @@ def test_first_value_creates_a_budget_and_the_next_edits_it(monkeypatch) -> None
 
 def test_budget_set_needs_a_value(monkeypatch) -> None:
     result = Terminal(monkeypatch).run("budget", "set", "vision")
-    assert (result.exit_code, "name GPU-HOURS or" in result.output) == (2, True)
+    assert (result.exit_code, "specify GPU-HOURS or" in result.output) == (2, True)
 
 
 def test_budgets_are_listed(monkeypatch) -> None:

@@ -20,25 +20,25 @@ from tests.cli.terminal import Terminal
 TEXT = (Path(__file__).resolve().parents[2] / "docs" / "documents.md").read_text()
 DOCUMENTED = set(re.findall(r"`([a-z_]+)`", TEXT)) | set(re.findall(r"[{ ]([a-z_]+): ", TEXT))
 EXAMPLES = [yaml.safe_load(block) for block in re.findall(r"```yaml\n(.*?)```", TEXT, re.DOTALL)]
-ELSEWHERE = {"ServiceSpec", "RouterSpec", "PortSpec"}  # pages of their own
+DOCUMENTED_ELSEWHERE = {"ServiceSpec", "RouterSpec", "PortSpec"}  # pages of their own
 
 
 def models(kind: type[BaseModel], seen: set[type[BaseModel]]) -> Iterator[type[BaseModel]]:
     """Yield the model of a document and the models of its parts."""
-    if kind in seen or kind.__name__ in ELSEWHERE:
+    if kind in seen or kind.__name__ in DOCUMENTED_ELSEWHERE:
         return
     seen.add(kind)
     yield kind
     for field in kind.model_fields.values():
-        for part in parts(field.annotation):
+        for part in model_parts(field.annotation):
             yield from models(part, seen)
 
 
-def parts(annotation: Any) -> Iterator[type[BaseModel]]:
+def model_parts(annotation: Any) -> Iterator[type[BaseModel]]:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         yield annotation
     for inner in getattr(annotation, "__args__", ()):
-        yield from parts(inner)
+        yield from model_parts(inner)
 
 
 @pytest.mark.parametrize("whole", [WorkloadSpec, ScenarioDocument])
@@ -49,26 +49,28 @@ def test_every_key_of_a_document_is_documented(whole: type[BaseModel]) -> None:
     assert not [place for place, key in keys.items() if key not in DOCUMENTED]
 
 
-def test_workloads_of_the_page_parse() -> None:
+def test_workloads_on_the_page_parse() -> None:
     workloads = [example for example in EXAMPLES if "command" in example]
     assert [parse_workload(example).name for example in workloads] == ["train", "split"]
 
 
 @pytest.mark.django_db
-def test_quota_change_of_the_page_parses() -> None:
+def test_quota_change_on_the_page_parses() -> None:
     (document,) = [example for example in EXAMPLES if "changes" in example]
     read = read_draft(make_cast().alice, document)
     assert (len(read.changes), read.comment) == (3, "for the paper deadline")
 
 
-def test_scenario_of_the_page_can_be_simulated() -> None:
+def test_scenario_on_the_page_can_be_simulated() -> None:
     (scenario,) = [example for example in EXAMPLES if "format" in example]
     answer = simulate(scenario, until_stable=True)
     assert answer["workloads"]["waits"]["phase"] == "running"
     assert simulate(scenario)["workloads"]["waits"]["blockers"]
 
 
-def test_quota_change_without_changes_names_the_keys_received(terminal: Terminal, tmp_path: Path) -> None:
+def test_error_for_a_quota_change_without_changes_names_the_keys_received(
+    terminal: Terminal, tmp_path: Path
+) -> None:
     (file := tmp_path / "draft.yaml").write_text("change: []\nnote: n\n")
     result = terminal.run("quota", "preview", "-f", str(file))
     assert result.exit_code == 255

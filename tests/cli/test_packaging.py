@@ -50,14 +50,14 @@ def test_base_install_has_only_dependencies_of_cli_and_client() -> None:
 
 
 @pytest.mark.parametrize("arguments", [("up",), ("admin", "backup", "berth.backup")], ids=" ".join)
-def test_command_without_the_server_extra_names_it(arguments: tuple[str, ...]) -> None:
+def test_command_that_needs_the_server_extra_names_it(arguments: tuple[str, ...]) -> None:
     done = run_without(SERVER, *arguments)
     assert done.returncode == 2, done.stdout + done.stderr
     assert "pip install 'berth-platform[server]'" in done.stderr
     assert "Traceback" not in done.stderr
 
 
-def test_missing_packages_name_their_extra_and_missing_modules_of_berth_do_not() -> None:
+def test_error_names_the_extra_of_a_missing_package_but_not_of_a_missing_berth_module() -> None:
     for name, extra in (("textual.app", "top"), ("numpy", "server")):
         explanation = explain_error(ModuleNotFoundError(name=name))
         assert explanation is not None
@@ -65,7 +65,7 @@ def test_missing_packages_name_their_extra_and_missing_modules_of_berth_do_not()
     assert explain_error(ModuleNotFoundError(name="berth.cli.nothing")) is None
 
 
-def test_joblib_is_needed_for_parallel_only_and_its_error_names_the_extra() -> None:
+def test_joblib_is_required_only_for_parallel_and_its_error_names_the_extra() -> None:
     done = python_without(("joblib",), "from berth.client import AsyncClient, Client")
     assert done.returncode == 0, done.stderr
     call = "from berth.client.sync.session import Session\nSession.parallel(None)"
@@ -80,6 +80,6 @@ def test_commands_of_the_client_need_no_server_package() -> None:
     assert "submit" in done.stdout
 
 
-def test_locked_requirements_name_no_host() -> None:
+def test_locked_requirements_contain_no_host_name() -> None:
     for file in sorted(Path(ROOT / "requirements").glob("*.txt")):
         assert "://" not in file.read_text(), file.name

@@ -7,11 +7,11 @@ import httpx
 import pytest
 from textual.widgets import DataTable, Static
 
-from berth.cli.top.app import Top
-from berth.cli.top.panels import summary
-from berth.cli.top.service import ServiceAddress, ServiceSnapshot, ServiceWatcher, watched
+from berth.cli.top.app import ServiceTop
+from berth.cli.top.panels import format_summary
+from berth.cli.top.service import ServiceAddress, ServiceSnapshot, ServiceWatcher, parse_service_address
 from berth.client import Settings
-from berth.client.config import BadSettings
+from berth.client.config import InvalidSettings
 from tests.cli.terminal import Terminal
 from tests.client.stub_server import HERE, StubServer, page, problem, workload
 
@@ -44,30 +44,30 @@ HISTORY = {"history": [{
     "completed_at": 1709827230.0, "from_engines": 2, "to_engines": 4, "delta": 2, "error_message": None,
     "reason": "Conditions met: \x1b[31mqueue_backlog", "triggered_conditions": ["queue_backlog"],
 }], "total_count": 1, "action_filter": None, "limit": 20}  # fmt: skip
-ANSWERS = {"status": STATUS, "conditions": CONDITIONS, "engines": ENGINES, "scale_history": HISTORY}
+RESPONSES = {"status": STATUS, "conditions": CONDITIONS, "engines": ENGINES, "scale_history": HISTORY}
 
 
-def answering(changes: dict[str, Any] | None = None) -> StubServer:
+def build_server(changes: dict[str, Any] | None = None) -> StubServer:
     def reply(request: httpx.Request) -> httpx.Response:
         last = request.url.path.rpartition("/")[2]
-        return httpx.Response(200, json={**ANSWERS, **(changes or {})}[last])
+        return httpx.Response(200, json={**RESPONSES, **(changes or {})}[last])
 
     return StubServer(reply)
 
 
-def watcher(server: StubServer, address: ServiceAddress | None = None) -> ServiceWatcher:
+def build_watcher(server: StubServer, address: ServiceAddress | None = None) -> ServiceWatcher:
     return ServiceWatcher(address or ServiceAddress("chat"), HERE, transport=server.transport)
 
 
-def rows(app: Top, name: str) -> list[list[str]]:
+def rows(app: ServiceTop, name: str) -> list[list[str]]:
     table = app.query_one(f"#{name}", DataTable)
     return [[str(cell) for cell in table.get_row_at(place)] for place in range(table.row_count)]
 
 
 @pytest.mark.shows("RLX-100")
 async def test_all_panels_are_filled_and_q_quits() -> None:
-    server = answering()
-    app = Top(watcher(server).look, title="chat", every=3600)
+    server = build_server()
+    app = ServiceTop(build_watcher(server).fetch_snapshot, title="chat", every=3600)
     async with app.run_test(size=(140, 50)) as pilot:
         await app.workers.wait_for_complete()
         await pilot.pause()
@@ -89,9 +89,9 @@ async def test_all_panels_are_filled_and_q_quits() -> None:
 
 
 @pytest.mark.shows("RLX-100")
-async def test_r_refreshes_at_once() -> None:
-    server = answering()
-    app = Top(watcher(server).look, title="chat", every=3600)
+async def test_r_refreshes_immediately() -> None:
+    server = build_server()
+    app = ServiceTop(build_watcher(server).fetch_snapshot, title="chat", every=3600)
     async with app.run_test() as pilot:
         await app.workers.wait_for_complete()
         assert len(server.calls) == 4
@@ -100,13 +100,13 @@ async def test_r_refreshes_at_once() -> None:
         assert len(server.calls) == 8
 
 
-async def test_unreachable_server_is_shown_and_the_last_data_stays() -> None:
+async def test_unreachable_server_is_reported_and_the_last_data_stays() -> None:
     replies: list[httpx.Response | Exception] = []
 
-    def look() -> ServiceSnapshot:
-        return watcher(StubServer(*replies) if replies else answering()).look()
+    def fetch_snapshot() -> ServiceSnapshot:
+        return build_watcher(StubServer(*replies) if replies else build_server()).fetch_snapshot()
 
-    app = Top(look, title="chat", every=3600)
+    app = ServiceTop(fetch_snapshot, title="chat", every=3600)
     async with app.run_test() as pilot:
         await app.workers.wait_for_complete()
         await pilot.pause()
@@ -124,15 +124,15 @@ async def test_unreachable_server_is_shown_and_the_last_data_stays() -> None:
 
 
 def test_control_sequences_in_server_data_are_escaped() -> None:
-    text = summary(watcher(answering()).look())
+    text = format_summary(build_watcher(build_server()).fetch_snapshot())
     assert "\x1b" not in text
     assert "queue_backlog" in text
 
 
 def test_missing_values_are_shown_as_dashes() -> None:
     bare = {"enabled": False, "running": False, "last_decision": None, "recent_metrics": {}}
-    server = answering({"status": bare, "conditions": {}, "engines": {}, "scale_history": {}})
-    text = summary(watcher(server).look())
+    server = build_server({"status": bare, "conditions": {}, "engines": {}, "scale_history": {}})
+    text = format_summary(build_watcher(server).fetch_snapshot())
     assert "autoscaler off, not running" in text
     assert "token usage -" in text
 
@@ -152,8 +152,8 @@ def test_missing_values_are_shown_as_dashes() -> None:
         ("", "https://gate/berth/api/v1/services/chat", ServiceAddress("chat", "https://gate/berth")),
     ],
 )
-def test_url_may_name_the_service(service: str, url: str, expected: ServiceAddress) -> None:
-    assert watched(service, url) == expected
+def test_service_can_be_given_as_a_url(service: str, url: str, expected: ServiceAddress) -> None:
+    assert parse_service_address(service, url) == expected
 
 
 @pytest.mark.parametrize(
@@ -161,8 +161,8 @@ def test_url_may_name_the_service(service: str, url: str, expected: ServiceAddre
                          ("talk", "http://berth/api/v1/services/chat/autoscaler")]
 )  # fmt: skip
 def test_missing_or_conflicting_service_is_refused(service: str, url: str) -> None:
-    with pytest.raises(BadSettings):
-        watched(service, url)
+    with pytest.raises(InvalidSettings):
+        parse_service_address(service, url)
 
 
 def test_token_is_not_sent_to_another_server(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -182,12 +182,12 @@ def test_workload_handle_is_resolved_once() -> None:
         last = request.url.path.rpartition("/")[2]
         if last == "workloads":
             return page([service])
-        return httpx.Response(200, json=ANSWERS.get(last, service))
+        return httpx.Response(200, json=RESPONSES.get(last, service))
 
     server = StubServer(reply)
-    watching = watcher(server, ServiceAddress("vision/chat"))
-    watching.look()
-    watching.look()
+    watching = build_watcher(server, ServiceAddress("vision/chat"))
+    watching.fetch_snapshot()
+    watching.fetch_snapshot()
     assert [request.partition("?")[0] for request in server.calls].count("GET /api/v1/workloads") == 1
     assert server.calls[-1].startswith(f"GET /api/v1/services/{service['id']}/autoscaler/scale_history")
 
@@ -201,8 +201,8 @@ def test_unknown_service_prints_one_line(terminal: Terminal, monkeypatch: pytest
 
 
 @pytest.mark.shows("RLX-100")
-def test_once_prints_the_panels(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("berth.cli.top.service._transport", answering().transport)
+def test_once_option_prints_the_panels(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("berth.cli.top.service._transport", build_server().transport)
     done = terminal.run("top", "--service", "chat", "--once")
     assert done.exit_code == 0, done.output
     assert "queue_backlog  out  45  40  20s of 20s  MET" in done.stdout

@@ -5,35 +5,45 @@ from typing import Any
 from textual.widgets import DataTable, Static
 
 from berth.cli.text import now
-from berth.cli.top.cluster import ClusterSnapshot, NodeRow, PoolRow, Sort, WorkloadRow, headline, look
+from berth.cli.top.cluster import (
+    ClusterSnapshot,
+    NodeRow,
+    PoolRow,
+    Sort,
+    WorkloadRow,
+    fetch_snapshot,
+    headline,
+)
 from berth.cli.top.cluster_app import ClusterTop
 from berth.client import Unreachable
 from berth.client.models.pools import Node, NodePool
-from berth.client.models.usage import Use
+from berth.client.models.usage import Utilization
 from berth.client.models.workloads import Workload
 from tests.client.stub_server import StubServer, page, workload
 
-USE = {
+UTILIZATION = {
     "allocated": {"gpu": 4, "cpu": 8, "memory_mib": 16384, "gpu_memory_mib": 0},
     "used": {"gpu": 1, "cpu": 6.5, "memory_mib": 8192, "gpu_memory_mib": None},
     "gpus_measured": 4, "gpu_busy_percent": 25, "measured_at": None, "pods": 1, "pods_measured": 1,
 }  # fmt: skip
-ROOM = {"capacity": {"gpu": 8}, "free": {"gpu": 4}}
-POOL = {"name": "train", "nodes_ready": 1, "nodes_desired": 2, **ROOM}
-NODE = {"name": "train-0", "pool": "train", "state": "ready", **ROOM}
+POOL_RESOURCES = {"capacity": {"gpu": 8}, "free": {"gpu": 4}}
+POOL = {"name": "train", "nodes_ready": 1, "nodes_desired": 2, **POOL_RESOURCES}
+NODE = {"name": "train-0", "pool": "train", "state": "ready", **POOL_RESOURCES}
 
 
 def cluster_snapshot(*work: WorkloadRow) -> ClusterSnapshot:
-    use = Use.model_validate(USE)
+    use = Utilization.model_validate(UTILIZATION)
     pool, node = NodePool.model_validate(POOL), Node.model_validate(NODE)
     return ClusterSnapshot(now(), use, [PoolRow(pool, use)], [NodeRow(node, None)], work, more=False)
 
 
 def row(name: str, **fields: Any) -> WorkloadRow:
-    return WorkloadRow(Workload.model_validate(workload(name, **fields)), Use.model_validate(USE), None)
+    return WorkloadRow(
+        Workload.model_validate(workload(name, **fields)), Utilization.model_validate(UTILIZATION), None
+    )
 
 
-def text_of(app: ClusterTop, name: str) -> list[list[str]]:
+def table_text(app: ClusterTop, name: str) -> list[list[str]]:
     table = app.query_one(f"#{name}", DataTable)
     return [[str(cell) for cell in table.get_row_at(at)] for at in range(table.row_count)]
 
@@ -49,17 +59,17 @@ async def test_allocated_and_used_are_shown_together_and_s_sorts() -> None:
     async with app.run_test() as pilot:
         await app.workers.wait_for_complete()
         await pilot.pause()
-        first, second = text_of(app, "workloads")
+        first, second = table_text(app, "workloads")
         assert first[:6] == ["vision/\\x1b[31mevil", "running", "4/4", "25 %", "6.5/8", "8.0/16"]
         assert second[1] == "pending"
-        assert text_of(app, "pools")[0][:4] == ["train", "1/2", "4/8", "25 %"]
-        assert text_of(app, "nodes")[0][3:5] == ["4/8", "-"], "what was not measured is a dash"
+        assert table_text(app, "pools")[0][:4] == ["train", "1/2", "4/8", "25 %"]
+        assert table_text(app, "nodes")[0][3:5] == ["4/8", "-"], "what was not measured is a dash"
         await pilot.press("s")
         await app.workers.wait_for_complete()
         assert sorts == [Sort.ALLOCATED, Sort.USED]
 
 
-async def test_unreachable_server_is_shown_and_the_last_data_stays() -> None:
+async def test_unreachable_server_is_reported_and_the_last_data_stays() -> None:
     results: list[Any] = [cluster_snapshot(row("train")), Unreachable("cannot reach http://here")]
 
     def snapshot(_: Sort) -> ClusterSnapshot:
@@ -75,7 +85,7 @@ async def test_unreachable_server_is_shown_and_the_last_data_stays() -> None:
         await app.workers.wait_for_complete()
         await pilot.pause()
         assert "cannot reach http://here" in str(app.query_one("#trouble", Static).render())
-        assert len(text_of(app, "workloads")) == 1
+        assert len(table_text(app, "workloads")) == 1
 
 
 def test_headline_sums_gpus_and_workloads() -> None:
@@ -89,11 +99,16 @@ def test_workloads_are_sorted_by_usage_then_name() -> None:
     named = {name: workload(name) for name in ("b", "a", "idle")}
     used = [
         {"workload": name, "id": named[name]["id"], "project": "vision", "pool": "train", "idle_since": None,
-         "now": {**USE, "used": {"gpu": gpus}}}
+         "now": {**UTILIZATION, "used": {"gpu": gpus}}}
         for name, gpus in (("b", 2), ("a", 2), ("idle", 0))
     ]  # fmt: skip
     whole = httpx.Response(
-        200, json={"now": USE, "pools": [{"pool": "train", "nodes": 1, "gpus": 8, "now": USE}], "hours": []}
+        200,
+        json={
+            "now": UTILIZATION,
+            "pools": [{"pool": "train", "nodes": 1, "gpus": 8, "now": UTILIZATION}],
+            "hours": [],
+        },
     )
     server = StubServer(
         whole,
@@ -103,7 +118,7 @@ def test_workloads_are_sorted_by_usage_then_name() -> None:
         page([named["idle"], named["b"], named["a"]]),
         page([POOL]),
     )
-    latest = look(server.client(), None, None, Sort.USED)
+    latest = fetch_snapshot(server.client(), None, None, Sort.USED)
     assert [each.workload.name for each in latest.workloads] == ["a", "b", "idle"]
     assert latest.pools[0].use is not None
     assert latest.nodes[0].use is None

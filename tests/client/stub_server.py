@@ -38,7 +38,7 @@ class StubServer(httpx.BaseTransport):
         return Client(settings, http=self, sleep=self.waits.append)
 
     def transport(self, settings: Settings = HERE) -> Transport:
-        return Transport(settings, http=self, sleep=self.waits.append, chance=lambda: 0.5)
+        return Transport(settings, http=self, sleep=self.waits.append, jitter=lambda: 0.5)
 
 
 def page(items: Sequence[object], following: str | None = None) -> httpx.Response:

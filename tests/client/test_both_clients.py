@@ -51,11 +51,11 @@ def call(request: pytest.FixtureRequest) -> CallClient:
     return request.param
 
 
-def public(owner: type) -> dict[str, Callable[..., Any]]:
+def public_methods(owner: type) -> dict[str, Callable[..., Any]]:
     return {name: each for name, each in vars(owner).items() if not name.startswith("_") and callable(each)}
 
 
-def parts(client: object) -> dict[str, object]:
+def client_parts(client: object) -> dict[str, object]:
     return {
         name: each for name, each in vars(client).items() if not name.startswith("_") and name != "settings"
     }
@@ -66,21 +66,23 @@ def parameters_of(method: Callable[..., Any]) -> list[tuple[str, Any, Any]]:
     return [(each.name, each.kind, each.default) for each in inspect.signature(method).parameters.values()]
 
 
-def both() -> tuple[Client, AsyncClient]:
+def build_both_clients() -> tuple[Client, AsyncClient]:
     return Client(HERE, http=StubServer(page([]))), AsyncClient(
         HERE, http=AsyncStubServer(StubServer(page([])))
     )
 
 
 def test_both_clients_have_the_same_parts_methods_and_parameters() -> None:
-    plain, awaitable = both()
-    assert parts(plain).keys() == parts(awaitable).keys()
+    plain, awaitable = build_both_clients()
+    assert client_parts(plain).keys() == client_parts(awaitable).keys()
     pairs = [(type(plain), type(awaitable)), (Session, AsyncSession)]
-    pairs += [(type(part), type(parts(awaitable)[name])) for name, part in parts(plain).items()]
+    pairs += [(type(part), type(client_parts(awaitable)[name])) for name, part in client_parts(plain).items()]
     for one, other in pairs:
-        assert public(one).keys() == public(other).keys()
-        for name, method in public(one).items():
-            assert parameters_of(public(other)[name]) == parameters_of(method), f"{one.__name__}.{name}"
+        assert public_methods(one).keys() == public_methods(other).keys()
+        for name, method in public_methods(one).items():
+            assert parameters_of(public_methods(other)[name]) == parameters_of(method), (
+                f"{one.__name__}.{name}"
+            )
 
 
 def test_every_call_creates_a_new_port_link(call: CallClient) -> None:
@@ -90,7 +92,7 @@ def test_every_call_creates_a_new_port_link(call: CallClient) -> None:
         "expires_at": "2026-01-01T00:01:00Z",
     }
     server = StubServer(httpx.Response(201, json=link_fields))
-    links = [call(server, "workloads.link_to_port", "w-1", "notebook") for _ in range(2)]
+    links = [call(server, "workloads.create_port_link", "w-1", "notebook") for _ in range(2)]
     assert [link.url for link in links] == [link_fields["url"]] * 2
     assert server.calls == ["POST /api/v1/workloads/w-1/ports/notebook/link"] * 2
     first, second = (request.headers["Idempotency-Key"] for request in server.requests)
@@ -101,12 +103,14 @@ def test_missing_port_and_pending_workload_are_refused(call: CallClient) -> None
     with pytest.raises(NotFound, match="no port named lab"):
         call(
             StubServer(problem(404, detail="There is no port named lab.")),
-            "workloads.link_to_port",
+            "workloads.create_port_link",
             "w-1",
             "lab",
         )
     with pytest.raises(Conflict, match="not running"):
-        call(StubServer(problem(409, detail="It is not running.")), "workloads.link_to_port", "w-1", "lab")
+        call(
+            StubServer(problem(409, detail="It is not running.")), "workloads.create_port_link", "w-1", "lab"
+        )
 
 
 def test_evictions_are_read_to_the_last_page(call: CallClient) -> None:

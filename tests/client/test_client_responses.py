@@ -55,7 +55,7 @@ def test_invalid_document_error_lists_each_field() -> None:
 
 def test_response_that_is_not_json_raises_server_failed() -> None:
     server = StubServer(httpx.Response(200, text="<html>hello</html>"))
-    with pytest.raises(ServerFailed, match="something else than JSON"):
+    with pytest.raises(ServerFailed, match="did not return JSON"):
         server.client().workloads.get("x")
 
 
@@ -99,7 +99,7 @@ def test_id_is_fetched_directly() -> None:
     assert server.calls == [f"GET /api/v1/workloads/{workload()['id']}"]
 
 
-def test_changes_end_when_the_workload_completes() -> None:
+def test_change_stream_ends_when_the_workload_completes() -> None:
     states = [workload(phase=phase) for phase in ("pending", "pending", "running", "completed")]
     server = StubServer(*(httpx.Response(200, json=state) for state in states))
     assert [w.phase for w in server.client().workloads.changes("x")] == ["pending", "running", "completed"]

@@ -79,13 +79,13 @@ def test_server_error_is_not_retried() -> None:
     attempt=st.integers(1, 10),
     outcome=st.sampled_from([*Loss, 400, 404, 409, 429, 500, 502, 503, 504]),
     retry_after=st.none() | st.floats(0, 10_000),
-    chance=st.floats(0, 1),
+    jitter=st.floats(0, 1),
 )
 def test_non_idempotent_request_is_retried_only_if_it_was_not_processed(
-    attempt: int, outcome: Loss | int, retry_after: float | None, chance: float
+    attempt: int, outcome: Loss | int, retry_after: float | None, jitter: float
 ) -> None:
     delay = delay_before_next(
-        RetryPolicy(), attempt, outcome, repeatable=False, retry_after=retry_after, chance=chance
+        RetryPolicy(), attempt, outcome, is_idempotent=False, retry_after=retry_after, jitter=jitter
     )
     if delay is not None:
         assert outcome in (Loss.NEVER_SENT, 429)

@@ -12,13 +12,13 @@ import pytest
 
 from berth.client import CallInterrupted, NotPicklable, RemoteError, SessionEnded, SessionError
 from berth.client.sessions.calls import PendingCalls
-from berth.client.sessions.payload import outcome_of, pickle_call
+from berth.client.sessions.payload import decode_outcome, pickle_call
 from berth.client.sessions.protocol import SessionState, StartProgress
 from berth.client.sessions.unpicklable import unpicklable_part
 from pools.plugins import Plugin
 from tests.client.stub_server import StubServer
 
-MOST = 1 << 20
+SIZE_LIMIT = 1 << 20
 LOCK = threading.Lock()
 
 
@@ -48,7 +48,7 @@ def with_a_default(file: Any = io.TextIOWrapper(io.BytesIO())) -> Any:  # noqa: 
         (threading.Lock(), "f"),
     ],
 )
-def test_unpicklable_part_is_named(value: object, path: str) -> None:
+def test_error_names_the_unpicklable_part(value: object, path: str) -> None:
     import sys
 
     cloudpickle.register_pickle_by_value(sys.modules[__name__])
@@ -59,32 +59,32 @@ def test_unpicklable_part_is_named(value: object, path: str) -> None:
 
 
 def test_pickling_error_names_the_argument_and_its_type() -> None:
-    with pytest.raises(NotPicklable, match=r"argument 1\['x'\] cannot be pickled, it is a _thread.lock"):
-        pickle_call(print, (1, {"x": threading.Lock()}), {}, MOST)
+    with pytest.raises(NotPicklable, match=r"argument 1\['x'\] cannot be pickled: it is a _thread.lock"):
+        pickle_call(print, (1, {"x": threading.Lock()}), {}, SIZE_LIMIT)
     with pytest.raises(NotPicklable, match="argument end cannot be pickled"):
-        pickle_call(print, (), {"end": threading.Lock()}, MOST)
+        pickle_call(print, (), {"end": threading.Lock()}, SIZE_LIMIT)
 
 
-def test_remote_error_without_a_pickle_keeps_type_and_traceback() -> None:
+def test_unpicklable_remote_error_keeps_type_and_traceback() -> None:
     words = {"outcome": "error", "error": {"type": "Odd", "message": "no", "traceback": "line 1"}}
-    _, error = outcome_of(words, b"")
+    _, error = decode_outcome(words, b"")
     assert isinstance(error, RemoteError)
     assert (str(error), "line 1" in str(error.__cause__)) == ("Odd: no", True)
 
 
 def test_remote_system_exit_becomes_a_remote_error() -> None:
     words = {"outcome": "error", "error": {"type": "SystemExit", "message": "3"}}
-    _, error = outcome_of(words, cloudpickle.dumps(SystemExit(3)))
+    _, error = decode_outcome(words, cloudpickle.dumps(SystemExit(3)))
     assert isinstance(error, RemoteError)
 
 
 def test_interrupted_call_and_ended_session_raise_their_own_errors() -> None:
     for kind, expected in (("Interrupted", CallInterrupted), ("SessionEnded", SessionEnded)):
-        _, error = outcome_of({"outcome": "failed", "error": {"type": kind, "message": "so"}}, b"")
+        _, error = decode_outcome({"outcome": "failed", "error": {"type": kind, "message": "so"}}, b"")
         assert isinstance(error, expected)
 
 
-def ended(key: uuid.UUID, value: object, **words: Any) -> tuple[dict[str, Any], bytes]:
+def ended_call(key: uuid.UUID, value: object, **words: Any) -> tuple[dict[str, Any], bytes]:
     return {"key": str(key), "outcome": "value", "node": 0, "attempts": 1, **words}, cloudpickle.dumps(value)
 
 
@@ -93,12 +93,12 @@ def test_broadcast_completes_when_every_node_has_answered() -> None:
     future = calls.add(b"x", everywhere=True)
     [sent] = calls.take_batch()
     first, second = uuid.uuid4(), uuid.uuid4()
-    calls.take(*ended(second, "b", broadcast=str(sent.key)))
+    calls.handle_outcome(*ended_call(second, "b", broadcast=str(sent.key)))
     nodes = [{"key": str(first), "node": 0}, {"key": str(second), "node": 1}]
     calls.set_broadcast_nodes([{"key": str(sent.key), "nodes": nodes}])
     assert not future.done()
-    calls.take(*ended(uuid.uuid4(), "late", broadcast=str(sent.key), late=True))
-    calls.take(*ended(first, "a", broadcast=str(sent.key)))
+    calls.handle_outcome(*ended_call(uuid.uuid4(), "late", broadcast=str(sent.key), late=True))
+    calls.handle_outcome(*ended_call(first, "a", broadcast=str(sent.key)))
     assert future.result(0) == ["a", "b"]
     assert calls.outstanding == 0
 
@@ -119,43 +119,45 @@ def test_call_cancelled_before_sending_is_not_sent() -> None:
     calls.take_batch()
     sent.cancel()
     assert calls.take_cancelled() == [sent.key]
-    calls.take(*ended(sent.key, 1))  # it ran nevertheless
+    calls.handle_outcome(*ended_call(sent.key, 1))  # it ran nevertheless
     with pytest.raises(CancelledError):
         sent.result(0)
 
 
-opened: list[str] = []
+unpickled_names: list[str] = []
 
 
-def note_opening(name: str) -> Exception:
-    """Record that an `Opened` was unpickled."""
-    opened.append(name)
+def record_unpickling(name: str) -> Exception:
+    """Record that an `RecordsUnpickling` was unpickled."""
+    unpickled_names.append(name)
     return ValueError(name)
 
 
-class Opened(Exception):
+class RecordsUnpickling(Exception):
     """An exception that records that it was unpickled."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return note_opening, ("it",)
+        return record_unpickling, ("it",)
 
 
 @pytest.mark.parametrize("outcome", ["value", "error"])
 @pytest.mark.parametrize("more", [{}, {"broadcast": str(uuid.uuid4())}, {"late": True}])
 def test_result_of_another_clients_call_is_not_unpickled(outcome: str, more: dict[str, Any]) -> None:
     """An admin can submit calls to another user's session, whose program must not run the results."""
-    opened.clear()
+    unpickled_names.clear()
     calls = PendingCalls()
     future = calls.add(b"x")
-    calls.take(*ended(uuid.uuid4(), Opened(), outcome=outcome, error={"message": "no"}, **more))
-    assert (opened, future.done()) == ([], False)
-    calls.take(*ended(future.key, Opened(), outcome=outcome))
-    assert (opened, future.done()) == (["it"], True)
+    calls.handle_outcome(
+        *ended_call(uuid.uuid4(), RecordsUnpickling(), outcome=outcome, error={"message": "no"}, **more)
+    )
+    assert (unpickled_names, future.done()) == ([], False)
+    calls.handle_outcome(*ended_call(future.key, RecordsUnpickling(), outcome=outcome))
+    assert (unpickled_names, future.done()) == (["it"], True)
 
 
 def test_failed_setup_of_a_late_node_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     words = {"outcome": "error", "error": {"message": "no such disk"}, "late": True}
-    PendingCalls().take(*ended(uuid.uuid4(), None, **words))
+    PendingCalls().handle_outcome(*ended_call(uuid.uuid4(), None, **words))
     assert "no such disk" in caplog.text
 
 
@@ -174,7 +176,7 @@ def test_callback_of_a_future_can_add_a_call() -> None:
     more: list[Any] = []
     first = calls.add(b"x")
     first.add_done_callback(lambda _: more.append(calls.add(b"y")))
-    calls.take(*ended(first.key, 1))
+    calls.handle_outcome(*ended_call(first.key, 1))
     assert (first.result(0), len(more), calls.outstanding) == (1, 1, 1)
 
 
@@ -188,12 +190,12 @@ def test_ended_session_fails_open_calls_and_refuses_new_ones() -> None:
         calls.add(b"y")
 
 
-def test_plugin_that_cannot_be_pickled_opens_no_session() -> None:
+def test_unpicklable_plugin_opens_no_session() -> None:
     lock = threading.Lock()
     plugin = Plugin.create("mine").with_decorate(lambda function: lock and function)
     server = StubServer(httpx.Response(200, json={"name": "local"}))
     with (
-        pytest.raises(NotPicklable, match="plugin mine, decorate: the variable lock around it cannot"),
+        pytest.raises(NotPicklable, match="plugin mine, decorate: the enclosing variable lock cannot"),
         server.client().session("local", plugins=[plugin]),
     ):
         pytest.fail("it must not open")

@@ -10,45 +10,45 @@ import pytest
 
 from berth.client import Client
 from berth.client.config import (
-    BadSettings,
     Contexts,
+    InvalidSettings,
     Settings,
-    checked_address,
     load_settings,
     read_contexts,
     settings_path,
+    validate_address,
     write_contexts,
 )
 from tests.client.stub_server import StubServer, page
 
-THERE = Settings("https://berth.example.org", "berth_secret", "vision")
+REMOTE_SETTINGS = Settings("https://berth.example.org", "berth_secret", "vision")
 
 
 def test_written_settings_are_read_back(tmp_path: Path) -> None:
     file = tmp_path / "deep" / "config.toml"
-    write_contexts(file, Contexts("there", {"there": THERE}))
-    assert load_settings({}, file) == THERE
+    write_contexts(file, Contexts("there", {"there": REMOTE_SETTINGS}))
+    assert load_settings({}, file) == REMOTE_SETTINGS
 
 
 def test_settings_file_is_readable_by_its_owner_only(tmp_path: Path) -> None:
     file = tmp_path / "config.toml"
     file.write_text("")
     file.chmod(0o644)
-    write_contexts(file, Contexts("there", {"there": THERE}))
+    write_contexts(file, Contexts("there", {"there": REMOTE_SETTINGS}))
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert [entry.name for entry in tmp_path.iterdir()] == ["config.toml"]
 
 
 def test_environment_overrides_the_file(tmp_path: Path) -> None:
     file = tmp_path / "config.toml"
-    write_contexts(file, Contexts("there", {"there": THERE}))
+    write_contexts(file, Contexts("there", {"there": REMOTE_SETTINGS}))
     environ = {"BERTH_URL": "http://localhost:9/", "BERTH_TOKEN": "other", "BERTH_PROJECT": "speech"}
     assert load_settings(environ, file) == Settings("http://localhost:9", "other", "speech")
 
 
 def test_stored_token_is_not_sent_to_another_server(tmp_path: Path) -> None:
     file = tmp_path / "config.toml"
-    write_contexts(file, Contexts("there", {"there": THERE}))
+    write_contexts(file, Contexts("there", {"there": REMOTE_SETTINGS}))
     assert load_settings({"BERTH_URL": "http://elsewhere.example.org"}, file).token == ""
 
 
@@ -56,21 +56,21 @@ def test_token_is_sent_as_bearer_and_hidden_in_repr() -> None:
     server = StubServer(page([]))
     list(server.client().workloads.list())
     assert server.requests[0].headers["Authorization"] == "Bearer berth_secret"
-    assert "berth_secret" not in repr(THERE)
+    assert "berth_secret" not in repr(REMOTE_SETTINGS)
 
 
 @pytest.mark.parametrize(
     "address", ["", "localhost:8000", "ftp://x", "http://", "http://a:b@c", "http://x:port"]
 )
 def test_invalid_address_is_refused(address: str) -> None:
-    with pytest.raises(BadSettings):
-        checked_address(address)
+    with pytest.raises(InvalidSettings):
+        validate_address(address)
 
 
-def test_invalid_file_is_named(tmp_path: Path) -> None:
+def test_error_names_the_invalid_file(tmp_path: Path) -> None:
     file = tmp_path / "config.toml"
     file.write_text("address = ")
-    with pytest.raises(BadSettings, match=r"config\.toml cannot be read"):
+    with pytest.raises(InvalidSettings, match=r"config\.toml cannot be read"):
         load_settings({}, file)
 
 
@@ -82,11 +82,11 @@ def test_settings_file_follows_xdg_config_home(tmp_path: Path) -> None:
 def test_current_context_applies_unless_another_is_named(tmp_path: Path) -> None:
     file = tmp_path / "config.toml"
     here = Settings("http://127.0.0.1:8000", "berth_local")
-    write_contexts(file, Contexts("here", {"there": THERE, "here": here}))
+    write_contexts(file, Contexts("here", {"there": REMOTE_SETTINGS, "here": here}))
     assert load_settings({}, file) == here
-    assert load_settings({"BERTH_CONTEXT": "there"}, file) == THERE
+    assert load_settings({"BERTH_CONTEXT": "there"}, file) == REMOTE_SETTINGS
     with pytest.raises(
-        BadSettings, match="context: does not exist; received 'nowhere'; allowed: there, here"
+        InvalidSettings, match="context: does not exist; received 'nowhere'; allowed: there, here"
     ):
         load_settings({"BERTH_CONTEXT": "nowhere"}, file)
     other = {"BERTH_CONTEXT": "there", "BERTH_URL": here.address}
@@ -96,16 +96,16 @@ def test_current_context_applies_unless_another_is_named(tmp_path: Path) -> None
 def test_file_without_contexts_is_read(tmp_path: Path) -> None:
     file = tmp_path / "config.toml"
     file.write_text('address = "https://berth.example.org"\ntoken = "berth_secret"\nproject = "vision"\n')
-    assert load_settings({}, file) == THERE
+    assert load_settings({}, file) == REMOTE_SETTINGS
     file.write_text('[contexts]\nx = "https://berth.example.org"\n')
-    with pytest.raises(BadSettings, match="a context has address, token and project"):
+    with pytest.raises(InvalidSettings, match="a context must have address, token and project"):
         load_settings({}, file)
 
 
 def test_context_names_may_contain_any_character(tmp_path: Path) -> None:
     file = tmp_path / "config.toml"
     names = ["127.0.0.1:8000", "with space", 'quo"te', "ünïcode", "a.b"]
-    contexts = Contexts(names[2], dict.fromkeys(names, THERE))
+    contexts = Contexts(names[2], dict.fromkeys(names, REMOTE_SETTINGS))
     write_contexts(file, contexts)
     assert read_contexts(file) == contexts
 
@@ -114,7 +114,7 @@ def test_custom_certificate_file_applies_to_localhost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "nowhere.pem"))
-    with pytest.raises(BadSettings, match=r"SSL_CERT_FILE: .*nowhere\.pem cannot be read: No such file"):
+    with pytest.raises(InvalidSettings, match=r"SSL_CERT_FILE: .*nowhere\.pem cannot be read: No such file"):
         StubServer(page([])).client(Settings("https://localhost:9443", "berth_secret"))
 
 
@@ -132,7 +132,7 @@ class Proxy(BaseHTTPRequestHandler):
         pass
 
 
-def test_remote_servers_use_the_proxy_and_localhost_does_not(
+def test_proxy_is_used_for_remote_servers_but_not_for_localhost(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with HTTPServer(("127.0.0.1", 0), Proxy) as proxy:

@@ -26,19 +26,19 @@ from berth.server.web.live.listener import LISTENER
 from berth.server.wiring import Wiring
 from pools.runtimes.base import PodOrder
 from projects.connections import streams
-from projects.connections.sockets import INTERNAL_ERROR, SIGNED_OUT, TOO_MANY
-from projects.connections.watch import WATCH
+from projects.connections.sockets import INTERNAL_ERROR, SIGNED_OUT, TOO_MANY_CONNECTIONS
+from projects.connections.watch import WATCHER
 from projects.models import ApiToken, Membership, Pod
 from projects.services import workloads
 from projects.services.people import passwords, tokens
-from scheduler.api.logs.live import NOT_THERE
+from scheduler.api.logs.live import NOT_FOUND
 from tests import factories as make
 from tests.cast import Cast, make_cast, training
 from tests.fakes.runtime import FakeRuntime
-from tests.session_cookies import cookie_of
+from tests.session_cookies import session_cookie
 from tests.visits.pod import served
 
-SOON = 25.0  # seconds; 2 on an idle machine
+DEADLINE_SECONDS = 25.0  # seconds; 2 on an idle machine
 
 
 class Site:
@@ -57,13 +57,13 @@ class Site:
         path = "/ws/live" if kind == "live" else f"/ws/workloads/{self.pod.workload_id}/log?pod={self.pod.pk}"
         with connect(
             f"ws://127.0.0.1:{self.port}{path}", additional_headers={"Cookie": cookie}, proxy=None,
-            origin=self.address, open_timeout=SOON,
+            origin=self.address, open_timeout=DEADLINE_SECONDS,
         ) as connection:  # type: ignore[arg-type]  # fmt: skip
-            self.speak(kind)
-            connection.recv(SOON)
+            self.send_message(kind)
+            connection.recv(DEADLINE_SECONDS)
             yield connection
 
-    def speak(self, kind: str = "log") -> None:
+    def send_message(self, kind: str = "log") -> None:
         """Trigger a message on every open socket of this kind."""
         if kind == "live":
             make.scaling(self.cast.pool, "ready", "answers", at=make.ago())
@@ -75,7 +75,7 @@ class Site:
 def site(transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
     runtime = FakeRuntime()
     wiring = Wiring(runtime.clock, {}, {"fake": runtime})
-    monkeypatch.setattr("scheduler.api.logs.pod_log.wired", lambda: wiring)
+    monkeypatch.setattr("scheduler.api.logs.pod_log.load_wiring", lambda: wiring)
     monkeypatch.setattr("projects.connections.watch.LINGER_SECONDS", 0.0)
     monkeypatch.setattr("projects.connections.watch.CHECK_SECONDS", 0.05)
     cast = make_cast()
@@ -86,14 +86,14 @@ def site(transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Si
     runtime.start(PodOrder(str(pod.pk), pod.name, "w", ("true",), {}, None, "i-0", (), 5))
     with served(berth) as port:
         yield Site(cast, pod, runtime, port)
-    deadline = time.monotonic() + SOON
-    while WATCH._thread is not None and time.monotonic() < deadline:
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    while WATCHER._thread is not None and time.monotonic() < deadline:
         time.sleep(0.01)
 
 
-def code_of(connection: ClientConnection) -> int:
+def close_code(connection: ClientConnection) -> int:
     """Return the close code of the socket. Earlier messages are ignored."""
-    deadline = time.monotonic() + SOON
+    deadline = time.monotonic() + DEADLINE_SECONDS
     try:
         while True:
             connection.recv(max(0.0, deadline - time.monotonic()))
@@ -121,9 +121,9 @@ def close_account(cookie: str, user: User) -> None:
 
 
 def change_password(cookie: str, user: User) -> None:
-    from projects.acting import Acting
+    from projects.actor import Actor
 
-    passwords.change(acting=Acting.person(user), current="correct horse battery", new="another horse battery")
+    passwords.change(actor=Actor.for_user(user), current="correct horse battery", new="another horse battery")
 
 
 @pytest.mark.parametrize(
@@ -134,37 +134,40 @@ def change_password(cookie: str, user: User) -> None:
 def test_socket_closes_when_the_session_ends(site: Site, kind: str, end: Callable[[str, User], None]) -> None:
     user = site.cast.dave.user
     assert user is not None
-    cookie = cookie_of(user)
-    with site.socket(kind, cookie) as connection, site.socket(kind, cookie_of(site.cast.carol.user)) as other:
+    cookie = session_cookie(user)
+    with (
+        site.socket(kind, cookie) as connection,
+        site.socket(kind, session_cookie(site.cast.carol.user)) as other,
+    ):
         end(cookie, user)
-        assert code_of(connection) == SIGNED_OUT
+        assert close_code(connection) == SIGNED_OUT
         if end is not expire_session:  # expire_session ends every session
-            site.speak(kind)
-            assert other.recv(SOON), "another user's socket stays open"
+            site.send_message(kind)
+            assert other.recv(DEADLINE_SECONDS), "another user's socket stays open"
 
 
 def test_log_closes_when_the_role_is_removed(site: Site) -> None:
-    with site.socket("log", cookie_of(site.cast.dave.user)) as connection:
+    with site.socket("log", session_cookie(site.cast.dave.user)) as connection:
         Membership.objects.filter(user=site.cast.dave.user).delete()
-        assert code_of(connection) == NOT_THERE
+        assert close_code(connection) == NOT_FOUND
 
 
 def test_live_socket_omits_a_project_after_its_role_is_removed(site: Site) -> None:
     """The test deletes the row directly, so no announcement is made."""
-    with site.socket("live", cookie_of(site.cast.dave.user)) as connection:
+    with site.socket("live", session_cookie(site.cast.dave.user)) as connection:
         Membership.objects.filter(user=site.cast.dave.user).delete()
         heard_last = time.monotonic()
-        deadline = heard_last + SOON
+        deadline = heard_last + DEADLINE_SECONDS
         while True:  # until a submission is no longer announced
             work = workloads.submit(
-                acting=site.cast.carol, project=site.cast.vision, document=training(f"w{time.time_ns()}")
+                actor=site.cast.carol, project=site.cast.vision, document=training(f"w{time.time_ns()}")
             )
-            if not announced(connection, str(work.pk)):
+            if not is_announced(connection, str(work.pk)):
                 return
             assert time.monotonic() < deadline
 
 
-def announced(connection: ClientConnection, ident: str) -> bool:
+def is_announced(connection: ClientConnection, ident: str) -> bool:
     try:
         while True:
             message = json.loads(connection.recv(1.0))
@@ -175,7 +178,7 @@ def announced(connection: ClientConnection, ident: str) -> bool:
 
 
 def revoke(token: ApiToken, cast: Cast) -> None:
-    tokens.revoke(acting=cast.dave, token=token)
+    tokens.revoke(actor=cast.dave, token=token)
 
 
 def expire(token: ApiToken, cast: Cast) -> None:
@@ -188,13 +191,13 @@ def remove_role(token: ApiToken, cast: Cast) -> None:
 
 @pytest.mark.parametrize("end", [revoke, expire, remove_role], ids=lambda end: end.__name__)
 def test_followed_log_ends_when_the_token_or_the_role_ends(site: Site, end: Any) -> None:
-    token, secret = tokens.issue(acting=site.cast.dave, name="t", scopes=["read"], expires_at=None)
+    token, secret = tokens.issue(actor=site.cast.dave, name="t", scopes=["read"], expires_at=None)
     url = f"{site.address}/api/v1/workloads/{site.pod.workload_id}/logs?follow=true"
     headers = {"Authorization": f"Bearer {secret}"}
-    with httpx.stream("GET", url, headers=headers, timeout=SOON, trust_env=False) as answer:
+    with httpx.stream("GET", url, headers=headers, timeout=DEADLINE_SECONDS, trust_env=False) as answer:
         assert answer.status_code == 200
         parts = answer.iter_raw()
-        site.speak()
+        site.send_message()
         assert b"line" in next(parts)
         end(token, site.cast)
         with pytest.raises(httpx.RemoteProtocolError):
@@ -204,11 +207,13 @@ def test_followed_log_ends_when_the_token_or_the_role_ends(site: Site, end: Any)
 def test_followed_log_ends_when_the_session_signs_out(site: Site) -> None:
     user = site.cast.dave.user
     assert user is not None
-    cookie = cookie_of(user)
+    cookie = session_cookie(user)
     url = f"{site.address}/api/v1/workloads/{site.pod.workload_id}/logs?follow=true"
-    with httpx.stream("GET", url, headers={"Cookie": cookie}, timeout=SOON, trust_env=False) as answer:
+    with httpx.stream(
+        "GET", url, headers={"Cookie": cookie}, timeout=DEADLINE_SECONDS, trust_env=False
+    ) as answer:
         parts = answer.iter_raw()
-        site.speak()
+        site.send_message()
         assert b"line" in next(parts)
         sign_out(cookie, user)
         with pytest.raises(httpx.RemoteProtocolError):
@@ -222,26 +227,26 @@ def test_followed_log_continues_when_a_role_is_added(site: Site, monkeypatch: py
         checks.append(check(credential, roles))
         return checks[-1]
 
-    def until_checked(times: int) -> None:
-        deadline = time.monotonic() + SOON
+    def wait_for_checks(times: int) -> None:
+        deadline = time.monotonic() + DEADLINE_SECONDS
         while len(checks) < times:
             assert time.monotonic() < deadline
             time.sleep(0.01)
 
     check = streams._is_allowed
     monkeypatch.setattr(streams, "_is_allowed", is_allowed)
-    _, secret = tokens.issue(acting=site.cast.dave, name="t", scopes=["read"], expires_at=None)
+    _, secret = tokens.issue(actor=site.cast.dave, name="t", scopes=["read"], expires_at=None)
     url = f"{site.address}/api/v1/workloads/{site.pod.workload_id}/logs?follow=true"
     headers = {"Authorization": f"Bearer {secret}"}
-    with httpx.stream("GET", url, headers=headers, timeout=SOON, trust_env=False) as answer:
+    with httpx.stream("GET", url, headers=headers, timeout=DEADLINE_SECONDS, trust_env=False) as answer:
         parts = answer.iter_raw()
-        site.speak()
+        site.send_message()
         assert b"line" in next(parts)
-        until_checked(1)
+        wait_for_checks(1)
         Membership.objects.create(user=site.cast.dave.user, role="viewer", project=site.cast.ads)
-        until_checked(2)
+        wait_for_checks(2)
         for _ in range(3):
-            site.speak()
+            site.send_message()
         site.runtime.end(str(site.pod.pk), exit_code=0)
         assert b"".join(parts).count(b"line\n") == 3
 
@@ -256,9 +261,9 @@ def test_socket_that_fails_to_open_is_not_counted(site: Site, monkeypatch: pytes
 
     with monkeypatch.context() as patched:
         patched.setattr("projects.connections.sockets.SignedInConsumer.accept", fail_to_accept)
-        with pytest.raises(InvalidStatus), site.socket("live", cookie_of(user)):
+        with pytest.raises(InvalidStatus), site.socket("live", session_cookie(user)):
             pass
-    assert WATCH.count(user.pk) == 0
+    assert WATCHER.count(user.pk) == 0
     assert not LISTENER._queues
 
 
@@ -268,11 +273,11 @@ def test_socket_closes_when_permissions_cannot_be_checked(
     def broken(*_: object) -> None:
         raise ValueError("no answer")
 
-    cookie = cookie_of(site.cast.dave.user)
+    cookie = session_cookie(site.cast.dave.user)
     with site.socket("log", cookie) as connection:
-        monkeypatch.setattr("projects.connections.sockets.user_behind", broken)
+        monkeypatch.setattr("projects.connections.sockets.load_active_user", broken)
         Membership.objects.filter(user=site.cast.dave.user).delete()
-        assert code_of(connection) == INTERNAL_ERROR
+        assert close_code(connection) == INTERNAL_ERROR
 
 
 def test_sockets_are_watched_again_after_an_error(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -282,26 +287,26 @@ def test_sockets_are_watched_again_after_an_error(site: Site, monkeypatch: pytes
         looked.set()
         raise ValueError("no answer")
 
-    cookie = cookie_of(site.cast.dave.user)
+    cookie = session_cookie(site.cast.dave.user)
     with site.socket("log", cookie) as connection:
         with monkeypatch.context() as patched:
-            patched.setattr("projects.connections.watch.states", broken)
-            assert looked.wait(SOON)
+            patched.setattr("projects.connections.watch.load_states", broken)
+            assert looked.wait(DEADLINE_SECONDS)
         Membership.objects.filter(user=site.cast.dave.user).delete()
-        assert code_of(connection) == NOT_THERE
+        assert close_code(connection) == NOT_FOUND
 
 
 def test_connections_per_user_are_limited(site: Site, settings: Any) -> None:
     settings.BERTH_CONNECTIONS_PER_USER = 2
-    cookie = cookie_of(site.cast.dave.user)
+    cookie = session_cookie(site.cast.dave.user)
     with site.socket("live", cookie), site.socket("log", cookie):
         with connect(
             f"ws://127.0.0.1:{site.port}/ws/live", additional_headers={"Cookie": cookie}, proxy=None,
-            origin=site.address, open_timeout=SOON,
+            origin=site.address, open_timeout=DEADLINE_SECONDS,
         ) as third:  # type: ignore[arg-type]  # fmt: skip
-            assert code_of(third) == TOO_MANY
+            assert close_code(third) == TOO_MANY_CONNECTIONS
         url = f"{site.address}/api/v1/workloads/{site.pod.workload_id}/logs?follow=true"
-        refused = httpx.get(url, headers={"Cookie": cookie}, timeout=SOON, trust_env=False)
+        refused = httpx.get(url, headers={"Cookie": cookie}, timeout=DEADLINE_SECONDS, trust_env=False)
         assert (refused.status_code, refused.json()["code"]) == (429, "rate-limited")
-        with site.socket("live", cookie_of(site.cast.carol.user)):
+        with site.socket("live", session_cookie(site.cast.carol.user)):
             pass  # another user is not affected

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from pools.runtimes.base import PodOrder, PodReport, PodState, PodUse, Runtime
+from pools.runtimes.base import PodOrder, PodReport, PodState, PodUsage, Runtime
 from pools.runtimes.local import LocalRuntime
 from pools.runtimes.ray.runtime import RayRuntime
 from tests.contracts.ray_cluster import RayCluster
@@ -26,7 +26,7 @@ def order(pod_id: str, *command: str, **changes: object) -> PodOrder:
     return PodOrder(**{**values, **changes})  # type: ignore[arg-type]
 
 
-def eventually(look: Callable[[], T], enough: Callable[[T], bool] = bool) -> T:
+def poll_until(look: Callable[[], T], enough: Callable[[T], bool] = bool) -> T:
     """Poll `look` until `enough` accepts its result, and return it."""
     deadline = time.monotonic() + PATIENCE
     while not enough(answer := look()):
@@ -36,11 +36,15 @@ def eventually(look: Callable[[], T], enough: Callable[[T], bool] = bool) -> T:
 
 
 def ended(runtime: Runtime, pod_id: str) -> PodReport:
-    return eventually(lambda: runtime.look([pod_id])[pod_id], lambda report: report.state == PodState.EXITED)
+    return poll_until(
+        lambda: runtime.get_reports([pod_id])[pod_id], lambda report: report.state == PodState.EXITED
+    )
 
 
 def running(runtime: Runtime, pod_id: str) -> PodReport:
-    return eventually(lambda: runtime.look([pod_id])[pod_id], lambda report: report.state == PodState.RUNNING)
+    return poll_until(
+        lambda: runtime.get_reports([pod_id])[pod_id], lambda report: report.state == PodState.RUNNING
+    )
 
 
 class Stage(Protocol):
@@ -50,22 +54,22 @@ class Stage(Protocol):
     def runtime(self) -> Runtime: ...
 
     def long(self, pod_id: str) -> PodOrder:
-        """Return the order of a pod that runs until `let_end` or SIGTERM."""
+        """Return the order of a pod that runs until `end_pod` or SIGTERM."""
 
     def stubborn(self, pod_id: str) -> PodOrder:
         """Return the order of a pod that ignores SIGTERM."""
 
-    def let_end(self, pod_id: str, exit_code: int) -> None: ...
+    def end_pod(self, pod_id: str, exit_code: int) -> None: ...
 
-    def let_crash(self, pod_id: str, number: int) -> None: ...
+    def crash_pod(self, pod_id: str, number: int) -> None: ...
 
-    def say(self, pod_id: str, data: bytes) -> None:
+    def write_output(self, pod_id: str, data: bytes) -> None:
         """Let the pod write `data` to its log, and wait until the log contains it."""
 
     def work(self, pod_id: str) -> None:
         """Let a child process of the pod use CPU for a moment, and wait until that child has exited."""
 
-    def pass_grace(self, seconds: int) -> None: ...
+    def wait_out_grace_period(self, seconds: int) -> None: ...
 
     def restart(self) -> Runtime:
         """Return a new runtime with the same state, as after a restart."""
@@ -86,24 +90,24 @@ class LocalStage:
     def stubborn(self, pod_id: str) -> PodOrder:
         return order(pod_id, "sh", "-c", f"trap '' TERM; {self.SHELL}")
 
-    def let_end(self, pod_id: str, exit_code: int) -> None:
+    def end_pod(self, pod_id: str, exit_code: int) -> None:
         self._do(pod_id, f"exit {exit_code}")
 
-    def let_crash(self, pod_id: str, number: int) -> None:
+    def crash_pod(self, pod_id: str, number: int) -> None:
         self._do(pod_id, f"kill -{number} $$; sleep 60")
 
-    def say(self, pod_id: str, data: bytes) -> None:
+    def write_output(self, pod_id: str, data: bytes) -> None:
         size = self.runtime.read_log(pod_id, 0, 0).size
         escaped = "".join(f"\\{byte:03o}" for byte in data)
         self._do(pod_id, f"printf '{escaped}'")
-        eventually(lambda: self.runtime.read_log(pod_id, 0, 0).size >= size + len(data))
+        poll_until(lambda: self.runtime.read_log(pod_id, 0, 0).size >= size + len(data))
 
     def work(self, pod_id: str) -> None:
         size = self.runtime.read_log(pod_id, 0, 0).size
         self._do(pod_id, "sh -c 'i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done'; echo done")
-        eventually(lambda: self.runtime.read_log(pod_id, 0, 0).size > size)
+        poll_until(lambda: self.runtime.read_log(pod_id, 0, 0).size > size)
 
-    def pass_grace(self, seconds: int) -> None:
+    def wait_out_grace_period(self, seconds: int) -> None:
         """Do nothing: the real clock runs."""
 
     def restart(self) -> Runtime:
@@ -111,7 +115,7 @@ class LocalStage:
         return self.runtime
 
     def pid(self, pod_id: str) -> int:
-        status = eventually(lambda: self.runtime._dir(pod_id).read("status"))
+        status = poll_until(lambda: self.runtime._pod_dir(pod_id).read("status"))
         assert status is not None
         return int(status["pid"])
 
@@ -124,7 +128,7 @@ class LocalStage:
 
     def _do(self, pod_id: str, script: str) -> None:
         pipe = self.root / "pods" / pod_id / "work" / "do"
-        eventually(pipe.exists)
+        poll_until(pipe.exists)
         with pipe.open("w") as file:
             file.write(script + "\n")
 
@@ -160,20 +164,20 @@ class FakeStage:
         self.runtime.stubborn.add(pod_id)
         return order(pod_id, "sleep", "inf")
 
-    def let_end(self, pod_id: str, exit_code: int) -> None:
+    def end_pod(self, pod_id: str, exit_code: int) -> None:
         self.runtime.end(pod_id, exit_code=exit_code)
 
-    def let_crash(self, pod_id: str, number: int) -> None:
+    def crash_pod(self, pod_id: str, number: int) -> None:
         self.runtime.end(pod_id, signal=number)
 
-    def say(self, pod_id: str, data: bytes) -> None:
+    def write_output(self, pod_id: str, data: bytes) -> None:
         self.runtime.write(pod_id, data)
 
     def work(self, pod_id: str) -> None:
-        before = self.runtime.uses.get(pod_id, PodUse(0.0, 1))
-        self.runtime.uses[pod_id] = PodUse(before.cpu_seconds + 0.5, 1)
+        before = self.runtime.uses.get(pod_id, PodUsage(0.0, 1))
+        self.runtime.uses[pod_id] = PodUsage(before.cpu_seconds + 0.5, 1)
 
-    def pass_grace(self, seconds: int) -> None:
+    def wait_out_grace_period(self, seconds: int) -> None:
         self.runtime.clock.advance(seconds)  # type: ignore[attr-defined]
 
     def restart(self) -> Runtime:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import httpx
 
-from pools.runtimes.ray.cluster import AGENT_PORT, JOBS_PORT, NodeAt, label_of
+from pools.runtimes.ray.cluster import AGENT_PORT, JOBS_PORT, RayNode, node_label
 from pools.runtimes.ray.node.raylet import GRACE_SECONDS
 from pools.runtimes.shim.processes import descendants
 
@@ -32,19 +32,19 @@ class RayCluster:
         self.root = root
         self._gcs = free_port()
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
-        self.at: dict[str, NodeAt] = {}
+        self.at: dict[str, RayNode] = {}
 
-    def add(self, instance_id: str, devices: tuple[str, ...] = ()) -> NodeAt:
+    def add(self, instance_id: str, devices: tuple[str, ...] = ()) -> RayNode:
         number = len(self.at)
         pid = os.getpid()
         address = f"127.{100 + pid % 100}.{pid // 100 % 250}.{next(_HOSTS)}"
-        node = NodeAt(instance_id, "here", number, address, devices, SECRET)
+        node = RayNode(instance_id, "here", number, address, devices, SECRET)
         head = address if not self.at else next(iter(self.at.values())).address
         extra = ["--dashboard-agent-listen-port", str(free_port()), "--object-store-memory", "80000000"]
         if not self.at:
             extra += ["--ray-client-server-port", str(free_port())]
         config = {
-            "label": label_of(instance_id), "address": address, "head": f"{head}:{self._gcs}",
+            "label": node_label(instance_id), "address": address, "head": f"{head}:{self._gcs}",
             "is_head": not self.at, "secret": SECRET, "root": str(self.home(instance_id)),
             "devices": len(devices), "agent_port": AGENT_PORT, "jobs_port": JOBS_PORT, "extra": extra,
             "temp": tempfile.mkdtemp(prefix="berth-ray-"),  # socket paths are limited to 107 bytes

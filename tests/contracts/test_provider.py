@@ -15,12 +15,12 @@ from pools.providers.base import (
     ProvisionOrder,
     Shape,
 )
-from pools.providers.hardware import Machine, declared
+from pools.providers.hardware import Machine, simulated_devices
 from pools.providers.local import LocalProvider
 from pools.providers.static import StaticProvider
-from pools.services.joining import Measured
+from pools.services.joining import MachineReport
 from tests.fakes.provider import FakeProvider
-from tests.pools.aws.ec2_place import ec2_place
+from tests.pools.aws.ec2_account import ec2_place
 from tests.pools.stage import START, SYSTEM
 
 
@@ -40,7 +40,7 @@ def provider(
         case "fake":
             yield FakeProvider(capacity=4)
         case "local":
-            yield LocalProvider(tmp_path / "instances", Machine(4000, 8192, declared(8)))
+            yield LocalProvider(tmp_path / "instances", Machine(4000, 8192, simulated_devices(8)))
         case "static":
             yield static_provider()
         case "aws":
@@ -56,11 +56,13 @@ def static_provider() -> Provider:
     """Return a static provider whose two pools have four machines each."""
     shape = {"provider": "static", "runtime": "fake", "gpus_per_node": 2, "cpu_milli": 4000}
     for name in ("small", "large"):
-        pool = services.create_pool(acting=SYSTEM, name=name, nodes=(0, 8), memory_mib=8192, **shape)
+        pool = services.create_pool(actor=SYSTEM, name=name, nodes=(0, 8), memory_mib=8192, **shape)
         for number in range(4):
-            _, token = services.issue_join_token(acting=SYSTEM, pool=pool, lasts=timedelta(hours=1), at=START)
+            _, token = services.issue_join_token(
+                actor=SYSTEM, pool=pool, lifetime=timedelta(hours=1), at=START
+            )
             gpus = f"GPU-{number}a", f"GPU-{number}b"
-            measured = Measured(f"m{number}", f"10.0.0.{number}", 8000, 16384, gpus)
+            measured = MachineReport(f"m{number}", f"10.0.0.{number}", 8000, 16384, gpus)
             services.join(pool_name=name, token=token, measured=measured, at=START)
     return StaticProvider(lambda: START)
 
@@ -91,8 +93,8 @@ def test_repeated_order_does_not_revive_terminated_instances(provider: Provider)
     made = provider.provision(order()).instances
     provider.terminate("small", [instance.instance_id for instance in made])
     again = provider.provision(order()).instances
-    assert {instance.state for instance in again} <= OVER
-    assert living(provider) == []
+    assert {instance.state for instance in again} <= ENDED_STATES
+    assert living_ordinals(provider) == []
 
 
 def test_order_beyond_capacity_is_partly_filled_with_a_message(
@@ -109,10 +111,10 @@ def test_order_beyond_capacity_is_partly_filled_with_a_message(
 def test_terminated_instance_frees_capacity(provider: Provider) -> None:
     made = provider.provision(order(count=4)).instances
     provider.terminate("small", [made[1].instance_id])
-    assert living(provider) == [0, 2, 3]
+    assert living_ordinals(provider) == [0, 2, 3]
     again = provider.provision(order("t-2", count=1, start=4)).instances
     assert len(again) == 1
-    assert len(living(provider)) == 4
+    assert len(living_ordinals(provider)) == 4
 
 
 def test_terminating_ended_or_unknown_instances_succeeds(provider: Provider) -> None:
@@ -120,7 +122,7 @@ def test_terminating_ended_or_unknown_instances_succeeds(provider: Provider) -> 
     names = [instance.instance_id for instance in made]
     for _ in range(2):
         provider.terminate("small", [*names, "never-heard-of"])
-    assert living(provider) == []
+    assert living_ordinals(provider) == []
 
 
 def test_pools_list_and_terminate_only_their_own_instances(provider: Provider) -> None:
@@ -132,10 +134,10 @@ def test_pools_list_and_terminate_only_their_own_instances(provider: Provider) -
     assert provider.list_instances("none") == ()
 
 
-def living(provider: Provider) -> list[int]:
+def living_ordinals(provider: Provider) -> list[int]:
     """Return the ordinals of the instances that cost money."""
     listed = provider.list_instances("small")
-    return [instance.ordinal for instance in listed if instance.state not in OVER]
+    return [instance.ordinal for instance in listed if instance.state not in ENDED_STATES]
 
 
-OVER = {InstanceState.ENDING, InstanceState.GONE}
+ENDED_STATES = {InstanceState.ENDING, InstanceState.GONE}

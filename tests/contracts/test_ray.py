@@ -21,24 +21,24 @@ from pools.runtimes.ray.cluster import AGENT_PORT, JOBS_PORT
 from pools.runtimes.ray.runtime import RayRuntime
 from pools.runtimes.shim.processes import process_ids
 from tests.contracts import test_runtime as contract
-from tests.contracts.pods import RayStage, alive, ended, eventually, order, running
+from tests.contracts.pods import RayStage, alive, ended, order, poll_until, running
 from tests.contracts.ray_cluster import RayCluster
 
 pytestmark = pytest.mark.timeout(300)  # the first test waits for the cluster
-GUARDED = (
+GRPC_METHODS = (
     "/ray.rpc.NodeInfoGcsService/GetAllNodeInfo",
     "/ray.rpc.NodeManagerService/GetNodeStats",
     "/ray.rpc.ObjectManagerService/Pull",
     "/ray.rpc.ReporterService/GetTraceback",
 )
-BERTH = """
+SERVER_PROGRAM = """
 import json, os, signal, sys
 from pathlib import Path
-from pools.runtimes.ray.cluster import NodeAt
+from pools.runtimes.ray.cluster import RayNode
 from pools.runtimes.ray.runtime import RayRuntime
 from tests.contracts import test_runtime as contract
 from tests.contracts.pods import order
-nodes = [NodeAt(**{**node, "devices": tuple(node["devices"])}) for node in json.loads(sys.argv[2])]
+nodes = [RayNode(**{**node, "devices": tuple(node["devices"])}) for node in json.loads(sys.argv[2])]
 runtime = RayRuntime(Path(sys.argv[1]), lambda: nodes, prefix=sys.argv[3])
 runtime.start(order("p-1", "sh", "-c", "echo one; sleep 600"))
 os.kill(os.getpid(), signal.SIGKILL)
@@ -76,12 +76,12 @@ def test_ray_does_not_oversubscribe_a_device(stage: RayStage) -> None:
     half = {"devices": ("GPU-a",), "device_milli": 500}
     for pod_id in ("p-1", "p-2", "p-3"):
         stage.runtime.start(order(pod_id, "sh", "-c", stage.SHELL, **half))
-    states = eventually(
-        lambda: {i: report.state for i, report in stage.runtime.look(("p-1", "p-2", "p-3")).items()},
+    states = poll_until(
+        lambda: {i: report.state for i, report in stage.runtime.get_reports(("p-1", "p-2", "p-3")).items()},
         lambda states: list(states.values()).count(PodState.RUNNING) == 2,
     )
     (pending,) = (pod_id for pod_id, state in states.items() if state is PodState.STARTING)
-    stage.let_end(next(pod_id for pod_id in states if pod_id != pending), 0)
+    stage.end_pod(next(pod_id for pod_id in states if pod_id != pending), 0)
     running(stage.runtime, pending)
 
 
@@ -105,7 +105,7 @@ def test_stop_is_repeated_after_the_node_was_unreachable(stage: RayStage, tmp_pa
     cut_off = RayRuntime(stage.berth, lambda: [at["i-head"], unreachable])
     with pytest.raises(RuntimeFailure, match="is not responding"):
         cut_off.stop("p-1", 0)
-    assert stage.runtime.look(["p-1"])["p-1"].state is PodState.RUNNING
+    assert stage.runtime.get_reports(["p-1"])["p-1"].state is PodState.RUNNING
     stage.runtime.stop("p-1", 0)
     assert ended(stage.runtime, "p-1").cause is PodCause.STOPPED
 
@@ -130,9 +130,9 @@ def test_ports_bound_to_all_addresses_require_the_secret(cluster: RayCluster) ->
 
 def test_grpc_services_require_the_secret_on_every_port(cluster: RayCluster) -> None:
     """The head's store, the raylets and their agents listen on all addresses."""
-    refusals = dict.fromkeys(GUARDED, 0)
+    refusals = dict.fromkeys(GRPC_METHODS, 0)
     for port in cluster.ports_on_all_addresses():
-        for call in GUARDED:
+        for call in GRPC_METHODS:
             with (
                 grpc.insecure_channel(f"127.0.0.1:{port}") as channel,
                 pytest.raises(grpc.RpcError) as refused,
@@ -142,21 +142,21 @@ def test_grpc_services_require_the_secret_on_every_port(cluster: RayCluster) -> 
             assert code in (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.UNIMPLEMENTED), (port, call)
             refusals[call] += code is grpc.StatusCode.UNAUTHENTICATED
     nodes = len(cluster.at)
-    assert refusals == dict(zip(GUARDED, (1, nodes, nodes, nodes), strict=True))
+    assert refusals == dict(zip(GRPC_METHODS, (1, nodes, nodes, nodes), strict=True))
 
 
 def test_pods_survive_a_killed_server_and_are_recovered(stage: RayStage, tmp_path: Path) -> None:
     fields = ("instance_id", "pool", "ordinal", "address", "devices", "secret")
     nodes = [{name: getattr(node, name) for name in fields} for node in stage.cluster.at.values()]
     prefix = f"{tmp_path.name}-"
-    command = [sys.executable, "-c", BERTH, str(stage.berth), json.dumps(nodes), prefix]
+    command = [sys.executable, "-c", SERVER_PROGRAM, str(stage.berth), json.dumps(nodes), prefix]
     killed = subprocess.run(command, check=False)
     assert killed.returncode == -signal.SIGKILL
     stage.restart()
-    stage.runtime.glance()  # as the watch does, which may start before the nodes are set
+    stage.runtime.poll_reports()  # as the watch does, which may start before the nodes are set
     report = running(stage.runtime, "p-1")
     stage.runtime.start(order("p-1", "sh", "-c", "echo two"))
-    assert stage.runtime.look(["p-1"])["p-1"] == report
+    assert stage.runtime.get_reports(["p-1"])["p-1"] == report
     elsewhere = RayRuntime(tmp_path / "elsewhere", lambda: list(stage.cluster.at.values()), prefix)
     assert elsewhere.list_pods() == ("p-1",)
     assert running(elsewhere, "p-1") == report
@@ -169,9 +169,9 @@ def test_log_of_an_ended_pod_is_copied_before_its_node_leaves(stage: RayStage) -
     stage.runtime.wake_fds()
     stage.runtime.start(order("p-1", "echo", "kept"))
     ended(stage.runtime, "p-1")
-    eventually(stage.runtime.ledger.log_path("p-1").exists)
+    poll_until(stage.runtime.ledger.log_path("p-1").exists)
     without = RayRuntime(stage.berth, list)
-    assert without.look(["p-1"])["p-1"].exit_code == 0
+    assert without.get_reports(["p-1"])["p-1"].exit_code == 0
     assert without.read_log("p-1", 0, 100).data == b"kept\n"
 
 
@@ -179,7 +179,7 @@ def test_pods_of_a_removed_node_are_lost(stage: RayStage) -> None:
     stage.runtime.start(stage.long("p-1"))
     running(stage.runtime, "p-1")
     without = RayRuntime(stage.berth, lambda: [stage.cluster.at["i-head"]])
-    report = without.look(["p-1"])["p-1"]
+    report = without.get_reports(["p-1"])["p-1"]
     assert (report.state, report.cause) == (PodState.EXITED, PodCause.LOST)
 
 
@@ -192,7 +192,7 @@ def test_killed_raylet_loses_only_its_own_pods(stage: RayStage) -> None:
     stage.runtime.start(order("p-2", "sh", "-c", "sleep 600 & sleep 600", instance_id="i-2"))
     running(stage.runtime, "p-1")
     running(stage.runtime, "p-2")
-    of_pod = [pid for pid in process_ids() if _belongs(pid, cluster.home("i-2"))]
+    of_pod = [pid for pid in process_ids() if _belongs_to_pod(pid, cluster.home("i-2"))]
     assert len(of_pod) >= 2
     os.kill(cluster.raylet("i-2"), signal.SIGKILL)
     began = time.monotonic()
@@ -201,11 +201,11 @@ def test_killed_raylet_loses_only_its_own_pods(stage: RayStage) -> None:
     assert time.monotonic() - began < 30
     cluster.process("i-2").wait(30)
     assert not any(alive(pid) for pid in of_pod)
-    assert stage.runtime.look(["p-1"])["p-1"].state is PodState.RUNNING
+    assert stage.runtime.get_reports(["p-1"])["p-1"].state is PodState.RUNNING
     del cluster.at["i-2"]
 
 
-def _belongs(pid: int, home: Path) -> bool:
+def _belongs_to_pod(pid: int, home: Path) -> bool:
     try:
         environment = Path(f"/proc/{pid}/environ").read_bytes()
     except OSError:

@@ -13,15 +13,15 @@ from pathlib import Path
 import pytest
 
 from pools.runtimes.base import PodCause, RuntimeFailure
-from pools.runtimes.ray.cluster import GCS_PORT, NodeAt
+from pools.runtimes.ray.cluster import GCS_PORT, RayNode
 from pools.runtimes.ray.runtime import RayRuntime
 from pools.runtimes.ray.scripts import STOP, node_code, start_script
 from pools.runtimes.shim.processes import descendants
 from tests.contracts.pods import ended, order, running
 
-HEAD = NodeAt("machine/7", "metal", 0, "127.99.1.1", ("GPU-a", "GPU-b"), "5ec2e7" * 10)
+HEAD = RayNode("machine/7", "metal", 0, "127.99.1.1", ("GPU-a", "GPU-b"), "5ec2e7" * 10)
 EXTERNAL_CAUSES = (PodCause.LOST, PodCause.HOST_STOPPED, PodCause.STOPPED)
-WORKER = NodeAt("machine/8", "metal", 1, "127.99.1.2", (), "5ec2e7" * 10)
+WORKER = RayNode("machine/8", "metal", 1, "127.99.1.2", (), "5ec2e7" * 10)
 
 
 def test_node_code_needs_only_the_standard_library(tmp_path: Path) -> None:
@@ -49,7 +49,7 @@ def test_node_without_a_head_has_no_start_script(tmp_path: Path) -> None:
 
 @pytest.mark.heavy
 @pytest.mark.timeout(200)
-def test_machine_runs_pods_between_start_and_stop_script(tmp_path: Path) -> None:
+def test_machine_runs_pods_between_its_start_and_stop_scripts(tmp_path: Path) -> None:
     served = tmp_path / "api/v1/machines"
     served.mkdir(parents=True)
     (served / "node.tar.gz").write_bytes(node_code())

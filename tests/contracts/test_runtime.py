@@ -25,7 +25,7 @@ def test_ended_pod_reports_its_exit_code(stage: Stage) -> None:
     report = running(stage.runtime, "p-1")
     assert report.started_at is not None
     assert report.exit_code is None
-    stage.let_end("p-1", 7)
+    stage.end_pod("p-1", 7)
     report = ended(stage.runtime, "p-1")
     assert (report.exit_code, report.signal, report.cause) == (7, None, PodCause.NONE)
     assert report.started_at <= report.ended_at  # type: ignore[operator]
@@ -34,7 +34,7 @@ def test_ended_pod_reports_its_exit_code(stage: Stage) -> None:
 def test_crashed_pod_reports_its_signal(stage: Stage) -> None:
     stage.runtime.start(stage.long("p-1"))
     running(stage.runtime, "p-1")
-    stage.let_crash("p-1", 11)
+    stage.crash_pod("p-1", 11)
     report = ended(stage.runtime, "p-1")
     assert (report.exit_code, report.signal, report.cause) == (None, 11, PodCause.NONE)
 
@@ -45,10 +45,10 @@ def test_repeated_start_starts_the_pod_once(stage: Stage) -> None:
     first = running(stage.runtime, "p-1")
     stage.runtime.start(stage.long("p-1"))
     assert running(stage.runtime, "p-1") == first
-    stage.let_end("p-1", 3)
+    stage.end_pod("p-1", 3)
     ended(stage.runtime, "p-1")
     stage.runtime.start(stage.long("p-1"))
-    assert stage.runtime.look(["p-1"])["p-1"].exit_code == 3
+    assert stage.runtime.get_reports(["p-1"])["p-1"].exit_code == 3
 
 
 def test_stop_ends_the_pod_within_its_grace_period(stage: Stage) -> None:
@@ -58,16 +58,16 @@ def test_stop_ends_the_pod_within_its_grace_period(stage: Stage) -> None:
     report = ended(stage.runtime, "p-1")
     assert (report.signal, report.cause) == (15, PodCause.STOPPED)
     stage.runtime.stop("p-1", 0)
-    assert stage.runtime.look(["p-1"])["p-1"] == report
+    assert stage.runtime.get_reports(["p-1"])["p-1"] == report
 
 
 def test_pod_that_ignores_sigterm_is_killed_after_its_grace_period(stage: Stage) -> None:
     stage.runtime.start(stage.stubborn("p-1"))
     running(stage.runtime, "p-1")
-    stage.say("p-1", b"here\n")  # from here on, the pod ignores SIGTERM
+    stage.write_output("p-1", b"here\n")  # from here on, the pod ignores SIGTERM
     stage.runtime.stop("p-1", 1)
-    assert stage.runtime.look(["p-1"])["p-1"].state == PodState.RUNNING
-    stage.pass_grace(1)
+    assert stage.runtime.get_reports(["p-1"])["p-1"].state == PodState.RUNNING
+    stage.wait_out_grace_period(1)
     report = ended(stage.runtime, "p-1")
     assert (report.signal, report.cause) == (9, PodCause.STOPPED)
 
@@ -75,7 +75,7 @@ def test_pod_that_ignores_sigterm_is_killed_after_its_grace_period(stage: Stage)
 def test_second_stop_can_shorten_the_grace_period(stage: Stage) -> None:
     stage.runtime.start(stage.stubborn("p-1"))
     running(stage.runtime, "p-1")
-    stage.say("p-1", b"here\n")
+    stage.write_output("p-1", b"here\n")
     stage.runtime.stop("p-1", 3600)
     stage.runtime.stop("p-1", 0)
     assert ended(stage.runtime, "p-1").signal == 9
@@ -84,14 +84,14 @@ def test_second_stop_can_shorten_the_grace_period(stage: Stage) -> None:
 def test_pod_stopped_before_its_start_never_starts(stage: Stage) -> None:
     stage.runtime.stop("p-1", 10)
     stage.runtime.start(stage.long("p-1"))
-    report = stage.runtime.look(["p-1"])["p-1"]
+    report = stage.runtime.get_reports(["p-1"])["p-1"]
     assert (report.state, report.cause, report.started_at) == (PodState.EXITED, PodCause.STOPPED, None)
     assert stage.runtime.list_pods() == ("p-1",)
 
 
 def test_pod_that_was_never_started_is_unknown(stage: Stage) -> None:
-    assert stage.runtime.look(["p-9"])["p-9"].state == PodState.UNKNOWN
-    assert stage.runtime.look([]) == {}
+    assert stage.runtime.get_reports(["p-9"])["p-9"].state == PodState.UNKNOWN
+    assert stage.runtime.get_reports([]) == {}
     assert stage.runtime.read_log("p-9", 0, 100).data == b""
 
 
@@ -103,8 +103,8 @@ def test_pods_survive_a_restart_of_the_runtime(stage: Stage) -> None:
     after = stage.restart()
     assert after.list_pods() == ("p-1", "p-2")
     assert running(after, "p-1") == before
-    stage.let_end("p-1", 4)
-    stage.let_crash("p-2", 6)
+    stage.end_pod("p-1", 4)
+    stage.crash_pod("p-2", 6)
     assert ended(after, "p-1").exit_code == 4
     assert ended(after, "p-2").signal == 6
 
@@ -112,10 +112,10 @@ def test_pods_survive_a_restart_of_the_runtime(stage: Stage) -> None:
 def test_forgotten_pod_leaves_its_log_and_never_starts_again(stage: Stage) -> None:
     stage.runtime.start(stage.long("p-1"))
     running(stage.runtime, "p-1")
-    stage.say("p-1", b"one\ntwo\n")
+    stage.write_output("p-1", b"one\ntwo\n")
     stage.runtime.forget("p-1")
     assert stage.runtime.list_pods() == ("p-1",), "a running pod is not forgotten"
-    stage.let_end("p-1", 0)
+    stage.end_pod("p-1", 0)
     ended(stage.runtime, "p-1")
     stage.runtime.forget("p-1")
     assert stage.runtime.list_pods() == ()
@@ -131,17 +131,17 @@ def test_growing_log_is_read_by_offset(stage: Stage) -> None:
     stage.runtime.start(stage.long("p-1"))
     running(stage.runtime, "p-1")
     text = "Grüße\0\xff\n".encode() + b"\xff\xfe half a line"
-    stage.say("p-1", text)
+    stage.write_output("p-1", text)
     first = stage.runtime.read_log("p-1", 0, 4)
     assert (first.data, first.offset, first.next_offset) == (text[:4], 0, 4)
     second = stage.runtime.read_log("p-1", first.next_offset, 1000)
     assert (second.data, second.complete) == (text[4:], False)
     nothing = stage.runtime.read_log("p-1", second.next_offset, 1000)
     assert (nothing.data, nothing.next_offset, nothing.complete) == (b"", len(text), False)
-    stage.say("p-1", b" more\n")
+    stage.write_output("p-1", b" more\n")
     third = stage.runtime.read_log("p-1", second.next_offset, 1000)
     assert (third.data, third.size) == (b" more\n", len(text) + 6)
-    stage.let_end("p-1", 0)
+    stage.end_pod("p-1", 0)
     ended(stage.runtime, "p-1")
     assert stage.runtime.read_log("p-1", third.next_offset, 1000).complete
     beyond = stage.runtime.read_log("p-1", 10_000, 10)
@@ -151,7 +151,7 @@ def test_growing_log_is_read_by_offset(stage: Stage) -> None:
 def test_log_tail_has_whole_lines(stage: Stage) -> None:
     stage.runtime.start(stage.long("p-1"))
     running(stage.runtime, "p-1")
-    stage.say("p-1", b"one\ntwo\r\nthree\nfour")
+    stage.write_output("p-1", b"one\ntwo\r\nthree\nfour")
     assert stage.runtime.tail_log("p-1", 2).data == b"three\nfour"
     tail = stage.runtime.tail_log("p-1", 3)
     assert (tail.data, tail.offset, tail.next_offset) == (b"two\r\nthree\nfour", 4, 19)
@@ -173,7 +173,7 @@ def test_usage_of_running_pods_is_measured(stage: Stage) -> None:
     )
     assert after["p-2"].cpu_seconds <= before["p-2"].cpu_seconds + 0.04
     assert after["p-1"].memory_mib < 100
-    stage.let_end("p-1", 0)
+    stage.end_pod("p-1", 0)
     ended(stage.runtime, "p-1")
     assert stage.runtime.measure(["p-1"], []).pods == {}
 
@@ -192,7 +192,7 @@ def test_pod_changes_wake_a_waiting_process(stage: Stage) -> None:
     running(stage.runtime, "p-1")
     stage.runtime.drain_wakes()
     assert not select.select(fds, [], [], 0)[0]
-    stage.let_end("p-1", 0)
+    stage.end_pod("p-1", 0)
     assert select.select(fds, [], [], PATIENCE)[0]
     assert ended(stage.runtime, "p-1").exit_code == 0
 
@@ -213,6 +213,6 @@ def test_pod_name_cannot_escape_the_pod_directory(tmp_path: Path, name: str) -> 
         lambda: local.runtime.read_log(name, 0, 1),
         lambda: local.runtime.start(order("p-1", workspace=name)),
     ):
-        with pytest.raises(ValueError, match="not a name"):
+        with pytest.raises(ValueError, match="not a valid pod or workspace name"):
             attempt()
     assert not (tmp_path.parent / "x").exists()

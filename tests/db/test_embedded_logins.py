@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 from berth.db import embedded
-from berth.db.embedded import DatabaseTrouble, Embedded, serving
+from berth.db.embedded import DatabaseSetupError, EmbeddedCluster, run_server
 from berth.db.embedded_roles import HBA, ROLE
 from tests.conftest import FAST_SETTINGS
 
@@ -37,32 +37,32 @@ def place() -> Iterator[Path]:
 
 
 @pytest.fixture
-def new_cluster(place: Path) -> Embedded:
+def new_cluster(place: Path) -> EmbeddedCluster:
     """Return a cluster that has not been created yet."""
-    return Embedded(place / "postgres", FAST_SETTINGS)
+    return EmbeddedCluster(place / "postgres", FAST_SETTINGS)
 
 
 @pytest.fixture(scope="module")
-def made_once() -> Iterator[Path]:
+def template_clusters() -> Iterator[Path]:
     """Create one cluster as this release does and one as the previous release did. Tests copy them."""
     with tempfile.TemporaryDirectory(prefix="berth-logins-") as made:
-        Embedded(Path(made) / "present" / "postgres", FAST_SETTINGS).prepare()
-        create_older_cluster(Embedded(Path(made) / "older" / "postgres", FAST_SETTINGS))
+        EmbeddedCluster(Path(made) / "present" / "postgres", FAST_SETTINGS).prepare()
+        create_older_cluster(EmbeddedCluster(Path(made) / "older" / "postgres", FAST_SETTINGS))
         yield Path(made)
 
 
 @pytest.fixture
-def cluster(made_once: Path, new_cluster: Embedded) -> Embedded:
+def cluster(template_clusters: Path, new_cluster: EmbeddedCluster) -> EmbeddedCluster:
     """Return a prepared cluster that has never run."""
-    return copied(made_once / "present", new_cluster)
+    return copy_cluster(template_clusters / "present", new_cluster)
 
 
 @pytest.fixture
-def older_cluster(made_once: Path, new_cluster: Embedded) -> Embedded:
-    return copied(made_once / "older", new_cluster)
+def older_cluster(template_clusters: Path, new_cluster: EmbeddedCluster) -> EmbeddedCluster:
+    return copy_cluster(template_clusters / "older", new_cluster)
 
 
-def copied(source: Path, cluster: Embedded) -> Embedded:
+def copy_cluster(source: Path, cluster: EmbeddedCluster) -> EmbeddedCluster:
     """Copy the files and keep their owner, PostgreSQL's account."""
     subprocess.run(["cp", "-a", f"{source}/.", str(cluster.data.parent)], check=True)
     return cluster
@@ -74,12 +74,12 @@ def query_one(url: str, query: str) -> object:
     return row[0] if row else None
 
 
-def as_role(cluster: Embedded, role: str, password: str = "") -> str:
+def role_url(cluster: EmbeddedCluster, role: str, password: str = "") -> str:
     login = f"{role}:{password}" if password else role
     return f"postgresql://{login}@/postgres?host={cluster.socket}"
 
 
-def create_older_cluster(cluster: Embedded) -> None:
+def create_older_cluster(cluster: EmbeddedCluster) -> None:
     """Create a cluster as the previous release did, with every local user as a superuser."""
     cluster._create()
     (cluster.data / "pg_hba.conf").write_text(OLDER_HBA)
@@ -102,8 +102,8 @@ def create_older_cluster(cluster: Embedded) -> None:
         server.wait(30)
 
 
-def test_berth_role_owns_its_database_and_is_not_a_superuser(cluster: Embedded, place: Path) -> None:
-    with serving(cluster, log=place / "log"):
+def test_berth_role_owns_its_database_and_is_not_a_superuser(cluster: EmbeddedCluster, place: Path) -> None:
+    with run_server(cluster, log=place / "log"):
         flags = (
             "SELECT (rolname, rolsuper, rolcreatedb, rolcreaterole)::text FROM pg_roles WHERE rolname = user"
         )
@@ -115,22 +115,22 @@ def test_berth_role_owns_its_database_and_is_not_a_superuser(cluster: Embedded, 
                     connection.execute(forbidden)
 
 
-def test_login_requires_the_password(cluster: Embedded, place: Path) -> None:
-    with serving(cluster, log=place / "log"):
-        for login in (as_role(cluster, ROLE), as_role(cluster, ROLE, "guess"), as_role(cluster, "berth"),
-                      as_role(cluster, "postgres"), as_role(cluster, "root")):  # fmt: skip
+def test_login_requires_the_password(cluster: EmbeddedCluster, place: Path) -> None:
+    with run_server(cluster, log=place / "log"):
+        for login in (role_url(cluster, ROLE), role_url(cluster, ROLE, "guess"), role_url(cluster, "berth"),
+                      role_url(cluster, "postgres"), role_url(cluster, "root")):  # fmt: skip
             with pytest.raises(psycopg.OperationalError, match=r"no password|authentication|reject"):
                 psycopg.connect(login, connect_timeout=5)
         assert query_one(cluster.url(), "SELECT 1") == 1
 
 
-def test_password_is_private_and_survives_a_restart(new_cluster: Embedded, place: Path) -> None:
+def test_password_is_private_and_survives_a_restart(new_cluster: EmbeddedCluster, place: Path) -> None:
     assert new_cluster.url().startswith(f"postgresql://{ROLE}@"), "no password before the first start"
-    with serving(new_cluster, log=place / "log"):
+    with run_server(new_cluster, log=place / "log"):
         first = new_cluster.password_file.read_text()
     assert new_cluster.password_file.stat().st_mode & 0o777 == 0o600
     assert (new_cluster.data / "pg_hba.conf").read_text() == HBA
-    with serving(new_cluster, log=place / "log"):
+    with run_server(new_cluster, log=place / "log"):
         assert new_cluster.password_file.read_text() == first
     assert first.strip() not in (place / "log").read_text()
 
@@ -138,19 +138,21 @@ def test_password_is_private_and_survives_a_restart(new_cluster: Embedded, place
 @pytest.mark.skipif(
     os.geteuid() != 0 or not shutil.which("setpriv"), reason="only root can become another user"
 )
-def test_other_users_reach_neither_socket_nor_password(cluster: Embedded, place: Path) -> None:
+def test_other_users_can_access_neither_socket_nor_password(cluster: EmbeddedCluster, place: Path) -> None:
     as_nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
-    with serving(cluster, log=place / "log"):
-        for command in ([str(embedded.programs() / "psql"), "-c", "SELECT 1", cluster.url()],
+    with run_server(cluster, log=place / "log"):
+        for command in ([str(embedded.programs_directory() / "psql"), "-c", "SELECT 1", cluster.url()],
                         ["cat", str(cluster.password_file)]):  # fmt: skip
             done = subprocess.run([*as_nobody, *command], capture_output=True, text=True, check=False)
             assert "Permission denied" in done.stderr, done
 
 
-def test_cluster_of_an_older_release_is_restricted_in_place(older_cluster: Embedded, place: Path) -> None:
-    with serving(older_cluster, log=place / "log"):
+def test_cluster_of_an_older_release_is_restricted_in_place(
+    older_cluster: EmbeddedCluster, place: Path
+) -> None:
+    with run_server(older_cluster, log=place / "log"):
         with pytest.raises(psycopg.OperationalError, match="reject"):
-            psycopg.connect(as_role(older_cluster, "berth"), connect_timeout=5)
+            psycopg.connect(role_url(older_cluster, "berth"), connect_timeout=5)
         assert query_one(older_cluster.url(), "SELECT name FROM runs") == "first"
         not_ours = (
             "SELECT count(*) FROM pg_class"
@@ -166,52 +168,52 @@ def test_cluster_of_an_older_release_is_restricted_in_place(older_cluster: Embed
 
 
 def test_interrupted_upgrade_is_repeated(
-    older_cluster: Embedded, place: Path, monkeypatch: pytest.MonkeyPatch
+    older_cluster: EmbeddedCluster, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
 
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(embedded, "write_private", interrupted)
+        patched.setattr(embedded, "write_private_file", interrupted)
         with pytest.raises(KeyboardInterrupt):
             older_cluster.prepare()
-    with serving(older_cluster, log=place / "log"):
+    with run_server(older_cluster, log=place / "log"):
         assert query_one(older_cluster.url(), "SELECT name FROM runs") == "first"
 
 
-def test_missing_password_is_replaced_at_the_next_start(cluster: Embedded, place: Path) -> None:
-    with serving(cluster, log=place / "log"):
+def test_missing_password_is_replaced_at_the_next_start(cluster: EmbeddedCluster, place: Path) -> None:
+    with run_server(cluster, log=place / "log"):
         first = cluster.url()
     cluster.password_file.unlink()
-    with serving(cluster, log=place / "log"):
+    with run_server(cluster, log=place / "log"):
         assert cluster.url() != first
         assert query_one(cluster.url(), "SELECT 1") == 1
 
 
-def test_wrong_password_file_is_refused_with_advice(cluster: Embedded, place: Path) -> None:
+def test_wrong_password_file_is_refused_with_advice(cluster: EmbeddedCluster, place: Path) -> None:
     cluster.prepare()
     cluster.password_file.write_text("another\n")
-    with pytest.raises(DatabaseTrouble, match="Remove that file"), serving(cluster, log=place / "log"):
+    with pytest.raises(DatabaseSetupError, match="Remove that file"), run_server(cluster, log=place / "log"):
         pass
 
 
-def test_existing_files_are_not_overwritten_by_a_new_cluster(new_cluster: Embedded) -> None:
+def test_existing_files_are_not_overwritten_by_a_new_cluster(new_cluster: EmbeddedCluster) -> None:
     new_cluster.data.mkdir()
     (new_cluster.data / "notes").write_text("mine")
-    with pytest.raises(DatabaseTrouble, match="not empty"):
+    with pytest.raises(DatabaseSetupError, match="not empty"):
         new_cluster.prepare()
     assert (new_cluster.data / "notes").read_text() == "mine"
 
 
 PREPARE = """
 import sys, pathlib
-from berth.db.embedded import Embedded
-Embedded(pathlib.Path(sys.argv[1])).prepare()
+from berth.db.embedded import EmbeddedCluster
+EmbeddedCluster(pathlib.Path(sys.argv[1])).prepare()
 """
 
 
-def prepare_and_kill(exists: Path, cluster: Embedded) -> None:
+def prepare_and_kill(exists: Path, cluster: EmbeddedCluster) -> None:
     """Prepare the cluster in a process, and kill the process as soon as `exists` exists."""
     process = subprocess.Popen([sys.executable, "-c", PREPARE, str(cluster.data)])
     deadline = time.monotonic() + 60
@@ -221,21 +223,21 @@ def prepare_and_kill(exists: Path, cluster: Embedded) -> None:
         time.sleep(0.001)
     process.kill()
     process.wait()
-    while cluster.holder() is not None:  # child processes of the killed process end too
+    while cluster.server_pid() is not None:  # child processes of the killed process end too
         assert time.monotonic() < deadline
         time.sleep(0.01)
 
 
-def test_first_start_is_repeated_after_a_kill(new_cluster: Embedded, place: Path) -> None:
+def test_first_start_is_repeated_after_a_kill(new_cluster: EmbeddedCluster, place: Path) -> None:
     prepare_and_kill(place / ".postgres.new" / "PG_VERSION", new_cluster)
-    with serving(new_cluster, log=place / "log"):
+    with run_server(new_cluster, log=place / "log"):
         assert query_one(new_cluster.url(), "SELECT 1") == 1
     assert not (place / ".postgres.new").exists()
 
 
-def test_upgrade_is_repeated_after_a_kill(older_cluster: Embedded, place: Path) -> None:
+def test_upgrade_is_repeated_after_a_kill(older_cluster: EmbeddedCluster, place: Path) -> None:
     prepare_and_kill(older_cluster.data / "postmaster.pid", older_cluster)
-    with serving(older_cluster, log=place / "log"):
+    with run_server(older_cluster, log=place / "log"):
         assert query_one(older_cluster.url(), "SELECT name FROM runs") == "first"
         assert (
             query_one(older_cluster.url(), "SELECT tableowner FROM pg_tables WHERE tablename = 'runs'")

@@ -9,23 +9,23 @@ import pytest
 from django.contrib.auth.models import Group
 from django.db import connection
 
-from berth.db.lease import Held, LeadershipLost, acquire, fenced, release, renew
+from berth.db.lease import HeldLease, LeadershipLost, acquire, fenced_transaction, release, renew
 from berth.db.models import Lease
 
 pytestmark = pytest.mark.django_db
 
 
 def test_second_process_does_not_get_the_lease() -> None:
-    assert acquire("scheduler", "a", ttl=60) == Held("scheduler", "a", 1)
+    assert acquire("scheduler", "a", ttl=60) == HeldLease("scheduler", "a", 1)
     assert acquire("scheduler", "b", ttl=60) is None
-    assert acquire("other", "b", ttl=60) == Held("other", "b", 1)
+    assert acquire("other", "b", ttl=60) == HeldLease("other", "b", 1)
 
 
 def test_expired_lease_is_acquired_with_a_higher_epoch() -> None:
     first = acquire("scheduler", "a", ttl=0)
     second = acquire("scheduler", "b", ttl=60)
-    assert first == Held("scheduler", "a", 1)
-    assert second == Held("scheduler", "b", 2)
+    assert first == HeldLease("scheduler", "a", 1)
+    assert second == HeldLease("scheduler", "b", 2)
     assert not renew(first, ttl=60)
     assert not release(first)
     assert renew(second, ttl=60)
@@ -35,8 +35,8 @@ def test_restarted_leader_gets_a_new_epoch() -> None:
     before = acquire("scheduler", "a", ttl=60)
     after = acquire("scheduler", "a", ttl=60)
     assert before
-    assert after == Held("scheduler", "a", 2)
-    with pytest.raises(LeadershipLost), fenced(before):
+    assert after == HeldLease("scheduler", "a", 2)
+    with pytest.raises(LeadershipLost), fenced_transaction(before):
         pass
 
 
@@ -45,7 +45,7 @@ def test_released_lease_is_free_at_once() -> None:
     assert held
     assert release(held)
     assert not renew(held, ttl=60)
-    assert acquire("scheduler", "b", ttl=60) == Held("scheduler", "b", 2)
+    assert acquire("scheduler", "b", ttl=60) == HeldLease("scheduler", "b", 2)
 
 
 def test_expired_lease_without_successor_is_renewed() -> None:
@@ -59,13 +59,13 @@ def test_stale_leader_cannot_write() -> None:
     stale = acquire("scheduler", "a", ttl=0)
     assert stale
     acquire("scheduler", "b", ttl=60)
-    with pytest.raises(LeadershipLost), fenced(stale):
+    with pytest.raises(LeadershipLost), fenced_transaction(stale):
         Group.objects.create(name="written by a stale leader")
     assert not Group.objects.exists()
 
 
 def test_leader_without_a_lease_cannot_write() -> None:
-    with pytest.raises(LeadershipLost), fenced(Held("scheduler", "a", 1)):
+    with pytest.raises(LeadershipLost), fenced_transaction(HeldLease("scheduler", "a", 1)):
         Group.objects.create(name="never")
 
 
@@ -80,7 +80,7 @@ def test_successor_waits_for_the_leaders_transaction() -> None:
         order.append("taken over")
         connection.close()
 
-    with fenced(held):
+    with fenced_transaction(held):
         successor = threading.Thread(target=take_over)
         successor.start()
         _wait_for_a_blocked_query()

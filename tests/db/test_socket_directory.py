@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from berth.db import embedded
-from berth.db.embedded import DatabaseTrouble
+from berth.db.embedded import DatabaseSetupError
 
 
 @pytest.fixture(autouse=True)
@@ -26,7 +26,7 @@ def test_symbolic_link_is_refused_and_its_target_unchanged(tmp_path: Path) -> No
     victim = tmp_path / "victim"
     victim.mkdir(mode=0o755)
     (tmp_path / "sockets").symlink_to(victim)
-    with pytest.raises(DatabaseTrouble, match="Berth cannot use"):
+    with pytest.raises(DatabaseSetupError, match="Berth cannot use"):
         embedded._claim_directory(tmp_path / "sockets")
     assert stat.S_IMODE(victim.stat().st_mode) == 0o755
 
@@ -36,5 +36,5 @@ def test_directory_of_another_user_is_refused(tmp_path: Path) -> None:
     place = tmp_path / "sockets"
     place.mkdir(mode=0o777)
     os.chown(place, 12345, 12345)
-    with pytest.raises(DatabaseTrouble, match="belongs to user 12345"):
+    with pytest.raises(DatabaseSetupError, match="belongs to user 12345"):
         embedded._claim_directory(place)

@@ -7,7 +7,7 @@ import time
 import pytest
 from django.db import connection, transaction
 
-from berth.db.wake import Waiter, Woken, wake
+from berth.db.wake import Waiter, WakeResult, wake
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -17,10 +17,10 @@ def test_commit_wakes_the_waiter_with_its_reason() -> None:
         with transaction.atomic():
             wake("scheduler", "submitted")
             assert not waiter.wait(0.05)
-        assert waiter.wait(10) == Woken(frozenset({"submitted"}))
+        assert waiter.wait(10) == WakeResult(frozenset({"submitted"}))
 
 
-def test_rollback_wakes_no_waiter() -> None:
+def test_rollback_does_not_wake_the_waiter() -> None:
     with Waiter("scheduler") as waiter:
         with pytest.raises(ZeroDivisionError), transaction.atomic():
             wake("scheduler", "submitted")
@@ -51,7 +51,7 @@ def test_readable_file_ends_the_wait() -> None:
     reading, writing = os.pipe()
     with Waiter("scheduler", files=[reading]) as waiter:
         os.write(writing, b"x")
-        assert waiter.wait(10) == Woken(ready=frozenset({reading}))
+        assert waiter.wait(10) == WakeResult(ready=frozenset({reading}))
     os.close(reading)
     os.close(writing)
 
@@ -70,4 +70,4 @@ def test_lost_connection_is_restored_and_reported() -> None:
 
 def test_wait_ends_at_the_timeout() -> None:
     with Waiter("scheduler") as waiter:
-        assert waiter.wait(0) == Woken()
+        assert waiter.wait(0) == WakeResult()

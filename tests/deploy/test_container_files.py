@@ -56,7 +56,7 @@ def test_image_names_have_no_registry_host() -> None:
     assert names == ["python:3.11-slim-bookworm", "berth", "postgres:17"]
 
 
-def test_containerfile_copies_paths_that_exist() -> None:
+def test_containerfile_copies_only_existing_paths() -> None:
     lines = (CONTAINER / "Containerfile").read_text().splitlines()
     copied = [line.split()[1:-1] for line in lines if line.startswith("COPY ") and "--from" not in line]
     assert [path for paths in copied for path in paths if not Path(ROOT / path).exists()] == []

@@ -64,7 +64,7 @@ def run() -> Iterator[Run]:
     if os.geteuid() != 0:
         pytest.fail("Run these tests as root: debootstrap and the networks of compose need it.")
     with tempfile.TemporaryDirectory(prefix="berth-containers-") as folder:
-        env = _isolated(Path(folder))
+        env = _isolated_env(Path(folder))
 
         def run(*command: str, cwd: Path = ROOT, seconds: float = 900) -> str:
             done = subprocess.run(
@@ -84,7 +84,7 @@ def run() -> Iterator[Run]:
                 run("podman", *command)
 
 
-def _isolated(folder: Path) -> dict[str, str]:
+def _isolated_env(folder: Path) -> dict[str, str]:
     (folder / "storage.conf").write_text(
         f'[storage]\ndriver = "overlay"\ngraphroot = "{folder}/images"\nrunroot = "{folder}/run"\n'
     )
@@ -102,7 +102,9 @@ def _isolated(folder: Path) -> dict[str, str]:
 @pytest.fixture(scope="module")
 def image(run: Run, tmp_path_factory: pytest.TempPathFactory) -> str:
     """Build the server image as the documentation says."""
-    base = os.environ.get("BERTH_TEST_BASE_IMAGE") or _debian(run, tmp_path_factory.mktemp("base"))
+    base = os.environ.get("BERTH_TEST_BASE_IMAGE") or _build_debian_image(
+        run, tmp_path_factory.mktemp("base")
+    )
     run(
         "buildah", "build", "--isolation", "chroot", "--network", "host",
         "-f", str(CONTAINER / "Containerfile"), "--build-arg", f"BASE_IMAGE={base}",
@@ -111,7 +113,7 @@ def image(run: Run, tmp_path_factory: pytest.TempPathFactory) -> str:
     return IMAGE
 
 
-def _debian(run: Run, folder: Path) -> str:
+def _build_debian_image(run: Run, folder: Path) -> str:
     packages = "python3,python3-venv,ca-certificates"
     mirror = os.environ.get("BERTH_TEST_DEBIAN_MIRROR") or _apt_mirror()
     run("debootstrap", "--variant=minbase", f"--include={packages}", "bookworm", str(folder / "root"), mirror)
@@ -191,7 +193,9 @@ def test_image_without_a_command_starts_all_of_berth(run: Run, image: str) -> No
     assert run("podman", "inspect", "-f", "{{.State.ExitCode}}", "all").strip() == "0"
 
 
-def test_compose_starts_a_scheduler_that_leads(run: Run, image: str, postgres: str, tmp_path: Path) -> None:
+def test_compose_starts_a_scheduler_that_becomes_leader(
+    run: Run, image: str, postgres: str, tmp_path: Path
+) -> None:
     folder = tmp_path / "berth-test"
     folder.mkdir()
     shutil.copy(CONTAINER / "compose.yaml", folder)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from scheduler.api.metrics.endpoint import Rows
+from scheduler.api.metrics.endpoint import DatabaseCollector
 from tests.deploy.expressions import names_in
 from tests.scraping import scraped
 
@@ -30,7 +30,7 @@ def exported(db: None) -> dict[str, set[str]]:
     types = {line.split()[2] for line in scraped().splitlines() if line.startswith("# TYPE ")}
     families = {
         family.name + ("_total" if family.type == "counter" else ""): set(family._labelnames)  # type: ignore[attr-defined]
-        for family in Rows().collect()
+        for family in DatabaseCollector().collect()
     }
     assert set(families) == types
     return families

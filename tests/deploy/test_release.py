@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from deploy.release import Refused, bill_of_materials, check_changelog
+from deploy.release import ReleaseError, build_sbom, check_changelog
 from tests.conftest import ROOT
 
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -106,29 +106,29 @@ def test_bill_of_materials_names_no_host(dist: Path) -> None:
 
 
 def test_component_lists_the_hash_of_each_of_its_files() -> None:
-    first, second = bill_of_materials(PROJECT, LOCK, 0)["components"]
+    first, second = build_sbom(PROJECT, LOCK, 0)["components"]
     assert first["purl"] == "pkg:pypi/annotated-doc@0.0.7"
     assert [each["content"][0] for each in first["externalReferences"][0]["hashes"]] == ["a", "b"]
     assert second["purl"] == "pkg:pypi/psycopg@3.3.9"
 
 
 def test_requirement_without_a_hash_is_refused() -> None:
-    with pytest.raises(Refused, match="no hash for django"):
-        bill_of_materials(PROJECT, "django==5.2.1\n", 0)
+    with pytest.raises(ReleaseError, match="no hash for django"):
+        build_sbom(PROJECT, "django==5.2.1\n", 0)
 
 
 def test_requirement_without_a_pin_is_refused() -> None:
-    with pytest.raises(Refused, match="make lock"):
-        bill_of_materials(PROJECT, "django>=5\n", 0)
+    with pytest.raises(ReleaseError, match="make lock"):
+        build_sbom(PROJECT, "django>=5\n", 0)
 
 
 def test_changelog_must_begin_with_a_dated_version() -> None:
     check_changelog("# Changelog\n\n## 1.2.0 (2026-11-22)\n\n## 1.1.0 (2026-10-01)\n", "1.2.0")
-    with pytest.raises(Refused, match="no date"):
+    with pytest.raises(ReleaseError, match="no date"):
         check_changelog("## 1.2.0 (unreleased)\n", "1.2.0")
-    with pytest.raises(Refused, match=r"begins with 1\.1\.0"):
+    with pytest.raises(ReleaseError, match=r"begins with 1\.1\.0"):
         check_changelog("## 1.1.0 (2026-10-01)\n", "1.2.0")
-    with pytest.raises(Refused, match="begins with no version"):
+    with pytest.raises(ReleaseError, match="begins with no version"):
         check_changelog("# Changelog\n", "1.2.0")
 
 

@@ -9,7 +9,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from berth.core.errors import Invalid
-from berth.documents import CannotEdit, Places, assigned, edited, read_document, removed, setting
+from berth.documents import (
+    CannotEdit,
+    SourceLines,
+    edit_text,
+    parse_setting,
+    read_document,
+    remove_value,
+    set_value,
+)
 
 TEXT = """\
 # trained every night
@@ -59,7 +67,7 @@ labels: {team: nlp}
 def test_value_is_set_in_place(at: Any, value: object, was: str, now: str) -> None:
     order = ("name", "project", "pools", "image", "topology", "roles")
     assert TEXT.count(was) == 1
-    assert edited(TEXT, at, value, order=order) == TEXT.replace(was, now)
+    assert edit_text(TEXT, at, value, order=order) == TEXT.replace(was, now)
 
 
 @pytest.mark.parametrize(
@@ -76,19 +84,19 @@ def test_value_is_set_in_place(at: Any, value: object, was: str, now: str) -> No
     ],
 )
 def test_removing_a_key_keeps_the_rest_of_the_document(at: Any, was: str, now: str) -> None:
-    assert edited(TEXT, at) == TEXT.replace(was, now)
+    assert edit_text(TEXT, at) == TEXT.replace(was, now)
 
 
 def test_list_edit_keeps_comments_of_remaining_items() -> None:
     text = "pools:\n  - a   # near\n  - b\n  - c   # far\n"
-    assert edited(text, ("pools",), ["a", "c", "d"]) == "pools:\n  - a   # near\n  - c   # far\n  - d\n"
-    assert edited(text, ("pools",), ["c", "a"]) == "pools: [c, a]   # far\n"
-    assert edited("pools: [a, b]\n", ("pools",), ["b"]) == "pools: [b]\n"
+    assert edit_text(text, ("pools",), ["a", "c", "d"]) == "pools:\n  - a   # near\n  - c   # far\n  - d\n"
+    assert edit_text(text, ("pools",), ["c", "a"]) == "pools: [c, a]   # far\n"
+    assert edit_text("pools: [a, b]\n", ("pools",), ["b"]) == "pools: [b]\n"
 
 
 def test_role_is_added_after_the_others() -> None:
     text = "name: x\nroles:\n- name: a\n  gpu: 1   # one\nlabels: {}\n"
-    assert edited(text, ("roles", 1), {"name": "b", "gpu": 0}) == text.replace(
+    assert edit_text(text, ("roles", 1), {"name": "b", "gpu": 0}) == text.replace(
         "# one\n", "# one\n- name: b\n  gpu: 0\n"
     )
 
@@ -97,32 +105,34 @@ def test_json_stays_json() -> None:
     import json
 
     text = '{"name": "x", "roles": [{"gpu": 1}]}'
-    changed = edited(edited(text, ("roles", 0, "cpu"), "1"), ("name",), "y: z")
+    changed = edit_text(edit_text(text, ("roles", 0, "cpu"), "1"), ("name",), "y: z")
     assert json.loads(changed) == {"name": "y: z", "roles": [{"gpu": 1, "cpu": "1"}]}
 
 
 def test_unsafe_edit_is_refused() -> None:
     for text, at in (("- a\n- b\n", ("name",)), ("name: [", ("name",)), ("a: 1", ("a", "b"))):
         with pytest.raises(CannotEdit):
-            edited(text, at, "x")
+            edit_text(text, at, "x")
 
 
 keys = st.sampled_from(["name", "env", "roles", "odd key", "#", "1", "yes"])
-plain = st.one_of(
+scalar_values = st.one_of(
     st.none(), st.booleans(), st.integers(-5, 5), st.sampled_from([0.5, 1.25]),
     st.text(st.characters(codec="utf-8", categories=("L", "N", "P", "S", "Zs")), max_size=8),
     st.sampled_from(["a\nb", "a\n", " a", "a: b", "# c", "- d", "0.", "null", "{"]),
     st.sampled_from(["a\n\n b\n", "\u2028", "\t"]),
 )  # fmt: skip
-trees = st.recursive(
-    plain, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(keys, inner, max_size=4), max_leaves=8
+values = st.recursive(
+    scalar_values,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(keys, inner, max_size=4),
+    max_leaves=8,
 )
-documents = st.dictionaries(keys, trees, min_size=1, max_size=4)
+documents = st.dictionaries(keys, values, min_size=1, max_size=4)
 places = st.lists(keys | st.integers(0, 2), min_size=1, max_size=3).map(tuple)
 
 
 @settings(max_examples=400, deadline=None)
-@given(documents, places, trees, st.booleans(), st.sampled_from([None, True, False]))
+@given(documents, places, values, st.booleans(), st.sampled_from([None, True, False]))
 def test_edit_is_exact_or_refused(
     document: dict, at: Any, value: object, take: bool, flow: bool | None
 ) -> None:
@@ -132,42 +142,42 @@ def test_edit_is_exact_or_refused(
     if yaml.safe_load(text) != document:
         return  # the comment landed inside a string
     try:
-        changed = edited(text, at) if take else edited(text, at, value)
+        changed = edit_text(text, at) if take else edit_text(text, at, value)
     except CannotEdit:
         return
-    expected = removed(document, at) if take else assigned(document, at, value)
+    expected = remove_value(document, at) if take else set_value(document, at, value)
     assert yaml.safe_load(changed) == (expected or None)
 
 
 @settings(max_examples=200, deadline=None)
-@given(st.text(max_size=60), places, plain)
+@given(st.text(max_size=60), places, scalar_values)
 def test_arbitrary_text_does_not_crash_the_editor(text: str, at: Any, value: object) -> None:
     with contextlib.suppress(CannotEdit):
-        edited(text, at, value)
-    Places.of(text).line_number("roles[0].gpu")
+        edit_text(text, at, value)
+    SourceLines.from_text(text).line_number("roles[0].gpu")
 
 
 def test_error_has_the_line_of_the_key_or_its_parent() -> None:
-    places = Places.of(TEXT)
+    places = SourceLines.from_text(TEXT)
     paths = ("name", "roles[0].cpu", "roles[1].gpu", "roles[1].min")
     assert [places.line_number(path) for path in paths] == [2, 8, 10, 10]
     assert (places.line_number("image"), places.line_number("env.EPOCHS")) == (None, 16)
-    assert Places.of("name: [").line_number("name") is None
+    assert SourceLines.from_text("name: [").line_number("name") is None
     assert places.scalars[("env", "EPOCHS")] == "3"
 
 
 def test_setting_is_parsed_as_path_and_value() -> None:
-    assert setting("roles[0].gpu=2") == (("roles", 0, "gpu"), 2)
-    assert setting("env.A=b=c") == (("env", "A"), "b=c")
-    assert setting("env.EPOCHS=5") == (("env", "EPOCHS"), "5")
-    assert setting("pools=[a, b]") == (("pools",), ["a", "b"])
+    assert parse_setting("roles[0].gpu=2") == (("roles", 0, "gpu"), 2)
+    assert parse_setting("env.A=b=c") == (("env", "A"), "b=c")
+    assert parse_setting("env.EPOCHS=5") == (("env", "EPOCHS"), "5")
+    assert parse_setting("pools=[a, b]") == (("pools",), ["a", "b"])
     for wrong in ("gpu", "=1", "[0]=1", "a..b=1", ".a=1", "a[x]=1", "a=[", "a=!!python/none 1"):
         with pytest.raises(Invalid):
-            setting(wrong)
+            parse_setting(wrong)
 
 
-def test_key_on_is_not_read_as_true() -> None:
+def test_key_named_on_is_not_parsed_as_true() -> None:
     text = "notifications:\n  - to: me@example.org\n"
-    changed = edited(text, ("notifications", 0, "on"), ["failed"])
+    changed = edit_text(text, ("notifications", 0, "on"), ["failed"])
     assert changed == text + "    on: [failed]\n"
     assert read_document(changed) == {"notifications": [{"to": "me@example.org", "on": ["failed"]}]}

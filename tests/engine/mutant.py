@@ -16,11 +16,11 @@ from scheduler.engine.decide import decide
 from scheduler.simulator import load
 from tests.engine import test_cases, test_scenarios
 from tests.engine.reference.laws import broken_laws
-from tests.engine.stories import hold_to
+from tests.engine.stories import assert_expectations
 from tests.engine.test_laws import test_shares_equal_the_reference_calculation as agree
 
 SHARES = "fair shares of the reference calculation"
-FALLS_OVER = "it falls over"
+CRASH = "it falls over"
 
 
 def main() -> None:
@@ -39,7 +39,7 @@ def _laws(documents: list[dict[str, Any]]) -> list[str]:
         except AssertionError:
             broken.add(SHARES)
         except Exception as error:
-            broken.add(f"{FALLS_OVER}: {type(error).__name__}")
+            broken.add(f"{CRASH}: {type(error).__name__}")
     return sorted(broken)
 
 
@@ -55,7 +55,7 @@ def _stories() -> Iterator[str]:
 
 def _failed(claim: str, story: dict[str, Any], scenario: dict[str, Any]) -> Iterator[str]:
     try:
-        hold_to(story["expect"], scenario, story.get("play"))
+        assert_expectations(story["expect"], scenario, story.get("play"))
     except Exception:
         yield claim
 

@@ -17,7 +17,7 @@ EXPECTED = {"decisions", "workloads", "shares", "shares_of", "wanted"}
 Story = dict[str, Any]
 
 
-def hold_to(expect: Story, scenario: Story, play: Story | None = None) -> None:
+def assert_expectations(expect: Story, scenario: Story, play: Story | None = None) -> None:
     assert expect
     assert expect.keys() <= EXPECTED
     answer = simulate({"format": "berth.scenario/1", **scenario}, **(play or {}))

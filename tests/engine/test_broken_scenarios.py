@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scheduler.simulator import ScenarioError, load, run, simulate
 
 ROOT = Path(__file__).resolve().parents[2]
-GOOD: dict[str, Any] = {
+VALID_SCENARIO: dict[str, Any] = {
     "format": "berth.scenario/1",
     "now": "2026-01-01T00:00:00Z",
     "cycle_seconds": 10,
@@ -47,15 +47,15 @@ GOOD: dict[str, Any] = {
     "reservations": [{"workload": "b", "role": "x", "index": 0, "node": "n0", "devices": [1]}],
 }  # fmt: skip
 
-Path_ = tuple[str | int, ...]
-ODD = st.one_of(
+KeyPath = tuple[str | int, ...]
+ODD_VALUES = st.one_of(
     st.none(), st.booleans(), st.integers(-3, 3), st.sampled_from([10**30, -(10**30), 1e308, -0.0]),
     st.floats(), st.text(max_size=8), st.just([]), st.just({}), st.just([[[[]]]]), st.just({"a": {"b": []}}),
     st.sampled_from(["n0", "p", "d", "nobody", "2026-01-01", "2026-01-01T00:00:00", "NaN", "1e999", "\x00"]),
 )  # fmt: skip
 
 
-def places(value: Any, path: Path_ = ()) -> Iterator[Path_]:
+def places(value: Any, path: KeyPath = ()) -> Iterator[KeyPath]:
     """Yield the path of every key and every item, at any depth."""
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, inner in items:
@@ -63,13 +63,13 @@ def places(value: Any, path: Path_ = ()) -> Iterator[Path_]:
         yield from places(inner, (*path, key))
 
 
-PLACES = list(places(GOOD))
+PLACES = list(places(VALID_SCENARIO))
 
 
 @st.composite
-def broken(draw: st.DrawFn) -> dict[str, Any]:
+def broken_scenarios(draw: st.DrawFn) -> dict[str, Any]:
     """Draw a valid file with a few mutations: parts removed, duplicated, renamed or replaced."""
-    document = copy.deepcopy(GOOD)
+    document = copy.deepcopy(VALID_SCENARIO)
     for _ in range(draw(st.integers(1, 3))):
         *way, last = draw(st.sampled_from(PLACES))
         holder: Any = document
@@ -89,12 +89,12 @@ def broken(draw: st.DrawFn) -> dict[str, Any]:
             case "negate" if isinstance(present, int | float):
                 holder[last] = -present
             case _:
-                holder[last] = draw(ODD)
+                holder[last] = draw(ODD_VALUES)
     return document
 
 
 @settings(max_examples=400, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
-@given(document=broken())
+@given(document=broken_scenarios())
 def test_mutated_scenario_is_simulated_or_refused_in_one_line(document: dict[str, Any]) -> None:
     try:
         answer = simulate(document, cycles=3)
@@ -108,7 +108,7 @@ def test_mutated_scenario_is_simulated_or_refused_in_one_line(document: dict[str
 
 
 def test_unmutated_scenario_is_valid() -> None:
-    assert simulate(GOOD, cycles=3)["workloads"]["a"]["phase"] == "completed"
+    assert simulate(VALID_SCENARIO, cycles=3)["workloads"]["a"]["phase"] == "completed"
 
 
 @pytest.mark.parametrize(
@@ -130,8 +130,8 @@ def test_unmutated_scenario_is_valid() -> None:
         (("pools", 0, "fairshare", "half_life"), 0, "pools[0].fairshare.half_life"),
     ],
 )
-def test_error_names_the_invalid_key(path: Path_, value: Any, expected: str) -> None:
-    document = copy.deepcopy(GOOD)
+def test_error_names_the_invalid_key(path: KeyPath, value: Any, expected: str) -> None:
+    document = copy.deepcopy(VALID_SCENARIO)
     holder: Any = document
     for key in path[:-1]:
         holder = holder[key]
@@ -146,11 +146,11 @@ def test_error_names_the_invalid_key(path: Path_, value: Any, expected: str) -> 
     [
         ([{"role": "w", "index": 0, "node": "n9"}], "no such node; received 'n9'; allowed: n0, n1"),
         ([{"role": "v", "node": "n0"}], "no such role; received 'v'; allowed: w"),
-        ([{"role": "w", "node": "n0"}] * 5, "more GPUs than n0 holds; received 1 GPU; allowed: 4 GPUs for"),
+        ([{"role": "w", "node": "n0"}] * 5, "more GPUs than n0 has; received 1 GPU; allowed: 4 GPUs for"),
     ],
 )
 def test_error_names_the_invalid_value_and_the_allowed_values(pods: list[Any], expected: str) -> None:
-    document = copy.deepcopy(GOOD)
+    document = copy.deepcopy(VALID_SCENARIO)
     document["workloads"][0] |= {"pods": pods}
     document["workloads"][0]["roles"][0]["max"] = 9
     with pytest.raises(ScenarioError) as refused:

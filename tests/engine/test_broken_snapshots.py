@@ -43,7 +43,7 @@ def pods(change: Callable[[tuple[Pod, ...]], tuple[Pod, ...]]) -> Break:
     return broken
 
 
-def promise(**change: object) -> Break:
+def with_reservation(**change: object) -> Break:
     made = replace(Reservation("new", "worker", 0, "n2", (0,)), **change)  # type: ignore[arg-type]
     return lambda snapshot: replace(snapshot, reservations=(made,))
 
@@ -57,17 +57,17 @@ INCONSISTENT: dict[str, tuple[Break, str]] = {
     "a node that lost CPUs": (node(cpu=3000), "n1: its CPU is oversold by 5 CPUs"),
     "a node that lost memory": (node(memory_mib=15), "n1: its memory is oversold by 5 MiB"),
     "a node that takes fewer pods": (node(max_pods=1), "n1: more pods"),
-    "a pod on no known node": (pods(lambda p: (replace(p[0], node="gone"), *p[1:])), "no known node"),
+    "a pod on no known node": (pods(lambda p: (replace(p[0], node="gone"), *p[1:])), "unknown node"),
     "a pod of no known role": (pods(lambda p: (replace(p[0], role="chief"), *p[1:])), "no role chief"),
     "one replica twice": (pods(lambda p: (p[0], replace(p[1], index=0))), "is listed twice"),
     "a device that no node ever had": (pods(lambda p: (replace(p[0], devices=(9,)), *p[1:])), "n1: device 9"),
     "an unknown project": (workload("one", project="x"), "no project x"),
     "an unknown pool": (workload("new", pools=("x",)), "no pool x"),
-    "a promise to an unknown workload": (promise(workload="missing"), "missing"),
-    "a promise on no node": (promise(node="gone"), "no known node"),
-    "a promise to no role": (promise(role="chief"), "no role chief"),
-    "a promise of a device that is not there": (promise(devices=(7,)), "n2: device 7"),
-    "a promise of a device that is taken": (promise(node="n1"), "n1: device 0"),
+    "a promise to an unknown workload": (with_reservation(workload="missing"), "missing"),
+    "a promise on no node": (with_reservation(node="gone"), "unknown node"),
+    "a promise to no role": (with_reservation(role="chief"), "no role chief"),
+    "a promise of a device that is not there": (with_reservation(devices=(7,)), "n2: device 7"),
+    "a promise of a device that is taken": (with_reservation(node="n1"), "n1: device 0"),
     "a department that is not there": (
         lambda s: replace(s, queues=tuple(q for q in s.queues if q.name != "d")),
         "no department d",
@@ -103,6 +103,6 @@ def check_devices(snapshot: Snapshot, plan: Plan) -> None:
         assert milli <= max(1000, before.get(key, 0)), key
 
 
-def test_workload_is_placed_on_a_sound_node_beside_a_broken_one() -> None:
+def test_workload_is_placed_on_a_healthy_node_next_to_a_broken_one() -> None:
     plan = decide(node(cpu=1000)(cluster()))
     assert set(placed(plan)["new"]) == {"n2"}

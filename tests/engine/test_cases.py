@@ -19,11 +19,11 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.engine.stories import hold_to
+from tests.engine.stories import assert_expectations
 
 FILES = sorted((Path(__file__).parent / "cases").glob("*.yaml"))
 KEYS = {"claim", "shows", "play", "expect", "nodes", "queues", "work", "pool", "cycle_seconds"}
-OF_QUEUE = ("rank", "reclaim_min_runtime", "preempt_min_runtime")
+QUEUE_KEYS = ("rank", "reclaim_min_runtime", "preempt_min_runtime")
 NOON = 1_800_000_000
 
 
@@ -37,7 +37,7 @@ def _cases() -> Any:
 @pytest.mark.parametrize("case", list(_cases()))
 def test_case_has_the_expected_outcome(case: dict[str, Any]) -> None:
     assert case.keys() <= KEYS
-    hold_to(case["expect"], scenario(case), case.get("play"))
+    assert_expectations(case["expect"], scenario(case), case.get("play"))
 
 
 def scenario(case: dict[str, Any]) -> dict[str, Any]:
@@ -59,7 +59,7 @@ def scenario(case: dict[str, Any]) -> dict[str, Any]:
 def _queue(number: int, named: tuple[str, Any]) -> dict[str, Any]:
     path, value = named
     quota = dict(value) if isinstance(value, dict) else {"gpu": value}
-    queue = {key: quota.pop(key) for key in OF_QUEUE if key in quota}
+    queue = {key: quota.pop(key) for key in QUEUE_KEYS if key in quota}
     if "usage" in quota:
         queue["usage"] = {"default": {"gpu": quota.pop("usage")}}
     department, _, project = path.partition("/")

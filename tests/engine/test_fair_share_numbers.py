@@ -53,7 +53,7 @@ CASES = [
         [queue("a", 10, 100, weight=3), queue("b", 10, 100, weight=1)],
         {},
         {"a": 70, "b": 30},
-        id="weights divide what quotas leave",
+        id="weights divide the remainder after quotas",
         marks=pytest.mark.shows("RAI-04", "RAI-05", "RAI-25", "RAI-40", "RAI-42", "RAI-59", "RAI-60"),
     ),
     pytest.param(
@@ -61,7 +61,7 @@ CASES = [
         [queue("a", 2, 10, weight=1), queue("b", 2, 10, weight=4)],
         {},
         {"a": 3, "b": 8},
-        id="left-over units go by largest remainder",
+        id="leftover units go by largest remainder",
     ),
     pytest.param(
         11,
@@ -82,7 +82,7 @@ CASES = [
         [queue("a", 5, 15), queue("b", 5, 5)],
         {},
         {"a": 15, "b": 5},
-        id="who asks less leaves more to the other",
+        id="lower demand leaves more to the other queue",
         marks=pytest.mark.shows("RAI-51"),
     ),
     pytest.param(
@@ -102,11 +102,11 @@ CASES = [
         ],
         {},
         {"a": 0, "b": 1, "c": 0},
-        id="rank before age",
+        id="rank decides before age",
         marks=pytest.mark.shows("RAI-07", "RAI-48"),
     ),
     pytest.param(
-        10, [queue("a", 8, 8), queue("b", 8, 8)], {}, {"a": 5, "b": 5}, id="oversold quotas shrink alike"
+        10, [queue("a", 8, 8), queue("b", 8, 8)], {}, {"a": 5, "b": 5}, id="oversold quotas shrink equally"
     ),
     pytest.param(
         10,
@@ -121,7 +121,7 @@ CASES = [
         [queue("a", 6, 40, weight=3), queue("b", 4, 40, weight=2), queue("c", 0, 40, weight=1)],
         {},
         {"a": 16, "b": 11, "c": 3},
-        id="half of twenty unused on top of six",
+        id="half of twenty unused GPUs in addition to six",
         marks=pytest.mark.shows("RAI-61", "RAI-62", "RAI-64"),
     ),
     pytest.param(
@@ -129,7 +129,7 @@ CASES = [
         [queue("a", 20, 40, weight=1), queue("b", 0, 40, weight=9), queue("c", 4, 40, weight=5)],
         {"over_quota_weights": False},
         {"a": 25, "b": 0, "c": 5},
-        id="weights switched off: quotas weigh",
+        id="weights disabled: quotas act as weights",
         marks=pytest.mark.shows("RAI-41"),
     ),
     pytest.param(
@@ -137,7 +137,7 @@ CASES = [
         [queue("a", 0, 10, usage=1.0), queue("b", 0, 10, usage=0.0)],
         {"fairshare": {"mode": "time_based", "k": 0.5}},
         {"a": 3, "b": 7},
-        id="history pushes: n + K(n - u)",
+        id="past usage adjusts weights: n + K(n - u)",
         marks=pytest.mark.shows("RAI-73", "RAI-76", "RAI-77"),
     ),
     pytest.param(
@@ -145,7 +145,7 @@ CASES = [
         [queue("a", 0, 10, usage=1.0), queue("b", 0, 10, usage=0.0)],
         {"fairshare": {"mode": "time_based", "k": 0.0}},
         {"a": 5, "b": 5},
-        id="K of nought forgets history",
+        id="K of zero ignores past usage",
         marks=pytest.mark.shows("RAI-82"),
     ),
     pytest.param(
@@ -153,7 +153,7 @@ CASES = [
         [queue("a", 0, 10, usage=1.0), queue("b", 0, 10, usage=0.0)],
         {},
         {"a": 5, "b": 5},
-        id="point in time looks at no history",
+        id="point-in-time mode ignores past usage",
         marks=pytest.mark.shows("RAI-55"),
     ),
     pytest.param(
@@ -161,7 +161,7 @@ CASES = [
         [queue("a", 2, 8, weight=0), queue("b", 0, 8, weight=1)],
         {},
         {"a": 2, "b": 6},
-        id="weight nought has no share beyond quota",
+        id="weight zero has no share over quota",
     ),
 ]
 

@@ -3,17 +3,17 @@
 import pytest
 
 from scheduler.engine.decide import decide
-from scheduler.engine.forecast import ASSUMPTIONS, DUE, Forecast, forecasts
+from scheduler.engine.forecast import ASSUMPTIONS, CAPACITY_FREE, Forecast, forecasts
 from scheduler.engine.model import Snapshot
 from tests.engine.world import NOON, World
 
 
-def expected(world: World) -> dict[str, Forecast]:
+def expected_start(world: World) -> dict[str, Forecast]:
     snapshot = world.snapshot if isinstance(world.snapshot, Snapshot) else world.snapshot()
     return dict(forecasts(snapshot, decide(snapshot)))
 
 
-def full(**more: int) -> World:
+def full_cluster(**more: int) -> World:
     """Return a full cluster of eight GPUs. Half become free in 600 s, half in 1200 s."""
     world = World(n0=8).department("d", None).project("p", "d", None)
     world.running("p/first", "p", "n0 n0 n0 n0", since=100, max_runtime=700)
@@ -21,13 +21,13 @@ def full(**more: int) -> World:
 
 
 def test_first_workload_in_queue_starts_when_enough_workloads_have_ended() -> None:
-    assert expected(full().queued("p/a", "p", 4)) == {"p/a": Forecast(NOON + 600, ASSUMPTIONS)}
-    assert expected(full().queued("p/a", "p", 6)) == {"p/a": Forecast(NOON + 1200, ASSUMPTIONS)}
+    assert expected_start(full_cluster().queued("p/a", "p", 4)) == {"p/a": Forecast(NOON + 600, ASSUMPTIONS)}
+    assert expected_start(full_cluster().queued("p/a", "p", 6)) == {"p/a": Forecast(NOON + 1200, ASSUMPTIONS)}
 
 
 def test_later_workload_in_queue_starts_after_earlier_workloads() -> None:
-    world = full().queued("p/a", "p", 4, max_runtime=50).queued("p/b", "p", 3)
-    assert {name: estimate.at for name, estimate in expected(world).items()} == {
+    world = full_cluster().queued("p/a", "p", 4, max_runtime=50).queued("p/b", "p", 3)
+    assert {name: estimate.at for name, estimate in expected_start(world).items()} == {
         "p/a": NOON + 600, "p/b": NOON + 650,
     }  # fmt: skip
 
@@ -36,20 +36,20 @@ def test_workloads_without_a_maximum_runtime_are_not_expected_to_end() -> None:
     world = World(n0=8).department("d", None).project("p", "d", None)
     world.running("p/long", "p", "n0 n0 n0 n0 n0 n0", since=100)
     world.running("p/short", "p", "n0 n0", since=100, max_runtime=700)
-    estimates = expected(world.queued("p/a", "p", 4).queued("p/b", "p", 2))
+    estimates = expected_start(world.queued("p/a", "p", 4).queued("p/b", "p", 2))
     assert estimates["p/a"].at is None
     assert estimates["p/a"].because.startswith("2 GPUs would be missing even after every workload")
-    assert estimates["p/a"].because.endswith("hold, or will hold, 6 GPUs")
+    assert estimates["p/a"].because.endswith("have, or will have, 6 GPUs allocated")
     assert estimates["p/b"].at == NOON + 600, (
         "a workload without an estimate does not hide those of the others"
     )
 
 
-def test_no_estimate_where_capacity_is_not_the_only_blocker() -> None:
+def test_estimate_is_omitted_if_capacity_is_not_the_only_blocker() -> None:
     """A constant estimate of "now" would be useless and would change in every cycle."""
     world = World(n0=8).department("d", None).project("p", "d", None)
     world.running("p/late", "p", "n0 n0 n0 n0 n0 n0 n0 n0", since=5000, max_runtime=60)
-    assert expected(world.queued("p/a", "p", 1))["p/a"] == Forecast(None, DUE)
+    assert expected_start(world.queued("p/a", "p", 1))["p/a"] == Forecast(None, CAPACITY_FREE)
 
 
 @pytest.mark.parametrize(
@@ -60,10 +60,12 @@ def test_no_estimate_where_capacity_is_not_the_only_blocker() -> None:
         ({"depends_on": ("p/first",)}, "its dependencies have to complete first"),
     ],
 )
-def test_missing_estimate_states_what_would_help(more: dict[str, object], because: str) -> None:
-    assert expected(full().queued("p/a", "p", 1, **more))["p/a"] == Forecast(None, because)
+def test_explanation_without_an_estimate_states_what_would_help(
+    more: dict[str, object], because: str
+) -> None:
+    assert expected_start(full_cluster().queued("p/a", "p", 1, **more))["p/a"] == Forecast(None, because)
 
 
 def test_estimate_includes_the_backoff() -> None:
-    estimates = expected(full().queued("p/a", "p", 4, backoff_until=NOON + 900))
+    estimates = expected_start(full_cluster().queued("p/a", "p", 4, backoff_until=NOON + 900))
     assert estimates["p/a"].at == NOON + 900

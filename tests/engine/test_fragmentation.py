@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.engine.board.request_mix import Mix
+from scheduler.engine.board.request_mix import RequestMix
 from scheduler.engine.layout.layout import Layout
 from scheduler.engine.model import Pool, Strategy
 from scheduler.engine.placement.fragmentation import Fragmentation
-from scheduler.engine.placement.spots import Horizon, pick
+from scheduler.engine.placement.spots import Horizon, pick_spot
 from scheduler.simulator import load, simulate
 from tests.engine.world import World, placed, request, role, steps
 
@@ -118,10 +118,10 @@ def test_incremental_losses_equal_recomputed_losses(
     (board,) = Layout(mixed_cluster(nodes, requests).snapshot()).boards.values()
     parts = [(gang, part) for gang in board.gangs.values() for part in gang.parts]
     for gang, part in parts:
-        mark, spot = board.mark(), pick(board, part, Horizon.NOW)
-        afresh = Fragmentation(board.nodes, Mix({}))
+        mark, spot = board.mark(), pick_spot(board, part, Horizon.NOW)
+        afresh = Fragmentation(board.nodes, RequestMix({}))
         afresh._mix = board.fragmentation._mix
-        afresh._look_at(afresh._open.nonzero()[0])
+        afresh._update_losses(afresh._open.nonzero()[0])
         board.nodes.touched = board.fragmentation._touched
         assert list(afresh.best_first(part, None)) == list(board.fragmentation.best_first(part, None))
         if spot is not None:
@@ -139,9 +139,9 @@ def test_fragmentation_places_every_workload_that_binpack_places(
     (board,) = Layout(mixed_cluster(nodes, requests).snapshot()).boards.values()
     packed = replace(board.pool, node_strategy=Strategy.BINPACK, device_strategy=Strategy.BINPACK)
     for gang in board.gangs.values():
-        spot = pick(board, gang.parts[0], Horizon.NOW)
+        spot = pick_spot(board, gang.parts[0], Horizon.NOW)
         counting, board.pool = board.pool, packed
-        other = pick(board, gang.parts[0], Horizon.NOW)
+        other = pick_spot(board, gang.parts[0], Horizon.NOW)
         board.pool = counting
         assert (spot is None) == (other is None)
         if spot is not None:

@@ -24,45 +24,47 @@ from tests.engine.reference.fair_share import Claimant, fair_shares
 from tests.engine.reference.laws import broken_laws
 from tests.engine.reference.laws_of_shares import capacity
 
-SHRINK = os.environ.get("BERTH_LAWS_SHRINK") != "no"  # search some minutes for a smaller counterexample
+SHRINK_SECONDS = (
+    os.environ.get("BERTH_LAWS_SHRINK") != "no"
+)  # search some minutes for a smaller counterexample
 EXAMPLES = int(os.environ.get("BERTH_LAWS", "0"))
 Test = TypeVar("Test", bound=Callable[..., None])
 UNITS = {"gpu": MILLI, "cpu": 1, "memory_mib": 1}
 
 
-def lawfully(examples: int) -> Callable[[Test], Test]:
+def on_random_clusters(examples: int) -> Callable[[Test], Test]:
     """Run a test on random clusters, which differ between runs only if `BERTH_LAWS` is set."""
     return settings(
         max_examples=EXAMPLES or examples,
         deadline=None,
         derandomize=not EXAMPLES,
         database=None,
-        phases=[Phase.generate, Phase.shrink] if SHRINK else [Phase.generate],
+        phases=[Phase.generate, Phase.shrink] if SHRINK_SECONDS else [Phase.generate],
         suppress_health_check=list(HealthCheck),
     )
 
 
-def checked(document: dict[str, Any]) -> tuple[Snapshot, Plan]:
+def load_snapshot(document: dict[str, Any]) -> tuple[Snapshot, Plan]:
     snapshot = load(document).snapshot
     return snapshot, decide(snapshot)
 
 
-@lawfully(300)
+@on_random_clusters(300)
 @given(document=clusters())
 def test_plan_obeys_every_law(document: dict[str, Any]) -> None:
-    assert broken_laws(*checked(document)) == []
+    assert broken_laws(*load_snapshot(document)) == []
 
 
-@lawfully(150)
+@on_random_clusters(150)
 @given(document=clusters(time_based=True))
 def test_time_based_plan_obeys_every_law(document: dict[str, Any]) -> None:
-    assert broken_laws(*checked(document)) == []
+    assert broken_laws(*load_snapshot(document)) == []
 
 
-@lawfully(150)
+@on_random_clusters(150)
 @given(document=clusters(), order=st.randoms(use_true_random=False))
 def test_plan_does_not_depend_on_the_order_of_the_snapshot(document: dict[str, Any], order: Any) -> None:
-    snapshot, plan = checked(document)
+    snapshot, plan = load_snapshot(document)
     shuffled: dict[str, Any] = {}
     for kind in ("pools", "nodes", "queues", "workloads"):
         listed = list(getattr(snapshot, kind))
@@ -72,10 +74,10 @@ def test_plan_does_not_depend_on_the_order_of_the_snapshot(document: dict[str, A
     assert decide(replace(snapshot, **shuffled)) == plan
 
 
-@lawfully(100)
+@on_random_clusters(100)
 @given(document=clusters())
 def test_only_the_order_of_node_names_affects_the_plan(document: dict[str, Any]) -> None:
-    _, plan = checked(document)
+    _, plan = load_snapshot(document)
     renamed = {node["name"]: f"x-{node['name']}" for node in document["nodes"]}
     for node in document["nodes"]:
         node["name"] = renamed[node["name"]]
@@ -87,41 +89,41 @@ def test_only_the_order_of_node_names_affects_the_plan(document: dict[str, Any])
     assert [[(s.workload, s.role, s.index, s.node) for s in b.steps] for b in again.bundles] == steps
 
 
-@lawfully(150)
+@on_random_clusters(150)
 @given(document=clusters(quiet=True))
 def test_second_plan_on_an_unchanged_cluster_is_empty(document: dict[str, Any]) -> None:
-    snapshot, plan = checked(document)
+    snapshot, plan = load_snapshot(document)
     world = World(snapshot)
-    world.carry_out(plan)
+    world.apply_plan(plan)
     assert decide(world.snapshot()).bundles == ()
 
 
-@lawfully(150)
+@on_random_clusters(150)
 @given(document=clusters(quiet=True, time_based=True))
 def test_second_time_based_plan_with_unchanged_usage_is_empty(document: dict[str, Any]) -> None:
     """Turns change with time alone, not with current allocations."""
-    snapshot, plan = checked(document)
+    snapshot, plan = load_snapshot(document)
     world = World(snapshot)
-    world.carry_out(plan)
+    world.apply_plan(plan)
     assert decide(world.snapshot()).bundles == ()
 
 
 @pytest.mark.shows("PAD-32")
-@lawfully(100)
+@on_random_clusters(100)
 @given(document=clusters(quiet=True), limit=st.sampled_from([300, 500, 800]))
 def test_second_plan_after_a_lower_load_limit_is_empty(document: dict[str, Any], limit: int) -> None:
-    snapshot, plan = checked(document)
+    snapshot, plan = load_snapshot(document)
     world = World(snapshot)
-    world.carry_out(plan)
+    world.apply_plan(plan)
     before = world.snapshot()
     pools = tuple(replace(pool, cpu_load_limit=limit) for pool in before.pools)
     lowered = replace(before, pools=pools)
     world = World(lowered)
-    world.carry_out(decide(lowered))
+    world.apply_plan(decide(lowered))
     assert decide(world.snapshot()).bundles == ()
 
 
-@lawfully(30)
+@on_random_clusters(30)
 @given(document=st.one_of(clusters(quiet=True), clusters(quiet=True, time_based=True)))
 def test_unchanged_cluster_stops_evicting(document: dict[str, Any]) -> None:
     """No two workloads evict each other in turn. After a while, evictions end."""
@@ -129,21 +131,21 @@ def test_unchanged_cluster_stops_evicting(document: dict[str, Any]) -> None:
     evictions = []
     for _ in range(40):
         plan = decide(world.snapshot())
-        world.carry_out(plan)
-        world.passes(100)
+        world.apply_plan(plan)
+        world.advance(100)
         evictions.append(sum(len(bundle.evictions) for bundle in plan.bundles))
     assert evictions[-10:] == [0] * 10
 
 
-@lawfully(150)
+@on_random_clusters(150)
 @given(document=clusters())
 def test_stored_cycle_replays_to_the_same_plan(document: dict[str, Any]) -> None:
-    snapshot, plan = checked(document)
+    snapshot, plan = load_snapshot(document)
     assert decide(load(snapshot_to_scenario(snapshot)).snapshot) == plan
     assert load(snapshot_to_scenario(snapshot)).snapshot == snapshot
 
 
-@lawfully(100)
+@on_random_clusters(100)
 @given(document=clusters())
 def test_decide_does_not_change_the_snapshot(document: dict[str, Any]) -> None:
     snapshot = load(document).snapshot
@@ -169,10 +171,10 @@ def claimant(queue: Queue, pool: str, resource: int, wants: int) -> Claimant:
     )
 
 
-@lawfully(150)
+@on_random_clusters(150)
 @given(document=st.one_of(clusters(), clusters(time_based=True)))
 def test_shares_equal_the_reference_calculation(document: dict[str, Any]) -> None:
-    snapshot, plan = checked(document)
+    snapshot, plan = load_snapshot(document)
     reports = {(report.pool, report.queue): report for report in plan.queues}
     for pool in snapshot.pools:
         for parent in (None, *(queue.name for queue in snapshot.queues if queue.parent is None)):
@@ -219,7 +221,7 @@ claims = st.builds(
 )
 
 
-@lawfully(300)
+@on_random_clusters(300)
 @given(
     drawn=st.lists(claims, min_size=1, max_size=4),
     total=st.integers(0, 20).map(lambda n: n * 500),
@@ -242,7 +244,7 @@ def test_more_weight_rank_or_quota_never_lowers_a_share(
     assert fair_shares(total, [improved, *claimants[1:]], unit=MILLI, k=k)[first.name] >= before
 
 
-@lawfully(300)
+@on_random_clusters(300)
 @given(drawn=st.lists(claims, min_size=1, max_size=4), total=st.integers(0, 20).map(lambda n: n * 500))
 def test_shares_sum_to_capacity_where_demand_allows(drawn: list[Claimant], total: int) -> None:
     claimants = [

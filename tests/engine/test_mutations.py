@@ -18,7 +18,7 @@ from tests.engine.reference.clusters import clusters
 
 ROOT = Path(__file__).resolve().parents[2]
 ENGINE = "scheduler/engine"
-COPIED = (ENGINE, "scheduler/simulator", "platform/berth/core", "tests/engine")
+COPIED_FOLDERS = (ENGINE, "scheduler/simulator", "platform/berth/core", "tests/engine")
 CLUSTERS = 300
 FILE = Path(__file__).with_name("mutations.yaml")
 TABLE = "| broken on purpose | noticed by |\n|---|---|\n"
@@ -49,10 +49,10 @@ def test_readme_lists_the_mutations() -> None:
 
 
 @pytest.fixture(scope="session")
-def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def mutant_copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Copy what a mutant needs, with a file of random clusters."""
     place = tmp_path_factory.mktemp("engine")
-    for part in COPIED:
+    for part in COPIED_FOLDERS:
         shutil.copytree(ROOT / part, place / part, ignore=shutil.ignore_patterns("__pycache__"))
     for package in ("scheduler", "platform/berth"):
         (place / package / "__init__.py").touch()
@@ -80,28 +80,32 @@ def random_clusters() -> list[dict[str, Any]]:
 
 
 @pytest.mark.heavy
-def test_unmutated_engine_breaks_no_law_or_story(copy: Path) -> None:
-    assert broken_by(copy) == []
+def test_unmutated_engine_breaks_no_law_or_story(mutant_copy: Path) -> None:
+    assert broken_by(mutant_copy) == []
 
 
 @pytest.mark.heavy
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.name)
-def test_mutation_is_detected(copy: Path, mutation: Mutation) -> None:
-    path = copy / ENGINE / mutation.file
+def test_mutation_is_detected(mutant_copy: Path, mutation: Mutation) -> None:
+    path = mutant_copy / ENGINE / mutation.file
     source = path.read_text(encoding="utf-8")
     path.write_text(source.replace(mutation.line, mutation.broken), encoding="utf-8")
     try:
-        assert mutation.noticed_by in broken_by(copy)
+        assert mutation.noticed_by in broken_by(mutant_copy)
     finally:
         path.write_text(source, encoding="utf-8")
 
 
-def broken_by(copy: Path) -> list[str]:
+def broken_by(mutant_copy: Path) -> list[str]:
     """Return the laws (on the random clusters) and the stories that the copy breaks."""
     process = subprocess.run(
         [sys.executable, "-m", "tests.engine.mutant", "clusters.json"],
-        cwd=copy,
-        env={**os.environ, "PYTHONPATH": f"{copy}:{copy / 'platform'}", "PYTHONDONTWRITEBYTECODE": "1"},
+        cwd=mutant_copy,
+        env={
+            **os.environ,
+            "PYTHONPATH": f"{mutant_copy}:{mutant_copy / 'platform'}",
+            "PYTHONDONTWRITEBYTECODE": "1",
+        },
         capture_output=True,
         text=True,
         timeout=600,

@@ -67,7 +67,7 @@ def test_gang_leaves_a_preferred_rack_that_is_too_small() -> None:
 
 
 @pytest.mark.shows("RAI-16", "RAI-18")
-def test_one_of_two_groups_is_enough_where_one_is_needed() -> None:
+def test_tree_that_needs_one_group_starts_with_the_group_that_fits() -> None:
     big, small = role("big", ask=request(8)), role("small", ask=request(1))
     tree = Group("w", (Group("g1", (big,), 1), Group("g2", (small,), 1)), need=1)
     assert [step.role for step in steps(one_project(n=4).queued("w", "a", tree=tree).decide())] == ["small"]

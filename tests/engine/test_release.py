@@ -9,11 +9,11 @@ from hypothesis import given
 
 from scheduler.engine.decide import decide
 from scheduler.engine.model import Consolidation, NodeState, Pod, PodState, Pool, Reservation, Snapshot
-from scheduler.engine.node_release import PAYBACK, Release, empty_nodes, is_at_rest, node_to_empty
+from scheduler.engine.node_release import PAYBACK, Release, find_empty_nodes, find_node_to_release, is_at_rest
 from scheduler.engine.plan import Evict, Kind, Place, Plan
 from scheduler.simulator.scenario.load import load
 from tests.engine.reference.clusters import clusters
-from tests.engine.test_laws import lawfully
+from tests.engine.test_laws import on_random_clusters
 from tests.engine.world import NOON, World, role
 
 ALL = ("n0", "n1", "n2", "n3")
@@ -26,14 +26,14 @@ def world(nodes: int = 4, **pool: Any) -> World:
     return made.department("d", 32).project("p", "d", 32)
 
 
-def release_of(made: World, offered: tuple[str, ...] = ALL, **more: Any) -> Release | None:
+def release_from(made: World, offered: tuple[str, ...] = ALL, **more: Any) -> Release | None:
     snapshot = made.snapshot()
-    return node_to_empty(snapshot, decide(snapshot), "default", offered, **more)
+    return find_node_to_release(snapshot, decide(snapshot), "default", offered, **more)
 
 
 def test_node_is_released_when_its_workloads_fit_elsewhere() -> None:
     made = world().running("a", "p", "n1", 6, since=900).running("b", "p", "n3", 2, since=900)
-    release = release_of(made)
+    release = release_from(made)
     assert release is not None
     assert release.node == "n3"
     (bundle,) = release.bundles
@@ -50,7 +50,7 @@ def test_node_is_released_when_its_workloads_fit_elsewhere() -> None:
 def test_node_with_least_work_to_lose_is_released_first() -> None:
     made = world().running("a", "p", "n1", 3, since=100).running("b", "p", "n2", 2, since=1000)
     made.running("c", "p", "n3", 1, since=1000)
-    release = release_of(made)
+    release = release_from(made)
     assert release is not None
     assert release.node == "n1"  # n1 loses 300 GPU-seconds; the other nodes lose 2,000 and 1,000
     assert [step.node for step in release.bundles[0].steps] == ["n1", "n2"]
@@ -58,18 +58,18 @@ def test_node_with_least_work_to_lose_is_released_first() -> None:
 
 def test_neither_head_nor_unoffered_node_is_released() -> None:
     made = world(2).running("a", "p", "n0", 1, since=10).running("b", "p", "n1", 1, since=900)
-    assert release_of(made, ("n0",)) is None
-    assert release_of(made, ()) is None
-    release = release_of(made)
+    assert release_from(made, ("n0",)) is None
+    assert release_from(made, ()) is None
+    release = release_from(made)
     assert release is not None
     assert release.node == "n1"
 
 
-def test_node_of_non_preemptible_workload_is_not_released() -> None:
-    assert release_of(world().running("a", "p", "n1", 2, preemptible=False, since=900)) is None
-    assert release_of(world(reclaim_min_runtime=1000).running("a", "p", "n1", 2, since=900)) is None
-    assert release_of(world(preempt_min_runtime=1000).running("a", "p", "n1", 2, since=900)) is None
-    assert release_of(world(preempt_min_runtime=800).running("a", "p", "n1", 2, since=900)) is not None
+def test_node_with_a_non_preemptible_workload_is_not_released() -> None:
+    assert release_from(world().running("a", "p", "n1", 2, preemptible=False, since=900)) is None
+    assert release_from(world(reclaim_min_runtime=1000).running("a", "p", "n1", 2, since=900)) is None
+    assert release_from(world(preempt_min_runtime=1000).running("a", "p", "n1", 2, since=900)) is None
+    assert release_from(world(preempt_min_runtime=800).running("a", "p", "n1", 2, since=900)) is not None
 
 
 def test_queue_minimum_runtime_overrides_the_pool_minimum_runtime() -> None:
@@ -77,41 +77,41 @@ def test_queue_minimum_runtime_overrides_the_pool_minimum_runtime() -> None:
     for ordinal in range(4):
         made.node(f"n{ordinal}", 8, ordinal=ordinal)
     made.department("d", 32, reclaim_min_runtime=60).project("p", "d", 32)
-    assert release_of(made.running("a", "p", "n1", 2, since=900)) is not None
+    assert release_from(made.running("a", "p", "n1", 2, since=900)) is not None
 
 
-def test_node_of_starting_or_stopping_pods_is_not_released() -> None:
+def test_node_with_starting_or_stopping_pods_is_not_released() -> None:
     for state in (PodState.STARTING, PodState.STOPPING, PodState.STUCK):
-        assert release_of(world().running("a", "p", "n1", 2, since=900, state=state)) is None
+        assert release_from(world().running("a", "p", "n1", 2, since=900, state=state)) is None
 
 
 def test_node_is_not_released_when_the_move_loses_too_much_work() -> None:
     long = world().running("a", "p", "n1", 8, since=PAYBACK + 1)
-    assert release_of(long) is None
-    assert release_of(world().running("a", "p", "n1", 8, since=PAYBACK)) is not None
+    assert release_from(long) is None
+    assert release_from(world().running("a", "p", "n1", 8, since=PAYBACK)) is not None
     saved = world().running("a", "p", "n1", 8, since=9 * PAYBACK, last_checkpoint=NOON - 60)
-    assert release_of(saved) is not None
+    assert release_from(saved) is not None
 
 
 def test_moving_one_replica_counts_the_work_of_the_whole_gang() -> None:
     """One replica moves, and all four replicas lose their work."""
     made = world().running("gang", "p", "n1 n1 n1 n2", 2, since=PAYBACK)
-    assert release_of(made, ("n2",)) is not None
+    assert release_from(made, ("n2",)) is not None
     made = world().running("gang", "p", "n1 n1 n1 n2", 2, since=PAYBACK + 60)
-    assert release_of(made, ("n2",)) is None
+    assert release_from(made, ("n2",)) is None
 
 
 def test_no_node_is_released_while_a_workload_waits_for_capacity() -> None:
     made = world().running("a", "p", "n1", 2, since=900).running("b", "p", "n2", 2, since=900)
     made.queued("big", "p", 4, 8)
-    assert release_of(made) is None
-    assert empty_nodes(made.snapshot(), made.decide(), "default", ALL, 8) == ()
+    assert release_from(made) is None
+    assert find_empty_nodes(made.snapshot(), made.decide(), "default", ALL, 8) == ()
 
 
 def test_workload_pending_for_other_reasons_does_not_block_release() -> None:
     made = world().running("a", "p", "n1", 2, since=900)
     made.queued("paused", "p", 1, 8, suspended=True)
-    release = release_of(made)
+    release = release_from(made)
     assert release is not None
     assert release.node == "n1"
 
@@ -119,54 +119,54 @@ def test_workload_pending_for_other_reasons_does_not_block_release() -> None:
 def test_no_node_is_released_while_the_plan_has_decisions() -> None:
     made = world().running("a", "p", "n1", 2, since=900).queued("new", "p", 1, 1)
     assert not is_at_rest(made.decide(), "default")
-    assert release_of(made) is None
+    assert release_from(made) is None
 
 
 def test_node_is_not_released_when_its_workloads_do_not_fit_elsewhere() -> None:
     made = world(3).running("a", "p", "n0", 7, since=900).running("b", "p", "n1", 5, since=900)
     made.running("c", "p", "n2", 4, since=900)
-    assert release_of(made) is None
+    assert release_from(made) is None
 
 
 def test_node_selector_prevents_release_of_its_only_node() -> None:
     made = world().node("n4", 8, ordinal=4, labels={"disk": "fast"})
     made.running("a", "p", "n4", 2, since=900, on_role={"node_selector": {"disk": "fast"}})
-    assert release_of(made, ("n4",)) is None
+    assert release_from(made, ("n4",)) is None
 
 
 def test_release_respects_spread_constraints() -> None:
     made = world(2).running("a", "p", "n0 n1", 1, since=900, on_role={"spread_per_node": 1})
-    assert release_of(made) is None
+    assert release_from(made) is None
     made = world(3).running("a", "p", "n0 n1", 1, since=900, on_role={"spread_per_node": 1})
-    release = release_of(made)
+    release = release_from(made)
     assert release is not None
     assert [step.node for step in release.bundles[0].steps] == ["n1", "n2"]
 
 
 def test_release_moves_elastic_replicas_with_their_gang() -> None:
     made = world().running("a", "p", "n0 n1 n1", 2, least=1, up_to=3, since=900)
-    release = release_of(made)
+    release = release_from(made)
     assert release is not None
     assert [step.node for step in release.bundles[0].steps] == ["n1", "n1", "n0", "n0"]
     made = world(2).running("a", "p", "n0 n1 n1", 2, least=1, up_to=3, since=900)
     made.running("b", "p", "n0", 4, since=900)
-    assert release_of(made) is None
+    assert release_from(made) is None
 
 
 def test_reserved_node_is_not_released() -> None:
     made = world().running("a", "p", "n1", 2, since=900).queued("b", "p", 1, 8)
     made.reservations.append(Reservation("b", "worker", 0, "n3", tuple(range(8))))
     snapshot = replace(made.snapshot(), workloads=(made.workloads[0],))
-    assert "n3" not in empty_nodes(snapshot, decide(snapshot), "default", ALL, 8)
+    assert "n3" not in find_empty_nodes(snapshot, decide(snapshot), "default", ALL, 8)
 
 
 def test_empty_nodes_are_released_newest_first_up_to_the_limit() -> None:
     made = world().running("a", "p", "n1", 2, since=900)
     snapshot, plan = made.snapshot(), made.decide()
-    assert empty_nodes(snapshot, plan, "default", ALL, 8) == ("n3", "n2")
-    assert empty_nodes(snapshot, plan, "default", ALL, 1) == ("n3",)
-    assert empty_nodes(snapshot, plan, "default", ("n0", "n1"), 8) == ()
-    assert empty_nodes(snapshot, plan, "default", ALL, 0) == ()
+    assert find_empty_nodes(snapshot, plan, "default", ALL, 8) == ("n3", "n2")
+    assert find_empty_nodes(snapshot, plan, "default", ALL, 1) == ("n3",)
+    assert find_empty_nodes(snapshot, plan, "default", ("n0", "n1"), 8) == ()
+    assert find_empty_nodes(snapshot, plan, "default", ALL, 0) == ()
 
 
 def test_release_ignores_other_pools() -> None:
@@ -176,7 +176,7 @@ def test_release_ignores_other_pools() -> None:
     made.running("a", "p", "n0", 7, since=900).running(
         "b", "p", "n1", 2, since=900, pools=("default", "other")
     )
-    assert release_of(made) is None
+    assert release_from(made) is None
 
 
 def test_release_moves_cpu_only_roles() -> None:
@@ -185,37 +185,37 @@ def test_release_moves_cpu_only_roles() -> None:
         made.node(f"n{ordinal}", 0, cpu=8, ordinal=ordinal)
     made.department("d", 0).project("p", "d", 0)
     made.running("a", "p", "n1", 0, cpu=3, since=900).running("b", "p", "n2", 0, cpu=2, since=900)
-    release = release_of(made)
+    release = release_from(made)
     assert release is not None
     assert release.node == "n2"
-    assert release_of(made, payback=100) is None
+    assert release_from(made, payback=100) is None
 
 
 @pytest.mark.parametrize("enabled", [True, False])
 def test_release_is_deterministic(enabled: bool) -> None:
     made = world(consolidation=Consolidation(enabled)).running("a", "p", "n1", 2, since=900)
     made.queued("two roles", "p", roles=(role("x"), role("y")), suspended=True)
-    assert release_of(made) == release_of(made)
+    assert release_from(made) == release_from(made)
 
 
-@lawfully(300)
+@on_random_clusters(300)
 @given(document=clusters())
 def test_next_plan_after_a_release_has_no_further_decisions(document: dict[str, Any]) -> None:
-    snapshot = _quiet(load(document).snapshot)
+    snapshot = _without_pending(load(document).snapshot)
     for pool in snapshot.pools:
         offered = [node.name for node in snapshot.nodes if node.pool == pool.name]
         plan = decide(snapshot)
-        release = node_to_empty(snapshot, plan, pool.name, offered)
+        release = find_node_to_release(snapshot, plan, pool.name, offered)
         if release is not None:
             _check_release(snapshot, plan, release)
-        empty = empty_nodes(snapshot, plan, pool.name, offered, 99)
+        empty = find_empty_nodes(snapshot, plan, pool.name, offered, 99)
         if empty:
-            after = decide(_moved(snapshot, set(empty), {}))
+            after = decide(_with_pods_moved(snapshot, set(empty), {}))
             assert [b for b in after.bundles if b.evictions] == [b for b in plan.bundles if b.evictions]
             assert {r.workload for r in after.refusals} == {r.workload for r in plan.refusals}
 
 
-def _quiet(snapshot: Snapshot) -> Snapshot:
+def _without_pending(snapshot: Snapshot) -> Snapshot:
     """Return the snapshot with only its running workloads, as in a pool with more nodes than it needs."""
     ordinals = {node.name: number for number, node in enumerate(snapshot.nodes)}
     return replace(
@@ -249,14 +249,16 @@ def _check_release(snapshot: Snapshot, plan: Plan, release: Release) -> None:
     workloads = {workload.name: workload for workload in snapshot.workloads}
     assert all(workloads[name].preemptible for name, _, _ in stopped)
     assert all(place.node != release.node for place in places.values())
-    after = _moved(snapshot, {release.node}, places)
-    _nothing_is_oversold(after)
+    after = _with_pods_moved(snapshot, {release.node}, places)
+    _assert_not_oversold(after)
     then = decide(after)
     assert not [bundle for bundle in then.bundles if bundle.pool == release.pool]
     assert {refusal.workload for refusal in then.refusals} <= {refusal.workload for refusal in plan.refusals}
 
 
-def _moved(snapshot: Snapshot, released: set[str], places: dict[tuple[str, str, int], Place]) -> Snapshot:
+def _with_pods_moved(
+    snapshot: Snapshot, released: set[str], places: dict[tuple[str, str, int], Place]
+) -> Snapshot:
     def at(name: str, pod: Pod) -> Pod:
         place = places.get((name, pod.role, pod.index))
         if place is None or pod.state is PodState.COMPLETED:
@@ -272,7 +274,7 @@ def _moved(snapshot: Snapshot, released: set[str], places: dict[tuple[str, str, 
     )
 
 
-def _nothing_is_oversold(snapshot: Snapshot) -> None:
+def _assert_not_oversold(snapshot: Snapshot) -> None:
     held: dict[tuple[str, int], int] = defaultdict(int)
     nodes = {node.name: node for node in snapshot.nodes}
     for workload in snapshot.workloads:

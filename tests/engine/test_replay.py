@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from scheduler.simulator.replay.figures import figures
-from scheduler.simulator.replay.files import find, smaller
-from scheduler.simulator.replay.plots import plots, sampled
+from scheduler.simulator.replay.figures import summarize
+from scheduler.simulator.replay.files import load_trace, shrink_trace
+from scheduler.simulator.replay.plots import draw_plots, sample_curve
 from scheduler.simulator.replay.policies import play
 from scheduler.simulator.replay.policy import Policy
-from scheduler.simulator.replay.records import Records, area
+from scheduler.simulator.replay.records import Records, integrate
 from scheduler.simulator.replay.trace import Trace
 from scheduler.simulator.scenario.errors import ScenarioError
 
@@ -29,7 +29,7 @@ def philly(folder: Path, *jobs: str, nodes: str = NODES) -> Trace:
         rows.append(f"{at},{duration},{gpus},0,{cluster}")
     (folder / "jobs.csv").write_text(HEAD + "\n".join(rows) + "\n")
     (folder / "my_vc_nodes.csv").write_text(nodes)
-    return find(str(folder / "jobs.csv"), folder)
+    return load_trace(str(folder / "jobs.csv"), folder)
 
 
 def replay(
@@ -40,7 +40,7 @@ def replay(
     for last in play(trace, policy, records, checkpoint=checkpoint):  # noqa: B007
         pass
     assert last is not None
-    return records, figures(records, last.now)
+    return records, summarize(records, last.now)
 
 
 def test_job_starts_on_arrival_and_ends_after_its_duration(tmp_path: Path) -> None:
@@ -58,9 +58,9 @@ def test_no_job_starts_before_its_arrival(tmp_path: Path) -> None:
 def test_longer_cycles_batch_more_arrivals(tmp_path: Path) -> None:
     trace = philly(tmp_path, "0 100 1 red", "10 100 1 red", "20 100 1 red")
     records = Records(trace)
-    for last in play(trace, Policy.FAIR, records, apart=60):
+    for last in play(trace, Policy.FAIR, records, min_cycle_seconds=60):
         step = last
-    starts = sorted((job.first_start or 0) - trace.begins for job in records.jobs.values())
+    starts = sorted((job.first_start or 0) - trace.start_time for job in records.jobs.values())
     assert starts == [0, 60, 60]  # the first job starts at once, the others in the next cycle
     assert (step.cycles, step.ended) == (2, 3)
 
@@ -80,7 +80,7 @@ def test_evicted_job_resumes_from_its_last_checkpoint(tmp_path: Path) -> None:
     anew, summary_anew = replay(trace)
     goes_on, summary = replay(trace, checkpoint=200)
     victim = next(job for job in goes_on.jobs.values() if job.stops)
-    ran = 501 - (0 if victim.submitted == trace.begins else 1)  # seconds until the victim's eviction
+    ran = 501 - (0 if victim.submitted == trace.start_time else 1)  # seconds until the victim's eviction
     assert (summary["lost_gpu_hours"], summary_anew["lost_gpu_hours"]) == (
         round((ran - 400) * 8 / 3600, 1),
         round(ran * 8 / 3600, 1),
@@ -127,7 +127,7 @@ def test_openb_trace_has_gpu_fractions_and_models(tmp_path: Path) -> None:
     )
     (tmp_path / "node_list.csv").write_text("sn,cpu_milli,memory_mib,gpu,model\nn,64000,1000,1,T4\n")
     for policy in (Policy.FAIR, Policy.SKIP):
-        _, summary = replay(find(str(tmp_path / "pods.csv"), tmp_path), policy)
+        _, summary = replay(load_trace(str(tmp_path / "pods.csv"), tmp_path), policy)
         assert summary["jobs"] == {"arrived": 4, "completed": 3, "never_started": 1}  # the nodes have no A100
         assert summary["queueing"]["p50"] == 0
 
@@ -148,14 +148,14 @@ def test_unreadable_row_is_refused_with_its_line_number(tmp_path: Path, row: str
     (tmp_path / "jobs.csv").write_text(HEAD + row + "\n")
     (tmp_path / "my_vc_nodes.csv").write_text(NODES)
     with pytest.raises(ScenarioError) as refused:
-        find(str(tmp_path / "jobs.csv"), tmp_path)
+        load_trace(str(tmp_path / "jobs.csv"), tmp_path)
     assert message in str(refused.value)
     assert "\n" not in str(refused.value)
 
 
 def test_scenario_can_be_replayed_as_a_trace() -> None:
     example = Path(__file__).parents[2] / "examples" / "scenarios" / "reclaim.yaml"
-    _, summary = replay(find(str(example), Path()))
+    _, summary = replay(load_trace(str(example), Path()))
     assert summary["jobs"]["never_started"] == 0
     assert summary["evictions"] == {"reclaim": 1}
 
@@ -168,26 +168,26 @@ def test_job_running_at_the_start_has_no_wait(tmp_path: Path) -> None:
         "workloads: [{name: a, project: p, runtime_seconds: 60, roles: [{gpu: 1}],"
         " pods: [{node: n0, started: 2026-01-01T11:00:00Z}]}]\n"
     )
-    _, summary = replay(find(str(tmp_path / "cluster.yaml"), tmp_path))
+    _, summary = replay(load_trace(str(tmp_path / "cluster.yaml"), tmp_path))
     assert (summary["until_first_start"]["average"], summary["queueing"]["average"]) == (0, 0)
 
 
 def test_missing_trace_file_is_reported(tmp_path: Path) -> None:
     with pytest.raises(ScenarioError, match=r"document: cannot be read: No such file or directory; received"):
-        find(str(tmp_path / "none.csv"), tmp_path)
+        load_trace(str(tmp_path / "none.csv"), tmp_path)
 
 
 def test_generated_nodes_depend_on_the_seed(tmp_path: Path) -> None:
     trace = philly(tmp_path, "0 10 1 red", "1 10 1 red", nodes="vc,node_num\nred,64\n")
-    one, same, other = (smaller(trace, 5, 1, seed).cluster.nodes for seed in (1, 1, 2))
+    one, same, other = (shrink_trace(trace, 5, 1, seed).cluster.nodes for seed in (1, 1, 2))
     assert one == same != other
-    assert len(smaller(trace, 5, 1, 1).arrivals) == 1
+    assert len(shrink_trace(trace, 5, 1, 1).arrivals) == 1
 
 
 def test_charts_are_self_contained_and_escape_names(tmp_path: Path) -> None:
     trace = philly(tmp_path, "0 100 8 <b>&", "10 50 1 <b>&", nodes="vc,node_num\n<b>&,4\n")
     records, _ = replay(trace)
-    for text in plots(records, trace.begins + 100).values():
+    for text in draw_plots(records, trace.start_time + 100).values():
         picture = ET.fromstring(text)
         assert picture.tag.endswith("svg")
         assert not picture.findall(".//{http://www.w3.org/2000/svg}script")
@@ -195,5 +195,5 @@ def test_charts_are_self_contained_and_escape_names(tmp_path: Path) -> None:
 
 def test_sampling_a_step_function_preserves_its_area() -> None:
     curve = [(0, 3.0), (7, 1.0), (400, 5.0), (401, 0.0), (900, 2.0)]
-    means = sampled(curve, 0, 1000)
-    assert sum(means) * 1000 / len(means) == pytest.approx(area(curve, 0, 1000))
+    means = sample_curve(curve, 0, 1000)
+    assert sum(means) * 1000 / len(means) == pytest.approx(integrate(curve, 0, 1000))

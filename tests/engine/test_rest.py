@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 from scheduler.simulator import load, play, run, simulate
 from tests.engine.reference.clusters import clusters
-from tests.engine.test_laws import lawfully
+from tests.engine.test_laws import on_random_clusters
 
 Document = dict[str, Any]
-ENDLESS = 99_999_999
+UNLIMITED = 99_999_999
 WAITS = {"name": "second", "project": "a", "roles": [{"gpu": 3}]}
 
 
@@ -35,12 +35,12 @@ def cluster(*more: Document, pool: Document | None = None, **settings: Any) -> D
 
 
 def test_unlimited_simulation_ends_at_rest() -> None:
-    played = play(load(cluster(WAITS)), cycles=ENDLESS)
-    assert len(played.cycles) + played.spared == ENDLESS
+    played = play(load(cluster(WAITS)), cycles=UNLIMITED)
+    assert len(played.cycles) + played.skipped == UNLIMITED
     assert len(played.cycles) < 10
 
 
-def test_last_cycle_is_decided_at_its_usual_time() -> None:
+def test_last_cycle_is_decided_at_its_regular_time() -> None:
     played = play(load(cluster(WAITS, cycle_seconds=7)), cycles=1000)
     first, last = played.cycles[0][0].now, played.cycles[-1][0].now
     assert last - first == 999 * 7
@@ -70,24 +70,24 @@ def test_cluster_with_a_running_timer_is_not_at_rest(pool: Document, workload: D
 
 def test_cluster_without_demand_is_at_rest_regardless_of_its_usage() -> None:
     pool = {"fairshare": {"mode": "time_based", "half_life": 60}}
-    assert len(play(load(cluster(pool=pool)), cycles=ENDLESS).cycles) < 10
+    assert len(play(load(cluster(pool=pool)), cycles=UNLIMITED).cycles) < 10
 
 
-def test_few_cycles_at_rest_are_listed_and_many_are_not() -> None:
+def test_idle_cycles_are_listed_only_if_there_are_few() -> None:
     assert len(simulate(cluster(WAITS), cycles=500)["cycles"]) == 500
-    assert len(simulate(cluster(WAITS), cycles=ENDLESS)["cycles"]) < 10
+    assert len(simulate(cluster(WAITS), cycles=UNLIMITED)["cycles"]) < 10
 
 
 def test_output_states_the_number_of_cycles(tmp_path: Path) -> None:
     file = tmp_path / "cluster.json"
     file.write_text(json.dumps(cluster(WAITS)))
-    _, text = run(file, cycles=ENDLESS)
-    run_in_all = len(play(load(cluster(WAITS)), cycles=ENDLESS).cycles)
+    _, text = run(file, cycles=UNLIMITED)
+    run_in_all = len(play(load(cluster(WAITS)), cycles=UNLIMITED).cycles)
     assert f"Ran {run_in_all} cycles of 99,999,999" in text
     assert "Steady state" not in run(file, cycles=2)[1]
 
 
-@lawfully(30)
+@on_random_clusters(30)
 @given(document=st.one_of(clusters(), clusters(time_based=True)), seconds=st.sampled_from([1, 60, 500]))
 def test_continuing_after_rest_gives_the_same_result(document: Document, seconds: int) -> None:
     document["cycle_seconds"] = seconds

@@ -20,22 +20,22 @@ CLUSTER: dict[str, Any] = {
 }
 
 
-def with_work(*workloads: dict[str, Any]) -> dict[str, Any]:
+def scenario_with_workload(*workloads: dict[str, Any]) -> dict[str, Any]:
     return {**CLUSTER, "workloads": [{"project": "p", "roles": [{"gpu": 1}], **w} for w in workloads]}
 
 
 def work(keys: dict[str, Any]) -> dict[str, Any]:
-    return with_work({"name": "w", **keys})
+    return scenario_with_workload({"name": "w", **keys})
 
 
-def entitled(quotas: dict[str, Any]) -> dict[str, Any]:
+def parse_entitlements(quotas: dict[str, Any]) -> dict[str, Any]:
     return {**FORMAT, "departments": [{"name": "d", "quotas": quotas}]}
 
 
 BOMB = "a0: &a0 [x]\n" + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 9))
 
 
-def refusal(data: object) -> str:
+def refusal_message(data: object) -> str:
     with pytest.raises(ScenarioError) as refused:
         load(data)
     line = str(refused.value)
@@ -73,9 +73,9 @@ def test_empty_scenario_has_one_pool_and_a_fixed_date() -> None:
         ({**FORMAT, "pools": [{"name": "p", "placement": "tight"}]}, "pools[0].placement.nodes"),
         ({**FORMAT, "pools": [{"name": "p", "consolidation": {"moves": 1}}]}, "pools[0].consolidation.moves"),
         ({**FORMAT, "pools": [{"name": "p", "fairshare": {"k": float("nan")}}]}, "pools[0].fairshare.k"),
-        (entitled({"no": {}}), "departments[0].quotas.no"),
-        (entitled({"default": {"gpu": -1}}), "departments[0].quotas.default.gpu"),
-        (entitled({"default": {"weight": "x"}}), "departments[0].quotas.default.weight"),
+        (parse_entitlements({"no": {}}), "departments[0].quotas.no"),
+        (parse_entitlements({"default": {"gpu": -1}}), "departments[0].quotas.default.gpu"),
+        (parse_entitlements({"default": {"weight": "x"}}), "departments[0].quotas.default.weight"),
         ({**FORMAT, "projects": [{"name": "p", "department": "no"}]}, "projects[0].department"),
         (work({"project": "no"}), "workloads[0].project"),
         (work({"pools": ["no"]}), "workloads[0].pools[0]"),
@@ -94,7 +94,7 @@ def test_empty_scenario_has_one_pool_and_a_fixed_date() -> None:
         (work({"roles": [{"cpu": 5}], "pods": [{"node": "n"}]}), "workloads[0].pods[0]"),
         (work({"roles": [{"memory_mib": 2000}], "pods": [{"node": "n"}]}), "workloads[0].pods[0]"),
         (
-            with_work(
+            scenario_with_workload(
                 {"name": "w", "pods": [{"node": "n", "devices": [0]}]},
                 {"name": "x", "roles": [{"gpu": 0.5}], "pods": [{"node": "n", "devices": [0]}]},
             ),
@@ -103,11 +103,13 @@ def test_empty_scenario_has_one_pool_and_a_fixed_date() -> None:
     ],
 )  # fmt: skip
 def test_error_names_the_offending_key(data: object, path: str) -> None:
-    assert refusal(data).startswith(f"{path}: ")
+    assert refusal_message(data).startswith(f"{path}: ")
 
 
 def test_circular_dependencies_are_refused() -> None:
-    line = refusal(with_work({"name": "a", "depends_on": ["b"]}, {"name": "b", "depends_on": ["a"]}))
+    line = refusal_message(
+        scenario_with_workload({"name": "a", "depends_on": ["b"]}, {"name": "b", "depends_on": ["a"]})
+    )
     assert "is part of a dependency cycle" in line
 
 
@@ -115,7 +117,7 @@ def test_circular_dependencies_are_refused() -> None:
     ("text", "words"),
     [
         ("a: &x [1, *x]\n", "a[1]: contains itself"),
-        (BOMB, "repeats too much by aliases"),
+        (BOMB, "repeats too many values by alias"),
         ("a: 1\na: 2\n", "twice"),
         ('{"a": 1, "a": 2}', "twice"),
         ('{"format": "berth.scenario/1", "cycle_seconds": NaN}', "cycle_seconds: "),
@@ -125,10 +127,10 @@ def test_circular_dependencies_are_refused() -> None:
         ("", "not a scenario"),
     ],
 )
-def test_file_format_tricks_are_refused(tmp_path: Path, text: str, words: str) -> None:
+def test_unsafe_yaml_and_wrong_formats_are_refused(tmp_path: Path, text: str, words: str) -> None:
     path = tmp_path / "scenario.yaml"
     path.write_text(text)
-    assert words in refusal(path)
+    assert words in refusal_message(path)
 
 
 def test_yaml_alias_is_resolved(tmp_path: Path) -> None:
@@ -142,7 +144,7 @@ def test_unreadable_file_is_refused(tmp_path: Path, content: bytes | None) -> No
     path = tmp_path / "scenario.yaml"
     if content is not None:
         path.write_bytes(content)
-    assert "cannot be read" in refusal(path)
+    assert "cannot be read" in refusal_message(path)
 
 
 def entitlement(quota: dict[str, Any]) -> Entitlement:
@@ -173,7 +175,7 @@ def test_weight_is_one_number_or_one_per_resource() -> None:
 
 def test_omitted_devices_are_assigned_around_named_ones() -> None:
     snapshot = load(
-        with_work(
+        scenario_with_workload(
             {"name": "any", "pods": [{"node": "n"}]},
             {"name": "first", "pods": [{"node": "n", "devices": [0]}]},
         )
@@ -183,7 +185,7 @@ def test_omitted_devices_are_assigned_around_named_ones() -> None:
 
 def test_half_devices_are_packed_on_one_device_or_spread_over_two() -> None:
     half = {"roles": [{"gpu": 0.5}], "pods": [{"node": "n"}]}
-    packed = with_work({"name": "a", **half}, {"name": "b", **half})
+    packed = scenario_with_workload({"name": "a", **half}, {"name": "b", **half})
     spread = {**packed, "pools": [{"name": "default", "placement": {"devices": "spread"}}]}
     assert [w.pods[0].devices for w in load(packed).snapshot.workloads] == [(0,), (0,)]
     assert [w.pods[0].devices for w in load(spread).snapshot.workloads] == [(0,), (1,)]
@@ -192,7 +194,7 @@ def test_half_devices_are_packed_on_one_device_or_spread_over_two() -> None:
 
 def test_reservation_may_use_devices_of_a_stopping_pod() -> None:
     snapshot = load(
-        with_work(
+        scenario_with_workload(
             {"name": "a", "roles": [{"gpu": 2}], "pods": [{"node": "n", "state": "stopping"}]},
             {"name": "b", "roles": [{"gpu": 2}], "pods": [{"node": "n", "state": "reserved"}]},
         )
@@ -212,7 +214,9 @@ def test_department_and_project_may_share_a_name() -> None:
 
 
 def test_named_priority_decides_whether_a_workload_is_preemptible() -> None:
-    snapshot = load(with_work({"name": "a", "priority": "high"}, {"name": "b", "priority": "low"})).snapshot
+    snapshot = load(
+        scenario_with_workload({"name": "a", "priority": "high"}, {"name": "b", "priority": "low"})
+    ).snapshot
     assert [(w.priority, w.preemptible) for w in snapshot.workloads] == [(125, False), (40, True)]
 
 
@@ -224,7 +228,7 @@ def test_booting_node_may_declare_its_ready_time() -> None:
 
 def test_command_prints_text_or_json(tmp_path: Path) -> None:
     path = tmp_path / "scenario.yaml"
-    path.write_text(yaml.safe_dump(with_work({"name": "w"})))
+    path.write_text(yaml.safe_dump(scenario_with_workload({"name": "w"})))
     status, text = run(path)
     assert status == 0
     assert "start w: 1 x worker to n" in text
@@ -232,7 +236,7 @@ def test_command_prints_text_or_json(tmp_path: Path) -> None:
     assert (status, json.loads(text)["workloads"]["w"]["phase"]) == (0, "running")
 
 
-def test_command_refuses_a_bad_file_with_status_2_and_one_line(tmp_path: Path) -> None:
+def test_command_refuses_an_invalid_file_with_status_2_and_one_line(tmp_path: Path) -> None:
     path = tmp_path / "scenario.yaml"
     path.write_text("format: berth.scenario/1\nnodes: [{name: n, gpu: 1}]\n")
     assert run(path) == (2, "nodes[0].gpu: unknown key; received 'gpu'. Did you mean `gpus`?")
@@ -240,6 +244,6 @@ def test_command_refuses_a_bad_file_with_status_2_and_one_line(tmp_path: Path) -
 
 def test_only_named_actions_run(tmp_path: Path) -> None:
     path = tmp_path / "scenario.yaml"
-    path.write_text(yaml.safe_dump(with_work({"name": "w"})))
+    path.write_text(yaml.safe_dump(scenario_with_workload({"name": "w"})))
     assert "No decisions." in run(path, actions=["stale_gangs"])[1]
     assert run(path, actions=["magic"])[0] == 2

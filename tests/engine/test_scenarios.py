@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 pytest.register_assert_rewrite("tests.engine.stories")
-from tests.engine.stories import hold_to  # noqa: E402
+from tests.engine.stories import assert_expectations  # noqa: E402
 
 FILES = sorted((Path(__file__).parent / "scenarios").glob("*.yaml"))
 KEYS = {"claim", "shows", "play", "scenario", "expect"}
@@ -32,4 +32,4 @@ def _cases(path: Path) -> Iterator[Any]:
 @pytest.mark.parametrize("story", [case for path in FILES for case in _cases(path)])
 def test_scenario_has_the_expected_outcome(story: dict[str, Any]) -> None:
     assert story.keys() <= KEYS
-    hold_to(story["expect"], story["scenario"], story.get("play"))
+    assert_expectations(story["expect"], story["scenario"], story.get("play"))

@@ -59,7 +59,7 @@ def test_trainer_becomes_an_elastic_role() -> None:
     assert (trainer.name, trainer.min, trainer.max, trainer.gpu) == ("trainer", 2, 5, 1)
     assert (trainer.cpu, trainer.memory_mib) == (0.25, 700)
     assert (trainer.limit.cpu, trainer.limit.memory_mib) == (0.9, 2048)
-    assert spec.argv_of(trainer) == ("/bin/sh", "-c", "python words.py")
+    assert spec.role_argv(trainer) == ("/bin/sh", "-c", "python words.py")
 
 
 @pytest.mark.shows("PAD-05", "PAD-09")
@@ -77,8 +77,8 @@ def test_manifest_gang_is_scheduled_like_any_other_gang() -> None:
     )
     world = World(replace(snapshot, workloads=(*snapshot.workloads, words)))
     for _ in range(2):
-        world.carry_out(decide(world.snapshot()))
-        world.passes(1)
+        world.apply_plan(decide(world.snapshot()))
+        world.advance(1)
     counts = Counter((w.name, pod.role) for w in world.snapshot().workloads for pod in w.pods)
     assert counts == {("words", "trainer"): 3, ("words", "pserver"): 2, ("other", "worker"): 1}
 
@@ -110,14 +110,14 @@ def test_master_role_exists_only_when_declared() -> None:
         ({"entrypoint": None}, "spec.trainer.entrypoint"),
     ],
 )
-def test_broken_manifest_is_refused_with_its_path(trainer: dict[str, Any], path: str) -> None:
+def test_error_for_an_invalid_manifest_names_the_path(trainer: dict[str, Any], path: str) -> None:
     with pytest.raises(SpecError) as refused:
         parse_workload(manifest(trainer={"entrypoint": "true"} | trainer))
     assert path in [problem.path for problem in refused.value.problems]
 
 
 @pytest.mark.shows("PAD-04")
-def test_roles_without_an_entrypoint_idle() -> None:
+def test_role_without_an_entrypoint_is_idle() -> None:
     trainer, pserver = parse_workload(manifest()).all_roles
     assert (trainer.idle, pserver.idle) == (False, True)
     served = parse_workload(manifest(pserver={"entrypoint": "python serve.py"})).all_roles[1]
@@ -127,10 +127,10 @@ def test_roles_without_an_entrypoint_idle() -> None:
 def test_document_with_only_idle_roles_is_refused() -> None:
     with pytest.raises(SpecError, match="every role is idle"):
         parse_workload({"name": "x", "roles": [{"idle": True}]})
-    with pytest.raises(SpecError, match="given together with idle"):
+    with pytest.raises(SpecError, match="cannot be combined with idle"):
         parse_workload({"name": "x", "roles": [{"idle": True, "command": "true"}, {"name": "b"}]})
 
 
-def test_manifest_needs_a_trainer() -> None:
+def test_manifest_requires_a_trainer() -> None:
     with pytest.raises(SpecError, match=r"spec\.trainer: missing"):
         parse_workload({"kind": "TrainingJob", "metadata": {"name": "x"}, "spec": {}})

@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 
 from berth.core.amounts import Amounts
-from berth.core.spec import RoleShape, SpecError, parse_workload, tree_of
+from berth.core.spec import RoleShape, SpecError, build_tree, parse_workload
 from scheduler.engine.from_spec import workload_from_spec
 from scheduler.engine.model import Group, Request, Role
 
 
-def problems_of(document: object) -> dict[str, str]:
+def find_problems(document: object) -> dict[str, str]:
     with pytest.raises(SpecError) as refused:
         parse_workload(document)
     return {problem.path: str(problem) for problem in refused.value.problems}
@@ -20,14 +20,14 @@ def one_role(**role: Any) -> dict[str, Any]:
     return {"name": "w", "roles": [role]}
 
 
-def shape_of(**role: Any) -> RoleShape:
-    (shape,) = tree_of(parse_workload(one_role(**role))).children
+def spec_shape(**role: Any) -> RoleShape:
+    (shape,) = build_tree(parse_workload(one_role(**role))).children
     assert isinstance(shape, RoleShape)
     return shape
 
 
 def test_empty_role_is_one_replica_without_requests() -> None:
-    shape = shape_of()
+    shape = spec_shape()
     assert (shape.name, shape.min, shape.max, shape.amounts) == ("worker", 1, 1, Amounts())
 
 
@@ -43,19 +43,19 @@ def test_empty_role_is_one_replica_without_requests() -> None:
     ],
 )
 def test_gpus_are_whole_devices_or_fractions(role: dict[str, Any], gpu: int, devices: int) -> None:
-    shape = shape_of(**role)
+    shape = spec_shape(**role)
     assert (shape.gpu, shape.devices) == (gpu, devices)
 
 
 @pytest.mark.shows("PAD-06")
 def test_quantities_accept_suffixes() -> None:
-    shape = shape_of(cpu="800m", memory_mib="1Gi", limit={"cpu": 2, "memory_mib": "2000Mi"})
+    shape = spec_shape(cpu="800m", memory_mib="1Gi", limit={"cpu": 2, "memory_mib": "2000Mi"})
     assert (shape.cpu, shape.memory_mib, shape.limit_cpu, shape.limit_memory_mib) == (800, 1024, 2000, 2000)
 
 
 @pytest.mark.shows("PAD-23")
 def test_limits_default_to_requests() -> None:
-    shape = shape_of(cpu=2, memory_mib=512)
+    shape = spec_shape(cpu=2, memory_mib=512)
     assert (shape.limit_cpu, shape.limit_memory_mib) == (2000, 512)
 
 
@@ -97,7 +97,7 @@ def test_limits_default_to_requests() -> None:
     ],
 )
 def test_error_names_the_path_of_the_key(role: dict[str, Any], path: str) -> None:
-    assert list(problems_of(one_role(**role))) == [path]
+    assert list(find_problems(one_role(**role))) == [path]
 
 
 def test_all_errors_are_reported_at_once() -> None:
@@ -108,16 +108,16 @@ def test_all_errors_are_reported_at_once() -> None:
         "roles": [{"gpu": 1.5}, {"name": "b", "min": 3, "max": 2}],
     }
     paths = ["labels.a", "name", "prio", "roles[0].gpu", "roles[1].min"]
-    assert list(problems_of(document)) == paths
+    assert list(find_problems(document)) == paths
 
 
 def test_unknown_key_error_suggests_the_nearest_key() -> None:
-    assert "Did you mean `priority`?" in problems_of(one_role() | {"prioritty": 3})["prioritty"]
+    assert "Did you mean `priority`?" in find_problems(one_role() | {"prioritty": 3})["prioritty"]
 
 
 @pytest.mark.parametrize("document", [None, 3, "text", [], {"roles": [{}]}, {"name": "w"}])
-def test_non_document_is_refused(document: object) -> None:
-    assert problems_of(document)
+def test_value_that_is_not_a_document_is_refused(document: object) -> None:
+    assert find_problems(document)
 
 
 def test_too_deep_document_is_refused_before_parsing() -> None:
@@ -126,28 +126,28 @@ def test_too_deep_document_is_refused_before_parsing() -> None:
     for _ in range(100_000):
         inner["groups"] = [{}]
         inner = inner["groups"][0]
-    assert "too deep" in problems_of(document)[""]
+    assert "too deep" in find_problems(document)[""]
 
 
 def test_role_names_are_unique_in_the_whole_tree() -> None:
     groups = [{"name": "a", "roles": [{"name": "x"}]}, {"name": "b", "roles": [{"name": "x"}]}]
-    assert set(problems_of({"name": "w", "groups": groups})) == {"groups[1].roles[0].name"}
+    assert set(find_problems({"name": "w", "groups": groups})) == {"groups[1].roles[0].name"}
 
 
 def test_circular_scale_with_is_refused() -> None:
     roles = [{"name": "a", "scale_with": {"role": "b"}}, {"name": "b", "scale_with": {"role": "a"}}]
-    assert len(problems_of({"name": "w", "roles": roles})) == 2
+    assert len(find_problems({"name": "w", "roles": roles})) == 2
 
 
 def test_group_minimum_cannot_exceed_its_number_of_children() -> None:
     document = {"name": "w", "groups": [{"name": "a", "need": 2, "roles": [{}]}]}
-    assert list(problems_of(document)) == ["groups[0].need"]
+    assert list(find_problems(document)) == ["groups[0].need"]
 
 
-def test_gang_that_may_have_no_replica_is_refused() -> None:
+def test_gang_without_a_required_replica_is_refused() -> None:
     roles = [{"name": "a", "min": 0, "max": 2}, {"name": "b"}]
     assert parse_workload({"name": "w", "roles": roles})
-    assert "no replicas" in problems_of({"name": "w", "need": 1, "roles": roles})["roles"]
+    assert "no replicas" in find_problems({"name": "w", "need": 1, "roles": roles})["roles"]
 
 
 @pytest.mark.parametrize(("value", "priority"), [("high", 125), (0, 0), (1000, 1000)])
@@ -168,7 +168,7 @@ def test_omitted_priority_is_the_default_of_the_kind(
 
 @pytest.mark.parametrize("value", ["highest", 1001, -1, True, 50.0])
 def test_invalid_priority_is_refused(value: object) -> None:
-    assert list(problems_of(one_role() | {"priority": value})) == ["priority"]
+    assert list(find_problems(one_role() | {"priority": value})) == ["priority"]
 
 
 def test_stored_document_parses_to_the_same_spec() -> None:
@@ -189,9 +189,9 @@ def test_command_line_runs_in_a_shell_and_roles_may_override_it() -> None:
     roles = [{"name": "a"}, {"name": "b", "command": ["x", "y"], "env": {"K": "b"}}]
     spec = parse_workload({"name": "w", "command": "echo", "env": {"K": "w", "L": "w"}, "roles": roles})
     a, b = spec.all_roles
-    assert spec.argv_of(a) == ("/bin/sh", "-c", "echo")
-    assert spec.argv_of(b) == ("x", "y")
-    assert spec.env_of(b) == {"K": "b", "L": "w"}
+    assert spec.role_argv(a) == ("/bin/sh", "-c", "echo")
+    assert spec.role_argv(b) == ("x", "y")
+    assert spec.role_env(b) == {"K": "b", "L": "w"}
 
 
 def test_engine_tree_matches_the_document() -> None:

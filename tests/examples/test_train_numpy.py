@@ -142,9 +142,9 @@ def test_rank_without_its_leader_exits(tmp_path: Path, runs: list[Run]) -> None:
 
 
 def test_incomplete_checkpoint_is_ignored(tmp_path: Path) -> None:
-    from berth.examples.network import first_state
+    from berth.examples.network import initial_state
 
-    state = first_state(4, seed=1)
+    state = initial_state(4, seed=1)
     checkpoint.save(tmp_path, state)
     (tmp_path / f".{checkpoint.NAME}.99").write_bytes(b"half of it")
     stored = checkpoint.load(tmp_path)
@@ -156,4 +156,4 @@ def test_incomplete_checkpoint_is_ignored(tmp_path: Path) -> None:
 @pytest.mark.parametrize("file", sorted((ROOT / "examples").glob("*.yaml")), ids=lambda file: file.stem)
 def test_examples_are_valid_workloads(file: Path) -> None:
     spec = parse_workload(yaml.safe_load(file.read_text()))
-    assert all(spec.argv_of(role) for role in spec.all_roles)
+    assert all(spec.role_argv(role) for role in spec.all_roles)

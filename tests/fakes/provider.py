@@ -75,7 +75,7 @@ class FakeProvider:
         return tuple(instance for _, instance in self._pairs(pool) if instance.state != InstanceState.GONE)
 
     @property
-    def ever_made(self) -> int:
+    def created_count(self) -> int:
         return len(self._instances)
 
     def count(self, call: str) -> int:
@@ -85,7 +85,7 @@ class FakeProvider:
 
     def provision(self, order: ProvisionOrder) -> ProvisionResult:
         self.calls.append(("provision", order))
-        trouble = self._next_trouble("provision")
+        trouble = self._next_scripted_outcome("provision")
         if isinstance(trouble, Fail) and not trouble.after:
             raise ProviderError(trouble.kind, trouble.message)
         if order.client_token not in self._answers:
@@ -100,7 +100,7 @@ class FakeProvider:
 
     def list_instances(self, pool: str) -> tuple[Instance, ...]:
         self.calls.append(("list_instances", pool))
-        trouble = self._next_trouble("list_instances")
+        trouble = self._next_scripted_outcome("list_instances")
         if isinstance(trouble, Fail):
             raise ProviderError(trouble.kind, trouble.message)
         listed = [instance for _, instance in self._pairs(pool) if instance.instance_id not in self.hidden]
@@ -108,7 +108,7 @@ class FakeProvider:
 
     def terminate(self, pool: str, instance_ids: Sequence[str]) -> None:
         self.calls.append(("terminate", tuple(instance_ids)))
-        trouble = self._next_trouble("terminate")
+        trouble = self._next_scripted_outcome("terminate")
         if isinstance(trouble, Fail) and not trouble.after:
             raise ProviderError(trouble.kind, trouble.message)
         for instance_id in instance_ids:
@@ -134,7 +134,7 @@ class FakeProvider:
         instance_id = f"fake-{order.client_token[:8]}-{ordinal}"
         return Instance(instance_id, ordinal, state, order.client_token, f"10.0.0.{ordinal}", devices)
 
-    def _next_trouble(self, call: str) -> Fail | Answer | None:
+    def _next_scripted_outcome(self, call: str) -> Fail | Answer | None:
         waiting = self.trouble.get(call)
         return waiting.popleft() if waiting else None
 

@@ -9,16 +9,16 @@ from datetime import UTC, datetime, timedelta
 
 from berth.core.clock import Clock, FixedClock
 from pools.runtimes.base import (
-    DeviceUse,
+    DeviceUsage,
     LogChunk,
-    Measured,
+    Measurements,
     PodCause,
     PodOrder,
     PodReport,
     PodState,
-    PodUse,
+    PodUsage,
 )
-from pools.runtimes.local_log import start_of_last
+from pools.runtimes.local_log import last_lines_start
 
 SIGTERM, SIGKILL = 15, 9
 
@@ -45,7 +45,7 @@ class FakeRuntime:
     """An in-memory runtime.
 
     Without `runs_at_once`, pods start when `run` is called. Pods in `stubborn` ignore SIGTERM.
-    Time passes with `clock`; `look` ends the pods whose lifetime or grace period is over.
+    Time passes with `clock`; `get_reports` ends the pods whose lifetime or grace period is over.
     """
 
     def __init__(
@@ -59,8 +59,8 @@ class FakeRuntime:
         self.runs_at_once, self.lifetime = runs_at_once, lifetime
         self.stubborn: set[str] = set()
         self.checkpoints: dict[str, datetime] = {}
-        self.uses: dict[str, PodUse] = {}
-        self.devices: dict[str, tuple[DeviceUse, ...]] = {}
+        self.uses: dict[str, PodUsage] = {}
+        self.devices: dict[str, tuple[DeviceUsage, ...]] = {}
         self.calls: list[tuple[str, object]] = []
         self.trouble: dict[str, deque[Exception]] = {}
         self._pods: dict[str, _Pod] = {}
@@ -71,7 +71,7 @@ class FakeRuntime:
     # --- controlled by the test
 
     def next(self, call: str, *errors: Exception) -> None:
-        """Set the errors that the next calls of `start`, `stop` or `look` raise, one each."""
+        """Set the errors that the next calls of `start`, `stop` or `get_reports` raise, one each."""
         self.trouble.setdefault(call, deque()).extend(errors)
 
     def run(self, pod_id: str) -> None:
@@ -109,7 +109,7 @@ class FakeRuntime:
     def running(self) -> tuple[str, ...]:
         return tuple(sorted(i for i, pod in self._pods.items() if pod.report.state == PodState.RUNNING))
 
-    def lose_everything(self) -> None:
+    def lose_all_pods(self) -> None:
         """Forget every pod, as after losing the machine."""
         self._pods.clear()
 
@@ -141,7 +141,7 @@ class FakeRuntime:
         else:
             self.end(pod_id, signal=SIGTERM, cause=PodCause.STOPPED)
 
-    def look(self, pod_ids: Collection[str]) -> dict[str, PodReport]:
+    def get_reports(self, pod_ids: Collection[str]) -> dict[str, PodReport]:
         self._called("look", tuple(pod_ids))
         for pod_id in pod_ids:
             if pod_id in self._pods:
@@ -173,18 +173,18 @@ class FakeRuntime:
 
     def tail_log(self, pod_id: str, lines: int) -> LogChunk:
         data, ended = self._log(pod_id)
-        begin = start_of_last(data, lines)
+        begin = last_lines_start(data, lines)
         return LogChunk(data[begin:], begin, len(data), len(data), ended)
 
     def checkpointed_at(self, workspace: str) -> datetime | None:
         return self.checkpoints.get(workspace)
 
-    def measure(self, pod_ids: Collection[str], instance_ids: Collection[str]) -> Measured:
+    def measure(self, pod_ids: Collection[str], instance_ids: Collection[str]) -> Measurements:
         """Return the usage set by the test; other running pods use nothing."""
         self._called("measure", tuple(pod_ids))
         running = set(self.running())
-        pods = {i: self.uses.get(i, PodUse(0.0, 0)) for i in pod_ids if i in running}
-        return Measured(pods, {i: self.devices[i] for i in instance_ids if i in self.devices})
+        pods = {i: self.uses.get(i, PodUsage(0.0, 0)) for i in pod_ids if i in running}
+        return Measurements(pods, {i: self.devices[i] for i in instance_ids if i in self.devices})
 
     def rendezvous(self) -> tuple[str, int]:
         self._port += 1

@@ -91,7 +91,7 @@ class FakeEngines(Script):
     def report(self, address: str, metrics: str) -> None:
         self._set(address, metrics=metrics)
 
-    def fall_ill(self, address: str) -> None:
+    def make_unhealthy(self, address: str) -> None:
         self._set(address, well=False)
 
     def hold(self, address: str, weights: str) -> None:
@@ -126,31 +126,31 @@ class FakeEngines(Script):
         return version
 
     def copy_weights(self, seed: str, to: str, *, group: str, seconds: float) -> None:
-        self._must_sync(to)
+        self._require_weight_sync(to)
         fail = self.enter("copy_weights", to)
         self._set(to, weights=self._engine(seed).weights)
         self.leave(fail, to)
 
     def set_weight_version(self, engine: str, version: str) -> None:
-        self._must_sync(engine)
+        self._require_weight_sync(engine)
         fail = self.enter("set_weight_version", engine)
         self._set(engine, identity=replace(self._engine(engine).identity, weight_version=version))
         self.leave(fail, engine)
 
     def pause(self, engine: str) -> None:
-        self._must_sync(engine)
+        self._require_weight_sync(engine)
         fail = self.enter("pause", engine)
         self._set(engine, paused=True)
         self.leave(fail, engine)
 
     def resume(self, engine: str) -> None:
-        self._must_sync(engine)
+        self._require_weight_sync(engine)
         fail = self.enter("resume", engine)
         self._set(engine, paused=False)
         self.leave(fail, engine)
 
     def flush(self, engine: str) -> None:
-        self._must_sync(engine)
+        self._require_weight_sync(engine)
         fail = self.enter("flush", engine)
         now = self._engine(engine)
         if now.running and not now.paused:
@@ -170,7 +170,7 @@ class FakeEngines(Script):
         self._set(engine, running=0, aborted=now.aborted + now.running)
         self.leave(fail, engine)
 
-    def _must_sync(self, engine: str) -> None:
+    def _require_weight_sync(self, engine: str) -> None:
         if not self.syncs_weights:
             raise ServingError(ErrorKind.UNSUPPORTED, engine, "this kind of engine does not sync weights")
 

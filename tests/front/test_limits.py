@@ -14,7 +14,7 @@ from tests.conftest import env_of_children
 from tests.web_process import web_processes
 
 PATIENCE = 60.0
-PIECE = b"x" * 65536
+CHUNK = b"x" * 65536
 # Starts the web process with a shorter time limit for request headers.
 IMPATIENT_PROGRAM = """
 from berth.server.front import protocol
@@ -57,7 +57,7 @@ def post(address: str, path: str, *headers: str, size: int, chunked: bool) -> tu
     with open_connection(address) as connection:
         connection.sendall(head.encode())
         while sent < size:
-            piece = PIECE[: size - sent]
+            piece = CHUNK[: size - sent]
             connection.sendall(b"%x\r\n%s\r\n" % (len(piece), piece) if chunked else piece)
             sent += len(piece)
         if chunked:
@@ -105,7 +105,7 @@ def test_endless_headers_are_refused(address: str) -> None:
         connection.sendall(b"GET /login HTTP/1.1\r\nHost: localhost\r\nX-Long: ")
         try:
             for _ in range(64):
-                connection.sendall(PIECE)
+                connection.sendall(CHUNK)
             assert read_response(connection)[0] == 431
         except (BrokenPipeError, ConnectionResetError):
             pass  # the response may be lost because the server stopped reading
@@ -118,7 +118,7 @@ def test_endless_trailers_are_cut_off(address: str) -> None:
         )
         with pytest.raises((BrokenPipeError, ConnectionResetError)):
             for _ in range(1024):
-                connection.sendall(PIECE)
+                connection.sendall(CHUNK)
 
 
 def test_connections_per_address_are_limited(address: str) -> None:

@@ -7,7 +7,7 @@ import httpx
 import pytest
 from django.core.exceptions import ImproperlyConfigured
 
-from berth.server.front.server import within
+from berth.server.front.server import network_matcher
 from berth.server.settings.web import networks
 from tests.cast import make_cast
 from tests.web_process import web_processes
@@ -48,7 +48,7 @@ def test_invalid_proxy_setting_is_refused_with_the_expected_format(monkeypatch: 
 
 
 def test_only_addresses_of_trusted_networks_match() -> None:
-    trusted = within(["10.0.0.0/24", "2001:db8::1/128"])
+    trusted = network_matcher(["10.0.0.0/24", "2001:db8::1/128"])
     assert [trusted(each) for each in ("10.0.0.7", "2001:db8::1", "10.0.1.7", "", "unix")] == [
         True, True, False, False, False,
     ]  # fmt: skip

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from berth.db.embedded import Embedded, serving
+from berth.db.embedded import EmbeddedCluster, run_server
 from tests.conftest import FAST_SETTINGS
 from tests.journeys.command import Terminal, sign_in
 from tests.journeys.installation import Installation
 
-Installing = Callable[..., AbstractContextManager[Installation]]
+InstallContext = Callable[..., AbstractContextManager[Installation]]
 
 
 @pytest.fixture(scope="session")
@@ -38,7 +38,7 @@ def prepared_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _prepare(home: Path) -> None:
-    with serving(Embedded(home / "postgres", FAST_SETTINGS), log=home / "postgres.log") as cluster:
+    with run_server(EmbeddedCluster(home / "postgres", FAST_SETTINGS), log=home / "postgres.log") as cluster:
         subprocess.run(
             [sys.executable, "-m", "berth.server.up.prepare", "--demo"],
             env={**Installation(home).env(), "DATABASE_URL": cluster.url()},
@@ -55,7 +55,7 @@ def _copy(source: Path, target: Path) -> None:
 
 
 @pytest.fixture(scope="session")
-def installing(prepared_home: Path) -> Installing:
+def installing(prepared_home: Path) -> InstallContext:
     """Run an installation with the demo organization for the duration of a block."""
 
     @contextmanager
@@ -73,20 +73,20 @@ def installing(prepared_home: Path) -> Installing:
 
 
 @pytest.fixture(scope="module")
-def berth(installing: Installing) -> Iterator[Installation]:
+def berth(installing: InstallContext) -> Iterator[Installation]:
     """Run an installation for one module, which may configure and stop it."""
     with installing() as installation:
         yield installation
 
 
 @pytest.fixture(scope="package")
-def shared_berth(installing: Installing) -> Iterator[Installation]:
+def shared_berth(installing: InstallContext) -> Iterator[Installation]:
     """Run an installation shared by all journeys that end their own workloads and change no quotas."""
     with installing() as installation:
         yield installation
 
 
 @pytest.fixture(scope="package")
-def shared_dave(shared_berth: Installation) -> Terminal:
+def dave_on_shared_berth(shared_berth: Installation) -> Terminal:
     """Sign in to the shared installation as a member of the project vision."""
     return sign_in(shared_berth, "dave", shared_berth.home.parent / "dave")

@@ -69,10 +69,10 @@ def submit_interactive(terminal: Terminal, folder: Path) -> str:
 
 
 def test_port_link_opens_the_workload_and_survives_a_killed_web_process(
-    shared_berth: Installation, shared_dave: Terminal, tmp_path: Path
+    shared_berth: Installation, dave_on_shared_berth: Terminal, tmp_path: Path
 ) -> None:
-    submit_interactive(shared_dave, tmp_path)
-    browser = Browser(shared_dave.berth("open", "desk", "--print").strip())
+    submit_interactive(dave_on_shared_berth, tmp_path)
+    browser = Browser(dave_on_shared_berth.berth("open", "desk", "--print").strip())
     assert browser.get("/").text == "desk in run 1"
     assert browser.exchange("hello") == "you said hello"
     victim = shared_berth.children()["web"]
@@ -88,5 +88,5 @@ def test_port_link_opens_the_workload_and_survives_a_killed_web_process(
     until(answers)
     assert browser.exchange("again") == "you said again"
     assert_every_line_is_json(shared_berth.home / "logs")
-    shared_dave.berth("cancel", "desk")
+    dave_on_shared_berth.berth("cancel", "desk")
     until(lambda: browser.get("/").status_code == 502)

@@ -29,6 +29,7 @@ def _cancel_workloads(installation: RayInstallation) -> Iterator[None]:
     installation.cancel_all()
 
 
+@pytest.mark.heavy
 def test_gang_runs_on_the_chosen_nodes_and_devices(installation: RayInstallation) -> None:
     """The pool scales up from zero nodes. Logs are readable while the gang runs. Exit codes are reported."""
     gang = installation.submit(installation.dave, "gang", WORKS + "exit $((RANK * 7))")
@@ -105,7 +106,7 @@ def test_borrower_on_ray_is_reclaimed_and_restarts_later(installation: RayInstal
 
 
 @pytest.mark.heavy
-def test_elastic_gang_scales_up_into_free_gpus_and_down_for_a_workload_in_quota(
+def test_elastic_gang_scales_up_onto_free_gpus_and_down_for_an_in_quota_workload(
     installation: RayInstallation,
 ) -> None:
     roles = [{"name": "worker", "min": 1, "max": 3, "gpu": 2, "cpu": 0.1, "memory_mib": 64}]
@@ -170,7 +171,7 @@ def test_gang_starts_its_own_ray_cluster_and_does_not_see_the_pools_cluster(
 
 @pytest.mark.heavy
 @pytest.mark.parametrize(("grace", "runs"), [(600, 1), (0, 2)])
-def test_killed_raylet_is_a_lost_node_and_its_gang_recovers_elsewhere(
+def test_node_with_a_killed_raylet_is_lost_and_its_gang_recovers_elsewhere(
     installation: RayInstallation, grace: int, runs: int
 ) -> None:
     """With a grace period the gang keeps its other pods. Without a grace period the gang restarts."""

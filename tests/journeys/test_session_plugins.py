@@ -18,7 +18,7 @@ from pools.plugins import ClientPool, Cluster, Image, InstanceInfo, Operation, P
 from tests.journeys import test_session_plugins as here
 from tests.journeys.command import Terminal
 from tests.journeys.installation import until
-from tests.pools.environments.test_package_indexes import fill
+from tests.pools.environments.test_package_indexes import fill_index
 
 pytestmark = pytest.mark.timeout(300)
 # Nodes have no copy of this file: its functions travel by value.
@@ -26,13 +26,13 @@ cloudpickle.register_pickle_by_value(here)
 
 
 @pytest.fixture(scope="module")
-def client(shared_dave: Terminal) -> Iterator[Client]:
-    with shared_dave.client() as client:
+def client(dave_on_shared_berth: Terminal) -> Iterator[Client]:
+    with dave_on_shared_berth.client() as client:
         yield client
 
 
 @contextmanager
-def recorded(file: Path, name: str, fails_at_the_end: bool = False) -> Iterator[None]:
+def recording_context(file: Path, name: str, fails_at_the_end: bool = False) -> Iterator[None]:
     with file.open("a") as out:
         out.write(f"+{name}\n")
     try:
@@ -55,14 +55,14 @@ def recording_plugin(file: Path, name: str) -> Plugin:
         return decorated
 
     def app(info: InstanceInfo) -> AbstractContextManager[None]:
-        return recorded(file, f"{name} app", fails)
+        return recording_context(file, f"{name} app", fails)
 
     def process(info: InstanceInfo) -> AbstractContextManager[None]:
         assert os.environ["SET_FOR_ALL"] == "yes"
-        return recorded(file, f"{name} process {info.rank} of {info.world_size}", fails)
+        return recording_context(file, f"{name} process {info.rank} of {info.world_size}", fails)
 
     def around(pool: ClientPool, cluster: Cluster) -> AbstractContextManager[None]:
-        return recorded(file, f"{name} client on {cluster.name}", fails)
+        return recording_context(file, f"{name} client on {cluster.name}", fails)
 
     plugin = Plugin.create(name).with_decorate(decorate).with_around_app(app)
     return plugin.with_around_process(process).with_around_client(around)
@@ -89,7 +89,7 @@ def test_plugin_hooks_wrap_client_app_process_and_call(client: Client, tmp_path:
     ]  # fmt: skip
 
 
-def installs(index: Path, package: str, *operations: Operation, **env: str) -> Plugin:
+def installing_plugin(index: Path, package: str, *operations: Operation, **env: str) -> Plugin:
     """Return a plugin whose package comes from a directory that no other plugin uses."""
 
     def transform(image: Image, cluster: Cluster) -> Image:
@@ -100,11 +100,11 @@ def installs(index: Path, package: str, *operations: Operation, **env: str) -> P
 
 
 @pytest.mark.shows("PLG-04", "PLG-05", "PLG-10", "PLG-11", "PLG-46")
-@pytest.mark.parametrize("executor", ["process", "thread"])
+@pytest.mark.parametrize("executor", ["process", pytest.param("thread", marks=pytest.mark.heavy)])
 def test_plugin_of_a_session_installs_its_packages_and_runs_its_bootstrap(
     client: Client, tmp_path: Path, executor: Any
 ) -> None:
-    index = fill(tmp_path / "index", ("shipped", "3.0", ""))
+    index = fill_index(tmp_path / "index", ("shipped", "3.0", ""))
     note = Operation('python -c "import shipped" && echo "$GREETING" > "$HOME/note"', "note")
 
     @contextmanager
@@ -114,7 +114,7 @@ def test_plugin_of_a_session_installs_its_packages_and_runs_its_bootstrap(
         os.environ["SEEN_BY_APP"] = shipped.VERSION
         yield
 
-    plugin = installs(index, "shipped", note, GREETING="hello").with_around_app(around_app)
+    plugin = installing_plugin(index, "shipped", note, GREETING="hello").with_around_app(around_app)
 
     def look() -> tuple[str, str, str, str]:
         import joblib  # from the pool's own Python
@@ -134,8 +134,8 @@ def test_plugin_of_a_session_installs_its_packages_and_runs_its_bootstrap(
 def test_error_for_an_uninstallable_plugin_names_what_the_pool_must_declare(
     client: Client, tmp_path: Path
 ) -> None:
-    index = fill(tmp_path / "index", ("other", "1.0", ""))
-    plugin = installs(index, "shipped")
+    index = fill_index(tmp_path / "index", ("other", "1.0", ""))
+    plugin = installing_plugin(index, "shipped")
     with (
         pytest.raises(SessionEnded) as ended,
         client.session("local", gpus=1, project="vision", plugins=[plugin]),
@@ -167,7 +167,7 @@ def test_session_fails_if_its_pool_cannot_provide_the_environment(
         pytest.fail("it must not open")
 
 
-def test_plugin_without_its_package_explains_how_to_install_it(client: Client) -> None:
+def test_error_for_a_plugin_without_its_package_explains_how_to_install_it(client: Client) -> None:
     @contextmanager
     def around_app(info: InstanceInfo) -> Iterator[None]:
         import nothing_installs_this  # type: ignore[import-not-found]

@@ -39,8 +39,8 @@ cloudpickle.register_pickle_by_value(here)
 
 
 @pytest.fixture(scope="module")
-def client(shared_dave: Terminal) -> Iterator[Client]:
-    with shared_dave.client() as client:
+def client(dave_on_shared_berth: Terminal) -> Iterator[Client]:
+    with dave_on_shared_berth.client() as client:
         yield client
 
 
@@ -110,9 +110,9 @@ def test_error_names_an_unpicklable_function_or_argument_before_sending(session:
     def holds_a_lock() -> bool:
         return lock.locked()
 
-    with pytest.raises(NotPicklable, match=r"holds_a_lock: the variable lock around it .* a _thread.lock"):
+    with pytest.raises(NotPicklable, match=r"holds_a_lock: the enclosing variable lock .* a _thread.lock"):
         session.submit(holds_a_lock)
-    with pytest.raises(NotPicklable, match=r"argument 0\['at'\] cannot be pickled, it is a _io"):
+    with pytest.raises(NotPicklable, match=r"argument 0\['at'\] cannot be pickled: it is a _io"):
         session.submit(len, {"at": io.TextIOWrapper(io.BytesIO())})
     assert session.submit(node).result(60) in (0, 1)
 
@@ -140,7 +140,7 @@ def test_call_is_retried_when_its_process_dies_and_fails_after_three_attempts(
 
     future = session.submit(dies_twice)
     assert future.result(60) == "lived"
-    with pytest.raises(CallInterrupted, match=r"3 times\. Last reason: its process died by SIGKILL"):
+    with pytest.raises(CallInterrupted, match=r"3 times\. Last reason: its process was killed by SIGKILL"):
         session.submit(lambda: os.kill(os.getpid(), 9)).result(60)
     assert session.submit(node).result(60) in (0, 1)
 
@@ -151,11 +151,11 @@ def test_cancelled_future_does_not_affect_the_session(session: Session) -> None:
     assert {future.result(60) for future in futures[:-1]} == {0, 1}
 
 
-def test_async_client_runs_calls_broadcasts_and_joblib(shared_dave: Terminal) -> None:
+def test_async_client_runs_calls_broadcasts_and_joblib(dave_on_shared_berth: Terminal) -> None:
     async def use() -> list[Any]:
         from berth.client.config import load_settings
 
-        settings = load_settings({"XDG_CONFIG_HOME": str(shared_dave.config)})
+        settings = load_settings({"XDG_CONFIG_HOME": str(dave_on_shared_berth.config)})
         async with AsyncClient(settings) as client:
             username = (await client.whoami()).username
             async with client.session("local", gpus=1, project="vision", concurrency=2) as session:
@@ -173,7 +173,7 @@ def test_async_client_runs_calls_broadcasts_and_joblib(shared_dave: Terminal) ->
 
 
 def test_unknown_plugin_or_pool_and_bad_node_range_are_rejected(client: Client) -> None:
-    with pytest.raises(SessionError, match="There is no plugin named 'pytorch'; there are accelerate, "):
+    with pytest.raises(SessionError, match=r"There is no plugin named 'pytorch'\. Available: accelerate, "):
         client.session("local", plugins=["pytorch"])
     with pytest.raises(SessionError, match="The plugin torch is set twice"):
         client.session("local", plugins=["torch", Plugin.create("torch")])
@@ -186,12 +186,12 @@ def test_unknown_plugin_or_pool_and_bad_node_range_are_rejected(client: Client) 
         pytest.fail("it must not open")
 
 
-def test_documented_quick_start_runs_unchanged(shared_dave: Terminal, tmp_path: Path) -> None:
+def test_documented_quick_start_runs_unchanged(dave_on_shared_berth: Terminal, tmp_path: Path) -> None:
     text = (ROOT / "docs" / "sdk.md").read_text()
     [program] = re.findall(r"## Quick start.*?```python\n(.*?)```", text, re.DOTALL)
     (tmp_path / "quick.py").write_text(program)
     env = {
-        "PATH": os.environ["PATH"], "XDG_CONFIG_HOME": str(shared_dave.config),
+        "PATH": os.environ["PATH"], "XDG_CONFIG_HOME": str(dave_on_shared_berth.config),
         "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "platform")]),
     }  # fmt: skip
     command = [sys.executable, str(tmp_path / "quick.py")]

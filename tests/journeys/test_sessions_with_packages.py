@@ -45,7 +45,7 @@ def admin(berth: Installation) -> Iterator[Client]:
         yield client
 
 
-def pool_with(admin: Client, name: str, *plugins: Any) -> str:
+def create_pool_with(admin: Client, name: str, *plugins: Any) -> str:
     """Create a pool of two nodes with one declared GPU each, and give vision a quota for both."""
     shape = {"gpus_per_node": 1, "cpu": 1, "memory_mib": 1024, "nodes_min": 0, "nodes_max": 2}
     admin.node_pools.create(name, provider="local", runtime="local", plugins=list(plugins), **shape)
@@ -63,7 +63,7 @@ def reduce_over_all() -> tuple[int, int, float]:
     return int(os.environ["RANK"]), distributed.get_rank(), mine.item()
 
 
-def step_of_ddp() -> tuple[float, float]:
+def train_ddp_step() -> tuple[float, float]:
     """Train one step on data that differs by rank, after which all ranks have equal weights."""
     import torch
     from torch import distributed, nn
@@ -80,16 +80,16 @@ def step_of_ddp() -> tuple[float, float]:
 @pytest.mark.shows("PLG-01", "PLG-35", "PLG-37")
 def test_torch_all_reduce_spans_two_nodes_with_one_rank_each(admin: Client, dave: Client) -> None:
     torch = {"name": "torch", "parameters": {"version": TORCH, "index": "default"}}
-    pool = pool_with(admin, "torch", torch)
+    pool = create_pool_with(admin, "torch", torch)
     with dave.session(pool, nodes=2, gpus=1, project="vision", start_timeout=PATIENCE) as session:
         sums = session.broadcast(reduce_over_all).result(300)
         assert sums == [(0, 0, 3.0), (1, 1, 3.0)]
-        [first, second] = session.broadcast(step_of_ddp).result(300)
+        [first, second] = session.broadcast(train_ddp_step).result(300)
         assert first == second
         assert first[1] == pytest.approx(1.5)  # the mean of both ranks' gradients, 1 and 2
 
 
-def jax_sees() -> tuple[int, int, float]:
+def count_jax_devices() -> tuple[int, int, float]:
     import jax
     from jax.experimental import multihost_utils
 
@@ -99,9 +99,9 @@ def jax_sees() -> tuple[int, int, float]:
 
 @pytest.mark.shows("PLG-39")
 def test_jax_runtime_spans_two_processes(admin: Client, dave: Client) -> None:
-    pool = pool_with(admin, "jax", "jax")
+    pool = create_pool_with(admin, "jax", "jax")
     with dave.session(pool, nodes=2, gpus=1, project="vision", start_timeout=PATIENCE) as session:
-        assert session.broadcast(jax_sees).result(300) == [(0, 2, 3.0), (1, 2, 3.0)]
+        assert session.broadcast(count_jax_devices).result(300) == [(0, 2, 3.0), (1, 2, 3.0)]
 
 
 SEARCH = """
@@ -135,7 +135,7 @@ def test_scikit_learn_grid_search_runs_on_a_pool_with_the_plugin(
     admin: Client, dave: Client, berth: Installation, tmp_path: Path
 ) -> None:
     """The client also needs scikit-learn, so the client runs with the Python of the pool's nodes."""
-    pool = pool_with(admin, "sklearn", "sklearn")
+    pool = create_pool_with(admin, "sklearn", "sklearn")
     with dave.session(pool, gpus=1, project="vision", start_timeout=PATIENCE) as session:
         python = session.submit(lambda: sys.executable).result(60)
     assert str(berth.home) in python

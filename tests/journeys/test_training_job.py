@@ -10,7 +10,7 @@ import pytest
 
 from berth.client import Client
 from tests.journeys.command import Terminal, sign_in
-from tests.journeys.conftest import Installing
+from tests.journeys.conftest import InstallContext
 from tests.journeys.installation import ROOT, Installation, until
 
 pytestmark = pytest.mark.timeout(900)
@@ -20,7 +20,7 @@ PATIENCE = 300.0
 
 
 @pytest.fixture(scope="module")
-def berth(installing: Installing) -> Iterator[Installation]:
+def berth(installing: InstallContext) -> Iterator[Installation]:
     """Run an installation without nodes, with the trainer's program in the manifest's workspace."""
     with tempfile.TemporaryDirectory(prefix="berth-training-job-") as place:
         workspace = Path(place) / "home" / "digits"

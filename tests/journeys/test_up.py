@@ -13,12 +13,12 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from berth.db.embedded import Embedded
+from berth.db.embedded import EmbeddedCluster
 from tests.journeys.command import sign_in
 from tests.journeys.installation import Installation, Visitor, until
 
 # Saves its work on SIGTERM, as a trainer does.
-SAVES = "trap 'echo saved; touch saved; exit 0' TERM; echo working; while :; do sleep 0.1; done"
+SAVE_ON_SIGTERM = "trap 'echo saved; touch saved; exit 0' TERM; echo working; while :; do sleep 0.1; done"
 TASK_PROCESSES = 5  # supervisor, guard, worker, queue reader, result writer
 pytestmark = pytest.mark.timeout(300)
 
@@ -42,7 +42,7 @@ def _pods(berth: Installation) -> None:
     dave = sign_in(berth, "dave", berth.home.parent / "dave")
     dave.berth(
         "submit", "-n", "work", "-p", "vision", "--replicas", "2", "--gpu", "1", "--cpu", "0.1",
-        "--memory", "64", "--grace", "20s", "--", "sh", "-c", SAVES,
+        "--memory", "64", "--grace", "20s", "--", "sh", "-c", SAVE_ON_SIGTERM,
     )  # fmt: skip
 
 
@@ -78,7 +78,7 @@ def test_metrics_require_the_token_in_the_home_directory(berth: Installation) ->
 
 def test_no_process_connects_as_a_database_superuser(berth: Installation) -> None:
     berth.running()
-    cluster = Embedded(berth.home / "postgres")
+    cluster = EmbeddedCluster(berth.home / "postgres")
     connected = (
         "SELECT coalesce(usename, ''), count(*) FROM pg_stat_activity"
         " WHERE datname = current_database() AND usesysid IS NOT NULL GROUP BY 1"

@@ -36,7 +36,7 @@ from pools.plugins.builtin import (
 CUDA = Cluster("train", node_count=4, gpus_per_node=8, gpu_model="H100", cuda=True)
 PLAIN = Cluster("cpus", node_count=2)
 SECOND = InstanceInfo(node_index=1, node_count=4, head_address="10.0.0.1", head_port=29500, gpus=1)
-ALONE = InstanceInfo()
+SINGLE_INSTANCE = InstanceInfo()
 HOOKS = ("transform", "bootstrap", "decorate", "around_app", "around_process", "around_client")
 TABLE = {
     "accelerate": {"transform", "around_process"},
@@ -52,11 +52,11 @@ TABLE = {
 }
 
 
-def image_of(*plugins: Plugin, cluster: Cluster = CUDA) -> Image:
+def build_image(*plugins: Plugin, cluster: Cluster = CUDA) -> Image:
     return transform_all(plugins, Image(), cluster)
 
 
-class Calls(list[tuple[str, Any]]):
+class RecordedCalls(list[tuple[str, Any]]):
     """A stand-in for a package that is not installed. It records the calls to the package."""
 
     def module(self, monkeypatch: pytest.MonkeyPatch, name: str, **members: Any) -> types.ModuleType:
@@ -66,17 +66,17 @@ class Calls(list[tuple[str, Any]]):
         monkeypatch.setitem(sys.modules, name, module)
         return module
 
-    def noting(self, name: str) -> Any:
+    def recorder(self, name: str) -> Any:
         return lambda *args, **kwargs: self.append((name, kwargs or args))
 
 
 @pytest.fixture
-def calls() -> Calls:
-    return Calls()
+def calls() -> RecordedCalls:
+    return RecordedCalls()
 
 
 @pytest.fixture
-def fake_torch(calls: Calls, monkeypatch: pytest.MonkeyPatch) -> Iterator[Calls]:
+def fake_torch(calls: RecordedCalls, monkeypatch: pytest.MonkeyPatch) -> Iterator[RecordedCalls]:
     group: list[str] = []
 
     def begin(backend: str, *, rank: int, world_size: int) -> None:
@@ -93,7 +93,7 @@ def fake_torch(calls: Calls, monkeypatch: pytest.MonkeyPatch) -> Iterator[Calls]
     )  # fmt: skip
     cuda = calls.module(
         monkeypatch, "torch.cuda", is_available=lambda: True, device_count=lambda: 8,
-        set_device=calls.noting("device"),
+        set_device=calls.recorder("device"),
     )  # fmt: skip
     calls.module(monkeypatch, "torch", distributed=distributed, cuda=cuda)
     return iter([calls])
@@ -108,16 +108,16 @@ def test_ten_built_in_plugins_have_the_documented_hooks() -> None:
 
 @pytest.mark.shows("PLG-37")
 def test_torch_adds_the_wheels_for_the_pools_gpus() -> None:
-    index = image_of(torch(cuda="12.8", version="2.9.1", extras=("torchvision",))).indexes[0]
+    index = build_image(torch(cuda="12.8", version="2.9.1", extras=("torchvision",))).indexes[0]
     assert index.url == "https://download.pytorch.org/whl/cu128"
     assert set(index.packages) == {"torch", "torchvision", "torchaudio"}
-    assert image_of(torch(version="2.9.1", extras=("torchvision",))).pip == ("torch==2.9.1", "torchvision")
-    assert image_of(torch(), cluster=PLAIN).indexes[0].url == "https://download.pytorch.org/whl/cpu"
-    assert image_of(torch(index="default"), cluster=PLAIN).indexes == ()
+    assert build_image(torch(version="2.9.1", extras=("torchvision",))).pip == ("torch==2.9.1", "torchvision")
+    assert build_image(torch(), cluster=PLAIN).indexes[0].url == "https://download.pytorch.org/whl/cpu"
+    assert build_image(torch(index="default"), cluster=PLAIN).indexes == ()
 
 
 @pytest.mark.shows("PLG-37")
-def test_torch_creates_and_destroys_one_process_group(fake_torch: Iterator[Calls]) -> None:
+def test_torch_creates_and_destroys_one_process_group(fake_torch: Iterator[RecordedCalls]) -> None:
     calls = next(fake_torch)
     with hook_contexts([torch(backend="nccl")], Hook.AROUND_PROCESS, SECOND):
         assert os.environ["RANK"] == "1"
@@ -130,7 +130,7 @@ def test_torch_creates_and_destroys_one_process_group(fake_torch: Iterator[Calls
 
 
 @pytest.mark.shows("PLG-38")
-def test_accelerate_uses_the_process_group_of_torch(fake_torch: Iterator[Calls]) -> None:
+def test_accelerate_uses_the_process_group_of_torch(fake_torch: Iterator[RecordedCalls]) -> None:
     calls = next(fake_torch)
     with hook_contexts([torch(), accelerate(mixed_precision="bf16")], Hook.AROUND_PROCESS, SECOND):
         assert [name for name, _ in calls].count("init") == 1
@@ -161,28 +161,28 @@ def test_accelerate_uses_the_process_group_of_torch(fake_torch: Iterator[Calls])
 )  # fmt: skip
 def test_accelerate_reads_both_keys_and_works_on_one_node(plugin: Plugin, expected: dict[str, str]) -> None:
     before = dict(os.environ)
-    with hook_contexts([plugin], Hook.AROUND_PROCESS, ALONE):
+    with hook_contexts([plugin], Hook.AROUND_PROCESS, SINGLE_INSTANCE):
         assert {name: os.environ.get(name) for name in expected} == expected
     assert dict(os.environ) == before
 
 
 @pytest.mark.shows("PLG-38")
 def test_accelerate_installs_deepspeed_where_it_is_used() -> None:
-    assert image_of(accelerate()).pip == ("accelerate",)
-    assert image_of(accelerate(deepspeed_config={"zero_stage": 2})).pip == ("accelerate", "deepspeed")
-    with pytest.raises(ValueError, match="exclude each other"):
+    assert build_image(accelerate()).pip == ("accelerate",)
+    assert build_image(accelerate(deepspeed_config={"zero_stage": 2})).pip == ("accelerate", "deepspeed")
+    with pytest.raises(ValueError, match="mutually exclusive"):
         accelerate(fsdp=True, deepspeed=True)
 
 
 @pytest.mark.shows("PLG-39")
 def test_jax_is_installed_with_its_extra_and_initialized_on_all_workers(
-    calls: Calls, monkeypatch: pytest.MonkeyPatch
+    calls: RecordedCalls, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert image_of(jax()).pip == ("jax[cuda13]",)
-    assert image_of(jax(cuda="12", version="0.10.2")).pip == ("jax[cuda12]==0.10.2",)
-    assert image_of(jax(), cluster=PLAIN).pip == ("jax",)
+    assert build_image(jax()).pip == ("jax[cuda13]",)
+    assert build_image(jax(cuda="12", version="0.10.2")).pip == ("jax[cuda12]==0.10.2",)
+    assert build_image(jax(), cluster=PLAIN).pip == ("jax",)
     both = calls.module(
-        monkeypatch, "jax.distributed", initialize=calls.noting("begin"), shutdown=calls.noting("end")
+        monkeypatch, "jax.distributed", initialize=calls.recorder("begin"), shutdown=calls.recorder("end")
     )
     calls.module(monkeypatch, "jax", distributed=both)
     with hook_contexts([jax()], Hook.AROUND_PROCESS, SECOND):
@@ -190,22 +190,24 @@ def test_jax_is_installed_with_its_extra_and_initialized_on_all_workers(
         assert calls == [("begin", arguments)]
     assert calls[-1] == ("end", ())
     del calls[:]
-    with hook_contexts([jax()], Hook.AROUND_PROCESS, ALONE):
+    with hook_contexts([jax()], Hook.AROUND_PROCESS, SINGLE_INSTANCE):
         assert calls == []
 
 
 @pytest.mark.shows("PLG-34", "PLG-40")
-def test_keras_distributes_after_jax_is_initialized(calls: Calls, monkeypatch: pytest.MonkeyPatch) -> None:
-    image = image_of(jax(), keras())
+def test_keras_distributes_after_jax_is_initialized(
+    calls: RecordedCalls, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    image = build_image(jax(), keras())
     assert (image.pip, image.env["KERAS_BACKEND"]) == (("jax[cuda13]", "keras>=3", "jax"), "jax")
-    assert image_of(keras(backend="torch")).env["KERAS_BACKEND"] == "torch"
+    assert build_image(keras(backend="torch")).env["KERAS_BACKEND"] == "torch"
     both = calls.module(
-        monkeypatch, "jax.distributed", initialize=calls.noting("jax"), shutdown=calls.noting("jax ends")
+        monkeypatch, "jax.distributed", initialize=calls.recorder("jax"), shutdown=calls.recorder("jax ends")
     )
     calls.module(monkeypatch, "jax", distributed=both)
     spread = calls.module(
         monkeypatch, "keras.distribution", DataParallel=lambda: "all devices",
-        set_distribution=calls.noting("keras"),
+        set_distribution=calls.recorder("keras"),
     )  # fmt: skip
     calls.module(monkeypatch, "keras", distribution=spread)
     record = HookContexts(Hook.AROUND_PROCESS)
@@ -219,19 +221,19 @@ def test_keras_distributes_after_jax_is_initialized(calls: Calls, monkeypatch: p
 @pytest.mark.shows("PLG-41")
 def test_huggingface_logs_in_without_storing_the_token() -> None:
     plugin = huggingface(token="hf_verysecret")
-    image, operations = image_of(plugin), bootstrap_all([plugin], CUDA)
+    image, operations = build_image(plugin), bootstrap_all([plugin], CUDA)
     assert image.pip == ("transformers", "datasets", "tokenizers")
     assert image.secrets == ("HF_TOKEN",)
     assert [operation.title for operation in operations] == ["huggingface login"]
     assert "huggingface_hub import login" in operations[0].script
     assert "verysecret" not in f"{image} {operations} {image.to_dict()}"
-    assert (image_of(huggingface()).secrets, bootstrap_all([huggingface()], CUDA)) == ((), ())
+    assert (build_image(huggingface()).secrets, bootstrap_all([huggingface()], CUDA)) == ((), ())
 
 
 @pytest.mark.shows("PLG-42", "PLG-43")
-def test_joblib_and_sklearn_work_on_the_clients_session() -> None:
-    assert image_of(joblib()).pip == ("joblib",)
-    assert image_of(sklearn()).pip == ("scikit-learn", "joblib")
+def test_joblib_and_sklearn_use_the_clients_session() -> None:
+    assert build_image(joblib()).pip == ("joblib",)
+    assert build_image(sklearn()).pip == ("scikit-learn", "joblib")
 
     class Session:
         opened = 0
@@ -260,12 +262,14 @@ def test_client_without_joblib_opens_a_session_with_the_plugin(monkeypatch: pyte
 
 
 @pytest.mark.shows("PLG-44")
-def test_cuml_accelerates_processes_that_have_a_gpu(calls: Calls, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert image_of(cuml(cuda="12")).pip == ("cuml-cu12", "scikit-learn")
-    assert image_of(cuml(), cluster=PLAIN).pip == ("scikit-learn",)
-    accel = calls.module(monkeypatch, "cuml.accel", install=calls.noting("install"))
+def test_cuml_accelerates_processes_that_have_a_gpu(
+    calls: RecordedCalls, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert build_image(cuml(cuda="12")).pip == ("cuml-cu12", "scikit-learn")
+    assert build_image(cuml(), cluster=PLAIN).pip == ("scikit-learn",)
+    accel = calls.module(monkeypatch, "cuml.accel", install=calls.recorder("install"))
     calls.module(monkeypatch, "cuml", accel=accel)
-    with hook_contexts([cuml()], Hook.AROUND_PROCESS, ALONE):
+    with hook_contexts([cuml()], Hook.AROUND_PROCESS, SINGLE_INSTANCE):
         assert calls == []
     with hook_contexts([cuml()], Hook.AROUND_PROCESS, SECOND):
         assert calls == [("install", ())]
@@ -274,13 +278,13 @@ def test_cuml_accelerates_processes_that_have_a_gpu(calls: Calls, monkeypatch: p
 @pytest.mark.shows("PLG-45")
 def test_mps_sets_variables_and_starts_its_daemon_on_gpu_nodes() -> None:
     plugin = mps(thread_percentage=50, memory_limit="0=8G")
-    assert dict(image_of(plugin).env) == {
+    assert dict(build_image(plugin).env) == {
         "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "50", "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": "0=8G",
         "CUDA_MPS_PIPE_DIRECTORY": "/tmp/nvidia-mps", "CUDA_MPS_LOG_DIRECTORY": "/tmp/nvidia-mps-log",
     }  # fmt: skip
     (operation,) = bootstrap_all([plugin], CUDA)
     assert operation.script.endswith("nvidia-cuda-mps-control -d")
-    assert (image_of(plugin, cluster=PLAIN), bootstrap_all([plugin], PLAIN)) == (Image(), ())
+    assert (build_image(plugin, cluster=PLAIN), bootstrap_all([plugin], PLAIN)) == (Image(), ())
 
 
 def test_mig_partitions_unpartitioned_gpus() -> None:
@@ -291,7 +295,7 @@ def test_mig_partitions_unpartitioned_gpus() -> None:
 
 @pytest.mark.shows("PLG-33")
 def test_plugins_combine_into_one_environment() -> None:
-    image = image_of(torch(), huggingface(token="t"))
+    image = build_image(torch(), huggingface(token="t"))
     assert image.pip == ("torch", "transformers", "datasets", "tokenizers")
     assert image.indexes[0].packages[0] == "torch"
     assert image.secrets == ("HF_TOKEN",)

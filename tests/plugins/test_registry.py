@@ -10,8 +10,8 @@ import pytest
 from pools.plugins import Image, Plugin, PluginError, transform_all
 from pools.plugins.builtin import ALL
 from pools.plugins.facts import Cluster
-from pools.plugins.parameters import Parameter, Secret, problems_of, schema_of, secrets_of
-from pools.plugins.registry import available, unavailable
+from pools.plugins.parameters import Parameter, Secret, parameter_problems, parameter_schema, secret_variables
+from pools.plugins.registry import available_plugins, unavailable_plugins
 
 PACKAGE = '''
 from pools.plugins import Plugin
@@ -40,15 +40,15 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     (dist_info / "METADATA").write_text("Metadata-Version: 2.1\nName: berth-meter\nVersion: 1.0\n")
     (dist_info / "entry_points.txt").write_text(ENTRIES)
     monkeypatch.syspath_prepend(str(tmp_path))
-    available.cache_clear()
+    available_plugins.cache_clear()
     yield
-    available.cache_clear()
+    available_plugins.cache_clear()
     sys.modules.pop("berth_meter", None)
 
 
 @pytest.mark.shows("PLG-46")
 def test_plugin_of_an_installed_package_works_like_a_built_in(package: None) -> None:
-    metered = available()["metered"]
+    metered = available_plugins()["metered"]
     assert (metered.source, metered.summary) == ("berth-meter", "Measures what is called.")
     assert metered.schema["properties"] == {"unit": {"type": "string", "default": "s"}}
     plugin = metered.build({"unit": "ms"})
@@ -56,9 +56,9 @@ def test_plugin_of_an_installed_package_works_like_a_built_in(package: None) -> 
 
 
 def test_broken_or_conflicting_packages_do_not_affect_others(package: None) -> None:
-    assert set(available()) == set(ALL) | {"metered"}
-    assert available()["torch"].source == ""
-    why = unavailable()
+    assert set(available_plugins()) == set(ALL) | {"metered"}
+    assert available_plugins()["torch"].source == ""
+    why = unavailable_plugins()
     assert "Berth has a built-in plugin" in why["torch"]
     assert "cannot be loaded: AttributeError" in why["broken"]
     assert "lower-case" in why["Bad Name"]
@@ -66,12 +66,12 @@ def test_broken_or_conflicting_packages_do_not_affect_others(package: None) -> N
 
 def test_built_in_plugins_have_a_summary_and_typed_parameters() -> None:
     for name in ALL:
-        plugin = available()[name]
+        plugin = available_plugins()[name]
         assert plugin.summary.endswith(".")
         for schema in plugin.schema["properties"].values():
             assert schema.keys() & {"type", "anyOf"}
-    assert available()["huggingface"].secrets == {"token": "HF_TOKEN"}
-    assert available()["huggingface"].schema["properties"]["token"]["writeOnly"] is True
+    assert available_plugins()["huggingface"].secrets == {"token": "HF_TOKEN"}
+    assert available_plugins()["huggingface"].schema["properties"]["token"]["writeOnly"] is True
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_built_in_plugins_have_a_summary_and_typed_parameters() -> None:
     ],
 )
 def test_invalid_parameter_is_reported_with_its_path(name: str, parameters: Any, expected: str) -> None:
-    (problem,) = problems_of(available()[name].schema, parameters)
+    (problem,) = parameter_problems(available_plugins()[name].schema, parameters)
     assert str(problem).startswith(expected)
 
 
@@ -114,8 +114,8 @@ def test_invalid_parameter_is_reported_with_its_path(name: str, parameters: Any,
     ],
 )
 def test_valid_parameters_build_a_plugin(name: str, parameters: dict[str, Any]) -> None:
-    assert list(problems_of(available()[name].schema, parameters)) == []
-    assert available()[name].build(parameters).name == name
+    assert list(parameter_problems(available_plugins()[name].schema, parameters)) == []
+    assert available_plugins()[name].build(parameters).name == name
 
 
 def test_schema_is_derived_from_keyword_parameters() -> None:
@@ -128,18 +128,18 @@ def test_schema_is_derived_from_keyword_parameters() -> None:
     ) -> Plugin:
         return Plugin("plugin")
 
-    schema = schema_of(plugin)
+    schema = parameter_schema(plugin)
     assert schema["required"] == ["path"]
     assert schema["properties"]["mode"] == {"type": "string", "enum": ["a", "b"], "default": "a"}
     assert schema["properties"]["sizes"]["items"] == {"type": "integer"}
-    assert secrets_of(schema) == {"key": "KEY"}
+    assert secret_variables(schema) == {"key": "KEY"}
     with pytest.raises(PluginError, match="cannot be passed by name"):
-        schema_of(lambda *names: None)
+        parameter_schema(lambda *names: None)
 
 
 def test_function_that_returns_no_plugin_is_refused() -> None:
-    bad = available()["torch"].__class__("torch", lambda: Plugin("other"), {"properties": {}})
+    bad = available_plugins()["torch"].__class__("torch", lambda: Plugin("other"), {"properties": {}})
     with pytest.raises(PluginError, match="the plugin torch cannot be created: it returned Plugin"):
         bad.build({})
-    with pytest.raises(PluginError, match="fsdp and deepspeed exclude each other"):
-        available()["accelerate"].build({"fsdp": True, "deepspeed": True})
+    with pytest.raises(PluginError, match="fsdp and deepspeed are mutually exclusive"):
+        available_plugins()["accelerate"].build({"fsdp": True, "deepspeed": True})

@@ -13,10 +13,10 @@ from pools.models import Node, NodePool, ScalingEvent
 from pools.models.node import NodeState
 from pools.providers.base import InstanceState
 from pools.reconciler import reconcile
-from projects.acting import Acting
+from projects.actor import Actor
 from tests.fakes.provider import FakeProvider
 
-SYSTEM = Acting.system("tests")
+SYSTEM = Actor.system("tests")
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
@@ -50,14 +50,14 @@ class Stage:
 
     def empty_drains(self) -> bool:
         draining = Node.objects.filter(pool=self.pool, state=NodeState.DRAINING)
-        emptied = [services.node_emptied(node, at=self.now) for node in draining]
+        emptied = [services.mark_node_emptied(node, at=self.now) for node in draining]
         return any(emptied)
 
     def pass_time(self, seconds: float) -> None:
         self.now += timedelta(seconds=seconds)
 
-    def want(self, nodes_desired: int) -> None:
-        services.set_nodes_desired(acting=SYSTEM, pool=self.pool, nodes_desired=nodes_desired)
+    def resize(self, nodes_desired: int) -> None:
+        services.set_nodes_desired(actor=SYSTEM, pool=self.pool, nodes_desired=nodes_desired)
 
     def report(self, queued: int = 0, running: int = 0, capacity: int = 0, gang_nodes: int = 0) -> bool:
         """Report pressure in GPUs."""
@@ -126,4 +126,4 @@ def pool(nodes: object = (0, 8), **values: Any) -> NodePool:
         "cpu_milli": 8000,
         "memory_mib": 8192,
     }
-    return services.create_pool(acting=SYSTEM, name="small", nodes=nodes, **{**defaults, **values})
+    return services.create_pool(actor=SYSTEM, name="small", nodes=nodes, **{**defaults, **values})

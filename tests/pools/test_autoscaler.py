@@ -8,15 +8,15 @@ from hypothesis import strategies as st
 
 from pools.engine.autoscaler import (
     AutoscalerConfig,
-    ClockValues,
     Pressure,
     Rule,
     ScaleDecision,
-    desired_nodes,
+    ScalingTimes,
+    decide_node_count,
 )
 
 shows = pytest.mark.shows
-LATER = ClockValues(now=1000.0, last_scaled_at=0.0)
+AFTER_COOLDOWN = ScalingTimes(now=1000.0, last_scaled_at=0.0)
 
 
 def config(low: int = 2, high: int = 16, slots: int = 2, **more: float) -> AutoscalerConfig:
@@ -25,14 +25,14 @@ def config(low: int = 2, high: int = 16, slots: int = 2, **more: float) -> Autos
 
 def decide(
     queued: int, running: int, capacity: int, nodes: int, *, current: int | None = None,
-    bounds: AutoscalerConfig | None = None, clock: ClockValues = LATER, gang_nodes: int = 0,
+    bounds: AutoscalerConfig | None = None, clock: ScalingTimes = AFTER_COOLDOWN, gang_nodes: int = 0,
 ) -> ScaleDecision:  # fmt: skip
     pressure = Pressure(queued, running, capacity, nodes, gang_nodes)
-    return desired_nodes(pressure, nodes if current is None else current, bounds or config(), clock)
+    return decide_node_count(pressure, nodes if current is None else current, bounds or config(), clock)
 
 
 @shows("SKY-13", "SKY-29", "SKY-84")
-def test_queued_gpus_add_the_nodes_they_fill() -> None:
+def test_pool_grows_by_the_nodes_that_queued_gpus_fill() -> None:
     assert decide(12, 4, 8, 4).desired == 10
     assert decide(11, 4, 8, 4).desired == 10
     assert decide(1, 8, 8, 4).desired == 5
@@ -50,37 +50,37 @@ def test_pool_does_not_shrink_while_work_is_queued() -> None:
 
 
 @shows("SKY-29")
-def test_gang_adds_the_empty_nodes_it_needs() -> None:
+def test_pool_grows_by_the_empty_nodes_that_a_gang_needs() -> None:
     assert decide(3, 8, 8, 4, gang_nodes=3).desired == 7
     assert decide(8, 8, 8, 4, gang_nodes=1).desired == 8
 
 
 @shows("SKY-17")
-def test_pending_work_desires_at_least_the_ready_threshold() -> None:
+def test_pending_work_raises_the_desired_nodes_to_the_ready_threshold() -> None:
     assert decide(1, 0, 0, 0, bounds=config(0, 8, ready_threshold=3)).desired == 3
     assert decide(0, 0, 4, 2, current=6, bounds=config(2, 8, ready_threshold=6)).desired == 6
 
 
 @shows("SKY-31")
 def test_scale_up_ignores_the_cooldown() -> None:
-    just_now = ClockValues(now=1.0, last_scaled_at=0.9)
+    just_now = ScalingTimes(now=1.0, last_scaled_at=0.9)
     assert decide(2, 8, 8, 4, clock=just_now).desired == 5
 
 
 @shows("SKY-20", "SKY-40", "SKY-41")
 def test_pool_does_not_shrink_within_the_cooldown() -> None:
-    early, late = (ClockValues(now=now, last_scaled_at=100.0, idle_since=0.0) for now in (129.9, 130.0))
+    early, late = (ScalingTimes(now=now, last_scaled_at=100.0, idle_since=0.0) for now in (129.9, 130.0))
     held = decide(0, 0, 8, 4, clock=early)
-    assert (held.desired, held.held) == (4, True)
+    assert (held.desired, held.is_delayed) == (4, True)
     assert decide(0, 0, 8, 4, clock=late).desired == 2
-    set_back = ClockValues(now=50.0, last_scaled_at=100.0, idle_since=-20.0)
+    set_back = ScalingTimes(now=50.0, last_scaled_at=100.0, idle_since=-20.0)
     assert decide(0, 0, 8, 4, clock=set_back).desired == 2
 
 
 @shows("SKY-14", "SKY-21", "SKY-32", "SKY-33", "SKY-86")
 def test_idle_pool_shrinks_to_its_minimum_after_the_idle_timeout() -> None:
     def idle(seconds: float) -> ScaleDecision:
-        return decide(0, 0, 12, 6, clock=ClockValues(now=500.0, idle_since=500.0 - seconds))
+        return decide(0, 0, 12, 6, clock=ScalingTimes(now=500.0, idle_since=500.0 - seconds))
 
     assert idle(59).desired == 6
     assert idle(60).desired == 6
@@ -91,8 +91,8 @@ def test_idle_pool_shrinks_to_its_minimum_after_the_idle_timeout() -> None:
 def test_pool_with_booting_nodes_is_not_idle() -> None:
     bounds = config(1, 4)
     booting = Pressure(queued=0, running=0, capacity=0, nodes=0, booting=4)
-    assert desired_nodes(booting, 4, bounds, LATER).desired == 4
-    assert desired_nodes(dataclasses.replace(booting, booting=0), 4, bounds, LATER).desired == 1
+    assert decide_node_count(booting, 4, bounds, AFTER_COOLDOWN).desired == 4
+    assert decide_node_count(dataclasses.replace(booting, booting=0), 4, bounds, AFTER_COOLDOWN).desired == 1
 
 
 @shows("SKY-34", "SKY-36")
@@ -122,7 +122,7 @@ def test_well_utilized_pool_keeps_its_size() -> None:
 
 @shows("SKY-28")
 def test_rules_apply_in_order() -> None:
-    long_idle = ClockValues(now=1000.0, idle_since=0.0)
+    long_idle = ScalingTimes(now=1000.0, idle_since=0.0)
     assert decide(1, 0, 32, 16, clock=long_idle).rule == Rule.QUEUED
     assert decide(0, 0, 32, 16, clock=long_idle).rule == Rule.IDLE
     assert decide(0, 1, 32, 16, clock=long_idle).rule == Rule.LOW_UTILISATION
@@ -142,15 +142,15 @@ def test_empty_pool_causes_no_division_by_zero() -> None:
 
 
 @shows("SKY-39")
-def test_expired_pool_desires_no_nodes() -> None:
-    over = ClockValues(now=100.0, last_scaled_at=99.0, expires_at=100.0)
+def test_expired_pool_has_no_desired_nodes() -> None:
+    over = ScalingTimes(now=100.0, last_scaled_at=99.0, expires_at=100.0)
     assert decide(50, 8, 8, 4, clock=over).desired == 0
     assert decide(0, 8, 8, 4, clock=dataclasses.replace(over, expires_at=100.1)).desired == 4
 
 
 AMOUNTS = st.integers(0, 60)
 CLOCKS = st.builds(
-    ClockValues,
+    ScalingTimes,
     now=st.floats(0, 1000),
     last_scaled_at=st.none() | st.floats(0, 1500),
     idle_since=st.none() | st.floats(0, 1500),
@@ -164,12 +164,12 @@ CLOCKS = st.builds(
     clock=CLOCKS,
 )  # fmt: skip
 def test_decision_is_deterministic_and_within_bounds(
-    pressure: Pressure, low: int, more: int, slots: int, current: int, clock: ClockValues
+    pressure: Pressure, low: int, more: int, slots: int, current: int, clock: ScalingTimes
 ) -> None:
     bounds = config(low, low + more, slots)
     current = min(max(current, bounds.min), bounds.max)
-    decision = desired_nodes(pressure, current, bounds, clock)
-    assert decision == desired_nodes(pressure, current, bounds, clock)
+    decision = decide_node_count(pressure, current, bounds, clock)
+    assert decision == decide_node_count(pressure, current, bounds, clock)
     assert bounds.min <= decision.desired <= bounds.max
     assert decision.reason
     if pressure.queued:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from berth.core.errors import Invalid
 from pools import budgets, services
-from pools.engine.budgets import Allowance, Budget, DisruptionReason, allowance
+from pools.engine.budgets import Allowance, Budget, DisruptionReason, compute_allowance
 from pools.engine.reconciler import Drain, Fleet, next_step
 from pools.engine.victims import Work
 from pools.models import NodePool
@@ -20,12 +20,17 @@ MONDAY_NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)
 OFFICE_HOURS = {"nodes": 0, "schedule": "0 9 * * mon-fri", "duration": "8h", "zone": "Europe/Berlin"}
 
 
-def read(*documents: object) -> tuple[Budget, ...]:
-    return budgets.budgets_of(NodePool(name="p", disruption_budgets=budgets.stored(list(documents))))
+def load_budgets(*documents: object) -> tuple[Budget, ...]:
+    return budgets.parse_budgets(
+        NodePool(name="p", disruption_budgets=budgets.normalize_budgets(list(documents)))
+    )
 
 
 def more(now: datetime, *documents: object, total: int = 20, out: int = 0) -> dict[str, int]:
-    return {str(reason): left for reason, left in allowance(read(*documents), total, out, now).more.items()}
+    return {
+        str(reason): left
+        for reason, left in compute_allowance(load_budgets(*documents), total, out, now).remaining.items()
+    }
 
 
 def test_budget_counts_nodes_that_are_already_unavailable() -> None:
@@ -58,9 +63,9 @@ def test_tightest_budget_applies_per_reason() -> None:
 def test_budget_window_follows_its_time_zone(at: str, holds: bool) -> None:
     now = datetime.fromisoformat(at).replace(tzinfo=UTC)
     assert bool(more(now, OFFICE_HOURS)) is holds
-    (budget,) = read(OFFICE_HOURS)
+    (budget,) = load_budgets(OFFICE_HOURS)
     if holds:
-        assert budget.until(now) == now.replace(hour=15 if now.month == 6 else 16, minute=0)
+        assert budget.active_until(now) == now.replace(hour=15 if now.month == 6 else 16, minute=0)
 
 
 @pytest.mark.parametrize(
@@ -96,20 +101,20 @@ def test_budget_window_follows_its_time_zone(at: str, holds: bool) -> None:
 )
 def test_error_names_the_invalid_budget(document: Any, path: str, message: str) -> None:
     with pytest.raises(Invalid) as refused:
-        budgets.stored(document)
+        budgets.normalize_budgets(document)
     problem = refused.value.problems[0]
     assert (problem.path, problem.message[: len(message)]) == (path, message)
 
 
 def test_budget_is_stored_as_entered_and_described() -> None:
-    stored = budgets.stored([{"nodes": "5", "reasons": []}, OFFICE_HOURS])
+    stored = budgets.normalize_budgets([{"nodes": "5", "reasons": []}, OFFICE_HOURS])
     assert stored == [{"nodes": 5}, {**OFFICE_HOURS, "duration": 28800}]
-    assert budgets.stored(stored) == stored
-    assert [budgets.summary(each) for each in stored] == [
+    assert budgets.normalize_budgets(stored) == stored
+    assert [budgets.summarize(each) for each in stored] == [
         "at most 5 nodes at once",
         "at most 0 nodes at once, from 0 9 * * mon-fri (Europe/Berlin) for 8h",
     ]
-    (budget,) = read({"nodes": "10%", "reasons": ["empty"]})
+    (budget,) = load_budgets({"nodes": "10%", "reasons": ["empty"]})
     assert budgets.describe(budget, MONDAY_NOON) == "at most 10% of the nodes at once for being empty"
 
 
@@ -135,28 +140,28 @@ def test_unavailable_nodes_never_exceed_the_budget(
     work = {ordinal: Work(gpu_seconds=ordinal, pods=1) for ordinal in busy}
     for _ in range(steps + 1):
         there = len(fleet.current | fleet.draining)
-        bound = allowance([Budget(percent=percent)], there, len(fleet.draining), MONDAY_NOON)
+        bound = compute_allowance([Budget(percent=percent)], there, len(fleet.draining), MONDAY_NOON)
         step = next_step(fleet, work, bound)
         if any(isinstance(command, Drain) for command in step.commands):
             assert len(step.fleet.draining) <= -(-there * percent // 100)
         fleet = step.fleet
         for ordinal in sorted(fleet.draining)[:1]:
-            fleet = fleet.drained(ordinal)
+            fleet = fleet.after_drain(ordinal)
 
 
 @pytest.mark.django_db
 def test_budget_slows_scale_down_but_not_expiry() -> None:
     stage = Stage(pool((0, 8), disruption_budgets=[{"nodes": 1}]))
-    stage.want(5)
+    stage.resize(5)
     stage.reconcile()
-    stage.want(2)
+    stage.resize(2)
     assert stage.reconcile()
     assert not stage.reconcile()
     assert [n for n, state in stage.states().items() if state == "draining"] == [4]
     stage.empty_drains()
     stage.reconcile()
     assert [n for n, state in stage.states().items() if state == "draining"] == [3]
-    services.drain_pool(acting=SYSTEM, pool=stage.pool)
+    services.drain_pool(actor=SYSTEM, pool=stage.pool)
     stage.pool.refresh_from_db()
     stage.now = stage.pool.expires_at or stage.now
     stage.reconcile()
@@ -166,11 +171,11 @@ def test_budget_slows_scale_down_but_not_expiry() -> None:
 @pytest.mark.django_db
 def test_manual_drain_is_allowed_and_counts() -> None:
     stage = Stage(pool((0, 8), disruption_budgets=[{"nodes": 1}]))
-    stage.want(4)
+    stage.resize(4)
     stage.reconcile()
-    services.drain_node(acting=SYSTEM, node=stage.node(1))
-    services.drain_node(acting=SYSTEM, node=stage.node(2))
-    stage.want(1)
+    services.drain_node(actor=SYSTEM, node=stage.node(1))
+    services.drain_node(actor=SYSTEM, node=stage.node(2))
+    stage.resize(1)
     stage.reconcile()
     assert stage.states() == {0: "ready", 1: "draining", 2: "draining", 3: "ready"}
     stage.pass_time(timedelta(hours=1).total_seconds())

@@ -144,38 +144,42 @@ def machine(tmp_path: Path) -> Machine:
 
 
 @pytest.fixture
-def ours(tmp_path: Path) -> Authority:
+def own_authority(tmp_path: Path) -> Authority:
     return Authority(tmp_path, "ours")
 
 
-def test_machine_joins_a_server_signed_by_the_configured_authority(machine: Machine, ours: Authority) -> None:
-    with Server(ours.server("127.0.0.1")).running() as server:
-        output = machine.joins(server.address, until="refused", BERTH_CA=str(ours.file))
+def test_machine_joins_a_server_signed_by_the_configured_authority(
+    machine: Machine, own_authority: Authority
+) -> None:
+    with Server(own_authority.server("127.0.0.1")).running() as server:
+        output = machine.joins(server.address, until="refused", BERTH_CA=str(own_authority.file))
     assert [path for path, _ in server.requests] == ["/api/v1/node-pools/metal/join", "/api/v1/machines/call"]
     assert server.requests[0][1]["token"] == "join_secret"
     assert "refused" in output
     assert (machine.place / "state/secret").read_text() == "s"
 
 
-def test_server_with_an_unknown_authority_gets_no_token(machine: Machine, ours: Authority) -> None:
+def test_server_with_a_certificate_from_an_unknown_authority_gets_no_token(
+    machine: Machine, own_authority: Authority
+) -> None:
     others = Authority(machine.place, "others")
-    with Server(ours.server("127.0.0.1")).running() as server:
+    with Server(own_authority.server("127.0.0.1")).running() as server:
         for more in ({}, {"BERTH_CA": str(others.file)}):
             assert "CERTIFICATE_VERIFY_FAILED" in machine.joins(server.address, until="not joined", **more)
     assert server.requests == []
 
 
-def test_certificate_for_another_host_is_refused(machine: Machine, ours: Authority) -> None:
-    with Server(ours.server("10.0.0.1")).running() as server:
-        output = machine.joins(server.address, until="not joined", BERTH_CA=str(ours.file))
+def test_certificate_for_another_host_is_refused(machine: Machine, own_authority: Authority) -> None:
+    with Server(own_authority.server("10.0.0.1")).running() as server:
+        output = machine.joins(server.address, until="not joined", BERTH_CA=str(own_authority.file))
     assert "IP address mismatch" in output
     assert server.requests == []
 
 
-def test_join_program_follows_no_redirect(machine: Machine, ours: Authority) -> None:
-    context = ours.server("127.0.0.1")
+def test_join_program_follows_no_redirect(machine: Machine, own_authority: Authority) -> None:
+    context = own_authority.server("127.0.0.1")
     with Server(None).running() as other, Server(context, onward=other.address).running() as server:
-        output = machine.joins(server.address, until="not joined", BERTH_CA=str(ours.file))
+        output = machine.joins(server.address, until="not joined", BERTH_CA=str(own_authority.file))
     assert "307" in output
     assert len(server.requests) >= 1
     assert other.requests == []
@@ -200,10 +204,10 @@ def test_plain_http_is_allowed_on_loopback_or_by_setting(machine: Machine) -> No
 ORDER = ProvisionOrder("metal", 1, "t1", 0, Shape(1000, 1024))
 
 
-def test_ordered_machines_get_the_authority(settings: Any, ours: Authority) -> None:
-    settings.BERTH_PUBLIC_URL, settings.BERTH_PUBLIC_CA = "https://berth.example.org", str(ours.file)
+def test_ordered_machines_get_the_authority(settings: Any, own_authority: Authority) -> None:
+    settings.BERTH_PUBLIC_URL, settings.BERTH_PUBLIC_CA = "https://berth.example.org", str(own_authority.file)
     text = user_data(ORDER)
-    assert ours.file.read_text().strip() in text
+    assert own_authority.file.read_text().strip() in text
     assert "\nBERTH_CA=/var/lib/berth-machine/ca.pem\n" in text
     assert subprocess.run(["sh", "-n"], input=text, text=True, check=False).returncode == 0
     settings.BERTH_PUBLIC_CA = "/nowhere"

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pools import services
 from pools.models import Node
 from pools.providers.base import InstanceState, ProviderError, ProvisionOrder, Shape
-from pools.providers.hardware import Device, Machine, declared, this_machine
+from pools.providers.hardware import Device, Machine, measure_this_machine, simulated_devices
 from pools.providers.local import LocalProvider
 from pools.reconciler import reconcile
 from tests.pools.stage import START, SYSTEM, pool
@@ -107,7 +107,7 @@ except ProviderError:
 def test_machine_without_a_driver_has_no_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     broken = types.ModuleType("pynvml")
     monkeypatch.setitem(sys.modules, "pynvml", broken)
-    machine = this_machine()
+    machine = measure_this_machine()
     assert machine.devices == ()
     assert machine.cpu_milli >= 1000
     assert machine.memory_mib > 256
@@ -126,19 +126,19 @@ def test_gpus_are_listed_by_nvml(monkeypatch: pytest.MonkeyPatch) -> None:
         nvmlDeviceGetMemoryInfo=lambda handle: types.SimpleNamespace(total=81920 * 1024 * 1024),
     )
     monkeypatch.setitem(sys.modules, "pynvml", nvml)
-    assert this_machine().devices == (
+    assert measure_this_machine().devices == (
         Device("GPU-new", "A100-SXM4-80GB", 81920),
         Device("GPU-old", "A100-SXM4-80GB", 81920),
     )
     assert closed
-    assert this_machine(declared_gpus=2).devices == declared(2) == (Device("0"), Device("1"))
+    assert measure_this_machine(declared_gpus=2).devices == simulated_devices(2) == (Device("0"), Device("1"))
 
 
 @pytest.mark.django_db
 @pytest.mark.shows("SKY-30", "SKY-61")
 def test_local_pool_grows_until_all_devices_are_used(tmp_path: Path) -> None:
     small = pool((0, 8))
-    services.set_nodes_desired(acting=SYSTEM, pool=small, nodes_desired=6)
+    services.set_nodes_desired(actor=SYSTEM, pool=small, nodes_desired=6)
     assert reconcile(small.pk, provider=provider(tmp_path), now=START)
     devices = [device for node in Node.objects.all() for device in node.devices]
     assert sorted(devices) == [f"GPU-{n}" for n in range(8)]

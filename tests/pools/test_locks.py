@@ -8,13 +8,13 @@ from django.db import connection, transaction
 from pools import services
 from pools.models import Node
 from pools.models.node import NodeState
-from pools.reconciler.rows import locked
-from projects.acting import Acting
+from pools.reconciler.rows import lock_pool
+from projects.actor import Actor
 from tests.factories import node, pool
 
 
 @pytest.mark.django_db(transaction=True)
-def test_node_is_cordoned_while_a_pass_locks_its_pool() -> None:
+def test_node_can_be_cordoned_while_a_pass_locks_its_pool() -> None:
     """The pass locks the node next, so the cordon must not wait for the pool lock."""
     made = node(pool())
     trouble: list[Exception] = []
@@ -23,14 +23,14 @@ def test_node_is_cordoned_while_a_pass_locks_its_pool() -> None:
         try:
             with connection.cursor() as cursor:
                 cursor.execute("SET lock_timeout = '2s'")
-            services.cordon_node(acting=Acting.system("tests"), node=Node.objects.get(pk=made.pk))
+            services.cordon_node(actor=Actor.system("tests"), node=Node.objects.get(pk=made.pk))
         except Exception as error:
             trouble.append(error)
         finally:
             connection.close()
 
     with transaction.atomic():
-        locked(made.pool_id)
+        lock_pool(made.pool_id)
         person = Thread(target=cordon)
         person.start()
         person.join()

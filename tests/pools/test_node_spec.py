@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from berth.core.errors import Invalid
-from pools.engine.node_spec import NodeSpec, node_spec
+from pools.engine.node_spec import NodeSpec, parse_node_spec
 
 shows = pytest.mark.shows
 
@@ -33,7 +33,7 @@ def test_node_spec_is_immutable() -> None:
     ],
 )
 def test_equivalent_notations_give_equal_specs(notation: object, spec: NodeSpec) -> None:
-    assert node_spec(notation) == spec
+    assert parse_node_spec(notation) == spec
 
 
 @shows("SKY-19")
@@ -49,7 +49,7 @@ def test_equivalent_notations_give_equal_specs(notation: object, spec: NodeSpec)
 def test_each_notation_behaves_as_documented(
     notation: object, elastic: bool, first: int, threshold: int, ceiling: int
 ) -> None:
-    spec = node_spec(notation)
+    spec = parse_node_spec(notation)
     assert (spec.elastic, spec.initial_nodes, spec.ready_threshold, spec.ceiling) == (
         elastic, first, threshold, ceiling,
     )  # fmt: skip
@@ -58,7 +58,7 @@ def test_each_notation_behaves_as_documented(
 @shows("SKY-04")
 @pytest.mark.parametrize("notation", [{"min": 3}, {"min": 3, "max": 9}])
 def test_desired_defaults_to_the_minimum(notation: dict[str, int]) -> None:
-    spec, spelled_out = node_spec(notation), node_spec({**notation, "desired": 3})
+    spec, spelled_out = parse_node_spec(notation), parse_node_spec({**notation, "desired": 3})
     assert spec.ready_threshold == spelled_out.ready_threshold == 3
     assert spec.initial_nodes == spelled_out.initial_nodes
 
@@ -103,7 +103,7 @@ def test_elastic_pool_starts_with_its_minimum_or_ready_threshold() -> None:
 )
 def test_error_names_the_contradictory_field(notation: object, path: str) -> None:
     with pytest.raises(Invalid) as refused:
-        node_spec(notation)
+        parse_node_spec(notation)
     assert [problem.path for problem in refused.value.problems] == [path]
 
 

@@ -23,9 +23,9 @@ def cast() -> Cast:
     return make_cast()
 
 
-def refused(**values: Any) -> list[str]:
+def refused_paths(**values: Any) -> list[str]:
     with pytest.raises(Invalid) as error:
-        services.create_pool(acting=SYSTEM, **{"name": "small", **values})
+        services.create_pool(actor=SYSTEM, **{"name": "small", **values})
     return [problem.path for problem in error.value.problems]
 
 
@@ -42,19 +42,19 @@ def test_new_pool_orders_its_first_nodes(nodes: object, nodes_desired: int) -> N
 
 @shows("SKY-09", "SKY-18")
 def test_error_names_the_contradictory_field_and_nothing_is_stored() -> None:
-    assert refused(nodes_min=0) == ["nodes_min"]
-    assert refused(nodes=(4, 2)) == ["nodes.max"]
-    assert refused(nodes={"min": 4, "desired": 5}) == ["nodes.desired"]
-    assert refused(name="Not A Slug", nodes=1) == ["name"]
+    assert refused_paths(nodes_min=0) == ["nodes_min"]
+    assert refused_paths(nodes=(4, 2)) == ["nodes.max"]
+    assert refused_paths(nodes={"min": 4, "desired": 5}) == ["nodes.desired"]
+    assert refused_paths(name="Not A Slug", nodes=1) == ["name"]
     for name in ("x" * 41, "with_line", "Large", "-a", ""):
-        assert refused(name=name, nodes=1) == ["name"], "no workload's document could name it"
-    assert refused(nodes=1, nodes_desired=3) == ["nodes_desired"]
-    assert refused(nodes=1, colour="red") == ["colour"]
-    assert refused(nodes=1, provider="moon") == ["provider"]
-    assert refused(nodes=1, cpu_milli=-1) == ["cpu_milli"]
-    assert refused(nodes=1, labels={"rack": 1}) == ["labels"]
-    assert refused(nodes=1, taints=[{"key": "a"}, {"value": "b"}]) == ["taints[1]"]
-    assert refused(nodes=1, topology=["zone", ""]) == ["topology"]
+        assert refused_paths(name=name, nodes=1) == ["name"], "no workload's document could name it"
+    assert refused_paths(nodes=1, nodes_desired=3) == ["nodes_desired"]
+    assert refused_paths(nodes=1, colour="red") == ["colour"]
+    assert refused_paths(nodes=1, provider="moon") == ["provider"]
+    assert refused_paths(nodes=1, cpu_milli=-1) == ["cpu_milli"]
+    assert refused_paths(nodes=1, labels={"rack": 1}) == ["labels"]
+    assert refused_paths(nodes=1, taints=[{"key": "a"}, {"value": "b"}]) == ["taints[1]"]
+    assert refused_paths(nodes=1, topology=["zone", ""]) == ["topology"]
     assert not NodePool.objects.exists()
 
 
@@ -82,7 +82,7 @@ def test_scaling_history_is_append_only() -> None:
 
 def test_edit_increments_the_version_and_is_audited(cast: Cast) -> None:
     made = services.edit_pool(
-        acting=cast.alice, pool=cast.pool, changes={"nodes": (1, 3), "drain_timeout": 5}, version=1
+        actor=cast.alice, pool=cast.pool, changes={"nodes": (1, 3), "drain_timeout": 5}, version=1
     )
     assert (made.nodes_min, made.nodes_max, made.drain_timeout, made.version) == (1, 3, 5, 2)
     assert made.nodes_desired == 1, "within the new bounds"
@@ -90,22 +90,22 @@ def test_edit_increments_the_version_and_is_audited(cast: Cast) -> None:
     assert (row.actor, row.action, row.object_name) == ("alice", "edit", "local")
     assert row.after == {"nodes_min": 1, "nodes_max": 3, "drain_timeout": 5, "nodes_desired": 1}
     with pytest.raises(PreconditionFailed):
-        services.edit_pool(acting=cast.alice, pool=cast.pool, changes={"drain_timeout": 9}, version=1)
+        services.edit_pool(actor=cast.alice, pool=cast.pool, changes={"drain_timeout": 9}, version=1)
 
 
 def test_only_platform_admins_change_pools_and_nodes(cast: Cast) -> None:
     stage = Stage(cast.pool)
-    services.set_nodes_desired(acting=SYSTEM, pool=cast.pool, nodes_desired=1)
+    services.set_nodes_desired(actor=SYSTEM, pool=cast.pool, nodes_desired=1)
     stage.reconcile()
     node = stage.node(0)
     for person in (cast.bob, cast.carol, cast.dave, cast.erin, cast.frank):
         for attempt in (
-            lambda person: services.create_pool(acting=person, name="mine", nodes=1),
-            lambda person: services.edit_pool(acting=person, pool=cast.pool, changes={"drain_timeout": 1}),
-            lambda person: services.set_nodes_desired(acting=person, pool=cast.pool, nodes_desired=3),
-            lambda person: services.pause_pool(acting=person, pool=cast.pool),
-            lambda person: services.delete_pool(acting=person, pool=cast.pool),
-            lambda person: services.terminate_node(acting=person, node=node),
+            lambda person: services.create_pool(actor=person, name="mine", nodes=1),
+            lambda person: services.edit_pool(actor=person, pool=cast.pool, changes={"drain_timeout": 1}),
+            lambda person: services.set_nodes_desired(actor=person, pool=cast.pool, nodes_desired=3),
+            lambda person: services.pause_pool(actor=person, pool=cast.pool),
+            lambda person: services.delete_pool(actor=person, pool=cast.pool),
+            lambda person: services.terminate_node(actor=person, node=node),
         ):
             with pytest.raises(BerthError) as error:
                 attempt(person)
@@ -118,53 +118,53 @@ def test_only_platform_admins_change_pools_and_nodes(cast: Cast) -> None:
 
 def test_existing_nodes_keep_their_shape_after_a_pool_edit() -> None:
     stage = Stage(pool((0, 4)))
-    stage.want(1)
+    stage.resize(1)
     stage.reconcile()
-    services.edit_pool(acting=SYSTEM, pool=stage.pool, changes={"gpus_per_node": 4})
-    stage.want(2)
+    services.edit_pool(actor=SYSTEM, pool=stage.pool, changes={"gpus_per_node": 4})
+    stage.resize(2)
     stage.reconcile()
     assert [node.gpus for node in selectors.nodes()] == [2, 4]
 
 
 def test_pool_with_nodes_keeps_its_provider() -> None:
     stage = Stage(pool(1))
-    services.edit_pool(acting=SYSTEM, pool=stage.pool, changes={"runtime": "local"})
+    services.edit_pool(actor=SYSTEM, pool=stage.pool, changes={"runtime": "local"})
     stage.reconcile()
     with pytest.raises(Conflict, match="has nodes"):
-        services.edit_pool(acting=SYSTEM, pool=stage.pool, changes={"provider": "local"})
+        services.edit_pool(actor=SYSTEM, pool=stage.pool, changes={"provider": "local"})
 
 
 def test_only_an_unused_pool_can_be_deleted() -> None:
-    services.delete_pool(acting=SYSTEM, pool=pool((0, 2)))
+    services.delete_pool(actor=SYSTEM, pool=pool((0, 2)))
     assert not NodePool.objects.exists()
     stage = Stage(pool((0, 2)))
-    stage.want(1)
+    stage.resize(1)
     stage.settle()
     with pytest.raises(Conflict, match="history"):
-        services.delete_pool(acting=SYSTEM, pool=stage.pool)
+        services.delete_pool(actor=SYSTEM, pool=stage.pool)
 
 
 def test_desired_nodes_must_be_within_bounds() -> None:
     elastic = pool((1, 4))
-    assert services.set_nodes_desired(acting=SYSTEM, pool=elastic, nodes_desired=3).nodes_desired == 3
+    assert services.set_nodes_desired(actor=SYSTEM, pool=elastic, nodes_desired=3).nodes_desired == 3
     for nodes_desired in (0, 5):
         with pytest.raises(Invalid):
-            services.set_nodes_desired(acting=SYSTEM, pool=elastic, nodes_desired=nodes_desired)
-    fixed = services.create_pool(acting=SYSTEM, name="fixed", nodes=2)
+            services.set_nodes_desired(actor=SYSTEM, pool=elastic, nodes_desired=nodes_desired)
+    fixed = services.create_pool(actor=SYSTEM, name="fixed", nodes=2)
     with pytest.raises(Invalid):
-        services.set_nodes_desired(acting=SYSTEM, pool=fixed, nodes_desired=1)
+        services.set_nodes_desired(actor=SYSTEM, pool=fixed, nodes_desired=1)
 
 
 def test_node_is_cordoned_and_uncordoned() -> None:
     stage = Stage(pool(2))
     stage.reconcile()
     node = stage.node(1)
-    services.cordon_node(acting=SYSTEM, node=node, reason="look at the fan")
+    services.cordon_node(actor=SYSTEM, node=node, reason="look at the fan")
     assert stage.states()[1] == "cordoned"
     with pytest.raises(Conflict):
-        services.cordon_node(acting=SYSTEM, node=stage.node(1))
-    services.drain_node(acting=SYSTEM, node=stage.node(1))
-    services.uncordon_node(acting=SYSTEM, node=stage.node(1))
+        services.cordon_node(actor=SYSTEM, node=stage.node(1))
+    services.drain_node(actor=SYSTEM, node=stage.node(1))
+    services.uncordon_node(actor=SYSTEM, node=stage.node(1))
     back = stage.node(1)
     assert (back.state, back.drain_started_at, back.drain_reason) == ("ready", None, "")
     assert stage.history()[-3:] == ["cordon", "drain", "uncordon"]
@@ -175,18 +175,18 @@ def test_concurrent_changes_of_a_node_conflict() -> None:
     stage = Stage(pool(1))
     stage.reconcile()
     one, other = stage.node(0), stage.node(0)
-    services.drain_node(acting=SYSTEM, node=one)
+    services.drain_node(actor=SYSTEM, node=one)
     with pytest.raises(Conflict, match="is draining"):
-        services.cordon_node(acting=SYSTEM, node=other)
-    assert services.node_emptied(one, at=stage.now)
-    assert not services.node_emptied(other, at=stage.now)
+        services.cordon_node(actor=SYSTEM, node=other)
+    assert services.mark_node_emptied(one, at=stage.now)
+    assert not services.mark_node_emptied(other, at=stage.now)
 
 
 def test_pools_are_read_with_their_nodes() -> None:
     stage = Stage(pool((0, 4)))
-    stage.want(3)
+    stage.resize(3)
     stage.reconcile()
-    services.drain_node(acting=SYSTEM, node=stage.node(2))
+    services.drain_node(actor=SYSTEM, node=stage.node(2))
     Node.objects.filter(ordinal=1).update(state=NodeState.BOOTING)
     seen = selectors.pools().get()
     counted = {name: getattr(seen, f"nodes_{name}") for name in ("ready", "pending", "draining")}

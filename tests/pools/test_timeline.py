@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from pools import services
 from pools.capacity_history import capacity_over_time
-from pools.engine.timeline import Life, NodePhase, Point, thinned, timeline
+from pools.engine.timeline import NodeHistory, NodePhase, Point, build_timeline, thin_out
 from pools.models import NodePool
 from tests.pools.stage import SYSTEM, Stage, pool
 
@@ -17,24 +17,26 @@ PENDING, CURRENT, DRAINING, GONE = NodePhase
 
 
 def test_node_is_counted_once_in_its_phase_at_the_time() -> None:
-    lives = [Life(10, ((20, CURRENT), (50, DRAINING), (60, GONE))), Life(10, ((30, GONE),))]
-    assert timeline(lives, [(0, 0), (10, 2), (50, 1)], 0, 100) == (
+    lives = [NodeHistory(10, ((20, CURRENT), (50, DRAINING), (60, GONE))), NodeHistory(10, ((30, GONE),))]
+    assert build_timeline(lives, [(0, 0), (10, 2), (50, 1)], 0, 100) == (
         Point(0, 0, 0, 0, 0), Point(10, 2, 0, 2, 0), Point(20, 2, 1, 1, 0), Point(30, 2, 1, 0, 0),
         Point(50, 1, 0, 0, 1), Point(60, 1, 0, 0, 0),
     )  # fmt: skip
 
 
 def test_earlier_state_is_the_first_point_of_the_window() -> None:
-    assert timeline([Life(0, ((1, CURRENT),))], [(0, 1)], 50, 100) == (Point(50, 1, 1, 0, 0),)
+    assert build_timeline([NodeHistory(0, ((1, CURRENT),))], [(0, 1)], 50, 100) == (Point(50, 1, 1, 0, 0),)
 
 
-MOVES = st.lists(st.tuples(st.integers(0, 99), st.sampled_from(list(NodePhase))), max_size=5)
-LIVES = st.lists(st.builds(Life, st.integers(0, 99), MOVES.map(tuple)), max_size=6)
+PHASE_BY_EVENT = st.lists(st.tuples(st.integers(0, 99), st.sampled_from(list(NodePhase))), max_size=5)
+LIVES = st.lists(st.builds(NodeHistory, st.integers(0, 99), PHASE_BY_EVENT.map(tuple)), max_size=6)
 
 
 @given(lives=LIVES, begin=st.integers(0, 60))
-def test_counts_are_never_negative_nor_above_the_number_of_nodes(lives: list[Life], begin: int) -> None:
-    points = timeline(lives, [(0, 3)], begin, 100)
+def test_counts_are_never_negative_nor_above_the_number_of_nodes(
+    lives: list[NodeHistory], begin: int
+) -> None:
+    points = build_timeline(lives, [(0, 3)], begin, 100)
     assert points[0].at == begin
     assert [point.at for point in points] == sorted({point.at for point in points})
     for point in points:
@@ -45,9 +47,9 @@ def test_counts_are_never_negative_nor_above_the_number_of_nodes(lives: list[Lif
 
 def test_thinning_keeps_the_last_point_of_each_interval() -> None:
     points = [Point(at, at, 0, 0, 0) for at in range(1000)]
-    points_left = thinned(points, 10, 1000)
+    points_left = thin_out(points, 10, 1000)
     assert [point.at for point in points_left] == [99, 199, 299, 399, 499, 599, 699, 799, 899, 999]
-    assert thinned(points[:5], 10, 1000) == tuple(points[:5])
+    assert thin_out(points[:5], 10, 1000) == tuple(points[:5])
 
 
 @pytest.fixture
@@ -66,7 +68,7 @@ def test_scale_up_and_scale_down_are_read_from_rows(stage: Stage) -> None:
     stage.provider.boot()
     stage.reconcile()
     stage.report(running=4, capacity=4)
-    services.drain_node(acting=SYSTEM, node=stage.node(1))
+    services.drain_node(actor=SYSTEM, node=stage.node(1))
     stage.pool.refresh_from_db()
     points = capacity_over_time(stage.pool, now=timezone.now(), span=timedelta(hours=2))
     counts = [(point.desired, point.current, point.pending, point.draining) for point in points]
@@ -86,6 +88,6 @@ def test_node_without_history_is_counted_in_its_current_state(stage: Stage) -> N
 
 
 def test_edited_bounds_are_recorded_when_they_change_the_size(stage: Stage) -> None:
-    services.edit_pool(acting=SYSTEM, pool=stage.pool, changes={"nodes": (2, 4)})
+    services.edit_pool(actor=SYSTEM, pool=stage.pool, changes={"nodes": (2, 4)})
     event = stage.pool.scaling_events.get()
     assert (event.before, event.after, event.reason) == (0, 2, "limits changed by tests")

@@ -5,7 +5,7 @@ import pytest
 from berth.core.errors import Forbidden, NotFound
 from projects import selectors
 from projects.access import Action, may, require
-from projects.acting import Acting
+from projects.actor import Actor
 from projects.services import tenants, workloads
 from projects.services.people import tokens
 from tests.cast import Cast, training
@@ -14,42 +14,42 @@ PLATFORM = {"alice"}
 DEPARTMENT = PLATFORM | {"bob"}
 PROJECT = DEPARTMENT | {"carol"}
 MEMBERS = PROJECT | {"dave"}
-SEEING = MEMBERS | {"erin"}
+READERS = MEMBERS | {"erin"}
 
 
-def allowed(cast: Cast, action: Action, obj: object = None) -> set[str]:
-    return {name for name, acting in cast.people.items() if may(acting, action, obj)}
+def users_allowed(cast: Cast, action: Action, obj: object = None) -> set[str]:
+    return {name for name, actor in cast.people.items() if may(actor, action, obj)}
 
 
 def test_each_action_is_allowed_only_for_its_roles(cast: Cast) -> None:
-    workload = workloads.submit(acting=cast.dave, project=cast.vision, document=training())
-    assert allowed(cast, Action.ADMINISTER) == PLATFORM
-    assert allowed(cast, Action.EDIT, cast.research) == DEPARTMENT
-    assert allowed(cast, Action.EDIT, cast.vision) == DEPARTMENT
-    assert allowed(cast, Action.SET_QUOTA, cast.vision) == DEPARTMENT
-    assert allowed(cast, Action.GRANT, cast.vision) == PROJECT
-    assert allowed(cast, Action.SUBMIT, cast.vision) == MEMBERS
-    assert allowed(cast, Action.OPERATE, workload) == MEMBERS
-    assert allowed(cast, Action.VIEW, workload) == SEEING
-    assert allowed(cast, Action.EDIT, cast.pool) == PLATFORM
-    assert allowed(cast, Action.SET_QUOTA, cast.product) == PLATFORM
-    assert allowed(cast, Action.SUBMIT, cast.ads) == PLATFORM | {"grace"}
+    workload = workloads.submit(actor=cast.dave, project=cast.vision, document=training())
+    assert users_allowed(cast, Action.ADMINISTER) == PLATFORM
+    assert users_allowed(cast, Action.EDIT, cast.research) == DEPARTMENT
+    assert users_allowed(cast, Action.EDIT, cast.vision) == DEPARTMENT
+    assert users_allowed(cast, Action.SET_QUOTA, cast.vision) == DEPARTMENT
+    assert users_allowed(cast, Action.GRANT, cast.vision) == PROJECT
+    assert users_allowed(cast, Action.SUBMIT, cast.vision) == MEMBERS
+    assert users_allowed(cast, Action.OPERATE, workload) == MEMBERS
+    assert users_allowed(cast, Action.VIEW, workload) == READERS
+    assert users_allowed(cast, Action.EDIT, cast.pool) == PLATFORM
+    assert users_allowed(cast, Action.SET_QUOTA, cast.product) == PLATFORM
+    assert users_allowed(cast, Action.SUBMIT, cast.ads) == PLATFORM | {"grace"}
 
 
 def test_member_cancels_own_workloads_only(cast: Cast) -> None:
-    carols = workloads.submit(acting=cast.carol, project=cast.vision, document=training())
+    carols = workloads.submit(actor=cast.carol, project=cast.vision, document=training())
     with pytest.raises(Forbidden):
-        workloads.cancel(acting=cast.dave, workload=carols)
+        workloads.cancel(actor=cast.dave, workload=carols)
 
 
 def test_workload_of_another_project_is_hidden(cast: Cast) -> None:
-    workload = workloads.submit(acting=cast.dave, project=cast.vision, document=training())
-    for acting in (cast.grace, cast.frank):
-        assert not selectors.workloads(acting).exists()
+    workload = workloads.submit(actor=cast.dave, project=cast.vision, document=training())
+    for actor in (cast.grace, cast.frank):
+        assert not selectors.workloads(actor).exists()
         with pytest.raises(NotFound):
-            workloads.cancel(acting=acting, workload=workload)
+            workloads.cancel(actor=actor, workload=workload)
         with pytest.raises(NotFound):
-            require(acting, Action.VIEW, cast.vision)
+            require(actor, Action.VIEW, cast.vision)
 
 
 def test_member_does_not_see_sibling_projects(cast: Cast) -> None:
@@ -60,34 +60,34 @@ def test_member_does_not_see_sibling_projects(cast: Cast) -> None:
 
 def test_read_only_token_cannot_submit(cast: Cast) -> None:
     assert cast.alice.user is not None
-    reader = Acting.person(cast.alice.user, frozenset({"read"}))
+    reader = Actor.for_user(cast.alice.user, frozenset({"read"}))
     assert may(reader, Action.VIEW, cast.vision)
     with pytest.raises(Forbidden, match="write"):
-        workloads.submit(acting=reader, project=cast.vision, document=training())
+        workloads.submit(actor=reader, project=cast.vision, document=training())
 
 
 def test_department_admin_cannot_raise_the_reclaim_min_runtime(cast: Cast) -> None:
     max_runtime = {"reclaim_min_runtime": 2**31 - 1}
     with pytest.raises(Forbidden):
-        tenants.edit_department(acting=cast.bob, department=cast.research, changes=max_runtime)
+        tenants.edit_department(actor=cast.bob, department=cast.research, changes=max_runtime)
     with pytest.raises(Forbidden):
-        tenants.edit_project(acting=cast.bob, project=cast.vision, changes=max_runtime)
+        tenants.edit_project(actor=cast.bob, project=cast.vision, changes=max_runtime)
     with pytest.raises(Forbidden):
-        tenants.create_project(acting=cast.bob, department=cast.research, name="new", **max_runtime)
+        tenants.create_project(actor=cast.bob, department=cast.research, name="new", **max_runtime)
     same = {"title": "Eyes", "reclaim_min_runtime": cast.vision.reclaim_min_runtime}
-    assert tenants.edit_project(acting=cast.bob, project=cast.vision, changes=same).title == "Eyes"
-    edited = tenants.edit_project(acting=cast.alice, project=cast.vision, changes={"reclaim_min_runtime": 60})
+    assert tenants.edit_project(actor=cast.bob, project=cast.vision, changes=same).title == "Eyes"
+    edited = tenants.edit_project(actor=cast.alice, project=cast.vision, changes={"reclaim_min_runtime": 60})
     assert edited.reclaim_min_runtime == 60
 
 
 def test_only_a_platform_admin_with_all_scopes_issues_tokens_for_others(cast: Cast) -> None:
     assert cast.alice.user is not None
     dave = cast.dave.user
-    narrow = Acting.person(cast.alice.user, frozenset({"read", "write"}))
-    for acting in (narrow, cast.bob):
+    narrow = Actor.for_user(cast.alice.user, frozenset({"read", "write"}))
+    for actor in (narrow, cast.bob):
         with pytest.raises(Forbidden, match="only issue tokens for yourself"):
-            tokens.issue(acting=acting, name="ci", scopes=["read"], expires_at=None, user=dave)
-    token, _ = tokens.issue(acting=cast.alice, name="ci", scopes=["read"], expires_at=None, user=dave)
+            tokens.issue(actor=actor, name="ci", scopes=["read"], expires_at=None, user=dave)
+    token, _ = tokens.issue(actor=cast.alice, name="ci", scopes=["read"], expires_at=None, user=dave)
     assert token.user == dave
 
 

@@ -7,20 +7,22 @@ from hypothesis import strategies as st
 from projects.engine.turns import PendingCall, assign_calls
 
 
-def nodes_of(calls: list[PendingCall], room: dict[int, int], turn: int = 0) -> list[int | None]:
+def assigned_nodes(calls: list[PendingCall], room: dict[int, int], turn: int = 0) -> list[int | None]:
     assigned = assign_calls(calls, room, turn).assigned
     return [assigned.get(call.number) for call in calls]
 
 
 @pytest.mark.shows("SKY-07")
 def test_calls_are_assigned_round_robin() -> None:
-    assert nodes_of([PendingCall(n) for n in range(5)], {0: 9, 1: 9, 2: 9}) == [0, 1, 2, 0, 1]
+    assert assigned_nodes([PendingCall(n) for n in range(5)], {0: 9, 1: 9, 2: 9}) == [0, 1, 2, 0, 1]
 
 
 @pytest.mark.shows("SKY-07")
 def test_round_robin_continues_when_nodes_change() -> None:
     first = assign_calls([PendingCall(1)], {0: 1, 1: 1, 2: 1}, 0)
-    assert nodes_of([PendingCall(2), PendingCall(3), PendingCall(4)], {0: 1, 2: 1, 3: 1}, first.turn) == [
+    assert assigned_nodes(
+        [PendingCall(2), PendingCall(3), PendingCall(4)], {0: 1, 2: 1, 3: 1}, first.turn
+    ) == [
         2,
         3,
         0,
@@ -28,12 +30,12 @@ def test_round_robin_continues_when_nodes_change() -> None:
 
 
 def test_full_node_is_skipped() -> None:
-    assert nodes_of([PendingCall(n) for n in range(4)], {0: 1, 1: 0, 2: 2}) == [0, 2, 2, None]
+    assert assigned_nodes([PendingCall(n) for n in range(4)], {0: 1, 1: 0, 2: 2}) == [0, 2, 2, None]
 
 
 def test_call_for_one_node_does_not_advance_the_round_robin() -> None:
     calls = [PendingCall(1, node=1), PendingCall(2), PendingCall(3, node=7), PendingCall(4)]
-    assert nodes_of(calls, {0: 2, 1: 2}) == [1, 0, None, 1]
+    assert assigned_nodes(calls, {0: 2, 1: 2}) == [1, 0, None, 1]
 
 
 @hypothesis.given(

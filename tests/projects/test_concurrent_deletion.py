@@ -16,7 +16,7 @@ from projects.services.people import members
 from projects.services.quotas import write
 from projects.services.workloads import submission
 from tests.cast import Cast, make_cast, training
-from tests.second_connection import on_second_connection
+from tests.second_connection import run_on_second_connection
 
 
 @pytest.fixture
@@ -25,23 +25,23 @@ def cast(transactional_db: None) -> Cast:
 
 
 def submit(cast: Cast) -> object:
-    return workloads.submit(acting=cast.dave, project=cast.vision, document=training())
+    return workloads.submit(actor=cast.dave, project=cast.vision, document=training())
 
 
 def set_quota(cast: Cast) -> object:
-    return quotas.set_quota(acting=cast.alice, owner=cast.vision, pool=cast.pool, values={"gpu": 1})
+    return quotas.set_quota(actor=cast.alice, owner=cast.vision, pool=cast.pool, values={"gpu": 1})
 
 
 def grant(cast: Cast) -> object:
     assert cast.frank.user is not None
-    return members.grant(acting=cast.alice, user=cast.frank.user, role="member", scope=cast.vision)
+    return members.grant(actor=cast.alice, user=cast.frank.user, role="member", scope=cast.vision)
 
 
 WRITES = [submit, set_quota, grant]
 
 
 @pytest.fixture
-def permitted(monkeypatch: pytest.MonkeyPatch) -> None:
+def skip_permission_check(monkeypatch: pytest.MonkeyPatch) -> None:
     """Skip the permission check, as if the user's roles had just been checked."""
     for module in (submission, write, members, tenants):
         monkeypatch.setattr(module, "require", lambda *arguments: None)
@@ -49,36 +49,36 @@ def permitted(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("attempt", WRITES)
 def test_writes_to_a_concurrently_deleted_project_are_refused(
-    cast: Cast, attempt: Callable[[Cast], object], permitted: None
+    cast: Cast, attempt: Callable[[Cast], object], skip_permission_check: None
 ) -> None:
     """The project is deleted between the writer's check and write, inside an outer transaction."""
-    on_second_connection(
-        lambda: tenants.delete_project(acting=cast.alice, project=Project.objects.get(name="vision"))
+    run_on_second_connection(
+        lambda: tenants.delete_project(actor=cast.alice, project=Project.objects.get(name="vision"))
     )
     assert not Project.objects.filter(name="vision").exists()
-    with transaction.atomic(), pytest.raises(NotFound, match="was deleted at the same moment"):
+    with transaction.atomic(), pytest.raises(NotFound, match="was deleted in the meantime"):
         attempt(cast)
     assert not Workload.objects.exists()
     assert not Quota.objects.exists()
 
 
 def test_quota_in_a_concurrently_deleted_pool_is_refused(cast: Cast) -> None:
-    on_second_connection(lambda: NodePool.objects.all().delete())
+    run_on_second_connection(lambda: NodePool.objects.all().delete())
     with pytest.raises(NotFound, match="the pool local was deleted"):
         set_quota(cast)
 
 
 def test_project_in_a_concurrently_deleted_department_is_refused(cast: Cast) -> None:
     empty = Department.objects.create(name="empty")
-    on_second_connection(lambda: Department.objects.filter(name="empty").delete())
+    run_on_second_connection(lambda: Department.objects.filter(name="empty").delete())
     with pytest.raises((NotFound, Invalid)):
-        tenants.create_project(acting=cast.alice, department=empty, name="late")
+        tenants.create_project(actor=cast.alice, department=empty, name="late")
 
 
 def test_second_deletion_of_a_project_is_refused(cast: Cast) -> None:
-    tenants.delete_project(acting=cast.alice, project=Project.objects.get(name="speech"))
+    tenants.delete_project(actor=cast.alice, project=Project.objects.get(name="speech"))
     with pytest.raises(NotFound, match="already deleted"):
-        tenants.delete_project(acting=cast.alice, project=cast.speech)
+        tenants.delete_project(actor=cast.alice, project=cast.speech)
 
 
 def test_concurrent_submission_and_deletion_have_one_winner(cast: Cast) -> None:
@@ -105,9 +105,9 @@ def test_concurrent_submission_and_deletion_have_one_winner(cast: Cast) -> None:
         project_to_submit = Project.objects.select_related("department").get(pk=project.pk)
         project_to_delete = Project.objects.select_related("department").get(pk=project.pk)
         submit_it = partial(
-            workloads.submit, acting=cast.alice, project=project_to_submit, document=training()
+            workloads.submit, actor=cast.alice, project=project_to_submit, document=training()
         )
-        delete_it = partial(tenants.delete_project, acting=cast.alice, project=project_to_delete)
+        delete_it = partial(tenants.delete_project, actor=cast.alice, project=project_to_delete)
         threads = [
             threading.Thread(target=run, args=("submit", submit_it)),
             threading.Thread(target=run, args=("delete", delete_it)),

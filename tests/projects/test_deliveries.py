@@ -17,7 +17,7 @@ from django.core import mail
 from django_q.models import OrmQ
 
 from projects.delivering import http
-from projects.delivering.destination import Refused, destination
+from projects.delivering.destination import ForbiddenAddress, resolve_destination
 from projects.models import Delivery, Phase, Workload
 from projects.services import workloads
 from projects.services.notifications import deliveries
@@ -25,7 +25,7 @@ from projects.services.workloads.moves import move
 from tests.cast import Cast, training
 
 NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)
-HERE = ["127.0.0.0/8"]
+LOOPBACK = ["127.0.0.0/8"]
 
 
 @dataclass
@@ -64,7 +64,7 @@ def receiver() -> Iterator[Receiver]:
 
 def submit_with_notification(cast: Cast, to: str, *on: str) -> Workload:
     document = training(notifications=[{"to": to, "on": list(on) or ["started", "failed"]}])
-    return workloads.submit(acting=cast.dave, project=cast.vision, document=document, now=NOON)
+    return workloads.submit(actor=cast.dave, project=cast.vision, document=document, now=NOON)
 
 
 def start(workload: Workload, message: str = "All pods that make the gang are running.") -> None:
@@ -82,7 +82,7 @@ def deliver(now: datetime = NOON) -> Delivery:
 
 
 def test_webhook_is_signed_and_names_the_event(cast: Cast, receiver: Receiver, settings: Any) -> None:
-    settings.BERTH_NOTIFY_NETWORKS, settings.BERTH_WEBHOOK_SECRET = HERE, "a secret"
+    settings.BERTH_NOTIFY_NETWORKS, settings.BERTH_WEBHOOK_SECRET = LOOPBACK, "a secret"
     workload = submit_with_notification(cast, receiver.url)
     start(workload)
     row = deliver()
@@ -105,7 +105,7 @@ def test_notification_is_sent_by_email(cast: Cast, settings: Any) -> None:
     assert "All pods" in email.body
 
 
-def test_email_is_given_up_without_a_mail_server(cast: Cast, settings: Any) -> None:
+def test_email_delivery_is_given_up_without_a_mail_server(cast: Cast, settings: Any) -> None:
     settings.BERTH_SENDS_MAIL = False
     start(submit_with_notification(cast, "dave@example.org"))
     row = deliver()
@@ -113,7 +113,7 @@ def test_email_is_given_up_without_a_mail_server(cast: Cast, settings: Any) -> N
 
 
 def test_chat_message_escapes_markup(cast: Cast, receiver: Receiver, settings: Any) -> None:
-    settings.BERTH_NOTIFY_NETWORKS = HERE
+    settings.BERTH_NOTIFY_NETWORKS = LOOPBACK
     start(
         submit_with_notification(cast, f"slack:{receiver.url}"), "<!channel> & <https://evil.example|click>"
     )
@@ -126,7 +126,7 @@ def test_chat_message_escapes_markup(cast: Cast, receiver: Receiver, settings: A
 def test_failed_delivery_is_retried_with_backoff_and_given_up(
     cast: Cast, receiver: Receiver, settings: Any
 ) -> None:
-    settings.BERTH_NOTIFY_NETWORKS = HERE
+    settings.BERTH_NOTIFY_NETWORKS = LOOPBACK
     receiver.answers = [503, 302, 500]
     start(submit_with_notification(cast, receiver.url))
     row, now, pauses = deliver(), NOON, []
@@ -149,7 +149,7 @@ def test_failed_delivery_is_retried_with_backoff_and_given_up(
 
 
 def test_status_410_gives_up_the_delivery(cast: Cast, receiver: Receiver, settings: Any) -> None:
-    settings.BERTH_NOTIFY_NETWORKS = HERE
+    settings.BERTH_NOTIFY_NETWORKS = LOOPBACK
     receiver.answers = [410]
     start(submit_with_notification(cast, receiver.url))
     assert deliver().state == "given_up"
@@ -166,14 +166,14 @@ def test_status_410_gives_up_the_delivery(cast: Cast, receiver: Receiver, settin
     ],
 )  # fmt: skip
 def test_internal_addresses_are_refused(url: str) -> None:
-    with pytest.raises(Refused):
-        destination(url, ())
+    with pytest.raises(ForbiddenAddress):
+        resolve_destination(url, ())
 
 
 def test_allowed_networks_never_include_cloud_metadata() -> None:
-    assert destination("http://10.1.2.3:8065/hooks/x?y=1", ["10.0.0.0/8"]).address == "10.1.2.3"
-    with pytest.raises(Refused):
-        destination("http://169.254.169.254/", ["0.0.0.0/0"])
+    assert resolve_destination("http://10.1.2.3:8065/hooks/x?y=1", ["10.0.0.0/8"]).address == "10.1.2.3"
+    with pytest.raises(ForbiddenAddress):
+        resolve_destination("http://169.254.169.254/", ["0.0.0.0/0"])
 
 
 def test_delivery_to_a_refused_address_is_given_up_at_once(cast: Cast, receiver: Receiver) -> None:
@@ -193,7 +193,7 @@ def test_delivery_to_an_invalid_host_name_is_given_up_at_once(cast: Cast, url: s
 
 
 def test_error_response_is_stored_as_printable_text(cast: Cast, receiver: Receiver, settings: Any) -> None:
-    settings.BERTH_NOTIFY_NETWORKS = HERE
+    settings.BERTH_NOTIFY_NETWORKS = LOOPBACK
     receiver.answers, receiver.response_body = [500], b"no\x00room \xff\n<b>"
     start(submit_with_notification(cast, receiver.url))
     row = deliver()
@@ -203,17 +203,17 @@ def test_error_response_is_stored_as_printable_text(cast: Cast, receiver: Receiv
 def test_slow_response_times_out(cast: Cast, settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each byte arrives in time, but the whole response is too slow. Other deliveries must not wait."""
     monkeypatch.setattr(http, "TIMEOUT_SECONDS", 0.3)
-    settings.BERTH_NOTIFY_NETWORKS = HERE
+    settings.BERTH_NOTIFY_NETWORKS = LOOPBACK
     over = threading.Event()
     with socket.create_server(("127.0.0.1", 0)) as listening:
 
-        def drip() -> None:
+        def send_slowly() -> None:
             line, _ = listening.accept()
             with line, suppress(OSError):
                 while not over.wait(0.05):
                     line.sendall(b"H")
 
-        dripping = threading.Thread(target=drip)
+        dripping = threading.Thread(target=send_slowly)
         dripping.start()
         start(submit_with_notification(cast, f"http://127.0.0.1:{listening.getsockname()[1]}/"))
         ending = threading.Timer(5, over.set)  # without the timeout, the delivery would never end
@@ -253,7 +253,7 @@ def test_only_requested_events_that_happened_are_delivered(cast: Cast) -> None:
         workload, expected=[Phase.STARTING], to=Phase.FAILED, reason="x", message="", actor="a", now=NOON
     )
     assert not Delivery.objects.exists()
-    workloads.cancel(acting=cast.dave, workload=workload)
+    workloads.cancel(actor=cast.dave, workload=workload)
     assert not Delivery.objects.exists()
 
 
@@ -269,11 +269,11 @@ def test_delivery_of_a_dead_task_is_enqueued_again(
     start(submit_with_notification(cast, "dave@example.org"))
     OrmQ.objects.all().delete()
 
-    def dying(row: Delivery, now: datetime) -> None:
+    def interrupt(row: Delivery, now: datetime) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as broken, pytest.raises(KeyboardInterrupt):
-        broken.setattr(deliveries, "send", dying)
+        broken.setattr(deliveries, "send", interrupt)
         deliveries.deliver(Delivery.objects.get().pk, NOON)
     assert deliveries.enqueue_due(NOON) == 0, "its task may still be running"
     assert deliveries.enqueue_due(NOON + deliveries.ATTEMPT_TIMEOUT) == 1

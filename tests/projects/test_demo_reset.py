@@ -7,7 +7,7 @@ from django.core.management import CommandError, call_command
 from django.db import connection
 
 from projects.management.commands import demo_reset
-from tests.factories import scheduler_leads
+from tests.factories import create_scheduler_lease
 
 
 def test_database_without_tables_has_no_leader(db: None, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -17,6 +17,6 @@ def test_database_without_tables_has_no_leader(db: None, monkeypatch: pytest.Mon
 
 
 def test_reset_is_refused_while_a_scheduler_leads(db: None, monkeypatch: Any) -> None:
-    scheduler_leads()
+    create_scheduler_lease()
     with pytest.raises(CommandError, match="stop it first"):
         call_command("demo_reset", yes=True)

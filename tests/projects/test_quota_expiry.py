@@ -19,7 +19,7 @@ from tests.cast import Cast, make_cast
 def cast(transactional_db: None) -> Cast:
     made = make_cast()
     for project in (made.vision, made.speech):
-        quotas.set_quota(acting=made.alice, owner=project, pool=made.pool, values={"gpu": 2})
+        quotas.set_quota(actor=made.alice, owner=project, pool=made.pool, values={"gpu": 2})
     return made
 
 
@@ -28,7 +28,7 @@ def apply_change(cast: Cast, until: datetime, *gpus: tuple[str, int]) -> QuotaCh
         "changes": [{"project": name, "pool": "local", "set": {"gpu": n}} for name, n in gpus],
         "expires_at": until.isoformat(),
     }
-    change, _ = drafts.apply_draft(acting=cast.bob, draft=read_draft(cast.bob, document))
+    change, _ = drafts.apply_draft(actor=cast.bob, draft=read_draft(cast.bob, document))
     assert change is not None
     return change
 
@@ -55,14 +55,14 @@ def test_expired_change_is_reverted_once(cast: Cast) -> None:
 def test_expiry_does_not_revert_quotas_edited_since(cast: Cast) -> None:
     until = timezone.now() + timedelta(days=3)
     apply_change(cast, until, ("vision", 8), ("speech", 1))
-    quotas.set_quota(acting=cast.bob, owner=cast.vision, pool=cast.pool, values={"gpu": 5})
+    quotas.set_quota(actor=cast.bob, owner=cast.vision, pool=cast.pool, values={"gpu": 5})
     revert_expired(until)
     assert gpus(cast) == {"speech": 2, "vision": 5}
     assert QuotaExpiry.objects.get().outcome == "Not reverted because edited since: vision on local."
 
 
 def test_expiry_deletes_a_temporary_quota(cast: Cast) -> None:
-    quotas.remove_quota(acting=cast.alice, quota=Quota.objects.get(project=cast.speech))
+    quotas.remove_quota(actor=cast.alice, quota=Quota.objects.get(project=cast.speech))
     until = timezone.now() + timedelta(hours=1)
     apply_change(cast, until, ("speech", 4))
     revert_expired(until)
@@ -72,8 +72,8 @@ def test_expiry_deletes_a_temporary_quota(cast: Cast) -> None:
 def test_expiry_skips_an_already_reverted_change(cast: Cast) -> None:
     until = timezone.now() + timedelta(hours=1)
     change = apply_change(cast, until, ("vision", 8))
-    drafts.revert(acting=cast.bob, change=change)
-    quotas.set_quota(acting=cast.bob, owner=cast.vision, pool=cast.pool, values={"gpu": 3})
+    drafts.revert(actor=cast.bob, change=change)
+    quotas.set_quota(actor=cast.bob, owner=cast.vision, pool=cast.pool, values={"gpu": 3})
     assert revert_expired(until) == 1
     assert (gpus(cast)["vision"], QuotaExpiry.objects.get().outcome) == (3, "Reverted before it expired.")
 

@@ -12,21 +12,19 @@ from tests.cast import Cast
 
 
 def test_quota_edit_preserves_other_values(cast: Cast) -> None:
-    quotas.set_quota(acting=cast.alice, owner=cast.vision, pool=cast.pool, values={"gpu": 4, "weight": 2})
+    quotas.set_quota(actor=cast.alice, owner=cast.vision, pool=cast.pool, values={"gpu": 4, "weight": 2})
     quota = quotas.set_quota(
-        acting=cast.bob, owner=cast.vision, pool=cast.pool, values={"limit": {"gpu": 6.5}}
+        actor=cast.bob, owner=cast.vision, pool=cast.pool, values={"limit": {"gpu": 6.5}}
     )
     assert (quota.gpu_milli, quota.limit_gpu_milli, quota.weight_gpu, quota.version) == (4000, 6500, 2.0, 2)
 
 
 def test_conflicting_edit_returns_the_current_values(cast: Cast) -> None:
-    quota = quotas.set_quota(acting=cast.alice, owner=cast.vision, pool=cast.pool, values={"gpu": 4})
-    quotas.set_quota(
-        acting=cast.bob, owner=cast.vision, pool=cast.pool, values={"gpu": 5}, expected_version=1
-    )
+    quota = quotas.set_quota(actor=cast.alice, owner=cast.vision, pool=cast.pool, values={"gpu": 4})
+    quotas.set_quota(actor=cast.bob, owner=cast.vision, pool=cast.pool, values={"gpu": 5}, expected_version=1)
     with pytest.raises(PreconditionFailed) as refused:
         quotas.set_quota(
-            acting=cast.alice, owner=cast.vision, pool=cast.pool, values={"gpu": 6}, expected_version=1
+            actor=cast.alice, owner=cast.vision, pool=cast.pool, values={"gpu": 6}, expected_version=1
         )
     assert refused.value.extra["current"]["gpu"] == 5
     quota.refresh_from_db()
@@ -58,7 +56,7 @@ def test_error_names_the_invalid_value_and_nothing_is_stored(
     cast: Cast, values: dict[str, object], path: str
 ) -> None:
     with pytest.raises(Invalid) as refused:
-        quotas.set_quota(acting=cast.alice, owner=cast.vision, pool=cast.pool, values=values)
+        quotas.set_quota(actor=cast.alice, owner=cast.vision, pool=cast.pool, values=values)
     assert path in [problem.path for problem in refused.value.problems]
     assert not Quota.objects.exists()
     assert not Audit.objects.filter(action="set_quota").exists()
@@ -66,14 +64,14 @@ def test_error_names_the_invalid_value_and_nothing_is_stored(
 
 def test_department_admin_cannot_set_the_departments_quota(cast: Cast) -> None:
     with pytest.raises(Forbidden):
-        quotas.set_quota(acting=cast.bob, owner=cast.research, pool=cast.pool, values={"gpu": 100})
+        quotas.set_quota(actor=cast.bob, owner=cast.research, pool=cast.pool, values={"gpu": 100})
 
 
 def test_every_change_is_audited_with_before_and_after(cast: Cast) -> None:
-    quotas.set_quota(acting=cast.alice, owner=cast.vision, pool=cast.pool, values={"gpu": 4})
-    quota = quotas.set_quota(acting=cast.bob, owner=cast.vision, pool=cast.pool, values={"gpu": 5})
-    quotas.set_quota(acting=cast.bob, owner=cast.vision, pool=cast.pool, values={"gpu": 5})
-    quotas.remove_quota(acting=cast.bob, quota=quota)
+    quotas.set_quota(actor=cast.alice, owner=cast.vision, pool=cast.pool, values={"gpu": 4})
+    quota = quotas.set_quota(actor=cast.bob, owner=cast.vision, pool=cast.pool, values={"gpu": 5})
+    quotas.set_quota(actor=cast.bob, owner=cast.vision, pool=cast.pool, values={"gpu": 5})
+    quotas.remove_quota(actor=cast.bob, quota=quota)
     removed, edited, created = Audit.objects.all()
     assert (edited.actor, edited.before, edited.after) == ("bob", {"gpu": 4}, {"gpu": 5})
     assert (created.actor, removed.action) == ("alice", "remove_quota")
@@ -86,30 +84,30 @@ def test_database_refuses_a_quota_without_exactly_one_owner(cast: Cast) -> None:
 
 
 def test_database_refuses_changes_to_audit_rows(cast: Cast) -> None:
-    quotas.set_quota(acting=cast.alice, owner=cast.vision, pool=cast.pool, values={"gpu": 4})
+    quotas.set_quota(actor=cast.alice, owner=cast.vision, pool=cast.pool, values={"gpu": 4})
     for attempt in (lambda: Audit.objects.update(actor="nobody"), lambda: Audit.objects.all().delete()):
         with pytest.raises(IntegrityError, match="append-only"), transaction.atomic():
             attempt()
 
 
 def test_version_of_a_deleted_quota_is_never_valid_again(cast: Cast) -> None:
-    first = quotas.set_quota(acting=cast.alice, owner=cast.vision, pool=cast.pool, values={"gpu": 4})
+    first = quotas.set_quota(actor=cast.alice, owner=cast.vision, pool=cast.pool, values={"gpu": 4})
     old_version = first.version
-    quotas.remove_quota(acting=cast.alice, quota=first)
+    quotas.remove_quota(actor=cast.alice, quota=first)
     second = quotas.set_quota(
-        acting=cast.bob, owner=cast.vision, pool=cast.pool, values={"gpu": 1}, expected_version=0
+        actor=cast.bob, owner=cast.vision, pool=cast.pool, values={"gpu": 1}, expected_version=0
     )
     assert second.version > old_version
     with pytest.raises(PreconditionFailed):
         quotas.set_quota(
-            acting=cast.alice,
+            actor=cast.alice,
             owner=cast.vision,
             pool=cast.pool,
             values={"gpu": 6},
             expected_version=old_version,
         )
     with pytest.raises(PreconditionFailed):
-        quotas.remove_quota(acting=cast.alice, quota=second, expected_version=old_version)
+        quotas.remove_quota(actor=cast.alice, quota=second, expected_version=old_version)
 
 
 Step = tuple[str, int]
@@ -126,9 +124,9 @@ def test_each_version_of_a_quota_has_one_content(cast: Cast, steps: list[Step]) 
         present = Quota.objects.filter(project=cast.vision).first()
         if step == "set":
             quota = quotas.set_quota(
-                acting=cast.alice, owner=cast.vision, pool=cast.pool, values={"gpu": gpus}
+                actor=cast.alice, owner=cast.vision, pool=cast.pool, values={"gpu": gpus}
             )
-            content = (quota.pk, quotas.values_of(quota))
+            content = (quota.pk, quotas.quota_values(quota))
             assert seen.setdefault(quota.version, content) == content
         elif present is not None:
-            quotas.remove_quota(acting=cast.alice, quota=present)
+            quotas.remove_quota(actor=cast.alice, quota=present)

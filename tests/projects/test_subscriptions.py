@@ -8,20 +8,20 @@ import pytest
 from django.utils import timezone
 
 from berth.core.errors import Conflict, Forbidden, Invalid, NotFound
-from berth.core.spec.addresses import url_of
+from berth.core.spec.addresses import webhook_url
 from projects.delivering import letters
-from projects.delivering.destination import Refused, destination
+from projects.delivering.destination import ForbiddenAddress, resolve_destination
 from projects.models import Delivery, Membership, Phase, Subscription, Workload
 from projects.services.notifications import notify
 from projects.services.notifications.idle import notify_idle
-from projects.services.notifications.subscriptions import shown_address, subscribe, unsubscribe
+from projects.services.notifications.subscriptions import display_address, subscribe, unsubscribe
 from projects.services.quotas import budgets
 from projects.services.workloads.moves import move
-from scheduler.reports.usage.budgets import watch_budgets
+from scheduler.reports.usage.budgets import record_budget_warnings
 from tests import factories as make
 from tests.cast import Cast, make_cast
 
-HOOK = "https://hooks.slack.com/services/T000/B000/secretsecret"
+WEBHOOK = "https://hooks.slack.com/services/T000/B000/secretsecret"
 
 
 @pytest.fixture
@@ -44,9 +44,9 @@ def test_workload_event_notifies_user_project_department_and_platform(cast: Cast
     places = {"dave": cast.dave.user, "vision": cast.vision, "research": cast.research, "all": None}
     subscribers = {"dave": cast.dave, "vision": cast.carol, "research": cast.bob, "all": cast.alice}
     for name, place in places.items():
-        subscribe(acting=subscribers[name], place=place, to=f"{name}@example.org", events=["failed"])
-    subscribe(acting=cast.carol, place=cast.carol.user, to="carol@example.org", events=["failed"])
-    subscribe(acting=cast.bob, place=cast.speech, to="speech@example.org", events=["failed"])
+        subscribe(actor=subscribers[name], scope=place, to=f"{name}@example.org", events=["failed"])
+    subscribe(actor=cast.carol, scope=cast.carol.user, to="carol@example.org", events=["failed"])
+    subscribe(actor=cast.bob, scope=cast.speech, to="speech@example.org", events=["failed"])
     fail(make.workload(cast.vision, "w", phase="running", by=cast.dave.user))
     assert deliveries() == [
         (f"{name}@example.org", "failed") for name in ("all", "dave", "research", "vision")
@@ -54,7 +54,7 @@ def test_workload_event_notifies_user_project_department_and_platform(cast: Cast
 
 
 def test_address_also_listed_in_the_document_is_notified_once(cast: Cast) -> None:
-    subscribe(acting=cast.dave, place=cast.dave.user, to="dave@example.org", events=["failed"])
+    subscribe(actor=cast.dave, scope=cast.dave.user, to="dave@example.org", events=["failed"])
     workload = make.workload(cast.vision, "w", phase="running", by=cast.dave.user)
     workload.spec["notifications"] = [{"to": "dave@example.org"}]
     workload.save()
@@ -63,7 +63,7 @@ def test_address_also_listed_in_the_document_is_notified_once(cast: Cast) -> Non
 
 
 def test_former_member_is_not_notified(cast: Cast) -> None:
-    subscribe(acting=cast.dave, place=cast.dave.user, to="dave@example.org", events=["failed", "waiting"])
+    subscribe(actor=cast.dave, scope=cast.dave.user, to="dave@example.org", events=["failed", "waiting"])
     pending = make.workload(cast.vision, "waits", by=cast.dave.user, since=make.ago(hours=3))
     Membership.objects.filter(user=cast.dave.user).delete()
     fail(make.workload(cast.vision, "w", phase="running", by=cast.dave.user))
@@ -71,9 +71,7 @@ def test_former_member_is_not_notified(cast: Cast) -> None:
 
 
 def test_each_long_wait_causes_one_notification(cast: Cast) -> None:
-    subscribe(
-        acting=cast.carol, place=cast.vision, to="v@example.org", events=["waiting"], pending_minutes=30
-    )
+    subscribe(actor=cast.carol, scope=cast.vision, to="v@example.org", events=["waiting"], pending_minutes=30)
     now = timezone.now()
     workload = make.workload(cast.vision, "w", since=now - timedelta(minutes=31))
     make.workload(cast.vision, "young", since=now - timedelta(minutes=29))
@@ -89,24 +87,24 @@ def test_each_long_wait_causes_one_notification(cast: Cast) -> None:
 def test_budget_warning_notifies_project_and_department(cast: Cast) -> None:
     from scheduler.models import UsageHour
 
-    subscribe(acting=cast.carol, place=cast.vision, to="v@example.org", events=["budget"])
-    subscribe(acting=cast.bob, place=cast.research, to="r@example.org", events=["budget"])
-    subscribe(acting=cast.bob, place=cast.speech, to="s@example.org", events=["budget"])
-    budgets.set_budget(acting=cast.alice, owner=cast.vision, values={"gpu_hours": 10})
+    subscribe(actor=cast.carol, scope=cast.vision, to="v@example.org", events=["budget"])
+    subscribe(actor=cast.bob, scope=cast.research, to="r@example.org", events=["budget"])
+    subscribe(actor=cast.bob, scope=cast.speech, to="s@example.org", events=["budget"])
+    budgets.set_budget(actor=cast.alice, owner=cast.vision, values={"gpu_hours": 10})
     now = timezone.now()
     UsageHour.objects.create(
         hour=now.replace(minute=0, second=0, microsecond=0), pool_id=cast.pool.pk, pool_name="local",
         department_id=cast.research.pk, department_name="research", project_id=cast.vision.pk,
         project_name="vision", gpu_milli_seconds=9 * 3_600_000,
     )  # fmt: skip
-    assert [watch_budgets(now), watch_budgets(now)] == [1, 0]
+    assert [record_budget_warnings(now), record_budget_warnings(now)] == [1, 0]
     assert deliveries() == [("r@example.org", "budget"), ("v@example.org", "budget")]
     subject = letters.subject(Delivery.objects.first().content)
     assert subject == "vision has used 80 % of its budget"
 
 
 def test_failing_pool_notifies_platform_admins_every_few_hours(cast: Cast) -> None:
-    subscribe(acting=cast.alice, place=None, to="ops@example.org", events=["pool"])
+    subscribe(actor=cast.alice, scope=None, to="ops@example.org", events=["pool"])
     now = timezone.now()
     assert notify.notify_pools(now) == 0
     cast.pool.last_error = "provision: quota: 0 vCPUs"
@@ -118,7 +116,7 @@ def test_failing_pool_notifies_platform_admins_every_few_hours(cast: Cast) -> No
 
 def test_only_scope_admins_can_subscribe(cast: Cast) -> None:
     wanted = {"to": "x@example.org", "events": ["failed"]}
-    for acting, place, refusal in (
+    for actor, place, refusal in (
         (cast.dave, cast.vision, Forbidden),
         (cast.grace, cast.vision, NotFound),
         (cast.carol, cast.research, Forbidden),
@@ -126,11 +124,11 @@ def test_only_scope_admins_can_subscribe(cast: Cast) -> None:
         (cast.dave, cast.carol.user, Forbidden),
     ):
         with pytest.raises(refusal):
-            subscribe(acting=acting, place=place, **wanted)
-    mine = subscribe(acting=cast.dave, place=cast.dave.user, **wanted)
+            subscribe(actor=actor, scope=place, **wanted)
+    mine = subscribe(actor=cast.dave, scope=cast.dave.user, **wanted)
     with pytest.raises(Forbidden):
-        unsubscribe(acting=cast.alice, subscription=mine)
-    unsubscribe(acting=cast.dave, subscription=mine)
+        unsubscribe(actor=cast.alice, subscription=mine)
+    unsubscribe(actor=cast.dave, subscription=mine)
     assert not Subscription.objects.exists()
 
 
@@ -146,7 +144,7 @@ def test_only_scope_admins_can_subscribe(cast: Cast) -> None:
 def test_error_for_an_invalid_subscription_names_the_field(cast: Cast, wrong: dict, path: str) -> None:
     wanted = {"to": "x@example.org", "events": ["failed"], **wrong}
     with pytest.raises(Invalid) as refused:
-        subscribe(acting=cast.dave, place=cast.dave.user, **wanted)
+        subscribe(actor=cast.dave, scope=cast.dave.user, **wanted)
     assert [problem.path for problem in refused.value.problems] == [path]
 
 
@@ -161,12 +159,12 @@ def test_error_for_an_invalid_subscription_names_the_field(cast: Cast, wrong: di
 )
 def test_refused_address_gets_the_error_message_of_a_delivery(cast: Cast, to: str, why: str) -> None:
     with pytest.raises(Invalid) as refused:
-        subscribe(acting=cast.dave, place=cast.dave.user, to=to, events=["failed"])
+        subscribe(actor=cast.dave, scope=cast.dave.user, to=to, events=["failed"])
     (problem,) = refused.value.problems
     assert (problem.path, problem.message) == ("to", f"is not allowed: {why}")
     assert "BERTH_NOTIFY_NETWORKS" in (problem.allowed or "")
-    with pytest.raises(Refused) as at_delivery:
-        destination(url_of(to), ())
+    with pytest.raises(ForbiddenAddress) as at_delivery:
+        resolve_destination(webhook_url(to), ())
     assert str(at_delivery.value) == why
 
 
@@ -174,41 +172,41 @@ def test_localhost_is_refused_and_other_names_are_resolved_at_delivery(
     cast: Cast, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(Invalid, match="which is the Berth server itself"):
-        subscribe(acting=cast.dave, place=cast.dave.user, to="http://localhost/", events=["failed"])
+        subscribe(actor=cast.dave, scope=cast.dave.user, to="http://localhost/", events=["failed"])
     look_up = socket.getaddrinfo
 
-    def only_numbers(*arguments: Any, flags: int = 0, **more: Any) -> Any:
+    def refuse_host_names(*arguments: Any, flags: int = 0, **more: Any) -> Any:
         assert flags & socket.AI_NUMERICHOST, "names must not be resolved during the request"
         return look_up(*arguments, flags=flags, **more)
 
-    monkeypatch.setattr(socket, "getaddrinfo", only_numbers)
-    made = subscribe(acting=cast.dave, place=cast.dave.user, to="http://chat.internal/", events=["failed"])
+    monkeypatch.setattr(socket, "getaddrinfo", refuse_host_names)
+    made = subscribe(actor=cast.dave, scope=cast.dave.user, to="http://chat.internal/", events=["failed"])
     assert made.pk
 
 
 def test_address_in_an_allowed_network_is_accepted(cast: Cast, settings: Any) -> None:
     settings.BERTH_NOTIFY_NETWORKS = ["10.0.0.0/8"]
-    made = subscribe(acting=cast.dave, place=cast.dave.user, to="http://10.1.2.3/hook", events=["failed"])
+    made = subscribe(actor=cast.dave, scope=cast.dave.user, to="http://10.1.2.3/hook", events=["failed"])
     assert made.channel == "webhook"
 
 
 def test_duplicate_subscription_is_refused(cast: Cast) -> None:
-    subscribe(acting=cast.dave, place=cast.dave.user, to=HOOK, events=["failed"])
+    subscribe(actor=cast.dave, scope=cast.dave.user, to=WEBHOOK, events=["failed"])
     with pytest.raises(Conflict):
-        subscribe(acting=cast.dave, place=cast.dave.user, to=HOOK, events=["started"])
+        subscribe(actor=cast.dave, scope=cast.dave.user, to=WEBHOOK, events=["started"])
 
 
 def test_webhook_secret_is_masked() -> None:
-    assert shown_address("ops@example.org") == "ops@example.org"
-    assert shown_address(HOOK) == "https://hooks.slack.com/…cret"
-    assert shown_address("slack:https://user:pw@chat.example.org/a") == "slack:https://chat.example.org/…"
+    assert display_address("ops@example.org") == "ops@example.org"
+    assert display_address(WEBHOOK) == "https://hooks.slack.com/…cret"
+    assert display_address("slack:https://user:pw@chat.example.org/a") == "slack:https://chat.example.org/…"
 
 
 def test_idle_gpus_cause_one_notification_per_idle_period(cast: Cast) -> None:
     from scheduler.models import PodUtilization
 
-    subscribe(acting=cast.carol, place=cast.vision, to="v@example.org", events=["idle"])
-    subscribe(acting=cast.bob, place=cast.speech, to="s@example.org", events=["idle"])
+    subscribe(actor=cast.carol, scope=cast.vision, to="v@example.org", events=["idle"])
+    subscribe(actor=cast.bob, scope=cast.speech, to="s@example.org", events=["idle"])
     now, node = timezone.now(), make.node(cast.pool)
     idle, works = (make.workload(cast.vision, name, phase="running", run=1) for name in ("idle", "works"))
     make.used(make.place(idle, node, [0]), 0, busy_at=now - timedelta(minutes=61))

@@ -22,7 +22,7 @@ def test_submitted_workload_is_pending_with_its_role_tree(cast: Cast) -> None:
         ],
     )
     document.pop("roles")
-    workload = workloads.submit(acting=cast.dave, project=cast.vision, document=document)
+    workload = workloads.submit(actor=cast.dave, project=cast.vision, document=document)
     assert (workload.phase, workload.pools, workload.gpu_milli_min) == (Phase.PENDING, ["local"], 3000)
     rows = [(r.name, r.parent.name if r.parent else None, r.need, r.min, r.max) for r in workload.roles.all()]
     assert rows == [
@@ -35,11 +35,11 @@ def test_submitted_workload_is_pending_with_its_role_tree(cast: Cast) -> None:
 
 
 def test_name_of_an_ended_workload_can_be_reused(cast: Cast) -> None:
-    first = workloads.submit(acting=cast.dave, project=cast.vision, document=training())
+    first = workloads.submit(actor=cast.dave, project=cast.vision, document=training())
     with pytest.raises(Conflict, match="train-1"):
-        workloads.submit(acting=cast.dave, project=cast.vision, document=training())
-    workloads.cancel(acting=cast.dave, workload=first)
-    assert workloads.submit(acting=cast.dave, project=cast.vision, document=training()).pk != first.pk
+        workloads.submit(actor=cast.dave, project=cast.vision, document=training())
+    workloads.cancel(actor=cast.dave, workload=first)
+    assert workloads.submit(actor=cast.dave, project=cast.vision, document=training()).pk != first.pk
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_name_of_an_ended_workload_can_be_reused(cast: Cast) -> None:
 def test_invalid_document_is_refused_with_its_path(cast: Cast, changes: dict[str, object], path: str) -> None:
     document = {key: value for key, value in training(**changes).items() if value is not None}
     with pytest.raises(Invalid) as refused:
-        workloads.submit(acting=cast.dave, project=cast.vision, document=document)
+        workloads.submit(actor=cast.dave, project=cast.vision, document=document)
     assert path in [problem.path for problem in refused.value.problems]
     assert not Workload.objects.exists()
     assert not RoleNode.objects.exists()
@@ -65,20 +65,20 @@ def test_invalid_document_is_refused_with_its_path(cast: Cast, changes: dict[str
 def test_hidden_project_looks_like_a_missing_one(cast: Cast) -> None:
     for name in ("ads", "no-such-project"):
         with pytest.raises(Invalid, match="does not exist"):
-            workloads.submit(acting=cast.dave, document=training(project=name))
+            workloads.submit(actor=cast.dave, document=training(project=name))
     with pytest.raises(NotFound):
-        workloads.submit(acting=cast.dave, project=cast.ads, document=training())
+        workloads.submit(actor=cast.dave, project=cast.ads, document=training())
 
 
 def test_repeated_cancel_and_suspend_have_no_effect(cast: Cast) -> None:
-    workload = workloads.submit(acting=cast.dave, project=cast.vision, document=training())
+    workload = workloads.submit(actor=cast.dave, project=cast.vision, document=training())
     for action, phase in (
         (workloads.suspend, Phase.SUSPENDED),
         (workloads.resume, Phase.PENDING),
         (workloads.cancel, Phase.CANCELLED),
     ):
         for _ in range(2 if action is not workloads.resume else 1):
-            workload = action(acting=cast.dave, workload=workload)
+            workload = action(actor=cast.dave, workload=workload)
             assert workload.phase == phase
     kinds = list(Event.objects.order_by("id").values_list("kind", flat=True))
     assert kinds == ["submitted", "suspended", "pending", "cancelled"]
@@ -90,28 +90,28 @@ def test_repeated_cancel_and_suspend_have_no_effect(cast: Cast) -> None:
 
 
 def test_running_workload_stops_before_cancellation_completes(cast: Cast) -> None:
-    workload = workloads.submit(acting=cast.dave, project=cast.vision, document=training())
+    workload = workloads.submit(actor=cast.dave, project=cast.vision, document=training())
     Workload.objects.update(phase=Phase.RUNNING)
-    workload = workloads.suspend(acting=cast.dave, workload=workload)
+    workload = workloads.suspend(actor=cast.dave, workload=workload)
     assert (workload.phase, workload.next_phase) == (Phase.STOPPING, Phase.SUSPENDED)
-    workload = workloads.cancel(acting=cast.dave, workload=workload)
+    workload = workloads.cancel(actor=cast.dave, workload=workload)
     assert (workload.phase, workload.next_phase) == (Phase.STOPPING, Phase.CANCELLED)
     with pytest.raises(Conflict):
-        workloads.suspend(acting=cast.dave, workload=workload)
+        workloads.suspend(actor=cast.dave, workload=workload)
 
 
 def test_only_ended_workloads_are_deleted_and_their_events_stay(cast: Cast) -> None:
-    workload = workloads.submit(acting=cast.dave, project=cast.vision, document=training())
+    workload = workloads.submit(actor=cast.dave, project=cast.vision, document=training())
     with pytest.raises(Conflict, match="Cancel it before you delete it"):
-        workloads.delete(acting=cast.dave, workload=workload)
-    workload = workloads.cancel(acting=cast.dave, workload=workload)
-    workloads.delete(acting=cast.dave, workload=workload)
+        workloads.delete(actor=cast.dave, workload=workload)
+    workload = workloads.cancel(actor=cast.dave, workload=workload)
+    workloads.delete(actor=cast.dave, workload=workload)
     assert not Workload.objects.exists()
     assert Event.objects.filter(workload_id=workload.pk).count() == 3
 
 
-def test_second_move_from_one_phase_has_no_effect(cast: Cast) -> None:
-    workload = workloads.submit(acting=cast.dave, project=cast.vision, document=training())
+def test_second_transition_from_the_same_phase_has_no_effect(cast: Cast) -> None:
+    workload = workloads.submit(actor=cast.dave, project=cast.vision, document=training())
     moved = [
         move(
             workload,
@@ -132,15 +132,15 @@ def test_second_move_from_one_phase_has_no_effect(cast: Cast) -> None:
 def test_submission_above_quota_or_limit_returns_warnings(cast: Cast) -> None:
     for owner, gpus in ((cast.research, 4), (cast.vision, 3), (cast.speech, 3)):
         values = {"gpu": gpus, "limit": {"gpu": 6}}
-        quotas.set_quota(acting=cast.alice, owner=owner, pool=cast.pool, values=values)
+        quotas.set_quota(actor=cast.alice, owner=owner, pool=cast.pool, values=values)
     four = [{"name": "worker", "replicas": 4, "gpu": 1}]
     non_preemptible = workloads.submit(
-        acting=cast.dave, project=cast.vision, document=training("firm", preemptible=False, roles=four)
+        actor=cast.dave, project=cast.vision, document=training("firm", preemptible=False, roles=four)
     )
     huge = workloads.submit(
-        acting=cast.dave, project=cast.vision, document=training("huge", roles=[{"replicas": 7, "gpu": 1}])
+        actor=cast.dave, project=cast.vision, document=training("huge", roles=[{"replicas": 7, "gpu": 1}])
     )
-    small = workloads.submit(acting=cast.dave, project=cast.vision, document=training("small"))
+    small = workloads.submit(actor=cast.dave, project=cast.vision, document=training("small"))
     warnings = {e.workload_id: e.data["warnings"] for e in Event.objects.filter(kind="submitted")}
     assert ["quota of vision" in text or "add up" in text for text in warnings[non_preemptible.pk]] == [
         True,
@@ -155,22 +155,22 @@ def test_submission_above_quota_or_limit_returns_warnings(cast: Cast) -> None:
 
 def test_missing_dependency_returns_a_warning(cast: Cast) -> None:
     document = training("second", depends_on=["first", "small"])
-    workloads.submit(acting=cast.dave, project=cast.vision, document=training("small"))
-    dependent = workloads.submit(acting=cast.dave, project=cast.vision, document=document)
+    workloads.submit(actor=cast.dave, project=cast.vision, document=training("small"))
+    dependent = workloads.submit(actor=cast.dave, project=cast.vision, document=document)
     (warning,) = Event.objects.get(workload_id=dependent.pk).data["warnings"]
     assert warning == "There is no workload vision/first to wait for yet."
 
 
-def test_past_deadline_is_refused(cast: Cast) -> None:
+def test_deadline_in_the_past_is_refused(cast: Cast) -> None:
     now = datetime(2026, 5, 1, 12, tzinfo=UTC)
     late = training("late", deadline="2026-05-01T13:00:00+01:00")
     with pytest.raises(Invalid) as refused:
-        workloads.submit(acting=cast.dave, project=cast.vision, document=late, now=now)
+        workloads.submit(actor=cast.dave, project=cast.vision, document=late, now=now)
     (problem,) = refused.value.problems
     assert (problem.path, problem.message) == ("deadline", "has passed")
     assert problem.allowed == "later than 2026-05-01T12:00:00+00:00"
     workloads.submit(
-        acting=cast.dave, project=cast.vision, document=late, now=now - timedelta(seconds=1)
+        actor=cast.dave, project=cast.vision, document=late, now=now - timedelta(seconds=1)
     )  # fmt: skip
 
 
@@ -178,8 +178,8 @@ def test_expired_pool_is_used_only_if_requested_by_name(cast: Cast) -> None:
     now = timezone.now()
     NodePool.objects.create(name="old", expires_at=now - timedelta(hours=1))
     NodePool.objects.create(name="soon", expires_at=now + timedelta(hours=1))
-    usual = workloads.submit(acting=cast.dave, project=cast.vision, document=training("usual"), now=now)
+    usual = workloads.submit(actor=cast.dave, project=cast.vision, document=training("usual"), now=now)
     named = workloads.submit(
-        acting=cast.dave, project=cast.vision, document=training("named", pools=["old"]), now=now
+        actor=cast.dave, project=cast.vision, document=training("named", pools=["old"]), now=now
     )
     assert (usual.pools, named.pools) == (["local", "soon"], ["old"])

@@ -26,7 +26,7 @@ NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)
 def decide_by(patch: pytest.MonkeyPatch, decide: Callable[[Snapshot], Plan]) -> None:
     """Replace the engine with `decide`, without a layout cache."""
     patch.setattr(deciding, "decide", decide)
-    patch.setattr(deciding, "decide_again", lambda snapshot, layout: (decide(snapshot), None))
+    patch.setattr(deciding, "decide_with_layout", lambda snapshot, layout: (decide(snapshot), None))
 
 
 @dataclass
@@ -41,10 +41,12 @@ class Stage:
         self.loop = self.new_loop()
 
     def new_loop(self, holder: str = "first") -> Loop:
-        held = lease.acquire("scheduler", holder, 60)
-        assert held is not None
-        context = SchedulerContext(held=held, runtimes=lambda pool: self.runtime)
-        return Loop(context=context, clock=self.clock, reconcile_pool=lambda pool, now, held, work: False)
+        held_lease = lease.acquire("scheduler", holder, 60)
+        assert held_lease is not None
+        context = SchedulerContext(held_lease=held_lease, runtimes=lambda pool: self.runtime)
+        return Loop(
+            context=context, clock=self.clock, reconcile_pool=lambda pool, now, held_lease, work: False
+        )
 
     def node(self, ordinal: int = 0, pool: NodePool | None = None, **values: Any) -> Node:
         pool = pool or self.cast.pool
@@ -70,7 +72,7 @@ class Stage:
     def submit(self, name: str = "train-1", project: Project | None = None, **changes: Any) -> Workload:
         """Submit at the stage's time, then advance it by a second."""
         workload = submission.submit(
-            acting=self.cast.alice,
+            actor=self.cast.alice,
             project=project or self.cast.vision,
             document=training(name, **changes),
             now=self.clock.now(),

@@ -26,14 +26,14 @@ def test_gang_without_verdict_does_not_block_other_gangs(
 
     first, second = stage.submit("first"), stage.submit("second")
     stage.tick(2)
-    judge = gangs._judge
+    evaluate = gangs._evaluate
 
-    def stumbling(workload: Workload, *rest: object) -> None:
+    def fail_for_one_workload(workload: Workload, *rest: object) -> None:
         if workload.name == "first":
             raise ValueError("an unexpected row")
-        judge(workload, *rest)  # type: ignore[arg-type]
+        evaluate(workload, *rest)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(gangs, "_judge", stumbling)
+    monkeypatch.setattr(gangs, "_evaluate", fail_for_one_workload)
     stage.finish(first)
     stage.finish(second)
     stage.tick(2)
@@ -50,10 +50,10 @@ def test_failed_cycle_leaves_running_workloads_alone_and_is_recorded(
     workload = stage.submit()
     stage.tick(2)
 
-    def failing(snapshot: Snapshot) -> Plan:
+    def fail(snapshot: Snapshot) -> Plan:
         raise RuntimeError("no idea")
 
-    decide_by(monkeypatch, failing)
+    decide_by(monkeypatch, fail)
     stage.finish(workload)
     stage.tick(2)
     assert stage.phase(workload) == Phase.COMPLETED

@@ -23,7 +23,9 @@ def test_gang_is_bound_to_nodes_devices_storage_and_one_address(stage: Stage) ->
     assert addresses == {(workload.rendezvous["address"], str(workload.rendezvous["port"]))}
 
 
-def test_ranks_on_several_machines_meet_at_rank_0(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ranks_on_several_machines_rendezvous_at_rank_0(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(stage.runtime, "rendezvous", lambda: ("", 20007))
     for number, node in enumerate(Node.objects.order_by("pk")):
         node.address = f"10.0.0.{number}"

@@ -45,7 +45,7 @@ class Day:
         self.stage, self.chance, self.submitted = stage, random.Random(seed), 0
         self.ordinals = 2
 
-    def something(self) -> None:
+    def apply_random_event(self) -> None:
         for _ in range(self.chance.randint(0, 3)):
             name = self.chance.choice([each for each in dir(self) if each.startswith("do_")])
             getattr(self, name)()
@@ -66,15 +66,15 @@ class Day:
 
     do_submit_another = do_submit_a_third = do_submit
 
-    def _one(self, *phases: str) -> Workload | None:
+    def _pick_workload(self, *phases: str) -> Workload | None:
         rows = list(Workload.objects.filter(phase__in=phases).order_by("submitted_at", "name"))
         return self.chance.choice(rows) if rows else None
 
     def _call(self, service: Callable[..., Any], *phases: str) -> None:
-        row = self._one(*phases)
+        row = self._pick_workload(*phases)
         if row is not None:
             with contextlib.suppress(BerthError):
-                service(acting=self.stage.cast.alice, workload=row, now=self.stage.clock.now())
+                service(actor=self.stage.cast.alice, workload=row, now=self.stage.clock.now())
 
     def do_cancel(self) -> None:
         self._call(control.cancel, Phase.PENDING, Phase.RUNNING, Phase.RESERVED)
@@ -99,7 +99,7 @@ class Day:
         self._end_a_pod(1)
 
     def do_save(self) -> None:
-        row = self._one(Phase.RUNNING)
+        row = self._pick_workload(Phase.RUNNING)
         if row is not None:
             self.stage.runtime.checkpoints[str(row.pk)] = self.stage.clock.now()
 
@@ -131,7 +131,7 @@ class Day:
         NodePool.objects.filter(name="local").update(fairshare_mode=mode, half_life=600)
 
     def do_edit_a_row_by_hand(self) -> None:
-        row = self._one(Phase.PENDING, Phase.RUNNING)
+        row = self._pick_workload(Phase.PENDING, Phase.RUNNING)
         if row is not None:
             later = self.stage.clock.now() + timedelta(seconds=20)
             columns: dict[str, Any] = self.chance.choice(
@@ -144,7 +144,7 @@ class Day:
         if row is not None and self.chance.random() < 0.2:
             Allocation.objects.filter(pk=row.pk).update(devices=[0], gpu_milli=500)
 
-    def do_change_the_lead(self) -> None:
+    def do_change_leader(self) -> None:
         self.stage.loop = self.stage.new_loop("first")
 
     def do_nothing(self) -> None:
@@ -173,7 +173,7 @@ def test_caches_never_change_the_plan(stage: Stage, seed: int, monkeypatch: pyte
     monkeypatch.setattr(tick, "decide_pools", decide_twice)
     day = Day(stage, seed)
     for _ in range(STEPS):
-        day.something()
+        day.apply_random_event()
         stage.loop.tick()
     assert wrong == []
     assert sum(used_cache) > STEPS // 2

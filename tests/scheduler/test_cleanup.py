@@ -11,7 +11,7 @@ from pools.runtimes.base import RuntimeFailure
 from projects.models import Leftover, Phase, Workload
 from projects.services.workloads import control
 from scheduler import tasks
-from scheduler.loop.dispatch.leftovers import AGAIN, clear_logs, queue_workspaces
+from scheduler.loop.dispatch.leftovers import RETRY_INTERVAL, clear_logs, queue_workspaces
 from tests.scheduler.stage import Stage
 
 
@@ -30,7 +30,7 @@ def logs(stage: Stage, pods: list[str]) -> list[bytes]:
     return [stage.runtime.read_log(pod, 0, 100).data for pod in pods]
 
 
-def work_off(stage: Stage) -> int:
+def run_queued_tasks(stage: Stage) -> int:
     """Run the queued tasks as the worker would."""
     waiting = OrmQ.objects.order_by("pk")
     for row in waiting:
@@ -43,7 +43,7 @@ def work_off(stage: Stage) -> int:
 
 @pytest.fixture(autouse=True)
 def same_runtime(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tasks, "wired", lambda: SimpleNamespace(runtime_of=lambda pool: stage.runtime))
+    monkeypatch.setattr(tasks, "load_wiring", lambda: SimpleNamespace(runtime_for=lambda pool: stage.runtime))
 
 
 def test_logs_and_workspace_are_deleted_with_the_workload(stage: Stage) -> None:
@@ -51,45 +51,45 @@ def test_logs_and_workspace_are_deleted_with_the_workload(stage: Stage) -> None:
     pods = [str(pod.pk) for pod in stage.pods(workload)]
     name = str(workload.pk)
     assert logs(stage, pods) == [b"loss 0.1\n"] * 2
-    control.delete(acting=stage.cast.alice, workload=workload)
+    control.delete(actor=stage.cast.alice, workload=workload)
     assert clear_logs(stage.loop.context) == 2
     assert logs(stage, pods) == [b"", b""]
     assert not set(pods) & set(stage.runtime.list_pods())
     assert queue_workspaces(stage.clock.now(), stage.loop.context) == 1
     assert ("drop_workspace", name) not in stage.runtime.calls, "the loop does not wait for it"
-    assert work_off(stage) == 1
+    assert run_queued_tasks(stage) == 1
     assert ("drop_workspace", name) in stage.runtime.calls
     assert not Leftover.objects.exists()
     assert clear_logs(stage.loop.context) == 0
 
 
 def test_scheduler_loop_cleans_up_deleted_workloads(stage: Stage) -> None:
-    control.delete(acting=stage.cast.alice, workload=ended(stage))
+    control.delete(actor=stage.cast.alice, workload=ended(stage))
     stage.clock.advance(120)
     stage.tick()
-    assert work_off(stage) == 1
+    assert run_queued_tasks(stage) == 1
     assert not Leftover.objects.exists()
 
 
 def test_workspace_deletion_is_queued_once_and_again_only_if_lost(stage: Stage) -> None:
-    control.delete(acting=stage.cast.alice, workload=ended(stage))
+    control.delete(actor=stage.cast.alice, workload=ended(stage))
     now = stage.clock.now()
     assert [queue_workspaces(now, stage.loop.context) for _ in range(2)] == [1, 0]
     OrmQ.objects.all().delete()  # the queue lost the job
-    assert queue_workspaces(now + AGAIN, stage.loop.context) == 1
-    assert work_off(stage) == 1
-    assert queue_workspaces(now + 2 * AGAIN, stage.loop.context) == 0
+    assert queue_workspaces(now + RETRY_INTERVAL, stage.loop.context) == 1
+    assert run_queued_tasks(stage) == 1
+    assert queue_workspaces(now + 2 * RETRY_INTERVAL, stage.loop.context) == 0
 
 
 def test_workspace_deletion_may_run_twice(stage: Stage) -> None:
-    control.delete(acting=stage.cast.alice, workload=ended(stage))
+    control.delete(actor=stage.cast.alice, workload=ended(stage))
     left = Leftover.objects.get(kind="workspace")
     assert [tasks.clear_workspace(left.pk) for _ in range(2)] == [True, False]
 
 
 def test_failed_cleanup_is_repeated_later(stage: Stage) -> None:
     workload = ended(stage)
-    control.delete(acting=stage.cast.alice, workload=workload)
+    control.delete(actor=stage.cast.alice, workload=workload)
     stage.runtime.next("drop_workspace", RuntimeFailure("the disk is away"))
     left = Leftover.objects.get(kind="workspace")
     with pytest.raises(RuntimeFailure):
@@ -100,15 +100,15 @@ def test_failed_cleanup_is_repeated_later(stage: Stage) -> None:
 
 
 def test_workload_that_never_ran_leaves_nothing(stage: Stage) -> None:
-    workload = control.cancel(acting=stage.cast.alice, workload=stage.submit())
-    control.delete(acting=stage.cast.alice, workload=workload)
+    workload = control.cancel(actor=stage.cast.alice, workload=stage.submit())
+    control.delete(actor=stage.cast.alice, workload=workload)
     assert not Leftover.objects.exists()
 
 
 def test_former_leader_neither_deletes_nor_queues_deletions(stage: Stage) -> None:
-    control.delete(acting=stage.cast.alice, workload=ended(stage))
+    control.delete(actor=stage.cast.alice, workload=ended(stage))
     former = stage.loop.context
-    let_the_lease_run_out()
+    expire_lease()
     stage.new_loop("second")
     with pytest.raises(LeadershipLost):
         clear_logs(former)
@@ -118,6 +118,6 @@ def test_former_leader_neither_deletes_nor_queues_deletions(stage: Stage) -> Non
     assert not OrmQ.objects.exists()
 
 
-def let_the_lease_run_out() -> None:
+def expire_lease() -> None:
     with connection.cursor() as cursor:
         cursor.execute("UPDATE berth_db_lease SET expires_at = clock_timestamp() - interval '1 second'")

@@ -18,10 +18,10 @@ from scheduler.loop.observe.specs import SpecCache
 from scheduler.loop.observe.view import ClusterView, observe
 from scheduler.models import Cycle, DeviceClaim
 from tests.scheduler.stage import Stage
-from tests.second_connection import on_second_connection
+from tests.second_connection import run_on_second_connection
 
 
-def looked(stage: Stage) -> tuple[ClusterView, Plan]:
+def observe_cluster(stage: Stage) -> tuple[ClusterView, Plan]:
     seen = observe(stage.clock.now(), SpecCache())
     return seen, decide(seen.snapshot)
 
@@ -31,7 +31,7 @@ def record(stage: Stage) -> Cycle:
 
 
 def cancelled(stage: Stage, workload: Workload) -> None:
-    control.cancel(acting=stage.cast.alice, workload=workload)
+    control.cancel(actor=stage.cast.alice, workload=workload)
 
 
 def quota_edited(stage: Stage, workload: Workload) -> None:
@@ -46,21 +46,21 @@ def quota_removed(stage: Stage, workload: Workload) -> None:
 
 def nodes_cordoned(stage: Stage, workload: Workload) -> None:
     for node in Node.objects.all():
-        cordon_node(acting=stage.cast.alice, node=node)
+        cordon_node(actor=stage.cast.alice, node=node)
 
 
 def devices_taken(stage: Stage, workload: Workload) -> None:
     stage.submit("quick", roles=[{"name": "worker", "replicas": 4, "gpu": 0.5}], priority=99)
-    commit(*looked(stage), stage.loop.context.held, record(stage))
+    commit(*observe_cluster(stage), stage.loop.context.held_lease, record(stage))
 
 
 @pytest.mark.parametrize("change", [cancelled, quota_edited, quota_removed, nodes_cordoned, devices_taken])
 def test_stale_bundle_is_dropped_whole(stage: Stage, change: Callable[[Stage, Workload], Any]) -> None:
     workload = stage.submit(roles=[{"name": "worker", "replicas": 4, "gpu": 1}])
-    seen, plan = looked(stage)
+    seen, plan = observe_cluster(stage)
     assert len(plan.bundles) == 1
     change(stage, workload)
-    outcome = commit(seen, plan, stage.loop.context.held, record(stage))
+    outcome = commit(seen, plan, stage.loop.context.held_lease, record(stage))
     assert (len(outcome.applied), len(outcome.stale)) == (0, 1)
     assert outcome.stale[0][1]
     assert not stage.pods(workload)
@@ -69,9 +69,9 @@ def test_stale_bundle_is_dropped_whole(stage: Stage, change: Callable[[Stage, Wo
 
 def test_stale_bundle_does_not_block_other_bundles(stage: Stage) -> None:
     first, second = stage.submit("first"), stage.submit("second")
-    seen, plan = looked(stage)
+    seen, plan = observe_cluster(stage)
     cancelled(stage, first)
-    outcome = commit(seen, plan, stage.loop.context.held, record(stage))
+    outcome = commit(seen, plan, stage.loop.context.held_lease, record(stage))
     assert [bundle.workload for bundle in outcome.applied] == ["vision/second"]
     assert stage.phase(second) == Phase.STARTING
 
@@ -99,7 +99,7 @@ def test_bundle_beyond_node_capacity_is_dropped_alone(stage: Stage, monkeypatch:
     right = Bundle(
         Kind.START, "vision/modest", "local", (Place("vision/modest", "worker", 0, "local-1", (0,), 1000),)
     )
-    outcome = commit(seen, Plan(bundles=(wrong, right)), stage.loop.context.held, record(stage))
+    outcome = commit(seen, Plan(bundles=(wrong, right)), stage.loop.context.held_lease, record(stage))
     assert [bundle.workload for bundle in outcome.applied] == ["vision/modest"]
     assert "milli-CPU" in outcome.stale[0][1]
     assert written == 1, "it is seen before anything is written"
@@ -112,9 +112,9 @@ def test_many_workloads_are_committed_in_few_statements(
 ) -> None:
     for number in range(8):
         stage.submit(f"w{number}", roles=[{"name": "worker", "replicas": 1, "gpu": 0.5}])
-    seen, plan = looked(stage)
+    seen, plan = observe_cluster(stage)
     with django_assert_max_num_queries(18 + 4 * 8):
-        outcome = commit(seen, plan, stage.loop.context.held, record(stage))
+        outcome = commit(seen, plan, stage.loop.context.held_lease, record(stage))
     assert len(outcome.applied) == 8
 
 
@@ -187,8 +187,8 @@ def test_lost_capacity_drops_only_the_bundle_that_needs_it(
     )
     race(stage, seen)
     if not judged:
-        monkeypatch.setattr(locked_rows, "_room_conflict", lambda requested, locked: "")
-    outcome = commit(seen, Plan(bundles=bundles), stage.loop.context.held, record(stage))
+        monkeypatch.setattr(locked_rows, "_resource_conflict", lambda requested, locked: "")
+    outcome = commit(seen, Plan(bundles=bundles), stage.loop.context.held_lease, record(stage))
     assert [bundle.workload for bundle in outcome.applied] == ["vision/small"]
     assert "node local-0 would" in outcome.stale[0][1]
     assert (stage.phase(late), stage.phase(small)) == (Phase.PENDING, Phase.STARTING)
@@ -199,7 +199,7 @@ def test_deadlock_drops_bundles_and_is_not_treated_as_a_database_outage(
 ) -> None:
     stage.submit("first")
     stage.submit("second")
-    seen, plan = looked(stage)
+    seen, plan = observe_cluster(stage)
     insert = NewRows.insert
 
     def deadlocked(bound: NewRows) -> None:
@@ -209,14 +209,14 @@ def test_deadlock_drops_bundles_and_is_not_treated_as_a_database_outage(
         insert(bound)
 
     monkeypatch.setattr(NewRows, "insert", deadlocked)
-    outcome = commit(seen, plan, stage.loop.context.held, record(stage))
+    outcome = commit(seen, plan, stage.loop.context.held_lease, record(stage))
     assert [bundle.workload for bundle in outcome.applied] == ["vision/second"]
     assert [bundle.workload for bundle, _ in outcome.stale] == ["vision/first"]
 
 
 def test_quota_edit_waits_for_the_running_commit(stage: Stage) -> None:
     stage.submit()
-    seen, plan = looked(stage)
+    seen, plan = observe_cluster(stage)
 
     def edited() -> None:
         with transaction.atomic():
@@ -224,8 +224,10 @@ def test_quota_edit_waits_for_the_running_commit(stage: Stage) -> None:
 
     with transaction.atomic():
         locked_rows.lock_rows(seen, plan.bundles)
-        blocked = on_second_connection(edited)
-        free = on_second_connection(lambda: Quota.objects.filter(project=stage.cast.speech).update(version=9))
+        blocked = run_on_second_connection(edited)
+        free = run_on_second_connection(
+            lambda: Quota.objects.filter(project=stage.cast.speech).update(version=9)
+        )
     assert isinstance(blocked, OperationalError)
     assert free == 0
 
@@ -236,7 +238,7 @@ def test_plan_for_a_redirected_workload_is_stale(stage: Stage) -> None:
     stage.runtime.stubborn.update(stage.runtime.running())
     versions = []
     for steer in (control.suspend, control.resume, control.cancel):
-        steer(acting=stage.cast.alice, workload=workload)
+        steer(actor=stage.cast.alice, workload=workload)
         workload.refresh_from_db()
         versions.append(workload.version)
     assert len(set(versions)) == 3

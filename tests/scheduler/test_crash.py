@@ -10,7 +10,7 @@ from berth.db import crash_points, lease
 from berth.db.lease import LeadershipLost
 from projects.models import Phase, Pod, Workload
 from scheduler.models import Eviction
-from scheduler.reports.invariants import check
+from scheduler.reports.invariants import check_invariants
 from tests.scheduler.stage import Stage
 
 POINTS = (
@@ -39,17 +39,17 @@ WHOLE = [{"name": "worker", "replicas": 4, "gpu": 1}]
 MOST_TICKS = 60
 
 
-class Died(BaseException):
+class Killed(BaseException):
     """Simulates a crash. Not an `Exception`, so that no handler in the scheduler catches the crash."""
 
 
 @pytest.fixture(autouse=True)
-def no_listener_afterwards() -> Iterator[None]:
+def reset_crash_points() -> Iterator[None]:
     yield
-    crash_points.listen(None)
+    crash_points.set_listener(None)
 
 
-class Life:
+class CrashingScheduler:
     """One process dies at the crash point, and its successor completes one tick."""
 
     def __init__(self, stage: Stage, name: str) -> None:
@@ -60,24 +60,24 @@ class Life:
     def tick(self) -> None:
         self.ticks += 1
         assert self.ticks < MOST_TICKS, "it never came to an end"
-        crash_points.listen(None if self.just_died else self._die)
+        crash_points.set_listener(None if self.just_died else self._die)
         self.just_died = False
         try:
             self.stage.loop.tick()
-        except Died:
+        except Killed:
             self.deaths, self.just_died = self.deaths + 1, True
             assert not connection.in_atomic_block
             self.stage.loop = self.stage.new_loop()
-        crash_points.listen(None)
+        crash_points.set_listener(None)
         self.stage.clock.advance(1)
-        self.laws_hold()
+        self.assert_invariants()
 
     def _die(self, name: str) -> None:
         if name == self.name:
-            raise Died(name)
+            raise Killed(name)
 
-    def laws_hold(self) -> None:
-        broken = [law for law in check(self.stage.clock.now() - timedelta(days=1)) if not law.ok]
+    def assert_invariants(self) -> None:
+        broken = [law for law in check_invariants(self.stage.clock.now() - timedelta(days=1)) if not law.ok]
         assert not broken, broken
         started = {what for call, what in self.stage.runtime.calls if call == "start"}
         assert started <= {str(pk) for pk in Pod.objects.values_list("pk", flat=True)}
@@ -99,7 +99,7 @@ class Life:
 
 @pytest.mark.parametrize("name", POINTS)
 def test_scheduler_recovers_from_a_crash_at_any_point(stage: Stage, name: str) -> None:
-    life = Life(stage, name)
+    life = CrashingScheduler(stage, name)
     low = stage.submit("low", roles=WHOLE, priority=10)
     life.until(low, Phase.RUNNING)
     high = stage.submit("high", roles=WHOLE, priority=90)
@@ -118,7 +118,7 @@ def test_scheduler_recovers_from_a_crash_at_any_point(stage: Stage, name: str) -
     assert sorted(set(ends)) == [("high", 1, "succeeded"), ("low", 1, "stopped"), ("low", 2, "succeeded")]
 
 
-def let_the_lease_run_out() -> None:
+def expire_lease() -> None:
     with connection.cursor() as cursor:
         cursor.execute("UPDATE berth_db_lease SET expires_at = clock_timestamp() - interval '1 second'")
 
@@ -126,13 +126,13 @@ def let_the_lease_run_out() -> None:
 def test_replaced_leader_writes_nothing(stage: Stage) -> None:
     old = stage.loop
     workload = stage.submit()
-    held = old.context.held
-    let_the_lease_run_out()
+    held_lease = old.context.held_lease
+    expire_lease()
     stage.loop = stage.new_loop("second")
     assert lease.acquire("scheduler", "first", 60) is None
     with pytest.raises(LeadershipLost):
         old.tick()
-    assert old.context.held == held
+    assert old.context.held_lease == held_lease
     assert stage.phase(workload) == Phase.PENDING
     assert not stage.runtime.calls or {call for call, _ in stage.runtime.calls} == {"look"}
     stage.tick(2)
@@ -146,12 +146,12 @@ def test_successor_takes_over_in_the_middle_of_a_tick(stage: Stage) -> None:
 
     def overtake(name: str) -> None:
         if name == "cycle.decided":
-            crash_points.listen(None)
-            let_the_lease_run_out()
+            crash_points.set_listener(None)
+            expire_lease()
             stage.loop = stage.new_loop("second")
             stage.loop.tick()
 
-    crash_points.listen(overtake)
+    crash_points.set_listener(overtake)
     with pytest.raises(LeadershipLost):
         old.tick()
     stage.tick()

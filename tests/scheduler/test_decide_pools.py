@@ -10,14 +10,14 @@ from scheduler.engine.decide import decide
 from scheduler.engine.model import Snapshot
 from scheduler.engine.plan import Plan
 from scheduler.models import Cycle
-from scheduler.reports.health import health
+from scheduler.reports.health import health_document
 from tests.scheduler.stage import Stage, decide_by
 
 ONE = [{"name": "worker", "replicas": 1, "gpu": 1}]
 
 
 @pytest.fixture
-def cursed(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> NodePool:
+def failing_pool(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> NodePool:
     """Create a pool for which the engine fails."""
     pool = NodePool.objects.create(
         name="cursed",
@@ -44,34 +44,34 @@ def cursed(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> NodePool:
     return pool
 
 
-def test_broken_pool_is_skipped_and_named_by_health(stage: Stage, cursed: NodePool) -> None:
+def test_broken_pool_is_skipped_and_named_by_health(stage: Stage, failing_pool: NodePool) -> None:
     here, there = stage.submit("here", pools=["local"], roles=ONE), stage.submit("there", pools=["cursed"])
     either = stage.submit("either", pools=["cursed", "local"], roles=ONE)
     after = stage.submit("after", pools=["local"], roles=ONE, depends_on=["there"])
     stage.tick(2)
     phases = [stage.phase(row) for row in (here, either, there, after)]
     assert phases == [Phase.RUNNING, Phase.RUNNING, Phase.PENDING, Phase.PENDING]
-    cycle = health(stage.clock.now())["last_cycle"]
+    cycle = health_document(stage.clock.now())["last_cycle"]
     assert cycle["id"] == Cycle.objects.latest("id").pk
     assert [note for note in cycle["notes"] if "Pool cursed was skipped" in note]
     assert "ZeroDivisionError" in cycle["notes"][-1]
 
 
-def test_skipped_pool_keeps_its_last_reported_demand(stage: Stage, cursed: NodePool) -> None:
+def test_skipped_pool_keeps_its_last_reported_demand(stage: Stage, failing_pool: NodePool) -> None:
     stage.submit("there", pools=["cursed"])
     stage.tick(2)
-    cursed.refresh_from_db()
-    assert cursed.pressure["queued"] == 2000
+    failing_pool.refresh_from_db()
+    assert failing_pool.pressure["queued"] == 2000
 
 
 def test_workloads_in_a_skipped_pool_keep_running_and_are_not_placed_twice(
-    stage: Stage, cursed: NodePool, monkeypatch: pytest.MonkeyPatch
+    stage: Stage, failing_pool: NodePool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as healthy:
         decide_by(healthy, decide)
         stays = stage.submit("stays", pools=["cursed", "local"], roles=ONE)
         stage.tick(2)
-    assert (stage.phase(stays), stays.pool) == (Phase.RUNNING, cursed)
+    assert (stage.phase(stays), stays.pool) == (Phase.RUNNING, failing_pool)
     stage.tick(3)
     assert (stage.phase(stays), len(stage.pods(stays))) == (Phase.RUNNING, 1)
 

@@ -113,7 +113,7 @@ def test_workload_stays_schedulable_while_provisioning_is_stopped(stage: Stage, 
     stage.tick(2)
     explanation = explained(workload).explanation
     assert (workload.reason, explanation["queue_position"]) == ("NodesUnavailable", 1)
-    services.retry_pool(acting=stage.cast.alice, pool=empty_pool)
+    services.retry_pool(actor=stage.cast.alice, pool=empty_pool)
     stage.tick(2)
     assert nodes_desired(empty_pool) == 1
     assert "WaitingForScaleUp" in [

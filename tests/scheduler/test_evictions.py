@@ -7,7 +7,7 @@ import pytest
 from projects.models import Event, Phase
 from projects.services.workloads import control
 from scheduler.models import Eviction, Reservation
-from scheduler.reports.invariants import check
+from scheduler.reports.invariants import check_invariants
 from tests.scheduler.stage import Stage
 
 WHOLE = [{"name": "worker", "replicas": 4, "gpu": 1}]
@@ -76,7 +76,7 @@ def test_reservation_is_dropped_on_cancellation_or_expiry(stage: Stage) -> None:
     stage.runtime.stubborn.update(stage.runtime.running())
     high = stage.submit("high", roles=WHOLE, priority=90)
     stage.tick()
-    control.cancel(acting=stage.cast.alice, workload=high)
+    control.cancel(actor=stage.cast.alice, workload=high)
     assert not Reservation.objects.exists()
     again = stage.submit("again", roles=WHOLE, priority=90)
     stage.tick()
@@ -99,7 +99,7 @@ def test_backoff_doubles_with_each_preemption(stage: Stage) -> None:
         low.refresh_from_db()
         waits.append((low.backoff_until - low.since).total_seconds())
         stage.tick(3)
-        control.cancel(acting=stage.cast.alice, workload=high)
+        control.cancel(actor=stage.cast.alice, workload=high)
         stage.tick(2)
     assert waits == [5, 10, 20]
     assert low.preemptions == 3
@@ -121,7 +121,9 @@ def test_moved_workload_restarts_on_another_node_without_backoff(stage: Stage) -
     row = Eviction.objects.get()
     assert (row.kind, row.preemptor_id) == ("consolidate", wide.pk)
     assert not Reservation.objects.exists()
-    assert [law for law in check(stage.clock.now()) if not law.ok and law.name != "one_leader"] == []
+    assert [
+        law for law in check_invariants(stage.clock.now()) if not law.ok and law.name != "one_leader"
+    ] == []
 
 
 def test_elastic_victim_is_scaled_down_before_any_is_stopped(stage: Stage) -> None:
@@ -141,7 +143,7 @@ def test_elastic_victim_is_scaled_down_before_any_is_stopped(stage: Stage) -> No
         assert not Eviction.objects.filter(entire_workload=True).exists()
 
 
-def test_reservation_is_dropped_by_a_limit_set_later(stage: Stage) -> None:
+def test_reservation_is_dropped_when_a_limit_is_set_later(stage: Stage) -> None:
     stage.submit("low", roles=WHOLE, priority=10, grace_period_seconds=30)
     stage.tick(2)
     stage.runtime.stubborn.update(stage.runtime.running())

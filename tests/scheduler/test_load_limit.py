@@ -23,7 +23,7 @@ def test_lower_load_limit_shrinks_a_running_workload_once(stage: Stage) -> None:
 
     pool = stage.cast.pool
     pool.refresh_from_db()
-    services.edit_pool(acting=stage.cast.alice, pool=pool, changes={"cpu_load_limit": 800})
+    services.edit_pool(actor=stage.cast.alice, pool=pool, changes={"cpu_load_limit": 800})
     stage.tick(3)
     assert len(stage.pods(workload, "running")) == 2
     eviction = Eviction.objects.get()

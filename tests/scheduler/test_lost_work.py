@@ -15,7 +15,7 @@ from tests.scheduler.stage import NOON, Stage
 pytestmark = pytest.mark.django_db
 
 
-def by_hand(stage: Stage) -> dict[int, Work]:
+def expected_lost_work(stage: Stage) -> dict[int, Work]:
     now, by_node = stage.clock.now(), dict[int, list[int]]()
     for held in Allocation.objects.filter(released_at=None).select_related("pod__workload"):
         saved = held.pod.workload.last_checkpoint_at
@@ -39,7 +39,7 @@ def test_lost_work_counts_from_the_last_checkpoint_and_includes_reservations(sta
     assert Allocation.objects.filter(released_at=None).count() == 5
     Allocation.objects.update(bound_at=NOON - timedelta(seconds=1000.9))
     Workload.objects.filter(name="saved").update(last_checkpoint_at=stage.clock.now() - timedelta(seconds=7))
-    assert work_to_lose(stage.clock.now()) == by_hand(stage)
+    assert work_to_lose(stage.clock.now()) == expected_lost_work(stage)
     earlier = work_to_lose(NOON - timedelta(days=1))  # no work counts as lost if the clock was set back
     assert {(work.gpu_seconds, work.cpu_seconds) for work in earlier.values()} == {(0, 0)}
     held = Allocation.objects.filter(released_at=None)[0]
@@ -49,6 +49,6 @@ def test_lost_work_counts_from_the_last_checkpoint_and_includes_reservations(sta
         workload=Workload.objects.get(name="firm"), node=Node.objects.get(pk=held.node_id), role="w", index=7,
         devices=[], gpu_milli=0,
     )  # fmt: skip
-    left = by_hand(stage)
+    left = expected_lost_work(stage)
     assert work_to_lose(stage.clock.now())[held.node_id].pods == left.get(held.node_id, Work()).pods + 1
     assert work_to_lose(stage.clock.now(), stage.cast.pool) == work_to_lose(stage.clock.now())

@@ -51,7 +51,7 @@ def test_workload_that_does_not_fit_is_pending_with_reasons(stage: Stage) -> Non
 def test_cancelled_workload_releases_everything(stage: Stage) -> None:
     workload = stage.submit()
     stage.tick(2)
-    control.cancel(acting=stage.cast.alice, workload=workload)
+    control.cancel(actor=stage.cast.alice, workload=workload)
     assert stage.phase(workload) == Phase.STOPPING
     stage.tick(2)
     assert stage.phase(workload) == Phase.CANCELLED

@@ -10,7 +10,7 @@ from pools import services
 from pools.models import Node, NodePool, ScalingEvent
 from pools.reconciler import reconcile
 from projects.models import Phase, Workload
-from scheduler.loop.reconcile.release_nodes import EVERY
+from scheduler.loop.reconcile.release_nodes import SEARCH_INTERVAL
 from scheduler.models import Cycle, Eviction, Reservation
 from tests.cast import make_cast
 from tests.fakes.provider import FakeProvider
@@ -30,7 +30,7 @@ class PoolStage(Stage):
 
     def pool(self, **changes: Any) -> NodePool:
         pool = NodePool.objects.get(pk=self.cast.pool.pk)
-        return services.edit_pool(acting=self.cast.alice, pool=pool, changes=changes) if changes else pool
+        return services.edit_pool(actor=self.cast.alice, pool=pool, changes=changes) if changes else pool
 
     def on(self, workload: Workload) -> list[int]:
         live = self.pods(workload, "starting", "running")
@@ -47,7 +47,7 @@ def stage(transactional_db: None) -> PoolStage:
     """Create three nodes of two GPUs over which workloads are spread."""
     made = PoolStage(make_cast())
     made.provider = FakeProvider()
-    made.loop.reconcile_pool = lambda pool, now, held, work: reconcile(
+    made.loop.reconcile_pool = lambda pool, now, held_lease, work: reconcile(
         pool.pk, provider=made.provider, now=now, work_to_lose=work
     )
     made.quota(made.cast.research, 6)
@@ -55,12 +55,12 @@ def stage(transactional_db: None) -> PoolStage:
     made.pool(nodes=(1, 4), node_placement="spread", gpus_per_node=2, autoscale_idle_timeout=10**6)
     NodePool.objects.filter(pk=made.cast.pool.pk).update(nodes_desired=3)
     for _ in range(2):
-        made.loop.reconcile_pool(made.pool(), made.clock.now(), made.loop.context.held, {})
+        made.loop.reconcile_pool(made.pool(), made.clock.now(), made.loop.context.held_lease, {})
         made.clock.advance(20)
     return made
 
 
-def spread_out(stage: PoolStage, **more: Any) -> list[Workload]:
+def submit_one_per_node(stage: PoolStage, **more: Any) -> list[Workload]:
     """Submit three workloads of one GPU, one per node."""
     role = {"name": "worker", "replicas": 1, "gpu": 1}
     workloads = [stage.submit(name, roles=[role], **more) for name in ("a", "b", "c")]
@@ -70,16 +70,16 @@ def spread_out(stage: PoolStage, **more: Any) -> list[Workload]:
 
 
 def test_no_node_is_released_without_a_policy_or_while_paused(stage: PoolStage) -> None:
-    spread_out(stage)
+    submit_one_per_node(stage)
     stage.pass_time(HOUR / 4)
     stage.pool(node_consolidation="when_underutilised")
-    services.pause_pool(acting=stage.cast.alice, pool=stage.pool())
+    services.pause_pool(actor=stage.cast.alice, pool=stage.pool())
     stage.pass_time(HOUR / 4)
     assert stage.nodes() == dict.fromkeys(range(3), "ready")
 
 
 def test_underutilized_node_is_emptied_and_released(stage: PoolStage) -> None:
-    a, b, c = spread_out(stage)
+    a, b, c = submit_one_per_node(stage)
     stage.pool(node_consolidation="when_underutilised")
     stage.pass_time(400)
     assert stage.pool().nodes_desired == 2
@@ -93,7 +93,7 @@ def test_underutilized_node_is_emptied_and_released(stage: PoolStage) -> None:
 
 
 def test_each_move_is_audited_with_its_cycle_and_reason(stage: PoolStage) -> None:
-    spread_out(stage)
+    submit_one_per_node(stage)
     stage.pool(node_consolidation="when_underutilised")
     stage.pass_time(400)
     (row,) = Eviction.objects.all()
@@ -115,7 +115,7 @@ def test_each_move_is_audited_with_its_cycle_and_reason(stage: PoolStage) -> Non
 
 def test_nodes_are_released_one_at_a_time(stage: PoolStage) -> None:
     """Three GPUs fit on two nodes of two GPUs, so no second node can be released."""
-    a, _, c = spread_out(stage)
+    a, _, c = submit_one_per_node(stage)
     stage.finish(c)
     stage.pool(node_consolidation="when_underutilised", node_consolidation_after=300)
     stage.tick(3, seconds=20)
@@ -130,7 +130,7 @@ def test_nodes_are_released_one_at_a_time(stage: PoolStage) -> None:
 
 
 def test_when_empty_policy_moves_no_workload(stage: PoolStage) -> None:
-    _, b, _ = spread_out(stage)
+    _, b, _ = submit_one_per_node(stage)
     stage.pool(node_consolidation="when_empty")
     stage.pass_time(400)
     assert stage.pool().nodes_desired == 3
@@ -144,7 +144,7 @@ def test_when_empty_policy_moves_no_workload(stage: PoolStage) -> None:
 
 
 def test_condition_prevents_a_release(stage: PoolStage) -> None:
-    spread_out(stage)
+    submit_one_per_node(stage)
     window = {"nodes": 0, "schedule": "0 12 * * *", "duration": "2h", "zone": "UTC"}
     for changes in (
         {"disruption_budgets": [{"nodes": 0}]},
@@ -163,7 +163,7 @@ def test_condition_prevents_a_release(stage: PoolStage) -> None:
 
 
 def test_release_continues_after_the_budget_window(stage: PoolStage) -> None:
-    spread_out(stage)
+    submit_one_per_node(stage)
     window = {"nodes": 0, "schedule": "0 12 * * *", "duration": "20m", "zone": "UTC"}
     stage.pool(node_consolidation="when_underutilised", disruption_budgets=[window])
     stage.pass_time(600)
@@ -173,21 +173,21 @@ def test_release_continues_after_the_budget_window(stage: PoolStage) -> None:
 
 
 def test_non_preemptible_workload_keeps_its_node(stage: PoolStage) -> None:
-    spread_out(stage, preemptible=False)
+    submit_one_per_node(stage, preemptible=False)
     stage.pool(node_consolidation="when_underutilised")
     stage.pass_time(HOUR / 2)
     assert stage.pool().nodes_desired == 3
 
 
 def test_pending_workload_keeps_all_nodes(stage: PoolStage) -> None:
-    spread_out(stage)
+    submit_one_per_node(stage)
     stage.pool(node_consolidation="when_underutilised", nodes=(1, 3))
     stage.submit("big", roles=[{"name": "worker", "replicas": 2, "gpu": 2}])
     stage.pass_time(400)
     assert stage.pool().nodes_desired == 3
 
 
-def _killed_at(name: str) -> Callable[[str], None]:
+def _kill_at(name: str) -> Callable[[str], None]:
     def listener(here: str) -> None:
         if here == name:
             raise SystemExit(name)
@@ -196,42 +196,42 @@ def _killed_at(name: str) -> Callable[[str], None]:
 
 
 def test_crash_during_a_release_leaves_nothing_half_done(stage: PoolStage) -> None:
-    spread_out(stage)
+    submit_one_per_node(stage)
     stage.pool(node_consolidation="when_underutilised")
     for where in ("release.drained", "commit.evicted", "release.before_end"):
-        crash_points.listen(_killed_at(where))
+        crash_points.set_listener(_kill_at(where))
         try:
             with pytest.raises(SystemExit):
                 stage.pass_time(400)
         finally:
-            crash_points.listen(None)
+            crash_points.set_listener(None)
         assert stage.pool().nodes_desired == 3
         assert stage.nodes() == dict.fromkeys(range(3), "ready")
         assert not Eviction.objects.exists()
-    stage.pass_time(EVERY.total_seconds())
+    stage.pass_time(SEARCH_INTERVAL.total_seconds())
     assert stage.nodes() == {0: "ready", 1: "ready"}
 
 
 def test_lost_race_during_a_release_evicts_nothing(stage: PoolStage) -> None:
     """The move is checked again under a lock, so a node cordoned in the meantime accepts no workload."""
-    spread_out(stage)
+    submit_one_per_node(stage)
     stage.pool(node_consolidation="when_underutilised")
 
     def cordon(here: str) -> None:
         if here == "release.drained":
-            crash_points.listen(None)
+            crash_points.set_listener(None)
             Node.objects.filter(ordinal__in=(0, 1), state="ready").update(state="cordoned")
 
-    crash_points.listen(cordon)
+    crash_points.set_listener(cordon)
     stage.pass_time(400)
-    crash_points.listen(None)
+    crash_points.set_listener(None)
     assert stage.pool().nodes_desired == 3
     assert not Eviction.objects.exists()
     assert "drain" not in set(ScalingEvent.objects.values_list("kind", flat=True))
 
 
 def test_new_demand_reverts_the_drain(stage: PoolStage) -> None:
-    spread_out(stage)
+    submit_one_per_node(stage)
     stage.pool(node_consolidation="when_underutilised")
     stage.runtime.stubborn |= {str(pod.pk) for pod in stage.pods(Workload.objects.get(name="c"))}
     stage.clock.advance(400)

@@ -8,40 +8,40 @@ from projects.models import Phase, Pod, PortLink, Workload
 from projects.services.workloads import ports
 from tests.scheduler.stage import Stage
 
-DESK = {
+INTERACTIVE_DOCUMENT = {
     "kind": "interactive",
     "ports": [{"name": "lab"}, {"name": "board", "port": 6006}],
     "roles": [{"name": "desk", "replicas": 2, "gpu": 1}],
 }
 
 
-def env_of(stage: Stage, pod: Pod) -> Mapping[str, str]:
+def pod_env(stage: Stage, pod: Pod) -> Mapping[str, str]:
     """Return the environment of a started pod."""
     order = stage.runtime.order(str(pod.pk))
     assert order is not None
     return order.env
 
 
-def desk(stage: Stage, **changes: object) -> Workload:
-    workload = stage.submit("desk", **{**DESK, **changes})
+def submit_interactive(stage: Stage, **changes: object) -> Workload:
+    workload = stage.submit("desk", **{**INTERACTIVE_DOCUMENT, **changes})
     stage.tick(2)
     assert stage.phase(workload) == Phase.RUNNING
     return workload
 
 
 def test_first_pod_gets_its_ports_and_the_request_secret(stage: Stage) -> None:
-    first, second = stage.pods(desk(stage))
-    env = env_of(stage, first)
+    first, second = stage.pods(submit_interactive(stage))
+    env = pod_env(stage, first)
     assert first.ports is not None
     assert env["BERTH_PORT_LAB"] == env["BERTH_PORT"] == str(first.ports["lab"]["port"])
     assert env["BERTH_PORT_BOARD"] == "6006"
     assert env["BERTH_PORT_SECRET"] == for_port(str(first.pk))
-    assert "BERTH_PORT" not in env_of(stage, second)
+    assert "BERTH_PORT" not in pod_env(stage, second)
     assert second.ports is None
 
 
 def test_pod_keeps_its_ports_and_its_replacement_gets_others(stage: Stage) -> None:
-    workload = desk(stage, restart_policy={"kind": "on_failure"})
+    workload = submit_interactive(stage, restart_policy={"kind": "on_failure"})
     first = stage.pods(workload)[0]
     stage.tick(3)
     assert stage.pods(workload)[0].ports == first.ports
@@ -54,7 +54,7 @@ def test_pod_keeps_its_ports_and_its_replacement_gets_others(stage: Stage) -> No
 
 
 def test_pod_without_a_free_port_does_not_block_others(stage: Stage, monkeypatch) -> None:
-    workload = stage.submit("desk", **{**DESK, "roles": [{"name": "desk", "gpu": 1}]})
+    workload = stage.submit("desk", **{**INTERACTIVE_DOCUMENT, "roles": [{"name": "desk", "gpu": 1}]})
     other = stage.submit("other", roles=[{"name": "worker", "gpu": 1}])
     monkeypatch.setattr("scheduler.loop.dispatch.pods.assign_ports", lambda pods, context: None)
     stage.tick(2)
@@ -65,8 +65,8 @@ def test_pod_without_a_free_port_does_not_block_others(stage: Stage, monkeypatch
 
 
 def test_visit_to_a_port_resets_the_idle_clock(stage: Stage) -> None:
-    workload = desk(stage, idle_timeout=60)
-    _, secret = ports.issue_link(acting=stage.cast.alice, workload=workload, port="lab", at=stage.clock.now())
+    workload = submit_interactive(stage, idle_timeout=60)
+    _, secret = ports.issue_link(actor=stage.cast.alice, workload=workload, port="lab", at=stage.clock.now())
     ports.redeem_link(secret, workload.pk, "lab", stage.clock.now())
     for _ in range(8):
         PortLink.objects.update(seen_at=stage.clock.now())
@@ -78,8 +78,8 @@ def test_visit_to_a_port_resets_the_idle_clock(stage: Stage) -> None:
 
 
 def test_expired_port_links_are_deleted(stage: Stage) -> None:
-    workload = desk(stage)
+    workload = submit_interactive(stage)
     now = stage.clock.now()
-    ports.issue_link(acting=stage.cast.alice, workload=workload, port="lab", at=now)
+    ports.issue_link(actor=stage.cast.alice, workload=workload, port="lab", at=now)
     assert ports.delete_links(before=now + timedelta(hours=11)) == 0
     assert ports.delete_links(before=now + timedelta(hours=13)) == 1

@@ -101,10 +101,10 @@ def until(
 def submit(cast: Cast, name: str, command: str, replicas: int = 2) -> Workload:
     roles = [{"name": "worker", "replicas": replicas, "gpu": 1}]
     document = training(name, command=command, roles=roles, grace_period_seconds=2)
-    return submission.submit(acting=cast.dave, project=cast.vision, document=document)
+    return submission.submit(actor=cast.dave, project=cast.vision, document=document)
 
 
-def listening() -> int:
+def count_listeners() -> int:
     """Return the number of scheduler processes; each listens on its own connection."""
     with connection.cursor() as cursor:
         cursor.execute(
@@ -158,7 +158,7 @@ def test_ending_scheduler_releases_its_lease_at_once(cast: Cast, schedulers: Sch
     first = schedulers.start()
     until(lambda: schedulers.leader() is first)
     schedulers.start()
-    until(lambda: listening() == 2)
+    until(lambda: count_listeners() == 2)
     first.terminate()
     assert first.wait(PATIENCE) == 0
     assert not Lease.objects.get(name="scheduler").holder.endswith(f":{first.pid}")

@@ -48,7 +48,7 @@ def test_each_submission_end_new_node_and_lost_node_is_reported(stage: Stage) ->
 
 
 @shows("SKY-25")
-def test_scheduler_reports_demand_and_knows_no_autoscaler(
+def test_scheduler_reports_demand_without_referencing_the_autoscaler(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The scheduler only reports demand. None of its modules names the autoscaler."""
@@ -63,10 +63,12 @@ def test_scheduler_reports_demand_and_knows_no_autoscaler(
     ((pool_id, report),) = heard
     assert pool_id == stage.cast.pool.pk
     assert report.keys() == {"queued", "running", "capacity", "gang_nodes", "binding", "at"}
-    assert not [name for path in SCHEDULER.rglob("*.py") for name in imported(path) if "autoscaler" in name]
+    assert not [
+        name for path in SCHEDULER.rglob("*.py") for name in imported_modules(path) if "autoscaler" in name
+    ]
 
 
-def imported(path: Path) -> list[str]:
+def imported_modules(path: Path) -> list[str]:
     names = []
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom):

@@ -14,11 +14,11 @@ ELASTIC = [{"name": "worker", "min": 2, "max": 3, "gpu": 1}]
 
 
 def cancelled(stage: Stage, workload: Workload) -> None:
-    control.cancel(acting=stage.cast.alice, workload=workload)
+    control.cancel(actor=stage.cast.alice, workload=workload)
 
 
 def suspended(stage: Stage, workload: Workload) -> None:
-    control.suspend(acting=stage.cast.alice, workload=workload)
+    control.suspend(actor=stage.cast.alice, workload=workload)
 
 
 def overdue(stage: Stage, workload: Workload) -> None:
@@ -40,7 +40,7 @@ def node_lost(stage: Stage, workload: Workload) -> None:
         Node.objects.filter(pk=pod.node_id).update(state="lost")
 
 
-def grown_on_paper(stage: Stage, **changes: object) -> Workload:
+def reserve_scale_up(stage: Stage, **changes: object) -> Workload:
     """Create a workload that runs at its minimum with one more replica reserved. No GPU is left."""
     stage.quota(stage.cast.speech, 0)
     workload = stage.submit(roles=ELASTIC, kind="elastic", **changes)
@@ -63,7 +63,7 @@ def grown_on_paper(stage: Stage, **changes: object) -> Workload:
 
 @pytest.mark.parametrize("end", [cancelled, suspended, overdue, drained, failed, node_lost])
 def test_scale_up_reservation_ends_with_the_run(stage: Stage, end: Callable[[Stage, Workload], None]) -> None:
-    workload = grown_on_paper(stage, max_runtime=900)
+    workload = reserve_scale_up(stage, max_runtime=900)
     end(stage, workload)
     stage.loop.tick(reconcile=False)
     stage.loop.reconcile()
@@ -91,24 +91,24 @@ def test_scaled_up_workload_is_reclaimed_and_requeued_whole(
         since=stage.clock.now(),
     )
     stage.runtime.stubborn.update(str(pod.pk) for pod in stage.pods(rest))
-    control.cancel(acting=stage.cast.alice, workload=rest)
+    control.cancel(actor=stage.cast.alice, workload=rest)
     everything = [{"name": "worker", "replicas": 4, "gpu": 1}]
     rival = stage.submit("rival", roles=everything, project=stage.cast.speech)
     stage.tick(3)
     assert [stage.phase(row) for row in (workload, rival)] == [Phase.RUNNING, Phase.PENDING]
     assert list(Reservation.objects.all()) == [promise], "it is left alone until it stands there"
-    states = [_alive_of_second_run(stage, workload, seconds=40) for _ in range(8)]
+    states = [_wait_for_second_run(stage, workload, seconds=40) for _ in range(8)]
     assert set(states) == {0}, "there is no room for a second run"
     assert len(Eviction.objects.get(workload_id=workload.pk, entire_workload=True).pods) == 3
     assert not Reservation.objects.exists()
     assert stage.phase(rival) == Phase.RUNNING
     stage.finish(rival)
     stage.clock.advance(600)
-    assert [_alive_of_second_run(stage, workload) for _ in range(2)] == [3, 3]
+    assert [_wait_for_second_run(stage, workload) for _ in range(2)] == [3, 3]
     assert stage.phase(workload) == Phase.RUNNING
 
 
-def _alive_of_second_run(stage: Stage, workload: Workload, seconds: float = 0) -> int:
+def _wait_for_second_run(stage: Stage, workload: Workload, seconds: float = 0) -> int:
     stage.tick(seconds=seconds)
     return Pod.objects.filter(workload=workload, run=2).exclude(state__in=("stopped", "lost")).count()
 
@@ -143,5 +143,5 @@ def test_cancelled_workload_loses_the_reservation_of_its_move(stage: Stage) -> N
     stage.tick()
     moved = next(row for row in rows if stage.pods(row, "stopping"))
     assert Reservation.objects.filter(workload=moved).exists()
-    control.cancel(acting=stage.cast.alice, workload=moved)
+    control.cancel(actor=stage.cast.alice, workload=moved)
     assert not Reservation.objects.filter(workload=moved).exists()

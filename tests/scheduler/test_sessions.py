@@ -11,12 +11,12 @@ from django.test.utils import CaptureQueriesContext
 from berth.core.errors import Conflict, TooLarge, Unauthenticated
 from pools.joining import secrets
 from pools.runtimes.base import PodCause
-from projects.acting import Acting
+from projects.actor import Actor
 from projects.models import Call, Phase, Pod, Session, Workload
 from projects.services import sessions, workloads
 from projects.services.sessions import calls
 from projects.services.sessions import workers as session_workers
-from projects.services.sessions.calls import Ended, NewCall
+from projects.services.sessions.calls import EndedCall, NewCall
 from projects.services.sessions.workers import CallResult, WorkerVersions
 from tests.scheduler.stage import Stage
 
@@ -24,7 +24,7 @@ PYTHON = WorkerVersions("3.11.7", "3.1.2")
 
 
 @dataclass
-class Play:
+class SessionPlay:
     """A session whose workers are driven by the test."""
 
     stage: Stage
@@ -34,7 +34,7 @@ class Play:
     @property
     def pods(self) -> list[Pod]:
         return [
-            session_workers.pod_behind(secrets.for_pod(str(pod.pk)))
+            session_workers.authenticate_pod(secrets.for_pod(str(pod.pk)))
             for pod in self.stage.pods(self.session.workload, "starting", "running", "stopping")
         ]
 
@@ -60,13 +60,13 @@ class Play:
             pod=pod, results=[CallResult(number, outcome, {}, result) for number in numbers]
         )
 
-    def ended(self) -> list[Ended]:
+    def ended(self) -> list[EndedCall]:
         results = calls.take_ended(session=self.session, after=self.after, now=self.stage.clock.now())
         self.after = results[-1].number if results else self.after
         return results
 
 
-def open_session(stage: Stage, *, nodes: int = 2, acting: Acting | None = None, **values: int) -> Session:
+def open_session(stage: Stage, *, nodes: int = 2, actor: Actor | None = None, **values: int) -> Session:
     options = {"slots": 1, "max_attempts": 3, "idle_timeout": 600, **values}
     settings = sessions.SessionSettings(
         "http://testserver", "process", **options, python="3.11.4", cloudpickle="3.1.0"
@@ -75,14 +75,14 @@ def open_session(stage: Stage, *, nodes: int = 2, acting: Acting | None = None, 
         "name": "play", "project": "vision", "pools": ["local"], "node": {"replicas": nodes, "gpu": 1},
     }  # fmt: skip
     return sessions.open_session(
-        acting=acting or stage.cast.dave, document=document, settings=settings, now=stage.clock.now()
+        actor=actor or stage.cast.dave, document=document, settings=settings, now=stage.clock.now()
     )
 
 
 @pytest.fixture
-def play(stage: Stage) -> Play:
+def play(stage: Stage) -> SessionPlay:
     """Open a session on two nodes that accept calls."""
-    play = Play(stage, open_session(stage))
+    play = SessionPlay(stage, open_session(stage))
     stage.tick(3)
     assert stage.phase(play.session.workload) == Phase.RUNNING
     play.join()
@@ -100,16 +100,16 @@ def test_session_starts_as_a_gang_once_all_its_nodes_fit(stage: Stage) -> None:
     assert len(stage.pods(session.workload, "running")) == 5
 
 
-def test_session_pods_get_an_address_and_a_secret_outside_the_spec(play: Play) -> None:
+def test_session_pods_get_an_address_and_a_secret_outside_the_spec(play: SessionPlay) -> None:
     [order, _] = [play.stage.runtime.order(str(pod.pk)) for pod in play.pods]
     assert order.env["BERTH_URL"] == "http://testserver"
-    assert session_workers.pod_behind(order.env["BERTH_SESSION_SECRET"]).rank == 0
+    assert session_workers.authenticate_pod(order.env["BERTH_SESSION_SECRET"]).rank == 0
     workload = Workload.objects.get(pk=play.session.pk)
     assert "BERTH_SESSION_SECRET" not in str(workload.spec)
 
 
 @pytest.mark.shows("SKY-07")
-def test_calls_are_spread_over_ready_nodes(play: Play) -> None:
+def test_calls_are_spread_over_ready_nodes(play: SessionPlay) -> None:
     play.add(b"a", b"b", b"c")
     first, second = play.take(0), play.take(1)
     assert (list(first), list(second)) == ([b"a"], [b"b"])
@@ -117,7 +117,7 @@ def test_calls_are_spread_over_ready_nodes(play: Play) -> None:
     assert list(play.take(1)) == [b"c"]
 
 
-def test_call_with_a_lost_response_is_sent_again_and_counts_once(play: Play) -> None:
+def test_call_with_a_lost_response_is_sent_again_and_counts_once(play: SessionPlay) -> None:
     play.add(b"a")
     number = play.take(0)[b"a"]
     assert play.take(0) == {b"a": number}
@@ -126,7 +126,7 @@ def test_call_with_a_lost_response_is_sent_again_and_counts_once(play: Play) -> 
     assert [one.attempts for one in play.ended()] == [1]
 
 
-def test_returned_call_may_be_sent_to_the_same_node_again(play: Play) -> None:
+def test_returned_call_may_be_sent_to_the_same_node_again(play: SessionPlay) -> None:
     """The call is sent again even while the node's last poll, which lists the call, is still open."""
     play.add(b"a")
     number = play.take(0)[b"a"]
@@ -135,14 +135,14 @@ def test_returned_call_may_be_sent_to_the_same_node_again(play: Play) -> None:
     assert play.take(0, having=(number,)) == {b"a": number}
 
 
-def test_call_sent_twice_is_stored_once(play: Play) -> None:
+def test_call_sent_twice_is_stored_once(play: SessionPlay) -> None:
     new = [NewCall(uuid.uuid4(), b"a")]
     calls.add(session=play.session, calls=new)
     calls.add(session=play.session, calls=new)
     assert play.session.calls.count() == 1
 
 
-def test_results_are_deleted_after_the_client_received_them(play: Play) -> None:
+def test_results_are_deleted_after_the_client_received_them(play: SessionPlay) -> None:
     play.add(b"a")
     play.accept_results(0, play.take(0)[b"a"], result=b"42")
     assert [one.result for one in calls.take_ended(session=play.session, after=0)] == [b"42"]
@@ -151,7 +151,7 @@ def test_results_are_deleted_after_the_client_received_them(play: Play) -> None:
     assert not Call.objects.filter(session=play.session).exists()
 
 
-def test_first_result_ends_the_call(play: Play) -> None:
+def test_first_result_ends_the_call(play: SessionPlay) -> None:
     play.add(b"a")
     number = play.take(0)[b"a"]
     play.accept_results(1, number, result=b"first")
@@ -159,7 +159,7 @@ def test_first_result_ends_the_call(play: Play) -> None:
     assert [(one.outcome, one.result) for one in play.ended()] == [("value", b"first")]
 
 
-def test_call_of_a_lost_worker_is_repeated_up_to_its_limit(play: Play) -> None:
+def test_call_of_a_lost_worker_is_repeated_up_to_its_limit(play: SessionPlay) -> None:
     play.add(b"a")
     for ended in (0, 0, 1):
         assert {**play.take(0), **play.take(1)}.keys() == {b"a"}
@@ -173,7 +173,7 @@ def test_call_of_a_lost_worker_is_repeated_up_to_its_limit(play: Play) -> None:
     assert "3 times" in end.error["message"]
 
 
-def test_worker_accepts_calls_again_after_a_long_silence(play: Play) -> None:
+def test_worker_accepts_calls_again_after_a_long_silence(play: SessionPlay) -> None:
     play.stage.clock.advance(100)
     assert play.ended() == []
     assert play.session.workers.filter(state="ready").count() == 0
@@ -182,7 +182,7 @@ def test_worker_accepts_calls_again_after_a_long_silence(play: Play) -> None:
     assert list(play.take(0)) == [b"a"]
 
 
-def test_interrupted_calls_of_an_evicted_session_run_again(play: Play) -> None:
+def test_interrupted_calls_of_an_evicted_session_run_again(play: SessionPlay) -> None:
     play.add(b"a", b"b")
     assert (list(play.take(0)), list(play.take(1))) == ([b"a"], [b"b"])
     for pod in play.pods:
@@ -201,7 +201,7 @@ def test_interrupted_calls_of_an_evicted_session_run_again(play: Play) -> None:
 
 @pytest.mark.shows("SKY-08")
 def test_broadcast_runs_on_every_current_and_later_node(stage: Stage) -> None:
-    play = Play(stage, open_session(stage))
+    play = SessionPlay(stage, open_session(stage))
     stage.tick(3)
     first, second = play.pods
     session_workers.join(pod=first, versions=PYTHON, now=stage.clock.now())
@@ -216,16 +216,16 @@ def test_broadcast_runs_on_every_current_and_later_node(stage: Stage) -> None:
 
 
 def test_broadcast_without_a_node_is_refused(stage: Stage) -> None:
-    play = Play(stage, open_session(stage))
+    play = SessionPlay(stage, open_session(stage))
     with pytest.raises(Conflict) as refused:
         play.add(b"setup", everywhere=True)
     assert refused.value.extra["reason"] == "no-node"
     assert not play.session.calls.exists()
 
 
-def test_open_calls_fail_with_the_reason_when_the_session_ends(play: Play) -> None:
+def test_open_calls_fail_with_the_reason_when_the_session_ends(play: SessionPlay) -> None:
     play.add(b"a", b"b", b"c")
-    workloads.cancel(acting=play.stage.cast.carol, workload=play.session.workload)
+    workloads.cancel(actor=play.stage.cast.carol, workload=play.session.workload)
     play.stage.tick(3)
     for pod in play.stage.pods(play.session.workload, "stopping"):
         play.stage.runtime.end(str(pod.pk), exit_code=0)
@@ -238,8 +238,8 @@ def test_open_calls_fail_with_the_reason_when_the_session_ends(play: Play) -> No
         play.add(b"d")
 
 
-def test_ending_a_session_completes_it(play: Play) -> None:
-    sessions.end_session(acting=play.stage.cast.dave, session=play.session)
+def test_ending_a_session_completes_it(play: SessionPlay) -> None:
+    sessions.end_session(actor=play.stage.cast.dave, session=play.session)
     play.stage.tick(2)
     for pod in play.stage.pods(play.session.workload, "stopping"):
         play.stage.runtime.end(str(pod.pk), exit_code=0)
@@ -248,7 +248,7 @@ def test_ending_a_session_completes_it(play: Play) -> None:
     assert play.session.workload.message == "Ended by dave."
 
 
-def test_unfetched_results_are_deleted_after_the_session(play: Play) -> None:
+def test_unfetched_results_are_deleted_after_the_session(play: SessionPlay) -> None:
     play.add(b"a")
     play.accept_results(0, play.take(0)[b"a"])
     end = play.stage.clock.now()
@@ -258,7 +258,7 @@ def test_unfetched_results_are_deleted_after_the_session(play: Play) -> None:
     assert calls.delete_ended(before=end + timedelta(seconds=1)) == 1
 
 
-def test_session_without_a_client_ends(play: Play) -> None:
+def test_session_without_a_client_ends(play: SessionPlay) -> None:
     play.add(b"a")
     play.stage.tick(1, seconds=599)
     assert play.stage.phase(play.session.workload) == Phase.RUNNING
@@ -270,43 +270,43 @@ def test_session_without_a_client_ends(play: Play) -> None:
     assert "sent no request for 600 s" in play.session.workload.message
 
 
-def test_worker_with_another_python_version_ends_the_session(play: Play) -> None:
+def test_worker_with_another_python_version_ends_the_session(play: SessionPlay) -> None:
     error = session_workers.check_versions(pod=play.pods[1], versions=WorkerVersions("3.12.1", "3.1.2"))
-    assert "runs Python 3.12.1, the client 3.11.4" in error
+    assert "runs Python 3.12.1, but the client runs 3.11.4" in error
     play.session.refresh_from_db()
     assert play.session.error == error
     assert play.stage.phase(play.session.workload) == Phase.STOPPING
 
 
-def test_another_python_patch_release_is_accepted(play: Play) -> None:
+def test_another_python_patch_release_is_accepted(play: SessionPlay) -> None:
     assert session_workers.check_versions(pod=play.pods[1], versions=WorkerVersions("3.11.9", "3.1.0")) == ""
 
 
-def test_ended_pod_is_no_longer_accepted(play: Play) -> None:
+def test_ended_pod_is_no_longer_accepted(play: SessionPlay) -> None:
     [pod, _] = play.pods
     secret = secrets.for_pod(str(pod.pk))
     play.stage.runtime.end(str(pod.pk), exit_code=1)
     play.stage.tick(1)
     with pytest.raises(Unauthenticated):
-        session_workers.pod_behind(secret)
+        session_workers.authenticate_pod(secret)
 
 
-def test_only_the_secret_of_a_session_pod_is_accepted(play: Play, stage: Stage) -> None:
+def test_only_the_secret_of_a_session_pod_is_accepted(play: SessionPlay, stage: Stage) -> None:
     other = stage.submit("train")
     stage.tick(3)
     [pod, *_] = stage.pods(other, "running")
     for secret in (secrets.for_pod(str(pod.pk)), secrets.for_node(1), "pod.x.y", ""):
         with pytest.raises(Unauthenticated):
-            session_workers.pod_behind(secret)
+            session_workers.authenticate_pod(secret)
 
 
-def test_call_above_the_size_limit_is_refused(play: Play, settings: object) -> None:
+def test_call_above_the_size_limit_is_refused(play: SessionPlay, settings: object) -> None:
     settings.BERTH_CALL_MIB = 1  # type: ignore[attr-defined]
     with pytest.raises(TooLarge, match="at most 1 MiB"):
         play.add(bytes(2**20 + 1))
 
 
-def test_stored_bytes_of_a_session_are_limited(play: Play, settings: object) -> None:
+def test_stored_bytes_of_a_session_are_limited(play: SessionPlay, settings: object) -> None:
     settings.BERTH_SESSION_MIB = 1  # type: ignore[attr-defined]
     play.add(bytes(2**19), bytes(2**19))
     with pytest.raises(Conflict) as refused:
@@ -314,7 +314,7 @@ def test_stored_bytes_of_a_session_are_limited(play: Play, settings: object) -> 
     assert refused.value.extra["reason"] == "full"
 
 
-def test_dropped_calls_are_not_started(play: Play) -> None:
+def test_dropped_calls_are_not_started(play: SessionPlay) -> None:
     keys = play.add(b"a", b"b", b"c")
     calls.cancel_calls(session=play.session, keys=keys[2:])
     for node, payload in ((0, b"a"), (1, b"b")):
@@ -323,7 +323,7 @@ def test_dropped_calls_are_not_started(play: Play) -> None:
     assert sorted(one.outcome for one in play.ended()) == ["cancelled", "value", "value"]
 
 
-def test_call_payloads_are_read_only_for_their_recipients(play: Play) -> None:
+def test_call_payloads_are_read_only_for_their_recipients(play: SessionPlay) -> None:
     play.add(b"a", b"b")
     keys = play.add(b"c")
     number = play.take(0)[b"a"]
@@ -337,13 +337,13 @@ def test_call_payloads_are_read_only_for_their_recipients(play: Play) -> None:
     assert not any(f'"projects_call"."{column}"' in sql for sql in read for column in ("payload", "result"))
 
 
-def test_deleting_the_workload_deletes_its_calls(play: Play) -> None:
+def test_deleting_the_workload_deletes_its_calls(play: SessionPlay) -> None:
     play.add(b"a")
-    sessions.end_session(acting=play.stage.cast.dave, session=play.session)
+    sessions.end_session(actor=play.stage.cast.dave, session=play.session)
     play.stage.tick(2)
     for pod in play.stage.pods(play.session.workload, "stopping"):
         play.stage.runtime.end(str(pod.pk), exit_code=0)
     play.stage.tick(2)
     play.session.workload.refresh_from_db()
-    workloads.delete(acting=play.stage.cast.dave, workload=play.session.workload)
+    workloads.delete(actor=play.stage.cast.dave, workload=play.session.workload)
     assert not Call.objects.exists()

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from scheduler.loop.snapshots import CYCLES_KEPT, SNAPSHOTS_KEPT, drop_old
+from scheduler.loop.snapshots import CYCLE_RETENTION, SNAPSHOT_RETENTION, drop_expired_cycles
 from scheduler.models import Cycle
 
 NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)
@@ -20,10 +20,10 @@ def with_scenario() -> set[int]:
 
 @pytest.mark.django_db
 def test_old_snapshots_are_deleted_before_their_cycles() -> None:
-    cycle(CYCLES_KEPT + timedelta(hours=1))
-    bare = cycle(SNAPSHOTS_KEPT + timedelta(hours=1))
+    cycle(CYCLE_RETENTION + timedelta(hours=1))
+    bare = cycle(SNAPSHOT_RETENTION + timedelta(hours=1))
     young = cycle(timedelta(hours=1))
-    drop_old(NOON)
+    drop_expired_cycles(NOON)
     assert set(Cycle.objects.values_list("pk", flat=True)) == {bare, young}
     assert with_scenario() == {young}
 
@@ -31,6 +31,6 @@ def test_old_snapshots_are_deleted_before_their_cycles() -> None:
 @pytest.mark.django_db
 def test_newest_snapshots_stay_within_the_size_limit() -> None:
     made = [cycle(timedelta(minutes=30 - i)) for i in range(5)]
-    assert drop_old(NOON, most_bytes=250) == 3
+    assert drop_expired_cycles(NOON, max_bytes=250) == 3
     assert with_scenario() == set(made[-2:])
     assert Cycle.objects.count() == 5

@@ -21,10 +21,10 @@ from django_q.models import OrmQ, Schedule
 from berth.server.api.models import StoredResponse
 from projects.models import ApiToken, Audit, Delivery, Event, Leftover
 from scheduler import tasks
-from scheduler.loop.dispatch.leftovers import AGAIN, queue_workspaces
+from scheduler.loop.dispatch.leftovers import RETRY_INTERVAL, queue_workspaces
 from scheduler.management.commands import prune
 from scheduler.models import Cycle
-from scheduler.schedules import PERIODIC_TASKS, keep_schedules
+from scheduler.schedules import PERIODIC_TASKS, sync_schedules
 from tests.cast import Cast, make_cast
 from tests.scheduler.stage import Stage
 
@@ -83,7 +83,7 @@ def test_workspace_deletion_continues_after_a_killed_task_queue(
     kill(first)
     assert place.exists(), "it was in the middle of it"
     assert Leftover.objects.exists()
-    stage.clock.advance(AGAIN.total_seconds())
+    stage.clock.advance(RETRY_INTERVAL.total_seconds())
     assert queue_workspaces(stage.clock.now(), stage.loop.context) == 1, "the next tick comes back to it"
     queue()
     until(lambda: not Leftover.objects.exists())
@@ -96,14 +96,14 @@ def cast(transactional_db: None) -> Cast:
 
 
 def test_periodic_tasks_are_registered_once_and_corrected(cast: Cast) -> None:
-    assert keep_schedules() == len(PERIODIC_TASKS)
-    assert keep_schedules() == 0
+    assert sync_schedules() == len(PERIODIC_TASKS)
+    assert sync_schedules() == 0
     expected = sorted(Schedule.objects.values_list("name", "func", "minutes"))
     Schedule.objects.filter(name=PERIODIC_TASKS[0].name).update(minutes=999)
     Schedule.objects.create(name=PERIODIC_TASKS[1].name, func="nonsense")
     Schedule.objects.create(name="berth: former task", func="removed")
     Schedule.objects.create(name="another application's", func="theirs")
-    keep_schedules()
+    sync_schedules()
     rows = Schedule.objects.filter(name__startswith="berth: ")
     assert sorted(rows.values_list("name", "func", "minutes")) == expected
     assert Schedule.objects.filter(name="another application's").exists()

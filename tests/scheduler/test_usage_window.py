@@ -10,8 +10,8 @@ import pytest
 
 from pools.models import NodePool
 from scheduler.models import Usage, UsagePoint
-from scheduler.reports.usage.decayed import Rates, decayed, settle
-from scheduler.reports.usage.window import STEPS, points, store_points
+from scheduler.reports.usage.decayed import Rates, decayed_usage, settle
+from scheduler.reports.usage.window import STEPS, store_points, window_starts
 from tests.cast import Cast, make_cast
 from tests.scheduler.stage import Stage
 
@@ -33,7 +33,7 @@ def make_story(seed: int, least: int) -> Story:
     return [(dice.randint(least, 600), dice.choice([0.0, 0.0, 1000.0, 3500.0])) for _ in range(40)]
 
 
-def summed(story: Story, now: int, half_life: float | None, since: int) -> float:
+def integrated_usage(story: Story, now: int, half_life: float | None, since: int) -> float:
     """Integrate the usage piece by piece from its definition, without a ledger."""
     total, at = 0.0, 0
     for seconds, rate in story:
@@ -52,7 +52,7 @@ def cast(db: None) -> Cast:
     return make_cast()
 
 
-def played(cast: Cast, story: Story, mode: dict[str, Any], each: Any = None) -> None:
+def ledger_usage(cast: Cast, story: Story, mode: dict[str, Any], each: Any = None) -> None:
     """Write the ledger at every change and read it back from the database, as after a restart."""
     NodePool.objects.update(fairshare_mode="time_based", **mode)
     pool = NodePool.objects.get()
@@ -70,7 +70,7 @@ def played(cast: Cast, story: Story, mode: dict[str, Any], each: Any = None) -> 
         for later in (seconds // 3, seconds) if each is not None else ():
             at = BEGIN + timedelta(seconds=now + later)
             fresh = Usage.objects.get()
-            each(now + later, decayed(fresh, pool, at, points([pool], at).get(fresh.pk)))
+            each(now + later, decayed_usage(fresh, pool, at, window_starts([pool], at).get(fresh.pk)))
         now += seconds
 
 
@@ -89,14 +89,14 @@ def since(now: int, mode: dict[str, Any]) -> int:
 def test_ledger_matches_its_definition_at_every_change(cast: Cast, mode: dict[str, Any], seed: int) -> None:
     story = make_story(seed, least=WINDOW // STEPS)
 
-    def judge(now: int, usage: Any) -> None:
+    def check_error(now: int, usage: Any) -> None:
         begin = since(now, mode)
-        used = summed(story, now, mode["half_life"], begin)
+        used = integrated_usage(story, now, mode["half_life"], begin)
         assert usage.used[0] == pytest.approx(used, rel=1e-6, abs=1e-3)
-        held = summed([(10**9, 4000.0)], now, mode["half_life"], begin)
+        held = integrated_usage([(10**9, 4000.0)], now, mode["half_life"], begin)
         assert usage.parent[0] == pytest.approx(held, rel=1e-6, abs=1e-3)
 
-    played(cast, story, mode, judge)
+    ledger_usage(cast, story, mode, check_error)
 
 
 def test_error_between_points_is_less_than_a_step(cast: Cast) -> None:
@@ -104,16 +104,19 @@ def test_error_between_points_is_less_than_a_step(cast: Cast) -> None:
     story = [(dice.randint(1, 4), dice.choice([0.0, 4000.0])) for _ in range(300)]
     step = WINDOW / STEPS
 
-    def judge(now: int, usage: Any) -> None:
-        assert abs(usage.used[0] - summed(story, now, None, since(now, MODES["window"]))) <= 4000 * step
+    def check_error(now: int, usage: Any) -> None:
+        assert (
+            abs(usage.used[0] - integrated_usage(story, now, None, since(now, MODES["window"])))
+            <= 4000 * step
+        )
 
-    played(cast, story, MODES["window"], judge)
+    ledger_usage(cast, story, MODES["window"], check_error)
 
 
 def test_unneeded_points_are_deleted(cast: Cast) -> None:
-    played(cast, [(10, 1000.0)] * 300, MODES["window"])
+    ledger_usage(cast, [(10, 1000.0)] * 300, MODES["window"])
     assert UsagePoint.objects.count() <= STEPS + 2
-    played(cast, [(20, 1000.0)] * 20, MODES["half-life"])
+    ledger_usage(cast, [(20, 1000.0)] * 20, MODES["half-life"])
     assert not UsagePoint.objects.exists()
 
 
@@ -130,7 +133,7 @@ def test_usage_before_the_window_is_forgotten(stage: Stage) -> None:
 
     def used(seconds: int) -> float:
         at = row.settled_at + timedelta(seconds=seconds)
-        return decayed(row, pool, at, points([pool], at).get(row.pk)).used[0]
+        return decayed_usage(row, pool, at, window_starts([pool], at).get(row.pk)).used[0]
 
     whole = used(0)
     assert whole >= 2000 * 600

@@ -9,7 +9,7 @@ import pytest
 from pools.models import Node
 from pools.providers.base import Interruption
 from pools.runtimes.base import PodCause, RuntimeFailure
-from pools.runtimes.ray.cluster import NodeAt
+from pools.runtimes.ray.cluster import RayNode
 from pools.runtimes.ray.runtime import RayRuntime
 from pools.services import drain_node, interrupt_node, terminate_node
 from projects.models import Phase, Workload
@@ -87,7 +87,7 @@ def test_pods_lost_with_their_host_do_not_count_as_failure(stage: Stage) -> None
 def test_stale_gang_is_stopped_after_its_grace_period(stage: Stage) -> None:
     workload = running(stage, roles=[{"name": "worker", "replicas": 4, "gpu": 1}])
     node = Node.objects.get(name="local-1")
-    terminate_node(acting=stage.cast.alice, node=node)
+    terminate_node(actor=stage.cast.alice, node=node)
     stage.tick()
     assert stage.phase(workload) == Phase.RUNNING
     assert workload.stale_since == stage.clock.now()
@@ -131,10 +131,12 @@ def test_unstartable_gang_releases_its_devices(stage: Stage) -> None:
     assert not DeviceClaim.objects.exists()
 
 
-def test_gang_that_never_reached_its_node_fails_at_once_with_the_reason(stage: Stage, tmp_path: Path) -> None:
+def test_gang_that_never_reached_its_node_fails_immediately_with_the_reason(
+    stage: Stage, tmp_path: Path
+) -> None:
     """The test uses a real Ray runtime and an unreachable node."""
     node = Node.objects.get(name="local-0")
-    away = NodeAt(node.instance_id, node.pool.name, 0, "127.98.1.2", (), "5ec2e7" * 10)
+    away = RayNode(node.instance_id, node.pool.name, 0, "127.98.1.2", (), "5ec2e7" * 10)
     stage.runtime = RayRuntime(tmp_path, lambda: [away])  # type: ignore[assignment]
     Node.objects.exclude(pk=node.pk).delete()
     workload = stage.submit(roles=ONE)
@@ -151,12 +153,12 @@ def test_gang_that_never_reached_its_node_fails_at_once_with_the_reason(stage: S
 
 def test_gang_that_never_reached_its_node_can_be_cancelled(stage: Stage, tmp_path: Path) -> None:
     node = Node.objects.get(name="local-0")
-    away = NodeAt(node.instance_id, node.pool.name, 0, "127.98.1.2", (), "5ec2e7" * 10)
+    away = RayNode(node.instance_id, node.pool.name, 0, "127.98.1.2", (), "5ec2e7" * 10)
     stage.runtime = RayRuntime(tmp_path, lambda: [away])  # type: ignore[assignment]
     Node.objects.exclude(pk=node.pk).delete()
     workload = stage.submit(roles=ONE)
     stage.tick()
-    control.cancel(acting=stage.cast.alice, workload=workload, now=stage.clock.now())
+    control.cancel(actor=stage.cast.alice, workload=workload, now=stage.clock.now())
     stage.tick(3)
     assert stage.phase(workload) == Phase.CANCELLED
 
@@ -197,7 +199,7 @@ def test_idle_session_ends_and_active_one_does_not(stage: Stage) -> None:
 def test_drain_timeout_evicts_workloads_from_the_node(stage: Stage) -> None:
     workload = running(stage, roles=ONE)
     node = stage.pods(workload)[0].node
-    drain_node(acting=stage.cast.alice, node=node, reason="new disks")
+    drain_node(actor=stage.cast.alice, node=node, reason="new disks")
     Node.objects.filter(pk=node.pk).update(drain_started_at=stage.clock.now())
     stage.tick(2)
     assert [pod.node_id for pod in stage.pods(workload, "running")] == [node.pk]
@@ -214,7 +216,7 @@ def test_drain_timeout_evicts_workloads_from_the_node(stage: Stage) -> None:
 def test_non_preemptible_workload_may_finish_on_a_draining_node(stage: Stage) -> None:
     workload = running(stage, roles=ONE, preemptible=False)
     node = stage.pods(workload)[0].node
-    drain_node(acting=stage.cast.alice, node=node, reason="new disks")
+    drain_node(actor=stage.cast.alice, node=node, reason="new disks")
     Node.objects.filter(pk=node.pk).update(drain_started_at=stage.clock.now())
     stage.clock.advance(node.pool.drain_timeout * 10)
     stage.tick(3)
@@ -239,13 +241,13 @@ def test_spot_interruption_evicts_even_non_preemptible_workloads(stage: Stage) -
 
 def test_suspended_workload_keeps_its_queue_position_and_resumes(stage: Stage) -> None:
     workload = running(stage)
-    control.suspend(acting=stage.cast.alice, workload=workload)
+    control.suspend(actor=stage.cast.alice, workload=workload)
     stage.tick(2)
     assert stage.phase(workload) == Phase.SUSPENDED
     assert stage.runtime.running() == ()
     stage.tick()
     assert stage.phase(workload) == Phase.SUSPENDED
-    control.resume(acting=stage.cast.alice, workload=workload)
+    control.resume(actor=stage.cast.alice, workload=workload)
     stage.tick(2)
     assert stage.phase(workload) == Phase.RUNNING
     assert workload.run == 2
@@ -284,7 +286,7 @@ def test_missing_dependency_is_reported_until_its_submission(stage: Stage) -> No
     waits.refresh_from_db()
     assert waits.reason == "DependencyNotMet"
     assert waits.message == "Waiting for vision/first to complete; vision/first has not been submitted."
-    (blocker,) = explain(acting=stage.cast.dave, workload=waits).blockers
+    (blocker,) = explain(actor=stage.cast.dave, workload=waits).blockers
     assert blocker["message"] == waits.message
     assert blocker["numbers"]["unsubmitted"] == "vision/first"
     running(stage, "first", roles=ONE)
@@ -312,7 +314,7 @@ def test_pod_without_a_row_is_stopped_and_ended_pods_are_forgotten(stage: Stage)
 def test_pod_of_a_lost_node_is_stopped_before_its_devices_are_reused(stage: Stage) -> None:
     workload = running(stage, roles=ONE)
     pod = stage.pods(workload)[0]
-    terminate_node(acting=stage.cast.alice, node=pod.node)
+    terminate_node(actor=stage.cast.alice, node=pod.node)
     stage.tick()
     pod.refresh_from_db()
     assert pod.state == "lost"
@@ -323,7 +325,7 @@ def test_pod_that_outlives_its_row_is_stopped(stage: Stage) -> None:
     workload = running(stage, roles=ONE)
     pod = stage.pods(workload)[0]
     stage.runtime.next("stop", RuntimeFailure("the disk is full"))
-    terminate_node(acting=stage.cast.alice, node=pod.node)
+    terminate_node(actor=stage.cast.alice, node=pod.node)
     stage.tick()
     assert str(pod.pk) in stage.runtime.running()
     stage.clock.advance(120)
@@ -336,7 +338,7 @@ def test_run_without_rendezvous_address_gets_one_before_it_starts(stage: Stage) 
     stage.loop.tick(reconcile=False)
     Workload.objects.filter(pk=workload.pk).update(rendezvous=None)
     stage.loop = stage.new_loop()
-    stage.runtime.lose_everything()
+    stage.runtime.lose_all_pods()
     stage.tick()
     orders = [stage.runtime.order(str(pod.pk)) for pod in stage.pods(workload)]
     met = {(order.env["MASTER_ADDR"], order.env["MASTER_PORT"]) for order in orders if order}

@@ -25,9 +25,9 @@ def stage(transactional_db: None) -> ServiceStage:
 @pytest.fixture
 def caller(stage: ServiceStage) -> Callable[[str], Caller]:
     def make(name: str) -> Caller:
-        acting = stage.stage.cast.people[name]
+        actor = stage.stage.cast.people[name]
         scopes = ["read", "write"]
-        return Caller(tokens.issue(acting=acting, name="test", scopes=scopes, expires_at=None)[1])
+        return Caller(tokens.issue(actor=actor, name="test", scopes=scopes, expires_at=None)[1])
 
     return make
 

@@ -10,10 +10,10 @@ from typing import Any
 from django.db import connection
 
 from berth.db import lease
-from berth.db.lease import Held, fenced
+from berth.db.lease import HeldLease, fenced_transaction
 from pools.runtimes.base import PodCause
 from projects.elastic.ports import Ports
-from projects.elastic.step import step
+from projects.elastic.step import run_pass
 from projects.models import InferenceEngine, ScaleRequest, Service, Workload
 from projects.services import workloads
 from projects.services.inference import requests
@@ -52,7 +52,7 @@ class ServiceStage:
     router: FakeRouter = field(default_factory=FakeRouter)
     answers: bool = True
     weights: str = "1"
-    held: Held = field(init=False)
+    held: HeldLease = field(init=False)
     idle_since: datetime | None = None  # time of the scheduler's last tick, if the tick changed nothing
     versions: list[tuple[str, ...]] = field(default_factory=list)
 
@@ -67,7 +67,7 @@ class ServiceStage:
     @property
     def ports(self) -> Ports:
         def fence() -> AbstractContextManager[None]:
-            return fenced(self.held)
+            return fenced_transaction(self.held)
 
         return Ports(
             engines=lambda kind, ours: self.engines,
@@ -84,14 +84,14 @@ class ServiceStage:
     def submit(self, name: str = "chat", engines: int = 1, **service: Any) -> Service:
         cast = self.stage.cast
         row = workloads.submit(
-            acting=cast.dave, document=document(name, engines, **service), project=cast.vision,
+            actor=cast.dave, document=document(name, engines, **service), project=cast.vision,
             now=self.stage.clock.now(),
         )  # fmt: skip
         return Service.objects.get(workload=row)
 
     def scale_out(self, service: Service, **parameters: Any) -> ScaleRequest:
         accepted = requests.scale_out(
-            acting=self.stage.cast.dave,
+            actor=self.stage.cast.dave,
             service=service,
             parameters=ScaleParameters(**parameters),
             now=self.stage.clock.now(),
@@ -101,7 +101,7 @@ class ServiceStage:
 
     def scale_in(self, service: Service, **parameters: Any) -> ScaleRequest:
         accepted = requests.scale_in(
-            acting=self.stage.cast.dave,
+            actor=self.stage.cast.dave,
             service=service,
             parameters=ScaleParameters(**parameters),
             now=self.stage.clock.now(),
@@ -111,7 +111,7 @@ class ServiceStage:
 
     def cancel(self, request: ScaleRequest) -> ScaleRequest:
         return requests.cancel(
-            acting=self.stage.cast.dave, request=self.reload(request), now=self.stage.clock.now()
+            actor=self.stage.cast.dave, request=self.reload(request), now=self.stage.clock.now()
         )
 
     def lose(self, workload: Workload) -> None:
@@ -154,7 +154,7 @@ class ServiceStage:
 
     def step_services(self) -> None:
         for service in self.running_services():
-            step(service, self.ports, self.stage.clock.now())
+            run_pass(service, self.ports, self.stage.clock.now())
 
     def running_services(self) -> list[Service]:
         rows = Service.objects.filter(ended_at__isnull=True).select_related("workload__project__department")

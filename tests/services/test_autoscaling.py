@@ -9,7 +9,7 @@ from tests.api.conftest import Caller
 from tests.fakes.serving import Fail
 from tests.services.stage import ServiceStage
 
-QUICK = {
+QUICK_SETTINGS = {
     "metrics_interval_secs": 5, "evaluation_interval_secs": 5, "condition_window_secs": 30,
     "scale_out_cooldown_secs": 20, "scale_in_cooldown_secs": 40, "max_engines": 4,
     "scale_out_policy": {"condition_duration_secs": 15}, "scale_in_policy": {"condition_duration_secs": 20},
@@ -40,7 +40,7 @@ def run_until_idle(stage: ServiceStage, service: Service) -> None:
 
 
 def autoscaled_service(stage: ServiceStage, **changes: Any) -> Service:
-    return stage.serve(autoscaler={**QUICK, **changes})
+    return stage.serve(autoscaler={**QUICK_SETTINGS, **changes})
 
 
 @pytest.mark.shows("RLX-62", "RLX-68", "RLX-98", "RLX-99")

@@ -94,7 +94,7 @@ def test_scale_requests_complete_although_service_processes_are_killed(
             "router": {"kind": "static"}, "scale_in_drain_timeout": 5, "scale_in_shutdown_timeout": 2,
         },
     }  # fmt: skip
-    row = workloads.submit(acting=cast.dave, project=cast.vision, document=document)
+    row = workloads.submit(actor=cast.dave, project=cast.vision, document=document)
     service = Service.objects.get(workload=row)
 
     def states() -> list[str]:
@@ -102,7 +102,7 @@ def test_scale_requests_complete_although_service_processes_are_killed(
 
     until(lambda: states() == ["ACTIVE"], details=states)
     scale_out = requests.scale_out(
-        acting=cast.dave, service=service, parameters=ScaleParameters(num_replicas=3)
+        actor=cast.dave, service=service, parameters=ScaleParameters(num_replicas=3)
     ).request
     assert scale_out is not None
     for status in ("CREATING", "HEALTH_CHECKING", "READY"):
@@ -113,7 +113,7 @@ def test_scale_requests_complete_although_service_processes_are_killed(
     assert service_processes.routed_urls(service) == urls
     assert all(is_healthy(url) for url in urls)
     scale_in = requests.scale_in(
-        acting=cast.dave, service=service, parameters=ScaleParameters(num_replicas=1)
+        actor=cast.dave, service=service, parameters=ScaleParameters(num_replicas=1)
     ).request
     assert scale_in is not None
     for status in ("DRAINING", "REMOVING"):

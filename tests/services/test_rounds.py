@@ -3,14 +3,16 @@
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-from projects.elastic.rounds import IDLE_SECONDS, Rounds
+from projects.elastic.rounds import IDLE_SECONDS, ServiceLoop
 from projects.models import Service
 from tests.services.stage import ServiceStage
 
 
 def test_ended_service_does_not_keep_the_process_busy(stage: ServiceStage) -> None:
     service, clock = stage.serve(), stage.stage.clock
-    rounds = Rounds(clock=clock, ports=lambda fence: stage.ports, held=stage.held, _renewed=time.monotonic())
+    rounds = ServiceLoop(
+        clock=clock, ports=lambda fence: stage.ports, held=stage.held, _renewed=time.monotonic()
+    )
     with ThreadPoolExecutor(1) as rounds._threads:
         rounds.step("start")
     assert rounds._due.keys() == {service.pk}
@@ -18,4 +20,4 @@ def test_ended_service_does_not_keep_the_process_busy(stage: ServiceStage) -> No
     Service.objects.filter(pk=service.pk).update(ended_at=clock.now())
     with ThreadPoolExecutor(1) as rounds._threads:
         assert rounds.step("tick") > 0.9 * IDLE_SECONDS
-    assert (rounds._due, rounds._under_way) == ({}, {})
+    assert (rounds._due, rounds._passes) == ({}, {})

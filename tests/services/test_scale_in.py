@@ -145,7 +145,7 @@ def test_router_entry_is_removed_once_the_router_is_back(stage: ServiceStage) ->
 
 def test_cancelled_service_removes_all_its_engines(stage: ServiceStage) -> None:
     service = scaled_out_service(stage, 3)
-    workloads.cancel(acting=stage.stage.cast.dave, workload=service.workload, now=stage.stage.clock.now())
+    workloads.cancel(actor=stage.stage.cast.dave, workload=service.workload, now=stage.stage.clock.now())
     stage.until(lambda: not stage.running_services())
     assert stage.states(service) == ["REMOVED"] * 3
     assert not stage.router.has
@@ -155,7 +155,7 @@ def test_cancelled_service_removes_all_its_engines(stage: ServiceStage) -> None:
 def test_service_ends_although_its_router_never_comes_back(stage: ServiceStage) -> None:
     service = stage.serve()
     stage.router.always("unregister", Fail(message="it is gone"))
-    workloads.cancel(acting=stage.stage.cast.dave, workload=service.workload, now=stage.stage.clock.now())
+    workloads.cancel(actor=stage.stage.cast.dave, workload=service.workload, now=stage.stage.clock.now())
     stage.tick(10, seconds=10)
     assert (stage.states(service), len(stage.running_services())) == (["REMOVED"], 1)
     stage.tick(2, seconds=3600)

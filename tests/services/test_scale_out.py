@@ -132,7 +132,7 @@ def test_restarted_router_gets_all_engines_again(stage: ServiceStage) -> None:
 def test_unhealthy_engine_is_not_routed_until_it_recovers(stage: ServiceStage) -> None:
     service = stage.serve(engines=2)
     unhealthy = stage.live(service)[0].url
-    stage.engines.fall_ill(unhealthy)
+    stage.engines.make_unhealthy(unhealthy)
     stage.tick(5, seconds=6)
     assert unhealthy not in stage.routed()
     stage.engines.appear(unhealthy)

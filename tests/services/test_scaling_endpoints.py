@@ -8,7 +8,7 @@ from projects.models import ScaleRequest
 from tests.api.conftest import Caller
 from tests.services.stage import ServiceStage, document
 
-OUTSIDE = ("http://198.51.100.10:30000", "http://198.51.100.11:30000")
+EXTERNAL_ENGINES = ("http://198.51.100.10:30000", "http://198.51.100.11:30000")
 
 
 @pytest.mark.shows("RLX-15", "RLX-16", "RLX-19", "RLX-20", "RLX-47", "RLX-61")
@@ -37,7 +37,7 @@ def test_scale_out_from_four_to_eight_engines_is_reported(stage: ServiceStage, d
 
 
 @pytest.mark.shows("RLX-06", "RLX-07", "RLX-26", "RLX-60")
-def test_repeated_scale_request_returns_its_first_id_and_a_different_request_is_409(
+def test_repeated_scale_request_returns_its_first_id_and_a_different_request_returns_409(
     stage: ServiceStage, dave: Caller
 ) -> None:
     stage.serve()
@@ -67,17 +67,17 @@ def test_idempotency_key_replays_the_first_response(stage: ServiceStage, dave: C
 @pytest.mark.shows("RLX-04", "RLX-14", "RLX-17", "RLX-27", "RLX-28")
 def test_external_engines_are_connected_once(stage: ServiceStage, dave: Caller) -> None:
     service = stage.serve()
-    for url in OUTSIDE:
+    for url in EXTERNAL_ENGINES:
         stage.engines.appear(url)
-    answer = dave.post("services/chat/scale_out", {"engine_urls": [f"{OUTSIDE[0]}/"]}).json()
+    answer = dave.post("services/chat/scale_out", {"engine_urls": [f"{EXTERNAL_ENGINES[0]}/"]}).json()
     request = stage.finish(ScaleRequest.objects.get(pk=answer["request_id"]))
     assert stage.statuses(request)[:2] == ["PENDING", "CONNECTING"]
     assert stage.statuses(request)[2:] == ["HEALTH_CHECKING", "WEIGHT_SYNCING", "READY", "ACTIVE"]
-    assert OUTSIDE[0] in stage.routed()
-    answer = dave.post("services/chat/scale_out", {"engine_urls": list(OUTSIDE)}).json()
+    assert EXTERNAL_ENGINES[0] in stage.routed()
+    answer = dave.post("services/chat/scale_out", {"engine_urls": list(EXTERNAL_ENGINES)}).json()
     request = stage.finish(ScaleRequest.objects.get(pk=answer["request_id"]))
-    assert request.engine_urls == [OUTSIDE[1]]
-    answer = dave.post("services/chat/scale_out", {"engine_urls": list(OUTSIDE)}).json()
+    assert request.engine_urls == [EXTERNAL_ENGINES[1]]
+    answer = dave.post("services/chat/scale_out", {"engine_urls": list(EXTERNAL_ENGINES)}).json()
     assert answer["status"] == "NOOP"
     assert stage.states(service) == ["ACTIVE"] * 3
 
@@ -102,7 +102,7 @@ def test_external_engines_are_connected_once(stage: ServiceStage, dave: Caller) 
         ("scale_in", {"engine_urls": ["http://198.51.100.1:1"]}, "engine_urls[0]"),
     ],
 )
-def test_invalid_parameters_are_400_with_their_path(
+def test_invalid_parameters_return_400_with_their_path(
     stage: ServiceStage, dave: Caller, path: str, body: dict[str, object], field: str
 ) -> None:
     stage.submit(engines=2)
@@ -113,7 +113,7 @@ def test_invalid_parameters_are_400_with_their_path(
 
 
 @pytest.mark.shows("RLX-21", "RLX-60")
-def test_unknown_services_and_requests_are_404(stage: ServiceStage, dave: Caller) -> None:
+def test_unknown_services_and_requests_return_404(stage: ServiceStage, dave: Caller) -> None:
     stage.submit()
     for path in (
         "services/none/engines", "services/chat/scale_out/550e8400-e29b-41d4-a716-446655440000",
@@ -164,7 +164,7 @@ def test_engines_are_listed_by_model_with_their_nodes(stage: ServiceStage, dave:
     assert first["node"].startswith("local-")
 
 
-def test_services_of_other_projects_are_404(stage: ServiceStage, caller: Callable[[str], Caller]) -> None:
+def test_services_of_other_projects_return_404(stage: ServiceStage, caller: Callable[[str], Caller]) -> None:
     stage.submit()
     grace, erin = caller("grace"), caller("erin")
     assert grace.get("services").json()["items"] == []
@@ -185,7 +185,7 @@ def test_services_of_other_projects_are_404(stage: ServiceStage, caller: Callabl
         ({"scale_out_timeout": 0}, "service.scale_out_timeout"),
     ],
 )
-def test_invalid_service_document_is_422_with_its_field(
+def test_invalid_service_document_returns_422_with_its_field(
     stage: ServiceStage, dave: Caller, section: dict[str, object], field: str
 ) -> None:
     answer = dave.post("workloads", {**document(**section), "project": "vision"})

@@ -26,7 +26,7 @@ scale_in_policy:
 """
 
 
-class InProcessDesk(StubServer, httpx.BaseTransport):
+class InProcessServer(StubServer, httpx.BaseTransport):
     """Passes the client's requests to the server in this process."""
 
     def __init__(self, caller: Caller) -> None:
@@ -52,7 +52,7 @@ def terminal(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Terminal:
 def test_service_is_listed_described_and_scaled(
     stage: ServiceStage, dave: Caller, terminal: Terminal
 ) -> None:
-    service, server = stage.serve(engines=2), InProcessDesk(dave)
+    service, server = stage.serve(engines=2), InProcessServer(dave)
     scaled = terminal.run("service", "scale-out", "vision/chat", "3", server=server)
     assert (scaled.exit_code, "Scale-out request accepted" in scaled.stdout) == (0, True)
     assert "scale_out PENDING" in terminal.run("service", "list", server=server).stdout
@@ -70,7 +70,7 @@ def test_service_is_listed_described_and_scaled(
 
 
 def test_scale_out_is_cancelled(stage: ServiceStage, dave: Caller, terminal: Terminal) -> None:
-    service, server = stage.serve(), InProcessDesk(dave)
+    service, server = stage.serve(), InProcessServer(dave)
     request = stage.scale_out(service, num_replicas=2)
     assert "PENDING" in terminal.run("service", "cancel", "chat", "--dry-run", server=server).stdout
     cancelled = terminal.run("service", "cancel", "chat", str(request.pk), server=server)
@@ -81,7 +81,7 @@ def test_scale_out_is_cancelled(stage: ServiceStage, dave: Caller, terminal: Ter
 def test_autoscale_reads_source_yaml_and_keeps_other_defaults(
     stage: ServiceStage, dave: Caller, terminal: Terminal, tmp_path: Path
 ) -> None:
-    service, server = stage.submit(), InProcessDesk(dave)
+    service, server = stage.submit(), InProcessServer(dave)
     file = tmp_path / "my_autoscaler.yaml"
     file.write_text(SOURCE)
     assert not Autoscaler.objects.get(service=service).enabled

@@ -82,7 +82,7 @@ def test_strict_consistency_unroutes_engines_with_old_weights(stage: ServiceStag
 
 
 @pytest.mark.shows("RLX-36")
-def test_weight_update_is_409_while_weights_are_copied(stage: ServiceStage, dave: Caller) -> None:
+def test_weight_update_returns_409_while_weights_are_copied(stage: ServiceStage, dave: Caller) -> None:
     service = stage.serve(weight_sync=True)
     Service.objects.filter(pk=service.pk).update(syncing_since=stage.stage.clock.now())
     assert dave.post("services/chat/weights", {"updating": True}).status_code == 409

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from projects.serving.addresses import THIS_MACHINE, Reach
+from projects.serving.addresses import THIS_MACHINE, AddressPolicy
 from projects.serving.wire import Wire
 from tests.serving.engine.model import Model
 from tests.serving.engine.server import Server, SimulatedEngine, serving
 from tests.serving.engine.weights import Weights
 
-HERE = Reach(THIS_MACHINE)
+HERE = AddressPolicy(THIS_MACHINE)
 Starts = Callable[..., Server]
 
 

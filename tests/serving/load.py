@@ -62,7 +62,7 @@ class Load:
             sent_at = self.now
             trouble = ""
             try:
-                wire.post(self.address, "/generate", body).or_refused()
+                wire.post(self.address, "/generate", body).raise_for_status()
             except ServingError as error:
                 trouble = str(error)
             self.requests.append(Request(sent_at, self.now - sent_at, trouble))

@@ -112,7 +112,7 @@ class _OlderHandler(BaseHTTPRequestHandler):
         if engine in self.server.engines:
             self._respond(400, f"Worker {engine} already exists")
             return
-        while not _is_well(engine):
+        while not _is_healthy(engine):
             time.sleep(0.1)
         self.server.engines.append(engine)
         self._respond(200, f"Successfully added worker: {engine}")
@@ -139,7 +139,7 @@ def older_router() -> Iterator[str]:
         server.server_close()
 
 
-def _is_well(engine: str) -> bool:
+def _is_healthy(engine: str) -> bool:
     try:
         return WIRE.get(engine, "/health").is_success
     except ServingError:

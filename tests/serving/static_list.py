@@ -5,7 +5,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from projects.serving.base import RouterClient
-from projects.serving.routers import StaticList
+from projects.serving.routers import StaticRouter
 
 NAMES = {"engine.example.com": ("192.0.2.7",)}
 
@@ -22,7 +22,7 @@ class FileStage:
         self.path, self.seen = folder / "upstreams" / "chat.conf", folder / "seen.conf"
         copy = f"import shutil; shutil.copy({str(self.path)!r}, {str(self.seen)!r})"
         reload = [sys.executable, "-S", "-c", copy]
-        self.client = StaticList(self.path, "chat", resolve=resolved, reload=reload)
+        self.client = StaticRouter(self.path, "chat", resolve=resolved, reload=reload)
         self.made = 0
 
     def engine(self) -> str:

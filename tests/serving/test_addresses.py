@@ -5,15 +5,15 @@ from typing import Any
 
 import pytest
 
-from projects.delivering.destination import Refused
+from projects.delivering.destination import ForbiddenAddress
 from projects.serving.addresses import (
     PRIVATE,
     THIS_MACHINE,
-    BadAddress,
-    Reach,
-    destination,
+    AddressPolicy,
+    InvalidAddress,
     is_local,
     normalize,
+    resolve_destination,
 )
 
 
@@ -54,7 +54,7 @@ def test_equivalent_addresses_identify_one_engine(written: str, same: str) -> No
     ],
 )  # fmt: skip
 def test_invalid_address_is_refused_before_any_call(wrong: str) -> None:
-    with pytest.raises(BadAddress):
+    with pytest.raises(InvalidAddress):
         normalize(wrong)
 
 
@@ -68,47 +68,50 @@ def test_link_local_and_metadata_are_never_called(
     monkeypatch: pytest.MonkeyPatch, address: str, networks: tuple[str, ...]
 ) -> None:
     resolve_to(monkeypatch, address)
-    with pytest.raises(Refused, match="engine resolves to"):
-        destination("http://engine:30000", "/health", Reach(networks))
+    with pytest.raises(ForbiddenAddress, match="engine resolves to"):
+        resolve_destination("http://engine:30000", "/health", AddressPolicy(networks))
 
 
 def test_configured_network_does_not_allow_metadata_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
     resolve_to(monkeypatch, "169.254.169.254")
-    with pytest.raises(Refused, match="never allowed"):
-        destination("http://engine", "/", Reach(("169.254.0.0/16",)))
+    with pytest.raises(ForbiddenAddress, match="never allowed"):
+        resolve_destination("http://engine", "/", AddressPolicy(("169.254.0.0/16",)))
 
 
 def test_private_network_address_may_be_an_engine(monkeypatch: pytest.MonkeyPatch) -> None:
     resolve_to(monkeypatch, "10.1.2.3")
-    to = destination("http://engine:30000/model", "/health", Reach(PRIVATE))
+    to = resolve_destination("http://engine:30000/model", "/health", AddressPolicy(PRIVATE))
     assert (to.address, to.host, to.port, to.path) == ("10.1.2.3", "engine", 30000, "/model/health")
-    with pytest.raises(Refused, match="not a public address"):
-        destination("http://engine:30000", "/health", Reach())
+    with pytest.raises(ForbiddenAddress, match="not a public address"):
+        resolve_destination("http://engine:30000", "/health", AddressPolicy())
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "127.8.8.8", "::1", "::ffff:127.0.0.1"])
 def test_loopback_is_called_only_if_configured(monkeypatch: pytest.MonkeyPatch, address: str) -> None:
     resolve_to(monkeypatch, address)
-    with pytest.raises(Refused, match="the Berth server itself"):
-        destination("http://engine:30000", "/", Reach())
-    assert destination("http://engine:30000", "/", Reach((*PRIVATE, *THIS_MACHINE))).address == address
+    with pytest.raises(ForbiddenAddress, match="the Berth server itself"):
+        resolve_destination("http://engine:30000", "/", AddressPolicy())
+    assert (
+        resolve_destination("http://engine:30000", "/", AddressPolicy((*PRIVATE, *THIS_MACHINE))).address
+        == address
+    )
 
 
 def test_berth_itself_is_never_called(monkeypatch: pytest.MonkeyPatch) -> None:
     resolve_to(monkeypatch, "127.0.0.1")
-    here = Reach(THIS_MACHINE, own_ports=frozenset({8000}))
-    with pytest.raises(Refused, match="a port of Berth itself"):
-        destination("http://engine:8000", "/", here)
-    assert destination("http://engine:8001", "/", here).port == 8001
+    here = AddressPolicy(THIS_MACHINE, own_ports=frozenset({8000}))
+    with pytest.raises(ForbiddenAddress, match="a port of Berth itself"):
+        resolve_destination("http://engine:8000", "/", here)
+    assert resolve_destination("http://engine:8001", "/", here).port == 8001
 
 
 def test_any_local_address_is_recognised(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("projects.serving.addresses.is_local", lambda address: str(address) == "10.0.0.5")
     resolve_to(monkeypatch, "10.0.0.5")
-    with pytest.raises(Refused, match="the Berth server itself"):
-        destination("http://engine:30000", "/", Reach(PRIVATE))
+    with pytest.raises(ForbiddenAddress, match="the Berth server itself"):
+        resolve_destination("http://engine:30000", "/", AddressPolicy(PRIVATE))
     resolve_to(monkeypatch, "10.0.0.6")
-    assert destination("http://engine:30000", "/", Reach(PRIVATE)).address == "10.0.0.6"
+    assert resolve_destination("http://engine:30000", "/", AddressPolicy(PRIVATE)).address == "10.0.0.6"
 
 
 def test_address_is_local_if_a_socket_can_bind_to_it() -> None:
@@ -120,8 +123,8 @@ def test_address_is_local_if_a_socket_can_bind_to_it() -> None:
 
 def test_host_name_with_one_forbidden_address_is_forbidden(monkeypatch: pytest.MonkeyPatch) -> None:
     resolve_to(monkeypatch, "10.1.2.3", "169.254.169.254")
-    with pytest.raises(Refused):
-        destination("http://engine", "/", Reach(PRIVATE))
+    with pytest.raises(ForbiddenAddress):
+        resolve_destination("http://engine", "/", AddressPolicy(PRIVATE))
 
 
 def test_only_the_checked_address_is_called(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -143,8 +146,8 @@ def test_only_the_checked_address_is_called(monkeypatch: pytest.MonkeyPatch) -> 
     from projects.serving.wire import Wire
 
     with pytest.raises(ServingError) as caught:
-        Wire(Reach(PRIVATE)).get("http://engine:30000", "/health")
+        Wire(AddressPolicy(PRIVATE)).get("http://engine:30000", "/health")
     assert (caught.value.kind, called) == (ErrorKind.UNREACHABLE, [("10.1.2.3", 30000)])
     with pytest.raises(ServingError) as caught:
-        Wire(Reach(PRIVATE)).get("http://engine:30000", "/health")
+        Wire(AddressPolicy(PRIVATE)).get("http://engine:30000", "/health")
     assert (caught.value.kind, len(called)) == (ErrorKind.FORBIDDEN, 1)

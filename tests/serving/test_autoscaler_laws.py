@@ -5,12 +5,12 @@ import json
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from projects.engine.replicas.conditions import figures, with_sample
+from projects.engine.replicas.conditions import compute_metrics, with_sample
 from projects.engine.replicas.config import AutoscalerConfig, ScaleInPolicy
 from projects.engine.replicas.decide import Action, Clock, Fleet, cooldown_left, decide
-from projects.engine.replicas.measures import interpolated
+from projects.engine.replicas.measures import interpolate_quantile
 from projects.engine.replicas.readings import Histogram, Reading, Sample, Window
-from projects.engine.replicas.storing import restored, snapshot, stored
+from projects.engine.replicas.storing import from_json, snapshot, to_json
 
 NAMES = ("engine_0", "engine_1", "engine_2")
 BOUNDS = (0.5, 5.0, 20.0, float("inf"))
@@ -100,9 +100,9 @@ def test_no_engine_is_removed_without_complete_readings(
 @given(stories())
 def test_stored_window_is_restored_unchanged(story: tuple[Window, AutoscalerConfig, float]) -> None:
     window, config, _ = story
-    again = restored(json.loads(json.dumps(stored(window), allow_nan=False)))
+    again = from_json(json.loads(json.dumps(to_json(window), allow_nan=False)))
     assert again == window
-    json.dumps(snapshot(figures(again, config)), allow_nan=False)
+    json.dumps(snapshot(compute_metrics(again, config)), allow_nan=False)
 
 
 @settings(max_examples=40)
@@ -120,7 +120,7 @@ def test_no_duration_is_longer_than_its_samples(
 
 @given(histograms(), st.floats(0.01, 1.0))
 def test_percentile_lies_in_the_bucket_of_its_rank(histogram: Histogram, part: float) -> None:
-    value = interpolated(histogram, part)
+    value = interpolate_quantile(histogram, part)
     if histogram.total == 0:
         assert value is None
         return

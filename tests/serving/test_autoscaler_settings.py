@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from projects.engine.replicas.config import AutoscalerConfig, ScaleInPolicy, ScaleOutPolicy
 from projects.engine.replicas.document import parse, to_document
 
-WHOLE = """
+COMPLETE_DOCUMENT = """
 enabled: true
 min_engines: 2
 max_engines: 16
@@ -39,7 +39,7 @@ scale_in_policy:
 
 @pytest.mark.shows("RLX-63", "RLX-87", "RLX-88", "RLX-89", "RLX-92")
 def test_complete_document_is_read() -> None:
-    config, problems = parse(yaml.safe_load(WHOLE))
+    config, problems = parse(yaml.safe_load(COMPLETE_DOCUMENT))
     assert problems == ()
     assert (config.min_engines, config.max_engines) == (2, 16)
     assert set(config.scale_out_policy.durations.values()) == {30.0}
@@ -83,7 +83,7 @@ def test_durations_may_be_set_individually() -> None:
     }  # fmt: skip
 
 
-WRONG: list[tuple[Any, str]] = [
+INVALID_DOCUMENTS: list[tuple[Any, str]] = [
     ({"max_engines": 0}, "max_engines"),
     ({"min_engines": True}, "min_engines"),
     ({"min_engines": 3, "max_engines": 2}, "max_engines"),
@@ -105,7 +105,7 @@ WRONG: list[tuple[Any, str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("document", "path"), WRONG)
+@pytest.mark.parametrize(("document", "path"), INVALID_DOCUMENTS)
 def test_error_for_an_invalid_value_names_its_field(document: Any, path: str) -> None:
     _, problems = parse(document)
     assert [problem.path for problem in problems] == [path]
@@ -122,7 +122,7 @@ def test_all_errors_are_reported_at_once() -> None:
 
 
 def test_written_settings_are_read_back_unchanged() -> None:
-    config, _ = parse(yaml.safe_load(WHOLE))
+    config, _ = parse(yaml.safe_load(COMPLETE_DOCUMENT))
     assert parse(yaml.safe_load(yaml.safe_dump(to_document(config)))) == (config, ())
 
 

@@ -9,8 +9,8 @@ from typing import Protocol
 import pytest
 
 from projects.serving.base import EngineAdapter, ErrorKind, Identity, ServingError
-from projects.serving.engines import engines
-from projects.serving.metrics import reading
+from projects.serving.engines import engine_adapter
+from projects.serving.metrics import parse_metrics
 from projects.serving.wire import Wire
 from tests.fakes.serving import FakeEngine, FakeEngines
 from tests.serving.conftest import HERE, Starts
@@ -27,7 +27,7 @@ class Stage(Protocol):
 
     def begin(self, *, weights: str = "1", model: str = "default") -> str: ...
 
-    def fall_ill(self, engine: str) -> None: ...
+    def make_unhealthy(self, engine: str) -> None: ...
 
     def end(self, engine: str) -> None: ...
 
@@ -48,8 +48,8 @@ class FakeStage:
         self.fake.appear(address, FakeEngine(Identity(model, weights), weights, text))
         return address
 
-    def fall_ill(self, engine: str) -> None:
-        self.fake.fall_ill(engine)
+    def make_unhealthy(self, engine: str) -> None:
+        self.fake.make_unhealthy(engine)
 
     def end(self, engine: str) -> None:
         self.fake.vanish(engine)
@@ -70,7 +70,7 @@ class FakeStage:
 
 class HttpStage:
     def __init__(self, start: Starts, kind: str) -> None:
-        self.adapter, self.kind, self.start = engines(kind, WIRE), kind, start
+        self.adapter, self.kind, self.start = engine_adapter(kind, WIRE), kind, start
         self.servers: dict[str, Server] = {}
         self.pool = ThreadPoolExecutor(8)
 
@@ -80,7 +80,7 @@ class HttpStage:
         self.servers[server.address] = server
         return server.address
 
-    def fall_ill(self, engine: str) -> None:
+    def make_unhealthy(self, engine: str) -> None:
         self.servers[engine].engine.healthy = False
 
     def end(self, engine: str) -> None:
@@ -135,7 +135,7 @@ def trouble(call: Callable[[], object]) -> ErrorKind:
 def test_health_check_distinguishes_healthy_and_unhealthy_engines(stage: Stage) -> None:
     engine = stage.begin()
     stage.adapter.health(engine)
-    stage.fall_ill(engine)
+    stage.make_unhealthy(engine)
     assert trouble(lambda: stage.adapter.health(engine)) is ErrorKind.REFUSED
 
 
@@ -152,7 +152,7 @@ def test_engine_reports_its_model(stage: Stage) -> None:
 
 def test_metrics_can_be_parsed(stage: Stage) -> None:
     engine = stage.begin()
-    assert reading("engine_0", stage.adapter.metrics(engine)).running == 0
+    assert parse_metrics("engine_0", stage.adapter.metrics(engine)).running == 0
 
 
 def test_running_and_queued_requests_are_counted(stage: Stage) -> None:
@@ -204,7 +204,7 @@ def test_copy_to_an_ended_engine_fails_and_changes_nothing(syncing: Stage) -> No
     assert syncing.held(seed) == "7"
 
 
-def test_setting_a_version_ends_no_request(syncing: Stage) -> None:
+def test_setting_a_version_does_not_end_requests(syncing: Stage) -> None:
     engine = syncing.begin()
     answered = syncing.work(engine, 2)
     syncing.adapter.set_weight_version(engine, "2")
@@ -235,7 +235,7 @@ def test_cache_in_use_is_not_flushed(syncing: Stage) -> None:
 
 
 def sglang(start: Starts, **model: int) -> tuple[EngineAdapter, Server]:
-    return engines("sglang", WIRE), start(**model)
+    return engine_adapter("sglang", WIRE), start(**model)
 
 
 def test_older_servers_are_queried_at_their_older_endpoints(start: Starts) -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from projects.engine.replicas.readings import Reading
 from projects.serving.base import ErrorKind, ServingError
-from projects.serving.metrics import reading
+from projects.serving.metrics import parse_metrics
 from projects.serving.scraping import Target, scrape
 from projects.serving.wire import Wire
 from tests.fakes.serving import Fail, FakeEngine, FakeEngines
@@ -18,8 +18,8 @@ from tests.serving.conftest import Starts
 from tests.serving.engine.server import Fault
 
 
-def read(*lines: str) -> Reading:
-    return reading("engine_0", "".join(f"{line}\n" for line in lines))
+def parse(*lines: str) -> Reading:
+    return parse_metrics("engine_0", "".join(f"{line}\n" for line in lines))
 
 
 def buckets(name: str, *counts: tuple[str, float], labels: str = "") -> list[str]:
@@ -31,7 +31,7 @@ def test_engine_under_load_reports_everything_the_autoscaler_needs(start: Starts
     server = start(slots=1, seconds_per_token=0.005, max_tokens=100)
     for _ in range(2):
         wire.post(server.address, "/generate", {"sampling_params": {"max_new_tokens": 10}})
-    seen = reading("engine_0", wire.get(server.address, "/metrics").text())
+    seen = parse_metrics("engine_0", wire.get(server.address, "/metrics").text())
     assert (seen.token_usage, seen.queued, seen.running) == (0, 0, 0)
     assert (seen.used_tokens, seen.max_tokens) == (0, 100)
     for histogram in (seen.queue_time, seen.first_token, seen.inter_token):
@@ -41,7 +41,7 @@ def test_engine_under_load_reports_everything_the_autoscaler_needs(start: Starts
 
 @pytest.mark.shows("RLX-64")
 def test_gauges_are_summed_over_ranks_and_ratios_weighted() -> None:
-    seen = read(
+    seen = parse(
         'sglang:num_queue_reqs{tp_rank="0"} 3', 'sglang:num_queue_reqs{tp_rank="1"} 4',
         'sglang:gen_throughput{tp_rank="0"} 100', 'sglang:gen_throughput{tp_rank="1"} 50.5',
         'sglang:token_usage{tp_rank="0"} 0.9', 'sglang:token_usage{tp_rank="1"} 0.3',
@@ -53,7 +53,7 @@ def test_gauges_are_summed_over_ranks_and_ratios_weighted() -> None:
 
 @pytest.mark.shows("RLX-64")
 def test_gauge_split_by_priority_counts_once() -> None:
-    seen = read(
+    seen = parse(
         'sglang:num_queue_reqs{priority="",tp_rank="0"} 5',
         'sglang:num_queue_reqs{priority="1",tp_rank="0"} 2',
         'sglang:num_queue_reqs{priority="2",tp_rank="0"} 3',
@@ -64,7 +64,7 @@ def test_gauge_split_by_priority_counts_once() -> None:
 @pytest.mark.shows("RLX-64")
 def test_buckets_of_all_label_sets_are_merged_by_bound() -> None:
     name = "time_to_first_token_seconds"
-    seen = read(
+    seen = parse(
         *buckets(name, ("1.0", 2), ("5.0", 4), ("+Inf", 4), labels='is_streaming="true",'),
         *buckets(name, ("1.0", 1), ("5.0", 1), ("+Inf", 7), labels='is_streaming="false",'),
     )
@@ -73,7 +73,7 @@ def test_buckets_of_all_label_sets_are_merged_by_bound() -> None:
 
 
 def test_vllm_metric_names_are_understood() -> None:
-    seen = read(
+    seen = parse(
         'vllm:kv_cache_usage_perc{model_name="m"} 0.5', 'vllm:num_requests_waiting{model_name="m"} 7',
         "# TYPE vllm:generation_tokens counter", 'vllm:generation_tokens_total{model_name="m"} 1234',
         'vllm:request_queue_time_seconds_bucket{le="1.0"} 3',
@@ -85,22 +85,24 @@ def test_vllm_metric_names_are_understood() -> None:
 
 @pytest.mark.parametrize("value", ["NaN", "+Inf", "-1", "1e300"])
 def test_impossible_gauge_is_unknown(value: str) -> None:
-    seen = read(f"sglang:num_queue_reqs {value}", f"sglang:token_usage {value}", "sglang:num_running_reqs 2")
+    seen = parse(f"sglang:num_queue_reqs {value}", f"sglang:token_usage {value}", "sglang:num_running_reqs 2")
     assert (seen.queued, seen.token_usage, seen.running) == (None, None, 2)
 
 
 def test_usage_above_capacity_is_unknown() -> None:
-    seen = read("sglang:token_usage 1.7", "sglang:num_used_tokens 200", "sglang:max_total_num_tokens 100")
+    seen = parse("sglang:token_usage 1.7", "sglang:num_used_tokens 200", "sglang:max_total_num_tokens 100")
     assert (seen.token_usage, seen.used_tokens, seen.max_tokens) == (None, None, None)
 
 
 def test_impossible_value_of_one_rank_makes_the_sum_unknown() -> None:
-    seen = read('sglang:num_queue_reqs{tp_rank="0"} 3', 'sglang:num_queue_reqs{tp_rank="1"} NaN')
+    seen = parse('sglang:num_queue_reqs{tp_rank="0"} 3', 'sglang:num_queue_reqs{tp_rank="1"} NaN')
     assert seen.queued is None
 
 
 def test_duplicate_metric_is_unknown() -> None:
-    assert read('sglang:num_queue_reqs{tp_rank="0"} 3', 'sglang:num_queue_reqs{tp_rank="0"} 9').queued is None
+    assert (
+        parse('sglang:num_queue_reqs{tp_rank="0"} 3', 'sglang:num_queue_reqs{tp_rank="0"} 9').queued is None
+    )
 
 
 @pytest.mark.parametrize(
@@ -115,7 +117,7 @@ def test_duplicate_metric_is_unknown() -> None:
     ],
 )
 def test_impossible_buckets_are_unknown(counts: list[tuple[str, float]]) -> None:
-    assert read(*buckets("queue_time_seconds", *counts)).queue_time is None
+    assert parse(*buckets("queue_time_seconds", *counts)).queue_time is None
 
 
 @pytest.mark.parametrize(
@@ -123,14 +125,14 @@ def test_impossible_buckets_are_unknown(counts: list[tuple[str, float]]) -> None
 )
 def test_truncated_or_invalid_text_is_unreadable(text: str) -> None:
     with pytest.raises(ServingError) as caught:
-        reading("engine_0", text)
+        parse_metrics("engine_0", text)
     assert caught.value.kind is ErrorKind.UNREADABLE
 
 
 @given(st.text(alphabet=st.sampled_from('sglang:_token_usage{}="le,+Inf.0 1\n#TYPE'), max_size=200))
 def test_any_engine_output_gives_a_reading_or_a_serving_error(text: str) -> None:
     try:
-        seen = reading("engine_0", text)
+        seen = parse_metrics("engine_0", text)
     except ServingError as error:
         assert error.kind is ErrorKind.UNREADABLE
     else:
@@ -161,7 +163,7 @@ def test_unresponsive_engine_is_missing_from_the_sample() -> None:
 def test_engines_are_queried_in_parallel_with_a_timeout(start: Starts, wire: Wire) -> None:
     class Plain(FakeEngines):
         def metrics(self, engine: str) -> str:
-            return wire.get(engine, "/metrics").or_refused().text()
+            return wire.get(engine, "/metrics").raise_for_status().text()
 
     servers = [start() for _ in range(6)]
     for server in servers:

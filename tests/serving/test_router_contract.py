@@ -67,7 +67,7 @@ class FakeStage:
 
 
 @pytest.fixture(scope="module")
-def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def real_router(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with sglang_router(tmp_path_factory.mktemp("router") / "log") as address:
         yield address
 
@@ -80,7 +80,7 @@ def stage(request: pytest.FixtureRequest, start: Starts, tmp_path: Path) -> Iter
     elif kind == "static":
         yield FileStage(tmp_path)
     elif kind == "sglang":
-        stage = HttpStage(request.getfixturevalue("real"), start)
+        stage = HttpStage(request.getfixturevalue("real_router"), start)
         yield stage
         for worker in stage.client.workers():
             stage.client.unregister(worker.address)
@@ -151,13 +151,13 @@ def test_last_engine_can_be_unregistered(stage: Stage) -> None:
 @pytest.fixture(params=["sglang", "older sglang"])
 def routed(request: pytest.FixtureRequest, start: Starts) -> Iterator[HttpStage]:
     if request.param == "sglang":
-        yield HttpStage(request.getfixturevalue("real"), start)
+        yield HttpStage(request.getfixturevalue("real_router"), start)
         return
     with older_router() as address:
         yield HttpStage(address, start)
 
 
-def under_way(stage: HttpStage, engine: str, count: int) -> list[Future[Any]]:
+def start_requests(stage: HttpStage, engine: str, count: int) -> list[Future[Any]]:
     futures = [POOL.submit(stage.ask, 60) for _ in range(count)]
     model, until = stage.servers[engine].engine.model, time.monotonic() + 60
     while model.running < count:
@@ -170,7 +170,7 @@ def under_way(stage: HttpStage, engine: str, count: int) -> list[Future[Any]]:
 def test_requests_in_flight_complete_after_their_engine_is_marked_unhealthy(routed: HttpStage) -> None:
     engine = routed.engine()
     routed.client.register(engine, model="default")
-    futures = under_way(routed, engine, 3)
+    futures = start_requests(routed, engine, 3)
     routed.client.mark_unhealthy(engine)
     assert routed.servers[engine].engine.model.running == 3
     assert [future.result().is_success for future in futures] == [True] * 3

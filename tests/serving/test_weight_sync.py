@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from projects.serving.base import ErrorKind, ServingError
-from projects.serving.engines import engines
+from projects.serving.engines import engine_adapter
 from projects.serving.weight_sync import copy_weights
 from projects.serving.wire import Wire
 from tests.fakes.serving import Fail, FakeEngine, FakeEngines
@@ -18,7 +18,7 @@ from tests.serving.engine.server import Fault, Server
 from tests.serving.engine.weights import Weights
 
 WIRE = Wire(HERE, seconds=3.0)
-ADAPTER = engines("sglang", WIRE)
+ADAPTER = engine_adapter("sglang", WIRE)
 POOL = ThreadPoolExecutor(8)
 JOIN, SEND = "/init_weights_send_group_for_remote_instance", "/send_weights_to_remote_instance"
 
@@ -34,7 +34,7 @@ def pair(start: Starts, tmp_path: Path) -> tuple[Server, Server]:
     return seed, added
 
 
-def copied(seed: Server, added: Server, seconds: float = 5.0) -> str:
+def copy_weights_to(seed: Server, added: Server, seconds: float = 5.0) -> str:
     """Copy the weights in a separate group, because the group's name determines the rendezvous."""
     return copy_weights(ADAPTER, seed.address, added.address, group=f"berth-{uuid.uuid4()}", seconds=seconds)
 
@@ -53,7 +53,7 @@ def requests(server: Server, count: int, tokens: int = 30) -> list[Future[Any]]:
 def test_added_engine_gets_and_reports_the_seeds_weights(pair: tuple[Server, Server]) -> None:
     seed, added = pair
     assert added.engine.weights.digest != seed.engine.weights.digest
-    assert copied(seed, added) == "7"
+    assert copy_weights_to(seed, added) == "7"
     assert added.engine.weights.digest == seed.engine.weights.digest
     assert ADAPTER.identity(added.address).weight_version == "7"
     assert added.engine.model.flushed == 1
@@ -64,7 +64,7 @@ def test_added_engine_gets_and_reports_the_seeds_weights(pair: tuple[Server, Ser
 def test_no_request_of_either_engine_is_lost(pair: tuple[Server, Server]) -> None:
     seed, added = pair
     futures = requests(seed, 4) + requests(added, 6)
-    copied(seed, added)
+    copy_weights_to(seed, added)
     assert [future.result().is_success for future in futures] == [True] * 10
     assert added.engine.model.served == 6
     assert not [path for path, _ in seed.engine.received if path in {"/pause_generation", "/flush_cache"}]
@@ -74,7 +74,7 @@ def test_no_response_is_computed_while_weights_change(pair: tuple[Server, Server
     seed, added = pair
     seed.engine.faults[SEND] = Fault(slow=0.5)
     futures = requests(added, 2, tokens=20)
-    copying = POOL.submit(copied, seed, added)
+    copying = POOL.submit(copy_weights_to, seed, added)
     until = time.monotonic() + 30
     while not added.engine.model.paused:
         assert time.monotonic() < until
@@ -87,11 +87,11 @@ def test_no_response_is_computed_while_weights_change(pair: tuple[Server, Server
 
 
 @pytest.mark.shows("RLX-33")
-def test_engine_without_a_version_is_no_seed(pair: tuple[Server, Server]) -> None:
+def test_engine_without_a_version_cannot_be_a_seed(pair: tuple[Server, Server]) -> None:
     seed, added = pair
     seed.engine.weights.version = None
     with pytest.raises(ServingError, match="reports no weight version"):
-        copied(seed, added)
+        copy_weights_to(seed, added)
     assert (added.engine.weights.held, added.engine.weights.version) == (b"from disk", "1")
 
 
@@ -109,7 +109,7 @@ def test_failed_copy_resumes_the_engine_without_a_version(
         fault = Fault(status=400)
     (seed if side == "seed" else added).engine.faults[step] = fault
     with pytest.raises(ServingError):
-        copied(seed, added)
+        copy_weights_to(seed, added)
     if step != "/update_weight_version":  # only the response is wrong, and the copy is complete
         assert ADAPTER.weight_version(added.address) == "1"
     assert not added.engine.model.paused
@@ -124,7 +124,7 @@ def test_missing_seed_is_not_awaited_beyond_the_timeout(pair: tuple[Server, Serv
     seed.engine.weights.join = lambda *_: None  # type: ignore[method-assign]
     began = time.monotonic()
     with pytest.raises(ServingError):
-        copied(seed, added, seconds=2.0)
+        copy_weights_to(seed, added, seconds=2.0)
     assert time.monotonic() - began < 20
     assert not added.engine.model.paused
 
@@ -133,25 +133,25 @@ def test_weights_that_change_during_the_copy_get_no_version(pair: tuple[Server, 
     seed, added = pair
     transfer = seed.engine.weights.transfer
 
-    def and_trained_meanwhile(name: str) -> None:
+    def train_during_the_copy(name: str) -> None:
         transfer(name)
         seed.engine.weights.version = "8"
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(seed.engine.weights, "transfer", and_trained_meanwhile)
+        patched.setattr(seed.engine.weights, "transfer", train_during_the_copy)
         with pytest.raises(ServingError, match="from version 7 to 8"):
-            copied(seed, added)
+            copy_weights_to(seed, added)
     assert added.engine.weights.version == "1"
-    assert copied(seed, added) == "8"
+    assert copy_weights_to(seed, added) == "8"
 
 
 def test_copy_can_be_repeated(pair: tuple[Server, Server]) -> None:
     seed, added = pair
     added.engine.faults[SEND] = Fault(status=500)
     with pytest.raises(ServingError):
-        copied(seed, added)
+        copy_weights_to(seed, added)
     added.engine.faults.clear()
-    assert copied(seed, added) == "7"
+    assert copy_weights_to(seed, added) == "7"
     assert added.engine.weights.digest == seed.engine.weights.digest
 
 

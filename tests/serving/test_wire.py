@@ -98,5 +98,5 @@ def test_refusal_is_one_line_without_control_characters(start: Starts, wire: Wir
     server = start()
     server.engine.faults["/health"] = Fault(status=500, body="no\n\x1b[2Jroom")
     with pytest.raises(ServingError) as caught:
-        wire.get(server.address, "/health").or_refused()
+        wire.get(server.address, "/health").raise_for_status()
     assert (caught.value.kind, caught.value.message) == (ErrorKind.REFUSED, "responded with 500: no [2Jroom")

@@ -12,12 +12,12 @@ from django.conf import settings
 from django.test import Client
 from django_q.tasks import async_task
 
-from berth.server.web.live.named import named
+from berth.server.web.live.named import with_request_id
 from scheduler.models import Cycle
 from tests.scheduler.stage import Stage
 
 
-class Lines:
+class LogLines:
     """The JSON lines that the root logger's handler would write."""
 
     def __init__(self) -> None:
@@ -35,31 +35,33 @@ class Lines:
 
 
 @pytest.fixture
-def lines() -> Iterator[Lines]:
-    written = Lines()
+def log_lines() -> Iterator[LogLines]:
+    written = LogLines()
     root = logging.getLogger()
     root.addHandler(written.handler)
     yield written
     root.removeHandler(written.handler)
 
 
-def test_request_log_has_route_and_id(db: None, lines: Lines, caplog: pytest.LogCaptureFixture) -> None:
+def test_request_log_contains_route_and_id(
+    db: None, log_lines: LogLines, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level("INFO", "berth.requests")
     Client().get("/api/v1/workloads?search=hidden", headers={"X-Request-Id": "mine-1"})
-    entry = lines.entry("request")
+    entry = log_lines.entry("request")
     assert (entry["request_id"], entry["route"], entry["status"]) == ("mine-1", "/api/v1/workloads", 401)
     assert (entry["method"], entry["level"], entry["logger"]) == ("GET", "info", "berth.requests")
-    assert "hidden" not in lines.stream.getvalue()
+    assert "hidden" not in log_lines.stream.getvalue()
 
 
-def test_log_of_a_cycle_has_its_number(stage: Stage, lines: Lines, monkeypatch) -> None:
+def test_log_of_a_cycle_contains_its_number(stage: Stage, log_lines: LogLines, monkeypatch) -> None:
     def broken(order: object) -> None:
         raise OSError("no space left on device")
 
     monkeypatch.setattr(stage.runtime, "start", broken)
     stage.submit("train", roles=[{"name": "worker", "gpu": 1}])
     stage.tick()
-    entry = lines.entry("could not be started: no space left")
+    entry = log_lines.entry("could not be started: no space left")
     assert entry["cycle"] == Cycle.objects.filter(bundles=1).get().pk
     assert entry["level"] == "warning"
 
@@ -68,15 +70,15 @@ def a_job() -> None:
     logging.getLogger("a.job").warning("half way")
 
 
-def test_log_of_a_job_has_its_name_and_id(db: None, lines: Lines) -> None:
+def test_log_of_a_job_contains_its_name_and_id(db: None, log_lines: LogLines) -> None:
     number = async_task("tests.tracing.test_logs.a_job", sync=True)
-    entry = lines.entry("half way")
+    entry = log_lines.entry("half way")
     assert (entry["task"], entry["task_id"]) == ("tests.tracing.test_logs.a_job", number)
     logging.getLogger("a.job").warning("afterwards")
-    assert "task" not in lines.entry("afterwards")
+    assert "task" not in log_lines.entry("afterwards")
 
 
-async def test_log_of_a_websocket_shares_one_id() -> None:
+async def test_log_lines_of_a_websocket_share_one_id() -> None:
     heard = []
 
     async def app(scope: object, receive: object, send: object) -> None:
@@ -84,16 +86,16 @@ async def test_log_of_a_websocket_shares_one_id() -> None:
         await asyncio.sleep(0)
         heard.append(structlog.contextvars.get_contextvars()["request_id"])
 
-    await asyncio.gather(*(named(app)({}, None, None) for _ in range(2)))
+    await asyncio.gather(*(with_request_id(app)({}, None, None) for _ in range(2)))
     assert {heard.count(name) for name in heard} == {2}
     assert len(set(heard)) == 2
     assert "request_id" not in structlog.contextvars.get_contextvars()
 
 
-def test_markup_line_breaks_and_exceptions_stay_on_one_line(lines: Lines) -> None:
+def test_markup_line_breaks_and_exceptions_stay_on_one_line(log_lines: LogLines) -> None:
     try:
         raise ValueError("<b>two\nlines</b>")
     except ValueError:
         logging.getLogger("x").exception("it broke: %s", "a\nb\x1b[31m")
-    assert len(lines.stream.getvalue().splitlines()) == 1
-    assert "two\nlines" in str(lines.entry("it broke")["exception"])
+    assert len(log_lines.stream.getvalue().splitlines()) == 1
+    assert "two\nlines" in str(log_lines.entry("it broke")["exception"])

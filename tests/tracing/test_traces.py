@@ -14,9 +14,9 @@ from django.test import Client
 from django_q.tasks import async_task
 
 from berth.server.tracing import spans
-from berth.server.wiring import wired
+from berth.server.wiring import load_wiring
 from pools.providers.base import ProviderError, ProviderErrorKind
-from projects.elastic.rounds import Rounds
+from projects.elastic.rounds import ServiceLoop
 from projects.services.people import tokens
 from scheduler.models import Cycle
 from tests import factories as make
@@ -32,7 +32,7 @@ PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 @pytest.fixture
 def secret(db: None) -> str:
-    return tokens.issue(acting=make_cast().dave, name="t", scopes=["read"], expires_at=None)[1]
+    return tokens.issue(actor=make_cast().dave, name="t", scopes=["read"], expires_at=None)[1]
 
 
 def test_request_is_a_span_in_the_callers_trace_named_after_its_route(
@@ -58,7 +58,7 @@ def test_cycle_is_one_trace_with_its_number(collector: Collector, stage: Stage) 
     number = Cycle.objects.filter(bundles=1).get().pk
     [tick] = [span for span in collector.named("scheduler tick") if span.attributes["berth.bundles"] == 1]
     assert tick.attributes["berth.cycle"] == number
-    assert tick.attributes["berth.epoch"] == stage.loop.context.held.epoch
+    assert tick.attributes["berth.epoch"] == stage.loop.context.held_lease.epoch
     steps = {span.name: span for span in collector.spans if span.parent == tick.id}
     assert set(steps) == {"observe", "decide", "commit", "dispatch"}
     assert any(span.attributes.get("berth.cycle") == number for span in collector.named("record cycle"))
@@ -82,7 +82,7 @@ def test_provider_calls_are_spans_with_request_and_error(
     collector: Collector, db: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pool = make.pool("elastic")
-    provider = wired().provider_of(pool)
+    provider = load_wiring().provider_for(pool)
     provider.list_instances("elastic")
     trouble = ProviderError(ProviderErrorKind.CAPACITY, "sold out")
 
@@ -103,8 +103,8 @@ def test_provider_calls_are_spans_with_request_and_error(
 def test_service_pass_is_a_span(collector: Collector, transactional_db: None) -> None:
     played = make_stage()
     service = played.submit()
-    rounds = Rounds(clock=played.stage.clock, ports=lambda fence: played.ports)
-    rounds._carry(service)
+    rounds = ServiceLoop(clock=played.stage.clock, ports=lambda fence: played.ports)
+    rounds._run_pass(service)
     collector.wait_for("service pass")
     [span] = collector.named("service pass")
     assert span.attributes["berth.service"] == service.workload.handle
@@ -142,7 +142,7 @@ Client().get("/healthz")
 Client().get("/api/v1/whoami")
 with spans.span("a", b=1) as span:
     span.set_attributes(c=2)
-assert span is spans.NOTHING and spans.ids() == {}
+assert span is spans.NO_SPAN and spans.current_ids() == {}
 print(sorted(name for name in sys.modules if name.startswith("opentelemetry")))
 """
 
@@ -163,7 +163,9 @@ def test_opentelemetry_is_not_imported_without_a_collector(child_env: dict[str, 
 
 
 def test_unreachable_collector_loses_spans_but_no_request(child_env: dict[str, str]) -> None:
-    work = SET_UP + USE.replace("assert span is", "assert span is not").replace(" and spans.ids() == {}", "")
+    work = SET_UP + USE.replace("assert span is", "assert span is not").replace(
+        " and spans.current_ids() == {}", ""
+    )
     env = {**child_env, "OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9", "OTEL_BSP_EXPORT_TIMEOUT": "200",
            "OTEL_EXPORTER_OTLP_TIMEOUT": "1"}  # fmt: skip
     process = subprocess.run(

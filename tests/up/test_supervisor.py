@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from berth.server.up.address import CannotStart, address_of, take
+from berth.server.up.address import StartupError, bind_socket, socket_url
 from berth.server.up.child import LOG_LIMIT, Child
-from berth.server.up.claim import claimed, say
-from berth.tied import tied
+from berth.server.up.claim import claim_home, write_status
+from berth.tied import tie_to_parent
 from tests.journeys.installation import until
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -27,8 +27,8 @@ def run_and_end(one: Child, now: float) -> float | None:
     one.start(now)
     assert one.process
     one.process.wait()
-    assert one.ended(now) == 3
-    return one.due
+    assert one.poll_exit(now) == 3
+    return one.restart_at
 
 
 def test_child_that_keeps_failing_is_restarted_with_growing_delay(tmp_path: Path) -> None:
@@ -44,14 +44,14 @@ def test_child_that_ran_steadily_is_restarted_at_once(tmp_path: Path) -> None:
     one.start(100.0)
     assert one.process
     one.process.wait()
-    assert one.ended(131.0) == 3
-    assert one.due == 131.0
+    assert one.poll_exit(131.0) == 3
+    assert one.restart_at == 131.0
 
 
 def test_child_exit_is_reported_once(tmp_path: Path) -> None:
     one = child(tmp_path, "raise SystemExit(3)")
     run_and_end(one, now=0.0)
-    assert one.ended(1.0) is None
+    assert one.poll_exit(1.0) is None
 
 
 def test_long_log_is_rotated_while_its_writer_continues(tmp_path: Path) -> None:
@@ -67,7 +67,7 @@ def test_long_log_is_rotated_while_its_writer_continues(tmp_path: Path) -> None:
 SUPERVISED = """
 import sys
 from pathlib import Path
-from berth.tied import tied
+from berth.tied import tie_to_parent
 from berth.server.up.child import Child
 from berth.server.up.orphans import adopt_orphans
 from berth.server.up.supervisor import Supervisor
@@ -94,7 +94,7 @@ signal.pause()
 supervisor = Supervisor(lambda text: None)
 supervisor.listen()
 adopt_orphans()
-supervisor.start(Child("starter", lambda: tied([sys.executable, "-c", starter]), {}, place / "log"))
+supervisor.start(Child("starter", lambda: tie_to_parent([sys.executable, "-c", starter]), {}, place / "log"))
 supervisor.run()
 supervisor.stop()
 print("stopped", flush=True)
@@ -114,8 +114,8 @@ def test_pods_that_outlive_their_starter_are_stopped_and_awaited(tmp_path: Path)
 
 def test_tied_process_ends_with_its_starter(tmp_path: Path) -> None:
     code = (
-        "import os, subprocess, sys, time; from berth.tied import tied; import signal\n"
-        "child = subprocess.Popen(tied(['sleep', '1000'], by=signal.SIGKILL))\n"
+        "import os, subprocess, sys, time; from berth.tied import tie_to_parent; import signal\n"
+        "child = subprocess.Popen(tie_to_parent(['sleep', '1000'], death_signal=signal.SIGKILL))\n"
         "print(child.pid, flush=True); time.sleep(1000)"
     )
     parent = subprocess.Popen([sys.executable, "-c", code], env=ENV, stdout=subprocess.PIPE, text=True)
@@ -128,29 +128,29 @@ def test_tied_process_ends_with_its_starter(tmp_path: Path) -> None:
 
 
 def test_process_tied_to_an_ended_process_never_starts(tmp_path: Path) -> None:
-    line = tied(["touch", str(tmp_path / "started")])
+    line = tie_to_parent(["touch", str(tmp_path / "started")])
     line[3] = "1"  # another process, as if the original process had exited
     assert subprocess.run(line, check=False).returncode == 0
     assert not (tmp_path / "started").exists()
 
 
 def test_home_directory_is_claimed_by_one_process(tmp_path: Path) -> None:
-    with claimed(tmp_path) as lock:
-        say(lock, "http://127.0.0.1:8123")
-        with pytest.raises(CannotStart, match=r"http://127\.0\.0\.1:8123"), claimed(tmp_path):
+    with claim_home(tmp_path) as lock:
+        write_status(lock, "http://127.0.0.1:8123")
+        with pytest.raises(StartupError, match=r"http://127\.0\.0\.1:8123"), claim_home(tmp_path):
             pass
-    with claimed(tmp_path):
+    with claim_home(tmp_path):
         pass
 
 
 def test_default_port_falls_back_but_a_requested_port_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    with take("127.0.0.1", 0) as listener:
+    with bind_socket("127.0.0.1", 0) as listener:
         port = listener.getsockname()[1]
         monkeypatch.setattr("berth.server.up.address.FIRST_PORT", port)
-        with take("127.0.0.1", None) as other:
-            assert address_of(other) != address_of(listener)
-        with pytest.raises(CannotStart, match=str(port)):
-            take("127.0.0.1", port)
+        with bind_socket("127.0.0.1", None) as other:
+            assert socket_url(other) != socket_url(listener)
+        with pytest.raises(StartupError, match=str(port)):
+            bind_socket("127.0.0.1", port)
 
 
 def is_alive(pid: int) -> bool:

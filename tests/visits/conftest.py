@@ -9,16 +9,16 @@ import httpx
 import pytest
 from django.utils import timezone
 
-from projects.acting import Acting
+from projects.actor import Actor
 from projects.models import Phase, Workload
 from projects.models import Pod as PodRow
 from projects.services.workloads import ports
 from projects.visits.origins import Origins
-from projects.visits.passes import Passes
-from projects.visits.proxy import OPEN, PortProxy
+from projects.visits.passes import VisitCache
+from projects.visits.proxy import OPEN_PREFIX, PortProxy
 from tests import factories as make
 from tests.cast import Cast, make_cast
-from tests.visits.pod import Pod, all_served
+from tests.visits.pod import Pod, serve_all
 
 
 @dataclass
@@ -31,19 +31,19 @@ class VisitSetup:
     server: Pod
     origins: Origins
     port: int
-    passes: Passes
+    passes: VisitCache
 
     @property
     def origin(self) -> str:
-        return self.origins.of(self.workload.pk, "lab")
+        return self.origins.origin_for(self.workload.pk, "lab")
 
     @property
     def host(self) -> str:
         return self.origin.removeprefix("http://")
 
-    def link(self, acting: Acting | None = None, port: str = "lab", at: datetime | None = None) -> str:
+    def link(self, actor: Actor | None = None, port: str = "lab", at: datetime | None = None) -> str:
         return ports.issue_link(
-            acting=acting or self.cast.dave, workload=self.workload, port=port, at=at or timezone.now()
+            actor=actor or self.cast.dave, workload=self.workload, port=port, at=at or timezone.now()
         )[1]
 
     def ask(self, path: str, method: str = "GET", cookie: str = "", **options: Any) -> httpx.Response:
@@ -51,24 +51,24 @@ class VisitSetup:
         url = f"http://127.0.0.1:{self.port}{path}"
         return httpx.request(method, url, headers=headers, timeout=20, trust_env=False, **options)
 
-    def enter(self, acting: Acting | None = None) -> str:
+    def enter(self, actor: Actor | None = None) -> str:
         """Redeem a new link and return the cookie's value."""
-        return ports.redeem_link(self.link(acting), self.workload.pk, "lab", timezone.now())
+        return ports.redeem_link(self.link(actor), self.workload.pk, "lab", timezone.now())
 
-    def visit(self, acting: Acting | None = None) -> str:
+    def visit(self, actor: Actor | None = None) -> str:
         """Open a new link over HTTP and return the cookie."""
-        answer = self.ask(OPEN + self.link(acting))
+        answer = self.ask(OPEN_PREFIX + self.link(actor))
         assert answer.status_code == 303, answer.text
         return answer.headers["set-cookie"].partition(";")[0]
 
 
 @pytest.fixture
 def visit_setup(transactional_db: None) -> Iterator[VisitSetup]:
-    cast, server, passes = make_cast(), Pod(), Passes()
+    cast, server, passes = make_cast(), Pod(), VisitCache()
     workload, pod = running(cast)
     hosts = Origins("http", ".localhost", 80)
     door = PortProxy(_berth, hosts, reserved_cookies=("sessionid", "csrftoken"), passes=passes)
-    with all_served(server, door) as (inner, outer):
+    with serve_all(server, door) as (inner, outer):
         pod.ports = {"lab": {"address": "127.0.0.1", "port": inner}, "other": {"address": "", "port": inner}}
         pod.save()
         door.origins = hosts = Origins("http", ".localhost", outer)
@@ -82,7 +82,7 @@ def offline_setup(db: None) -> VisitSetup:
     workload, pod = running(cast)
     pod.ports = {"lab": {"address": "127.0.0.1", "port": 20_000}, "other": {"address": "", "port": 20_001}}
     pod.save()
-    return VisitSetup(cast, workload, pod, Pod(), Origins("http", ".localhost", 80), 0, Passes())
+    return VisitSetup(cast, workload, pod, Pod(), Origins("http", ".localhost", 80), 0, VisitCache())
 
 
 def running(cast: Cast) -> tuple[Workload, PodRow]:

@@ -64,12 +64,12 @@ class Server(uvicorn.Server):
 @contextlib.contextmanager
 def served(app: App) -> Iterator[int]:
     """Yield the local port at which the application is served while the block runs."""
-    with all_served(app) as (port,):
+    with serve_all(app) as (port,):
         yield port
 
 
 @contextlib.contextmanager
-def all_served(*apps: App) -> Iterator[list[int]]:
+def serve_all(*apps: App) -> Iterator[list[int]]:
     """Yield the local port of each application while the block runs. All applications end together."""
     with contextlib.ExitStack() as stack:
         ports, servers, threads = [], [], []

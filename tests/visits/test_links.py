@@ -9,23 +9,23 @@ from django.test import Client
 from django.utils import timezone
 
 from berth.core.errors import Conflict, Forbidden, NotFound
-from projects.acting import Acting
+from projects.actor import Actor
 from projects.models import Audit, Membership, Phase, PortLink
 from projects.services.people import tokens
 from projects.services.workloads import ports
-from projects.visits.proxy import OPEN
-from tests.session_cookies import cookie_of
+from projects.visits.proxy import OPEN_PREFIX
+from tests.session_cookies import session_cookie
 from tests.visits.conftest import VisitSetup
 
 
 def test_member_with_write_access_gets_an_audited_link(visit_setup: VisitSetup) -> None:
-    for acting in (
+    for actor in (
         visit_setup.cast.dave,
         visit_setup.cast.carol,
         visit_setup.cast.bob,
         visit_setup.cast.alice,
     ):
-        assert visit_setup.ask("/", cookie=visit_setup.visit(acting)).status_code == 200
+        assert visit_setup.ask("/", cookie=visit_setup.visit(actor)).status_code == 200
     assert Audit.objects.filter(action="open port", after={"port": "lab"}).count() == 4
 
 
@@ -35,7 +35,7 @@ def test_viewer_is_refused_a_link_and_others_get_404(offline_setup: VisitSetup) 
     with pytest.raises(NotFound):
         offline_setup.link(offline_setup.cast.grace)
     with pytest.raises(Forbidden, match="write"):
-        offline_setup.link(Acting.person(offline_setup.cast.dave.user, scopes=frozenset({"read"})))  # type: ignore[arg-type]
+        offline_setup.link(Actor.for_user(offline_setup.cast.dave.user, scopes=frozenset({"read"})))  # type: ignore[arg-type]
 
 
 def test_undeclared_port_cannot_be_opened(offline_setup: VisitSetup) -> None:
@@ -51,8 +51,8 @@ def test_workload_that_is_not_running_has_no_link(offline_setup: VisitSetup) -> 
 
 def test_link_opens_once(visit_setup: VisitSetup) -> None:
     secret = visit_setup.link()
-    assert visit_setup.ask(OPEN + secret).status_code == 303
-    again = visit_setup.ask(OPEN + secret)
+    assert visit_setup.ask(OPEN_PREFIX + secret).status_code == 303
+    again = visit_setup.ask(OPEN_PREFIX + secret)
     assert again.status_code == 403
     assert "set-cookie" not in again.headers
 
@@ -80,7 +80,7 @@ def test_link_is_valid_for_its_port_and_a_minute(offline_setup: VisitSetup) -> N
 
 def test_database_stores_neither_link_nor_cookie_in_plain_text(visit_setup: VisitSetup) -> None:
     secret = visit_setup.link()
-    cookie = visit_setup.ask(OPEN + secret).cookies["berth_port"]
+    cookie = visit_setup.ask(OPEN_PREFIX + secret).cookies["berth_port"]
     row = str(PortLink.objects.values().get())
     assert secret not in row
     assert cookie not in row
@@ -88,7 +88,7 @@ def test_database_stores_neither_link_nor_cookie_in_plain_text(visit_setup: Visi
 
 def test_cookie_is_valid_for_its_own_port_only(visit_setup: VisitSetup) -> None:
     cookie = visit_setup.visit()
-    other = visit_setup.origins.of(visit_setup.workload.pk, "other").removeprefix("http://")
+    other = visit_setup.origins.origin_for(visit_setup.workload.pk, "other").removeprefix("http://")
     assert visit_setup.ask("/", cookie=cookie, headers={"Host": other}).status_code == 403
 
 
@@ -102,17 +102,17 @@ def test_visit_ends_when_access_is_revoked(offline_setup: VisitSetup) -> None:
 
 
 def test_visit_ends_with_the_token_that_requested_it(offline_setup: VisitSetup) -> None:
-    token, _ = tokens.issue(acting=offline_setup.cast.dave, name="t", scopes=["write"], expires_at=None)
-    acting = replace(offline_setup.cast.dave, token_id=token.pk)
-    cookie, now = offline_setup.enter(acting), timezone.now()
+    token, _ = tokens.issue(actor=offline_setup.cast.dave, name="t", scopes=["write"], expires_at=None)
+    actor = replace(offline_setup.cast.dave, token_id=token.pk)
+    cookie, now = offline_setup.enter(actor), timezone.now()
     assert ports.resolve_visit(cookie, offline_setup.workload.pk, "lab", now)
-    tokens.revoke(acting=offline_setup.cast.dave, token=token)
+    tokens.revoke(actor=offline_setup.cast.dave, token=token)
     with pytest.raises(ports.NoVisit):
         ports.resolve_visit(cookie, offline_setup.workload.pk, "lab", now)
 
 
 def test_visit_ends_with_the_session_that_requested_it(offline_setup: VisitSetup) -> None:
-    key = cookie_of(offline_setup.cast.dave.user).partition("=")[2]
+    key = session_cookie(offline_setup.cast.dave.user).partition("=")[2]
     cookie, now = offline_setup.enter(replace(offline_setup.cast.dave, session_key=key)), timezone.now()
     assert ports.resolve_visit(cookie, offline_setup.workload.pk, "lab", now)
     Session.objects.filter(session_key=key).delete()
@@ -144,7 +144,7 @@ def test_visit_ends_after_password_change_deactivation_expiry_or_sign_out(
 
 def test_visit_does_not_outlive_its_token(offline_setup: VisitSetup) -> None:
     soon = timezone.now() + timedelta(minutes=5)
-    offline_setup.link(Acting.person(offline_setup.cast.dave.user, until=soon))  # type: ignore[arg-type]
+    offline_setup.link(Actor.for_user(offline_setup.cast.dave.user, token_expires_at=soon))  # type: ignore[arg-type]
     assert PortLink.objects.get().visit_until == soon
 
 

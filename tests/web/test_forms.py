@@ -145,7 +145,7 @@ def test_submitted_document_redirects_to_its_workload(cast: Cast, sign_in) -> No
     ("document", "path", "words"),
     [
         (DOCUMENT.replace("replicas: 2", "min: 4, max: 2"), "roles[0].min", "above max"),
-        (DOCUMENT.replace("gpu: 1", "gpu: 1.5"), "roles[0].gpu", "above one device"),
+        (DOCUMENT.replace("gpu: 1", "gpu: 1.5"), "roles[0].gpu", "must be below 1"),
         (DOCUMENT + "colour: red\n", "colour", "unknown"),
         (DOCUMENT.replace("project: vision", "project: ads"), "project", "does not exist"),
         ("just words", "document", "not keys and values"),

@@ -58,12 +58,12 @@ every_list = pytest.mark.parametrize("page", LISTS, ids=names)
 
 
 @pytest.fixture
-def populated(cast: Cast) -> Cast:
+def populated_cast(cast: Cast) -> Cast:
     """Create two objects of each kind: one that dave of vision sees, and one of the project ads."""
     for project, name, service, person in (
         (cast.vision, "trainer", "chat", cast.dave), (cast.ads, "ranker", "recommend", cast.grace),
     ):  # fmt: skip
-        quotas.set_quota(acting=cast.alice, owner=project, pool=cast.pool, values={"gpu": 2})
+        quotas.set_quota(actor=cast.alice, owner=project, pool=cast.pool, values={"gpu": 2})
         assert person.user is not None
         waits = make.workload(project, name, by=person.user, reason="ProjectLimit", message="It waits.")
         serves = make.workload(project, service, kind="service", phase=Phase.RUNNING)
@@ -73,7 +73,7 @@ def populated(cast: Cast) -> Cast:
         Autoscaler.objects.create(service=row)
         make.eviction(waits, serves, cast.pool)
         subscription = subscriptions.subscribe(
-            acting=person, place=person.user, events=["failed"], to=f"{name}@example.org"
+            actor=person, scope=person.user, events=["failed"], to=f"{name}@example.org"
         )
         Delivery.objects.create(
             kind="failed", workload_id=waits.pk, subscription=subscription, to=subscription.to,
@@ -81,10 +81,10 @@ def populated(cast: Cast) -> Cast:
             content={"project": project.name, "workload": name},
         )  # fmt: skip
     for person, name in ((cast.dave, "laptop"), (cast.dave, "desk"), (cast.grace, "robot")):
-        tokens.issue(acting=person, name=name, scopes=["read"], expires_at=None)
+        tokens.issue(actor=person, name=name, scopes=["read"], expires_at=None)
     for project, name in ((cast.vision, "begin"), (cast.speech, "other"), (cast.ads, "secret-start")):
         Template.objects.create(project=project, name=name, changed_by="alice", version=1)
-    subscriptions.subscribe(acting=cast.dave, place=cast.dave.user, events=["failed"], to="dave@example.org")
+    subscriptions.subscribe(actor=cast.dave, scope=cast.dave.user, events=["failed"], to="dave@example.org")
     make.scaling(cast.pool, "autoscale", "8 GPUs wait", at=make.ago(minutes=1))
     return cast
 
@@ -98,7 +98,7 @@ def read_export(client: Client, address: str) -> list[dict[str, str]]:
 
 
 @every_list
-def test_list_exports_only_visible_rows(populated: Cast, sign_in: Any, page: ListPage) -> None:
+def test_list_exports_only_visible_rows(populated_cast: Cast, sign_in: Any, page: ListPage) -> None:
     mine = str(read_export(sign_in(page.reader), page.address(format="csv")))
     assert page.ours in mine
     assert not page.theirs or page.theirs not in mine
@@ -107,7 +107,7 @@ def test_list_exports_only_visible_rows(populated: Cast, sign_in: Any, page: Lis
 
 
 @every_list
-def test_list_and_its_export_are_searched(populated: Cast, sign_in: Any, page: ListPage) -> None:
+def test_list_and_its_export_are_searched(populated_cast: Cast, sign_in: Any, page: ListPage) -> None:
     client = sign_in(page.reader)
     if not page.search:
         pytest.skip("this list has its own filters, which other tests cover")
@@ -122,7 +122,7 @@ def test_list_and_its_export_are_searched(populated: Cast, sign_in: Any, page: L
 
 
 @every_list
-def test_list_and_its_export_are_sorted_both_ways(populated: Cast, sign_in: Any, page: ListPage) -> None:
+def test_list_and_its_export_are_sorted_both_ways(populated_cast: Cast, sign_in: Any, page: ListPage) -> None:
     own = page.name == "tokens" or page.path == "/notifications"
     client = sign_in(page.reader if own else "alice")
     for key in page.sorts.split():
@@ -139,7 +139,7 @@ def test_list_and_its_export_are_sorted_both_ways(populated: Cast, sign_in: Any,
 
 
 @every_list
-def test_export_link_keeps_the_query_of_the_page(populated: Cast, sign_in: Any, page: ListPage) -> None:
+def test_export_link_keeps_the_query_of_the_page(populated_cast: Cast, sign_in: Any, page: ListPage) -> None:
     text = sign_in(page.reader).get(page.address(sort=page.sorts.split()[0])).content.decode()
     word = f"{page.name}-format=csv" if page.name else "format=csv"
     links = [part.split('"', 1)[0] for part in text.split('href="?')[1:] if word in part.split('"', 1)[0]]
@@ -147,7 +147,7 @@ def test_export_link_keeps_the_query_of_the_page(populated: Cast, sign_in: Any, 
     assert "<th scope=" in text and 'class="table-wrap' in text
 
 
-def test_export_headers_name_units(populated: Cast, sign_in: Any) -> None:
+def test_export_headers_name_units(populated_cast: Cast, sign_in: Any) -> None:
     client = sign_in("alice")
     heads = {
         "/workloads": ("Allocated, GPUs", "Requested, GPUs"),
@@ -162,14 +162,14 @@ def test_export_headers_name_units(populated: Cast, sign_in: Any) -> None:
 
 
 @pytest.mark.parametrize("begin", ["=", "+", "-", "@", "\t", "\uff1d"])
-def test_exported_cells_cannot_be_formulas(populated: Cast, sign_in: Any, begin: str) -> None:
+def test_exported_cells_cannot_be_formulas(populated_cast: Cast, sign_in: Any, begin: str) -> None:
     Workload.objects.update(message=f"{begin}HYPERLINK(1)")
     for row in read_export(sign_in("alice"), "/workloads?format=csv"):
         assert row["Status"] == f"'{begin}HYPERLINK(1)"
 
 
-def test_pool_charts_are_exported(populated: Cast, sign_in: Any) -> None:
-    make.node(populated.pool)
+def test_pool_charts_are_exported(populated_cast: Cast, sign_in: Any) -> None:
+    make.node(populated_cast.pool)
     client = sign_in("dave")
     nodes = read_export(client, "/node-pools/local?format=nodes")
     assert [row["GPUs"] for row in nodes] == ["2"]
@@ -179,9 +179,9 @@ def test_pool_charts_are_exported(populated: Cast, sign_in: Any) -> None:
 
 def test_long_list_is_paged_and_its_export_is_complete(cast: Cast, sign_in: Any) -> None:
     for n in range(70):
-        members.create_user(acting=cast.alice, username=f"person-{n:02}", email="", password="correct horse")
+        members.create_user(actor=cast.alice, username=f"person-{n:02}", email="", password="correct horse")
         person = User.objects.get(username=f"person-{n:02}")
-        members.grant(acting=cast.alice, user=person, role="viewer", scope=cast.vision)
+        members.grant(actor=cast.alice, user=person, role="viewer", scope=cast.vision)
     client = sign_in("carol")
     first = client.get("/access?people-sort=-user")
     assert len(first.context["members"]) == 50

@@ -13,16 +13,16 @@ from django.contrib.auth.models import AnonymousUser, User
 from django.db import transaction
 
 from berth.server.asgi import websocket_urlpatterns
-from berth.server.web.live.announcer import MOST_IDS, Announcer, notes
-from berth.server.web.live.listener import CLOCKS_APART_SECONDS
+from berth.server.web.live.announcer import IDS_MAX, Announcer, build_notes
+from berth.server.web.live.listener import CLOCK_SKEW_SECONDS
 from projects.connections.sockets import SIGNED_OUT
 from projects.models import Membership
 from projects.services import workloads
 from projects.services.people import members
-from scheduler.api.live import Sight, sight_of
+from scheduler.api.live import Visibility, load_visibility
 from tests import factories as make
 from tests.cast import Cast, make_cast, training
-from tests.session_cookies import cookie_of
+from tests.session_cookies import session_cookie
 
 PATIENCE = 30.0
 application = URLRouter(websocket_urlpatterns)
@@ -45,7 +45,7 @@ class LiveSocket(ApplicationCommunicator):
         super().__init__(application, self.scope)
 
     async def __aenter__(self) -> Self:
-        cookie = await sync_to_async(cookie_of)(self.user)
+        cookie = await sync_to_async(session_cookie)(self.user)
         self.scope["headers"].append((b"cookie", cookie.encode()))
         await self.send_input({"type": "websocket.connect"})
         assert (await self.receive_output(PATIENCE))["type"] == "websocket.accept"
@@ -78,12 +78,12 @@ async def test_workload_updates_reach_project_members_only(committed_cast: Cast)
         LiveSocket(committed_cast.bob.user) as bob,
     ):
         ours = await sync_to_async(workloads.submit)(
-            acting=committed_cast.dave, project=committed_cast.vision, document=training()
+            actor=committed_cast.dave, project=committed_cast.vision, document=training()
         )
         assert await dave.receives(ours.pk)
         assert await bob.receives(ours.pk), "the department's admin sees all of its projects"
         theirs = await sync_to_async(workloads.submit)(
-            acting=committed_cast.grace, project=committed_cast.ads, document=training("b")
+            actor=committed_cast.grace, project=committed_cast.ads, document=training("b")
         )
         message = await grace.receive()
         assert message == {"kind": "workload", "ids": [str(theirs.pk)]}, "grace received nothing about vision"
@@ -102,10 +102,10 @@ async def test_revoked_role_stops_updates(committed_cast: Cast) -> None:
         row = await Membership.objects.select_related("user", "project__department", "department").aget(
             user=committed_cast.dave.user
         )
-        await sync_to_async(members.revoke)(acting=committed_cast.alice, membership=row)
+        await sync_to_async(members.revoke)(actor=committed_cast.alice, membership=row)
         assert (await dave.receive())["kind"] == "tenants"
         await sync_to_async(workloads.submit)(
-            acting=committed_cast.carol, project=committed_cast.vision, document=training()
+            actor=committed_cast.carol, project=committed_cast.vision, document=training()
         )
         assert await dave.receive_nothing(timeout=0.5)
 
@@ -113,14 +113,14 @@ async def test_revoked_role_stops_updates(committed_cast: Cast) -> None:
 async def test_granted_role_starts_updates_at_once(committed_cast: Cast) -> None:
     async with LiveSocket(committed_cast.frank.user) as frank:
         await sync_to_async(members.grant)(
-            acting=committed_cast.alice,
+            actor=committed_cast.alice,
             user=committed_cast.frank.user,
             role="viewer",
             scope=committed_cast.vision,
         )
         assert (await frank.receive())["kind"] == "tenants"
         made = await sync_to_async(workloads.submit)(
-            acting=committed_cast.carol, project=committed_cast.vision, document=training()
+            actor=committed_cast.carol, project=committed_cast.vision, document=training()
         )
         assert await frank.receives(made.pk)
 
@@ -133,9 +133,9 @@ async def test_deactivated_user_is_signed_out(committed_cast: Cast) -> None:
 
 async def test_changes_between_page_load_and_connection_are_sent(committed_cast: Cast) -> None:
     async with LiveSocket(committed_cast.dave.user) as first:
-        written = f"{time.time() + CLOCKS_APART_SECONDS:.3f}"
+        written = f"{time.time() + CLOCK_SKEW_SECONDS:.3f}"
         made = await sync_to_async(workloads.submit)(
-            acting=committed_cast.dave, project=committed_cast.vision, document=training()
+            actor=committed_cast.dave, project=committed_cast.vision, document=training()
         )
         assert await first.receives(made.pk)
         async with (
@@ -162,7 +162,7 @@ async def test_pool_updates_reach_every_role_but_not_accounts_without_one(commit
         await sync_to_async(make.scaling)(committed_cast.pool, "ready", "answers", at=make.ago())
         assert await erin.receive() == {"kind": "pools", "ids": None}
         await sync_to_async(members.grant)(
-            acting=committed_cast.alice,
+            actor=committed_cast.alice,
             user=committed_cast.frank.user,
             role="viewer",
             scope=committed_cast.vision,
@@ -177,7 +177,7 @@ async def test_messages_from_the_browser_are_ignored(committed_cast: Cast) -> No
         await dave.send_input({"type": "websocket.receive", "text": "not even JSON"})
         await dave.send_input({"type": "websocket.receive", "bytes": b"\x00"})
         made = await sync_to_async(workloads.submit)(
-            acting=committed_cast.dave, project=committed_cast.vision, document=training()
+            actor=committed_cast.dave, project=committed_cast.vision, document=training()
         )
         assert await dave.receives(made.pk)
 
@@ -186,7 +186,7 @@ async def test_rolled_back_change_is_not_sent(committed_cast: Cast) -> None:
     def submit_and_roll_back() -> None:
         with pytest.raises(RuntimeError), transaction.atomic():
             workloads.submit(
-                acting=committed_cast.dave, project=committed_cast.vision, document=training("undone")
+                actor=committed_cast.dave, project=committed_cast.vision, document=training("undone")
             )
             raise RuntimeError
 
@@ -199,20 +199,20 @@ def test_burst_of_changes_is_sent_as_one_note(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr("berth.server.web.live.announcer.GATHER_SECONDS", 60.0)  # longer than the test
     sent: list[int] = []
     announcer = Announcer()
-    announcer.send = lambda: sent.append(len(announcer._waiting))  # type: ignore[method-assign]
+    announcer.send = lambda: sent.append(len(announcer._pending))  # type: ignore[method-assign]
     announcer._sent_at = float("inf")
     for _ in range(5000):
         announcer.announce("workload", project=1, department=1, ident=str(uuid.uuid4()))
     assert announcer._timer is not None
     announcer._timer.cancel()
     assert sent == []
-    gathered = list(notes(announcer._waiting))
+    gathered = list(build_notes(announcer._pending))
     assert gathered == [{"kind": "workload", "project": 1, "department": 1, "ids": None}]
 
 
 def test_note_fits_in_a_postgres_notification() -> None:
-    ids = {str(uuid.uuid4()) for _ in range(MOST_IDS)}
-    (note,) = notes({("workload", (10**12, 10**12)): ids})
+    ids = {str(uuid.uuid4()) for _ in range(IDS_MAX)}
+    (note,) = build_notes({("workload", (10**12, 10**12)): ids})
     assert len(str(note)) < 8000
     assert set(note["ids"]) == ids
 
@@ -222,10 +222,10 @@ def test_note_fits_in_a_postgres_notification() -> None:
 )
 def test_visible_updates_follow_roles(name: str, sees: bool, cast: Cast) -> None:
     note = {"kind": "workload", "project": cast.vision.pk, "department": cast.research.pk, "ids": None}
-    assert sight_of(cast.people[name]).covers(note) is sees
+    assert load_visibility(cast.people[name]).includes(note) is sees
 
 
 def test_updates_of_a_department_are_limited_to_visible_projects() -> None:
-    sight = Sight(False, frozenset(), frozenset({7}), capacity=True)
-    assert sight.covers({"kind": "workload", "project": 7, "department": 1, "ids": None})
-    assert not sight.covers({"kind": "workload", "project": 8, "department": 1, "ids": None})
+    visibility = Visibility(False, frozenset(), frozenset({7}), capacity=True)
+    assert visibility.includes({"kind": "workload", "project": 7, "department": 1, "ids": None})
+    assert not visibility.includes({"kind": "workload", "project": 8, "department": 1, "ids": None})

@@ -5,13 +5,13 @@ from projects.services.notifications.subscriptions import subscribe
 from tests.cast import Cast
 
 HTMX = {"HTTP_HX_REQUEST": "true"}
-WANTED = {"of": "mine", "events": ["failed"], "pending_minutes": "60", "to": "d@example.org"}
+SUBSCRIPTION_FORM = {"of": "mine", "events": ["failed"], "pending_minutes": "60", "to": "d@example.org"}
 
 
 def test_subscription_is_created_and_deleted_only_by_its_owner(cast: Cast, sign_in) -> None:
     dave = sign_in("dave")
     assert "dave@example.org" in dave.get("/notifications/new", **HTMX).content.decode()
-    assert dave.post("/notifications/new", WANTED, **HTMX).status_code == 204
+    assert dave.post("/notifications/new", SUBSCRIPTION_FORM, **HTMX).status_code == 204
     row = Subscription.objects.get()
     assert (row.user, row.events) == (cast.dave.user, ["failed"])
     assert "d@example.org" in dave.get("/notifications").content.decode()
@@ -28,12 +28,12 @@ def test_subscription_scopes_are_those_the_user_administers(sign_in) -> None:
 
 
 def test_invalid_address_is_rejected_with_an_error(sign_in) -> None:
-    answer = sign_in("dave").post("/notifications/new", WANTED | {"to": "nowhere"}, **HTMX)
+    answer = sign_in("dave").post("/notifications/new", SUBSCRIPTION_FORM | {"to": "nowhere"}, **HTMX)
     assert (answer.status_code, "Is not an address" in answer.content.decode()) == (422, True)
 
 
 def test_webhook_is_shown_without_its_secret(cast: Cast, sign_in) -> None:
     hook = "https://hooks.slack.com/services/T000/B000/secretsecret"
-    subscribe(acting=cast.carol, place=cast.vision, to=hook, events=["failed"])
+    subscribe(actor=cast.carol, scope=cast.vision, to=hook, events=["failed"])
     page = sign_in("carol").get("/notifications").content.decode()
     assert "hooks.slack.com/…cret" in page and "secretsecret" not in page

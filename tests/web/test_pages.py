@@ -140,7 +140,7 @@ def test_forms_open_only_for_permitted_roles(
         assert status in (200, 403, 404)
 
 
-def test_forms_of_invisible_projects_are_404(sign_in) -> None:
+def test_forms_of_invisible_projects_return_404(sign_in) -> None:
     client = sign_in("grace")
     for path in (
         "/quotas/projects/vision/local",
@@ -191,7 +191,7 @@ def test_htmx_request_gets_the_page_body_only(sign_in, running: Workload) -> Non
         assert '<nav class="nav"' not in part
 
 
-def test_expired_session_is_401_and_keeps_the_input(cast: Cast, running: Workload) -> None:
+def test_expired_session_returns_401_and_keeps_the_input(cast: Cast, running: Workload) -> None:
     answer = Client().post(f"/workloads/{running.pk}/cancel", **HTMX)
     assert answer.status_code == 401
     assert "what you typed is kept" in answer.content.decode()
@@ -282,9 +282,9 @@ def test_filtered_evictions_are_exported_as_csv(cast: Cast, sign_in, running: Wo
 def test_activity_shows_changed_fields_only(cast: Cast, sign_in) -> None:
     from projects.services import quotas
 
-    quotas.set_quota(acting=cast.alice, owner=cast.vision, pool=cast.pool, values={"gpu": 2})
+    quotas.set_quota(actor=cast.alice, owner=cast.vision, pool=cast.pool, values={"gpu": 2})
     quotas.set_quota(
-        acting=cast.bob, owner=cast.vision, pool=cast.pool, values={"gpu": 4, "limit": {"gpu": 8}}
+        actor=cast.bob, owner=cast.vision, pool=cast.pool, values={"gpu": 4, "limit": {"gpu": 8}}
     )
     (_, second), (_, first) = sign_in("carol").get("/activity").context["lines"]
     assert ("GPUs", "", "2") in first
@@ -327,7 +327,7 @@ def test_fair_share_page_names_the_usage_window(cast: Cast, sign_in, tumbling: b
 
 
 def test_large_fair_share_page_expands_one_department(cast: Cast, sign_in, monkeypatch) -> None:
-    monkeypatch.setattr("scheduler.web.fair_share.MOST_UNFOLDED", 1)
+    monkeypatch.setattr("scheduler.web.fair_share.MAX_EXPANDED_PROJECTS", 1)
     alice = sign_in("alice")
     folded = alice.get("/fair-share?pool=local").content.decode()
     assert "Show 2 projects of research" in folded and "?project=vision" not in folded
@@ -337,7 +337,7 @@ def test_large_fair_share_page_expands_one_department(cast: Cast, sign_in, monke
 
 
 def test_overview_draws_the_busiest_projects(cast: Cast, sign_in, monkeypatch) -> None:
-    monkeypatch.setattr("berth.server.web.overview.MOST_PROJECTS", 1)
+    monkeypatch.setattr("berth.server.web.overview.PROJECTS_MAX", 1)
     make.workload(cast.vision, "small", gpu_milli_min=1000)
     make.workload(cast.search, "large", gpu_milli_min=2000)
     queues = sign_in("alice").get("/").context["queues"]

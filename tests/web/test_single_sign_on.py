@@ -195,7 +195,7 @@ def test_error_from_the_provider_is_shown_escaped(provider: Provider) -> None:
     assert "You are &lt;b&gt;not&lt;/b&gt; in the group." in answer.content.decode()
 
 
-def test_unreachable_provider_is_502_and_passwords_still_work(provider: Provider) -> None:
+def test_unreachable_provider_returns_502_and_passwords_still_work(provider: Provider) -> None:
     provider.shutdown()
     provider.server_close()
     client = Client()

@@ -46,7 +46,7 @@ def test_both_processes_send_updates_after_losing_the_database_connection(
 ) -> None:
     cast = make_cast()
     with open_socket(addresses[0], cast) as first, open_socket(addresses[1], cast) as second:
-        workloads.submit(acting=cast.dave, project=cast.vision, document=training("one"))
+        workloads.submit(actor=cast.dave, project=cast.vision, document=training("one"))
         assert kinds(first, "workload")
         assert kinds(second, "workload")
         with connection.cursor() as cursor:
@@ -57,6 +57,6 @@ def test_both_processes_send_updates_after_losing_the_database_connection(
             assert cursor.rowcount >= 2  # this process may also still listen
         assert kinds(first, "everything")
         assert kinds(second, "everything")
-        workloads.submit(acting=cast.dave, project=cast.vision, document=training("two"))
+        workloads.submit(actor=cast.dave, project=cast.vision, document=training("two"))
         assert kinds(first, "workload")
         assert kinds(second, "workload")

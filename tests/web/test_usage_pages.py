@@ -8,7 +8,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from berth.server.web.charts.columns import columns
+from berth.server.web.charts.columns import stacked_columns
 from projects.models import Budget, Membership, Project
 from projects.services.quotas import budgets
 from scheduler.models import UsageHour
@@ -121,7 +121,7 @@ def test_invalid_budget_is_rejected_with_an_error(sign_in, values: dict, message
 
 
 def test_budget_shows_used_share_to_users_of_its_project(cast: Cast, sign_in) -> None:
-    budgets.set_budget(acting=cast.alice, owner=cast.vision, values={"gpu_hours": 10})
+    budgets.set_budget(actor=cast.alice, owner=cast.vision, values={"gpu_hours": 10})
     UsageHour.objects.create(
         hour=datetime.now(UTC).replace(minute=0, second=0, microsecond=0), pool_id=cast.pool.pk,
         pool_name="local", department_id=cast.research.pk, department_name="research",
@@ -133,7 +133,7 @@ def test_budget_shows_used_share_to_users_of_its_project(cast: Cast, sign_in) ->
 
 def test_more_projects_need_no_more_queries(cast: Cast, sign_in) -> None:
     Membership.objects.create(user=cast.grace.user, role="viewer", department=cast.research)
-    budgets.set_budget(acting=cast.alice, owner=cast.ads, values={"gpu_hours": 10})
+    budgets.set_budget(actor=cast.alice, owner=cast.ads, values={"gpu_hours": 10})
     grace, counts = sign_in("grace"), []
     for more in range(2):
         with CaptureQueriesContext(connection) as queries:
@@ -142,12 +142,12 @@ def test_more_projects_need_no_more_queries(cast: Cast, sign_in) -> None:
         counts.append(len(queries))
         for number in range(5):
             project = Project.objects.create(name=f"p{more}{number}", department=cast.research)
-            budgets.set_budget(acting=cast.alice, owner=project, values={"gpu_hours": 10})
+            budgets.set_budget(actor=cast.alice, owner=project, values={"gpu_hours": 10})
     assert counts[0] == counts[1]
 
 
 def test_columns_are_stacked_and_fill_the_scale() -> None:
-    drawn = columns([("a", [(3.0, "x"), (0.0, "x")]), ("b", [(1.0, "y"), (4.0, "y")])])
+    drawn = stacked_columns([("a", [(3.0, "x"), (0.0, "x")]), ("b", [(1.0, "y"), (4.0, "y")])])
     assert [(piece.kind, piece.y, piece.height) for piece in drawn.pieces] == [
         ("a", 50, 150), ("b", 0, 50), ("b", 0, 200),
     ]  # fmt: skip
@@ -156,7 +156,7 @@ def test_columns_are_stacked_and_fill_the_scale() -> None:
 
 @pytest.mark.usefixtures("used")
 def test_largest_projects_are_listed_and_the_export_has_all_projects(sign_in, monkeypatch) -> None:
-    monkeypatch.setattr("scheduler.web.usage.pages.MOST_LINES", 1)
+    monkeypatch.setattr("scheduler.web.usage.pages.MAX_ROWS", 1)
     alice = sign_in("alice")
     answer = alice.get("/usage?span=24h")
     assert [line.name for line in answer.context["lines"]] == ["vision"]
@@ -166,9 +166,9 @@ def test_largest_projects_are_listed_and_the_export_has_all_projects(sign_in, mo
 
 
 def test_budgets_are_paged(cast: Cast, sign_in, monkeypatch) -> None:
-    monkeypatch.setattr("scheduler.web.usage.pages.MOST_BUDGETS", 1)
+    monkeypatch.setattr("scheduler.web.usage.pages.BUDGETS_PER_PAGE", 1)
     for owner in (cast.vision, cast.ads):
-        budgets.set_budget(acting=cast.alice, owner=owner, values={"gpu_hours": 10})
+        budgets.set_budget(actor=cast.alice, owner=owner, values={"gpu_hours": 10})
     first = sign_in("alice").get("/usage").context
     second = sign_in("alice").get("/usage", {"cursor": first["slice"].next}).context
     assert [each.standing.budget.owner.name for each in first["budgets"] + second["budgets"]] == [

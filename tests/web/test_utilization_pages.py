@@ -29,7 +29,7 @@ def page(client, path: str) -> str:
 
 def test_workload_page_shows_utilization_in_numbers_and_charts(cast: Cast, sign_in, pod: Pod) -> None:
     make.used(pod, 25, cpu=500, memory=1024, gpu_memory=2048)
-    make.used_then(pod, make.ago(minutes=3), gpus=1, busy=50, gpu_memory=2048)
+    make.past_utilization(pod, make.ago(minutes=3), gpus=1, busy=50, gpu_memory=2048)
     for path in (f"/workloads/{pod.workload_id}", f"/workloads/{pod.workload_id}/utilization?span=6h"):
         text = page(sign_in("erin"), path)
         for fragment in (
@@ -89,7 +89,7 @@ def test_overview_separates_allocated_from_used(cast: Cast, sign_in, pod: Pod) -
     assert "not busy" not in page(client, "/")
     pod.allocation.bound_at = make.ago(hours=3)
     pod.allocation.save()
-    make.used_then(pod, make.ago(hours=1), step=3600, gpus=1, busy=75)
+    make.past_utilization(pod, make.ago(hours=1), step=3600, gpus=1, busy=75)
     answer = client.get("/")
     hour = answer.context["course"][1]
     assert (hour.allocated, hour.measured, hour.used) == (1, 1, 0.75)
@@ -104,7 +104,7 @@ def test_every_span_is_accepted(cast: Cast, sign_in, pod: Pod, span: str) -> Non
 
 
 def test_ended_workload_keeps_its_utilization_chart(cast: Cast, sign_in, pod: Pod) -> None:
-    make.used_then(pod, make.ago(minutes=50), cpu=700)
+    make.past_utilization(pod, make.ago(minutes=50), cpu=700)
     Pod.objects.update(state="succeeded", ended_at=make.ago(minutes=40))
     Workload.objects.filter(pk=pod.workload_id).update(phase="completed", ended_at=make.ago(minutes=40))
     text = page(sign_in("dave"), f"/workloads/{pod.workload_id}/utilization")
@@ -112,7 +112,7 @@ def test_ended_workload_keeps_its_utilization_chart(cast: Cast, sign_in, pod: Po
     assert "every 15s" not in text
 
 
-def outline(text: str, kind: str) -> list[int]:
+def filled_ranges(text: str, kind: str) -> list[int]:
     """Return the axis ranges (0 to 1000) in which the chart's first path of this kind is above zero."""
     path = re.search(rf'<path class="{kind}" d="([^"]+)"', text)
     assert path is not None
@@ -124,16 +124,16 @@ def test_seven_minutes_of_samples_fill_seven_minutes_of_the_axis(
     cast: Cast, sign_in, pod: Pod, kind: str
 ) -> None:
     for minute in range(8):
-        make.used_then(pod, make.ago(minutes=minute), gpus=1, busy=50)
+        make.past_utilization(pod, make.ago(minutes=minute), gpus=1, busy=50)
     text = page(sign_in("dave"), f"/workloads/{pod.workload_id}/utilization?span=1h")
-    places = outline(text, kind)
+    places = filled_ranges(text, kind)
     assert 1000 * 52 / 60 - 20 <= min(places) <= 1000 * 53 / 60 + 20
     assert max(places) == 1000
 
 
 def test_gap_between_samples_is_left_empty(cast: Cast, sign_in, pod: Pod) -> None:
     for minute in (0, 1, 30, 31):
-        make.used_then(pod, make.ago(minutes=minute), gpus=1, busy=50)
+        make.past_utilization(pod, make.ago(minutes=minute), gpus=1, busy=50)
     text = page(sign_in("dave"), f"/workloads/{pod.workload_id}/utilization?span=1h")
     line = re.search(r'<path class="line" d="([^"]+)"', text)
     assert line is not None
@@ -153,7 +153,7 @@ def test_overview_shows_the_gpus_allocated_in_a_partial_hour(cast: Cast, sign_in
 
 
 def test_service_chart_covers_the_hour_and_marks_missing_samples(cast: Cast, sign_in) -> None:
-    workload = workloads.submit(acting=cast.dave, document=document(), project=cast.vision)
+    workload = workloads.submit(actor=cast.dave, document=document(), project=cast.vision)
     service = Service.objects.get(workload=workload)
     for minutes in (0.25, 1, 2, 20, 21):
         MetricsPoint.objects.create(
@@ -161,8 +161,10 @@ def test_service_chart_covers_the_hour_and_marks_missing_samples(cast: Cast, sig
             values={"avg_token_usage": 0.5},
         )  # fmt: skip
     text = page(sign_in("dave"), "/services/chat")
-    assert min(outline(text, "used")) > 600, "the hour before the first sample stays empty"
-    assert not [place for place in outline(text, "used") if 700 < place < 950], "19 minutes without samples"
+    assert min(filled_ranges(text, "used")) > 600, "the hour before the first sample stays empty"
+    assert not [place for place in filled_ranges(text, "used") if 700 < place < 950], (
+        "19 minutes without samples"
+    )
     unknown = re.search(r'<path class="wanted" d="([^"]+)"', text)
     assert unknown is not None
     assert [int(x) for x, y in re.findall(r"[ML ](\d+) (\d+)", unknown[1]) if int(y) == HEIGHT] == [

@@ -10,13 +10,13 @@ import pytest
 from berth.worker import calls
 from pools.plugins import Plugin
 
-MOST = 10_000
+SIZE_LIMIT = 10_000
 
 
 def run(
     function: Callable[..., Any], *args: Any, plugins: tuple[Plugin, ...] = (), **kwargs: Any
 ) -> calls.Outcome:
-    return calls.run(cloudpickle.dumps((function, args, kwargs)), plugins, MOST)
+    return calls.run(cloudpickle.dumps((function, args, kwargs)), plugins, SIZE_LIMIT)
 
 
 def test_value_is_returned() -> None:
@@ -54,23 +54,23 @@ def test_function_that_exits_ends_only_its_call() -> None:
 
 
 def test_unpicklable_or_oversized_values_are_reported() -> None:
-    assert calls.run(b"garbage", (), MOST).details["type"] == "NotReadable"
+    assert calls.run(b"garbage", (), SIZE_LIMIT).details["type"] == "NotReadable"
     assert run(lambda: (x for x in ())).details["type"] == "ResultNotPicklable"
-    assert run(bytes, MOST).details["type"] == "ResultTooLarge"
+    assert run(bytes, SIZE_LIMIT).details["type"] == "ResultTooLarge"
 
 
 @pytest.mark.shows("PLG-13", "PLG-14", "PLG-16")
 def test_decorators_wrap_each_call_first_outermost() -> None:
-    def adds(name: str) -> Plugin:
+    def adding_plugin(name: str) -> Plugin:
         def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
             return lambda *args: f"{name}({function(*args, name)})"
 
         return Plugin.create(name).with_decorate(decorate)
 
-    def tells(*args: str) -> str:
+    def join_words(*args: str) -> str:
         return " ".join(args)
 
-    outcome = run(tells, "x", plugins=(adds("a"), adds("b")))
+    outcome = run(join_words, "x", plugins=(adding_plugin("a"), adding_plugin("b")))
     assert cloudpickle.loads(outcome.data) == "a(b(x a b))"
 
 

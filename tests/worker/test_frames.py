@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from berth.core.frames import packed, unpacked
+from berth.core.frames import pack_frames, unpack_frames
 
 TEXT = st.text(max_size=8)
 WORDS = st.dictionaries(TEXT, st.one_of(st.integers(), TEXT, st.none()), max_size=4)
@@ -13,29 +13,38 @@ FRAMES = st.lists(st.tuples(WORDS, st.binary(max_size=200)), max_size=5)
 
 @given(FRAMES)
 def test_packed_message_is_unpacked_unchanged(frames: list[tuple[dict[str, object], bytes]]) -> None:
-    assert unpacked(packed(frames)) == frames
+    assert unpack_frames(pack_frames(frames)) == frames
 
 
 @given(st.binary(max_size=300))
 def test_any_bytes_are_refused_or_repack_unchanged(message: bytes) -> None:
     try:
-        frames = unpacked(message)
+        frames = unpack_frames(message)
     except ValueError:
         return
-    assert unpacked(packed(frames)) == frames
+    assert unpack_frames(pack_frames(frames)) == frames
 
 
 @given(FRAMES.filter(len), st.integers(min_value=1, max_value=40))
 def test_truncated_message_is_refused(frames: list[tuple[dict[str, object], bytes]], cut: int) -> None:
-    message = packed(frames)
+    message = pack_frames(frames)
     with pytest.raises(ValueError, match=r"\w"):
-        unpacked(message[: max(0, len(message) - cut)])
+        unpack_frames(message[: max(0, len(message) - cut)])
 
 
-NO_FRAMES = [b"{}", b"[1]", b"[[{},-1]]", b'[[{},"2"]]', b"[[{},true]]", b"[[[],1]]", b"\xff", b"[" * 100_000]
+INVALID_FRAMES = [
+    b"{}",
+    b"[1]",
+    b"[[{},-1]]",
+    b'[[{},"2"]]',
+    b"[[{},true]]",
+    b"[[[],1]]",
+    b"\xff",
+    b"[" * 100_000,
+]
 
 
-@pytest.mark.parametrize("words", NO_FRAMES)
+@pytest.mark.parametrize("words", INVALID_FRAMES)
 def test_text_is_refused_as_a_frame(words: bytes) -> None:
     with pytest.raises(ValueError, match=r"\w"):
-        unpacked(len(words).to_bytes(4) + words + b"x")
+        unpack_frames(len(words).to_bytes(4) + words + b"x")

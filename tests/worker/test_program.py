@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from projects.worker_program import worker_program
+from projects.worker_program import build_worker_program
 
 ROOT = Path(__file__).resolve().parents[2]
 OPENERS = {"pickle", "cloudpickle", "dill", "marshal", "shelve", "joblib"}
@@ -14,11 +14,11 @@ OPENERS = {"pickle", "cloudpickle", "dill", "marshal", "shelve", "joblib"}
 def test_packed_worker_starts_with_a_bare_python(tmp_path: Path) -> None:
     """Without site packages or environment variables, the worker reports that it has no session."""
     program = tmp_path / "worker.zip"
-    program.write_bytes(worker_program())
+    program.write_bytes(build_worker_program())
     code = (
         f"import sys, runpy; sys.path.insert(0, {str(program)!r})\n"
         "import berth.worker.executor, berth.worker.own_ray, pools.plugins.registry as registry\n"
-        "assert 'torch' in registry.available()\n"
+        "assert 'torch' in registry.available_plugins()\n"
         "assert all(not hasattr(m, '__file__') or not m.__file__ or 'site-packages' not in m.__file__\n"
         "           for m in list(sys.modules.values())), 'something came from elsewhere'\n"
         "runpy.run_module('berth.worker', run_name='__main__', alter_sys=True)"

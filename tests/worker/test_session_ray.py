@@ -12,25 +12,25 @@ from joblib import Parallel, delayed
 from joblib.parallel import BatchedCalls, SequentialBackend
 
 from berth.worker import calls, session_ray
-from berth.worker.own_ray import NoRay
+from berth.worker.own_ray import RayUnavailable
 from pools.plugins.builtin import joblib
-from pools.plugins.builtin.joblib import spread
+from pools.plugins.builtin.joblib import run_batch
 
-SEAT = {
+WORKER_ENV = {
     "BERTH_RUNTIME": "ray", "RANK": "1", "BERTH_NODE_ADDRESS": "127.0.0.1", "MASTER_ADDR": "127.0.0.1",
     "MASTER_PORT": "1", "BERTH_GANG_SECRET": "s", "BERTH_CPUS": "2.5",
 }  # fmt: skip
 
 
-def goes_on() -> bool:
+def keep_running() -> bool:
     return True
 
 
 def test_other_pools_have_no_ray_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session_ray, "find_spec", lambda name: pytest.fail("must not be called"))
     ray = session_ray.SessionRay()
-    ray.join(goes_on, {**SEAT, "BERTH_RUNTIME": "local"})
-    assert (ray.is_lost, session_ray.THERE in os.environ) == (False, False)
+    ray.join(keep_running, {**WORKER_ENV, "BERTH_RUNTIME": "local"})
+    assert (ray.is_lost, session_ray.RAY_DIRECTORY_VARIABLE in os.environ) == (False, False)
     ray.leave()
 
 
@@ -39,15 +39,15 @@ def test_session_without_the_ray_package_works_and_logs_a_warning(
 ) -> None:
     monkeypatch.setattr(session_ray, "find_spec", lambda name: None)
     with caplog.at_level(logging.WARNING):
-        session_ray.SessionRay().join(goes_on, SEAT)
+        session_ray.SessionRay().join(keep_running, WORKER_ENV)
     assert "Ray is not installed" in caplog.text
 
 
 def test_stopped_worker_does_not_wait_for_the_head(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (session_ray, sys.modules["berth.worker.own_ray"]):
         monkeypatch.setattr(module, "find_spec", lambda name: SimpleNamespace())
-    with pytest.raises(NoRay, match="the session's Ray could not be started"):
-        session_ray.SessionRay().join(lambda: False, SEAT)
+    with pytest.raises(RayUnavailable, match="the session's Ray could not be started"):
+        session_ray.SessionRay().join(lambda: False, WORKER_ENV)
 
 
 def _error(name: str, module: str = "ray.exceptions") -> type[Exception]:
@@ -73,12 +73,13 @@ def test_ray_losses_are_retried_but_task_errors_are_not(error: Any, kind: str) -
     assert (outcome.kind, "gone" in outcome.details["message"]) == (kind, True)
 
 
+@pytest.mark.heavy
 def test_jobs_run_locally_without_a_ray_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
     there = ModuleType("ray")
     there.is_initialized = lambda: False  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "ray", there)
     jobs = [delayed(pow)(x, 2) for x in range(4)]
-    assert spread(BatchedCalls(jobs, (SequentialBackend(nesting_level=1), 1))) == [0, 1, 4, 9]
+    assert run_batch(BatchedCalls(jobs, (SequentialBackend(nesting_level=1), 1))) == [0, 1, 4, 9]
     decorate = joblib().decorate
     assert decorate is not None
     assert decorate(lambda: Parallel(n_jobs=1)(delayed(abs)(x) for x in (-1, 2)))() == [1, 2]

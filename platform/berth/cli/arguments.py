@@ -13,19 +13,19 @@ if TYPE_CHECKING:
 
     from berth.client import Client
 
-COMPLETIONS = 100
-Names = Callable[[str], list[str]]
+COMPLETIONS_MAX = 100
+NameCompleter = Callable[[str], list[str]]
 
 
 def workload_names(incomplete: str) -> list[str]:
-    """Return live workloads as NAME, or as PROJECT/NAME if `incomplete` has a slash."""
+    """Complete live workloads as NAME, or as PROJECT/NAME if `incomplete` contains a slash."""
     project, _, name = incomplete.rpartition("/")
 
     def fetch(client: "Client") -> list[str]:
-        workloads = client.workloads.list(limit=COMPLETIONS, search=name or None, project=project or None)
+        workloads = client.workloads.list(limit=COMPLETIONS_MAX, search=name or None, project=project or None)
         return [workload.handle if project else workload.name for workload in workloads]
 
-    return _completions(fetch, incomplete)
+    return _complete_names(fetch, incomplete)
 
 
 def service_names(incomplete: str) -> list[str]:
@@ -35,21 +35,23 @@ def service_names(incomplete: str) -> list[str]:
         services = client.services.list(project=project or None, ended=False)
         return [f"{service.project}/{service.name}" if project else service.name for service in services]
 
-    return _completions(fetch, incomplete)
+    return _complete_names(fetch, incomplete)
 
 
-def _names_from(word: str, of: str) -> Names:
+def _make_completer(kind: str, collection: str) -> NameCompleter:
     def names(incomplete: str) -> list[str]:
-        return _completions(lambda client: [each.name for each in getattr(client, of).list()], incomplete)
+        return _complete_names(
+            lambda client: [each.name for each in getattr(client, collection).list()], incomplete
+        )
 
-    names.__name__ = f"{word}_names"
+    names.__name__ = f"{kind}_names"
     return names
 
 
-pool_names = _names_from("pool", "node_pools")
-node_names = _names_from("node", "nodes")
-project_names = _names_from("project", "projects")
-department_names = _names_from("department", "departments")
+pool_names = _make_completer("pool", "node_pools")
+node_names = _make_completer("node", "nodes")
+project_names = _make_completer("project", "projects")
+department_names = _make_completer("department", "departments")
 
 
 def owner_names(incomplete: str) -> list[str]:
@@ -57,25 +59,25 @@ def owner_names(incomplete: str) -> list[str]:
 
 
 def context_names(incomplete: str) -> list[str]:
-    from berth.client.config import BadSettings, read_contexts, settings_path
+    from berth.client.config import InvalidSettings, read_contexts, settings_path
 
     try:
         return [name for name in read_contexts(settings_path()).servers if name.startswith(incomplete)]
-    except BadSettings:
+    except InvalidSettings:
         return []
 
 
-def _completions(fetch: Callable[["Client"], Iterable[str]], incomplete: str) -> list[str]:
+def _complete_names(fetch: Callable[["Client"], Iterable[str]], incomplete: str) -> list[str]:
     from berth.client import Client, ClientError
-    from berth.client.config import BadSettings
+    from berth.client.config import InvalidSettings
     from berth.client.retry import RetryPolicy
 
     try:
         with Client(retry_policy=RetryPolicy(attempts=1)) as client:
             names = list(fetch(client))
-    except (ClientError, BadSettings):
+    except (ClientError, InvalidSettings):
         return []
-    return sorted({name for name in names if name.startswith(incomplete)})[:COMPLETIONS]
+    return sorted({name for name in names if name.startswith(incomplete)})[:COMPLETIONS_MAX]
 
 
 WorkloadArgument = Annotated[
@@ -87,7 +89,7 @@ WorkloadArgument = Annotated[
 PoolArgument = Annotated[
     str, typer.Argument(metavar="POOL", help="Name of the pool.", autocompletion=pool_names)
 ]
-SomePool = Annotated[
+OptionalPoolArgument = Annotated[
     str | None, typer.Argument(metavar="[POOL]", help="Node pool.", autocompletion=pool_names)
 ]
 PoolOption = Annotated[str | None, typer.Option(help="Node pool.", autocompletion=pool_names)]
@@ -104,7 +106,7 @@ OwnerArgument = Annotated[
 
 
 @contextmanager
-def connected() -> Iterator["Client"]:
+def open_client() -> Iterator["Client"]:
     from berth.client import Client  # slow to import, and not needed by `berth --help`
 
     with Client() as client:
@@ -114,14 +116,14 @@ def connected() -> Iterator["Client"]:
 T = TypeVar("T", bound="DataclassInstance")
 
 
-def takes(kind: type[T]) -> Callable[[Callable[[T], None]], Callable[..., None]]:
-    """Return a decorator that makes the fields of the dataclass `kind` the options of a command, in order."""
+def with_options_from(kind: type[T]) -> Callable[[Callable[[T], None]], Callable[..., None]]:
+    """Return a decorator that turns the fields of the dataclass `kind` into options of a command."""
     hints = get_type_hints(kind, include_extras=True)
     parameters = [
         inspect.Parameter(
             field.name,
             inspect.Parameter.KEYWORD_ONLY,
-            default=_default(field.default, field.default_factory),
+            default=_field_default(field.default, field.default_factory),
             annotation=hints[field.name],
         )
         for field in fields(kind)
@@ -139,7 +141,7 @@ def takes(kind: type[T]) -> Callable[[Callable[[T], None]], Callable[..., None]]
     return wrap
 
 
-def _default(value: Any, factory: Any) -> Any:
+def _field_default(value: Any, factory: Any) -> Any:
     if value is not MISSING:
         return value
     return factory() if factory is not MISSING else inspect.Parameter.empty

@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import Any
 
 from berth.cli.output import Column
-from berth.cli.text import age, local, number, short, span
+from berth.cli.text import format_age, format_duration, format_short_time, format_time, number
 
 STYLES = {
     "running": "green", "completed": "green dim", "ready": "green", "succeeded": "green dim",
@@ -27,14 +27,14 @@ def workload_columns(now: datetime) -> list[Column]:
         Column("PODS", lambda w: f"{w.pods.running}/{w.pods.wanted}", right=True, wide=True),
         Column("PRIORITY", lambda w: str(w.priority), right=True, wide=True),
         Column("KIND", lambda w: w.kind, wide=True),
-        Column("POOL", lambda w: w.pool or ",".join(w.pools), spare=True),
-        Column("RUN", lambda w: str(w.run), right=True, wide=True, spare=True),
+        Column("POOL", lambda w: w.pool or ",".join(w.pools), optional=True),
+        Column("RUN", lambda w: str(w.run), right=True, wide=True, optional=True),
         Column("EVICTIONS", lambda w: str(w.preemptions), right=True, wide=True),
-        Column("SINCE", lambda w: age(w.since, now), right=True, spare=True),
-        Column("AGE", lambda w: age(w.submitted_at, now), right=True, spare=True),
-        Column("BY", lambda w: w.submitted_by or "-", wide=True, spare=True),
+        Column("SINCE", lambda w: format_age(w.since, now), right=True, optional=True),
+        Column("AGE", lambda w: format_age(w.submitted_at, now), right=True, optional=True),
+        Column("BY", lambda w: w.submitted_by or "-", wide=True, optional=True),
         Column("ID", lambda w: w.id, wide=True),
-        Column("REASON", lambda w: ": ".join(part for part in (w.reason, w.message) if part), grows=True),
+        Column("REASON", lambda w: ": ".join(part for part in (w.reason, w.message) if part), flexible=True),
     ]
 
 
@@ -44,40 +44,40 @@ def pod_columns(now: datetime) -> list[Column]:
         Column("RUN", lambda p: str(p.run), right=True),
         Column("STATE", lambda p: p.state, style=phase_style),
         Column("NODE", lambda p: p.node or "-"),
-        Column("DEVICES", lambda p: ",".join(map(str, p.devices)) or "-", spare=True),
-        Column("RANK", lambda p: str(p.rank), right=True, spare=True),
+        Column("DEVICES", lambda p: ",".join(map(str, p.devices)) or "-", optional=True),
+        Column("RANK", lambda p: str(p.rank), right=True, optional=True),
         Column("EXIT", lambda p: "-" if p.exit_code is None else str(p.exit_code), right=True),
-        Column("SINCE", lambda p: age(p.since, now), right=True),
-        Column("MESSAGE", lambda p: p.message, grows=True),
+        Column("SINCE", lambda p: format_age(p.since, now), right=True),
+        Column("MESSAGE", lambda p: p.message, flexible=True),
     ]
 
 
 def event_columns() -> list[Column]:
     return [
-        Column("TIME", lambda e: local(e.at), brief=lambda e: short(e.at)),
+        Column("TIME", lambda e: format_time(e.at), brief=lambda e: format_short_time(e.at)),
         Column("KIND", lambda e: e.kind),
         Column("SUBJECT", lambda e: e.subject),
         Column("BY", lambda e: e.actor),
-        Column("MESSAGE", lambda e: e.message, grows=True),
+        Column("MESSAGE", lambda e: e.message, flexible=True),
     ]
 
 
 def eviction_columns() -> list[Column]:
     return [
-        Column("TIME", lambda e: local(e.at), brief=lambda e: short(e.at)),
+        Column("TIME", lambda e: format_time(e.at), brief=lambda e: format_short_time(e.at)),
         Column("KIND", lambda e: e.kind),
         Column("EVICTED", lambda e: e.victim),
         Column("PREEMPTED BY", lambda e: e.preemptor or "-"),
         Column("GPUS", lambda e: number(e.gpus), right=True),
         Column("POOL", lambda e: e.pool, wide=True),
-        Column("GPU TIME LOST", lambda e: span(e.lost_gpu_seconds), right=True, wide=True),
+        Column("GPU TIME LOST", lambda e: format_duration(e.lost_gpu_seconds), right=True, wide=True),
         Column("CYCLE", lambda e: str(e.cycle or "-"), right=True, wide=True),
         Column("ID", lambda e: str(e.id), right=True, wide=True),
-        Column("RULE", lambda e: e.rule, grows=True),
+        Column("RULE", lambda e: e.rule, flexible=True),
     ]
 
 
-def pair_columns() -> list[Column]:
+def project_pair_columns() -> list[Column]:
     return [
         Column("EVICTED PROJECT", lambda p: p.victim_project),
         Column("PREEMPTED BY", lambda p: p.preemptor_project or "-"),

@@ -6,7 +6,7 @@ from difflib import get_close_matches
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
-from berth.core.problems import Problem, shown
+from berth.core.problems import Problem, format_value
 
 if TYPE_CHECKING:
     from berth.client.models.workloads import Workload
@@ -25,7 +25,7 @@ class ExitCode(IntEnum):
     INTERRUPTED = 130
 
 
-MEANINGS = """\b
+EXIT_CODES_HELP = """\b
 Exit codes:
   0    success; with --watch, --follow or logs -f: the workload completed
   1    refused by the server, or a server error
@@ -43,8 +43,8 @@ errors. `berth replay` returns 1 if the decision differs, `berth health` if a
 check fails."""
 
 
-def code_of_outcome(workload: "Workload") -> ExitCode:
-    """Return the exit code of a command that waited for the end of a workload."""
+def exit_code_for(workload: "Workload") -> ExitCode:
+    """Return the exit code for a command that waited for a workload to end."""
     outcomes = {"failed": ExitCode.WORKLOAD_FAILED, "cancelled": ExitCode.WORKLOAD_CANCELLED}
     return outcomes.get(workload.phase, ExitCode.DONE)
 
@@ -52,7 +52,7 @@ def code_of_outcome(workload: "Workload") -> ExitCode:
 def explain_error(error: Exception) -> tuple[ExitCode, list[str]] | None:
     """Return the exit code and the message lines of an expected error, or None for a bug."""
     from berth.client import errors
-    from berth.client.config import BadSettings
+    from berth.client.config import InvalidSettings
 
     if isinstance(error, errors.NotSignedIn):
         return ExitCode.NOT_SIGNED_IN, [f"{error.detail} (berth login)"]
@@ -64,10 +64,10 @@ def explain_error(error: Exception) -> tuple[ExitCode, list[str]] | None:
         return codes.get(type(error), ExitCode.REFUSED), error.lines()
     if isinstance(error, errors.Unreachable):
         return ExitCode.UNREACHABLE, [str(error)]
-    spec = sys.modules.get("berth.core.spec")  # do not import the module only for its error
+    spec = sys.modules.get("berth.core.spec")  # avoid importing the module just for its error
     if spec is not None and isinstance(error, spec.SpecError):
         return ExitCode.USAGE, [str(problem) for problem in error.problems]
-    if isinstance(error, errors.Ambiguous | BadSettings | BadInput):
+    if isinstance(error, errors.Ambiguous | InvalidSettings | BadInput):
         return ExitCode.USAGE, [str(error)]
     if isinstance(error, ModuleNotFoundError):
         return _missing_extra(error)
@@ -75,7 +75,7 @@ def explain_error(error: Exception) -> tuple[ExitCode, list[str]] | None:
 
 
 def _missing_extra(error: ModuleNotFoundError) -> tuple[ExitCode, list[str]] | None:
-    """Return an error that names the extra to install, or None if one of Berth's own modules is missing."""
+    """Return an error that names the extra to install, or None if Berth itself lacks a module."""
     package = (error.name or "").partition(".")[0]
     if package in ("", "berth", "scheduler", "pools", "projects"):
         return None
@@ -85,16 +85,16 @@ def _missing_extra(error: ModuleNotFoundError) -> tuple[ExitCode, list[str]] | N
 
 
 class BadInput(Exception):
-    """Invalid input from the command line or a file. The message has the allowed values."""
+    """Raised for invalid input from the command line or a file. The message lists the allowed values."""
 
 
-def invalid(option: str, message: str, value: object, allowed: str) -> BadInput:
+def invalid_value(option: str, message: str, value: object, allowed: str) -> BadInput:
     """Return the error for an invalid value, worded like the problems of the REST API."""
-    return BadInput(str(Problem(option, message, shown(value), allowed)))
+    return BadInput(str(Problem(option, message, format_value(value), allowed)))
 
 
-def unknown(kind: str, value: str, key: str, allowed: Sequence[str]) -> str:
-    """Return the message for a name that does not exist, which suggests the nearest allowed name."""
+def unknown_name_message(kind: str, value: str, key: str, allowed: Sequence[str]) -> str:
+    """Return an error message for an unknown name, with the nearest allowed name as a suggestion."""
     nearest = get_close_matches(key, allowed, n=1)
     if nearest:
         return f"unknown {kind} {value!r}. Did you mean {nearest[0]!r}?"

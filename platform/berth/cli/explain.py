@@ -5,47 +5,48 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from berth.cli.output import print_section
-from berth.cli.text import local, number, plain, safe
-from berth.core.words import UNSAID, amount, counted
+from berth.cli.text import format_time, format_value, number, safe
+from berth.core.words import OMITTED_FIELDS, format_amount, format_count
 
 if TYPE_CHECKING:
     from berth.client.models.tenants import QuotaImpact, ShareTrace
 
-NAMES = {
+NUMBER_LABELS = {
     "queue": "queue", "requested": "requested", "allocated": "allocated", "bound": "limit", "quota": "quota",
     "share": "fair share", "free": "free", "biggest_block": "largest free block", "missing": "missing",
     "most": "at most", "reclaimable": "reclaimable", "protected": "protected",
 }  # fmt: skip
-AMOUNTS = frozenset(NAMES) - {"queue"}
-STANDINGS = ("quota", "share", "allocated", "requested", "limit")
+AMOUNTS = frozenset(NUMBER_LABELS) - {"queue"}
+STANDING_FIELDS = ("quota", "share", "allocated", "requested", "limit")
 
 
 def blocker_numbers(numbers: Mapping[str, Any]) -> str:
-    """Format a blocker's numbers, which are in thousandths, such as "requested 4 GPUs, free 0 GPUs"."""
+    """Format a blocker's numbers, given in thousandths, as in "requested 4 GPUs, free 0 GPUs"."""
     resource = str(numbers.get("resource") or "gpu")
-    order = [name for name in NAMES if name in numbers]
-    order += sorted(name for name in numbers if name not in NAMES and name not in UNSAID)
+    order = [name for name in NUMBER_LABELS if name in numbers]
+    order += sorted(name for name in numbers if name not in NUMBER_LABELS and name not in OMITTED_FIELDS)
     return ", ".join(
-        f"{NAMES.get(name, safe(name).replace('_', ' '))} {_amount_text(name, numbers[name], resource)}"
+        f"{NUMBER_LABELS.get(name, safe(name).replace('_', ' '))} "
+        f"{_amount_text(name, numbers[name], resource)}"
         for name in order
     )
 
 
-def expected_line(at: datetime | None, because: str) -> str:
-    """Return the expected start as a sentence, or an empty string."""
+def format_expected_start(at: datetime | None, reason: str) -> str:
+    """Return a sentence about the expected start, or an empty string."""
     if at is not None:
-        return f"Expected start: {local(at)}" + (f", {because}." if because else ".")
-    return f"Expected start unknown: {because}." if because else ""
+        return f"Expected start: {format_time(at)}" + (f", {reason}." if reason else ".")
+    return f"Expected start unknown: {reason}." if reason else ""
 
 
 def queue_lines(queue: Any) -> Iterator[str]:
-    """Yield lines about the standing of the project and its department in the last cycle."""
+    """Yield lines with the last cycle's amounts for the project and its department."""
     for kind in ("project", "department"):
         standing = (queue or {}).get(kind)
         if isinstance(standing, dict):
             amounts = ", ".join(
-                f"{'fair share' if name == 'share' else name} {_gpus(standing[name])}"
-                for name in STANDINGS
+                f"{'fair share' if name == 'share' else name} {_format_gpus(standing[name])}"
+                for name in STANDING_FIELDS
                 if name in standing
             )
             yield f"{kind} {standing.get('name')}: {amounts} (GPUs in {standing.get('pool')})"
@@ -54,7 +55,7 @@ def queue_lines(queue: Any) -> Iterator[str]:
 
 
 def _share_explanation(standing: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the explanation of the GPU fair share, or of other resources if no GPUs are requested."""
+    """Yield the explanation of the GPU fair share, or of other resources if no GPU is requested."""
     explanations = standing.get("how") or {}
     requested = standing.get("requested") or {}
     chosen = ["gpu"] if requested.get("gpu") else [name for name in explanations if requested.get(name)]
@@ -64,11 +65,11 @@ def _share_explanation(standing: Mapping[str, Any]) -> Iterator[str]:
 
 def _amount_text(name: str, value: Any, resource: str) -> str:
     if name not in AMOUNTS or not isinstance(value, int | float):
-        return plain(value)
-    return amount(resource, int(value))
+        return format_value(value)
+    return format_amount(resource, int(value))
 
 
-def _gpus(amounts: Any) -> str:
+def _format_gpus(amounts: Any) -> str:
     if not isinstance(amounts, dict):
         return "-"
     value = amounts.get("gpu")
@@ -78,14 +79,16 @@ def _gpus(amounts: Any) -> str:
 def print_impact(impact: "QuotaImpact") -> None:
     for quota in impact.quotas:
         print(safe(quota_line(quota)))
-    for warned in impact.warnings:
-        print(f"Warning: {safe(warned.get('message', ''))}")
-    _section("Fair shares, in GPUs", map(_share, filter(_moves_gpus, impact.shares)))
-    _section("Would start", map(_start, impact.starts))
-    _section("Would no longer start", map(_start, impact.no_longer_starting))
-    _section("Would be evicted", (line for eviction in impact.evictions for line in _eviction(eviction)))
-    _section("Pending reason would change", map(_reason, impact.reasons))
-    if message := _hidden(impact.hidden):
+    for warning in impact.warnings:
+        print(f"Warning: {safe(warning.get('message', ''))}")
+    _section("Fair shares, in GPUs", map(_format_share_change, filter(_changes_gpu_share, impact.shares)))
+    _section("Would start", map(_format_start, impact.starts))
+    _section("Would no longer start", map(_format_start, impact.no_longer_starting))
+    _section(
+        "Would be evicted", (line for eviction in impact.evictions for line in _format_eviction(eviction))
+    )
+    _section("Pending reason would change", map(_format_reason_change, impact.reasons))
+    if message := _format_hidden(impact.hidden):
         print(f"\nWorkloads that are not visible to you: {message}")
 
 
@@ -95,15 +98,16 @@ def quota_line(quota: Mapping[str, Any]) -> str:
     name = f"{quota.get('name')} on {quota.get('pool')}"
     if after is None:
         return f"{name}: {'removed' if before is not None else 'does not exist'}"
-    was = _flat(before or {})
+    old_values = _flatten(before or {})
     changed = [
-        f"{key} {_amount(was[key]) if key in was else 'nothing'} -> {_amount(value)}"
-        for key, value in _flat(after).items()
-        if key not in was or was[key] != value
+        f"{key} {_format_amount(old_values[key]) if key in old_values else 'nothing'} "
+        f"-> {_format_amount(value)}"
+        for key, value in _flatten(after).items()
+        if key not in old_values or old_values[key] != value
     ]
     if before is None:
         values = ", ".join(
-            f"{key} {_amount(value)}" for key, value in _flat(after).items() if value is not None
+            f"{key} {_format_amount(value)}" for key, value in _flatten(after).items() if value is not None
         )
         return f"{name}: new: {values}"
     return f"{name}: {', '.join(changed) or 'unchanged'}"
@@ -117,49 +121,51 @@ def _section(title: str, items: Iterator[str]) -> None:
             print(f"  {safe(line)}")
 
 
-def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+def _flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     flat: dict[str, Any] = {}
     for key, value in values.items():
-        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
+        flat |= (
+            _flatten(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
+        )
     return flat
 
 
-def _amount(value: Any) -> str:
-    return "unlimited" if value is None else plain(value)
+def _format_amount(value: Any) -> str:
+    return "unlimited" if value is None else format_value(value)
 
 
-def _moves_gpus(share: Mapping[str, Any]) -> bool:
+def _changes_gpu_share(share: Mapping[str, Any]) -> bool:
     return bool(share["before"].get("gpu") != share["after"].get("gpu"))
 
 
-def _share(share: Mapping[str, Any]) -> str:
+def _format_share_change(share: Mapping[str, Any]) -> str:
     before, after, allocated = (number(share[key].get("gpu")) for key in ("before", "after", "allocated"))
     return f"{share['name']} on {share['pool']}: {before} -> {after} ({allocated} allocated)"
 
 
-def _start(entry: Mapping[str, Any]) -> str:
+def _format_start(entry: Mapping[str, Any]) -> str:
     when = "" if entry.get("at_once", True) else ", once evicted workloads have stopped"
-    gpus = counted(entry.get("gpus") or 0, "GPU")
+    gpus = format_count(entry.get("gpus") or 0, "GPU")
     return f"{entry['project']}/{entry['workload']} on {entry['pool']}, {gpus}{when}"
 
 
-def _eviction(eviction: Mapping[str, Any]) -> Iterator[str]:
+def _format_eviction(eviction: Mapping[str, Any]) -> Iterator[str]:
     yield f"{eviction.get('kind')}: {eviction.get('summary')}"
     for line in eviction.get("lines") or ():
         yield f"  {line}"
 
 
-def _reason(entry: Mapping[str, Any]) -> str:
+def _format_reason_change(entry: Mapping[str, Any]) -> str:
     return (
         f"{entry['project']}/{entry['workload']}: {entry['before']} -> {entry['after']}: {entry['message']}"
     )
 
 
-def _hidden(hidden: Mapping[str, Any]) -> str:
-    words = (("starts", "start"), ("no_longer_starting", "lost start", "lost starts"),
+def _format_hidden(hidden: Mapping[str, Any]) -> str:
+    words = (("starts", "start"), ("no_longer_starting", "prevented start", "prevented starts"),
              ("evictions", "eviction"), ("shares", "changed fair share"),
              ("reasons", "changed reason"))  # fmt: skip
-    return ", ".join(counted(hidden[key], *word) for key, *word in words if hidden.get(key))
+    return ", ".join(format_count(hidden[key], *word) for key, *word in words if hidden.get(key))
 
 
 UNITS = {"gpu": "GPUs", "cpu": "CPUs", "memory_mib": "memory"}
@@ -167,8 +173,8 @@ UNITS = {"gpu": "GPUs", "cpu": "CPUs", "memory_mib": "memory"}
 
 def print_shares(traces: Iterable["ShareTrace"]) -> None:
     for trace in traces:
-        for chapter in trace.trace:
-            of = chapter.queue if chapter.queue == trace.pool else f"{chapter.queue} on {trace.pool}"
-            print_section(safe(f"{chapter.name}: {UNITS[chapter.resource]} of {of}"))
-            for line in chapter.explanation:
+        for section in trace.trace:
+            of = section.queue if section.queue == trace.pool else f"{section.queue} on {trace.pool}"
+            print_section(safe(f"{section.name}: {UNITS[section.resource]} of {of}"))
+            for line in section.explanation:
                 print(f"  {safe(line)}")

@@ -8,7 +8,13 @@ import typer
 from berth.cli.arguments import DepartmentOption, PoolOption, ProjectOption
 from berth.cli.exits import BadInput
 from berth.cli.output import Output, OutputOption, WatchOption
-from berth.cli.quantities import amount, amount_or_text, mapping, seconds, toleration
+from berth.cli.quantities import (
+    parse_duration,
+    parse_key_values,
+    parse_number,
+    parse_number_or_text,
+    parse_toleration,
+)
 from berth.core.priorities import DEFAULT, PRIORITIES, SERVICE_DEFAULT
 
 if TYPE_CHECKING:
@@ -44,13 +50,13 @@ class SubmitFlags:
     ] = None
     set: Annotated[
         Texts,
-        _option("Override a part of the document; repeatable.", "--set", metavar="PART=VALUE"),
+        _option("Value to set in the document; repeatable.", "--set", metavar="PART=VALUE"),
     ] = None
     name: Annotated[Text, _option("Name of the workload.", "--name", "-n", metavar="NAME")] = None
     project: Annotated[
         Text,
         _option(
-            "Project; default: BERTH_PROJECT, the project of the login, or your only project.",
+            "Project; default: BERTH_PROJECT, the context's project, or your only project.",
             "--project",
             "-p",
             metavar="NAME",
@@ -137,11 +143,13 @@ class SubmitFlags:
         Text,
         _option("Maximum runtime, for example 90 (seconds), 30m or 2h.", "--max-runtime", metavar="TIME"),
     ] = None
-    deadline: Annotated[Text, _option("Timestamp at which to stop.", "--deadline", metavar="MOMENT")] = None
+    deadline: Annotated[
+        Text, _option("Timestamp at which to stop the workload.", "--deadline", metavar="MOMENT")
+    ] = None
     idle_timeout: Annotated[
         Text,
         _option(
-            "Time without log output or visits to ports before the workload ends.",
+            "Time without log output or requests to ports after which the workload ends.",
             "--idle-timeout",
             metavar="TIME",
         ),
@@ -160,7 +168,7 @@ class SubmitFlags:
     stale_gang_grace: Annotated[
         Text,
         _option(
-            "Time the gang may run below its minimum; never: unlimited.", "--stale-gang-grace", metavar="TIME"
+            "Time a gang may run below its minimum; never: no limit.", "--stale-gang-grace", metavar="TIME"
         ),
     ] = None
     depends_on: Annotated[
@@ -175,7 +183,7 @@ class SubmitFlags:
         ),
     ] = None
     notify: Annotated[
-        Texts, _option("Mail or web address to notify; repeatable.", "--notify", metavar="ADDRESS")
+        Texts, _option("Email address or URL to notify; repeatable.", "--notify", metavar="ADDRESS")
     ] = None
     notify_on: Annotated[
         Texts,
@@ -187,48 +195,65 @@ class SubmitFlags:
     ] = None
     dry_run: Annotated[bool, _option("Predict the decision; submit nothing.", "--dry-run")] = False
     show: Annotated[bool, _option("Print the document instead of submitting it.", "--print")] = False
-    watch: Annotated[bool, _option("Print each change until the workload ends.", "--watch")] = False
+    watch: Annotated[bool, _option("Print each phase change until the workload ends.", "--watch")] = False
     follow: Annotated[bool, _option("Print the output until the workload ends.", "--follow")] = False
     output: OutputOption = Output.TABLE
 
     def document(self) -> dict[str, Any]:
-        """Return the workload document of these options; raise BadInput if they exclude each other."""
+        """Return the workload document of these options. Raises BadInput for conflicting options."""
         if self.shell and self.command:
-            raise BadInput("--shell and a command exclude each other")
-        at_top = {
-            "name": self.name, "project": self.project, "pools": self.pool, "kind": self.kind,
-            "priority": _number_or_word(self.priority), "preemptible": self.preemptible,
-            "max_runtime": _seconds("--max-runtime", self.max_runtime), "deadline": self.deadline,
-            "idle_timeout": _seconds("--idle-timeout", self.idle_timeout),
-            "preemption_delay": _seconds("--preemption-delay", self.preemption_delay),
-            "stale_gang_grace": -1 if self.stale_gang_grace == "never"
-            else _seconds("--stale-gang-grace", self.stale_gang_grace),
-            "grace_period_seconds": _seconds("--grace", self.grace), "depends_on": self.depends_on,
-            "roles": [self._role()], "command": self.shell or self.command,
-            "env": mapping("--env", self.env or ()), "image": self.image, "working_dir": self.workdir,
-            "restart_policy": _restart(self.restart), "labels": mapping("--label", self.label or ()),
-            "notifications": [_notification(to, self.notify_on) for to in self.notify or ()],
-        }  # fmt: skip
-        return _without_empty(at_top)
+            raise BadInput("--shell cannot be combined with a command")
+        top_level = {
+            "name": self.name,
+            "project": self.project,
+            "pools": self.pool,
+            "kind": self.kind,
+            "priority": _parse_priority(self.priority),
+            "preemptible": self.preemptible,
+            "max_runtime": _parse_seconds("--max-runtime", self.max_runtime),
+            "deadline": self.deadline,
+            "idle_timeout": _parse_seconds("--idle-timeout", self.idle_timeout),
+            "preemption_delay": _parse_seconds("--preemption-delay", self.preemption_delay),
+            "stale_gang_grace": -1
+            if self.stale_gang_grace == "never"
+            else _parse_seconds("--stale-gang-grace", self.stale_gang_grace),
+            "grace_period_seconds": _parse_seconds("--grace", self.grace),
+            "depends_on": self.depends_on,
+            "roles": [self._role()],
+            "command": self.shell or self.command,
+            "env": parse_key_values("--env", self.env or ()),
+            "image": self.image,
+            "working_dir": self.workdir,
+            "restart_policy": _parse_restart_policy(self.restart),
+            "labels": parse_key_values("--label", self.label or ()),
+            "notifications": [_build_notification(to, self.notify_on) for to in self.notify or ()],
+        }
+        return _without_empty(top_level)
 
     def _role(self) -> dict[str, Any]:
         role = {
-            "name": self.role, "replicas": self.replicas, "min": self.min, "max": self.max,
-            "gpu": None if self.gpu is None else amount("--gpu", self.gpu), "gpu_devices": self.gpu_devices,
-            "gpu_memory_mib": _amount(self.gpu_memory), "gpu_models": self.gpu_model,
-            "cpu": _amount(self.cpu), "memory_mib": _amount(self.memory),
+            "name": self.role,
+            "replicas": self.replicas,
+            "min": self.min,
+            "max": self.max,
+            "gpu": None if self.gpu is None else parse_number("--gpu", self.gpu),
+            "gpu_devices": self.gpu_devices,
+            "gpu_memory_mib": _parse_amount(self.gpu_memory),
+            "gpu_models": self.gpu_model,
+            "cpu": _parse_amount(self.cpu),
+            "memory_mib": _parse_amount(self.memory),
             "limit": _without_empty(
-                {"cpu": _amount(self.cpu_limit), "memory_mib": _amount(self.memory_limit)}
+                {"cpu": _parse_amount(self.cpu_limit), "memory_mib": _parse_amount(self.memory_limit)}
             ),
-            "node_selector": mapping("--node-selector", self.node_selector or ()),
-            "tolerations": [toleration(entry) for entry in self.toleration or ()],
+            "node_selector": parse_key_values("--node-selector", self.node_selector or ()),
+            "tolerations": [parse_toleration(entry) for entry in self.toleration or ()],
             "spread_per_node": self.spread_per_node,
             "topology": _without_empty({"required": self.topology, "preferred": self.topology_preferred}),
-        }  # fmt: skip
+        }
         return _without_empty(role)
 
 
-FLAG_OF = {
+FLAGS_BY_PATH = {
     "name": "--name", "project": "--project", "pools": "--pool", "kind": "--kind", "priority": "--priority",
     "max_runtime": "--max-runtime", "deadline": "--deadline", "idle_timeout": "--idle-timeout",
     "preemption_delay": "--preemption-delay", "stale_gang_grace": "--stale-gang-grace",
@@ -245,45 +270,45 @@ FLAG_OF = {
 }  # fmt: skip
 
 
-def flag_of(path: str) -> str:
+def flag_for_path(path: str) -> str:
     """Return the option that sets the value at `path` of the document."""
-    fits = (part for part in FLAG_OF if path == part or path.startswith((f"{part}.", f"{part}[")))
-    return FLAG_OF.get(max(fits, key=len, default=""), path)
+    matches = (part for part in FLAGS_BY_PATH if path == part or path.startswith((f"{part}.", f"{part}[")))
+    return FLAGS_BY_PATH.get(max(matches, key=len, default=""), path)
 
 
 def _without_empty(values: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in values.items() if value is not None and value not in ([], {})}
 
 
-def _seconds(option: str, text: Text) -> int | None:
-    return None if text is None else seconds(option, text)
+def _parse_seconds(option: str, text: Text) -> int | None:
+    return None if text is None else parse_duration(option, text)
 
 
-def _amount(text: Text) -> int | float | Text:
-    return None if text is None else amount_or_text(text)
+def _parse_amount(text: Text) -> int | float | Text:
+    return None if text is None else parse_number_or_text(text)
 
 
-def _number_or_word(text: Text) -> int | Text:
+def _parse_priority(text: Text) -> int | Text:
     return int(text) if text is not None and text.isascii() and text.isdigit() else text
 
 
-def _restart(text: Text) -> dict[str, Any] | None:
+def _parse_restart_policy(text: Text) -> dict[str, Any] | None:
     if text is None:
         return None
     kind, _, times = text.partition(":")
-    return {"kind": kind} if not times else {"kind": kind, "max_restarts": amount("--restart", times)}
+    return {"kind": kind} if not times else {"kind": kind, "max_restarts": parse_number("--restart", times)}
 
 
-def _notification(to: str, events: Texts) -> dict[str, Any]:
+def _build_notification(to: str, events: Texts) -> dict[str, Any]:
     return {"to": to, "on": events} if events else {"to": to}
 
 
-LIVE = ("pending", "reserved", "starting", "running", "stopping", "suspended")
-SHOWN = 500
+LIVE_PHASES = ("pending", "reserved", "starting", "running", "stopping", "suspended")
+DEFAULT_LIMIT = 500
 
 
 @dataclass(frozen=True)
-class Selection:
+class ListOptions:
     """Options of `berth list`."""
 
     project: ProjectOption = None
@@ -296,17 +321,17 @@ class Selection:
         list[str] | None, typer.Option("--label", "-l", metavar="KEY=VALUE", help="Label; repeatable.")
     ] = None
     by: Annotated[str | None, typer.Option("--by", help="User who submitted the workload.")] = None
-    search: Annotated[str | None, typer.Option(help="Text in the workload name.")] = None
+    search: Annotated[str | None, typer.Option(help="Text to search for in the workload name.")] = None
     sort: Annotated[
         str, typer.Option(help="Sort key: submitted_at, name, priority, phase or gpus; prefix - to reverse.")
     ] = "-submitted_at"
-    every: Annotated[bool, typer.Option("--all", "-a", help="Include workloads that have ended.")] = False
-    limit: Annotated[int, typer.Option(min=1, help="Maximum number of rows.")] = SHOWN
+    show_all: Annotated[bool, typer.Option("--all", "-a", help="Include workloads that have ended.")] = False
+    limit: Annotated[int, typer.Option(min=1, help="Maximum number of rows.")] = DEFAULT_LIMIT
     watch: WatchOption = False
     output: OutputOption = Output.TABLE
 
     def workloads(self, client: "Client") -> list["Workload"]:
-        phases = tuple(self.phase or (() if self.every else LIVE))
+        phases = tuple(self.phase or (() if self.show_all else LIVE_PHASES))
         filters: dict[str, object] = {
             "project": self.project, "department": self.department, "pool": self.pool, "phase": phases,
             "kind": self.kind, "reason": self.reason, "label": tuple(self.label or ()),

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from time import sleep
 from typing import TYPE_CHECKING
 
-from berth.cli.output import console_of
+from berth.cli.output import make_console
 from berth.cli.text import safe
 
 if TYPE_CHECKING:
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
 
 PAUSE_SECONDS = 0.5
 SLOW_PAUSE_SECONDS = 1.0
-LOSSES_MAX = 10
+CONNECTION_LOSSES_MAX = 10
 
 
 def follow_output(
     client: "Client", workload: "Workload", pod: str | None = None, tail: int | None = None,
-    out: "Screen | Matching | None" = None,
+    out: "TerminalOutput | LineFilter | None" = None,
 ) -> "Workload":  # fmt: skip
     """Print the output of one pod, attempt by attempt, until the workload ends. Return the ended workload.
 
     Phase changes are printed to stderr. `tail` limits the lines of the first attempt.
     """
-    out = out or Screen()
+    out = out or TerminalOutput()
     printed, reported = "", ("", "")
     while True:
         if (workload.phase, workload.reason) != reported:
@@ -60,9 +60,9 @@ def _started(pod: "Pod") -> float:
 
 
 def _print_attempt(
-    client: "Client", pod: "Pod", workload_id: str, tail: int | None, out: "Screen | Matching"
+    client: "Client", pod: "Pod", workload_id: str, tail: int | None, out: "TerminalOutput | LineFilter"
 ) -> None:
-    """Print the output of one attempt to its end. Resume a broken connection at the same byte."""
+    """Print the whole output of one attempt. If the connection breaks, resume at the same byte."""
     from berth.client import Unreachable
 
     offset, losses = 0, 0
@@ -81,15 +81,15 @@ def _print_attempt(
             return
         except Unreachable:
             losses += 1
-            if losses > LOSSES_MAX:
+            if losses > CONNECTION_LOSSES_MAX:
                 raise
             time.sleep(PAUSE_SECONDS * losses)
 
 
 LINE_MAX = 1 << 20  # bytes; a longer line is matched in parts
-SEQUENCE_MAX = 4096  # bytes of an incomplete sequence at the end
+SEQUENCE_MAX = 4096  # maximum bytes of an incomplete sequence at the end
 COLOUR = rb"\x1b\[[0-9;:]*m"
-SEQUENCES = re.compile(
+CONTROL_SEQUENCES = re.compile(
     rb"(" + COLOUR + rb")"
     rb"|\x1b\[[0-?]*[ -/]*[@-~]"  # other sequences with parameters
     rb"|\x1b[\]PX^_][^\x07\x1b\x9c]*(?:\x07|\x1b\\)"  # titles, links, device strings
@@ -100,55 +100,55 @@ SEQUENCES = re.compile(
 INCOMPLETE = re.compile(rb"(\x1b(?:\[[0-?]*[ -/]*|[\]PX^_][^\x07\x1b\x9c]*\x1b?|[ -/]*)|\xc2)\Z")
 
 
-class Screen:
+class TerminalOutput:
     """Standard output, without control sequences on a terminal. Call `end` after the last piece."""
 
     def __init__(self) -> None:
         self._is_terminal = sys.stdout.isatty()
-        self._held = b""
+        self._pending = b""
 
     def __call__(self, piece: bytes) -> None:
         if self._is_terminal:
-            piece, self._held = split_safe(self._held + piece)
+            piece, self._pending = strip_control_sequences(self._pending + piece)
         self._write(piece)
 
     def end(self) -> None:
-        if self._held:
-            self._write(split_safe(self._held + b"\n")[0][:-1])
-            self._held = b""
+        if self._pending:
+            self._write(strip_control_sequences(self._pending + b"\n")[0][:-1])
+            self._pending = b""
 
     def _write(self, piece: bytes) -> None:
         sys.stdout.buffer.write(piece)
         sys.stdout.buffer.flush()
 
 
-class Matching:
-    """Filter that passes on lines with a given text. Call `end` after the last piece."""
+class LineFilter:
+    """Filter that passes only lines with a given text. Call `end` after the last piece."""
 
-    def __init__(self, text: str, ignore_case: bool, out: Screen) -> None:
+    def __init__(self, text: str, ignore_case: bool, out: TerminalOutput) -> None:
         self._fold = ignore_case
-        self._wanted = text.encode().lower() if ignore_case else text.encode()
-        self._out, self._rest = out, b""
+        self._pattern = text.encode().lower() if ignore_case else text.encode()
+        self._out, self._incomplete_line = out, b""
 
     def __call__(self, piece: bytes) -> None:
-        *lines, self._rest = (self._rest + piece).split(b"\n")
-        if len(self._rest) > LINE_MAX:
-            lines, self._rest = [*lines, self._rest], b""
+        *lines, self._incomplete_line = (self._incomplete_line + piece).split(b"\n")
+        if len(self._incomplete_line) > LINE_MAX:
+            lines, self._incomplete_line = [*lines, self._incomplete_line], b""
         if matching := [line for line in lines if self._matches(line)]:
             self._out(b"\n".join(matching) + b"\n")
 
     def end(self) -> None:
-        if self._matches(self._rest):
-            self._out(self._rest + b"\n")
-        self._rest = b""
+        if self._matches(self._incomplete_line):
+            self._out(self._incomplete_line + b"\n")
+        self._incomplete_line = b""
         self._out.end()
 
     def _matches(self, line: bytes) -> bool:
-        return self._wanted in (line.lower() if self._fold else line)
+        return self._pattern in (line.lower() if self._fold else line)
 
 
-def as_grep(matches: Iterable["LogMatch"], last: int) -> Iterator[tuple[int, str]]:
-    """Yield each line after `last` once, with its number: `12:` before a match, `11-` before its context."""
+def format_as_grep(matches: Iterable["LogMatch"], last: int) -> Iterator[tuple[int, str]]:
+    """Yield each line after `last` once, with its number: `12:` for a match, `11-` for its context."""
     shown: dict[int, str] = {}
     for each in matches:
         before = enumerate(each.before, each.line - len(each.before))
@@ -158,20 +158,21 @@ def as_grep(matches: Iterable["LogMatch"], last: int) -> Iterator[tuple[int, str
     yield from sorted((number, line) for number, line in shown.items() if number > last)
 
 
-def split_safe(data: bytes) -> tuple[bytes, bytes]:
-    """Return the text that a terminal may show, and the incomplete sequence at the end of the data."""
+def strip_control_sequences(data: bytes) -> tuple[bytes, bytes]:
+    """Return the data without control sequences, and any incomplete sequence at its end."""
     incomplete = INCOMPLETE.search(data, max(0, len(data) - SEQUENCE_MAX))
     tail = incomplete[0] if incomplete else b""
-    return SEQUENCES.sub(rb"\1", data[: len(data) - len(tail)]), tail
+    return CONTROL_SEQUENCES.sub(rb"\1", data[: len(data) - len(tail)]), tail
 
 
 REFRESH_SECONDS = 2.0
 
 
-def watched(draw: Callable[[], "RenderableType"], every: float = REFRESH_SECONDS) -> None:
+def redraw_until_interrupted(draw: Callable[[], "RenderableType"], every: float = REFRESH_SECONDS) -> None:
     """Redraw in place on a terminal, or print repeatedly elsewhere, until Ctrl-C.
 
-    While the server is unreachable, the last drawing remains. Errors from the first drawing are raised.
+    While the server is unreachable, the last output stays on the screen. Errors from the first call of
+    `draw` are raised.
     """
     from rich.console import Group
     from rich.live import Live
@@ -179,7 +180,7 @@ def watched(draw: Callable[[], "RenderableType"], every: float = REFRESH_SECONDS
 
     from berth.client import Unreachable
 
-    console = console_of()
+    console = make_console()
     last = draw()
     if not console.is_terminal:
         while True:
@@ -206,7 +207,7 @@ def follow_phases(client: "Client", workload: "Workload") -> "Workload":
 
 
 def print_change(workload: "Workload") -> None:
-    """Print phase and reason to stderr, because stdout is for pod output."""
+    """Print the phase and reason to stderr, because stdout is for pod output."""
     reason = f" ({workload.reason})" if workload.reason else ""
     message = f": {workload.message}" if workload.message else ""
     print(safe(f"{workload.handle} is {workload.phase}{reason}{message}"), file=sys.stderr, flush=True)

@@ -1,4 +1,4 @@
-"""The `berth` command, which imports the module of a subcommand only when the subcommand runs."""
+"""The `berth` command, which imports the modules of its subcommands on demand."""
 
 import os
 import sys
@@ -12,7 +12,7 @@ from typer.main import get_command_from_info, get_group_from_info
 from typer.models import CommandInfo, TyperInfo
 
 from berth.cli.arguments import context_names
-from berth.cli.exits import MEANINGS, explain_error
+from berth.cli.exits import EXIT_CODES_HELP, explain_error
 from berth.cli.text import safe
 
 WORKLOAD_COMMANDS: Mapping[str, str] = {
@@ -21,11 +21,11 @@ WORKLOAD_COMMANDS: Mapping[str, str] = {
     "suspend": "workloads:suspend", "resume": "workloads:resume", "delete": "workloads:delete",
     "events": "history:events",
 }  # fmt: skip
-Target = str | typer.Typer  # MODULE:ATTRIBUTE below berth.cli.commands, or the group itself
+Target = str | typer.Typer  # MODULE:ATTRIBUTE in berth.cli.commands, or the group itself
 
 
 class LazyCommands(Mapping[str, Any]):
-    """Commands by name. A command's module is imported when the command is looked up."""
+    """Mapping of names to commands. Looking up a command imports its module."""
 
     def __init__(self, targets: Mapping[str, Target]) -> None:
         self._targets = targets
@@ -33,7 +33,7 @@ class LazyCommands(Mapping[str, Any]):
 
     def __getitem__(self, name: str) -> Any:
         if name not in self._loaded:
-            self._loaded[name] = _load(name, self._targets[name])
+            self._loaded[name] = _load_command(name, self._targets[name])
         return self._loaded[name]
 
     def __contains__(self, name: object) -> bool:
@@ -46,7 +46,7 @@ class LazyCommands(Mapping[str, Any]):
         return len(self._targets)
 
 
-def _load(name: str, target: Target) -> Any:
+def _load_command(name: str, target: Target) -> Any:
     value: Any = target
     if isinstance(target, str):
         module, _, attribute = target.partition(":")
@@ -63,7 +63,7 @@ def _load(name: str, target: Target) -> Any:
 
 
 class WorkloadGroup(TyperGroup):
-    """Group `berth workload`, which repeats the top-level workload commands."""
+    """The `berth workload` group, which repeats the top-level workload commands."""
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
@@ -71,7 +71,7 @@ class WorkloadGroup(TyperGroup):
 
 
 workload_app = typer.Typer(
-    cls=WorkloadGroup, no_args_is_help=True, help="Workloads: the same commands as without this word."
+    cls=WorkloadGroup, no_args_is_help=True, help="Workloads: aliases of the top-level workload commands."
 )
 COMMANDS: Mapping[str, Target] = {
     **WORKLOAD_COMMANDS,
@@ -92,7 +92,7 @@ COMMANDS: Mapping[str, Target] = {
 
 
 class RootGroup(TyperGroup):
-    """Root of the command line. It prints errors to stderr without a traceback, and sets the exit code."""
+    """Root command group. It prints errors to stderr without a traceback and sets the exit code."""
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
@@ -118,7 +118,7 @@ app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
-    epilog=MEANINGS,
+    epilog=EXIT_CODES_HELP,
     context_settings={"help_option_names": ["--help", "-h"]},
 )
 
@@ -151,7 +151,7 @@ def berth(
     berth list --watch
     berth why vision/train
 
-    For all commands: berth help exit-codes, berth help environment, berth help output.
+    See also: berth help exit-codes, berth help environment, berth help output.
     """
     if context is None:
         return

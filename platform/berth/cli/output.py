@@ -31,7 +31,7 @@ class Output(StrEnum):
 
     @property
     def is_data(self) -> bool:
-        """True for formats that are meant for programs and contain the server's values unformatted."""
+        """True for machine-readable formats, which contain the server's values unformatted."""
         return self in (Output.JSON, Output.YAML, Output.CSV)
 
 
@@ -42,33 +42,33 @@ OutputOption = Annotated[Output, typer.Option("--output", "-o", help="Output for
 class Column:
     """One column of a table.
 
-    On a narrow terminal, `brief` formats the cells, `spare` columns are omitted from the right, and `grows`
-    columns are cut.
+    On a narrow terminal, `brief` formats the cells, `optional` columns are omitted from the right, and
+    `flexible` columns are truncated.
     """
 
     title: str
-    of: Callable[[Any], str]
+    cell_text: Callable[[Any], str]
     wide: bool = False
     right: bool = False
-    grows: bool = False
-    spare: bool = False
+    flexible: bool = False
+    optional: bool = False
     brief: Callable[[Any], str] | None = None
     style: Callable[[Any], str] | None = None
 
 
-def show_list(items: Sequence[Any], columns: Sequence[Column], output: Output, nothing: str) -> None:
-    """Print the items, or `nothing` on stderr if there are none."""
+def show_list(items: Sequence[Any], columns: Sequence[Column], output: Output, empty_message: str) -> None:
+    """Print the items, or `empty_message` on stderr if there are none."""
     if output.is_data:
-        show_data([plain_of(item) for item in items], output)
+        show_data([to_plain(item) for item in items], output)
     elif items:
         print_items(items, columns, output)
     else:
-        print(nothing, file=sys.stderr)
+        print(empty_message, file=sys.stderr)
 
 
 def show_one(item: Any, output: Output, describe: Callable[[Any], None]) -> None:
     if output.is_data:
-        show_data(plain_of(item), output)
+        show_data(to_plain(item), output)
     else:
         describe(item)
 
@@ -84,11 +84,11 @@ def show_data(data: object, output: Output) -> None:
         print(yaml.safe_dump(data, sort_keys=False, allow_unicode=True), end="")
 
 
-def plain_of(item: Any) -> Any:
+def to_plain(item: Any) -> Any:
     return item if isinstance(item, Mapping) else item.plain()
 
 
-def table_of(
+def build_table(
     items: Iterable[Any],
     columns: Sequence[Column],
     output: Output = Output.TABLE,
@@ -99,7 +99,7 @@ def table_of(
 
     items = list(items)
     shown = [column for column in columns if output is Output.WIDE or not column.wide]
-    rows = [[_cell(column, column.of, item) for column in shown] for item in items]
+    rows = [[_cell(column, column.cell_text, item) for column in shown] for item in items]
     briefs = {
         at: [_cell(column, column.brief, item) for item in items]
         for at, column in enumerate(shown)
@@ -107,16 +107,16 @@ def table_of(
     }
     sizes = [
         ColumnSize(_widest(column, [row[at] for row in rows]),
-             _widest(column, briefs[at]) if at in briefs else None, column.spare, column.grows)
+             _widest(column, briefs[at]) if at in briefs else None, column.optional, column.flexible)
         for at, column in enumerate(shown)
     ]  # fmt: skip
     fitted = fit_columns(sizes, width)
-    table = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="bold")
+    table = Table(box=None, pad_edge=False, padding=(0, COLUMN_GAP, 0, 0), header_style="bold")
     for fit in fitted:
         column = shown[fit.column]
         table.add_column(
             column.title,
-            no_wrap=not column.grows,
+            no_wrap=not column.flexible,
             justify="right" if column.right else "left",
             overflow="ellipsis",
             max_width=fit.cut,
@@ -132,21 +132,24 @@ def _widest(column: Column, cells: Sequence["Text"]) -> int:
 
 def print_items(items: Iterable[Any], columns: Sequence[Column], output: Output = Output.TABLE) -> None:
     """Print a table of the items, fitted to the terminal unless `output` is wide."""
-    whole = output is Output.WIDE
-    print_table(table_of(items, columns, output, UNLIMITED_WIDTH if whole else room()), whole=whole)
+    full_width = output is Output.WIDE
+    print_table(
+        build_table(items, columns, output, UNLIMITED_WIDTH if full_width else terminal_width()),
+        full_width=full_width,
+    )
 
 
-def _cell(column: Column, of: Callable[[Any], str], item: Any) -> "Text":
+def _cell(column: Column, format_cell: Callable[[Any], str], item: Any) -> "Text":
     from rich.text import Text
 
     style = column.style(item) if column.style else ""
-    return Text(safe(of(item)), style, no_wrap=True, overflow="ellipsis")
+    return Text(safe(format_cell(item)), style, no_wrap=True, overflow="ellipsis")
 
 
-def print_table(table: "Table", *, whole: bool = False) -> None:
-    """Print a table, cut to the terminal's width. Do not cut with `whole` or without a terminal."""
-    console = console_of()
-    if console.is_terminal and not whole:
+def print_table(table: "Table", *, full_width: bool = False) -> None:
+    """Print a table. Truncate it to the terminal's width, unless `full_width` is set or there is none."""
+    console = make_console()
+    if console.is_terminal and not full_width:
         console.print(table)
         return
     console.width = UNLIMITED_WIDTH
@@ -156,13 +159,13 @@ def print_table(table: "Table", *, whole: bool = False) -> None:
         print(line.rstrip())
 
 
-def room() -> int:
+def terminal_width() -> int:
     """Return the width of the terminal in characters, or UNLIMITED_WIDTH without a terminal."""
-    console = console_of()
+    console = make_console()
     return console.width if console.is_terminal else UNLIMITED_WIDTH
 
 
-def console_of() -> "Console":
+def make_console() -> "Console":
     from rich.console import Console
 
     return Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else UNLIMITED_WIDTH)
@@ -180,8 +183,8 @@ def print_section(title: str) -> None:
     print(f"\n{title}")
 
 
-GAP = 2
-CUT_TO = 16  # minimum characters of a cut cell
+COLUMN_GAP = 2
+CUT_WIDTH_MIN = 16  # minimum width of a truncated cell, in characters
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,75 +193,75 @@ class ColumnSize:
 
     width: int
     brief: int | None = None  # width with brief cells, if the column has them
-    spare: bool = False
-    grows: bool = False
+    optional: bool = False
+    flexible: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class FittedColumn:
-    """A column to show, cut to `cut` characters."""
+    """A column to show, truncated to `cut` characters if set."""
 
     column: int
     brief: bool = False
     cut: int | None = None
 
 
-def fit_columns(sizes: Sequence[ColumnSize], room: int) -> list[FittedColumn]:
-    """Return the columns that fit into `room` characters.
+def fit_columns(sizes: Sequence[ColumnSize], terminal_width: int) -> list[FittedColumn]:
+    """Return the columns that fit into `terminal_width` characters.
 
-    Spare columns are omitted first, from the right. If that is not enough, the widest column is cut.
+    Spare columns are omitted first, from the right. If that is not enough, the widest column is truncated.
     """
     shown, brief = list(range(len(sizes))), False
 
-    def needed(at: int) -> int:
+    def needed_width(at: int) -> int:
         size = sizes[at]
         width = size.brief if brief and size.brief is not None else size.width
-        return min(width, CUT_TO) if size.grows else width
+        return min(width, CUT_WIDTH_MIN) if size.flexible else width
 
-    def over() -> int:
-        return sum(needed(at) + GAP for at in shown) - GAP - room
+    def excess_width() -> int:
+        return sum(needed_width(at) + COLUMN_GAP for at in shown) - COLUMN_GAP - terminal_width
 
-    if over() > 0:
+    if excess_width() > 0:
         brief = True
     for at in reversed(range(len(sizes))):
-        if over() > 0 and sizes[at].spare:
+        if excess_width() > 0 and sizes[at].optional:
             shown.remove(at)
     cuts: dict[int, int] = {}
-    fixed = [at for at in shown if not sizes[at].grows]
-    if over() > 0 and fixed:
-        widest = max(fixed, key=lambda at: (needed(at), -at))
-        cuts[widest] = max(min(CUT_TO, needed(widest)), needed(widest) - over())
+    fixed = [at for at in shown if not sizes[at].flexible]
+    if excess_width() > 0 and fixed:
+        widest = max(fixed, key=lambda at: (needed_width(at), -at))
+        cuts[widest] = max(min(CUT_WIDTH_MIN, needed_width(widest)), needed_width(widest) - excess_width())
     return [FittedColumn(at, brief and sizes[at].brief is not None, cuts.get(at)) for at in shown]
 
 
 WatchOption = Annotated[bool, typer.Option("--watch", "-w", help="Keep running and refresh the output.")]
 
 
-def listing(
-    find: Callable[[], Sequence[Any]],
+def print_listing(
+    fetch: Callable[[], Sequence[Any]],
     columns: Callable[[], Sequence[Column]],
     output: Output,
-    nothing: str,
+    empty_message: str,
     *,
     watch: bool = False,
 ) -> None:
-    """Print a list, or refresh it with `watch`. Each refresh calls `find` and `columns`."""
+    """Print a list. With `watch`, keep refreshing it; each refresh calls `fetch` and `columns`."""
     if not watch:
-        show_list(find(), columns(), output, nothing)
+        show_list(fetch(), columns(), output, empty_message)
         return
-    from berth.cli.following import watched
+    from berth.cli.following import redraw_until_interrupted
 
     if output.is_data:
-        raise BadInput(f"--watch excludes --output {output}; allowed: table, wide")
-    watched(lambda: table_of(find(), columns(), output, room()))
+        raise BadInput(f"--watch cannot be combined with --output {output}; allowed: table, wide")
+    redraw_until_interrupted(lambda: build_table(fetch(), columns(), output, terminal_width()))
 
 
-FORMULA = ("=", "+", "-", "@", "\t", "\r")
+FORMULA_PREFIXES = ("=", "+", "-", "@", "\t", "\r")
 
 
 def csv_text(data: object) -> str:
     """Return CSV with one row per list item, or one row for an object. Nested keys become `outer.inner`."""
-    rows = [dict(_flat(item)) for item in (data if isinstance(data, list) else [data])]
+    rows = [dict(_flatten(item)) for item in (data if isinstance(data, list) else [data])]
     columns = list(dict.fromkeys(name for row in rows for name in row))
     if not columns:
         return ""
@@ -269,30 +272,30 @@ def csv_text(data: object) -> str:
     return text.getvalue()
 
 
-def _flat(item: Any, before: str = "") -> Iterator[tuple[str, str]]:
+def _flatten(item: Any, before: str = "") -> Iterator[tuple[str, str]]:
     if not isinstance(item, Mapping):
         yield before.rstrip(".") or "value", _csv_cell(item)
         return
     for key, value in item.items():
         if isinstance(value, Mapping) and value:
-            yield from _flat(value, f"{before}{key}.")
+            yield from _flatten(value, f"{before}{key}.")
         else:
             yield f"{before}{key}", _csv_cell(value)
 
 
 def _csv_cell(value: Any) -> str:
-    """Return the text of a cell. Text that a spreadsheet would run as a formula is quoted."""
+    """Format a cell. Text that a spreadsheet would run as a formula is quoted."""
     if value is None or value == {}:
         return ""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, list):
-        return "; ".join(_listed(entry) for entry in value)
+        return "; ".join(_format_list_item(entry) for entry in value)
     text = str(int(value) if isinstance(value, float) and value.is_integer() else value)
-    return f"'{text}" if isinstance(value, str) and text.startswith(FORMULA) else text
+    return f"'{text}" if isinstance(value, str) and text.startswith(FORMULA_PREFIXES) else text
 
 
-def _listed(entry: Any) -> str:
+def _format_list_item(entry: Any) -> str:
     if isinstance(entry, Mapping):
         return " ".join(f"{key}={_csv_cell(value)}" for key, value in entry.items())
     return _csv_cell(entry)

@@ -8,17 +8,17 @@ from typing import Annotated, Any
 
 import typer
 
-from berth.cli.exits import BadInput, invalid
+from berth.cli.exits import BadInput, invalid_value
 from berth.cli.output import Output, OutputOption
-from berth.cli.quantities import amount, amount_or_text, mapping
+from berth.cli.quantities import parse_key_values, parse_number, parse_number_or_text
 
-NOTATIONS = "4, 2:16, or min=4,desired=2,max=16 (min with desired, max or both)"
+NODES_ALLOWED = "4, 2:16, or min=4,desired=2,max=16 (min with desired, max or both)"
 Text = str | None
 
 
 @dataclass(frozen=True)
 class PoolValues:
-    """Options of `berth pool create` and `edit`. The server validates their values."""
+    """Options of `berth pool create` and `berth pool edit`. The server validates their values."""
 
     name: Annotated[Text, typer.Argument(metavar="[POOL]", help="Name of the pool.")] = None
     file: Annotated[
@@ -39,7 +39,7 @@ class PoolValues:
     price: Annotated[Text, typer.Option(metavar="NUMBER", help="Price per GPU-hour.")] = None
     label: Annotated[
         list[str] | None,
-        typer.Option("--label", "-l", metavar="KEY=VALUE", help="Label of its nodes; repeatable."),
+        typer.Option("--label", "-l", metavar="KEY=VALUE", help="Label of the pool's nodes; repeatable."),
     ] = None
     plugin: Annotated[
         list[str] | None,
@@ -47,7 +47,7 @@ class PoolValues:
             "--plugin",
             metavar="NAME[:KEY=VALUE]",
             help="Plugin, for example torch or mps:thread_percentage=50; repeatable, in order. "
-            "The value @FILE is read from a file, for example a token.",
+            "A value @FILE is read from that file, for example a token.",
         ),
     ] = None
     python: Annotated[
@@ -64,7 +64,7 @@ class PoolValues:
         typer.Option(
             "--index",
             metavar="URL[=PKG,..]",
-            help="Package index, optionally only for some packages; repeatable.",
+            help="Package index, optionally limited to some packages; repeatable.",
         ),
     ] = None
     apt: Annotated[
@@ -89,62 +89,66 @@ class PoolValues:
     ] = None
     sets: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Any other REST field, value as YAML; repeatable."),
+        typer.Option(
+            "--set", metavar="KEY=VALUE", help="Any other REST field, with a YAML value; repeatable."
+        ),
     ] = None
     output: OutputOption = Output.TABLE
 
     def document(self) -> dict[str, Any]:
-        values: dict[str, Any] = {} if self.file is None else _from_file(self.file)
+        values: dict[str, Any] = {} if self.file is None else _read_pool(self.file)
         options = {
-            "nodes": None if self.nodes is None else nodes_of(self.nodes), "provider": self.provider,
+            "nodes": None if self.nodes is None else parse_nodes(self.nodes), "provider": self.provider,
             "runtime": self.runtime, "gpus_per_node": self.gpus_per_node, "gpu_model": self.gpu_model,
-            "cpu": None if self.cpu is None else amount_or_text(self.cpu),
-            "memory_mib": None if self.memory is None else _mib(self.memory),
-            "price_per_gpu_hour": None if self.price is None else amount("--price", self.price),
-            "labels": mapping("--label", self.label or ()) or None,
-            "plugins": plugins_of(self.plugin or ()) or None,
+            "cpu": None if self.cpu is None else parse_number_or_text(self.cpu),
+            "memory_mib": None if self.memory is None else _parse_memory(self.memory),
+            "price_per_gpu_hour": None if self.price is None else parse_number("--price", self.price),
+            "labels": parse_key_values("--label", self.label or ()) or None,
+            "plugins": parse_plugins(self.plugin or ()) or None,
             "node_consolidation": self.node_consolidation,
-            "disruption_budgets": None if self.budget is None else budgets_of(self.budget),
+            "disruption_budgets": None if self.budget is None else parse_budgets(self.budget),
         }  # fmt: skip
         options = {key: value for key, value in options.items() if value is not None}
         installed = self._environment()
         if installed:
             options["environment"] = {**values.get("environment", {}), **installed}
-        return {**values, **options, **_settings(self.sets or ())}
+        return {**values, **options, **_parse_settings(self.sets or ())}
 
     def _environment(self) -> dict[str, Any]:
         options = {
             "python": self.python, "pip": self.pip, "apt": self.apt,
-            "indexes": [index_of(text) for text in self.index or ()],
-            "env": mapping("--env", self.env or ()),
+            "indexes": [parse_index(text) for text in self.index or ()],
+            "env": parse_key_values("--env", self.env or ()),
         }  # fmt: skip
         return {name: value for name, value in options.items() if value}
 
-    def named(self, in_file: object) -> str:
-        name = self.name or in_file
+    def resolve_name(self, name_in_file: object) -> str:
+        name = self.name or name_in_file
         if not isinstance(name, str) or not name:
-            raise BadInput("the pool needs a name: as the first argument, or `name` in the file")
-        if self.name and in_file not in (None, self.name):
-            raise BadInput(f"the pool has two names, {self.name!r} and, in the file, {in_file!r}")
+            raise BadInput("the pool needs a name: pass it as the first argument, or set `name` in the file")
+        if self.name and name_in_file not in (None, self.name):
+            raise BadInput(
+                f"the pool has two names: {self.name!r} on the command line, {name_in_file!r} in the file"
+            )
         return name
 
     def require_changes(self, changes: dict[str, Any]) -> None:
         if not changes:
-            raise BadInput("pool edit: name at least one value: --nodes, --set KEY=VALUE, -f FILE ...")
+            raise BadInput("pool edit: specify at least one of --nodes, --set KEY=VALUE, -f FILE ...")
 
 
 @dataclass(frozen=True)
 class PoolChanges(PoolValues):
-    """Options of `berth pool edit`, which can be previewed and may drain nodes."""
+    """Options of `berth pool edit`, which may drain nodes and can preview that."""
 
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Drain nodes without asking.")] = False
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Skip the confirmation prompt.")] = False
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="List the nodes that would be drained; change nothing.")
     ] = False
 
 
-def nodes_of(text: str) -> int | list[int] | dict[str, int]:
-    """Parse one of NOTATIONS. The server checks that the numbers are consistent."""
+def parse_nodes(text: str) -> int | list[int] | dict[str, int]:
+    """Parse a number of nodes in one of NODES_ALLOWED. The server checks that the numbers are consistent."""
     try:
         if "=" in text:
             entries = [entry.partition("=") for entry in text.split(",")]
@@ -157,33 +161,33 @@ def nodes_of(text: str) -> int | list[int] | dict[str, int]:
             return int(text)
     except ValueError:
         pass
-    raise invalid("--nodes", "is not a number of nodes", text, NOTATIONS)
+    raise invalid_value("--nodes", "is not a number of nodes", text, NODES_ALLOWED)
 
 
-def _settings(entries: Iterable[str]) -> dict[str, Any]:
+def _parse_settings(entries: Iterable[str]) -> dict[str, Any]:
     import yaml
 
     settings = {}
-    for key, text in mapping("--set", entries).items():
+    for key, text in parse_key_values("--set", entries).items():
         try:
             settings[key] = yaml.safe_load(text)
         except yaml.YAMLError:
-            raise invalid(f"--set {key}", "is not YAML", text, "a YAML value") from None
+            raise invalid_value(f"--set {key}", "is not YAML", text, "a YAML value") from None
     return settings
 
 
-def _mib(text: str) -> int:
+def _parse_memory(text: str) -> int:
     from pydantic_core import PydanticCustomError
 
-    from berth.core.spec.quantities import MEMORY_ALLOWED, mebibytes
+    from berth.core.spec.quantities import MEMORY_ALLOWED, parse_memory
 
     try:
-        return mebibytes(amount_or_text(text))
+        return parse_memory(parse_number_or_text(text))
     except PydanticCustomError:
-        raise invalid("--memory", "is not an amount of memory", text, MEMORY_ALLOWED) from None
+        raise invalid_value("--memory", "is not an amount of memory", text, MEMORY_ALLOWED) from None
 
 
-def _from_file(file: str) -> dict[str, Any]:
+def _read_pool(file: str) -> dict[str, Any]:
     from berth.client.documents import read_documents
 
     documents = [document for _, document in read_documents(file)]
@@ -195,31 +199,31 @@ def _from_file(file: str) -> dict[str, Any]:
 PLUGIN_ALLOWED = "NAME, or NAME:KEY=VALUE,KEY=VALUE; VALUE as in YAML, or @FILE"
 
 
-def plugins_of(entries: Iterable[str]) -> list[dict[str, Any]]:
+def parse_plugins(entries: Iterable[str]) -> list[dict[str, Any]]:
     """Parse plugins, in order. The server checks that they exist."""
-    return [_plugin(entry) for entry in entries]
+    return [_parse_plugin(entry) for entry in entries]
 
 
-def index_of(text: str) -> dict[str, Any]:
-    """Parse URL=numpy,scipy. A URL may contain "="; package names may not contain "/"."""
+def parse_index(text: str) -> dict[str, Any]:
+    """Parse URL or URL=numpy,scipy. A URL may contain "="; package names may not contain "/"."""
     url, equals, names = text.rpartition("=")
     if not equals or "/" in names or "?" in url:
         return {"url": text, "packages": []}
     return {"url": url, "packages": [name.strip() for name in names.split(",") if name.strip()]}
 
 
-def _plugin(entry: str) -> dict[str, Any]:
+def _parse_plugin(entry: str) -> dict[str, Any]:
     name, colon, settings = entry.partition(":")
     parameters: dict[str, Any] = {}
     for part in settings.split(",") if colon else ():
         key, equals, text = part.partition("=")
         if not equals or not key.strip() or key.strip() in parameters:
-            raise invalid("--plugin", "is not a plugin", entry, PLUGIN_ALLOWED)
-        parameters[key.strip()] = _value(entry, text.strip())
+            raise invalid_value("--plugin", "is not a plugin", entry, PLUGIN_ALLOWED)
+        parameters[key.strip()] = _parse_parameter(entry, text.strip())
     return {"name": name.strip(), "parameters": parameters} if parameters else {"name": name.strip()}
 
 
-def _value(entry: str, text: str) -> Any:
+def _parse_parameter(entry: str, text: str) -> Any:
     import yaml
 
     if text.startswith("@"):
@@ -229,25 +233,25 @@ def _value(entry: str, text: str) -> Any:
             raise BadInput(f"--plugin: {text[1:]} cannot be read: {error}") from None
     try:
         read = yaml.safe_load(text)
-        return text if isinstance(read, float) else read  # a version: 12.10 is not 12.1
+        return text if isinstance(read, float) else read  # a version such as 12.10, which is not 12.1
     except yaml.YAMLError:
-        raise invalid("--plugin", "is not a plugin", entry, PLUGIN_ALLOWED) from None
+        raise invalid_value("--plugin", "is not a plugin", entry, PLUGIN_ALLOWED) from None
 
 
-KEYS = ("nodes", "reasons", "schedule", "duration", "zone")
-ENTRY = re.compile(rf",\s*(?=(?:{'|'.join(KEYS)})=)")  # schedules may contain commas
-ALLOWED = f"nodes=N or N%, and {', '.join(KEYS[1:])}, as comma-separated KEY=VALUE"
+BUDGET_KEYS = ("nodes", "reasons", "schedule", "duration", "zone")
+BUDGET_SEPARATOR = re.compile(rf",\s*(?=(?:{'|'.join(BUDGET_KEYS)})=)")  # schedules may contain commas
+BUDGET_ALLOWED = f"nodes=N or N%, and {', '.join(BUDGET_KEYS[1:])}, as comma-separated KEY=VALUE"
 
 
-def budgets_of(entries: Iterable[str]) -> list[dict[str, Any]]:
-    return [_budget(entry) for entry in entries if entry.strip()]
+def parse_budgets(entries: Iterable[str]) -> list[dict[str, Any]]:
+    return [_parse_budget(entry) for entry in entries if entry.strip()]
 
 
-def _budget(entry: str) -> dict[str, Any]:
+def _parse_budget(entry: str) -> dict[str, Any]:
     budget: dict[str, Any] = {}
-    for part in ENTRY.split(entry.strip()):
+    for part in BUDGET_SEPARATOR.split(entry.strip()):
         key, equals, value = part.partition("=")
-        if not equals or key not in KEYS or key in budget:
-            raise invalid("--budget", "is not a budget", entry, ALLOWED)
+        if not equals or key not in BUDGET_KEYS or key in budget:
+            raise invalid_value("--budget", "is not a budget", entry, BUDGET_ALLOWED)
         budget[key] = [each for each in re.split(r"[,+ ]+", value) if each] if key == "reasons" else value
     return budget

@@ -4,56 +4,56 @@ import re
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 
-from berth.cli.exits import BadInput, invalid
+from berth.cli.exits import BadInput, invalid_value
 
 SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
 DURATION = re.compile(r"(\d{1,12})([smhd]?)", re.ASCII)
 
 
-def seconds(option: str, text: str) -> int:
-    """Return the seconds of a duration such as 90, 45s, 30m, 2h or 7d."""
+def parse_duration(option: str, text: str) -> int:
+    """Parse a duration such as 90, 45s, 30m, 2h or 7d, and return it in seconds."""
     match = DURATION.fullmatch(text)
     if match is None:
         allowed = "seconds, or a duration such as 45s, 30m, 2h or 7d"
-        raise invalid(option, "is not a duration", text, allowed)
+        raise invalid_value(option, "is not a duration", text, allowed)
     return int(match[1]) * SECONDS[match[2]]
 
 
-def moment(option: str, text: str, now: datetime) -> str:
-    """Return the timestamp in ISO format; a duration counts back from `now`."""
+def parse_timestamp(option: str, text: str, now: datetime) -> str:
+    """Parse a timestamp, or an age that counts back from `now`, and return it in ISO format."""
     if DURATION.fullmatch(text) and not text.isdigit():
-        return (now - timedelta(seconds=seconds(option, text))).isoformat()
+        return (now - timedelta(seconds=parse_duration(option, text))).isoformat()
     try:
         parsed = datetime.fromisoformat(text)
     except ValueError:
         allowed = "a timestamp such as 2026-01-31T09:00, or an age such as 2h"
-        raise invalid(option, "is not a time", text, allowed) from None
+        raise invalid_value(option, "is not a time", text, allowed) from None
     return (parsed if parsed.tzinfo else parsed.astimezone()).astimezone(UTC).isoformat()
 
 
-def to_come(option: str, text: str, now: datetime) -> str:
-    """Return the timestamp in ISO format; a duration counts forward from `now`."""
+def parse_future_timestamp(option: str, text: str, now: datetime) -> str:
+    """Parse a timestamp, or a duration that counts from `now`, and return it in ISO format."""
     if DURATION.fullmatch(text) and not text.isdigit():
-        return (now + timedelta(seconds=seconds(option, text))).isoformat()
+        return (now + timedelta(seconds=parse_duration(option, text))).isoformat()
     try:
         parsed = datetime.fromisoformat(text)
     except ValueError:
         allowed = "a timestamp such as 2026-01-31T09:00, or a duration such as 3d"
-        raise invalid(option, "is not a time", text, allowed) from None
+        raise invalid_value(option, "is not a time", text, allowed) from None
     return (parsed if parsed.tzinfo else parsed.astimezone()).astimezone(UTC).isoformat()
 
 
-def amount(option: str, text: str) -> int | float:
-    """Return a number, an int if it is whole."""
+def parse_number(option: str, text: str) -> int | float:
+    """Parse a number, and return an int if it is whole."""
     try:
         value = float(text)
     except ValueError:
-        raise invalid(option, "is not a number", text, "a number") from None
+        raise invalid_value(option, "is not a number", text, "a number") from None
     return int(value) if value.is_integer() else value
 
 
-def amount_or_text(text: str) -> int | float | str:
-    """Return a number, or the text with its unit ("800m", "1Gi"), which the document's rules validate."""
+def parse_number_or_text(text: str) -> int | float | str:
+    """Parse a number. Return other text such as "800m" or "1Gi" as is, to be validated with the document."""
     try:
         value = float(text)
     except ValueError:
@@ -61,25 +61,25 @@ def amount_or_text(text: str) -> int | float | str:
     return int(value) if value.is_integer() else value
 
 
-def amount_or_unlimited(option: str, text: str) -> int | float | None:
-    return None if text == "unlimited" else amount(option, text)
+def parse_number_or_unlimited(option: str, text: str) -> int | float | None:
+    return None if text == "unlimited" else parse_number(option, text)
 
 
-def mapping(option: str, entries: Iterable[str]) -> dict[str, str]:
-    """Parse KEY=VALUE entries; raise BadInput if a key occurs twice."""
+def parse_key_values(option: str, entries: Iterable[str]) -> dict[str, str]:
+    """Parse KEY=VALUE entries. Raises BadInput if a key occurs twice."""
     values: dict[str, str] = {}
     for entry in entries:
         key, sign, value = entry.partition("=")
         if not sign or not key:
-            raise invalid(option, "is not KEY=VALUE", entry, "KEY=VALUE")
+            raise invalid_value(option, "is not KEY=VALUE", entry, "KEY=VALUE")
         if key in values:
             raise BadInput(f"{option}: {key} is set twice")
         values[key] = value
     return values
 
 
-def toleration(entry: str) -> dict[str, str]:
-    """Parse KEY=VALUE:EFFECT, KEY:EFFECT, KEY=VALUE or KEY; without a value any value is tolerated."""
+def parse_toleration(entry: str) -> dict[str, str]:
+    """Parse KEY=VALUE:EFFECT, KEY:EFFECT, KEY=VALUE or KEY. Without VALUE, any value is tolerated."""
     taint, _, effect = entry.partition(":")
     key, sign, value = taint.partition("=")
     parsed = {"key": key, "operator": "Equal", "value": value} if sign else {"key": key, "operator": "Exists"}

@@ -28,10 +28,10 @@ workloads, services, pools, nodes, projects and departments.
 
 `berth workload list` is the same as `berth list`; this holds for all workload commands.
 """
-Names = tuple[str, ...]
+CommandPath = tuple[str, ...]
 
 
-def text() -> str:
+def render_reference() -> str:
     from berth.cli.main import app
 
     root = get_command(app)
@@ -42,24 +42,24 @@ def text() -> str:
         parts.append(f"## {title}\n\n```\n{lines.rstrip()}\n```\n")
     parts.append("## Commands\n")
     parts += [
-        f"### {' '.join(names)}\n\n```\n{help_of(command, names)}\n```\n"
-        for names, command in walk(root, ("berth",))
+        f"### {' '.join(names)}\n\n```\n{format_help(command, names)}\n```\n"
+        for names, command in walk_commands(root, ("berth",))
         if names[:2] != ("berth", "workload")
     ]
     return "\n".join(parts)
 
 
-def walk(command: Any, names: Names) -> Iterator[tuple[Names, Any]]:
-    """Yield every command that is not a group, with its full name."""
-    inner = getattr(command, "commands", None)
-    if inner is None:
+def walk_commands(command: Any, names: CommandPath) -> Iterator[tuple[CommandPath, Any]]:
+    """Yield each command that is not a group, with its full name."""
+    subcommands = getattr(command, "commands", None)
+    if subcommands is None:
         yield names, command
         return
-    for name, each in inner.items():
-        yield from walk(each, (*names, name))
+    for name, each in subcommands.items():
+        yield from walk_commands(each, (*names, name))
 
 
-def help_of(command: Any, names: Names) -> str:
+def format_help(command: Any, names: CommandPath) -> str:
     """Return the help text of a command without the line about --help."""
     context = typer.Context(command, info_name=" ".join(names), terminal_width=WIDTH, max_content_width=WIDTH)
     lines: list[str] = command.get_help(context).splitlines()
@@ -67,4 +67,4 @@ def help_of(command: Any, names: Names) -> str:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(text())
+    sys.stdout.write(render_reference())

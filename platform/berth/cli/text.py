@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 
 def safe(text: object) -> str:
-    """Return the text with control characters escaped, so that a terminal does not execute them."""
+    """Escape control characters in the text, so that a terminal does not interpret them."""
     return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in str(text))
 
 
@@ -16,7 +16,7 @@ def number(value: float | None, none: str = "-") -> str:
     return f"{value:.3f}".rstrip("0").rstrip(".") if value % 1 else f"{int(value)}"
 
 
-def span(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """Format a duration as 45s, 12m, 3h20m or 5d."""
     whole = max(0, int(seconds))
     if whole < 60:
@@ -29,17 +29,17 @@ def span(seconds: float) -> str:
     return f"{whole // 86_400}d"
 
 
-def age(moment: datetime | None, now: datetime) -> str:
-    return "-" if moment is None else span((now - moment).total_seconds())
+def format_age(moment: datetime | None, now: datetime) -> str:
+    return "-" if moment is None else format_duration((now - moment).total_seconds())
 
 
-def local(moment: datetime | None) -> str:
-    """Format the time in the local time zone, with the name of the zone."""
+def format_time(moment: datetime | None) -> str:
+    """Format a time in the local time zone, with the name of the zone."""
     return "-" if moment is None else moment.astimezone().strftime("%Y-%m-%d %H:%M:%S %Z")
 
 
-def short(moment: datetime | None) -> str:
-    """Format the local time without the parts that it shares with the current time."""
+def format_short_time(moment: datetime | None) -> str:
+    """Format a time in the local time zone, omitting the date or year if it is the current one."""
     if moment is None:
         return "-"
     here, today = moment.astimezone(), datetime.now().astimezone()
@@ -52,18 +52,18 @@ def now() -> datetime:
     return datetime.now(UTC)
 
 
-def pairs(values: Mapping[str, object]) -> str:
+def format_pairs(values: Mapping[str, object]) -> str:
     """Format values as "key value, key value", such as the numbers of a blocker."""
-    return ", ".join(f"{safe(key).replace('_', ' ')} {plain(value)}" for key, value in values.items())
+    return ", ".join(f"{safe(key).replace('_', ' ')} {format_value(value)}" for key, value in values.items())
 
 
-def plain(value: object) -> str:
+def format_value(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int | float):
         return number(value)
     if isinstance(value, Mapping):
-        return "(" + pairs(value) + ")"
+        return "(" + format_pairs(value) + ")"
     if isinstance(value, list | tuple):
-        return ", ".join(plain(entry) for entry in value) or "none"
+        return ", ".join(format_value(entry) for entry in value) or "none"
     return "none" if value is None else safe(value)

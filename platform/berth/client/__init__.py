@@ -1,4 +1,4 @@
-"""Python client of the REST interface, without any server code."""
+"""Python client for the REST API, without any server code."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -44,7 +44,7 @@ _MODULES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name on first use: most programs need only one of the two clients."""
+    """Import a public name on first use, because most programs need only one of the two clients."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(import_module(f"{__name__}.{_MODULES.get(name, 'errors')}"), name)

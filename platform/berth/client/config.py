@@ -1,4 +1,4 @@
-"""Choose the server and the credentials: environment first, then the settings file of `berth login`."""
+"""Load the server address and credentials from the environment or the `berth login` file."""
 
 import json
 import os
@@ -8,16 +8,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from berth.core.problems import Problem, shown
+from berth.core.problems import Problem, format_value
 
 DEFAULT_ADDRESS = "http://127.0.0.1:8000"
 KEYS = ("address", "token", "project")
-FIRST = "default"
+DEFAULT_CONTEXT = "default"
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
-class BadSettings(ValueError):
-    """An address or a settings file that cannot be used."""
+class InvalidSettings(ValueError):
+    """Invalid address or settings file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,104 +35,112 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Contexts:
-    """Servers by the name of their context, and the name of the current context."""
+    """Server settings by context name, and the name of the current context."""
 
     current: str = ""
     servers: Mapping[str, Settings] = field(default_factory=dict)
 
-    def chosen(self, name: str = "") -> Settings:
-        """Return the named or the current server, else default settings; raise BadSettings if unknown."""
+    def resolve(self, name: str = "") -> Settings:
+        """Return the settings of the named or the current context, or default settings.
+
+        Raises InvalidSettings for an unknown name.
+        """
         if name and name not in self.servers:
             allowed = ", ".join(self.servers) or "none exists"
-            raise BadSettings(str(Problem("context", "does not exist", shown(name), allowed)))
+            raise InvalidSettings(str(Problem("context", "does not exist", format_value(name), allowed)))
         return self.servers.get(name or self.current, Settings())
 
-    def with_one(self, name: str, settings: Settings) -> "Contexts":
+    def with_context(self, name: str, settings: Settings) -> "Contexts":
         return Contexts(name, {**self.servers, name: settings})
 
-    def without(self, name: str) -> "Contexts":
-        left = {key: settings for key, settings in self.servers.items() if key != name}
-        return Contexts("" if self.current == name else self.current, left)
+    def without_context(self, name: str) -> "Contexts":
+        remaining = {key: settings for key, settings in self.servers.items() if key != name}
+        return Contexts("" if self.current == name else self.current, remaining)
 
 
 def load_settings(environ: Mapping[str, str] | None = None, path: Path | None = None) -> Settings:
     """Return the settings of the context that BERTH_CONTEXT names, or of the current one.
 
-    BERTH_URL, BERTH_TOKEN and BERTH_PROJECT override the file. A stored token is sent only to the server that
-    it was stored for.
+    BERTH_URL, BERTH_TOKEN and BERTH_PROJECT override the file. A stored token is sent only to the
+    server for which it was stored.
     """
     environ = os.environ if environ is None else environ
-    stored = read_contexts(path or settings_path(environ)).chosen(environ.get("BERTH_CONTEXT", ""))
-    address = checked_address(environ.get("BERTH_URL") or stored.address)
+    stored = read_contexts(path or settings_path(environ)).resolve(environ.get("BERTH_CONTEXT", ""))
+    address = validate_address(environ.get("BERTH_URL") or stored.address)
     token = environ.get("BERTH_TOKEN") or (stored.token if address == stored.address else "")
     return Settings(address, token, environ.get("BERTH_PROJECT") or stored.project)
 
 
 def settings_path(environ: Mapping[str, str] | None = None) -> Path:
     environ = os.environ if environ is None else environ
-    if named := environ.get("BERTH_CONFIG"):
-        return Path(named)
+    if override := environ.get("BERTH_CONFIG"):
+        return Path(override)
     base = environ.get("XDG_CONFIG_HOME")
     return (Path(base) if base else Path.home() / ".config") / "berth" / "config.toml"
 
 
 def read_contexts(path: Path) -> Contexts:
-    """Return the contexts of a settings file, none if there is no file; raise BadSettings if invalid."""
+    """Return the contexts in a settings file, or none if it does not exist.
+
+    Raises InvalidSettings if the file is invalid.
+    """
     try:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
         tables = dict(values.get("contexts") or {})
     except FileNotFoundError:
         return Contexts()
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, ValueError) as error:
-        raise BadSettings(f"{path} cannot be read: {error}") from None
+        raise InvalidSettings(f"{path} cannot be read: {error}") from None
     if any(key in values for key in KEYS):
-        tables.setdefault(FIRST, values)  # a file of a version with one server
-    servers = {str(name): _settings(table, path) for name, table in tables.items()}
-    return Contexts(str(values.get("context") or (FIRST if FIRST in servers else "")), servers)
+        tables.setdefault(DEFAULT_CONTEXT, values)  # written by a version that supported only one server
+    servers = {str(name): _parse_settings(table, path) for name, table in tables.items()}
+    return Contexts(
+        str(values.get("context") or (DEFAULT_CONTEXT if DEFAULT_CONTEXT in servers else "")), servers
+    )
 
 
 def write_contexts(path: Path, contexts: Contexts) -> None:
-    """Replace the file atomically, readable only by its owner."""
+    """Write the settings file atomically, readable only by its owner."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    fresh = path.with_name(f"{path.name}.{os.getpid()}")
-    fresh.unlink(missing_ok=True)
+    temporary_file = path.with_name(f"{path.name}.{os.getpid()}")
+    temporary_file.unlink(missing_ok=True)
     with os.fdopen(
-        os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8"
+        os.open(temporary_file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8"
     ) as file:
-        file.write(_text(contexts))
-    fresh.replace(path)
+        file.write(_to_toml(contexts))
+    temporary_file.replace(path)
 
 
-def _settings(table: object, path: Path) -> Settings:
+def _parse_settings(table: object, path: Path) -> Settings:
     if not isinstance(table, dict):
-        raise BadSettings(f"{path} cannot be read: a context has address, token and project")
+        raise InvalidSettings(f"{path} cannot be read: a context must have address, token and project")
     values = {key: str(table[key]) for key in KEYS if table.get(key)}
     if "address" in values:
-        values["address"] = checked_address(values["address"])
+        values["address"] = validate_address(values["address"])
     return Settings(**values)
 
 
-def _text(contexts: Contexts) -> str:
-    parts = [f"context = {_quoted(contexts.current)}\n"] if contexts.current else []
+def _to_toml(contexts: Contexts) -> str:
+    parts = [f"context = {_quote(contexts.current)}\n"] if contexts.current else []
     for name, settings in contexts.servers.items():
         values = {"address": settings.address, "token": settings.token, "project": settings.project}
-        lines = "".join(f"{key} = {_quoted(value)}\n" for key, value in values.items() if value)
-        parts.append(f"[contexts.{_quoted(name)}]\n{lines}")
+        lines = "".join(f"{key} = {_quote(value)}\n" for key, value in values.items() if value)
+        parts.append(f"[contexts.{_quote(name)}]\n{lines}")
     return "\n".join(parts)
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
-def checked_address(address: str) -> str:
-    """Return the address without a trailing slash; raise BadSettings unless it is an http(s) address."""
+def validate_address(address: str) -> str:
+    """Return the address without trailing slashes. Raises InvalidSettings if it is no HTTP(S) URL."""
     try:
         parts = urlsplit(address.strip())
         host, _ = parts.hostname, parts.port
     except ValueError as error:
-        raise BadSettings(str(Problem("address", str(error), shown(address)))) from None
+        raise InvalidSettings(str(Problem("address", str(error), format_value(address)))) from None
     if parts.scheme not in ("http", "https") or not host or parts.query or parts.fragment or parts.username:
         allowed = "http://HOST[:PORT] or https://HOST[:PORT]"
-        raise BadSettings(str(Problem("address", "is not an address", shown(address), allowed)))
+        raise InvalidSettings(str(Problem("address", "is not an address", format_value(address), allowed)))
     return f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"

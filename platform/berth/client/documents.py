@@ -1,4 +1,4 @@
-"""Read workload documents from files or stdin: YAML or JSON, one or several."""
+"""Read YAML or JSON workload documents from a file or stdin."""
 
 import sys
 from collections.abc import Iterator
@@ -13,14 +13,14 @@ STDIN = "-"
 SIZE_MAX = 10 * 2**20
 
 
-class _Strict(yaml.SafeLoader):
-    """YAML loader that rejects duplicate keys; the default loader keeps the last."""
+class _StrictLoader(yaml.SafeLoader):
+    """YAML loader that rejects duplicate keys; the default loader keeps the last value."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen: set[str] = set()
         for key, _ in node.value:
             if key.tag == "tag:yaml.org,2002:bool":
-                key.tag = "tag:yaml.org,2002:str"  # `on` is a key and not a yes
+                key.tag = "tag:yaml.org,2002:str"  # otherwise YAML reads a key such as `on` as true
             if key.value in seen:
                 raise yaml.constructor.ConstructorError(
                     None, None, f"{key.value} is set twice", key.start_mark
@@ -31,18 +31,20 @@ class _Strict(yaml.SafeLoader):
 
 
 def read_documents(file: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the source and the content of each document of a file; `-` is stdin. Raises SpecError."""
-    place = "stdin" if file == STDIN else file
+    """Yield the source and content of each document in a file; `-` is stdin. Raises SpecError."""
+    source = "stdin" if file == STDIN else file
     try:
-        documents = [document for document in yaml.load_all(read_text(file), _Strict) if document is not None]
+        documents = [
+            document for document in yaml.load_all(read_text(file), _StrictLoader) if document is not None
+        ]
     except yaml.YAMLError as error:
-        raise SpecError([Problem(place, "cannot be read", _where(error), "YAML or JSON")]) from None
+        raise SpecError([Problem(source, "cannot be read", _describe_error(error), "YAML or JSON")]) from None
     except (RecursionError, ValueError) as error:
-        raise SpecError([Problem(place, f"cannot be read: {error}", "", "YAML or JSON")]) from None
+        raise SpecError([Problem(source, f"cannot be read: {error}", "", "YAML or JSON")]) from None
     if not documents:
-        raise SpecError([Problem(place, "holds no document", "", "a workload document")])
+        raise SpecError([Problem(source, "contains no document", "", "a workload document")])
     for number, document in enumerate(documents, 1):
-        where = place if len(documents) == 1 else f"{place}, document {number}"
+        where = source if len(documents) == 1 else f"{source}, document {number}"
         if not isinstance(document, dict):
             raise SpecError(
                 [Problem(where, "is not a workload document", type(document).__name__, "keys and values")]
@@ -53,7 +55,7 @@ def read_documents(file: str) -> Iterator[tuple[str, dict[str, Any]]]:
 def read_text(file: str) -> str:
     """Return the text of a file; `-` is stdin. Raises SpecError."""
     try:
-        data = sys.stdin.buffer.read(SIZE_MAX + 1) if file == STDIN else _bytes(Path(file))
+        data = sys.stdin.buffer.read(SIZE_MAX + 1) if file == STDIN else _read_bytes(Path(file))
         text = data.decode()
     except OSError as error:
         raise SpecError(
@@ -66,12 +68,12 @@ def read_text(file: str) -> str:
     return text
 
 
-def _bytes(path: Path) -> bytes:
+def _read_bytes(path: Path) -> bytes:
     with path.open("rb") as file:
         return file.read(SIZE_MAX + 1)
 
 
-def _where(error: yaml.YAMLError) -> str:
+def _describe_error(error: yaml.YAMLError) -> str:
     mark = getattr(error, "problem_mark", None)
     problem = getattr(error, "problem", None) or "not YAML"
-    return f"{problem} in line {mark.line + 1}" if mark else str(problem)
+    return f"{problem} on line {mark.line + 1}" if mark else str(problem)

@@ -1,4 +1,4 @@
-"""Errors between a program and the server."""
+"""Exceptions raised by the client."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,14 +11,14 @@ class ClientError(Exception):
 
 
 class Unreachable(ClientError):
-    """The server does not answer, or the connection was lost too often."""
+    """The server does not respond, or the connection was lost too often."""
 
 
 class Ambiguous(ClientError):
-    """A name that matches several workloads; `candidates` are their unambiguous handles."""
+    """The name matches several workloads; `candidates` are their unambiguous handles."""
 
     def __init__(self, name: str, candidates: Sequence[str]) -> None:
-        super().__init__(f"{name} names {len(candidates)} workloads: {', '.join(candidates)}")
+        super().__init__(f"{name} matches {len(candidates)} workloads: {', '.join(candidates)}")
         self.candidates = tuple(candidates)
 
 
@@ -27,7 +27,7 @@ class SessionError(ClientError):
 
 
 class SessionEnded(SessionError):
-    """The session was cancelled, failed, idle for too long or unable to run calls; the message says which."""
+    """The session was cancelled, failed, was idle too long or could not run calls."""
 
 
 class NotPicklable(SessionError):
@@ -39,7 +39,7 @@ class CallTooLarge(SessionError):
 
 
 class CallInterrupted(SessionError):
-    """The worker died or was evicted in every attempt of the call."""
+    """The worker died or was evicted during every attempt of the call."""
 
 
 class CallFailed(SessionError):
@@ -47,11 +47,11 @@ class CallFailed(SessionError):
 
 
 class RemoteError(SessionError):
-    """The function raised an error that cannot be unpickled here; the message has its type and text."""
+    """The function raised an error that cannot be unpickled here; the message describes it."""
 
 
 class RemoteTraceback(Exception):
-    """Traceback of an error on a node, as the cause of the error."""
+    """Traceback from a node, set as the cause of the error raised here."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
@@ -62,7 +62,7 @@ class RemoteTraceback(Exception):
 
 
 class Refused(ClientError):
-    """The server refused the request. The fields are those of its problem document."""
+    """The server refused the request. The fields come from its problem document."""
 
     def __init__(self, status: int, problem: Mapping[str, Any], retry_after: float | None = None) -> None:
         self.status = status
@@ -77,7 +77,7 @@ class Refused(ClientError):
         super().__init__(self.detail)
 
     def lines(self) -> list[str]:
-        """Return one line for each invalid field, or the detail of the error."""
+        """Return one line per invalid field, or the error's detail if there are none."""
         return [str(problem) for problem in self.problems] or [self.detail]
 
 
@@ -90,7 +90,7 @@ class NotSignedIn(Refused):
 
 
 class Forbidden(Refused):
-    """The object is visible, the action is not allowed."""
+    """The object is visible, but the action is not allowed."""
 
 
 class NotFound(Refused):
@@ -98,15 +98,15 @@ class NotFound(Refused):
 
 
 class Conflict(Refused):
-    """The state of the object, or a change at the same time, does not allow the request."""
+    """The state of the object or a concurrent change does not allow the request."""
 
 
 class RateLimited(Refused):
-    """Too many requests; repeat after `retry_after` seconds."""
+    """There were too many requests; retry after `retry_after` seconds."""
 
 
 class ServerFailed(Refused):
-    """The server failed while it handled the request."""
+    """The server failed while handling the request."""
 
 
 BY_STATUS: Mapping[int, type[Refused]] = {
@@ -115,7 +115,7 @@ BY_STATUS: Mapping[int, type[Refused]] = {
 }  # fmt: skip
 
 
-def refusal(status: int, problem: Mapping[str, Any], retry_after: float | None = None) -> Refused:
+def error_for_status(status: int, problem: Mapping[str, Any], retry_after: float | None = None) -> Refused:
     """Return the error for an HTTP status and a problem document."""
     kind = ServerFailed if status >= 500 else BY_STATUS.get(status, Refused)
     return kind(status, problem, retry_after)

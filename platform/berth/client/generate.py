@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 FOLDER = Path(__file__).parent
-BY_HAND = ("__init__.py", "background.py")  # threads and tasks differ by more than `await`
+HAND_WRITTEN = ("__init__.py", "background.py")  # threads and tasks differ by more than `await`
 HEADER = "# Generated from {source} by `python -m berth.client.generate`; do not edit.\n"
 REPLACEMENTS = (
     (r"\basync (with|for|def)\b", r"\1"),
@@ -23,13 +23,13 @@ REPLACEMENTS = (
 )
 
 
-def generated() -> dict[str, str]:
+def generate_modules() -> dict[str, str]:
     """Return the text of every generated module of `berth.client.sync` by file name."""
-    sources = [file for file in sorted((FOLDER / "aio").glob("*.py")) if file.name not in BY_HAND]
-    return {file.name: synchronous(file.read_text(), f"berth/client/aio/{file.name}") for file in sources}
+    sources = [file for file in sorted((FOLDER / "aio").glob("*.py")) if file.name not in HAND_WRITTEN]
+    return {file.name: to_synchronous(file.read_text(), f"berth/client/aio/{file.name}") for file in sources}
 
 
-def synchronous(text: str, source: str) -> str:
+def to_synchronous(text: str, source: str) -> str:
     for pattern, replacement in REPLACEMENTS:
         text = re.sub(pattern, replacement, text, flags=re.MULTILINE)
     text = HEADER.format(source=source) + text
@@ -38,11 +38,11 @@ def synchronous(text: str, source: str) -> str:
 
 
 def _ruff(text: str, *command: str) -> str:
-    name = str(FOLDER / "sync" / "generated.py")  # where the settings for its folder apply
+    name = str(FOLDER / "sync" / "generated.py")  # makes Ruff use the settings of this folder
     arguments = [sys.executable, "-m", "ruff", *command, "--stdin-filename", name, "-"]
     return subprocess.run(arguments, input=text, capture_output=True, text=True, check=True).stdout
 
 
 if __name__ == "__main__":
-    for name, text in generated().items():
+    for name, text in generate_modules().items():
         (FOLDER / "sync" / name).write_text(text)

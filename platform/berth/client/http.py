@@ -1,4 +1,4 @@
-"""Requests and responses, the same for both clients."""
+"""HTTP request and response helpers shared by both clients."""
 
 import os
 import ssl
@@ -8,8 +8,8 @@ from typing import Any
 
 import httpx
 
-from berth.client.config import BadSettings, Settings
-from berth.client.errors import Refused, ServerFailed, Unreachable, refusal
+from berth.client.config import InvalidSettings, Settings
+from berth.client.errors import Refused, ServerFailed, Unreachable, error_for_status
 from berth.client.retry import Loss
 
 Params = Mapping[str, object]
@@ -19,7 +19,7 @@ NEVER_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 
 
 def connection_options(settings: Settings) -> dict[str, Any]:
-    """Return the httpx options of a connection. Requests to this machine do not use a proxy."""
+    """Return the httpx options for a connection. Requests to the local machine bypass proxies."""
     headers = {"Accept": "application/json", "User-Agent": "berth-client"}
     if settings.token:
         headers["Authorization"] = f"Bearer {settings.token}"
@@ -30,61 +30,61 @@ def connection_options(settings: Settings) -> dict[str, Any]:
         "trust_env": not settings.is_local,
     }
     if settings.is_local and (certificates := os.environ.get("SSL_CERT_FILE")):
-        options["verify"] = _trusting(certificates)  # trust_env is off for local servers
+        options["verify"] = _ssl_context(certificates)  # httpx ignores it with trust_env off
     return options
 
 
-def _trusting(file: str) -> ssl.SSLContext:
+def _ssl_context(file: str) -> ssl.SSLContext:
     try:
         return ssl.create_default_context(cafile=file)
     except OSError as error:
-        raise BadSettings(f"SSL_CERT_FILE: {file} cannot be read: {error.strerror or error}") from None
+        raise InvalidSettings(f"SSL_CERT_FILE: {file} cannot be read: {error.strerror or error}") from None
 
 
-def unreachable(settings: Settings, error: httpx.TransportError) -> Unreachable:
+def unreachable_error(settings: Settings, error: httpx.TransportError) -> Unreachable:
     return Unreachable(f"cannot reach {settings.address}: {str(error) or type(error).__name__}")
 
 
-def loss_of(error: httpx.TransportError) -> Loss:
+def classify_loss(error: httpx.TransportError) -> Loss:
     return Loss.NEVER_SENT if isinstance(error, NEVER_SENT) else Loss.UNANSWERED
 
 
-def content_of(answer: httpx.Response) -> Any:
-    """Return the JSON of an answer; raise ServerFailed if another kind of server answered."""
+def json_content(response: httpx.Response) -> Any:
+    """Return the JSON body of a response. Raises ServerFailed if the body is not JSON."""
     try:
-        return answer.json()
+        return response.json()
     except ValueError:
         problem = {
-            "title": "No Berth there",
-            "detail": f"{answer.request.url} answered something else than JSON",
+            "title": "Not a Berth server",
+            "detail": f"{response.request.url} did not return JSON",
         }
         raise ServerFailed(502, problem) from None
 
 
-def refused(answer: httpx.Response) -> Refused:
+def error_from_response(response: httpx.Response) -> Refused:
     try:
-        problem = answer.json()
+        problem = response.json()
     except ValueError:
         problem = {}
-    delay = answer.headers.get("Retry-After", "")
-    return refusal(
-        answer.status_code,
+    delay = response.headers.get("Retry-After", "")
+    return error_for_status(
+        response.status_code,
         problem if isinstance(problem, dict) else {},
         float(delay) if delay.isdigit() else None,
     )
 
 
-def carried(body: object) -> Any:
-    """Return the body as JSON values; dates, which YAML parses, become text again."""
+def to_json_values(body: object) -> Any:
+    """Return the body as JSON values, with the dates that YAML parses converted back to text."""
     if isinstance(body, Mapping):
-        return {key: carried(value) for key, value in body.items()}
+        return {key: to_json_values(value) for key, value in body.items()}
     if isinstance(body, list | tuple):
-        return [carried(value) for value in body]
+        return [to_json_values(value) for value in body]
     return body.isoformat() if isinstance(body, date) else body
 
 
-def plain(params: Params | None) -> dict[str, Any]:
-    """Return query parameters as text, without empty ones."""
+def query_params(params: Params | None) -> dict[str, Any]:
+    """Return the query parameters without empty values and with booleans as text."""
     words = {True: "true", False: "false"}
     return {
         key: words[value] if isinstance(value, bool) else value

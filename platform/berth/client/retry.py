@@ -1,4 +1,4 @@
-"""Decide whether and when a request is repeated."""
+"""Decide whether and when a request is retried."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -7,9 +7,9 @@ OVERLOADED = (502, 503, 504)
 
 
 class Loss(Enum):
-    """Reason why a request has no answer."""
+    """Reason why a request got no response."""
 
-    NEVER_SENT = "never sent"  # no connection was made, so repeating is safe
+    NEVER_SENT = "never sent"  # no connection was made, so retrying is safe
     UNANSWERED = "unanswered"  # the server may have executed it
 
 
@@ -19,7 +19,7 @@ class RetryPolicy:
 
     attempts: int = 5
     first_delay: float = 0.2
-    longest_delay: float = 4.0
+    max_delay: float = 4.0
     max_retry_after: float = 60.0
 
 
@@ -28,24 +28,25 @@ def delay_before_next(
     attempt: int,
     outcome: Loss | int,
     *,
-    repeatable: bool,
+    is_idempotent: bool,
     retry_after: float | None = None,
-    chance: float = 0.5,
+    jitter: float = 0.5,
 ) -> float | None:
-    """Return the seconds to wait before the next attempt, None if there is none. Attempts count from 1.
+    """Return the seconds to wait before the next attempt, or None to give up.
 
-    `repeatable`: the server executes the request once, however often it arrives. `chance` (0 to 1) spreads
-    the retries of clients that were refused together.
+    Attempts count from 1. `is_idempotent` means that the server executes the request only once, even if
+    it arrives several times. `jitter` (0 to 1) is a random number that spreads the retries of clients
+    that were refused at the same time.
     """
-    if attempt >= retry_policy.attempts or not _worth_repeating(outcome, repeatable):
+    if attempt >= retry_policy.attempts or not _is_worth_retrying(outcome, is_idempotent):
         return None
     if retry_after is not None:
         return retry_after if retry_after <= retry_policy.max_retry_after else None
-    delay: float = min(retry_policy.first_delay * 2 ** (attempt - 1), retry_policy.longest_delay)
-    return delay * (0.5 + chance)
+    delay: float = min(retry_policy.first_delay * 2 ** (attempt - 1), retry_policy.max_delay)
+    return delay * (0.5 + jitter)
 
 
-def _worth_repeating(outcome: Loss | int, repeatable: bool) -> bool:
+def _is_worth_retrying(outcome: Loss | int, is_idempotent: bool) -> bool:
     if outcome is Loss.NEVER_SENT or outcome == 429:
         return True
-    return repeatable and (outcome is Loss.UNANSWERED or outcome in OVERLOADED)
+    return is_idempotent and (outcome is Loss.UNANSWERED or outcome in OVERLOADED)

@@ -23,23 +23,25 @@ class Amounts(NamedTuple):
     def times(self, count: int) -> "Amounts":
         return Amounts(self.gpu * count, self.cpu * count, self.memory_mib * count)
 
-    def fits_in(self, room: "Amounts") -> bool:
-        return self.gpu <= room.gpu and self.cpu <= room.cpu and self.memory_mib <= room.memory_mib
+    def fits_in(self, capacity: "Amounts") -> bool:
+        return (
+            self.gpu <= capacity.gpu and self.cpu <= capacity.cpu and self.memory_mib <= capacity.memory_mib
+        )
 
 
 class Bounds(NamedTuple):
-    """An upper bound per resource; None is unlimited."""
+    """Upper bounds per resource; None means unlimited."""
 
     gpu: int | None = None
     cpu: int | None = None
     memory_mib: int | None = None
 
     def exceeded_by(self, amounts: Amounts) -> Iterator[str]:
-        """Yield the names of the resources for which `amounts` exceeds the bound."""
+        """Yield the names of the resources whose bound `amounts` exceeds."""
         for name, bound, amount in zip(RESOURCES, self, amounts, strict=True):
             if bound is not None and amount > bound:
                 yield name
 
 
-NOTHING = Amounts()
+NO_RESOURCES = Amounts()
 UNLIMITED = Bounds()

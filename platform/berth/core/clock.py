@@ -15,7 +15,7 @@ class SystemClock:
 
 
 class FixedClock:
-    """A clock that moves only when a test sets it."""
+    """Test clock that moves only when `advance` is called."""
 
     def __init__(self, at: datetime) -> None:
         self._at = at

@@ -1,6 +1,7 @@
-"""Request errors. A pending workload is not an error.
+"""Errors that a request can raise.
 
-Every error has a stable `code`, and `to_problem` converts it to a problem document (RFC 9457).
+Every error has a stable `code`, and `to_problem` converts it to a problem document (RFC 9457). A pending
+workload is not an error.
 """
 
 from collections.abc import Iterable
@@ -74,7 +75,7 @@ class Invalid(BerthError):
 
 
 class PreconditionRequired(BerthError):
-    code, status, title = "precondition-required", 428, "Say which version you are changing"
+    code, status, title = "precondition-required", 428, "Specify which version you are changing"
 
 
 class RateLimited(BerthError):

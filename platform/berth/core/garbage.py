@@ -5,8 +5,8 @@ import gc
 NEW_OBJECTS, YOUNG, MIDDLE = 50_000, 10, 10
 
 
-def collect_rarely() -> None:
-    """Raise the thresholds of the garbage collector in processes that make scheduling decisions.
+def relax_garbage_collection() -> None:
+    """Raise the garbage collector's thresholds in a process that makes scheduling decisions.
 
     By default, Python searches for unreachable cycles after every 700 new objects. A scheduling decision
     creates hundreds of thousands of objects, and these searches took up to a third of its time. In exchange,

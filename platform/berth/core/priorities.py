@@ -16,9 +16,9 @@ PREEMPTIBLE_BELOW = 100
 
 
 def default_priority(kind: str) -> int:
-    """Return the priority of a workload of this kind if its document sets none."""
+    """Return the priority of a workload of this kind whose document does not set one."""
     return SERVICE_DEFAULT if kind == "service" else DEFAULT
 
 
-def preemptible_by_default(priority: int) -> bool:
+def is_preemptible_by_default(priority: int) -> bool:
     return priority < PREEMPTIBLE_BELOW

@@ -4,25 +4,25 @@ import difflib
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 
-SHOWN = 80
+VALUE_MAX = 80
 SUGGESTION = "Did you mean "
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """An invalid value. `path` is its location as a user writes it, such as `roles[0].gpu`."""
+    """An invalid value. `path` locates it in the user's notation, such as `roles[0].gpu`."""
 
     path: str
     message: str
     received: str = ""
-    allowed: str = ""  # the allowed values, or a `suggestion`
+    allowed: str = ""  # the allowed values, or a suggestion
 
     def to_dict(self) -> dict[str, str]:
         return asdict(self)
 
     @property
     def advice(self) -> str:
-        """The allowed values, or a suggestion, worded as the end of a sentence."""
+        """The allowed values or a suggestion, worded as the end of a sentence."""
         if self.allowed.startswith(SUGGESTION):
             return f". {self.allowed}"
         return f"; allowed: {self.allowed}" if self.allowed else ""
@@ -32,37 +32,39 @@ class Problem:
         return f"{self.path or 'document'}: {self.message}{received}{self.advice}"
 
 
-def shown(value: object) -> str:
+def format_value(value: object) -> str:
     """Format a value for a message: short, on one line and printable."""
     text = ascii(value)
-    return text if len(text) <= SHOWN else text[: SHOWN - 3] + "..."
+    return text if len(text) <= VALUE_MAX else text[: VALUE_MAX - 3] + "..."
 
 
-def path_of(location: Iterable[str | int]) -> str:
-    """Join keys and list indexes to a path such as `roles[0].gpu`."""
+def join_path(location: Iterable[str | int]) -> str:
+    """Join keys and list indexes into a path such as `roles[0].gpu`."""
     path = ""
     for step in location:
         if isinstance(step, int):
             path += f"[{step}]"
         else:
-            shown_step = step if step.isidentifier() or _is_plain(step) else ascii(step)[:SHOWN]
+            shown_step = step if step.isidentifier() or _is_plain(step) else ascii(step)[:VALUE_MAX]
             path += f".{shown_step}" if path else shown_step
     return path
 
 
-def suggestion(word: str, valid: Iterable[str]) -> str:
-    """Return "Did you mean `x`?" for the nearest valid word, or all valid words if none is near."""
+def suggest(word: str, valid: Iterable[str]) -> str:
+    """Return "Did you mean `x`?" for the closest valid word, or list all valid words."""
     words = list(valid)
-    match = nearest(word, words)
+    match = closest_match(word, words)
     return f"{SUGGESTION}`{match}`?" if match else ", ".join(words)
 
 
-def nearest(word: str, valid: Iterable[str]) -> str:
-    """Return the nearest valid word, or "" if none is near."""
-    return next(iter(difflib.get_close_matches(word[:SHOWN], sorted(valid), n=1)), "")
+def closest_match(word: str, valid: Iterable[str]) -> str:
+    """Return the closest valid word, or "" if none is close."""
+    return next(iter(difflib.get_close_matches(word[:VALUE_MAX], sorted(valid), n=1)), "")
 
 
 def _is_plain(step: str) -> bool:
     return (
-        0 < len(step) <= SHOWN and all(char.isalnum() or char in "-_/." for char in step) and step.isascii()
+        0 < len(step) <= VALUE_MAX
+        and all(char.isalnum() or char in "-_/." for char in step)
+        and step.isascii()
     )

@@ -5,9 +5,9 @@ from importlib.metadata import PackageNotFoundError, version
 DISTRIBUTION = "berth-platform"
 
 
-def installed_version(otherwise: str = "unknown") -> str:
-    """Return the installed version, or `otherwise` for a checkout that is not installed."""
+def installed_version(fallback: str = "unknown") -> str:
+    """Return the installed version, or `fallback` if the distribution is not installed."""
     try:
         return version(DISTRIBUTION)
     except PackageNotFoundError:
-        return otherwise
+        return fallback

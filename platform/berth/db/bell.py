@@ -8,47 +8,47 @@ from django.db import connection
 
 from berth.db.wake import Waiter, wake
 
-PATIENCE_SECONDS = 5.0
-KEYS_AT_ONCE = 150  # keys per notification: PostgreSQL limits its payload to 8,000 bytes
-EVERYBODY = "reconnected"  # notifications may have been missed
+WAIT_SECONDS = 5.0
+KEYS_PER_NOTIFICATION = 150  # keys per notification: PostgreSQL limits its payload to 8,000 bytes
+RECONNECTED = "reconnected"  # notifications may have been missed
 
 
-def ring(name: str, keys: Iterable[str]) -> None:
-    """Notify listeners after the current transaction commits. Keys contain no spaces."""
-    left = sorted(set(keys))
-    while left:
-        wake(name, " ".join(left[:KEYS_AT_ONCE]))
-        left = left[KEYS_AT_ONCE:]
+def notify(name: str, keys: Iterable[str]) -> None:
+    """Notify listeners after the current transaction commits. Keys must not contain spaces."""
+    remaining = sorted(set(keys))
+    while remaining:
+        wake(name, " ".join(remaining[:KEYS_PER_NOTIFICATION]))
+        remaining = remaining[KEYS_PER_NOTIFICATION:]
 
 
 class Wakeup:
-    """Wake-ups for one request, delivered to its event loop."""
+    """Wake-up event of one request, set in the request's event loop."""
 
     def __init__(self, key: str) -> None:
         self.key = key
         self._loop = asyncio.get_running_loop()
-        self._rung = asyncio.Event()
-        self._rung.set()  # set initially: something may have happened before the request listened
+        self._event = asyncio.Event()
+        self._event.set()  # a change may precede the start of listening
 
-    def ring(self) -> None:
-        """Set the event; safe to call from any thread."""
+    def notify(self) -> None:
+        """Set the event. Safe to call from any thread."""
         try:
-            self._loop.call_soon_threadsafe(self._rung.set)
+            self._loop.call_soon_threadsafe(self._event.set)
         except RuntimeError:  # the event loop has closed, and the request with it
             return
 
     async def wait(self, seconds: float) -> None:
-        """Wait for a ring or the timeout. Return at once if there was a ring since the last wait."""
+        """Wait for a wake-up or the timeout. A wake-up since the last wait also counts."""
         try:
             async with asyncio.timeout(seconds):
-                await self._rung.wait()
+                await self._event.wait()
         except TimeoutError:
             return
-        self._rung.clear()
+        self._event.clear()
 
 
-class Bell:
-    """One listening thread per process, which runs while requests wait, and a little longer."""
+class WakeupListener:
+    """Listener thread of a process that runs while requests wait, and a little longer."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -57,7 +57,7 @@ class Bell:
         self._thread: threading.Thread | None = None
 
     def add(self, wakeup: Wakeup) -> None:
-        """Start listening, possibly after a short delay; waiting requests also poll."""
+        """Add a waiting request. Listening may start with a short delay, so requests also poll."""
         with self._lock:
             self._wakeups.setdefault(wakeup.key, set()).add(wakeup)
             if self._thread is None:
@@ -75,8 +75,8 @@ class Bell:
         try:
             with Waiter(self._name) as waiter:
                 while self._has_waiters():
-                    heard = waiter.wait(PATIENCE_SECONDS).reasons
-                    self._ring(frozenset(key for keys in heard for key in keys.split()))
+                    payloads = waiter.wait(WAIT_SECONDS).reasons
+                    self._notify(frozenset(key for keys in payloads for key in keys.split()))
         finally:
             connection.close()
             with self._lock:
@@ -89,9 +89,9 @@ class Bell:
                 self._thread = None
             return bool(self._wakeups)
 
-    def _ring(self, keys: frozenset[str]) -> None:
+    def _notify(self, keys: frozenset[str]) -> None:
         with self._lock:
-            rung = list(self._wakeups) if EVERYBODY in keys else keys
-            wakeups = [wakeup for key in rung for wakeup in self._wakeups.get(key, ())]
+            notified_keys = list(self._wakeups) if RECONNECTED in keys else keys
+            wakeups = [wakeup for key in notified_keys for wakeup in self._wakeups.get(key, ())]
         for wakeup in wakeups:
-            wakeup.ring()
+            wakeup.notify()

@@ -1,4 +1,4 @@
-"""Named points between two steps at which tests stop the process."""
+"""Named points between two steps at which a test can stop the process."""
 
 from collections.abc import Callable
 
@@ -13,11 +13,11 @@ def crash_point(name: str) -> None:
         _listener(name)
 
 
-def listen(listener: Callable[[str], None] | None) -> None:
+def set_listener(listener: Callable[[str], None] | None) -> None:
     global _listener  # noqa: PLW0603 - one process, one scheduler, one listener
     _listener = listener
 
 
-def outside_transactions() -> None:
+def assert_no_transaction() -> None:
     """Assert that no transaction is open: a remote call may be slow and cannot be rolled back."""
-    assert not connection.in_atomic_block, "no machine is called inside a transaction"
+    assert not connection.in_atomic_block, "remote call inside a transaction"

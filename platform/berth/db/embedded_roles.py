@@ -1,4 +1,4 @@
-"""Login role of the embedded PostgreSQL, and its ownership of the database."""
+"""Login role of the embedded PostgreSQL cluster, which owns the database."""
 
 import os
 import secrets
@@ -16,8 +16,8 @@ local  all  all        reject
 """
 PRIVATE = 0o600
 # Change the owner of every object that the superuser owns, except the objects of extensions. Indexes and
-# column sequences follow their tables. REASSIGN OWNED refuses a role that owns PostgreSQL's catalogue.
-HAND_OVER = f"""
+# column sequences follow their tables. REASSIGN OWNED fails for the role that owns the system catalogs.
+TRANSFER_OWNERSHIP = f"""
 DO $do$
 DECLARE statement text;
 BEGIN
@@ -43,36 +43,39 @@ CREATE_ROLE = f"""
 DO $do$ BEGIN
   IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = '{ROLE}') THEN CREATE ROLE {ROLE}; END IF;
 END $do$"""
-LOOK_FOR_DATABASE = f"SELECT 'exists' AS answer FROM pg_database WHERE datname = '{DATABASE}'"  # noqa: S608
+FIND_DATABASE = f"SELECT 'exists' AS answer FROM pg_database WHERE datname = '{DATABASE}'"  # noqa: S608
 
-RunAlone = Callable[[str, list[str]], str]
+RunSingleUser = Callable[[str, list[str]], str]
 
 
-def restrict(run_alone: RunAlone, password: str, *, creates_databases: bool) -> None:
+def restrict_logins(run_single_user: RunSingleUser, password: str, *, can_create_databases: bool) -> None:
     """Create the role and its database, or make the role own an existing database. Safe to repeat.
 
-    `run_alone` executes statements in a database as the superuser and returns their output.
+    `run_single_user` executes statements in a database as the superuser and returns their output.
     """
-    options = f"LOGIN NOSUPERUSER NOCREATEROLE {'CREATEDB' if creates_databases else 'NOCREATEDB'}"
+    options = f"LOGIN NOSUPERUSER NOCREATEROLE {'CREATEDB' if can_create_databases else 'NOCREATEDB'}"
     set_password = f"ALTER ROLE {ROLE} {options} PASSWORD '{password}'"
-    printed = run_alone("postgres", [CREATE_ROLE, set_password, LOOK_FOR_DATABASE])
-    if 'answer = "exists"' in printed:
-        run_alone(DATABASE, [f"ALTER DATABASE {DATABASE} OWNER TO {ROLE}", HAND_OVER])
+    output = run_single_user("postgres", [CREATE_ROLE, set_password, FIND_DATABASE])
+    if 'answer = "exists"' in output:
+        run_single_user(DATABASE, [f"ALTER DATABASE {DATABASE} OWNER TO {ROLE}", TRANSFER_OWNERSHIP])
     else:
-        run_alone("postgres", [f"CREATE DATABASE {DATABASE} OWNER {ROLE}"])
+        run_single_user("postgres", [f"CREATE DATABASE {DATABASE} OWNER {ROLE}"])
 
 
-def new_password() -> str:
-    """Return a random password of letters, digits, - and _, which needs no quoting in SQL or a URL."""
+def generate_password() -> str:
+    """Return a random password that needs no quoting in SQL or in a URL."""
     return secrets.token_urlsafe(32)
 
 
-def write_private(path: Path, text: str, account: tuple[int, int] | None = None) -> None:
-    """Replace `path` atomically, readable only by `account` (user, group) or this user."""
+def write_private_file(path: Path, text: str, account: tuple[int, int] | None = None) -> None:
+    """Replace `path` atomically with a file that only `account` (uid, gid) can read.
+
+    The default is this process's user.
+    """
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     draft.unlink(missing_ok=True)
-    opened = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, PRIVATE)
-    with os.fdopen(opened, "w") as file:
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, PRIVATE)
+    with os.fdopen(descriptor, "w") as file:
         file.write(text)
         if account:
             os.fchown(file.fileno(), *account)

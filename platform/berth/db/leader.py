@@ -16,14 +16,14 @@ from typing import ClassVar
 from django.db import DatabaseError, InterfaceError, OperationalError, connection
 
 from berth.db import lease
-from berth.db.lease import Held, LeadershipLost
-from berth.db.wake import Waiter, Woken
+from berth.db.lease import HeldLease, LeadershipLost
+from berth.db.wake import Waiter, WakeResult
 
 log = logging.getLogger(__name__)
 
 STANDBY_SECONDS = 1.0
-FAILED_SECONDS = 2.0  # pause after a round that raised an error
-PAUSE_FIRST, PAUSE_LONGEST = 0.1, 2.0  # pauses while the database is unavailable
+FAILURE_PAUSE_SECONDS = 2.0  # pause after a round that raised an error
+PAUSE_MIN, PAUSE_MAX = 0.1, 2.0  # pauses while the database is unavailable
 TIMEOUT = "tick"  # trigger of a round that follows a timeout
 
 
@@ -34,38 +34,38 @@ class LeaderLoop(ABC):
     name: ClassVar[str]
 
     lease_seconds: float
-    holder: str = field(default_factory=lease.this_process)
-    held: Held | None = None
+    holder: str = field(default_factory=lease.holder_name)
+    held: HeldLease | None = None
     _renewed: float = 0.0
-    _pause: float = PAUSE_FIRST
+    _pause: float = PAUSE_MIN
     _ending: bool = False
     _bell: int = field(default_factory=lambda: os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC))
 
     @abstractmethod
     def work(self, trigger: str) -> float:
-        """Do one round as the leader; return the seconds until the next one is due."""
+        """Do one round as the leader. Return the seconds until the next round is due."""
 
-    def on_lead_gained(self, held: Held) -> None:  # noqa: B027 - an optional hook
+    def on_leadership_gained(self, held: HeldLease) -> None:  # noqa: B027 - an optional hook
         """Prepare to lead."""
 
-    def on_lead_lost(self) -> None:  # noqa: B027 - an optional hook
-        """Discard everything that depends on the lead."""
+    def on_leadership_lost(self) -> None:  # noqa: B027 - an optional hook
+        """Discard all state that depends on leadership."""
 
     def wake_files(self) -> Collection[int]:
         """Return file descriptors that wake the loop when they become readable."""
         return ()
 
-    def trigger(self, waiter: Waiter, woken: Woken) -> str:
-        """Return the trigger of the next round: the reason for which the sleep ended."""
+    def trigger(self, waiter: Waiter, woken: WakeResult) -> str:
+        """Return the trigger of the next round, which is the reason why the sleep ended."""
         return TIMEOUT if not woken.reasons else " ".join(("wake", *sorted(filter(None, woken.reasons))))
 
     def end(self) -> None:
-        """Finish the current round, then release the lease. A signal handler may call this method."""
+        """Finish the current round, then release the lease. Safe to call in a signal handler."""
         self._ending = True
         os.eventfd_write(self._bell, 1)
 
     def run(self) -> None:
-        """Work while leading and stand by otherwise, until `end`."""
+        """Work while leading and stand by otherwise, until `end` is called."""
         trigger = "start"
         with contextlib.ExitStack() as stack:
             waiter: Waiter | None = None
@@ -76,7 +76,10 @@ class LeaderLoop(ABC):
         self._release()
 
     def step(self, trigger: str) -> float:
-        """Do one round if this process leads; return the seconds to sleep. Raises LeadershipLost."""
+        """Do one round if this process leads. Return the seconds to sleep.
+
+        Raises LeadershipLost.
+        """
         if self.held is None and not self._acquire():
             return STANDBY_SECONDS
         if not self.leads():
@@ -84,7 +87,7 @@ class LeaderLoop(ABC):
         return self.work(trigger)
 
     def leads(self) -> bool:
-        """Return True while no other process can lead. Renew the lease after a third of its duration."""
+        """Return whether this process still leads. Renew the lease when a third of it is over."""
         now = time.monotonic()
         if now - self._renewed < self.lease_seconds / 3:
             return True
@@ -98,34 +101,34 @@ class LeaderLoop(ABC):
         held = lease.acquire(self.name, self.holder, self.lease_seconds)
         if held is None:
             return False
-        log.info("leading %s in epoch %d", self.name, held.epoch)
+        log.info("became the leader of %s in epoch %d", self.name, held.epoch)
         self.held, self._renewed = held, before
-        self.on_lead_gained(held)
+        self.on_leadership_gained(held)
         return True
 
     def _step_safely(self, trigger: str) -> float:
         try:
             seconds = self.step(trigger)
-            self._pause = PAUSE_FIRST
+            self._pause = PAUSE_MIN
             return seconds
         except LeadershipLost as error:
-            log.warning("lost the lead of %s: %s", self.name, error)
-            self._drop_lead()
+            log.warning("lost leadership of %s: %s", self.name, error)
+            self._drop_leadership()
             return STANDBY_SECONDS
         except (OperationalError, InterfaceError) as error:
             log.warning("the database is unavailable, trying again in %.1f s: %s", self._pause, error)
             connection.close()
-            pause, self._pause = self._pause, min(PAUSE_LONGEST, 2 * self._pause)
+            pause, self._pause = self._pause, min(PAUSE_MAX, 2 * self._pause)
             return pause
         except Exception:
             log.exception("a round of %s failed", self.name)
-            return FAILED_SECONDS
+            return FAILURE_PAUSE_SECONDS
 
     def _listen(self, stack: contextlib.ExitStack) -> Waiter | None:
         try:
             return stack.enter_context(Waiter(self.name, [self._bell, *self.wake_files()]))
         except (DatabaseError, OSError) as error:
-            log.warning("not listening for %s yet: %s", self.name, error)
+            log.warning("cannot listen for %s yet: %s", self.name, error)
             return None
 
     def _sleep(self, waiter: Waiter | None, seconds: float) -> str:
@@ -133,17 +136,17 @@ class LeaderLoop(ABC):
         if self.held is not None:
             seconds = min(seconds, self.lease_seconds / 3)
         if waiter is None:
-            time.sleep(min(seconds, PAUSE_LONGEST))
+            time.sleep(min(seconds, PAUSE_MAX))
             return TIMEOUT
         woken = waiter.wait(seconds)
         return TIMEOUT if self._ending else self.trigger(waiter, woken)
 
-    def _drop_lead(self) -> None:
+    def _drop_leadership(self) -> None:
         self.held = None
-        self.on_lead_lost()
+        self.on_leadership_lost()
 
     def _release(self) -> None:
         if self.held is not None:
             with contextlib.suppress(DatabaseError, InterfaceError):
                 lease.release(self.held)
-        self._drop_lead()
+        self._drop_leadership()

@@ -1,6 +1,6 @@
-"""Leader election by a fenced lease.
+"""Leader election with a fenced lease.
 
-All times come from the database, so the clocks of machines may differ.
+All times come from the database, so machines' clocks may differ.
 """
 
 import os
@@ -15,7 +15,7 @@ from berth.db.models import Lease
 
 TABLE = Lease._meta.db_table
 
-TAKE = f"""
+ACQUIRE = f"""
     INSERT INTO {TABLE} AS lease (name, holder, epoch, renewed_at, expires_at)
     VALUES (%(name)s, %(holder)s, 1, clock_timestamp(), clock_timestamp() + %(ttl)s * interval '1 second')
     ON CONFLICT (name) DO UPDATE
@@ -33,7 +33,7 @@ RELEASE = f"""
     UPDATE {TABLE} SET holder = '', expires_at = clock_timestamp()
      WHERE name = %(name)s AND holder = %(holder)s AND epoch = %(epoch)s
 """  # noqa: S608
-STILL = f"""
+LOCK_IF_HELD = f"""
     SELECT 1 FROM {TABLE}
      WHERE name = %(name)s AND holder = %(holder)s AND epoch = %(epoch)s
        FOR SHARE
@@ -41,7 +41,7 @@ STILL = f"""
 
 
 @dataclass(frozen=True)
-class Held:
+class HeldLease:
     """Proof of leadership, checked at each write: name, holder and epoch of the lease."""
 
     name: str
@@ -50,45 +50,45 @@ class Held:
 
 
 class LeadershipLost(Exception):
-    """Another process leads now, and this block wrote nothing."""
+    """Error for a lost lease: another process leads now, and the block has written nothing."""
 
 
-def this_process() -> str:
+def holder_name() -> str:
     return f"{socket.gethostname()}:{os.getpid()}"
 
 
-def acquire(name: str, holder: str, ttl: float) -> Held | None:
-    """Return the lease for `ttl` seconds if it is free, expired or already held by `holder`, else None."""
+def acquire(name: str, holder: str, ttl: float) -> HeldLease | None:
+    """Acquire or extend the lease for `ttl` seconds. Return None if another process holds it."""
     with connection.cursor() as cursor:
-        cursor.execute(TAKE, {"name": name, "holder": holder, "ttl": ttl})
+        cursor.execute(ACQUIRE, {"name": name, "holder": holder, "ttl": ttl})
         row = cursor.fetchone()
-    return Held(name, holder, row[0]) if row else None
+    return HeldLease(name, holder, row[0]) if row else None
 
 
-def renew(held: Held, ttl: float) -> bool:
-    """Extend the lease. Return False if another process holds it; an expired lease can be renewed."""
-    return _change(RENEW, held, ttl=ttl)
+def renew(held: HeldLease, ttl: float) -> bool:
+    """Extend the lease, even if it has expired. Return False if another process holds it."""
+    return _execute(RENEW, held, ttl=ttl)
 
 
-def release(held: Held) -> bool:
-    return _change(RELEASE, held)
+def release(held: HeldLease) -> bool:
+    return _execute(RELEASE, held)
 
 
 @contextmanager
-def fenced(held: Held) -> Iterator[None]:
-    """Run a transaction that commits only while `held` leads. A successor waits for the commit.
+def fenced_transaction(held: HeldLease) -> Iterator[None]:
+    """Run a transaction that commits only while `held` leads.
 
-    Raises LeadershipLost.
+    A successor waits for the commit. Raises LeadershipLost.
     """
     with transaction.atomic():
         with connection.cursor() as cursor:
-            cursor.execute(STILL, vars(held))
+            cursor.execute(LOCK_IF_HELD, vars(held))
             if cursor.fetchone() is None:
                 raise LeadershipLost(f"{held.holder} no longer leads {held.name} (epoch {held.epoch})")
         yield
 
 
-def _change(statement: str, held: Held, **values: float) -> bool:
+def _execute(statement: str, held: HeldLease, **values: float) -> bool:
     with connection.cursor() as cursor:
         cursor.execute(statement, {**vars(held), **values})
         return cursor.rowcount == 1

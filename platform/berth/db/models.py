@@ -4,7 +4,10 @@ from django.db import models
 
 
 class Lease(models.Model):
-    """Lease that lasts until `expires_at` on the database's clock. Every new holder increments `epoch`."""
+    """Lease that lasts until `expires_at` by the database's clock.
+
+    Every new holder increments `epoch`.
+    """
 
     name = models.CharField(max_length=40, primary_key=True)
     holder = models.CharField(max_length=200, blank=True)

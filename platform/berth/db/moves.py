@@ -1,4 +1,4 @@
-"""Compare-and-set changes of rows."""
+"""Compare-and-set updates of rows."""
 
 from collections.abc import Collection, Sequence
 from typing import Any, TypeVar
@@ -8,12 +8,12 @@ from django.db.models import Model
 M = TypeVar("M", bound=Model)
 
 
-def move(row: Model, field: str, *, expected: Collection[Any], to: Any, **also: Any) -> bool:
-    """Set `field` and `also` if `field` still has an expected value; otherwise return False.
+def compare_and_set(row: Model, field: str, *, expected: Collection[Any], to: Any, **changes: Any) -> bool:
+    """Set `field` and `changes` if `field` still has an expected value. Otherwise return False.
 
     The object in memory is updated only if the row was updated.
     """
-    values = {field: to, **also}
+    values = {field: to, **changes}
     matching = type(row)._default_manager.filter(pk=row.pk, **{f"{field}__in": list(expected)})
     if matching.update(**values) == 0:
         return False
@@ -22,14 +22,16 @@ def move(row: Model, field: str, *, expected: Collection[Any], to: Any, **also: 
     return True
 
 
-def move_all(rows: Sequence[M], field: str, *, expected: Collection[Any], to: Any, **also: Any) -> list[M]:
-    """Move many rows of one model in two statements. Return the moved rows in order.
+def compare_and_set_all(
+    rows: Sequence[M], field: str, *, expected: Collection[Any], to: Any, **changes: Any
+) -> list[M]:
+    """Update many rows of one model in two statements. Return the updated rows in order.
 
-    Call this function in a transaction: the rows stay locked until it ends.
+    Call this function in a transaction. The rows stay locked until the transaction ends.
     """
     if not rows:
         return []
-    values, manager = {field: to, **also}, type(rows[0])._default_manager
+    values, manager = {field: to, **changes}, type(rows[0])._default_manager
     matching = manager.filter(pk__in=[row.pk for row in rows], **{f"{field}__in": list(expected)})
     locked = matching.select_for_update(of=("self",), no_key=True).order_by("pk")
     locked_ids = set(locked.values_list("pk", flat=True))

@@ -7,5 +7,8 @@ LOST_RACES = (DeadlockDetected, SerializationFailure, LockNotAvailable)
 
 
 def is_lost_race(error: Error) -> bool:
-    """Return whether the error is a lost race, which leaves the connection and outer transactions usable."""
+    """Return whether the error is a lost race.
+
+    After a lost race, the connection and outer transactions are still usable.
+    """
     return isinstance(error.__cause__, LOST_RACES)

@@ -1,4 +1,4 @@
-"""Detect that a referenced row was deleted in the meantime."""
+"""Detect concurrent deletions of referenced rows."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,10 +10,11 @@ from berth.core.errors import NotFound
 
 
 @contextmanager
-def with_living_references(what: str) -> Iterator[None]:
-    """Run a transaction, and check its references at its end rather than at the outer commit.
+def checked_references(what: str) -> Iterator[None]:
+    """Run a transaction that checks its foreign keys at its end rather than at the outer commit.
 
-    From then on, a deletion of the referenced rows waits for the commit. Raises NotFound for `what`.
+    After the check, a deletion of the referenced rows waits for the commit. Raises NotFound for `what` if a
+    referenced row is missing.
     """
     try:
         with transaction.atomic():
@@ -21,5 +22,5 @@ def with_living_references(what: str) -> Iterator[None]:
             connection.check_constraints()
     except IntegrityError as error:
         if isinstance(error.__cause__, ForeignKeyViolation):
-            raise NotFound(f"{what} was deleted at the same moment.") from None
+            raise NotFound(f"{what} was deleted in the meantime.") from None
         raise

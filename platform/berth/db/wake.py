@@ -12,14 +12,14 @@ import psycopg
 from django.db import connection, transaction
 from psycopg import sql
 
-REST_BEFORE_RECONNECT = 0.25
+RECONNECT_PAUSE_SECONDS = 0.25
 
 
 def wake(name: str, reason: str = "") -> None:
     """Notify the loop after the current transaction commits.
 
-    NOTIFY is a separate statement, because it would serialize commits inside a transaction. If a crash loses
-    a wake-up, the loop runs at its next tick.
+    NOTIFY runs after the commit, because inside a transaction it would serialize commits. If a crash loses a
+    wake-up, the loop runs at its next tick.
     """
     transaction.on_commit(partial(_notify, name, reason), robust=True)
 
@@ -34,8 +34,8 @@ def _channel(name: str) -> str:
 
 
 @dataclass(frozen=True)
-class Woken:
-    """Result of `wait`: notification reasons and readable files. Both are empty after a timeout."""
+class WakeResult:
+    """Result of `wait`: notification reasons and readable files, both empty after a timeout."""
 
     reasons: frozenset[str] = frozenset()
     ready: frozenset[int] = frozenset()
@@ -45,7 +45,7 @@ class Woken:
 
 
 class Waiter:
-    """Listener on a separate connection, which reconnects when the database restarts.
+    """Listener on a separate connection that reconnects when the database restarts.
 
     After a reconnect, the reason is "reconnected", because notifications may have been missed.
     """
@@ -65,18 +65,18 @@ class Waiter:
     ) -> None:
         self._disconnect()
 
-    def wait(self, seconds: float) -> Woken:
+    def wait(self, seconds: float) -> WakeResult:
         deadline = time.monotonic() + seconds
         while True:
             missed = self._was_connected and self._connection is None
             if self._connect() and missed:
-                return Woken(frozenset({"reconnected"}), self._select(0)[1])
+                return WakeResult(frozenset({"reconnected"}), self._select(0)[1])
             left = max(0.0, deadline - time.monotonic())
-            reasons = self._received_reasons()
-            heard, ready = self._select(0 if reasons else left)
-            reasons |= self._received_reasons() if heard else frozenset()
+            reasons = self._read_reasons()
+            notified, ready = self._select(0 if reasons else left)
+            reasons |= self._read_reasons() if notified else frozenset()
             if reasons or ready or time.monotonic() >= deadline:
-                return Woken(reasons, ready)
+                return WakeResult(reasons, ready)
 
     def _connect(self) -> bool:
         if self._connection is None:
@@ -88,20 +88,20 @@ class Waiter:
         return True
 
     def _select(self, seconds: float) -> tuple[bool, frozenset[int]]:
-        """Return whether a notification arrived, and the readable files."""
+        """Return whether a notification arrived, and which files are readable."""
         with selectors.DefaultSelector() as selector:
             for file in self.files:
                 selector.register(file, selectors.EVENT_READ)
             socket = None
             if self._connection is None:
-                seconds = min(seconds, REST_BEFORE_RECONNECT)
+                seconds = min(seconds, RECONNECT_PAUSE_SECONDS)
             else:
                 socket = self._connection.fileno()
                 selector.register(socket, selectors.EVENT_READ)
             ready = {key.fd for key, _ in selector.select(seconds)}
         return socket in ready, frozenset(ready - {socket})
 
-    def _received_reasons(self) -> frozenset[str]:
+    def _read_reasons(self) -> frozenset[str]:
         if self._connection is None:
             return frozenset()
         try:
@@ -117,10 +117,10 @@ class Waiter:
 
 
 def _listen(name: str) -> psycopg.Connection[Any]:
-    """Open a separate connection: Django's belongs to its thread and may be in a transaction."""
+    """Open a separate connection. Django's belongs to its thread and may be in a transaction."""
     values = connection.get_connection_params()
     for key in ("cursor_factory", "context", "pool"):
         values.pop(key, None)
-    listening = psycopg.connect(**{**values, "autocommit": True, "connect_timeout": 3})
-    listening.execute(sql.SQL("LISTEN {}").format(sql.Identifier(_channel(name))))
-    return listening
+    listener = psycopg.connect(**{**values, "autocommit": True, "connect_timeout": 3})
+    listener.execute(sql.SQL("LISTEN {}").format(sql.Identifier(_channel(name))))
+    return listener

@@ -1,10 +1,17 @@
 """Edit YAML documents in place: locate their parts, and change one part at a time."""
 
-from berth.documents.edits import CannotEdit, edited
-from berth.documents.places import Places
-from berth.documents.strict import MOST_TEXT, read_document
-from berth.documents.values import assigned, removed, setting
+from berth.documents.edits import CannotEdit, edit_text
+from berth.documents.places import SourceLines
+from berth.documents.strict import TEXT_MAX, read_document
+from berth.documents.values import parse_setting, remove_value, set_value
 
 __all__ = [
-    "MOST_TEXT", "CannotEdit", "Places", "assigned", "edited", "read_document", "removed", "setting",
+    "TEXT_MAX",
+    "CannotEdit",
+    "SourceLines",
+    "edit_text",
+    "parse_setting",
+    "read_document",
+    "remove_value",
+    "set_value",
 ]  # fmt: skip

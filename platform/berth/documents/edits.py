@@ -10,13 +10,13 @@ from typing import Any, ClassVar
 import yaml
 
 from berth.core.errors import BerthError
-from berth.documents.cuts import Cuts
+from berth.documents.cuts import TextEditor
 from berth.documents.reading import SafeLoader
 from berth.documents.strict import read_text
-from berth.documents.values import Location, assigned, removed, value_at
+from berth.documents.values import Location, remove_value, set_value, value_at
 
 ABSENT: Any = object()
-BROKEN = (BerthError, yaml.YAMLError, LookupError, ValueError, AttributeError, TypeError, RecursionError)
+EDIT_ERRORS = (BerthError, yaml.YAMLError, LookupError, ValueError, AttributeError, TypeError, RecursionError)
 
 
 class CannotEdit(BerthError):
@@ -25,8 +25,8 @@ class CannotEdit(BerthError):
     title: ClassVar[str] = "This part can only be changed by editing its text"
 
 
-def edited(text: str, at: Location, value: object = ABSENT, *, order: Sequence[str] = ()) -> str:
-    """Return the text with `value` set at a location, or without the part there if there is no value.
+def edit_text(text: str, at: Location, value: object = ABSENT, *, order: Sequence[str] = ()) -> str:
+    """Return the text with `value` set at a location, or without that part if no value is given.
 
     New keys are inserted according to `order`, the usual order of keys. Raises CannotEdit.
     """
@@ -37,7 +37,7 @@ def edited(text: str, at: Location, value: object = ABSENT, *, order: Sequence[s
         if isinstance(before, list) and isinstance(value, list) and _begins_with_remaining(before, value):
             return _edit_items(text, at, before, value, order)
         return _edit_one(text, at, value, order)
-    except BROKEN:
+    except EDIT_ERRORS:
         raise CannotEdit from None
 
 
@@ -48,7 +48,7 @@ def _edit_keys(
         if key not in value:
             text = _edit_one(text, (*at, key), ABSENT, order)
     for key, inner in value.items():
-        text = edited(text, (*at, key), inner, order=order)
+        text = edit_text(text, (*at, key), inner, order=order)
     return text
 
 
@@ -64,15 +64,15 @@ def _edit_items(text: str, at: Location, before: list[Any], value: list[Any], or
 
 def _edit_one(text: str, at: Location, value: object, order: Sequence[str]) -> str:
     data = read_text(text)
-    intended = removed(data, at) if value is ABSENT else assigned(data, at, value)
+    intended = remove_value(data, at) if value is ABSENT else set_value(data, at, value)
     if intended == data and _have_same_type(value_at(intended, at), value_at(data, at)):
         return text
     top = yaml.compose(text, Loader=SafeLoader)
-    cuts = Cuts(text, order)
+    editor = TextEditor(text, order)
     if value is not ABSENT:
-        changed = cuts.put(top, at, value)
+        changed = editor.put(top, at, value)
     elif top is not None:
-        changed = cuts.without(top, data, at)
+        changed = editor.remove(top, data, at)
     else:
         return text
     if read_text(changed) != (intended or None):
@@ -81,7 +81,7 @@ def _edit_one(text: str, at: Location, value: object, order: Sequence[str]) -> s
 
 
 def _begins_with_remaining(before: list[Any], value: list[Any]) -> bool:
-    """Return whether `value` begins with the items of `before` that it contains, all of them scalars."""
+    """Return whether all items are scalars and `value` begins with those it keeps from `before`."""
     remaining = [one for one in before if one in value]
     plain = not any(isinstance(one, dict | list) for one in (*before, *value))
     return plain and bool(remaining) and value[: len(remaining)] == remaining

@@ -11,7 +11,7 @@ from berth.core.spec import GroupSpec, RoleSpec, WorkloadSpec
 PARTS: Mapping[str, type[BaseModel]] = {"roles": RoleSpec, "groups": GroupSpec}
 
 
-def as_text(document: Mapping[str, Any]) -> str:
+def dump_workload(document: Mapping[str, Any]) -> str:
     ordered = _in_order(dict(document), WorkloadSpec)
     return yaml.safe_dump(ordered, sort_keys=False, allow_unicode=True, width=100)
 

@@ -6,30 +6,30 @@ from dataclasses import dataclass, field
 import yaml
 
 from berth.core.errors import Malformed
-from berth.core.problems import path_of
+from berth.core.problems import join_path
 from berth.documents.reading import SafeLoader
-from berth.documents.strict import look_over
-from berth.documents.values import Location, Step, location_of
+from berth.documents.strict import check_structure
+from berth.documents.values import Location, Step, parse_location
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
-    """Line numbers, counted from 1, by the path of each part of a text."""
+class SourceLines:
+    """Line numbers of the parts of a text by path, counted from 1."""
 
     lines: dict[str, int] = field(default_factory=dict)
-    scalars: dict[Location, str] = field(default_factory=dict)  # scalars by location, as the text spells them
+    scalars: dict[Location, str] = field(default_factory=dict)  # scalars by location, as written in the text
 
     @classmethod
-    def of(cls, text: str) -> "Places":
-        """Return the places of a text; without any if the text cannot be parsed."""
+    def from_text(cls, text: str) -> "SourceLines":
+        """Return the line numbers of a text, or none if the text cannot be parsed."""
         places = cls()
         try:
-            look_over(text.encode())
+            check_structure(text.encode())
             top = yaml.compose(text, Loader=SafeLoader)
         except (Malformed, yaml.YAMLError, ValueError, RecursionError):
             return places
         for at, node, line in [] if top is None else _walk((), top, 1):
-            places.lines.setdefault(path_of(at), line)
+            places.lines.setdefault(join_path(at), line)
             if isinstance(node, yaml.ScalarNode):
                 places.scalars[at] = node.value
         return places
@@ -38,9 +38,9 @@ class Places:
         """Return the line of the part at this path, or of its nearest existing parent."""
         if path in self.lines:
             return self.lines[path]
-        at = location_of(path)
+        at = parse_location(path)
         for length in range(len(at) - 1, 0, -1):
-            if (line := self.lines.get(path_of(at[:length]))) is not None:
+            if (line := self.lines.get(join_path(at[:length]))) is not None:
                 return line
         return None
 

@@ -6,17 +6,17 @@ from typing import Any
 import yaml
 
 from berth.core.errors import Invalid, Malformed
-from berth.core.problems import Problem, shown
+from berth.core.problems import Problem, format_value
 from berth.documents.reading import SafeLoader
 
 DEPTH_MAX = 64
 TOO_DEEP = "The body is nested too deeply."
-MOST_TEXT = 256 * 1024
+TEXT_MAX = 256 * 1024
 BOOLEAN, TEXT = "tag:yaml.org,2002:bool", "tag:yaml.org,2002:str"
 NO_REFERENCES = "Anchors and aliases (& and *) are not supported: write the values out."
 
 
-class NotYaml(Malformed):
+class InvalidYaml(Malformed):
     """Invalid YAML; `line` counts from 1 and is None if the error has no line."""
 
     def __init__(self, detail: str, line: int | None = None) -> None:
@@ -27,18 +27,18 @@ class NotYaml(Malformed):
 def read_yaml(body: bytes) -> Any:
     """Parse YAML after checking its events, because the parser recurses in C without a limit."""
     try:
-        look_over(body)
+        check_structure(body)
         return yaml.load(body, Loader=PlainLoader)  # noqa: S506, PlainLoader is a SafeLoader
     except RecursionError:
-        raise NotYaml(TOO_DEEP) from None
+        raise InvalidYaml(TOO_DEEP) from None
     except (
         yaml.YAMLError,
         ValueError,
         AttributeError,
         KeyError,
         TypeError,
-    ) as error:  # an invalid !!timestamp or !!bool
-        raise NotYaml(f"The body is not YAML: {_first_line(error)}.", _line(error)) from None
+    ) as error:  # raised for an invalid !!timestamp or !!bool
+        raise InvalidYaml(f"The body is not YAML: {_first_line(error)}.", _line(error)) from None
 
 
 def read_text(text: str) -> Any:
@@ -47,37 +47,39 @@ def read_text(text: str) -> Any:
 
 def read_document(text: str) -> dict[str, Any]:
     """Parse a YAML or JSON mapping. Raises Invalid, with the line if the error has one."""
-    if len(text) > MOST_TEXT:
+    if len(text) > TEXT_MAX:
         raise Invalid(
-            [Problem("", "is too long", f"{len(text):,} characters", f"at most {MOST_TEXT:,} characters")]
+            [Problem("", "is too long", f"{len(text):,} characters", f"at most {TEXT_MAX:,} characters")]
         )
     try:
         document = read_text(text)
-    except NotYaml as error:
+    except InvalidYaml as error:
         detail = error.detail.removeprefix("The body ").removesuffix(".")
         where = {} if error.line is None else {"line": error.line}
         raise Invalid([Problem("", detail)], **where) from None
     if not isinstance(document, dict):
-        raise Invalid([Problem("", "is not keys and values", shown(document), "key: value, one per line")])
+        raise Invalid(
+            [Problem("", "is not keys and values", format_value(document), "key: value, one per line")]
+        )
     return document
 
 
-def look_over(body: bytes) -> None:
-    """Refuse deep nesting and aliases. With aliases, a few lines can expand to gigabytes."""
+def check_structure(body: bytes) -> None:
+    """Raise InvalidYaml for deep nesting or aliases. With aliases, a few lines can expand to gigabytes."""
     depth = 0
     for event in yaml.parse(body, Loader=SafeLoader):
         if isinstance(event, yaml.AliasEvent):
-            raise NotYaml(NO_REFERENCES, _line_at(event.start_mark))
+            raise InvalidYaml(NO_REFERENCES, _line_at(event.start_mark))
         if isinstance(event, yaml.CollectionStartEvent):
             depth += 1
             if depth > DEPTH_MAX:
-                raise NotYaml(TOO_DEEP, _line_at(event.start_mark))
+                raise InvalidYaml(TOO_DEEP, _line_at(event.start_mark))
         elif isinstance(event, yaml.CollectionEndEvent):
             depth -= 1
 
 
 class PlainLoader(SafeLoader):
-    """YAML loader that refuses duplicate keys and reads a key such as `on` as text, not as a boolean."""
+    """YAML loader that rejects duplicate keys and reads keys such as `on` as text."""
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Hashable, Any]:
         for key, _ in node.value:
@@ -86,7 +88,7 @@ class PlainLoader(SafeLoader):
         pairs: dict[Hashable, Any] = super().construct_mapping(node, deep)
         if len(pairs) < len(node.value):
             line = node.start_mark.line + 1
-            raise NotYaml(f"A key is set twice, below line {line}.", line)
+            raise InvalidYaml(f"A key is set twice, below line {line}.", line)
         return pairs
 
 

@@ -7,19 +7,23 @@ from typing import Any
 import yaml
 
 from berth.core.errors import Invalid
-from berth.core.problems import Problem, shown
+from berth.core.problems import Problem, format_value
 
 Step = str | int
 Location = tuple[Step, ...]
 
-ITEMS_MOST = 1000
-TEXTS = ("env", "labels", "node_selector")  # their values are text, even if they look like numbers
-SETTING = "PART=VALUE, such as priority=80, roles[0].gpu=2 or env.EPOCHS=3"
+ITEMS_MAX = 1000
+TEXT_FIELDS = (
+    "env",
+    "labels",
+    "node_selector",
+)  # fields whose values are text, even if they look like numbers
+SETTING_FORM = "PART=VALUE, such as priority=80, roles[0].gpu=2 or env.EPOCHS=3"
 _STEP = re.compile(r"\.?([^.\[\]=]+)|\[(\d{1,4})\]")
 
 
-def assigned(data: Any, at: Location, value: object) -> Any:
-    """Return a copy with `value` at this location; create missing parents.
+def set_value(data: Any, at: Location, value: object) -> Any:
+    """Return a copy with `value` at this location, creating missing parents.
 
     Raises KeyError if the location leads through a scalar or past the end of a list.
     """
@@ -28,27 +32,27 @@ def assigned(data: Any, at: Location, value: object) -> Any:
     step, *rest = at
     if isinstance(step, int):
         items = [] if data is None else data
-        if not isinstance(items, list) or step > min(len(items), ITEMS_MOST):
+        if not isinstance(items, list) or step > min(len(items), ITEMS_MAX):
             raise KeyError(step)
         inner = items[step] if step < len(items) else None
-        return [*items[:step], assigned(inner, tuple(rest), value), *items[step + 1 :]]
+        return [*items[:step], set_value(inner, tuple(rest), value), *items[step + 1 :]]
     keys = {} if data is None else data
     if not isinstance(keys, dict):
         raise KeyError(step)
-    return {**keys, step: assigned(keys.get(step), tuple(rest), value)}
+    return {**keys, step: set_value(keys.get(step), tuple(rest), value)}
 
 
-def removed(data: Any, at: Location) -> Any:
-    """Return a copy without the part at this location, and without the parents that this leaves empty."""
+def remove_value(data: Any, at: Location) -> Any:
+    """Return a copy without the part at this location and without parents left empty."""
     step, *rest = at
     if isinstance(step, int):
         if not isinstance(data, list) or step >= len(data):
             return data
-        inside = [removed(data[step], tuple(rest))] if rest else []
+        inside = [remove_value(data[step], tuple(rest))] if rest else []
         return [*data[:step], *inside, *data[step + 1 :]]
     if not isinstance(data, dict) or step not in data:
         return data
-    if rest and (inner := removed(data[step], tuple(rest))) not in ({}, []):
+    if rest and (inner := remove_value(data[step], tuple(rest))) not in ({}, []):
         return {**data, step: inner}
     return {key: value for key, value in data.items() if key != step}
 
@@ -63,26 +67,26 @@ def value_at(data: Any, at: Sequence[Step]) -> Any:
     return data
 
 
-def setting(text: str) -> tuple[Location, object]:
-    """Parse `roles[0].gpu=2` into location and value. The value is YAML unless the field is text.
+def parse_setting(text: str) -> tuple[Location, object]:
+    """Parse a setting such as `roles[0].gpu=2` into a location and a value.
 
-    Raises Invalid.
+    The value is YAML unless the field is text. Raises Invalid.
     """
     where, sign, value = text.partition("=")
-    at = location_of(where.strip())
+    at = parse_location(where.strip())
     if not sign or not at or isinstance(at[0], int):
-        raise Invalid([Problem("set", "is not a setting", shown(text), SETTING)])
-    if len(at) > 1 and at[-2] in TEXTS:
+        raise Invalid([Problem("set", "is not a setting", format_value(text), SETTING_FORM)])
+    if len(at) > 1 and at[-2] in TEXT_FIELDS:
         return at, value
     try:
         return at, yaml.safe_load(value)
     except (yaml.YAMLError, ValueError) as error:
         cause = str(error).splitlines()[0]
         message = f"has a value that is not YAML: {cause}"
-        raise Invalid([Problem("set", message, shown(text), SETTING)]) from None
+        raise Invalid([Problem("set", message, format_value(text), SETTING_FORM)]) from None
 
 
-def location_of(path: str) -> Location:
+def parse_location(path: str) -> Location:
     """Return the steps of a path such as `roles[0].gpu`, or () if the path is invalid."""
     steps: list[Step] = []
     end = 0

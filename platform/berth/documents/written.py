@@ -5,56 +5,60 @@ import re
 
 import yaml
 
-WIDE = 2**20
-WORD = re.compile(r"(?!(?:true|false|null|yes|no|off|y|n)$)[a-z][a-z0-9_]*", re.ASCII)
+LINE_WIDTH = 2**20
+PLAIN_KEY = re.compile(r"(?!(?:true|false|null|yes|no|off|y|n)$)[a-z][a-z0-9_]*", re.ASCII)
 
 
-def key(name: object, *, as_json: bool = False) -> str:
+def format_key(name: object, *, as_json: bool = False) -> str:
     """Return a key, quoted if a YAML 1.1 parser would not read it as text."""
-    if not as_json and isinstance(name, str) and WORD.fullmatch(name):
+    if not as_json and isinstance(name, str) and PLAIN_KEY.fullmatch(name):
         return name
-    return inline(name, as_json=as_json)
+    return format_inline(name, as_json=as_json)
 
 
-def inline(value: object, *, as_json: bool = False) -> str:
+def format_inline(value: object, *, as_json: bool = False) -> str:
     """Format the value on one line so that it is valid inside brackets; as JSON if `as_json`."""
     if as_json:
         return json.dumps(value, ensure_ascii=False)
     if isinstance(value, str) and ("\n" in value or "\t" in value):
         return json.dumps(value, ensure_ascii=False)
-    text = yaml.safe_dump(value, default_flow_style=True, width=WIDE, allow_unicode=True, sort_keys=False)
+    text = yaml.safe_dump(
+        value, default_flow_style=True, width=LINE_WIDTH, allow_unicode=True, sort_keys=False
+    )
     return text.removesuffix("...\n").strip()
 
 
-def below_key(value: object, indent: int, comment: str = "") -> str:
+def format_below_key(value: object, indent: int, comment: str = "") -> str:
     """Return the text that follows `key:` at this indent, including the comment on the key's line."""
     tail = f"  {comment}" if comment else ""
-    if isinstance(value, str) and (mark := _block_mark(value)):
+    if isinstance(value, str) and (mark := _block_indicator(value)):
         lines = value.removesuffix("\n").split("\n")
         inside = "\n".join(" " * (indent + 2) + line if line else "" for line in lines)
         return f" {mark}{tail}\n{inside}"
     if isinstance(value, dict) and value:
-        return f"{tail}\n{block(value, indent + 2)}"
+        return f"{tail}\n{format_block(value, indent + 2)}"
     if isinstance(value, list) and any(isinstance(item, dict | list) for item in value):
-        return f"{tail}\n{block(value, indent + 2)}"
-    return f" {inline(value)}{tail}"
+        return f"{tail}\n{format_block(value, indent + 2)}"
+    return f" {format_inline(value)}{tail}"
 
 
-def block(value: object, indent: int) -> str:
+def format_block(value: object, indent: int) -> str:
     """Format a list or mapping as a block with this indent."""
-    text = yaml.safe_dump(value, default_flow_style=False, width=WIDE, allow_unicode=True, sort_keys=False)
+    text = yaml.safe_dump(
+        value, default_flow_style=False, width=LINE_WIDTH, allow_unicode=True, sort_keys=False
+    )
     return "\n".join(" " * indent + line if line else "" for line in text.rstrip("\n").split("\n"))
 
 
-def item(value: object, indent: int) -> str:
+def format_item(value: object, indent: int) -> str:
     """Format a list item with its dash."""
     if not isinstance(value, dict) or not value:
-        return " " * indent + "- " + inline(value)
-    text = block(value, indent + 2)
+        return " " * indent + "- " + format_inline(value)
+    text = format_block(value, indent + 2)
     return " " * indent + "- " + text[indent + 2 :]
 
 
-def _block_mark(text: str) -> str:
+def _block_indicator(text: str) -> str:
     """Return the block scalar indicator for a text, or "" if a block would not preserve the text."""
     lines = text.removesuffix("\n").split("\n")
     odd = text.endswith("\n\n") or not lines[0] or lines[0].startswith((" ", "\t"))

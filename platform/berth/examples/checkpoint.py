@@ -11,12 +11,12 @@ NAME = "checkpoint.npz"
 
 
 def save(directory: Path, state: State) -> None:
-    draft = directory / f".{NAME}.{os.getpid()}"
-    with draft.open("wb") as file:
+    temporary = directory / f".{NAME}.{os.getpid()}"
+    with temporary.open("wb") as file:
         np.savez(file, step=state.step, weights=state.weights, mean=state.mean, spread=state.spread)
         file.flush()
         os.fsync(file.fileno())
-    draft.rename(directory / NAME)
+    temporary.rename(directory / NAME)
 
 
 def load(directory: Path) -> State | None:

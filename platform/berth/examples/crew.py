@@ -1,4 +1,4 @@
-"""Rendezvous of training ranks that tolerates ranks that join and leave.
+"""Rendezvous of training ranks, which may join and leave at any time.
 
 Rank 0 keeps the list of members and sends "go" before each step. When the list has changed or a step has
 failed, rank 0 sends its state and a new ring instead, so that all ranks stay in step.
@@ -13,15 +13,15 @@ from berth.examples.messages import receive, send
 from berth.examples.network import State
 from berth.examples.ring import Address, Ring
 
-PATIENCE = 120.0
+JOIN_SECONDS = 120.0
 
 
-class LeaderGone(Exception):
-    """Rank 0 has ended, which ends the run."""
+class LeaderEnded(Exception):
+    """Raised if rank 0 has ended, which ends the run."""
 
 
-def data_listener() -> socket.socket:
-    """Return the socket to which the previous rank of the ring connects."""
+def open_data_listener() -> socket.socket:
+    """Return a listening socket for the previous rank of the ring."""
     host = socket.gethostbyname("localhost")
     return socket.create_server((host, 0))
 
@@ -36,8 +36,8 @@ class Member:
 
     @classmethod
     def join(cls, leader: Address, rank: int) -> "Member":
-        listener = data_listener()
-        deadline = time.monotonic() + PATIENCE
+        listener = open_data_listener()
+        deadline = time.monotonic() + JOIN_SECONDS
         while True:
             try:
                 control = socket.create_connection(leader, timeout=5)
@@ -56,7 +56,7 @@ class Member:
             try:
                 header, body = receive(self.control)
             except OSError as error:
-                raise LeaderGone from error
+                raise LeaderEnded from error
             if header["say"] == "done":
                 return None
             if header["say"] == "go" and self.ring is not None:
@@ -65,7 +65,7 @@ class Member:
                 state = State.from_bytes(body)
                 self._form_ring(header)
 
-    def lost_ring(self) -> None:
+    def discard_ring(self) -> None:
         self.ring = None
 
     def leave(self) -> None:
@@ -88,7 +88,7 @@ class Leader:
 
     server: socket.socket
     size: int
-    listener: socket.socket = field(default_factory=data_listener)
+    listener: socket.socket = field(default_factory=open_data_listener)
     members: dict[int, tuple[socket.socket, Address]] = field(default_factory=dict)
     ring: Ring | None = None
     epoch: int = 0
@@ -97,9 +97,9 @@ class Leader:
     def open(cls, address: Address, size: int) -> "Leader":
         return cls(socket.create_server(address), size)
 
-    def gather(self) -> None:
+    def wait_for_members(self) -> None:
         """Wait until all ranks of the initial crew have joined."""
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + JOIN_SECONDS
         while len(self.members) < self.size - 1:
             if time.monotonic() > deadline:
                 raise TimeoutError(f"{len(self.members) + 1} of {self.size} ranks have joined")
@@ -113,7 +113,7 @@ class Leader:
         for rank in list(self.members):
             self._send(rank, {"say": "go"})
 
-    def lost_ring(self) -> None:
+    def discard_ring(self) -> None:
         self.ring = None
 
     def finish(self) -> None:
@@ -140,7 +140,7 @@ class Leader:
             joined = True
 
     def _drop_ended_members(self) -> bool:
-        """Drop members that have ended. Members send only one message, so a readable socket is closed."""
+        """Drop ended members. Members send only one message, so a readable socket has been closed."""
         ended = [rank for rank, (control, _) in self.members.items() if _has_ended(control)]
         for rank in ended:
             self._drop(rank)

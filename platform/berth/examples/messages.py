@@ -14,16 +14,16 @@ def send(sock: socket.socket, header: dict[str, Any], body: bytes = b"") -> None
 
 
 def receive(sock: socket.socket) -> tuple[dict[str, Any], bytes]:
-    text_length, body_length = _LENGTHS.unpack(_exactly(sock, _LENGTHS.size))
-    header: dict[str, Any] = json.loads(_exactly(sock, text_length))
-    return header, _exactly(sock, body_length)
+    text_length, body_length = _LENGTHS.unpack(_receive_exactly(sock, _LENGTHS.size))
+    header: dict[str, Any] = json.loads(_receive_exactly(sock, text_length))
+    return header, _receive_exactly(sock, body_length)
 
 
-def _exactly(sock: socket.socket, count: int) -> bytes:
+def _receive_exactly(sock: socket.socket, count: int) -> bytes:
     parts = bytearray()
     while len(parts) < count:
         part = sock.recv(min(count - len(parts), 1 << 20))
         if not part:
-            raise ConnectionError("the other end is gone")
+            raise ConnectionError("the other end closed the connection")
         parts += part
     return bytes(parts)

@@ -28,47 +28,47 @@ class State:
         return cls(int(values[0]), weights, mean, spread)
 
 
-def first_state(hidden: int, seed: int) -> State:
+def initial_state(hidden: int, seed: int) -> State:
     rng = np.random.default_rng(seed)
     shapes = _shapes(hidden)
     weights = np.concatenate([rng.normal(0, 1 / np.sqrt(shape[0]), shape).ravel() for shape in shapes])
     return State(0, weights, np.zeros_like(weights), np.zeros_like(weights))
 
 
-def examples(step: int, count: int, seed: int) -> tuple[Array, NDArray[np.int64]]:
+def make_batch(step: int, count: int, seed: int) -> tuple[Array, NDArray[np.int64]]:
     """Return the batch of a step. All ranks get the same batch, so their number does not affect results."""
     rng = np.random.default_rng([seed, step])
     kind = rng.integers(0, CLASSES, count)
-    turn = np.sqrt(rng.random(count)) * 2 * np.pi
-    angle = turn + kind * np.pi
-    points = np.stack([turn * np.cos(angle), turn * np.sin(angle)], axis=1) / (2 * np.pi)
+    radius = np.sqrt(rng.random(count)) * 2 * np.pi
+    angle = radius + kind * np.pi
+    points = np.stack([radius * np.cos(angle), radius * np.sin(angle)], axis=1) / (2 * np.pi)
     points += rng.normal(0, 0.02, points.shape)
     x, y = points[:, 0], points[:, 1]
     features = np.stack([x, y, np.sin(3 * x), np.sin(3 * y), x * y, np.ones(count)], axis=1)
     return features, kind
 
 
-def sums(state: State, hidden: int, features: Array, kind: NDArray[np.int64]) -> Array:
-    """Return the gradient, the loss and the number of correct predictions, summed over the examples."""
-    first, second, last = _parts(state.weights, hidden)
-    one = np.tanh(features @ first)
-    two = np.tanh(one @ second)
-    scores = two @ last
+def compute_sums(state: State, hidden: int, features: Array, kind: NDArray[np.int64]) -> Array:
+    """Return the gradient, loss and number of correct predictions, summed over the examples."""
+    first, second, last = _split_weights(state.weights, hidden)
+    hidden_one = np.tanh(features @ first)
+    hidden_two = np.tanh(hidden_one @ second)
+    scores = hidden_two @ last
     scores -= scores.max(axis=1, keepdims=True)
-    chance = np.exp(scores)
-    chance /= chance.sum(axis=1, keepdims=True)
+    probabilities = np.exp(scores)
+    probabilities /= probabilities.sum(axis=1, keepdims=True)
     rows = np.arange(len(kind))
-    loss = -np.log(chance[rows, kind] + 1e-12).sum()
-    right = float((chance.argmax(axis=1) == kind).sum())
-    error = chance
+    loss = -np.log(probabilities[rows, kind] + 1e-12).sum()
+    correct = float((probabilities.argmax(axis=1) == kind).sum())
+    error = probabilities
     error[rows, kind] -= 1
-    at_two = (error @ last.T) * (1 - two**2)
-    at_one = (at_two @ second.T) * (1 - one**2)
-    gradients = [features.T @ at_one, one.T @ at_two, two.T @ error]
-    return np.concatenate([*(gradient.ravel() for gradient in gradients), [loss, right]])
+    error_two = (error @ last.T) * (1 - hidden_two**2)
+    error_one = (error_two @ second.T) * (1 - hidden_one**2)
+    gradients = [features.T @ error_one, hidden_one.T @ error_two, hidden_two.T @ error]
+    return np.concatenate([*(gradient.ravel() for gradient in gradients), [loss, correct]])
 
 
-def advance(state: State, gradient: Array, rate: float) -> None:
+def adam_step(state: State, gradient: Array, rate: float) -> None:
     """Take one Adam step."""
     state.step += 1
     state.mean += 0.1 * (gradient - state.mean)
@@ -82,7 +82,7 @@ def _shapes(hidden: int) -> tuple[tuple[int, int], ...]:
     return (INPUTS, hidden), (hidden, hidden), (hidden, CLASSES)
 
 
-def _parts(weights: Array, hidden: int) -> list[Array]:
+def _split_weights(weights: Array, hidden: int) -> list[Array]:
     shapes = _shapes(hidden)
     ends = np.cumsum([rows * columns for rows, columns in shapes])[:-1]
     return [part.reshape(shape) for part, shape in zip(np.split(weights, ends), shapes, strict=True)]

@@ -3,6 +3,7 @@
 This is a real data-parallel job: gradients are summed over a ring of TCP connections, and the loss falls.
 Rank 0 saves a checkpoint in BERTH_WORKSPACE at regular steps and on SIGTERM, and the next start continues
 from it.
+
 Without RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, the program runs as a single rank.
 """
 
@@ -18,12 +19,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from berth.examples import checkpoint
-from berth.examples.crew import Leader, LeaderGone, Member
-from berth.examples.network import Array, State, advance, examples, first_state, sums
+from berth.examples.crew import Leader, LeaderEnded, Member
+from berth.examples.network import Array, State, adam_step, compute_sums, initial_state, make_batch
 from berth.examples.ring import Ring
 
 STOPPED = 128 + signal.SIGTERM
-LEADER_GONE = 75  # EX_TEMPFAIL of sysexits.h: try again later
+LEADER_ENDED = 75  # EX_TEMPFAIL of sysexits.h: try again later
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ class Job:
 
 
 class StopRequest:
-    """SIGTERM handler. After SIGTERM, training stops at the end of the current step."""
+    """SIGTERM handler that stops training at the end of the current step."""
 
     def __init__(self) -> None:
         self.received = False
@@ -52,7 +53,7 @@ class StopRequest:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    job, stop = _job(arguments), StopRequest()
+    job, stop = _parse_job(arguments), StopRequest()
     rank, size = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
     master = os.environ.get("MASTER_ADDR", "127.0.0.1"), int(os.environ.get("MASTER_PORT", "0"))
     if rank == 0:
@@ -61,22 +62,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def lead(job: Job, crew: Leader, stop: StopRequest) -> int:
-    state = checkpoint.load(job.workspace) or first_state(job.hidden, job.seed)
-    crew.gather()
+    state = checkpoint.load(job.workspace) or initial_state(job.hidden, job.seed)
+    crew.wait_for_members()
     _report(job, "begins", state, ranks=len(crew.members) + 1, resumed=state.step > 0)
-    began, first = time.monotonic(), state.step
+    started_at, first = time.monotonic(), state.step
     while state.step < job.steps and not stop.received:
         crew.next_step(state)
         assert crew.ring is not None
         try:
-            loss, right = take_step(job, state, crew.ring)
+            loss, accuracy = take_step(job, state, crew.ring)
         except ConnectionError:
-            crew.lost_ring()
+            crew.discard_ring()
             continue
         if state.step % job.report_every == 0 or state.step == job.steps:
-            speed = (state.step - first) / max(time.monotonic() - began, 1e-9)
+            speed = (state.step - first) / max(time.monotonic() - started_at, 1e-9)
             ranks = len(crew.members) + 1
-            _report(job, "step", state, loss=loss, accuracy=right, ranks=ranks, steps_per_second=speed)
+            _report(job, "step", state, loss=loss, accuracy=accuracy, ranks=ranks, steps_per_second=speed)
         if state.step % job.checkpoint_every == 0:
             checkpoint.save(job.workspace, state)
     checkpoint.save(job.workspace, state)
@@ -89,35 +90,35 @@ def lead(job: Job, crew: Leader, stop: StopRequest) -> int:
 
 
 def follow(job: Job, crew: Member, stop: StopRequest) -> int:
-    state = first_state(job.hidden, job.seed)
+    state = initial_state(job.hidden, job.seed)
     try:
         while not stop.received:
-            following = crew.next_step(state)
-            if following is None:
+            next_state = crew.next_step(state)
+            if next_state is None:
                 _report(job, "done", state, weights=_digest(state))
                 return 0
-            state = following
+            state = next_state
             assert crew.ring is not None
             try:
                 take_step(job, state, crew.ring)
             except ConnectionError:
-                crew.lost_ring()
-    except LeaderGone:
-        return STOPPED if stop.received else LEADER_GONE
+                crew.discard_ring()
+    except LeaderEnded:
+        return STOPPED if stop.received else LEADER_ENDED
     finally:
         crew.leave()
     return STOPPED
 
 
 def take_step(job: Job, state: State, ring: Ring) -> tuple[float, float]:
-    """Train on this rank's share of the batch; return loss and accuracy. A failure leaves `state` as is."""
-    features, kind = examples(state.step, job.batch, job.seed)
+    """Train on this rank's share of the batch; return loss and accuracy. On failure, `state` is unchanged."""
+    features, kind = make_batch(state.step, job.batch, job.seed)
     own = slice(ring.position, None, ring.size)
-    ours = sums(state, job.hidden, features[own], kind[own])
+    ours = compute_sums(state, job.hidden, features[own], kind[own])
     if job.step_seconds:
         time.sleep(job.step_seconds / ring.size)
     total: Array = ring.sum(ours) / job.batch
-    advance(state, total[:-2], job.rate)
+    adam_step(state, total[:-2], job.rate)
     return float(total[-2]), float(total[-1])
 
 
@@ -135,8 +136,10 @@ def _digest(state: State) -> str:
     return hashlib.sha256(state.weights.tobytes()).hexdigest()[:16]
 
 
-def _job(arguments: Sequence[str] | None) -> Job:
-    parser = argparse.ArgumentParser(prog="train_numpy", description="Train a small network together.")
+def _parse_job(arguments: Sequence[str] | None) -> Job:
+    parser = argparse.ArgumentParser(
+        prog="train_numpy", description="Train a small network with several ranks."
+    )
     parser.add_argument("--steps", type=int, default=600)
     parser.add_argument("--batch", type=int, default=512, help="examples per step, over all ranks")
     parser.add_argument("--hidden", type=int, default=32, help="width of the two hidden layers")

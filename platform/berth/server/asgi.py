@@ -7,7 +7,7 @@ os.environ.setdefault("BERTH_DATABASE_POOL", "8")
 
 from django.core.asgi import get_asgi_application
 
-pages = get_asgi_application()  # loads the Django apps: the imports below need their models
+pages = get_asgi_application()  # loads the Django apps, whose models the imports below need
 
 from channels.routing import ProtocolTypeRouter, URLRouter
 from channels.security.websocket import AllowedHostsOriginValidator
@@ -17,10 +17,10 @@ from django.urls import URLPattern, path
 from berth.server import urls  # noqa: F401  (loads all pages before the first request)
 from berth.server.api.transport.asgi import RestRouter
 from berth.server.front.bodies import BoundedBodies
-from berth.server.tracing.spans import this_process_is
-from berth.server.web.live.named import named
-from projects.api.authentication import may_send_large
-from projects.visits.links import hosts_for_ports
+from berth.server.tracing.spans import set_process_name
+from berth.server.web.live.named import with_request_id
+from projects.api.authentication import may_send_large_bodies
+from projects.visits.links import load_port_origins
 from projects.visits.proxy import PortProxy
 from scheduler.api.live import LiveConsumer
 from scheduler.api.logs.live import LogConsumer
@@ -30,16 +30,16 @@ websocket_urlpatterns: list[URLPattern] = [
     path("ws/workloads/<uuid:workload_id>/log", LogConsumer.as_asgi()),
 ]
 
-this_process_is("web")
+set_process_name("web")
 berth = ProtocolTypeRouter(
     {
-        "http": BoundedBodies(RestRouter(pages), may_send_large),
-        "websocket": named(AllowedHostsOriginValidator(URLRouter(websocket_urlpatterns))),
+        "http": BoundedBodies(RestRouter(pages), may_send_large_bodies),
+        "websocket": with_request_id(AllowedHostsOriginValidator(URLRouter(websocket_urlpatterns))),
     }
 )
 
 # Pod ports are served on separate hosts. Without such hosts, this application serves only Berth.
-hosts = hosts_for_ports()
+hosts = load_port_origins()
 application = (
     berth
     if hosts is None

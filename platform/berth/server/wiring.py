@@ -11,9 +11,9 @@ from typing import Any, TypeVar
 from django.conf import settings
 
 from berth.core.clock import Clock, SystemClock
-from berth.server.tracing.providers import traced
+from berth.server.tracing.providers import trace_provider
 from pools.environments.local import LocalEnvironments
-from pools.environments.recipes import recipe, recipes
+from pools.environments.recipes import load_pending_recipes, load_recipe
 from pools.joining import secrets
 from pools.joining.user_data import user_data
 from pools.models import NodePool
@@ -21,7 +21,7 @@ from pools.providers.aws.clients import Clients
 from pools.providers.aws.provider import AwsProvider
 from pools.providers.aws.settings import aws_settings
 from pools.providers.base import Provider
-from pools.providers.hardware import Machine, this_machine
+from pools.providers.hardware import Machine, measure_this_machine
 from pools.providers.local import LocalProvider
 from pools.providers.prepared import PreparedNodes
 from pools.providers.reachable import ReachableNodes
@@ -35,8 +35,8 @@ from pools.selectors import installation, pending_instances, ray_nodes
 T = TypeVar("T")
 
 
-class NotWired(LookupError):
-    """A pool uses a provider or a runtime that is not available in this installation."""
+class UnavailableImplementation(LookupError):
+    """Error for a pool whose provider or runtime is not available in this installation."""
 
 
 @dataclass(frozen=True)
@@ -45,29 +45,29 @@ class Wiring:
     providers: Mapping[str, Callable[[NodePool], Provider]]
     runtimes: Mapping[str, Runtime]
 
-    def provider_of(self, pool: NodePool) -> Provider:
+    def provider_for(self, pool: NodePool) -> Provider:
         provider = _lookup(self.providers, pool.provider, f"provider of the pool {pool.name}")(pool)
         runtime = self.runtimes.get(pool.runtime)
         if isinstance(runtime, RayRuntime):
             provider = ReachableNodes(provider, runtime.obstacles, pending_instances)
-        return traced(provider, pool.provider)
+        return trace_provider(provider, pool.provider)
 
-    def runtime_of(self, pool: NodePool) -> Runtime:
+    def runtime_for(self, pool: NodePool) -> Runtime:
         return _lookup(self.runtimes, pool.runtime, f"runtime of the pool {pool.name}")
 
 
-def wired() -> Wiring:
+def load_wiring() -> Wiring:
     """Return the wiring of this process. All processes share the files under BERTH_HOME."""
-    return _wired(str(settings.BERTH_FAKE_POOLS))
+    return _build_wiring(str(settings.BERTH_FAKE_POOLS))
 
 
 @cache
-def _wired(fakes: str) -> Wiring:
+def _build_wiring(fakes: str) -> Wiring:
     home, clock = Path(settings.BERTH_HOME), SystemClock()
-    here = LocalProvider(home / "nodes", machine())
+    local_provider = LocalProvider(home / "nodes", machine())
     static = StaticProvider(clock.now)
-    raylets = prepared(LocalRayNodes(here, home / "raylets", secrets.for_cluster))
-    plain = prepared(here)
+    raylets = prepared(LocalRayNodes(local_provider, home / "raylets", secrets.for_cluster))
+    plain = prepared(local_provider)
     wiring = Wiring(
         clock=clock,
         providers={
@@ -92,17 +92,17 @@ def _with_fakes(wiring: Wiring, module: Any) -> Wiring:
     )
 
 
-def environments_here() -> LocalEnvironments:
+def local_environments() -> LocalEnvironments:
     return LocalEnvironments(Path(settings.BERTH_HOME) / "environments")
 
 
 def prepared(provider: Provider) -> PreparedNodes:
-    return PreparedNodes(provider, environments_here(), recipe, recipes)
+    return PreparedNodes(provider, local_environments(), load_recipe, load_pending_recipes)
 
 
 @lru_cache(maxsize=64)
 def aws(settings_json: str) -> AwsProvider:
-    """Return one provider for all pools with the same settings, because SDK clients are slow to create."""
+    """Return one provider for all pools with these settings, as SDK clients are slow to create."""
     settings_of_pool = aws_settings(json.loads(settings_json))
     return AwsProvider(
         settings_of_pool, Clients(settings_of_pool.region), installation(), user_data=user_data
@@ -110,13 +110,15 @@ def aws(settings_json: str) -> AwsProvider:
 
 
 def machine() -> Machine:
-    """Return this machine with its GPUs, or with the declared number of simulated GPUs if it has none."""
-    real = this_machine()
-    return real if real.devices else this_machine(settings.BERTH_DECLARED_GPUS)
+    """Return this machine with its GPUs, or with the declared simulated GPUs if it has none."""
+    real = measure_this_machine()
+    return real if real.devices else measure_this_machine(settings.BERTH_DECLARED_GPUS)
 
 
-def _lookup(wired: Mapping[str, T], name: str, what: str) -> T:
+def _lookup(implementations: Mapping[str, T], name: str, what: str) -> T:
     try:
-        return wired[name]
+        return implementations[name]
     except KeyError:
-        raise NotWired(f"{name!r}, the {what}, is not available in this installation") from None
+        raise UnavailableImplementation(
+            f"{name!r}, the {what}, is not available in this installation"
+        ) from None

@@ -1,1 +1,1 @@
-"""Run a session's functions on its nodes, without any server code."""
+"""Worker that runs a session's functions on its nodes, without any server code."""

@@ -4,22 +4,22 @@ import logging
 import os
 import sys
 
-from berth.worker.facts import facts_of
+from berth.worker.facts import read_config
 from berth.worker.work import Worker
 
 
 def main() -> int:
     logging.basicConfig(format="%(levelname)s %(name)s: %(message)s", level=logging.INFO)
     try:
-        facts = facts_of()
+        config = read_config()
     except (KeyError, ValueError) as error:
         logging.critical("This is not a session pod: %s is missing or invalid.", error)  # noqa: LOG015
         return 2
-    return Worker(facts).live()
+    return Worker(config).run()
 
 
 if __name__ == "__main__":
     code = main()
     sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(code)  # a thread with a call that cannot be stopped must not keep the pod running
+    os._exit(code)  # a call that cannot be stopped must not keep the pod running

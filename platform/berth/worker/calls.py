@@ -1,4 +1,4 @@
-"""Unpack one call, run it inside its plugins, and pack the outcome."""
+"""Unpack one call, run it within its plugins, and pack the outcome."""
 
 import traceback
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ from typing import Any
 
 import cloudpickle
 
-from berth.worker.session_ray import was_lost
+from berth.worker.session_ray import is_ray_loss
 from pools.plugins.base import Plugin
 from pools.plugins.compose import decorate_all
 
@@ -16,37 +16,44 @@ TEXT_MAX = 60_000
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Outcome of a call: value, error (the function raised), failed (the call did not run) or interrupted."""
+    """Outcome of a call.
+
+    Kinds: value, error (the function raised), failed (the call did not run) and interrupted.
+    """
 
     kind: str
     details: dict[str, str] = field(default_factory=dict)
     data: bytes = b""
 
 
-def run(payload: bytes, plugins: Sequence[Plugin], most: int) -> Outcome:
-    """Run a call and return its outcome, never raising. A result has at most `most` bytes."""
+def run(payload: bytes, plugins: Sequence[Plugin], result_bytes_max: int) -> Outcome:
+    """Run a call and return its outcome. Never raises. Results are limited to `result_bytes_max` bytes."""
     try:
         function, args, kwargs = cloudpickle.loads(payload)
     except BaseException as error:  # unpickling may raise anything
-        return failed("NotReadable", "the function could not be opened on the worker", error)
+        return failed_outcome("NotReadable", "the function could not be unpickled on the worker", error)
     try:
         value = decorate_all(plugins, function)(*args, **kwargs)
     except KeyboardInterrupt:
-        return interrupted("its node was removed")
+        return interrupted_outcome("its node was removed")
     except BaseException as error:
-        if was_lost(error):
+        if is_ray_loss(error):
             cause = f"{type(error).__qualname__}: {_error_text(error)}"
-            return interrupted(f"Ray lost what it ran on: {cause}"[:2000])
-        return raised(error, most)
+            return interrupted_outcome(f"Ray lost a node or process: {cause}"[:2000])
+        return error_outcome(error, result_bytes_max)
     try:
         data = cloudpickle.dumps(value)
     except BaseException as error:
         what = f"the result, of type {type(value).__qualname__}, cannot be pickled"
-        return failed("ResultNotPicklable", what, error)
-    return Outcome("value", data=data) if len(data) <= most else _too_large("result", len(data), most)
+        return failed_outcome("ResultNotPicklable", what, error)
+    return (
+        Outcome("value", data=data)
+        if len(data) <= result_bytes_max
+        else _too_large_outcome("result", len(data), result_bytes_max)
+    )
 
 
-def raised(error: BaseException, most: int) -> Outcome:
+def error_outcome(error: BaseException, result_bytes_max: int) -> Outcome:
     """Return the outcome of an error: its text, and the pickled error if possible."""
     details = _details(type(error).__qualname__, _error_text(error), error)
     try:
@@ -54,17 +61,17 @@ def raised(error: BaseException, most: int) -> Outcome:
         cloudpickle.loads(data)  # many errors can be pickled but not unpickled
     except BaseException:
         data = b""
-    return Outcome("error", details, data if len(data) <= most else b"")
+    return Outcome("error", details, data if len(data) <= result_bytes_max else b"")
 
 
-def failed(kind: str, what: str, error: BaseException) -> Outcome:
-    advice = hint(error) if kind == "PluginFailed" else ""
+def failed_outcome(kind: str, what: str, error: BaseException) -> Outcome:
+    advice = plugin_hint(error) if kind == "PluginFailed" else ""
     message = f"{what}: {type(error).__qualname__}: {_error_text(error)}{advice}"
     return Outcome("failed", _details(kind, message, error))
 
 
-def hint(error: BaseException) -> str:
-    """Return advice about a plugin's error, or an empty string."""
+def plugin_hint(error: BaseException) -> str:
+    """Return advice on a plugin's error, or an empty string."""
     if not isinstance(error, ModuleNotFoundError) or not error.name:
         return ""
     package = error.name.partition(".")[0]
@@ -74,12 +81,12 @@ def hint(error: BaseException) -> str:
     )
 
 
-def interrupted(why: str) -> Outcome:
+def interrupted_outcome(why: str) -> Outcome:
     return Outcome("interrupted", {"type": "Interrupted", "message": why})
 
 
-def _too_large(what: str, size: int, most: int) -> Outcome:
-    text = f"the {what} has {size} bytes; the maximum is {most}: store it and return its location"
+def _too_large_outcome(what: str, size: int, result_bytes_max: int) -> Outcome:
+    text = f"the {what} has {size} bytes; the maximum is {result_bytes_max}: store it and return its location"
     return Outcome("failed", {"type": "ResultTooLarge", "message": text})
 
 

@@ -1,4 +1,4 @@
-"""A worker's slots, which take calls from one queue and put outcomes into another."""
+"""A worker's slots, which take calls from one queue and put their outcomes in another."""
 
 import queue
 import threading
@@ -10,11 +10,11 @@ from berth.worker.link import Order
 from berth.worker.slots import ProcessSlot, Slot
 
 Finished = tuple[int, calls.Outcome]
-LAST_PATIENCE = 5.0  # seconds between interrupt and kill
+KILL_DELAY_SECONDS = 5.0  # seconds between interrupt and kill
 
 
-class Crew:
-    """One thread per slot. `finished` is the queue of outcomes to send."""
+class SlotPool:
+    """Threads that run calls, one per slot. `finished` is the queue of outcomes to send."""
 
     def __init__(self, slots: Sequence[Slot]) -> None:
         self.finished: queue.SimpleQueue[Finished] = queue.SimpleQueue()
@@ -24,7 +24,7 @@ class Crew:
         self._running: dict[int, Slot] = {}
         self._closing = False
         self._threads = [
-            threading.Thread(target=self._serve, args=(slot,), name=f"slot-{number}", daemon=True)
+            threading.Thread(target=self._run_orders, args=(slot,), name=f"slot-{number}", daemon=True)
             for number, slot in enumerate(self._slots)
         ]
 
@@ -32,27 +32,27 @@ class Crew:
         for thread in self._threads:
             thread.start()
 
-    def take(self, order: Order) -> None:
+    def enqueue(self, order: Order) -> None:
         self._orders.put(order)
 
-    def close(self, patience: float) -> None:
-        """Start no further calls. Interrupt running calls after `patience` seconds, and kill them later."""
+    def close(self, grace_seconds: float) -> None:
+        """Start no more calls. Interrupt running calls after `grace_seconds`, then kill the remaining."""
         self._closing = True
         for _ in self._threads:
             self._orders.put(None)
-        if not self._idle_within(patience):
-            for slot in self._busy():
+        if not self._wait_until_idle(grace_seconds):
+            for slot in self._busy_slots():
                 slot.interrupt()
-            if not self._idle_within(LAST_PATIENCE):
-                for slot in self._busy():
+            if not self._wait_until_idle(KILL_DELAY_SECONDS):
+                for slot in self._busy_slots():
                     if isinstance(slot, ProcessSlot):
                         slot.kill()
         for thread in self._threads:
-            thread.join(LAST_PATIENCE)
+            thread.join(KILL_DELAY_SECONDS)
         with self._lock:
-            left, self._running = list(self._running), {}
-        for number in left:
-            self.finished.put((number, calls.interrupted("its node was removed")))
+            unfinished, self._running = list(self._running), {}
+        for number in unfinished:
+            self.finished.put((number, calls.interrupted_outcome("its node was removed")))
 
     def close_slots(self) -> None:
         """Close all slots in parallel. Each slot exits the contexts of its plugins."""
@@ -62,10 +62,10 @@ class Crew:
         for closer in closers:
             closer.join()
 
-    def _serve(self, slot: Slot) -> None:
+    def _run_orders(self, slot: Slot) -> None:
         while (order := self._orders.get()) is not None:
             if self._closing:
-                self.finished.put((order.number, calls.interrupted("its node was removed")))
+                self.finished.put((order.number, calls.interrupted_outcome("its node was removed")))
                 continue
             with self._lock:
                 self._running[order.number] = slot
@@ -75,13 +75,13 @@ class Crew:
             if not is_abandoned:
                 self.finished.put((order.number, outcome))
 
-    def _busy(self) -> list[Slot]:
+    def _busy_slots(self) -> list[Slot]:
         with self._lock:
             return list(self._running.values())
 
-    def _idle_within(self, seconds: float) -> bool:
+    def _wait_until_idle(self, seconds: float) -> bool:
         deadline = time.monotonic() + seconds
-        while self._busy():
+        while self._busy_slots():
             if time.monotonic() >= deadline:
                 return False
             time.sleep(0.02)

@@ -10,7 +10,7 @@ from typing import Any
 
 import cloudpickle
 
-from berth.core.frames import Frame, packed, unpacked
+from berth.core.frames import Frame, pack_frames, unpack_frames
 from berth.worker import calls, session_ray
 from pools.plugins.contexts import Hook, HookContexts
 from pools.plugins.errors import HookFailed
@@ -19,12 +19,12 @@ LENGTH = struct.Struct(">Q")
 
 
 def main(number: int) -> None:
-    """Run calls until the worker closes its end of the socket pair. `number` is our file descriptor."""
-    line = socket.socket(fileno=number)
+    """Run calls until the worker closes its end of the socket pair. `number` is the fd of our end."""
+    connection = socket.socket(fileno=number)
     # Stopping a pod signals all its processes, but the worker decides when this process ends.
     signal.signal(signal.SIGTERM, _ignore_signal)
     signal.signal(signal.SIGINT, _ignore_signal)
-    [(header, setup)] = unpacked(receive(line) or packed([({}, b"")]))
+    [(header, setup)] = unpack_frames(receive(connection) or pack_frames([({}, b"")]))
     if not header:
         return
     session_ray.connect()
@@ -32,10 +32,10 @@ def main(number: int) -> None:
     plugins, instance = cloudpickle.loads(setup)
     entered = HookContexts(Hook.AROUND_PROCESS)
     try:
-        while (message := receive(line)) is not None:
-            [(_, payload)] = unpacked(message)
+        while (message := receive(connection)) is not None:
+            [(_, payload)] = unpack_frames(message)
             outcome = _run(payload, plugins, instance, entered, header["most"])
-            send(line, [({"kind": outcome.kind, "details": outcome.details}, outcome.data)])
+            send(connection, [({"kind": outcome.kind, "details": outcome.details}, outcome.data)])
             if outcome.kind == "interrupted":
                 return
     finally:
@@ -43,38 +43,42 @@ def main(number: int) -> None:
         session_ray.disconnect()
 
 
-def _run(payload: bytes, plugins: Any, instance: Any, entered: HookContexts, most: int) -> calls.Outcome:
+def _run(
+    payload: bytes, plugins: Any, instance: Any, entered: HookContexts, result_bytes_max: int
+) -> calls.Outcome:
     """Run a call. The first call enters the plugin contexts, after the environment variables are set."""
     try:
         try:
             signal.signal(signal.SIGINT, signal.default_int_handler)
             entered.enter(plugins, instance)
         except HookFailed as error:
-            return calls.failed("PluginFailed", f"on node {instance.node_index}", error.__cause__ or error)
-        return calls.run(payload, plugins, most)
+            return calls.failed_outcome(
+                "PluginFailed", f"on node {instance.node_index}", error.__cause__ or error
+            )
+        return calls.run(payload, plugins, result_bytes_max)
     except KeyboardInterrupt:
-        return calls.interrupted("its node was removed")
+        return calls.interrupted_outcome("its node was removed")
     finally:
         signal.signal(signal.SIGINT, _ignore_signal)
         sys.stdout.flush()
 
 
-def send(line: socket.socket, frames: list[Frame]) -> None:
-    message = packed(frames)
-    line.sendall(LENGTH.pack(len(message)))
-    line.sendall(message)
+def send(connection: socket.socket, frames: list[Frame]) -> None:
+    message = pack_frames(frames)
+    connection.sendall(LENGTH.pack(len(message)))
+    connection.sendall(message)
 
 
-def receive(line: socket.socket) -> bytes | None:
+def receive(connection: socket.socket) -> bytes | None:
     """Return one message, or None if the other side has closed the connection."""
-    head = _receive_exactly(line, LENGTH.size)
-    return None if head is None else _receive_exactly(line, LENGTH.unpack(head)[0])
+    head = _receive_exactly(connection, LENGTH.size)
+    return None if head is None else _receive_exactly(connection, LENGTH.unpack(head)[0])
 
 
-def _receive_exactly(line: socket.socket, size: int) -> bytes | None:
+def _receive_exactly(connection: socket.socket, size: int) -> bytes | None:
     received = bytearray()
     while len(received) < size:
-        part = line.recv(min(size - len(received), 1 << 20))
+        part = connection.recv(min(size - len(received), 1 << 20))
         if not part:
             return None
         received += part

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 from pools.plugins.facts import InstanceInfo
 
-MARGIN = 5.0  # seconds of the grace period that are reserved for signing off
+SIGN_OFF_MARGIN = 5.0  # seconds of the grace period that are reserved for signing off
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class WorkerConfig:
     address: str
     secret: str
     node: int
@@ -18,7 +18,7 @@ class Facts:
     head_address: str
     head_port: int
     gpus: int
-    patience: float
+    grace_seconds: float
 
     def instance(self, slot: int = 0, slots: int = 1) -> InstanceInfo:
         return InstanceInfo(
@@ -27,9 +27,9 @@ class Facts:
         )  # fmt: skip
 
 
-def facts_of(environ: Mapping[str, str] = os.environ) -> Facts:
-    """Return the facts from the environment. Raises KeyError or ValueError outside of a session's pod."""
-    return Facts(
+def read_config(environ: Mapping[str, str] = os.environ) -> WorkerConfig:
+    """Read the configuration from the environment. Raises KeyError or ValueError outside a session pod."""
+    return WorkerConfig(
         address=environ["BERTH_URL"].rstrip("/"),
         secret=environ["BERTH_SESSION_SECRET"],
         node=int(environ["RANK"]),
@@ -37,5 +37,5 @@ def facts_of(environ: Mapping[str, str] = os.environ) -> Facts:
         head_address=environ["MASTER_ADDR"],
         head_port=int(environ["MASTER_PORT"]),
         gpus=len([device for device in environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if device]),
-        patience=max(0.0, float(environ.get("BERTH_GRACE_SECONDS", "30")) - MARGIN),
+        grace_seconds=max(0.0, float(environ.get("BERTH_GRACE_SECONDS", "30")) - SIGN_OFF_MARGIN),
     )

@@ -11,25 +11,25 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
-from berth.core.frames import CONTENT_TYPE, Frame, packed, unpacked
+from berth.core.frames import CONTENT_TYPE, Frame, pack_frames, unpack_frames
 
 JSON = "application/json"
 TIMEOUT = 60.0
 FIRST_DELAY, LONGEST_DELAY = 0.1, 5.0
-TRY_AGAIN = (408, 425, 429, 500, 502, 503, 504)
+RETRY_STATUSES = (408, 425, 429, 500, 502, 503, 504)
 
 
 class Rejected(Exception):
-    """The server no longer knows this worker, or refuses its request."""
+    """Raised if the server does not know this worker or refused its request."""
 
 
 class ServerUnreachable(Exception):
-    """The server did not respond in time."""
+    """Raised if the server did not respond in time."""
 
 
 @dataclass(frozen=True, slots=True)
-class Welcome:
-    """Response to a worker's registration. The client pickles `setup`, and only workers unpickle it."""
+class Registration:
+    """Response to a registration. The client pickles `setup`, and only workers unpickle it."""
 
     error: str
     executor: str
@@ -53,21 +53,21 @@ class Orders:
     orders: tuple[Order, ...]
 
 
-class Link:
-    """Requests from a worker, retried while `goes_on` returns True."""
+class ServerConnection:
+    """Requests from a worker, retried while `should_continue` returns True."""
 
-    def __init__(self, address: str, secret: str, goes_on: Callable[[], bool] = lambda: True) -> None:
+    def __init__(self, address: str, secret: str, should_continue: Callable[[], bool] = lambda: True) -> None:
         self._url = urlsplit(address)
         self._headers = {"Authorization": f"Bearer {secret}", "Accept": "*/*"}
-        self._goes_on = goes_on
+        self._should_continue = should_continue
         self._own = threading.local()
 
-    def hello(self, python: str, cloudpickle: str, *, ready: bool = False) -> Welcome:
+    def register(self, python: str, cloudpickle: str, *, ready: bool = False) -> Registration:
         """Register the worker. Call this again with `ready` once the setup is done."""
         request = {"python": python, "cloudpickle": cloudpickle, "ready": ready}
         response = json.loads(self._post("hello", request))
         response["setup"] = base64.b64decode(response["setup"])
-        return Welcome(**{name: response[name] for name in Welcome.__slots__})
+        return Registration(**{name: response[name] for name in Registration.__slots__})
 
     def orders(self, having: Collection[int], wait: float) -> Orders:
         query = urlencode([("wait", f"{wait:g}"), *(("having", number) for number in having)])
@@ -76,7 +76,7 @@ class Link:
     def results(self, frames: Iterable[Frame], having: Collection[int]) -> Orders:
         """Send call outcomes. The response may contain the next calls."""
         query = urlencode([("having", number) for number in having])
-        return _orders(self._request("POST", f"results?{query}", packed(frames), CONTENT_TYPE))
+        return _orders(self._request("POST", f"results?{query}", pack_frames(frames), CONTENT_TYPE))
 
     def leave(self, error: str = "") -> None:
         self._post("leave", {"error": error[:20_000]})
@@ -94,9 +94,9 @@ class Link:
                 status, response = 0, str(error).encode()
             if 200 <= status < 300:
                 return response
-            if status and status not in TRY_AGAIN:
+            if status and status not in RETRY_STATUSES:
                 raise Rejected(f"{what}: {status} {response[:2000].decode(errors='replace')}")
-            if not self._goes_on():
+            if not self._should_continue():
                 raise ServerUnreachable(response[:500].decode(errors="replace"))
             time.sleep(delay * (0.5 + random.random()))  # noqa: S311
             delay = min(delay * 2, LONGEST_DELAY)
@@ -124,7 +124,7 @@ class Link:
 
 
 def _orders(message: bytes) -> Orders:
-    (first, _), *frames = unpacked(message)
+    (first, _), *frames = unpack_frames(message)
     if "problem" in first:
         raise ServerUnreachable(str(first["problem"]))
     orders = tuple(Order(header["number"], header["attempt"], payload) for header, payload in frames)

@@ -1,7 +1,7 @@
 """Start a Ray cluster from the pods of one run.
 
-Workloads have no access to a pool's Ray cluster: its secret would let them run code on all nodes, outside
-of all quotas. A session that needs Ray's tasks, actors or joblib backend therefore starts its own cluster,
+Workloads have no access to a pool's Ray cluster: its secret would let them run code on all nodes, bypassing
+all quotas. A session that needs Ray's tasks, actors or joblib backend therefore starts its own cluster,
 which ends with its pods. Rank 0 is the head, and the cluster's secret is derived from the run's. This module
 uses only the standard library.
 
@@ -36,12 +36,12 @@ _DISABLED_SERVICES = {
 }  # fmt: skip
 
 
-class NoRay(Exception):
-    """Ray could not be started; the message says why."""
+class RayUnavailable(Exception):
+    """Raised if Ray could not be started. The message says why."""
 
 
 @dataclass(frozen=True, slots=True)
-class Seat:
+class PodPosition:
     """Position of a pod in its run. `head` is the address at which rank 0 listens for the other ranks."""
 
     rank: int
@@ -52,13 +52,13 @@ class Seat:
     gpus: int = 0
 
 
-def seat_of(environ: Mapping[str, str] = os.environ, cpus: int = 1) -> Seat:
+def read_position(environ: Mapping[str, str] = os.environ, cpus: int = 1) -> PodPosition:
     """Return the seat of this pod. The head's port is one above the rendezvous port.
 
-    Raises KeyError or ValueError outside of a pod.
+    Raises KeyError or ValueError outside a pod.
     """
     devices = [device for device in environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if device]
-    return Seat(
+    return PodPosition(
         rank=int(environ["RANK"]),
         address=environ["BERTH_NODE_ADDRESS"],
         head=f"{environ['MASTER_ADDR']}:{int(environ['MASTER_PORT']) + 1}",
@@ -71,58 +71,62 @@ def seat_of(environ: Mapping[str, str] = os.environ, cpus: int = 1) -> Seat:
 class OwnRay:
     """Ray cluster of one run. Between `start` and `end`, `environment` connects programs to the cluster."""
 
-    def __init__(self, seat: Seat, memory: int = 200_000_000) -> None:
-        self.seat, self._memory = seat, memory
-        self._place: Path | None = None
+    def __init__(self, position: PodPosition, memory: int = 200_000_000) -> None:
+        self.position, self._memory = position, memory
+        self._directory: Path | None = None
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
     def environment(self) -> dict[str, str]:
         """Environment variables with which `ray.init()` connects."""
-        assert self._place is not None
+        assert self._directory is not None
         return {
-            "RAY_ADDRESS": self.seat.head,
+            "RAY_ADDRESS": self.position.head,
             "RAY_AUTH_MODE": "token",
-            "RAY_AUTH_TOKEN_PATH": str(self._place / "secret"),
+            "RAY_AUTH_TOKEN_PATH": str(self._directory / "secret"),
         }
 
     @property
     def directory(self) -> str:
         """Session directory, which distinguishes the Ray nodes of several pods on one machine."""
-        assert self._place is not None
-        return str(self._place / "ray")
+        assert self._directory is not None
+        return str(self._directory / "ray")
 
     @property
-    def lives(self) -> bool:
+    def is_running(self) -> bool:
         return self._process is not None and self._process.poll() is None
 
-    def start(self, seconds: float = START_SECONDS, goes_on: Callable[[], bool] = lambda: True) -> None:
+    def start(
+        self, seconds: float = START_SECONDS, should_continue: Callable[[], bool] = lambda: True
+    ) -> None:
         """Start Ray, and return once this pod has joined. Ranks above 0 retry until the head is reachable.
 
-        Raises NoRay after `seconds`, or when `goes_on` returns false.
+        Raises RayUnavailable after `seconds`, or when `should_continue` returns false.
         """
         if find_spec("ray") is None:
-            raise NoRay("Ray is not installed where this pod runs")
-        self._place = Path(tempfile.mkdtemp(prefix="own-ray-", dir="/tmp"))  # socket paths must be short
-        (self._place / "secret").write_text(hashlib.sha256(f"ray of {self.seat.secret}".encode()).hexdigest())
-        (self._place / "secret").chmod(0o600)
+            raise RayUnavailable("Ray is not installed where this pod runs")
+        self._directory = Path(tempfile.mkdtemp(prefix="own-ray-", dir="/tmp"))  # socket paths must be short
+        (self._directory / "secret").write_text(
+            hashlib.sha256(f"ray of {self.position.secret}".encode()).hexdigest()
+        )
+        (self._directory / "secret").chmod(0o600)
         deadline = time.monotonic() + seconds
         while not self._try_start(deadline):
-            if time.monotonic() >= deadline or not goes_on():
+            if time.monotonic() >= deadline or not should_continue():
                 output = self._output()[-500:]
                 self.end()
-                raise NoRay(f"Ray of this run did not start within {seconds:.0f} s: {output}")
+                raise RayUnavailable(f"the run's Ray cluster did not start within {seconds:.0f} s: {output}")
             time.sleep(0.5)
 
     def end(self) -> None:
         process, self._process = self._process, None
         if process is not None:
             _end(process)
-        if self._place is not None:
-            shutil.rmtree(self._place, ignore_errors=True)
+        if self._directory is not None:
+            shutil.rmtree(self._directory, ignore_errors=True)
 
     def _try_start(self, deadline: float) -> bool:
-        if self.seat.rank and not _is_listening(self.seat.head):
+        if self.position.rank and not _is_listening(self.position.head):
             return False
         if self._process is None or self._process.poll() is not None:
             self._process = self._spawn()
@@ -133,8 +137,8 @@ class OwnRay:
         return False
 
     def _spawn(self) -> "subprocess.Popen[bytes]":
-        assert self._place is not None
-        with (self._place / "log").open("wb") as log:
+        assert self._directory is not None
+        with (self._directory / "log").open("wb") as log:
             return subprocess.Popen(
                 self._command(), stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd="/",
                 env={**os.environ, **_DISABLED_SERVICES, **self.environment}, start_new_session=True,
@@ -142,36 +146,51 @@ class OwnRay:
             )  # fmt: skip
 
     def _command(self) -> list[str]:
-        seat = self.seat
-        join = ["--address", seat.head]
-        if seat.rank == 0:
-            port = seat.head.rpartition(":")[2]
+        position = self.position
+        join = ["--address", position.head]
+        if position.rank == 0:
+            port = position.head.rpartition(":")[2]
             join = ["--head", "--port", port, "--include-dashboard", "false"]
             join += ["--ray-client-server-port", str(_free_port())]
         return [
-            sys.executable, "-m", "ray.scripts.scripts", "start", *join, "--node-ip-address", seat.address,
-            "--num-cpus", str(seat.cpus), "--num-gpus", str(seat.gpus), "--temp-dir", self.directory,
-            "--object-store-memory", str(self._memory), "--dashboard-agent-listen-port", str(_free_port()),
-            "--disable-usage-stats", "--block",
-        ]  # fmt: skip
+            sys.executable,
+            "-m",
+            "ray.scripts.scripts",
+            "start",
+            *join,
+            "--node-ip-address",
+            position.address,
+            "--num-cpus",
+            str(position.cpus),
+            "--num-gpus",
+            str(position.gpus),
+            "--temp-dir",
+            self.directory,
+            "--object-store-memory",
+            str(self._memory),
+            "--dashboard-agent-listen-port",
+            str(_free_port()),
+            "--disable-usage-stats",
+            "--block",
+        ]
 
     def _output(self) -> str:
-        log = self._place / "log" if self._place else None
+        log = self._directory / "log" if self._directory else None
         return log.read_text(errors="replace") if log is not None and log.exists() else ""
 
 
 def main(command: list[str]) -> int:
-    """Return the exit code of the program, or 0 on ranks that do not run the program."""
+    """Start Ray, run the program on rank 0, and return its exit code, or 0 on the other ranks."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    own = OwnRay(seat_of(cpus=len(os.sched_getaffinity(0))))
+    own = OwnRay(read_position(cpus=len(os.sched_getaffinity(0))))
     try:
         own.start()
-        if own.seat.rank == 0:
+        if own.position.rank == 0:
             return subprocess.run(command, env={**os.environ, **own.environment}, check=False).returncode
-        while _is_listening(own.seat.head):
+        while _is_listening(own.position.head):
             time.sleep(1.0)
         return 0
-    except NoRay as missing:
+    except RayUnavailable as missing:
         sys.stderr.write(f"{missing}\n")
         return 1
     finally:
@@ -179,7 +198,7 @@ def main(command: list[str]) -> int:
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:
-    """Stop Ray. Its children end with it, or are killed with the pod."""
+    """Stop Ray. Its child processes end with it or are killed with the pod."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         with suppress(ProcessLookupError):
             os.killpg(process.pid, number)

@@ -5,13 +5,13 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from pools.plugins.base import Plugin
-from pools.plugins.declared import Declared
-from pools.plugins.registry import available
+from pools.plugins.declared import DeclaredPlugin
+from pools.plugins.registry import available_plugins
 
 log = logging.getLogger(__name__)
 
 
-def of_pool(declared: Iterable[Mapping[str, Any]]) -> tuple[Plugin, ...]:
+def load_pool_plugins(declared: Iterable[Mapping[str, Any]]) -> tuple[Plugin, ...]:
     """Return the plugins that a pool declares, in order.
 
     A plugin that is not installed here is skipped with a warning. Its package may be missing on nodes where
@@ -20,15 +20,15 @@ def of_pool(declared: Iterable[Mapping[str, Any]]) -> tuple[Plugin, ...]:
     plugins = []
     for entry in declared:
         name = entry["name"]
-        if name not in available():
+        if name not in available_plugins():
             log.warning("the pool's plugin %s is not installed here", name)
             continue
         secrets = tuple(entry.get("secrets_set") or ())
-        plugins.append(Declared(name, entry.get("parameters") or {}).plugin(secrets))
+        plugins.append(DeclaredPlugin(name, entry.get("parameters") or {}).plugin(secrets))
     return tuple(plugins)
 
 
-def together(pools: Iterable[Plugin], session: Iterable[Plugin]) -> tuple[Plugin, ...]:
+def merge_plugins(pools: Iterable[Plugin], session: Iterable[Plugin]) -> tuple[Plugin, ...]:
     """Return the pool's plugins, then the session's, which replace pool plugins of the same name."""
     own = {plugin.name: plugin for plugin in session}
     first = [own.pop(plugin.name, plugin) for plugin in pools]

@@ -15,89 +15,91 @@ from pathlib import Path
 
 import cloudpickle
 
-from berth.worker.facts import Facts
+from berth.worker.facts import WorkerConfig
 from pools.plugins.base import Operation, Plugin
-from pools.plugins.checks import problems_of_image
+from pools.plugins.checks import image_problems
 from pools.plugins.compose import bootstrap_all, transform_all
 from pools.plugins.errors import PluginError
 from pools.plugins.facts import Cluster
 from pools.plugins.image import Image
-from pools.plugins.script import bootstrap_script, digest_of
+from pools.plugins.script import bootstrap_script, compute_digest
 
-PREPARED = "BERTH_SESSION_ENVIRONMENT"  # set after the restart
+PREPARED_VARIABLE = "BERTH_SESSION_ENVIRONMENT"  # environment variable, set for the restarted worker
 NVIDIA = ("/proc/driver/nvidia/version", "/dev/nvidiactl")
 
 
-class NotPrepared(PluginError):
-    """The requirements of the session's plugins cannot be installed; the message says what the pool lacks."""
+class PreparationFailed(PluginError):
+    """Raised if the session's plugins cannot be installed. The message says what the pool lacks."""
 
 
-def given_plugins(setup: bytes, facts: Facts, goes_on: Callable[[], bool]) -> tuple[Plugin, ...]:
+def load_session_plugins(
+    setup: bytes, config: WorkerConfig, should_continue: Callable[[], bool]
+) -> tuple[Plugin, ...]:
     """Return the session's plugins once their requirements are installed.
 
-    If anything must be installed, the process restarts and this function does not return. Raises NotPrepared,
-    HookFailed, and any error from unpickling the client's code.
+    If anything must be installed, the process restarts and this function does not return. Raises
+    PreparationFailed, HookFailed, and any error from unpickling the client's code.
     """
     if not setup:
         return ()
     installing, hooks = cloudpickle.loads(setup)
-    if PREPARED not in os.environ:
-        _prepare(cloudpickle.loads(installing), facts, goes_on)
+    if PREPARED_VARIABLE not in os.environ:
+        _prepare(cloudpickle.loads(installing), config, should_continue)
     plugins: tuple[Plugin, ...] = cloudpickle.loads(hooks)
     return plugins
 
 
-def _prepare(plugins: tuple[Plugin, ...], facts: Facts, goes_on: Callable[[], bool]) -> None:
+def _prepare(plugins: tuple[Plugin, ...], config: WorkerConfig, should_continue: Callable[[], bool]) -> None:
     names = [plugin.name for plugin in plugins if plugin.transform or plugin.bootstrap]
     if not names:
         return
-    image, operations = _compose_image(plugins, facts)
+    image, operations = _compose_image(plugins, config)
     if not (image.pip or image.apt or operations):
         os.environ.update(image.env)
         return
     python = _build_environment(image, operations, names)
-    if not goes_on():
-        raise NotPrepared("the session was stopped")
+    if not should_continue():
+        raise PreparationFailed("the session was stopped")
     sys.stdout.flush()
     sys.stderr.flush()
     home = python.parent.parent
     path = os.pathsep.join([str(python.parent), os.environ.get("PATH", os.defpath)])
-    own = {"VIRTUAL_ENV": str(home), "PATH": path, PREPARED: home.name}
+    own = {"VIRTUAL_ENV": str(home), "PATH": path, PREPARED_VARIABLE: home.name}
     os.execve(python, [str(python), "-m", "berth.worker"], {**os.environ, **image.env, **own})  # noqa: S606
 
 
-def _compose_image(plugins: tuple[Plugin, ...], facts: Facts) -> tuple[Image, tuple[Operation, ...]]:
-    """Return the image and the operations that the session adds to its node."""
-    there = {name: value for name, value in os.environ.items() if not name.startswith("BERTH_")}
+def _compose_image(plugins: tuple[Plugin, ...], config: WorkerConfig) -> tuple[Image, tuple[Operation, ...]]:
+    """Return the image and the operations that the session adds to the node's environment."""
+    node_env = {name: value for name, value in os.environ.items() if not name.startswith("BERTH_")}
     cluster = Cluster(
-        os.environ.get("BERTH_POOL", ""), facts.head_address, facts.nodes, facts.gpus,
-        cuda=bool(facts.gpus) and any(Path(path).exists() for path in NVIDIA),
+        os.environ.get("BERTH_POOL", ""), config.head_address, config.nodes, config.gpus,
+        cuda=bool(config.gpus) and any(Path(path).exists() for path in NVIDIA),
     )  # fmt: skip
-    image = transform_all(plugins, Image(env=there), cluster)
-    image = replace(image, env={n: value for n, value in image.env.items() if there.get(n) != value})
+    image = transform_all(plugins, Image(env=node_env), cluster)
+    image = replace(image, env={n: value for n, value in image.env.items() if node_env.get(n) != value})
     _check(image, cluster.name)
     return image, bootstrap_all(plugins, cluster)
 
 
 def _check(image: Image, pool: str) -> None:
-    """Raise NotPrepared for requirements that cannot be installed on this node."""
-    if problems := list(problems_of_image(image)):
-        raise NotPrepared(f"the session's plugins cannot be installed: {problems[0]}")
+    """Raise PreparationFailed for requirements that cannot be installed on this node."""
+    if problems := list(image_problems(image)):
+        raise PreparationFailed(f"the session's plugins cannot be installed: {problems[0]}")
     ours = "{}.{}".format(*sys.version_info)
     if image.python not in ("", ours):
-        raise NotPrepared(
+        raise PreparationFailed(
             f"a plugin of the session needs Python {image.python}, and the nodes of the pool {pool} run "
             f"{ours}. Let the pool declare it in `environment.python`."
         )
     if missing := [name for name in image.secrets if not os.environ.get(name)]:
-        raise NotPrepared(
+        raise PreparationFailed(
             f"a plugin of the session needs the secret {missing[0]}. Declare the plugin on the pool {pool}, "
-            "which keeps its secrets, or set the variable in the session's `env`."
+            "which stores its secrets, or set the variable in the session's `env`."
         )
 
 
 def _build_environment(image: Image, operations: tuple[Operation, ...], names: Iterable[str]) -> Path:
-    """Run the bootstrap script, and return the Python of the new environment."""
+    """Run the bootstrap script, and return the path of the new environment's Python."""
     root = Path(os.environ["BERTH_POD_DIR"], "session")
     root.mkdir(parents=True, exist_ok=True)
     script, phases = root / "script", root / "phases"
@@ -110,8 +112,8 @@ def _build_environment(image: Image, operations: tuple[Operation, ...], names: I
     env = {**os.environ, **own}
     code = subprocess.run(["/bin/sh", script], stdin=subprocess.DEVNULL, env=env, check=False).returncode
     if code:
-        raise NotPrepared(_failure_message(phases.read_text(encoding="utf-8"), code, ", ".join(names)))
-    return root / digest_of(image, operations) / "bin" / "python"
+        raise PreparationFailed(_failure_message(phases.read_text(encoding="utf-8"), code, ", ".join(names)))
+    return root / compute_digest(image, operations) / "bin" / "python"
 
 
 def _failure_message(phases: str, code: int, names: str) -> str:

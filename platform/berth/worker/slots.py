@@ -8,17 +8,17 @@ from typing import Protocol
 
 import cloudpickle
 
-from berth.core.frames import unpacked
+from berth.core.frames import unpack_frames
 from berth.worker import calls
 from berth.worker.executor import receive, send
 from pools.plugins.base import Plugin
 from pools.plugins.facts import InstanceInfo
 
-PATIENCE = 10.0  # seconds for a process to exit the contexts of its plugins
+EXIT_SECONDS = 10.0  # seconds for a process to exit the contexts of its plugins
 
 
 class Slot(Protocol):
-    """Run one call at a time."""
+    """Slot that runs one call at a time."""
 
     def run(self, payload: bytes) -> calls.Outcome: ...
 
@@ -34,14 +34,14 @@ class Slot(Protocol):
 class ThreadSlot:
     """Slot in the worker's process. All calls share its modules, and a crash ends all of them."""
 
-    def __init__(self, plugins: tuple[Plugin, ...], most: int) -> None:
-        self._plugins, self._most = plugins, most
+    def __init__(self, plugins: tuple[Plugin, ...], result_bytes_max: int) -> None:
+        self._plugins, self._result_bytes_max = plugins, result_bytes_max
 
     def run(self, payload: bytes) -> calls.Outcome:
-        return calls.run(payload, self._plugins, self._most)
+        return calls.run(payload, self._plugins, self._result_bytes_max)
 
     def interrupt(self) -> None:
-        """Return the call to the server without waiting: a thread cannot be stopped."""
+        """Do nothing, because a thread cannot be stopped. Its call is reported as interrupted."""
 
     def close(self) -> None:
         """Do nothing."""
@@ -50,22 +50,22 @@ class ThreadSlot:
 class ProcessSlot:
     """Slot with a separate process, which runs many calls and is restarted after a crash."""
 
-    def __init__(self, plugins: tuple[Plugin, ...], instance: InstanceInfo, most: int) -> None:
+    def __init__(self, plugins: tuple[Plugin, ...], instance: InstanceInfo, result_bytes_max: int) -> None:
         self._setup = cloudpickle.dumps((plugins, instance))
-        self._most = most
+        self._result_bytes_max = result_bytes_max
         self._process: subprocess.Popen[bytes] | None = None
-        self._line: socket.socket | None = None
+        self._socket: socket.socket | None = None
 
     def run(self, payload: bytes) -> calls.Outcome:
         try:
-            line = self._line or self._start()
-            send(line, [({}, payload)])
-            message = receive(line)
+            connection = self._socket or self._start()
+            send(connection, [({}, payload)])
+            message = receive(connection)
         except OSError:
             message = None
         if message is None:
-            return calls.interrupted(f"its process {self._exit_description()}")
-        [(header, data)] = unpacked(message)
+            return calls.interrupted_outcome(f"its process {self._exit_description()}")
+        [(header, data)] = unpack_frames(message)
         if header["kind"] == "interrupted":
             self.close()
         return calls.Outcome(header["kind"], header["details"], data)
@@ -82,12 +82,12 @@ class ProcessSlot:
 
     def close(self) -> None:
         """End the process, which then exits the contexts of its plugins."""
-        if self._line is not None:
-            self._line.close()
-            self._line = None
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
         if self._process is not None:
             try:
-                self._process.wait(PATIENCE)
+                self._process.wait(EXIT_SECONDS)
             except subprocess.TimeoutExpired:
                 self._process.kill()
                 self._process.wait()
@@ -100,20 +100,20 @@ class ProcessSlot:
                 [sys.executable, "-m", "berth.worker.executor", str(theirs.fileno())],
                 stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()],
             )  # fmt: skip
-        self._line = ours
-        send(ours, [({"most": self._most}, self._setup)])
+        self._socket = ours
+        send(ours, [({"most": self._result_bytes_max}, self._setup)])
         return ours
 
     def _exit_description(self) -> str:
         process, self._process = self._process, None
-        if self._line is not None:
-            self._line.close()
-            self._line = None
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
         if process is None:
             return "could not be started"
         try:
-            code = process.wait(PATIENCE)
+            code = process.wait(EXIT_SECONDS)
         except subprocess.TimeoutExpired:
             process.kill()
             code = process.wait()
-        return f"died by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+        return f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"

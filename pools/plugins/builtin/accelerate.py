@@ -5,14 +5,14 @@ from contextlib import AbstractContextManager
 from typing import Annotated, Any, Literal
 
 from pools.plugins.base import Plugin
-from pools.plugins.builtin.processes import rank_variables, variables
+from pools.plugins.builtin.processes import rank_variables, set_variables
 from pools.plugins.facts import Cluster, InstanceInfo
 from pools.plugins.image import Image
 from pools.plugins.parameters import Parameter
 
 Scalar = str | int | float | bool
 Settings = Annotated[dict[str, Scalar], Parameter("Settings, named as in Accelerate's config file")]
-# Variables whose names differ from the setting.
+# Settings whose variable has a different name.
 FSDP = {"TRANSFORMER_LAYER_CLS_TO_WRAP": "TRANSFORMER_CLS_TO_WRAP"}
 DEEPSPEED = {
     "GRADIENT_ACCUMULATION_STEPS": "ACCELERATE_GRADIENT_ACCUMULATION_STEPS",
@@ -31,30 +31,30 @@ def accelerate(
 ) -> Plugin:
     """Accelerate, set up in each worker process: `Accelerator()` finds its rank and these settings there.
 
-    After the plugin torch it uses the process group that torch has created.
+    If listed after the torch plugin, it uses the process group that torch has created.
     """
-    sharded, sped = _settings(fsdp, fsdp_config), _settings(deepspeed, deepspeed_config)
-    if sharded is not None and sped is not None:
-        raise ValueError("fsdp and deepspeed exclude each other: use one of them")
+    fsdp_settings, deepspeed_settings = _settings(fsdp, fsdp_config), _settings(deepspeed, deepspeed_config)
+    if fsdp_settings is not None and deepspeed_settings is not None:
+        raise ValueError("fsdp and deepspeed are mutually exclusive: use one of them")
 
     def transform(image: Image, cluster: Cluster) -> Image:
-        return image.with_pip("accelerate", *(("deepspeed",) if sped is not None else ()))
+        return image.with_pip("accelerate", *(("deepspeed",) if deepspeed_settings is not None else ()))
 
     def around_process(info: InstanceInfo) -> AbstractContextManager[None]:
         values: dict[str, str] = {"ACCELERATE_MIXED_PRECISION": mixed_precision}
-        if info.world_size > 1 or sharded is not None or sped is not None:
+        if info.world_size > 1 or fsdp_settings is not None or deepspeed_settings is not None:
             values |= rank_variables(info)
-        if sharded is not None:
-            values |= {"ACCELERATE_USE_FSDP": "true"} | _fsdp(sharded)
-        if sped is not None:
-            values |= {"ACCELERATE_USE_DEEPSPEED": "true"} | _deepspeed(sped)
-        return variables(values)
+        if fsdp_settings is not None:
+            values |= {"ACCELERATE_USE_FSDP": "true"} | _fsdp(fsdp_settings)
+        if deepspeed_settings is not None:
+            values |= {"ACCELERATE_USE_DEEPSPEED": "true"} | _deepspeed(deepspeed_settings)
+        return set_variables(values)
 
     return Plugin.create("accelerate").with_transform(transform).with_around_process(around_process)
 
 
 def _settings(switch: bool | Mapping[str, Any], config: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Merge the settings of both keys, with precedence for `..._config`; return None if both are unset."""
+    """Return the merged settings of both keys; `..._config` takes precedence. None if both are unset."""
     if switch is False and not config:
         return None
     return {**(switch if isinstance(switch, Mapping) else {}), **config}

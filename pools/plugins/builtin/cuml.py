@@ -26,7 +26,7 @@ def cuml(
         if info.gpus:
             from cuml import accel
 
-            accel.install()  # for the life of the process: it cannot be undone
+            accel.install()  # cannot be undone while the process lives
         yield
 
     return Plugin.create("cuml").with_transform(transform).with_around_process(around_process)

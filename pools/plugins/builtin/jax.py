@@ -1,4 +1,4 @@
-"""JAX: the build for the pool's GPUs, and one runtime over all workers."""
+"""JAX: the build for the pool's GPUs, and one distributed runtime across all workers."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -30,7 +30,7 @@ def jax(
             return
         from jax import distributed
 
-        # The next port: torch may run in the same pool and uses head_port.
+        # The next port, because torch may run in the same pool and uses head_port.
         distributed.initialize(
             coordinator_address=f"{info.head_address}:{info.head_port + 1}",
             num_processes=info.world_size,

@@ -12,8 +12,8 @@ from pools.plugins.base import Plugin
 from pools.plugins.facts import ClientPool, Cluster
 from pools.plugins.image import Image
 
-# Without these options Ray may run all batches on one node, and would reserve a CPU that tasks need.
-SPREAD = {"scheduling_strategy": "SPREAD", "memory": 1 << 20}
+# Without these options, Ray may run all batches on one node and reserve a CPU that tasks need.
+SPREAD_OPTIONS = {"scheduling_strategy": "SPREAD", "memory": 1 << 20}
 _cache = threading.local()
 
 
@@ -27,15 +27,15 @@ def joblib() -> Plugin:
         return image.with_pip("joblib")
 
     plugin = Plugin.create("joblib").with_transform(transform)
-    return plugin.with_decorate(on_ray).with_around_client(parallel)
+    return plugin.with_decorate(use_ray_backend).with_around_client(run_parallel_on_session)
 
 
-def parallel(pool: ClientPool, cluster: Cluster) -> AbstractContextManager[object]:
+def run_parallel_on_session(pool: ClientPool, cluster: Cluster) -> AbstractContextManager[object]:
     """Run the client's parallel jobs on the session. Do nothing if the client has no joblib."""
     return pool.parallel() if importlib.util.find_spec("joblib") else nullcontext()
 
 
-def on_ray(function: Callable[..., Any]) -> Callable[..., Any]:
+def use_ray_backend(function: Callable[..., Any]) -> Callable[..., Any]:
     """Make joblib's `Parallel(n_jobs=-1)` inside the function use Ray's backend, if the session runs Ray."""
 
     @functools.wraps(function)
@@ -46,13 +46,13 @@ def on_ray(function: Callable[..., Any]) -> Callable[..., Any]:
     return decorated
 
 
-def spread(batch: Any) -> list[Any]:
+def run_batch(batch: Any) -> list[Any]:
     """Run a batch of the client's jobs with Ray's backend if the session runs Ray."""
     with _ray_backend() as is_ray:
         if not is_ray:
             return list(batch())
         try:
-            return list(_on_all_nodes()(batch.items))
+            return list(_parallel_on_all_nodes()(batch.items))
         except BaseException:
             _cache.parallel = None  # its processes may be gone
             raise
@@ -68,12 +68,12 @@ def _ray_backend() -> Iterator[bool]:
     from ray.util.joblib import register_ray
 
     register_ray()
-    with parallel_config("ray", ray_remote_args=SPREAD):
+    with parallel_config("ray", ray_remote_args=SPREAD_OPTIONS):
         yield True
 
 
-def _on_all_nodes() -> Any:
-    """Return a Parallel, reused while the nodes stay the same: its processes take a second to start."""
+def _parallel_on_all_nodes() -> Any:
+    """Return a Parallel, reused until the nodes change, because its processes take a second to start."""
     from joblib import Parallel, effective_n_jobs
 
     count, parallel = effective_n_jobs(-1), getattr(_cache, "parallel", None)

@@ -21,7 +21,7 @@ def keras(
     """Keras 3 with KERAS_BACKEND, and DataParallel set as the distribution of each worker process.
 
     List jax or torch before it, because the distribution covers the devices that the backend sees. Keras
-    distributes on JAX only; with other backends no distribution is set, which the log states.
+    distributes on JAX only; with other backends, no distribution is set and a line is logged.
     """
 
     def transform(image: Image, cluster: Cluster) -> Image:

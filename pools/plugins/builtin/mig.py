@@ -6,8 +6,8 @@ from pools.plugins.base import Operation, Plugin
 from pools.plugins.facts import Cluster
 from pools.plugins.parameters import Parameter
 
-# A GPU that has instances stays unchanged, because they may be in use. Enabling the mode may need a reset.
-CUT = """for gpu in $(nvidia-smi --query-gpu=index --format=csv,noheader); do
+# A GPU that has instances is left unchanged, because they may be in use. Enabling MIG may need a reset.
+PARTITION_SCRIPT = """for gpu in $(nvidia-smi --query-gpu=index --format=csv,noheader); do
   mode=$(nvidia-smi -i "$gpu" --query-gpu=mig.mode.current --format=csv,noheader)
   case "$mode" in
     Enabled) ;;
@@ -33,6 +33,10 @@ def mig(
     """MIG instances on each GPU, created when a node boots; requires NVIDIA GPUs that support MIG."""
 
     def bootstrap(cluster: Cluster) -> tuple[Operation, ...]:
-        return (Operation(CUT.replace("{profiles}", profiles), "mig instances"),) if cluster.cuda else ()
+        return (
+            (Operation(PARTITION_SCRIPT.replace("{profiles}", profiles), "mig instances"),)
+            if cluster.cuda
+            else ()
+        )
 
     return Plugin.create("mig").with_bootstrap(bootstrap)

@@ -7,9 +7,9 @@ from pools.plugins.facts import Cluster
 from pools.plugins.image import Image
 from pools.plugins.parameters import Parameter
 
-PIPES, LOGS = "/tmp/nvidia-mps", "/tmp/nvidia-mps-log"  # noqa: S108 - where NVIDIA's own tools look
+PIPES, LOGS = "/tmp/nvidia-mps", "/tmp/nvidia-mps-log"  # noqa: S108 - NVIDIA's default paths
 # A running daemon is left alone, so that a repeated call does not disturb running processes.
-START = """if ! command -v nvidia-cuda-mps-control >/dev/null; then
+START_DAEMON = """if ! command -v nvidia-cuda-mps-control >/dev/null; then
   echo "nvidia-cuda-mps-control is not on this machine: it comes with NVIDIA's driver" >&2
   exit 1
 fi
@@ -30,7 +30,7 @@ def mps(
         ),
     ] = "",
 ) -> Plugin:  # fmt: skip
-    """The MPS daemon on each node, with the variables that processes need; requires NVIDIA GPUs."""
+    """The MPS daemon on each node and the variables that processes need; requires NVIDIA GPUs."""
 
     def transform(image: Image, cluster: Cluster) -> Image:
         if not cluster.cuda:
@@ -43,6 +43,6 @@ def mps(
         return image.with_env(CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=memory_limit) if memory_limit else image
 
     def bootstrap(cluster: Cluster) -> tuple[Operation, ...]:
-        return (Operation(START, "mps daemon"),) if cluster.cuda else ()
+        return (Operation(START_DAEMON, "mps daemon"),) if cluster.cuda else ()
 
     return Plugin.create("mps").with_transform(transform).with_bootstrap(bootstrap)

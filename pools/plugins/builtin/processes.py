@@ -1,4 +1,4 @@
-"""Rank and world size in the usual environment variables."""
+"""Environment variables for rank and world size, under their usual names."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -8,14 +8,14 @@ from pools.plugins.facts import InstanceInfo
 
 
 @contextmanager
-def variables(values: Mapping[str, str]) -> Iterator[None]:
+def set_variables(values: Mapping[str, str]) -> Iterator[None]:
     """Set environment variables for the duration of a block."""
-    before = {name: os.environ.get(name) for name in values}
+    previous = {name: os.environ.get(name) for name in values}
     os.environ.update(values)
     try:
         yield
     finally:
-        for name, value in before.items():
+        for name, value in previous.items():
             if value is None:
                 os.environ.pop(name, None)
             else:
@@ -23,7 +23,7 @@ def variables(values: Mapping[str, str]) -> Iterator[None]:
 
 
 def rank_variables(info: InstanceInfo) -> dict[str, str]:
-    """Return the variables for a process's rank and the rendezvous of all processes."""
+    """Return the variables that describe a process's rank and the rendezvous of all processes."""
     return {
         "MASTER_ADDR": info.head_address,
         "MASTER_PORT": str(info.head_port),

@@ -1,7 +1,7 @@
-"""scikit-learn with its parallel work on the session's workers."""
+"""scikit-learn, with its parallel jobs on the session's workers."""
 
 from pools.plugins.base import Plugin
-from pools.plugins.builtin.joblib import on_ray, parallel
+from pools.plugins.builtin.joblib import run_parallel_on_session, use_ray_backend
 from pools.plugins.facts import Cluster
 from pools.plugins.image import Image
 
@@ -13,4 +13,4 @@ def sklearn() -> Plugin:
         return image.with_pip("scikit-learn", "joblib")
 
     plugin = Plugin.create("sklearn").with_transform(transform)
-    return plugin.with_decorate(on_ray).with_around_client(parallel)
+    return plugin.with_decorate(use_ray_backend).with_around_client(run_parallel_on_session)

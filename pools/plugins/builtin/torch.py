@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from typing import Annotated, Literal
 
 from pools.plugins.base import Plugin
-from pools.plugins.builtin.processes import rank_variables, variables
+from pools.plugins.builtin.processes import rank_variables, set_variables
 from pools.plugins.facts import Cluster, InstanceInfo
 from pools.plugins.image import Image
 from pools.plugins.parameters import Parameter
@@ -61,17 +61,17 @@ def torch(
         from torch import cuda as gpus
         from torch import distributed
 
-        chosen = backend or ("nccl" if info.gpus and gpus.is_available() else "gloo")
-        with variables(rank_variables(info)):
-            ours = not distributed.is_initialized()
-            if ours:
-                if chosen == "nccl":
+        process_backend = backend or ("nccl" if info.gpus and gpus.is_available() else "gloo")
+        with set_variables(rank_variables(info)):
+            is_owner = not distributed.is_initialized()
+            if is_owner:
+                if process_backend == "nccl":
                     gpus.set_device(info.worker_index % max(gpus.device_count(), 1))
-                distributed.init_process_group(chosen, rank=info.rank, world_size=info.world_size)
+                distributed.init_process_group(process_backend, rank=info.rank, world_size=info.world_size)
             try:
                 yield
             finally:
-                if ours and distributed.is_initialized():
+                if is_owner and distributed.is_initialized():
                     distributed.destroy_process_group()
 
     return Plugin.create("torch").with_transform(transform).with_around_process(around_process)

@@ -1,7 +1,7 @@
 """EC2 and SSM clients with ambient credentials only.
 
-boto3 resolves the credentials from the environment, a profile, a web identity or the instance role. None is
-stored.
+boto3 resolves the credentials from the environment, a profile, a web identity or the instance role. Berth
+stores none.
 """
 
 from functools import cache, cached_property
@@ -21,7 +21,7 @@ class Clients:
         self.region, self.endpoint_url = region, endpoint_url
 
     @cached_property
-    def launching(self) -> Any:
+    def launch_client(self) -> Any:
         return self._client("ec2", attempts=1, seconds=LAUNCH_SECONDS)
 
     @cached_property
@@ -58,7 +58,7 @@ class Clients:
 
 @cache
 def service_models() -> Any:
-    """Return the loader of service models, which all sessions share: reading EC2's model takes a second."""
+    """Return the model loader that all sessions share, because reading EC2's model takes a second."""
     from botocore.session import Session
 
     return Session().get_component("data_loader")

@@ -40,7 +40,7 @@ REQUEST_ERROR_PREFIXES = ("Invalid", "Malformed", "Missing")
 PRECEDENCE = (Kind.CREDENTIALS, Kind.SETTINGS, Kind.QUOTA, Kind.THROTTLED, Kind.CAPACITY, Kind.BROKEN)
 
 
-def kind_of(code: str) -> Kind:
+def classify(code: str) -> Kind:
     for kind, codes in CODES.items():
         if code in codes:
             return kind
@@ -49,7 +49,7 @@ def kind_of(code: str) -> Kind:
 
 @contextmanager
 def provider_errors() -> Iterator[None]:
-    """Turn every error that the SDK raises inside the block into a ProviderError."""
+    """Convert every error that the SDK raises inside the block into a ProviderError."""
     from botocore import exceptions as sdk
 
     try:
@@ -57,7 +57,7 @@ def provider_errors() -> Iterator[None]:
     except sdk.ClientError as error:
         details = error.response.get("Error", {})
         code = str(details.get("Code", ""))
-        raise ProviderError(kind_of(code), f"{code}: {details.get('Message', '')}") from error
+        raise ProviderError(classify(code), f"{code}: {details.get('Message', '')}") from error
     except (
         sdk.NoCredentialsError, sdk.PartialCredentialsError, sdk.CredentialRetrievalError,
         sdk.TokenRetrievalError, sdk.UnauthorizedSSOTokenError, sdk.ProfileNotFound, sdk.NoAuthTokenError,
@@ -74,6 +74,6 @@ def provider_errors() -> Iterator[None]:
 def summarize(codes: Iterable[tuple[str, str]]) -> tuple[Kind, str]:
     """Return the most important kind among these (code, message) pairs, and all of them as text."""
     distinct = sorted(set(codes))
-    kinds = {kind_of(code) for code, _ in distinct}
+    kinds = {classify(code) for code, _ in distinct}
     kind = next((kind for kind in PRECEDENCE if kind in kinds), Kind.CAPACITY)
     return kind, "; ".join(f"{code}: {message}" for code, message in distinct)

@@ -18,15 +18,15 @@ USER_DATA_MAX = 16 * 1024
 
 @dataclass(frozen=True, slots=True)
 class LaunchResult:
-    """`refused` holds (code, message) pairs that explain why fewer instances came than were requested."""
+    """Launched instances; `failures` holds (code, message) pairs that explain a shortfall."""
 
     instance_ids: tuple[str, ...] = ()
-    refused: tuple[tuple[str, str], ...] = ()
+    failures: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class LaunchRequest:
-    """`token` identifies the order; each request derives its own client token from it."""
+    """Launch of an order; each fleet request derives its own client token from `token`."""
 
     token: str
     templates: Mapping[Purchase, str]
@@ -37,43 +37,46 @@ class LaunchRequest:
 def launch(clients: Clients, settings: AwsSettings, order: LaunchRequest, count: int) -> LaunchResult:
     """Launch spot or on-demand instances, or spot instances first and the rest on demand."""
     if settings.purchase == "on_demand":
-        return _request(clients, settings, order, count, "on-demand")
-    got = _request(clients, settings, order, count, "spot")
-    missing = count - len(got.instance_ids)
+        return _send_request(clients, settings, order, count, "on-demand")
+    spot_result = _send_request(clients, settings, order, count, "spot")
+    missing = count - len(spot_result.instance_ids)
     if settings.purchase == "spot" or missing <= 0:
-        return got
+        return spot_result
     try:
-        rest = _request(clients, settings, order, missing, "on-demand")
+        on_demand_result = _send_request(clients, settings, order, missing, "on-demand")
     except ProviderError as error:
-        if not got.instance_ids:
+        if not spot_result.instance_ids:
             raise
-        rest = LaunchResult(refused=((str(error.kind), error.message),))
-    return LaunchResult(got.instance_ids + rest.instance_ids, got.refused + rest.refused)
+        on_demand_result = LaunchResult(failures=((str(error.kind), error.message),))
+    return LaunchResult(
+        spot_result.instance_ids + on_demand_result.instance_ids,
+        spot_result.failures + on_demand_result.failures,
+    )
 
 
-def no_instances_error(launched: LaunchResult) -> ProviderError:
+def no_instances_error(result: LaunchResult) -> ProviderError:
     """Return the error for a launch without instances.
 
     Its kind is never uncertain: EC2 repeats its response as long as the token stays the same.
     """
-    kind, message = summarize(launched.refused)
+    kind, message = summarize(result.failures)
     if kind is ProviderErrorKind.BROKEN:
         kind = ProviderErrorKind.CAPACITY
     return ProviderError(kind, message or "EC2 launched no instance and gave no reason")
 
 
-def shortfall_reason(launched: LaunchResult) -> str:
-    return "; ".join(f"{code}: {message}" for code, message in sorted(set(launched.refused)))
+def shortfall_reason(result: LaunchResult) -> str:
+    return "; ".join(f"{code}: {message}" for code, message in sorted(set(result.failures)))
 
 
-def _request(
+def _send_request(
     clients: Clients, settings: AwsSettings, order: LaunchRequest, count: int, purchase: Purchase
 ) -> LaunchResult:
     request = fleet_request(settings, order, count, purchase)
-    answer = clients.launching.create_fleet(ClientToken=_client_token(order, request), **request)
+    response = clients.launch_client.create_fleet(ClientToken=_client_token(order, request), **request)
     return LaunchResult(
-        tuple(instance_id for entry in answer.get("Instances", ()) for instance_id in entry["InstanceIds"]),
-        tuple((entry["ErrorCode"], entry.get("ErrorMessage", "")) for entry in answer.get("Errors", ())),
+        tuple(instance_id for entry in response.get("Instances", ()) for instance_id in entry["InstanceIds"]),
+        tuple((entry["ErrorCode"], entry.get("ErrorMessage", "")) for entry in response.get("Errors", ())),
     )
 
 
@@ -82,7 +85,7 @@ def fleet_request(
 ) -> dict[str, Any]:
     template: dict[str, Any] = {"LaunchTemplateId": order.templates[purchase], "Version": "$Latest"}
     if order.user_data:
-        template["LaunchTemplateSpecificationUserData"] = _encoded(order.user_data)
+        template["LaunchTemplateSpecificationUserData"] = _encode_user_data(order.user_data)
     request: dict[str, Any] = {
         "Type": "instant",
         "LaunchTemplateConfigs": [
@@ -108,7 +111,7 @@ def fleet_request(
 
 def _overrides(settings: AwsSettings, purchase: Purchase) -> list[dict[str, Any]]:
     """Return an override for each type in each subnet, with types in order of preference."""
-    chosen: list[dict[str, Any]] = []
+    overrides: list[dict[str, Any]] = []
     for rank, machine_type in enumerate(settings.instance_types):
         for subnet in settings.subnets:
             override: dict[str, Any] = {"InstanceType": machine_type, "SubnetId": subnet}
@@ -116,8 +119,8 @@ def _overrides(settings: AwsSettings, purchase: Purchase) -> list[dict[str, Any]
                 override["Priority"] = float(rank)
             if purchase == "spot" and settings.spot_price_max is not None:
                 override["MaxPrice"] = f"{settings.spot_price_max:.4f}"
-            chosen.append(override)
-    return chosen
+            overrides.append(override)
+    return overrides
 
 
 def _client_token(order: LaunchRequest, request: Mapping[str, Any]) -> str:
@@ -130,7 +133,7 @@ def _client_token(order: LaunchRequest, request: Mapping[str, Any]) -> str:
     return f"{order.token[:40]}-{hashlib.sha256(content).hexdigest()[:16]}"
 
 
-def _encoded(user_data: str) -> str:
+def _encode_user_data(user_data: str) -> str:
     raw = user_data.encode()
     if len(raw) > USER_DATA_MAX:
         message = f"the user data has {len(raw)} bytes; EC2 allows {USER_DATA_MAX}"

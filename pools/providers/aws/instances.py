@@ -1,4 +1,4 @@
-"""List our EC2 instances, page by page."""
+"""EC2 instances of this installation and their ordinals."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -15,31 +15,31 @@ STATES = {
     "shutting-down": InstanceState.ENDING,
     "terminated": InstanceState.GONE,
 }
-GONE_FROM_LISTINGS = ("terminated",)
+UNLISTED_STATES = ("terminated",)
 PAGE = 1000
 
 Description = Mapping[str, Any]
 
 
 def describe_instances(
-    clients: Clients, tags: Mapping[str, str], *, gone_too: bool = False
+    clients: Clients, tags: Mapping[str, str], *, include_terminated: bool = False
 ) -> list[Description]:
     """Return the instances that carry all of these tags."""
-    states = [state for state in STATES if gone_too or state not in GONE_FROM_LISTINGS]
-    wanted: list[Description] = [*filters(tags), {"Name": "instance-state-name", "Values": states}]
-    return list(_pages(clients, wanted))
+    states = [state for state in STATES if include_terminated or state not in UNLISTED_STATES]
+    query_filters: list[Description] = [*filters(tags), {"Name": "instance-state-name", "Values": states}]
+    return list(_pages(clients, query_filters))
 
 
-def _pages(clients: Clients, wanted: Sequence[Description]) -> Iterator[Description]:
+def _pages(clients: Clients, query_filters: Sequence[Description]) -> Iterator[Description]:
     pages = clients.ec2.get_paginator("describe_instances").paginate(
-        Filters=list(wanted), PaginationConfig={"PageSize": PAGE}
+        Filters=list(query_filters), PaginationConfig={"PageSize": PAGE}
     )
     for page in pages:
         for reservation in page["Reservations"]:
             yield from reservation["Instances"]
 
 
-def instance(
+def to_instance(
     description: Description,
     gpus: int,
     *,
@@ -49,7 +49,7 @@ def instance(
     tags = tag_map(description.get("Tags"))
     return Instance(
         instance_id=description["InstanceId"],
-        ordinal=_number(tags.get(ORDINAL)) if ordinal is None else ordinal,
+        ordinal=_parse_ordinal(tags.get(ORDINAL)) if ordinal is None else ordinal,
         state=STATES.get(description["State"]["Name"], InstanceState.BOOTING),
         client_token=tags.get(ORDER, ""),
         address=description.get("PrivateIpAddress", ""),
@@ -63,42 +63,42 @@ def is_spot(description: Description) -> bool:
     return description.get("InstanceLifecycle") == "spot"
 
 
-def ordinal_of(description: Description) -> int:
-    return _number(tag_map(description.get("Tags")).get(ORDINAL))
+def tagged_ordinal(description: Description) -> int:
+    return _parse_ordinal(tag_map(description.get("Tags")).get(ORDINAL))
 
 
-def _number(text: str | None) -> int:
+def _parse_ordinal(text: str | None) -> int:
     return int(text) if text is not None and text.isdecimal() else UNNUMBERED
 
 
-def ordinals(
+def assign_ordinals(
     order: ProvisionOrder, ids: Sequence[str], descriptions: Mapping[str, Description]
 ) -> dict[str, int]:
     """Return ordinals by instance id: tagged instances keep theirs, and the others get the next free ones."""
     tagged = {
-        instance_id: ordinal_of(descriptions[instance_id])
+        instance_id: tagged_ordinal(descriptions[instance_id])
         for instance_id in ids
         if instance_id in descriptions
     }
-    numbered = {instance_id: number for instance_id, number in tagged.items() if number != UNNUMBERED}
-    used, number = set(numbered.values()), order.start_ordinal
-    for instance_id in sorted(set(ids) - numbered.keys()):
+    ordinal_by_id = {instance_id: number for instance_id, number in tagged.items() if number != UNNUMBERED}
+    used, number = set(ordinal_by_id.values()), order.start_ordinal
+    for instance_id in sorted(set(ids) - ordinal_by_id.keys()):
         while number in used:
             number += 1
-        numbered[instance_id] = number
+        ordinal_by_id[instance_id] = number
         used.add(number)
-    return numbered
+    return ordinal_by_id
 
 
 def tag_ordinals(
-    clients: Clients, pool: str, numbered: Mapping[str, int], descriptions: Mapping[str, Description]
+    clients: Clients, pool: str, ordinal_by_id: Mapping[str, int], descriptions: Mapping[str, Description]
 ) -> None:
-    for instance_id, ordinal in sorted(numbered.items(), key=lambda pair: pair[1]):
-        if instance_id not in descriptions or ordinal_of(descriptions[instance_id]) == UNNUMBERED:
+    for instance_id, ordinal in sorted(ordinal_by_id.items(), key=lambda pair: pair[1]):
+        if instance_id not in descriptions or tagged_ordinal(descriptions[instance_id]) == UNNUMBERED:
             name = f"{pool}-{ordinal}"
             tags = {ORDINAL: str(ordinal), NODE: name, "Name": name}
             clients.ec2.create_tags(Resources=[instance_id], Tags=tag_list(tags))
 
 
-def by_ordinal(numbered: Mapping[str, int]) -> Iterable[tuple[str, int]]:
-    return sorted(numbered.items(), key=lambda pair: (pair[1], pair[0]))
+def sorted_by_ordinal(ordinal_by_id: Mapping[str, int]) -> Iterable[tuple[str, int]]:
+    return sorted(ordinal_by_id.items(), key=lambda pair: (pair[1], pair[0]))

@@ -1,7 +1,7 @@
 """Detect upcoming spot interruptions from request status.
 
-Without an event bus the status of the spot request is the only sign: it becomes `marked-for-termination` two
-minutes before the end. Every listing reads it, so up to one tick of the two minutes may have passed. The
+Without an event bus, the status of the spot request is the only signal: it becomes `marked-for-termination`
+two minutes before the end. Every listing reads it, so up to one tick of the two minutes may have passed. The
 rebalance recommendation, which comes earlier, is visible only on the instance itself.
 """
 
@@ -12,24 +12,24 @@ from pools.providers.aws.clients import Clients
 from pools.providers.aws.tags import filters
 from pools.providers.base import Interruption
 
-WARNING = timedelta(minutes=2)
-MARKED = ("marked-for-termination", "marked-for-stop", "marked-for-hibernation")
+NOTICE_PERIOD = timedelta(minutes=2)
+MARKED_STATUSES = ("marked-for-termination", "marked-for-stop", "marked-for-hibernation")
 
 
-def interruptions(
+def upcoming_interruptions(
     clients: Clients, tags: Mapping[str, str], spot_ids: Collection[str]
 ) -> dict[str, Interruption]:
     """Return the upcoming interruptions by instance id."""
     if not spot_ids:
         return {}
-    wanted = [*filters(tags), {"Name": "state", "Values": ["active"]}]
-    pages = clients.ec2.get_paginator("describe_spot_instance_requests").paginate(Filters=wanted)
+    query_filters = [*filters(tags), {"Name": "state", "Values": ["active"]}]
+    pages = clients.ec2.get_paginator("describe_spot_instance_requests").paginate(Filters=query_filters)
     upcoming: dict[str, Interruption] = {}
     for page in pages:
         for request in page["SpotInstanceRequests"]:
             status, instance_id = request.get("Status", {}), request.get("InstanceId")
-            if instance_id in spot_ids and status.get("Code") in MARKED:
+            if instance_id in spot_ids and status.get("Code") in MARKED_STATUSES:
                 since = status.get("UpdateTime")
-                interruption_at = since + WARNING if since is not None else None
+                interruption_at = since + NOTICE_PERIOD if since is not None else None
                 upcoming[instance_id] = Interruption("EC2 interrupts this spot instance", interruption_at)
     return upcoming

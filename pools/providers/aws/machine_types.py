@@ -1,4 +1,4 @@
-"""Hardware of an instance type, checked against the pool's node shape."""
+"""Hardware of instance types, checked against a pool's node shape."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -31,11 +31,11 @@ class MachineTypes:
                     self._cache[description["InstanceType"]] = _machine_type(description)
         return tuple(self._cache[name] for name in names if name in self._cache)
 
-    def require(self, names: Sequence[str], shape: Shape) -> None:
+    def check_fit(self, names: Sequence[str], shape: Shape) -> None:
         """Raise ProviderError for a type that does not fit the node shape.
 
-        Pods would fail on a node that promises more than its machine has. GPUs that no node counts would cost
-        money without being used.
+        Pods would fail on a node that promises more than its machine has. GPUs that the node
+        does not declare would cost money without being used.
         """
         for machine_type in self.get(names):
             if machine_type.gpus != shape.gpus:
@@ -54,6 +54,6 @@ def _machine_type(description: dict[str, Any]) -> MachineType:
     return MachineType(description["InstanceType"], int(cpus) * 1000, int(memory), gpus)
 
 
-def _unfit_error(machine_type: MachineType, what: str, has: float, requested: float) -> ProviderError:
-    message = f"{machine_type.name} has {has:g} {what}, but a node of the pool needs {requested:g}"
+def _unfit_error(machine_type: MachineType, resource: str, has: float, requested: float) -> ProviderError:
+    message = f"{machine_type.name} has {has:g} {resource}, but a node of the pool needs {requested:g}"
     return ProviderError(ProviderErrorKind.SETTINGS, message)

@@ -3,13 +3,13 @@
 from typing import Any
 
 from pools.providers.aws.clients import Clients
-from pools.providers.aws.tags import filters, of_pool, tag_list
+from pools.providers.aws.tags import filters, tag_list, tags_for_pool
 from pools.providers.base import ProviderError, ProviderErrorKind
 
 ANY_PROTOCOL = "-1"
 
 
-def security_group(clients: Clients, installation: str, pool: str, subnets: tuple[str, ...]) -> str:
+def ensure_security_group(clients: Clients, installation: str, pool: str, subnets: tuple[str, ...]) -> str:
     """Return the id of the pool's group, created on the first launch.
 
     Idempotent: a repeated call after a crash at any point returns the same group.
@@ -31,20 +31,22 @@ def _vpc(clients: Clients, subnets: tuple[str, ...]) -> str:
 
 
 def _find_group(clients: Clients, installation: str, pool: str, vpc: str) -> dict[str, Any] | None:
-    ours = [*filters(of_pool(installation, pool)), {"Name": "vpc-id", "Values": [vpc]}]
-    pages = clients.ec2.get_paginator("describe_security_groups").paginate(Filters=ours)
+    tag_filters = [*filters(tags_for_pool(installation, pool)), {"Name": "vpc-id", "Values": [vpc]}]
+    pages = clients.ec2.get_paginator("describe_security_groups").paginate(Filters=tag_filters)
     groups = [group for page in pages for group in page["SecurityGroups"]]
     return min(groups, key=lambda group: group["GroupId"], default=None)
 
 
 def _create(clients: Clients, installation: str, pool: str, vpc: str) -> dict[str, Any]:
-    made = clients.ec2.create_security_group(
+    response = clients.ec2.create_security_group(
         GroupName=f"berth-{installation}-{pool}",
         Description=f"Nodes of the pool {pool}: internal traffic only",
         VpcId=vpc,
-        TagSpecifications=[{"ResourceType": "security-group", "Tags": tag_list(of_pool(installation, pool))}],
+        TagSpecifications=[
+            {"ResourceType": "security-group", "Tags": tag_list(tags_for_pool(installation, pool))}
+        ],
     )
-    return {"GroupId": made["GroupId"], "IpPermissions": []}
+    return {"GroupId": response["GroupId"], "IpPermissions": []}
 
 
 def _allows_internal_traffic(group: dict[str, Any]) -> bool:

@@ -1,7 +1,7 @@
 """Hourly GPU prices from a dated table of list prices.
 
-The table holds the on-demand prices of one region; prices of other regions and of spot differ and are not
-derived from it. A pool's own `price_per_gpu_hour` takes precedence.
+The table holds the on-demand prices of one region; prices in other regions and spot prices differ and
+are not derived from it. A pool's own `price_per_gpu_hour` takes precedence.
 """
 
 import json
@@ -14,7 +14,7 @@ from pools.providers.aws.settings import AwsSettings
 
 
 def price_per_gpu_hour(settings: AwsSettings) -> Decimal | None:
-    """Return the highest price of the pool's types, or None if one of them or the region is not listed."""
+    """Return the highest price of the pool's types, or None if a type or the region is not listed."""
     table = prices()
     if settings.region != table["region"] or settings.purchase != "on_demand":
         return None

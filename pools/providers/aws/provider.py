@@ -16,11 +16,11 @@ from pools.providers.base import (
     ProvisionResult,
 )
 
-ENDED_AT_ONCE = 500
+TERMINATE_BATCH_SIZE = 500
 
 
 class AwsProvider:
-    """Source of EC2 instances.
+    """Provider of EC2 instances.
 
     `installation` separates installations that share an account: each sees and terminates only its own
     instances. `user_data` returns the first-boot script of an order's instances; the same order always gets
@@ -44,36 +44,36 @@ class AwsProvider:
         repeated request.
         """
         with provider_errors():
-            made, message = self._descriptions(self._tags(order), gone_too=True), ""
-            ids = sorted(made)
+            description_by_id, message = self._descriptions(self._tags(order), include_terminated=True), ""
+            ids = sorted(description_by_id)
             if not ids:
                 launched = self._launch(order)
                 ids, message = sorted(launched.instance_ids), fleet.shortfall_reason(launched)
                 if not ids:
                     raise fleet.no_instances_error(launched)
-                made = self._descriptions(self._tags(order), gone_too=True)
-            numbered = instances.ordinals(order, ids, made)
+                description_by_id = self._descriptions(self._tags(order), include_terminated=True)
+            ordinal_by_id = instances.assign_ordinals(order, ids, description_by_id)
         with (
             suppress(ProviderError),
             provider_errors(),
         ):  # the database stores the ordinal; the tag is only for users
-            instances.tag_ordinals(self.clients, order.pool, numbered, made)
-        return ProvisionResult(self._instances(order, numbered, made), message)
+            instances.tag_ordinals(self.clients, order.pool, ordinal_by_id, description_by_id)
+        return ProvisionResult(self._instances(order, ordinal_by_id, description_by_id), message)
 
     def list_instances(self, pool: str) -> tuple[Instance, ...]:
         with provider_errors():
-            ours = tags.of_pool(self.installation, pool)
-            descriptions = self._descriptions(ours).values()
-            spot = {
+            pool_tags = tags.tags_for_pool(self.installation, pool)
+            descriptions = self._descriptions(pool_tags).values()
+            spot_ids = {
                 description["InstanceId"] for description in descriptions if instances.is_spot(description)
             }
-            leaving = interruptions.interruptions(self.clients, ours, spot)
+            interruption_by_id = interruptions.upcoming_interruptions(self.clients, pool_tags, spot_ids)
             gpus = self._gpus(descriptions)
         listed = [
-            instances.instance(
+            instances.to_instance(
                 description,
                 gpus[description["InstanceType"]],
-                interruption=leaving.get(description["InstanceId"]),
+                interruption=interruption_by_id.get(description["InstanceId"]),
             )
             for description in descriptions
         ]
@@ -82,32 +82,36 @@ class AwsProvider:
     def terminate(self, pool: str, instance_ids: Sequence[str]) -> None:
         """Terminate instances that carry our tags and are not gone; ignore any other id."""
         with provider_errors():
-            living = self._descriptions(tags.of_pool(self.installation, pool))
-            ending = sorted(living.keys() & set(instance_ids))
-            for start in range(0, len(ending), ENDED_AT_ONCE):
-                self.clients.ec2.terminate_instances(InstanceIds=ending[start : start + ENDED_AT_ONCE])
+            living = self._descriptions(tags.tags_for_pool(self.installation, pool))
+            ids_to_end = sorted(living.keys() & set(instance_ids))
+            for start in range(0, len(ids_to_end), TERMINATE_BATCH_SIZE):
+                self.clients.ec2.terminate_instances(
+                    InstanceIds=ids_to_end[start : start + TERMINATE_BATCH_SIZE]
+                )
 
     def _launch(self, order: ProvisionOrder) -> fleet.LaunchResult:
         settings, user_data = self.settings, self._user_data(order)
-        self._types.require(settings.instance_types, order.shape)
+        self._types.check_fit(settings.instance_types, order.shape)
         groups = settings.security_groups or (
-            network.security_group(self.clients, self.installation, order.pool, settings.subnets),
+            network.ensure_security_group(self.clients, self.installation, order.pool, settings.subnets),
         )
-        templates = template.launch_templates(
+        templates = template.ensure_launch_templates(
             self.clients, settings, self.installation, order.pool,
-            image=template.image_id(self.clients, settings), groups=groups,
+            image=template.resolve_image_id(self.clients, settings), groups=groups,
         )  # fmt: skip
         request = fleet.LaunchRequest(order.client_token, templates, user_data, self._tags(order))
         return fleet.launch(self.clients, settings, request, order.count)
 
     def _tags(self, order: ProvisionOrder) -> dict[str, str]:
-        ours = tags.of_pool(self.installation, order.pool)
-        return {**order.tags, **ours, tags.ORDER: order.client_token}
+        pool_tags = tags.tags_for_pool(self.installation, order.pool)
+        return {**order.tags, **pool_tags, tags.ORDER: order.client_token}
 
     def _descriptions(
-        self, wanted: Mapping[str, str], *, gone_too: bool = False
+        self, wanted_tags: Mapping[str, str], *, include_terminated: bool = False
     ) -> dict[str, instances.Description]:
-        descriptions = instances.describe_instances(self.clients, wanted, gone_too=gone_too)
+        descriptions = instances.describe_instances(
+            self.clients, wanted_tags, include_terminated=include_terminated
+        )
         return {description["InstanceId"]: description for description in descriptions}
 
     def _gpus(self, descriptions: Iterable[instances.Description]) -> dict[str, int]:
@@ -115,16 +119,19 @@ class AwsProvider:
         return {machine_type.name: machine_type.gpus for machine_type in self._types.get(names)}
 
     def _instances(
-        self, order: ProvisionOrder, numbered: Mapping[str, int], made: Mapping[str, instances.Description]
+        self,
+        order: ProvisionOrder,
+        ordinal_by_id: Mapping[str, int],
+        description_by_id: Mapping[str, instances.Description],
     ) -> tuple[Instance, ...]:
-        """Return the order's instances; one that no listing shows yet is booting."""
+        """Return the order's instances; those that no listing shows yet count as booting."""
         devices = tuple(str(index) for index in range(order.shape.gpus))
         result = []
-        for instance_id, ordinal in instances.by_ordinal(numbered):
-            description = made.get(instance_id)
+        for instance_id, ordinal in instances.sorted_by_ordinal(ordinal_by_id):
+            description = description_by_id.get(instance_id)
             result.append(
                 Instance(instance_id, ordinal, InstanceState.BOOTING, order.client_token, "", devices)
                 if description is None
-                else instances.instance(description, order.shape.gpus, ordinal=ordinal)
+                else instances.to_instance(description, order.shape.gpus, ordinal=ordinal)
             )
         return tuple(result)

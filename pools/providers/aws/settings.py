@@ -7,7 +7,7 @@ from pydantic_core import PydanticCustomError
 
 from berth.core.errors import Invalid
 from berth.core.problems import Problem
-from berth.core.spec.findings import problems_of
+from berth.core.spec.findings import convert_errors
 
 OVERRIDES_MAX = 50  # overrides per launch: instance types times subnets
 
@@ -44,13 +44,13 @@ class AwsSettings(BaseModel):
 
     @property
     def purchases(self) -> tuple[Purchase, ...]:
-        """Purchase options in the order in which they are tried."""
+        """Return the purchase options in the order in which they are tried."""
         if self.purchase == "on_demand":
             return ("on-demand",)
         return ("spot",) if self.purchase == "spot" else ("spot", "on-demand")
 
     @model_validator(mode="after")
-    def _one_image(self) -> "AwsSettings":
+    def _check_image(self) -> "AwsSettings":
         if (self.image is None) == (self.image_parameter is None):
             raise PydanticCustomError(
                 "one_image", "image is missing", {"allowed": "either image or image_parameter"}
@@ -58,7 +58,7 @@ class AwsSettings(BaseModel):
         return self
 
     @model_validator(mode="after")
-    def _few_choices(self) -> "AwsSettings":
+    def _check_override_count(self) -> "AwsSettings":
         if len(self.instance_types) * len(self.subnets) > OVERRIDES_MAX:
             allowed = f"at most {OVERRIDES_MAX} combinations of instance_types and subnets"
             raise PydanticCustomError("too_many_choices", "has too many combinations", {"allowed": allowed})
@@ -66,14 +66,14 @@ class AwsSettings(BaseModel):
 
 
 def aws_settings(value: Any) -> AwsSettings:
-    """Validate the settings.
+    """Parse and validate a pool's EC2 settings.
 
     Raises Invalid with the path of each problem within `provider_settings`.
     """
     try:
         return AwsSettings.model_validate(value)
     except ValidationError as error:
-        problems = problems_of(error, AwsSettings)
+        problems = convert_errors(error, AwsSettings)
     raise Invalid(
         Problem(_settings_path(problem.path), problem.message, _received_value(problem), problem.allowed)
         for problem in problems
@@ -85,5 +85,5 @@ def _settings_path(path: str) -> str:
 
 
 def _received_value(problem: Problem) -> str:
-    """Omit the value from a problem that concerns the settings as a whole."""
+    """Return the rejected value, or nothing if the problem concerns the settings as a whole."""
     return problem.received if problem.path else ""

@@ -16,7 +16,7 @@ def tag_map(tags: Iterable[Mapping[str, str]] | None) -> dict[str, str]:
     return {tag["Key"]: tag["Value"] for tag in tags or ()}
 
 
-def of_pool(installation: str, pool: str) -> dict[str, str]:
+def tags_for_pool(installation: str, pool: str) -> dict[str, str]:
     return {INSTALLATION: installation, POOL: pool}
 
 

@@ -1,4 +1,4 @@
-"""Find or create a pool's launch templates, named by content.
+"""Find or create a pool's content-addressed launch templates.
 
 A template's name contains a digest of its content: equal settings share a template, changed settings create
 another one. Templates that the current settings do not use are deleted. Spot has its own template: EC2
@@ -12,7 +12,7 @@ from typing import Any
 
 from pools.providers.aws.clients import Clients
 from pools.providers.aws.settings import AwsSettings, Purchase
-from pools.providers.aws.tags import filters, of_pool, tag_list
+from pools.providers.aws.tags import filters, tag_list, tags_for_pool
 from pools.providers.base import ProviderError, ProviderErrorKind
 
 METADATA = {
@@ -23,7 +23,7 @@ METADATA = {
 }
 
 
-def launch_templates(
+def ensure_launch_templates(
     clients: Clients, settings: AwsSettings, installation: str, pool: str, *, image: str,
     groups: Sequence[str],
 ) -> dict[Purchase, str]:  # fmt: skip
@@ -34,8 +34,8 @@ def launch_templates(
         names[purchase] = name = _name(installation, pool, data)
         if name not in ids:
             ids[name] = _create(clients, installation, pool, name, data)
-    for other in ids.keys() - set(names.values()):
-        clients.ec2.delete_launch_template(LaunchTemplateId=ids[other])
+    for outdated in ids.keys() - set(names.values()):
+        clients.ec2.delete_launch_template(LaunchTemplateId=ids[outdated])
     return {purchase: ids[name] for purchase, name in names.items()}
 
 
@@ -45,25 +45,25 @@ def _name(installation: str, pool: str, data: dict[str, Any]) -> str:
 
 
 def _create(clients: Clients, installation: str, pool: str, name: str, data: dict[str, Any]) -> str:
-    tags = [{"ResourceType": "launch-template", "Tags": tag_list(of_pool(installation, pool))}]
-    made = clients.ec2.create_launch_template(
+    tags = [{"ResourceType": "launch-template", "Tags": tag_list(tags_for_pool(installation, pool))}]
+    response = clients.ec2.create_launch_template(
         LaunchTemplateName=name, LaunchTemplateData=data, TagSpecifications=tags
     )
-    return str(made["LaunchTemplate"]["LaunchTemplateId"])
+    return str(response["LaunchTemplate"]["LaunchTemplateId"])
 
 
 def template_data(
     settings: AwsSettings, installation: str, pool: str, purchase: Purchase, *, image: str,
     groups: Sequence[str],
 ) -> dict[str, Any]:  # fmt: skip
-    tagged = ["instance", "volume"] + (["spot-instances-request"] if purchase == "spot" else [])
-    tags = tag_list(of_pool(installation, pool))
+    resource_types = ["instance", "volume"] + (["spot-instances-request"] if purchase == "spot" else [])
+    tags = tag_list(tags_for_pool(installation, pool))
     data: dict[str, Any] = {
         "ImageId": image,
         "SecurityGroupIds": list(groups),
         "MetadataOptions": METADATA,
         "InstanceInitiatedShutdownBehavior": "terminate",
-        "TagSpecifications": [{"ResourceType": kind, "Tags": tags} for kind in tagged],
+        "TagSpecifications": [{"ResourceType": kind, "Tags": tags} for kind in resource_types],
     }
     if settings.instance_profile:
         data["IamInstanceProfile"] = {"Name": settings.instance_profile}
@@ -78,7 +78,7 @@ def template_data(
 def _existing_ids(clients: Clients, installation: str, pool: str) -> dict[str, str]:
     """Return the ids of the pool's templates by name."""
     pages = clients.ec2.get_paginator("describe_launch_templates").paginate(
-        Filters=filters(of_pool(installation, pool))
+        Filters=filters(tags_for_pool(installation, pool))
     )
     return {
         description["LaunchTemplateName"]: description["LaunchTemplateId"]
@@ -87,7 +87,7 @@ def _existing_ids(clients: Clients, installation: str, pool: str) -> dict[str, s
     }
 
 
-def image_id(clients: Clients, settings: AwsSettings) -> str:
+def resolve_image_id(clients: Clients, settings: AwsSettings) -> str:
     if settings.image is not None:
         return settings.image
     value = clients.ssm.get_parameter(Name=settings.image_parameter)["Parameter"]["Value"]

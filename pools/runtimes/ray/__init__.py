@@ -1,7 +1,7 @@
 """Run pods as Ray jobs on the nodes chosen by the scheduler.
 
-Ray runs each job once, on its node, and detects dead nodes. The keeper that a job starts provides what Ray's
+Ray runs each job once, on its node, and detects dead nodes. The shim that a job starts provides what Ray's
 jobs API lacks: signals, byte offsets of logs and shortened grace periods. A small agent on each node gives
-access to the keeper's records. No module here imports Ray: its jobs API is HTTP, and nodes start Ray by its
-command.
+access to the shim's records. No module of this package imports Ray: its jobs API is HTTP, and nodes start Ray
+with its command.
 """

@@ -6,12 +6,12 @@ from typing import Any
 
 import httpx
 
-from pools.runtimes.base import LogChunk, Measured, PodOrder, PodReport, RuntimeFailure
-from pools.runtimes.ray.wire import LOG_HEADER, chunk_in, measured_in, order_out, report_in
+from pools.runtimes.base import LogChunk, Measurements, PodOrder, PodReport, RuntimeFailure
+from pools.runtimes.ray.wire import LOG_HEADER, decode_chunk, decode_measurements, decode_report, encode_order
 
 
-class AgentAway(RuntimeFailure):
-    """The agent is not responding: its node is booting, disconnected or gone."""
+class AgentUnreachable(RuntimeFailure):
+    """Error for an agent that does not respond: its node is booting, disconnected or gone."""
 
 
 class NodeAgent:
@@ -20,15 +20,15 @@ class NodeAgent:
         self._headers = {"Authorization": f"Bearer {secret}"}
 
     def order(self, order: PodOrder) -> str:
-        """Return the command for the pod's job, or an empty string if the pod has ended or already runs."""
-        return str(self._request("order", **order_out(order)).json()["entrypoint"])
+        """Return the command for the pod's job, or an empty string if the pod is running or has ended."""
+        return str(self._request("order", **encode_order(order)).json()["entrypoint"])
 
     def stop(self, pod_id: str, grace_seconds: int) -> None:
         self._request("stop", pod_id=pod_id, grace_seconds=grace_seconds)
 
-    def look(self, pod_ids: Collection[str]) -> dict[str, PodReport]:
+    def get_reports(self, pod_ids: Collection[str]) -> dict[str, PodReport]:
         reports = self._request("look", pod_ids=list(pod_ids)).json()
-        return {pod_id: report_in(report) for pod_id, report in reports.items()}
+        return {pod_id: decode_report(report) for pod_id, report in reports.items()}
 
     def list_pods(self) -> tuple[str, ...]:
         return tuple(self._request("known").json())
@@ -47,21 +47,21 @@ class NodeAgent:
         saved = self._request("checkpointed_at", workspace=workspace).json()
         return None if saved is None else datetime.fromisoformat(saved)
 
-    def measure(self, pod_ids: Collection[str], instance_id: str) -> Measured:
-        return measured_in(self._request("measure", pod_ids=list(pod_ids)).json(), instance_id)
+    def measure(self, pod_ids: Collection[str], instance_id: str) -> Measurements:
+        return decode_measurements(self._request("measure", pod_ids=list(pod_ids)).json(), instance_id)
 
     def drop_workspace(self, workspace: str) -> None:
         self._request("drop_workspace", workspace=workspace)
 
     def _chunk(self, endpoint: str, **body: Any) -> LogChunk:
         response = self._request(endpoint, **body)
-        return chunk_in(response.headers[LOG_HEADER], response.content)
+        return decode_chunk(response.headers[LOG_HEADER], response.content)
 
     def _request(self, endpoint: str, **body: Any) -> httpx.Response:
         try:
             response = self._client.post(f"{self._base}/{endpoint}", json=body, headers=self._headers)
         except httpx.HTTPError as error:
-            raise AgentAway(f"the node at {self._base} is not responding: {error!r}") from error
+            raise AgentUnreachable(f"the node at {self._base} is not responding: {error!r}") from error
         if response.status_code == httpx.codes.UNPROCESSABLE_ENTITY:
             raise ValueError(response.text[:300])
         if response.status_code != httpx.codes.OK:

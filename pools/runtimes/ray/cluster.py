@@ -13,7 +13,7 @@ _LABEL_LENGTH = 60
 
 
 @dataclass(frozen=True)
-class NodeAt:
+class RayNode:
     """A node of a pool that runs Ray; node 0 is the head.
 
     `secret` belongs to the node's cluster: Ray and the agents require it. `address` is empty until it is
@@ -32,7 +32,7 @@ class NodeAt:
         return self.ordinal == 0
 
 
-def label_of(instance_id: str) -> str:
+def node_label(instance_id: str) -> str:
     """Return the node's label in Ray, which allows fewer characters than an id."""
     return "n" + re.sub(r"[^A-Za-z0-9_.-]", "-", instance_id)[-_LABEL_LENGTH:] + "n"
 

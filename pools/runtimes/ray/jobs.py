@@ -1,4 +1,4 @@
-"""HTTP API client of a Ray cluster's head: its jobs and its nodes."""
+"""HTTP client of a Ray head: jobs and nodes."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -9,7 +9,7 @@ import httpx
 from pools.runtimes.base import RuntimeFailure
 from pools.runtimes.ray.cluster import NODE_LABEL
 
-NODES_MAX = 10_000  # the maximum that Ray allows; its default is 100
+NODES_MAX = 10_000  # Ray's maximum; its default is 100
 ENDED = frozenset({"SUCCEEDED", "FAILED", "STOPPED"})
 _EXISTS = "already exists"
 
@@ -32,7 +32,7 @@ class Jobs:
     def submit(
         self, name: str, entrypoint: str, *, labels: dict[str, str], devices: dict[str, float]
     ) -> None:
-        """Submit the job. An id that Ray already has is no error, so that the call can be repeated."""
+        """Submit the job. The call can be repeated: an id that Ray already has is not an error."""
         body = {
             "submission_id": name, "entrypoint": entrypoint, "entrypoint_label_selector": labels,
             "entrypoint_resources": devices or None,
@@ -41,7 +41,7 @@ class Jobs:
         if response.status_code != httpx.codes.OK and _EXISTS not in response.text:
             raise RuntimeFailure(f"Ray rejected job {name}: {_last_line(response)}")
 
-    def job(self, name: str) -> Job | None:
+    def get_job(self, name: str) -> Job | None:
         response = self._jobs_request("GET", quote(name, safe=""))
         if response.status_code == httpx.codes.NOT_FOUND:
             return None
@@ -62,7 +62,7 @@ class Jobs:
         self._jobs_request("POST", f"{quote(name, safe='')}/stop")
 
     def delete(self, name: str) -> None:
-        """Delete the job. Ray rejects this until it has seen the job end; the id then stays listed."""
+        """Delete the job. Until Ray has seen the job end, it rejects this and keeps listing the id."""
         self._jobs_request("DELETE", quote(name, safe=""))
 
     def _jobs_request(self, method: str, path: str, **body: Any) -> httpx.Response:

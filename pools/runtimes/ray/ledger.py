@@ -13,8 +13,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from pools.runtimes.base import PodCause, PodReport, PodState
-from pools.runtimes.local import checked_name
-from pools.runtimes.ray.wire import report_in, report_out
+from pools.runtimes.local import validate_name
+from pools.runtimes.ray.wire import decode_report, encode_report
 from pools.runtimes.shim.records import Record, read_record, write_record
 
 
@@ -40,10 +40,10 @@ class Ledger:
         self._lock = threading.Lock()
 
     def find(self, pod_id: str) -> Entry | None:
-        record = read_record(str(self._pods / checked_name(pod_id)))
+        record = read_record(str(self._pods / validate_name(pod_id)))
         if record is None:
             return None
-        ended = report_in(json.loads(record["ended"])) if "ended" in record else None
+        ended = decode_report(json.loads(record["ended"])) if "ended" in record else None
         return Entry(record["instance"], record["workspace"], ended, record.get("received") != "no")
 
     def ids(self) -> tuple[str, ...]:
@@ -54,7 +54,7 @@ class Ledger:
         with self._lock:
             if self.find(pod_id) is None:
                 self._write(
-                    pod_id, _placement_record(Entry(instance_id, checked_name(workspace), received=received))
+                    pod_id, _placement_record(Entry(instance_id, validate_name(workspace), received=received))
                 )
 
     def receive(self, pod_id: str) -> bool:
@@ -79,7 +79,7 @@ class Ledger:
                 self._write(pod_id, [*_placement_record(entry), _end_field(report)])
 
     def end(self, pod_id: str, report: PodReport) -> PodReport:
-        """Record the end and return it. An end recorded earlier takes precedence."""
+        """Record the end and return the report in effect: an end recorded earlier takes precedence."""
         with self._lock:
             entry = self.find(pod_id)
             if entry is None or entry.ended is not None:
@@ -92,19 +92,19 @@ class Ledger:
         log_path = self.log_path(pod_id)
         if not log_path.exists():
             log_path.touch(mode=0o600)
-        (self._pods / checked_name(pod_id)).unlink(missing_ok=True)
+        (self._pods / validate_name(pod_id)).unlink(missing_ok=True)
 
     # --- logs
 
     def log_path(self, pod_id: str) -> Path:
-        """Return the path of the log that was fetched from its node."""
-        return self._logs / checked_name(pod_id)
+        """Return the path of the log after it was fetched from its node."""
+        return self._logs / validate_name(pod_id)
 
     def save_log(self, pod_id: str, chunks: Iterable[tuple[int, bytes]]) -> None:
         """Store the log. A jump between offsets is recorded as a hole."""
         log_path, draft = (
             self.log_path(pod_id),
-            self._logs / f".{checked_name(pod_id)}.{threading.get_ident()}",
+            self._logs / f".{validate_name(pod_id)}.{threading.get_ident()}",
         )
         end = 0
         with draft.open("wb") as file:
@@ -123,7 +123,7 @@ class Ledger:
         log_path.unlink(missing_ok=True)
 
     def _write(self, pod_id: str, record: Record) -> None:
-        write_record(str(self._pods / checked_name(pod_id)), record)
+        write_record(str(self._pods / validate_name(pod_id)), record)
 
 
 def _placement_record(entry: Entry) -> Record:
@@ -132,7 +132,7 @@ def _placement_record(entry: Entry) -> Record:
 
 
 def _end_field(report: PodReport) -> tuple[str, str]:
-    return "ended", json.dumps(report_out(report)).replace("\\u0000", "?")
+    return "ended", json.dumps(encode_report(report)).replace("\\u0000", "?")
 
 
 def _is_draft(name: str) -> bool:

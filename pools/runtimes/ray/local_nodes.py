@@ -16,9 +16,9 @@ from typing import Any
 
 from pools.providers.base import Instance, InstanceState, ProvisionOrder, ProvisionResult
 from pools.providers.local import LocalProvider
-from pools.runtimes.ray.cluster import AGENT_PORT, JOBS_PORT, label_of
+from pools.runtimes.ray.cluster import AGENT_PORT, JOBS_PORT, node_label
 from pools.runtimes.ray.node.raylet import STARTED
-from pools.runtimes.shim.processes import send, start_time, stat_fields
+from pools.runtimes.shim.processes import send_signal, start_time, stat_fields
 from pools.runtimes.shim.records import read_record, write_record
 
 END_SECONDS_MAX = 30.0
@@ -29,20 +29,20 @@ class LocalRayNodes:
     """Provider that starts and watches a raylet for each node that the local provider creates.
 
     The process of each instance is recorded in a directory, so a restarted server finds it. Each node has its
-    own address in 127.0.0.0/8, a network that belongs to this machine.
+    own address in 127.0.0.0/8, the loopback network.
     """
 
     machines_join = False
 
     def __init__(self, local: LocalProvider, root: Path, secret_of: Callable[[str], str]) -> None:
-        self.local, self.root, self._secret_of = local, root, secret_of
+        self.local, self.root, self._get_secret = local, root, secret_of
         root.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._children: list[subprocess.Popen[bytes]] = []
 
     def provision(self, order: ProvisionOrder) -> ProvisionResult:
         result = self.local.provision(order)
         return replace(
-            result, instances=tuple(self._with_state(order.pool, made) for made in result.instances)
+            result, instances=tuple(self._with_state(order.pool, instance) for instance in result.instances)
         )
 
     def list_instances(self, pool: str) -> tuple[Instance, ...]:
@@ -55,10 +55,10 @@ class LocalRayNodes:
         return listed  # gone instances are listed once more, with the reason
 
     def terminate(self, pool: str, instance_ids: Sequence[str]) -> None:
-        """Request the end of the instances. Their devices are free once the instances have ended."""
+        """Request the instances' termination. Their devices are free once the instances have ended."""
         listed = {instance.instance_id: instance for instance in self.local.list_instances(pool)}
         for instance_id in sorted(listed.keys() & set(instance_ids)):
-            _request_end(self._home(pool, instance_id))
+            _request_termination(self._home(pool, instance_id))
             self._with_state(pool, listed[instance_id])
         self.list_instances(pool)
 
@@ -68,9 +68,9 @@ class LocalRayNodes:
         home = self._home(pool, instance.instance_id)
         record, ending = read_record(str(home / "process")), read_record(str(home / "ending"))
         if ending is None and record is not None and self._has_lost_head(pool, instance, record):
-            ending = _request_end(home)
+            ending = _request_termination(home)
         if ending is not None:
-            return replace(instance, state=_end(record, ending))
+            return replace(instance, state=_end_process(record, ending))
         if record is None:
             head = self._head(pool, instance)
             if head is not None:
@@ -80,7 +80,7 @@ class LocalRayNodes:
         if not _is_running(record):
             message = f"Ray node process ended: {_last_line(home)}"
             return replace(instance, state=InstanceState.GONE, address=address, message=message)
-        ready = STARTED in _text(home / "node" / "ray.log")
+        ready = STARTED in _read_text(home / "node" / "ray.log")
         state = InstanceState.READY if ready else InstanceState.BOOTING
         return replace(instance, state=state, address=address)
 
@@ -125,8 +125,8 @@ class LocalRayNodes:
         if is_head:
             extra += ["--ray-client-server-port", str(_free_port())]
         return {
-            "label": label_of(instance.instance_id), "address": address, "head": head, "is_head": is_head,
-            "secret": self._secret_of(pool), "root": str(node), "devices": len(instance.devices),
+            "label": node_label(instance.instance_id), "address": address, "head": head, "is_head": is_head,
+            "secret": self._get_secret(pool), "root": str(node), "devices": len(instance.devices),
             "agent_port": AGENT_PORT, "jobs_port": JOBS_PORT, "extra": extra,
             "workspaces": str(self.root / "workspaces"),
             "environments": str(self.root.parent / "environments"),
@@ -154,20 +154,20 @@ class LocalRayNodes:
 def _last_line(home: Path) -> str:
     """Return the last output of the node's process, or else Ray's."""
     for path in (home / "node.log", home / "node" / "ray.log"):
-        lines = [line.strip() for line in _text(path).splitlines() if line.strip()]
+        lines = [line.strip() for line in _read_text(path).splitlines() if line.strip()]
         if lines:
             return lines[-1][:300]
     return "no output"
 
 
-def _text(path: Path) -> str:
+def _read_text(path: Path) -> str:
     try:
         return path.read_text(errors="replace")
     except FileNotFoundError:
         return ""
 
 
-def _request_end(home: Path) -> dict[str, str]:
+def _request_termination(home: Path) -> dict[str, str]:
     home.mkdir(parents=True, exist_ok=True, mode=0o700)
     ending = read_record(str(home / "ending"))
     if ending is None:
@@ -176,12 +176,12 @@ def _request_end(home: Path) -> dict[str, str]:
     return ending
 
 
-def _end(record: dict[str, str] | None, ending: dict[str, str]) -> InstanceState:
+def _end_process(record: dict[str, str] | None, ending: dict[str, str]) -> InstanceState:
     """Signal the process, which ends its pods and Ray. Kill it and Ray if they take too long."""
     if record is None or not _is_running(record):
         return InstanceState.GONE
-    late = time.time() > float(ending["at"]) + END_SECONDS_MAX
-    send(int(record["pid"]), signal.SIGKILL if late else signal.SIGTERM)
+    is_overdue = time.time() > float(ending["at"]) + END_SECONDS_MAX
+    send_signal(int(record["pid"]), signal.SIGKILL if is_overdue else signal.SIGTERM)
     return InstanceState.ENDING
 
 

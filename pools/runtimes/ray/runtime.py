@@ -14,26 +14,26 @@ from pools.joining.instructions import Instructions
 from pools.runtimes import local_log
 from pools.runtimes.base import (
     LogChunk,
-    Measured,
+    Measurements,
     PodCause,
     PodOrder,
     PodReport,
     PodState,
     RuntimeFailure,
 )
-from pools.runtimes.local import checked_name
-from pools.runtimes.ray.agents import AgentAway, NodeAgent
-from pools.runtimes.ray.cluster import AGENT_PORT, JOBS_PORT, NODE_LABEL, NodeAt, device_resource, label_of
+from pools.runtimes.local import validate_name
+from pools.runtimes.ray.agents import AgentUnreachable, NodeAgent
+from pools.runtimes.ray.cluster import AGENT_PORT, JOBS_PORT, NODE_LABEL, RayNode, device_resource, node_label
 from pools.runtimes.ray.jobs import Jobs
 from pools.runtimes.ray.ledger import Entry, Ledger
 from pools.runtimes.ray.scripts import STOP, start_script
-from pools.runtimes.ray.watch import Watch
-from pools.runtimes.rendezvous import FIRST, LAST
+from pools.runtimes.ray.watch import PodWatcher
+from pools.runtimes.rendezvous import FIRST_PORT, LAST_PORT
 
 TIMEOUT = httpx.Timeout(20.0, connect=2.0)
 CHECK_TIMEOUT = httpx.Timeout(5.0, connect=2.0)  # failed checks are repeated
 CHUNK_BYTES = 4 * 1024 * 1024
-NOTHING_YET = PodReport(PodState.STARTING)
+STARTING_REPORT = PodReport(PodState.STARTING)
 ADDRESS_OF_RANK_0 = ""
 
 
@@ -41,15 +41,15 @@ class RayRuntime:
     """Runtime of all pools that run Ray.
 
     `nodes` returns the current nodes. All other state is under `root` and on the nodes, so a new process
-    finds all pods again. `prefix` starts the names of our jobs.
+    finds all pods again. The names of our jobs start with `prefix`.
     """
 
-    def __init__(self, root: Path, nodes: Callable[[], Iterable[NodeAt]], prefix: str = "berth-") -> None:
+    def __init__(self, root: Path, nodes: Callable[[], Iterable[RayNode]], prefix: str = "berth-") -> None:
         self.ledger = Ledger(root)
         self._prefix = prefix
-        self._directory = nodes
-        self._nodes: dict[str, NodeAt] = {}
-        self._looked_up = False
+        self._list_nodes = nodes
+        self._nodes: dict[str, RayNode] = {}
+        self._has_loaded_nodes = False
         self._adopted: set[str] = set()
         self._last: dict[str, PodReport] = {}
         # Agents and Ray heads serve plain HTTP inside the pool's network, so no certificate is verified;
@@ -57,7 +57,7 @@ class RayRuntime:
         self._http = httpx.Client(timeout=TIMEOUT, trust_env=False, verify=False)  # noqa: S501
         self._checks = httpx.Client(timeout=CHECK_TIMEOUT, trust_env=False, verify=False)  # noqa: S501
         self._threads = ThreadPoolExecutor(8, thread_name_prefix="ray-nodes")
-        self._watch = Watch(self.glance, self.fetch_log)
+        self._watch = PodWatcher(self.poll_reports, self.fetch_log)
 
     # --- starting and stopping
 
@@ -65,18 +65,18 @@ class RayRuntime:
         entry = self.ledger.find(order.pod_id)
         if self.ledger.log_path(order.pod_id).exists() or (entry is not None and entry.ended is not None):
             return
-        checked_name(order.workspace)
+        validate_name(order.workspace)
         node = self._nodes_by_instance().get(order.instance_id)
         if node is None:
             raise RuntimeFailure(f"node {order.instance_id} is not in the cluster or has no address yet")
         self.ledger.place(order.pod_id, order.instance_id, order.workspace, received=False)
         entrypoint = self._agent(node).order(order)
         if self.ledger.receive(order.pod_id) and entrypoint:
-            labels = {NODE_LABEL: label_of(node.instance_id)}
+            labels = {NODE_LABEL: node_label(node.instance_id)}
             self._jobs(node).submit(
-                self._prefix + order.pod_id, entrypoint, labels=labels, devices=_devices(order, node)
+                self._prefix + order.pod_id, entrypoint, labels=labels, devices=_device_resources(order, node)
             )
-        self._watch.look_soon()
+        self._watch.poll_soon()
 
     def stop(self, pod_id: str, grace_seconds: int) -> None:
         if self.ledger.log_path(pod_id).exists():
@@ -90,23 +90,23 @@ class RayRuntime:
         if entry.ended is None and node is not None:
             try:
                 self._agent(node).stop(pod_id, max(grace_seconds, 0))
-            except AgentAway:
+            except AgentUnreachable:
                 if entry.received:
                     raise
                 self.ledger.stop_before_start(pod_id)
-            self._watch.look_soon()
+            self._watch.poll_soon()
 
     # --- state
 
-    def look(self, pod_ids: Collection[str]) -> dict[str, PodReport]:
+    def get_reports(self, pod_ids: Collection[str]) -> dict[str, PodReport]:
         self._nodes_by_instance()
         for pod_id in pod_ids:
             self._entry(pod_id)
-        return self.glance(pod_ids)
+        return self.poll_reports(pod_ids)
 
-    def glance(self, pod_ids: Collection[str] | None = None) -> dict[str, PodReport]:
-        """Return the same reports as `look`, by default for all pods, without reloading the list of nodes."""
-        if not self._looked_up:
+    def poll_reports(self, pod_ids: Collection[str] | None = None) -> dict[str, PodReport]:
+        """Return the reports of these pods (default: all) without reloading the list of nodes."""
+        if not self._has_loaded_nodes:
             return {}  # without a list of nodes, pods must not be reported as lost
         reports: dict[str, PodReport] = {}
         pods_by_instance: dict[str, list[str]] = defaultdict(list)
@@ -118,50 +118,50 @@ class RayRuntime:
                 reports[pod_id] = entry.ended
             else:
                 pods_by_instance[entry.instance_id].append(pod_id)
-        for some_reports in self._threads.map(
-            self._look_at, pods_by_instance.keys(), pods_by_instance.values()
+        for node_reports in self._threads.map(
+            self._node_reports, pods_by_instance.keys(), pods_by_instance.values()
         ):
-            reports.update(some_reports)
+            reports.update(node_reports)
         self._last.update({i: report for i, report in reports.items() if report.state is PodState.RUNNING})
         return reports
 
-    def _look_at(self, instance_id: str, pod_ids: list[str]) -> dict[str, PodReport]:
+    def _node_reports(self, instance_id: str, pod_ids: list[str]) -> dict[str, PodReport]:
         node = self._nodes.get(instance_id)
         if node is None:
             return {i: self._end(i, _lost_report("node is gone")) for i in pod_ids}
         try:
-            reports = self._agent(node).look(pod_ids)
+            reports = self._agent(node).get_reports(pod_ids)
         except RuntimeFailure as failure:
-            return {i: self._report_for_missing_node(i, node, failure) for i in pod_ids}
-        return {i: self._judge(i, reports[i], node) for i in pod_ids}
+            return {i: self._unreachable_report(i, node, failure) for i in pod_ids}
+        return {i: self._resolve_report(i, reports[i], node) for i in pod_ids}
 
-    def _judge(self, pod_id: str, report: PodReport, node: NodeAt) -> PodReport:
+    def _resolve_report(self, pod_id: str, report: PodReport, node: RayNode) -> PodReport:
         if report.state is PodState.EXITED:
             return self._end(pod_id, report)
         if report.state is not PodState.UNKNOWN:
             return report
         try:
-            job = self._jobs(node).job(self._prefix + pod_id)
+            job = self._jobs(node).get_job(self._prefix + pod_id)
             if job is None:
                 return report  # `start` resumes the pod
             if not job.ended:
-                return NOTHING_YET
-            again = self._agent(node).look([pod_id])[pod_id]
+                return STARTING_REPORT
+            latest = self._agent(node).get_reports([pod_id])[pod_id]
         except RuntimeFailure:
-            return NOTHING_YET
-        if again.state is PodState.UNKNOWN:
-            again = _lost_report(f"Ray could not start the job: {_last_line(job.message)}")
-        return self._end(pod_id, again) if again.state is PodState.EXITED else again
+            return STARTING_REPORT
+        if latest.state is PodState.UNKNOWN:
+            latest = _lost_report(f"Ray could not start the job: {_last_line(job.message)}")
+        return self._end(pod_id, latest) if latest.state is PodState.EXITED else latest
 
-    def _report_for_missing_node(self, pod_id: str, node: NodeAt, failure: RuntimeFailure) -> PodReport:
+    def _unreachable_report(self, pod_id: str, node: RayNode, failure: RuntimeFailure) -> PodReport:
         """Report a pod whose node is not responding. Ray detects dead nodes within seconds."""
         try:
-            job = self._jobs(node).job(self._prefix + pod_id)
+            job = self._jobs(node).get_job(self._prefix + pod_id)
         except RuntimeFailure:
             job = None
-        if job is not None and job.ended and isinstance(failure, AgentAway):
+        if job is not None and job.ended and isinstance(failure, AgentUnreachable):
             return self._end(pod_id, _lost_report(f"node died: {_last_line(job.message)}"))
-        return self._last.get(pod_id, NOTHING_YET)
+        return self._last.get(pod_id, STARTING_REPORT)
 
     def _end(self, pod_id: str, report: PodReport) -> PodReport:
         self._last.pop(pod_id, None)
@@ -174,7 +174,7 @@ class RayRuntime:
         return self.ledger.ids()
 
     def forget(self, pod_id: str) -> None:
-        if self.look([pod_id])[pod_id].state is not PodState.EXITED:
+        if self.get_reports([pod_id])[pod_id].state is not PodState.EXITED:
             return
         entry = self.ledger.find(pod_id)
         node = self._nodes.get(entry.instance_id) if entry else None
@@ -196,7 +196,7 @@ class RayRuntime:
             self.ledger.drop_log(pod_id)
 
     def drop_workspace(self, workspace: str) -> None:
-        checked_name(workspace)
+        validate_name(workspace)
         for node in self._nodes_by_instance().values():
             self._agent(node).drop_workspace(workspace)
 
@@ -223,13 +223,15 @@ class RayRuntime:
     def checkpointed_at(self, workspace: str) -> datetime | None:
         nodes = self._nodes_by_instance()
         entries = (self.ledger.find(pod_id) for pod_id in self.ledger.ids())
-        on = {entry.instance_id for entry in entries if entry and entry.workspace == workspace}
-        times = [self._agent(nodes[i]).checkpointed_at(workspace) for i in sorted(on) if i in nodes]
+        workspace_nodes = {entry.instance_id for entry in entries if entry and entry.workspace == workspace}
+        times = [
+            self._agent(nodes[i]).checkpointed_at(workspace) for i in sorted(workspace_nodes) if i in nodes
+        ]
         return max((saved for saved in times if saved is not None), default=None)
 
     # --- measuring
 
-    def measure(self, pod_ids: Collection[str], instance_ids: Collection[str]) -> Measured:
+    def measure(self, pod_ids: Collection[str], instance_ids: Collection[str]) -> Measurements:
         nodes = self._nodes_by_instance()
         pods_by_instance: dict[str, list[str]] = {instance_id: [] for instance_id in instance_ids}
         for pod_id in pod_ids:
@@ -239,25 +241,25 @@ class RayRuntime:
         reachable = [nodes[instance_id] for instance_id in pods_by_instance if instance_id in nodes]
         measurements = list(
             self._threads.map(
-                lambda node: self._measured(node, pods_by_instance[node.instance_id]), reachable
+                lambda node: self._measure_node(node, pods_by_instance[node.instance_id]), reachable
             )
         )
-        return Measured(
+        return Measurements(
             {pod_id: use for each in measurements for pod_id, use in each.pods.items()},
             {i: devices for each in measurements for i, devices in each.devices.items() if i in instance_ids},
         )
 
-    def _measured(self, node: NodeAt, pod_ids: list[str]) -> Measured:
+    def _measure_node(self, node: RayNode, pod_ids: list[str]) -> Measurements:
         try:
             return self._agent(node).measure(pod_ids, node.instance_id)
         except (RuntimeFailure, ValueError):  # unreachable, or an older agent without this method
-            return Measured({}, {})
+            return Measurements({}, {})
 
     # --- rendezvous and wake-ups
 
     def rendezvous(self) -> tuple[str, int]:
         """Return a random port: the node of rank 0 and its free ports are not known yet."""
-        return ADDRESS_OF_RANK_0, random.randrange(FIRST, LAST)  # noqa: S311
+        return ADDRESS_OF_RANK_0, random.randrange(FIRST_PORT, LAST_PORT)  # noqa: S311
 
     def wake_fds(self) -> tuple[int, ...]:
         return self._watch.fds()
@@ -268,38 +270,38 @@ class RayRuntime:
     # --- start of nodes
 
     def instructions(self, node: Any) -> Instructions:
-        """Return the start script. It is empty while the pool has no head or the node has no address."""
+        """Return the node's scripts, empty while the pool has no head or the node has no address."""
         nodes = self._nodes_by_instance()
-        here = nodes.get(node.instance_id)
-        head = self._head(here.pool) if here is not None else None
-        if here is None or head is None:
+        ray_node = nodes.get(node.instance_id)
+        head = self._head(ray_node.pool) if ray_node is not None else None
+        if ray_node is None or head is None:
             return Instructions()
-        return Instructions(start_script(here, head), STOP)
+        return Instructions(start_script(ray_node, head), STOP)
 
     def obstacles(self, instance_ids: Collection[str]) -> dict[str, str]:
-        """Return the reason why each instance cannot run pods yet, without instances that can run pods."""
+        """Return the reason why an instance cannot run pods yet, by instance id; omits the ready ones."""
         if not instance_ids:
             return {}
         nodes = self._nodes_by_instance()
         reasons = self._threads.map(lambda each: self._obstacle(nodes.get(each)), instance_ids)
         return {each: why for each, why in zip(instance_ids, reasons, strict=True) if why}
 
-    def _obstacle(self, node: NodeAt | None) -> str:
-        """Check that the agent answers and that the raylet has registered at the head."""
+    def _obstacle(self, node: RayNode | None) -> str:
+        """Return why the agent does not respond or the raylet is not registered; empty if both work."""
         if node is None:
             return "the machine's address is not known yet"
         try:
             self._agent(node, self._checks).list_pods()
-            state = self._jobs(node, self._checks).node_state(label_of(node.instance_id))
+            state = self._jobs(node, self._checks).node_state(node_label(node.instance_id))
         except (RuntimeFailure, LookupError, ValueError) as failure:
             return str(failure)
         return "" if state == "ALIVE" else f"raylet is {state.lower() or 'not registered'} at the head"
 
     # --- nodes and records
 
-    def _nodes_by_instance(self) -> dict[str, NodeAt]:
-        self._nodes = {node.instance_id: node for node in self._directory() if node.address}
-        self._looked_up = True
+    def _nodes_by_instance(self) -> dict[str, RayNode]:
+        self._nodes = {node.instance_id: node for node in self._list_nodes() if node.address}
+        self._has_loaded_nodes = True
         return self._nodes
 
     def _entry(self, pod_id: str) -> Entry | None:
@@ -311,16 +313,16 @@ class RayRuntime:
             entry = self.ledger.find(pod_id)
         return entry
 
-    def _adopt(self, nodes: Iterable[NodeAt]) -> None:
+    def _adopt(self, nodes: Iterable[RayNode]) -> None:
         """Record pods that run on these nodes but are missing from the ledger."""
-        ours = set(self.ledger.ids())
+        recorded_ids = set(self.ledger.ids())
         listed = list(nodes)
-        for node, theirs in zip(listed, self._threads.map(self._pods_of, listed), strict=True):
-            for pod_id in theirs:
-                if pod_id not in ours and not self.ledger.log_path(pod_id).exists():
+        for node, node_pod_ids in zip(listed, self._threads.map(self._list_node_pods, listed), strict=True):
+            for pod_id in node_pod_ids:
+                if pod_id not in recorded_ids and not self.ledger.log_path(pod_id).exists():
                     self.ledger.place(pod_id, node.instance_id, "adopted", received=True)
 
-    def _pods_of(self, node: NodeAt) -> tuple[str, ...]:
+    def _list_node_pods(self, node: RayNode) -> tuple[str, ...]:
         try:
             pod_ids = self._agent(node).list_pods()
         except RuntimeFailure:
@@ -328,20 +330,20 @@ class RayRuntime:
         self._adopted.add(node.instance_id)
         return pod_ids
 
-    def _agent(self, node: NodeAt, client: httpx.Client | None = None) -> NodeAgent:
+    def _agent(self, node: RayNode, client: httpx.Client | None = None) -> NodeAgent:
         return NodeAgent(client or self._http, f"http://{node.address}:{AGENT_PORT}", node.secret)
 
-    def _jobs(self, node: NodeAt, client: httpx.Client | None = None) -> Jobs:
+    def _jobs(self, node: RayNode, client: httpx.Client | None = None) -> Jobs:
         head = self._head(node.pool)
         if head is None:
             raise RuntimeFailure(f"pool {node.pool} has no head node")
         return Jobs(client or self._http, f"http://{head.address}:{JOBS_PORT}", node.secret)
 
-    def _head(self, pool: str) -> NodeAt | None:
+    def _head(self, pool: str) -> RayNode | None:
         return next((node for node in self._nodes.values() if node.is_head and node.pool == pool), None)
 
 
-def _devices(order: PodOrder, node: NodeAt) -> dict[str, float]:
+def _device_resources(order: PodOrder, node: RayNode) -> dict[str, float]:
     """Return the pod's Ray resources: one per device, so that Ray reserves exactly these devices."""
     names = list(node.devices)
     numbers = [names.index(name) if name in names else int(name) for name in order.devices]

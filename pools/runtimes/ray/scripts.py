@@ -1,4 +1,4 @@
-"""Shell scripts that make a machine a node of its pool's Ray cluster, and undo this."""
+"""Shell scripts that turn a machine into a node of its pool's Ray cluster, and back."""
 
 import io
 import json
@@ -6,10 +6,10 @@ import tarfile
 from functools import cache
 from pathlib import Path
 
-from pools.runtimes.ray.cluster import AGENT_PORT, GCS_PORT, JOBS_PORT, NodeAt, label_of
+from pools.runtimes.ray.cluster import AGENT_PORT, GCS_PORT, JOBS_PORT, RayNode, node_label
 
-RAY = "2.60.0"  # Ray rejects nodes whose version of Ray or Python differs from the head's
-PYTHON = "3.11"
+RAY_VERSION = "2.60.0"  # Ray rejects nodes whose Ray or Python version differs from the head's
+PYTHON_VERSION = "3.11"
 _SOURCE = Path(__file__).resolve().parents[3]
 _PARTS = (
     "pools/__init__.py", "pools/runtimes/__init__.py", "pools/runtimes/base.py", "pools/runtimes/local.py",
@@ -99,29 +99,31 @@ echo "Ray and the agent of this node are up."
 """
 
 
-def start_script(node: NodeAt, head: NodeAt) -> str:
+def start_script(node: RayNode, head: RayNode) -> str:
     """Return the script that starts Ray on a machine. The script contains the cluster's secret."""
     settings = {
-        "label": label_of(node.instance_id), "address": node.address, "head": f"{head.address}:{GCS_PORT}",
+        "label": node_label(node.instance_id), "address": node.address, "head": f"{head.address}:{GCS_PORT}",
         "is_head": node.is_head, "secret": node.secret, "root": "@PLACE@/node", "devices": len(node.devices),
         "agent_port": AGENT_PORT, "jobs_port": JOBS_PORT, "workspaces": "@WORKSPACES@",
         "environments": "@ENVIRONMENTS@",
     }  # fmt: skip
-    return STOP + _START.format(place=_PLACE, ray=RAY, python=PYTHON, settings=json.dumps(settings))
+    return STOP + _START.format(
+        place=_PLACE, ray=RAY_VERSION, python=PYTHON_VERSION, settings=json.dumps(settings)
+    )
 
 
 @cache
 def node_code() -> bytes:
     """Return the code that nodes run in addition to Ray, as a tar.gz without secrets."""
-    packed = io.BytesIO()
-    with tarfile.open(fileobj=packed, mode="w:gz") as tar:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz") as tar:
         for part in _PARTS:
             for path in sorted(_SOURCE.glob(part)):
-                tar.add(path, path.relative_to(_SOURCE).as_posix(), filter=_plain)
-    return packed.getvalue()
+                tar.add(path, path.relative_to(_SOURCE).as_posix(), filter=_strip_owner)
+    return buffer.getvalue()
 
 
-def _plain(member: tarfile.TarInfo) -> tarfile.TarInfo:
+def _strip_owner(member: tarfile.TarInfo) -> tarfile.TarInfo:
     member.uid = member.gid = 0
     member.uname = member.gname = ""
     return member

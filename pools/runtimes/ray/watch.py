@@ -14,14 +14,16 @@ EVERY_SECONDS = 1.0
 SOON_SECONDS = 0.2
 
 
-class Watch:
-    """Background thread that starts at the first call of `fds` and ends with the process."""
+class PodWatcher:
+    """Background thread that starts with the first call of `fds` and ends with the process."""
 
-    def __init__(self, look: Callable[[], Mapping[str, PodReport]], fetch_log: Callable[[str], None]) -> None:
-        self._look, self._fetch_log = look, fetch_log
+    def __init__(
+        self, get_reports: Callable[[], Mapping[str, PodReport]], fetch_log: Callable[[str], None]
+    ) -> None:
+        self._get_reports, self._fetch_log = get_reports, fetch_log
         self._soon = threading.Event()
         self._wake = -1
-        self._seen: dict[str, PodReport] = {}
+        self._last_reports: dict[str, PodReport] = {}
 
     def fds(self) -> tuple[int, ...]:
         if self._wake < 0:
@@ -34,7 +36,7 @@ class Watch:
             with contextlib.suppress(BlockingIOError):
                 os.eventfd_read(self._wake)
 
-    def look_soon(self) -> None:
+    def poll_soon(self) -> None:
         self._soon.set()
 
     def _run(self) -> None:
@@ -49,9 +51,9 @@ class Watch:
                 log.exception("could not read the state of the pods of Ray pools")
 
     def _poll(self) -> None:
-        reports = dict(self._look())
-        if reports != self._seen:
-            self._seen = reports
+        reports = dict(self._get_reports())
+        if reports != self._last_reports:
+            self._last_reports = reports
             os.eventfd_write(self._wake, 1)
         for pod_id, report in reports.items():
             if report.state is PodState.EXITED:

@@ -1,4 +1,4 @@
-"""Watch one pod from its order to its exit record."""
+"""Run one pod from its order to its exit record."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from pools.runtimes.shim.pod import Pod
 from pools.runtimes.shim.podlog import CHECK_SECONDS, PodLog
 from pools.runtimes.shim.processes import open_anchor
 from pools.runtimes.shim.records import Record, read_fields, read_record, write_record
-from pools.runtimes.shim.wakes import poke
+from pools.runtimes.shim.wakes import wake_listeners
 
 
 def main(directory: str, anchor: str) -> None:
-    """Keep the pod of this directory unless another keeper does.
+    """Run the pod of this directory unless another shim does.
 
     `anchor` is `pid:start` of the process that the pod is tied to, or empty.
     """
@@ -26,15 +26,15 @@ def main(directory: str, anchor: str) -> None:
     except OSError:
         return
     order = read_fields(f"{directory}/order") or []
-    keep(directory, order, anchor)
-    poke(dict(order)["wake_dir"])
+    run_pod(directory, order, anchor)
+    wake_listeners(dict(order)["wake_dir"])
 
 
-def keep(directory: str, order: Record, anchor: str) -> None:
+def run_pod(directory: str, order: Record, anchor: str) -> None:
     if os.path.exists(f"{directory}/exit"):
         return
     if os.path.exists(f"{directory}/status"):
-        return  # an earlier keeper was killed, which readers report
+        return  # an earlier shim was killed; readers report that
     if os.path.exists(f"{directory}/stop"):
         write_exit(directory, "stopped", message="stopped before it started")
         return
@@ -49,7 +49,7 @@ def keep(directory: str, order: Record, anchor: str) -> None:
         pod.kill()
         write_exit(directory, "start_failed", message=failure)
         return
-    poke(pod.order["wake_dir"])
+    wake_listeners(pod.order["wake_dir"])
     watch(pod, control, signals, anchor_fd, PodLog(f"{directory}/log", int(pod.order["log_limit"])))
     write_exit(directory, pod.cause, pod)
 
@@ -62,18 +62,18 @@ def watch(pod: Pod, control: int, signals: int, anchor: int | None, log: PodLog)
         if fd is not None:
             poller.register(fd, select.POLLIN)
     next_trim = time.monotonic() + CHECK_SECONDS
-    _obey(pod)
+    _apply_stop(pod)
     pod.reap()
-    while not pod.over:
-        wait = max(next_trim - time.monotonic(), 0.0)
+    while not pod.is_over:
+        timeout = max(next_trim - time.monotonic(), 0.0)
         if pod.deadline is not None:
-            wait = min(wait, pod.deadline - time.monotonic())
-        ready = dict(poller.poll(max(wait, 0.0) * 1000))
+            timeout = min(timeout, pod.deadline - time.monotonic())
+        ready = dict(poller.poll(max(timeout, 0.0) * 1000))
         if signals in ready and signal.SIGTERM in os.read(signals, 4096):
             pod.stop("host_stopped", grace)
         if control in ready:
             os.read(control, 4096)
-            _obey(pod)
+            _apply_stop(pod)
         if anchor is not None and anchor in ready:
             poller.unregister(anchor)
             pod.stop("host_stopped", grace)
@@ -85,7 +85,7 @@ def watch(pod: Pod, control: int, signals: int, anchor: int | None, log: PodLog)
     log.trim()
 
 
-def _obey(pod: Pod) -> None:
+def _apply_stop(pod: Pod) -> None:
     stop = read_record(f"{pod.directory}/stop")
     if stop is not None and pod.wait_status is None:
         pod.stop("stopped", float(stop["grace"]))
@@ -105,7 +105,7 @@ def write_exit(directory: str, cause: str, pod: Pod | None = None, message: str 
 
 
 def _open_control(directory: str) -> int:
-    """Open the pipe that announces stop records. Opening it for writing too prevents end-of-file."""
+    """Open the pipe that announces stop records, also for writing, which prevents end-of-file."""
     path = f"{directory}/control"
     if not os.path.exists(path):
         os.mkfifo(path, 0o600)

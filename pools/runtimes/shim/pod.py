@@ -5,7 +5,7 @@ import _signal as signal  # type: ignore[import-not-found]
 import os
 import time
 
-from pools.runtimes.shim.processes import descendants, group_of, send, start_time
+from pools.runtimes.shim.processes import descendants, process_group, send_signal, start_time
 from pools.runtimes.shim.records import Record, write_record
 
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
@@ -39,7 +39,7 @@ class Pod:
         if self.pid == 0:
             os.close(go_write)
             prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-            self._become_command(shim, go_read, failed_write)
+            self._exec_command(shim, go_read, failed_write)
         os.close(go_read)
         os.close(failed_write)
         self.started_at = time.time()
@@ -52,11 +52,11 @@ class Pod:
             self._write_status("running")
         return failure
 
-    def _become_command(self, shim: int, go: int, failed: int) -> None:
-        what = "the log"
+    def _exec_command(self, shim: int, go_fd: int, failure_fd: int) -> None:
+        subject = "the log"
         try:
             os.setsid()
-            if os.getppid() != shim or os.read(go, 1) != b"g":
+            if os.getppid() != shim or os.read(go_fd, 1) != b"g":
                 os._exit(127)
             for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGTERM, signal.SIGCHLD):
                 signal.signal(number, signal.SIG_DFL)
@@ -64,13 +64,13 @@ class Pod:
             os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
             os.dup2(log, 1)
             os.dup2(log, 2)
-            what = self.order["working_dir"]
-            os.chdir(what)
-            what = self.command[0]
-            os.execvpe(what, self.command, self.env)  # noqa: S606
+            subject = self.order["working_dir"]
+            os.chdir(subject)
+            subject = self.command[0]
+            os.execvpe(subject, self.command, self.env)  # noqa: S606
         except BaseException as error:  # the forked child must not continue, whatever the error
             reason = error.strerror if isinstance(error, OSError) else error
-            os.write(failed, f"{what}: {reason}".encode("utf-8", "replace")[:1000])
+            os.write(failure_fd, f"{subject}: {reason}".encode("utf-8", "replace")[:1000])
         os._exit(127)
 
     def _write_status(self, state: str) -> None:
@@ -94,7 +94,7 @@ class Pod:
             self.childless = True
 
     @property
-    def over(self) -> bool:
+    def is_over(self) -> bool:
         """Return True if the command has ended; after a stop, if all processes have ended or time is up."""
         if self.deadline is None:
             return self.wait_status is not None
@@ -107,13 +107,13 @@ class Pod:
             self.deadline = min(self.deadline, deadline)
             return
         self.deadline, self.cause = deadline, cause
-        strays = [pid for pid in descendants(os.getpid()) if group_of(pid) not in (self.pid, None)]
+        strays = [pid for pid in descendants(os.getpid()) if process_group(pid) not in (self.pid, None)]
         try:
             os.killpg(self.pid, signal.SIGTERM)
         except ProcessLookupError:
             pass
         for pid in strays:
-            send(pid, signal.SIGTERM)
+            send_signal(pid, signal.SIGTERM)
 
     def kill(self) -> None:
         """Kill all processes, including newly forked ones, and wait until they are gone.
@@ -124,7 +124,7 @@ class Pod:
         self.reap()
         while not self.childless:
             for pid in descendants(os.getpid()):
-                send(pid, signal.SIGKILL)
+                send_signal(pid, signal.SIGKILL)
             time.sleep(pause)
             pause = min(pause * 2, 1.0)
             self.reap()

@@ -1,8 +1,8 @@
 """Keep a pod's log within its size limit.
 
 The command writes to the file directly. Above the limit a hole is punched into the middle: the first quarter
-and the last half of the limit stay, offsets still count all bytes written, and the rest of the disk space is
-freed. Between two checks a fast writer may exceed the limit.
+and the last half of the limit are kept, offsets still count all bytes written, and the rest of the disk space
+is freed. Between two checks, a fast writer may exceed the limit.
 """
 
 import os
@@ -14,7 +14,7 @@ _KEEP_SIZE_AND_PUNCH_HOLE = 0x02 | 0x01
 
 
 def read_gap(path: str) -> tuple[int, int]:
-    """Return the begin and end of the hole in this log; (0, 0) if there is none."""
+    """Return the start and end of the hole in this log; (0, 0) if there is none."""
     record = read_record(f"{path}.gap")
     return (int(record["start"]), int(record["end"])) if record else (0, 0)
 
@@ -38,7 +38,7 @@ class PodLog:
         self._punch()
 
     def _punch(self) -> None:
-        """Punch the hole. On file systems without support for holes, the log keeps growing."""
+        """Punch the hole. On file systems that do not support holes, the log keeps growing."""
         import ctypes
 
         fallocate = ctypes.CDLL(None, use_errno=True).fallocate

@@ -20,7 +20,7 @@ def stat_fields(pid: int) -> list[str] | None:
 
 
 def start_time(pid: int) -> str:
-    """Return the start time in ticks since boot. With its id, it identifies a process uniquely."""
+    """Return the start time in ticks since boot. Together with its id, it identifies a process."""
     fields = stat_fields(pid)
     return fields[19] if fields else ""
 
@@ -44,12 +44,12 @@ def descendants(root: int) -> list[int]:
     return below_root
 
 
-def group_of(pid: int) -> int | None:
+def process_group(pid: int) -> int | None:
     fields = stat_fields(pid)
     return int(fields[2]) if fields else None
 
 
-def send(pid: int, number: int) -> None:
+def send_signal(pid: int, number: int) -> None:
     try:
         os.kill(pid, number)
     except (ProcessLookupError, PermissionError):
@@ -57,7 +57,7 @@ def send(pid: int, number: int) -> None:
 
 
 def open_anchor(text: str) -> int | None:
-    """Return a descriptor that becomes readable when the process ends, or None if it has already ended."""
+    """Return a descriptor that becomes readable when the process ends; None if it already has."""
     pid, _, start = text.partition(":")
     try:
         fd = os.pidfd_open(int(pid))

@@ -36,7 +36,7 @@ def read_record(path: str) -> dict[str, str] | None:
 
 
 def write_record(path: str, record: Iterable[tuple[str, str]], durable: bool = True) -> None:
-    """Write the record atomically. If `durable`, it is on disk when this returns."""
+    """Write the record atomically; if `durable`, sync it to disk."""
     draft = f"{path}.{os.getpid()}.new"
     with open(draft, "wb") as file:
         file.write(encode(record))

@@ -1,10 +1,10 @@
-"""Wake processes that wait for pod changes."""
+"""Wake the processes that wait for changes of pods."""
 
 import errno
 import os
 
 
-def poke(directory: str) -> None:
+def wake_listeners(directory: str) -> None:
     """Wake every listener; delete sockets without a listener and skip full sockets."""
     import _socket  # importing `socket` takes as long as starting Python
 
@@ -20,13 +20,13 @@ def poke(directory: str) -> None:
                 sock.sendto(b".", f"/proc/self/fd/{fd}/{name}")
             except OSError as error:
                 if error.errno == errno.ECONNREFUSED:
-                    _sweep(f"{directory}/{name}")
+                    _remove_socket(f"{directory}/{name}")
     finally:
         sock.close()
         os.close(fd)
 
 
-def _sweep(path: str) -> None:
+def _remove_socket(path: str) -> None:
     try:
         os.unlink(path)
     except FileNotFoundError:

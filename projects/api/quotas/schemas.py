@@ -1,4 +1,4 @@
-"""REST models of quotas and drafts."""
+"""REST models for quotas and drafts."""
 
 from collections.abc import Iterable
 from typing import Annotated, Any, Literal
@@ -7,9 +7,9 @@ from pydantic import Field
 
 from berth.core.spec.quantities import Moment
 from berth.server.api.requests import Body
-from berth.server.api.responses import Amounts, Answer, amounts
+from berth.server.api.responses import Amounts, ResponseModel, to_amounts
 from projects.models import Department, Quota
-from projects.services.quotas import values_of
+from projects.services.quotas import quota_values
 from projects.services.quotas.documents import MAX_CHANGES, MAX_COMMENT
 
 Count = Annotated[float, Field(ge=0, le=1e9)] | None
@@ -29,7 +29,10 @@ class Weights(Body):
 
 
 class QuotaValues(Body):
-    """Values of a quota in devices, cores and MiB; null is unlimited, missing values stay unchanged."""
+    """Quota values in GPUs, CPU cores and MiB.
+
+    Null means unlimited. Omitted values stay unchanged.
+    """
 
     gpu: Count = 0
     cpu: Count = None
@@ -41,7 +44,7 @@ class QuotaValues(Body):
 
 
 class DraftChange(Body):
-    """One quota of a draft: owner, pool, and the values to set or the removal."""
+    """One change of a draft: owner, pool, and either the values to set or the removal."""
 
     project: str | None = None
     department: str | None = None
@@ -51,22 +54,22 @@ class DraftChange(Body):
 
 
 class DraftBody(Body):
-    """Quotas to change together; each occurs once."""
+    """Quota changes to apply together. Each quota may occur only once."""
 
     changes: Annotated[list[DraftChange], Field(min_length=1, max_length=MAX_CHANGES)]
     comment: Annotated[str, Field(max_length=MAX_COMMENT)] = ""
-    expires_at: Annotated[Moment | None, Field(description="Then what it set goes back by itself.")] = None
+    expires_at: Annotated[Moment | None, Field(description="Time of the automatic revert.")] = None
 
 
 OwnerKind = Literal["department", "project"]
 
 
-class Owner(Answer):
+class Owner(ResponseModel):
     kind: OwnerKind
     name: str
 
 
-class Used(Answer):
+class DecayedUsageResponse(ResponseModel):
     """Decayed usage by resource."""
 
     gpu: float
@@ -74,74 +77,74 @@ class Used(Answer):
     memory_mib: float
 
 
-class Standing(Answer):
+class QueueStandingResponse(ResponseModel):
     """Fair share, allocation and demand of a queue in the last cycle."""
 
     share: Amounts
     allocated: Amounts
     requested: Amounts
-    usage: Used
+    usage: DecayedUsageResponse
 
 
-class EachWeight(Answer):
+class WeightsResponse(ResponseModel):
     gpu: float
     cpu: float
     memory_mib: float
 
 
-class QuotaAnswer(Answer):
+class QuotaResponse(ResponseModel):
     owner: Owner
     pool: str
     gpu: float | None
     cpu: float | None
     memory_mib: int | None
     limit: Amounts
-    weight: float | EachWeight
+    weight: float | WeightsResponse
     over_quota: bool
     rank: int | None
     version: int
-    standing: Standing | None
+    standing: QueueStandingResponse | None
 
 
-class Warned(Answer):
+class QuotaWarningResponse(ResponseModel):
     code: str
     pool: str
     queue: str
     message: str
 
 
-class QuotaSetAnswer(QuotaAnswer):
-    warnings: list[Warned] = Field(description="Unusual values. The quota is stored nevertheless.")
+class SetQuotaResponse(QuotaResponse):
+    warnings: list[QuotaWarningResponse] = Field(description="Unusual values; the quota is stored anyway.")
 
 
-def answer(quota: Quota) -> QuotaAnswer:
+def serialize_quota(quota: Quota) -> QuotaResponse:
     owner = quota.owner
-    values = values_of(quota)
+    values = quota_values(quota)
     weight = values.pop("weight")
     alike = len(set(weight.values())) == 1
-    return QuotaAnswer(
+    return QuotaResponse(
         owner=Owner(kind="department" if isinstance(owner, Department) else "project", name=owner.name),
         pool=quota.pool.name,
-        weight=weight["gpu"] if alike else EachWeight(**weight),
+        weight=weight["gpu"] if alike else WeightsResponse(**weight),
         version=quota.version,
-        standing=_standing(quota),
+        standing=_find_standing(quota),
         **values,
     )
 
 
-def _standing(quota: Quota) -> Standing | None:
-    """Return the standing of a quota from prefetched rows: a queue has only a few pools."""
+def _find_standing(quota: Quota) -> QueueStandingResponse | None:
+    """Return the standing of the quota's owner in the pool, or None, from prefetched rows."""
     rows: Iterable[Any] = quota.owner.standings.all()
     standing = next((row for row in rows if row.pool_id == quota.pool_id), None)
-    return None if standing is None else standing_of(standing)
+    return None if standing is None else serialize_standing(standing)
 
 
-def standing_of(row: Any) -> Standing:
-    """Present a standing, a row of the scheduler's tables that this app reads by attribute."""
+def serialize_standing(row: Any) -> QueueStandingResponse:
+    """Serialize a `QueueStanding` row, untyped because this app does not import the scheduler."""
     gpu, cpu, memory = row.usage
-    return Standing(
-        share=amounts(*row.share),
-        allocated=amounts(*row.allocated),
-        requested=amounts(*row.requested),
-        usage=Used(gpu=gpu, cpu=cpu, memory_mib=memory),
+    return QueueStandingResponse(
+        share=to_amounts(*row.share),
+        allocated=to_amounts(*row.allocated),
+        requested=to_amounts(*row.requested),
+        usage=DecayedUsageResponse(gpu=gpu, cpu=cpu, memory_mib=memory),
     )

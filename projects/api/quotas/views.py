@@ -1,4 +1,4 @@
-"""REST endpoints of quotas."""
+"""REST endpoints for quotas."""
 
 from collections.abc import Sequence
 from typing import Any, ClassVar
@@ -14,22 +14,28 @@ from berth.server.api.requests import (
     Word,
     etag,
     expected_version,
-    no_query,
     parse_document,
     parse_query,
+    reject_query,
 )
-from berth.server.api.responses import created, no_content
+from berth.server.api.responses import created_response, no_content
 from berth.server.api.schema import operation
 from berth.server.api.views import ApiView
 from pools.models import NodePool
 from projects import selectors
-from projects.api.lookups import pool_named
-from projects.api.quotas.schemas import QuotaAnswer, QuotaSetAnswer, QuotaValues, Warned, answer
+from projects.api.lookups import resolve_pool
+from projects.api.quotas.schemas import (
+    QuotaResponse,
+    QuotaValues,
+    QuotaWarningResponse,
+    SetQuotaResponse,
+    serialize_quota,
+)
 from projects.models import Department, Project, Quota
 from projects.services import quotas
 
 OLDEST = Order("oldest", ("id",))
-GUARDS = ("If-Match", "If-None-Match")
+PRECONDITION_HEADERS = ("If-Match", "If-None-Match")
 
 
 class QuotasQuery(ListQuery):
@@ -39,21 +45,21 @@ class QuotasQuery(ListQuery):
 
 
 class Quotas(ApiView):
-    @operation("List quotas", query=QuotasQuery, page=QuotaAnswer)
+    @operation("List quotas", query=QuotasQuery, page=QuotaResponse)
     def get(self, request: Request) -> Response:
         query = parse_query(request, QuotasQuery)
-        rows = with_standings(selectors.quotas(self.acting))
+        rows = prefetch_standings(selectors.quotas(self.actor))
         if query.pool is not None:
             rows = rows.filter(pool__name=query.pool)
         if query.department is not None:
             rows = rows.filter(department__name=query.department)
         if query.project is not None:
             rows = rows.filter(project__name=query.project)
-        return Response(page(rows, query, OLDEST, presented))
+        return Response(page(rows, query, OLDEST, serialize_quotas))
 
 
-class OneQuota(ApiView):
-    """The quota of one owner in one pool."""
+class QuotaDetail(ApiView):
+    """Base view for an owner's quota in one pool."""
 
     change_scope = "admin"
     kind: ClassVar[str]
@@ -61,72 +67,78 @@ class OneQuota(ApiView):
     def owner(self, name: str) -> Department | Project:
         raise NotImplementedError
 
-    def oddities(self, owner: Department | Project, pool: NodePool) -> list[Warned]:
-        """Return warnings about unusual values. The scheduler's views compare the quota with allocations."""
+    def find_unusual_values(self, owner: Department | Project, pool: NodePool) -> list[QuotaWarningResponse]:
+        """Return warnings about unusual values. The scheduler's views implement this."""
         raise NotImplementedError
 
-    @operation("Get a quota", answer=QuotaAnswer)
+    @operation("Get a quota", answer=QuotaResponse)
     def get(self, request: Request, name: str, pool: str) -> Response:
-        no_query(request)
-        quota = self._present(self.owner(name), pool_named(pool))
+        reject_query(request)
+        quota = self._find_quota(self.owner(name), resolve_pool(pool))
         if quota is None:
             raise NotFound("There is no such quota.")
-        return Response(answer(quota), headers={"ETag": etag(quota.version)})
+        return Response(serialize_quota(quota), headers={"ETag": etag(quota.version)})
 
-    @operation("Set a quota", body=QuotaValues, answer=QuotaSetAnswer, headers=GUARDS, also_status=201)
+    @operation(
+        "Set a quota",
+        body=QuotaValues,
+        answer=SetQuotaResponse,
+        headers=PRECONDITION_HEADERS,
+        also_status=201,
+    )
     def put(self, request: Request, name: str, pool: str) -> Response:
-        no_query(request)
-        owner, node_pool = self.owner(name), pool_named(pool)
+        reject_query(request)
+        owner, node_pool = self.owner(name), resolve_pool(pool)
         self.require("set_quota", owner)
-        present = self._present(owner, node_pool)
-        expected = expected_version(request, present.version if present else None)
+        existing = self._find_quota(owner, node_pool)
+        expected = expected_version(request, existing.version if existing else None)
         quota = quotas.set_quota(
-            acting=self.acting,
+            actor=self.actor,
             owner=owner,
             pool=node_pool,
             values=parse_document(request),
             expected_version=expected,
         )
-        odd = self.oddities(owner, node_pool)
-        stored, tag = QuotaSetAnswer(**dict(answer(quota)), warnings=odd), etag(quota.version)
-        if present is None:
-            return created(stored, f"/api/v1/quotas/{self.kind}/{name}/{pool}", ETag=tag)
+        warnings = self.find_unusual_values(owner, node_pool)
+        stored, tag = SetQuotaResponse(**dict(serialize_quota(quota)), warnings=warnings), etag(quota.version)
+        if existing is None:
+            return created_response(stored, f"/api/v1/quotas/{self.kind}/{name}/{pool}", ETag=tag)
         return Response(stored, headers={"ETag": tag})
 
     @operation("Delete a quota", status=204, headers=("If-Match",))
     def delete(self, request: Request, name: str, pool: str) -> Response:
-        no_query(request)
-        owner, node_pool = self.owner(name), pool_named(pool)
+        reject_query(request)
+        owner, node_pool = self.owner(name), resolve_pool(pool)
         self.require("set_quota", owner)
-        present = self._present(owner, node_pool)
-        if present is None:
+        existing = self._find_quota(owner, node_pool)
+        if existing is None:
             raise NotFound("There is no such quota.")
-        expected = expected_version(request, present.version)
-        quotas.remove_quota(acting=self.acting, quota=present, expected_version=expected)
+        expected = expected_version(request, existing.version)
+        quotas.remove_quota(actor=self.actor, quota=existing, expected_version=expected)
         return no_content()
 
-    def _present(self, owner: Department | Project, pool: NodePool) -> Quota | None:
-        whose = {"department": owner} if isinstance(owner, Department) else {"project": owner}
-        return with_standings(selectors.quotas(self.acting)).filter(pool=pool, **whose).first()
+    def _find_quota(self, owner: Department | Project, pool: NodePool) -> Quota | None:
+        owner_filter = {"department": owner} if isinstance(owner, Department) else {"project": owner}
+        return prefetch_standings(selectors.quotas(self.actor)).filter(pool=pool, **owner_filter).first()
 
 
-class DepartmentQuota(OneQuota):
+class DepartmentQuota(QuotaDetail):
     kind = "departments"
 
     def owner(self, name: str) -> Department:
-        return selectors.find_department(self.acting, name)
+        return selectors.find_department(self.actor, name)
 
 
-class ProjectQuota(OneQuota):
+class ProjectQuota(QuotaDetail):
     kind = "projects"
 
     def owner(self, name: str) -> Project:
-        return selectors.find_project(self.acting, name)
+        return selectors.find_project(self.actor, name)
 
 
-def with_standings(rows: QuerySet[Quota]) -> QuerySet[Quota]:
+def prefetch_standings(rows: QuerySet[Quota]) -> QuerySet[Quota]:
     return rows.prefetch_related("project__standings", "department__standings")
 
 
-def presented(rows: Sequence[Quota]) -> list[Any]:
-    return [answer(row) for row in rows]
+def serialize_quotas(rows: Sequence[Quota]) -> list[Any]:
+    return [serialize_quota(row) for row in rows]

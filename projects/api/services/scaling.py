@@ -1,4 +1,4 @@
-"""REST endpoints of scale requests of services."""
+"""REST endpoints for scale requests of services."""
 
 from collections.abc import Sequence
 from typing import ClassVar
@@ -7,148 +7,156 @@ from django.db.models import QuerySet
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from berth.core.problems import Problem, shown
-from berth.core.words import counted
+from berth.core.problems import Problem, format_value
+from berth.core.words import format_count
 from berth.server.api.idempotency import idempotent
 from berth.server.api.pagination import Order, page
-from berth.server.api.requests import NoBody, no_query, parse_body, parse_query
+from berth.server.api.requests import NoBody, parse_body, parse_query, reject_query
 from berth.server.api.schema import operation
-from projects.api.services import scaling_schemas as shapes
+from projects.api.services import scaling_schemas as schemas
 from projects.api.services.views import ServiceView
 from projects.models import ScaleRequest
-from projects.service_selectors import find_request, requests_of
+from projects.service_selectors import find_request, select_requests
 from projects.services.inference import requests
 from projects.services.inference.addresses import addresses, new_addresses
-from projects.services.inference.requests import Accepted
-from projects.services.inference.rules import BadScaling, ScaleParameters
+from projects.services.inference.requests import AcceptedRequest
+from projects.services.inference.rules import InvalidScaleRequest, ScaleParameters
 
-NEWEST_FIRST = Order("newest", ("created_at", "id"), down=True)
+NEWEST_FIRST = Order("newest", ("created_at", "id"), is_descending=True)
 
 
-class Requests(ServiceView):
+class ScaleRequestView(ServiceView):
     direction: ClassVar[str]
 
-    def listed(self, request: Request, service: str) -> Response:
-        query = parse_query(request, shapes.ScaleRequestsQuery)
-        rows = _filtered(requests_of(self.service(service), self.direction), query)
-        return Response(page(rows, query, NEWEST_FIRST, shapes.presented))
+    def list_requests(self, request: Request, service: str) -> Response:
+        query = parse_query(request, schemas.ScaleRequestsQuery)
+        rows = _filter_requests(select_requests(self.service(service), self.direction), query)
+        return Response(page(rows, query, NEWEST_FIRST, schemas.serialize_scale_requests))
 
-    def one(self, request: Request, service: str, request_id: str) -> ScaleRequest:
-        no_query(request)
+    def get_request(self, request: Request, service: str, request_id: str) -> ScaleRequest:
+        reject_query(request)
         return find_request(self.service(service), self.direction, request_id)
 
 
-class ScaleOuts(Requests):
+class ScaleOuts(ScaleRequestView):
     direction = "scale_out"
 
     @operation(
-        "List the scale-outs of a service", query=shapes.ScaleRequestsQuery, page=shapes.ScaleRequestAnswer
+        "List the scale-outs of a service",
+        query=schemas.ScaleRequestsQuery,
+        page=schemas.ScaleRequestResponse,
     )
     def get(self, request: Request, service: str) -> Response:
-        return self.listed(request, service)
+        return self.list_requests(request, service)
 
-    @operation("Scale out", body=shapes.ScaleOutBody, answer=shapes.ScaleAcceptedAnswer)
+    @operation("Scale out", body=schemas.ScaleOutBody, answer=schemas.ScaleAcceptedResponse)
     @idempotent
     def post(self, request: Request, service: str) -> Response:
-        no_query(request)
-        body = parse_body(request, shapes.ScaleOutBody)
+        reject_query(request)
+        body = parse_body(request, schemas.ScaleOutBody)
         _check_mode(body)
-        parameters = _parameters(body, new_addresses(body.engine_urls))
-        return _accepted(
-            requests.scale_out(acting=self.acting, service=self.service(service), parameters=parameters)
+        parameters = _scale_parameters(body, new_addresses(body.engine_urls))
+        return _accepted_response(
+            requests.scale_out(actor=self.actor, service=self.service(service), parameters=parameters)
         )
 
 
-class OneScaleOut(Requests):
+class ScaleOutDetail(ScaleRequestView):
     direction = "scale_out"
 
-    @operation("Get a scale-out", answer=shapes.ScaleRequestAnswer)
+    @operation("Get a scale-out", answer=schemas.ScaleRequestResponse)
     def get(self, request: Request, service: str, request_id: str) -> Response:
-        return Response(shapes.answer(self.one(request, service, request_id)))
+        return Response(schemas.serialize_scale_request(self.get_request(request, service, request_id)))
 
 
-class CancelScaleOut(Requests):
+class CancelScaleOut(ScaleRequestView):
     direction = "scale_out"
 
-    @operation("Cancel a scale-out", answer=shapes.ScaleRequestAnswer)
+    @operation("Cancel a scale-out", answer=schemas.ScaleRequestResponse)
     @idempotent
     def post(self, request: Request, service: str, request_id: str) -> Response:
         parse_body(request, NoBody)
-        row = self.one(request, service, request_id)
-        requests.cancel(acting=self.acting, request=row)
-        return Response(shapes.answer(find_request(row.service, "scale_out", request_id)))
+        row = self.get_request(request, service, request_id)
+        requests.cancel(actor=self.actor, request=row)
+        return Response(schemas.serialize_scale_request(find_request(row.service, "scale_out", request_id)))
 
 
 class CancelScaleOuts(ServiceView):
     @operation(
         "Cancel scale-outs, or list which would be cancelled",
-        body=shapes.CancelScaleOutsBody,
-        answer=shapes.CancelledScaleOutsAnswer,
+        body=schemas.CancelScaleOutsBody,
+        answer=schemas.CancelledScaleOutsResponse,
     )
     @idempotent
     def post(self, request: Request, service: str) -> Response:
-        no_query(request)
-        body = parse_body(request, shapes.CancelScaleOutsBody)
+        reject_query(request)
+        body = parse_body(request, schemas.CancelScaleOutsBody)
         cancelled = requests.cancel_many(
-            acting=self.acting, service=self.service(service), dry_run=body.dry_run,
+            actor=self.actor, service=self.service(service), dry_run=body.dry_run,
             status_filter=(body.status_filter,) if body.status_filter else (),
         )  # fmt: skip
-        return Response(_cancelled_answer(cancelled, body))
+        return Response(_cancelled_response(cancelled, body))
 
 
-class ScaleIns(Requests):
+class ScaleIns(ScaleRequestView):
     direction = "scale_in"
 
     @operation(
-        "List the scale-ins of a service", query=shapes.ScaleRequestsQuery, page=shapes.ScaleRequestAnswer
+        "List the scale-ins of a service", query=schemas.ScaleRequestsQuery, page=schemas.ScaleRequestResponse
     )
     def get(self, request: Request, service: str) -> Response:
-        return self.listed(request, service)
+        return self.list_requests(request, service)
 
-    @operation("Scale in", body=shapes.ScaleInBody, answer=shapes.ScaleAcceptedAnswer)
+    @operation("Scale in", body=schemas.ScaleInBody, answer=schemas.ScaleAcceptedResponse)
     @idempotent
     def post(self, request: Request, service: str) -> Response:
-        no_query(request)
-        body = parse_body(request, shapes.ScaleInBody)
-        parameters = _parameters(body, addresses(body.engine_urls), force=body.force)
+        reject_query(request)
+        body = parse_body(request, schemas.ScaleInBody)
+        parameters = _scale_parameters(body, addresses(body.engine_urls), force=body.force)
         accepted = requests.scale_in(
-            acting=self.acting, service=self.service(service), parameters=parameters, dry_run=body.dry_run
+            actor=self.actor, service=self.service(service), parameters=parameters, dry_run=body.dry_run
         )
-        return _accepted(accepted)
+        return _accepted_response(accepted)
 
 
-class OneScaleIn(Requests):
+class ScaleInDetail(ScaleRequestView):
     direction = "scale_in"
 
-    @operation("Get a scale-in", answer=shapes.ScaleRequestAnswer)
+    @operation("Get a scale-in", answer=schemas.ScaleRequestResponse)
     def get(self, request: Request, service: str, request_id: str) -> Response:
-        return Response(shapes.answer(self.one(request, service, request_id)))
+        return Response(schemas.serialize_scale_request(self.get_request(request, service, request_id)))
 
 
-def _filtered(rows: QuerySet[ScaleRequest], query: shapes.ScaleRequestsQuery) -> QuerySet[ScaleRequest]:
+def _filter_requests(
+    rows: QuerySet[ScaleRequest], query: schemas.ScaleRequestsQuery
+) -> QuerySet[ScaleRequest]:
     if query.status is not None:
         rows = rows.filter(status=query.status)
     return rows if query.model_name is None else rows.filter(model_name=query.model_name)
 
 
-def _parameters(body: shapes.ScaleBody, urls: tuple[str, ...], *, force: bool = False) -> ScaleParameters:
+def _scale_parameters(
+    body: schemas.ScaleBody, urls: tuple[str, ...], *, force: bool = False
+) -> ScaleParameters:
     return ScaleParameters(
         num_replicas=body.num_replicas, urls=urls, model_name=body.model_name,
         timeout_secs=body.timeout_secs, force=force,
     )  # fmt: skip
 
 
-def _check_mode(body: shapes.ScaleOutBody) -> None:
+def _check_mode(body: schemas.ScaleOutBody) -> None:
     implied = "external" if body.engine_urls and body.num_replicas == 0 else "managed"
     named = {"ray_native": "managed"}.get(body.mode or implied, body.mode or implied)
     if named != implied:
         allowed = "managed (or ray_native) with num_replicas, external with engine_urls"
-        raise BadScaling([Problem("mode", "contradicts the other fields", shown(body.mode), allowed)])
+        raise InvalidScaleRequest(
+            [Problem("mode", "contradicts the other fields", format_value(body.mode), allowed)]
+        )
 
 
-def _accepted(accepted: Accepted) -> Response:
+def _accepted_response(accepted: AcceptedRequest) -> Response:
     return Response(
-        shapes.ScaleAcceptedAnswer(
+        schemas.ScaleAcceptedResponse(
             request_id=accepted.request.pk if accepted.request else None, status=accepted.status,  # type: ignore[arg-type]
             message=accepted.message, engine_ids=[engine.name for engine in accepted.engines],
             engine_urls=[engine.url for engine in accepted.engines],
@@ -156,12 +164,20 @@ def _accepted(accepted: Accepted) -> Response:
     )  # fmt: skip
 
 
-def _cancelled_answer(
-    cancelled: Sequence[ScaleRequest], body: shapes.CancelScaleOutsBody
-) -> shapes.CancelledScaleOutsAnswer:
+def _cancelled_response(
+    cancelled: Sequence[ScaleRequest], body: schemas.CancelScaleOutsBody
+) -> schemas.CancelledScaleOutsResponse:
     word = "Would cancel" if body.dry_run else "Cancelled"
-    return shapes.CancelledScaleOutsAnswer(
-        dry_run=body.dry_run, status_filter=body.status_filter, count=len(cancelled),
-        cancelled=[shapes.CancelledScaleOutAnswer(request_id=row.pk, status=row.status) for row in cancelled],  # type: ignore[arg-type]
-        message=f"{word} {counted(len(cancelled), 'scale-out')}.",
-    )  # fmt: skip
+    return schemas.CancelledScaleOutsResponse(
+        dry_run=body.dry_run,
+        status_filter=body.status_filter,
+        count=len(cancelled),
+        cancelled=[
+            schemas.CancelledScaleOutResponse(
+                request_id=row.pk,
+                status=row.status,  # type: ignore[arg-type]
+            )
+            for row in cancelled
+        ],
+        message=f"{word} {format_count(len(cancelled), 'scale-out')}.",
+    )

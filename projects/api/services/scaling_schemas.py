@@ -1,7 +1,7 @@
-"""REST models of scale requests.
+"""REST models for scale requests.
 
-Times are seconds since 1970, as programs that
-scale services expect them."""
+Times are in seconds since 1970, which programs that scale services expect.
+"""
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
@@ -11,10 +11,10 @@ from uuid import UUID
 from pydantic import Field
 
 from berth.server.api.requests import Body, ListQuery, Word
-from berth.server.api.responses import Answer
+from berth.server.api.responses import ResponseModel
 from projects.models import InferenceEngine, ScaleRequest, ScaleStep
 
-StatusWord = Literal[
+RequestStatusName = Literal[
     "PENDING", "CREATING", "CONNECTING", "HEALTH_CHECKING", "WEIGHT_SYNCING", "READY", "ROLLING_BACK",
     "DRAINING", "REMOVING", "ACTIVE", "PARTIAL", "COMPLETED", "NOOP", "FAILED", "CANCELLED",
 ]  # fmt: skip
@@ -23,7 +23,7 @@ Urls = Annotated[tuple[str, ...], Field(max_length=256, strict=False)]
 
 class ScaleBody(Body):
     model_name: Annotated[str, Field(max_length=200)] = "default"
-    num_replicas: int = Field(0, description="So many engines in all, the initial ones counted.")
+    num_replicas: int = Field(0, description="Total number of engines, including the initial ones.")
     engine_urls: Urls = ()
     timeout_secs: float | None = None
 
@@ -39,30 +39,30 @@ class ScaleInBody(ScaleBody):
 
 class CancelScaleOutsBody(Body):
     dry_run: bool = False
-    status_filter: StatusWord | None = None
+    status_filter: RequestStatusName | None = None
 
 
 class ScaleRequestsQuery(ListQuery):
-    status: StatusWord | None = None
+    status: RequestStatusName | None = None
     model_name: Word | None = None
 
 
-class ScaleAcceptedAnswer(Answer):
+class ScaleAcceptedResponse(ResponseModel):
     request_id: UUID | None = Field(description="Null for a dry run.")
-    status: StatusWord | Literal["DRY_RUN"]
+    status: RequestStatusName | Literal["DRY_RUN"]
     message: str
-    engine_ids: list[str] = Field(description="Of a scale-in: those that go.")
+    engine_ids: list[str] = Field(description="Engines that a scale-in removes.")
     engine_urls: list[str]
 
 
-class ScaleStepAnswer(Answer):
-    status: StatusWord
+class ScaleStepResponse(ResponseModel):
+    status: RequestStatusName
     at: float
     message: str
 
 
-class WaitingEngineAnswer(Answer):
-    """Pending reason of an engine that is not scheduled yet."""
+class PendingEngineResponse(ResponseModel):
+    """An engine that is still being created, with the state of its workload."""
 
     engine_id: str
     workload_id: UUID
@@ -72,23 +72,23 @@ class WaitingEngineAnswer(Answer):
     message: str
 
 
-class FailedEngineAnswer(Answer):
+class FailedEngineResponse(ResponseModel):
     engine_id: str
     url: str
     failure: str
     message: str
 
 
-class ScaleRequestAnswer(Answer):
+class ScaleRequestResponse(ResponseModel):
     request_id: UUID
     direction: Literal["scale_out", "scale_in"]
     mode: Literal["managed", "external"]
-    status: StatusWord
+    status: RequestStatusName
     model_name: str
     num_replicas: int
     engine_urls: list[str]
     engine_ids: list[str]
-    failed_engines: list[FailedEngineAnswer]
+    failed_engines: list[FailedEngineResponse]
     created_at: float
     updated_at: float
     deadline: float
@@ -98,58 +98,58 @@ class ScaleRequestAnswer(Answer):
     force: bool
     requested_by: str
     reason: str
-    steps: list[ScaleStepAnswer]
-    waiting: list[WaitingEngineAnswer]
+    steps: list[ScaleStepResponse]
+    waiting: list[PendingEngineResponse]
 
 
-class CancelledScaleOutAnswer(Answer):
+class CancelledScaleOutResponse(ResponseModel):
     request_id: UUID
-    status: StatusWord
+    status: RequestStatusName
 
 
-class CancelledScaleOutsAnswer(Answer):
+class CancelledScaleOutsResponse(ResponseModel):
     dry_run: bool
-    status_filter: StatusWord | None
-    cancelled: list[CancelledScaleOutAnswer]
+    status_filter: RequestStatusName | None
+    cancelled: list[CancelledScaleOutResponse]
     count: int
     message: str
 
 
-def seconds(at: datetime) -> float:
+def to_timestamp(at: datetime) -> float:
     return at.timestamp()
 
 
-def presented(rows: Sequence[ScaleRequest]) -> list[Any]:
-    return [answer(row) for row in rows]
+def serialize_scale_requests(rows: Sequence[ScaleRequest]) -> list[Any]:
+    return [serialize_scale_request(row) for row in rows]
 
 
-def answer(row: ScaleRequest) -> ScaleRequestAnswer:
+def serialize_scale_request(row: ScaleRequest) -> ScaleRequestResponse:
     engines = sorted(
         row.added.all() if row.direction == "scale_out" else row.removed.all(), key=lambda one: one.number
     )
-    return ScaleRequestAnswer(
+    return ScaleRequestResponse(
         request_id=row.pk, direction=row.direction, mode=row.mode, status=row.status,  # type: ignore[arg-type]
         model_name=row.model_name, num_replicas=row.num_replicas, engine_urls=row.engine_urls,
         engine_ids=[engine.name for engine in engines],
-        failed_engines=[FailedEngineAnswer(**one) for one in row.failed_engines],
-        created_at=seconds(row.created_at), updated_at=seconds(row.updated_at),
-        deadline=seconds(row.deadline), error_message=row.error_message or None,
+        failed_engines=[FailedEngineResponse(**one) for one in row.failed_engines],
+        created_at=to_timestamp(row.created_at), updated_at=to_timestamp(row.updated_at),
+        deadline=to_timestamp(row.deadline), error_message=row.error_message or None,
         failure=row.failure or None, weight_version=row.weight_version or None, force=row.force,
         requested_by=row.requested_by, reason=row.reason,
-        steps=[_step(step) for step in row.steps.all()],
-        waiting=_waiting(engines),
+        steps=[_serialize_step(step) for step in row.steps.all()],
+        waiting=_serialize_pending_engines(engines),
     )  # fmt: skip
 
 
-def _step(step: ScaleStep) -> ScaleStepAnswer:
+def _serialize_step(step: ScaleStep) -> ScaleStepResponse:
     status: Any = step.status
-    return ScaleStepAnswer(status=status, at=seconds(step.at), message=step.message)
+    return ScaleStepResponse(status=status, at=to_timestamp(step.at), message=step.message)
 
 
-def _waiting(engines: Iterable[InferenceEngine]) -> list[WaitingEngineAnswer]:
+def _serialize_pending_engines(engines: Iterable[InferenceEngine]) -> list[PendingEngineResponse]:
     waiting = [e for e in engines if e.state == "CREATING" and e.workload is not None]
     return [
-        WaitingEngineAnswer(
+        PendingEngineResponse(
             engine_id=e.name, workload_id=e.workload.pk, workload=e.workload.name, phase=e.workload.phase,
             reason=e.workload.reason, message=e.workload.message,
         )

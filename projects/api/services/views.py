@@ -1,4 +1,4 @@
-"""REST endpoints of inference services and their engines."""
+"""REST endpoints for inference services and their engines."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -11,19 +11,19 @@ from rest_framework.response import Response
 from berth.core.errors import Invalid
 from berth.server.api.idempotency import idempotent
 from berth.server.api.pagination import NEWEST, page
-from berth.server.api.requests import Body, ListQuery, Word, no_query, parse_body, parse_query
-from berth.server.api.responses import Answer, from_milli
+from berth.server.api.requests import Body, ListQuery, Word, parse_body, parse_query, reject_query
+from berth.server.api.responses import ResponseModel, from_milli
 from berth.server.api.schema import operation
 from berth.server.api.views import ApiView
-from projects.api.services.scaling_schemas import StatusWord
-from projects.api.workloads.schemas import PhaseWord
+from projects.api.services.scaling_schemas import RequestStatusName
+from projects.api.workloads.schemas import PhaseName
 from projects.engine.scaling import FINAL
 from projects.models import InferenceEngine, Pod, ScaleRequest, Service
 from projects.service_selectors import find_service, services
 from projects.services.inference import weight_updates
-from projects.services.inference.rules import BadScaling, settings_of
+from projects.services.inference.rules import InvalidScaleRequest, service_settings
 
-EngineWord = Literal[
+EngineStateName = Literal[
     "CREATING", "CONNECTING", "HEALTH_CHECKING", "WEIGHT_SYNCING", "READY", "ACTIVE", "DRAINING", "REMOVING",
     "REMOVED", "FAILED",
 ]  # fmt: skip
@@ -34,19 +34,19 @@ class ServicesQuery(ListQuery):
     ended: bool | None = None
 
 
-class UnderWayAnswer(Answer):
+class ActiveRequestResponse(ResponseModel):
     request_id: UUID
     direction: Literal["scale_out", "scale_in"]
-    status: StatusWord
+    status: RequestStatusName
     num_replicas: int
 
 
-class ServiceAnswer(Answer):
+class ServiceResponse(ResponseModel):
     id: UUID
     name: str
     project: str
     department: str
-    phase: PhaseWord
+    phase: PhaseName
     model_name: str
     engine: Literal["sglang", "openai"]
     initial_engines: int
@@ -55,19 +55,19 @@ class ServiceAnswer(Answer):
     autoscaler_enabled: bool
     weight_version: str | None
     weights_updating: bool
-    request: UnderWayAnswer | None
+    request: ActiveRequestResponse | None
     created_at: datetime
     ended_at: datetime | None
 
 
-class OneServiceAnswer(ServiceAnswer):
+class ServiceDetailResponse(ServiceResponse):
     settings: dict[str, Any]
 
 
-class EngineAnswer(Answer):
+class EngineResponse(ResponseModel):
     engine_id: str
     url: str
-    status: EngineWord
+    status: EngineStateName
     is_healthy: bool
     origin: Literal["initial", "managed", "external"]
     node: str | None
@@ -80,103 +80,110 @@ class EngineAnswer(Answer):
     message: str
 
 
-class ModelAnswer(Answer):
-    engines: list[EngineAnswer]
+class ModelResponse(ResponseModel):
+    engines: list[EngineResponse]
 
 
-class EnginesAnswer(Answer):
-    models: dict[str, ModelAnswer]
+class EnginesResponse(ResponseModel):
+    models: dict[str, ModelResponse]
     total_engines: int
 
 
-class WeightsBody(Body):
+class WeightUpdateBody(Body):
     updating: bool
 
 
-class WeightsAnswer(Answer):
+class WeightUpdateResponse(ResponseModel):
     updating: bool
     copying: bool
     weight_version: str | None
 
 
 class ServiceView(ApiView):
-    """Base view of one service. Invalid values answer 400, not 422: clients that scale services expect it."""
+    """Base view for services.
+
+    Invalid values are rejected with 400 instead of 422, which clients that scale services expect.
+    """
 
     def service(self, name_or_id: str) -> Service:
-        return find_service(self.acting, name_or_id)
+        return find_service(self.actor, name_or_id)
 
     def handle_exception(self, exc: Exception) -> Response:
-        if isinstance(exc, Invalid) and not isinstance(exc, BadScaling):
-            exc = BadScaling(exc.problems)
+        if isinstance(exc, Invalid) and not isinstance(exc, InvalidScaleRequest):
+            exc = InvalidScaleRequest(exc.problems)
         answer: Response = super().handle_exception(exc)
         return answer
 
 
 class Services(ServiceView):
-    @operation("List inference services", query=ServicesQuery, page=ServiceAnswer)
+    @operation("List inference services", query=ServicesQuery, page=ServiceResponse)
     def get(self, request: Request) -> Response:
         query = parse_query(request, ServicesQuery)
-        rows = services(self.acting)
+        rows = services(self.actor)
         if query.project is not None:
             rows = rows.filter(workload__project__name=query.project)
         if query.ended is not None:
             rows = rows.filter(ended_at__isnull=not query.ended)
-        return Response(page(rows, query, NEWEST, listed))
+        return Response(page(rows, query, NEWEST, serialize_services))
 
 
-class OneService(ServiceView):
-    @operation("Get an inference service", answer=OneServiceAnswer)
+class ServiceDetail(ServiceView):
+    @operation("Get an inference service", answer=ServiceDetailResponse)
     def get(self, request: Request, service: str) -> Response:
-        no_query(request)
+        reject_query(request)
         row = self.service(service)
-        settings = settings_of(row.workload).model_dump(mode="json")
-        return Response(OneServiceAnswer(settings=settings, **_values(row, _under_way([row]))))
-
-
-class EnginesOfService(ServiceView):
-    @operation("List the engines of a service by model", answer=EnginesAnswer)
-    def get(self, request: Request, service: str) -> Response:
-        no_query(request)
-        row = self.service(service)
-        engines = engines_of(row)
+        settings = service_settings(row.workload).model_dump(mode="json")
         return Response(
-            EnginesAnswer(models={row.model_name: ModelAnswer(engines=engines)}, total_engines=len(engines))
+            ServiceDetailResponse(settings=settings, **_service_values(row, _find_active_requests([row])))
         )
 
 
-class WeightsOfService(ServiceView):
-    @operation("Begin or end a weight update", body=WeightsBody, answer=WeightsAnswer)
+class ServiceEngines(ServiceView):
+    @operation("List the engines of a service by model", answer=EnginesResponse)
+    def get(self, request: Request, service: str) -> Response:
+        reject_query(request)
+        row = self.service(service)
+        engines = list_engines(row)
+        return Response(
+            EnginesResponse(
+                models={row.model_name: ModelResponse(engines=engines)}, total_engines=len(engines)
+            )
+        )
+
+
+class ServiceWeights(ServiceView):
+    @operation("Begin or end a weight update", body=WeightUpdateBody, answer=WeightUpdateResponse)
     @idempotent
     def post(self, request: Request, service: str) -> Response:
-        no_query(request)
-        body, row = parse_body(request, WeightsBody), self.service(service)
+        reject_query(request)
+        body, row = parse_body(request, WeightUpdateBody), self.service(service)
         if body.updating:
-            row = weight_updates.begin(acting=self.acting, service=row)
+            row = weight_updates.begin(actor=self.actor, service=row)
         else:
-            row = weight_updates.end(acting=self.acting, service=row)
+            row = weight_updates.end(actor=self.actor, service=row)
         return Response(
-            WeightsAnswer(
+            WeightUpdateResponse(
                 updating=row.updating_since is not None, copying=row.syncing_since is not None,
                 weight_version=row.weight_version or None,
             )
         )  # fmt: skip
 
 
-def listed(rows: Sequence[Service]) -> list[Any]:
-    under_way = _under_way(rows)
-    return [ServiceAnswer(**_values(row, under_way)) for row in rows]
+def serialize_services(rows: Sequence[Service]) -> list[Any]:
+    active_requests = _find_active_requests(rows)
+    return [ServiceResponse(**_service_values(row, active_requests)) for row in rows]
 
 
-def engines_of(service: Service) -> list[EngineAnswer]:
+def list_engines(service: Service) -> list[EngineResponse]:
     rows = list(service.engines.filter(ended_at__isnull=True).order_by("number"))
     pods = Pod.objects.filter(pk__in=[row.pod_id for row in rows if row.pod_id])
-    places = {pod.pk: pod for pod in pods.select_related("node", "allocation")}
-    return [_engine(row, places) for row in rows]
+    pods_by_id = {pod.pk: pod for pod in pods.select_related("node", "allocation")}
+    return [_serialize_engine(row, pods_by_id) for row in rows]
 
 
-def _engine(row: InferenceEngine, places: Mapping[UUID, Pod]) -> EngineAnswer:
-    pod = places.get(row.pod_id) if row.pod_id else None
-    return EngineAnswer(
+def _serialize_engine(row: InferenceEngine, pods_by_id: Mapping[UUID, Pod]) -> EngineResponse:
+    pod = pods_by_id.get(row.pod_id) if row.pod_id else None
+    return EngineResponse(
         engine_id=row.name, url=row.url, status=row.state, is_healthy=row.is_healthy, origin=row.origin,  # type: ignore[arg-type]
         node=pod.node.name if pod else None,
         gpus=(from_milli(pod.allocation.gpu_milli_total) or 0) if pod else 0,
@@ -186,13 +193,13 @@ def _engine(row: InferenceEngine, places: Mapping[UUID, Pod]) -> EngineAnswer:
     )  # fmt: skip
 
 
-def _under_way(rows: Sequence[Service]) -> dict[int, ScaleRequest]:
+def _find_active_requests(rows: Sequence[Service]) -> dict[int, ScaleRequest]:
     active = ScaleRequest.objects.filter(service__in=[row.pk for row in rows]).exclude(status__in=FINAL)
     return {request.service_id: request for request in active}
 
 
-def _values(row: Any, under_way: Mapping[int, ScaleRequest]) -> dict[str, Any]:
-    workload, request = row.workload, under_way.get(row.pk)
+def _service_values(row: Any, active_requests: Mapping[int, ScaleRequest]) -> dict[str, Any]:
+    workload, request = row.workload, active_requests.get(row.pk)
     return {
         "id": workload.pk,
         "name": workload.name,
@@ -207,7 +214,7 @@ def _values(row: Any, under_way: Mapping[int, ScaleRequest]) -> dict[str, Any]:
         "autoscaler_enabled": row.autoscaler.enabled,
         "weight_version": row.weight_version or None,
         "weights_updating": row.updating_since is not None,
-        "request": request and UnderWayAnswer(
+        "request": request and ActiveRequestResponse(
             request_id=request.pk, direction=request.direction, status=request.status,  # type: ignore[arg-type]
             num_replicas=request.num_replicas,
         ),

@@ -16,23 +16,23 @@ from berth.core.spec.quantities import Cores, Gpus, Mebibytes, Priority
 from berth.core.spec.roles import REPLICAS_MAX, Environment, Labels, Seconds
 from berth.core.spec.texts import Name, Text
 from berth.server.api.idempotency import idempotent
-from berth.server.api.requests import Body, NoBody, no_query, parse_body
-from berth.server.api.responses import Answer, created
+from berth.server.api.requests import Body, NoBody, parse_body, reject_query
+from berth.server.api.responses import ResponseModel, created_response
 from berth.server.api.schema import operation
 from berth.server.api.views import ApiView
 from projects import selectors
 from projects.access import Action
-from projects.api.workloads.schemas import PhaseWord
+from projects.api.workloads.schemas import PhaseName
 from projects.models import Session, SessionWorker
 from projects.services import sessions
 from projects.services.sessions import calls
 
 Count = Annotated[int, Field(ge=1, le=REPLICAS_MAX)]
 Version = Annotated[Text, Field(min_length=1, max_length=20, pattern=r"^\d+\.\d+[0-9A-Za-z.+-]*$")]
-SETUP_MAX = 600_000  # characters
+MAX_SETUP_LENGTH = 600_000  # characters
 
 
-def _is_base64(text: str) -> str:
+def _check_base64(text: str) -> str:
     try:
         base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
@@ -41,7 +41,7 @@ def _is_base64(text: str) -> str:
 
 
 class SessionNode(Body):
-    """The number of nodes, and the resources of each."""
+    """Number of nodes and resources per node."""
 
     replicas: Count | None = None
     min: Count | None = None
@@ -69,12 +69,12 @@ class SessionBody(Body):
     cloudpickle: Version
     setup: Annotated[
         str,
-        Field(max_length=SETUP_MAX, description="Base64, for the workers; not read here."),
-        AfterValidator(_is_base64),
+        Field(max_length=MAX_SETUP_LENGTH, description="Opaque data for the workers, in base64."),
+        AfterValidator(_check_base64),
     ] = ""
 
 
-class WorkerAnswer(Answer):
+class WorkerResponse(ResponseModel):
     node: int
     pod: UUID
     pool: str
@@ -82,11 +82,11 @@ class WorkerAnswer(Answer):
     joined_at: datetime
 
 
-class SessionAnswer(Answer):
+class SessionResponse(ResponseModel):
     id: UUID
     name: str
     project: str
-    phase: PhaseWord
+    phase: PhaseName
     reason: str
     message: str
     error: str
@@ -96,56 +96,56 @@ class SessionAnswer(Answer):
     max_attempts: int
     idle_timeout: int
     call_bytes_max: int
-    nodes: list[WorkerAnswer] = Field(description="The nodes that accept calls.")
+    nodes: list[WorkerResponse] = Field(description="The nodes that accept calls.")
     ended: int = Field(description="Number of calls that have ended.")
 
 
 class Sessions(ApiView):
-    @operation("Create a session", body=SessionBody, answer=SessionAnswer, status=201)
+    @operation("Create a session", body=SessionBody, answer=SessionResponse, status=201)
     @idempotent
     def post(self, request: Request) -> Response:
-        no_query(request)
+        reject_query(request)
         body = parse_body(request, SessionBody)
         address = settings.BERTH_PUBLIC_URL or request.build_absolute_uri("/").rstrip("/")
         session = sessions.open_session(
-            acting=self.acting, document=_document(body), settings=_settings(body, address)
+            actor=self.actor, document=_build_document(body), settings=_build_settings(body, address)
         )
-        return created(answer(session), f"/api/v1/sessions/{session.pk}")
+        return created_response(serialize_session(session), f"/api/v1/sessions/{session.pk}")
 
 
-class OneSession(ApiView):
-    @operation("Get a session and the nodes that accept calls", answer=SessionAnswer)
+class SessionDetail(ApiView):
+    @operation("Get a session and the nodes that accept calls", answer=SessionResponse)
     def get(self, request: Request, workload_id: UUID) -> Response:
-        no_query(request)
-        workload = selectors.find_workload(self.acting, workload_id)
-        return Response(answer(sessions.get_session(self.acting, workload, Action.VIEW)))
+        reject_query(request)
+        workload = selectors.find_workload(self.actor, workload_id)
+        return Response(serialize_session(sessions.get_session(self.actor, workload, Action.VIEW)))
 
 
 class EndSession(ApiView):
-    @operation("Complete a session", answer=SessionAnswer)
+    @operation("Complete a session", answer=SessionResponse)
     @idempotent
     def post(self, request: Request, workload_id: UUID) -> Response:
-        no_query(request)
+        reject_query(request)
         parse_body(request, NoBody)
-        session = sessions.get_session(self.acting, selectors.find_workload(self.acting, workload_id))
-        session.workload = sessions.end_session(acting=self.acting, session=session)
-        return Response(answer(session))
+        session = sessions.get_session(self.actor, selectors.find_workload(self.actor, workload_id))
+        session.workload = sessions.end_session(actor=self.actor, session=session)
+        return Response(serialize_session(session))
 
 
-def answer(session: Session) -> SessionAnswer:
+def serialize_session(session: Session) -> SessionResponse:
     workload = session.workload
     ready = session.workers.filter(state=SessionWorker.State.READY).select_related("pod__node__pool")
-    return SessionAnswer(
+    return SessionResponse(
         id=session.pk,
         name=workload.name,
         project=workload.project.name,
         **{name: getattr(workload, name) for name in ("phase", "reason", "message", "run")},
-        **{name: getattr(session, name) for name in _OWN},
-        call_bytes_max=calls.limit(),
+        **{name: getattr(session, name) for name in _SESSION_FIELDS},
+        call_bytes_max=calls.max_call_bytes(),
         ended=session.ended_count,
         error=session.error,
         nodes=[
-            WorkerAnswer(
+            WorkerResponse(
                 node=worker.node, pod=worker.pod_id, pool=worker.pod.node.pool.name, python=worker.python,
                 joined_at=worker.joined_at,
             )
@@ -154,21 +154,21 @@ def answer(session: Session) -> SessionAnswer:
     )  # fmt: skip
 
 
-_OWN = ("executor", "slots", "max_attempts", "idle_timeout")
+_SESSION_FIELDS = ("executor", "slots", "max_attempts", "idle_timeout")
 
 
-def _document(body: SessionBody) -> dict[str, Any]:
-    plain = ("name", "project", "pools", "priority", "preemptible", "max_runtime", "env", "labels")
+def _build_document(body: SessionBody) -> dict[str, Any]:
+    copied_keys = ("name", "project", "pools", "priority", "preemptible", "max_runtime", "env", "labels")
     values = body.explicit_values()
     return {
-        **{name: values[name] for name in plain if name in values and values[name] is not None},
+        **{name: values[name] for name in copied_keys if name in values and values[name] is not None},
         "node": body.node.model_dump(exclude_none=True),
     }
 
 
-def _settings(body: SessionBody, address: str) -> sessions.SessionSettings:
-    same = ("executor", "slots", "max_attempts", "idle_timeout", "python", "cloudpickle")
+def _build_settings(body: SessionBody, address: str) -> sessions.SessionSettings:
+    copied_fields = ("executor", "slots", "max_attempts", "idle_timeout", "python", "cloudpickle")
     setup = base64.b64decode(body.setup)
     return sessions.SessionSettings(
-        address=address, setup=setup, **{name: getattr(body, name) for name in same}
+        address=address, setup=setup, **{name: getattr(body, name) for name in copied_fields}
     )

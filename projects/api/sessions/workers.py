@@ -10,50 +10,50 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from berth.core.errors import Invalid, Unauthenticated
-from berth.core.frames import CONTENT_TYPE, Frame, packed
-from berth.core.problems import Problem, shown
+from berth.core.frames import CONTENT_TYPE, Frame, pack_frames
+from berth.core.problems import Problem, format_value
 from berth.core.spec.texts import Text
 from berth.server.api.idempotency import idempotent
 from berth.server.api.parsers import FramesParser
-from berth.server.api.requests import Body, Query, no_query, parse_body, parse_query, validated
-from berth.server.api.responses import Answer, no_content
+from berth.server.api.requests import Body, Query, parse_body, parse_query, reject_query, validate
+from berth.server.api.responses import ResponseModel, no_content
 from berth.server.api.schema import operation
 from berth.server.api.transport.long_polling import WAIT_MAX, long_poll
 from berth.server.api.views import TokenlessView
-from projects.api.sessions.calls import RINGER
+from projects.api.sessions.calls import SESSION_BELL
 from projects.models import Pod
 from projects.services.sessions import calls, workers
-from projects.worker_program import worker_program
+from projects.worker_program import build_worker_program
 
 Version = Annotated[Text, Field(min_length=1, max_length=20)]
 Number = Annotated[int, Field(ge=1, le=2**53)]
-AT_ONCE = 1000
-ERROR_MAX = 128 * 1024  # characters of the details of one result
+MAX_RESULTS_PER_REQUEST = 1000
+MAX_ERROR_LENGTH = 128 * 1024  # characters in the error details of one result
 
 
-class HelloBody(Body):
+class RegisterWorkerBody(Body):
     python: Version
     cloudpickle: Version
-    ready: Annotated[bool, Field(description="The worker accepts calls from now on.")] = False
+    ready: Annotated[bool, Field(description="Whether the worker is ready to accept calls.")] = False
 
 
-class WelcomeAnswer(Answer):
-    error: str = Field(description="Why the worker cannot be used; empty if it can.")
+class RegisterWorkerResponse(ResponseModel):
+    error: str = Field(description="Reason why the worker cannot be used; empty if it can.")
     executor: Literal["process", "thread"]
     slots: int
     result_bytes_max: int
-    plugins: list[dict[str, Any]] = Field(description="Those of the pool; of secrets only that they are set.")
-    setup: str = Field(description="Base64: what the client has for its workers.")
+    plugins: list[dict[str, Any]] = Field(description="Plugins of the pool, without the values of secrets.")
+    setup: str = Field(description="The client's setup data for its workers, in base64.")
 
 
-class HavingQuery(Query):
+class UnfinishedCallsQuery(Query):
     having: Annotated[
         tuple[Number, ...],
-        Field(max_length=10_000, description="Unfinished calls of the worker."),
+        Field(max_length=10_000, description="Numbers of the worker's unfinished calls."),
     ] = ()
 
 
-class OrdersQuery(HavingQuery):
+class FetchCallsQuery(UnfinishedCallsQuery):
     wait: Annotated[float, Field(ge=0, le=WAIT_MAX, description="Seconds to wait for a call.")] = 0
 
 
@@ -76,98 +76,119 @@ class WorkerView(TokenlessView):
         scheme, _, secret = str(request.headers.get("Authorization", "")).partition(" ")
         if scheme.lower() != "bearer":
             raise Unauthenticated("Send the secret of this worker's pod: Authorization: Bearer ...")
-        return workers.pod_behind(secret.strip())
+        return workers.authenticate_pod(secret.strip())
 
 
-class Hello(WorkerView):
-    @operation("Register a worker", body=HelloBody, answer=WelcomeAnswer)
+class RegisterWorker(WorkerView):
+    @operation("Register a worker", body=RegisterWorkerBody, answer=RegisterWorkerResponse)
     @idempotent
     def post(self, request: Request) -> Response:
-        no_query(request)
-        pod, body = self.pod(request), parse_body(request, HelloBody)
+        reject_query(request)
+        pod, body = self.pod(request), parse_body(request, RegisterWorkerBody)
         versions = workers.WorkerVersions(body.python, body.cloudpickle)
         error = workers.check_versions(pod=pod, versions=versions)
         if body.ready and not error:
             workers.join(pod=pod, versions=versions)
         session = pod.workload.session
         return Response(
-            WelcomeAnswer(
+            RegisterWorkerResponse(
                 error=error, executor="thread" if session.executor == "thread" else "process",
-                slots=session.slots, result_bytes_max=calls.limit(),
+                slots=session.slots, result_bytes_max=calls.max_call_bytes(),
                 plugins=pod.node.pool.plugins, setup=base64.b64encode(bytes(session.setup)).decode(),
             )
         )  # fmt: skip
 
 
-class Orders(WorkerView):
-    @operation("Fetch calls for a worker", query=OrdersQuery, media_type=CONTENT_TYPE)
+class FetchCalls(WorkerView):
+    @operation("Fetch calls for a worker", query=FetchCallsQuery, media_type=CONTENT_TYPE)
     def get(self, request: Request) -> HttpResponse | StreamingHttpResponse:
-        pod, query = self.pod(request), parse_query(request, OrdersQuery)
+        pod, query = self.pod(request), parse_query(request, FetchCallsQuery)
 
-        def look(last: bool) -> bytes | None:
+        def poll(last: bool) -> bytes | None:
             if not last and not workers.has_changes(pod, query.having):
                 return None
-            return _orders(pod, query.having)
+            return _encode_calls(pod, query.having)
 
         workers.record_alive(pod=pod)
-        return long_poll(request, look, bell=RINGER, key=str(pod.pk), seconds=query.wait)
+        return long_poll(request, poll, bell=SESSION_BELL, key=str(pod.pk), seconds=query.wait)
 
 
-class DoneCalls(WorkerView):
+class SubmitResults(WorkerView):
     parser_classes = [FramesParser]
 
     @operation(
         "Submit results of calls",
-        query=HavingQuery,
+        query=UnfinishedCallsQuery,
         body_type=CONTENT_TYPE,
         media_type=CONTENT_TYPE,
     )
-    @idempotent  # type: ignore[arg-type]  # without a user no idempotency key is stored
+    @idempotent  # type: ignore[arg-type]  # without a user, no idempotency key is stored
     def post(self, request: Request) -> HttpResponse:
-        """Respond with the next calls, which saves one request per call."""
-        pod, query = self.pod(request), parse_query(request, HavingQuery)
-        workers.accept_results(pod=pod, results=_done(request.data))
-        return HttpResponse(_orders(pod, query.having), content_type=CONTENT_TYPE)
+        """Accept results and return the next calls, which saves one request per call."""
+        pod, query = self.pod(request), parse_query(request, UnfinishedCallsQuery)
+        workers.accept_results(pod=pod, results=_parse_results(request.data))
+        return HttpResponse(_encode_calls(pod, query.having), content_type=CONTENT_TYPE)
 
 
 class LeaveSession(WorkerView):
     @operation("Unregister a worker", body=LeaveBody, status=204)
     @idempotent
     def post(self, request: Request) -> Response:
-        no_query(request)
+        reject_query(request)
         pod = self.pod(request)
         workers.leave(pod=pod, error=parse_body(request, LeaveBody).error)
         return no_content()
 
 
 def program(request: HttpRequest) -> HttpResponse:
-    """Serve the program that pods of sessions run. It contains no secret."""
-    return HttpResponse(worker_program(), content_type="application/zip")
+    """Serve the worker program of session pods. It contains no secrets."""
+    return HttpResponse(build_worker_program(), content_type="application/zip")
 
 
-def _orders(pod: Pod, having: Sequence[int]) -> bytes:
-    stay = workers.instructions_for(pod)
-    orders = () if stay.leave else workers.leased_calls(pod=pod, received=having)
-    first: Frame = ({"leave": stay.leave, "at_once": stay.at_once}, b"")
-    return packed([first, *(_frame(order) for order in orders)])
+def _encode_calls(pod: Pod, having: Sequence[int]) -> bytes:
+    instructions = workers.instructions_for(pod)
+    leased = () if instructions.leave else workers.leased_calls(pod=pod, received=having)
+    first: Frame = ({"leave": instructions.leave, "at_once": instructions.at_once}, b"")
+    return pack_frames([first, *(_encode_call(order) for order in leased)])
 
 
-def _done(frames: Sequence[Frame] | Any) -> list[workers.CallResult]:
-    if not isinstance(frames, list) or not frames or len(frames) > AT_ONCE:
-        raise Invalid([Problem("", "wrong number of results", shown(len(frames)), f"1 to {AT_ONCE}")])
+def _parse_results(frames: Sequence[Frame] | Any) -> list[workers.CallResult]:
+    if not isinstance(frames, list) or not frames or len(frames) > MAX_RESULTS_PER_REQUEST:
+        raise Invalid(
+            [
+                Problem(
+                    "",
+                    "wrong number of results",
+                    format_value(len(frames)),
+                    f"1 to {MAX_RESULTS_PER_REQUEST}",
+                )
+            ]
+        )
     results = []
     for header, result in frames:
-        fields = validated(ResultFields, header)
-        if sum(len(text) for text in fields.error.values()) > ERROR_MAX or len(result) > calls.limit():
-            raise Invalid([Problem("", "is too large", "", f"{ERROR_MAX} characters, {calls.limit()} bytes")])
-        results.append(workers.CallResult(fields.number, fields.outcome, _plain(fields.error), result))
+        fields = validate(ResultFields, header)
+        if (
+            sum(len(text) for text in fields.error.values()) > MAX_ERROR_LENGTH
+            or len(result) > calls.max_call_bytes()
+        ):
+            raise Invalid(
+                [
+                    Problem(
+                        "",
+                        "is too large",
+                        "",
+                        f"{MAX_ERROR_LENGTH} characters, {calls.max_call_bytes()} bytes",
+                    )
+                ]
+            )
+        results.append(workers.CallResult(fields.number, fields.outcome, _replace_nul(fields.error), result))
     return results
 
 
-def _plain(details: Mapping[str, str]) -> dict[str, str]:
-    """Return the texts without NUL, which PostgreSQL does not store."""
+def _replace_nul(details: Mapping[str, str]) -> dict[str, str]:
+    """Remove or replace NUL characters, which PostgreSQL cannot store."""
     return {key.replace("\0", ""): text.replace("\0", "�") for key, text in details.items()}
 
 
-def _frame(order: workers.LeasedCall) -> Frame:
+def _encode_call(order: workers.LeasedCall) -> Frame:
     return {"number": order.number, "attempt": order.attempt}, order.payload

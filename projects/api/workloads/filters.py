@@ -1,4 +1,4 @@
-"""Filters, search and sorting of workload lists."""
+"""Filters, search and sorting for workload lists."""
 
 from typing import Annotated, Literal
 from uuid import UUID
@@ -9,7 +9,7 @@ from pydantic_core import PydanticCustomError
 
 from berth.server.api.pagination import Order
 from berth.server.api.requests import ListQuery, Word
-from projects.api.workloads.schemas import KindWord, PhaseWord
+from projects.api.workloads.schemas import PhaseName, WorkloadKindName
 from projects.models import Workload
 
 Sort = Literal[
@@ -27,39 +27,37 @@ Sort = Literal[
 COLUMNS = {"gpus": "gpu_milli_min"}
 
 
-def _label(text: str) -> str:
+def _check_label(text: str) -> str:
     key, equals, _ = text.partition("=")
     if not key or not equals:
         raise PydanticCustomError("label", "is not a label", {"allowed": "key=value"})
     return text
 
 
-Label = Annotated[Word, AfterValidator(_label)]
+Label = Annotated[Word, AfterValidator(_check_label)]
 
 
 class WorkloadsQuery(ListQuery):
     project: Word | None = None
     department: Word | None = None
-    pool: Annotated[Word, Field(description="Placed there, or not placed and willing.")] | None = None
-    phase: Annotated[
-        tuple[PhaseWord, ...], Field(max_length=9, description="May be given more than once.")
-    ] = ()
-    kind: KindWord | None = None
+    pool: Annotated[Word, Field(description="Placed in this pool, or eligible for it.")] | None = None
+    phase: Annotated[tuple[PhaseName, ...], Field(max_length=9, description="May be repeated.")] = ()
+    kind: WorkloadKindName | None = None
     reason: Word | None = None
     label: Annotated[
-        tuple[Label, ...], Field(max_length=16, description="key=value; all of them must be there.")
+        tuple[Label, ...], Field(max_length=16, description="key=value; all labels must match.")
     ] = ()
     submitted_by: Word | None = None
-    search: Annotated[Word, Field(description="A part of the name, or the whole id.")] | None = None
+    search: Annotated[Word, Field(description="Part of the name, or the full id.")] | None = None
     sort: Sort = "-submitted_at"
 
 
-def order_of(query: WorkloadsQuery) -> Order:
+def sort_order(query: WorkloadsQuery) -> Order:
     name = query.sort.lstrip("-")
-    return Order(query.sort, (COLUMNS.get(name, name), "id"), down=query.sort.startswith("-"))
+    return Order(query.sort, (COLUMNS.get(name, name), "id"), is_descending=query.sort.startswith("-"))
 
 
-def filtered(rows: QuerySet[Workload], query: WorkloadsQuery) -> QuerySet[Workload]:
+def filter_workloads(rows: QuerySet[Workload], query: WorkloadsQuery) -> QuerySet[Workload]:
     exact = {
         "project__name": query.project,
         "project__department__name": query.department,
@@ -75,10 +73,10 @@ def filtered(rows: QuerySet[Workload], query: WorkloadsQuery) -> QuerySet[Worklo
     for label in query.label:
         key, _, value = label.partition("=")
         rows = rows.filter(labels__contains={key: value})
-    return rows if query.search is None else rows.filter(_matching(query.search))
+    return rows if query.search is None else rows.filter(_match_name_or_id(query.search))
 
 
-def _matching(text: str) -> Q:
+def _match_name_or_id(text: str) -> Q:
     try:
         return Q(pk=UUID(text))
     except ValueError:

@@ -1,4 +1,4 @@
-"""REST endpoints of pods."""
+"""REST endpoints for pods."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -11,24 +11,24 @@ from rest_framework.response import Response
 
 from berth.server.api.pagination import Order, page
 from berth.server.api.requests import ListQuery, Word, parse_query
-from berth.server.api.responses import Answer, from_milli
+from berth.server.api.responses import ResponseModel, from_milli
 from berth.server.api.schema import operation
 from berth.server.api.views import ApiView
 from projects import selectors
 from projects.models import Pod
 
-StateWord = Literal["starting", "running", "stopping", "succeeded", "failed", "stopped", "lost"]
-NEWEST_POD = Order("newest", ("created_at", "id"), down=True)
-BY_PLACE = Order("place", ("run", "role", "index", "created_at", "id"))
+PodStateName = Literal["starting", "running", "stopping", "succeeded", "failed", "stopped", "lost"]
+NEWEST_PODS = Order("newest", ("created_at", "id"), is_descending=True)
+BY_RUN_AND_ROLE = Order("place", ("run", "role", "index", "created_at", "id"))
 
 
 class PodsQuery(ListQuery):
     workload: UUID | None = None
     node: Word | None = None
-    state: tuple[StateWord, ...] = ()
+    state: tuple[PodStateName, ...] = ()
 
 
-class PodAnswer(Answer):
+class PodResponse(ResponseModel):
     id: UUID
     workload: UUID
     workload_name: str
@@ -41,7 +41,7 @@ class PodAnswer(Answer):
     pool: str
     devices: list[int]
     gpus: float
-    state: StateWord
+    state: PodStateName
     since: datetime
     created_at: datetime
     started_at: datetime | None
@@ -53,52 +53,52 @@ class PodAnswer(Answer):
 
 
 class Pods(ApiView):
-    @operation("List pods, newest first", query=PodsQuery, page=PodAnswer)
+    @operation("List pods, newest first", query=PodsQuery, page=PodResponse)
     def get(self, request: Request) -> Response:
         query = parse_query(request, PodsQuery)
-        rows = with_devices(selectors.pods(self.acting))
+        rows = select_allocations(selectors.pods(self.actor))
         if query.workload is not None:
             rows = rows.filter(workload=query.workload)
         if query.node is not None:
             rows = rows.filter(node__name=query.node)
         if query.state:
             rows = rows.filter(state__in=query.state)
-        return Response(page(rows, query, NEWEST_POD, presented))
+        return Response(page(rows, query, NEWEST_PODS, serialize_pods))
 
 
-class PodsOfWorkload(ApiView):
-    @operation("List the pods of a workload, all runs included", query=ListQuery, page=PodAnswer)
+class WorkloadPods(ApiView):
+    @operation("List the pods of a workload, including earlier runs", query=ListQuery, page=PodResponse)
     def get(self, request: Request, workload_id: UUID) -> Response:
         query = parse_query(request, ListQuery)
-        workload = selectors.find_workload(self.acting, workload_id)
-        rows = with_devices(selectors.pods(self.acting)).filter(workload=workload)
-        return Response(page(rows, query, BY_PLACE, presented))
+        workload = selectors.find_workload(self.actor, workload_id)
+        rows = select_allocations(selectors.pods(self.actor)).filter(workload=workload)
+        return Response(page(rows, query, BY_RUN_AND_ROLE, serialize_pods))
 
 
-def with_devices(rows: QuerySet[Pod]) -> QuerySet[Pod]:
+def select_allocations(rows: QuerySet[Pod]) -> QuerySet[Pod]:
     return rows.select_related("allocation")
 
 
-def presented(rows: Sequence[Pod]) -> list[Any]:
-    return [_answer(row) for row in rows]
+def serialize_pods(rows: Sequence[Pod]) -> list[Any]:
+    return [_serialize_pod(row) for row in rows]
 
 
-def _answer(pod: Pod) -> PodAnswer:
-    held = getattr(pod, "allocation", None)  # a row of the scheduler's tables, one per pod
-    own = {name: getattr(pod, name) for name in _OWN}
-    return PodAnswer(
+def _serialize_pod(pod: Pod) -> PodResponse:
+    allocation = getattr(pod, "allocation", None)  # reverse relation from a scheduler model
+    pod_values = {name: getattr(pod, name) for name in _POD_FIELDS}
+    return PodResponse(
         workload=pod.workload_id,
         workload_name=pod.workload.name,
         project=pod.workload.project.name,
         node=pod.node.name,
         pool=pod.node.pool.name,
-        devices=list(held.devices) if held else [],
-        gpus=(from_milli(held.gpu_milli * len(held.devices)) if held else 0) or 0,
-        **own,
+        devices=list(allocation.devices) if allocation else [],
+        gpus=(from_milli(allocation.gpu_milli * len(allocation.devices)) if allocation else 0) or 0,
+        **pod_values,
     )
 
 
-_OWN = (
+_POD_FIELDS = (
     "id", "role", "index", "run", "rank", "state", "since", "created_at", "started_at", "ended_at",
     "stop_reason", "exit_code", "signal", "message",
 )  # fmt: skip

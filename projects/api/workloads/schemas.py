@@ -1,4 +1,4 @@
-"""REST models of a workload."""
+"""REST models for workloads."""
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
@@ -9,37 +9,37 @@ from django.db.models import Count, OuterRef, QuerySet, Subquery, Sum
 from django.db.models.functions import Coalesce
 from pydantic import Field
 
-from berth.server.api.responses import Answer, ProblemAnswer, from_milli
+from berth.server.api.responses import ProblemResponse, ResponseModel, from_milli
 from projects.models import Pod, PodState, RoleNode, Workload
 from projects.services.workloads import Submission
 
-PhaseWord = Literal[
+PhaseName = Literal[
     "pending", "reserved", "starting", "running", "stopping", "suspended", "completed", "failed", "cancelled"
 ]
-KindWord = Literal["training", "elastic", "interactive", "service"]
+WorkloadKindName = Literal["training", "elastic", "interactive", "service"]
 
 
-class Gpus(Answer):
-    requested: float = Field(description="GPUs of the smallest gang.")
-    now: float = Field(description="GPUs allocated to its pods now.")
+class GpusResponse(ResponseModel):
+    requested: float = Field(description="GPUs of the minimum gang.")
+    now: float = Field(description="GPUs currently allocated to the workload's pods.")
 
 
-class PodCount(Answer):
+class PodCountResponse(ResponseModel):
     running: int
-    wanted: int = Field(description="Replicas of all roles at their most.")
+    wanted: int = Field(description="Maximum number of replicas of all roles.")
 
 
-class WorkloadAnswer(Answer):
+class WorkloadResponse(ResponseModel):
     id: UUID
     name: str
     project: str
     department: str
-    kind: KindWord
+    kind: WorkloadKindName
     priority: int
     preemptible: bool
     pools: list[str]
     pool: str | None
-    phase: PhaseWord
+    phase: PhaseName
     reason: str
     message: str
     since: datetime
@@ -51,48 +51,48 @@ class WorkloadAnswer(Answer):
     preemptions: int
     restarts: int
     exit_code: int | None
-    gpus: Gpus
+    gpus: GpusResponse
     labels: dict[str, str]
     queue_position: int | None
     expected_start: datetime | None
-    pods: PodCount
+    pods: PodCountResponse
 
 
-class OneWorkloadAnswer(WorkloadAnswer):
+class WorkloadDetailResponse(WorkloadResponse):
     spec: dict[str, Any]
 
 
-class SubmittedAnswer(OneWorkloadAnswer):
+class SubmissionResponse(WorkloadDetailResponse):
     warnings: list[str] = Field(
         description="Advice for the submitter, for example about limits that are not enforced."
     )
 
 
-class BlockerAnswer(Answer):
+class BlockerResponse(ResponseModel):
     reason: str
     message: str
     numbers: dict[str, Any]
 
 
-class PredictionAnswer(Answer):
-    """Outcome of the next scheduling cycle if nothing else changed."""
+class PredictionResponse(ResponseModel):
+    """Predicted outcome of the next scheduling cycle if nothing else changes."""
 
     outcome: Literal["would_start", "would_wait", "would_evict", "unschedulable", "invalid"]
     workload: dict[str, Any] | None
     decisions: list[dict[str, Any]] = []
     evictions: list[dict[str, Any]] = []
-    blockers: list[BlockerAnswer] = []
+    blockers: list[BlockerResponse] = []
     queue_position: int | None = None
     expected_start: datetime | None = None
     expected_start_reason: str = ""
-    warnings: Annotated[list[str], Field(description="The warnings that a submission returns.")] = []
-    errors: list[ProblemAnswer.Fault] = Field(
+    warnings: Annotated[list[str], Field(description="Warnings that a submission would return.")] = []
+    errors: list[ProblemResponse.InvalidValue] = Field(
         [], description="Errors in the document, if the outcome is invalid."
     )
 
 
-def with_counts(rows: QuerySet[Workload]) -> QuerySet[Workload]:
-    """Annotate the rows with their counts, so that a page is a single statement."""
+def annotate_pod_counts(rows: QuerySet[Workload]) -> QuerySet[Workload]:
+    """Annotate the rows with pod counts, so that a page takes a single query."""
     running = (
         Pod.objects.filter(workload=OuterRef("pk"), state=PodState.RUNNING).order_by().values("workload")
     )
@@ -103,44 +103,46 @@ def with_counts(rows: QuerySet[Workload]) -> QuerySet[Workload]:
     )
 
 
-def listed(rows: Sequence[Workload]) -> list[Any]:
-    return [WorkloadAnswer(**values_of(row)) for row in rows]
+def serialize_workloads(rows: Sequence[Workload]) -> list[Any]:
+    return [WorkloadResponse(**workload_values(row)) for row in rows]
 
 
-def answer(workload: Workload) -> OneWorkloadAnswer:
-    """Present a workload with its parsed document."""
-    row = with_counts(Workload.objects.select_related("project__department", "submitted_by", "pool")).get(
-        pk=workload.pk
-    )
-    return OneWorkloadAnswer(spec=row.spec, **values_of(row))
+def serialize_workload(workload: Workload) -> WorkloadDetailResponse:
+    """Serialize a workload with its parsed document."""
+    row = annotate_pod_counts(
+        Workload.objects.select_related("project__department", "submitted_by", "pool")
+    ).get(pk=workload.pk)
+    return WorkloadDetailResponse(spec=row.spec, **workload_values(row))
 
 
-def submission(done: Submission) -> SubmittedAnswer:
-    """Present a workload that was just stored: it has no pods, and its row is not read again."""
-    row: Any = done.workload
+def serialize_submission(submitted: Submission) -> SubmissionResponse:
+    """Serialize a new workload, which has no pods yet, without querying its row again."""
+    row: Any = submitted.workload
     row.pods_running = 0
-    row.pods_wanted = done.workload.roles.aggregate(n=Sum("max"))["n"] or 0
-    return SubmittedAnswer(spec=row.spec, warnings=done.warnings, **values_of(row))
+    row.pods_wanted = submitted.workload.roles.aggregate(n=Sum("max"))["n"] or 0
+    return SubmissionResponse(spec=row.spec, warnings=submitted.warnings, **workload_values(row))
 
 
-def values_of(row: Any) -> dict[str, Any]:
+def workload_values(row: Any) -> dict[str, Any]:
     explanation = row.explanation or {}
     return {
-        **{name: getattr(row, name) for name in _PLAIN},
+        **{name: getattr(row, name) for name in _COPIED_COLUMNS},
         "project": row.project.name,
         "department": row.project.department.name,
         "pool": row.pool.name if row.pool else None,
         "submitted_by": row.submitted_by.username if row.submitted_by else None,
-        "gpus": Gpus(requested=from_milli(row.gpu_milli_min) or 0, now=from_milli(row.gpu_milli_now) or 0),
+        "gpus": GpusResponse(
+            requested=from_milli(row.gpu_milli_min) or 0, now=from_milli(row.gpu_milli_now) or 0
+        ),
         "queue_position": explanation.get("queue_position"),
         "expected_start": explanation.get("expected_start"),
-        "pods": PodCount(running=row.pods_running, wanted=row.pods_wanted),
+        "pods": PodCountResponse(running=row.pods_running, wanted=row.pods_wanted),
     }
 
 
-def _plain(names: Iterable[str]) -> tuple[str, ...]:
+def _concrete_columns(names: Iterable[str]) -> tuple[str, ...]:
     columns = {field.name for field in Workload._meta.concrete_fields if not field.is_relation}
     return tuple(name for name in names if name in columns)
 
 
-_PLAIN = _plain(WorkloadAnswer.model_fields)
+_COPIED_COLUMNS = _concrete_columns(WorkloadResponse.model_fields)

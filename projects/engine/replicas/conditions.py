@@ -1,9 +1,9 @@
-"""Evaluate scaling conditions and the time for which they have been met."""
+"""Evaluate scaling conditions, and for how long they have been met."""
 
 from dataclasses import dataclass, replace
 from operator import attrgetter
 
-from projects.engine.replicas import config as named
+from projects.engine.replicas import config as names
 from projects.engine.replicas import measures
 from projects.engine.replicas.config import AutoscalerConfig
 from projects.engine.replicas.measures import Measure
@@ -16,7 +16,7 @@ P95 = 0.95
 class Condition:
     """A scaling condition. `holds` is None if too few engines report.
 
-    `since` and `held` cover the streak up to the latest sample. `triggered` is True once the condition has
+    `since` and `held` describe the streak up to the latest sample. `triggered` is True once the condition has
     held for its `duration`.
     """
 
@@ -34,8 +34,8 @@ class Condition:
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
-    """Measured figures of a service; values are None if unknown."""
+class ServiceMetrics:
+    """Metrics of a service. Unknown values are None."""
 
     token_usage: Measure
     queued: Measure
@@ -50,13 +50,13 @@ class Figures:
     variation: Measure
 
 
-def figures(window: Window, config: AutoscalerConfig) -> Figures | None:
+def compute_metrics(window: Window, config: AutoscalerConfig) -> ServiceMetrics | None:
     latest = window.latest
     if latest is None:
         return None
-    samples = _recent(window.samples, latest.at, config)
+    samples = _recent_samples(window.samples, latest.at, config)
     first_token = attrgetter("first_token")
-    return Figures(
+    return ServiceMetrics(
         token_usage=measures.mean(latest, attrgetter("token_usage")),
         queued=measures.total(latest, attrgetter("queued")),
         running=measures.total(latest, attrgetter("running")),
@@ -72,30 +72,33 @@ def figures(window: Window, config: AutoscalerConfig) -> Figures | None:
 
 
 def with_sample(window: Window, sample: Sample, config: AutoscalerConfig) -> Window:
-    """Return the window with another sample: old samples are dropped and streaks are updated.
+    """Return the window with a new sample, without old samples and with updated streaks.
 
-    The window starts again if the clock was set back or no sample arrived for too long.
+    The window starts over if the clock was set back or no sample arrived for too long.
     """
     latest = window.latest
-    if latest is not None and not 0 <= sample.at - latest.at <= config.patience:
+    if latest is not None and not 0 <= sample.at - latest.at <= config.max_sample_age:
         window = Window()
     sample = measures.with_throughput(sample, window.latest)
-    recent = _recent((*window.samples, sample), sample.at, config)
-    moved = replace(window, samples=recent)
+    recent = _recent_samples((*window.samples, sample), sample.at, config)
+    new_window = replace(window, samples=recent)
     since = [
         (condition.name, _streak_start(window, condition.name, sample.at))
-        for condition in _evaluate(moved, config)
+        for condition in _evaluate(new_window, config)
         if condition.holds
     ]
-    return replace(moved, since=tuple(sorted(since)))
+    return replace(new_window, since=tuple(sorted(since)))
 
 
 def conditions(window: Window, config: AutoscalerConfig, now: float) -> tuple[Condition, ...]:
-    """Return the conditions after the latest sample; all are unknown if it is too old or in the future."""
+    """Return the conditions as of the latest sample.
+
+    All of them are unknown if the sample is too old or in the future.
+    """
     latest = window.latest
-    fresh = latest is not None and 0 <= now - latest.at <= config.patience
-    judged = _evaluate(window if fresh else Window(), config)
-    return tuple(_with_streak(condition, window) for condition in judged)
+    is_fresh = latest is not None and 0 <= now - latest.at <= config.max_sample_age
+    evaluated = _evaluate(window if is_fresh else Window(), config)
+    return tuple(_with_streak(condition, window) for condition in evaluated)
 
 
 def _with_streak(condition: Condition, window: Window) -> Condition:
@@ -107,34 +110,42 @@ def _with_streak(condition: Condition, window: Window) -> Condition:
 
 
 def _evaluate(window: Window, config: AutoscalerConfig) -> tuple[Condition, ...]:
-    figure = figures(window, config) or _unknown_figures()
+    metrics = compute_metrics(window, config) or _unknown_metrics()
     out, into = config.scale_out_policy, config.scale_in_policy
-    backlog = float(out.queue_depth_per_engine * figure.queued.reporting)
+    backlog_limit = float(out.queue_depth_per_engine * metrics.queued.reporting)
     return (
-        _above(named.TOKEN_USAGE_HIGH, figure.token_usage, out.token_usage_threshold, config),
-        _above(named.QUEUE_BACKLOG, figure.queued, backlog, config),
-        _above(named.QUEUE_LATENCY_HIGH, figure.queue_time_p95, out.queue_time_p95_threshold, config),
-        _above(named.TTFT_HIGH, figure.ttft_p95, out.ttft_p95_threshold, config),
-        _below(named.TOKEN_USAGE_LOW, figure.token_usage, into.token_usage_threshold, config),
-        _below(named.NO_QUEUE, figure.queued, into.queue_depth_threshold, config),
-        _below(named.THROUGHPUT_STABLE, figure.variation, into.throughput_variance_threshold, config),
+        _condition_above(names.TOKEN_USAGE_HIGH, metrics.token_usage, out.token_usage_threshold, config),
+        _condition_above(names.QUEUE_BACKLOG, metrics.queued, backlog_limit, config),
+        _condition_above(
+            names.QUEUE_LATENCY_HIGH, metrics.queue_time_p95, out.queue_time_p95_threshold, config
+        ),
+        _condition_above(names.TTFT_HIGH, metrics.ttft_p95, out.ttft_p95_threshold, config),
+        _condition_below(names.TOKEN_USAGE_LOW, metrics.token_usage, into.token_usage_threshold, config),
+        _condition_below(names.NO_QUEUE, metrics.queued, into.queue_depth_threshold, config),
+        _condition_below(
+            names.THROUGHPUT_STABLE, metrics.variation, into.throughput_variance_threshold, config
+        ),
     )
 
 
-def _above(name: str, measure: Measure, threshold: float, config: AutoscalerConfig) -> Condition:
-    holds = measure.value > threshold if measure.by_half and measure.value is not None else None
-    return _condition(name, measure, holds, threshold, config.scale_out_policy.durations[name], out=True)
+def _condition_above(name: str, measure: Measure, threshold: float, config: AutoscalerConfig) -> Condition:
+    holds = measure.value > threshold if measure.reported_by_half and measure.value is not None else None
+    return _build_condition(
+        name, measure, holds, threshold, config.scale_out_policy.durations[name], out=True
+    )
 
 
-def _below(name: str, measure: Measure, threshold: float, config: AutoscalerConfig) -> Condition:
-    """Return a scale-in condition. It holds only if all engines report."""
+def _condition_below(name: str, measure: Measure, threshold: float, config: AutoscalerConfig) -> Condition:
+    """Return a scale-in condition, which can hold only if all engines report."""
     holds: bool | None = None
-    if measure.by_all and measure.value is not None:
-        holds = measure.value <= threshold if name == named.NO_QUEUE else measure.value < threshold
-    return _condition(name, measure, holds, threshold, config.scale_in_policy.durations[name], out=False)
+    if measure.reported_by_all and measure.value is not None:
+        holds = measure.value <= threshold if name == names.NO_QUEUE else measure.value < threshold
+    return _build_condition(
+        name, measure, holds, threshold, config.scale_in_policy.durations[name], out=False
+    )
 
 
-def _condition(
+def _build_condition(
     name: str, measure: Measure, holds: bool | None, threshold: float, duration: float, *, out: bool
 ) -> Condition:
     return Condition(name, out, holds, measure.value, threshold, duration, measure.reporting, measure.engines)
@@ -145,9 +156,9 @@ def _streak_start(window: Window, name: str, at: float) -> float:
     return at if since is None else since
 
 
-def _recent(samples: tuple[Sample, ...], now: float, config: AutoscalerConfig) -> tuple[Sample, ...]:
+def _recent_samples(samples: tuple[Sample, ...], now: float, config: AutoscalerConfig) -> tuple[Sample, ...]:
     return tuple(sample for sample in samples if now - sample.at <= config.condition_window_secs)
 
 
-def _unknown_figures() -> Figures:
-    return Figures(*(Measure(None, 0, 0) for _ in Figures.__dataclass_fields__))
+def _unknown_metrics() -> ServiceMetrics:
+    return ServiceMetrics(*(Measure(None, 0, 0) for _ in ServiceMetrics.__dataclass_fields__))

@@ -1,4 +1,4 @@
-"""Autoscaler settings with defaults; durations in seconds."""
+"""Autoscaler settings and their defaults, with durations in seconds."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -18,12 +18,15 @@ OUT_DURATIONS = MappingProxyType(
     {TOKEN_USAGE_HIGH: 30.0, QUEUE_BACKLOG: 20.0, QUEUE_LATENCY_HIGH: 15.0, TTFT_HIGH: 15.0}
 )
 IN_DURATIONS = MappingProxyType({TOKEN_USAGE_LOW: 120.0, NO_QUEUE: 120.0, THROUGHPUT_STABLE: 60.0})
-BLIND_AFTER_SAMPLES = 3  # consecutive missing samples after which streaks are reset
+MAX_MISSED_SAMPLES = 3  # consecutive missing samples after which streaks are reset
 
 
 @dataclass(frozen=True, slots=True)
 class ScaleOutPolicy:
-    """Scale-out policy. Any condition triggers it; `durations` are the seconds for which each must hold."""
+    """Scale-out policy, which any one of its conditions triggers.
+
+    `durations` are the seconds for which each condition must hold.
+    """
 
     token_usage_threshold: float = 0.85
     queue_depth_per_engine: int = 10
@@ -35,7 +38,10 @@ class ScaleOutPolicy:
 
 @dataclass(frozen=True, slots=True)
 class ScaleInPolicy:
-    """Scale-in policy, triggered by all conditions together. Variance is relative to the squared mean."""
+    """Scale-in policy, which only all of its conditions together trigger.
+
+    Variance is relative to the squared mean.
+    """
 
     token_usage_threshold: float = 0.3
     queue_depth_threshold: int = 0
@@ -60,6 +66,6 @@ class AutoscalerConfig:
     scale_in_policy: ScaleInPolicy = field(default_factory=ScaleInPolicy)
 
     @property
-    def patience(self) -> float:
-        """Return the seconds without a sample after which streaks are reset."""
-        return BLIND_AFTER_SAMPLES * self.metrics_interval_secs
+    def max_sample_age(self) -> float:
+        """Number of seconds without a sample after which streaks are reset."""
+        return MAX_MISSED_SAMPLES * self.metrics_interval_secs

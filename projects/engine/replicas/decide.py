@@ -1,9 +1,9 @@
-"""Decide whether a service scales out, scales in or stays."""
+"""Decide whether to scale a service out or in."""
 
 from dataclasses import dataclass
 from enum import StrEnum
 
-from projects.engine.replicas.conditions import Condition, Figures, conditions, figures
+from projects.engine.replicas.conditions import Condition, ServiceMetrics, compute_metrics, conditions
 from projects.engine.replicas.config import AutoscalerConfig
 from projects.engine.replicas.readings import Window
 
@@ -19,7 +19,7 @@ class Action(StrEnum):
 
 
 class HoldReason(StrEnum):
-    """Reason why the autoscaler does nothing although conditions may be met."""
+    """Reason why the autoscaler does not scale, even if conditions are met."""
 
     DISABLED = "disabled"
     PENDING = "pending"
@@ -33,7 +33,7 @@ class HoldReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """`engines` are serving now. The `initial` engines among them are never removed."""
+    """Number of serving engines. The `initial` ones among them are never removed."""
 
     engines: int
     initial: int = 0
@@ -41,7 +41,7 @@ class Fleet:
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """Times in seconds. The length of a cooldown depends on the last action."""
+    """Timestamps in seconds, and the last action, which determines the length of the cooldown."""
 
     now: float
     last_scaled_at: float | None = None
@@ -50,7 +50,7 @@ class Clock:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """`conditions` led to the action; `target` is the desired number of engines."""
+    """Scaling decision. `conditions` led to it, and `target` is the desired number of engines."""
 
     action: Action
     delta: int
@@ -61,43 +61,43 @@ class Decision:
 
 
 def decide(window: Window, fleet: Fleet, config: AutoscalerConfig, clock: Clock, pending: bool) -> Decision:
-    """Return the decision; `pending` is True while another scale request is in progress."""
-    judged = conditions(window, config, clock.now)
+    """Return the decision. `pending` is True while another scale request is in progress."""
+    evaluated = conditions(window, config, clock.now)
     intended = (
         _raise_to_minimum(fleet, config)
-        or _lower_to_maximum(judged, fleet, config)
-        or _scale_out(judged, window, fleet, config)
-        or _scale_in(judged, window, fleet, config)
+        or _lower_to_maximum(evaluated, fleet, config)
+        or _scale_out(evaluated, window, fleet, config)
+        or _scale_in(evaluated, window, fleet, config)
     )
     if not config.enabled:
-        return _stay(fleet, "the autoscaler is disabled", HoldReason.DISABLED, intended)
+        return _hold(fleet, "the autoscaler is disabled", HoldReason.DISABLED, intended)
     if pending:
-        return _stay(fleet, "another scale request is in progress", HoldReason.PENDING, intended)
+        return _hold(fleet, "another scale request is in progress", HoldReason.PENDING, intended)
     if (left := cooldown_left(config, clock)) > 0:
-        return _stay(fleet, f"in cooldown for another {left:.0f} s", HoldReason.COOLDOWN, intended)
-    return intended or _no_action(judged, fleet)
+        return _hold(fleet, f"in cooldown for another {left:.0f} s", HoldReason.COOLDOWN, intended)
+    return intended or _no_action(evaluated, fleet)
 
 
 def cooldown_left(config: AutoscalerConfig, clock: Clock) -> float:
-    """Return the remaining seconds of the cooldown. A clock that was set back ends the cooldown."""
-    lengths = {Action.OUT: config.scale_out_cooldown_secs, Action.IN: config.scale_in_cooldown_secs}
+    """Return the seconds left of the cooldown, which ends early if the clock is set back."""
+    cooldowns = {Action.OUT: config.scale_out_cooldown_secs, Action.IN: config.scale_in_cooldown_secs}
     if clock.last_scaled_at is None:
         return 0.0
-    passed = clock.now - clock.last_scaled_at
-    return max(lengths.get(clock.last_action, 0.0) - passed, 0.0) if passed >= 0 else 0.0
+    elapsed = clock.now - clock.last_scaled_at
+    return max(cooldowns.get(clock.last_action, 0.0) - elapsed, 0.0) if elapsed >= 0 else 0.0
 
 
-def engines_to_add(figure: Figures | None, engines: int, config: AutoscalerConfig) -> int:
-    """Return the number of engines to add under the current load, from 1 to the policy's delta."""
-    usage = (figure.token_usage.value if figure else None) or 0.0
-    queued = int((figure.queued.value if figure else None) or 0)
+def engines_to_add(current_metrics: ServiceMetrics | None, engines: int, config: AutoscalerConfig) -> int:
+    """Return the number of engines to add for the current load, from 1 to the policy's max_delta."""
+    usage = (current_metrics.token_usage.value if current_metrics else None) or 0.0
+    queued = int((current_metrics.queued.value if current_metrics else None) or 0)
     by_usage = int((usage - BUSY_USAGE) / USAGE_STEP) if usage > CRITICAL_USAGE else 0
     by_queue = max(0, (queued - engines * QUEUE_PER_ENGINE) // QUEUE_STEP)
     return min(max(by_usage, by_queue, 1), config.scale_out_policy.max_delta)
 
 
 def _raise_to_minimum(fleet: Fleet, config: AutoscalerConfig) -> Decision | None:
-    """Scale out to the configured minimum, which needs no metrics."""
+    """Return a decision to scale out to the minimum, which needs no metrics, or None."""
     missing = config.min_engines - fleet.engines
     if missing <= 0:
         return None
@@ -107,74 +107,84 @@ def _raise_to_minimum(fleet: Fleet, config: AutoscalerConfig) -> Decision | None
 
 
 def _lower_to_maximum(
-    judged: tuple[Condition, ...], fleet: Fleet, config: AutoscalerConfig
+    evaluated: tuple[Condition, ...], fleet: Fleet, config: AutoscalerConfig
 ) -> Decision | None:
     if fleet.engines <= config.max_engines:
         return None
     minimum = max(config.max_engines, fleet.initial)
     delta = min(fleet.engines - minimum, config.scale_in_policy.max_delta)
     if delta <= 0:
-        return _stay(
+        return _hold(
             fleet, f"the {fleet.initial} initial engines are never removed", HoldReason.INITIAL_ENGINES, None
         )
-    if not _all_report(judged):
-        return _stay(fleet, "not all engines report metrics, so none is removed", HoldReason.BLIND, None)
+    if not _all_report(evaluated):
+        return _hold(fleet, "not all engines report metrics, so none is removed", HoldReason.BLIND, None)
     reason = f"{fleet.engines} engines, more than max_engines {config.max_engines}"
     return Decision(Action.IN, delta, fleet.engines - delta, reason, ("above_max_engines",))
 
 
 def _scale_out(
-    judged: tuple[Condition, ...], window: Window, fleet: Fleet, config: AutoscalerConfig
+    evaluated: tuple[Condition, ...], window: Window, fleet: Fleet, config: AutoscalerConfig
 ) -> Decision | None:
-    met = tuple(condition.name for condition in judged if condition.scales_out and condition.triggered)
-    if not met:
+    met_conditions = tuple(
+        condition.name for condition in evaluated if condition.scales_out and condition.triggered
+    )
+    if not met_conditions:
         return None
     room = config.max_engines - fleet.engines
-    reason = f"Conditions met: {', '.join(met)}"
+    reason = f"Conditions met: {', '.join(met_conditions)}"
     if room <= 0:
         reason_text = f"{reason}; already at max_engines {config.max_engines}"
-        return Decision(Action.NONE, 0, fleet.engines, reason_text, met, HoldReason.MAX_ENGINES)
-    delta = min(engines_to_add(figures(window, config), fleet.engines, config), room)
-    return Decision(Action.OUT, delta, fleet.engines + delta, reason, met)
+        return Decision(Action.NONE, 0, fleet.engines, reason_text, met_conditions, HoldReason.MAX_ENGINES)
+    delta = min(engines_to_add(compute_metrics(window, config), fleet.engines, config), room)
+    return Decision(Action.OUT, delta, fleet.engines + delta, reason, met_conditions)
 
 
 def _scale_in(
-    judged: tuple[Condition, ...], window: Window, fleet: Fleet, config: AutoscalerConfig
+    evaluated: tuple[Condition, ...], window: Window, fleet: Fleet, config: AutoscalerConfig
 ) -> Decision | None:
-    leaving = [condition for condition in judged if not condition.scales_out]
-    if not all(condition.triggered for condition in leaving):
+    scale_in_conditions = [condition for condition in evaluated if not condition.scales_out]
+    if not all(condition.triggered for condition in scale_in_conditions):
         return None
-    met = tuple(condition.name for condition in leaving)
-    reason = f"Conditions met: {', '.join(met)}"
+    met_conditions = tuple(condition.name for condition in scale_in_conditions)
+    reason = f"Conditions met: {', '.join(met_conditions)}"
     minimum = max(config.min_engines, fleet.initial)
     if (room := fleet.engines - minimum) <= 0:
         held = HoldReason.INITIAL_ENGINES if fleet.initial > config.min_engines else HoldReason.MIN_ENGINES
         return Decision(
-            Action.NONE, 0, fleet.engines, f"{reason}; already at the minimum of {minimum} engines", met, held
+            Action.NONE,
+            0,
+            fleet.engines,
+            f"{reason}; already at the minimum of {minimum} engines",
+            met_conditions,
+            held,
         )
-    figure = figures(window, config)
-    usage = (figure.token_usage.value if figure else None) or 0.0
+    current_metrics = compute_metrics(window, config)
+    usage = (current_metrics.token_usage.value if current_metrics else None) or 0.0
     for delta in range(min(room, config.scale_in_policy.max_delta), 0, -1):
-        rest = fleet.engines - delta
-        if rest > 0 and usage * fleet.engines / rest < config.scale_in_policy.projected_usage_max:
-            return Decision(Action.IN, delta, rest, reason, met)
+        engines_left = fleet.engines - delta
+        if (
+            engines_left > 0
+            and usage * fleet.engines / engines_left < config.scale_in_policy.projected_usage_max
+        ):
+            return Decision(Action.IN, delta, engines_left, reason, met_conditions)
     limit = f"{config.scale_in_policy.projected_usage_max:.0%}"
     reason_text = f"{reason}; token usage of the remaining engines would reach {limit}"
-    return Decision(Action.NONE, 0, fleet.engines, reason_text, met, HoldReason.PROJECTED_USAGE)
+    return Decision(Action.NONE, 0, fleet.engines, reason_text, met_conditions, HoldReason.PROJECTED_USAGE)
 
 
-def _no_action(judged: tuple[Condition, ...], fleet: Fleet) -> Decision:
-    if not _all_report(judged):
-        return _stay(fleet, "not all engines report metrics", HoldReason.BLIND, None)
+def _no_action(evaluated: tuple[Condition, ...], fleet: Fleet) -> Decision:
+    if not _all_report(evaluated):
+        return _hold(fleet, "not all engines report metrics", HoldReason.BLIND, None)
     return Decision(Action.NONE, 0, fleet.engines, "no conditions met")
 
 
-def _stay(fleet: Fleet, reason: str, held: HoldReason, intended: Decision | None) -> Decision:
-    met = intended.conditions if intended else ()
-    return Decision(Action.NONE, 0, fleet.engines, reason, met, held)
+def _hold(fleet: Fleet, reason: str, held: HoldReason, intended: Decision | None) -> Decision:
+    met_conditions = intended.conditions if intended else ()
+    return Decision(Action.NONE, 0, fleet.engines, reason, met_conditions, held)
 
 
-def _all_report(judged: tuple[Condition, ...]) -> bool:
-    """Return True if all engines report usage and queue length, which every engine can report."""
-    basic = [condition for condition in judged if condition.name in {"token_usage_low", "no_queue"}]
-    return all(condition.holds is not None for condition in basic)
+def _all_report(evaluated: tuple[Condition, ...]) -> bool:
+    """Return True if all engines report the two metrics that every kind of engine supports."""
+    required = [condition for condition in evaluated if condition.name in {"token_usage_low", "no_queue"}]
+    return all(condition.holds is not None for condition in required)

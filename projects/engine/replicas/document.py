@@ -1,11 +1,11 @@
-"""Parse autoscaler settings; missing keys keep their defaults."""
+"""Parse autoscaler settings. Missing keys keep their defaults."""
 
 import math
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, TypeVar
 
-from berth.core.problems import SHOWN, Problem, shown, suggestion
+from berth.core.problems import VALUE_MAX, Problem, format_value, suggest
 from projects.engine.replicas.config import (
     AutoscalerConfig,
     ScaleInPolicy,
@@ -21,35 +21,35 @@ MAX_ENGINES = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """Check for a field; `allowed` describes the valid values in error messages."""
+    """Validation rule of a field. `allowed` describes the valid values in error messages."""
 
-    fits: Callable[[Any], bool]
+    is_valid: Callable[[Any], bool]
     allowed: str
 
 
-def _number(least: float, most: float, allowed: str, *, above: bool = False) -> Rule:
-    def fits(value: Any) -> bool:
+def _number_rule(least: float, most: float, allowed: str, *, above: bool = False) -> Rule:
+    def is_valid(value: Any) -> bool:
         if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
             return False
         return (value > least if above else value >= least) and value <= most
 
-    return Rule(fits, allowed)
+    return Rule(is_valid, allowed)
 
 
-def _whole(least: int, most: int) -> Rule:
-    def fits(value: Any) -> bool:
+def _integer_rule(least: int, most: int) -> Rule:
+    def is_valid(value: Any) -> bool:
         return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
 
-    return Rule(fits, f"a whole number from {least} to {most}")
+    return Rule(is_valid, f"a whole number from {least} to {most}")
 
 
-FRACTION = _number(0, 1, "a number from 0 to 1")
-SECONDS = _number(0, MAX_SECONDS, "seconds, a number from 0 to 604800")
-INTERVAL = _number(0, MAX_SECONDS, "seconds, a number above 0 and up to 604800", above=True)
+FRACTION = _number_rule(0, 1, "a number from 0 to 1")
+SECONDS = _number_rule(0, MAX_SECONDS, "seconds, a number from 0 to 604800")
+INTERVAL = _number_rule(0, MAX_SECONDS, "seconds, a number above 0 and up to 604800", above=True)
 RULES: Mapping[str, Rule] = {
     "enabled": Rule(lambda value: isinstance(value, bool), "true or false"),
-    "min_engines": _whole(0, MAX_ENGINES),
-    "max_engines": _whole(1, MAX_ENGINES),
+    "min_engines": _integer_rule(0, MAX_ENGINES),
+    "max_engines": _integer_rule(1, MAX_ENGINES),
     "scale_out_cooldown_secs": SECONDS,
     "scale_in_cooldown_secs": SECONDS,
     "metrics_interval_secs": INTERVAL,
@@ -57,40 +57,40 @@ RULES: Mapping[str, Rule] = {
     "condition_window_secs": INTERVAL,
     "rollout_service_url": Rule(lambda value: isinstance(value, str), "a URL"),
     "token_usage_threshold": FRACTION,
-    "queue_depth_per_engine": _whole(0, 1_000_000),
+    "queue_depth_per_engine": _integer_rule(0, 1_000_000),
     "queue_time_p95_threshold": SECONDS,
     "ttft_p95_threshold": SECONDS,
-    "queue_depth_threshold": _whole(0, 1_000_000),
-    "throughput_variance_threshold": _number(0, 1_000_000, "a number from 0"),
-    "max_delta": _whole(1, MAX_ENGINES),
+    "queue_depth_threshold": _integer_rule(0, 1_000_000),
+    "throughput_variance_threshold": _number_rule(0, 1_000_000, "a number from 0"),
+    "max_delta": _integer_rule(1, MAX_ENGINES),
     "projected_usage_max": FRACTION,
     SHARED_DURATION: SECONDS,
 }
 
 
 def parse(document: Any) -> tuple[AutoscalerConfig, tuple[Problem, ...]]:
-    """Return the settings and all problems. Invalid fields get their defaults."""
+    """Return the settings and all problems. Invalid fields keep their defaults."""
     if document is None:
         return AutoscalerConfig(), ()
     if not isinstance(document, Mapping):
-        return AutoscalerConfig(), (Problem("", "must be a mapping", shown(document)),)
+        return AutoscalerConfig(), (Problem("", "must be a mapping", format_value(document)),)
     problems: list[Problem] = []
-    plain = {key: value for key, value in document.items() if key not in POLICIES}
-    values = _valid_values(plain, _names(AutoscalerConfig) - set(POLICIES), "", problems)
+    direct_values = {key: value for key, value in document.items() if key not in POLICIES}
+    values = _valid_values(direct_values, _field_names(AutoscalerConfig) - set(POLICIES), "", problems)
     config = replace(AutoscalerConfig(), **values)
-    out = _policy(document, "scale_out_policy", ScaleOutPolicy(), problems)
-    into = _policy(document, "scale_in_policy", ScaleInPolicy(), problems)
-    config = replace(config, scale_out_policy=out, scale_in_policy=into)
+    scale_out = _policy(document, "scale_out_policy", ScaleOutPolicy(), problems)
+    scale_in = _policy(document, "scale_in_policy", ScaleInPolicy(), problems)
+    config = replace(config, scale_out_policy=scale_out, scale_in_policy=scale_in)
     return config, (*problems, *_contradictions(config))
 
 
 def to_document(config: AutoscalerConfig) -> dict[str, Any]:
     """Return the document that parses to these settings."""
-    names = _names(AutoscalerConfig) - set(POLICIES)
+    names = _field_names(AutoscalerConfig) - set(POLICIES)
     document: dict[str, Any] = {name: getattr(config, name) for name in sorted(names)}
     for name in POLICIES:
         policy = getattr(config, name)
-        values = {field: getattr(policy, field) for field in sorted(_names(type(policy)))}
+        values = {field: getattr(policy, field) for field in sorted(_field_names(type(policy)))}
         document[name] = {**values, "durations": dict(policy.durations)}
     return document
 
@@ -100,11 +100,11 @@ def _policy(document: Mapping[str, Any], name: str, policy: Policy, problems: li
     if value is None:
         return policy
     if not isinstance(value, Mapping):
-        problems.append(Problem(name, "must be a mapping", shown(value)))
+        problems.append(Problem(name, "must be a mapping", format_value(value)))
         return policy
-    allowed_keys = _names(type(policy)) | {SHARED_DURATION}
-    plain = {key: value for key, value in value.items() if key != "durations"}
-    values = _valid_values(plain, allowed_keys, name, problems)
+    allowed_keys = _field_names(type(policy)) | {SHARED_DURATION}
+    direct_values = {key: value for key, value in value.items() if key != "durations"}
+    values = _valid_values(direct_values, allowed_keys, name, problems)
     durations = _durations(value, name, policy.durations, values.pop(SHARED_DURATION, None), problems)
     return replace(policy, **values, durations=durations)
 
@@ -113,18 +113,18 @@ def _durations(
     value: Mapping[str, Any],
     policy: str,
     defaults: Mapping[str, float],
-    for_all: float | None,
+    shared_seconds: float | None,
     problems: list[Problem],
 ) -> Mapping[str, float]:
     """Return the duration of each condition, from one shared value or one value per condition."""
     each = value.get("durations")
     if each is None:
-        return defaults if for_all is None else dict.fromkeys(defaults, for_all)
+        return defaults if shared_seconds is None else dict.fromkeys(defaults, shared_seconds)
     path = f"{policy}.durations"
     if not isinstance(each, Mapping):
-        problems.append(Problem(path, "must map conditions to seconds", shown(each)))
+        problems.append(Problem(path, "must map conditions to seconds", format_value(each)))
         return defaults
-    if for_all is not None:
+    if shared_seconds is not None:
         problems.append(Problem(path, f"cannot be combined with {SHARED_DURATION}"))
         return defaults
     rules = dict.fromkeys(defaults, SECONDS)
@@ -138,35 +138,35 @@ def _valid_values(
     problems: list[Problem],
     rules: Mapping[str, Rule] = RULES,
 ) -> dict[str, Any]:
-    """Return the valid values. Null counts as missing."""
+    """Return the valid values, and append a problem for each other one. Null counts as missing."""
     valid: dict[str, Any] = {}
     for key, value in values.items():
-        place = f"{path}.{key}" if path else str(key)
+        field_path = f"{path}.{key}" if path else str(key)
         if key not in allowed_keys:
-            allowed = suggestion(str(key), sorted(allowed_keys))
-            problems.append(Problem(place[:SHOWN], "unknown field", shown(key), allowed))
-        elif value is not None and not rules[key].fits(value):
-            problems.append(Problem(place, "is invalid", shown(value), rules[key].allowed))
+            allowed = suggest(str(key), sorted(allowed_keys))
+            problems.append(Problem(field_path[:VALUE_MAX], "unknown field", format_value(key), allowed))
+        elif value is not None and not rules[key].is_valid(value):
+            problems.append(Problem(field_path, "is invalid", format_value(value), rules[key].allowed))
         elif value is not None:
             valid[key] = value
     return valid
 
 
-def _names(kind: type) -> set[str]:
+def _field_names(kind: type) -> set[str]:
     return {field.name for field in fields(kind)} - {"durations"}
 
 
 def _contradictions(config: AutoscalerConfig) -> list[Problem]:
-    """Return problems between fields that are each valid."""
+    """Return problems with combinations of fields that are valid on their own."""
     problems: list[Problem] = []
     if config.min_engines > config.max_engines:
         allowed = f"at least min_engines, {config.min_engines}"
         problems.append(
-            Problem("max_engines", "is less than min_engines", shown(config.max_engines), allowed)
+            Problem("max_engines", "is less than min_engines", format_value(config.max_engines), allowed)
         )
     if config.condition_window_secs < config.metrics_interval_secs:
         allowed = f"at least metrics_interval_secs, {config.metrics_interval_secs:g}"
-        value = shown(config.condition_window_secs)
+        value = format_value(config.condition_window_secs)
         problems.append(
             Problem("condition_window_secs", "is shorter than one metrics interval", value, allowed)
         )

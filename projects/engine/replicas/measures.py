@@ -1,4 +1,4 @@
-"""Aggregate engine metrics into service figures."""
+"""Aggregate the metrics of engines into metrics of their service."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
@@ -12,18 +12,18 @@ PickHistogram = Callable[[Reading], Histogram | None]
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """A value, with the number of reporting engines and of all engines; None if none reported."""
+    """Aggregated value, or None if unknown, with the numbers of reporting and of all engines."""
 
     value: float | None
     reporting: int
     engines: int
 
     @property
-    def by_half(self) -> bool:
+    def reported_by_half(self) -> bool:
         return self.engines > 0 and 2 * self.reporting >= self.engines
 
     @property
-    def by_all(self) -> bool:
+    def reported_by_all(self) -> bool:
         return self.engines > 0 and self.reporting >= self.engines
 
 
@@ -38,26 +38,32 @@ def total(sample: Sample, pick: Pick) -> Measure:
 
 
 def quantile(samples: tuple[Sample, ...], pick: PickHistogram, fraction: float) -> Measure:
-    """Return a quantile of the observations in the samples, over all engines; None without observations."""
+    """Return a quantile of the observations within the samples over all engines.
+
+    The value is None without observations.
+    """
     if not samples:
         return Measure(None, 0, 0)
     latest = samples[-1]
     names = [name for name in latest.engines if _histogram(latest, name, pick) is not None]
-    grown = [_growth([_histogram(sample, name, pick) for sample in samples]) for name in names]
-    value = interpolated(merged(grown), fraction)
+    increase = [
+        _observations_within([_histogram(sample, name, pick) for sample in samples]) for name in names
+    ]
+    value = interpolate_quantile(merge_histograms(increase), fraction)
     return Measure(value, len(names), len(latest.engines))
 
 
 def variation(samples: tuple[Sample, ...], pick: Pick) -> Measure:
-    """Return the variance of the total divided by its squared mean; None for a single sample, 0 when idle.
+    """Return the variance of the total divided by its squared mean, or 0 if the total is always 0.
 
-    Also None if a sample lacks an engine, because totals are then not comparable.
+    The value is None for a single sample, or if an engine is missing from a sample, because the totals are
+    then not comparable.
     """
     if len(samples) < 2:
         return Measure(None, 0, len(samples[-1].engines) if samples else 0)
     totals = [total(sample, pick) for sample in samples]
-    reporting = min(measure.reporting if measure.by_all else 0 for measure in totals)
-    values = [measure.value for measure in totals if measure.value is not None and measure.by_all]
+    reporting = min(measure.reporting if measure.reported_by_all else 0 for measure in totals)
+    values = [measure.value for measure in totals if measure.value is not None and measure.reported_by_all]
     engines = len(samples[-1].engines)
     if len(values) < len(totals):
         return Measure(None, reporting, engines)
@@ -66,18 +72,18 @@ def variation(samples: tuple[Sample, ...], pick: Pick) -> Measure:
     return Measure(variance / average**2 if average else 0.0, engines, engines)
 
 
-def merged(histograms: Iterable[Histogram]) -> Histogram:
-    """Merge histograms into the buckets common to all of them, where counts are exact."""
-    filled = [histogram for histogram in histograms if histogram.buckets]
-    if not filled:
+def merge_histograms(histograms: Iterable[Histogram]) -> Histogram:
+    """Merge histograms over the bucket bounds that all of them share, where counts are exact."""
+    non_empty = [histogram for histogram in histograms if histogram.buckets]
+    if not non_empty:
         return Histogram()
-    shared = sorted(set.intersection(*(set(histogram.bounds) for histogram in filled)))
-    counts = [dict(histogram.buckets) for histogram in filled]
-    return Histogram(tuple((bound, sum(count[bound] for count in counts)) for bound in shared))
+    shared_bounds = sorted(set.intersection(*(set(histogram.bounds) for histogram in non_empty)))
+    counts = [dict(histogram.buckets) for histogram in non_empty]
+    return Histogram(tuple((bound, sum(count[bound] for count in counts)) for bound in shared_bounds))
 
 
-def interpolated(histogram: Histogram, fraction: float) -> float | None:
-    """Interpolate a quantile linearly within its bucket, up to the last finite bound."""
+def interpolate_quantile(histogram: Histogram, fraction: float) -> float | None:
+    """Return a quantile, interpolated linearly within its bucket and at most the last finite bound."""
     if histogram.total <= 0:
         return None
     rank = fraction * histogram.total
@@ -86,20 +92,20 @@ def interpolated(histogram: Histogram, fraction: float) -> float | None:
         if count >= rank:
             if bound == float("inf"):
                 return lower
-            inside = count - below
-            return lower + (bound - lower) * ((rank - below) / inside if inside else 1.0)
+            bucket_count = count - below
+            return lower + (bound - lower) * ((rank - below) / bucket_count if bucket_count else 1.0)
         lower, below = bound, count
     return lower
 
 
 def with_throughput(sample: Sample, before: Sample | None) -> Sample:
-    """Derive throughput from token counters for engines that do not report it."""
+    """Return the sample with throughput derived from token counters where an engine reports none."""
     if before is None or sample.at <= before.at:
         return sample
-    counted = {reading.engine: reading.generated for reading in before.readings}
+    token_counts = {reading.engine: reading.generated for reading in before.readings}
     seconds = sample.at - before.at
     readings = tuple(
-        _with_throughput(reading, counted.get(reading.engine), seconds) for reading in sample.readings
+        _with_throughput(reading, token_counts.get(reading.engine), seconds) for reading in sample.readings
     )
     return replace(sample, readings=readings)
 
@@ -107,8 +113,8 @@ def with_throughput(sample: Sample, before: Sample | None) -> Sample:
 def _with_throughput(reading: Reading, before: float | None, seconds: float) -> Reading:
     if reading.throughput is not None or reading.generated is None or before is None:
         return reading
-    grown = reading.generated - before
-    return replace(reading, throughput=(grown if grown >= 0 else reading.generated) / seconds)
+    increase = reading.generated - before
+    return replace(reading, throughput=(increase if increase >= 0 else reading.generated) / seconds)
 
 
 def _reported_values(sample: Sample, pick: Pick) -> list[float]:
@@ -119,14 +125,14 @@ def _histogram(sample: Sample, engine: str, pick: PickHistogram) -> Histogram | 
     return next((pick(reading) for reading in sample.readings if reading.engine == engine), None)
 
 
-def _growth(histograms: Iterable[Histogram | None]) -> Histogram:
-    """Return the observations between the first and last histograms, handling counter resets."""
+def _observations_within(histograms: Iterable[Histogram | None]) -> Histogram:
+    """Return the observations made between the first and the last histogram, across counter resets."""
     values = [histogram for histogram in histograms if histogram is not None]
-    steps = [_step(older, newer) for older, newer in pairwise(values)]
-    return merged(steps)
+    steps = [_histogram_delta(older, newer) for older, newer in pairwise(values)]
+    return merge_histograms(steps)
 
 
-def _step(older: Histogram, newer: Histogram) -> Histogram:
+def _histogram_delta(older: Histogram, newer: Histogram) -> Histogram:
     before = dict(older.buckets)
     if older.bounds != newer.bounds or any(count < before[bound] for bound, count in newer.buckets):
         return newer

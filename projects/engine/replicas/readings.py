@@ -1,11 +1,11 @@
-"""Metric samples of a service over a window."""
+"""Metric samples of a service within a time window."""
 
 from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
 class Histogram:
-    """Observations since the engine started, in cumulative buckets of (upper bound, count).
+    """Observations since the engine started, as cumulative (upper bound, count) buckets.
 
     Bounds ascend, and the last bound is infinite.
     """
@@ -23,14 +23,14 @@ class Histogram:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Metrics of one engine at one time. Values are None if missing or implausible."""
+    """Metrics of one engine at one point in time. Missing or implausible values are None."""
 
     engine: str
     token_usage: float | None = None  # from 0 to 1
     queued: float | None = None
     running: float | None = None
     throughput: float | None = None  # tokens per second
-    # tokens generated since the start, for engines that do not report throughput
+    # tokens generated since the engine started, for engines that do not report throughput
     generated: float | None = None
     used_tokens: float | None = None
     max_tokens: float | None = None
@@ -41,7 +41,7 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """All engines of a service at one time. Engines without a reading did not respond."""
+    """Readings of a service at one point in time. Engines without a reading did not respond."""
 
     at: float  # time in seconds
     engines: tuple[str, ...]

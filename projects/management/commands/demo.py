@@ -11,18 +11,18 @@ from projects.services import demo
 
 
 class Command(BaseCommand):
-    help = "Seed the demo organisation, unless there are departments or pools already."
+    help = "Seed the demo organisation unless departments or node pools already exist."
 
     def handle(self, *args: Any, **options: Any) -> None:
         if not demo.is_empty():
             self.stdout.write("Departments or node pools already exist: nothing was seeded.")
             return
-        file = keep_passwords(demo.seed())
+        file = write_passwords(demo.seed())
         self.stdout.write(f"The demo organisation was created. The passwords of its users are in {file}.")
 
 
-def keep_passwords(passwords: demo.Passwords) -> Path:
-    """Write the passwords to a file that only its owner can read; return the file's path."""
+def write_passwords(passwords: demo.Passwords) -> Path:
+    """Write the passwords to a file that only its owner can read, and return its path."""
     path = home() / "demo-passwords"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.unlink(missing_ok=True)

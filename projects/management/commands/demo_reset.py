@@ -14,7 +14,7 @@ class Command(BaseCommand):
     help = "Empty the whole database, then seed the demo organisation. Berth must not be running."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("--yes", action="store_true", help="do not ask")
+        parser.add_argument("--yes", action="store_true", help="Skip the confirmation prompt.")
 
     def handle(self, *args: Any, yes: bool, **options: Any) -> None:
         leader = _leader()
@@ -23,7 +23,8 @@ class Command(BaseCommand):
         name = connection.settings_dict["NAME"]
         if (
             not yes
-            and input(f"This deletes everything in the database {name!r}. Type its name to go on: ") != name
+            and input(f"This deletes everything in the database {name!r}. Type its name to continue: ")
+            != name
         ):
             raise CommandError("Nothing was deleted.")
         with transaction.atomic(), connection.cursor() as cursor:
@@ -34,7 +35,7 @@ class Command(BaseCommand):
 
 
 def _leader() -> Lease | None:
-    """Return the current leader's lease, or None if there is no leader or the tables do not exist yet."""
+    """Return the current leader's lease, or None without a leader or database tables."""
     if Lease._meta.db_table not in connection.introspection.table_names():
         return None
     return Lease.objects.filter(expires_at__gt=Now()).exclude(holder="").first()

@@ -9,18 +9,18 @@ from django.conf import settings
 from django.core.management.base import BaseCommand
 
 from berth.core.clock import SystemClock
-from berth.server.tracing.spans import this_process_is
-from projects.elastic.rounds import Rounds
-from projects.elastic.wires import Calls
+from berth.server.tracing.spans import set_process_name
+from projects.elastic.rounds import ServiceLoop
+from projects.elastic.wires import ServingClients
 
 
 class Command(BaseCommand):
-    requires_system_checks = []  # system checks load every page of the web process; `make check` runs them
-    help = "Scales inference services and watches their engines. Any number may run; one leads."
+    requires_system_checks = []  # `make check` runs them; here they would load all pages
+    help = "Scale inference services and monitor their engines. Several may run; one leads."
 
     def handle(self, *args: Any, **options: Any) -> None:
-        this_process_is("services")
-        rounds = Rounds(clock=SystemClock(), ports=calls().ports)
+        set_process_name("services")
+        rounds = ServiceLoop(clock=SystemClock(), ports=build_calls().ports)
 
         def end(number: int, frame: FrameType | None) -> None:
             rounds.end()
@@ -30,8 +30,8 @@ class Command(BaseCommand):
         rounds.run()
 
 
-def calls() -> Calls:
-    return Calls(
+def build_calls() -> ServingClients:
+    return ServingClients(
         networks=tuple(settings.BERTH_SERVICE_NETWORKS),
         own_ports=frozenset(settings.BERTH_OWN_PORTS),
         routers=Path(settings.BERTH_ROUTERS),

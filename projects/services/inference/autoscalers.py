@@ -9,14 +9,14 @@ from django.db import transaction
 from berth.core.errors import Invalid
 from berth.db.wake import wake
 from projects.access import Action, require
-from projects.acting import Acting
+from projects.actor import Actor
 from projects.engine.replicas import document
 from projects.engine.replicas.config import AutoscalerConfig
 from projects.models import Autoscaler, Service
 from projects.services import announce, audit
 
 
-def checked_settings(settings: Mapping[str, Any], *, at: str = "") -> dict[str, Any]:
+def validate_settings(settings: Mapping[str, Any], *, at: str = "") -> dict[str, Any]:
     """Return the settings with all defaults filled in. Raises Invalid with every problem."""
     config, problems = document.parse(settings)
     if problems:
@@ -25,46 +25,46 @@ def checked_settings(settings: Mapping[str, Any], *, at: str = "") -> dict[str, 
     return document.to_document(config)
 
 
-def config_of(row: Autoscaler) -> AutoscalerConfig:
-    """Return the stored settings. `enabled` comes from its own column, which is switched separately."""
+def load_config(row: Autoscaler) -> AutoscalerConfig:
+    """Return the stored settings. `enabled` has its own column: it is switched separately."""
     config, _ = document.parse(row.settings)
     return replace(config, enabled=row.enabled)
 
 
-def settings_in_full(row: Autoscaler) -> dict[str, Any]:
+def full_settings(row: Autoscaler) -> dict[str, Any]:
     """Return the settings as a document, with every default and the current value of `enabled`."""
-    return document.to_document(config_of(row))
+    return document.to_document(load_config(row))
 
 
-def configure(*, acting: Acting, service: Service, settings: Mapping[str, Any]) -> Autoscaler:
+def configure(*, actor: Actor, service: Service, settings: Mapping[str, Any]) -> Autoscaler:
     """Replace all settings, including `enabled`. Missing keys get their defaults."""
-    require(acting, Action.OPERATE, service.workload)
-    checked = checked_settings(settings)
+    require(actor, Action.OPERATE, service.workload)
+    checked = validate_settings(settings)
     with transaction.atomic():
         row = _locked(service)
         before = {"enabled": row.enabled, "settings": row.settings}
         row.settings, row.enabled = checked, bool(checked["enabled"])
         row.save(update_fields=["settings", "enabled"])
         after = {"enabled": row.enabled, "settings": row.settings}
-        _record(acting, "configure_autoscaler", service, row, before, after)
+        _record(actor, "configure_autoscaler", service, row, before, after)
     return row
 
 
-def enable(*, acting: Acting, service: Service, enabled: bool) -> Autoscaler:
+def enable(*, actor: Actor, service: Service, enabled: bool) -> Autoscaler:
     """Switch the autoscaler on or off. Idempotent. Metrics collected while it was off still count."""
-    require(acting, Action.OPERATE, service.workload)
+    require(actor, Action.OPERATE, service.workload)
     with transaction.atomic():
         row = _locked(service)
         if row.enabled == enabled:
             return row
         row.enabled = enabled
         row.save(update_fields=["enabled"])
-        _record(acting, "enable_autoscaler", service, row, {"enabled": not enabled}, {"enabled": enabled})
+        _record(actor, "enable_autoscaler", service, row, {"enabled": not enabled}, {"enabled": enabled})
     return row
 
 
-def remember(service: Service, **columns: Any) -> None:
-    """Store columns that the service loop writes, in the caller's transaction."""
+def update_columns(service: Service, **columns: Any) -> None:
+    """Update columns that the service loop maintains, in the caller's transaction."""
     Autoscaler.objects.filter(service=service).update(**columns)
 
 
@@ -73,16 +73,16 @@ def _locked(service: Service) -> Autoscaler:
 
 
 def _record(
-    acting: Acting,
+    actor: Actor,
     action: str,
     service: Service,
     row: Autoscaler,
     before: dict[str, Any],
     after: dict[str, Any],
 ) -> None:
-    old_values, new_values = audit.differences(before, after)
-    audit.write_down(
-        acting, action, row, before=old_values, after=new_values, project=service.workload.project
+    old_values, new_values = audit.changed_values(before, after)
+    audit.write_entry(
+        actor, action, row, before=old_values, after=new_values, project=service.workload.project
     )
     announce.workload_changed(service.workload)
     wake("services")

@@ -1,6 +1,6 @@
-"""State changes of scale requests and inference engines, by compare-and-set.
+"""Change the state of scale requests and inference engines by compare-and-set.
 
-Every status of a request also adds a row to its history.
+Each status change of a request also adds a row to the request's history.
 """
 
 from datetime import datetime
@@ -14,7 +14,7 @@ from projects.services import announce, events
 
 
 def open_request(request: ScaleRequest, *, message: str = "") -> None:
-    """Store the request and the first row of its history in the caller's transaction."""
+    """Store the request and the first entry of its history in the caller's transaction."""
     request.save(force_insert=True)
     ScaleStep.objects.create(
         request=request, at=request.created_at, status=request.status, message=message or request.reason
@@ -22,10 +22,12 @@ def open_request(request: ScaleRequest, *, message: str = "") -> None:
     announce.workload_changed(request.service.workload)
 
 
-def enter(request: ScaleRequest, to: str, *, now: datetime, message: str = "", **columns: Any) -> bool:
+def transition_request(
+    request: ScaleRequest, to: str, *, now: datetime, message: str = "", **columns: Any
+) -> bool:
     """Move the request to `to`. Return False if its status changed since it was read."""
-    allowed = scaling.request_moves(request.direction)
-    assert to in allowed[request.status], f"no move from {request.status} to {to}"
+    allowed = scaling.allowed_request_moves(request.direction)
+    assert to in allowed[request.status], f"transition from {request.status} to {to} is not allowed"
     if to in scaling.FINAL:
         columns["ended_at"] = now
     changed = ScaleRequest.objects.filter(pk=request.pk, status=request.status).update(
@@ -37,14 +39,14 @@ def enter(request: ScaleRequest, to: str, *, now: datetime, message: str = "", *
         setattr(request, name, value)
     ScaleStep.objects.create(request=request, at=now, status=to, message=message)
     if to in scaling.FINAL:
-        _close_scaling(request, now)
+        _complete_scaling(request, now)
     announce.workload_changed(request.service.workload)
     return True
 
 
-def shift(engine: InferenceEngine, to: str, *, now: datetime, **columns: Any) -> bool:
+def transition_engine(engine: InferenceEngine, to: str, *, now: datetime, **columns: Any) -> bool:
     """Move the engine to `to`. Return False if its state changed since it was read."""
-    assert to in scaling.ENGINE[engine.state], f"no move from {engine.state} to {to}"
+    assert to in scaling.ENGINE_MOVES[engine.state], f"transition from {engine.state} to {to} is not allowed"
     if to in scaling.ENDED:
         columns["ended_at"] = now
     changed = InferenceEngine.objects.filter(pk=engine.pk, state=engine.state).update(
@@ -68,17 +70,17 @@ def _record_failure(engine: InferenceEngine) -> None:
     events.record("engine_failed", engine.service.workload, message, actor="services", data=data)
 
 
-def note(engine: InferenceEngine, **columns: Any) -> None:
+def record_observations(engine: InferenceEngine, **columns: Any) -> None:
     """Store observations about the engine without changing its state."""
-    stale = {name: value for name, value in columns.items() if getattr(engine, name) != value}
-    if not stale:
+    changed_columns = {name: value for name, value in columns.items() if getattr(engine, name) != value}
+    if not changed_columns:
         return
-    InferenceEngine.objects.filter(pk=engine.pk).update(**stale)
-    for name, value in stale.items():
+    InferenceEngine.objects.filter(pk=engine.pk).update(**changed_columns)
+    for name, value in changed_columns.items():
         setattr(engine, name, value)
 
 
-def _close_scaling(request: ScaleRequest, now: datetime) -> None:
+def _complete_scaling(request: ScaleRequest, now: datetime) -> None:
     """Complete the autoscaler's record of this request with the actual number of engines."""
     live = InferenceEngine.objects.filter(service=request.service, ended_at__isnull=True)
     count = live.exclude(state__in=scaling.LEAVING).count()

@@ -1,4 +1,4 @@
-"""Request more or fewer inference engines, and cancel requests."""
+"""Request a scale-out or scale-in of a service, and cancel scale requests."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -12,29 +12,29 @@ from berth.core.errors import Conflict, NotFound
 from berth.core.problems import Problem
 from berth.db.wake import wake
 from projects.access import Action, require
-from projects.acting import Acting
+from projects.actor import Actor
 from projects.engine import scaling
 from projects.models import InferenceEngine, Phase, ScaleRequest, Service
 from projects.services import audit
-from projects.services.inference.moves import enter, open_request
+from projects.services.inference.moves import open_request, transition_request
 from projects.services.inference.rules import (
-    BadScaling,
+    InvalidScaleRequest,
     ScaleParameters,
     check_parameters,
     check_target,
     engines_to_remove,
-    is_same,
+    is_identical_request,
     new_urls,
-    nothing_to_add,
-    refuse_if_running,
-    settings_of,
+    no_change_reason,
+    require_no_active_request,
+    service_settings,
 )
 
-WAKES = "services"
+SERVICE_LOOP = "services"
 
 
 @dataclass(frozen=True, slots=True)
-class Accepted:
+class AcceptedRequest:
     """An accepted request. `request` is None for a dry run; `engines` are the engines to be removed."""
 
     request: ScaleRequest | None
@@ -43,8 +43,8 @@ class Accepted:
     engines: Sequence[InferenceEngine] = ()
 
 
-def locked(service: Service) -> Service:
-    """Lock the service's row, on which all changes to its engines are serialized."""
+def lock_service(service: Service) -> Service:
+    """Lock the service's row, which serializes all changes to its engines. Raises NotFound."""
     rows = Service.objects.select_for_update(of=("self",)).select_related("workload__project__department")
     row = rows.filter(pk=service.pk).first()
     if row is None:
@@ -53,76 +53,76 @@ def locked(service: Service) -> Service:
 
 
 def scale_out(
-    *, acting: Acting, service: Service, parameters: ScaleParameters, now: datetime | None = None
-) -> Accepted:
-    require(acting, Action.OPERATE, service.workload)
+    *, actor: Actor, service: Service, parameters: ScaleParameters, now: datetime | None = None
+) -> AcceptedRequest:
+    require(actor, Action.OPERATE, service.workload)
     check_parameters(service, parameters)
     if parameters.num_replicas > 0 and parameters.urls:
         received = f"num_replicas {parameters.num_replicas} and {len(parameters.urls)} addresses"
-        raise BadScaling(
+        raise InvalidScaleRequest(
             [Problem("engine_urls", "cannot be combined with num_replicas", received, "only one of the two")]
         )
     at = now or timezone.now()
     with transaction.atomic():
-        row = _locked_live(service)
-        running = _open_request(row)
+        row = _lock_live_service(service)
+        running = _active_request(row)
         urls = new_urls(row, parameters, running)
-        if running is not None and is_same(running, "scale_out", parameters):
-            return Accepted(running, running.status, "An identical request is already in progress.")
-        if message := nothing_to_add(row, parameters, running, urls):
-            return _complete_unchanged(acting, row, "scale_out", parameters, message, at)
-        refuse_if_running(running)
-        settings = settings_of(row.workload)
-        request = _request(acting, row, "scale_out", parameters, settings.scale_out_timeout, at)
+        if running is not None and is_identical_request(running, "scale_out", parameters):
+            return AcceptedRequest(running, running.status, "An identical request is already in progress.")
+        if message := no_change_reason(row, parameters, running, urls):
+            return _complete_without_changes(actor, row, "scale_out", parameters, message, at)
+        require_no_active_request(running)
+        settings = service_settings(row.workload)
+        request = _build_request(actor, row, "scale_out", parameters, settings.scale_out_timeout, at)
         request.engine_urls, request.policy = urls, settings.scale_out_partial_success_policy
         open_request(request)
-        _audit(acting, request)
-        wake(WAKES)
-    return Accepted(request, request.status, "Scale-out request accepted")
+        _audit(actor, request)
+        wake(SERVICE_LOOP)
+    return AcceptedRequest(request, request.status, "Scale-out request accepted")
 
 
 def scale_in(
     *,
-    acting: Acting,
+    actor: Actor,
     service: Service,
     parameters: ScaleParameters,
     dry_run: bool = False,
     now: datetime | None = None,
-) -> Accepted:
-    require(acting, Action.OPERATE, service.workload)
+) -> AcceptedRequest:
+    require(actor, Action.OPERATE, service.workload)
     check_parameters(service, parameters)
     check_target(service, parameters)
     at = now or timezone.now()
     with transaction.atomic():
-        row = _locked_live(service)
-        running = _open_request(row)
-        if not dry_run and running is not None and is_same(running, "scale_in", parameters):
-            return Accepted(running, running.status, "An identical request is already in progress.")
+        row = _lock_live_service(service)
+        running = _active_request(row)
+        if not dry_run and running is not None and is_identical_request(running, "scale_in", parameters):
+            return AcceptedRequest(running, running.status, "An identical request is already in progress.")
         removed = engines_to_remove(row, parameters)
         if dry_run:
-            return Accepted(None, "DRY_RUN", _dry_run_message(removed), removed)
-        refuse_if_running(running)
+            return AcceptedRequest(None, "DRY_RUN", _dry_run_message(removed), removed)
+        require_no_active_request(running)
         if not removed:
-            return _complete_unchanged(
-                acting, row, "scale_in", parameters, "The service already has that few engines.", at
+            return _complete_without_changes(
+                actor, row, "scale_in", parameters, "The service has no more engines than requested.", at
             )
-        settings = settings_of(row.workload)
+        settings = service_settings(row.workload)
         timeout = settings.scale_in_drain_timeout + settings.scale_in_shutdown_timeout + 60.0
-        request = _request(acting, row, "scale_in", parameters, timeout, at)
+        request = _build_request(actor, row, "scale_in", parameters, timeout, at)
         open_request(request)
         InferenceEngine.objects.filter(pk__in=[engine.pk for engine in removed]).update(removed_by=request)
-        _audit(acting, request)
-        wake(WAKES)
-    return Accepted(request, request.status, "Scale-in request accepted", removed)
+        _audit(actor, request)
+        wake(SERVICE_LOOP)
+    return AcceptedRequest(request, request.status, "Scale-in request accepted", removed)
 
 
-def cancel(*, acting: Acting, request: ScaleRequest, now: datetime | None = None) -> ScaleRequest:
+def cancel(*, actor: Actor, request: ScaleRequest, now: datetime | None = None) -> ScaleRequest:
     """Cancel a scale-out and roll back everything it has added. Idempotent."""
     service = request.service
-    require(acting, Action.OPERATE, service.workload)
+    require(actor, Action.OPERATE, service.workload)
     at = now or timezone.now()
     with transaction.atomic():
-        locked(service)
+        lock_service(service)
         row = ScaleRequest.objects.select_related("service__workload__project").get(pk=request.pk)
         if row.status == "CANCELLED" or row.ends_as == "CANCELLED":
             return row
@@ -132,44 +132,46 @@ def cancel(*, acting: Acting, request: ScaleRequest, now: datetime | None = None
             raise Conflict(f"This request has already ended ({row.status}).")
         if row.status == "ROLLING_BACK":
             raise Conflict("This request has failed and is already being rolled back.")
-        _roll_back(row, f"Cancelled by {acting.name}.", at)
-        audit.write_down(acting, "cancel", row, project=row.service.workload.project)
-        wake(WAKES)
+        _roll_back(row, f"Cancelled by {actor.name}.", at)
+        audit.write_entry(actor, "cancel", row, project=row.service.workload.project)
+        wake(SERVICE_LOOP)
     return row
 
 
 def _roll_back(row: ScaleRequest, message: str, at: datetime) -> None:
     if row.status == "PENDING":
-        enter(row, "CANCELLED", now=at, message=message, error_message=message)
+        transition_request(row, "CANCELLED", now=at, message=message, error_message=message)
     else:
-        enter(row, "ROLLING_BACK", now=at, message=message, ends_as="CANCELLED", error_message=message)
+        transition_request(
+            row, "ROLLING_BACK", now=at, message=message, ends_as="CANCELLED", error_message=message
+        )
 
 
 def cancel_many(
     *,
-    acting: Acting,
+    actor: Actor,
     service: Service,
     status_filter: Collection[str] = (),
     dry_run: bool = False,
     now: datetime | None = None,
 ) -> list[ScaleRequest]:
     """Cancel open scale-out requests and return them. With `dry_run`, only return them."""
-    require(acting, Action.OPERATE, service.workload)
+    require(actor, Action.OPERATE, service.workload)
     rows = service.requests.filter(direction="scale_out").exclude(status__in=[*scaling.FINAL, "ROLLING_BACK"])
     if status_filter:
         rows = rows.filter(status__in=list(status_filter))
     matching = list(rows.select_related("service__workload__project").order_by("created_at", "pk"))
-    return matching if dry_run else [cancel(acting=acting, request=row, now=now) for row in matching]
+    return matching if dry_run else [cancel(actor=actor, request=row, now=now) for row in matching]
 
 
-def _locked_live(service: Service) -> Service:
-    row = locked(service)
+def _lock_live_service(service: Service) -> Service:
+    row = lock_service(service)
     if row.ended_at is not None or row.workload.phase in (Phase.COMPLETED, Phase.FAILED, Phase.CANCELLED):
         raise Conflict(f"This service has ended ({row.workload.phase}).")
     return row
 
 
-def _open_request(service: Service) -> ScaleRequest | None:
+def _active_request(service: Service) -> ScaleRequest | None:
     return (
         service.requests.exclude(status__in=scaling.FINAL)
         .select_related("service__workload__project")
@@ -177,17 +179,17 @@ def _open_request(service: Service) -> ScaleRequest | None:
     )
 
 
-def _complete_unchanged(
-    acting: Acting, service: Service, direction: str, parameters: ScaleParameters, message: str, at: datetime
-) -> Accepted:
-    request = _request(acting, service, direction, parameters, 1.0, at)
+def _complete_without_changes(
+    actor: Actor, service: Service, direction: str, parameters: ScaleParameters, message: str, at: datetime
+) -> AcceptedRequest:
+    request = _build_request(actor, service, direction, parameters, 1.0, at)
     request.status, request.ended_at = "NOOP", at
     open_request(request, message=message)
-    return Accepted(request, "NOOP", message)
+    return AcceptedRequest(request, "NOOP", message)
 
 
-def _request(
-    acting: Acting,
+def _build_request(
+    actor: Actor,
     service: Service,
     direction: str,
     parameters: ScaleParameters,
@@ -200,7 +202,7 @@ def _request(
         model_name=service.model_name, num_replicas=parameters.num_replicas,
         engine_urls=[] if parameters.num_replicas > 0 else list(parameters.urls), timeout_secs=seconds,
         force=parameters.force,
-        requested_by=acting.name, by_autoscaler=parameters.by_autoscaler, reason=parameters.reason,
+        requested_by=actor.name, by_autoscaler=parameters.by_autoscaler, reason=parameters.reason,
         created_at=at, updated_at=at, deadline=at + timedelta(seconds=seconds),
     )  # fmt: skip
 
@@ -210,8 +212,8 @@ def _dry_run_message(removed: Sequence[InferenceEngine]) -> str:
     return f"Would remove {names}. Nothing was changed." if removed else "No engine would be removed."
 
 
-def _audit(acting: Acting, request: ScaleRequest) -> None:
+def _audit(actor: Actor, request: ScaleRequest) -> None:
     after: dict[str, Any] = {"num_replicas": request.num_replicas, "engine_urls": request.engine_urls}
-    audit.write_down(
-        acting, request.direction, request, after=after, project=request.service.workload.project
+    audit.write_entry(
+        actor, request.direction, request, after=after, project=request.service.workload.project
     )

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from berth.core.errors import Conflict, Invalid
-from berth.core.problems import Problem, shown
+from berth.core.problems import Problem, format_value
 from berth.core.spec import parse_workload
 from berth.core.spec.service import ServiceSpec
 from projects.engine import scaling
@@ -16,13 +16,13 @@ ENGINES_MAX = 10_000
 TIMEOUT_MAX = 7 * 86_400.0
 
 
-class BadScaling(Invalid):
+class InvalidScaleRequest(Invalid):
     code: ClassVar[str] = "bad-parameters"
     status: ClassVar[int] = 400
     title: ClassVar[str] = "Invalid parameters"
 
 
-class ScalingRuns(Conflict):
+class ScalingInProgress(Conflict):
     code: ClassVar[str] = "scale-operation-running"
     title: ClassVar[str] = "Another scale operation of this service is in progress"
 
@@ -40,14 +40,14 @@ class ScaleParameters:
     reason: str = ""
 
 
-def settings_of(workload: Workload) -> ServiceSpec:
+def service_settings(workload: Workload) -> ServiceSpec:
     service_spec = parse_workload(workload.spec).service
     assert service_spec is not None, "the document of a service has a service section"
     return service_spec
 
 
 def engine_count(service: Service) -> int:
-    """Count live and starting engines, excluding engines being removed."""
+    """Return the number of live and starting engines, excluding engines being removed."""
     live = service.engines.filter(ended_at__isnull=True).exclude(state__in=scaling.LEAVING)
     return live.count()
 
@@ -59,7 +59,7 @@ def check_parameters(service: Service, parameters: ScaleParameters) -> None:
             Problem(
                 "model_name",
                 "is not the model of this service",
-                shown(parameters.model_name),
+                format_value(parameters.model_name),
                 service.model_name,
             )
         )
@@ -77,12 +77,12 @@ def check_parameters(service: Service, parameters: ScaleParameters) -> None:
             Problem("timeout_secs", "out of range", f"{timeout}", f"above 0, at most {TIMEOUT_MAX:.0f}")
         )
     if problems:
-        raise BadScaling(problems)
+        raise InvalidScaleRequest(problems)
 
 
 def check_target(service: Service, parameters: ScaleParameters) -> None:
     if 0 < parameters.num_replicas < service.initial_engines:
-        raise BadScaling([
+        raise InvalidScaleRequest([
             Problem("num_replicas", "is below the number of initial engines, which are never removed",
                     f"{parameters.num_replicas}", f"{service.initial_engines} or more")
         ])  # fmt: skip
@@ -92,36 +92,39 @@ def engines_to_remove(service: Service, parameters: ScaleParameters) -> list[Inf
     """Return the engines to remove: the newest added engines, or exactly those given by address."""
     live = list(service.engines.filter(ended_at__isnull=True).order_by("-number"))
     if parameters.num_replicas > 0:
-        staying = [engine for engine in live if engine.state not in scaling.LEAVING]
-        added = [engine for engine in staying if engine.origin != "initial"]
-        return added[: max(0, len(staying) - parameters.num_replicas)]
+        remaining = [engine for engine in live if engine.state not in scaling.LEAVING]
+        added = [engine for engine in remaining if engine.origin != "initial"]
+        return added[: max(0, len(remaining) - parameters.num_replicas)]
     by_url = {engine.url: engine for engine in live if engine.url}
-    problems, named = [], []
+    problems, selected = [], []
     for number, url in enumerate(parameters.urls):
         engine = by_url.get(url)
         if engine is not None and engine.origin == "initial":
             problems.append(
                 Problem(
-                    f"engine_urls[{number}]", "is an initial engine", shown(url), "an engine that was added"
+                    f"engine_urls[{number}]",
+                    "is an initial engine",
+                    format_value(url),
+                    "an engine that was added",
                 )
             )
         elif engine is not None:
-            named.append(engine)
+            selected.append(engine)
         elif not service.engines.filter(url=url).exists():
             problems.append(
                 Problem(
                     f"engine_urls[{number}]",
                     "is not an engine of this service",
-                    shown(url),
+                    format_value(url),
                     "a URL listed under `engines`",
                 )
             )
     if problems:
-        raise BadScaling(problems)
-    return named
+        raise InvalidScaleRequest(problems)
+    return selected
 
 
-def is_same(running: ScaleRequest, direction: str, parameters: ScaleParameters) -> bool:
+def is_identical_request(running: ScaleRequest, direction: str, parameters: ScaleParameters) -> bool:
     if running.direction != direction or running.status == "ROLLING_BACK":
         return False
     if parameters.num_replicas > 0:
@@ -134,10 +137,10 @@ def is_same(running: ScaleRequest, direction: str, parameters: ScaleParameters) 
     )
 
 
-def refuse_if_running(running: ScaleRequest | None) -> None:
+def require_no_active_request(running: ScaleRequest | None) -> None:
     if running is not None:
         message = f"{running.get_direction_display()} {running.pk} is {running.status}. Wait until it ends"
-        raise ScalingRuns(
+        raise ScalingInProgress(
             f"{message}, or cancel it." if running.direction == "scale_out" else f"{message}.",
             running=str(running.pk),
         )
@@ -151,7 +154,7 @@ def new_urls(service: Service, parameters: ScaleParameters, running: ScaleReques
     return [url for url in dict.fromkeys(parameters.urls) if url not in current_urls]
 
 
-def nothing_to_add(
+def no_change_reason(
     service: Service, parameters: ScaleParameters, running: ScaleRequest | None, urls: Sequence[str]
 ) -> str:
     if running is not None and (running.direction == "scale_in" or running.status == "ROLLING_BACK"):

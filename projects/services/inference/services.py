@@ -1,21 +1,21 @@
-"""Turn a workload into an inference service."""
+"""Create and check the inference service of a workload."""
 
 from datetime import datetime
 
 from berth.core.errors import Conflict, Invalid
-from berth.core.problems import Problem, shown
+from berth.core.problems import Problem, format_value
 from berth.core.spec import WorkloadSpec
 from berth.core.spec.service_rules import engine_role
 from berth.db.wake import wake
 from projects.models import Autoscaler, InferenceEngine, Service, Workload
-from projects.services.inference.autoscalers import checked_settings
-from projects.serving.addresses import BadAddress, normalize
+from projects.services.inference.autoscalers import validate_settings
+from projects.serving.addresses import InvalidAddress, normalize
 
-WAKES = "services"
+SERVICE_LOOP = "services"
 
 
-def declare(workload: Workload, spec: WorkloadSpec, now: datetime) -> Service | None:
-    """Store the service and its initial engines, in the transaction that stores the workload."""
+def create_service(workload: Workload, spec: WorkloadSpec, now: datetime) -> Service | None:
+    """Store the service and its initial engines in the transaction that stores the workload."""
     role = engine_role(spec)
     if spec.service is None or role is None:
         return None
@@ -34,28 +34,28 @@ def declare(workload: Workload, spec: WorkloadSpec, now: datetime) -> Service | 
     autoscaler = service_spec.autoscaler
     Autoscaler.objects.create(
         service=service,
-        settings={} if autoscaler is None else checked_settings(autoscaler, at="service.autoscaler"),
+        settings={} if autoscaler is None else validate_settings(autoscaler, at="service.autoscaler"),
         enabled=autoscaler is not None and bool(autoscaler.get("enabled", True)),
     )
-    wake(WAKES)
+    wake(SERVICE_LOOP)
     return service
 
 
-def check(spec: WorkloadSpec) -> None:
+def check_service(spec: WorkloadSpec) -> None:
     """Check autoscaler settings and the router address. Raises Invalid."""
     if spec.service is None:
         return
     if spec.service.autoscaler is not None:
-        checked_settings(spec.service.autoscaler, at="service.autoscaler")
+        validate_settings(spec.service.autoscaler, at="service.autoscaler")
     if spec.service.router is not None and spec.service.router.url is not None:
         try:
             normalize(spec.service.router.url)
-        except BadAddress as error:
-            address = shown(spec.service.router.url)
+        except InvalidAddress as error:
+            address = format_value(spec.service.router.url)
             raise Invalid([Problem("service.router.url", "is not an address", address, str(error))]) from None
 
 
-def refuse_while_engines_live(workload: Workload) -> None:
+def require_no_live_engines(workload: Workload) -> None:
     """Raise Conflict while engines are live or registered with a router, because their rows are needed."""
     live = InferenceEngine.objects.filter(service__workload=workload)
     if live.filter(ended_at__isnull=True).exists() or live.exclude(router_url="").exists():

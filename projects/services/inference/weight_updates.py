@@ -1,4 +1,4 @@
-"""Begin and end a trainer's weight update of a service's initial engines."""
+"""Begin and end a trainer's update of the weights of a service's initial engines."""
 
 from datetime import datetime
 
@@ -8,33 +8,33 @@ from django.utils import timezone
 from berth.core.errors import Conflict
 from berth.db.wake import wake
 from projects.access import Action, require
-from projects.acting import Acting
+from projects.actor import Actor
 from projects.models import Service
 from projects.services import announce, audit
-from projects.services.inference.requests import locked
+from projects.services.inference.requests import lock_service
 
 
-def begin(*, acting: Acting, service: Service, now: datetime | None = None) -> Service:
+def begin(*, actor: Actor, service: Service, now: datetime | None = None) -> Service:
     """Pause weight copies and drains of the service's engines until `end`. Idempotent."""
-    require(acting, Action.OPERATE, service.workload)
+    require(actor, Action.OPERATE, service.workload)
     with transaction.atomic():
-        row = locked(service)
+        row = lock_service(service)
         if row.syncing_since is not None:
             raise Conflict("Weights are being copied to added engines. Try again in a moment.")
         if row.updating_since is None:
             _set(row, now or timezone.now())
-            _audit(acting, "begin_weight_update", row)
+            _audit(actor, "begin_weight_update", row)
     return row
 
 
-def end(*, acting: Acting, service: Service) -> Service:
-    """End the update. Added engines then copy the weights of the initial engines. Idempotent."""
-    require(acting, Action.OPERATE, service.workload)
+def end(*, actor: Actor, service: Service) -> Service:
+    """End the update. Added engines then copy the initial engines' new weights. Idempotent."""
+    require(actor, Action.OPERATE, service.workload)
     with transaction.atomic():
-        row = locked(service)
+        row = lock_service(service)
         if row.updating_since is not None:
             _set(row, None)
-            _audit(acting, "end_weight_update", row)
+            _audit(actor, "end_weight_update", row)
             wake("services")
     return row
 
@@ -45,5 +45,5 @@ def _set(row: Service, since: datetime | None) -> None:
     announce.workload_changed(row.workload)
 
 
-def _audit(acting: Acting, action: str, row: Service) -> None:
-    audit.write_down(acting, action, row, project=row.workload.project)
+def _audit(actor: Actor, action: str, row: Service) -> None:
+    audit.write_entry(actor, action, row, project=row.workload.project)

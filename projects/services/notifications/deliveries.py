@@ -12,7 +12,7 @@ from django.conf import settings
 from django.db.models import F
 from django_q.tasks import async_task
 
-from berth.core.spec.addresses import Channel, channel_of
+from berth.core.spec.addresses import Channel, detect_channel
 from projects.delivering.http import DeliveryError
 from projects.delivering.send import send
 from projects.models import Delivery, Phase, Workload
@@ -20,7 +20,7 @@ from projects.services.notifications import notify
 
 MAX_ATTEMPTS = 8
 FIRST_DELAY, MAX_DELAY = timedelta(seconds=30), timedelta(hours=2)
-ATTEMPT_TIMEOUT = timedelta(minutes=5)  # then another task may try again
+ATTEMPT_TIMEOUT = timedelta(minutes=5)  # after which another task may retry
 MAX_BATCH = 200
 WORKER_DIED = "the delivery task died"
 KIND_BY_PHASE = {
@@ -34,7 +34,7 @@ EVICTION_REASONS = ("Reclaimed", "Preempted")
 
 
 def event_kind(to: str, reason: str) -> str | None:
-    """Return the `notifications` event for a state change, or None if it is not reported."""
+    """Return the notification event for a phase change, or None if it is not reported."""
     if to == Phase.STOPPING:
         return "preempted" if reason in EVICTION_REASONS else None
     return KIND_BY_PHASE.get(Phase(to))
@@ -56,22 +56,24 @@ def enqueue_unschedulable(workload: Workload, message: str, now: datetime) -> in
     """
     addresses = _addresses(workload, [UNSCHEDULABLE, "failed"])
     if not addresses and settings.BERTH_SENDS_MAIL:
-        addresses = {address: (address, Channel.MAIL, None) for address in notify.owner_addresses(workload)}
+        addresses = {
+            address: (address, Channel.MAIL, None) for address in notify.submitter_addresses(workload)
+        }
     return _write(UNSCHEDULABLE, addresses, workload, UNSCHEDULABLE.capitalize(), message, now)
 
 
-def _addresses(workload: Workload, kinds: Sequence[str]) -> dict[str, notify.Addressed]:
-    """Return the addresses from the document and from subscriptions, each once."""
+def _addresses(workload: Workload, kinds: Sequence[str]) -> dict[str, notify.Recipient]:
+    """Return the addresses from the document and from subscriptions, without duplicates."""
     entries = workload.spec.get("notifications", ()) if isinstance(workload.spec, dict) else ()
     addresses_in_spec = [
         entry["to"]
         for entry in entries
         if not set(kinds).isdisjoint(entry.get("on", ("completed", "failed")))
     ]
-    addresses: dict[str, notify.Addressed] = {}
+    addresses: dict[str, notify.Recipient] = {}
     for address in addresses_in_spec:
-        # documents stored before addresses were checked may have no channel
-        if channel := channel_of(address):
+        # Documents stored before addresses were validated may contain addresses without a channel.
+        if channel := detect_channel(address):
             addresses[address] = (address, channel, None)
     for kind in kinds:
         for each in notify.subscribers(workload, kind):
@@ -80,22 +82,22 @@ def _addresses(workload: Workload, kinds: Sequence[str]) -> dict[str, notify.Add
 
 
 def _write(
-    kind: str, addresses: Mapping[str, notify.Addressed], workload: Workload, reason: str, message: str,
+    kind: str, addresses: Mapping[str, notify.Recipient], workload: Workload, reason: str, message: str,
     now: datetime,
 ) -> int:  # fmt: skip
     content = _content(workload, kind, reason, message, now) if addresses else {}
     for each in addresses.values():
-        notify.write(kind, each, content, now, workload)
+        notify.create_delivery(kind, each, content, now, workload)
     return len(addresses)
 
 
 def deliver(delivery: int, now: datetime) -> bool:
-    """Attempt a delivery that is due and not being attempted elsewhere. Return True if it arrived."""
+    """Attempt a delivery if it is due and no other task attempts it. Return True on success."""
     due = Delivery.objects.filter(pk=delivery, state=Delivery.State.WAITING, next_attempt_at__lte=now)
     if not due.update(next_attempt_at=now + ATTEMPT_TIMEOUT, attempts=F("attempts") + 1):
         return False
     row = Delivery.objects.get(pk=delivery)
-    if row.attempts > MAX_ATTEMPTS:  # this delivery makes its tasks crash
+    if row.attempts > MAX_ATTEMPTS:  # its tasks keep crashing
         _end(row, Delivery.State.GIVEN_UP, now, attempts=MAX_ATTEMPTS, last_error=WORKER_DIED)
         return False
     try:

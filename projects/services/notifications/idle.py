@@ -8,7 +8,7 @@ from django.db import transaction
 from berth.core.spec.addresses import Channel
 from projects.idle_gpus import idle_since
 from projects.models import Delivery, Phase, Subscription, Workload
-from projects.services.notifications.notify import subscribed_to, workloads_in_scope, write
+from projects.services.notifications.notify import create_delivery, subscriptions_to, workloads_in_scope
 
 MESSAGE = "{gpus:g} allocated GPUs have been idle (below {percent} % utilization) since {since}."
 
@@ -16,7 +16,7 @@ MESSAGE = "{gpus:g} allocated GPUs have been idle (below {percent} % utilization
 def notify_idle(now: datetime) -> int:
     """Notify each address once per idle period. Return the number of deliveries."""
     count = 0
-    for subscription in subscribed_to("idle"):
+    for subscription in subscriptions_to("idle"):
         with transaction.atomic():
             locked = Subscription.objects.select_for_update(of=("self",), skip_locked=True)
             row = locked.select_related("user", "project", "department").filter(pk=subscription.pk).first()
@@ -37,7 +37,7 @@ def _notify(row: Subscription, now: datetime) -> int:
     for pk, since in sorted(idle.items(), key=lambda pair: (pair[1], pair[0])):
         content = _content(by_id[pk], since, now)
         if (pk, content["since"]) not in notified:
-            write("idle", (row.to, Channel(row.channel), row), content, now, by_id[pk])
+            create_delivery("idle", (row.to, Channel(row.channel), row), content, now, by_id[pk])
             count += 1
     return count
 

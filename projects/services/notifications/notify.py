@@ -1,4 +1,4 @@
-"""Find subscribers of events and write deliveries for them."""
+"""Find the subscribers to events and create deliveries for them."""
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta
@@ -11,17 +11,17 @@ from django_q.tasks import async_task
 from berth.core.spec.addresses import Channel
 from pools.models import NodePool
 from projects.access import visible_projects
-from projects.acting import Acting
+from projects.actor import Actor
 from projects.models import Budget, Delivery, Department, Phase, Subscription, Workload
 
 TASK = "projects.tasks.deliver"
 POOL_REPEAT = timedelta(hours=6)
 MAX_BATCH = 100
 
-Addressed = tuple[str, Channel, Subscription | None]
+Recipient = tuple[str, Channel, Subscription | None]
 
 
-def subscribers(workload: Workload, event: str) -> Iterable[Addressed]:
+def subscribers(workload: Workload, event: str) -> Iterable[Recipient]:
     """Yield the addresses subscribed to `event` by the submitter, project, department or platform.
 
     The submitter's subscriptions count only while the submitter can see the workload.
@@ -39,17 +39,17 @@ def subscribers(workload: Workload, event: str) -> Iterable[Addressed]:
             yield row.to, Channel(row.channel), row
 
 
-def owner_addresses(workload: Workload) -> Iterable[str]:
+def submitter_addresses(workload: Workload) -> Iterable[str]:
     """Yield the submitter's email address while the submitter can see the workload."""
     owner = workload.submitted_by
     if owner is None or not owner.is_active or not owner.email:
         return
-    if visible_projects(Acting.person(owner)).filter(pk=workload.project_id).exists():
+    if visible_projects(Actor.for_user(owner)).filter(pk=workload.project_id).exists():
         yield owner.email
 
 
-def write(
-    kind: str, to: Addressed, content: dict[str, Any], now: datetime, workload: Workload | None = None
+def create_delivery(
+    kind: str, to: Recipient, content: dict[str, Any], now: datetime, workload: Workload | None = None
 ) -> Delivery:
     """Store a delivery in the caller's transaction and enqueue the task that sends it."""
     address, channel, subscription = to
@@ -70,7 +70,7 @@ def write(
 def notify_pending(now: datetime) -> int:
     """Notify subscribers of workloads pending longer than their threshold, once per pending period."""
     count = 0
-    for subscription in subscribed_to("waiting"):
+    for subscription in subscriptions_to("waiting"):
         with transaction.atomic():
             locked = Subscription.objects.select_for_update(of=("self",), skip_locked=True)
             row = locked.select_related("user", "project", "department").filter(pk=subscription.pk).first()
@@ -78,7 +78,7 @@ def notify_pending(now: datetime) -> int:
                 continue
             for workload in _pending(row, now)[:MAX_BATCH]:
                 content = _pending_content(workload, now)
-                write("waiting", (row.to, Channel(row.channel), row), content, now, workload)
+                create_delivery("waiting", (row.to, Channel(row.channel), row), content, now, workload)
                 count += 1
     return count
 
@@ -104,7 +104,7 @@ def notify_budget(budget: Budget, percent: int, used: float, forecast: float, no
     }
     rows = list(Subscription.objects.filter(places, events__contains=["budget"]))
     for row in rows:
-        write("budget", (row.to, Channel(row.channel), row), content, now)
+        create_delivery("budget", (row.to, Channel(row.channel), row), content, now)
     return len(rows)
 
 
@@ -112,7 +112,7 @@ def notify_pools(now: datetime) -> int:
     """Notify subscribers of failing pools every few hours, and at once when provisioning stops."""
     count = 0
     failing = NodePool.objects.exclude(last_error="").order_by("name")
-    for row in subscribed_to("pool"):
+    for row in subscriptions_to("pool"):
         for pool in failing:
             stopped = pool.provisioning_stopped
             recent = Delivery.objects.filter(
@@ -122,12 +122,12 @@ def notify_pools(now: datetime) -> int:
             if not recent.exists():
                 content = {"event": "pool", "pool": pool.name, "message": pool.last_error, "stopped": stopped,
                            "at": now.isoformat(timespec="seconds")}  # fmt: skip
-                write("pool", (row.to, Channel(row.channel), row), content, now)
+                create_delivery("pool", (row.to, Channel(row.channel), row), content, now)
                 count += 1
     return count
 
 
-def subscribed_to(event: str) -> QuerySet[Subscription]:
+def subscriptions_to(event: str) -> QuerySet[Subscription]:
     return Subscription.objects.filter(events__contains=[event]).order_by("pk")
 
 
@@ -135,7 +135,7 @@ def workloads_in_scope(row: Subscription) -> QuerySet[Workload]:
     """Return the workloads that a subscription covers."""
     rows = Workload.objects.all()
     if row.user is not None:
-        rows = rows.filter(submitted_by=row.user, project__in=visible_projects(Acting.person(row.user)))
+        rows = rows.filter(submitted_by=row.user, project__in=visible_projects(Actor.for_user(row.user)))
     elif row.project is not None:
         rows = rows.filter(project=row.project)
     elif row.department is not None:
@@ -169,4 +169,4 @@ def _pending_content(workload: Workload, now: datetime) -> dict[str, Any]:
 
 def _can_see(row: Subscription, workload: Workload) -> bool:
     assert row.user is not None, "only called for personal subscriptions"
-    return visible_projects(Acting.person(row.user)).filter(pk=workload.project_id).exists()
+    return visible_projects(Actor.for_user(row.user)).filter(pk=workload.project_id).exists()

@@ -1,9 +1,9 @@
 """Users who sign in through the organisation's OpenID Connect provider.
 
-A returning user is identified by the provider's subject, never by a user name or email address, which may
-have been reassigned. On the first sign-in, an account that an admin created without a password is linked if
-its email address is the one that the provider has verified. A user name alone links nothing: many providers
-let users choose their own.
+A returning user is identified by the provider's subject, never by a user name or email address, as
+these may have been reassigned. On the first sign-in, an account that an admin created without a
+password is linked if its email address is the one that the provider has verified. A user name alone
+never links an account, because many providers let users choose their own.
 """
 
 import re
@@ -14,14 +14,14 @@ from django.contrib.auth.models import User
 from django.db import IntegrityError, transaction
 
 from berth.core.errors import Forbidden
-from projects.acting import Acting
+from projects.actor import Actor
 from projects.models import Identity
 from projects.services import audit
 
 NAME = re.compile(r"[\w.@+-]{1,150}")
 INACTIVE = "This account is deactivated. Ask a platform admin."
-UNKNOWN = "You do not have an account yet. Ask a platform admin to create one."
-TAKEN = (
+NO_ACCOUNT = "You do not have an account yet. Ask a platform admin to create one."
+NAME_TAKEN = (
     "An account with the user name {name} already exists. Berth links it to single sign-on only if it has no "
     "password, no other linked identity, and the e-mail address that the provider has verified. "
     "Ask a platform admin to check the account's e-mail address."
@@ -30,11 +30,11 @@ AMBIGUOUS = (
     "More than one account has the e-mail address {mail}. "
     "Ask a platform admin to remove it from all of them but yours."
 )
-NAMELESS = "The identity provider sent no usable user name: {claim} is missing or has invalid characters."
+NO_USER_NAME = "The identity provider sent no usable user name: {claim} is missing or has invalid characters."
 
 
 def user_for_claims(claims: Mapping[str, Any], *, issuer: str, name_claim: str, may_create: bool) -> User:
-    """Return the user for the claims of a verified ID token. Raises Forbidden with advice for the user."""
+    """Return the user for the claims of a verified ID token. Raises Forbidden with advice."""
     subject = str(claims["sub"])
     identity = Identity.objects.select_related("user").filter(issuer=issuer, subject=subject).first()
     user = (
@@ -51,19 +51,19 @@ def _first_sign_in(
     claims: Mapping[str, Any], issuer: str, subject: str, name_claim: str, may_create: bool
 ) -> User:
     """Link the account prepared for this email address, or create a new account."""
-    acting = Acting.system("single sign-on")
+    actor = Actor.system("single sign-on")
     try:
         with transaction.atomic():
-            user = _account_to_link(_verified_mail(claims)) or _create_user(
-                acting, claims, name_claim, may_create
+            user = _account_to_link(_verified_email(claims)) or _create_user(
+                actor, claims, name_claim, may_create
             )
             Identity.objects.create(user=user, issuer=issuer, subject=subject)
-            audit.write_down(acting, "identify", user, after={"issuer": issuer})
+            audit.write_entry(actor, "identify", user, after={"issuer": issuer})
     except IntegrityError:
         # The user signed in twice at the same time, or another user has just taken the user name.
         stored = Identity.objects.select_related("user").filter(issuer=issuer, subject=subject).first()
         if stored is None:
-            raise Forbidden(TAKEN.format(name=claims.get(name_claim))) from None
+            raise Forbidden(NAME_TAKEN.format(name=claims.get(name_claim))) from None
         return stored.user
     return user
 
@@ -88,18 +88,18 @@ def _is_same_address(one: str, other: str) -> bool:
     return one == other or (one.isascii() and other.isascii() and one.lower() == other.lower())
 
 
-def _create_user(acting: Acting, claims: Mapping[str, Any], name_claim: str, may_create: bool) -> User:
+def _create_user(actor: Actor, claims: Mapping[str, Any], name_claim: str, may_create: bool) -> User:
     name = str(claims.get(name_claim) or "")
     if not NAME.fullmatch(name):
-        raise Forbidden(NAMELESS.format(claim=name_claim))
+        raise Forbidden(NO_USER_NAME.format(claim=name_claim))
     if User.objects.filter(username__iexact=name).exists():
-        raise Forbidden(TAKEN.format(name=name))
+        raise Forbidden(NAME_TAKEN.format(name=name))
     if not may_create:
-        raise Forbidden(UNKNOWN)
-    user = User(username=name, email=_verified_mail(claims))
+        raise Forbidden(NO_ACCOUNT)
+    user = User(username=name, email=_verified_email(claims))
     user.set_unusable_password()
     user.save()
-    audit.write_down(acting, "create", user, after={"username": name, "email": user.email})
+    audit.write_entry(actor, "create", user, after={"username": name, "email": user.email})
     return user
 
 
@@ -107,7 +107,7 @@ def _has_identity(user: User) -> bool:
     return Identity.objects.filter(user=user).exists()
 
 
-def _verified_mail(claims: Mapping[str, Any]) -> str:
+def _verified_email(claims: Mapping[str, Any]) -> str:
     """Return the email address that the provider has verified, or an empty string."""
     mail = str(claims.get("email") or "")
     return mail if claims.get("email_verified") is True and len(mail) <= 254 and "@" in mail else ""

@@ -8,10 +8,10 @@ from django.core.exceptions import ValidationError
 from django.db import IntegrityError, transaction
 
 from berth.core.errors import Conflict, Invalid, NotFound
-from berth.core.problems import Problem, shown
-from berth.db.references import with_living_references
+from berth.core.problems import Problem, format_value
+from berth.db.references import checked_references
 from projects.access import Action, require
-from projects.acting import Acting
+from projects.actor import Actor
 from projects.models import Department, Membership, Project, Role
 from projects.services import announce, audit
 
@@ -19,15 +19,15 @@ DEPARTMENT_ROLES = (Role.DEPARTMENT_ADMIN, Role.VIEWER)
 PROJECT_ROLES = (Role.PROJECT_ADMIN, Role.MEMBER, Role.VIEWER)
 
 
-def grant(*, acting: Acting, user: User, role: str, scope: Department | Project | None) -> Membership:
+def grant(*, actor: Actor, user: User, role: str, scope: Department | Project | None) -> Membership:
     """Grant the user this role in the scope, replacing any other. Raises Invalid, Forbidden, NotFound."""
     _check(role, scope)
-    require(acting, Action.ADMINISTER if scope is None else Action.GRANT, scope)
+    require(actor, Action.ADMINISTER if scope is None else Action.GRANT, scope)
     place: dict[str, Any] = {
         "department": scope if isinstance(scope, Department) else None,
         "project": scope if isinstance(scope, Project) else None,
     }
-    with with_living_references(str(scope or user)):
+    with checked_references(str(scope or user)):
         if not User.objects.select_for_update().filter(pk=user.pk).exists():
             raise NotFound(f"{user} was deleted in the meantime.")
         stored = Membership.objects.filter(user=user, **place).first()
@@ -37,19 +37,19 @@ def grant(*, acting: Acting, user: User, role: str, scope: Department | Project 
         membership = stored or Membership(user=user, **place)
         membership.role = role
         membership.save()
-        audit.write_down(
-            acting, "grant", membership, before=before, after={"user": user.username, "role": role}, **place
+        audit.write_entry(
+            actor, "grant", membership, before=before, after={"user": user.username, "role": role}, **place
         )
         announce.tenants_changed(**_ids(membership))
     return membership
 
 
-def revoke(*, acting: Acting, membership: Membership) -> None:
+def revoke(*, actor: Actor, membership: Membership) -> None:
     scope = membership.project or membership.department
-    require(acting, Action.ADMINISTER if scope is None else Action.GRANT, scope)
+    require(actor, Action.ADMINISTER if scope is None else Action.GRANT, scope)
     with transaction.atomic():
-        audit.write_down(
-            acting,
+        audit.write_entry(
+            actor,
             "revoke",
             membership,
             before={"user": membership.user.username, "role": membership.role},
@@ -60,9 +60,9 @@ def revoke(*, acting: Acting, membership: Membership) -> None:
         membership.delete()
 
 
-def create_user(*, acting: Acting, username: str, email: str = "", password: str | None = None) -> User:
+def create_user(*, actor: Actor, username: str, email: str = "", password: str | None = None) -> User:
     """Create a user, who cannot sign in until a password is set. Raises Invalid, Conflict."""
-    require(acting, Action.ADMINISTER)
+    require(actor, Action.ADMINISTER)
     user = User(username=username, email=email)
     try:
         user.set_unusable_password()
@@ -75,9 +75,9 @@ def create_user(*, acting: Acting, username: str, email: str = "", password: str
     try:
         with transaction.atomic():
             user.save()
-            audit.write_down(acting, "create", user, after={"username": username, "email": email})
+            audit.write_entry(actor, "create", user, after={"username": username, "email": email})
     except IntegrityError:
-        raise Conflict(f"A user named {shown(username)} already exists.") from None
+        raise Conflict(f"A user named {format_value(username)} already exists.") from None
     return user
 
 
@@ -88,7 +88,7 @@ def _check(role: str, scope: Department | Project | None) -> None:
         allowed = DEPARTMENT_ROLES if isinstance(scope, Department) else PROJECT_ROLES
     if role not in allowed:
         where = "the platform" if scope is None else f"a {scope._meta.verbose_name}"
-        raise Invalid([Problem("role", f"is not a role of {where}", shown(role), ", ".join(allowed))])
+        raise Invalid([Problem("role", f"is not a role of {where}", format_value(role), ", ".join(allowed))])
 
 
 def _ids(membership: Membership) -> dict[str, int | None]:
@@ -102,7 +102,7 @@ def _problems(error: ValidationError, username: str, email: str) -> list[Problem
     if not hasattr(error, "error_dict"):
         return [Problem("password", message) for message in error.messages]
     return [
-        Problem("" if field == "__all__" else field, message, shown(values.get(field, "")))
+        Problem("" if field == "__all__" else field, message, format_value(values.get(field, "")))
         for field, messages in sorted(error.message_dict.items())
         for message in messages
     ]

@@ -9,7 +9,7 @@ from django.db import transaction
 
 from berth.core.errors import Conflict, Forbidden, Invalid, NotFound
 from berth.core.problems import Problem
-from projects.acting import Acting
+from projects.actor import Actor
 from projects.models import ApiToken
 from projects.services import audit
 from projects.services.people import tokens
@@ -29,8 +29,8 @@ class WrongPassword(Invalid):
 
 
 @dataclass(frozen=True, slots=True)
-class Changed:
-    """The stored user, the number of revoked tokens, and the replacement for the token in use."""
+class PasswordChange:
+    """Result of a password change; `token` and `secret` replace a sign-in token in use."""
 
     user: User
     revoked: int
@@ -38,43 +38,47 @@ class Changed:
     secret: str = ""
 
 
-def change(*, acting: Acting, current: str, new: str, revoke_tokens: bool = False) -> Changed:
+def change(*, actor: Actor, current: str, new: str, revoke_tokens: bool = False) -> PasswordChange:
     """Replace the acting user's password.
 
-    1. The current password is checked and the new password validated. 2. Tokens created by sign-in are
-    revoked; with `revoke_tokens`, all others as well. 3. Visits to workload ports end. Other browser sessions
-    end because each contains a hash of the password. The caller renews the session of the request. 4. If the
-    request came with a token created by sign-in, a new token with its scopes and expiry replaces it.
+    Tokens created by sign-in are revoked; with `revoke_tokens`, all others are revoked as well. Visits
+    to workload ports end. Other browser sessions end because each contains a hash of the password; the
+    caller renews the session of the current request. If the request used a token created by sign-in, a
+    new token with the same scopes and expiry replaces it.
 
     Raises Conflict for accounts without a password, WrongPassword, and Invalid for a weak new password.
     """
-    if acting.user is None:
+    if actor.user is None:
         raise Forbidden("Only users have a password.")
     with transaction.atomic():
-        user = User.objects.select_for_update().filter(pk=acting.user.pk, is_active=True).first()
+        user = User.objects.select_for_update().filter(pk=actor.user.pk, is_active=True).first()
         if user is None:
             raise NotFound("This account was deactivated in the meantime.")
         _check(user, current, new)
-        used = ApiToken.objects.filter(pk=acting.token_id).first() if acting.token_id else None
+        current_token = ApiToken.objects.filter(pk=actor.token_id).first() if actor.token_id else None
         user.set_password(new)
         user.save(update_fields=["password"])
-        revoked = tokens.revoke_all(acting=acting, user=user, only_by_sign_in=not revoke_tokens)
-        audit.write_down(acting, "set_password", user, after={"revoked_tokens": revoked})
+        revoked = tokens.revoke_all(actor=actor, user=user, only_by_sign_in=not revoke_tokens)
+        audit.write_entry(actor, "set_password", user, after={"revoked_tokens": revoked})
         end_visits(user)
-        if used is None or not used.interactive:
-            return Changed(user, revoked)
+        if current_token is None or not current_token.interactive:
+            return PasswordChange(user, revoked)
         token, secret = tokens.issue(
-            acting=acting, name=tokens.sign_in_name(), scopes=used.scopes, expires_at=used.expires_at,
-            user=user, interactive=True,
-        )  # fmt: skip
-        return Changed(user, revoked, token, secret)
+            actor=actor,
+            name=tokens.sign_in_token_name(),
+            scopes=current_token.scopes,
+            expires_at=current_token.expires_at,
+            user=user,
+            interactive=True,
+        )
+        return PasswordChange(user, revoked, token, secret)
 
 
-def set_by_admin(*, acting: Acting, user: User) -> None:
+def record_admin_password_change(*, actor: Actor, user: User) -> None:
     """Record that an admin set or removed a password, and revoke access gained with the old password."""
     with transaction.atomic():
-        revoked = tokens.revoke_all(acting=acting, user=user, only_by_sign_in=True)
-        audit.write_down(acting, "set_password", user, after={"revoked_tokens": revoked})
+        revoked = tokens.revoke_all(actor=actor, user=user, only_by_sign_in=True)
+        audit.write_entry(actor, "set_password", user, after={"revoked_tokens": revoked})
         end_visits(user)
 
 

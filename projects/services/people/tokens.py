@@ -12,9 +12,9 @@ from django.utils import timezone
 from django.utils.crypto import constant_time_compare
 
 from berth.core.errors import Conflict, Forbidden, Invalid
-from berth.core.problems import Problem, shown
+from berth.core.problems import Problem, format_value
 from projects.access import Action, may, require
-from projects.acting import SCOPES, Acting
+from projects.actor import SCOPES, Actor
 from projects.models import ApiToken
 from projects.services import audit
 
@@ -25,7 +25,7 @@ LAST_USED_INTERVAL = timedelta(minutes=1)
 
 def issue(
     *,
-    acting: Acting,
+    actor: Actor,
     name: str,
     scopes: Collection[str],
     expires_at: datetime | None,
@@ -37,18 +37,25 @@ def issue(
     A token issued with another token cannot exceed that token's scopes and expiry; by default it expires at
     the same time. A token created by sign-in ends when the user's password changes.
     """
-    owner = user or acting.user
-    if owner is None or (owner != acting.user and not may(acting, Action.ADMINISTER)):
+    owner = user or actor.user
+    if owner is None or (owner != actor.user and not may(actor, Action.ADMINISTER)):
         raise Forbidden("You can only issue tokens for yourself.")
-    expires_at = expires_at or acting.until
+    expires_at = expires_at or actor.token_expires_at
     _check(name, scopes, expires_at)
-    missing = sorted(set(scopes) - acting.scopes)
+    missing = sorted(set(scopes) - actor.scopes)
     if missing:
         raise Forbidden(f"The token in use lacks the scope {missing[0]}.")
-    if acting.until is not None and expires_at is not None and expires_at > acting.until:
-        latest = f"now to {acting.until:%Y-%m-%dT%H:%M:%SZ}"
+    if actor.token_expires_at is not None and expires_at is not None and expires_at > actor.token_expires_at:
+        latest = f"now to {actor.token_expires_at:%Y-%m-%dT%H:%M:%SZ}"
         raise Invalid(
-            [Problem("expires_at", "is after the expiry of the token in use", shown(str(expires_at)), latest)]
+            [
+                Problem(
+                    "expires_at",
+                    "is after the expiry of the token in use",
+                    format_value(str(expires_at)),
+                    latest,
+                )
+            ]
         )
     secret = PREFIX + secrets.token_urlsafe(32)
     token = ApiToken(
@@ -63,29 +70,29 @@ def issue(
     try:
         with transaction.atomic():
             token.save()
-            audit.write_down(
-                acting, "issue", token, after={"name": name, "scopes": token.scopes, "for": str(owner)}
+            audit.write_entry(
+                actor, "issue", token, after={"name": name, "scopes": token.scopes, "for": str(owner)}
             )
     except IntegrityError:
         raise Conflict(
-            f"A token named {shown(name)} already exists. Revoke it or choose another name."
+            f"A token named {format_value(name)} already exists. Revoke it or choose another name."
         ) from None
     return token, secret
 
 
-def sign_in_name() -> str:
+def sign_in_token_name() -> str:
     """Return a unique name for a token created by sign-in."""
     return f"login {timezone.now():%Y-%m-%d %H:%M:%S} {secrets.token_hex(4)}"
 
 
-def revoke(*, acting: Acting, token: ApiToken) -> None:
-    require(acting, Action.VIEW, token)
+def revoke(*, actor: Actor, token: ApiToken) -> None:
+    require(actor, Action.VIEW, token)
     with transaction.atomic():
         if ApiToken.objects.filter(pk=token.pk, revoked_at__isnull=True).update(revoked_at=timezone.now()):
-            audit.write_down(acting, "revoke", token, before={"name": token.name})
+            audit.write_entry(actor, "revoke", token, before={"name": token.name})
 
 
-def revoke_all(*, acting: Acting, user: User, only_by_sign_in: bool) -> int:
+def revoke_all(*, actor: Actor, user: User, only_by_sign_in: bool) -> int:
     """Revoke the user's tokens, or only those created by sign-in. Return their number."""
     live = ApiToken.objects.filter(user=user, revoked_at__isnull=True).select_for_update()
     if only_by_sign_in:
@@ -94,7 +101,7 @@ def revoke_all(*, acting: Acting, user: User, only_by_sign_in: bool) -> int:
         rows = list(live)
         ApiToken.objects.filter(pk__in=[row.pk for row in rows]).update(revoked_at=timezone.now())
         for row in rows:
-            audit.write_down(acting, "revoke", row, before={"name": row.name})
+            audit.write_entry(actor, "revoke", row, before={"name": row.name})
     return len(rows)
 
 
@@ -116,14 +123,14 @@ def authenticate(secret: str) -> ApiToken | None:
 
 
 def valid_tokens(now: datetime) -> QuerySet[ApiToken]:
-    """Return tokens that are neither revoked nor expired, with their users; also check `is_usable`."""
+    """Return tokens that are neither revoked nor expired. Callers must also check `is_usable`."""
     return ApiToken.objects.select_related("user").filter(
         Q(expires_at__isnull=True) | Q(expires_at__gt=now), revoked_at__isnull=True
     )
 
 
 def is_usable(token: ApiToken) -> bool:
-    """Return True if the user is active and, for a sign-in token, has not changed the password since."""
+    """Return True if the user is active and no password change has ended a sign-in token."""
     return token.user.is_active and (
         not token.interactive or has_session_hash(token.user, token.session_hash)
     )
@@ -142,11 +149,13 @@ def _digest(secret: str) -> str:
 def _check(name: str, scopes: Collection[str], expires_at: datetime | None) -> None:
     problems = []
     if not name.strip() or len(name) > 100 or not name.isprintable():
-        problems.append(Problem("name", "is not a name", shown(name), "1 to 100 printable characters"))
+        problems.append(Problem("name", "is not a name", format_value(name), "1 to 100 printable characters"))
     unknown = sorted(set(scopes) - set(SCOPES))
     if unknown or not scopes:
         problems.append(
-            Problem("scopes", "unknown scope" if unknown else "missing", shown(unknown), ", ".join(SCOPES))
+            Problem(
+                "scopes", "unknown scope" if unknown else "missing", format_value(unknown), ", ".join(SCOPES)
+            )
         )
     now = timezone.now()
     if expires_at is not None and not now < expires_at <= now + MAX_LIFETIME:
@@ -154,7 +163,7 @@ def _check(name: str, scopes: Collection[str], expires_at: datetime | None) -> N
             Problem(
                 "expires_at",
                 "is not within a year from now",
-                shown(str(expires_at)),
+                format_value(str(expires_at)),
                 "now to 366 days from now",
             )
         )

@@ -1,12 +1,12 @@
-"""Save and delete list views: a user's filters and columns under a name."""
+"""Save and delete list views, which store a user's filters and columns under a name."""
 
 from django.contrib.auth.models import User
 from django.db import transaction
 from django.http import QueryDict
 
 from berth.core.errors import Conflict, Forbidden, Invalid
-from berth.core.problems import Problem, shown
-from projects.acting import Acting
+from berth.core.problems import Problem, format_value
+from projects.actor import Actor
 from projects.models import SavedView
 from projects.services import audit
 
@@ -15,15 +15,15 @@ MAX_QUERY_LENGTH = 2000
 DROPPED_KEYS = ("cursor", "csrfmiddlewaretoken", "format")
 
 
-def save_view(*, acting: Acting, name: str, query: str) -> SavedView:
+def save_view(*, actor: Actor, name: str, query: str) -> SavedView:
     """Create a view for the acting user, or replace the view with that name.
 
     Raises Invalid for the name, Conflict for too many views, Forbidden without a user.
     """
-    owner = _require_user(acting)
+    owner = _require_user(actor)
     name = name.strip()
     if not 1 <= len(name) <= 60 or "\x00" in name:
-        raise Invalid([Problem("name", "is not a name", shown(name), "1 to 60 characters")])
+        raise Invalid([Problem("name", "is not a name", format_value(name), "1 to 60 characters")])
     saved = QueryDict(query[:MAX_QUERY_LENGTH], mutable=True)
     for key in DROPPED_KEYS:
         saved.pop(key, None)
@@ -33,19 +33,19 @@ def save_view(*, acting: Acting, name: str, query: str) -> SavedView:
         view, _ = SavedView.objects.update_or_create(
             user=owner, name=name, defaults={"query": saved.urlencode().replace("\x00", "")}
         )
-        audit.write_down(acting, "save", view)
+        audit.write_entry(actor, "save", view)
     return view
 
 
-def remove_view(*, acting: Acting, view: SavedView) -> None:
-    if view.user_id != _require_user(acting).pk:
+def remove_view(*, actor: Actor, view: SavedView) -> None:
+    if view.user_id != _require_user(actor).pk:
         raise Forbidden("This view belongs to another user.")
     with transaction.atomic():
-        audit.write_down(acting, "delete", view)
+        audit.write_entry(actor, "delete", view)
         view.delete()
 
 
-def _require_user(acting: Acting) -> User:
-    if acting.user is None:
+def _require_user(actor: Actor) -> User:
+    if actor.user is None:
         raise Forbidden("Only users have saved views.")
-    return acting.user
+    return actor.user

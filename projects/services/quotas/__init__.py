@@ -1,15 +1,15 @@
-"""Write services of quotas, quota drafts and budgets."""
+"""Write operations on quotas, quota drafts and budgets."""
 
-from projects.services.quotas.values import Columns, columns_of, value_problems, values_of
-from projects.services.quotas.write import owner_columns, remove_quota, require_to_set, set_quota
+from projects.services.quotas.values import Columns, parse_columns, quota_values, value_problems
+from projects.services.quotas.write import owner_columns, remove_quota, require_set_quota, set_quota
 
 __all__ = [
     "Columns",
-    "columns_of",
     "owner_columns",
+    "parse_columns",
+    "quota_values",
     "remove_quota",
-    "require_to_set",
+    "require_set_quota",
     "set_quota",
     "value_problems",
-    "values_of",
 ]

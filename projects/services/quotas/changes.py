@@ -5,15 +5,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from berth.db.wake import wake
-from projects.acting import Acting
+from projects.actor import Actor
 from projects.models import Department, Project, Quota, QuotaChange
 from projects.services import announce, audit
-from projects.services.quotas.versions import remember_removed
+from projects.services.quotas.versions import store_removed_version
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
-    """One quota before and after a change, as document values; None if there was or is no quota."""
+class WrittenQuota:
+    """Document values of a quota before and after a change, each None if there is no quota."""
 
     quota: Quota
     owner: Department | Project
@@ -22,22 +22,22 @@ class Written:
 
 
 def record(
-    acting: Acting, written: Sequence[Written], *, comment: str = "", reverts: int | None = None
+    actor: Actor, written: Sequence[WrittenQuota], *, comment: str = "", reverts: int | None = None
 ) -> QuotaChange:
     """Record a change in the caller's transaction, after rows are stored and before rows are deleted."""
     change = QuotaChange.objects.create(
-        actor=acting.name, comment=comment, reverts=reverts, written=[_entry(each) for each in written]
+        actor=actor.name, comment=comment, reverts=reverts, written=[_entry(each) for each in written]
     )
     for each in written:
-        _audit(acting, each, change.pk)
+        _audit(actor, each, change.pk)
         if each.after is None:
-            remember_removed(each.quota)
+            store_removed_version(each.quota)
         announce.tenants_changed(**_ids(each.owner))
     wake("scheduler")
     return change
 
 
-def _audit(acting: Acting, each: Written, change_id: int) -> None:
+def _audit(actor: Actor, each: WrittenQuota, change_id: int) -> None:
     owner_columns: dict[str, Any] = (
         {"department": each.owner} if isinstance(each.owner, Department) else {"project": each.owner}
     )
@@ -45,15 +45,15 @@ def _audit(acting: Acting, each: Written, change_id: int) -> None:
         action, before, after = "remove_quota", each.before, None
     else:
         action = "set_quota"
-        before, after = audit.differences(each.before or {}, each.after)
-    audit.write_down(
-        acting, action, each.quota, before=before if each.before else None, after=after,
+        before, after = audit.changed_values(each.before or {}, each.after)
+    audit.write_entry(
+        actor, action, each.quota, before=before if each.before else None, after=after,
         change_id=change_id, **owner_columns,
     )  # fmt: skip
 
 
-def _entry(each: Written) -> dict[str, Any]:
-    """Describe a quota by ids for lookups and by names for display: history outlives its objects."""
+def _entry(each: WrittenQuota) -> dict[str, Any]:
+    """Describe a quota by ids, and by names that can be shown after the objects are deleted."""
     return {
         **_ids(each.owner),
         "kind": "department" if isinstance(each.owner, Department) else "project",

@@ -1,4 +1,4 @@
-"""Apply and revert quota drafts, all or nothing.
+"""Apply and revert quota drafts atomically.
 
 A draft is checked against the versions that its author saw. Its tag contains a version for each quota in the
 draft, so that a conflict can name the quotas that another user changed.
@@ -15,15 +15,15 @@ from psycopg.errors import UniqueViolation
 
 from berth.core.errors import Conflict, Forbidden, Invalid, PreconditionFailed
 from berth.core.problems import Problem
-from berth.db.references import with_living_references
+from berth.db.references import checked_references
 from pools.models import NodePool
 from projects import selectors
-from projects.acting import Acting
+from projects.actor import Actor
 from projects.models import Audit, Department, Project, Quota, QuotaChange, QuotaExpiry
-from projects.services.quotas.changes import Written, record
-from projects.services.quotas.values import Columns, columns_of, value_problems, values_of
+from projects.services.quotas.changes import WrittenQuota, record
+from projects.services.quotas.values import Columns, parse_columns, quota_values, value_problems
 from projects.services.quotas.versions import next_version
-from projects.services.quotas.write import owner_columns, require_to_set
+from projects.services.quotas.write import owner_columns, require_set_quota
 
 NO_VERSION = "0.0"
 
@@ -32,7 +32,7 @@ QuotaKey = tuple[int | None, int | None, int]  # department, project, pool
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """The new columns of one quota, or None to remove it. `path` is its place in the document."""
+    """New columns of one quota, or None to remove it. `path` is its location in the document."""
 
     owner: Department | Project
     pool: NodePool
@@ -48,11 +48,11 @@ class Change:
 class Draft:
     changes: tuple[Change, ...]
     comment: str = ""
-    expires_at: datetime | None = None  # at this time, values that are still unchanged are reverted
+    expires_at: datetime | None = None  # when quotas not edited since then are reverted
 
 
 @dataclass(frozen=True, slots=True)
-class Drafted:
+class DraftedChange:
     """A change with its quota before and after. `after` is not stored, and None if the quota is removed."""
 
     change: Change
@@ -64,46 +64,46 @@ class Drafted:
         return _values(self.before) != _values(self.after)
 
 
-def compare(draft: Draft, *, lock: bool = False) -> list[Drafted]:
+def compare(draft: Draft, *, lock: bool = False) -> list[DraftedChange]:
     """Compare each change with the stored quota. Raises Invalid with every problem in the result."""
     stored = _stored_pairs(draft, lock=lock)
-    drafted = [Drafted(change, before, _after(change, before)) for change, before in stored]
+    drafted = [DraftedChange(change, before, _after(change, before)) for change, before in stored]
     problems = [
-        Problem(f"{each.change.path}.set.{fault.path}", fault.message, fault.received, fault.allowed)
+        Problem(f"{each.change.path}.set.{problem.path}", problem.message, problem.received, problem.allowed)
         for each in drafted
-        for fault in (value_problems(each.after) if each.after else ())
+        for problem in (value_problems(each.after) if each.after else ())
     ]
     if problems:
         raise Invalid(problems)
     return drafted
 
 
-def tag_of(drafted: Sequence[Drafted]) -> str:
-    """Return the tag of the versions before the draft, in the draft's order."""
-    return "-".join(version_of(each.before) for each in drafted)
+def tag_before(drafted: Sequence[DraftedChange]) -> str:
+    """Return a tag of the quota versions before the draft, in the draft's order."""
+    return "-".join(version_tag(each.before) for each in drafted)
 
 
-def tag_after(drafted: Sequence[Drafted]) -> str:
-    """Return the tag of the versions that the draft wrote, not of later versions."""
-    return "-".join(version_of(each.after) for each in drafted)
+def tag_after(drafted: Sequence[DraftedChange]) -> str:
+    """Return a tag of the quota versions that the draft wrote, not of later versions."""
+    return "-".join(version_tag(each.after) for each in drafted)
 
 
 def apply_draft(
-    *, acting: Acting, draft: Draft, expected: str | None = None, reverts: int | None = None
-) -> tuple[QuotaChange | None, list[Drafted]]:
-    """Apply the whole draft, or nothing. The change is None if every quota already has its values.
+    *, actor: Actor, draft: Draft, expected: str | None = None, reverts: int | None = None
+) -> tuple[QuotaChange | None, list[DraftedChange]]:
+    """Apply the whole draft or nothing. The change is None if every quota already has its values.
 
     `expected` is the tag that the author saw. Raises PreconditionFailed, Invalid, NotFound, Forbidden.
     """
     for owner in dict.fromkeys(change.owner for change in draft.changes):
-        require_to_set(acting, owner)
+        require_set_quota(actor, owner)
     try:
-        with with_living_references("One of its owners or pools"):
+        with checked_references("One of its owners or pools"):
             drafted = compare(draft, lock=True)
-            if expected is not None and expected != tag_of(drafted):
+            if expected is not None and expected != tag_before(drafted):
                 raise _conflict(drafted, expected)
             changed = [each for each in drafted if each.is_changed]
-            return (_write(acting, changed, draft, reverts) if changed else None), drafted
+            return (_write(actor, changed, draft, reverts) if changed else None), drafted
     except IntegrityError as error:
         if not isinstance(error.__cause__, UniqueViolation):
             raise
@@ -111,7 +111,7 @@ def apply_draft(
 
 
 def inverse_draft(change: QuotaChange) -> tuple[Draft, str]:
-    """Return the draft that reverts a change, and the tag after that change.
+    """Return the draft that reverts a change, and the tag of the versions that the change wrote.
 
     Raises Conflict if an owner or pool was deleted.
     """
@@ -127,24 +127,26 @@ def inverse_draft(change: QuotaChange) -> tuple[Draft, str]:
     return Draft(tuple(changes), f"Reverts change {change.pk}"), "-".join(versions)
 
 
-def revert(*, acting: Acting, change: QuotaChange) -> QuotaChange:
+def revert(*, actor: Actor, change: QuotaChange) -> QuotaChange:
     """Revert a change. Raises PreconditionFailed if one of its quotas has changed since.
 
     Raises Forbidden, without details, if the user does not see every quota in the change.
     """
-    seen = selectors.Scope(acting)
-    if not all(seen.holds(entry.get("project_id"), entry["department_id"]) for entry in change.written):
+    visible_scope = selectors.VisibleScope(actor)
+    if not all(
+        visible_scope.includes(entry.get("project_id"), entry["department_id"]) for entry in change.written
+    ):
         raise Forbidden(f"Change {change.pk} includes quotas that you may not set.")
-    taken_back = QuotaChange.objects.filter(reverts=change.pk).first()
-    if taken_back is not None:
-        raise Conflict(f"Change {change.pk} was already reverted by change {taken_back.pk}.")
-    draft, left = inverse_draft(change)
-    made, _ = apply_draft(acting=acting, draft=draft, expected=left, reverts=change.pk)
-    assert made is not None, "a change that changed nothing is not written down"
-    return made
+    existing_revert = QuotaChange.objects.filter(reverts=change.pk).first()
+    if existing_revert is not None:
+        raise Conflict(f"Change {change.pk} was already reverted by change {existing_revert.pk}.")
+    draft, expected_tag = inverse_draft(change)
+    revert_change, _ = apply_draft(actor=actor, draft=draft, expected=expected_tag, reverts=change.pk)
+    assert revert_change is not None, "a change without effect is never recorded"
+    return revert_change
 
 
-def _write(acting: Acting, changed: Sequence[Drafted], draft: Draft, reverts: int | None) -> QuotaChange:
+def _write(actor: Actor, changed: Sequence[DraftedChange], draft: Draft, reverts: int | None) -> QuotaChange:
     written = []
     for each in changed:
         quota = each.after or each.before
@@ -152,8 +154,8 @@ def _write(acting: Acting, changed: Sequence[Drafted], draft: Draft, reverts: in
         if each.after is not None:
             quota.version = next_version(quota)
             quota.save()
-        written.append(Written(quota, each.change.owner, _values(each.before), _values(each.after)))
-    change = record(acting, written, comment=draft.comment, reverts=reverts)
+        written.append(WrittenQuota(quota, each.change.owner, _values(each.before), _values(each.after)))
+    change = record(actor, written, comment=draft.comment, reverts=reverts)
     if draft.expires_at is not None:
         QuotaExpiry.objects.create(change=change, due_at=draft.expires_at)
     for each in changed:
@@ -204,33 +206,33 @@ def _after(change: Change, before: Quota | None) -> Quota | None:
 
 
 def _values(quota: Quota | None) -> dict[str, Any] | None:
-    return None if quota is None else values_of(quota)
+    return None if quota is None else quota_values(quota)
 
 
-def version_of(quota: Quota | None) -> str:
+def version_tag(quota: Quota | None) -> str:
     return NO_VERSION if quota is None else f"{quota.pk}.{quota.version}"
 
 
-def _conflict(drafted: Sequence[Drafted], expected: str) -> PreconditionFailed:
-    """Describe the quotas that changed since the draft was begun, and the users who changed them."""
+def _conflict(drafted: Sequence[DraftedChange], expected: str) -> PreconditionFailed:
+    """Return an error that lists the quotas changed since the draft began, and by whom."""
     expected_versions = expected.split("-")
     if len(expected_versions) != len(drafted):
         return PreconditionFailed("If-Match does not belong to this draft. Preview the draft again.")
     outdated = [
         each
         for each, version in zip(drafted, expected_versions, strict=True)
-        if version != version_of(each.before)
+        if version != version_tag(each.before)
     ]
     changed = [_last_change(each) for each in outdated]
     names = ", ".join(f"{entry['name']} on {entry['pool']} (by {entry['by']})" for entry in changed)
     return PreconditionFailed(
         f"Changed in the meantime: {names}. Preview the draft again.",
         changed=changed,
-        current=tag_of(drafted),
+        current=tag_before(drafted),
     )
 
 
-def _last_change(each: Drafted) -> dict[str, Any]:
+def _last_change(each: DraftedChange) -> dict[str, Any]:
     owner, rows = each.change.owner, Audit.objects.filter(object_type="quota")
     if each.before is not None:
         last = rows.filter(object_id=str(each.before.pk)).first()
@@ -253,4 +255,4 @@ def _owner(entry: Mapping[str, Any]) -> Department | Project | None:
 
 
 def _columns(values: Mapping[str, Any] | None) -> Columns | None:
-    return None if values is None else columns_of(values)
+    return None if values is None else parse_columns(values)

@@ -10,8 +10,8 @@ from typing import Any
 from django.db import transaction
 
 from berth.core.errors import BerthError
-from berth.core.problems import Problem, shown
-from projects.acting import Acting
+from berth.core.problems import Problem, format_value
+from projects.actor import Actor
 from projects.models import Quota, QuotaChange, QuotaExpiry
 from projects.services.quotas.drafts import Draft, apply_draft, inverse_draft
 
@@ -20,20 +20,20 @@ REVERTED_EARLY = "Reverted before it expired."
 
 
 def expiry_problems(at: datetime, now: datetime) -> list[Problem]:
-    """Return a problem unless the expiry is within the next 366 days."""
+    """Return a problem if the expiry is not within the next 366 days."""
     if now < at <= now + MAX_LIFETIME:
         return []
     allowed = f"later than {now:%Y-%m-%dT%H:%M:%SZ}, within {MAX_LIFETIME.days} days"
-    return [Problem("expires_at", "is not a future time", shown(at.isoformat()), allowed)]
+    return [Problem("expires_at", "is not a future time", format_value(at.isoformat()), allowed)]
 
 
 def revert_expired(now: datetime) -> int:
     """Revert every expired change in its own transaction. Return the number of changes handled."""
     due = QuotaExpiry.objects.filter(done_at=None, due_at__lte=now).values_list("pk", flat=True)
-    return sum(_settle(pk, now) for pk in list(due))
+    return sum(_process_expiry(pk, now) for pk in list(due))
 
 
-def _settle(pk: int, now: datetime) -> bool:
+def _process_expiry(pk: int, now: datetime) -> bool:
     with transaction.atomic():
         rows = QuotaExpiry.objects.select_for_update(of=("self",), skip_locked=True).select_related("change")
         expiry = rows.filter(pk=pk, done_at=None).first()
@@ -58,7 +58,7 @@ def _revert(change: QuotaChange) -> str:
         if reverted:
             comment = f"Change {change.pk} has expired"
             with transaction.atomic():
-                apply_draft(acting=Acting.system("expiry"), draft=Draft(reverted, comment), reverts=change.pk)
+                apply_draft(actor=Actor.system("expiry"), draft=Draft(reverted, comment), reverts=change.pk)
     except BerthError as error:
         return error.detail
     edited = [

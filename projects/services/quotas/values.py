@@ -6,7 +6,7 @@ from typing import Any
 
 from berth.core.amounts import MILLI, RESOURCES
 from berth.core.errors import Invalid
-from berth.core.problems import Problem, shown
+from berth.core.problems import Problem, format_value
 from projects.models import Quota
 
 MAX_AMOUNT = 10**12
@@ -33,7 +33,7 @@ SCALE = {"gpu": MILLI, "cpu": MILLI, "memory_mib": 1}
 Columns = dict[str, Any]
 
 
-def values_of(quota: Quota) -> dict[str, Any]:
+def quota_values(quota: Quota) -> dict[str, Any]:
     """Return the quota with the keys and units of documents."""
     return {
         **{name: _to_document(name, getattr(quota, column)) for name, column in COLUMNS.items()},
@@ -46,14 +46,14 @@ def values_of(quota: Quota) -> dict[str, Any]:
     }
 
 
-def columns_of(values: Mapping[str, Any]) -> Columns:
-    """Return the columns for a document's values. Raises Invalid with every problem."""
+def parse_columns(values: Mapping[str, Any]) -> Columns:
+    """Return the columns for a document's values. Raises Invalid listing every problem."""
     problems: list[Problem] = []
     columns: Columns = {}
     for key, value in values.items():
         parse = _PARSERS.get(key)
         if parse is None:
-            problems.append(Problem(str(key), "unknown key", shown(value), ", ".join(KEYS)))
+            problems.append(Problem(str(key), "unknown key", format_value(value), ", ".join(KEYS)))
         else:
             parse(key, value, columns, problems)
     if problems:
@@ -61,65 +61,69 @@ def columns_of(values: Mapping[str, Any]) -> Columns:
     return columns
 
 
-def _amount(key: str, value: Any, columns: Columns, problems: list[Problem]) -> None:
+def _parse_amount(key: str, value: Any, columns: Columns, problems: list[Problem]) -> None:
     columns[COLUMNS[key]] = _to_units(key, key, value, problems)
 
 
-def _limit(key: str, value: Any, columns: Columns, problems: list[Problem]) -> None:
+def _parse_limit(key: str, value: Any, columns: Columns, problems: list[Problem]) -> None:
     if value is None:
         value = dict.fromkeys(RESOURCES)
     if not isinstance(value, Mapping):
-        problems.append(Problem(key, "is not a mapping", shown(value), ", ".join(RESOURCES)))
+        problems.append(Problem(key, "is not a mapping", format_value(value), ", ".join(RESOURCES)))
         return
     for name, amount_value in value.items():
         if name not in COLUMNS:
             problems.append(
-                Problem(f"{key}.{name}", "unknown key", shown(amount_value), ", ".join(RESOURCES))
+                Problem(f"{key}.{name}", "unknown key", format_value(amount_value), ", ".join(RESOURCES))
             )
         else:
             columns[f"limit_{COLUMNS[name]}"] = _to_units(f"{key}.{name}", name, amount_value, problems)
 
 
-def _weight(key: str, value: Any, columns: Columns, problems: list[Problem]) -> None:
+def _parse_weight(key: str, value: Any, columns: Columns, problems: list[Problem]) -> None:
     each = value if isinstance(value, Mapping) else dict.fromkeys(RESOURCES, value)
     for name, amount_value in each.items():
         path = f"{key}.{name}" if isinstance(value, Mapping) else key
         if name not in WEIGHTS:
-            problems.append(Problem(path, "unknown key", shown(amount_value), ", ".join(RESOURCES)))
+            problems.append(Problem(path, "unknown key", format_value(amount_value), ", ".join(RESOURCES)))
         elif not _is_number(amount_value) or not 0 <= amount_value <= MAX_WEIGHT:
-            problems.append(Problem(path, "is not a weight", shown(amount_value), f"0 to {MAX_WEIGHT:.0f}"))
+            problems.append(
+                Problem(path, "is not a weight", format_value(amount_value), f"0 to {MAX_WEIGHT:.0f}")
+            )
             if not isinstance(value, Mapping):
                 return
         else:
             columns[WEIGHTS[name]] = float(amount_value)
 
 
-def _flag(key: str, value: Any, columns: Columns, problems: list[Problem]) -> None:
+def _parse_flag(key: str, value: Any, columns: Columns, problems: list[Problem]) -> None:
     if isinstance(value, bool):
         columns[key] = value
     else:
-        problems.append(Problem(key, "is not a boolean", shown(value), "true, false"))
+        problems.append(Problem(key, "is not a boolean", format_value(value), "true, false"))
 
 
-def _rank(key: str, value: Any, columns: Columns, problems: list[Problem]) -> None:
-    whole = isinstance(value, int) and not isinstance(value, bool)
-    if value is None or (whole and -MAX_RANK <= value <= MAX_RANK):
+def _parse_rank(key: str, value: Any, columns: Columns, problems: list[Problem]) -> None:
+    is_whole = isinstance(value, int) and not isinstance(value, bool)
+    if value is None or (is_whole and -MAX_RANK <= value <= MAX_RANK):
         columns[key] = value
     else:
-        problems.append(Problem(key, "is not a rank", shown(value), f"-{MAX_RANK} to {MAX_RANK}, or null"))
+        problems.append(
+            Problem(key, "is not a rank", format_value(value), f"-{MAX_RANK} to {MAX_RANK}, or null")
+        )
 
 
 _PARSERS: dict[str, Callable[[str, Any, Columns, list[Problem]], None]] = {
-    **dict.fromkeys(RESOURCES, _amount),
-    "limit": _limit,
-    "weight": _weight,
-    "over_quota": _flag,
-    "rank": _rank,
+    **dict.fromkeys(RESOURCES, _parse_amount),
+    "limit": _parse_limit,
+    "weight": _parse_weight,
+    "over_quota": _parse_flag,
+    "rank": _parse_rank,
 }
 
 
 def _to_units(path: str, resource: str, value: Any, problems: list[Problem]) -> int | None:
-    """Convert to thousandths or MiB. Null means unlimited."""
+    """Return the amount in thousandths or MiB, or None for unlimited. Appends to `problems`."""
     if value is None:
         return None
     scale = SCALE[resource]
@@ -127,11 +131,11 @@ def _to_units(path: str, resource: str, value: Any, problems: list[Problem]) -> 
         f"0 to {MAX_AMOUNT // scale} in steps of {'0.001' if scale == MILLI else '1'}, or null for unlimited"
     )
     if not _is_number(value) or not 0 <= value * scale <= MAX_AMOUNT:
-        problems.append(Problem(path, "is not an amount", shown(value), allowed))
+        problems.append(Problem(path, "is not an amount", format_value(value), allowed))
         return None
     units = round(value * scale)
     if abs(units - value * scale) > 1e-6:
-        problems.append(Problem(path, "has too many decimals", shown(value), allowed))
+        problems.append(Problem(path, "has too many decimals", format_value(value), allowed))
     return units
 
 
@@ -140,12 +144,12 @@ def _is_number(value: Any) -> bool:
 
 
 def value_problems(quota: Quota) -> list[Problem]:
-    """Return the problems of contradictory values."""
+    """Return a problem for each amount that exceeds the quota's own limit."""
     problems = []
     for name, column in COLUMNS.items():
         amount, limit = getattr(quota, column), getattr(quota, f"limit_{column}")
         if amount is not None and limit is not None and amount > limit:
-            value, maximum = shown(_to_document(name, amount)), f"at most {_to_document(name, limit)}"
+            value, maximum = format_value(_to_document(name, amount)), f"at most {_to_document(name, limit)}"
             problems.append(Problem(name, "exceeds its own limit", value, maximum))
     return problems
 

@@ -1,10 +1,10 @@
-"""Versions of quotas, which are never reused."""
+"""Assign quota versions, which are never reused."""
 
 from projects.models import Quota, RemovedQuota
 
 
 def next_version(quota: Quota) -> int:
-    """Return the version with which the row is about to be stored."""
+    """Return the version with which to store the quota."""
     if quota.pk is not None:
         return quota.version + 1
     place = {"department": quota.department, "project": quota.project, "pool": quota.pool}
@@ -12,8 +12,8 @@ def next_version(quota: Quota) -> int:
     return 1 if before is None else before.version + 1
 
 
-def remember_removed(quota: Quota) -> None:
-    """Store a quota's version in the transaction that removes the quota, so that versions continue."""
+def store_removed_version(quota: Quota) -> None:
+    """Store a removed quota's version, so that a new quota in its place continues from there."""
     RemovedQuota.objects.update_or_create(
         department=quota.department,
         project=quota.project,

@@ -7,19 +7,19 @@ from django.db import IntegrityError, transaction
 from psycopg.errors import UniqueViolation
 
 from berth.core.errors import Invalid, NotFound, PreconditionFailed
-from berth.db.references import with_living_references
+from berth.db.references import checked_references
 from pools.models import NodePool
 from projects.access import Action, require
-from projects.acting import Acting
+from projects.actor import Actor
 from projects.models import Department, Project, Quota
-from projects.services.quotas.changes import Written, record
-from projects.services.quotas.values import columns_of, value_problems, values_of
+from projects.services.quotas.changes import WrittenQuota, record
+from projects.services.quotas.values import parse_columns, quota_values, value_problems
 from projects.services.quotas.versions import next_version
 
 
 def set_quota(
     *,
-    acting: Acting,
+    actor: Actor,
     owner: Department | Project,
     pool: NodePool,
     values: Mapping[str, Any],
@@ -30,23 +30,23 @@ def set_quota(
     A missing key keeps its value, or the default for a new quota. `expected_version` 0 means "none yet".
     Raises Invalid, PreconditionFailed, NotFound, Forbidden.
     """
-    require_to_set(acting, owner)
-    columns = columns_of(values)
+    require_set_quota(actor, owner)
+    columns = parse_columns(values)
     place = owner_columns(owner)
     try:
-        with with_living_references(f"{owner.name} or the pool {pool.name}"):
+        with checked_references(f"{owner.name} or the pool {pool.name}"):
             quota = Quota.objects.select_for_update(of=("self",)).filter(pool=pool, **place).first()
             _check_version(quota, expected_version)
             stored, quota = quota, quota or Quota(pool=pool, version=0, **place)
-            before = values_of(stored) if stored else None
+            before = quota_values(stored) if stored else None
             for column, value in columns.items():
                 setattr(quota, column, value)
             if problems := value_problems(quota):
                 raise Invalid(problems)
-            if before != values_of(quota):
+            if before != quota_values(quota):
                 quota.version = next_version(quota)
                 quota.save()
-                record(acting, [Written(quota, owner, before, values_of(quota))])
+                record(actor, [WrittenQuota(quota, owner, before, quota_values(quota))])
     except IntegrityError as error:
         if not isinstance(error.__cause__, UniqueViolation):
             raise
@@ -54,16 +54,16 @@ def set_quota(
     return quota
 
 
-def remove_quota(*, acting: Acting, quota: Quota, expected_version: int | None = None) -> None:
+def remove_quota(*, actor: Actor, quota: Quota, expected_version: int | None = None) -> None:
     """Remove a quota. The owner then has quota 0 and no limit in the pool."""
     owner = quota.owner
-    require_to_set(acting, owner)
+    require_set_quota(actor, owner)
     with transaction.atomic():
         locked = Quota.objects.select_for_update(of=("self",)).filter(pk=quota.pk).first()
         if locked is None:
             raise NotFound("This quota was already removed.")
         _check_version(locked, expected_version)
-        record(acting, [Written(locked, owner, values_of(locked), None)])
+        record(actor, [WrittenQuota(locked, owner, quota_values(locked), None)])
         locked.delete()
 
 
@@ -72,16 +72,16 @@ def _check_version(quota: Quota | None, expected: int | None) -> None:
     if expected is not None and expected != current:
         raise PreconditionFailed(
             f"You edited version {expected}; the current version is {current}.",
-            current=values_of(quota) if quota else None,
+            current=quota_values(quota) if quota else None,
             version=current,
         )
 
 
-def require_to_set(acting: Acting, owner: Department | Project) -> None:
-    """Raise Forbidden unless the user may set the quota. Only platform admins set departments' quotas."""
-    require(acting, Action.SET_QUOTA, owner)
+def require_set_quota(actor: Actor, owner: Department | Project) -> None:
+    """Raise Forbidden unless the user may set the quota. Departments' need a platform admin."""
+    require(actor, Action.SET_QUOTA, owner)
     if isinstance(owner, Department):
-        require(acting, Action.ADMINISTER)
+        require(actor, Action.ADMINISTER)
 
 
 def owner_columns(owner: Department | Project) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Write services of Python sessions, their calls and their workers."""
+"""Write operations on Python sessions, their calls and their workers."""
 
 from projects.services.sessions.lifecycle import (
     SessionSettings,

@@ -13,10 +13,16 @@ from django.utils import timezone
 from berth.core.errors import Conflict, Invalid, TooLarge
 from berth.core.problems import Problem
 from projects.models import Call, Session, SessionWorker
-from projects.services.sessions.leases import end, lease_pending, locked_session, open_calls, recover_lost
+from projects.services.sessions.leases import (
+    end_call,
+    lease_pending,
+    locked_session,
+    open_calls,
+    recover_lost_workers,
+)
 
 MAX_CALLS = 20_000  # open calls per session
-MAX_RESULT_BYTES = 16 * 2**20  # in one response, unless a single result is larger
+MAX_RESULT_BYTES = 16 * 2**20  # per response, unless a single result is larger
 LAST_SEEN_INTERVAL = timedelta(seconds=5)
 MIB = 2**20
 
@@ -29,7 +35,7 @@ class NewCall:
 
 
 @dataclass(frozen=True, slots=True)
-class Child:
+class BroadcastCall:
     """A broadcast's call on one node."""
 
     key: uuid.UUID
@@ -37,7 +43,7 @@ class Child:
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class EndedCall:
     number: int
     key: uuid.UUID
     outcome: str
@@ -50,27 +56,27 @@ class Ended:
 
 
 @dataclass(frozen=True, slots=True)
-class Added:
-    """`children` are keyed by broadcast, one per node that was ready."""
+class AddedCalls:
+    """Result of `add`. `children` maps each broadcast's key to its calls, one per ready node."""
 
-    children: dict[uuid.UUID, list[Child]] = field(default_factory=dict)
+    children: dict[uuid.UUID, list[BroadcastCall]] = field(default_factory=dict)
 
 
-def add(*, session: Session, calls: Sequence[NewCall], now: datetime | None = None) -> Added:
-    """Add calls. A call whose key exists is ignored, so that a call sent twice runs once.
+def add(*, session: Session, calls: Sequence[NewCall], now: datetime | None = None) -> AddedCalls:
+    """Add calls. A call whose key already exists is ignored, so that a call sent twice runs once.
 
     Raises Conflict if the session has ended or is full, or if no node is ready for a broadcast.
     """
     at = now or timezone.now()
     _check_sizes(calls)
-    added = Added()
+    added = AddedCalls()
     with locked_session(session) as locked:
-        recover_lost(locked, at)
+        recover_lost_workers(locked, at)
         existing = set(
             locked.calls.filter(key__in=[call.key for call in calls]).values_list("key", flat=True)
         )
         new_calls = [call for call in calls if call.key not in existing]
-        _check_room(locked, new_calls)
+        _check_capacity(locked, new_calls)
         Call.objects.bulk_create(
             Call(session=locked, key=call.key, payload=call.payload, size=len(call.payload),
                  is_broadcast=call.everywhere, created_at=at)
@@ -78,7 +84,7 @@ def add(*, session: Session, calls: Sequence[NewCall], now: datetime | None = No
         )  # fmt: skip
         for call in calls:
             if call.everywhere:
-                added.children[call.key] = _children(locked, call.key)
+                added.children[call.key] = _broadcast_calls(locked, call.key)
         locked.seen_at = at
         lease_pending(locked)
     return added
@@ -88,15 +94,15 @@ def cancel_calls(*, session: Session, keys: Iterable[uuid.UUID]) -> None:
     """Cancel calls. A running call continues, but its result is discarded."""
     with locked_session(session) as locked:
         for call in open_calls(locked).filter(key__in=list(keys)):
-            end(locked, call, Call.Outcome.CANCELLED, {"message": "Cancelled by the client."})
+            end_call(locked, call, Call.Outcome.CANCELLED, {"message": "Cancelled by the client."})
         lease_pending(locked)
 
 
-def take_ended(*, session: Session, after: int, now: datetime | None = None) -> list[Ended]:
-    """Return calls that ended after number `after`, and delete earlier ones."""
+def take_ended(*, session: Session, after: int, now: datetime | None = None) -> list[EndedCall]:
+    """Return calls that ended after number `after`, and delete those that ended before."""
     at = now or timezone.now()
     with locked_session(session) as locked:
-        recover_lost(locked, at)
+        recover_lost_workers(locked, at)
         if after > locked.ended_count:
             raise Invalid([Problem("after", "is in the future", str(after), f"at most {locked.ended_count}")])
         if after > locked.received_count:
@@ -112,17 +118,17 @@ def delete_ended(*, before: datetime) -> int:
     return _delete(Call.objects.filter(session__workload__ended_at__lt=before))
 
 
-def limit() -> int:
+def max_call_bytes() -> int:
     """Return the maximum size of a call or result in bytes."""
     return int(settings.BERTH_CALL_MIB) * MIB
 
 
 def _delete(calls: QuerySet[Call]) -> int:
-    """Delete calls without loading their payloads. Django would load the rows because of the children."""
+    """Delete calls without loading payloads, which Django would do because calls have children."""
     return calls.only("pk").delete()[0]
 
 
-def _ended_calls_after(session: Session, after: int) -> list[Ended]:
+def _ended_calls_after(session: Session, after: int) -> list[EndedCall]:
     rows = session.calls.filter(state=Call.State.ENDED, ended__gt=after).order_by("ended")
     sizes = list(rows.values_list("ended", "size")[:1000])
     last, total = after, 0
@@ -135,7 +141,7 @@ def _ended_calls_after(session: Session, after: int) -> list[Ended]:
         rows.filter(ended__lte=last).select_related("broadcast").defer("payload", "broadcast__payload")
     )
     return [
-        Ended(
+        EndedCall(
             number=call.ended or 0, key=call.key, outcome=call.outcome, error=call.error,
             result=bytes(call.result), node=call.node, attempts=call.attempts,
             broadcast=call.broadcast.key if call.broadcast else None, late=call.is_late,
@@ -144,8 +150,8 @@ def _ended_calls_after(session: Session, after: int) -> list[Ended]:
     ]  # fmt: skip
 
 
-def _children(session: Session, key: uuid.UUID) -> list[Child]:
-    """Create a broadcast's calls, one per ready worker, or return the existing calls."""
+def _broadcast_calls(session: Session, key: uuid.UUID) -> list[BroadcastCall]:
+    """Return a broadcast's calls, creating one per ready worker unless they already exist."""
     parent = session.calls.get(key=key)
     rows = parent.children.filter(is_late=False).order_by("node")
     if not rows.exists():
@@ -157,27 +163,27 @@ def _children(session: Session, key: uuid.UUID) -> list[Child]:
         Call.objects.bulk_create(
             Call(session=session, key=uuid.uuid4(), broadcast=parent, node=worker.node) for worker in ready
         )
-    return [Child(child.key, child.node or 0) for child in rows.all()]
+    return [BroadcastCall(child.key, child.node or 0) for child in rows.all()]
 
 
 def _check_sizes(calls: Sequence[NewCall]) -> None:
     for call in calls:
-        if len(call.payload) > limit():
+        if len(call.payload) > max_call_bytes():
             size = f"this call has {len(call.payload)} bytes"
-            raise TooLarge(f"A call may have at most {limit() // MIB} MiB; {size}.")
+            raise TooLarge(f"A call may have at most {max_call_bytes() // MIB} MiB; {size}.")
 
 
-def _check_room(session: Session, new_calls: Sequence[NewCall]) -> None:
+def _check_capacity(session: Session, new_calls: Sequence[NewCall]) -> None:
     if session.workload.phase not in ("pending", "reserved", "starting", "running", "stopping", "suspended"):
         raise Conflict(f"The session has ended: {session.workload.message}", reason="ended")
     if not new_calls:
         return
     live = session.calls.exclude(state=Call.State.ENDED)
-    bytes_held = session.calls.aggregate(n=Sum("size"))["n"] or 0
+    stored_bytes = session.calls.aggregate(n=Sum("size"))["n"] or 0
     max_bytes = int(settings.BERTH_SESSION_MIB) * MIB
     if (
         live.count() + len(new_calls) > MAX_CALLS
-        or bytes_held + sum(len(c.payload) for c in new_calls) > max_bytes
+        or stored_bytes + sum(len(c.payload) for c in new_calls) > max_bytes
     ):
         text = f"The session is full: the limit is {MAX_CALLS} calls and {max_bytes // MIB} MiB."
         raise Conflict(text, reason="full")

@@ -1,4 +1,4 @@
-"""Lease session calls to workers, reclaim and complete them.
+"""Lease session calls to workers, and requeue or end them.
 
 Everything happens under the lock on the session's row, so that calls end in a total order and only once.
 """
@@ -12,30 +12,30 @@ from typing import Any
 from django.db import transaction
 from django.db.models import Count, Q, QuerySet
 
-from berth.db.bell import ring
+from berth.db.bell import notify
 from projects.engine.turns import PendingCall, assign_calls
 from projects.models import Call, Phase, Pod, Session, SessionWorker
 from projects.models.workloads import ENDED_PHASES, LIVE_POD_STATES
 
-CHANNEL = "calls"  # signalled with the session to its client, and with the pod to its worker
+CHANNEL = "calls"  # carries session ids to clients and pod ids to workers
 WORKER_TIMEOUT = timedelta(seconds=90)  # silence after which a worker's calls are requeued
-_WRITTEN = ("turn", "ended_count", "received_count", "seen_at")
+_SAVED_FIELDS = ("turn", "ended_count", "received_count", "seen_at")
 MAX_BATCH = 1000  # pending calls processed at a time
 
 
 @contextmanager
 def locked_session(session: Session) -> Iterator[Session]:
-    """Lock the session. On exit, save its changes and notify its client of ended calls."""
+    """Lock the session. On exit, save changes to it and notify its client of ended calls."""
     with transaction.atomic():
         rows = Session.objects.select_for_update(of=("self",)).select_related("workload__project")
         locked = rows.defer("setup").get(pk=session.pk)
-        before = {name: getattr(locked, name) for name in _WRITTEN}
+        before = {name: getattr(locked, name) for name in _SAVED_FIELDS}
         yield locked
-        changed = [name for name in _WRITTEN if getattr(locked, name) != before[name]]
+        changed = [name for name in _SAVED_FIELDS if getattr(locked, name) != before[name]]
         if changed:
             locked.save(update_fields=changed)
         if "ended_count" in changed:
-            ring(CHANNEL, [str(locked.pk)])
+            notify(CHANNEL, [str(locked.pk)])
 
 
 def open_calls(session: Session) -> QuerySet[Call]:
@@ -63,14 +63,14 @@ def lease_pending(session: Session) -> None:
         session.calls.filter(id__in=ids).update(
             state=Call.State.LEASED, worker=workers[node], delivered=False
         )
-        ring(CHANNEL, [str(workers[node].pk)])
+        notify(CHANNEL, [str(workers[node].pk)])
     session.turn = assignment.turn
 
 
-def recover_lost(session: Session, now: datetime) -> bool:
+def recover_lost_workers(session: Session, now: datetime) -> bool:
     """Requeue the calls of lost workers. Return True if anything changed."""
     if session.workload.phase in ENDED_PHASES:
-        return _end_all(session)
+        return _fail_open_calls(session)
     is_live = Q(pod__state__in=LIVE_POD_STATES, seen_at__gte=now - WORKER_TIMEOUT)
     lost_workers = list(session.workers.exclude(state=SessionWorker.State.GONE).exclude(is_live))
     for worker in lost_workers:
@@ -93,13 +93,15 @@ def requeue(session: Session, call: Call, error: Mapping[str, Any]) -> None:
     if call.attempts >= session.max_attempts:
         times = "once" if call.attempts == 1 else f"{call.attempts} times"
         message = f"The call was interrupted {times}. Last reason: {error.get('message')}."
-        end(session, call, Call.Outcome.FAILED, {**error, "message": message})
+        end_call(session, call, Call.Outcome.FAILED, {**error, "message": message})
         return
     call.state, call.worker, call.delivered = Call.State.WAITING, None, False
     call.save(update_fields=["state", "worker", "delivered"])
 
 
-def end(session: Session, call: Call, outcome: str, error: Mapping[str, Any], result: bytes = b"") -> None:
+def end_call(
+    session: Session, call: Call, outcome: str, error: Mapping[str, Any], result: bytes = b""
+) -> None:
     session.ended_count += 1
     call.state, call.outcome, call.error, call.ended = (
         Call.State.ENDED,
@@ -113,12 +115,12 @@ def end(session: Session, call: Call, outcome: str, error: Mapping[str, Any], re
     call.save(update_fields=["state", "outcome", "error", "ended", "payload", "result", "size", "node"])
 
 
-def _end_all(session: Session) -> bool:
+def _fail_open_calls(session: Session) -> bool:
     """Fail all open calls of an ended session."""
     error = {"type": "SessionEnded", "message": end_message(session)}
     remaining = list(open_calls(session))
     for call in remaining:
-        end(session, call, Call.Outcome.FAILED, error)
+        end_call(session, call, Call.Outcome.FAILED, error)
     session.workers.exclude(state=SessionWorker.State.GONE).update(state=SessionWorker.State.GONE)
     return bool(remaining)
 
@@ -129,7 +131,10 @@ def end_message(session: Session) -> str:
 
 
 def _fail_calls_without_node(session: Session) -> bool:
-    """Fail broadcast calls for nodes that left for good. A restarting gang gets all its nodes again."""
+    """Fail broadcast calls for nodes that have left permanently.
+
+    Calls are kept while a gang restarts, because it gets all its nodes again.
+    """
     if session.workload.phase != Phase.RUNNING:
         return False
     ranks = Pod.objects.filter(
@@ -139,12 +144,12 @@ def _fail_calls_without_node(session: Session) -> bool:
     orphaned = list(orphans.exclude(node__in=ranks))
     for call in orphaned:
         error = {"type": "Interrupted", "message": f"Node {call.node} left the session."}
-        end(session, call, Call.Outcome.FAILED, error)
+        end_call(session, call, Call.Outcome.FAILED, error)
     return bool(orphaned)
 
 
 def add_broadcasts(session: Session, node: int) -> None:
-    """Add open broadcasts for a worker that joined later, unless they are already pending on its node."""
+    """Add open broadcasts for a node that joined later, unless its calls are already pending."""
     pending = session.calls.filter(node=node, broadcast__isnull=False).exclude(state=Call.State.ENDED)
     parents = session.calls.filter(is_broadcast=True).exclude(state=Call.State.ENDED)
     late = parents.exclude(pk__in=pending.values("broadcast")).order_by("id")

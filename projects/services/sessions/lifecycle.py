@@ -11,10 +11,10 @@ from django.utils import timezone
 
 from berth.core.errors import Conflict, Invalid
 from berth.core.problems import Problem
-from berth.db.bell import ring
+from berth.db.bell import notify
 from berth.db.wake import wake
 from projects.access import Action, require
-from projects.acting import Acting
+from projects.actor import Actor
 from projects.engine import lifecycle
 from projects.models import Phase, Session, Workload
 from projects.services import audit, workloads
@@ -22,9 +22,9 @@ from projects.services.sessions.leases import CHANNEL
 from projects.services.workloads.moves import move
 
 ROLE = "worker"
-RESTARTS = 10  # restarts of the whole gang after a worker has died
-GRACE = 30
-BOOT = """\
+MAX_RESTARTS = 10  # restarts of the whole gang after a worker dies
+GRACE_SECONDS = 30
+BOOT_SCRIPT = """\
 import os, runpy, sys, time, urllib.request
 place = os.path.join(os.environ["BERTH_POD_DIR"], "berth-worker.zip")
 address = os.environ["BERTH_URL"] + "/api/v1/workers/program.zip"
@@ -47,7 +47,7 @@ runpy.run_module("berth.worker", run_name="__main__", alter_sys=True)
 
 @dataclass(frozen=True, slots=True)
 class SessionSettings:
-    """A session's settings besides its workload document. `setup` is opaque to the server."""
+    """Session settings that are not in the workload document. `setup` is opaque to the server."""
 
     address: str
     executor: str
@@ -61,30 +61,31 @@ class SessionSettings:
 
 def open_session(
     *,
-    acting: Acting,
+    actor: Actor,
     document: Mapping[str, Any],
     settings: SessionSettings,
     now: datetime | None = None,
 ) -> Session:
     """Submit a workload whose pods run calls.
 
-    `document` has name, project, pools and, under `node`, the resources of one node. The command is set here.
+    `document` holds the name, project, pools and, under `node`, the resources per node. The command
+    is set here.
     """
     at = now or timezone.now()
     node = {**document.get("node", {}), "name": ROLE}
     full_document = {key: value for key, value in document.items() if key != "node"}
     full_document |= {
         "kind": "interactive",
-        "command": ["python", "-c", BOOT],
+        "command": ["python", "-c", BOOT_SCRIPT],
         "roles": [node],
-        "grace_period_seconds": GRACE,
-        "restart_policy": {"kind": "on_failure", "max_restarts": RESTARTS},
+        "grace_period_seconds": GRACE_SECONDS,
+        "restart_policy": {"kind": "on_failure", "max_restarts": MAX_RESTARTS},
     }
     with transaction.atomic():
         try:
-            workload = workloads.submit(acting=acting, document=full_document, now=at)
+            workload = workloads.submit(actor=actor, document=full_document, now=at)
         except Invalid as error:
-            raise Invalid(_as_requested(problem) for problem in error.problems) from None
+            raise Invalid(_with_request_path(problem) for problem in error.problems) from None
         return Session.objects.create(
             workload=workload,
             address=settings.address,
@@ -99,19 +100,19 @@ def open_session(
         )
 
 
-def end_session(*, acting: Acting, session: Session, now: datetime | None = None) -> Workload:
+def end_session(*, actor: Actor, session: Session, now: datetime | None = None) -> Workload:
     """End a session: its pods are stopped and its workload completes. Idempotent."""
     workload = session.workload
-    require(acting, Action.OPERATE, workload)
+    require(actor, Action.OPERATE, workload)
     with transaction.atomic():
         locked = _locked(workload)
         if locked.phase in (Phase.STARTING, Phase.RUNNING):
-            _stop(locked, Phase.COMPLETED, "SessionEnded", f"Ended by {acting.name}.", acting.name, now)
-            audit.write_down(acting, "end_session", locked, before={"phase": locked.phase},
+            _stop(locked, Phase.COMPLETED, "SessionEnded", f"Ended by {actor.name}.", actor.name, now)
+            audit.write_entry(actor, "end_session", locked, before={"phase": locked.phase},
                              project=locked.project)  # fmt: skip
         elif locked.phase not in lifecycle.ENDED and locked.next_phase not in lifecycle.ENDED:
-            workloads.cancel(acting=acting, workload=locked, now=now)
-        ring(CHANNEL, [str(session.pk)])
+            workloads.cancel(actor=actor, workload=locked, now=now)
+        notify(CHANNEL, [str(session.pk)])
     return _reload(workload)
 
 
@@ -122,12 +123,12 @@ def fail_session(session: Session, error: str, now: datetime | None = None) -> N
         locked = _locked(session.workload)
         if locked.phase in (Phase.STARTING, Phase.RUNNING):
             _stop(locked, Phase.FAILED, "SessionFault", error, "session", now)
-        ring(CHANNEL, [str(session.pk)])
+        notify(CHANNEL, [str(session.pk)])
 
 
-def get_session(acting: Acting, workload: Workload, action: Action = Action.OPERATE) -> Session:
-    """Return a workload's session. Raises NotFound, Forbidden, or Conflict without a session."""
-    require(acting, action, workload)
+def get_session(actor: Actor, workload: Workload, action: Action = Action.OPERATE) -> Session:
+    """Return a workload's session. Raises NotFound, Forbidden, or Conflict if it has no session."""
+    require(actor, action, workload)
     session = Session.objects.filter(pk=workload.pk).select_related("workload__project__department").first()
     if session is None:
         raise Conflict(f"{workload.name} is not a session. It runs its own command.")
@@ -141,7 +142,7 @@ def _stop(
         locked, expected=[locked.phase], to=Phase.STOPPING, next_phase=next_phase, reason=reason,
         message=message[:1000], actor=actor, now=now or timezone.now(),
     )  # fmt: skip
-    assert moved, "the row is locked"
+    assert moved, "the phase of a locked workload cannot change"
     wake("scheduler")
 
 
@@ -154,6 +155,6 @@ def _reload(workload: Workload) -> Workload:
     return Workload.objects.select_related("project__department", "submitted_by", "pool").get(pk=workload.pk)
 
 
-def _as_requested(problem: Problem) -> Problem:
+def _with_request_path(problem: Problem) -> Problem:
     path = re.sub(r"^roles\[0\]\.?", "node.", problem.path).rstrip(".")
     return Problem(path, problem.message, problem.received, problem.allowed)

@@ -17,7 +17,7 @@ from projects.models.workloads import LIVE_POD_STATES
 from projects.services import events
 from projects.services.sessions.leases import (
     add_broadcasts,
-    end,
+    end_call,
     lease_pending,
     locked_session,
     mark_lost,
@@ -57,9 +57,9 @@ class CallResult:
     result: bytes = b""
 
 
-def pod_behind(secret: str) -> Pod:
+def authenticate_pod(secret: str) -> Pod:
     """Return the live session pod with this secret. Raises Unauthenticated."""
-    key = secrets.subject(secret, "pod")
+    key = secrets.verified_key(secret, "pod")
     rows = Pod.objects.select_related(
         "workload__session", "workload__project", "node__pool", "session_worker"
     )
@@ -72,8 +72,8 @@ def pod_behind(secret: str) -> Pod:
 
 
 def check_versions(*, pod: Pod, versions: WorkerVersions) -> str:
-    """Return the difference between the versions, or an empty string. A difference ends the session."""
-    error = _mismatch(pod.workload.session, versions, pod)
+    """Return a version mismatch, which also fails the session, or an empty string."""
+    error = _version_mismatch(pod.workload.session, versions, pod)
     if error:
         fail_session(pod.workload.session, error)
     return error
@@ -100,7 +100,7 @@ def join(*, pod: Pod, versions: WorkerVersions, now: datetime | None = None) -> 
 
 
 def record_alive(*, pod: Pod, now: datetime | None = None) -> None:
-    """Record that a worker is alive, at most every few seconds. A worker marked as lost becomes ready."""
+    """Record that a worker is alive, at most every few seconds. Marks a lost worker as ready."""
     at = now or timezone.now()
     worker = getattr(pod, "session_worker", None)
     if worker is None or (
@@ -114,11 +114,14 @@ def record_alive(*, pod: Pod, now: datetime | None = None) -> None:
 
 
 def leased_calls(*, pod: Pod, received: Collection[int], now: datetime | None = None) -> list[LeasedCall]:
-    """Return leased calls that the worker has not received, including calls in lost responses."""
+    """Return leased calls that the worker has not received, including those in lost responses."""
     record_alive(pod=pod, now=now)
     with transaction.atomic():
         rows = (
-            _leased(pod, received).select_for_update(of=("self",)).select_related("broadcast").order_by("id")
+            _unreceived_calls(pod, received)
+            .select_for_update(of=("self",))
+            .select_related("broadcast")
+            .order_by("id")
         )
         leased = list(rows.defer("result", "error"))
         undelivered = [call for call in leased if not call.delivered]
@@ -130,8 +133,8 @@ def leased_calls(*, pod: Pod, received: Collection[int], now: datetime | None = 
     return [LeasedCall(call.pk, call.attempts, _payload(call)) for call in leased]
 
 
-def _leased(pod: Pod, received: Collection[int]) -> QuerySet[Call]:
-    """Return leased calls that were not delivered or not received. A requeued call may be leased again."""
+def _unreceived_calls(pod: Pod, received: Collection[int]) -> QuerySet[Call]:
+    """Return leased calls not yet delivered or received. A requeued call may be leased again."""
     is_missing = Q(delivered=False) | ~Q(id__in=received)
     return Call.objects.filter(is_missing, worker=pod.pk, state=Call.State.LEASED)
 
@@ -141,13 +144,13 @@ def _payload(call: Call) -> bytes:
 
 
 def has_changes(pod: Pod, received: Collection[int]) -> bool:
-    """Return True if there are new calls or the worker must leave. Cheap enough for polling."""
-    return _leased(pod, received).exists() or instructions_for(pod).leave
+    """Return True if there are new calls or the worker must leave. Cheap enough to poll."""
+    return _unreceived_calls(pod, received).exists() or instructions_for(pod).leave
 
 
 @dataclass(frozen=True, slots=True)
 class Instructions:
-    """`leave`: accept no more calls. `at_once`: do not finish running calls either."""
+    """Whether a worker must `leave`, and whether `at_once`, without finishing running calls."""
 
     leave: bool
     at_once: bool
@@ -155,9 +158,9 @@ class Instructions:
 
 def instructions_for(pod: Pod) -> Instructions:
     rows = Pod.objects.filter(pk=pod.pk).values_list("state", "workload__phase", "workload__next_phase")
-    state, phase, leads_to = rows.first() or (PodState.LOST, "", "")
-    ends = phase in lifecycle.ENDED or leads_to in lifecycle.ENDED
-    return Instructions(state not in (PodState.STARTING, PodState.RUNNING), ends)
+    state, phase, next_phase = rows.first() or (PodState.LOST, "", "")
+    is_ending = phase in lifecycle.ENDED or next_phase in lifecycle.ENDED
+    return Instructions(state not in (PodState.STARTING, PodState.RUNNING), is_ending)
 
 
 def accept_results(*, pod: Pod, results: Sequence[CallResult]) -> None:
@@ -170,7 +173,7 @@ def accept_results(*, pod: Pod, results: Sequence[CallResult]) -> None:
             if call is None:
                 continue
             if result.outcome != "interrupted":
-                end(session, call, result.outcome, result.details, result.result)
+                end_call(session, call, result.outcome, result.details, result.result)
             elif call.worker_id == pod.pk:
                 requeue(session, call, result.details)
         lease_pending(session)
@@ -187,18 +190,21 @@ def leave(*, pod: Pod, error: str = "") -> None:
         fail_session(session, error)
 
 
-def _mismatch(session: Session, versions: WorkerVersions, pod: Pod) -> str:
-    """Compare versions. Pickled functions need the same Python and cloudpickle series."""
-    for what, worker_version, client_version in (
+def _version_mismatch(session: Session, versions: WorkerVersions, pod: Pod) -> str:
+    """Return an error message for incompatible versions, or an empty string.
+
+    Pickled functions need the same Python and cloudpickle series.
+    """
+    for software, worker_version, client_version in (
         ("Python", versions.python, session.python),
         ("cloudpickle", versions.cloudpickle, session.cloudpickle),
     ):
         if _series(worker_version) != _series(client_version):
             return (
-                f"Node {pod.rank} of pool {pod.node.pool.name} runs {what} {worker_version}, "
-                f"the client {client_version}: functions cannot be sent between them. "
-                f"Use {what} {_series(worker_version)} in the client, "
-                f"or install in the pool {what} {_series(client_version)}."
+                f"Node {pod.rank} of pool {pod.node.pool.name} runs {software} {worker_version}, "
+                f"but the client runs {client_version}: functions cannot be sent between them. "
+                f"Use {software} {_series(worker_version)} in the client, "
+                f"or install {software} {_series(client_version)} in the pool."
             )
     return ""
 

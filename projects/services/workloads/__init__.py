@@ -1,26 +1,26 @@
-"""Write services of workloads: submission, control, templates and ports."""
+"""Write operations on workloads: submission, control, templates and ports."""
 
-from projects.services.workloads.control import Bulk, bulk_cancel, cancel, delete, resume, suspend
+from projects.services.workloads.control import BulkCancellation, bulk_cancel, cancel, delete, resume, suspend
 from projects.services.workloads.submission import (
     Submission,
-    name_taken,
-    prepared,
+    collect_warnings,
+    name_taken_error,
+    prepare_workload,
     submit,
     submit_with_warnings,
-    warnings_of,
 )
 
 __all__ = [
-    "Bulk",
+    "BulkCancellation",
     "Submission",
     "bulk_cancel",
     "cancel",
+    "collect_warnings",
     "delete",
-    "name_taken",
-    "prepared",
+    "name_taken_error",
+    "prepare_workload",
     "resume",
     "submit",
     "submit_with_warnings",
     "suspend",
-    "warnings_of",
 ]

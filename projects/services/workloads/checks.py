@@ -3,37 +3,38 @@
 from datetime import datetime
 
 from berth.core.errors import Invalid
-from berth.core.problems import Problem, shown
+from berth.core.problems import Problem, format_value
 from berth.core.spec import WorkloadSpec
 from pools.models import NodePool
 from projects.access import Action, may
-from projects.acting import Acting
+from projects.actor import Actor
 from projects.models import Project, Workload
 from projects.selectors import projects as visible
 
 NAMES_SHOWN = 20
 
 
-def project_of(acting: Acting, spec: WorkloadSpec, project: Project | None, where: str) -> Project:
+def resolve_project(actor: Actor, spec: WorkloadSpec, project: Project | None, where: str) -> Project:
     """Return the project of a submission. `where` is the document key that contains its name.
 
-    Without a name, it is the only project in which the user may submit. Raises Invalid.
+    If the document names no project, the only project in which the user may submit is used. Raises
+    Invalid.
     """
     if project is not None:
         if spec.project is not None and spec.project != project.name:
-            raise Invalid([Problem(where, "names another project", shown(spec.project), project.name)])
+            raise Invalid([Problem(where, "names another project", format_value(spec.project), project.name)])
         return project
     if spec.project is None:
-        return _only_project(acting, where)
-    project = visible(acting).filter(name=spec.project).first()
+        return _only_project(actor, where)
+    project = visible(actor).filter(name=spec.project).first()
     if project is None:
         allowed = "the name of a project in which you may submit"
-        raise Invalid([Problem(where, "does not exist", shown(spec.project), allowed)])
+        raise Invalid([Problem(where, "does not exist", format_value(spec.project), allowed)])
     return project
 
 
-def _only_project(acting: Acting, where: str) -> Project:
-    projects = [project for project in visible(acting) if may(acting, Action.SUBMIT, project)]
+def _only_project(actor: Actor, where: str) -> Project:
+    projects = [project for project in visible(actor) if may(actor, Action.SUBMIT, project)]
     if len(projects) == 1:
         return projects[0]
     names = ", ".join(project.name for project in projects[:NAMES_SHOWN])
@@ -41,13 +42,13 @@ def _only_project(acting: Acting, where: str) -> Project:
     raise Invalid([Problem(where, "is required", "", allowed)])
 
 
-def pools_of(spec: WorkloadSpec, at: datetime) -> list[str]:
+def resolve_pools(spec: WorkloadSpec, at: datetime) -> list[str]:
     """Return the pools listed in a document, or else all pools that have not expired. Raises Invalid."""
     expiries = dict(NodePool.objects.order_by("name").values_list("name", "expires_at"))
     names = list(expiries)
     allowed = ", ".join(names[:NAMES_SHOWN]) or "no pool exists yet"
     unknown = [
-        Problem(f"pools[{i}]", "does not exist", shown(name), allowed)
+        Problem(f"pools[{i}]", "does not exist", format_value(name), allowed)
         for i, name in enumerate(spec.pools)
         if name not in expiries
     ]
@@ -69,9 +70,12 @@ def pools_of(spec: WorkloadSpec, at: datetime) -> list[str]:
 
 
 def check_deadline(spec: WorkloadSpec, at: datetime) -> None:
-    """Raise Invalid for a past deadline: the workload would evict others and end at once."""
+    """Raise Invalid for a past deadline, with which the workload would evict others and end."""
     if spec.deadline is not None and spec.deadline <= at:
-        received, allowed = shown(spec.deadline.isoformat()), f"later than {at.isoformat(timespec='seconds')}"
+        received, allowed = (
+            format_value(spec.deadline.isoformat()),
+            f"later than {at.isoformat(timespec='seconds')}",
+        )
         raise Invalid([Problem("deadline", "has passed", received, allowed)])
 
 
@@ -81,7 +85,7 @@ def check_runnable(spec: WorkloadSpec) -> None:
     problems = [
         Problem("command", f"is required for role {role.name}", "", allowed)
         for role in spec.all_roles
-        if not spec.argv_of(role)
+        if not spec.role_argv(role)
     ]
     if problems:
         raise Invalid(problems)

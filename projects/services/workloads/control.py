@@ -12,7 +12,7 @@ from django.utils import timezone
 from berth.core.errors import Conflict, Forbidden, NotFound
 from berth.db.wake import wake
 from projects.access import Action, require
-from projects.acting import Acting
+from projects.actor import Actor
 from projects.engine import lifecycle
 from projects.models import Phase, Workload
 from projects.services import announce, audit, events
@@ -21,18 +21,18 @@ from projects.services.workloads import leftovers
 from projects.services.workloads.moves import move
 
 
-def cancel(*, acting: Acting, workload: Workload, now: datetime | None = None) -> Workload:
-    """End a workload: at once if nothing is running, otherwise once its pods have stopped. Idempotent."""
-    return _wind_down(acting, workload, to=Phase.CANCELLED, reason="Cancelled", now=now)
+def cancel(*, actor: Actor, workload: Workload, now: datetime | None = None) -> Workload:
+    """Cancel a workload. If it is running, it ends once its pods have stopped. Idempotent."""
+    return _cancel_or_suspend(actor, workload, to=Phase.CANCELLED, reason="Cancelled", now=now)
 
 
-def suspend(*, acting: Acting, workload: Workload, now: datetime | None = None) -> Workload:
+def suspend(*, actor: Actor, workload: Workload, now: datetime | None = None) -> Workload:
     """Stop a workload until it is resumed. It keeps its submission time. Idempotent."""
-    return _wind_down(acting, workload, to=Phase.SUSPENDED, reason="Suspended", now=now)
+    return _cancel_or_suspend(actor, workload, to=Phase.SUSPENDED, reason="Suspended", now=now)
 
 
-def resume(*, acting: Acting, workload: Workload, now: datetime | None = None) -> Workload:
-    require(acting, Action.OPERATE, workload)
+def resume(*, actor: Actor, workload: Workload, now: datetime | None = None) -> Workload:
+    require(actor, Action.OPERATE, workload)
     at = now or timezone.now()
     with transaction.atomic():
         locked = _locked(workload)
@@ -42,65 +42,67 @@ def resume(*, acting: Acting, workload: Workload, now: datetime | None = None) -
                 expected=[Phase.SUSPENDED],
                 to=Phase.PENDING,
                 reason="Resumed",
-                message=f"Resumed by {acting.name}.",
-                actor=acting.name,
+                message=f"Resumed by {actor.name}.",
+                actor=actor.name,
                 now=at,
                 backoff_until=None,
             )
-            assert moved, "the row is locked"
+            assert moved, "the phase of a locked workload cannot change"
         elif locked.phase == Phase.STOPPING and locked.next_phase == Phase.SUSPENDED:
-            _set_target(locked, next_phase=Phase.PENDING)
+            _update_and_bump_version(locked, next_phase=Phase.PENDING)
             events.record(
-                "resumed", locked, f"Resumed by {acting.name} while it was stopping.", actor=acting.name
+                "resumed", locked, f"Resumed by {actor.name} while it was stopping.", actor=actor.name
             )
             announce.workload_changed(locked)
         elif locked.phase in lifecycle.ENDED:
             raise Conflict(f"This workload has ended ({locked.phase}). Submit it again.")
         else:
             return locked
-        _audit(acting, "resume", locked, after=(fresh := _reload(workload)))
+        _audit(actor, "resume", locked, after=(fresh := _reload(workload)))
         wake("scheduler")
     return fresh
 
 
-def delete(*, acting: Acting, workload: Workload) -> None:
-    """Delete an ended workload with its logs and files. Events and evictions stay in the history."""
-    require(acting, Action.OPERATE, workload)
+def delete(*, actor: Actor, workload: Workload) -> None:
+    """Delete an ended workload with its logs and files. Events and evictions are kept."""
+    require(actor, Action.OPERATE, workload)
     with transaction.atomic():
         locked = _locked(workload)
         if locked.phase not in lifecycle.ENDED:
             raise Conflict(f"This workload is {locked.phase}. Cancel it before you delete it.")
-        services.refuse_while_engines_live(locked)
-        events.record("deleted", locked, f"Deleted by {acting.name}.", actor=acting.name)
-        _audit(acting, "delete", locked)
+        services.require_no_live_engines(locked)
+        events.record("deleted", locked, f"Deleted by {actor.name}.", actor=actor.name)
+        _audit(actor, "delete", locked)
         announce.workload_changed(locked)
         leftovers.record(locked)
         locked.delete()
 
 
 @dataclass
-class Bulk:
-    """Outcome of a bulk operation. A refused workload does not affect the others."""
+class BulkCancellation:
+    """Outcome of a bulk cancellation. A refused workload does not affect the others."""
 
     cancelled: list[Workload] = field(default_factory=list)
     refused: list[tuple[Workload, str]] = field(default_factory=list)
 
 
-def bulk_cancel(*, acting: Acting, workloads: Iterable[Workload]) -> Bulk:
+def bulk_cancel(*, actor: Actor, workloads: Iterable[Workload]) -> BulkCancellation:
     """Cancel workloads one by one, each in its own transaction."""
-    outcome = Bulk()
+    outcome = BulkCancellation()
     for workload in workloads:
         try:
-            outcome.cancelled.append(cancel(acting=acting, workload=workload))
+            outcome.cancelled.append(cancel(actor=actor, workload=workload))
         except (Conflict, Forbidden, NotFound) as refusal:
             outcome.refused.append((workload, refusal.detail))
     return outcome
 
 
-def _wind_down(acting: Acting, workload: Workload, *, to: str, reason: str, now: datetime | None) -> Workload:
-    require(acting, Action.OPERATE, workload)
+def _cancel_or_suspend(
+    actor: Actor, workload: Workload, *, to: str, reason: str, now: datetime | None
+) -> Workload:
+    require(actor, Action.OPERATE, workload)
     at = now or timezone.now()
-    message = f"{reason} by {acting.name}."
+    message = f"{reason} by {actor.name}."
     with transaction.atomic():
         locked = _locked(workload)
         if locked.phase == to or (locked.phase == Phase.STOPPING and locked.next_phase == to):
@@ -108,7 +110,7 @@ def _wind_down(acting: Acting, workload: Workload, *, to: str, reason: str, now:
         if locked.phase in lifecycle.ENDED:
             raise Conflict(f"This workload has already ended ({locked.phase}).")
         if locked.phase == Phase.STOPPING:
-            _change_target(locked, to, reason, message, acting)
+            _change_next_phase(locked, to, reason, message, actor)
         elif locked.phase in (Phase.STARTING, Phase.RUNNING):
             move(
                 locked,
@@ -117,7 +119,7 @@ def _wind_down(acting: Acting, workload: Workload, *, to: str, reason: str, now:
                 next_phase=to,
                 reason=reason,
                 message=message,
-                actor=acting.name,
+                actor=actor.name,
                 now=at,
             )
         else:
@@ -127,26 +129,26 @@ def _wind_down(acting: Acting, workload: Workload, *, to: str, reason: str, now:
                 to=to,
                 reason=reason,
                 message=message,
-                actor=acting.name,
+                actor=actor.name,
                 now=at,
                 explanation=None,
             )
-        _audit(acting, reason.lower(), locked, after=(fresh := _reload(workload)))
+        _audit(actor, reason.lower(), locked, after=(fresh := _reload(workload)))
         wake("scheduler")
     return fresh
 
 
-def _change_target(locked: Workload, to: str, reason: str, message: str, acting: Acting) -> None:
+def _change_next_phase(locked: Workload, to: str, reason: str, message: str, actor: Actor) -> None:
     """Change the next phase of a workload that is already stopping. A cancellation takes precedence."""
     if locked.next_phase in lifecycle.ENDED:
         raise Conflict(f"This workload is already stopping and will be {locked.next_phase}.")
-    _set_target(locked, next_phase=to, reason=reason, message=message)
+    _update_and_bump_version(locked, next_phase=to, reason=reason, message=message)
     locked.reservations.all().delete()
-    events.record(reason.lower(), locked, message, actor=acting.name)
+    events.record(reason.lower(), locked, message, actor=actor.name)
     announce.workload_changed(locked)
 
 
-def _set_target(locked: Workload, **columns: Any) -> None:
+def _update_and_bump_version(locked: Workload, **columns: Any) -> None:
     """Update columns and the version, so that decisions based on the previous version are checked again."""
     Workload.objects.filter(pk=locked.pk).update(version=F("version") + 1, **columns)
 
@@ -167,7 +169,7 @@ def _reload(workload: Workload) -> Workload:
     return Workload.objects.select_related("project__department", "submitted_by", "pool").get(pk=workload.pk)
 
 
-def _audit(acting: Acting, action: str, workload: Workload, after: Workload | None = None) -> None:
+def _audit(actor: Actor, action: str, workload: Workload, after: Workload | None = None) -> None:
     before = {"phase": workload.phase}
     phase = None if after is None else {"phase": after.phase}
-    audit.write_down(acting, action, workload, before=before, after=phase, project=workload.project)
+    audit.write_entry(actor, action, workload, before=before, after=phase, project=workload.project)

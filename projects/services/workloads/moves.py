@@ -1,4 +1,4 @@
-"""Change a workload's state by compare-and-set, with one event per move."""
+"""Change a workload's phase by compare-and-set, recording one event per change."""
 
 from collections.abc import Collection
 from datetime import datetime
@@ -31,17 +31,17 @@ def move(
 ) -> bool:
     """Move the workload from one of the `expected` phases to `to`. Return False if it is in another phase.
 
-    `columns` are written in the same statement. When a workload stops, is suspended or has ended, its
+    `columns` are written in the same statement. When a workload stops, is suspended or ends, its
     reservations are deleted, because reservations for scaling up must not outlive the run.
-    `keep_reservations` is for a workload that stops only to start in its reserved place. The caller must not
-    pass `expected` phases from which `lifecycle` does not allow the move.
+    `keep_reservations` is for a workload that stops only to restart on its reserved nodes. The
+    caller must not pass `expected` phases from which `lifecycle` does not allow the move.
     """
     for source in expected:
-        assert lifecycle.allowed(source, to), f"no move from {source} to {to}"
+        assert lifecycle.is_move_allowed(source, to), f"transition from {source} to {to} is not allowed"
     if to in lifecycle.ENDED:
         columns.setdefault("ended_at", now)
     if to != Phase.PENDING and Phase.PENDING in expected:
-        columns["wait_reasons"] = wait_reasons.ended(now)
+        columns["wait_reasons"] = wait_reasons.close_last_reason(now)
     if to != Phase.STOPPING:
         columns.setdefault("next_phase", "")
     with transaction.atomic(savepoint=False):

@@ -1,8 +1,8 @@
 """Issue one-time links to workload ports, exchange them for visits, and check visits.
 
-Every request in a visit is checked. A visit ends with the session or token that requested it, with the user's
-permission to control the workload, when the password changes, when the account is deactivated, when the run
-that opened the port ends, and after twelve hours in any case.
+Every request in a visit is checked. A visit ends when the session or token that requested it ends,
+when the user loses permission to control the workload, when the password changes, when the account
+is deactivated, when the run that opened the port ends, and after twelve hours at the latest.
 """
 
 import hashlib
@@ -17,11 +17,11 @@ from django.contrib.auth.models import User
 from django.db import transaction
 
 from berth.core.errors import Conflict, Forbidden, NotFound
-from berth.core.problems import shown
+from berth.core.problems import format_value
 from pools.joining.secrets import for_port
 from projects.access import Action, may, require
-from projects.acting import Acting
-from projects.connections.credentials import Credential, user_behind
+from projects.actor import Actor
+from projects.connections.credentials import Credential, load_active_user
 from projects.models import Phase, Pod, PodState, PortLink, Workload
 from projects.services import audit
 from projects.services.people.tokens import has_session_hash
@@ -29,7 +29,7 @@ from projects.services.people.tokens import has_session_hash
 LINK_LIFETIME = timedelta(seconds=60)
 VISIT_LIFETIME = timedelta(hours=12)
 LAST_USED_INTERVAL = timedelta(minutes=1)
-MAX_UNUSED_LINKS = 20  # unused links per user and workload
+MAX_UNUSED_LINKS = 20  # per user and workload
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,28 +57,32 @@ def declared_ports(workload: Workload) -> list[dict[str, Any]]:
     return list(workload.spec.get("ports") or [])
 
 
-def issue_link(*, acting: Acting, workload: Workload, port: str, at: datetime) -> tuple[PortLink, str]:
+def issue_link(*, actor: Actor, workload: Workload, port: str, at: datetime) -> tuple[PortLink, str]:
     """Return a new link and its secret, which is not stored. Raises NotFound, Forbidden, Conflict."""
-    require(acting, Action.OPERATE, workload)
-    if acting.user is None:
+    require(actor, Action.OPERATE, workload)
+    if actor.user is None:
         raise Forbidden("Ports can only be opened by a user, not by a service token.")
     if port not in (names := [each["name"] for each in declared_ports(workload)]):
         hint = f"its ports are {', '.join(names)}" if names else "it declares no ports"
-        raise NotFound(f"{workload.name} has no port {shown(port[:80])}; {hint}.")
+        raise NotFound(f"{workload.name} has no port {format_value(port[:80])}; {hint}.")
     if workload.phase != Phase.RUNNING:
         raise Conflict(
             f"{workload.name} is {workload.phase}: its ports can only be opened while it is running."
         )
     secret = secrets.token_urlsafe(32)
-    until = at + VISIT_LIFETIME if acting.until is None else min(at + VISIT_LIFETIME, acting.until)
+    until = (
+        at + VISIT_LIFETIME
+        if actor.token_expires_at is None
+        else min(at + VISIT_LIFETIME, actor.token_expires_at)
+    )
     with transaction.atomic():
-        _limit_unused(acting.user, workload, at)
+        _check_unused_links(actor.user, workload, at)
         link = PortLink.objects.create(
-            digest=_digest(secret), workload=workload, port=port, user=acting.user,
-            session_hash=acting.user.get_session_auth_hash(), issued_at=at, expires_at=at + LINK_LIFETIME,
-            visit_until=until, token_id=acting.token_id, session_key=acting.session_key,
+            digest=_digest(secret), workload=workload, port=port, user=actor.user,
+            session_hash=actor.user.get_session_auth_hash(), issued_at=at, expires_at=at + LINK_LIFETIME,
+            visit_until=until, token_id=actor.token_id, session_key=actor.session_key,
         )  # fmt: skip
-        audit.write_down(acting, "open port", workload, after={"port": port}, project=workload.project)
+        audit.write_entry(actor, "open port", workload, after={"port": port}, project=workload.project)
     return link, secret
 
 
@@ -119,11 +123,11 @@ def delete_links(*, before: datetime) -> int:
 def _is_allowed(link: PortLink) -> bool:
     user = link.user
     credential = Credential(session_key=link.session_key, token_id=link.token_id)
-    if credential != Credential() and user_behind(credential) is None:
+    if credential != Credential() and load_active_user(credential) is None:
         return False
     if not user.is_active or not has_session_hash(user, link.session_hash):
         return False
-    return may(Acting.person(user), Action.OPERATE, link.workload)
+    return may(Actor.for_user(user), Action.OPERATE, link.workload)
 
 
 def _address(link: PortLink) -> PortAddress:
@@ -142,7 +146,7 @@ def _address(link: PortLink) -> PortAddress:
     return PortAddress(host, int(address["port"]), for_port(str(pod.pk)))
 
 
-def _limit_unused(user: User, workload: Workload, at: datetime) -> None:
+def _check_unused_links(user: User, workload: Workload, at: datetime) -> None:
     """Raise Conflict if the user has too many unused links to the workload."""
     PortLink.objects.filter(user=user, workload=workload, used_at__isnull=True, expires_at__lte=at).delete()
     unused = PortLink.objects.filter(user=user, workload=workload, used_at__isnull=True)

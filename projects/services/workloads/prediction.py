@@ -1,6 +1,6 @@
 """Predict the effect of submitting a workload, without storing it.
 
-The scheduler can make predictions but depends on this package, so it registers its predictor here.
+The scheduler makes the predictions. It depends on this package, so it registers its predictor here.
 """
 
 from collections.abc import Mapping
@@ -11,10 +11,10 @@ from typing import Any, Protocol
 from django.utils import timezone
 
 from berth.core.spec import WorkloadSpec
-from projects.acting import Acting
+from projects.actor import Actor
 from projects.models import Workload
 from projects.models.workloads import ENDED_PHASES
-from projects.services.workloads.submission import name_taken, prepared, warnings_of
+from projects.services.workloads.submission import collect_warnings, name_taken_error, prepare_workload
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +36,10 @@ class Prediction:
 
 
 class Predictor(Protocol):
-    def __call__(
-        self, *, acting: Acting, workload: Workload, spec: WorkloadSpec, now: datetime
-    ) -> Prediction:
+    def __call__(self, *, actor: Actor, workload: Workload, spec: WorkloadSpec, now: datetime) -> Prediction:
         """Predict the outcome of a checked but unsaved workload.
 
-        Raises RateLimited while too many dry runs of its project are in progress.
+        Raises RateLimited while too many of the project's dry runs are in progress.
         """
         ...
 
@@ -53,28 +51,31 @@ def register_predictor(predictor: Predictor) -> None:
     _predictors[:] = [predictor]
 
 
-def dry_run(*, acting: Acting, document: Mapping[str, Any], now: datetime | None = None) -> Prediction:
+def dry_run(*, actor: Actor, document: Mapping[str, Any], now: datetime | None = None) -> Prediction:
     """Return the predicted outcome of the next scheduling cycle for this document.
 
-    Raises the errors of `submit`, and RateLimited while too many dry runs of the project are in progress.
+    Raises the same errors as `submit`, and RateLimited while too many of the project's dry runs are
+    in progress.
     """
     at = now or timezone.now()
-    workload, spec = _validated(acting, document, at)
+    workload, spec = _prepare_and_check_name(actor, document, at)
     (predict,) = _predictors
-    prediction = predict(acting=acting, workload=workload, spec=spec, now=at)
-    return replace(prediction, warnings=warnings_of(workload, spec))
+    prediction = predict(actor=actor, workload=workload, spec=spec, now=at)
+    return replace(prediction, warnings=collect_warnings(workload, spec))
 
 
-def validate(*, acting: Acting, document: Mapping[str, Any]) -> None:
-    """Raise the errors of `submit`, without a prediction."""
-    _validated(acting, document, timezone.now())
+def validate(*, actor: Actor, document: Mapping[str, Any]) -> None:
+    """Raise the errors that `submit` would raise, without making a prediction."""
+    _prepare_and_check_name(actor, document, timezone.now())
 
 
-def _validated(acting: Acting, document: Mapping[str, Any], at: datetime) -> tuple[Workload, WorkloadSpec]:
-    workload, spec = prepared(acting=acting, document=document, now=at)
+def _prepare_and_check_name(
+    actor: Actor, document: Mapping[str, Any], at: datetime
+) -> tuple[Workload, WorkloadSpec]:
+    workload, spec = prepare_workload(actor=actor, document=document, now=at)
     live = Workload.objects.filter(project=workload.project, name=workload.name).exclude(
         phase__in=ENDED_PHASES
     )
     if live.exists():
-        raise name_taken(workload)
+        raise name_taken_error(workload)
     return workload, spec

@@ -3,17 +3,17 @@
 from collections.abc import Mapping, Sequence
 
 from berth.core.errors import Invalid
-from berth.core.problems import Problem, shown
+from berth.core.problems import Problem, format_value
 from berth.core.spec import WorkloadSpec
 from pools.models import NodePool
-from pools.runtimes.capabilities import Capabilities, capabilities_of
+from pools.runtimes.capabilities import Capabilities, runtime_capabilities
 
-NO_IMAGE = "no image; what the command needs is installed by the pool's plugins and environment"
+NO_IMAGE = "no image; the pool's plugins and environment then provide what the command needs"
 POOLS_SHOWN = 5
 
 
-def pools_that_run(spec: WorkloadSpec, pools: Sequence[str]) -> list[str]:
-    """Return those of `pools` whose runtime can run the workload's image, or all if it has no image.
+def pools_for_image(spec: WorkloadSpec, pools: Sequence[str]) -> list[str]:
+    """Return the pools whose runtime can run the workload's image, or all pools if it has no image.
 
     Raises Invalid if none of them can, or if the document lists a pool that cannot.
     """
@@ -23,28 +23,28 @@ def pools_that_run(spec: WorkloadSpec, pools: Sequence[str]) -> list[str]:
     capable = [name for name in pools if capabilities[name].runs_images]
     if not capable:
         message = f"cannot be used: container images do not run on {_names(pools)}"
-        raise Invalid([Problem("image", message, shown(spec.image), _allowed_for_images())])
+        raise Invalid([Problem("image", message, format_value(spec.image), _allowed_for_images())])
     incapable = [(index, name) for index, name in enumerate(spec.pools) if name not in capable]
     if incapable:
         message = "does not run container images, but the workload specifies one"
-        raise Invalid([Problem(f"pools[{index}]", message, shown(name), ", ".join(capable))
+        raise Invalid([Problem(f"pools[{index}]", message, format_value(name), ", ".join(capable))
                        for index, name in incapable])  # fmt: skip
     return capable
 
 
 def check_image(spec: WorkloadSpec) -> None:
-    """Check an unsubmitted document, such as a template. Pools that do not exist are ignored.
+    """Raise Invalid if no pool can run the image of an unsubmitted document, such as a template.
 
-    Raises Invalid.
+    Pools that do not exist are ignored.
     """
     pools_in_order = NodePool.objects.order_by("name").values_list("name", flat=True)
     pools = [name for name in pools_in_order if name in spec.pools] or list(pools_in_order)
     if pools:
-        pools_that_run(spec.model_copy(update={"pools": ()}), pools)
+        pools_for_image(spec.model_copy(update={"pools": ()}), pools)
 
 
 def limit_warnings(spec: WorkloadSpec, pools: Sequence[str]) -> list[str]:
-    """Return warnings about limits that no runtime enforces; empty if all are enforced."""
+    """Return warnings about limits that some pools do not enforce; empty if all are enforced."""
     roles = [role.name for role in spec.all_roles if role.limit.cpu or role.limit.memory_mib]
     if not roles:
         return []
@@ -58,14 +58,16 @@ def limit_warnings(spec: WorkloadSpec, pools: Sequence[str]) -> list[str]:
 
 
 def _capabilities(pools: Sequence[str]) -> Mapping[str, Capabilities]:
-    """Return the capabilities by pool. A pool deleted in the meantime has none."""
+    """Return the capabilities by pool name. A pool deleted in the meantime has none."""
     rows = NodePool.objects.filter(name__in=pools).values_list("name", "runtime")
-    return dict.fromkeys(pools, Capabilities()) | {name: capabilities_of(runtime) for name, runtime in rows}
+    return dict.fromkeys(pools, Capabilities()) | {
+        name: runtime_capabilities(runtime) for name, runtime in rows
+    }
 
 
 def _allowed_for_images() -> str:
     rows = NodePool.objects.order_by("name").values_list("name", "runtime")
-    capable = [name for name, runtime in rows if capabilities_of(runtime).runs_images]
+    capable = [name for name, runtime in rows if runtime_capabilities(runtime).runs_images]
     return f"one of the pools {', '.join(capable)}, or {NO_IMAGE}" if capable else NO_IMAGE
 
 

@@ -1,4 +1,4 @@
-"""Submit workloads: check a document, store the workload and warn its submitter."""
+"""Submit workloads: check the document, store the workload and warn the submitter."""
 
 import uuid
 from collections.abc import Mapping
@@ -13,13 +13,13 @@ from django.utils import timezone
 
 from berth.core.amounts import MILLI, UNLIMITED, Amounts, Bounds
 from berth.core.errors import Conflict, Invalid
-from berth.core.problems import Problem, shown
-from berth.core.spec import GroupShape, RoleShape, WorkloadSpec, parse_workload, tree_of
+from berth.core.problems import Problem, format_value
+from berth.core.spec import GroupShape, RoleShape, WorkloadSpec, build_tree, parse_workload
 from berth.core.spec.manifest import is_manifest
-from berth.db.references import with_living_references
+from berth.db.references import checked_references
 from berth.db.wake import wake
 from projects.access import Action, require
-from projects.acting import Acting
+from projects.actor import Actor
 from projects.engine import admission
 from projects.models import Phase, Project, Quota, RoleNode, Workload
 from projects.services import announce, audit, events
@@ -28,10 +28,10 @@ from projects.services.workloads.checks import (
     check_deadline,
     check_runnable,
     missing_dependencies,
-    pools_of,
-    project_of,
+    resolve_pools,
+    resolve_project,
 )
-from projects.services.workloads.runtime_support import limit_warnings, pools_that_run
+from projects.services.workloads.runtime_support import limit_warnings, pools_for_image
 
 NO_QUOTA = Bounds(0, None, None)
 
@@ -49,51 +49,54 @@ class Submission:
 
 def submit(
     *,
-    acting: Acting,
+    actor: Actor,
     document: Mapping[str, Any],
     project: Project | None = None,
     now: datetime | None = None,
 ) -> Workload:
-    """Store a new pending workload like `submit_with_warnings`, for callers that show no warnings."""
-    return submit_with_warnings(acting=acting, document=document, project=project, now=now).workload
+    """Submit a workload like `submit_with_warnings`, for callers that do not show warnings."""
+    return submit_with_warnings(actor=actor, document=document, project=project, now=now).workload
 
 
 def submit_with_warnings(
     *,
-    acting: Acting,
+    actor: Actor,
     document: Mapping[str, Any],
     project: Project | None = None,
     now: datetime | None = None,
 ) -> Submission:
-    """Store a new pending workload. The document may also name the project.
+    """Store a new pending workload. The document may name the project instead of `project`.
 
     Raises Invalid with every problem in the document, NotFound or Forbidden for the project, or Conflict if a
     live workload already has the name.
     """
-    workload, spec = prepared(acting=acting, document=document, project=project, now=now)
-    tree = tree_of(spec)
+    workload, spec = prepare_workload(actor=actor, document=document, project=project, now=now)
+    tree = build_tree(spec)
     try:
-        with with_living_references(f"The project {workload.project.name}"):
+        with checked_references(f"The project {workload.project.name}"):
             workload.save(force_insert=True)
             _store_tree(workload, tree)
-            services.declare(workload, spec, workload.submitted_at)
-            warnings = warnings_of(workload, spec)
-            message = " ".join([f"Submitted by {acting.name}.", *warnings])
-            events.record("submitted", workload, message, actor=acting.name, data={"warnings": warnings})
-            _audit_submission(acting, workload)
+            services.create_service(workload, spec, workload.submitted_at)
+            warnings = collect_warnings(workload, spec)
+            message = " ".join([f"Submitted by {actor.name}.", *warnings])
+            events.record("submitted", workload, message, actor=actor.name, data={"warnings": warnings})
+            _audit_submission(actor, workload)
             announce.workload_changed(workload)
             wake("scheduler")
     except IntegrityError as error:
         if "workload_name_once_while_live" not in str(error):
             raise
-        raise name_taken(workload) from None
+        raise name_taken_error(workload) from None
     return Submission(workload, warnings)
 
 
-def name_taken(workload: Workload) -> Conflict:
+def name_taken_error(workload: Workload) -> Conflict:
     """Return the error for a name that a live workload in the project already has."""
     problem = Problem(
-        "name", "is already in use", shown(workload.name), "a name that no live workload of the project has"
+        "name",
+        "is already in use",
+        format_value(workload.name),
+        "a name that no live workload of the project has",
     )
     return Conflict(
         f"{workload.project.name} already has a live workload named {workload.name}. "
@@ -102,32 +105,32 @@ def name_taken(workload: Workload) -> Conflict:
     )
 
 
-def prepared(
+def prepare_workload(
     *,
-    acting: Acting,
+    actor: Actor,
     document: Mapping[str, Any],
     project: Project | None = None,
     now: datetime | None = None,
 ) -> tuple[Workload, WorkloadSpec]:
-    """Return the checked workload that `submit` would store. Dry runs start from it."""
+    """Return the checked, unsaved workload that `submit` would store. Dry runs also use it."""
     spec = parse_workload(document)
     where = "metadata.namespace" if is_manifest(document) else "project"
-    project = project_of(acting, spec, project, where)
-    require(acting, Action.SUBMIT, project)
+    project = resolve_project(actor, spec, project, where)
+    require(actor, Action.SUBMIT, project)
     check_runnable(spec)
-    services.check(spec)
+    services.check_service(spec)
     at = now or timezone.now()
     check_deadline(spec, at)
-    tree = tree_of(spec)
+    tree = build_tree(spec)
     workload = Workload(
         id=uuid.uuid4(),
         project=project,
         name=spec.name,
         kind=spec.kind,
-        submitted_by=acting.user,
+        submitted_by=actor.user,
         spec={**spec.document(), "project": project.name},
         labels=dict(spec.labels),
-        pools=pools_that_run(spec, pools_of(spec, at)),
+        pools=pools_for_image(spec, resolve_pools(spec, at)),
         priority=spec.effective_priority,
         preemptible=spec.is_preemptible,
         max_runtime=spec.max_runtime,
@@ -154,17 +157,17 @@ def prepared(
     return workload, spec
 
 
-def warnings_of(workload: Workload, spec: WorkloadSpec) -> list[str]:
+def collect_warnings(workload: Workload, spec: WorkloadSpec) -> list[str]:
     """Return warnings for the submitter of an accepted document."""
     return [
-        *quota_warnings(workload, tree_of(spec)),
+        *quota_warnings(workload, build_tree(spec)),
         *missing_dependencies(workload, spec),
         *limit_warnings(spec, workload.pools),
     ]
 
 
 def quota_warnings(workload: Workload, tree: GroupShape) -> list[str]:
-    """Return the reasons why quotas prevent the start; empty if there are none for one of the pools."""
+    """Return quota warnings, or none if at least one of the workload's pools has no warnings."""
     warnings = [_pool_warnings(workload, minimum_demand(tree), pool) for pool in workload.pools]
     return warnings[0] if all(warnings) else []
 
@@ -173,29 +176,31 @@ def _pool_warnings(workload: Workload, requested: Amounts, pool: str) -> list[st
     project, department = workload.project, workload.project.department
     related = Q(project__department=department) | Q(department=department)
     quotas = Quota.objects.filter(related, pool__name=pool).select_related("project", "department")
-    budgets = {(quota.project_id, quota.department_id): budget_for(quota) for quota in quotas}
-    project_budget = budgets.get((project.pk, None), admission.Allowance(project.name, NO_QUOTA, UNLIMITED))
-    department_budget = budgets.get(
+    allowances = {(quota.project_id, quota.department_id): quota_allowance(quota) for quota in quotas}
+    project_allowance = allowances.get(
+        (project.pk, None), admission.Allowance(project.name, NO_QUOTA, UNLIMITED)
+    )
+    department_allowance = allowances.get(
         (None, department.pk), admission.Allowance(department.name, NO_QUOTA, UNLIMITED)
     )
     oversold = admission.oversold(
-        department_budget, [one for (owner, _), one in budgets.items() if owner is not None]
+        department_allowance, [one for (owner, _), one in allowances.items() if owner is not None]
     )
     return admission.submission_warnings(
-        requested, workload.preemptible, [project_budget, department_budget], bool(oversold)
+        requested, workload.preemptible, [project_allowance, department_allowance], bool(oversold)
     )
 
 
-def budget_for(quota: Quota) -> admission.Allowance:
+def quota_allowance(quota: Quota) -> admission.Allowance:
     limit = Bounds(quota.limit_gpu_milli, quota.limit_cpu_milli, quota.limit_memory_mib)
     return admission.Allowance(
         quota.owner.name, Bounds(quota.gpu_milli, quota.cpu_milli, quota.memory_mib), limit
     )
 
 
-def _audit_submission(acting: Acting, workload: Workload) -> None:
-    """Audit users' submissions. Engines added by a service are recorded in its scale request."""
-    if acting.is_system:
+def _audit_submission(actor: Actor, workload: Workload) -> None:
+    """Audit a user's submission. Scale requests record the engines that a service adds."""
+    if actor.is_system:
         return
     after = {
         "phase": workload.phase,
@@ -204,7 +209,7 @@ def _audit_submission(acting: Acting, workload: Workload) -> None:
         "pools": workload.pools,
         "gpus": workload.gpu_milli_min / MILLI,
     }
-    audit.write_down(acting, "submit", workload, after=after, project=workload.project)
+    audit.write_entry(actor, "submit", workload, after=after, project=workload.project)
 
 
 def minimum_demand(node: GroupShape | RoleShape) -> Amounts:

@@ -1,17 +1,17 @@
-"""SQL expression for the end of a pending reason."""
+"""SQL expression that ends the current pending reason."""
 
 from datetime import datetime
 
 from django.db.models import JSONField
 from django.db.models.expressions import RawSQL
 
-ENDED = """
+CLOSE_LAST_REASON = """
     CASE WHEN wait_reasons #>> '{-1,until}' IS NULL
          THEN jsonb_set(wait_reasons, '{-1,until}', to_jsonb(%s::timestamptz))
          ELSE wait_reasons END
 """
 
 
-def ended(now: datetime) -> RawSQL:
+def close_last_reason(now: datetime) -> RawSQL:
     """Return an expression that closes the last pending reason in `wait_reasons`, if it is open."""
-    return RawSQL(ENDED, (now,), output_field=JSONField())  # noqa: S611 (its text is fixed)
+    return RawSQL(CLOSE_LAST_REASON, (now,), output_field=JSONField())  # noqa: S611 (the SQL is constant)

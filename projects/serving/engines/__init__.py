@@ -8,8 +8,8 @@ from projects.serving.wire import Wire
 KINDS = ("sglang", "openai")
 
 
-def engines(kind: str, wire: Wire) -> EngineAdapter:
-    """Return the adapter of a kind. Raises KeyError for kinds not in KINDS."""
+def engine_adapter(kind: str, wire: Wire) -> EngineAdapter:
+    """Return the adapter for a kind of engine. Raises KeyError if the kind is not in KINDS."""
     adapters: dict[str, type[SGLangEngines | OpenAIEngines]] = {
         SGLangEngines.kind: SGLangEngines,
         OpenAIEngines.kind: OpenAIEngines,

@@ -1,16 +1,16 @@
-"""Engines with an OpenAI-compatible API."""
+"""Client for engines with an OpenAI-compatible API."""
 
 from http import HTTPStatus
 
 from projects.serving.base import ErrorKind, Identity, ServingError
-from projects.serving.metrics import reading
+from projects.serving.metrics import parse_metrics
 from projects.serving.wire import Wire
 
 HEALTH_SECONDS = 10.0
 
 
 class OpenAIEngines:
-    """vLLM and other engines with this API. None of them copies weights between serving engines."""
+    """Adapter for vLLM and similar engines, which cannot copy weights from one engine to another."""
 
     kind = "openai"
     syncs_weights = False
@@ -19,24 +19,24 @@ class OpenAIEngines:
         self.wire = wire
 
     def health(self, engine: str) -> None:
-        """Check health, with the list of models for servers without a health endpoint."""
-        answer = self.wire.get(engine, "/health", seconds=HEALTH_SECONDS)
-        if answer.status == HTTPStatus.NOT_FOUND:
-            answer = self.wire.get(engine, "/v1/models", seconds=HEALTH_SECONDS)
-        answer.or_refused()
+        """Check the health endpoint, or the list of models for servers without one."""
+        response = self.wire.get(engine, "/health", seconds=HEALTH_SECONDS)
+        if response.status == HTTPStatus.NOT_FOUND:
+            response = self.wire.get(engine, "/v1/models", seconds=HEALTH_SECONDS)
+        response.raise_for_status()
 
     def identity(self, engine: str) -> Identity:
-        listed = self.wire.get(engine, "/v1/models").or_refused().json().get("data")
-        first = listed[0] if isinstance(listed, list) and listed else None
-        model = first.get("id") if isinstance(first, dict) else None
+        model_list = self.wire.get(engine, "/v1/models").raise_for_status().json().get("data")
+        first_model = model_list[0] if isinstance(model_list, list) and model_list else None
+        model = first_model.get("id") if isinstance(first_model, dict) else None
         if not isinstance(model, str) or not model:
             raise ServingError(ErrorKind.UNREADABLE, engine, "it reports no model")
-        length = first.get("max_model_len") if isinstance(first, dict) else None
-        parameters = (("context_length", str(length)),) if isinstance(length, int) else ()
+        max_length = first_model.get("max_model_len") if isinstance(first_model, dict) else None
+        parameters = (("context_length", str(max_length)),) if isinstance(max_length, int) else ()
         return Identity(model, parameters=parameters)
 
     def metrics(self, engine: str) -> str:
-        return self.wire.get(engine, "/metrics").or_refused().text()
+        return self.wire.get(engine, "/metrics").raise_for_status().text()
 
     def weight_version(self, engine: str) -> str | None:
         return None
@@ -57,9 +57,9 @@ class OpenAIEngines:
         raise _unsupported(engine, "flush its cache")
 
     def running_requests(self, engine: str) -> int | None:
-        """Read the number from the metrics, if available."""
+        """Return the number from the engine's metrics, or None if it has none."""
         try:
-            metrics = reading(engine, self.metrics(engine))
+            metrics = parse_metrics(engine, self.metrics(engine))
         except ServingError as error:
             if error.kind is ErrorKind.REFUSED:
                 return None
@@ -70,5 +70,5 @@ class OpenAIEngines:
         raise _unsupported(engine, "abort requests")
 
 
-def _unsupported(engine: str, what: str) -> ServingError:
-    return ServingError(ErrorKind.UNSUPPORTED, engine, f"engines of this kind cannot {what}")
+def _unsupported(engine: str, operation: str) -> ServingError:
+    return ServingError(ErrorKind.UNSUPPORTED, engine, f"engines of this kind cannot {operation}")

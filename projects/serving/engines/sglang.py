@@ -1,4 +1,4 @@
-"""SGLang engines."""
+"""Client for SGLang engines."""
 
 import hashlib
 from collections.abc import Callable, Mapping
@@ -8,16 +8,16 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from projects.serving.base import ErrorKind, Identity, ServingError
-from projects.serving.metrics import reading
-from projects.serving.wire import Answer, Wire
+from projects.serving.metrics import parse_metrics
+from projects.serving.wire import Wire, WireResponse
 
-HEALTH_SECONDS = 20.0  # a health check generates a token after the requests in progress
+HEALTH_SECONDS = 20.0  # a health check generates one token after the requests in progress
 PARAMETERS = (
     "model_path", "dtype", "quantization", "context_length", "tp_size", "pp_size", "kv_cache_dtype",
 )  # fmt: skip
-FIRST_PORT, PORTS = 20_000, 9_000  # below SGLang's own ports from 30000, and below ephemeral ports
+FIRST_PORT, PORTS = 20_000, 9_000  # below SGLang's own ports, which start at 30000, and below ephemeral ports
 SENDER, RECEIVER = 0, 1
-MOST_RANKS = 1024
+MAX_RANKS = 1024
 
 
 class SGLangEngines:
@@ -28,30 +28,30 @@ class SGLangEngines:
         self.wire = wire
 
     def health(self, engine: str) -> None:
-        self.wire.get(engine, "/health_generate", seconds=HEALTH_SECONDS).or_refused()
+        self.wire.get(engine, "/health_generate", seconds=HEALTH_SECONDS).raise_for_status()
 
     def identity(self, engine: str) -> Identity:
-        info = self._page(engine, "/server_info", "/get_server_info")
+        info = self._get_info(engine, "/server_info", "/get_server_info")
         model = info.get("served_model_name") or info.get("model_path")
         if not isinstance(model, str):
             raise ServingError(ErrorKind.UNREADABLE, engine, "it reports no model")
         parameters = tuple((name, str(info[name])) for name in PARAMETERS if name in info)
-        ranks, version = _ranks(engine, info.get("tp_size", 1)), str(info.get("version", ""))
+        ranks, version = _parse_ranks(engine, info.get("tp_size", 1)), str(info.get("version", ""))
         return Identity(model, self.weight_version(engine), ranks, version, parameters)
 
     def metrics(self, engine: str) -> str:
-        return self.wire.get(engine, "/metrics").or_refused().text()
+        return self.wire.get(engine, "/metrics").raise_for_status().text()
 
     def weight_version(self, engine: str) -> str | None:
-        info = self._page(engine, "/model_info", "/get_model_info").get("weight_version")
+        info = self._get_info(engine, "/model_info", "/get_model_info").get("weight_version")
         if info is None or isinstance(info, bool) or not isinstance(info, str | int):
             return None
         return str(info) or None
 
     def copy_weights(self, seed: str, to: str, *, group: str, seconds: float) -> None:
-        """Connect the ranks at ports on the seed's machine, then send the weights.
+        """Connect the ranks of both engines through ports on the seed's machine, then send the weights.
 
-        Each call returns only once the other engine has joined, so both calls are made concurrently.
+        Each call returns only once the other engine has joined, so both are called concurrently.
         """
         ranks = {engine: self.identity(engine).ranks for engine in (seed, to)}
         if ranks[seed] != ranks[to]:
@@ -59,81 +59,85 @@ class SGLangEngines:
             raise ServingError(ErrorKind.REFUSED, to, info)
         connection = {
             "master_address": urlsplit(seed).hostname,
-            "ports": ",".join(str(port) for port in _ports(group, ranks[seed])),
+            "ports": ",".join(str(port) for port in _copy_ports(group, ranks[seed])),
             "group_name": group,
         }
 
         def join(engine: str, rank: int) -> None:
             body = {**connection, "group_rank": rank, "world_size": 2, "backend": "nccl"}
-            self._do(engine, "/init_weights_send_group_for_remote_instance", body, seconds)
+            self._post_command(engine, "/init_weights_send_group_for_remote_instance", body, seconds)
 
         def send(engine: str, _: int) -> None:
-            self._do(engine, "/send_weights_to_remote_instance", connection, seconds)
+            self._post_command(engine, "/send_weights_to_remote_instance", connection, seconds)
 
-        _on_both(join, seed, to)
-        _on_both(send, seed, to)
+        _call_both(join, seed, to)
+        _call_both(send, seed, to)
 
     def set_weight_version(self, engine: str, version: str) -> None:
-        self._do(engine, "/update_weight_version", {"new_version": version, "abort_all_requests": False})
+        self._post_command(
+            engine, "/update_weight_version", {"new_version": version, "abort_all_requests": False}
+        )
 
     def pause(self, engine: str) -> None:
-        """Pause in `retract` mode: requests wait and are recomputed. The default mode aborts them."""
-        self.wire.post(engine, "/pause_generation", {"mode": "retract"}).or_refused()
+        """Pause in `retract` mode, in which requests wait and are recomputed instead of aborted."""
+        self.wire.post(engine, "/pause_generation", {"mode": "retract"}).raise_for_status()
 
     def resume(self, engine: str) -> None:
-        self.wire.post(engine, "/continue_generation", {}).or_refused()
+        self.wire.post(engine, "/continue_generation", {}).raise_for_status()
 
     def flush(self, engine: str) -> None:
-        self.wire.post(engine, "/flush_cache").or_refused()
+        self.wire.post(engine, "/flush_cache").raise_for_status()
 
     def running_requests(self, engine: str) -> int | None:
-        """Use the load endpoint if available, because the gauges lag behind."""
-        answer = self.wire.get(engine, "/v1/loads")
-        if answer.status != HTTPStatus.NOT_FOUND:
-            return _total_load(engine, answer.or_refused().json().get("loads"))
-        metrics = reading(engine, self.metrics(engine))
+        """Return the number from the load endpoint if there is one, because the gauges lag behind."""
+        response = self.wire.get(engine, "/v1/loads")
+        if response.status != HTTPStatus.NOT_FOUND:
+            return _total_load(engine, response.raise_for_status().json().get("loads"))
+        metrics = parse_metrics(engine, self.metrics(engine))
         return None if metrics.running is None else round(metrics.running + (metrics.queued or 0))
 
     def abort(self, engine: str) -> None:
-        self.wire.post(engine, "/abort_request", {"rid": "", "abort_all": True}).or_refused()
+        self.wire.post(engine, "/abort_request", {"rid": "", "abort_all": True}).raise_for_status()
 
-    def _page(self, engine: str, path: str, older: str) -> dict[str, Any]:
-        answer = self.wire.get(engine, path)
-        if answer.status == HTTPStatus.NOT_FOUND:
-            answer = self.wire.get(engine, older)
-        return answer.or_refused().json()
+    def _get_info(self, engine: str, path: str, legacy_path: str) -> dict[str, Any]:
+        response = self.wire.get(engine, path)
+        if response.status == HTTPStatus.NOT_FOUND:
+            response = self.wire.get(engine, legacy_path)
+        return response.raise_for_status().json()
 
-    def _do(self, engine: str, path: str, body: Mapping[str, Any], seconds: float | None = None) -> None:
+    def _post_command(
+        self, engine: str, path: str, body: Mapping[str, Any], seconds: float | None = None
+    ) -> None:
         """Call an endpoint that responds with `success` and a message."""
-        answer = self.wire.post(engine, path, body, seconds=seconds)
-        if answer.status == HTTPStatus.BAD_REQUEST:
-            raise ServingError(ErrorKind.REFUSED, engine, _message(answer))
-        if answer.or_refused().json().get("success") is not True:
-            raise ServingError(ErrorKind.REFUSED, engine, _message(answer))
+        response = self.wire.post(engine, path, body, seconds=seconds)
+        if response.status == HTTPStatus.BAD_REQUEST:
+            raise ServingError(ErrorKind.REFUSED, engine, _error_message(response))
+        if response.raise_for_status().json().get("success") is not True:
+            raise ServingError(ErrorKind.REFUSED, engine, _error_message(response))
 
 
-def _on_both(call: Callable[[str, int], None], seed: str, to: str) -> None:
-    """Call both engines concurrently and raise the first error at once."""
+def _call_both(call: Callable[[str, int], None], seed: str, to: str) -> None:
+    """Make the call on both engines concurrently, and raise the first error at once."""
     pool = ThreadPoolExecutor(2, thread_name_prefix="weights")
     try:
-        body = [pool.submit(call, seed, SENDER), pool.submit(call, to, RECEIVER)]
-        done, _ = wait(body, return_when=FIRST_EXCEPTION)
-        for future in body:
+        futures = [pool.submit(call, seed, SENDER), pool.submit(call, to, RECEIVER)]
+        done, _ = wait(futures, return_when=FIRST_EXCEPTION)
+        for future in futures:
             if future in done:
                 future.result()
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _ports(group: str, ranks: int) -> range:
+def _copy_ports(group: str, ranks: int) -> range:
     """Return ports derived from the group's name, so that concurrent copies rarely collide."""
     offset = int.from_bytes(hashlib.sha256(group.encode()).digest()[:4])
     first = FIRST_PORT + offset % (PORTS - ranks)
     return range(first, first + ranks)
 
 
-def _ranks(engine: str, info: object) -> int:
-    if isinstance(info, int) and not isinstance(info, bool) and 1 <= info <= MOST_RANKS:
+def _parse_ranks(engine: str, info: object) -> int:
+    if isinstance(info, int) and not isinstance(info, bool) and 1 <= info <= MAX_RANKS:
         return info
     raise ServingError(ErrorKind.UNREADABLE, engine, "it reports an invalid number of ranks")
 
@@ -147,6 +151,6 @@ def _total_load(engine: str, loads: object) -> int | None:
     return sum(counts)
 
 
-def _message(answer: Answer) -> str:
-    info = answer.json().get("message")
+def _error_message(response: WireResponse) -> str:
+    info = response.json().get("message")
     return str(info)[:200] if info else "it failed without a message"

@@ -1,6 +1,6 @@
 """Supported routers, one module each."""
 
 from projects.serving.routers.sglang import SGLangRouter
-from projects.serving.routers.static import StaticList
+from projects.serving.routers.static import StaticRouter
 
-__all__ = ["SGLangRouter", "StaticList"]
+__all__ = ["SGLangRouter", "StaticRouter"]

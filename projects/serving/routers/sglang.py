@@ -1,6 +1,6 @@
-"""Register engines with sglang-router.
+"""Client for sglang-router.
 
-The router cannot mark engines that should get no new requests, and its health checks run only once a minute.
+The router cannot mark engines that should get no new requests, and it checks their health only once a minute.
 Such engines are therefore removed from its list. Their running requests still complete.
 """
 
@@ -9,16 +9,16 @@ from collections.abc import Callable
 from http import HTTPStatus
 from typing import Any
 
-from projects.serving.addresses import BadAddress, normalize
+from projects.serving.addresses import InvalidAddress, normalize
 from projects.serving.base import ErrorKind, ServingError, Worker
 from projects.serving.wire import Wire
 
-STEP_SECONDS = 0.1
+POLL_SECONDS = 0.1
 NOT_SUPPORTED = {HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED}
 
 
 class SGLangRouter:
-    """`seconds` is the time allowed for the router to find an engine healthy or to remove it."""
+    """Client for one router, which gets `seconds` to find an engine healthy or to remove it."""
 
     kind = "sglang"
 
@@ -26,27 +26,33 @@ class SGLangRouter:
         self.wire, self.address, self.seconds = wire, address, seconds
 
     def register(self, engine: str, *, model: str) -> None:
-        """Register the engine. The router asks the engine for its model."""
-        listed = self._listed()
-        if listed is None:
-            self._legacy_add(engine)
+        """Register the engine. `model` is ignored, because the router asks the engine for it."""
+        workers_by_address = self._list_workers()
+        if workers_by_address is None:
+            self._add_legacy_worker(engine)
             return
-        if engine in listed:
+        if engine in workers_by_address:
             return
-        self.wire.post(self.address, "/workers", {"url": engine}).or_refused()
-        self._wait_until(lambda listed: engine in listed, f"it did not find {engine} healthy")
+        self.wire.post(self.address, "/workers", {"url": engine}).raise_for_status()
+        self._wait_until(
+            lambda workers_by_address: engine in workers_by_address, f"it did not find {engine} healthy"
+        )
 
     def unregister(self, engine: str) -> None:
-        listed = self._listed()
-        if listed is None:
-            self._remove(engine)
+        workers_by_address = self._list_workers()
+        if workers_by_address is None:
+            self._remove_legacy_worker(engine)
             return
-        if engine not in listed:
+        if engine not in workers_by_address:
             return
-        answer = self.wire.call("DELETE", self.address, f"/workers/{listed[engine].get('id', '')}")
-        if answer.status != HTTPStatus.NOT_FOUND:
-            answer.or_refused()
-        self._wait_until(lambda listed: engine not in listed, f"it did not remove {engine}")
+        response = self.wire.call(
+            "DELETE", self.address, f"/workers/{workers_by_address[engine].get('id', '')}"
+        )
+        if response.status != HTTPStatus.NOT_FOUND:
+            response.raise_for_status()
+        self._wait_until(
+            lambda workers_by_address: engine not in workers_by_address, f"it did not remove {engine}"
+        )
 
     def mark_unhealthy(self, engine: str) -> None:
         self.unregister(engine)
@@ -55,64 +61,68 @@ class SGLangRouter:
         self.register(engine, model="")
 
     def workers(self) -> tuple[Worker, ...]:
-        listed = self._listed()
-        if listed is None:
-            return tuple(Worker(address, healthy=True) for address in sorted(self._legacy_list()))
-        return tuple(_worker(address, listed[address]) for address in sorted(listed))
+        workers_by_address = self._list_workers()
+        if workers_by_address is None:
+            return tuple(Worker(address, healthy=True) for address in sorted(self._list_legacy_workers()))
+        return tuple(
+            _parse_worker(address, workers_by_address[address]) for address in sorted(workers_by_address)
+        )
 
     def running_requests(self, engine: str) -> int | None:
-        """Return None, because the router's count depends on its balancing policy."""
+        """Return None, because the router's count depends on its load-balancing policy."""
         return None
 
-    def _listed(self) -> dict[str, dict[str, Any]] | None:
-        """Return the description of each engine by address, or None for routers without this endpoint."""
-        answer = self.wire.get(self.address, "/workers")
-        if answer.status in NOT_SUPPORTED:
+    def _list_workers(self) -> dict[str, dict[str, Any]] | None:
+        """Return the router's engines by address, or None if it is too old to have this endpoint."""
+        response = self.wire.get(self.address, "/workers")
+        if response.status in NOT_SUPPORTED:
             return None
-        info = answer.or_refused().json().get("workers")
+        info = response.raise_for_status().json().get("workers")
         if not isinstance(info, list) or not all(isinstance(worker, dict) for worker in info):
             raise ServingError(ErrorKind.UNREADABLE, self.address, "its workers are not a list")
-        return {_normalized(str(worker.get("url", ""))): worker for worker in info}
+        return {_normalize_or_keep(str(worker.get("url", ""))): worker for worker in info}
 
     def _wait_until(self, is_done: Callable[[dict[str, dict[str, Any]]], bool], reason: str) -> None:
-        """Wait for a change that the router makes in the background. Raises ServingError with TIMEOUT."""
-        until = time.monotonic() + self.seconds
-        while not is_done(self._listed() or {}):
-            if time.monotonic() >= until:
+        """Wait for the router to complete a change. Raises ServingError with TIMEOUT."""
+        deadline = time.monotonic() + self.seconds
+        while not is_done(self._list_workers() or {}):
+            if time.monotonic() >= deadline:
                 raise ServingError(ErrorKind.TIMEOUT, self.address, f"{reason} within {self.seconds:g} s")
-            time.sleep(STEP_SECONDS)
+            time.sleep(POLL_SECONDS)
 
-    def _legacy_add(self, engine: str) -> None:
+    def _add_legacy_worker(self, engine: str) -> None:
         """Add an engine to an older router, which responds only once the engine is healthy."""
         try:
-            answer = self.wire.post(self.address, "/add_worker", query={"url": engine}, seconds=self.seconds)
+            response = self.wire.post(
+                self.address, "/add_worker", query={"url": engine}, seconds=self.seconds
+            )
         except ServingError as error:
             if error.kind is ErrorKind.TIMEOUT:
-                self._remove(engine)
+                self._remove_legacy_worker(engine)
             raise
-        if not (answer.status == HTTPStatus.BAD_REQUEST and b"already exists" in answer.body):
-            answer.or_refused()
+        if not (response.status == HTTPStatus.BAD_REQUEST and b"already exists" in response.body):
+            response.raise_for_status()
 
-    def _remove(self, engine: str) -> None:
-        self.wire.post(self.address, "/remove_worker", query={"url": engine}).or_refused()
+    def _remove_legacy_worker(self, engine: str) -> None:
+        self.wire.post(self.address, "/remove_worker", query={"url": engine}).raise_for_status()
 
-    def _legacy_list(self) -> set[str]:
-        answer = self.wire.get(self.address, "/list_workers")
-        if answer.status in NOT_SUPPORTED:
+    def _list_legacy_workers(self) -> set[str]:
+        response = self.wire.get(self.address, "/list_workers")
+        if response.status in NOT_SUPPORTED:
             raise ServingError(ErrorKind.UNSUPPORTED, self.address, "its version cannot list engines")
-        urls = answer.or_refused().json().get("urls")
+        urls = response.raise_for_status().json().get("urls")
         if not isinstance(urls, list) or not all(isinstance(url, str) for url in urls):
             raise ServingError(ErrorKind.UNREADABLE, self.address, "its workers are not a list")
-        return {_normalized(url) for url in urls}
+        return {_normalize_or_keep(url) for url in urls}
 
 
-def _worker(address: str, info: dict[str, Any]) -> Worker:
+def _parse_worker(address: str, info: dict[str, Any]) -> Worker:
     return Worker(address, healthy=info.get("is_healthy") is True, model=str(info.get("model_id", "")))
 
 
-def _normalized(url: str) -> str:
-    """Return the normalized URL. URLs not written by Berth stay unchanged."""
+def _normalize_or_keep(url: str) -> str:
+    """Return the normalized URL, or the URL itself if it is not a valid address."""
     try:
         return normalize(url)
-    except BadAddress:
+    except InvalidAddress:
         return url

@@ -1,10 +1,11 @@
-"""A router that is an nginx upstream in a file, which is replaced atomically.
+"""Router that consists of an nginx upstream file.
 
-The file is the only state. Each call reads it again, so a restarted process continues from it. After each
-change, a command configured by the administrator reloads nginx. A failed reload is retried.
+The file is the only state and is replaced atomically. Each call reads it again, so a restarted process
+continues from it. After each change, a command configured by the administrator reloads nginx. A failed reload
+is retried.
 
 nginx resolves host names when it reloads. By then, a name may resolve to an address that Berth must not call.
-The file therefore contains only IP addresses that were resolved and checked here.
+The file therefore contains only IP addresses that Berth has resolved and checked.
 """
 
 import fcntl
@@ -19,31 +20,32 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from projects.delivering.destination import Refused
-from projects.delivering.http import readable
-from projects.serving.addresses import PORTS, BadAddress, normalize
+from projects.delivering.destination import ForbiddenAddress
+from projects.delivering.http import to_printable_line
+from projects.serving.addresses import PORTS, InvalidAddress, normalize
 from projects.serving.base import ErrorKind, ServingError, Worker
 
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,99}")
 LINE = re.compile(r"    server (?P<server>\S+?)(?P<down> down)?;  # (?P<address>\S+)")
-NO_SERVER = "    server 127.0.0.1:9 down;  # no-engines"  # nginx refuses an upstream without a server
+NO_SERVER = "    server 127.0.0.1:9 down;  # no-engines"  # nginx rejects an upstream without servers
 UNRESOLVED = "127.0.0.1:9"
 RELOAD_SECONDS = 30.0
 Resolve = Callable[[str], tuple[str, ...]]
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
-    """One engine in the file. `server` is its checked address and port in nginx syntax."""
+class ListedEngine:
+    """Engine in the file. `server` is its checked address and port in nginx syntax."""
 
     server: str
     healthy: bool
 
 
-class StaticList:
-    """`resolve` returns the checked IP addresses of an engine's URL and raises Refused or OSError.
+class StaticRouter:
+    """Router client that edits the upstream file of one service.
 
-    `reload` is the command to run after each change, such as `nginx -s reload`.
+    `resolve` returns the checked IP addresses of an engine's URL and raises Refused or OSError. `reload` is
+    the command to run after each change, such as `nginx -s reload`.
     """
 
     kind = "static"
@@ -57,7 +59,7 @@ class StaticList:
     def register(self, engine: str, *, model: str) -> None:
         with self._transaction() as listed:
             healthy = listed[engine].healthy if engine in listed else True
-            listed[engine] = Listed(self._server(engine, listed), healthy)
+            listed[engine] = ListedEngine(self._choose_server(engine, listed), healthy)
 
     def unregister(self, engine: str) -> None:
         with self._transaction() as listed:
@@ -70,13 +72,13 @@ class StaticList:
 
     def mark_healthy(self, engine: str) -> None:
         with self._transaction() as listed:
-            listed[engine] = Listed(self._server(engine, listed), healthy=True)
+            listed[engine] = ListedEngine(self._choose_server(engine, listed), healthy=True)
 
     def workers(self) -> tuple[Worker, ...]:
-        """Return the listed engines, except those whose name now resolves to another address."""
+        """Return the listed engines, except those whose host now resolves to other addresses."""
         listed = self._read()
         return tuple(
-            Worker(one, listed[one].healthy) for one in sorted(listed) if self._is_current(one, listed)
+            Worker(url, listed[url].healthy) for url in sorted(listed) if self._is_current(url, listed)
         )
 
     def running_requests(self, engine: str) -> int | None:
@@ -84,8 +86,8 @@ class StaticList:
         return None
 
     @contextmanager
-    def _transaction(self) -> Iterator[dict[str, Listed]]:
-        """Lock the file against other processes, and write and reload it if the yielded dict changes."""
+    def _transaction(self) -> Iterator[dict[str, ListedEngine]]:
+        """Lock the file and yield its engines. If they change, write the file and reload nginx."""
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with self.path.with_name(f".{self.path.name}.lock").open("w") as lock:
@@ -94,7 +96,9 @@ class StaticList:
                 listed = dict(before)
                 yield listed
                 listed |= {
-                    one: self._checked(one, listed) for one in listed if not _is_checked(listed[one].server)
+                    url: self._resolve_listed(url, listed)
+                    for url in listed
+                    if not _is_resolved(listed[url].server)
                 }
                 if listed != before or not self.path.exists():
                     self._reload_pending.touch()
@@ -105,7 +109,7 @@ class StaticList:
         except OSError as error:
             raise ServingError(ErrorKind.UNREACHABLE, str(self.path), str(error)) from None
 
-    def _read(self) -> dict[str, Listed]:
+    def _read(self) -> dict[str, ListedEngine]:
         """Return the listed engines by URL."""
         try:
             lines = self.path.read_text().splitlines()
@@ -113,52 +117,55 @@ class StaticList:
             return {}
         matches = [match for line in lines if (match := LINE.fullmatch(line))]
         return {
-            match["address"]: Listed(match["server"], match["down"] is None)
+            match["address"]: ListedEngine(match["server"], match["down"] is None)
             for match in matches
             if "://" in match["address"]
         }
 
-    def _server(self, engine: str, listed: Mapping[str, Listed]) -> str:
-        """Return the listed address if the engine's name still resolves to it. Raises ServingError."""
-        _require_plain(engine)
+    def _choose_server(self, engine: str, listed: Mapping[str, ListedEngine]) -> str:
+        """Return the engine's server, preferably the listed one if it is still valid.
+
+        Raises ServingError.
+        """
+        _check_address(engine)
         try:
-            servers = sorted(_server_at(address, engine) for address in self.resolve(engine))
-        except Refused as refused:
+            servers = sorted(_format_server(address, engine) for address in self.resolve(engine))
+        except ForbiddenAddress as refused:
             raise ServingError(ErrorKind.FORBIDDEN, engine, str(refused)) from None
         except OSError as error:
             raise ServingError(ErrorKind.UNREACHABLE, engine, str(error)) from None
         current = listed[engine].server if engine in listed else ""
         return current if current in servers else servers[0]
 
-    def _is_current(self, engine: str, listed: Mapping[str, Listed]) -> bool:
-        if not _is_checked(listed[engine].server):
+    def _is_current(self, engine: str, listed: Mapping[str, ListedEngine]) -> bool:
+        if not _is_resolved(listed[engine].server):
             return False
         try:
-            return self._server(engine, listed) == listed[engine].server
+            return self._choose_server(engine, listed) == listed[engine].server
         except ServingError:
-            return True  # the listed address was checked before, and there is no newer address
+            return True  # the listed address was checked before, and no newer one is known
 
-    def _checked(self, engine: str, listed: Mapping[str, Listed]) -> Listed:
-        """Resolve a line with a host name, as written by older releases."""
+    def _resolve_listed(self, engine: str, listed: Mapping[str, ListedEngine]) -> ListedEngine:
+        """Return the engine with a resolved address, because older releases wrote host names."""
         try:
-            return replace(listed[engine], server=self._server(engine, listed))
+            return replace(listed[engine], server=self._choose_server(engine, listed))
         except ServingError:
-            return Listed(UNRESOLVED, healthy=False)
+            return ListedEngine(UNRESOLVED, healthy=False)
 
-    def _write(self, listed: Mapping[str, Listed]) -> None:
+    def _write(self, listed: Mapping[str, ListedEngine]) -> None:
         """Replace the file atomically."""
         lines = [
-            f"    server {listed[one].server}{'' if listed[one].healthy else ' down'};  # {one}"
-            for one in sorted(listed)
+            f"    server {listed[url].server}{'' if listed[url].healthy else ' down'};  # {url}"
+            for url in sorted(listed)
         ]
         head = ["# This file is written by Berth.", f"upstream {self.upstream} {{"]
         text = "\n".join([*head, *(lines or [NO_SERVER]), "}", ""])
-        handle, name = tempfile.mkstemp(dir=self.path.parent, prefix=f".{self.path.name}.")
+        descriptor, name = tempfile.mkstemp(dir=self.path.parent, prefix=f".{self.path.name}.")
         try:
-            with os.fdopen(handle, "w") as beside:
-                beside.write(text)
-                beside.flush()
-                os.fsync(beside.fileno())
+            with os.fdopen(descriptor, "w") as temp_file:
+                temp_file.write(text)
+                temp_file.flush()
+                os.fsync(temp_file.fileno())
             Path(name).chmod(0o644)
             Path(name).replace(self.path)
         except BaseException:
@@ -175,15 +182,15 @@ class StaticList:
             message = f"{name} timed out after {RELOAD_SECONDS:g} s"
             raise ServingError(ErrorKind.TIMEOUT, str(self.path), message) from None
         if result.returncode:
-            output = readable(result.stdout + result.stderr)[:200]
+            output = to_printable_line(result.stdout + result.stderr)[:200]
             message = f"{name} exited with {result.returncode}: {output}"
             raise ServingError(ErrorKind.REFUSED, str(self.path), message)
 
 
-def _require_plain(engine: str) -> None:
+def _check_address(engine: str) -> None:
     try:
         normalize(engine)
-    except BadAddress as error:
+    except InvalidAddress as error:
         raise ServingError(ErrorKind.FORBIDDEN, engine, str(error)) from None
     if engine != "".join(engine.split()):
         raise ServingError(ErrorKind.FORBIDDEN, engine, "an address must not contain spaces")
@@ -192,15 +199,15 @@ def _require_plain(engine: str) -> None:
         raise ServingError(ErrorKind.UNSUPPORTED, engine, message)
 
 
-def _server_at(address: str, engine: str) -> str:
-    """Return address and port in nginx syntax. The protocol is configured next to the upstream."""
+def _format_server(address: str, engine: str) -> str:
+    """Return address and port in nginx syntax. The protocol is configured outside the upstream."""
     parts = urlsplit(engine)
     host, port = ipaddress.ip_address(address), parts.port or PORTS[parts.scheme]
     return f"[{host}]:{port}" if host.version == 6 else f"{host}:{port}"
 
 
-def _is_checked(server: str) -> bool:
-    """Return True for an IP address with a port, False for a host name."""
+def _is_resolved(server: str) -> bool:
+    """Return True if the server is a resolved IP address and port rather than a host name."""
     try:
         ipaddress.ip_address(server.rpartition(":")[0].strip("[]"))
     except ValueError:

@@ -1,4 +1,4 @@
-"""Pages of the user's own account: identity and password."""
+"""Pages for the user's own account."""
 
 from django import forms
 from django.contrib.auth import update_session_auth_hash
@@ -11,20 +11,20 @@ from django.views.decorators.http import require_GET, require_http_methods
 
 from berth.core.errors import BerthError, RateLimited
 from berth.server.api.rate_limits import password_attempt
-from berth.server.web.faults import take_faults
+from berth.server.web.faults import add_form_errors
 from berth.server.web.pages import Request, done, page, signed_in
 from projects.models import Membership
 from projects.selectors import tokens
 from projects.services.people import passwords
 
-TEXT_MAX = 1024
-EXPLAINED = "This ends your other browser sessions and revokes tokens issued by berth login."
+MAX_PASSWORD_LENGTH = 1024
+CHANGE_HELP = "This ends your other browser sessions and revokes tokens issued by berth login."
 
 
 def _field(label: str, autocomplete: str, help_text: str = "") -> forms.CharField:
     attributes = {"autocomplete": autocomplete}
     return forms.CharField(
-        label=label, max_length=TEXT_MAX, strip=False, help_text=help_text,
+        label=label, max_length=MAX_PASSWORD_LENGTH, strip=False, help_text=help_text,
         widget=forms.PasswordInput(attrs=attributes),
     )  # fmt: skip
 
@@ -45,9 +45,9 @@ class PasswordForm(forms.Form):
 @signed_in
 @require_GET
 def index(request: Request) -> HttpResponse:
-    user: User = request.acting.user
+    user: User = request.actor.user
     roles = Membership.objects.filter(user=user).select_related("department", "project")
-    live = tokens(request.acting).filter(revoked_at__isnull=True).exclude(expires_at__lte=timezone.now())
+    live = tokens(request.actor).filter(revoked_at__isnull=True).exclude(expires_at__lte=timezone.now())
     context = {
         "roles": roles.order_by("pk"),
         "has_password": user.has_usable_password(),
@@ -66,33 +66,36 @@ def password(request: Request) -> HttpResponse:
         status = 422
         if form.is_valid():
             try:
-                changed = _change_password(request, form)
+                password_change = _change_password(request, form)
             except RateLimited as error:
                 form.add_error(None, f"Too many attempts. {error.detail}")
                 status = error.status
             except BerthError as error:
-                take_faults(form, error)
+                add_form_errors(form, error)
             else:
-                revoked = f" Tokens revoked: {changed.revoked}." if changed.revoked else ""
+                revoked = f" Tokens revoked: {password_change.revoked}." if password_change.revoked else ""
                 return done(request, f"Password changed.{revoked}", to=reverse("account"), leave=True)
     context = {
         "form": form,
         "title": "Change password",
         "label": "Change password",
-        "text": EXPLAINED,
+        "text": CHANGE_HELP,
         "post_to": request.path,
         "back": reverse("account"),
     }
     return page(request, "web/form.html", context, inner="web/form_body.html", status=status)
 
 
-def _change_password(request: Request, form: PasswordForm) -> passwords.Changed:
-    """Change the password. This browser stays signed in. Raises RateLimited and the service's errors."""
+def _change_password(request: Request, form: PasswordForm) -> passwords.PasswordChange:
+    """Change the password and keep this browser signed in.
+
+    Raises RateLimited and the errors of the service.
+    """
     values = form.cleaned_data
     with password_attempt(request, request.user.get_username(), passwords.WrongPassword):
-        changed = passwords.change(
-            acting=request.acting, current=values["current_password"], new=values["new_password"],
+        password_change = passwords.change(
+            actor=request.actor, current=values["current_password"], new=values["new_password"],
             revoke_tokens=values["revoke_tokens"],
         )  # fmt: skip
-    update_session_auth_hash(request, changed.user)
-    return changed
+    update_session_auth_hash(request, password_change.user)
+    return password_change

@@ -1,4 +1,4 @@
-"""Page of API tokens. A secret is shown once."""
+"""Pages that issue and revoke API tokens. A token's secret is shown only once."""
 
 from datetime import timedelta
 
@@ -9,14 +9,14 @@ from django.utils import timezone
 from django.views.decorators.http import require_http_methods
 
 from berth.core.errors import BerthError
-from berth.server.web.faults import take_faults
+from berth.server.web.faults import add_form_errors
 from berth.server.web.pages import Request, done, page, signed_in
-from projects.acting import SCOPES
+from projects.actor import SCOPES
 from projects.selectors import tokens
 from projects.services.people import tokens as service
 
-LIVES = (("7", "7 days"), ("30", "30 days"), ("90", "90 days"), ("365", "1 year"))
-MEANING = {
+LIFETIMES = (("7", "7 days"), ("30", "30 days"), ("90", "90 days"), ("365", "1 year"))
+SCOPE_LABELS = {
     "read": "read: view",
     "write": "write: submit and cancel",
     "admin": "admin: everything my roles allow",
@@ -27,10 +27,10 @@ class TokenForm(forms.Form):
     name = forms.CharField(label="Name", max_length=100, help_text="Name of the program that will use it")
     scopes = forms.MultipleChoiceField(
         label="Scopes",
-        choices=[(scope, MEANING[scope]) for scope in SCOPES],
+        choices=[(scope, SCOPE_LABELS[scope]) for scope in SCOPES],
         widget=forms.CheckboxSelectMultiple,
     )
-    life = forms.ChoiceField(label="Expires after", choices=LIVES)
+    life = forms.ChoiceField(label="Expires after", choices=LIFETIMES)
 
 
 @signed_in
@@ -41,13 +41,13 @@ def issue(request: Request) -> HttpResponse:
     )
     if request.method == "POST" and form.is_valid():
         values = form.cleaned_data
-        ends = timezone.now() + timedelta(days=int(values["life"]))
+        expiry = timezone.now() + timedelta(days=int(values["life"]))
         try:
             token, secret = service.issue(
-                acting=request.acting, name=values["name"], scopes=values["scopes"], expires_at=ends
+                actor=request.actor, name=values["name"], scopes=values["scopes"], expires_at=expiry
             )
         except BerthError as error:
-            take_faults(form, error, {"expires_at": "life"})
+            add_form_errors(form, error, {"expires_at": "life"})
         else:
             context = {"token": token, "secret": secret, "back": reverse("access")}
             return page(
@@ -68,11 +68,11 @@ def issue(request: Request) -> HttpResponse:
 @signed_in
 @require_http_methods(["GET", "POST"])
 def revoke(request: Request, token_id: int) -> HttpResponse:
-    token = tokens(request.acting).filter(pk=token_id, revoked_at__isnull=True).first()
+    token = tokens(request.actor).filter(pk=token_id, revoked_at__isnull=True).first()
     if token is None:
         raise Http404
     if request.method == "POST":
-        service.revoke(acting=request.acting, token=token)
+        service.revoke(actor=request.actor, token=token)
         return done(request, f"Token {token.name} revoked.", to=reverse("access"))
     context = {
         "title": f"Revoke token {token.name}?",

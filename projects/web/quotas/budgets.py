@@ -1,4 +1,4 @@
-"""Forms of monthly budgets."""
+"""Pages that set and delete monthly budgets."""
 
 from collections.abc import Callable, Iterator
 from typing import Any, cast
@@ -9,18 +9,20 @@ from django.urls import reverse
 from django.views.decorators.http import require_http_methods
 
 from berth.core.errors import BerthError, PreconditionFailed
-from berth.server.web.faults import take_faults
+from berth.server.web.faults import add_form_errors
 from berth.server.web.pages import Request, done, page, signed_in
 from projects.access import Action, administered_departments, may, require
-from projects.acting import Acting
+from projects.actor import Actor
 from projects.models import Budget, Department, Project
 from projects.models.budgets import MAX_HOURS, default_warnings
 from projects.selectors import budgets, departments, projects
 from projects.services.quotas.budgets import delete_budget, set_budget
-from projects.web.quotas.pages import owner_named
+from projects.web.quotas.pages import find_owner
 
 Owner = Department | Project
-OVERTAKEN = "Someone else changed this budget while you were editing. The form shows the stored values."
+CONFLICT_MESSAGE = (
+    "Someone else changed this budget while you were editing. The form shows the stored values."
+)
 
 
 class BudgetForm(forms.Form):
@@ -56,9 +58,11 @@ class NewBudgetForm(BudgetForm):
 @signed_in
 @require_http_methods(["GET", "POST"])
 def add(request: Request) -> HttpResponse:
-    owners = {f"{owner._meta.model_name}s/{owner.name}": owner for owner in budgetable(request.acting)}
+    owners = {
+        f"{owner._meta.model_name}s/{owner.name}": owner for owner in editable_budget_owners(request.actor)
+    }
     if not owners:
-        require(request.acting, Action.ADMINISTER)
+        require(request.actor, Action.ADMINISTER)
     form = NewBudgetForm(request.POST or None, initial=_initial(None), auto_id="budget_%s")
     cast("forms.ChoiceField", form.fields["owner"]).choices = [
         (key, f"{owner.name} ({owner._meta.verbose_name})") for key, owner in owners.items()
@@ -66,11 +70,11 @@ def add(request: Request) -> HttpResponse:
     if request.method == "POST" and form.is_valid():
         owner = owners[form.cleaned_data["owner"]]
         try:
-            set_budget(acting=request.acting, owner=owner, values=_values(form), expected_version=0)
+            set_budget(actor=request.actor, owner=owner, values=_values(form), expected_version=0)
         except PreconditionFailed:
             form.add_error("owner", f"{owner.name} already has a budget. Edit that budget instead")
         except BerthError as error:
-            take_faults(form, error)
+            add_form_errors(form, error)
         else:
             return done(request, f"Budget of {owner} saved.", to=reverse("usage"))
     return _form_response(request, form, "New budget", "Create budget")
@@ -79,22 +83,22 @@ def add(request: Request) -> HttpResponse:
 @signed_in
 @require_http_methods(["GET", "POST"])
 def edit(request: Request, kind: str, name: str) -> HttpResponse:
-    owner = owner_named(request, kind, name)
+    owner = find_owner(request, kind, name)
     _require_permission(request, owner)
-    initial = _initial(_present(request.acting, owner))
+    initial = _initial(_find_budget(request.actor, owner))
     form = BudgetForm(request.POST or None, initial=initial, auto_id="budget_%s")
     if request.method == "POST" and form.is_valid():
         expected = form.cleaned_data["version"]
         try:
-            set_budget(acting=request.acting, owner=owner, values=_values(form), expected_version=expected)
+            set_budget(actor=request.actor, owner=owner, values=_values(form), expected_version=expected)
         except PreconditionFailed:
-            now = _present(request.acting, owner)
-            form = BudgetForm(initial=_initial(now), auto_id="budget_%s")
+            stored_budget = _find_budget(request.actor, owner)
+            form = BudgetForm(initial=_initial(stored_budget), auto_id="budget_%s")
             return _form_response(
-                request, form, f"Budget of {owner}", "Save budget", text=OVERTAKEN, status=412
+                request, form, f"Budget of {owner}", "Save budget", text=CONFLICT_MESSAGE, status=412
             )
         except BerthError as error:
-            take_faults(form, error)
+            add_form_errors(form, error)
         else:
             return done(request, f"Budget of {owner} saved.", to=reverse("usage"))
     return _form_response(request, form, f"Budget of {owner}", "Save budget")
@@ -103,13 +107,13 @@ def edit(request: Request, kind: str, name: str) -> HttpResponse:
 @signed_in
 @require_http_methods(["GET", "POST"])
 def delete(request: Request, kind: str, name: str) -> HttpResponse:
-    owner = owner_named(request, kind, name)
+    owner = find_owner(request, kind, name)
     _require_permission(request, owner)
-    budget = _present(request.acting, owner)
+    budget = _find_budget(request.actor, owner)
     if budget is None:
         raise Http404
     if request.method == "POST":
-        delete_budget(acting=request.acting, budget=budget)
+        delete_budget(actor=request.actor, budget=budget)
         return done(request, f"Budget of {owner} deleted.", to=reverse("usage"))
     context = {
         "title": f"Delete the budget of {owner}?",
@@ -122,29 +126,29 @@ def delete(request: Request, kind: str, name: str) -> HttpResponse:
     return page(request, "web/confirm.html", context, inner="web/confirm_form.html")
 
 
-def budgetable(acting: Acting) -> Iterator[Owner]:
-    """Yield the departments and projects whose budgets the user may set, in two queries."""
-    if may(acting, Action.ADMINISTER):
-        yield from departments(acting)
-    yield from projects(acting).filter(department__in=administered_departments(acting))
+def editable_budget_owners(actor: Actor) -> Iterator[Owner]:
+    """Yield the departments and projects whose budgets the user may set."""
+    if may(actor, Action.ADMINISTER):
+        yield from departments(actor)
+    yield from projects(actor).filter(department__in=administered_departments(actor))
 
 
-def budget_setter(acting: Acting) -> Callable[[Owner], bool]:
-    """Return a function that returns True if the user may set an owner's budget."""
-    everywhere = may(acting, Action.ADMINISTER)
-    mine = set(administered_departments(acting).values_list("pk", flat=True))
-    return lambda owner: everywhere if isinstance(owner, Department) else owner.department_id in mine
+def budget_setter(actor: Actor) -> Callable[[Owner], bool]:
+    """Return a function that tells whether the user may set an owner's budget."""
+    is_admin = may(actor, Action.ADMINISTER)
+    administered = set(administered_departments(actor).values_list("pk", flat=True))
+    return lambda owner: is_admin if isinstance(owner, Department) else owner.department_id in administered
 
 
 def _require_permission(request: Request, owner: Owner) -> None:
-    require(request.acting, Action.SET_QUOTA, owner)
+    require(request.actor, Action.SET_QUOTA, owner)
     if isinstance(owner, Department):
-        require(request.acting, Action.ADMINISTER)
+        require(request.actor, Action.ADMINISTER)
 
 
-def _present(acting: Acting, owner: Owner) -> Budget | None:
-    whose = {"department": owner} if isinstance(owner, Department) else {"project": owner}
-    return budgets(acting).filter(**whose).first()
+def _find_budget(actor: Actor, owner: Owner) -> Budget | None:
+    owner_filter = {"department": owner} if isinstance(owner, Department) else {"project": owner}
+    return budgets(actor).filter(**owner_filter).first()
 
 
 def _initial(budget: Budget | None) -> dict[str, Any]:

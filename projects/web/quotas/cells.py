@@ -7,19 +7,20 @@ from typing import Any
 
 from berth.core.amounts import MILLI
 
-UNLIMITED, OWNERS, NO_QUOTA = "∞", "inherited", "\N{EN DASH}"
+UNLIMITED, INHERITED, NO_QUOTA = "∞", "inherited", "\N{EN DASH}"
 NO_QUOTA_WORDS = (NO_QUOTA, "-", "—")
-OPEN_WORDS = ("", UNLIMITED, "unlimited", "none", "null")
-AMBIGUOUS = ("", "none")  # unlimited, or no quota at all?
+UNLIMITED_WORDS = ("", UNLIMITED, "unlimited", "none", "null")
+AMBIGUOUS = ("", "none")  # could mean unlimited or no quota at all
 YES, NO = ("yes", "true", "1"), ("no", "false", "0")
 THOUSANDS = re.compile(r"\d{1,3}(,\d{3})+(\.\d+)?")
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A field of the grid. `kind`: amount, whole, weight, rank or flag. `path`: its key in the service.
+    """Field of the quota grid.
 
-    `adds_up`: the sum over the projects is shown next to their department's value.
+    `kind` is amount, whole, weight, rank or flag, and `path` is the field's key in the service. If `adds_up`
+    is True, the sum over the projects is shown next to their department's value.
     """
 
     title: str
@@ -37,7 +38,7 @@ class Field:
 
     @property
     def default_text(self) -> str:
-        """A new quota's value as text."""
+        """Value in a new quota, as text."""
         return cell_text(self, self.default)
 
 
@@ -57,24 +58,27 @@ WEIGHTS = ("weight_gpu", "weight_cpu", "weight_memory")
 
 
 def cell_text(field: Field, value: Any) -> str:
-    """Return a value as shown in its cell and as copied into a spreadsheet."""
+    """Return the text of a value in its cell and in a copy for a spreadsheet."""
     if field.kind == "flag":
         return "yes" if value else "no"
     if value is None:
-        return OWNERS if field.kind == "rank" else UNLIMITED
+        return INHERITED if field.kind == "rank" else UNLIMITED
     if field.kind == "amount":
         return f"{value / MILLI:.3f}".rstrip("0").rstrip(".")
     return f"{value:.15g}" if isinstance(value, float) else str(value)
 
 
-def read(field: Field, text: str) -> Any:
-    """Return the value in the service's units. Invalid text stays text, which the service rejects."""
+def parse_cell(field: Field, text: str) -> Any:
+    """Return the value in the service's units, or the text itself if it is invalid.
+
+    The service rejects invalid text.
+    """
     word = text.strip().lower()
     if field.kind == "flag":
         return True if word in YES else False if word in NO else text
     if field.adds_up and word in AMBIGUOUS:
         return text
-    if word in (*OPEN_WORDS, OWNERS, "own") and field.kind != "weight":
+    if word in (*UNLIMITED_WORDS, INHERITED, "own") and field.kind != "weight":
         return None
     number = _number(word)
     if number is None:
@@ -82,39 +86,39 @@ def read(field: Field, text: str) -> Any:
     return int(number) if field.kind in ("rank", "whole") and number.is_integer() else number
 
 
-def removes(text: str) -> bool:
-    """Return True if the text removes the quota, which differs from a quota of 0."""
+def removes_quota(text: str) -> bool:
+    """Return True if the text removes the quota, which is different from a quota of 0."""
     return text.strip() in NO_QUOTA_WORDS
 
 
-def document(typed: Mapping[str, str], *, alike: bool) -> dict[str, Any]:
-    """Return the values entered in one quota's cells as a document for the service.
+def document(inputs: Mapping[str, str], *, equal_weights: bool) -> dict[str, Any]:
+    """Return the values entered in the cells of one quota as a document for the service.
 
-    `alike`: the quota has one weight for all resources. Otherwise CPU and memory keep their own weights.
+    If `equal_weights` is False, the entered weight applies only to GPUs; CPU and memory keep theirs.
     """
     values: dict[str, Any] = {}
-    for name, text in typed.items():
-        value, (head, _, inner) = read(FIELDS[name], text), FIELDS[name].path.partition(".")
+    for name, text in inputs.items():
+        value, (head, _, inner) = parse_cell(FIELDS[name], text), FIELDS[name].path.partition(".")
         if inner:
             values.setdefault(head, {})[inner] = value
-        elif name == "weight" and not alike:
+        elif name == "weight" and not equal_weights:
             values[head] = {"gpu": value}
         else:
             values[head] = value
     return values
 
 
-def field_at(path: str, typed: Iterable[str]) -> str:
-    """Return the field of a service error, or the first entered field if the error has none."""
+def field_for_path(path: str, inputs: Iterable[str]) -> str:
+    """Return the field for the path of a service error, or the first entered field if there is none."""
     names = {field.path: name for name, field in FIELDS.items()} | {"weight.gpu": "weight"}
-    return names.get(path) or next(iter(typed), "gpu")
+    return names.get(path) or next(iter(inputs), "gpu")
 
 
 def _number(word: str) -> float | None:
     """Parse a number, including spreadsheet formats: 1,500 or 1 500."""
-    plain = word.replace("\N{NO-BREAK SPACE}", "").replace(" ", "")
-    plain = plain.replace(",", "") if THOUSANDS.fullmatch(plain) else plain
+    normalized = word.replace("\N{NO-BREAK SPACE}", "").replace(" ", "")
+    normalized = normalized.replace(",", "") if THOUSANDS.fullmatch(normalized) else normalized
     try:
-        return float(plain)
+        return float(normalized)
     except ValueError:
         return None

@@ -1,4 +1,4 @@
-"""The form of one quota."""
+"""Form for one quota."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -7,7 +7,7 @@ from typing import Any
 from django import forms
 
 from projects.models import Quota
-from projects.services.quotas import values_of
+from projects.services.quotas import quota_values
 
 UNLIMITED = "Empty: unlimited"
 FIELDS = (
@@ -21,7 +21,7 @@ FIELDS = (
     "limit_memory_mib",
     "over_quota",
 )
-FIELD_OF = {
+FIELDS_BY_PATH = {
     "gpu": "gpu",
     "cpu": "cpu",
     "memory_mib": "memory_mib",
@@ -71,11 +71,11 @@ class QuotaForm(forms.Form):
         return {
             "gpu": data["gpu"],
             "cpu": data["cpu"],
-            "memory_mib": _whole(data["memory_mib"]),
+            "memory_mib": _to_whole(data["memory_mib"]),
             "limit": {
                 "gpu": data["limit_gpu"],
                 "cpu": data["limit_cpu"],
-                "memory_mib": _whole(data["limit_memory_mib"]),
+                "memory_mib": _to_whole(data["limit_memory_mib"]),
             },
             "weight": weight,
             "rank": data["rank"],
@@ -83,50 +83,52 @@ class QuotaForm(forms.Form):
         }
 
 
-def initial_of(quota: Quota | None) -> dict[str, Any]:
+def initial_values(quota: Quota | None) -> dict[str, Any]:
     version = 0 if quota is None else quota.version
-    values = {"gpu": 0, "weight": 1, "over_quota": True} if quota is None else flat(values_of(quota))
+    values = (
+        {"gpu": 0, "weight": 1, "over_quota": True} if quota is None else flatten_quota(quota_values(quota))
+    )
     return {**values, "version": version, "seen": {name: values.get(name) for name in FIELDS}}
 
 
-def flat(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a quota document as form fields."""
+def flatten_quota(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of a quota document by form field."""
     weights = values["weight"]
     return {
         **{key: values[key] for key in ("gpu", "cpu", "memory_mib", "rank", "over_quota")},
         **{f"limit_{key}": amount for key, amount in values["limit"].items()},
-        "weight": _plain(weights["gpu"]),
+        "weight": _to_number(weights["gpu"]),
         "weights": weights,
     }
 
 
-def merged(form: QuotaForm, quota: Quota | None) -> QuotaForm:
-    """Return the form updated from the stored quota: untouched fields get stored values, others stay."""
-    present = initial_of(quota)
-    seen, typed = form.cleaned_data.get("seen") or {}, form.cleaned_data
+def merge_stored(form: QuotaForm, quota: Quota | None) -> QuotaForm:
+    """Return a form with the entered values, and the stored values where the user changed nothing."""
+    stored_values = initial_values(quota)
+    seen, inputs = form.cleaned_data.get("seen") or {}, form.cleaned_data
     merged_values = {
-        name: present.get(name) if name in seen and typed.get(name) == seen[name] else typed.get(name)
+        name: stored_values.get(name) if name in seen and inputs.get(name) == seen[name] else inputs.get(name)
         for name in FIELDS
     }
-    again = QuotaForm(
-        {**merged_values, "version": present["version"], "seen": json.dumps(present["seen"])},
-        initial=present,
+    merged_form = QuotaForm(
+        {**merged_values, "version": stored_values["version"], "seen": json.dumps(stored_values["seen"])},
+        initial=stored_values,
         auto_id=form.auto_id,
     )
-    again.is_valid()
-    return again
+    merged_form.is_valid()
+    return merged_form
 
 
-def differing(form: QuotaForm) -> Iterator[tuple[str, str, str]]:
-    """Yield the title, stored value and entered value of the fields that saving would overwrite."""
+def list_differences(form: QuotaForm) -> Iterator[tuple[str, str, str]]:
+    """Yield the label, stored value and entered value of each field that saving would overwrite."""
     for name in FIELDS:
-        now, typed = form.initial.get(name), form.cleaned_data.get(name)
-        if now != typed:
-            yield str(form.fields[name].label), _displayed_value(now), _displayed_value(typed)
+        stored_value, inputs = form.initial.get(name), form.cleaned_data.get(name)
+        if stored_value != inputs:
+            yield str(form.fields[name].label), _displayed_value(stored_value), _displayed_value(inputs)
 
 
-def _whole(number: float | None) -> float | None:
-    return None if number is None else _plain(number)
+def _to_whole(number: float | None) -> float | None:
+    return None if number is None else _to_number(number)
 
 
 def _displayed_value(value: Any) -> str:
@@ -137,6 +139,6 @@ def _displayed_value(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _plain(number: float) -> float:
-    """Convert 2.0 to 2."""
+def _to_number(number: float) -> float:
+    """Return whole numbers as int, so that 2.0 is shown as 2."""
     return int(number) if number.is_integer() else number

@@ -1,4 +1,4 @@
-"""Pages that create and change departments and projects."""
+"""Pages that create, change and delete departments and projects."""
 
 from django import forms
 from django.http import HttpResponse
@@ -6,10 +6,10 @@ from django.urls import reverse
 from django.views.decorators.http import require_http_methods
 
 from berth.core.errors import BerthError
-from berth.server.web.faults import take_faults
+from berth.server.web.faults import add_form_errors
 from berth.server.web.pages import Request, done, page, signed_in
 from projects.access import Action, may, require
-from projects.acting import Acting
+from projects.actor import Actor
 from projects.models import Department, Project
 from projects.selectors import departments, find_department, find_project
 from projects.services import tenants
@@ -43,31 +43,35 @@ class ChangeForm(forms.Form):
 @signed_in
 @require_http_methods(["GET", "POST"])
 def add_department(request: Request) -> HttpResponse:
-    require(request.acting, Action.ADMINISTER)
+    require(request.actor, Action.ADMINISTER)
     form = TenantForm(request.POST or None, auto_id="tenant_%s")
     if request.method == "POST" and form.is_valid():
         try:
-            made = tenants.create_department(acting=request.acting, **form.cleaned_data)
+            new_tenant = tenants.create_department(actor=request.actor, **form.cleaned_data)
         except BerthError as error:
-            take_faults(form, error)
+            add_form_errors(form, error)
         else:
-            return done(request, f"Department {made} created. Set its quota next.", to=reverse("quotas"))
+            return done(
+                request, f"Department {new_tenant} created. Set its quota next.", to=reverse("quotas")
+            )
     return _form_response(request, form, "New department", "Create department")
 
 
 @signed_in
 @require_http_methods(["GET", "POST"])
 def add_project(request: Request, name: str) -> HttpResponse:
-    department = find_department(request.acting, name)
-    require(request.acting, Action.EDIT, department)
+    department = find_department(request.actor, name)
+    require(request.actor, Action.EDIT, department)
     form = TenantForm(request.POST or None, auto_id="tenant_%s")
     if request.method == "POST" and form.is_valid():
         try:
-            made = tenants.create_project(acting=request.acting, department=department, **form.cleaned_data)
+            new_tenant = tenants.create_project(
+                actor=request.actor, department=department, **form.cleaned_data
+            )
         except BerthError as error:
-            take_faults(form, error)
+            add_form_errors(form, error)
         else:
-            return done(request, f"Project {made} created. Set its quota next.", to=reverse("quotas"))
+            return done(request, f"Project {new_tenant} created. Set its quota next.", to=reverse("quotas"))
     return _form_response(request, form, f"New project in {department}", "Create project")
 
 
@@ -75,17 +79,17 @@ def add_project(request: Request, name: str) -> HttpResponse:
 @require_http_methods(["GET", "POST"])
 def change(request: Request, kind: str, name: str) -> HttpResponse:
     tenant = (
-        find_department(request.acting, name) if kind == "departments" else find_project(request.acting, name)
+        find_department(request.actor, name) if kind == "departments" else find_project(request.actor, name)
     )
-    require(request.acting, Action.EDIT, tenant)
+    require(request.actor, Action.EDIT, tenant)
     initial = {field: getattr(tenant, field) for field in tenants.EDITABLE}
     form = ChangeForm(request.POST or None, initial=initial, auto_id="tenant_%s")
     if request.method == "POST" and form.is_valid():
         changes = {key: value for key, value in form.cleaned_data.items() if value != initial[key]}
         try:
-            _edit(request.acting, tenant, changes)
+            _edit(request.actor, tenant, changes)
         except BerthError as error:
-            take_faults(form, error)
+            add_form_errors(form, error)
         else:
             return done(request, f"Settings of {tenant} saved.", to=reverse("quotas"))
     return _form_response(request, form, f"Settings of {tenant}", "Save settings")
@@ -95,14 +99,14 @@ def change(request: Request, kind: str, name: str) -> HttpResponse:
 @require_http_methods(["GET", "POST"])
 def delete(request: Request, kind: str, name: str) -> HttpResponse:
     tenant = (
-        find_department(request.acting, name) if kind == "departments" else find_project(request.acting, name)
+        find_department(request.actor, name) if kind == "departments" else find_project(request.actor, name)
     )
-    require(request.acting, Action.EDIT, tenant)
+    require(request.actor, Action.EDIT, tenant)
     if request.method == "POST":
         if isinstance(tenant, Department):
-            tenants.delete_department(acting=request.acting, department=tenant)
+            tenants.delete_department(actor=request.actor, department=tenant)
         else:
-            tenants.delete_project(acting=request.acting, project=tenant)
+            tenants.delete_project(actor=request.actor, project=tenant)
         return done(request, f"{tenant} deleted.", to=reverse("quotas"))
     context = {
         "title": f"Delete {tenant}?",
@@ -115,16 +119,16 @@ def delete(request: Request, kind: str, name: str) -> HttpResponse:
     return page(request, "web/confirm.html", context, inner="web/confirm_form.html")
 
 
-def editable_departments(acting: Acting) -> set[int]:
+def editable_departments(actor: Actor) -> set[int]:
     """Return the ids of the departments whose projects the user may create and change."""
-    return {each.pk for each in departments(acting) if may(acting, Action.EDIT, each)}
+    return {each.pk for each in departments(actor) if may(actor, Action.EDIT, each)}
 
 
-def _edit(acting: Acting, tenant: Department | Project, changes: dict[str, object]) -> None:
+def _edit(actor: Actor, tenant: Department | Project, changes: dict[str, object]) -> None:
     if isinstance(tenant, Department):
-        tenants.edit_department(acting=acting, department=tenant, changes=changes)
+        tenants.edit_department(actor=actor, department=tenant, changes=changes)
     else:
-        tenants.edit_project(acting=acting, project=tenant, changes=changes)
+        tenants.edit_project(actor=actor, project=tenant, changes=changes)
 
 
 def _form_response(request: Request, form: forms.Form, title: str, label: str) -> HttpResponse:

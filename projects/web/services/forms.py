@@ -1,4 +1,4 @@
-"""Forms that scale a service and set its autoscaler."""
+"""Pages that scale a service and configure its autoscaler."""
 
 from typing import Any
 
@@ -9,8 +9,8 @@ from django.urls import reverse
 from django.views.decorators.http import require_http_methods
 
 from berth.core.errors import BerthError
-from berth.core.words import counted
-from berth.server.web.faults import take_faults
+from berth.core.words import format_count
+from berth.server.web.faults import add_form_errors
 from berth.server.web.pages import Request, done, page, signed_in
 from projects.access import Action, require
 from projects.models import Service
@@ -23,7 +23,7 @@ FIELDS = {"num_replicas": "num_replicas", "engine_urls": "engine_urls"}
 SETTINGS_HELP = "YAML. Omitted keys take their defaults."
 
 
-class OutForm(forms.Form):
+class ScaleOutForm(forms.Form):
     num_replicas = forms.IntegerField(label="Total engines", min_value=0, required=False)
     engine_urls = forms.CharField(
         label="External engines", required=False, widget=forms.Textarea(attrs={"rows": 3}),
@@ -35,7 +35,7 @@ class OutForm(forms.Form):
         return ScaleParameters(num_replicas=self.cleaned_data["num_replicas"] or 0, urls=urls)
 
 
-class InForm(forms.Form):
+class ScaleInForm(forms.Form):
     num_replicas = forms.IntegerField(label="Remaining engines", min_value=1)
     force = forms.BooleanField(label="Abort running requests", required=False)
     confirmed = forms.IntegerField(required=False, widget=forms.HiddenInput)
@@ -62,61 +62,72 @@ class SettingsForm(forms.Form):
 def scale_out(request: Request, service: str) -> HttpResponse:
     row = _service(request, service)
     count = engine_count(row)
-    form = OutForm(request.POST or None, initial={"num_replicas": count + 1}, auto_id="scale_%s")
+    form = ScaleOutForm(request.POST or None, initial={"num_replicas": count + 1}, auto_id="scale_%s")
     if request.method == "POST" and form.is_valid():
         try:
-            accepted = requests.scale_out(acting=request.acting, service=row, parameters=form.parameters())
+            accepted = requests.scale_out(actor=request.actor, service=row, parameters=form.parameters())
         except BerthError as error:
-            take_faults(form, error, FIELDS)
+            add_form_errors(form, error, FIELDS)
         else:
-            return done(request, f"{row}: {accepted.message}.", to=_page(row))
-    text = f"Currently {counted(count, 'engine')}. New engines are queued for GPUs like any other workload."
+            return done(request, f"{row}: {accepted.message}.", to=_service_url(row))
+    text = (
+        f"Currently {format_count(count, 'engine')}. New engines are queued for GPUs like any other workload."
+    )
     title = f"Scale out {row}"
-    return _form(request, form, title=title, label="Scale out", back=_page(row), text=text)
+    return _form(request, form, title=title, label="Scale out", back=_service_url(row), text=text)
 
 
 @signed_in
 @require_http_methods(["GET", "POST"])
 def scale_in(request: Request, service: str) -> HttpResponse:
-    """Preview the engines to remove (a dry run), then request the scale-in."""
+    """Show the engines to remove, using a dry run, then request the scale-in."""
     row = _service(request, service)
     initial = {"num_replicas": max(row.initial_engines, engine_count(row) - 1)}
-    form = InForm(request.POST or None, initial=initial, auto_id="scale_%s")
-    stay = f"The newest engines are removed first. The {row.initial_engines} initial engines stay."
-    text = f"{stay} Running requests are finished first."
+    form = ScaleInForm(request.POST or None, initial=initial, auto_id="scale_%s")
+    order_text = f"The newest engines are removed first. The {row.initial_engines} initial engines stay."
+    text = f"{order_text} Running requests are finished first."
     if request.method == "POST" and form.is_valid():
         values = form.cleaned_data
         parameters = ScaleParameters(num_replicas=values["num_replicas"], force=values["force"])
         try:
-            seen = requests.scale_in(acting=request.acting, service=row, parameters=parameters, dry_run=True)
-            if seen.engines and values["confirmed"] != values["num_replicas"]:
-                again = InForm(initial={**values, "confirmed": values["num_replicas"]}, auto_id="scale_%s")
+            preview = requests.scale_in(actor=request.actor, service=row, parameters=parameters, dry_run=True)
+            if preview.engines and values["confirmed"] != values["num_replicas"]:
+                confirmation = ScaleInForm(
+                    initial={**values, "confirmed": values["num_replicas"]}, auto_id="scale_%s"
+                )
                 return _form(
-                    request, again, title=f"Remove {counted(len(seen.engines), 'engine')} from {row}?",
-                    label="Remove engines", back=_page(row), text=text, names="Engines to remove",
-                    work=[f"{one.name}, {one.url or 'no address yet'}" for one in seen.engines],
-                )  # fmt: skip
-            accepted = requests.scale_in(acting=request.acting, service=row, parameters=parameters)
+                    request,
+                    confirmation,
+                    title=f"Remove {format_count(len(preview.engines), 'engine')} from {row}?",
+                    label="Remove engines",
+                    back=_service_url(row),
+                    text=text,
+                    names="Engines to remove",
+                    work=[f"{one.name}, {one.url or 'no address yet'}" for one in preview.engines],
+                )
+            accepted = requests.scale_in(actor=request.actor, service=row, parameters=parameters)
         except BerthError as error:
-            take_faults(form, error, FIELDS)
+            add_form_errors(form, error, FIELDS)
         else:
-            return done(request, f"{row}: {accepted.message}.", to=_page(row))
-    return _form(request, form, title=f"Scale in {row}", label="Preview", back=_page(row), text=text)
+            return done(request, f"{row}: {accepted.message}.", to=_service_url(row))
+    return _form(request, form, title=f"Scale in {row}", label="Preview", back=_service_url(row), text=text)
 
 
 @signed_in
 @require_http_methods(["GET", "POST"])
 def cancel(request: Request, service: str, request_id: str) -> HttpResponse:
     row = _service(request, service)
-    wanted = find_request(row, "scale_out", request_id)
+    scale_request = find_request(row, "scale_out", request_id)
     if request.method == "POST":
-        requests.cancel(acting=request.acting, request=wanted)
-        return done(request, f"Cancelling the scale-out of {row}.", to=_page(row))
-    made = [engine.name for engine in wanted.added.filter(ended_at__isnull=True).order_by("number")]
+        requests.cancel(actor=request.actor, request=scale_request)
+        return done(request, f"Cancelling the scale-out of {row}.", to=_service_url(row))
+    engine_names = [
+        engine.name for engine in scale_request.added.filter(ended_at__isnull=True).order_by("number")
+    ]
     return _confirm(
         request, row, title=f"Cancel the scale-out of {row}?", label="Cancel scale-out",
         warning="Engines it added are released. Engines that existed before stay.", dismiss="Keep scaling",
-        names="Engines to release", work=made, danger=True,
+        names="Engines to release", work=engine_names, danger=True,
     )  # fmt: skip
 
 
@@ -126,8 +137,8 @@ def switch(request: Request, service: str, word: str) -> HttpResponse:
     row, on = _service(request, service), word == "on"
     verb = "Enable" if on else "Disable"
     if request.method == "POST":
-        autoscalers.enable(acting=request.acting, service=row, enabled=on)
-        return done(request, f"Autoscaler of {row} {'enabled' if on else 'disabled'}.", to=_page(row))
+        autoscalers.enable(actor=request.actor, service=row, enabled=on)
+        return done(request, f"Autoscaler of {row} {'enabled' if on else 'disabled'}.", to=_service_url(row))
     warning = (
         "It scales the service between its minimum and maximum when its conditions are met."
         if on
@@ -143,21 +154,21 @@ def switch(request: Request, service: str, word: str) -> HttpResponse:
 @require_http_methods(["GET", "POST"])
 def settings(request: Request, service: str) -> HttpResponse:
     row = _service(request, service)
-    current = autoscalers.settings_in_full(row.autoscaler)
+    current = autoscalers.full_settings(row.autoscaler)
     initial = {"settings": yaml.safe_dump(current, sort_keys=False)}
     form = SettingsForm(request.POST or None, initial=initial, auto_id="scaler_%s")
     if request.method == "POST" and form.is_valid():
         try:
-            autoscalers.configure(acting=request.acting, service=row, settings=form.cleaned_data["settings"])
+            autoscalers.configure(actor=request.actor, service=row, settings=form.cleaned_data["settings"])
         except BerthError as error:
             _add_settings_errors(form, error)
         else:
-            return done(request, f"Autoscaler settings of {row} saved.", to=_page(row))
-    return _form(request, form, title=f"Autoscaler of {row}", label="Save settings", back=_page(row))
+            return done(request, f"Autoscaler settings of {row} saved.", to=_service_url(row))
+    return _form(request, form, title=f"Autoscaler of {row}", label="Save settings", back=_service_url(row))
 
 
 def _add_settings_errors(form: forms.Form, error: BerthError) -> None:
-    """Attach all problems to the settings field."""
+    """Add all problems to the settings field, or the error itself if it has no problems."""
     for problem in getattr(error, "problems", ()):
         form.add_error("settings", str(problem))
     if not form.errors:
@@ -165,13 +176,13 @@ def _add_settings_errors(form: forms.Form, error: BerthError) -> None:
 
 
 def _service(request: Request, service: str) -> Service:
-    row = find_service(request.acting, service)
-    require(request.acting, Action.OPERATE, row.workload)
+    row = find_service(request.actor, service)
+    require(request.actor, Action.OPERATE, row.workload)
     return row
 
 
 def _confirm(request: Request, row: Service, **context: Any) -> HttpResponse:
-    more = {"post_to": request.path, "back": _page(row), **context}
+    more = {"post_to": request.path, "back": _service_url(row), **context}
     return page(request, "web/confirm.html", more, inner="web/confirm_form.html")
 
 
@@ -181,5 +192,5 @@ def _form(request: Request, form: forms.Form, **context: Any) -> HttpResponse:
     return page(request, "web/form.html", more, inner="web/form_body.html", status=status)
 
 
-def _page(row: Service) -> str:
+def _service_url(row: Service) -> str:
     return reverse("service", args=[row.workload_id])

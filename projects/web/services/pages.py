@@ -1,4 +1,4 @@
-"""Pages of inference services."""
+"""Pages that list and show inference services."""
 
 from typing import Any
 
@@ -7,26 +7,26 @@ from django.http import HttpResponse, StreamingHttpResponse
 from django.utils import timezone
 from django.views.decorators.http import require_GET
 
-from berth.server.api.transport.streaming import csv_file
-from berth.server.web.lists.tables import Column, exported, list_query, table_state
+from berth.server.api.transport.streaming import csv_response
+from berth.server.web.lists.tables import Column, list_query, requested_csv, table_state
 from berth.server.web.pages import Request, page, signed_in
 from projects.access import Action, may
-from projects.elastic.autoscale import snapshot, window_of
+from projects.elastic.autoscale import load_window, snapshot
 from projects.engine.replicas.conditions import Condition, conditions
 from projects.engine.replicas.config import NO_QUEUE
 from projects.engine.scaling import FINAL
 from projects.models import InferenceEngine, Pod, ScaleRequest, Service
 from projects.models.workloads import ENDED_PHASES
 from projects.service_selectors import find_service, services
-from projects.services.inference.autoscalers import config_of
-from projects.services.inference.rules import settings_of
-from projects.web.services.charts import DATA_HEADS, charts_of, data_of
+from projects.services.inference.autoscalers import load_config
+from projects.services.inference.rules import service_settings
+from projects.web.services.charts import CSV_HEADERS, build_charts, csv_rows
 
-WAYS = {
+PROGRESS_STATES = {
     "scale_out": ("PENDING", "CREATING", "HEALTH_CHECKING", "WEIGHT_SYNCING", "READY", "ACTIVE"),
     "scale_in": ("PENDING", "DRAINING", "REMOVING", "COMPLETED"),
 }
-SHOWN = 20
+MAX_ROWS = 20
 TITLES = {
     "token_usage_high": "Token usage high",
     "queue_backlog": "Queue backlog",
@@ -38,13 +38,15 @@ TITLES = {
 }
 IN_SECONDS = ("queue_latency_high", "ttft_high")
 
-Listed = tuple[Service, ScaleRequest | None]  # a service with its active request
-COLUMNS: tuple[Column[Listed], ...] = (
+ServiceRow = tuple[Service, ScaleRequest | None]  # a service with its active request
+COLUMNS: tuple[Column[ServiceRow], ...] = (
     Column("name", "Service", lambda row: row[0].workload.name, order="workload__name"),
     Column("project", "Project", lambda row: row[0].workload.project.name, in_file=True),
     Column("state", "State", lambda row: row[0].workload.phase, order="workload__phase"),
-    Column("engines", "Serving", lambda row: _counts(row[0])[0], "engines", order="active", number=True),
-    Column("total", "Total", lambda row: _counts(row[0])[1], "engines", in_file=True),
+    Column(
+        "engines", "Serving", lambda row: _engine_counts(row[0])[0], "engines", order="active", number=True
+    ),
+    Column("total", "Total", lambda row: _engine_counts(row[0])[1], "engines", in_file=True),
     Column("initial", "Initial", lambda row: row[0].initial_engines, "engines", in_file=True),
     Column("model", "Model", lambda row: row[0].model_name, order="model_name"),
     Column("created", "Created", lambda row: row[0].created_at, order="created_at"),
@@ -53,8 +55,8 @@ COLUMNS: tuple[Column[Listed], ...] = (
 )
 
 
-def _counts(service: Any) -> tuple[int, int]:
-    """Return active and total engines as counted by the selector."""
+def _engine_counts(service: Any) -> tuple[int, int]:
+    """Return the numbers of active and of all engines, as counted by the selector."""
     return service.active, service.total
 
 
@@ -62,7 +64,7 @@ def _counts(service: Any) -> tuple[int, int]:
 @require_GET
 def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     search = table_state(request.GET, "")["search"]
-    rows = services(request.acting)
+    rows = services(request.actor)
     for word in search.split():
         rows = rows.filter(
             Q(workload__name__icontains=word)
@@ -70,24 +72,28 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
             | Q(model_name__icontains=word)
         )
     listing = list_query(request, COLUMNS, rows, _with_requests, file_name="services", default="-created")
-    if file := exported(request, listing):
+    if file := requested_csv(request, listing):
         return file
     context = {"listing": listing, "rows": listing.rows}
     return page(request, "projects/services/list.html", context, inner="projects/services/rows.html")
 
 
-def _with_requests(rows: list[Service]) -> list[Listed]:
-    open_now = ScaleRequest.objects.filter(service__in=[row.pk for row in rows]).exclude(status__in=FINAL)
-    under_way = {row.service_id: row for row in open_now}
-    return [(row, under_way.get(row.pk)) for row in rows]
+def _with_requests(rows: list[Service]) -> list[ServiceRow]:
+    active_requests = ScaleRequest.objects.filter(service__in=[row.pk for row in rows]).exclude(
+        status__in=FINAL
+    )
+    requests_by_service = {row.service_id: row for row in active_requests}
+    return [(row, requests_by_service.get(row.pk)) for row in rows]
 
 
 @signed_in
 @require_GET
 def detail(request: Request, service: str) -> HttpResponse | StreamingHttpResponse:
-    row = find_service(request.acting, service)
+    row = find_service(request.actor, service)
     if request.GET.get("format") == "csv":
-        return csv_file(request, f"metrics-of-{row.workload.name}", DATA_HEADS, data_of(row, timezone.now()))
+        return csv_response(
+            request, f"metrics-of-{row.workload.name}", CSV_HEADERS, csv_rows(row, timezone.now())
+        )
     return page(
         request,
         "projects/services/detail.html",
@@ -98,29 +104,29 @@ def detail(request: Request, service: str) -> HttpResponse | StreamingHttpRespon
 
 def service_context(request: Request, service: Service) -> dict[str, Any]:
     now, scaler = timezone.now(), service.autoscaler
-    config, window = config_of(scaler), window_of(scaler)
+    config, window = load_config(scaler), load_window(scaler)
     requests = list(
         service.requests.order_by("-created_at", "-id").prefetch_related(
             "steps", "added__workload", "removed"
-        )[:SHOWN]
+        )[:MAX_ROWS]
     )
     running = next((one for one in requests if not one.is_final), None)
     ended = service.workload.phase in ENDED_PHASES
     return {
         "service": service,
         "workload": service.workload,
-        "settings": settings_of(service.workload),
+        "settings": service_settings(service.workload),
         "engines": _engines(service),
-        "failed_engines": service.engines.filter(state="FAILED").order_by("-ended_at", "-number")[:SHOWN],
+        "failed_engines": service.engines.filter(state="FAILED").order_by("-ended_at", "-number")[:MAX_ROWS],
         "running": running and _progress(running),
         "requests": requests,
         "scaler": scaler,
         "config": config,
         "conditions": [_condition_row(one) for one in conditions(window, config, now.timestamp())],
         "figures": snapshot(window, config),
-        "charts": charts_of(service, config, now),
-        "history": service.scalings.order_by("-id")[:SHOWN],
-        "may_operate": may(request.acting, Action.OPERATE, service.workload) and not ended,
+        "charts": build_charts(service, config, now),
+        "history": service.scalings.order_by("-id")[:MAX_ROWS],
+        "may_operate": may(request.actor, Action.OPERATE, service.workload) and not ended,
         "ended": ended,
     }
 
@@ -128,25 +134,25 @@ def service_context(request: Request, service: Service) -> dict[str, Any]:
 def _engines(service: Service) -> list[tuple[InferenceEngine, Pod | None]]:
     rows = list(service.engines.filter(ended_at__isnull=True).select_related("workload").order_by("number"))
     pods = Pod.objects.filter(pk__in=[row.pod_id for row in rows if row.pod_id])
-    places = {pod.pk: pod for pod in pods.select_related("node", "allocation")}
-    return [(row, places.get(row.pod_id) if row.pod_id else None) for row in rows]
+    pods_by_id = {pod.pk: pod for pod in pods.select_related("node", "allocation")}
+    return [(row, pods_by_id.get(row.pod_id) if row.pod_id else None) for row in rows]
 
 
 def _progress(request: ScaleRequest) -> dict[str, Any]:
-    """Return a request's states with the times at which they were entered, and its pending reason."""
-    entered = {step.status: step.at for step in request.steps.all()}
-    way = list(WAYS[request.direction])
+    """Return a request's states with the times at which they were reached, and its pending engines."""
+    reached_at = {step.status: step.at for step in request.steps.all()}
+    state_names = list(PROGRESS_STATES[request.direction])
     if request.mode == "external" and request.direction == "scale_out":
-        way[1] = "CONNECTING"
+        state_names[1] = "CONNECTING"
     if request.status == "ROLLING_BACK":
-        way = [*entered, request.ends_as]
+        state_names = [*reached_at, request.ends_as]
     engines = sorted(
         request.added.all() if request.direction == "scale_out" else request.removed.all(),
         key=lambda one: one.number,
     )
     return {
         "request": request,
-        "way": [(state, entered.get(state), state == request.status) for state in way],
+        "way": [(state, reached_at.get(state), state == request.status) for state in state_names],
         "engines": engines,
         "waiting": [one for one in engines if one.state == "CREATING" and one.workload is not None],
     }

@@ -7,7 +7,7 @@ from django.http import HttpResponse
 from django.urls import reverse
 from django.views.decorators.http import require_http_methods
 
-from berth.core.words import counted
+from berth.core.words import format_count
 from berth.server.web.pages import Request, done, page, signed_in
 from projects.access import Action, may
 from projects.models import Workload
@@ -15,35 +15,40 @@ from projects.models.workloads import ENDED_PHASES
 from projects.selectors import workloads
 from projects.services.workloads import bulk_cancel
 
-MOST = 200
+MAX_WORKLOADS = 200
 
 
 @signed_in
 @require_http_methods(["GET", "POST"])
 def cancel(request: Request) -> HttpResponse:
-    """Show the confirmation (GET), or cancel (POST). Workloads that the user may not cancel are left out."""
+    """Ask for confirmation (GET) or cancel the workloads (POST).
+
+    Workloads that the user may not cancel are left out.
+    """
     query = request.POST if request.method == "POST" else request.GET
-    named = _visible_workloads(request, query.getlist("w"))
-    mine = [each for each in named if may(request.acting, Action.OPERATE, each)]
+    selected = _visible_workloads(request, query.getlist("w"))
+    cancellable = [each for each in selected if may(request.actor, Action.OPERATE, each)]
     if request.method == "POST":
-        outcome = bulk_cancel(acting=request.acting, workloads=mine)
-        message = f"{counted(len(outcome.cancelled), 'workload')} cancelled."
+        outcome = bulk_cancel(actor=request.actor, workloads=cancellable)
+        message = f"{format_count(len(outcome.cancelled), 'workload')} cancelled."
         if outcome.refused:
-            message += " " + "; ".join(f"{each.name}: {why}" for each, why in outcome.refused[:3])
+            message += " " + "; ".join(f"{each.name}: {reason}" for each, reason in outcome.refused[:3])
         return done(request, message, to=reverse("workloads"))
-    left_out = len(named) - len(mine)
+    excluded_count = len(selected) - len(cancellable)
     warning = "Their pods get the grace period to stop. Cancelled workloads cannot be resumed."
-    if left_out:
-        warning += f" Your role does not allow you to cancel {counted(left_out, 'other workload')}."
-    title = f"Cancel {counted(len(mine), 'workload')}?"
+    if excluded_count:
+        warning += (
+            f" Your role does not allow you to cancel {format_count(excluded_count, 'other workload')}."
+        )
+    title = f"Cancel {format_count(len(cancellable), 'workload')}?"
     context = {
-        "title": title if mine else "Nothing to cancel",
-        "warning": warning if mine else "Select live workloads that your role allows you to cancel.",
+        "title": title if cancellable else "Nothing to cancel",
+        "warning": warning if cancellable else "Select live workloads that your role allows you to cancel.",
         "label": "Cancel workloads",
         "post_to": request.path,
         "back": reverse("workloads"),
         "danger": True,
-        "workloads": mine,
+        "workloads": cancellable,
     }
     return page(
         request,
@@ -56,10 +61,10 @@ def cancel(request: Request) -> HttpResponse:
 def _visible_workloads(request: Request, ids_as_text: Iterable[str]) -> list[Workload]:
     """Return the live workloads with these ids that the user may see."""
     ids = []
-    for text in list(ids_as_text)[:MOST]:
+    for text in list(ids_as_text)[:MAX_WORKLOADS]:
         try:
             ids.append(uuid.UUID(text))
         except ValueError:
             continue
-    rows = workloads(request.acting).filter(pk__in=ids).exclude(phase__in=ENDED_PHASES)
+    rows = workloads(request.actor).filter(pk__in=ids).exclude(phase__in=ENDED_PHASES)
     return list(rows.order_by("project__name", "name"))

@@ -11,7 +11,7 @@ from projects.models import Workload
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of the list. `sort` is its sort key, or empty if the column is not sortable."""
+    """Column of the list. `sort` is its sort key, or empty if the column cannot be sorted."""
 
     title: str
     sort: str = ""
@@ -34,10 +34,10 @@ COLUMNS: Mapping[str, Column] = {
     "evictions": Column("Evictions", "evictions", number=True, usual=False),
     "labels": Column("Labels", usual=False),
 }
-USUAL = tuple(key for key, column in COLUMNS.items() if column.usual)
+DEFAULT_COLUMNS = tuple(key for key, column in COLUMNS.items() if column.usual)
 
-Tell = Callable[[Workload], object]
-FILE: Mapping[str, tuple[tuple[str, Tell], ...]] = {
+CellValue = Callable[[Workload], object]
+CSV_COLUMNS: Mapping[str, tuple[tuple[str, CellValue], ...]] = {
     "state": (("State", lambda row: row.phase),),
     "happening": (("Reason", lambda row: row.reason), ("Status", lambda row: row.message)),
     "gpus": (
@@ -58,7 +58,7 @@ FILE: Mapping[str, tuple[tuple[str, Tell], ...]] = {
     "evictions": (("Evictions", lambda row: row.preemptions),),
     "labels": (("Labels", lambda row: row.labels),),
 }
-ALWAYS: tuple[tuple[str, Tell], ...] = (
+FIXED_CSV_COLUMNS: tuple[tuple[str, CellValue], ...] = (
     ("Workload", lambda row: row.name),
     ("Project", lambda row: row.project.name),
     ("Kind", lambda row: row.kind),
@@ -66,12 +66,12 @@ ALWAYS: tuple[tuple[str, Tell], ...] = (
 )
 
 
-def in_file(keys: Iterable[str]) -> tuple[tuple[str, Tell], ...]:
-    """Return the CSV file's columns for these columns of the list."""
-    return (*ALWAYS, *(each for key in keys for each in FILE[key]))
+def csv_columns(keys: Iterable[str]) -> tuple[tuple[str, CellValue], ...]:
+    """Return the CSV columns for these columns of the list."""
+    return (*FIXED_CSV_COLUMNS, *(each for key in keys for each in CSV_COLUMNS[key]))
 
 
-def chosen(query: QueryDict) -> tuple[str, ...]:
+def chosen_columns(query: QueryDict) -> tuple[str, ...]:
     """Return the requested columns in display order, or the default columns if none is valid."""
     requested = {word for text in query.getlist("columns") for word in text.split(",")}
-    return tuple(key for key in COLUMNS if key in requested) or USUAL
+    return tuple(key for key in COLUMNS if key in requested) or DEFAULT_COLUMNS

@@ -7,7 +7,7 @@ from typing import Any
 from django.db.models import Count, Q, QuerySet
 from django.http import QueryDict
 
-from projects.acting import Acting
+from projects.actor import Actor
 from projects.models import Phase, Workload, WorkloadKind
 from projects.models.workloads import ENDED_PHASES, LIVE_PHASES
 from projects.selectors import workloads
@@ -32,12 +32,11 @@ SORTS = {
     "runs": "run",
     "evictions": "preemptions",
 }
-COUNTED_TO = 10_000
 
 
 @dataclass(frozen=True)
 class Filters:
-    """Filters from the page's query parameters, without invalid values."""
+    """Filters from the page's query parameters. Invalid values are ignored."""
 
     state: str
     project: str
@@ -52,22 +51,22 @@ class Filters:
         return any((self.project, self.pool, self.kind, self.reason, self.search, self.mine))
 
 
-def filters_of(query: QueryDict) -> Filters:
+def parse_filters(query: QueryDict) -> Filters:
     state = query.get("state", "live")
     kind = query.get("kind", "")
     return Filters(
         state=state if state in STATES else "live",
-        project=_plain(query.get("project", "")),
-        pool=_plain(query.get("pool", "")),
+        project=_clean_text(query.get("project", "")),
+        pool=_clean_text(query.get("pool", "")),
         kind=kind if kind in WorkloadKind.values else "",
-        reason=_plain(query.get("reason", "")),
-        search=_plain(query.get("search", "")).strip(),
+        reason=_clean_text(query.get("reason", "")),
+        search=_clean_text(query.get("search", "")).strip(),
         mine=query.get("mine") == "1",
     )
 
 
-def listed(acting: Acting, filters: Filters, *, any_state: bool = False) -> QuerySet[Workload]:
-    rows = workloads(acting)
+def filter_workloads(actor: Actor, filters: Filters, *, any_state: bool = False) -> QuerySet[Workload]:
+    rows = workloads(actor)
     if not any_state and filters.state != "all":
         rows = rows.filter(phase__in=STATES[filters.state][1])
     exact: dict[str, Any] = {"project__name": filters.project, "kind": filters.kind, "reason": filters.reason}
@@ -75,16 +74,19 @@ def listed(acting: Acting, filters: Filters, *, any_state: bool = False) -> Quer
     if filters.pool:
         rows = rows.filter(pools__contains=[filters.pool])
     if filters.mine:
-        rows = rows.filter(submitted_by=acting.user)
+        rows = rows.filter(submitted_by=actor.user)
     if filters.search:
         rows = rows.filter(_search_condition(filters.search))
     return rows
 
 
-def counts(acting: Acting, filters: Filters) -> list[tuple[str, str, int]]:
-    """Return the name, title and number of workloads for each state under the other filters."""
+def count_by_state(actor: Actor, filters: Filters) -> list[tuple[str, str, int]]:
+    """Return each state's name, title and number of workloads that match the other filters."""
     by_phase = dict(
-        listed(acting, filters, any_state=True).order_by().values_list("phase").annotate(count=Count("pk"))
+        filter_workloads(actor, filters, any_state=True)
+        .order_by()
+        .values_list("phase")
+        .annotate(count=Count("pk"))
     )
     return [
         (word, title, sum(by_phase.get(phase, 0) for phase in phases))
@@ -93,7 +95,7 @@ def counts(acting: Acting, filters: Filters) -> list[tuple[str, str, int]]:
 
 
 def _search_condition(words: str) -> Q:
-    """Match a part of the name, or a label given as key=value."""
+    """Return a condition on a label given as key=value, or on part of a name."""
     key, equals, value = words.partition("=")
     if equals and key:
         return Q(labels__contains={key: value})
@@ -104,5 +106,5 @@ def _search_condition(words: str) -> Q:
     )
 
 
-def _plain(text: str) -> str:
+def _clean_text(text: str) -> str:
     return text.replace("\x00", "")[:200]

@@ -1,4 +1,4 @@
-"""The workload list and its actions."""
+"""Workload list and actions on workloads."""
 
 import uuid
 from collections.abc import Callable, Mapping
@@ -11,26 +11,26 @@ from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_GET, require_http_methods
 
-from berth.server.api.transport.streaming import csv_file
-from berth.server.web.lists.paging import ordered, slice_of
+from berth.server.api.transport.streaming import csv_response
+from berth.server.web.lists.paging import load_slice, sort_rows
 from berth.server.web.pages import Request, done, page, signed_in
 from projects.access import Action, require, visible_pools
 from projects.idle_gpus import idle_since
 from projects.models import SavedView, Workload, WorkloadKind
 from projects.selectors import find_workload, projects
 from projects.services import workloads as service
-from projects.web.workloads.columns import COLUMNS, USUAL, chosen, in_file
-from projects.web.workloads.filters import SORTS, counts, filters_of, listed
+from projects.web.workloads.columns import COLUMNS, DEFAULT_COLUMNS, chosen_columns, csv_columns
+from projects.web.workloads.filters import SORTS, count_by_state, filter_workloads, parse_filters
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """An action on a workload, with its confirmation texts."""
+    """Action on a workload, with the texts of its confirmation page."""
 
     title: str
     warning: str
-    past: str
-    do: Callable[..., object]
+    result_text: str
+    run: Callable[..., object]
     dismiss: str
     danger: bool = False
 
@@ -77,48 +77,48 @@ STEPS: Mapping[str, Step] = {
 @signed_in
 @require_GET
 def index(request: Request) -> HttpResponse | StreamingHttpResponse:
-    filters = filters_of(request.GET)
-    rows = listed(request.acting, filters)
+    filters = parse_filters(request.GET)
+    rows = filter_workloads(request.actor, filters)
     if request.GET.get("format") == "csv":
         return _as_csv(request, rows)
-    part = slice_of(
+    row_slice = load_slice(
         rows,
         SORTS,
         sort=request.GET.get("sort", ""),
         default="-submitted",
         cursor=request.GET.get("cursor", ""),
     )
-    idle = idle_since((row.pk for row in part.rows), timezone.now())
-    for row in part.rows:
+    idle = idle_since((row.pk for row in row_slice.rows), timezone.now())
+    for row in row_slice.rows:
         cast("Any", row).idle_since = idle.get(row.pk)
-    columns = chosen(request.GET)
+    columns = chosen_columns(request.GET)
     context = {
         "filters": filters,
         "columns": [(key, COLUMNS[key]) for key in columns],
         "all_columns": [(key, column, key in columns) for key, column in COLUMNS.items()],
-        "chosen": ",".join(columns) if columns != USUAL else "",
-        "views": SavedView.objects.filter(user=request.acting.user),
+        "chosen": ",".join(columns) if columns != DEFAULT_COLUMNS else "",
+        "views": SavedView.objects.filter(user=request.actor.user),
         "here": _plain_query(request),
-        "slice": part,
-        "sort": part.sort,
-        "states": counts(request.acting, filters),
-        "projects": projects(request.acting),
-        "pools": visible_pools(request.acting).order_by("name"),
+        "slice": row_slice,
+        "sort": row_slice.sort,
+        "states": count_by_state(request.actor, filters),
+        "projects": projects(request.actor),
+        "pools": visible_pools(request.actor).order_by("name"),
         "kinds": WorkloadKind.choices,
     }
     return page(request, "projects/workloads/list.html", context, inner="projects/workloads/rows.html")
 
 
 def _as_csv(request: Request, rows: QuerySet[Workload]) -> StreamingHttpResponse:
-    """Return all rows as CSV, in the order and with the columns of the list."""
-    sort, columns = request.GET.get("sort", ""), in_file(chosen(request.GET))
-    every = ordered(rows, SORTS, sort if sort.removeprefix("-") in SORTS else "-submitted")
-    lines = ([tell(row) for _, tell in columns] for row in every.iterator(chunk_size=500))
-    return csv_file(request, "workloads", [head for head, _ in columns], lines)
+    """Return all rows as CSV, with the order and columns of the list."""
+    sort, columns = request.GET.get("sort", ""), csv_columns(chosen_columns(request.GET))
+    sorted_rows = sort_rows(rows, SORTS, sort if sort.removeprefix("-") in SORTS else "-submitted")
+    lines = ([get_value(row) for _, get_value in columns] for row in sorted_rows.iterator(chunk_size=500))
+    return csv_response(request, "workloads", [head for head, _ in columns], lines)
 
 
 def _plain_query(request: Request) -> str:
-    """Return the query that a saved view stores, to mark the open view."""
+    """Return the query as stored by a saved view, so that the page can mark the current view."""
     query = request.GET.copy()
     query.pop("cursor", None)
     return query.urlencode()
@@ -127,24 +127,24 @@ def _plain_query(request: Request) -> str:
 @signed_in
 @require_http_methods(["GET", "POST"])
 def act(request: Request, workload_id: uuid.UUID, step: str) -> HttpResponse:
-    """Show the confirmation (GET), or take the action (POST)."""
-    workload = find_workload(request.acting, workload_id)
-    require(request.acting, Action.OPERATE, workload)
+    """Ask for confirmation (GET) or perform the action (POST)."""
+    workload = find_workload(request.actor, workload_id)
+    require(request.actor, Action.OPERATE, workload)
     action = STEPS[step]
-    here = reverse("workload", args=[workload.pk])
+    workload_url = reverse("workload", args=[workload.pk])
     if request.method == "POST":
-        action.do(acting=request.acting, workload=workload)
+        action.run(actor=request.actor, workload=workload)
         deleted = step == "delete"
-        to = reverse("workloads") if deleted else here
-        return done(request, f"{workload.name} {action.past}.", to=to, leave=deleted)
-    context = {"workload": workload, "step": action, "back": here, "post_to": request.path}
+        to = reverse("workloads") if deleted else workload_url
+        return done(request, f"{workload.name} {action.result_text}.", to=to, leave=deleted)
+    context = {"workload": workload, "step": action, "back": workload_url, "post_to": request.path}
     return page(
         request, "projects/workloads/action.html", context, inner="projects/workloads/action_form.html"
     )
 
 
 def steps_for(workload: Workload) -> list[str]:
-    """Return the actions that are possible in the workload's phase."""
+    """Return the names of the actions that are possible in the workload's phase."""
     if workload.phase in ("completed", "failed", "cancelled"):
         return ["delete"]
     if workload.phase == "suspended" or workload.next_phase == "suspended":

@@ -1,4 +1,4 @@
-"""Save and remove list views."""
+"""Pages that save and delete views of the workload list."""
 
 from django import forms
 from django.http import HttpResponse
@@ -7,7 +7,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_http_methods
 
 from berth.core.errors import BerthError
-from berth.server.web.faults import take_faults
+from berth.server.web.faults import add_form_errors
 from berth.server.web.pages import Request, done, page, signed_in
 from projects.models import SavedView
 from projects.services.people.views import remove_view, save_view
@@ -26,9 +26,9 @@ def save(request: Request) -> HttpResponse:
     form = ViewForm(request.POST or None, initial={"query": request.GET.urlencode()}, auto_id="view_%s")
     if request.method == "POST" and form.is_valid():
         try:
-            view = save_view(acting=request.acting, **form.cleaned_data)
+            view = save_view(actor=request.actor, **form.cleaned_data)
         except BerthError as error:
-            take_faults(form, error)
+            add_form_errors(form, error)
         else:
             to = f"{reverse('workloads')}?{view.query}"
             return done(request, f"View {view.name} saved.", to=to, leave=True)
@@ -47,9 +47,9 @@ def save(request: Request) -> HttpResponse:
 @signed_in
 @require_http_methods(["GET", "POST"])
 def delete(request: Request, view_id: int) -> HttpResponse:
-    view = get_object_or_404(SavedView, pk=view_id, user=request.acting.user)
+    view = get_object_or_404(SavedView, pk=view_id, user=request.actor.user)
     if request.method == "POST":
-        remove_view(acting=request.acting, view=view)
+        remove_view(actor=request.actor, view=view)
         return done(request, f"View {view.name} deleted.", to=reverse("workloads"), leave=True)
     context = {
         "title": f"Delete the view {view.name}?",

@@ -1,4 +1,4 @@
-"""REST endpoint of pod logs: a piece, the last lines, or a stream."""
+"""REST endpoint for pod logs: a chunk, the last lines, or a stream."""
 
 import asyncio
 import time
@@ -20,58 +20,60 @@ from berth.server.api.schema import operation
 from berth.server.api.views import ApiView
 from pools.runtimes.base import LogChunk
 from projects import selectors
-from scheduler.api.logs.pod_log import PIECE_MAX, PodLog, log_of
+from scheduler.api.logs.pod_log import MAX_CHUNK_BYTES, PodLog, find_latest_log
 
 TEXT = "text/plain; charset=utf-8"
-POLL = 0.2  # seconds between two reads of a log without new data
-PODS_MAX = 2**31 - 1
+POLL_SECONDS = 0.2  # seconds between reads while the log has no new data
+MAX_RUN = 2**31 - 1
 
 
 class LogsQuery(Query):
-    pod: Annotated[Word, Field(description="ROLE-INDEX; without it the pod of rank 0.")] | None = None
-    run: Annotated[int, Field(ge=1, le=PODS_MAX, description="Without it the latest.")] | None = None
-    tail: Annotated[int, Field(ge=0, le=100_000, description="So many last lines.")] | None = None
-    offset: Annotated[int, Field(ge=0, le=2**53, description="From this byte on.")] = 0
-    limit: Annotated[int, Field(ge=1, le=PIECE_MAX, description="So many bytes at most.")] = PIECE_MAX
-    follow: Annotated[bool, Field(description="Go on until the pod has ended.")] = False
+    pod: Annotated[Word, Field(description="ROLE-INDEX; defaults to the pod of rank 0.")] | None = None
+    run: Annotated[int, Field(ge=1, le=MAX_RUN, description="Defaults to the latest run.")] | None = None
+    tail: Annotated[int, Field(ge=0, le=100_000, description="Number of last lines to return.")] | None = None
+    offset: Annotated[int, Field(ge=0, le=2**53, description="Byte offset to start from.")] = 0
+    limit: Annotated[int, Field(ge=1, le=MAX_CHUNK_BYTES, description="Maximum number of bytes.")] = (
+        MAX_CHUNK_BYTES
+    )
+    follow: Annotated[bool, Field(description="Stream until the pod has ended.")] = False
 
 
 class Logs(ApiView):
-    @operation("Log of a pod", query=LogsQuery, media_type="text/plain")
+    @operation("Get the log of a pod", query=LogsQuery, media_type="text/plain")
     def get(self, request: Request, workload_id: UUID) -> HttpResponse | StreamingHttpResponse:
         query = parse_query(request, LogsQuery)
         if query.tail is not None and "offset" in query.model_fields_set:
             raise Invalid(
                 [Problem("offset", "given together with tail", f"{query.offset}", "one of the two")]
             )
-        workload = selectors.find_workload(self.acting, workload_id)
-        log = log_of(self.acting, workload, name=query.pod, run=query.run)
-        chunk = log.piece(query.offset, query.limit) if query.tail is None else log.tail(query.tail)
+        workload = selectors.find_workload(self.actor, workload_id)
+        log = find_latest_log(self.actor, workload, name=query.pod, run=query.run)
+        chunk = log.read_chunk(query.offset, query.limit) if query.tail is None else log.tail(query.tail)
         if not query.follow:
             return HttpResponse(chunk.data, TEXT, headers=_headers(log, chunk))
-        followed = _followed if isinstance(request._request, ASGIRequest) else _followed_in_a_thread
+        follow = _follow if isinstance(request._request, ASGIRequest) else _follow_in_thread
         headers = {**_headers(log, chunk), "X-Accel-Buffering": "no"}
-        for name in ("X-Next-Offset", "X-Complete"):  # not known before the end
+        for name in ("X-Next-Offset", "X-Complete"):  # unknown until the stream ends
             del headers[name]
-        return StreamingHttpResponse(followed(log, chunk), content_type=TEXT, headers=headers)
+        return StreamingHttpResponse(follow(log, chunk), content_type=TEXT, headers=headers)
 
 
-async def _followed(log: PodLog, chunk: LogChunk) -> AsyncIterator[bytes]:
-    """Stream the log without a thread while it is idle; cancelled when the client disconnects."""
+async def _follow(log: PodLog, chunk: LogChunk) -> AsyncIterator[bytes]:
+    """Stream the log without a thread while idle. Cancelled when the client disconnects."""
     while True:
         if chunk.data:
             yield chunk.data
         if chunk.complete:
             return
         if not chunk.data:
-            await asyncio.sleep(POLL)
+            await asyncio.sleep(POLL_SECONDS)
         try:
-            chunk = await sync_to_async(_next)(log, chunk)
+            chunk = await sync_to_async(_read_next)(log, chunk)
         except BerthError:
-            return  # the headers are sent: ending the stream early is the only way to report it
+            return  # headers are already sent, so ending the stream is the only way to report it
 
 
-def _followed_in_a_thread(log: PodLog, chunk: LogChunk) -> Iterator[bytes]:
+def _follow_in_thread(log: PodLog, chunk: LogChunk) -> Iterator[bytes]:
     """Stream the log on servers with one thread per request."""
     while True:
         if chunk.data:
@@ -79,13 +81,13 @@ def _followed_in_a_thread(log: PodLog, chunk: LogChunk) -> Iterator[bytes]:
         if chunk.complete:
             return
         if not chunk.data:
-            time.sleep(POLL)
-        chunk = log.piece(chunk.next_offset)
+            time.sleep(POLL_SECONDS)
+        chunk = log.read_chunk(chunk.next_offset)
 
 
-def _next(log: PodLog, chunk: LogChunk) -> LogChunk:
+def _read_next(log: PodLog, chunk: LogChunk) -> LogChunk:
     try:
-        return log.piece(chunk.next_offset)
+        return log.read_chunk(chunk.next_offset)
     finally:
         connection.close()
 

@@ -8,27 +8,30 @@ from channels.db import database_sync_to_async
 
 from berth.core.errors import BerthError, Unavailable
 from pools.runtimes.base import LogChunk
-from projects.acting import Acting
+from projects.actor import Actor
 from projects.connections.sockets import SignedInConsumer
-from scheduler.api.logs.pod_log import PodLog, log_of_pod
+from scheduler.api.logs.pod_log import PodLog, find_pod_log
 
-NOT_THERE = 4404
-PIECE = 256 * 1024
-SILENT_SECONDS = 0.5  # between two reads of a log without new data
-TROUBLED_SECONDS = 3.0
+NOT_FOUND = 4404
+CHUNK_BYTES = 256 * 1024
+IDLE_POLL_SECONDS = 0.5  # between reads while the log has no new data
+RETRY_SECONDS = 3.0
 
 
 class LogConsumer(SignedInConsumer):
-    """Sends {"text", "begin", "next", "complete"} for `?pod=` from `?offset=` on, until the pod has ended."""
+    """Consumer that sends the log of `?pod=` from `?offset=` until the pod has ended.
 
-    async def permit(self, acting: Acting) -> int:
+    Messages are {"text", "begin", "next", "complete"}.
+    """
+
+    async def check_permission(self, actor: Actor) -> int:
         workload = self.scope["url_route"]["kwargs"]["workload_id"]
         try:
-            self.log: PodLog = await database_sync_to_async(log_of_pod)(
-                acting, workload, self._query("pod", "")
+            self.log: PodLog = await database_sync_to_async(find_pod_log)(
+                actor, workload, self._query("pod", "")
             )
         except BerthError:
-            return NOT_THERE
+            return NOT_FOUND
         return 0
 
     async def send_messages(self) -> None:
@@ -41,9 +44,9 @@ class LogConsumer(SignedInConsumer):
         )
         while True:
             try:
-                chunk: LogChunk = await database_sync_to_async(self.log.piece)(offset, PIECE)
+                chunk: LogChunk = await database_sync_to_async(self.log.read_chunk)(offset, CHUNK_BYTES)
             except Unavailable:
-                await asyncio.sleep(TROUBLED_SECONDS)
+                await asyncio.sleep(RETRY_SECONDS)
                 continue
             offset = chunk.next_offset
             if chunk.data or chunk.complete:
@@ -54,7 +57,7 @@ class LogConsumer(SignedInConsumer):
                 await self.close()
                 return
             if not chunk.data:
-                await asyncio.sleep(SILENT_SECONDS)
+                await asyncio.sleep(IDLE_POLL_SECONDS)
 
     def _query(self, name: str, default: str) -> str:
         values = parse_qs(self.scope["query_string"].decode("ascii", "replace"))

@@ -1,7 +1,7 @@
-"""Metrics for Prometheus, computed from rows: every web process returns the same.
+"""Prometheus endpoint. Metrics come from the database, so all web processes return the same.
 
-Readable with the token of Prometheus (`BERTH_METRICS_TOKEN`), with a platform admin's token of scope admin,
-and without a token from the networks in `BERTH_METRICS_NETWORKS`.
+Access requires the metrics token (`BERTH_METRICS_TOKEN`), a platform admin's token with the admin
+scope, or an address in one of the networks in `BERTH_METRICS_NETWORKS`.
 """
 
 from collections.abc import Iterable
@@ -26,51 +26,51 @@ from projects.models import Pod, Workload
 from projects.models.workloads import LIVE_POD_STATES, Phase
 from scheduler.api.metrics.pools import pool_metrics
 from scheduler.api.metrics.queues import queue_metrics
-from scheduler.api.metrics.services import own_metrics, service_metrics
-from scheduler.api.metrics.utilization import use_metrics
+from scheduler.api.metrics.services import berth_metrics, service_metrics
+from scheduler.api.metrics.utilization import utilization_metrics
 from scheduler.models import Cycle, Eviction
 
 TEXT = "text/plain; version=0.0.4; charset=utf-8"
 FORWARDED = ("HTTP_FORWARDED", "HTTP_X_FORWARDED_FOR", "HTTP_X_REAL_IP", "HTTP_VIA")
-LATEST = 100  # cycles that the durations are taken from
+CYCLE_WINDOW = 100  # number of cycles for the duration quantiles
 MILLISECONDS = 1000.0
-HOW_TO_READ = (
+UNAUTHENTICATED = (
     "Send the metrics token, which the server keeps in BERTH_METRICS_TOKEN or BERTH_HOME/metrics_token, "
     "or a platform admin's token: Authorization: Bearer TOKEN."
 )
 
 
 class Metrics(ApiView):
-    @operation("Numbers for Prometheus", media_type="text/plain")
+    @operation("Get metrics for Prometheus", media_type="text/plain")
     def get(self, request: Request) -> HttpResponse:
         self.require("administer")
-        return measured()
+        return render_metrics()
 
     def permission_denied(
         self, request: Request, message: str | None = None, code: str | None = None
     ) -> Never:
         if not request.user.is_authenticated:
-            raise Unauthenticated(HOW_TO_READ)
+            raise Unauthenticated(UNAUTHENTICATED)
         super().permission_denied(request, message, code)
 
 
-class Rows(Collector):
+class DatabaseCollector(Collector):
     def collect(self) -> Iterable[Metric]:
-        yield from _work()
+        yield from _workload_metrics()
         yield from pool_metrics()
-        yield from use_metrics()
-        yield from _cycles()
-        yield _evictions()
+        yield from utilization_metrics()
+        yield from _cycle_metrics()
+        yield _eviction_metric()
         yield from queue_metrics()
         yield from service_metrics()
-        yield from own_metrics()
+        yield from berth_metrics()
 
 
 def metrics(request: HttpRequest) -> HttpResponse:
     if has_metrics_token(request) or is_from_allowed_network(request):
-        return measured()
-    answer: HttpResponse = Metrics.as_view()(request)
-    return answer
+        return render_metrics()
+    response: HttpResponse = Metrics.as_view()(request)
+    return response
 
 
 def has_metrics_token(request: HttpRequest) -> bool:
@@ -79,7 +79,7 @@ def has_metrics_token(request: HttpRequest) -> bool:
 
 
 def is_from_allowed_network(request: HttpRequest) -> bool:
-    """False for a request that a proxy passed on: its sender may claim any address."""
+    """Return True for direct requests from allowed networks. Proxied addresses can be forged."""
     if any(name in request.META for name in FORWARDED):
         return False
     try:
@@ -90,13 +90,13 @@ def is_from_allowed_network(request: HttpRequest) -> bool:
     return any(address in network for network in settings.BERTH_METRICS_NETWORKS)
 
 
-def measured() -> HttpResponse:
+def render_metrics() -> HttpResponse:
     registry = CollectorRegistry()
-    registry.register(Rows())
+    registry.register(DatabaseCollector())
     return HttpResponse(generate_latest(registry), TEXT)
 
 
-def _work() -> Iterable[Metric]:
+def _workload_metrics() -> Iterable[Metric]:
     phases = dict(Workload.objects.order_by().values_list("phase").annotate(n=Count("pk")))
     gauge = GaugeMetricFamily("berth_workloads", "Workloads by phase.", labels=["phase"])
     for phase in Phase.values:
@@ -112,32 +112,36 @@ def _work() -> Iterable[Metric]:
     yield gauge
 
 
-def _cycles() -> Iterable[Metric]:
+def _cycle_metrics() -> Iterable[Metric]:
     cycles: list[Any] = list(
         Cycle.objects.order_by("-id").values("id", "at", "pending", "observe_ms", "decide_ms", "commit_ms")[
-            :LATEST
+            :CYCLE_WINDOW
         ]
     )
     seconds = GaugeMetricFamily(
-        "berth_cycle_seconds", f"Durations of the last {LATEST} cycles.", labels=["step", "quantile"]
+        "berth_cycle_seconds", f"Durations of the last {CYCLE_WINDOW} cycles.", labels=["step", "quantile"]
     )
     for step in ("observe", "decide", "commit"):
         durations = sorted(row[f"{step}_ms"] / MILLISECONDS for row in cycles)
         for quantile in (0.5, 0.99, 1.0):
             if durations:
-                seconds.add_metric([step, str(quantile)], durations[_place(quantile, len(durations))])
+                seconds.add_metric(
+                    [step, str(quantile)], durations[_quantile_index(quantile, len(durations))]
+                )
     yield seconds
-    yield CounterMetricFamily("berth_cycles", "Cycles so far.", value=cycles[0]["id"] if cycles else 0)
+    yield CounterMetricFamily(
+        "berth_cycles", "Scheduling cycles so far.", value=cycles[0]["id"] if cycles else 0
+    )
     yield GaugeMetricFamily("berth_pending", "Workloads pending after the last cycle.",
                             value=cycles[0]["pending"] if cycles else 0)  # fmt: skip
-    yield GaugeMetricFamily("berth_last_cycle_timestamp_seconds", "When the last cycle began.",
+    yield GaugeMetricFamily("berth_last_cycle_timestamp_seconds", "Start time of the last cycle.",
                             value=cycles[0]["at"].timestamp() if cycles else 0)  # fmt: skip
     lease = Lease.objects.filter(~Q(holder=""), name="scheduler").first()
-    yield GaugeMetricFamily("berth_scheduler_lease_expires_timestamp_seconds", "When the lease expires.",
+    yield GaugeMetricFamily("berth_scheduler_lease_expires_timestamp_seconds", "Expiry of the lease.",
                             value=lease.expires_at.timestamp() if lease else 0)  # fmt: skip
 
 
-def _evictions() -> Metric:
+def _eviction_metric() -> Metric:
     counts = dict(Eviction.objects.order_by().values_list("kind").annotate(n=Count("pk")))
     counter = CounterMetricFamily("berth_evictions", "Evicted workloads by kind.", labels=["kind"])
     for kind, _ in Eviction.KINDS:
@@ -145,7 +149,7 @@ def _evictions() -> Metric:
     return counter
 
 
-def _place(quantile: float, count: int) -> int:
+def _quantile_index(quantile: float, count: int) -> int:
     return min(count - 1, int(quantile * count))
 
 

@@ -13,54 +13,54 @@ from scheduler.models import QueueStanding
 from scheduler.reports.queues.waiting_times import Percentile
 
 MILLI = 1000.0
-A_DAY = timedelta(days=1)
+ONE_DAY = timedelta(days=1)
 QUANTILES = (0.5, 0.95, 1.0)
 QUEUE = ("pool", "department", "project")
-UNSEEN = "NotSeenYet"  # since the last cycle
+NO_REASON_YET = "NotSeenYet"  # submitted after the last cycle
 
 
 def queue_metrics() -> Iterable[Metric]:
-    yield from _waiting()
-    yield _waited()
-    yield from _standings()
-    yield _quotas()
+    yield from _pending_metrics()
+    yield _waiting_time_metric()
+    yield from _share_metrics()
+    yield _quota_metric()
 
 
-def _waiting() -> Iterable[Metric]:
+def _pending_metrics() -> Iterable[Metric]:
     rows = Workload.objects.filter(phase__in=(Phase.PENDING, Phase.RESERVED)).order_by()
     by_reason = GaugeMetricFamily(
-        "berth_pending_by_reason", "Workloads that wait, by what leads their reasons.", labels=["reason"]
+        "berth_pending_by_reason", "Pending workloads by main reason.", labels=["reason"]
     )
     for reason, count in sorted(rows.values_list("reason").annotate(n=Count("pk"))):
-        by_reason.add_metric([reason or UNSEEN], count)
+        by_reason.add_metric([reason or NO_REASON_YET], count)
     yield by_reason
     oldest = rows.aggregate(at=Min("submitted_at"))["at"]
     waits = (timezone.now() - oldest).total_seconds() if oldest is not None else 0.0
     yield GaugeMetricFamily(
         "berth_longest_wait_seconds",
-        "Waiting time of the workload that is pending longest.",
+        "Pending time of the oldest pending workload.",
         value=max(0.0, waits),
     )
 
 
-def _waited() -> Metric:
-    """Waiting times of workloads that started for the first time within a day."""
+def _waiting_time_metric() -> Metric:
+    """Return waiting times of workloads that first started in the last 24 hours."""
     metric = GaugeMetricFamily(
         "berth_wait_seconds", "Time from submission to the first start, in the last 24 hours.",
         labels=["pool", "quantile"],
     )  # fmt: skip
     waited = ExpressionWrapper(F("first_started_at") - F("submitted_at"), output_field=DurationField())
-    rows = Workload.objects.filter(first_started_at__gte=timezone.now() - A_DAY, pool__isnull=False)
-    of_pools = rows.order_by().annotate(waited=Extract(waited, "epoch")).values_list("pool__name")
+    rows = Workload.objects.filter(first_started_at__gte=timezone.now() - ONE_DAY, pool__isnull=False)
+    rows_by_pool = rows.order_by().annotate(waited=Extract(waited, "epoch")).values_list("pool__name")
     for part in QUANTILES:
-        percentiles = of_pools.annotate(seconds=Percentile("waited", part=part))
+        percentiles = rows_by_pool.annotate(seconds=Percentile("waited", part=part))
         for pool, seconds in percentiles.order_by("pool__name"):
             metric.add_metric([str(pool), str(part)], seconds)
     return metric
 
 
-def _standings() -> Iterable[Metric]:
-    """Standings of the last cycle; rows of departments have no project label."""
+def _share_metrics() -> Iterable[Metric]:
+    """Return queue standings of the last cycle. The project label of departments is empty."""
     families = {
         "share": GaugeMetricFamily("berth_queue_share_gpus", "Fair share of the queue.", labels=QUEUE),
         "allocated": GaugeMetricFamily(
@@ -74,21 +74,21 @@ def _standings() -> Iterable[Metric]:
         "pool__name", "department__name", "project__department__name", "project__name",
         "share", "allocated", "requested",
     )  # fmt: skip
-    for pool, department, above, project, *amounts in rows:
-        labels = [pool, department or above, project or ""]
-        for family, of_each in zip(families.values(), amounts, strict=True):
-            family.add_metric(labels, of_each[0] / MILLI)
+    for pool, department, parent_department, project, *amounts in rows:
+        labels = [pool, department or parent_department, project or ""]
+        for family, amount_by_resource in zip(families.values(), amounts, strict=True):
+            family.add_metric(labels, amount_by_resource[0] / MILLI)
     yield from families.values()
 
 
-def _quotas() -> Metric:
-    """Quotas; unlimited ones have no sample."""
+def _quota_metric() -> Metric:
+    """Return quotas. Unlimited quotas have no sample."""
     metric = GaugeMetricFamily(
         "berth_queue_quota_gpus", "Quota of the queue, unless unlimited.", labels=QUEUE
     )
     rows = Quota.objects.filter(gpu_milli__isnull=False).values_list(
         "pool__name", "department__name", "project__department__name", "project__name", "gpu_milli"
     )
-    for pool, department, above, project, milli in rows.order_by("pool__name", "pk"):
-        metric.add_metric([pool, department or above, project or ""], (milli or 0) / MILLI)
+    for pool, department, parent_department, project, milli in rows.order_by("pool__name", "pk"):
+        metric.add_metric([pool, department or parent_department, project or ""], (milli or 0) / MILLI)
     return metric

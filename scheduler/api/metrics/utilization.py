@@ -14,21 +14,21 @@ from scheduler.reports.utilization import summary
 MILLI, MIB = 1000.0, 1024.0 * 1024.0
 
 
-def use_metrics() -> Iterable[Metric]:
+def utilization_metrics() -> Iterable[Metric]:
     now = timezone.now()
-    pods = summary.of_pods(summary.running(), now)
+    pods = summary.summarize_pods(summary.running_allocations(), now)
     pools = list(NodePool.objects.order_by("name").values_list("name", flat=True))
-    by_pool = {name: summary.together(pod.use for pod in pods if pod.pool == name) for name in pools}
-    yield from _of_pools(by_pool)
-    yield from _of_devices()
-    holding = Workload.objects.filter(phase=Phase.RUNNING, gpu_milli_now__gt=0).values_list(
+    by_pool = {name: summary.sum_utilization(pod.use for pod in pods if pod.pool == name) for name in pools}
+    yield from _pool_metrics(by_pool)
+    yield from _device_metrics()
+    workloads_with_gpus = Workload.objects.filter(phase=Phase.RUNNING, gpu_milli_now__gt=0).values_list(
         "pk", "pool__name"
     )
-    where = dict(holding)
-    idle = [where[pk] for pk in idle_since(where, now)]
+    pool_by_workload = dict(workloads_with_gpus)
+    idle = [pool_by_workload[pk] for pk in idle_since(pool_by_workload, now)]
     gauge = GaugeMetricFamily(
         "berth_workloads_gpus_idle",
-        "Workloads with allocated GPUs that have been idle for long.",
+        "Workloads whose allocated GPUs have long been idle.",
         labels=["pool"],
     )
     for name in pools:
@@ -36,7 +36,7 @@ def use_metrics() -> Iterable[Metric]:
     yield gauge
 
 
-def _of_pools(by_pool: dict[str, summary.Use]) -> Iterable[Metric]:
+def _pool_metrics(by_pool: dict[str, summary.Utilization]) -> Iterable[Metric]:
     measured = GaugeMetricFamily(
         "berth_pool_gpus_measured", "Allocated GPUs with measured utilization.", labels=["pool"]
     )
@@ -51,9 +51,11 @@ def _of_pools(by_pool: dict[str, summary.Use]) -> Iterable[Metric]:
     }
     memory = {
         "held": GaugeMetricFamily(
-            "berth_pool_memory_allocated_bytes", "That running pods hold.", labels=["pool"]
+            "berth_pool_memory_allocated_bytes", "Memory allocated to running pods.", labels=["pool"]
         ),
-        "used": GaugeMetricFamily("berth_pool_memory_used_bytes", "That they use.", labels=["pool"]),
+        "used": GaugeMetricFamily(
+            "berth_pool_memory_used_bytes", "Memory used by running pods.", labels=["pool"]
+        ),
     }
     for name, use in by_pool.items():
         measured.add_metric([name], use.measured_gpu_milli / MILLI)
@@ -68,18 +70,18 @@ def _of_pools(by_pool: dict[str, summary.Use]) -> Iterable[Metric]:
     yield from (measured, busy, *cores.values(), *memory.values())
 
 
-def _of_devices() -> Iterable[Metric]:
+def _device_metrics() -> Iterable[Metric]:
     names = ["pool", "node", "device"]
     busy = GaugeMetricFamily(
-        "berth_gpu_utilization_ratio", "How much of the time something ran on it.", labels=names
+        "berth_gpu_utilization_ratio", "Fraction of time in which the GPU was busy.", labels=names
     )
-    memory = GaugeMetricFamily("berth_gpu_memory_used_bytes", "Of a node's GPU.", labels=names)
+    memory = GaugeMetricFamily("berth_gpu_memory_used_bytes", "Memory used on the GPU.", labels=names)
     nodes = {node.pk: node for node in Node.objects.filter(state__in=HOSTING).select_related("pool")}
-    for pk, devices in sorted(summary.devices_of(list(nodes.values()), timezone.now()).items()):
+    for pk, devices in sorted(summary.devices_by_node(list(nodes.values()), timezone.now()).items()):
         for device in devices:
-            place = [nodes[pk].pool.name, nodes[pk].name, str(device.index)]
+            label_values = [nodes[pk].pool.name, nodes[pk].name, str(device.index)]
             if device.busy_milli is not None:
-                busy.add_metric(place, device.busy_milli / MILLI)
+                busy.add_metric(label_values, device.busy_milli / MILLI)
             if device.memory_mib is not None:
-                memory.add_metric(place, device.memory_mib * MIB)
+                memory.add_metric(label_values, device.memory_mib * MIB)
     yield from (busy, memory)

@@ -2,21 +2,21 @@
 
 from collections.abc import Callable, Mapping
 
-from scheduler.engine.actions.allocate import start
+from scheduler.engine.actions.allocate import start_gangs
 from scheduler.engine.actions.grow import grow
 from scheduler.engine.actions.preempt import consolidate, preempt, reclaim
-from scheduler.engine.actions.shrink import grow_by_growth, make_room_by_growth
-from scheduler.engine.actions.stale_gangs import stale_gangs
+from scheduler.engine.actions.shrink import scale_down_for_pending, scale_down_for_scale_up
+from scheduler.engine.actions.stale_gangs import stop_stale_gangs
 from scheduler.engine.board.board import Board
 
-Step = Callable[[Board, int], None]  # handles workloads whose nth choice is this pool
-Action = tuple[Step, ...]  # each step runs for all first choices, then all second ones, before the next step
+Step = Callable[[Board, int], None]  # (board, choice): handles workloads that list the pool in this position
+Action = tuple[Step, ...]  # each step runs for all first choices, then for all second choices, and so on
 
 ACTIONS: Mapping[str, Action] = {
-    "allocate": (start, grow),
-    "shrink": (make_room_by_growth, grow_by_growth),
+    "allocate": (start_gangs, grow),
+    "shrink": (scale_down_for_pending, scale_down_for_scale_up),
     "consolidate": (consolidate,),
     "reclaim": (reclaim,),
     "preempt": (preempt,),
-    "stale_gangs": (stale_gangs,),
+    "stale_gangs": (stop_stale_gangs,),
 }

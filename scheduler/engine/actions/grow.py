@@ -1,4 +1,4 @@
-"""Grow elastic gangs one replica at a time, least fulfilled first."""
+"""Scale up elastic gangs one replica at a time, least fulfilled first."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -6,29 +6,29 @@ from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
 from scheduler.engine.board.board import Board
-from scheduler.engine.board.eligible import over_bounds
+from scheduler.engine.board.eligible import exceeded_bound
 from scheduler.engine.board.gang import (
     Arrangement,
     BoardGroup,
     BoardRole,
     Gang,
     ReplicaRequest,
-    alive,
-    amounts_of,
-    arrangements_of,
-    most_now,
+    arrangements_for,
+    current_max,
+    has_live_pods,
     scopes_above,
+    total_request,
 )
 from scheduler.engine.board.ledger import within
 from scheduler.engine.placement.find_room import find_room, may_use_held_nodes
 from scheduler.engine.placement.spots import Horizon
 from scheduler.engine.plan import Kind
 
-MOST_GROWN = 500  # growth steps of one workload in a cycle
+MAX_SCALE_UP_STEPS = 500  # scale-up steps per workload and cycle
 
 
-class Step(NamedTuple):
-    """The next growth step of one gang, ordered by fulfilment, size, submission and name."""
+class ScaleUpStep(NamedTuple):
+    """The next scale-up step of a gang, ordered by fulfilment, size, submission time and name."""
 
     fulfilment: float
     amounts: tuple[int, int, int]
@@ -44,32 +44,40 @@ class Step(NamedTuple):
 
 
 def grow(board: Board, choice: int) -> None:
-    """Grow gangs up to the deserved amounts of their queues first, then into free capacity."""
+    """Scale up gangs to their queues' deserved amounts first, then into free capacity."""
     grown = Counter[str]()
     for deserved_only in (True, False):
-        queue = GrowthQueue(elastic(board, choice))
+        queue = ScaleUpQueue(elastic_gangs(board, choice))
         hopeless: set[object] = set()
         while (step := queue.next()) is not None:
             part = step.arrangement[0].part
             kind = part.request, part.mask, may_use_held_nodes(board, step.gang)
-            if kind in hopeless or grown[step.name] >= MOST_GROWN or not may_grow(step, deserved_only):
+            if (
+                kind in hopeless
+                or grown[step.name] >= MAX_SCALE_UP_STEPS
+                or not is_step_allowed(step, deserved_only)
+            ):
                 continue
-            if _grown(board, step):
+            if _try_step(board, step):
                 grown[step.name] += 1
-                queue.look_again(step.gang)
-            elif len(step.arrangement) == 1 and not step.arrangement[0].scopes and part.on is None:
+                queue.refresh_steps(step.gang)
+            elif (
+                len(step.arrangement) == 1
+                and not step.arrangement[0].scopes
+                and part.replicas_by_node is None
+            ):
                 hopeless.add(kind)
 
 
-class GrowthQueue:
-    """Possible growth steps in order. After each step, the steps of that gang are recomputed."""
+class ScaleUpQueue:
+    """Possible scale-up steps in order. After each step, that gang's steps are recomputed."""
 
     def __init__(self, gangs: Sequence[Gang]) -> None:
-        self._now = {gang.name: {step.role: step for step in steps(gang)} for gang in gangs}
+        self._now = {gang.name: {step.role: step for step in scale_up_steps(gang)} for gang in gangs}
         self._heap = [step.order for of_gang in self._now.values() for step in of_gang.values()]
         heapify(self._heap)
 
-    def next(self) -> Step | None:
+    def next(self) -> ScaleUpStep | None:
         while self._heap:
             order = heappop(self._heap)
             step = self._now[order[3]].get(order[4])
@@ -77,21 +85,21 @@ class GrowthQueue:
                 return step
         return None
 
-    def look_again(self, gang: Gang) -> None:
+    def refresh_steps(self, gang: Gang) -> None:
         before = self._now[gang.name]
-        self._now[gang.name] = now = {step.role: step for step in steps(gang)}
+        self._now[gang.name] = now = {step.role: step for step in scale_up_steps(gang)}
         for role, step in now.items():
             if role not in before or before[role].order != step.order:
                 heappush(self._heap, step.order)
 
 
-def elastic(board: Board, choice: int) -> list[Gang]:
-    """Return complete elastic gangs, except those that this cycle scaled down."""
+def elastic_gangs(board: Board, choice: int) -> list[Gang]:
+    """Return the complete elastic gangs that this cycle has not scaled down."""
     return [
         gang
         for gang in board.elastic
         if gang.choice == choice
-        and gang.stands
+        and gang.has_pods
         and gang.is_whole
         and gang.name not in board.cycle.reserved_only
         and gang.name not in board.cycle.evicted
@@ -99,17 +107,17 @@ def elastic(board: Board, choice: int) -> list[Gang]:
     ]
 
 
-def may_grow(step: Step, deserved_only: bool) -> bool:
-    requested = amounts_of(step.arrangement)
-    if over_bounds(step.gang, requested) is not None:
+def is_step_allowed(step: ScaleUpStep, deserved_only: bool) -> bool:
+    requested = total_request(step.arrangement)
+    if exceeded_bound(step.gang, requested) is not None:
         return False
     return not deserved_only or all(
         within(account.allocated, account.deserved, requested) for account in step.gang.account.path
     )
 
 
-def _grown(board: Board, step: Step) -> bool:
-    with board.trial(step.gang, otherwise=None) as trial:
+def _try_step(board: Board, step: ScaleUpStep) -> bool:
+    with board.trial(step.gang, default_reason=None) as trial:
         for horizon in (Horizon.NOW, Horizon.LEAVING):
             if horizon is Horizon.LEAVING and not board.nodes.leaving:
                 continue
@@ -119,12 +127,12 @@ def _grown(board: Board, step: Step) -> bool:
     return trial.kind is not None
 
 
-def steps(gang: Gang) -> Iterator[Step]:
+def scale_up_steps(gang: Gang) -> Iterator[ScaleUpStep]:
     workload = gang.workload
     for part in gang.parts:
-        arrangement = _one_more(gang, part)
+        arrangement = _request_one_more(gang, part)
         if arrangement:
-            yield Step(
+            yield ScaleUpStep(
                 part.fulfilment(),
                 part.amounts,
                 workload.submitted,
@@ -134,14 +142,14 @@ def steps(gang: Gang) -> Iterator[Step]:
                 arrangement,
             )
     if not gang.simple:
-        for number, (section, child) in enumerate(_optional(gang.root)):
-            arrangement = next(arrangements_of(gang, child), ())
+        for number, (section, child) in enumerate(_missing_optional_children(gang.root)):
+            arrangement = next(arrangements_for(gang, child), ())
             if arrangement:
                 whole = sum(c.is_whole for c in section.children) - section.need
                 score = max(0.0, whole / (len(section.children) - section.need))
-                yield Step(
+                yield ScaleUpStep(
                     score,
-                    amounts_of(arrangement),
+                    total_request(arrangement),
                     workload.submitted,
                     gang.name,
                     f"#{number}",
@@ -150,31 +158,31 @@ def steps(gang: Gang) -> Iterator[Step]:
                 )
 
 
-def _one_more(gang: Gang, part: BoardRole) -> Arrangement:
-    """Return one more replica of the role, with the replicas of roles that scale with it."""
+def _request_one_more(gang: Gang, part: BoardRole) -> Arrangement:
+    """Return a request for one more replica of the role and for the roles that scale with it."""
     role = part.role
-    if not part.is_whole or not (part.live or role.min == 0) or not alive(gang.root):
+    if not part.is_whole or not (part.live or role.min == 0) or not has_live_pods(gang.root):
         return ()
     if role.scale_with is not None:
-        behind = most_now(gang, part) - part.count
+        behind = current_max(gang, part) - part.count
         return (ReplicaRequest(part, behind, scopes_above(gang, part)),) if behind > 0 else ()
     if part.count >= role.max or next(part.free_indices(), None) is None:
         return ()
     needs = [ReplicaRequest(part, 1, scopes_above(gang, part))]
     for tied in gang.parts:
         if tied.role.scale_with is not None and tied.role.scale_with.role == role.name:
-            more = most_now(gang, tied, 1) - tied.count
+            more = current_max(gang, tied, 1) - tied.count
             if more > 0:
                 needs.append(ReplicaRequest(tied, more, scopes_above(gang, tied)))
     return tuple(needs)
 
 
-def _optional(section: BoardGroup) -> Iterator[tuple[BoardGroup, "BoardGroup | BoardRole"]]:
-    """Yield each optional child that is not running, with its running group."""
+def _missing_optional_children(section: BoardGroup) -> Iterator[tuple[BoardGroup, "BoardGroup | BoardRole"]]:
+    """Yield each optional child that is not running, together with its running group."""
     if not section.is_whole:
         return
     for child in section.children:
         if not child.is_whole and len(section.children) > section.need:
             yield section, child
         elif isinstance(child, BoardGroup):
-            yield from _optional(child)
+            yield from _missing_optional_children(child)

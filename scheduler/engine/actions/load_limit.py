@@ -1,4 +1,4 @@
-"""Scale down workloads on nodes whose CPU allocation exceeds a load limit that was lowered."""
+"""Scale down workloads on nodes whose CPU allocation exceeds a lowered load limit."""
 
 from collections.abc import Iterator, Sequence
 
@@ -8,38 +8,38 @@ from scheduler.engine.board.board import Board
 from scheduler.engine.board.gang import Gang
 from scheduler.engine.model import NodeState
 from scheduler.engine.plan import Eviction, Kind, Reason
-from scheduler.engine.preemption.victims import Victim, growth
+from scheduler.engine.preemption.victims import Victim, extra_replica_victims
 
 Key = tuple[float | int | str, ...]
 
 
-def hold_to_load_limit(board: Board, choice: int) -> None:
+def enforce_load_limit(board: Board, choice: int) -> None:
     """Scale down the most fulfilled elastic workload of an overloaded node, one replica at a time.
 
-    Growth observes the same limit. Workloads keep their minimum, and non-preemptible ones keep all replicas.
-    Every pass removes a replica, so the loop terminates.
+    Scaling up respects the same limit. Workloads keep their minimum, and non-preemptible workloads
+    keep all replicas. Each iteration removes a replica, so the loop terminates.
     """
     if min(board.nodes.cpu, default=0) >= 0:
         return
-    for gang, victims in _chosen(board, choice).items():
-        _remove(board, gang, victims)
+    for gang, victims in _select_victims(board, choice).items():
+        _evict(board, gang, victims)
 
 
-def _chosen(board: Board, choice: int) -> dict[Gang, list[Victim]]:
-    """Return the victims by workload. The board is left unchanged."""
+def _select_victims(board: Board, choice: int) -> dict[Gang, list[Victim]]:
+    """Return the victims by gang, and leave the board unchanged."""
     start, chosen = board.mark(), dict[Gang, list[Victim]]()
     for i, node in enumerate(board.nodes.nodes):
         if node.state is NodeState.DRAINING:
             continue
-        while (victim := min(_removable(board, i, choice), key=_order, default=None)) is not None:
+        while (victim := min(_removable_replicas(board, i, choice), key=_sort_key, default=None)) is not None:
             _drop(board, victim)
             chosen.setdefault(victim.gang, []).append(victim)
     board.rewind(start)
     return chosen
 
 
-def _removable(board: Board, i: int, choice: int) -> Iterator[Victim]:
-    """Yield the growth on this node that would not be placed there now."""
+def _removable_replicas(board: Board, i: int, choice: int) -> Iterator[Victim]:
+    """Yield the extra replicas on this node that would not be placed there now."""
     if board.nodes.cpu[i] >= 0:
         return
     node = board.nodes.nodes[i]
@@ -49,19 +49,20 @@ def _removable(board: Board, i: int, choice: int) -> Iterator[Victim]:
             gang.choice != choice
             or not gang.may_grow
             or gang.non_preemptible
-            or _load(board, i, gang) <= limit
+            or _cpu_load(board, i, gang) <= limit
         ):
             continue
-        for victim in growth(board, gang):
+        for victim in extra_replica_victims(board, gang):
             here = (part.request.limit_cpu for part, pod in victim.pods if pod.node == node.name)
             if not victim.is_group and any(here):
                 yield victim
 
 
-def _load(board: Board, i: int, gang: Gang) -> int:
-    """Return the sum of CPU limits on a node, without other workloads that may be overcommitted.
+def _cpu_load(board: Board, i: int, gang: Gang) -> int:
+    """Return the node's allocated CPU limits, excluding other workloads that may be overcommitted.
 
-    Overcommitted workloads may exceed the load limit, so they must not cost another workload its growth.
+    Overcommitted workloads may exceed the load limit, so they must not cost another workload its
+    extra replicas.
     """
     node = board.nodes.nodes[i]
     load = node.cpu * board.nodes.cpu_load_limit // MILLI - board.nodes.cpu[i]
@@ -73,7 +74,7 @@ def _load(board: Board, i: int, gang: Gang) -> int:
     return load
 
 
-def _order(victim: Victim) -> Key:
+def _sort_key(victim: Victim) -> Key:
     """Return the sort key: most fulfilled, lowest priority, least lost work, newest, name."""
     workload = victim.gang.workload
     return (
@@ -83,7 +84,7 @@ def _order(victim: Victim) -> Key:
     )  # fmt: skip
 
 
-def _remove(board: Board, gang: Gang, victims: Sequence[Victim]) -> None:
+def _evict(board: Board, gang: Gang, victims: Sequence[Victim]) -> None:
     percent = board.nodes.cpu_load_limit * 100 / MILLI
     rule = f"the pool allocates at most {percent:g} % of a node's CPU"
     pods = tuple((part.role.name, pod.index) for victim in victims for part, pod in victim.pods)
@@ -91,7 +92,7 @@ def _remove(board: Board, gang: Gang, victims: Sequence[Victim]) -> None:
     eviction = Eviction(
         Kind.SHRINK, gang.name, None, rule, pods, whole=False, lost_gpu_seconds=lost_gpu_seconds
     )
-    with board.trial(gang, otherwise=Reason.WAITING_FOR_CAPACITY) as trial:
+    with board.trial(gang, default_reason=Reason.WAITING_FOR_CAPACITY) as trial:
         for victim in victims:
             _drop(board, victim)
         trial.accept(Kind.SHRINK, "the node's CPU allocation exceeds the load limit", (eviction,))

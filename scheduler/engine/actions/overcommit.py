@@ -4,24 +4,26 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from scheduler.engine.board.board import Board
-from scheduler.engine.board.eligible import over_bounds, pending
+from scheduler.engine.board.eligible import exceeded_bound, find_pending_groups
 from scheduler.engine.board.gang import Gang, arrangements
 from scheduler.engine.board.order import PendingOrder
 from scheduler.engine.placement.find_room import find_room
 from scheduler.engine.placement.spots import Horizon
 from scheduler.engine.plan import Kind
 
-MESSAGE = "overcommitted: its requests fit, its limits do not"
+OVERCOMMIT_MESSAGE = "overcommitted: its requests fit, its limits do not"
 
 
 def overcommit(board: Board, choice: int) -> None:
     order = PendingOrder(
-        board, [group for group in pending(board, choice) if may_overcommit(group.gangs[group.at])]
+        board,
+        [group for group in find_pending_groups(board, choice) if may_overcommit(group.gangs[group.at])],
     )
     for group, gang in order:
-        with board.trial(gang, otherwise=None) as trial:
-            if over_bounds(gang, gang.requested) is None and _start(board, gang):
-                trial.accept(Kind.START, MESSAGE, retry=True)  # may free held nodes; the gang may grow
+        with board.trial(gang, default_reason=None) as trial:
+            if exceeded_bound(gang, gang.requested) is None and _start(board, gang):
+                # Retry, because held nodes may become free and the gang may scale up.
+                trial.accept(Kind.START, OVERCOMMIT_MESSAGE, retry=True)
             else:
                 order.leave(group)
 
@@ -39,18 +41,18 @@ def may_overcommit(gang: Gang) -> bool:
 
 
 def _start(board: Board, gang: Gang) -> bool:
-    with by_requests(gang):
+    with placed_by_requests(gang):
         return any(find_room(board, gang, arrangement, Horizon.NOW) for arrangement in arrangements(gang))
 
 
 @contextmanager
-def by_requests(*gangs: Gang) -> Iterator[None]:
-    """Find room for these gangs by their requests instead of their limits."""
+def placed_by_requests(*gangs: Gang) -> Iterator[None]:
+    """Within this context, place these gangs by their requests instead of their limits."""
     parts = [part for gang in gangs for part in gang.parts]
     for part in parts:
-        part.loose = True
+        part.ignores_limits = True
     try:
         yield
     finally:
         for part in parts:
-            part.loose = False
+            part.ignores_limits = False

@@ -1,4 +1,4 @@
-"""Start or renew reservations from earlier cycles that wait for victims to stop or nodes to boot."""
+"""Start gangs whose reservations from earlier cycles have become free."""
 
 from collections.abc import Iterator, Sequence
 
@@ -12,7 +12,7 @@ Held = tuple[BoardRole, Pod]
 
 
 def start_reserved_gangs(board: Board, choice: int) -> None:
-    """Start gangs whose reserved capacity is free now, and refuse the others."""
+    """Start the gangs whose reserved capacity is free now, and refuse the others."""
     for gang in board.reserved:
         if gang.choice != choice or gang.name in board.served:
             continue
@@ -21,29 +21,36 @@ def start_reserved_gangs(board: Board, choice: int) -> None:
         reserved = list(_reserved_pods(board, gang))
         if not reserved:
             continue
-        # A replica that moves has to stop on its old node before it starts on the new one.
-        late = [(part, pod) for part, pod in reserved if pod.index in part.used or not _is_free(board, pod)]
-        if not late and _within_limits(gang):
+        # A replica that moves must stop on its old node before it starts on the new one.
+        blocked = [
+            (part, pod)
+            for part, pod in reserved
+            if pod.index in part.used or not _is_capacity_free(board, pod)
+        ]
+        if not blocked and _within_limits(gang):
             board.start_reserved(gang)
             continue
-        with board.trial(gang, otherwise=None) as trial:
-            trial.refuse(*_waiting_for(board, reserved, late))
+        with board.trial(gang, default_reason=None) as trial:
+            trial.refuse(*_pending_reason(board, reserved, blocked))
 
 
-def _waiting_for(board: Board, reserved: Sequence[Held], late: Sequence[Held]) -> tuple[Reason, Numbers]:
-    """Return the reason that the late pods are waiting.
+def _pending_reason(
+    board: Board, reserved: Sequence[Held], blocked: Sequence[Held]
+) -> tuple[Reason, Numbers]:
+    """Return the reason why the reserved gang cannot start yet.
 
-    If no pod is late, a limit is exceeded until the victims have stopped.
+    `blocked` pods have no free capacity yet. If there are none, the victims keep a queue over its
+    limit until they have stopped.
     """
-    nodes = {board.nodes.index[pod.node] for _, pod in late}
+    nodes = {board.nodes.index[pod.node] for _, pod in blocked}
     booting = sum(board.nodes.booting[i] for i in nodes)
     if booting:
-        return Reason.WAITING_FOR_SCALE_UP, {"pods": len(late), "nodes": booting, "booting": booting}
-    return Reason.WAITING_FOR_VICTIMS, {"pods": len(late or reserved), "nodes": len(nodes)}
+        return Reason.WAITING_FOR_SCALE_UP, {"pods": len(blocked), "nodes": booting, "booting": booting}
+    return Reason.WAITING_FOR_VICTIMS, {"pods": len(blocked or reserved), "nodes": len(nodes)}
 
 
 def _within_limits(gang: Gang) -> bool:
-    """Return whether the limits hold while victims have not stopped yet."""
+    """Return whether the gang's queues are within limits, counting pods that still stop."""
     requested = [any(part.amounts[kind] for part in gang.parts) for kind in KINDS]
     return all(
         not requested[kind] or not account.leaving[kind]
@@ -55,17 +62,17 @@ def _within_limits(gang: Gang) -> bool:
 
 def _reserved_pods(board: Board, gang: Gang) -> Iterator[Held]:
     for part in gang.parts:
-        for pod in part.in_order:
-            if pod.state is PodState.RESERVED and not board.is_fresh(pod):
+        for pod in part.pods_in_order:
+            if pod.state is PodState.RESERVED and not board.is_newly_placed(pod):
                 yield part, pod
 
 
-def _is_free(board: Board, pod: Pod) -> bool:
-    """Return whether no stopping pod uses the reserved capacity."""
+def _is_capacity_free(board: Board, pod: Pod) -> bool:
+    """Return whether no stopping pod still uses the pod's reserved capacity."""
     nodes, i = board.nodes, board.nodes.index[pod.node]
     leaving_pods = nodes.leaving.get(i)
     if not nodes.ready[i] or nodes.pods[i] < 0 or any(nodes.devices[i][device] < 0 for device in pod.devices):
-        return False  # oversold: another pod uses the capacity
+        return False  # overallocated: another pod uses the capacity
     return leaving_pods is None or (
         nodes.cpu[i] >= leaving_pods.cpu
         and nodes.memory[i] >= leaving_pods.memory

@@ -1,42 +1,42 @@
-"""Scale workloads down for the minimum of a gang, or for growth within another queue's fair share."""
+"""Scale workloads down so that pending gangs can start or other workloads can scale up."""
 
-from scheduler.engine.actions.grow import elastic, steps
-from scheduler.engine.actions.load_limit import hold_to_load_limit
+from scheduler.engine.actions.grow import elastic_gangs, scale_up_steps
+from scheduler.engine.actions.load_limit import enforce_load_limit
 from scheduler.engine.actions.overcommit import overcommit
 from scheduler.engine.board.board import Board
-from scheduler.engine.board.eligible import over_share
-from scheduler.engine.board.gang import BoardRole, Gang, amounts_of, most_now
+from scheduler.engine.board.eligible import exceeded_share
+from scheduler.engine.board.gang import BoardRole, Gang, current_max, total_request
 from scheduler.engine.plan import Eviction, Kind, Reason
-from scheduler.engine.preemption.policies import Shrink, ShrinkForGrowth
-from scheduler.engine.preemption.preempt import preempt_for_growth, preempt_for_pending
-from scheduler.engine.preemption.victims import single
+from scheduler.engine.preemption.policies import Shrink, ShrinkForScaleUp
+from scheduler.engine.preemption.preempt import preempt_for_pending, preempt_for_scale_up
+from scheduler.engine.preemption.victims import single_pod_victim
 
 
-def make_room_by_growth(board: Board, choice: int) -> None:
-    _bring_down_to_max(board, choice)
-    hold_to_load_limit(board, choice)
+def scale_down_for_pending(board: Board, choice: int) -> None:
+    _scale_down_to_max(board, choice)
+    enforce_load_limit(board, choice)
     preempt_for_pending(board, choice, Shrink)
     overcommit(board, choice)
 
 
-def _bring_down_to_max(board: Board, choice: int) -> None:
+def _scale_down_to_max(board: Board, choice: int) -> None:
     for gang in board.incomplete:
-        if gang.choice == choice and any(_too_many(gang, part) for part in gang.parts):
-            with board.trial(gang, otherwise=Reason.WAITING_FOR_GANG) as trial:
-                trial.accept(Kind.SHRINK, "more replicas than its maximum", (_cut(board, gang),))
+        if gang.choice == choice and any(_excess_replicas(gang, part) for part in gang.parts):
+            with board.trial(gang, default_reason=Reason.WAITING_FOR_GANG) as trial:
+                trial.accept(Kind.SHRINK, "more replicas than its maximum", (_remove_excess(board, gang),))
 
 
-def _too_many(gang: Gang, part: BoardRole) -> int:
-    """Return the number of live replicas above the maximum, or above what the leading role allows."""
-    return max(0, min(part.count - most_now(gang, part), len(part.live)))
+def _excess_replicas(gang: Gang, part: BoardRole) -> int:
+    """Return the number of live replicas above the role's current maximum."""
+    return max(0, min(part.count - current_max(gang, part), len(part.live)))
 
 
-def _cut(board: Board, gang: Gang) -> Eviction:
-    """Remove the newest replicas above the maximum and return the eviction."""
+def _remove_excess(board: Board, gang: Gang) -> Eviction:
+    """Remove the newest replicas above the maximum. Return the audit record."""
     pods, lost_gpu_seconds = [], 0
     for part in gang.parts:
-        for index in sorted(part.live, reverse=True)[: _too_many(gang, part)]:
-            victim = single(board, gang, part, part.live[index])
+        for index in sorted(part.live, reverse=True)[: _excess_replicas(gang, part)]:
+            victim = single_pod_victim(board, gang, part, part.live[index])
             board.drop(gang, part, part.live[index])
             pods.append((part.role.name, index))
             lost_gpu_seconds += victim.lost_gpu_seconds
@@ -46,10 +46,17 @@ def _cut(board: Board, gang: Gang) -> Eviction:
     )
 
 
-def grow_by_growth(board: Board, choice: int) -> None:
-    """Grow gangs within their fair share by scaling down gangs beyond their own."""
-    for gang in elastic(board, choice):
-        going = True
-        while going:
-            due = [step for step in steps(gang) if over_share(gang, amounts_of(step.arrangement)) is None]
-            going = any(preempt_for_growth(board, gang, step.arrangement, ShrinkForGrowth) for step in due)
+def scale_down_for_scale_up(board: Board, choice: int) -> None:
+    """Scale up gangs within their fair share by scaling down gangs over theirs."""
+    for gang in elastic_gangs(board, choice):
+        progressed = True
+        while progressed:
+            allowed_steps = [
+                step
+                for step in scale_up_steps(gang)
+                if exceeded_share(gang, total_request(step.arrangement)) is None
+            ]
+            progressed = any(
+                preempt_for_scale_up(board, gang, step.arrangement, ShrinkForScaleUp)
+                for step in allowed_steps
+            )

@@ -1,21 +1,22 @@
-"""Stop gangs that lost replicas and stayed below their minimum for longer than the grace period."""
+"""Stop gangs that stayed below their minimum for longer than the grace period."""
 
 from collections.abc import Iterator
 
 from scheduler.engine.board.board import Board
-from scheduler.engine.board.gang import BoardGroup, BoardRole, Gang, leaves, lost_gpu_seconds_of
+from scheduler.engine.board.gang import BoardGroup, BoardRole, Gang, compute_lost_gpu_seconds, leaf_parts
 from scheduler.engine.board.ledger import amounts
 from scheduler.engine.model import Pod, PodState
-from scheduler.engine.plan import Eviction, Kind, Reason, Standing
+from scheduler.engine.plan import Eviction, Kind, QueueStanding, Reason
 
 
-def stale_gangs(board: Board, choice: int) -> None:
+def stop_stale_gangs(board: Board, choice: int) -> None:
     for gang in board.incomplete:
-        if gang.choice != choice or gang.name in board.cycle.evicted or not gang.stands:
+        if gang.choice != choice or gang.name in board.cycle.evicted or not gang.has_pods:
             continue
-        broken = list(_broken(board, gang.root)) if gang.runs else []  # reservations alone cannot be stale
-        if broken and _overdue(board, gang):
-            with board.trial(gang, otherwise=Reason.WAITING_FOR_GANG) as trial:
+        # A gang that has only reservations is not stale.
+        broken = list(_broken_pods(board, gang.root)) if gang.is_running else []
+        if broken and _is_overdue(board, gang):
+            with board.trial(gang, default_reason=Reason.WAITING_FOR_GANG) as trial:
                 trial.accept(
                     Kind.STALE_GANG,
                     "below its minimum for longer than the grace period",
@@ -23,28 +24,28 @@ def stale_gangs(board: Board, choice: int) -> None:
                 )
 
 
-def _broken(board: Board, node: BoardGroup | BoardRole) -> Iterator[tuple[BoardRole, Pod]]:
-    """Yield the pods of the outermost groups that are not whole."""
+def _broken_pods(board: Board, node: BoardGroup | BoardRole) -> Iterator[tuple[BoardRole, Pod]]:
+    """Yield the pods of the outermost groups and roles that are below their minimum."""
     if not _is_whole(board, node):
-        for part in leaves(node):
-            for pod in part.in_order:
+        for part in leaf_parts(node):
+            for pod in part.pods_in_order:
                 yield part, pod
     elif isinstance(node, BoardGroup):
         for child in node.children:
-            yield from _broken(board, child)
+            yield from _broken_pods(board, child)
 
 
 def _is_whole(board: Board, node: BoardGroup | BoardRole) -> bool:
-    """Return whether enough replicas run or wait for victims. Replicas on booting nodes do not count."""
+    """Return whether the minimum is met. Replicas reserved on booting nodes do not count."""
     if isinstance(node, BoardGroup):
         return sum(_is_whole(board, child) for child in node.children) >= node.need
     nodes = board.nodes
-    awaited = sum(not nodes.ready[nodes.index[pod.node]] for pod in node.live.values()
+    not_ready = sum(not nodes.ready[nodes.index[pod.node]] for pod in node.live.values()
                   if pod.state is PodState.RESERVED)  # fmt: skip
-    return node.count - awaited >= node.role.min
+    return node.count - not_ready >= node.role.min
 
 
-def _overdue(board: Board, gang: Gang) -> bool:
+def _is_overdue(board: Board, gang: Gang) -> bool:
     own = gang.workload.stale_gang_grace
     grace = board.pool.stale_gang_grace if own is None else own
     since = gang.workload.stale_since
@@ -53,7 +54,7 @@ def _overdue(board: Board, gang: Gang) -> bool:
 
 def _stop(board: Board, gang: Gang, pods: list[tuple[BoardRole, Pod]]) -> Eviction:
     before = {account: tuple(account.allocated) for account in gang.account.path}
-    lost_gpu_seconds = sum(lost_gpu_seconds_of(gang, pod, board.now) for _, pod in pods)
+    lost_gpu_seconds = sum(compute_lost_gpu_seconds(gang, pod, board.now) for _, pod in pods)
     for part, pod in pods:
         board.drop(gang, part, pod)
     return Eviction(
@@ -62,9 +63,9 @@ def _stop(board: Board, gang: Gang, pods: list[tuple[BoardRole, Pod]]) -> Evicti
         None,
         "the gang stayed below its minimum for longer than its grace period",
         tuple((pod.role, pod.index) for _, pod in pods),
-        whole=not gang.stands,
+        whole=not gang.has_pods,
         victim=tuple(
-            Standing(
+            QueueStanding(
                 account.name,
                 account.entitlement.quota,
                 amounts(account.share),

@@ -1,28 +1,28 @@
-"""Select the workloads that may start, and find the bounds that block the others."""
+"""Select the workloads that may start, and find the bounds that block others."""
 
 from collections.abc import Sequence
 
 from berth.core.amounts import RESOURCES
 from scheduler.engine.board.board import Board
 from scheduler.engine.board.gang import Gang, PendingGroup
-from scheduler.engine.board.ledger import KINDS, NO_BOUND, QueueAccount, beyond_quota, over
+from scheduler.engine.board.ledger import KINDS, NO_BOUND, QueueAccount, first_exceeded, siblings_over_quota
 from scheduler.engine.model import Workload
 from scheduler.engine.plan import Numbers, Reason
 
 _LOWEST, _ELASTIC = "lowest priority", "elastic"
 
 
-def pending(board: Board, choice: int | None = None) -> list[PendingGroup]:
+def find_pending_groups(board: Board, choice: int | None = None) -> list[PendingGroup]:
     """Return the groups with a gang that may start.
 
-    With `choice`, return only gangs that have this pool in that position of their list of pools.
+    With `choice`, return only groups whose gangs list this pool in that position.
     """
     served, evicted, result = board.served, board.cycle.evicted, []
     for group in board.waiting.values():
-        group.at = 0  # a gang that had started may be pending again
+        group.at = 0  # the start of a gang may have been withdrawn
         if choice is None or group.choice == choice:
             gang = group.gangs[0]
-            untouched = not gang.standing and gang.name not in served and gang.name not in evicted
+            untouched = not gang.pod_count and gang.name not in served and gang.name not in evicted
             if untouched or first_pending(board, group) is not None:
                 result.append(group)
     return result
@@ -32,16 +32,17 @@ def first_pending(board: Board, group: PendingGroup) -> Gang | None:
     """Return the first gang of the group that is still pending."""
     gangs = group.gangs
     while group.at < len(gangs):
-        if still_pending(board, gangs[group.at]):
+        if is_still_pending(board, gangs[group.at]):
             return gangs[group.at]
         group.at += 1
     return None
 
 
-def delay_left(board: Board, workload: Workload) -> int:
+def remaining_preemption_delay(board: Board, workload: Workload) -> int:
     """Return the seconds until the workload may evict others.
 
-    The workload's own delay always counts; the delay of the pool counts only while the pool can grow.
+    The workload's own delay always applies. The pool's delay applies only while the pool can add
+    nodes.
     """
     delay = workload.preemption_delay
     if delay is None:
@@ -49,27 +50,27 @@ def delay_left(board: Board, workload: Workload) -> int:
     return max(0, workload.submitted + delay - board.now) if delay > 0 else 0
 
 
-def still_pending(board: Board, gang: Gang) -> bool:
+def is_still_pending(board: Board, gang: Gang) -> bool:
     if gang.name in board.served or gang.name in board.cycle.evicted:
         return False
-    return not (gang.standing and gang.is_whole)
+    return not (gang.pod_count and gang.is_whole)
 
 
-def over_bounds(gang: Gang, requested: Sequence[int]) -> tuple[Reason, Numbers] | None:
-    """Return the first limit or quota, project first, that the workload would exceed."""
+def exceeded_bound(gang: Gang, requested: Sequence[int]) -> tuple[Reason, Numbers] | None:
+    """Return the first limit or quota that the request would exceed, project first, or None."""
     for account in gang.account.path:
-        kind = over(account.allocated, account.limit, requested) if account.has_limit else None
+        kind = first_exceeded(account.allocated, account.limit, requested) if account.has_limit else None
         if kind is not None:
             reason = Reason.DEPARTMENT_LIMIT if account.children else Reason.PROJECT_LIMIT
             return reason, _numbers(account, account.allocated, account.limit, kind, requested)
-    return over_non_preemptible_quota(gang, requested) if gang.non_preemptible else None
+    return exceeded_non_preemptible_quota(gang, requested) if gang.non_preemptible else None
 
 
-def over_non_preemptible_quota(gang: Gang, requested: Sequence[int]) -> tuple[Reason, Numbers] | None:
-    """Return the quota that non-preemptible pods would exceed. Evictions cannot help there."""
+def exceeded_non_preemptible_quota(gang: Gang, requested: Sequence[int]) -> tuple[Reason, Numbers] | None:
+    """Return the quota that a non-preemptible gang would exceed. Evictions do not help."""
     if gang.non_preemptible:
         for account in gang.account.path:
-            kind = over(account.non_preemptible, account.quota, requested)
+            kind = first_exceeded(account.non_preemptible, account.quota, requested)
             if kind is not None:
                 reason = Reason.DEPARTMENT_OVERSOLD if account.children else Reason.NON_PREEMPTIBLE_OVER_QUOTA
                 return reason, _numbers(account, account.non_preemptible, account.quota, kind, requested)
@@ -89,30 +90,30 @@ def _numbers(
     }
 
 
-def over_share(gang: Gang, requested: Sequence[int]) -> tuple[Reason, Numbers] | None:
-    """Return the reason if the gang may not reclaim: its project would exceed its quota and fair share."""
-    return _over_share(gang.account, requested)
+def exceeded_share(gang: Gang, requested: Sequence[int]) -> tuple[Reason, Numbers] | None:
+    """Return a reason if the request would put the project over its quota and fair share."""
+    return _exceeded_share(gang.account, requested)
 
 
-def over_deserved(gang: Gang, requested: Sequence[int]) -> tuple[Reason, Numbers] | None:
-    """Return the reason if one of the gang's queues would exceed its quota and fair share.
+def exceeded_share_at_any_level(gang: Gang, requested: Sequence[int]) -> tuple[Reason, Numbers] | None:
+    """Return a reason if the request would put one of the gang's queues over quota and fair share.
 
-    A department that would exceed them only because a sibling project borrows is ignored, because the
-    borrowed resources can be reclaimed.
+    A department is ignored if it would only exceed them because another of its projects borrows,
+    since the borrowed resources can be reclaimed.
     """
     kinds = tuple(kind for kind in KINDS if requested[kind] > 0)
     for number, step in enumerate(gang.account.path):
-        result = _over_share(step, requested)
+        result = _exceeded_share(step, requested)
         own = gang.account.path[number - 1]
         if result is not None and not (
-            number and any(a is not own for a in beyond_quota(own, step.children, kinds))
+            number and any(a is not own for a in siblings_over_quota(own, step.children, kinds))
         ):
             return result
     return None
 
 
-def _over_share(account: QueueAccount, requested: Sequence[int]) -> tuple[Reason, Numbers] | None:
-    kind = over(account.allocated, account.deserved, requested)
+def _exceeded_share(account: QueueAccount, requested: Sequence[int]) -> tuple[Reason, Numbers] | None:
+    kind = first_exceeded(account.allocated, account.deserved, requested)
     if kind is None:
         return None
     return Reason.OVER_FAIR_SHARE, {
@@ -125,8 +126,8 @@ def _over_share(account: QueueAccount, requested: Sequence[int]) -> tuple[Reason
 def lowest_priority(board: Board, account: QueueAccount) -> int | None:
     """Return the lowest priority among the project's running gangs."""
     if _LOWEST not in account.cache:
-        standing = board.by_project.get(account, {}).values()
-        account.cache[_LOWEST] = min((gang.workload.priority for gang in standing), default=None)
+        gangs = board.by_project.get(account, {}).values()
+        account.cache[_LOWEST] = min((gang.workload.priority for gang in gangs), default=None)
     result: int | None = account.cache[_LOWEST]
     return result
 
@@ -134,7 +135,7 @@ def lowest_priority(board: Board, account: QueueAccount) -> int | None:
 def has_elastic(board: Board, account: QueueAccount) -> bool:
     """Return whether the project runs an elastic gang."""
     if _ELASTIC not in account.cache:
-        standing = board.by_project.get(account, {}).values()
-        account.cache[_ELASTIC] = any(gang.may_grow for gang in standing)
+        gangs = board.by_project.get(account, {}).values()
+        account.cache[_ELASTIC] = any(gang.may_grow for gang in gangs)
     result: bool = account.cache[_ELASTIC]
     return result

@@ -1,4 +1,4 @@
-"""A workload as a gang: running parts, missing replicas, room to grow."""
+"""A workload as a gang: its running replicas, missing replicas and room to scale up."""
 
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -11,30 +11,40 @@ from scheduler.engine.board.ledger import QueueAccount
 from scheduler.engine.model import Group, Pod, PodState, Role, TopologyConstraint, Workload
 from scheduler.engine.plan import Numbers, Reason
 
-MAX_ARRANGEMENTS = 64  # arrangements tried before a gang is refused
+MAX_ARRANGEMENTS = 64  # maximum number of arrangements tried per gang
 
-ALIVE = (PodState.RUNNING, PodState.STARTING, PodState.RESERVED)
+LIVE_STATES = (PodState.RUNNING, PodState.STARTING, PodState.RESERVED)
 
 
 class BoardRole:
     """A role on the board, with its placed replicas by index."""
 
     __slots__ = (
-        "_first", "amounts", "done", "live", "loose", "mask", "milli", "on", "request", "role", "soft",
+        "_first",
+        "amounts",
+        "avoid_mask",
+        "done",
+        "ignores_limits",
+        "live",
+        "mask",
+        "milli",
+        "replicas_by_node",
+        "request",
+        "role",
         "used",
     )  # fmt: skip
 
-    def __init__(self, role: Role, milli: int, mask: bytes | None, soft: bytes | None) -> None:
-        self.role, self.request, self.mask, self.soft = role, role.request, mask, soft
-        self.loose = False  # True: placed by requests, not by limits
+    def __init__(self, role: Role, milli: int, mask: bytes | None, avoid_mask: bytes | None) -> None:
+        self.role, self.request, self.mask, self.avoid_mask = role, role.request, mask, avoid_mask
+        self.ignores_limits = False  # True: placed by requests, not by limits
         self.milli = milli  # share of each device, on the smallest device that fits
         request = role.request
         self.amounts = (milli * request.devices, request.cpu, request.memory_mib)
         self.live: dict[int, Pod] = {}
-        self.done = 0  # completed replicas: they hold nothing and are not missing
-        self.used: set[int] = set()  # indices that must not be reused: completed, stopping or stuck
+        self.done = 0  # completed replicas, which hold no resources and are not missing
+        self.used: set[int] = set()  # indices of completed, stopping or stuck pods, which cannot be reused
         self._first = 0  # no lower index is free
-        self.on: dict[int, int] | None = None if role.spread_per_node is None else {}  # replicas by node
+        self.replicas_by_node: dict[int, int] | None = None if role.spread_per_node is None else {}
 
     @property
     def count(self) -> int:
@@ -45,18 +55,18 @@ class BoardRole:
         return len(self.live) + self.done >= self.role.min
 
     @property
-    def in_order(self) -> Iterable[Pod]:
-        """Placed replicas by index. The order of `live` depends on earlier trials."""
+    def pods_in_order(self) -> Iterable[Pod]:
+        """Placed replicas sorted by index. The order of `live` depends on earlier trials."""
         return self.live.values() if len(self.live) < 2 else [self.live[index] for index in sorted(self.live)]
 
     def free_indices(self) -> Iterator[int]:
-        """Yield unused indices, the lowest first. Valid until an index is vacated."""
+        """Yield unused indices, lowest first. The iterator is valid until an index is vacated."""
         while self._first in self.live or self._first in self.used:
             self._first += 1
         return (i for i in range(self._first, self.role.max) if i not in self.live and i not in self.used)
 
     def vacate(self, index: int) -> None:
-        """Note that an index may be free again."""
+        """Record that an index may be free again."""
         self._first = min(self._first, index)
 
     def fulfilment(self) -> float:
@@ -66,7 +76,7 @@ class BoardRole:
 
 @dataclass(slots=True, eq=False)
 class BoardGroup:
-    """An inner group on the board."""
+    """An inner node of the workload tree on the board."""
 
     need: int
     children: "tuple[BoardGroup | BoardRole, ...]"
@@ -79,7 +89,7 @@ class BoardGroup:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """A topology constraint and the roles it binds together."""
+    """A topology constraint and the roles it applies to."""
 
     constraint: TopologyConstraint
     parts: tuple[BoardRole, ...]
@@ -87,29 +97,29 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaRequest:
-    """A request for `count` more replicas of a role inside these scopes."""
+    """A request for `count` more replicas of a role within these scopes."""
 
     part: BoardRole
     count: int
     scopes: tuple[Scope, ...] = ()  # outermost first
 
 
-Arrangement = tuple[ReplicaRequest, ...]  # one way to make a gang whole, or to let it grow
+Arrangement = tuple[ReplicaRequest, ...]  # one way to complete a gang or to scale it up
 
 
 class PendingGroup:
-    """Gangs of one project with identical requests, in order. The first pending gang represents all."""
+    """Gangs of one project with identical requests, in queue order. The first represents all."""
 
     __slots__ = ("account", "at", "choice", "gangs", "kind", "reasons", "request_key", "shared")
 
     def __init__(self, kind: Hashable, account: QueueAccount, choice: int) -> None:
         self.kind, self.account, self.choice = kind, account, choice
-        # Equal for groups, in any project, that are refused for the same reasons.
+        # Shared by groups of all projects that would be refused for the same reasons.
         self.request_key: Hashable = None
         self.gangs: list[Gang] = []
         self.at = 0  # gangs before this index are no longer pending
         self.reasons: dict[Reason, Numbers] = {}  # why the gangs are pending in this cycle
-        self.shared = False  # True: a plan also refers to `gangs`, so changes are made in a copy
+        self.shared = False  # True: a plan refers to `gangs` too, so copy it before a change
 
 
 class Gang:
@@ -126,9 +136,9 @@ class Gang:
         "name",
         "non_preemptible",
         "parts",
+        "pod_count",
         "pods",
         "simple",
-        "standing",
         "whole_victim",
         "workload",
     )
@@ -140,21 +150,21 @@ class Gang:
         self.choice = choice  # position of this pool among the workload's pools
         self.non_preemptible = not workload.preemptible
         self.parts = parts
-        self.standing = 0  # number of its pods on the board
+        self.pod_count = 0  # number of pods on the board
         self.simple = _is_simple(workload.tree)
         self.may_grow = not self.simple or any(part.role.max > part.role.min for part in parts)
         self.group: PendingGroup | None = None  # pending gangs with the same request
         self.pods: tuple[Pod, ...] = ()  # as in the snapshot
-        self.extra_request = (0, 0, 0)  # counted in its queues, on top of its allocation
-        self.whole_victim: object = None  # cached `Victim` with all pods, until the pods change
+        self.extra_request = (0, 0, 0)  # added to its queues' requests, on top of its allocation
+        self.whole_victim: object = None  # cached `Victim` of all pods, until the pods change
         self._root: BoardGroup | None = None
         self._requested: tuple[int, int, int] | None = None
 
     @property
     def root(self) -> BoardGroup:
-        """Tree of groups, built on first use because most gangs never need one."""
+        """Group tree, built on first use because most gangs never need it."""
         if self._root is None:
-            self._root = _section(self.workload.tree, {id(part.role): part for part in self.parts})
+            self._root = _board_group(self.workload.tree, {id(part.role): part for part in self.parts})
         return self._root
 
     @property
@@ -164,23 +174,23 @@ class Gang:
         return all(len(part.live) + part.done >= part.role.min for part in self.parts)
 
     @property
-    def stands(self) -> bool:
-        return self.standing > 0
+    def has_pods(self) -> bool:
+        return self.pod_count > 0
 
     @property
     def requested(self) -> tuple[int, int, int]:
-        """Resources that the gang still needs for its minimum, in its first arrangement."""
-        if self.standing:
-            return amounts_of(next(arrangements(self)))
+        """Resources still missing for the gang's minimum, by its first arrangement."""
+        if self.pod_count:
+            return total_request(next(arrangements(self)))
         if self._requested is None:
-            self._requested = self._requested_by_single_role() or amounts_of(next(arrangements(self)))
+            self._requested = self._requested_by_single_role() or total_request(next(arrangements(self)))
         return self._requested
 
-    def forget_requested(self) -> None:
+    def reset_requested(self) -> None:
         self._requested = None
 
     def _requested_by_single_role(self) -> tuple[int, int, int] | None:
-        """Return the missing resources of a gang with one role, which is the usual case."""
+        """Return the missing resources of a gang with a single role (the usual case), or None."""
         part = self.parts[0]
         missing = part.role.min - part.count
         if len(self.parts) > 1 or not self.simple or missing <= 0:
@@ -189,40 +199,41 @@ class Gang:
         return gpu * missing, cpu * missing, memory * missing
 
     @property
-    def is_leaving(self) -> bool:
-        """True if no pod of the gang runs, but some have not stopped yet."""
-        return not self.standing and any(
+    def is_stopping(self) -> bool:
+        """True if the gang has no placed pods, but some that are stopping or stuck."""
+        return not self.pod_count and any(
             pod.state in (PodState.STOPPING, PodState.STUCK) for pod in self.workload.pods
         )
 
     @property
-    def runs(self) -> bool:
-        """True if any pod of the gang is more than a reservation."""
+    def is_running(self) -> bool:
+        """True if any placed pod is more than a reservation."""
         return any(pod.state is not PodState.RESERVED for part in self.parts for pod in part.live.values())
 
     def part(self, role: str) -> BoardRole:
         return next(part for part in self.parts if part.role.name == role)
 
 
-def roles_of(group: Group) -> Sequence[Role]:
+def leaf_roles(group: Group) -> Sequence[Role]:
     result: list[Role] = []
     for child in group.children:
         if isinstance(child, Role):
             result.append(child)
         else:
-            result += roles_of(child)
+            result += leaf_roles(child)
     return result
 
 
-def _section(group: Group, parts: dict[int, BoardRole]) -> BoardGroup:
+def _board_group(group: Group, parts: dict[int, BoardRole]) -> BoardGroup:
     children = tuple(
-        parts[id(child)] if isinstance(child, Role) else _section(child, parts) for child in group.children
+        parts[id(child)] if isinstance(child, Role) else _board_group(child, parts)
+        for child in group.children
     )
     return BoardGroup(group.need, children, group.topology)
 
 
 def _is_simple(group: Group) -> bool:
-    """Return whether every child must run and none has a topology constraint: one arrangement, no scopes."""
+    """Return whether only one arrangement exists: no optional children, no topology."""
     if group.topology is not None or group.need < len(group.children):
         return False
     for child in group.children:
@@ -232,29 +243,29 @@ def _is_simple(group: Group) -> bool:
 
 
 def arrangements(gang: Gang) -> Iterator[Arrangement]:
-    """Yield the arrangements that would complete the gang, the most natural one first."""
+    """Yield the arrangements that would complete the gang, in order of preference."""
     if gang.simple:
         result = [ReplicaRequest(p, p.role.min - p.count) for p in gang.parts if p.role.min > p.count]
         yield tuple(result) or _first_replica(gang)
         return
-    for arrangement in islice(_ways(gang.root, ()), MAX_ARRANGEMENTS):
+    for arrangement in islice(_arrangements(gang.root, ()), MAX_ARRANGEMENTS):
         yield arrangement or _first_replica(gang)
 
 
-def arrangements_of(gang: Gang, node: "BoardGroup | BoardRole") -> Iterator[Arrangement]:
+def arrangements_for(gang: Gang, node: "BoardGroup | BoardRole") -> Iterator[Arrangement]:
     """Yield the arrangements that would complete one group or role of the gang."""
-    first = next(leaves(node))
-    outer = tuple(scope for scope in scopes_above(gang, first) if set(scope.parts) > set(leaves(node)))
-    return _ways(node, outer)
+    first = next(leaf_parts(node))
+    outer = tuple(scope for scope in scopes_above(gang, first) if set(scope.parts) > set(leaf_parts(node)))
+    return _arrangements(node, outer)
 
 
 def scopes_above(gang: Gang, part: BoardRole) -> tuple[Scope, ...]:
-    """Return the topology constraints that bind a role, outermost first."""
+    """Return the topology constraints that apply to a role, outermost first."""
     return () if gang.simple else tuple(_scopes(gang.root, part))
 
 
 def _scopes(node: "BoardGroup | BoardRole", part: BoardRole) -> Iterator[Scope]:
-    inside = tuple(leaves(node))
+    inside = tuple(leaf_parts(node))
     if part not in inside:
         return
     constraint = node.role.topology if isinstance(node, BoardRole) else node.topology
@@ -266,62 +277,62 @@ def _scopes(node: "BoardGroup | BoardRole", part: BoardRole) -> Iterator[Scope]:
 
 
 def _first_replica(gang: Gang) -> Arrangement:
-    """Return one replica of a gang whose minimum is zero."""
+    """Return a request for the first replica of a gang whose minimum is zero."""
     return next(((ReplicaRequest(part, 1),) for part in gang.parts if part.role.max > part.count), ())
 
 
-def _ways(node: "BoardGroup | BoardRole", scopes: tuple[Scope, ...]) -> Iterator[Arrangement]:
+def _arrangements(node: "BoardGroup | BoardRole", scopes: tuple[Scope, ...]) -> Iterator[Arrangement]:
     if node.is_whole:
         yield ()
         return
-    inner = _inside(node, scopes)
+    inner = _add_scope(node, scopes)
     if isinstance(node, BoardRole):
         yield (ReplicaRequest(node, node.role.min - node.count, inner),)
         return
     broken = sorted(
-        (child for child in node.children if not child.is_whole), key=lambda child: not alive(child)
+        (child for child in node.children if not child.is_whole), key=lambda child: not has_live_pods(child)
     )
     lacking = node.need - (len(node.children) - len(broken))
     for chosen in combinations(broken, lacking):
         for node_constraints in product(
-            *(tuple(islice(_ways(child, inner), MAX_ARRANGEMENTS)) for child in chosen)
+            *(tuple(islice(_arrangements(child, inner), MAX_ARRANGEMENTS)) for child in chosen)
         ):
             yield tuple(need for pick in node_constraints for need in pick)
 
 
-def _inside(node: "BoardGroup | BoardRole", scopes: tuple[Scope, ...]) -> tuple[Scope, ...]:
+def _add_scope(node: "BoardGroup | BoardRole", scopes: tuple[Scope, ...]) -> tuple[Scope, ...]:
     constraint = node.role.topology if isinstance(node, BoardRole) else node.topology
-    return (*scopes, Scope(constraint, tuple(leaves(node)))) if constraint else scopes
+    return (*scopes, Scope(constraint, tuple(leaf_parts(node)))) if constraint else scopes
 
 
-def most_now(gang: Gang, part: BoardRole, more: int = 0) -> int:
-    """Return the maximum number of replicas that a role may have now.
+def current_max(gang: Gang, part: BoardRole, more: int = 0) -> int:
+    """Return the current maximum number of replicas of a role.
 
-    For a role that scales with another, the replicas of that role (plus `more`) determine the number.
+    For a role that scales with another, it follows from the replicas of that role plus `more`.
     """
-    tie = part.role.scale_with
-    if tie is None:
+    scaling = part.role.scale_with
+    if scaling is None:
         return part.role.max
-    leader = next((p for p in gang.parts if p.role.name == tie.role), None)
+    leader = next((p for p in gang.parts if p.role.name == scaling.role), None)
     if leader is None:
         return part.role.min
-    ratio = Fraction(str(tie.ratio))  # exact: 1.1 for each of ten replicas makes eleven, not twelve
+    ratio = Fraction(str(scaling.ratio))  # exact, so that a ratio of 1.1 gives 11 replicas for 10, not 12
     return min(part.role.max, max(part.role.min, ceil(ratio * (leader.count + more))))
 
 
-def leaves(node: "BoardGroup | BoardRole") -> Iterator[BoardRole]:
+def leaf_parts(node: "BoardGroup | BoardRole") -> Iterator[BoardRole]:
     if isinstance(node, BoardRole):
         yield node
     else:
         for child in node.children:
-            yield from leaves(child)
+            yield from leaf_parts(child)
 
 
-def alive(node: "BoardGroup | BoardRole") -> bool:
-    return any(part.live for part in leaves(node))
+def has_live_pods(node: "BoardGroup | BoardRole") -> bool:
+    return any(part.live for part in leaf_parts(node))
 
 
-def amounts_of(arrangement: Sequence[ReplicaRequest]) -> tuple[int, int, int]:
+def total_request(arrangement: Sequence[ReplicaRequest]) -> tuple[int, int, int]:
     gpu = cpu = memory = 0
     for need in arrangement:
         part, count = need.part.amounts, need.count
@@ -331,12 +342,12 @@ def amounts_of(arrangement: Sequence[ReplicaRequest]) -> tuple[int, int, int]:
     return gpu, cpu, memory
 
 
-def gpus_of(pod: Pod) -> int:
+def pod_milli_gpus(pod: Pod) -> int:
     return pod.milli * len(pod.devices)
 
 
-def lost_gpu_seconds_of(gang: Gang, pod: Pod, now: int) -> int:
-    """Return the GPU-seconds of work that stopping this pod discards."""
+def compute_lost_gpu_seconds(gang: Gang, pod: Pod, now: int) -> int:
+    """Return the GPU-seconds of work that would be lost by stopping this pod."""
     workload = gang.workload
     since = max(pod.started, workload.started or 0, workload.last_checkpoint or 0)
-    return max(0, now - since) * gpus_of(pod) // MILLI
+    return max(0, now - since) * pod_milli_gpus(pod) // MILLI

@@ -9,26 +9,26 @@ from scheduler.engine.plan import QueueReport
 
 GPU, CPU, MEMORY = range(3)
 KINDS = range(len(RESOURCES))
-NO_BOUND = 1 << 60  # above any sum: comparisons need no special case for "unlimited"
+NO_BOUND = 1 << 60  # above any sum, so that comparisons need no special case for "unlimited"
 
-NO_CLAIM = Entitlement()
+NO_ENTITLEMENT = Entitlement()
 
 
 class RelativeUsage(NamedTuple):
-    """Decayed usage of a queue, where 1 is the queue's weighted share of the usage of all siblings."""
+    """Decayed usage relative to the queue's weighted share of all siblings' usage."""
 
     used: float
-    mean: float  # mean of all siblings: 1 unless much capacity was idle
-    at_reset: float  # due by the end of the calendar window, when history is reset
+    mean: float  # mean of all siblings: 1, or less if much capacity was idle
+    at_reset: float  # weighted share at the end of the calendar window, when history is reset
 
 
 class QueueKey(NamedTuple):
-    """Sort key of a queue with its next workload: smallest key first, then earliest submission."""
+    """Sort key of a queue with its next workload. The smallest key goes first."""
 
     over_quota: bool
     rank: int  # negated: higher first
-    has_its_share: bool  # would exceed its share; a starved queue may do so by one workload
-    past: float  # decayed usage relative to its weighted share, where history counts
+    exceeds_share: bool  # would exceed its share; a starved queue may do so with one workload
+    relative_usage: float  # decayed usage relative to its weighted share, where history counts
     over_share: bool
     dominant_share: float  # including the next workload
     dominant_share_now: float
@@ -38,18 +38,22 @@ class QueueKey(NamedTuple):
             f"{name}: " + ("over its quota" if self.over_quota else "within its quota"),
             f"rank {-self.rank}",
             "over its fair share" if self.over_share else "within its fair share",
-            *((f"decayed usage {self.past:.3f} of its weighted share",) if self.past else ()),
+            *(
+                (f"decayed usage {self.relative_usage:.3f} of its weighted share",)
+                if self.relative_usage
+                else ()
+            ),
             f"dominant share {self.dominant_share_now:.3f}, {self.dominant_share:.3f} with this workload",
         )
 
 
-def _plain(bounds: Bounds) -> tuple[int, int, int]:
+def _finite_bounds(bounds: Bounds) -> tuple[int, int, int]:
     gpu, cpu, memory = (NO_BOUND if bound is None else bound for bound in bounds)
     return gpu, cpu, memory
 
 
 class QueueAccount:
-    """One queue in one pool. Sums are updated with every pod placed or removed."""
+    """One queue in one pool. Its sums are updated whenever a pod is placed or removed."""
 
     __slots__ = (
         "allocated",
@@ -57,7 +61,6 @@ class QueueAccount:
         "cached_report",
         "children",
         "created",
-        "cut",
         "deserved",
         "entitlement",
         "has_limit",
@@ -66,13 +69,14 @@ class QueueAccount:
         "name",
         "non_preemptible",
         "parent",
-        "past",
         "path",
         "pending_request",
         "queue",
         "quota",
         "rank",
+        "relative_usage",
         "requested",
+        "rounded_off",
         "share",
         "sibling_cache",
         "version",
@@ -80,35 +84,37 @@ class QueueAccount:
     )  # fmt: skip
 
     def __init__(self, queue: Queue, parent: "QueueAccount | None", pool: str) -> None:
-        entitlement = queue.entitlements.get(pool, NO_CLAIM)
+        entitlement = queue.entitlements.get(pool, NO_ENTITLEMENT)
         self.queue, self.name, self.created = queue, queue.name, queue.created
         self.entitlement, self.rank = entitlement, entitlement.rank
         self.parent, self.children = parent, list[QueueAccount]()
         self.path: tuple[QueueAccount, ...] = (self, *parent.path) if parent else (self,)  # project first
-        self.quota, limit = _plain(entitlement.quota), _plain(entitlement.limit)
-        # The limit is a hard bound. So is the quota where borrowing is not allowed.
+        self.quota, limit = _finite_bounds(entitlement.quota), _finite_bounds(entitlement.limit)
+        # The limit is a hard bound, and so is the quota if the queue may not borrow.
         self.limit = limit if entitlement.over_quota else tuple(map(min, limit, self.quota))
         self.has_limit = min(self.limit) < NO_BOUND
         self.allocated, self.non_preemptible = [0, 0, 0], [0, 0, 0]
-        self.leaving = [0, 0, 0]  # held by pods that have not stopped yet, on top of `allocated`
-        self.pending_request = [0, 0, 0]  # requested by pending work, beyond the allocation
+        self.leaving = [0, 0, 0]  # held by stopping pods, on top of `allocated`
+        self.pending_request = [0, 0, 0]  # requested by pending work, on top of the allocation
         self.share = [0, 0, 0]
-        self.cut = [0, 0, 0]  # the part of a unit that rounding took from the share
+        self.rounded_off = [0, 0, 0]  # the fraction of a unit that rounding removed from the share
         # Allocated and pending when the cycle began, without workloads placed in other pools.
         self.requested = [0, 0, 0]
         self.wanted = [0, 0, 0]  # the part of `requested` that limits allow
-        self.deserved: list[int] = list(self.quota)  # max(quota, share): other queues cannot reclaim below it
-        self.cache: dict[Hashable, Any] = {}  # values computed from the allocation, until it changes
-        self.version = 0  # changes with every change of the allocation
-        self.sibling_cache: dict[Hashable, Any] = {}  # shared by siblings, until an allocation changes
-        self.past: Sequence[RelativeUsage] = ()  # by resource, where history counts
-        self.cached_report: tuple[tuple[object, ...], QueueReport] | None = None  # with the values shown
+        # max(quota, share), below which other queues cannot reclaim
+        self.deserved: list[int] = list(self.quota)
+        self.cache: dict[Hashable, Any] = {}  # values derived from the allocation, cleared when it changes
+        self.version = 0  # incremented with every change of the allocation
+        self.sibling_cache: dict[Hashable, Any] = {}  # shared by siblings, cleared when an allocation changes
+        self.relative_usage: Sequence[RelativeUsage] = ()  # by resource, where history counts
+        # The report, preceded by the values it was built from.
+        self.cached_report: tuple[tuple[object, ...], QueueReport] | None = None
         if parent:
             self.sibling_cache = parent.children[0].sibling_cache if parent.children else self.sibling_cache
             parent.children.append(self)
 
-    def set_share(self, share: list[int], cut: list[int]) -> None:
-        self.cut = cut
+    def set_share(self, share: list[int], rounded_off: list[int]) -> None:
+        self.rounded_off = rounded_off
         if share == self.share:
             return
         self.share = share
@@ -116,7 +122,7 @@ class QueueAccount:
         self.cache.clear()
         self.sibling_cache.clear()
 
-    def turn(self, requested: tuple[int, int, int]) -> QueueKey:
+    def sort_key(self, requested: tuple[int, int, int]) -> QueueKey:
         result: QueueKey | None = self.cache.get(requested)
         if result is None:
             beyond = not within(self.allocated, self.deserved, requested)
@@ -124,19 +130,24 @@ class QueueAccount:
                 not within(self.allocated, self.quota, requested),
                 -self.rank,
                 beyond and not (self.is_starved(requested) and self.may_exceed_share_once(requested)),
-                self.past[first(requested)].used if self.past else 0.0,
-                not within(self.allocated, self.share, requested),  # below quota if oversold
+                self.relative_usage[main_resource(requested)].used if self.relative_usage else 0.0,
+                # If quotas are oversold, the share may be below the quota.
+                not within(self.allocated, self.share, requested),
                 self.saturation(requested),
-                self.saturation(requested, plus=False),
+                self.saturation(requested, with_request=False),
             )
         return result
 
     def is_starved(self, requested: Sequence[int]) -> bool:
         """Return whether the queue's decayed usage is below the mean of its siblings."""
-        return bool(self.past) and self.past[first(requested)].used < self.past[first(requested)].mean
+        return (
+            bool(self.relative_usage)
+            and self.relative_usage[main_resource(requested)].used
+            < self.relative_usage[main_resource(requested)].mean
+        )
 
     def may_exceed_share_once(self, requested: Sequence[int]) -> bool:
-        """Return whether the queue is below its share now, so that one more workload may put it over."""
+        """Return whether the queue is below its share now, so that one workload may exceed it."""
         return all(
             self.allocated[kind] + requested[kind] <= self.deserved[kind]
             or self.allocated[kind] < self.deserved[kind]
@@ -145,13 +156,16 @@ class QueueAccount:
             if requested[kind] > 0
         )
 
-    def saturation(self, requested: Sequence[int], plus: bool = True) -> float:
-        """Return allocated (plus requested) over deserved, the largest ratio of the requested resources."""
+    def saturation(self, requested: Sequence[int], with_request: bool = True) -> float:
+        """Return the highest ratio of allocated to deserved among the requested resources.
+
+        With `with_request`, the request is added to the allocation.
+        """
         worst = 0.0
         for kind in KINDS:
             if requested[kind] <= 0:
                 continue
-            held = self.allocated[kind] + (requested[kind] if plus else 0)
+            held = self.allocated[kind] + (requested[kind] if with_request else 0)
             due = self.deserved[kind]
             ratio = held / due if due > 0 else (float("inf") if held > 0 else 0.0)
             worst = max(worst, ratio)
@@ -159,12 +173,12 @@ class QueueAccount:
 
 
 class Ledger:
-    """All accounts of a pool, by name, departments before their projects."""
+    """Accounts of a pool by queue name, departments before their projects."""
 
     def __init__(self, pool: Pool, queues: Sequence[Queue]) -> None:
         self.accounts: dict[str, QueueAccount] = {}
         self.roots: list[QueueAccount] = []
-        self.divided: dict[QueueAccount | None, object] = {}  # by parent: inputs of the last division
+        self.division_inputs: dict[QueueAccount | None, object] = {}  # by parent: inputs of the last division
         by_name = {queue.name: queue for queue in queues}
         for queue in sorted(queues, key=lambda queue: queue.name):
             self._open(queue, by_name, pool.name)
@@ -198,7 +212,7 @@ class Ledger:
                 held[MEMORY] += memory
 
 
-def over(held: Sequence[int], bound: Sequence[int], requested: Sequence[int]) -> int | None:
+def first_exceeded(held: Sequence[int], bound: Sequence[int], requested: Sequence[int]) -> int | None:
     """Return the first requested resource in which `held + requested` exceeds the bound."""
     for kind in KINDS:
         if requested[kind] > 0 and held[kind] + requested[kind] > bound[kind]:
@@ -206,19 +220,19 @@ def over(held: Sequence[int], bound: Sequence[int], requested: Sequence[int]) ->
     return None
 
 
-def first(requested: Sequence[int]) -> int:
-    """Return the most important requested resource: GPUs, if any."""
+def main_resource(requested: Sequence[int]) -> int:
+    """Return the main requested resource: GPUs if any are requested."""
     return next((kind for kind in KINDS if requested[kind] > 0), GPU)
 
 
 def within(held: Sequence[int], bound: Sequence[int], requested: Sequence[int]) -> bool:
-    return over(held, bound, requested) is None
+    return first_exceeded(held, bound, requested) is None
 
 
-def beyond_quota(
+def siblings_over_quota(
     account: QueueAccount, siblings: Sequence[QueueAccount], kinds: tuple[int, ...]
 ) -> Sequence[QueueAccount]:
-    """Return the siblings that hold more than their quota of any of these resources."""
+    """Return the siblings that are over their quota of any of these resources."""
     result: Sequence[QueueAccount] | None = account.sibling_cache.get(kinds)
     if result is None:
         result = account.sibling_cache[kinds] = [
@@ -228,7 +242,7 @@ def beyond_quota(
 
 
 def siblings(accounts: Sequence[QueueAccount]) -> Iterator[Sequence[QueueAccount]]:
-    """Yield every set of accounts that divides one parent's share, from the top down."""
+    """Yield each group of siblings, parents before their children."""
     if accounts:
         yield accounts
         for account in accounts:

@@ -6,7 +6,7 @@ from operator import attrgetter
 from berth.core.amounts import MILLI
 from scheduler.engine.model import Node, Role, Taint, Toleration
 
-HARD = ("NoSchedule", "NoExecute")
+HARD_TAINT_EFFECTS = ("NoSchedule", "NoExecute")
 
 
 def tolerates(tolerations: Sequence[Toleration], taint: Taint) -> bool:
@@ -22,25 +22,31 @@ def tolerates(tolerations: Sequence[Toleration], taint: Taint) -> bool:
 
 
 def matches(role: Role, node: Node) -> bool:
-    return is_kind_of(role, node) and node.gpu_memory_mib >= role.request.gpu_memory_mib
+    return meets_constraints(role, node) and node.gpu_memory_mib >= role.request.gpu_memory_mib
 
 
-def is_kind_of(role: Role, node: Node) -> bool:
-    """Return whether the node meets the role's labels, models and taints, whatever its size."""
+def meets_constraints(role: Role, node: Node) -> bool:
+    """Return whether the node has the role's labels and GPU model and no untolerated taint."""
     return (
         all(node.labels.get(key) == value for key, value in role.node_selector.items())
         and (not role.gpu_models or node.gpu_model in role.gpu_models)
-        and not any(taint.effect in HARD and not tolerates(role.tolerations, taint) for taint in node.taints)
+        and not any(
+            taint.effect in HARD_TAINT_EFFECTS and not tolerates(role.tolerations, taint)
+            for taint in node.taints
+        )
     )
 
 
-def avoids(role: Role, node: Node) -> bool:
-    """Return whether the node should be chosen only if no other fits."""
-    return any(taint.effect not in HARD and not tolerates(role.tolerations, taint) for taint in node.taints)
+def should_avoid(role: Role, node: Node) -> bool:
+    """Return whether the node should be used only if no other fits."""
+    return any(
+        taint.effect not in HARD_TAINT_EFFECTS and not tolerates(role.tolerations, taint)
+        for taint in node.taints
+    )
 
 
 def node_constraints(role: Role) -> Hashable:
-    """Return a key that is equal for roles that match the same nodes."""
+    """Return a key shared by roles that match the same nodes."""
     selector = role.node_selector
     return (
         tuple(sorted(selector.items())) if selector else (),
@@ -56,38 +62,43 @@ class Matcher:
     def __init__(self, nodes: Sequence[Node]) -> None:
         self._nodes = nodes
         self._masks: dict[Hashable, bytes | None] = {}
-        self._soft: dict[Hashable, bytes | None] = {}
-        self._plain = not any(map(attrgetter("taints"), nodes))
+        self._avoid_masks: dict[Hashable, bytes | None] = {}
+        self._has_no_taints = not any(map(attrgetter("taints"), nodes))
         self._least_memory = min([node.gpu_memory_mib for node in nodes], default=0)
         self._millis: dict[Hashable, int] = {}
 
-    def mask(self, role: Role, least: int = 0) -> bytes | None:
-        """Return a mask of the matching nodes, or None if all match. Devices need `least` MiB of memory."""
-        least = max(least, role.request.gpu_memory_mib)
-        unpicky = self._plain and not role.node_selector and not role.gpu_models
-        if unpicky and least <= self._least_memory:
+    def mask(self, role: Role, min_memory_mib: int = 0) -> bytes | None:
+        """Return a mask of the matching nodes, or None if all nodes match.
+
+        Devices must have at least `min_memory_mib` MiB of memory.
+        """
+        min_memory_mib = max(min_memory_mib, role.request.gpu_memory_mib)
+        is_unconstrained = self._has_no_taints and not role.node_selector and not role.gpu_models
+        if is_unconstrained and min_memory_mib <= self._least_memory:
             return None
-        key = node_constraints(role), least
+        key = node_constraints(role), min_memory_mib
         if key not in self._masks:
-            mask = bytes(matches(role, node) and node.gpu_memory_mib >= least for node in self._nodes)
+            mask = bytes(
+                matches(role, node) and node.gpu_memory_mib >= min_memory_mib for node in self._nodes
+            )
             self._masks[key] = None if all(mask) else mask
         return self._masks[key]
 
-    def soft(self, role: Role) -> bytes | None:
-        """Return a mask of the nodes that should be chosen last, or None if there are none."""
-        if self._plain:
+    def avoid_mask(self, role: Role) -> bytes | None:
+        """Return a mask of the nodes to use last, or None if there are none."""
+        if self._has_no_taints:
             return None
         key = node_constraints(role)
-        if key not in self._soft:
-            mask = bytes(avoids(role, node) for node in self._nodes)
-            self._soft[key] = mask if any(mask) else None
-        return self._soft[key]
+        if key not in self._avoid_masks:
+            mask = bytes(should_avoid(role, node) for node in self._nodes)
+            self._avoid_masks[key] = mask if any(mask) else None
+        return self._avoid_masks[key]
 
-    def milli(self, role: Role, least: int = 0) -> int:
-        """Return a GPU memory request's share of the smallest suitable device, in thousandths."""
-        key, requested = (node_constraints(role), least), role.request.gpu_memory_mib
+    def milli(self, role: Role, min_memory_mib: int = 0) -> int:
+        """Return a GPU memory request's share of the smallest matching device, in thousandths."""
+        key, requested = (node_constraints(role), min_memory_mib), role.request.gpu_memory_mib
         if key not in self._millis:
-            mask = self.mask(role, least)
+            mask = self.mask(role, min_memory_mib)
             open_nodes = (node for i, node in enumerate(self._nodes) if mask is None or mask[i])
             sizes = [
                 node.gpu_memory_mib for node in open_nodes if node.gpus and node.gpu_memory_mib >= requested
@@ -96,5 +107,5 @@ class Matcher:
         return self._millis[key]
 
     def sizes(self) -> list[int]:
-        """Return the memory sizes of the pool's devices in MiB, without the smallest."""
+        """Return the distinct device memory sizes in MiB, except the smallest."""
         return sorted({node.gpu_memory_mib for node in self._nodes if node.gpus})[1:]

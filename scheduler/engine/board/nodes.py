@@ -1,7 +1,7 @@
-"""Free resources of each node, and lookups by them.
+"""Free resources of each node, with indexes by free devices.
 
-"Free" means free once all stopping pods have stopped, minus reservations. `leaving` is the part that
-stopping pods still hold, and `starts_now` tells whether a spot can do without that part.
+"Free" means free once all stopping pods have stopped, minus reservations. `leaving` is the part
+that stopping pods still hold, and `starts_now` tells whether a spot is free without it.
 """
 
 from bisect import bisect_left, insort
@@ -22,7 +22,7 @@ class Spot(NamedTuple):
 
 
 class NodeHold(NamedTuple):
-    """Nodes reserved for one workload. Other workloads may use them only if they end by `until`."""
+    """Nodes held for one workload. Others may use them only if they end by `until`."""
 
     name: str
     nodes: frozenset[int]
@@ -57,8 +57,9 @@ class Nodes:
         self.gpu = [node.gpus * MILLI for node in self.nodes]
         self.whole = [node.gpus for node in self.nodes]  # devices that are entirely free
         self.leaving: dict[int, LeavingPods] = {}
-        self.touched: list[int] | None = None  # changed nodes in order; None: not recorded
-        self.lasting: dict[Hashable, Any] = {}  # cache of values that depend on the nodes and the pool only
+        self.touched: list[int] | None = None  # changed nodes in order of change; None: not recorded
+        # Cache of values that depend only on the nodes and the pool.
+        self.static_cache: dict[Hashable, Any] = {}
         self._free: tuple[int, int, int] | None = None
         self._capacity: tuple[int, int, int] | None = None
         self._by_whole: list[list[int]] | None = None
@@ -66,13 +67,13 @@ class Nodes:
 
     @property
     def by_whole(self) -> list[list[int]]:
-        """Ready nodes by the number of free whole devices, kept up to date from the first use on."""
+        """Ready nodes by number of free whole devices, kept up to date after the first use."""
         if self._by_whole is None:
             self._by_whole = [[] for _ in range(max((node.gpus for node in self.nodes), default=0) + 1)]
             for i, count in enumerate(self.whole):
                 if self.ready[i]:
                     self._by_whole[count].append(i)
-                    self._note_shared(i)
+                    self._update_shared(i)
         return self._by_whole
 
     @property
@@ -80,7 +81,7 @@ class Nodes:
         """Ready nodes with a device that is partly free."""
         return self._shared if self.by_whole else set()
 
-    def _note_shared(self, i: int) -> None:
+    def _update_shared(self, i: int) -> None:
         for free in self.devices[i]:
             if 0 < free < MILLI:
                 self._shared.add(i)
@@ -88,12 +89,12 @@ class Nodes:
         self._shared.discard(i)
 
     def capacity(self) -> tuple[int, int, int]:
-        """Return the capacity that shares divide: ready and booting nodes."""
+        """Return the capacity that is divided into shares: ready and booting nodes."""
         if self._capacity is None:
-            self._capacity = self._counted()
+            self._capacity = self._sum_capacity()
         return self._capacity
 
-    def _counted(self) -> tuple[int, int, int]:
+    def _sum_capacity(self) -> tuple[int, int, int]:
         counted = [node for node, r, b in zip(self.nodes, self.ready, self.booting, strict=True) if r or b]
         return (
             sum(node.gpus * MILLI for node in counted),
@@ -112,33 +113,33 @@ class Nodes:
         return self._free
 
     def milli_on(self, i: int, request: Request) -> int:
-        """Return a replica's share of a device on this node, in thousandths. Above 1000, it does not fit."""
+        """Return the replica's share of a device on the node in thousandths; over 1000: no fit."""
         if not request.gpu_memory_mib:
             return request.gpu
         has = self.nodes[i].gpu_memory_mib
         return -(-MILLI * request.gpu_memory_mib // has) if has else MILLI + 1
 
     def take(self, i: int, devices: Sequence[int], milli: int, request: Request) -> None:
-        self._hold(i, request, 1)
+        self._adjust_node(i, request, 1)
         if devices:
-            self._devices(i, devices, -milli)
+            self._adjust_devices(i, devices, -milli)
 
     def hold(self, node: str, devices: Sequence[int], milli: int) -> None:
-        """Take devices and one pod slot for a pod whose other requests are unknown."""
-        self.widen(self.index[node], devices)
+        """Take devices and a pod slot for a pod whose other requests are unknown."""
+        self.add_missing_devices(self.index[node], devices)
         self.take(self.index[node], devices, milli, Request())
 
-    def widen(self, i: int, devices: Sequence[int]) -> None:
-        """Add back devices that the node lost, with no free capacity."""
+    def add_missing_devices(self, i: int, devices: Sequence[int]) -> None:
+        """Add devices that the node no longer reports, without free capacity."""
         free = self.devices[i]
         free.extend([0] * (max(devices, default=-1) + 1 - len(free)))
 
-    def give(self, i: int, devices: Sequence[int], milli: int, request: Request) -> None:
-        self._hold(i, request, -1)
+    def release(self, i: int, devices: Sequence[int], milli: int, request: Request) -> None:
+        self._adjust_node(i, request, -1)
         if devices:
-            self._devices(i, devices, milli)
+            self._adjust_devices(i, devices, milli)
 
-    def _hold(self, i: int, request: Request, sign: int) -> None:
+    def _adjust_node(self, i: int, request: Request, sign: int) -> None:
         self._free = None
         self.cpu[i] -= sign * request.limit_cpu
         self.memory[i] -= sign * request.limit_memory_mib
@@ -148,7 +149,7 @@ class Nodes:
         if self.touched is not None:
             self.touched.append(i)
 
-    def _devices(self, i: int, devices: Sequence[int], milli: int) -> None:
+    def _adjust_devices(self, i: int, devices: Sequence[int], milli: int) -> None:
         free = self.devices[i]
         was = whole = self.whole[i]
         for device in devices:
@@ -164,7 +165,7 @@ class Nodes:
             del bucket[bisect_left(bucket, i)]
             insort(self._by_whole[whole], i)
         if milli % MILLI:
-            self._note_shared(i)
+            self._update_shared(i)
 
     def leave(self, i: int, devices: Sequence[int], milli: int, request: Request, sign: int = 1) -> None:
         """Mark the resources of a pod as leaving. With sign -1, undo that."""
@@ -178,7 +179,7 @@ class Nodes:
             del self.leaving[i]
 
     def starts_now(self, i: int, devices: Sequence[int], milli: int, request: Request) -> bool:
-        """Return whether the resources are free now. Call it before taking them."""
+        """Return whether the resources are free now. Must be called before they are taken."""
         if not self.ready[i]:
             return False
         leaving_pods = self.leaving.get(i)

@@ -10,8 +10,8 @@ from scheduler.engine.board.gang import Gang, PendingGroup
 from scheduler.engine.board.ledger import QueueAccount, QueueKey
 
 
-def in_project(gang: Gang) -> tuple[int, int, str]:
-    """Return the sort key inside a project."""
+def project_sort_key(gang: Gang) -> tuple[int, int, str]:
+    """Return the sort key of a gang within its project."""
     return -gang.workload.priority, gang.workload.submitted, gang.name
 
 
@@ -20,24 +20,24 @@ Head = tuple[tuple[int, int, str], Gang, P]
 
 
 class QueueOrder(Generic[P]):
-    """Iterates over pending gangs in queue order, each once."""
+    """Iterates over pending gangs in queue order."""
 
     def __init__(self, waiting: Iterable[P]) -> None:
         by_project: dict[QueueAccount, list[Head[P]]] = {}
         for group in waiting:
-            gang = self.next_of(group)
+            gang = self.next_gang(group)
             if gang is not None:
-                by_project.setdefault(group.account, []).append((in_project(gang), gang, group))
+                by_project.setdefault(group.account, []).append((project_sort_key(gang), gang, group))
         members: dict[QueueAccount | None, list[_Queue[P]]] = {}
         for account, heads in by_project.items():
             members.setdefault(account.parent, []).append(_Project(self, account, heads))
-        self._top = _Level(self, None, self._gather(members))
+        self._top = _Level(self, None, self._fold_levels(members))
 
-    def next_of(self, group: P) -> Gang | None:
+    def next_gang(self, group: P) -> Gang | None:
         """Return the next gang of the group, or None."""
         raise NotImplementedError
 
-    def turn(self, account: QueueAccount, group: P, gang: Gang) -> QueueKey:
+    def sort_key(self, account: QueueAccount, group: P, gang: Gang) -> QueueKey:
         """Return the sort key of a queue with its next gang."""
         raise NotImplementedError
 
@@ -47,8 +47,8 @@ class QueueOrder(Generic[P]):
             yield group, gang
             self._top.pop()
 
-    def _gather(self, members: "dict[QueueAccount | None, list[_Queue[P]]]") -> "list[_Queue[P]]":
-        """Fold projects into their parents, the deepest first, until only the top level is left."""
+    def _fold_levels(self, members: "dict[QueueAccount | None, list[_Queue[P]]]") -> "list[_Queue[P]]":
+        """Combine queues below their parents, deepest first, until only the top level is left."""
         while set(members) - {None}:
             deepest = max((a for a in members if a is not None), key=lambda account: len(account.path))
             level = _Level(self, deepest, members.pop(deepest))
@@ -61,19 +61,19 @@ class PendingOrder(QueueOrder[PendingGroup]):
 
     def __init__(self, board: Board, waiting: Iterable[PendingGroup]) -> None:
         self._board = board
-        self._left: set[PendingGroup] = set()
+        self._skipped: set[PendingGroup] = set()
         super().__init__(waiting)
 
     def leave(self, group: PendingGroup) -> None:
-        """Skip the rest of the group."""
-        self._left.add(group)
+        """Skip the remaining gangs of the group."""
+        self._skipped.add(group)
 
-    def next_of(self, group: PendingGroup) -> Gang | None:
-        return None if group in self._left else first_pending(self._board, group)
+    def next_gang(self, group: PendingGroup) -> Gang | None:
+        return None if group in self._skipped else first_pending(self._board, group)
 
-    def turn(self, account: QueueAccount, group: PendingGroup, gang: Gang) -> QueueKey:
+    def sort_key(self, account: QueueAccount, group: PendingGroup, gang: Gang) -> QueueKey:
         del group
-        return account.turn(gang.requested)
+        return account.sort_key(gang.requested)
 
 
 class _Project(Generic[P]):
@@ -90,11 +90,11 @@ class _Project(Generic[P]):
 
     def pop(self) -> bool:
         group = self.heap[0][2]
-        gang = self.order.next_of(group)
+        gang = self.order.next_gang(group)
         if gang is None:
             heappop(self.heap)
         else:
-            heapreplace(self.heap, (in_project(gang), gang, group))
+            heapreplace(self.heap, (project_sort_key(gang), gang, group))
         return bool(self.heap)
 
 
@@ -107,23 +107,23 @@ class _Level(Generic[P]):
         self, order: QueueOrder[P], account: QueueAccount | None, members: "list[_Queue[P]]"
     ) -> None:
         self.order, self.account = order, account
-        self.heap = [self._placed(member) for member in members]
+        self.heap = [self._heap_entry(member) for member in members]
         heapify(self.heap)
 
-    def _placed(self, member: "_Queue[P]") -> "tuple[QueueKey, int, int, str, _Queue[P]]":
+    def _heap_entry(self, member: "_Queue[P]") -> "tuple[QueueKey, int, int, str, _Queue[P]]":
         account, (_, gang, group) = member.account, member.head()
         assert account is not None
-        turn = self.order.turn(account, group, gang)
-        return turn, gang.workload.submitted, account.created, account.name, member
+        sort_key = self.order.sort_key(account, group, gang)
+        return sort_key, gang.workload.submitted, account.created, account.name, member
 
     def head(self) -> Head[P]:
         return self.heap[0][4].head()
 
     def pop(self) -> bool:
-        """Remove the head and reinsert its queue at its new position. Return False if nothing is left."""
+        """Remove the head and reinsert its queue. Return False if nothing is left."""
         member = self.heap[0][4]
         if member.pop():
-            heapreplace(self.heap, self._placed(member))
+            heapreplace(self.heap, self._heap_entry(member))
         else:
             heappop(self.heap)
         return bool(self.heap)

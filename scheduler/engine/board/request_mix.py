@@ -3,27 +3,29 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from scheduler.engine.board.gang import ALIVE, BoardRole, Gang
+from scheduler.engine.board.gang import LIVE_STATES, BoardRole, Gang
 from scheduler.engine.model import Request
 
-RequestKind = tuple[Request, bytes | None, int]  # the request, its nodes, and its share of a typical device
+RequestKind = tuple[
+    Request, bytes | None, int
+]  # request, node mask, and share of the smallest matching device
 
 
 @dataclass(slots=True)
-class Count:
+class RequestCount:
     roles: int = 0
     replicas: int = 0
 
 
-class Mix:
+class RequestMix:
     """Counts of GPU requests, built on first use and then kept up to date."""
 
     def __init__(self, gangs: Mapping[str, Gang]) -> None:
         self._gangs = gangs
-        self._counts: dict[RequestKind, Count] | None = None
+        self._counts: dict[RequestKind, RequestCount] | None = None
 
     @property
-    def counts(self) -> Mapping[RequestKind, Count]:
+    def counts(self) -> Mapping[RequestKind, RequestCount]:
         if self._counts is None:
             self._counts = {}
             for gang in self._gangs.values():
@@ -31,20 +33,20 @@ class Mix:
         return self._counts
 
     def count(self, gang: Gang, sign: int) -> None:
-        """Count the gang's replicas in the snapshot, at least its minimum. With sign -1, undo that."""
+        """Count the gang's replicas, at least its minimum. With sign -1, undo that."""
         if self._counts is None:
             return
         for part in gang.parts:
             if part.request.devices:
                 requested = part.request, part.mask, part.milli
-                count = self._counts.get(requested) or self._counts.setdefault(requested, Count())
+                count = self._counts.get(requested) or self._counts.setdefault(requested, RequestCount())
                 count.roles += sign
-                count.replicas += sign * max(part.role.min, _alive_replicas(gang, part))
+                count.replicas += sign * max(part.role.min, _live_replicas(gang, part))
                 if not count.roles:
                     del self._counts[requested]
 
 
-def _alive_replicas(gang: Gang, part: BoardRole) -> int:
+def _live_replicas(gang: Gang, part: BoardRole) -> int:
     if not gang.pods:
         return 0
-    return sum([pod.role == part.role.name and pod.state in ALIVE for pod in gang.pods])
+    return sum([pod.role == part.role.name and pod.state in LIVE_STATES for pod in gang.pods])

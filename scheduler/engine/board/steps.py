@@ -22,21 +22,24 @@ class Move(NamedTuple):
     starts_now: bool
 
 
-def key_of(move: Move) -> Key:
+def move_key(move: Move) -> Key:
     return move.gang.name, move.pod.role, move.pod.index
 
 
-def step_of(move: Move, waits: Collection[str]) -> Step:
+def to_step(move: Move, waits: Collection[str]) -> Step:
     pod, name = move.pod, move.gang.name
     if move.placed:
         return Place(name, pod.role, pod.index, pod.node, pod.devices, pod.milli, name in waits)
     return Evict(name, pod.role, pod.index, pod.node, pod.devices, pod.milli)
 
 
-def rewritten(
-    bundles: Iterable[Bundle], withdrawn: Collection[Key], instead: Mapping[Key, Move], waits: Collection[str]
+def rewrite_bundles(
+    bundles: Iterable[Bundle],
+    withdrawn: Collection[Key],
+    replacements: Mapping[Key, Move],
+    waits: Collection[str],
 ) -> list[Bundle]:
-    """Return the bundles with withdrawn places removed or replaced by those in `instead`.
+    """Return the bundles with withdrawn placements removed, or replaced by those in `replacements`.
 
     Workloads in `waits` get reservations, because they can no longer start at once.
     """
@@ -44,9 +47,9 @@ def rewritten(
     for bundle in bundles:
         keyed = (((step.workload, step.role, step.index), step) for step in bundle.steps)
         steps = tuple(
-            _moved_to(step, instead.get(key), waits)
+            _rewrite_step(step, replacements.get(key), waits)
             for key, step in keyed
-            if key in instead or key not in withdrawn
+            if key in replacements or key not in withdrawn
         )
         if steps:
             kind = Kind.RESERVE if bundle.kind is Kind.START and bundle.workload in waits else bundle.kind
@@ -54,7 +57,7 @@ def rewritten(
     return result
 
 
-def _moved_to(step: Step, move: Move | None, waits: Collection[str]) -> Step:
+def _rewrite_step(step: Step, move: Move | None, waits: Collection[str]) -> Step:
     if not isinstance(step, Place):
         return step
     reserved = step.reserved or step.workload in waits

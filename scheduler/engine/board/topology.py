@@ -1,4 +1,4 @@
-"""Topology constraints: keep gangs inside one rack or zone."""
+"""Topology domains, which keep gangs within one rack or zone."""
 
 from collections.abc import Sequence
 from functools import cached_property
@@ -10,7 +10,8 @@ from scheduler.engine.board.nodes import Nodes
 class Topology:
     """Domains of a pool's nodes, by level. A node without the label is in no domain.
 
-    Racks with the same name in two zones are two domains. Those without a zone label form a third domain.
+    Racks with the same name in two zones are two domains. Those without a zone label form a third
+    domain.
     """
 
     def __init__(self, levels: Sequence[str], nodes: Nodes) -> None:
@@ -18,7 +19,7 @@ class Topology:
         self._domains: dict[str, dict[tuple[str, ...], frozenset[int]]] = {}
 
     def domains(self, level: str) -> dict[tuple[str, ...], frozenset[int]]:
-        """Return the nodes of each domain, by the labels of this level and the levels around it."""
+        """Return the nodes of each domain, by the labels of this level and its outer levels."""
         if level not in self._domains:
             path, result = self._path(level), dict[tuple[str, ...], set[int]]()
             for i, node in enumerate(self._nodes.nodes):
@@ -32,22 +33,25 @@ class Topology:
             return self._levels[: self._levels.index(level) + 1]
         return (level,)
 
-    def homes(self, level: str) -> dict[int, frozenset[int]]:
-        """Return the domain of every node that belongs to a domain."""
+    def domain_by_node(self, level: str) -> dict[int, frozenset[int]]:
+        """Return the domain of each node that belongs to one."""
         return {i: nodes for nodes in self.domains(level).values() for i in nodes}
 
-    def around(self, level: str, i: int) -> frozenset[int]:
+    def domain_at(self, level: str, i: int) -> frozenset[int]:
         """Return the domain of a node, or an empty set if the node belongs to none."""
         return next((nodes for nodes in self.domains(level).values() if i in nodes), frozenset())
 
     @cached_property
-    def everywhere(self) -> frozenset[int]:
+    def all_nodes(self) -> frozenset[int]:
         return frozenset(range(len(self._nodes.nodes)))
 
-    def choices(
+    def candidate_domains(
         self, level: str, scope: Scope, within: frozenset[int], needs: Sequence[ReplicaRequest]
     ) -> list[frozenset[int]]:
-        """Return the domains that fit all pods of the scope. If some are placed, only their domain counts."""
+        """Return the domains that may hold all pods of the scope, fullest first.
+
+        If some pods are already placed, only their domain qualifies.
+        """
         standing = {self._nodes.index[pod.node] for part in scope.parts for pod in part.live.values()}
         gpus = sum(need.part.amounts[0] * need.count for need in needs)
         fitting = []
@@ -56,14 +60,14 @@ class Topology:
             free = sum(max(0, self._nodes.gpu[i]) for i in inside)
             if inside and standing <= domain and free >= gpus:
                 fitting.append((free, key, inside))
-        return [inside for _, _, inside in sorted(fitting, key=lambda entry: entry[:2])]  # the fullest first
+        return [inside for _, _, inside in sorted(fitting, key=lambda entry: entry[:2])]
 
-    def home(self, gang: Gang, part: BoardRole) -> frozenset[int] | None:
+    def allowed_nodes(self, gang: Gang, part: BoardRole) -> frozenset[int] | None:
         """Return the nodes on which topology allows a pod of this role, or None for all nodes."""
-        home: frozenset[int] | None = None
+        allowed_nodes: frozenset[int] | None = None
         for scope in scopes_above(gang, part):
             beside = next((pod for other in scope.parts for pod in other.live.values()), None)
             if scope.constraint.required is not None and beside is not None:
-                domain = self.around(scope.constraint.required, self._nodes.index[beside.node])
-                home = domain if home is None else home & domain
-        return home
+                domain = self.domain_at(scope.constraint.required, self._nodes.index[beside.node])
+                allowed_nodes = domain if allowed_nodes is None else allowed_nodes & domain
+        return allowed_nodes

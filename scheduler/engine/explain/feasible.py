@@ -1,7 +1,7 @@
-"""Check by node shapes and sums whether a pool could ever hold a gang at the pool's maximum size.
+"""Check by node shapes and sums whether a pool at its maximum size could ever hold a gang.
 
-Every check is a necessary condition: a gang that fails one cannot start until the pool's maximum or its nodes
-change. A gang that passes all of them may still find no arrangement.
+Each check is a necessary condition: a gang that fails one cannot start until the pool's maximum or
+its nodes change. A gang that passes all checks may still not fit.
 """
 
 from collections.abc import Hashable, Iterable, Sequence
@@ -10,81 +10,81 @@ from berth.core.amounts import MILLI, RESOURCES
 from scheduler.engine.board.board import Board
 from scheduler.engine.board.gang import Arrangement, BoardRole, Gang, ReplicaRequest, Scope, arrangements
 from scheduler.engine.board.ledger import GPU, KINDS
-from scheduler.engine.board.matching import is_kind_of, matches, node_constraints
+from scheduler.engine.board.matching import matches, meets_constraints, node_constraints
 from scheduler.engine.explain.mismatches import mismatch_numbers
-from scheduler.engine.explain.new_nodes import could_ever_add, fresh_nodes, room_for_one
+from scheduler.engine.explain.new_nodes import ever_addable_node_count, make_new_nodes, request_and_capacity
 from scheduler.engine.model import Node, NodeState, Pool, Request, Role
 from scheduler.engine.plan import Numbers, Reason
 
 Obstacle = tuple[Reason, Numbers]
-Counted = tuple[tuple[Node, int], ...]  # by size: an example node and the number of nodes
+NodeCounts = tuple[tuple[Node, int], ...]  # for each node size, an example node and the number of nodes
 Sums = tuple[int, int, int, int]  # milli-GPU, milli-CPU, MiB, pods
 RESOURCE_NAMES = (*RESOURCES, "pods")
 
 
-def never_fits(board: Board, gang: Gang, alike: Hashable = None) -> Obstacle | None:
-    """Return the reason that the pool can never hold the gang, or None if it might.
+def permanent_obstacle(board: Board, gang: Gang, cache_key: Hashable = None) -> Obstacle | None:
+    """Return the reason why the pool can never hold the gang, or None if it might.
 
-    `alike` is equal for gangs with identical requests and role names. Their result is computed once.
+    `cache_key` is a cache key shared by gangs with identical requests and role names.
     """
-    if alike is None:
-        return _no_way_fits(board, gang)
-    lasting, key = board.nodes.lasting, ("never", alike)
-    if key not in lasting:
-        lasting[key] = _no_way_fits(board, gang)
-    obstacle: Obstacle | None = lasting[key]
+    if cache_key is None:
+        return _gang_obstacle(board, gang)
+    static_cache, key = board.nodes.static_cache, ("never", cache_key)
+    if key not in static_cache:
+        static_cache[key] = _gang_obstacle(board, gang)
+    obstacle: Obstacle | None = static_cache[key]
     return obstacle
 
 
-def _no_way_fits(board: Board, gang: Gang) -> Obstacle | None:
+def _gang_obstacle(board: Board, gang: Gang) -> Obstacle | None:
     first: Obstacle | None = None
     for arrangement in arrangements(gang):
-        obstacle = _way_never_fits(board, arrangement)
+        obstacle = _arrangement_obstacle(board, arrangement)
         if obstacle is None:
             return None
         first = first or obstacle
     return first
 
 
-def _way_never_fits(board: Board, arrangement: Arrangement) -> Obstacle | None:
+def _arrangement_obstacle(board: Board, arrangement: Arrangement) -> Obstacle | None:
     if _shape_is_unknown(board):
         return None
     for need in arrangement:
-        obstacle = _role_never_fits(board, need.part)
+        obstacle = _role_obstacle(board, need.part)
         if obstacle is not None:
             return obstacle
-    return _beyond_the_pool(board, arrangement) or _beyond_every_domain(board, arrangement)
+    return _pool_obstacle(board, arrangement) or _topology_obstacle(board, arrangement)
 
 
 def _shape_is_unknown(board: Board) -> bool:
-    """Return whether the pool can add nodes of unknown size."""
-    return any(not (node.gpus or node.cpu or node.memory_mib) for node, _ in _fresh(board))
+    """Return whether the pool can add nodes whose size is unknown."""
+    return any(not (node.gpus or node.cpu or node.memory_mib) for node, _ in _addable_nodes(board))
 
 
-def _fresh(board: Board) -> Counted:
-    more = could_ever_add(board)
-    return tuple((node, more) for node in fresh_nodes(board, 1)) if more else ()
+def _addable_nodes(board: Board) -> NodeCounts:
+    more = ever_addable_node_count(board)
+    return tuple((node, more) for node in make_new_nodes(board, 1)) if more else ()
 
 
-def _role_never_fits(board: Board, part: BoardRole) -> Obstacle | None:
+def _role_obstacle(board: Board, part: BoardRole) -> Obstacle | None:
     key = "role never", part.role.name, part.request, node_constraints(part.role)
-    lasting = board.nodes.lasting
-    if key not in lasting:
-        lasting[key] = _exceeds_every_node(board, part.role)
-    obstacle: Obstacle | None = lasting[key]
+    static_cache = board.nodes.static_cache
+    if key not in static_cache:
+        static_cache[key] = _find_role_obstacle(board, part.role)
+    obstacle: Obstacle | None = static_cache[key]
     return obstacle
 
 
-def _exceeds_every_node(board: Board, role: Role) -> Obstacle | None:
+def _find_role_obstacle(board: Board, role: Role) -> Obstacle | None:
     rooms = []
     for node, _ in _nodes_for(board, role):
-        room = room_for_one(board.pool, role.request, node)
+        room = request_and_capacity(board.pool, role.request, node)
         if all(requested <= has for _, requested, has in room):
             return None
         rooms.append(room)
     if not rooms:
-        return Reason.NO_MATCHING_NODE, mismatch_numbers(role, board.nodes.nodes, _fresh(board))
-    # Report the resource that no node has enough of, or else the resource that the largest node lacks.
+        return Reason.NO_MATCHING_NODE, mismatch_numbers(role, board.nodes.nodes, _addable_nodes(board))
+    # Report a resource that no node has enough of, else one that the largest node lacks.
     for column in zip(*rooms, strict=True):
         most = max(has for _, _, has in column)
         if column[0][1] > most:
@@ -99,25 +99,27 @@ def _too_large(role: Role, resource: str, requested: int, most: int) -> Obstacle
     }  # fmt: skip
 
 
-def _nodes_for(board: Board, role: Role) -> Counted:
-    """Return the nodes that match the role, counted by size, without draining nodes."""
+def _nodes_for(board: Board, role: Role) -> NodeCounts:
+    """Return the nodes that match the role, counted by size, except draining nodes."""
     key = "nodes for", node_constraints(role)
-    lasting = board.nodes.lasting
-    if key not in lasting:
-        nodes, fresh = _all_nodes(board), _fresh(board)
+    static_cache = board.nodes.static_cache
+    if key not in static_cache:
+        nodes, fresh = _all_nodes(board), _addable_nodes(board)
         if board.matcher.mask(role) is not None:
-            nodes = [entry for entry in nodes if is_kind_of(role, entry[0])]
-        lasting[key] = _by_size([*nodes, *(entry for entry in fresh if is_kind_of(role, entry[0]))])
-    obstacle: Counted = lasting[key]
-    return obstacle
+            nodes = [entry for entry in nodes if meets_constraints(role, entry[0])]
+        static_cache[key] = _by_size(
+            [*nodes, *(entry for entry in fresh if meets_constraints(role, entry[0]))]
+        )
+    node_counts: NodeCounts = static_cache[key]
+    return node_counts
 
 
 def _all_nodes(board: Board) -> list[tuple[Node, int]]:
-    """Return the nodes of the pool, without draining nodes and without those that it could still add."""
+    """Return the pool's existing nodes, except draining nodes."""
     return [(node, 1) for node in board.nodes.nodes if node.state is not NodeState.DRAINING]
 
 
-def _by_size(nodes: Iterable[tuple[Node, int]]) -> Counted:
+def _by_size(nodes: Iterable[tuple[Node, int]]) -> NodeCounts:
     sizes: dict[Hashable, tuple[Node, int]] = {}
     for node, count in nodes:
         size = node.gpus, node.gpu_memory_mib, node.cpu, node.memory_mib, node.max_pods
@@ -126,27 +128,28 @@ def _by_size(nodes: Iterable[tuple[Node, int]]) -> Counted:
     return tuple(sizes.values())
 
 
-def _beyond_the_pool(board: Board, arrangement: Arrangement) -> Obstacle | None:
-    requested, most = _requested(arrangement), _most(board, [need.part.role for need in arrangement])
+def _pool_obstacle(board: Board, arrangement: Arrangement) -> Obstacle | None:
+    requested, most = _requested(arrangement), _max_capacity(board, [need.part.role for need in arrangement])
     for kind, resource in enumerate(RESOURCE_NAMES):
         if requested[kind] > most[kind]:
-            return Reason.EXCEEDS_POOL_MAX, _exceeded(resource, requested[kind], most[kind])
+            return Reason.EXCEEDS_POOL_MAX, _shortage_numbers(resource, requested[kind], most[kind])
     for need in arrangement:
         fitting = _replicas(board.pool, need.part.role, _nodes_for(board, need.part.role))
         if need.count > fitting:
-            numbers = {"role": need.part.role.name, **_exceeded("replicas", need.count, fitting)}
+            numbers = {"role": need.part.role.name, **_shortage_numbers("replicas", need.count, fitting)}
             return Reason.EXCEEDS_POOL_MAX, numbers
     return None
 
 
-def _exceeded(resource: str, requested: int, most: int) -> dict[str, int | float | str | None]:
+def _shortage_numbers(resource: str, requested: int, most: int) -> dict[str, int | float | str | None]:
     return {"resource": resource, "requested": requested, "most": most, "missing": requested - most}
 
 
 def _requested(arrangement: Sequence[ReplicaRequest]) -> Sums:
-    """Return the sums of limits, or of requests for work without GPUs, which may start by its requests.
+    """Return the total limits, or the total requests if no GPUs are requested.
 
-    A GPU memory request counts as no GPU, because its share of a device depends on the device.
+    CPU-only workloads may start by their requests. A GPU memory request counts as no GPU, because
+    its share depends on the device.
     """
     by_limits = any(need.part.request.devices for need in arrangement)
     gpu = cpu = memory = pods = 0
@@ -159,16 +162,18 @@ def _requested(arrangement: Sequence[ReplicaRequest]) -> Sums:
     return gpu, cpu, memory, pods
 
 
-def _most(board: Board, roles: Sequence[Role]) -> Sums:
-    """Return the capacity of all nodes that match any of the roles, at the pool's maximum size."""
+def _max_capacity(board: Board, roles: Sequence[Role]) -> Sums:
+    """Return the capacity of the nodes that match any of the roles, at the pool's maximum size."""
     kinds = dict.fromkeys(map(node_constraints, roles))
     key = "most", tuple(kinds)
-    lasting = board.nodes.lasting
-    if key not in lasting:
-        nodes = _nodes_for(board, roles[0]) if len(kinds) == 1 else [*_all_nodes(board), *_fresh(board)]
-        lasting[key] = _sum_of(board.pool, roles, nodes)
-    obstacle: Sums = lasting[key]
-    return obstacle
+    static_cache = board.nodes.static_cache
+    if key not in static_cache:
+        nodes = (
+            _nodes_for(board, roles[0]) if len(kinds) == 1 else [*_all_nodes(board), *_addable_nodes(board)]
+        )
+        static_cache[key] = _sum_of(board.pool, roles, nodes)
+    sums: Sums = static_cache[key]
+    return sums
 
 
 def _sum_of(pool: Pool, roles: Sequence[Role], nodes: Iterable[tuple[Node, int]]) -> Sums:
@@ -187,7 +192,7 @@ def _replicas(pool: Pool, role: Role, nodes: Iterable[tuple[Node, int]]) -> int:
 
 
 def _replicas_on(pool: Pool, role: Role, node: Node) -> int:
-    """Return the number of replicas of the role that the node would hold when empty."""
+    """Return the number of replicas of the role that fit on the empty node."""
     request, counts = role.request, [node.max_pods]
     by_limits = request.devices > 0
     cpu = request.limit_cpu if by_limits else request.cpu
@@ -213,21 +218,21 @@ def _replicas_by_devices(request: Request, node: Node) -> int:
     return node.gpus * (MILLI // milli) // request.devices
 
 
-def _beyond_every_domain(board: Board, arrangement: Arrangement) -> Obstacle | None:
+def _topology_obstacle(board: Board, arrangement: Arrangement) -> Obstacle | None:
     scopes = dict.fromkeys(
         scope for need in arrangement for scope in need.scopes if scope.constraint.required
     )
     for scope in scopes:
-        obstacle = _beyond_its_domains(board, scope, [need for need in arrangement if scope in need.scopes])
+        obstacle = _scope_obstacle(board, scope, [need for need in arrangement if scope in need.scopes])
         if obstacle is not None:
             return obstacle
     return None
 
 
-def _beyond_its_domains(board: Board, scope: Scope, needs: Sequence[ReplicaRequest]) -> Obstacle | None:
+def _scope_obstacle(board: Board, scope: Scope, needs: Sequence[ReplicaRequest]) -> Obstacle | None:
     level = scope.constraint.required
     assert level is not None
-    fresh = _fresh(board)
+    fresh = _addable_nodes(board)
     if any(level not in node.labels for node, _ in fresh):
         return None  # the domain of new nodes is unknown
     requested, roles = _requested(needs), [need.part.role for need in needs]
@@ -235,7 +240,7 @@ def _beyond_its_domains(board: Board, scope: Scope, needs: Sequence[ReplicaReque
     for domain in _domains(board, level, fresh):
         sums = _sum_of(board.pool, roles, domain)
         if all(requested[kind] <= sums[kind] for kind in range(len(sums))) and all(
-            need.count <= _replicas(board.pool, need.part.role, _that_answer(need.part.role, domain))
+            need.count <= _replicas(board.pool, need.part.role, _matching_nodes(need.part.role, domain))
             for need in needs
         ):
             return None
@@ -243,13 +248,13 @@ def _beyond_its_domains(board: Board, scope: Scope, needs: Sequence[ReplicaReque
     short = (kind for kind in range(len(largest)) if requested[kind] > largest[kind])
     kind = next(short, next((kind for kind in KINDS if requested[kind]), GPU))
     return Reason.EXCEEDS_DOMAIN, {
-        "level": level, **_exceeded(RESOURCE_NAMES[kind], requested[kind], largest[kind]),
+        "level": level, **_shortage_numbers(RESOURCE_NAMES[kind], requested[kind], largest[kind]),
         "missing": max(0, requested[kind] - largest[kind]),
     }  # fmt: skip
 
 
-def _domains(board: Board, level: str, fresh: Counted) -> Iterable[Counted]:
-    """Yield the nodes of each domain, including the new nodes that belong to the domain by their label."""
+def _domains(board: Board, level: str, fresh: NodeCounts) -> Iterable[NodeCounts]:
+    """Yield the nodes of each domain, including new nodes that would join the domain."""
     nodes = board.nodes.nodes
     for domain in board.topology.domains(level).values():
         staying = [nodes[i] for i in sorted(domain) if nodes[i].state is not NodeState.DRAINING]
@@ -261,5 +266,5 @@ def _domains(board: Board, level: str, fresh: Counted) -> Iterable[Counted]:
         yield fresh
 
 
-def _that_answer(role: Role, nodes: Counted) -> Counted:
-    return tuple((node, count) for node, count in nodes if is_kind_of(role, node))
+def _matching_nodes(role: Role, nodes: NodeCounts) -> NodeCounts:
+    return tuple((node, count) for node, count in nodes if meets_constraints(role, node))

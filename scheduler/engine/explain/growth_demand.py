@@ -1,10 +1,10 @@
-"""Count the growth of elastic gangs that booting or additional nodes would hold."""
+"""Count the extra replicas of elastic gangs that booting or additional nodes would hold."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from scheduler.engine.actions.grow import GrowthQueue, Step, may_grow
+from scheduler.engine.actions.grow import ScaleUpQueue, ScaleUpStep, is_step_allowed
 from scheduler.engine.board.board import Board
 from scheduler.engine.board.gang import BoardRole, Gang, ReplicaRequest
 from scheduler.engine.board.ledger import Ledger
@@ -12,7 +12,7 @@ from scheduler.engine.board.matching import node_constraints
 from scheduler.engine.placement.find_room import place
 from scheduler.engine.placement.spots import Horizon
 
-MOST_REPLICAS = 256  # counted per pool and cycle; the rest follows once these run
+MAX_REPLICAS = 256  # counted per pool and cycle; the rest are counted once these run
 
 
 class Unplaced(NamedTuple):
@@ -23,17 +23,17 @@ class Unplaced(NamedTuple):
     replicas: int
 
 
-def could_grow(board: Board) -> list[Gang]:
-    """Return the complete elastic gangs for whose growth the pool may add nodes.
+def gangs_to_scale_up(board: Board) -> list[Gang]:
+    """Return the complete elastic gangs for which the pool may add nodes.
 
-    Gangs bound to one topology domain are left out, because an added node may be in another domain. So are
-    gangs with completed replicas, because their work is coming to an end.
+    Gangs bound to a topology domain are excluded, because an added node may be in another domain.
+    Gangs with completed replicas are excluded, because their work is coming to an end.
     """
     return [
         gang
         for gang in board.elastic
-        if gang.workload.growth_orders_nodes
-        and gang.runs
+        if gang.workload.scale_up_adds_nodes
+        and gang.is_running
         and gang.simple
         and gang.is_whole
         and gang.name not in board.cycle.reserved_only
@@ -42,56 +42,56 @@ def could_grow(board: Board) -> list[Gang]:
     ]
 
 
-def most_growth(gangs: Sequence[Gang]) -> int:
-    """Return the number of replicas by which the gangs could grow, at most `MOST_REPLICAS`."""
+def max_scale_up(gangs: Sequence[Gang]) -> int:
+    """Return how many replicas the gangs could add, at most `MAX_REPLICAS`."""
     lacking = sum(part.role.max - part.count for gang in gangs for part in gang.parts)
-    return min(MOST_REPLICAS, max(0, lacking))
+    return min(MAX_REPLICAS, max(0, lacking))
 
 
-def grow_on_paper(
-    board: Board, fresh: Board, gangs: Sequence[Gang], ahead: Sequence[Unplaced]
+def simulate_scale_up(
+    board: Board, new_board: Board, gangs: Sequence[Gang], pending_replicas: Sequence[Unplaced]
 ) -> list[Unplaced]:
-    """Return the growth that booting nodes of `board` or the nodes of `fresh` hold, least fulfilled first.
+    """Return extra replicas that fit on booting nodes of `board` or on the nodes of `new_board`.
 
-    `ahead` are pending replicas that are already on `fresh` and count towards limits. The caller rewinds the
-    boards.
+    The least fulfilled gangs go first. Replicas in `pending_replicas` are already on `new_board` and count
+    towards limits. The caller rewinds the boards.
     """
-    with _counted() as count:
-        for pending in ahead:
+    with _temporary_charges() as count:
+        for pending in pending_replicas:
             count(pending)
-        queue, hopeless, result = GrowthQueue(gangs), set[object](), list[Unplaced]()
-        left = MOST_REPLICAS
+        queue, failed_kinds, result = ScaleUpQueue(gangs), set[object](), list[Unplaced]()
+        left = MAX_REPLICAS
         while left > 0 and (step := queue.next()) is not None:
             kind = tuple((need.part.request, node_constraints(need.part.role)) for need in step.arrangement)
-            if kind in hopeless or not may_grow(step, deserved_only=False):
+            if kind in failed_kinds or not is_step_allowed(step, deserved_only=False):
                 continue
-            placed = _place(board, fresh, step)
+            placed = _place(board, new_board, step)
             if placed is None:
-                if all(need.part.on is None for need in step.arrangement):
-                    hopeless.add(kind)
+                if all(need.part.replicas_by_node is None for need in step.arrangement):
+                    failed_kinds.add(kind)
                 continue
-            for grown in placed.on_fresh:
-                grown.part.done += grown.replicas  # counts as running until the growth is undone
+            for grown in placed.on_new_nodes:
+                grown.part.done += grown.replicas  # counts as running until the simulation ends
                 count(grown)
             left -= sum(need.count for need in step.arrangement)
-            result += [*placed.on_booting, *placed.on_fresh]
-            queue.look_again(step.gang)
+            result += [*placed.on_booting, *placed.on_new_nodes]
+            queue.refresh_steps(step.gang)
         for gang in gangs:
             for part in gang.parts:
                 part.done = 0
     return result
 
 
-class _Placed(NamedTuple):
+class _PlacedStep(NamedTuple):
     on_booting: list[Unplaced]
-    on_fresh: list[Unplaced]
+    on_new_nodes: list[Unplaced]
 
 
-def _place(board: Board, fresh: Board, step: Step) -> _Placed | None:
-    """Place one growth step. If a replica fits nowhere, return None and leave both boards unchanged."""
-    gang, placed = step.gang, _Placed([], [])
-    before, before_fresh = board.mark(), fresh.mark()
-    twin = fresh.gangs.get(gang.name) or fresh.add(gang.workload, 0, ())
+def _place(board: Board, new_board: Board, step: ScaleUpStep) -> _PlacedStep | None:
+    """Place one scale-up step. If it does not fit, return None and leave both boards unchanged."""
+    gang, placed = step.gang, _PlacedStep([], [])
+    before, new_board_mark = board.mark(), new_board.mark()
+    twin = new_board.gangs.get(gang.name) or new_board.add(gang.workload, 0, ())
     for need in step.arrangement:
         part = need.part
         for _ in range(need.count):
@@ -99,18 +99,18 @@ def _place(board: Board, fresh: Board, step: Step) -> _Placed | None:
             if place(board, gang, ReplicaRequest(part, 1), Horizon.BOOTING, None):
                 if board.nodes.booting[board.moves(mark)[0].node]:
                     placed.on_booting.append(Unplaced(gang, part, 1))
-            elif place(fresh, twin, ReplicaRequest(twin.part(part.role.name), 1), Horizon.NOW, None):
-                placed.on_fresh.append(Unplaced(gang, part, 1))
+            elif place(new_board, twin, ReplicaRequest(twin.part(part.role.name), 1), Horizon.NOW, None):
+                placed.on_new_nodes.append(Unplaced(gang, part, 1))
             else:
                 board.rewind(before)
-                fresh.rewind(before_fresh)
+                new_board.rewind(new_board_mark)
                 return None
     return placed
 
 
 @contextmanager
-def _counted() -> Iterator[Callable[[Unplaced], None]]:
-    """Charge replicas to their queues and undo the charges at the end."""
+def _temporary_charges() -> Iterator[Callable[[Unplaced], None]]:
+    """Yield a function that charges replicas to their queues, and undo the charges on exit."""
     charged: list[Unplaced] = []
 
     def charge(unplaced: Unplaced, sign: int) -> None:

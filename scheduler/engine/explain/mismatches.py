@@ -1,21 +1,21 @@
-"""Reasons why nodes do not accept a role, with the number of nodes for each."""
+"""Obstacles that keep a role off nodes, with the number of nodes for each."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from berth.core.words import counted
-from scheduler.engine.board.matching import HARD, tolerates
+from berth.core.words import format_count
+from scheduler.engine.board.matching import HARD_TAINT_EFFECTS, tolerates
 from scheduler.engine.model import Node, NodeState, Role, Taint
 from scheduler.engine.plan import Numbers
 
-MOST_NAMED = 6  # obstacles in one message, the most frequent first
+MAX_OBSTACLES = 6  # obstacles per message, most frequent first
 _STATES = {NodeState.CORDONED: "cordon", NodeState.DRAINING: "drain"}
 
 Obstacle = tuple[str, str]  # kind and description
 
 
 def mismatch_numbers(role: Role, nodes: Sequence[Node], fresh: Iterable[tuple[Node, int]] = ()) -> Numbers:
-    """Count each node once, under its first obstacle. `fresh` are nodes that the pool could still add."""
+    """Count nodes by their first obstacle. `fresh` are nodes that the pool could add."""
     obstacles = Counter(result for node in nodes if (result := _obstacle(role, node)) is not None)
     new = Counter(result for node, _ in fresh if (result := _obstacle(role, node)) is not None)
     by_kind = Counter[str]()
@@ -30,37 +30,37 @@ def mismatch_numbers(role: Role, nodes: Sequence[Node], fresh: Iterable[tuple[No
 
 
 def _obstacle(role: Role, node: Node) -> Obstacle | None:
-    """Return the most permanent reason why the node does not accept the role."""
+    """Return the most permanent obstacle between the node and the role, or None."""
     if role.gpu_models and node.gpu_model not in role.gpu_models:
         return "model", f"GPU model {' or '.join(role.gpu_models)}"
     for key, value in sorted(role.node_selector.items()):
         if node.labels.get(key) != value:
             return "label", f"label {key}={value}"
     for taint in node.taints:
-        if taint.effect in HARD and not tolerates(role.tolerations, taint):
-            return "taint", f"taint {_written(taint)}"
+        if taint.effect in HARD_TAINT_EFFECTS and not tolerates(role.tolerations, taint):
+            return "taint", f"taint {_format_taint(taint)}"
     if node.state in _STATES:
         return _STATES[node.state], ""
     return None
 
 
-def _written(taint: Taint) -> str:
+def _format_taint(taint: Taint) -> str:
     return f"{taint.key}={taint.value}:{taint.effect}" if taint.value else f"{taint.key}:{taint.effect}"
 
 
 def _sentence(obstacles: Counter[Obstacle], new: Counter[Obstacle]) -> str:
     ordered = sorted(obstacles.items(), key=lambda entry: (-entry[1], entry[0]))
-    clauses = [_clause(obstacle, count) for obstacle, count in ordered[:MOST_NAMED]]
-    left = sum(count for _, count in ordered[MOST_NAMED:])
+    clauses = [_clause(obstacle, count) for obstacle, count in ordered[:MAX_OBSTACLES]]
+    left = sum(count for _, count in ordered[MAX_OBSTACLES:])
     if left:
-        clauses.append(f"{counted(left, 'node')} {'has' if left == 1 else 'have'} other obstacles")
-    clauses += [_clause_of_new(obstacle) for obstacle in sorted(new)]
+        clauses.append(f"{format_count(left, 'node')} {'has' if left == 1 else 'have'} other obstacles")
+    clauses += [_new_node_clause(obstacle) for obstacle in sorted(new)]
     return "; ".join(clauses) or "the pool has no nodes"
 
 
 def _clause(obstacle: Obstacle, count: int) -> str:
     kind, what = obstacle
-    nodes, one = counted(count, "node"), count == 1
+    nodes, one = format_count(count, "node"), count == 1
     return {
         "model": f"{nodes} {'lacks' if one else 'lack'} {what}",
         "label": f"{nodes} {'lacks' if one else 'lack'} {what}",
@@ -70,7 +70,7 @@ def _clause(obstacle: Obstacle, count: int) -> str:
     }[kind]
 
 
-def _clause_of_new(obstacle: Obstacle) -> str:
+def _new_node_clause(obstacle: Obstacle) -> str:
     kind, what = obstacle
     if kind == "taint":
         return f"new nodes would have the {what}, which the role does not tolerate"

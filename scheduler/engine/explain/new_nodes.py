@@ -5,23 +5,23 @@ from scheduler.engine.board.board import Board
 from scheduler.engine.model import Node, NodeShape, NodeState, Pool, Request
 
 
-def could_add(board: Board) -> int:
-    """Return the number of nodes that the pool may still add."""
+def addable_node_count(board: Board) -> int:
+    """Return how many nodes the pool may still add."""
     if board.pool.nodes_max is None or _shape(board) is None:
         return 0
-    return max(0, board.pool.nodes_max - _staying(board))
+    return max(0, board.pool.nodes_max - _staying_node_count(board))
 
 
-def could_ever_add(board: Board) -> int:
-    """Return the number of nodes that the pool could add if it were not paused, drained or failing."""
+def ever_addable_node_count(board: Board) -> int:
+    """Return how many nodes the pool could add if it were not paused, drained or failing."""
     pool = board.pool
     ceiling = pool.nodes_max if pool.nodes_ever is None else pool.nodes_ever
     if ceiling is None or _shape(board) is None:
         return 0
-    return max(0, ceiling - _staying(board))
+    return max(0, ceiling - _staying_node_count(board))
 
 
-def fresh_nodes(board: Board, count: int) -> list[Node]:
+def make_new_nodes(board: Board, count: int) -> list[Node]:
     shape = _shape(board)
     if shape is None:
         return []
@@ -35,12 +35,12 @@ def fresh_nodes(board: Board, count: int) -> list[Node]:
     ]  # fmt: skip
 
 
-def _staying(board: Board) -> int:
+def _staying_node_count(board: Board) -> int:
     return sum(node.state is not NodeState.DRAINING for node in board.nodes.nodes)
 
 
 def _shape(board: Board) -> NodeShape | None:
-    """Return the pool's node shape, or the shape of its first node."""
+    """Return the pool's node shape, else the shape of its first node, or None."""
     if board.pool.node_shape is not None or not board.nodes.nodes:
         return board.pool.node_shape
     node = board.nodes.nodes[0]
@@ -50,9 +50,9 @@ def _shape(board: Board) -> NodeShape | None:
     )  # fmt: skip
 
 
-def room_for_one(pool: Pool, request: Request, node: Node) -> list[tuple[str, int, int]]:
+def request_and_capacity(pool: Pool, request: Request, node: Node) -> list[tuple[str, int, int]]:
     """Return the request of one replica and the capacity of the empty node, by resource."""
-    by_limits = request.devices > 0  # work without GPUs may start by its requests
+    by_limits = request.devices > 0  # CPU-only workloads may start by their requests
     return [
         ("gpu", request.devices * MILLI if request.gpu in (0, MILLI) else request.amounts.gpu,
          node.gpus * (MILLI if request.gpu in (0, MILLI) else request.gpu)),

@@ -1,17 +1,17 @@
-"""Check whether a gang lacks only pod slots: pod limits of nodes, or spread limits of its roles."""
+"""Check whether a gang is held back only by pod limits of nodes or spread limits of its roles."""
 
 from collections import Counter
 
 from scheduler.engine.board.board import Board
 from scheduler.engine.board.gang import Arrangement, Gang, ReplicaRequest
 from scheduler.engine.board.ledger import NO_BOUND
-from scheduler.engine.placement.find_room import find_room, hardest_first, open_to, place_most
+from scheduler.engine.placement.find_room import available_nodes, difficulty_key, find_room, place_most
 from scheduler.engine.placement.spots import Horizon
 from scheduler.engine.plan import Numbers, Reason
 
 
-def short_of_pod_slots(board: Board, gang: Gang, arrangement: Arrangement) -> tuple[Reason, Numbers] | None:
-    """Return the reason if an arrangement fails only because of pod limits or spread limits, else None."""
+def pod_slot_obstacle(board: Board, gang: Gang, arrangement: Arrangement) -> tuple[Reason, Numbers] | None:
+    """Return a reason if only pod limits or spread limits rule the arrangement out, else None."""
     nodes = board.nodes
     arrangement = tuple(ReplicaRequest(need.part, need.count) for need in arrangement)
     if min(nodes.pods, default=0) < sum(need.count for need in arrangement):
@@ -19,18 +19,18 @@ def short_of_pod_slots(board: Board, gang: Gang, arrangement: Arrangement) -> tu
         fits = _fits(board, gang, arrangement)
         nodes.pods = held
         if fits:
-            return Reason.WAITING_FOR_CAPACITY, _seats(board, gang, arrangement)
-    apart = [need.part for need in arrangement if need.part.on is not None]
-    if apart:
-        counts = [part.on for part in apart]
-        for part in apart:
-            part.on = None
+            return Reason.WAITING_FOR_CAPACITY, _slot_numbers(board, gang, arrangement)
+    spread_roles = [need.part for need in arrangement if need.part.replicas_by_node is not None]
+    if spread_roles:
+        counts = [part.replicas_by_node for part in spread_roles]
+        for part in spread_roles:
+            part.replicas_by_node = None
         fits = _fits(board, gang, arrangement)
-        for part, count in zip(apart, counts, strict=True):
-            part.on = count
+        for part, count in zip(spread_roles, counts, strict=True):
+            part.replicas_by_node = count
         if fits:
-            least = min(part.role.spread_per_node or 0 for part in apart)
-            return Reason.FRAGMENTED, {**_seats(board, gang, arrangement), "spread_per_node": least}
+            least = min(part.role.spread_per_node or 0 for part in spread_roles)
+            return Reason.FRAGMENTED, {**_slot_numbers(board, gang, arrangement), "spread_per_node": least}
     return None
 
 
@@ -41,11 +41,11 @@ def _fits(board: Board, gang: Gang, arrangement: Arrangement) -> bool:
     return fits
 
 
-def _seats(board: Board, gang: Gang, arrangement: Arrangement) -> Numbers:
-    """Return the numbers of replicas that are requested and that fit now."""
-    start, within = board.mark(), open_to(board, gang)
+def _slot_numbers(board: Board, gang: Gang, arrangement: Arrangement) -> Numbers:
+    """Return how many replicas are requested and how many fit now."""
+    start, within = board.mark(), available_nodes(board, gang)
     requested = sum(need.count for need in arrangement)
-    for need in sorted(arrangement, key=hardest_first):
+    for need in sorted(arrangement, key=difficulty_key):
         place_most(board, gang, need, Horizon.LEAVING, within)
     on_one = Counter(move.node for move in board.moves(start))
     board.rewind(start)

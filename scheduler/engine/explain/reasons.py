@@ -1,26 +1,26 @@
-"""Reasons why a workload is pending: tokens, numbers and sentences."""
+"""Messages and numbers for the reasons why a workload is pending."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
 from berth.core.amounts import MILLI
-from berth.core.words import amount, counted
+from berth.core.words import format_amount, format_count
 from scheduler.engine.plan import Blocker, Numbers, Reason
 
 _RANK = {reason: rank for rank, reason in enumerate(Reason)}
 
 
-# The workload is unschedulable: it cannot start until the pool's maximum size or its nodes change.
-NEVER = frozenset({
+# Reasons that make a workload unschedulable until the pool's maximum size or its nodes change.
+UNSCHEDULABLE_REASONS = frozenset({
     Reason.NO_MATCHING_NODE, Reason.EXCEEDS_NODE_SHAPE, Reason.EXCEEDS_POOL_MAX, Reason.EXCEEDS_DOMAIN,
 })  # fmt: skip
 
 
 def dominance(reason: Reason) -> int:
-    """Return the rank of a reason; 0 comes first."""
+    """Return the rank of a reason, where 0 is the most dominant."""
     return _RANK[reason]
 
 
-SENTENCES: Mapping[Reason, str] = {
+MESSAGE_TEMPLATES: Mapping[Reason, str] = {
     Reason.MISCONFIGURED: "Cannot start as specified: {why}.",
     Reason.SUSPENDED: "Suspended by a user.",
     Reason.DEPENDENCY_NOT_MET: "Waiting for {depends_on} to complete{unsubmitted}.",
@@ -59,12 +59,12 @@ SENTENCES: Mapping[Reason, str] = {
 
 
 def is_schedulable(blockers: Sequence[Blocker]) -> bool:
-    """Return whether waiting can help. If not, the first blocker gives the reason."""
-    return blockers[0].reason not in NEVER
+    """Return whether the workload can start if it waits, judging by the first blocker."""
+    return blockers[0].reason not in UNSCHEDULABLE_REASONS
 
 
-def nearest(numbers: Numbers) -> tuple[float, float]:
-    """Return the sort key of a policy's refusal. The greatest lacks the smallest part of the request."""
+def shortfall_sort_key(numbers: Numbers) -> tuple[float, float]:
+    """Return the sort key of a policy's refusal, greatest for the smallest relative shortfall."""
     missing, requested = float(numbers.get("missing") or 0), float(numbers.get("requested") or 0)
     return -missing / max(1, requested), float(numbers.get("reclaimable") or 0)
 
@@ -75,62 +75,62 @@ class _Values(dict[str, object]):
 
 
 def blocker(reason: Reason, numbers: Numbers) -> Blocker:
-    """Return the blocker with its message. `numbers` are in engine units."""
+    """Return the blocker with its message for `numbers` in engine units."""
     values = _Values({key: _in_units(key, value, numbers) for key, value in numbers.items()})
-    for key in _COUNTED:
+    for key in _AMOUNT_KEYS:
         if key in numbers:
             values[f"{key}_of"] = _with_unit(key, numbers)
     values.update(_phrases(reason, numbers))
-    return Blocker(reason, SENTENCES[reason].format_map(values), dict(numbers))
+    return Blocker(reason, MESSAGE_TEMPLATES[reason].format_map(values), dict(numbers))
 
 
-# Numbers that are amounts of the resource under the key `resource`.
-_COUNTED = ("requested", "allocated", "bound", "free", "missing", "share", "quota", "most", "reclaimable",
+# Keys of the numbers that are amounts of the resource named by `resource`.
+_AMOUNT_KEYS = ("requested", "allocated", "bound", "free", "missing", "share", "quota", "most", "reclaimable",
             "protected", "biggest_block")  # fmt: skip
-AMOUNTS = frozenset({*_COUNTED, "by_runtime", "non_preemptible"})
+AMOUNTS = frozenset({*_AMOUNT_KEYS, "by_runtime", "non_preemptible"})
 
 
 def _in_units(key: str, value: object, numbers: Numbers) -> object:
-    """Convert milli-GPUs to GPUs and milli-CPUs to CPUs. Other values stay as they are."""
+    """Return the value in GPUs or CPUs if it is in thousandths of them, else unchanged."""
     if value is None:
         return "unlimited" if key in ("bound", "quota") else "-"
-    if key in _COUNTED and isinstance(value, int) and numbers.get("resource") in ("gpu", "cpu"):
+    if key in _AMOUNT_KEYS and isinstance(value, int) and numbers.get("resource") in ("gpu", "cpu"):
         return f"{value / MILLI:g}"
     return value
 
 
 def _with_unit(key: str, numbers: Numbers) -> str:
-    """Return an amount such as 1 GPU, 2.5 CPUs, no GPU, 300 MiB of memory."""
+    """Return an amount with its unit, such as 1 GPU, 2.5 CPUs, no GPU or 300 MiB of memory."""
     value = numbers[key]
     if value is not None and not isinstance(value, int):
         return str(value)
-    return amount(str(numbers.get("resource", "gpu")), value)
+    return format_amount(str(numbers.get("resource", "gpu")), value)
 
 
 def _phrases(reason: Reason, numbers: Numbers) -> Iterator[tuple[str, str]]:
-    """Yield the parts of a sentence that depend on several numbers or on singular and plural."""
+    """Yield the placeholders that depend on several numbers or on singular and plural."""
     match reason:
         case Reason.VICTIMS_PROTECTED:
-            yield "holders", _holders(numbers)
+            yield "holders", _holders_phrase(numbers)
         case Reason.NO_RECLAIMABLE_RESOURCES:
-            yield "reclaim", _reclaim(numbers)
+            yield "reclaim", _reclaim_phrase(numbers)
         case Reason.DEPENDENCY_NOT_MET:
             names = numbers.get("unsubmitted")
             yield "unsubmitted", f"; {names} has not been submitted" if names else ""
         case Reason.FRAGMENTED:
-            yield "fragmentation", _fragmentation(numbers)
+            yield "fragmentation", _fragmentation_phrase(numbers)
             yield "where", " on those nodes" if numbers.get("beside") else ""
         case Reason.WAITING_FOR_CAPACITY:
             yield "also", f"; also missing: {numbers['also']}" if numbers.get("also") else ""
         case Reason.WAITING_FOR_GANG:
             count = _count(numbers, "missing")
-            yield "replicas", f"{counted(count, 'replica')} {'is' if count == 1 else 'are'}"
+            yield "replicas", f"{format_count(count, 'replica')} {'is' if count == 1 else 'are'}"
         case Reason.WAITING_FOR_SCALE_UP:
-            yield "scale_up", _scale_up(numbers)
+            yield "scale_up", _scale_up_phrase(numbers)
         case Reason.BACKOFF:
-            yield "backoff", _backoff(numbers)
+            yield "backoff", _backoff_phrase(numbers)
         case Reason.PLACEMENT_ATTEMPTS_EXHAUSTED:
-            yield "placement_attempts", counted(_count(numbers, "attempts"), "placement attempt")
+            yield "placement_attempts", format_count(_count(numbers, "attempts"), "placement attempt")
 
 
 def _count(numbers: Numbers, key: str) -> int:
@@ -138,7 +138,7 @@ def _count(numbers: Numbers, key: str) -> int:
     return value if isinstance(value, int) else 0
 
 
-def _reclaim(numbers: Numbers) -> str:
+def _reclaim_phrase(numbers: Numbers) -> str:
     reclaimable = _with_unit("reclaimable", numbers)
     if not numbers["missing"] and not numbers["reclaimable"]:
         return "Nothing can be reclaimed that would make the workload fit"
@@ -149,51 +149,52 @@ def _reclaim(numbers: Numbers) -> str:
     return f"{only} can be reclaimed; {missing} missing"
 
 
-def _fragmentation(numbers: Numbers) -> str:
+def _fragmentation_phrase(numbers: Numbers) -> str:
     most = numbers.get("spread_per_node")
     if isinstance(most, int):
-        return f"at most {counted(most, 'replica')} may run on a node"
+        return f"at most {format_count(most, 'replica')} may run on a node"
     if numbers.get("beside"):
         return f"not on nodes that also have the required {numbers['beside']} free"
     return "fragmented"
 
 
-def _scale_up(numbers: Numbers) -> str:
+def _scale_up_phrase(numbers: Numbers) -> str:
     count = _count(numbers, "nodes")
     if numbers.get("booting"):
-        return f"Capacity is reserved on {counted(count, 'booting node')}"
-    return f"{counted(count, 'more node')} would be enough; the pool can grow"
+        return f"Capacity is reserved on {format_count(count, 'booting node')}"
+    return f"{format_count(count, 'more node')} would be enough; the pool can grow"
 
 
-def _backoff(numbers: Numbers) -> str:
+def _backoff_phrase(numbers: Numbers) -> str:
     if "seconds" not in numbers:
         return f"Cannot start yet: {numbers.get('why')}"
     counts = (("preemptions", "eviction"), ("restarts", "failed run"))
-    causes = [counted(count, noun) for key, noun in counts if (count := _count(numbers, key))]
+    causes = [format_count(count, noun) for key, noun in counts if (count := _count(numbers, key))]
     after = f", after {' and '.join(causes)}" if causes else ""
     return f"Can start again in {numbers['seconds']} s{after}"
 
 
-def _holders(numbers: Numbers) -> str:
+def _holders_phrase(numbers: Numbers) -> str:
     runtime = "workloads within their minimum runtime" if numbers.get("by_runtime") else ""
     fixed = "non-preemptible workloads" if numbers.get("non_preemptible") else ""
     return " or ".join(part for part in (runtime, fixed) if part)
 
 
 class BlockerFormatter:
-    """Formats blockers, only once for workloads that share the numbers of a reason."""
+    """Formats each blocker once for all workloads that share its numbers."""
 
     def __init__(self) -> None:
         self._formatted: dict[tuple[Reason, int], tuple[Numbers, Blocker]] = {}
 
     def blockers(self, reasons: Mapping[Reason, Numbers]) -> tuple[Blocker, ...]:
-        """Return one blocker for each reason, the dominant one first."""
+        """Return one blocker per reason, most dominant first."""
         return tuple(self._blocker(reason, reasons[reason]) for reason in sorted(reasons, key=dominance))
 
     def _blocker(self, reason: Reason, numbers: Numbers) -> Blocker:
         key = reason, id(numbers)
         if key not in self._formatted:
-            self._formatted[key] = numbers, blocker(reason, numbers)  # the reference keeps the id valid
+            # Keep a reference to the numbers, so that their id stays valid.
+            self._formatted[key] = numbers, blocker(reason, numbers)
         return self._formatted[key][1]
 
 

@@ -1,6 +1,7 @@
-"""Record refusals compactly, and expand them when they are read.
+"""Compact record of refusals, expanded on first access.
 
-A long queue has few distinct requests and reasons, so the reasons of a pending group are stored once.
+A long queue has few distinct requests and reasons, so the reasons of each pending group are stored
+once.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,12 +13,12 @@ from typing import overload
 
 from berth.core.amounts import RESOURCES
 from scheduler.engine.board.board import Board
-from scheduler.engine.board.eligible import first_pending, over_deserved, pending
+from scheduler.engine.board.eligible import exceeded_share_at_any_level, find_pending_groups, first_pending
 from scheduler.engine.board.gang import Gang, PendingGroup, arrangements
 from scheduler.engine.board.ledger import QueueAccount, QueueKey
 from scheduler.engine.board.order import QueueOrder
-from scheduler.engine.explain.reasons import BlockerFormatter, dominance, is_schedulable, nearest
-from scheduler.engine.explain.shortage import capacity_short_of, why_no_room
+from scheduler.engine.explain.reasons import BlockerFormatter, dominance, is_schedulable, shortfall_sort_key
+from scheduler.engine.explain.shortage import capacity_shortage, explain_shortage
 from scheduler.engine.plan import Blocker, Numbers, Reason, Refusal
 
 Reasons = Mapping[Reason, Numbers]
@@ -29,15 +30,15 @@ class ReportedGroup(PendingGroup):
     Later changes to the board do not affect the group.
     """
 
-    __slots__ = ("turns",)
+    __slots__ = ("queue_keys",)
 
     def __init__(
         self, group: PendingGroup, requested: tuple[int, int, int], reasons: dict[Reason, Numbers]
     ) -> None:
         super().__init__(group.kind, group.account, group.choice)
         self.gangs, self.reasons, group.shared = group.gangs, reasons, True
-        self.turns: dict[QueueAccount, QueueKey] = {
-            account: account.turn(requested) for account in group.account.path
+        self.queue_keys: dict[QueueAccount, QueueKey] = {
+            account: account.sort_key(requested) for account in group.account.path
         }
 
 
@@ -47,66 +48,70 @@ class PoolRefusals:
 
     pool: str
     groups: Sequence[ReportedGroup]
-    alone: Mapping[str, Reasons]  # reasons of single workloads, in addition to those of their group
-    apart: Sequence[Gang]  # gangs with reasons but without a group
+    own_reasons: Mapping[str, Reasons]  # reasons of individual workloads, in addition to their group's
+    ungrouped: Sequence[Gang]  # gangs with reasons but without a group
     served: AbstractSet[str]
-    hold: tuple[str, int] | None  # the workload that nodes are held for, and until when
+    hold: tuple[str, int] | None  # the workload for which nodes are held, and the end of the hold
 
-    def written(self) -> Iterator[Refusal]:
-        """Yield refusals in queue order, then refusals of gangs that are not queued."""
+    def expand(self) -> Iterator[Refusal]:
+        """Yield refusals in queue order, followed by those of gangs that are not queued."""
         position, formatter = 0, BlockerFormatter()
-        blockers = {group_: formatter.blockers(group_.reasons) for group_ in self.groups}
-        keys = {group_: _key(group_) for group_ in self.groups}
-        for group_, gang in _Roll(self.groups, self.served):
-            alone = self.alone.get(gang.name)
-            if alone or group_.reasons:
-                blockers_ = formatter.blockers({**group_.reasons, **alone}) if alone else blockers[group_]
-                position += is_schedulable(blockers_)
-                yield self._refusal(gang, blockers_, position, keys[group_])
-        for gang in self.apart:
-            blockers_ = formatter.blockers(self.alone[gang.name])
-            position += is_schedulable(blockers_)
-            yield self._refusal(gang, blockers_, position, ())
+        blockers = {group: formatter.blockers(group.reasons) for group in self.groups}
+        keys = {group: _format_queue_keys(group) for group in self.groups}
+        for group, gang in _FinalOrder(self.groups, self.served):
+            own_reasons = self.own_reasons.get(gang.name)
+            if own_reasons or group.reasons:
+                gang_blockers = (
+                    formatter.blockers({**group.reasons, **own_reasons}) if own_reasons else blockers[group]
+                )
+                position += is_schedulable(gang_blockers)
+                yield self._refusal(gang, gang_blockers, position, keys[group])
+        for gang in self.ungrouped:
+            gang_blockers = formatter.blockers(self.own_reasons[gang.name])
+            position += is_schedulable(gang_blockers)
+            yield self._refusal(gang, gang_blockers, position, ())
 
     def _refusal(
-        self, gang: Gang, blockers_: tuple[Blocker, ...], last: int, key: tuple[str, ...]
+        self, gang: Gang, gang_blockers: tuple[Blocker, ...], last: int, key: tuple[str, ...]
     ) -> Refusal:
-        position = last if is_schedulable(blockers_) else None
+        position = last if is_schedulable(gang_blockers) else None
         workload = gang.workload
         key += (f"priority {workload.priority}", f"submitted {_utc(workload.submitted)}", gang.name)
         start = self.hold[1] if self.hold is not None and self.hold[0] == gang.name else None
-        return Refusal(gang.name, blockers_, position, key, start, self.pool)
+        return Refusal(gang.name, gang_blockers, position, key, start, self.pool)
 
 
-class _Roll(QueueOrder[ReportedGroup]):
+class _FinalOrder(QueueOrder[ReportedGroup]):
     """Queue order of a board that no longer changes."""
 
     def __init__(self, groups: Sequence[ReportedGroup], served: AbstractSet[str]) -> None:
         self._served = served
-        self._left = {group_: iter(group_.gangs) for group_ in groups}
+        self._left = {group: iter(group.gangs) for group in groups}
         super().__init__(groups)
 
-    def next_of(self, group: ReportedGroup) -> Gang | None:
+    def next_gang(self, group: ReportedGroup) -> Gang | None:
         return next((gang for gang in self._left[group] if gang.name not in self._served), None)
 
-    def turn(self, account: QueueAccount, group: ReportedGroup, gang: Gang) -> QueueKey:
+    def sort_key(self, account: QueueAccount, group: ReportedGroup, gang: Gang) -> QueueKey:
         del gang
-        return group.turns[account]
+        return group.queue_keys[account]
 
 
 def collect_refusals(board: Board) -> PoolRefusals:
-    """Return the refusals of a pool. Every pending gang gets a reason."""
-    for group in pending(board):
+    """Return the refusals of a pool, with at least one reason for every pending gang."""
+    for group in find_pending_groups(board):
         if not group.reasons:
-            gang = _head(board, group)
-            board.add_reason(gang, *why_no_room(board, gang))
+            gang = _first_gang(board, group)
+            board.add_reason(gang, *explain_shortage(board, gang))
     groups = [_reported_group(board, group) for group in board.waiting.values()]
-    apart = [board.gangs[name] for name in sorted(board.cycle.refusals) if board.gangs[name].group is None]
+    ungrouped = [
+        board.gangs[name] for name in sorted(board.cycle.refusals) if board.gangs[name].group is None
+    ]
     return PoolRefusals(
         board.pool.name,
         [group for group in groups if group is not None],
         dict(board.cycle.refusals),
-        [gang for gang in apart if gang.name not in board.served],
+        [gang for gang in ungrouped if gang.name not in board.served],
         frozenset(board.served),
         None
         if board.cycle.backfill_hold is None
@@ -114,7 +119,7 @@ def collect_refusals(board: Board) -> PoolRefusals:
     )
 
 
-def _head(board: Board, group: PendingGroup) -> Gang:
+def _first_gang(board: Board, group: PendingGroup) -> Gang:
     gang = first_pending(board, group)
     assert gang is not None
     return gang
@@ -128,35 +133,37 @@ def _reported_group(board: Board, group: PendingGroup) -> ReportedGroup | None:
     else:
         return None
     reasons = dict(group.reasons)
-    if gang.stands and not gang.is_whole:
+    if gang.has_pods and not gang.is_whole:
         missing = sum(need.count for need in next(arrangements(gang)))
         reasons.setdefault(Reason.WAITING_FOR_GANG, {"missing": missing})
-    _name_what_binds(board, gang, reasons)
-    beyond = over_deserved(gang, gang.requested) if reasons else None
+    _report_binding_resource(board, gang, reasons)
+    beyond = exceeded_share_at_any_level(gang, gang.requested) if reasons else None
     if beyond is not None:
         reasons.setdefault(*beyond)
     return ReportedGroup(group, gang.requested, reasons)
 
 
-def _name_what_binds(board: Board, gang: Gang, reasons: dict[Reason, Numbers]) -> None:
-    """If several resources are short, report the resource that no eviction could free."""
+def _report_binding_resource(board: Board, gang: Gang, reasons: dict[Reason, Numbers]) -> None:
+    """Report the resource that evictions could not free, if several are short."""
     capacity = reasons.get(Reason.WAITING_FOR_CAPACITY)
     if capacity is None:
         return
     reclaim, protected = reasons.get(Reason.NO_RECLAIMABLE_RESOURCES), reasons.get(Reason.VICTIMS_PROTECTED)
-    closest = max(reclaim, protected, key=nearest) if reclaim and protected else reclaim or protected
+    closest = (
+        max(reclaim, protected, key=shortfall_sort_key) if reclaim and protected else reclaim or protected
+    )
     if not closest or not closest.get("missing"):
         return
     resource = closest["resource"]
     if resource != capacity["resource"] and capacity["resource"] in RESOURCES:
-        reasons[Reason.WAITING_FOR_CAPACITY] = capacity_short_of(board, gang, str(resource)) or capacity
+        reasons[Reason.WAITING_FOR_CAPACITY] = capacity_shortage(board, gang, str(resource)) or capacity
 
 
-def _key(group_: ReportedGroup) -> tuple[str, ...]:
+def _format_queue_keys(group: ReportedGroup) -> tuple[str, ...]:
     return tuple(
         sentence
-        for account in reversed(group_.account.path)
-        for sentence in group_.turns[account].sentences(account.name)
+        for account in reversed(group.account.path)
+        for sentence in group.queue_keys[account].sentences(account.name)
     )
 
 
@@ -165,14 +172,14 @@ def _utc(seconds: int) -> str:
 
 
 class Refusals(Sequence[Refusal]):
-    """One refusal per workload: among several pools, the refusal with the least dominant reason."""
+    """One refusal per workload: the one with the least dominant reason among all pools."""
 
     def __init__(self, pools: Sequence[PoolRefusals]) -> None:
         self._pools = pools
 
     @cached_property
-    def _written(self) -> tuple[Refusal, ...]:
-        refusals = [refusal for pool in self._pools for refusal in pool.written()]
+    def _expanded(self) -> tuple[Refusal, ...]:
+        refusals = [refusal for pool in self._pools for refusal in pool.expand()]
         if len(self._pools) == 1:
             return tuple(refusals)
         best: dict[str, Refusal] = {}
@@ -185,16 +192,16 @@ class Refusals(Sequence[Refusal]):
     @overload
     def __getitem__(self, at: slice) -> Sequence[Refusal]: ...
     def __getitem__(self, at: int | slice) -> Refusal | Sequence[Refusal]:
-        return self._written[at]
+        return self._expanded[at]
 
     def __len__(self) -> int:
-        return len(self._written)
+        return len(self._expanded)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Sequence) and self._written == tuple(other)
+        return isinstance(other, Sequence) and self._expanded == tuple(other)
 
     def __hash__(self) -> int:
-        return hash(self._written)
+        return hash(self._expanded)
 
     def __repr__(self) -> str:
-        return repr(self._written)
+        return repr(self._expanded)

@@ -1,22 +1,24 @@
-"""Build the plan from the boards after all actions."""
+"""Build the plan from the boards after all actions have run."""
 
 from collections.abc import Sequence
 
 from scheduler.engine.board.board import Board
 from scheduler.engine.board.ledger import QueueAccount, amounts
-from scheduler.engine.explain.demand import allowed, unmet
-from scheduler.engine.explain.new_nodes import could_add
+from scheduler.engine.explain.demand import demand_within_bounds, unmet_demand
+from scheduler.engine.explain.new_nodes import addable_node_count
 from scheduler.engine.explain.refusals import Refusals, collect_refusals
 from scheduler.engine.plan import Demand, Plan, QueueReport, Reason
 
 
-def report(boards: Sequence[Board], notes: Sequence[str]) -> Plan:
+def build_plan(boards: Sequence[Board], notes: Sequence[str]) -> Plan:
     demand = _demand(boards)
     return Plan(
         bundles=tuple(bundle for board in boards for bundle in board.cycle.bundles),
         refusals=Refusals([collect_refusals(board) for board in boards]),
         queues=tuple(
-            _queue(board, account) for board in boards for account in board.ledger.accounts.values()
+            _cached_queue_report(board, account)
+            for board in boards
+            for account in board.ledger.accounts.values()
         ),
         demand=demand,
         trials=sum(board.cycle.trials for board in boards),
@@ -25,38 +27,38 @@ def report(boards: Sequence[Board], notes: Sequence[str]) -> Plan:
 
 
 def _demand(boards: Sequence[Board]) -> tuple[Demand, ...]:
-    """Return the demand of each pool. A workload pending in several pools counts in its preferred pool."""
-    homes = _homes(boards) if len(boards) > 1 else {}
+    """Return the demand of each pool, counting each pending workload in one pool only."""
+    preferred_boards = _preferred_boards(boards) if len(boards) > 1 else {}
     demands: list[Demand] = []
     for board in boards:
-        passed_on = {name for name, home in homes.items() if home is not board}
-        demand, served = unmet(board, allowed(board, passed_on))
+        counted_elsewhere = {name for name, home in preferred_boards.items() if home is not board}
+        demand, served = unmet_demand(board, demand_within_bounds(board, counted_elsewhere))
         for gang in served:
             board.add_own_reason(gang, Reason.WAITING_FOR_SCALE_UP, {"nodes": demand.nodes_wanted})
         demands.append(demand)
     return tuple(demands)
 
 
-def _homes(boards: Sequence[Board]) -> dict[str, Board]:
-    """Return the pool in which each pending workload counts: its first pool that can grow, or its first."""
+def _preferred_boards(boards: Sequence[Board]) -> dict[str, Board]:
+    """Return the board that counts each pending workload, preferably of a pool that can grow."""
     result: dict[str, list[tuple[bool, int, str, Board]]] = {}
     for board in boards:
-        cannot_grow = could_add(board) == 0
-        for same in allowed(board, ()):
-            for gang in same:
+        cannot_grow = addable_node_count(board) == 0
+        for group_demand in demand_within_bounds(board, ()):
+            for gang in group_demand:
                 result.setdefault(gang.name, []).append((cannot_grow, gang.choice, board.pool.name, board))
     return {name: min(pools, key=lambda pool: pool[:3])[3] for name, pools in result.items()}
 
 
-def _queue(board: Board, account: QueueAccount) -> QueueReport:
-    """Return the report of a queue, from the cache if nothing has changed."""
+def _cached_queue_report(board: Board, account: QueueAccount) -> QueueReport:
+    """Return the queue's report, cached until its values change."""
     values = account.entitlement, *account.allocated, *account.requested, *account.share
     if account.cached_report is None or account.cached_report[0] != values:
-        account.cached_report = values, _report(board, account)
+        account.cached_report = values, _queue_report(board, account)
     return account.cached_report[1]
 
 
-def _report(board: Board, account: QueueAccount) -> QueueReport:
+def _queue_report(board: Board, account: QueueAccount) -> QueueReport:
     return QueueReport(
         queue=account.name,
         pool=board.pool.name,

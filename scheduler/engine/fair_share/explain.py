@@ -1,4 +1,4 @@
-"""Divide a pool again to explain its fair shares."""
+"""Repeat the division of a pool to explain its fair shares."""
 
 from collections.abc import Mapping, Sequence
 
@@ -13,20 +13,20 @@ NOTHING = (0, 0, 0)
 
 
 def divisions(snapshot: Snapshot, pool: str) -> list[Division]:
-    """Return the divisions of a pool from the top down, resource by resource. An unknown pool has none."""
+    """Return the divisions of a pool from the top down, or an empty list for an unknown pool."""
     board = Layout(snapshot).boards.get(pool)
-    story: list[Division] = []
+    recorded: list[Division] = []
     if board is not None:
-        update_shares(board.pool, board.ledger, board.nodes.capacity(), story)
-    return story
+        update_shares(board.pool, board.ledger, board.nodes.capacity(), recorded)
+    return recorded
 
 
-def divisions_of(
+def divide_requests(
     pool: Pool, nodes: Sequence[Node], queues: Sequence[Queue], requested: Mapping[str, Sequence[int]]
 ) -> list[Division]:
-    """Return the divisions for these requests by queue. Requests include allocations."""
-    ledger, story = Ledger(pool, queues), list[Division]()
+    """Return the divisions for the requests of each queue, which include its allocation."""
+    ledger, recorded = Ledger(pool, queues), list[Division]()
     for account in ledger.accounts.values():
         account.requested = list(requested.get(account.name, NOTHING))
-    divide_shares(pool, ledger, Nodes(nodes, pool.cpu_load_limit).capacity(), story)
-    return story
+    divide_shares(pool, ledger, Nodes(nodes, pool.cpu_load_limit).capacity(), recorded)
+    return recorded

@@ -1,4 +1,4 @@
-"""Divide a pool's capacity: quotas first, then the rest by rank and weight."""
+"""Divide a pool's capacity into fair shares: quotas first, then the rest by rank and weight."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -13,7 +13,7 @@ from scheduler.engine.fair_share.trace import Division, DivisionLog, Offer, Queu
 from scheduler.engine.model import Pool
 
 UNITS = (MILLI, 1, 1)  # shares are rounded to whole GPUs, milli-CPUs and MiB
-_GRAIN = 10**9  # measured usage is a float: it is rounded to this precision and exact from then on
+_USAGE_SCALE = 10**9  # measured usage, a float, is rounded to this precision for exact arithmetic
 
 
 @dataclass(slots=True)
@@ -26,35 +26,35 @@ class Claim:
     weight: Fraction
     usage: Fraction
     granted: int = 0
-    rounded_up: int = 0  # part of `granted` that comes from rounding up
-    cut: int = 0  # additional grant if every fraction were rounded up
+    rounded_up: int = 0  # part of `granted` that is due to rounding up
+    rounded_off: int = 0  # what rounding up would still add
 
     @property
-    def age(self) -> tuple[int, str]:
+    def age_key(self) -> tuple[int, str]:
         return self.account.created, self.account.name
 
 
-Weigh = Callable[[Sequence[Claim]], Sequence[Fraction]]
-Need = Callable[[Claim], int]
+WeightFunction = Callable[[Sequence[Claim]], Sequence[Fraction]]
+NeedFunction = Callable[[Claim], int]
 
 
 def update_shares(
-    pool: Pool, ledger: Ledger, capacity: Sequence[int], story: list[Division] | None = None
+    pool: Pool, ledger: Ledger, capacity: Sequence[int], recorded: list[Division] | None = None
 ) -> None:
-    """Set the fair share of every queue from the top down. `story` collects the divisions."""
+    """Set the fair share of every queue, from the top down. `recorded` collects the divisions."""
     for account in ledger.accounts.values():
         held, more = account.allocated, account.pending_request
         account.requested = [held[0] + more[0], held[1] + more[1], held[2] + more[2]]
-    divide_shares(pool, ledger, capacity, story)
+    divide_shares(pool, ledger, capacity, recorded)
 
 
 def divide_shares(
-    pool: Pool, ledger: Ledger, capacity: Sequence[int], story: list[Division] | None = None
+    pool: Pool, ledger: Ledger, capacity: Sequence[int], recorded: list[Division] | None = None
 ) -> None:
     """Divide the pool's capacity among its queues by their current requests."""
     for account in reversed(ledger.accounts.values()):  # projects before their departments
-        account.wanted = _wanted(account)
-    _divide_below(ledger, ledger.roots, capacity, pool, story)
+        account.wanted = _usable_request(account)
+    _divide_below(ledger, ledger.roots, capacity, pool, recorded)
 
 
 def _divide_below(
@@ -62,42 +62,46 @@ def _divide_below(
     accounts: Sequence[QueueAccount],
     total: Sequence[int],
     pool: Pool,
-    story: list[Division] | None,
+    recorded: list[Division] | None,
 ) -> None:
     if not accounts:
         return
     parent = accounts[0].parent
-    outset = tuple(total), [(a.entitlement, *a.wanted) for a in accounts]
-    if story is not None or ledger.divided.get(parent) != outset:  # otherwise the last result still holds
-        ledger.divided[parent] = outset
-        _divide_among(accounts, total, pool, story)
+    current_inputs = tuple(total), [(a.entitlement, *a.wanted) for a in accounts]
+    if (
+        recorded is not None or ledger.division_inputs.get(parent) != current_inputs
+    ):  # otherwise the last result is still valid
+        ledger.division_inputs[parent] = current_inputs
+        _divide_among(accounts, total, pool, recorded)
     for account in accounts:
-        _divide_below(ledger, account.children, account.share, pool, story)
+        _divide_below(ledger, account.children, account.share, pool, recorded)
 
 
 def _divide_among(
-    accounts: Sequence[QueueAccount], total: Sequence[int], pool: Pool, story: list[Division] | None
+    accounts: Sequence[QueueAccount], total: Sequence[int], pool: Pool, recorded: list[Division] | None
 ) -> None:
     shares = {account.name: [0, 0, 0] for account in accounts}
     cuts = {account.name: [0, 0, 0] for account in accounts}
     for kind in KINDS:
-        if story is None and sum([account.wanted[kind] for account in accounts]) <= total[kind]:
+        if recorded is None and sum([account.wanted[kind] for account in accounts]) <= total[kind]:
             for account in accounts:
                 shares[account.name][kind] = _uncontended_share(account, kind, pool)
             continue
-        notes = None if story is None else DivisionLog()
-        claims = divide(total[kind], UNITS[kind], _claims(accounts, kind, total[kind], pool), _k(pool), notes)
-        if story is not None and notes is not None:
-            story.append(_division(claims, kind, total[kind], pool, notes))
+        notes = None if recorded is None else DivisionLog()
+        claims = divide(
+            total[kind], UNITS[kind], _claims(accounts, kind, total[kind], pool), _history_factor(pool), notes
+        )
+        if recorded is not None and notes is not None:
+            recorded.append(_division(claims, kind, total[kind], pool, notes))
         for claim in claims:
             shares[claim.account.name][kind] = claim.granted
-            cuts[claim.account.name][kind] = claim.cut
+            cuts[claim.account.name][kind] = claim.rounded_off
     for account in accounts:
         account.set_share(shares[account.name], cuts[account.name])
 
 
 def _uncontended_share(account: QueueAccount, kind: int, pool: Pool) -> int:
-    """Return the queue's share where capacity suffices for all. With weight 0, the quota limits the share."""
+    """Return the queue's share if capacity suffices for all. Weight 0 limits it to the quota."""
     quota, wanted = account.quota[kind], account.wanted[kind]
     weight = account.entitlement.weights[kind] if pool.over_quota_weights else quota
     return wanted if weight > 0 else min(quota, wanted)
@@ -110,7 +114,7 @@ def _division(claims: Sequence[Claim], kind: int, total: int, pool: Pool, notes:
         resource=RESOURCES[kind],
         total=total,
         unit=UNITS[kind],
-        k=_k(pool),
+        k=_history_factor(pool),
         by_quota=not pool.over_quota_weights,
         inputs=tuple(_input(claim, kind) for claim in claims),
         rounds=tuple(notes.rounds),
@@ -134,21 +138,21 @@ def _input(claim: Claim, kind: int) -> QueueInput:
     )
 
 
-def _wanted(account: QueueAccount) -> list[int]:
-    """Return the amounts that the queue can use: its requests within its own limits and those below it."""
+def _usable_request(account: QueueAccount) -> list[int]:
+    """Return the part of the queue's requests that its own and its children's limits allow."""
     requested = account.requested
     if account.children:
         requested = list(map(sum, zip(*[child.wanted for child in account.children], strict=True)))
     return list(map(min, account.limit, requested))
 
 
-def _k(pool: Pool) -> Fraction:
+def _history_factor(pool: Pool) -> Fraction:
     return exact(pool.fair_share.k) if pool.fair_share.time_based else Fraction(0)
 
 
 @cache
 def exact(number: float) -> Fraction:
-    """Return the exact decimal value of a float: 0.1 is a tenth."""
+    """Return a float as the exact decimal that it prints as: 0.1 is one tenth."""
     return Fraction(repr(number))
 
 
@@ -161,7 +165,7 @@ def _claims(accounts: Sequence[QueueAccount], kind: int, total: int, pool: Pool)
             weight = Fraction(total if quota >= NO_BOUND else quota)
         usage = Fraction(0)
         if pool.fair_share.time_based:
-            usage = Fraction(round(account.entitlement.usage.normalised(kind) * _GRAIN), _GRAIN)
+            usage = Fraction(round(account.entitlement.usage.normalised(kind) * _USAGE_SCALE), _USAGE_SCALE)
         claims.append(Claim(account, quota, account.wanted[kind], weight, usage))
     return claims
 
@@ -173,143 +177,154 @@ def divide(
     k: Fraction = Fraction(0),
     notes: DivisionLog | None = None,
 ) -> Sequence[Claim]:
-    """Set `granted` in each claim. The sum never exceeds the total."""
+    """Set `granted` in each claim, so that the sum does not exceed the total."""
     left = total
-    ranked = sorted(claims, key=lambda claim: (-claim.account.rank, claim.age))
-    ranks = [list(same) for _, same in groupby(ranked, key=lambda claim: claim.account.rank)]
-    for same in ranks:
-        _set_phase(notes, "quota", same)
-        within = [min(claim.quota, claim.wanted) for claim in same]
-        left -= _fill(left, unit, same, within, _by_quota(total), notes)
-    for same in ranks:
-        _set_phase(notes, "over_quota", same)
-        weighty = [claim for claim in same if claim.weight > 0]
-        left -= _fill(left, unit, weighty, [claim.wanted for claim in weighty], _by_weight(k), notes)
+    ranked = sorted(claims, key=lambda claim: (-claim.account.rank, claim.age_key))
+    ranks = [list(rank_claims) for _, rank_claims in groupby(ranked, key=lambda claim: claim.account.rank)]
+    for rank_claims in ranks:
+        _set_phase(notes, "quota", rank_claims)
+        within = [min(claim.quota, claim.wanted) for claim in rank_claims]
+        left -= _distribute(left, unit, rank_claims, within, _quota_weights(total), notes)
+    for rank_claims in ranks:
+        _set_phase(notes, "over_quota", rank_claims)
+        weighted = [claim for claim in rank_claims if claim.weight > 0]
+        left -= _distribute(
+            left, unit, weighted, [claim.wanted for claim in weighted], _history_weights(k), notes
+        )
     return claims
 
 
-def _set_phase(notes: DivisionLog | None, phase: str, same: Sequence[Claim]) -> None:
+def _set_phase(notes: DivisionLog | None, phase: str, rank_claims: Sequence[Claim]) -> None:
     if notes is not None:
-        notes.phase, notes.rank = phase, same[0].account.rank
+        notes.phase, notes.rank = phase, rank_claims[0].account.rank
 
 
-def _by_quota(total: int) -> Weigh:
-    """Weigh claims by quota. An unlimited quota weighs as much as the total."""
+def _quota_weights(total: int) -> WeightFunction:
+    """Return a function that weighs claims by quota. An unlimited quota counts as the total."""
     return lambda claims: [Fraction(total if claim.quota >= NO_BOUND else claim.quota) for claim in claims]
 
 
-def _by_weight(k: Fraction) -> Weigh:
-    """Weigh claims by weight, adjusted for history: usage above a queue's part (u > n) lowers its weight."""
+def _history_weights(k: Fraction) -> WeightFunction:
+    """Return a function that weighs claims by weight, adjusted for history.
 
-    def weigh(claims: Sequence[Claim]) -> Sequence[Fraction]:
+    Usage above a queue's part (u > n) lowers its weight.
+    """
+
+    def weight_function(claims: Sequence[Claim]) -> Sequence[Fraction]:
         weights = [claim.weight for claim in claims]
         if not k:
             return weights
-        everything = sum(weights)
-        parts = [weight / everything for weight in weights]
-        pushed = [max(Fraction(0), n + k * (n - claim.usage)) for n, claim in zip(parts, claims, strict=True)]
-        return pushed if any(pushed) else parts
+        total_weight = sum(weights)
+        parts = [weight / total_weight for weight in weights]
+        adjusted = [
+            max(Fraction(0), n + k * (n - claim.usage)) for n, claim in zip(parts, claims, strict=True)
+        ]
+        return adjusted if any(adjusted) else parts
 
-    return weigh
+    return weight_function
 
 
-def _fill(
+def _distribute(
     left: int,
     unit: int,
     claims: Sequence[Claim],
-    upto: Sequence[int],
-    weigh: Weigh,
+    targets: Sequence[int],
+    weight_function: WeightFunction,
     notes: DivisionLog | None,
 ) -> int:
-    """Offer the rest in proportion to weight until it is used up or all needs are met. Return the grants."""
+    """Divide what is left by weight, until all needs are met. Return the amount granted."""
     if left <= 0 and notes is None:
         return 0
-    target = {claim.account.name: goal for claim, goal in zip(claims, upto, strict=True)}
+    target = {claim.account.name: goal for claim, goal in zip(claims, targets, strict=True)}
 
     def need(claim: Claim) -> int:
         return target[claim.account.name] - claim.granted
 
     start = left
-    hungry = [claim for claim in claims if need(claim) > 0]
-    if notes is None and sum(map(need, hungry)) <= left:  # every claim can be met
-        for claim in hungry:
+    unmet = [claim for claim in claims if need(claim) > 0]
+    if notes is None and sum(map(need, unmet)) <= left:  # every claim can be met
+        for claim in unmet:
             left -= need(claim)
             claim.granted += need(claim)
         return start - left
-    while left > 0 and hungry:
-        weights = _whole_numbers(weigh(hungry))
-        everything = sum(weights)
-        full = [c for c, weight in zip(hungry, weights, strict=True) if need(c) * everything <= left * weight]
-        offers = [] if notes is None else _offers(left, hungry, weights, need, notes.phase)
+    while left > 0 and unmet:
+        weights = _to_integers(weight_function(unmet))
+        total_weight = sum(weights)
+        full = [
+            c for c, weight in zip(unmet, weights, strict=True) if need(c) * total_weight <= left * weight
+        ]
+        offers = [] if notes is None else _offers(left, unmet, weights, need, notes.phase)
         if not full:
-            left -= _round_down(left, unit, hungry, weights, need, notes, offers)
+            left -= _round_down(left, unit, unmet, weights, need, notes, offers)
             break
         if notes is not None:
             filled = {claim.account.name for claim in full}
-            notes.offered(left, [replace(o, granted=o.needed if o.queue in filled else 0) for o in offers])
+            notes.record_round(
+                left, [replace(o, granted=o.needed if o.queue in filled else 0) for o in offers]
+            )
         for claim in full:
             left -= need(claim)
             claim.granted += need(claim)
-        hungry = [claim for claim in hungry if need(claim) > 0]
+        unmet = [claim for claim in unmet if need(claim) > 0]
     return start - left
 
 
 def _offers(
-    left: int, hungry: Sequence[Claim], weights: Sequence[int], need: Need, phase: str
+    left: int, unmet: Sequence[Claim], weights: Sequence[int], need: NeedFunction, phase: str
 ) -> list[Offer]:
-    """Return the offers of a round before anything is granted."""
-    everything = sum(weights)
-    plain = weights if phase == "quota" else _whole_numbers([claim.weight for claim in hungry])
+    """Return the offers of a round, before anything is granted."""
+    total_weight = sum(weights)
+    plain = weights if phase == "quota" else _to_integers([claim.weight for claim in unmet])
     return [
         Offer(
             queue=claim.account.name,
             needed=need(claim),
-            part=Fraction(weight, everything),
+            part=Fraction(weight, total_weight),
             plain=Fraction(alone, sum(plain)),
-            offered=Fraction(left * weight, everything),
+            offered=Fraction(left * weight, total_weight),
             granted=0,
         )
-        for claim, weight, alone in zip(hungry, weights, plain, strict=True)
+        for claim, weight, alone in zip(unmet, weights, plain, strict=True)
     ]
 
 
 def _round_down(
     left: int,
     unit: int,
-    hungry: Sequence[Claim],
+    unmet: Sequence[Claim],
     weights: Sequence[int],
-    need: Need,
+    need: NeedFunction,
     notes: DivisionLog | None,
     offers: Sequence[Offer],
 ) -> int:
-    """Grant the whole units of each offer, then one unit each by largest remainder.
+    """Grant the whole units of each offer, then single units by largest remainder.
 
-    Called when no claim can be met in full. Return the sum of the grants.
+    Called when no claim can be met in full. Return the amount granted.
     """
-    start, everything = left, sum(weights)
+    start, total_weight = left, sum(weights)
     remainders: list[tuple[int, int, str, Claim]] = []
     offered = left
-    for claim, weight in zip(hungry, weights, strict=True):
-        units, remainder = divmod(offered * weight, everything * unit)
+    for claim, weight in zip(unmet, weights, strict=True):
+        units, remainder = divmod(offered * weight, total_weight * unit)
         claim.granted += units * unit
         left -= units * unit
-        claim.cut = min(unit, need(claim)) if remainder else 0
-        remainders.append((-remainder, *claim.age, claim))
+        claim.rounded_off = min(unit, need(claim)) if remainder else 0
+        remainders.append((-remainder, *claim.age_key, claim))
     remainders.sort(key=lambda entry: entry[:3])
-    whole, rounded = left, {claim.account.name: claim.rounded_up for claim in hungry}
+    whole, rounded = left, {claim.account.name: claim.rounded_up for claim in unmet}
     while left > 0 and any(need(claim) > 0 for *_, claim in remainders):
         for *_, claim in remainders:
             more = min(unit, left, need(claim))
             claim.granted += more
             claim.rounded_up += more
-            claim.cut -= min(more, claim.cut)
+            claim.rounded_off -= min(more, claim.rounded_off)
             left -= more
     if notes is not None:
         down = {offer.queue: replace(offer, granted=int(offer.offered) // unit * unit) for offer in offers}
-        notes.offered(start, list(down.values()))
+        notes.record_round(start, list(down.values()))
         if whole:
             names = [claim for *_, claim in remainders]
-            notes.rounded(
+            notes.record_remainders(
                 whole,
                 [
                     _remainder_offer(down[c.account.name], c.rounded_up - rounded[c.account.name])
@@ -320,12 +335,12 @@ def _round_down(
 
 
 def _remainder_offer(offer: Offer, granted: int) -> Offer:
-    """Return the fraction that was cut from an offer, with the amount granted for that fraction."""
+    """Return the part of an offer that was rounded off, with the amount granted for it."""
     return replace(
         offer, needed=offer.needed - offer.granted, offered=offer.offered - offer.granted, granted=granted
     )
 
 
-def _whole_numbers(weights: Sequence[Fraction]) -> list[int]:
+def _to_integers(weights: Sequence[Fraction]) -> list[int]:
     scale = lcm(*(weight.denominator for weight in weights)) if weights else 1
     return [int(weight * scale) for weight in weights]

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 @dataclass(frozen=True, slots=True)
 class QueueInput:
-    """Inputs of one queue to a division. Engine units; None is unlimited."""
+    """Inputs of one queue to a division, in engine units. None is unlimited."""
 
     queue: str
     rank: int
@@ -26,7 +26,7 @@ class QueueInput:
 class Offer:
     """Offer to one queue in one round.
 
-    `part` is the queue's fraction of the rest, `plain` the same fraction without history.
+    `part` is the queue's fraction of the rest, and `plain` is that fraction without history.
     """
 
     queue: str
@@ -47,20 +47,20 @@ class Round:
     phase: str  # quota | over_quota | remainder
     within: str  # quota | over_quota: the phase that a remainder belongs to
     rank: int
-    left: int  # amount left when the round begins
+    left: int  # amount left at the start of the round
     offers: tuple[Offer, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Division:
-    """Division of one resource of a parent's share, or of the pool's capacity if `parent` is None."""
+    """Division of one resource of a parent's share, or of the pool if `parent` is None."""
 
     parent: str | None
     resource: str
     total: int
     unit: int
-    k: Fraction  # how strongly history counts; 0: not at all
-    by_quota: bool  # True: weights are switched off
+    k: Fraction  # weight of history; 0: history does not count
+    by_quota: bool  # True: quotas serve as weights
     inputs: tuple[QueueInput, ...]
     rounds: tuple[Round, ...]
 
@@ -76,8 +76,8 @@ class DivisionLog:
     phase: str = ""
     rank: int = 0
 
-    def offered(self, left: int, offers: Sequence[Offer]) -> None:
+    def record_round(self, left: int, offers: Sequence[Offer]) -> None:
         self.rounds.append(Round(self.phase, self.phase, self.rank, left, tuple(offers)))
 
-    def rounded(self, left: int, offers: Sequence[Offer]) -> None:
+    def record_remainders(self, left: int, offers: Sequence[Offer]) -> None:
         self.rounds.append(Round("remainder", self.phase, self.rank, left, tuple(offers)))

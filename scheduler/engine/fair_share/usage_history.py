@@ -1,6 +1,6 @@
-"""Compare decayed usage of queues with their shares.
+"""Relative usage: decayed usage of queues compared with their weighted shares.
 
-The total usage of siblings is divided among them by weight. A queue without weight is due nothing.
+The total usage of siblings is divided among them by weight. A queue with weight 0 is due nothing.
 """
 
 import math
@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from scheduler.engine.board.ledger import KINDS, Ledger, QueueAccount, RelativeUsage, siblings
 from scheduler.engine.model import FairShareMode, Pool
 
-FLOOR = 0.5  # fraction of the possible usage: a lower total counts as this fraction
-DIGITS = 9  # precision of relative usage
+MIN_USAGE_FRACTION = 0.5  # lower bound on the total usage, as a fraction of the possible usage
+USAGE_DIGITS = 9  # decimal places of relative usage
 
 
-def memory_of(mode: FairShareMode) -> float:
-    """Return the seconds of steady usage that count as history; 0 if history does not count."""
+def history_seconds(mode: FairShareMode) -> float:
+    """Return the seconds of steady usage that count as history, or 0 if history does not count."""
     if not mode.time_based or mode.k <= 0:
         return 0.0
     if mode.half_life is None:
@@ -26,53 +26,62 @@ def memory_of(mode: FairShareMode) -> float:
 
 
 def update_usage_history(pool: Pool, ledger: Ledger, capacity: Sequence[int], now: int) -> None:
-    """Set the relative usage of every account, by resource, where history counts."""
-    memory, left = memory_of(pool.fair_share), _left(pool.fair_share, now)
-    for accounts in siblings(ledger.roots) if memory else ():
+    """Set the relative usage of every account by resource, if history counts."""
+    history, left = history_seconds(pool.fair_share), _seconds_until_reset(pool.fair_share, now)
+    for accounts in siblings(ledger.roots) if history else ():
         parent = accounts[0].parent
         whole = parent.share if parent else capacity
-        parts = [_pasts(accounts, kind, memory * whole[kind], left * whole[kind]) for kind in KINDS]
-        for account, past in zip(accounts, zip(*parts, strict=True), strict=True):
-            account.past = past
+        parts = [
+            _relative_usages(accounts, kind, history * whole[kind], left * whole[kind]) for kind in KINDS
+        ]
+        for account, relative_usage in zip(accounts, zip(*parts, strict=True), strict=True):
+            account.relative_usage = relative_usage
             account.cache.clear()
         accounts[0].sibling_cache.clear()
 
 
-def _left(mode: FairShareMode, now: int) -> float:
-    """Return the seconds until a calendar window resets the history."""
+def _seconds_until_reset(mode: FairShareMode, now: int) -> float:
+    """Return the seconds until the calendar window resets history, or infinity without one."""
     if not mode.tumbling or not mode.window or mode.half_life is not None:
         return math.inf
     return mode.window - now % mode.window
 
 
-def _pasts(accounts: Sequence[QueueAccount], kind: int, steady: float, left: float) -> list[RelativeUsage]:
+def _relative_usages(
+    accounts: Sequence[QueueAccount], kind: int, steady: float, left: float
+) -> list[RelativeUsage]:
     """Return the relative usage of siblings.
 
-    `steady` is the usage that was possible if the parent's share had always been the current one. `left` is
-    the usage that is still possible before the history is reset.
+    `steady` is the usage that would have been possible with the parent's current share throughout.
+    `left` is the usage that is still possible before history is reset.
     """
-    asking = wanting(accounts, kind)
-    weights = weights_of(asking, kind)
-    could = FLOOR * max(steady, *(account.entitlement.usage.parent[kind] for account in accounts))
-    used = sum(account.entitlement.usage.used[kind] for account in asking)
-    whole = max(could, used)
+    requesting = requesting_accounts(accounts, kind)
+    weights = sum_weights(requesting, kind)
+    min_usage = MIN_USAGE_FRACTION * max(
+        steady, *(account.entitlement.usage.parent[kind] for account in accounts)
+    )
+    used = sum(account.entitlement.usage.used[kind] for account in requesting)
+    whole = max(min_usage, used)
     mean, at_reset = (used / whole, (used + left) / whole) if whole else (0.0, math.inf)
-    parts = (part(a.entitlement.usage.used[kind], whole, a, kind, weights) for a in accounts)
-    return [RelativeUsage(round(used, DIGITS), mean, at_reset) for used in parts]
+    parts = (relative_to_share(a.entitlement.usage.used[kind], whole, a, kind, weights) for a in accounts)
+    return [RelativeUsage(round(used, USAGE_DIGITS), mean, at_reset) for used in parts]
 
 
-def part(amount: float, of: float, account: QueueAccount, kind: int, weights: float) -> float:
-    """Return an amount relative to the account's weighted part of the total `of`; infinite without weight."""
+def relative_to_share(amount: float, of: float, account: QueueAccount, kind: int, weights: float) -> float:
+    """Return an amount relative to the account's weighted part of the total `of`.
+
+    The result is infinite if the weight is 0.
+    """
     weight = account.entitlement.weights[kind]
     if weight <= 0:
         return math.inf
     return amount * weights / (of * weight) if of > 0 else 0.0
 
 
-def weights_of(accounts: Sequence[QueueAccount], kind: int) -> float:
+def sum_weights(accounts: Sequence[QueueAccount], kind: int) -> float:
     return sum(account.entitlement.weights[kind] for account in accounts)
 
 
-def wanting(accounts: Sequence[QueueAccount], kind: int) -> list[QueueAccount]:
-    """Return the accounts that request any of the resource."""
+def requesting_accounts(accounts: Sequence[QueueAccount], kind: int) -> list[QueueAccount]:
+    """Return the accounts that request the resource."""
     return [account for account in accounts if account.requested[kind] > 0]

@@ -6,36 +6,41 @@ from operator import is_not
 
 from scheduler.engine.model import Workload
 
-ByName = Mapping[str, Workload]
-RUN = 512  # workloads compared at a time while nothing differs
-LOOK = 4096  # how far to look ahead for the next equal workload
+WorkloadsByName = Mapping[str, Workload]
+CHUNK_SIZE = 512  # workloads compared at once while they are equal
+MAX_LOOKAHEAD = 4096  # maximum distance to the next equal workload
 
 
-def different(before: Sequence[Workload], now: Sequence[Workload]) -> tuple[ByName, ByName]:
-    """Return the workloads of each sequence that are missing or different in the other one."""
+def find_differences(
+    before: Sequence[Workload], now: Sequence[Workload]
+) -> tuple[WorkloadsByName, WorkloadsByName]:
+    """Return each sequence's workloads that are missing or different in the other, by name."""
     only_before: list[Workload] = []
     only_now: list[Workload] = []
     i = j = 0
     while i < len(before) and j < len(now):
-        same = _alike(before, i, now, j)
+        same = _count_equal(before, i, now, j)
         i, j = i + same, j + same
-        left, new = _apart(before, i, now, j)
+        left, new = _count_different(before, i, now, j)
         only_before += before[i : i + left]
         only_now += now[j : j + new]
         i, j = i + left, j + new
     was = {workload.name: workload for workload in (*only_before, *before[i:])}
     are = {workload.name: workload for workload in (*only_now, *now[j:])}
-    same_value = {name for name, it in are.items() if was.get(name) is it or was.get(name) == it}
-    for name in same_value:
+    unchanged = {name for name, it in are.items() if was.get(name) is it or was.get(name) == it}
+    for name in unchanged:
         del was[name], are[name]
     return was, are
 
 
-def _alike(before: Sequence[Workload], i: int, now: Sequence[Workload], j: int) -> int:
-    """Return the number of equal workloads from here on. Nearly all comparisons are by identity."""
+def _count_equal(before: Sequence[Workload], i: int, now: Sequence[Workload], j: int) -> int:
+    """Return how many workloads in a row are equal from here on.
+
+    Nearly all of them are the same objects.
+    """
     same = 0
     while True:
-        run_before, run_now = before[i + same : i + same + RUN], now[j + same : j + same + RUN]
+        run_before, run_now = before[i + same : i + same + CHUNK_SIZE], now[j + same : j + same + CHUNK_SIZE]
         if run_before != run_now or not run_before:
             return same + next(
                 compress(count(), map(is_not, run_before, run_now)), min(len(run_before), len(run_now))
@@ -43,13 +48,16 @@ def _alike(before: Sequence[Workload], i: int, now: Sequence[Workload], j: int) 
         same += len(run_before)
 
 
-def _apart(before: Sequence[Workload], i: int, now: Sequence[Workload], j: int) -> tuple[int, int]:
-    """Return the number of workloads to skip in each until both match again; all if that is too far."""
+def _count_different(before: Sequence[Workload], i: int, now: Sequence[Workload], j: int) -> tuple[int, int]:
+    """Return how many workloads to skip in each sequence until they match again.
+
+    If the next match is too far away, that is all of them.
+    """
     left, new = len(before) - i, len(now) - j
     if not left or not new:
         return left, new
     before_workload, run_now = before[i], now[j]
-    for ahead in range(1, LOOK):
+    for ahead in range(1, MAX_LOOKAHEAD):
         in_before, in_now = ahead < left, ahead < new
         if in_before and in_now and before[i + ahead] is now[j + ahead]:
             return ahead, ahead

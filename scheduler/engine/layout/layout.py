@@ -1,27 +1,32 @@
-"""Lay a snapshot out as boards, one per pool, and set aside the workloads that cannot start."""
+"""Build one board per pool from a snapshot, and set aside the workloads that cannot start."""
 
 from bisect import insort
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 
 from scheduler.engine.board.board import Board
-from scheduler.engine.board.eligible import delay_left
-from scheduler.engine.board.gang import Gang, roles_of
+from scheduler.engine.board.eligible import remaining_preemption_delay
+from scheduler.engine.board.gang import Gang, leaf_roles
 from scheduler.engine.board.ledger import KINDS, within
-from scheduler.engine.explain.feasible import never_fits
+from scheduler.engine.explain.feasible import permanent_obstacle
 from scheduler.engine.layout.lineup import by_name, enqueue, remove_gang, start_cycle
 from scheduler.engine.layout.request_shapes import request_key
-from scheduler.engine.layout.soundness import orphans, overallocated, unmatched_reservations, validated_pods
+from scheduler.engine.layout.soundness import (
+    overallocated,
+    queues_without_parent,
+    unmatched_reservations,
+    validated_pods,
+)
 from scheduler.engine.model import NodeState, Pod, PodState, Reservation, Snapshot, Workload
 from scheduler.engine.plan import Numbers, Reason
 
-_HERE = (PodState.RUNNING, PodState.STARTING)
+_ACTIVE_STATES = (PodState.RUNNING, PodState.STARTING)
 
 
 class Layout:
-    """A snapshot as one board per pool, by name, with notes on inconsistent input.
+    """The boards of a snapshot, by pool name, with notes on inconsistent input.
 
-    Workloads can be removed, and added again in their new state.
+    Workloads can be removed and added again in a new state.
     """
 
     def __init__(self, snapshot: Snapshot) -> None:
@@ -34,16 +39,17 @@ class Layout:
 
     def _prepare(self, snapshot: Snapshot) -> None:
         self.snapshot, self.now = snapshot, snapshot.now
-        self.choices: Counter[int] = Counter()  # number of gangs by position of the pool among their pools
+        # Number of gangs by the position of the pool in their list of pools.
+        self.choices: Counter[int] = Counter()
         self.with_dependencies: set[str] = set()  # workloads that depend on others
-        self.time_dependent: set[str] = set()  # workloads whose eligibility depends on the time
+        self.time_dependent: set[str] = set()  # workloads whose eligibility changes with time
         self.notes: list[str] = []
         self.queues = {queue.name for queue in snapshot.queues}
-        self.pool_of = {node.name: node.pool for node in snapshot.nodes}
-        self.closed = {
+        self.pool_by_node = {node.name: node.pool for node in snapshot.nodes}
+        self.closed_nodes = {
             node.name for node in snapshot.nodes if node.state in (NodeState.CORDONED, NodeState.DRAINING)
         }
-        self.served = served = set[str]()  # one set for all boards, because a workload starts in one pool
+        self.served = served = set[str]()  # shared by all boards, because a workload starts in one pool
         self.boards = {
             pool.name: Board(
                 pool,
@@ -59,38 +65,38 @@ class Layout:
         }
         self.workload_names = {workload.name for workload in snapshot.workloads}
         self.notes += unmatched_reservations(snapshot.reservations, self.workload_names)
-        self.notes += orphans(snapshot.queues)
+        self.notes += queues_without_parent(snapshot.queues)
         self.reserved = reservations_by_workload(snapshot)
-        self._startable: dict[Hashable, bool] = {}  # whether bounds could ever allow a request
+        self._startable: dict[Hashable, bool] = {}  # by request: whether bounds could ever allow it
 
     def add(self, workload: Workload) -> None:
         if workload.pods and workload.name in self.finished:
             return
         if workload.project not in self.queues:
             self.notes.append(f"{workload.name}: there is no project {workload.project}")
-            self._hold(workload.pods)
+            self._block_resources(workload.pods)
             return
         if workload.depends_on:
             self.with_dependencies.add(workload.name)
         standing = workload.pods or workload.name in self.reserved
         by_pool = self._pods_by_pool(workload) if standing else {}
-        homes = list(by_pool) or list(workload.pools)
-        for pool in homes:
+        pool_names = list(by_pool) or list(workload.pools)
+        for pool in pool_names:
             board = self.boards.get(pool)
             if board is None:
                 self.notes.append(f"{workload.name}: there is no pool {pool}")
                 continue
-            choice = homes.index(pool)
+            choice = pool_names.index(pool)
             self.choices[choice] += 1
             gang = board.add(workload, choice, by_pool.get(pool, ()))
             if gang.may_grow:
                 insort(board.elastic, gang, key=by_name)
             if any(pod.state is PodState.RESERVED for pod in gang.pods):
                 insort(board.reserved, gang, key=by_name)
-            self._judge(board, gang)
+            self._classify(board, gang)
 
     @property
-    def most_choices(self) -> int:
+    def max_choices(self) -> int:
         return max((choice + 1 for choice, count in self.choices.items() if count), default=1)
 
     def remove(self, name: str) -> None:
@@ -104,35 +110,35 @@ class Layout:
 
     def _pods_by_pool(self, workload: Workload) -> Mapping[str, Sequence[Pod]]:
         pods: Sequence[Pod] = workload.pods
-        roles = {role.name for role in roles_of(workload.tree)}
+        roles = {role.name for role in leaf_roles(workload.tree)}
         if workload.name in self.reserved:
-            pods = (*pods, *self._promises(workload))
-        elif len(pods) == 1 and pods[0].state in _HERE and pods[0].role in roles:
-            pool = self.pool_of.get(pods[0].node)
+            pods = (*pods, *self._reserved_pods(workload))
+        elif len(pods) == 1 and pods[0].state in _ACTIVE_STATES and pods[0].role in roles:
+            pool = self.pool_by_node.get(pods[0].node)
             if pool is not None:
-                return {pool: pods}  # the usual case, which needs no validation
-        sound, strange, notes = validated_pods(workload.name, tuple(pods), roles, self.pool_of)
+                return {pool: pods}  # the usual case needs no validation
+        sound, strange, notes = validated_pods(workload.name, tuple(pods), roles, self.pool_by_node)
         self.notes += notes
-        self._hold(strange)
+        self._block_resources(strange)
         by_pool: dict[str, list[Pod]] = {}
         for pod in sound:
-            if pod.state is PodState.RESERVED and pod.node in self.closed:
-                continue  # a reservation ends when its node stops accepting work
+            if pod.state is PodState.RESERVED and pod.node in self.closed_nodes:
+                continue  # a reservation is void if its node accepts no new pods
             if pod.state is not PodState.COMPLETED:
-                by_pool.setdefault(self.pool_of[pod.node], []).append(pod)
+                by_pool.setdefault(self.pool_by_node[pod.node], []).append(pod)
         completed = [pod for pod in sound if pod.state is PodState.COMPLETED]
         for held in by_pool.values():
             held.extend(completed)
         return by_pool if by_pool or not completed else {workload.pools[0]: completed}
 
-    def _hold(self, pods: Iterable[Pod]) -> None:
+    def _block_resources(self, pods: Iterable[Pod]) -> None:
         """Block the resources of pods that do not match their workload."""
         for pod in pods:
-            board = self.boards.get(self.pool_of.get(pod.node, ""))
+            board = self.boards.get(self.pool_by_node.get(pod.node, ""))
             if board is not None and pod.state not in (PodState.COMPLETED, PodState.RESERVED):
                 board.nodes.hold(pod.node, pod.devices, pod.milli)
 
-    def _promises(self, workload: Workload) -> list[Pod]:
+    def _reserved_pods(self, workload: Workload) -> list[Pod]:
         standing = {(pod.role, pod.index) for pod in workload.pods if pod.state is not PodState.STOPPING}
         return [
             Pod(p.role, p.index, p.node, p.devices, p.milli, PodState.RESERVED, self.now)
@@ -140,18 +146,18 @@ class Layout:
             if (p.role, p.index) not in standing
         ]
 
-    def _judge(self, board: Board, gang: Gang) -> None:
-        """Count the gang's request and queue the gang, unless it cannot start in this pool now or ever."""
-        reason, kind = self._kept_back(gang), None
+    def _classify(self, board: Board, gang: Gang) -> None:
+        """Count the gang's request, and queue the gang if it may start in this pool."""
+        reason, kind = self._ineligible_reason(gang), None
         if reason is not None and "seconds" in reason[1]:
             self.time_dependent.add(gang.name)
-        if not gang.standing and (reason is None or reason[0] is Reason.BACKOFF):
-            kind = _kind(board, gang)
-            if kind not in board.waiting:  # else a gang with the same request might fit
-                reason = never_fits(board, gang, kind[0]) or reason
+        if not gang.pod_count and (reason is None or reason[0] is Reason.BACKOFF):
+            kind = _group_key(board, gang)
+            if kind not in board.waiting:  # otherwise, a gang with the same request has passed this check
+                reason = permanent_obstacle(board, gang, kind[0]) or reason
         if reason is None or reason[0] is Reason.BACKOFF:
             self._count_request(gang)
-        if gang.standing:
+        if gang.pod_count:
             whole = gang.is_whole
             reserved = any(pod.state is PodState.RESERVED for pod in gang.pods)
             too_many = any(part.count > part.role.max for part in gang.parts)
@@ -160,13 +166,13 @@ class Layout:
             if whole:
                 return
         if reason is not None:
-            board.not_eligible[gang.name] = reason
+            board.ineligible[gang.name] = reason
             return
-        enqueue(board, _kind(board, gang) if kind is None else kind, gang)
-        if delay_left(board, gang.workload):
+        enqueue(board, _group_key(board, gang) if kind is None else kind, gang)
+        if remaining_preemption_delay(board, gang.workload):
             self.time_dependent.add(gang.name)
 
-    def _kept_back(self, gang: Gang) -> tuple[Reason, Numbers] | None:
+    def _ineligible_reason(self, gang: Gang) -> tuple[Reason, Numbers] | None:
         workload = gang.workload
         if workload.misconfigured:
             return Reason.MISCONFIGURED, {"why": workload.misconfigured}
@@ -179,10 +185,10 @@ class Layout:
                 if name in self.workload_names and name not in self.finished
             ]
             if unmet:
-                return Reason.DEPENDENCY_NOT_MET, _unmet(workload, unmet)
-        if workload.pods and gang.is_leaving:
+                return Reason.DEPENDENCY_NOT_MET, _dependency_numbers(workload, unmet)
+        if workload.pods and gang.is_stopping:
             return Reason.BACKOFF, {"why": "its previous pods have not stopped", "until": None}
-        if workload.backoff_until is not None and workload.backoff_until > self.now and not gang.stands:
+        if workload.backoff_until is not None and workload.backoff_until > self.now and not gang.has_pods:
             return Reason.BACKOFF, {
                 "until": workload.backoff_until,
                 "seconds": workload.backoff_until - self.now,
@@ -192,7 +198,7 @@ class Layout:
         return None
 
     def _count_request(self, gang: Gang) -> None:
-        """Count the request beyond the allocation, if bounds could ever allow the gang to start."""
+        """Count the request beyond the allocation if bounds could ever allow the gang to start."""
         more = [0, 0, 0]
         for part in gang.parts:
             missing = part.role.max - part.count
@@ -201,7 +207,7 @@ class Layout:
                     more[kind] += missing * part.amounts[kind]
         if gang.non_preemptible:
             more = _within_quota(gang, more)
-        if not any(more) or (not gang.standing and not self._could_ever_start(gang)):
+        if not any(more) or (not gang.pod_count and not self._could_ever_start(gang)):
             return
         gang.extra_request = more[0], more[1], more[2]
         for account in gang.account.path:
@@ -216,25 +222,25 @@ class Layout:
         return result
 
 
-def _kind(board: Board, gang: Gang) -> tuple[Hashable, ...]:
-    """Return a key that is equal for gangs that can share one refusal; it begins with the request key."""
+def _group_key(board: Board, gang: Gang) -> tuple[Hashable, ...]:
+    """Return the key shared by gangs with the same refusal, starting with the request key."""
     workload = gang.workload
     ends = workload.max_runtime if board.pool.reservation_after is not None else None
-    waits = delay_left(board, workload) > 0
+    waits = remaining_preemption_delay(board, workload) > 0
     key = request_key(board, gang)
     return key, gang.account, gang.choice, workload.priority, gang.non_preemptible, ends, waits
 
 
 def reservations_by_workload(snapshot: Snapshot) -> dict[str, list[Reservation]]:
-    """Return the reservations that have not expired, by workload."""
+    """Return the unexpired reservations by workload."""
     result: dict[str, list[Reservation]] = defaultdict(list)
-    for promise in snapshot.reservations:
-        if promise.expires is None or promise.expires > snapshot.now:
-            result[promise.workload].append(promise)
+    for reservation in snapshot.reservations:
+        if reservation.expires is None or reservation.expires > snapshot.now:
+            result[reservation.workload].append(reservation)
     return result
 
 
-def _unmet(workload: Workload, unmet: Sequence[str]) -> Numbers:
+def _dependency_numbers(workload: Workload, unmet: Sequence[str]) -> Numbers:
     numbers: dict[str, int | float | str | None] = {"depends_on": ", ".join(unmet), "count": len(unmet)}
     if unsubmitted := [name for name in unmet if name in workload.unsubmitted]:
         numbers["unsubmitted"] = ", ".join(unsubmitted)
@@ -242,18 +248,18 @@ def _unmet(workload: Workload, unmet: Sequence[str]) -> Numbers:
 
 
 def is_finished(workload: Workload) -> bool:
-    """Return whether the minimum number of replicas of every role has completed."""
+    """Return whether all pods have completed, and enough of them for every role's minimum."""
     for pod in workload.pods:
         if pod.state is not PodState.COMPLETED:
             return False
     done: dict[str, int] = defaultdict(int)
     for pod in workload.pods:
         done[pod.role] += 1
-    return all(done[role.name] >= role.min for role in roles_of(workload.tree))
+    return all(done[role.name] >= role.min for role in leaf_roles(workload.tree))
 
 
 def _within_quota(gang: Gang, more: Sequence[int]) -> list[int]:
-    """Return the part of a non-preemptible request that fits in the quotas."""
+    """Return the part of a non-preemptible request that fits within the quotas."""
     held = [sum(len(part.live) * part.amounts[kind] for part in gang.parts) for kind in KINDS]
     most = [min(account.quota[kind] for account in gang.account.path) for kind in KINDS]
     return [max(0, min(more[kind], most[kind] - held[kind])) for kind in KINDS]

@@ -8,7 +8,7 @@ from scheduler.engine.board.board import Board
 from scheduler.engine.board.cycle_state import CycleState
 from scheduler.engine.board.gang import Gang, PendingGroup
 from scheduler.engine.board.ledger import KINDS
-from scheduler.engine.board.order import in_project
+from scheduler.engine.board.order import project_sort_key
 from scheduler.engine.fair_share.shares import update_shares
 from scheduler.engine.fair_share.usage_history import update_usage_history
 from scheduler.engine.placement.strategy import resolve_strategies
@@ -17,26 +17,26 @@ by_name = attrgetter("name")
 
 
 def enqueue(board: Board, kind: tuple[Hashable, ...], gang: Gang) -> None:
-    """Queue a gang with the pending gangs of its kind, which begins with the request key."""
+    """Add a gang to the pending group of its kind. The kind's first item is the request key."""
     group = board.waiting.get(kind)
     if group is None:
         group = board.waiting[kind] = PendingGroup(kind, gang.account, gang.choice)
         group.request_key = kind[0]
         board.groups_by_project.setdefault(gang.account, []).append(group)
-    gangs = _own_list(group)
-    if gangs and in_project(gangs[-1]) > in_project(gang):
-        insort(gangs, gang, key=in_project)
+    gangs = _writable_gangs(group)
+    if gangs and project_sort_key(gangs[-1]) > project_sort_key(gang):
+        insort(gangs, gang, key=project_sort_key)
     else:
         gangs.append(gang)
     gang.group = group
 
 
 def remove_gang(board: Board, gang: Gang) -> None:
-    """Remove a gang from the board and its lists."""
+    """Remove a gang from the board and from all its lists."""
     group = gang.group
     if group is not None:
-        gangs = _own_list(group)
-        del gangs[bisect_left(gangs, in_project(gang), key=in_project)]
+        gangs = _writable_gangs(group)
+        del gangs[bisect_left(gangs, project_sort_key(gang), key=project_sort_key)]
         if not group.gangs:
             del board.waiting[group.kind]
             board.groups_by_project[gang.account].remove(group)
@@ -44,26 +44,28 @@ def remove_gang(board: Board, gang: Gang) -> None:
         at = bisect_left(listed, gang.name, key=by_name)
         if at < len(listed) and listed[at] is gang:
             del listed[at]
-    board.not_eligible.pop(gang.name, None)
+    board.ineligible.pop(gang.name, None)
     for account in gang.account.path:
         for kind in KINDS:
             account.pending_request[kind] -= gang.extra_request[kind]
     board.remove(gang)
 
 
-def _own_list(group: PendingGroup) -> list[Gang]:
+def _writable_gangs(group: PendingGroup) -> list[Gang]:
     if group.shared:
         group.gangs, group.shared = list(group.gangs), False
     return group.gangs
 
 
 def start_cycle(board: Board, now: int) -> None:
-    """Reset the decisions of the previous cycle and divide the shares again."""
+    """Reset the decisions of the previous cycle and recompute the fair shares."""
     board.now = now
     board.cycle = CycleState(
-        refusals={name: {reason: numbers} for name, (reason, numbers) in board.not_eligible.items()},
-        reserved_only={gang.name for gang in board.reserved if not gang.runs},
-        excluded={gang.name for gang in board.reserved},  # others were evicted for them, or they move
+        refusals={name: {reason: numbers} for name, (reason, numbers) in board.ineligible.items()},
+        reserved_only={gang.name for gang in board.reserved if not gang.is_running},
+        excluded={
+            gang.name for gang in board.reserved
+        },  # workloads were evicted for them, or they are being moved
     )
     for group in board.waiting.values():
         group.at, group.reasons = 0, {}

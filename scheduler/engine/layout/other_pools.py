@@ -1,4 +1,4 @@
-"""Drop the requests of workloads that this cycle placed in another pool."""
+"""Drop the requests of workloads that this cycle has placed in another pool."""
 
 from scheduler.engine.board.board import Board
 from scheduler.engine.board.gang import Gang
@@ -8,32 +8,32 @@ from scheduler.engine.fair_share.usage_history import update_usage_history
 
 
 def refresh_other_pools(board: Board) -> bool:
-    """Drop the requests of workloads that were placed in other pools. Return whether any request changed.
+    """Drop the requests of workloads placed in other pools. Return whether any request changed.
 
-    The next cycle would see the same requests. A workload whose start has been withdrawn counts again.
+    This anticipates the next cycle. A workload whose placement has been withdrawn counts again.
     """
     placed_in_other_pool = {
-        name for name in board.served - board.cycle.evicted if _has_left(board.gangs.get(name))
+        name for name in board.served - board.cycle.evicted if _was_placed_elsewhere(board.gangs.get(name))
     }
     if placed_in_other_pool == board.cycle.placed_in_other_pool:
         return False
     for name in sorted(placed_in_other_pool ^ board.cycle.placed_in_other_pool):
-        _count(board, name, -1 if name in placed_in_other_pool else 1)
+        _adjust_request(board, name, -1 if name in placed_in_other_pool else 1)
     board.cycle.placed_in_other_pool = placed_in_other_pool
     board.cycle.reclaimable_cache.clear()
     for group in board.waiting.values():
-        group.reasons = {}  # recorded again in the next round
+        group.reasons = {}  # the next round records them again
     divide_shares(board.pool, board.ledger, board.nodes.capacity())
     update_usage_history(board.pool, board.ledger, board.nodes.capacity(), board.now)
     return True
 
 
-def _has_left(gang: Gang | None) -> bool:
-    """Return whether the gang was pending here and has no pods here."""
-    return gang is not None and gang.group is not None and not gang.standing
+def _was_placed_elsewhere(gang: Gang | None) -> bool:
+    """Return whether the gang was pending in this pool and has no pods in it."""
+    return gang is not None and gang.group is not None and not gang.pod_count
 
 
-def _count(board: Board, name: str, sign: int) -> None:
+def _adjust_request(board: Board, name: str, sign: int) -> None:
     gang = board.gangs[name]
     for account in gang.account.path:
         for kind in KINDS:

@@ -7,40 +7,41 @@ from scheduler.engine.board.gang import BoardGroup, BoardRole, Gang
 from scheduler.engine.board.matching import node_constraints
 
 
-def shape(gang: Gang) -> Hashable:
-    """Return a key that is equal for gangs with identical requests. A gang with pods has a key of its own."""
-    if gang.stands:
+def request_shape(gang: Gang) -> Hashable:
+    """Return a key shared by gangs with identical requests. A gang with pods has its own key."""
+    if gang.has_pods:
         return gang.name
     if gang.simple and len(gang.parts) == 1:
-        return _part(gang.parts[0])
-    return _section(gang.root)
+        return _role_shape(gang.parts[0])
+    return _group_shape(gang.root)
 
 
 def request_key(board: Board, gang: Gang) -> Hashable:
-    """Return a number that is equal for gangs of one shape and quick to compare."""
-    result = shape(gang)
-    if gang.stands:
+    """Return a cheap equivalent of `request_shape`: a number, or the name of a gang with pods."""
+    result = request_shape(gang)
+    if gang.has_pods:
         return result
-    lasting = board.nodes.lasting
-    number: int = lasting.setdefault(("asks", result), len(lasting))
+    static_cache = board.nodes.static_cache
+    number: int = static_cache.setdefault(("asks", result), len(static_cache))
     return number
 
 
-def _section(section: BoardGroup) -> Hashable:
+def _group_shape(section: BoardGroup) -> Hashable:
     return (
         section.need,
         section.topology,
         tuple(
-            _part(child) if isinstance(child, BoardRole) else _section(child) for child in section.children
+            _role_shape(child) if isinstance(child, BoardRole) else _group_shape(child)
+            for child in section.children
         ),
     )
 
 
-def _part(part: BoardRole) -> Hashable:
-    """Return a key of a role's constraints.
+def _role_shape(part: BoardRole) -> Hashable:
+    """Return a key of a role's request and constraints.
 
-    The key ignores which nodes match now, because nodes that the pool adds may differ. The key includes the
-    role's name, because messages contain the name.
+    The key does not depend on which nodes match now, because added nodes may differ. The key
+    includes the role's name because messages contain it.
     """
     role = part.role
     return (

@@ -1,4 +1,4 @@
-"""Find room for all missing replicas of a gang, or for none."""
+"""Place all missing replicas of a gang, or none of them."""
 
 from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
@@ -6,10 +6,10 @@ from collections.abc import Set as AbstractSet
 from scheduler.engine.board.board import Board
 from scheduler.engine.board.gang import Arrangement, Gang, ReplicaRequest, Scope
 from scheduler.engine.board.ledger import NO_BOUND
-from scheduler.engine.placement.search import LEAST_STEPS, MOST_STEPS, search, worth_it
-from scheduler.engine.placement.spots import Horizon, equal_spots, pick
+from scheduler.engine.placement.search import MAX_STEPS, MIN_STEPS, is_search_useful, search
+from scheduler.engine.placement.spots import Horizon, equal_spots, pick_spot
 
-MOST_DOMAINS = 256  # domains tried for one gang before the gang is refused
+MAX_DOMAINS = 256  # maximum number of domains tried per gang
 
 
 def find_room(
@@ -19,65 +19,69 @@ def find_room(
     horizon: Horizon,
     within: AbstractSet[int] | None = None,
 ) -> bool:
-    """Place all replicas of the arrangement. If that fails, return False and leave the board unchanged."""
+    """Place all replicas. If that fails, return False and leave the board unchanged."""
     replicas, scoped = 0, False
     for need in arrangement:
         replicas += need.count
         scoped = scoped or bool(need.scopes)
-    if gang.group is not None and not board.cycle.efforts.may_try(gang, replicas):
+    if gang.group is not None and not board.cycle.placement_attempts.may_try(gang, replicas):
         return False
-    within = open_to(board, gang, within)
+    within = available_nodes(board, gang, within)
     if scoped:
-        everywhere = board.topology.everywhere if within is None else frozenset(within)
-        placed = _Scoped(board, gang, horizon).place(arrangement, everywhere)
+        all_nodes = board.topology.all_nodes if within is None else frozenset(within)
+        placed = _ScopedPlacement(board, gang, horizon).place(arrangement, all_nodes)
         return placed or search(board, gang, arrangement, horizon, within)
-    return _anywhere(board, gang, arrangement, horizon, within)
+    return _place_unscoped(board, gang, arrangement, horizon, within)
 
 
-def open_to(board: Board, gang: Gang, within: AbstractSet[int] | None = None) -> AbstractSet[int] | None:
-    """Return the nodes in `within` (None: all nodes) that are not held for another workload."""
+def available_nodes(
+    board: Board, gang: Gang, within: AbstractSet[int] | None = None
+) -> AbstractSet[int] | None:
+    """Return the nodes in `within` that are not held for another workload. None means all nodes."""
     if board.cycle.backfill_hold is None or may_use_held_nodes(board, gang):
         return within
-    return (board.topology.everywhere if within is None else within) - board.cycle.backfill_hold.nodes
+    return (board.topology.all_nodes if within is None else within) - board.cycle.backfill_hold.nodes
 
 
 def may_use_held_nodes(board: Board, gang: Gang) -> bool:
-    """Return whether nodes are held for this gang, or the gang will end before they are needed."""
+    """Return whether the nodes are held for this gang, or the gang ends before the hold does."""
     hold, longest = board.cycle.backfill_hold, gang.workload.max_runtime
     if hold is None or hold.name == gang.name:
         return True
-    started = gang.workload.started if gang.stands else None
+    started = gang.workload.started if gang.has_pods else None
     return longest is not None and (board.now if started is None else started) + longest <= hold.until
 
 
-def _anywhere(
+def _place_unscoped(
     board: Board,
     gang: Gang,
     arrangement: Arrangement,
     horizon: Horizon,
     within: AbstractSet[int] | None,
-    most: int = MOST_STEPS,
+    most: int = MAX_STEPS,
 ) -> bool:
     start = board.mark()
-    for order in _orders(arrangement) if len(arrangement) > 1 else (arrangement,):
+    for order in _replica_orders(arrangement) if len(arrangement) > 1 else (arrangement,):
         if all(place(board, gang, need, horizon, within) for need in order):
             return True
         board.rewind(start)
-    return worth_it(arrangement) and search(board, gang, _unbound(arrangement), horizon, within, most)
+    return is_search_useful(arrangement) and search(
+        board, gang, _without_scopes(arrangement), horizon, within, most
+    )
 
 
-def _unbound(arrangement: Arrangement) -> Arrangement:
-    """Drop the scopes, which the caller has already used to choose the nodes."""
+def _without_scopes(arrangement: Arrangement) -> Arrangement:
+    """Return the arrangement without its scopes, which the choice of nodes already satisfies."""
     return tuple(ReplicaRequest(need.part, need.count) for need in arrangement)
 
 
-def _orders(arrangement: Arrangement) -> Iterator[Arrangement]:
-    """Yield distinct orders of the replicas: by size, by constraints, by CPU, as given."""
+def _replica_orders(arrangement: Arrangement) -> Iterator[Arrangement]:
+    """Yield the distinct orders of the replicas: by size, by constraints, by CPU, and as given."""
     tried = set()
     for order in (
-        tuple(sorted(arrangement, key=hardest_first)),
-        tuple(sorted(arrangement, key=lambda need: (_choices(need), hardest_first(need)))),
-        tuple(sorted(arrangement, key=lambda need: (-need.part.amounts[1], hardest_first(need)))),
+        tuple(sorted(arrangement, key=difficulty_key)),
+        tuple(sorted(arrangement, key=lambda need: (_matching_node_count(need), difficulty_key(need)))),
+        tuple(sorted(arrangement, key=lambda need: (-need.part.amounts[1], difficulty_key(need)))),
         arrangement,
     ):
         parts = tuple(id(need.part) for need in order)
@@ -86,22 +90,22 @@ def _orders(arrangement: Arrangement) -> Iterator[Arrangement]:
             yield order
 
 
-def _choices(need: ReplicaRequest) -> int:
+def _matching_node_count(need: ReplicaRequest) -> int:
     return NO_BOUND if need.part.mask is None else sum(need.part.mask)
 
 
-class _Scoped:
-    """Places an arrangement scope by scope. The number of domains tried is bounded."""
+class _ScopedPlacement:
+    """Places an arrangement scope by scope, trying a limited number of domains."""
 
     def __init__(self, board: Board, gang: Gang, horizon: Horizon) -> None:
-        self.board, self.gang, self.horizon, self.left = board, gang, horizon, MOST_DOMAINS
+        self.board, self.gang, self.horizon, self.left = board, gang, horizon, MAX_DOMAINS
 
     def place(self, arrangement: Arrangement, within: frozenset[int], depth: int = 0) -> bool:
-        """Place each scope in one domain. If a later scope fails, try the next domain for an earlier one."""
+        """Place each scope in one domain. If a later scope fails, try another domain."""
         scope = next((need.scopes[depth] for need in arrangement if len(need.scopes) > depth), None)
         if scope is None:
-            return not arrangement or _anywhere(
-                self.board, self.gang, arrangement, self.horizon, within, LEAST_STEPS
+            return not arrangement or _place_unscoped(
+                self.board, self.gang, arrangement, self.horizon, within, MIN_STEPS
             )
         inner = tuple(
             w for w in arrangement if len(w.scopes) > depth and w.scopes[depth].parts == scope.parts
@@ -118,17 +122,17 @@ class _Scoped:
         return False
 
     def _domains(self, scope: Scope, within: frozenset[int], needs: Arrangement) -> Iterator[frozenset[int]]:
-        """Yield domains of the preferred level inside the required level, then the required level's own."""
+        """Yield the preferred domains within the required ones, then the required domains."""
         required, preferred = scope.constraint.required, scope.constraint.preferred
-        choices = self.board.topology.choices
-        outer = choices(required, scope, within, needs) if required else [within]
+        candidate_domains = self.board.topology.candidate_domains
+        outer = candidate_domains(required, scope, within, needs) if required else [within]
         if preferred:
             for domain in outer:
-                yield from choices(preferred, scope, domain, needs)
+                yield from candidate_domains(preferred, scope, domain, needs)
         yield from outer
 
 
-def hardest_first(need: ReplicaRequest) -> tuple[int, int, int, int]:
+def difficulty_key(need: ReplicaRequest) -> tuple[int, int, int, int]:
     gpu, cpu, memory = need.part.amounts
     return (-gpu, need.part.mask is None, -cpu, -memory)
 
@@ -136,18 +140,18 @@ def hardest_first(need: ReplicaRequest) -> tuple[int, int, int, int]:
 def place(
     board: Board, gang: Gang, need: ReplicaRequest, horizon: Horizon, within: AbstractSet[int] | None
 ) -> bool:
-    """Place all replicas, each where it fits best. If that fails, some may remain on the board."""
+    """Place all replicas, each where it fits best. On failure, some may stay on the board."""
     return place_most(board, gang, need, horizon, within) == need.count
 
 
 def place_most(
     board: Board, gang: Gang, need: ReplicaRequest, horizon: Horizon, within: AbstractSet[int] | None
 ) -> int:
-    """Place as many of the replicas as fit, each where it fits best. Return the number placed."""
+    """Place as many replicas as fit, each where it fits best. Return the number placed."""
     part, free = need.part, need.part.free_indices()
     if need.count == 1:
         index = next(free, None)
-        spot = None if index is None else pick(board, part, horizon, within)
+        spot = None if index is None else pick_spot(board, part, horizon, within)
         if index is None or spot is None:
             return 0
         board.put(gang, part, index, spot)

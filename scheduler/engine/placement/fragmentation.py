@@ -1,10 +1,10 @@
-"""Measure how much free GPU capacity typical requests could not use.
+"""Measure the free GPU capacity that typical requests could not use.
 
-The typical requests (the mix) are those of all running and pending workloads in the pool. On each node, a
-request loses the free devices that are too small for it, or all free devices where it does not fit at all.
-The loss also includes the free GPU capacity for which CPU or memory would run out if the node kept receiving
-the average of the mix. All values are integers, weighted by the number of replicas. The best place causes the
-smallest loss.
+The typical requests (the mix) are those of all running and pending workloads in the pool. On each
+node, a request loses the free devices that are too small for it, or all free devices where it does
+not fit at all. The loss also includes the free GPU capacity for which CPU or memory would run out
+if the node kept receiving average requests. All values are integers, weighted by the number of
+replicas. The best placement causes the smallest loss.
 """
 
 from collections.abc import Hashable, Iterable, Iterator
@@ -16,26 +16,26 @@ from numpy.typing import NDArray
 from berth.core.amounts import MILLI
 from scheduler.engine.board.gang import BoardRole
 from scheduler.engine.board.nodes import Nodes
-from scheduler.engine.board.request_mix import Mix, RequestKind
+from scheduler.engine.board.request_mix import RequestKind, RequestMix
 from scheduler.engine.model import Request
 
 Ints = NDArray[np.int64]
 
-MOST_KINDS = 512  # kinds of requests in the mix: those with the most GPUs
-SAME = MILLI // 5  # losses that differ by less than a fifth of a device are equal: the first name wins
-AT_ONCE = 1024  # node states evaluated together
-NEVER = np.iinfo(np.int64).max
+MAX_KINDS = 512  # request kinds in the mix; those with the most GPUs are kept
+LOSS_STEP = MILLI // 5  # losses are compared in steps of a fifth of a device; ties go by name
+BATCH_SIZE = 1024  # node states evaluated together
+NO_FIT = np.iinfo(np.int64).max
 
 
 @dataclass(frozen=True, slots=True)
 class RequestMixRows:
-    """Mix as rows: one for each kind of GPU request, weighted by the number of replicas."""
+    """The request mix as arrays with one row per kind of GPU request, weighted by replicas."""
 
     cpu: Ints
     memory: Ints
     devices: Ints
     sizes: Ints  # distinct shares of one device
-    size: Ints  # index in `sizes`, by kind
+    size: Ints  # by kind: index in `sizes`
     matches: NDArray[np.bool_]  # kind x node
     weights: Ints
     gpus: int  # sums over all kinds
@@ -43,10 +43,10 @@ class RequestMixRows:
     memories: int
 
 
-def request_mix_rows(mix: Mix, nodes: int) -> RequestMixRows:
-    """Return the mix as rows."""
+def request_mix_rows(mix: RequestMix, nodes: int) -> RequestMixRows:
+    """Return the request kinds with the most GPUs in the mix, as arrays."""
     replicas = [(kinds, count.replicas) for kinds, count in mix.counts.items()]
-    largest = sorted(replicas, key=_most_first)[:MOST_KINDS]
+    largest = sorted(replicas, key=_most_gpus_first)[:MAX_KINDS]
     kinds = [request for (request, _, _), _ in largest]
     weights = _ints(count for _, count in largest)
     milli = _ints(each for (_, _, each), _ in largest)
@@ -63,7 +63,7 @@ def request_mix_rows(mix: Mix, nodes: int) -> RequestMixRows:
     )  # fmt: skip
 
 
-def _most_first(entry: tuple[RequestKind, int]) -> tuple[int, str, bytes]:
+def _most_gpus_first(entry: tuple[RequestKind, int]) -> tuple[int, str, bytes]:
     (request, mask, milli), count = entry
     return -milli * request.devices * count, repr(request), mask or b""
 
@@ -74,16 +74,16 @@ def _ints(values: Iterable[int]) -> Ints:
 
 @dataclass(slots=True)
 class _Kind:
-    """Loss that one more replica of a kind causes on each node, and the device with the least loss."""
+    """Loss caused on each node by another replica of a kind, and the best device for it."""
 
     losses: Ints
     device: Ints
-    counted: int  # number of node changes included so far
+    counted: int  # number of node changes processed so far
 
 
 @dataclass(frozen=True, slots=True)
 class _States:
-    """Current or hypothetical states of nodes. A node may appear more than once."""
+    """Current or hypothetical node states. A node may appear more than once."""
 
     node: Ints
     cpu: Ints
@@ -92,9 +92,9 @@ class _States:
 
 
 class Fragmentation:
-    """Losses of a pool's nodes. Changes to nodes are included at the next query."""
+    """Losses of a pool's nodes, updated with node changes at the next query."""
 
-    def __init__(self, nodes: Nodes, mix: Mix) -> None:
+    def __init__(self, nodes: Nodes, mix: RequestMix) -> None:
         self._nodes, count = nodes, len(nodes.nodes)
         self._mix = request_mix_rows(mix, count)
         self._width = max((len(free) for free in nodes.devices), default=0)
@@ -109,45 +109,45 @@ class Fragmentation:
         self._touched: list[int] = []
         nodes.touched = self._touched
         self._seen = 0
-        self._look_at(np.arange(count))
+        self._update_losses(np.arange(count))
 
     def best_first(self, part: BoardRole, among: Iterable[int] | None) -> Iterator[tuple[int, int]]:
-        """Yield nodes with room for a replica, least loss first, each with the device to share (-1: any)."""
+        """Yield nodes with room for a replica and the device to share (-1: any), best first."""
         kind = self._kind(part)
         losses = kind.losses
         if among is not None:
             chosen = _ints(sorted(among))
-        elif not len(losses) or losses[first := int(losses.argmin())] == NEVER:
+        elif not len(losses) or losses[first := int(losses.argmin())] == NO_FIT:
             return
         else:
-            yield first, int(kind.device[first])  # usually sufficient
+            yield first, int(kind.device[first])  # usually, the caller needs no other node
             chosen = np.arange(len(losses))
         for i in chosen[np.argsort(losses[chosen], kind="stable")]:
-            if losses[i] == NEVER:
+            if losses[i] == NO_FIT:
                 return
             yield int(i), int(kind.device[i])
 
-    # -- keeping count
+    # -- tracking node changes
 
     def _kind(self, part: BoardRole) -> _Kind:
-        self._catch_up()
-        key = (part.request, part.mask, part.loose)
+        self._apply_changes()
+        key = (part.request, part.mask, part.ignores_limits)
         kind = self._kinds.get(key)
         count = len(self._nodes.nodes)
         if kind is None:
-            kind = self._kinds[key] = _Kind(np.full(count, NEVER), np.full(count, -1), 0)
-            self._judge(kind, part, np.arange(count))
+            kind = self._kinds[key] = _Kind(np.full(count, NO_FIT), np.full(count, -1), 0)
+            self._evaluate(kind, part, np.arange(count))
         elif kind.counted < len(self._touched):
-            self._judge(kind, part, _ints(sorted(set(self._touched[kind.counted :]))))
+            self._evaluate(kind, part, _ints(sorted(set(self._touched[kind.counted :]))))
         kind.counted = len(self._touched)
         return kind
 
-    def _catch_up(self) -> None:
+    def _apply_changes(self) -> None:
         if self._seen < len(self._touched):
-            self._look_at(_ints(sorted(set(self._touched[self._seen :]))))
+            self._update_losses(_ints(sorted(set(self._touched[self._seen :]))))
             self._seen = len(self._touched)
 
-    def _look_at(self, changed: Ints) -> None:
+    def _update_losses(self, changed: Ints) -> None:
         nodes = self._nodes
         for i in changed.tolist():
             self._cpu[i], self._memory[i] = nodes.cpu[i], nodes.memory[i]
@@ -157,27 +157,30 @@ class Fragmentation:
             _States(changed, self._cpu[changed], self._memory[changed], self._free[changed])
         )
 
-    # -- what a replica would lose
+    # -- loss caused by a replica
 
-    def _judge(self, kind: _Kind, part: BoardRole, stale: Ints) -> None:
-        kind.losses[stale], kind.device[stale] = NEVER, -1
-        able, milli = self._able(part, stale)
+    def _evaluate(self, kind: _Kind, part: BoardRole, stale: Ints) -> None:
+        kind.losses[stale], kind.device[stale] = NO_FIT, -1
+        candidates, milli = self._nodes_with_room(part, stale)
         request = part.request
-        if not len(able):
+        if not len(candidates):
             return
         if request.devices == 1 and bool((milli < MILLI).any()):
-            self._judge_shared(kind, request, able, milli)
+            self._evaluate_shared(kind, request, candidates, milli)
             return
-        states = self._after(request, able, _tightest(self._free[able], milli, request.devices))
-        kind.losses[able] = self._scores(states)
+        states = self._states_after(
+            request, candidates, _tightest(self._free[candidates], milli, request.devices)
+        )
+        kind.losses[candidates] = self._scores(states)
         if not request.devices:
-            kind.losses[able] += self._has_devices[able]  # prefer a node without GPUs among equals
+            # Among equals, prefer a node without GPUs.
+            kind.losses[candidates] += self._has_devices[candidates]
 
-    def _able(self, part: BoardRole, stale: Ints) -> tuple[Ints, Ints]:
-        """Return the nodes with room for a replica, and its share of a device on each, in thousandths."""
+    def _nodes_with_room(self, part: BoardRole, stale: Ints) -> tuple[Ints, Ints]:
+        """Return nodes with room for a replica, and its share of their devices in thousandths."""
         nodes, request = self._nodes, part.request
         fits = self._open[stale].copy()
-        if not part.loose:
+        if not part.ignores_limits:
             fits &= (self._cpu[stale] >= request.limit_cpu) & (
                 self._memory[stale] >= request.limit_memory_mib
             )
@@ -191,10 +194,10 @@ class Fragmentation:
             fits &= (self._free[stale] >= milli[:, None]).sum(axis=1) >= request.devices
         return stale[fits], milli[fits]
 
-    def _judge_shared(self, kind: _Kind, request: Request, able: Ints, milli: Ints) -> None:
-        """Try every device with room, but only the first of devices with equal free capacity."""
-        free = self._free[able]
-        best, which = np.full(len(able), NEVER), np.full(len(able), -1)
+    def _evaluate_shared(self, kind: _Kind, request: Request, candidates: Ints, milli: Ints) -> None:
+        """Evaluate devices with room, but only one of several with equal free capacity."""
+        free = self._free[candidates]
+        best, which = np.full(len(candidates), NO_FIT), np.full(len(candidates), -1)
         for device in range(self._width):
             free_here = free[:, device]
             new = (free_here >= milli) & ~(free[:, :device] == free_here[:, None]).any(axis=1)
@@ -203,32 +206,32 @@ class Fragmentation:
                 continue
             used = np.zeros((len(rows), self._width), np.int64)
             used[:, device] = milli[rows]
-            scores = self._scores(self._after(request, able[rows], used))
+            scores = self._scores(self._states_after(request, candidates[rows], used))
             better = scores < best[rows]
             best[rows[better]], which[rows[better]] = scores[better], device
-        kind.losses[able], kind.device[able] = best, which
+        kind.losses[candidates], kind.device[candidates] = best, which
 
-    def _after(self, request: Request, able: Ints, used: Ints) -> _States:
+    def _states_after(self, request: Request, candidates: Ints, used: Ints) -> _States:
         return _States(
-            able,
-            self._cpu[able] - request.limit_cpu,
-            self._memory[able] - request.limit_memory_mib,
-            self._free[able] - used,
+            candidates,
+            self._cpu[candidates] - request.limit_cpu,
+            self._memory[candidates] - request.limit_memory_mib,
+            self._free[candidates] - used,
         )
 
     def _scores(self, after: _States) -> Ints:
-        """Return the additional loss per request of the mix, in fifths of a device."""
-        each = max(1, int(self._mix.weights.sum())) * SAME
+        """Return the additional loss per replica of the mix, in fifths of a device."""
+        each = max(1, int(self._mix.weights.sum())) * LOSS_STEP
         return (self._loss(after) - self._losses[after.node]) // each
 
     def _loss(self, states: _States) -> Ints:
         parts = [
-            self._loss_of(_States(states.node[a:b], states.cpu[a:b], states.memory[a:b], states.free[a:b]))
-            for a, b in ((a, a + AT_ONCE) for a in range(0, len(states.node), AT_ONCE))
+            self._batch_loss(_States(states.node[a:b], states.cpu[a:b], states.memory[a:b], states.free[a:b]))
+            for a, b in ((a, a + BATCH_SIZE) for a in range(0, len(states.node), BATCH_SIZE))
         ]
         return np.concatenate(parts) if parts else np.zeros(0, np.int64)
 
-    def _loss_of(self, states: _States) -> Ints:
+    def _batch_loss(self, states: _States) -> Ints:
         mix, free, total = self._mix, states.free, states.free.sum(axis=1)
         large = free[:, None, :] >= mix.sizes[None, :, None]
         number = large.sum(axis=2)
@@ -245,9 +248,9 @@ class Fragmentation:
 
 
 def _tightest(free: Ints, milli: Ints, count: int) -> Ints:
-    """Return the amount taken from each device if the replica takes the `count` fullest ones that fit it."""
+    """Return what a replica takes from each device on the `count` fullest devices with room."""
     used = np.zeros_like(free)
     if count:
-        order = np.argsort(np.where(free >= milli[:, None], free, NEVER), axis=1, kind="stable")[:, :count]
+        order = np.argsort(np.where(free >= milli[:, None], free, NO_FIT), axis=1, kind="stable")[:, :count]
         np.put_along_axis(used, order, np.broadcast_to(milli[:, None], order.shape), axis=1)
     return used

@@ -1,7 +1,8 @@
 """Search for an arrangement of a gang by backtracking.
 
-The search is depth-first over nodes and devices and checks all topology constraints at once. Equal replicas
-are placed in node order, equal nodes and devices are tried once, and the number of steps is bounded.
+The search is depth-first over nodes and devices and considers all topology constraints together.
+Equal replicas are placed in node order, equal nodes and devices are tried once, and the number of
+steps is limited.
 """
 
 from collections.abc import Hashable, Sequence
@@ -11,18 +12,18 @@ from typing import NamedTuple
 
 from berth.core.amounts import MILLI
 from scheduler.engine.board.board import Board
-from scheduler.engine.board.gang import Arrangement, BoardRole, Gang, ReplicaRequest, Scope, amounts_of
+from scheduler.engine.board.gang import Arrangement, BoardRole, Gang, ReplicaRequest, Scope, total_request
 from scheduler.engine.board.ledger import KINDS
 from scheduler.engine.board.nodes import Spot
-from scheduler.engine.placement.spots import Horizon, on_node, takes
+from scheduler.engine.placement.spots import Horizon, has_room, on_node
 
-MOST_STEPS = 3000  # steps on few nodes; with many nodes, steps cost more and fewer are allowed
-LEAST_STEPS = 200
-MOST_REPLICAS = 500  # each replica is a step and a level of recursion
-MOST_LOOKS = 20_000  # node evaluations in all steps together
-MOST_CHOICES = 16  # combinations of devices tried per node
+MAX_STEPS = 3000  # steps on few nodes; with more nodes, steps are more expensive and fewer are allowed
+MIN_STEPS = 200
+MAX_REPLICAS = 500  # each replica adds a step and a level of recursion
+MAX_EVALUATIONS = 20_000  # node evaluations, summed over all steps
+MAX_DEVICE_CHOICES = 16  # combinations of devices tried per node
 
-Domains = dict[Scope, frozenset[int]]  # the domain that holds the pods of each scope
+Domains = dict[Scope, frozenset[int]]  # by scope: the domain that holds its pods
 
 
 def search(
@@ -31,49 +32,49 @@ def search(
     arrangement: Arrangement,
     horizon: Horizon,
     within: AbstractSet[int] | None,
-    most: int = MOST_STEPS,
+    most: int = MAX_STEPS,
 ) -> bool:
     """Place all replicas. If that fails, return False and leave the board unchanged."""
     nodes = board.nodes
     usable = [i for i in range(len(nodes.nodes)) if nodes.ready[i] and (within is None or i in within)]
-    requested, free = amounts_of(arrangement), (nodes.gpu, nodes.cpu_unrequested, nodes.memory_unrequested)
+    requested, free = total_request(arrangement), (nodes.gpu, nodes.cpu_unrequested, nodes.memory_unrequested)
     if any(requested[kind] > sum(max(0, free[kind][i]) for i in usable) for kind in KINDS):
         return False
-    if any(not _could_hold(board, need, horizon, usable) for need in arrangement):
+    if any(not _fits_anywhere(board, need, horizon, usable) for need in arrangement):
         return False
-    if sum(need.count for need in arrangement) > MOST_REPLICAS:
+    if sum(need.count for need in arrangement) > MAX_REPLICAS:
         return False
-    replicas = [need for need in sorted(arrangement, key=_hardest) for _ in range(need.count)]
+    replicas = [need for need in sorted(arrangement, key=_difficulty_key) for _ in range(need.count)]
     return _Search(board, gang, replicas, horizon, usable, most).place(0, 0, {})
 
 
-def worth_it(arrangement: Arrangement) -> bool:
-    """Return whether packing may miss a placement: several roles, scopes or shared devices."""
+def is_search_useful(arrangement: Arrangement) -> bool:
+    """Return whether packing may miss a placement (several roles, scopes, shared devices)."""
     return len(arrangement) > 1 or any(
         need.scopes or (need.part.request.devices > 1 and need.part.milli < MILLI) for need in arrangement
     )
 
 
-def _hardest(need: ReplicaRequest) -> tuple[int, ...]:
+def _difficulty_key(need: ReplicaRequest) -> tuple[int, ...]:
     """Return the sort key: most scopes first, then the largest request."""
     return (-len(need.scopes), *(-amount for amount in need.part.amounts))
 
 
-def _could_hold(board: Board, need: ReplicaRequest, horizon: Horizon, usable: Sequence[int]) -> bool:
-    """Return whether one replica fits anywhere, which is the check that usually fails."""
+def _fits_anywhere(board: Board, need: ReplicaRequest, horizon: Horizon, usable: Sequence[int]) -> bool:
+    """Return whether one replica fits anywhere. Usually, this check is the one that fails."""
     part = need.part
     return any(
-        takes(board.nodes, i, part, horizon) and on_node(board.nodes, i, part, horizon) is not None
+        has_room(board.nodes, i, part, horizon) and on_node(board.nodes, i, part, horizon) is not None
         for i in usable
     )
 
 
 class _Choice(NamedTuple):
-    """A place for one replica, sorted by the tightest node."""
+    """A place for one replica, ordered by free GPUs on the node."""
 
     free: int
     position: int
-    number: int  # position among the choices on this node
+    number: int  # position among the node's choices
     spot: Spot
     inside: Domains  # the domains of the replica's scopes
 
@@ -90,18 +91,18 @@ class _Search:
     ) -> None:
         self.board, self.gang, self.replicas = board, gang, replicas
         self.horizon, self.usable = horizon, usable
-        self.left = max(LEAST_STEPS, min(most, MOST_LOOKS // max(1, len(usable))))
+        self.left = max(MIN_STEPS, min(most, MAX_EVALUATIONS // max(1, len(usable))))
         levels = sorted({
             scope.constraint.required
             for need in replicas for scope in need.scopes if scope.constraint.required
         })  # fmt: skip
         self.parts = list(dict.fromkeys(need.part for need in replicas))
-        self.apart = [part for part in self.parts if part.on is not None]
-        self.homes = {level: board.topology.homes(level) for level in levels}
-        self.kinds = {i: self._kind(i) for i in usable}
+        self.spread_parts = [part for part in self.parts if part.replicas_by_node is not None]
+        self.domain_by_node = {level: board.topology.domain_by_node(level) for level in levels}
+        self.kinds = {i: self._static_key(i) for i in usable}
 
     def place(self, which: int, first: int, inside: Domains) -> bool:
-        """Place the replicas from `which` on. The first goes to position `first`, its equal's, or later."""
+        """Place the replicas from index `which` on, the first at position `first` or later."""
         if which == len(self.replicas):
             return True
         need = self.replicas[which]
@@ -121,16 +122,16 @@ class _Search:
         return False
 
     def _choices(self, need: ReplicaRequest, first: int, inside: Domains) -> list[_Choice]:
-        """Return the choices, tightest nodes first, with only one of several equal nodes."""
+        """Return the choices, tightest nodes first, using only one of several equal nodes."""
         nodes, part, tried, result = self.board.nodes, need.part, set[Hashable](), list[_Choice]()
         for position in range(first, len(self.usable)):
             i = self.usable[position]
-            if not takes(nodes, i, part, self.horizon):
+            if not has_room(nodes, i, part, self.horizon):
                 continue
             domains = self._domains(need.scopes, i, inside)
             if domains is None:
                 continue
-            alike = self._alike(i)
+            alike = self._state_key(i)
             if alike in tried:
                 continue
             tried.add(alike)
@@ -139,14 +140,14 @@ class _Search:
         return sorted(result, key=lambda choice: choice[:3])
 
     def _domains(self, scopes: Sequence[Scope], i: int, inside: Domains) -> Domains | None:
-        """Return the domain of each scope with a pod on this node, or None if the node is not allowed."""
+        """Return `inside` with this node's domains, or None if a scope rules the node out."""
         for scope in scopes:
             level = scope.constraint.required
             if level is None:
                 continue
             domain = inside.get(scope)
             if domain is None:
-                domain = self.homes[level].get(i, frozenset())
+                domain = self.domain_by_node[level].get(i, frozenset())
                 standing = {self.board.nodes.index[pod.node] for p in scope.parts for pod in p.live.values()}
                 if not domain or not standing <= domain:
                     return None
@@ -155,24 +156,27 @@ class _Search:
                 return None
         return inside
 
-    def _kind(self, i: int) -> Hashable:
-        """Return a key of the node's properties that do not change while the node fills up."""
+    def _static_key(self, i: int) -> Hashable:
+        """Return a key of the node's properties that do not change as it fills up."""
         return (
             self.board.nodes.nodes[i].gpu_memory_mib,
             *(part.mask is None or part.mask[i] for part in self.parts),
-            *(id(homes.get(i)) for homes in self.homes.values()),
+            *(id(domain_by_node.get(i)) for domain_by_node in self.domain_by_node.values()),
         )
 
-    def _alike(self, i: int) -> Hashable:
+    def _state_key(self, i: int) -> Hashable:
         nodes = self.board.nodes
         return (
             self.kinds[i], tuple(sorted(nodes.devices[i])), nodes.pods[i], i in nodes.leaving and i,
             nodes.cpu[i], nodes.memory[i], nodes.cpu_unrequested[i], nodes.memory_unrequested[i],
-            *(part.on.get(i, 0) for part in self.apart if part.on is not None),
+            *(
+                part.replicas_by_node.get(i, 0)
+                for part in self.spread_parts if part.replicas_by_node is not None
+            ),
         )  # fmt: skip
 
     def _spots(self, i: int, part: BoardRole) -> list[Spot]:
-        """Return choices of devices, tightest first, with only one of several equally free devices."""
+        """Return choices of devices, tightest first, using one of several equally free ones."""
         nodes = self.board.nodes
         packed = on_node(nodes, i, part, self.horizon)
         if packed is None or packed.milli == MILLI or not packed.devices or i in nodes.leaving:
@@ -180,7 +184,7 @@ class _Search:
         free = nodes.devices[i]
         able = sorted((d for d in range(len(free)) if free[d] >= packed.milli), key=lambda d: (free[d], d))
         result: dict[tuple[int, ...], Spot] = {}
-        for devices in islice(combinations(able, len(packed.devices)), MOST_CHOICES * 4):
+        for devices in islice(combinations(able, len(packed.devices)), MAX_DEVICE_CHOICES * 4):
             rooms = tuple(free[d] for d in devices)
             result.setdefault(rooms, Spot(i, tuple(sorted(devices)), packed.milli))
-        return list(islice(result.values(), MOST_CHOICES))
+        return list(islice(result.values(), MAX_DEVICE_CHOICES))

@@ -1,4 +1,4 @@
-"""Find the best place for one replica by the pool's strategies."""
+"""Find the best place for a replica by the pool's placement strategies."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
@@ -11,49 +11,54 @@ from scheduler.engine.board.gang import BoardRole
 from scheduler.engine.board.nodes import Nodes, Spot
 from scheduler.engine.model import Strategy
 
-MANY = 64  # from this number of replicas on, nodes are ranked once for all of them
+RANKING_THRESHOLD = 64  # number of replicas from which nodes are ranked once for all of them
 
 
 class Horizon(IntEnum):
-    """Capacity that a placement may use, from immediately free to available later."""
+    """Capacity that a placement may use, from free now to available later."""
 
     NOW = 0  # only free capacity
     LEAVING = 1  # also the capacity that stopping pods will free
     BOOTING = 2  # also booting nodes
 
 
-def pick(
+def pick_spot(
     board: Board, part: BoardRole, horizon: Horizon, within: AbstractSet[int] | None = None
 ) -> Spot | None:
-    """Return the best place for one replica. Ties go to the first node by name."""
-    if part.soft is not None:
-        kind = bytes(not soft for soft in part.soft)
-        gentle = _pick(board, part, horizon, within, kind)
-        if gentle is not None:
-            return gentle
+    """Return the best place for one replica, or None. Ties go to the first node by name."""
+    if part.avoid_mask is not None:
+        kind = bytes(not avoid_mask for avoid_mask in part.avoid_mask)
+        preferred = _pick(board, part, horizon, within, kind)
+        if preferred is not None:
+            return preferred
     return _pick(board, part, horizon, within, None)
 
 
 def equal_spots(
     board: Board, part: BoardRole, count: int, horizon: Horizon, within: AbstractSet[int] | None
 ) -> Iterator[Spot]:
-    """Yield the best place for each of `count` equal replicas. The caller takes each place before the next.
+    """Yield the best place for each of `count` equal replicas.
 
-    Only the chosen node changes in between. With packing, that node therefore stays the best one while it has
-    room. With spreading, the other nodes keep their order.
+    The caller must take each place before the next is computed. Only the chosen node changes in
+    between. With packing, it remains the best node while it has room. With spreading, the other
+    nodes keep their order.
     """
     nodes, strategy = board.nodes, board.pool.node_strategy
     spread = board.pool.device_strategy is Strategy.SPREAD
     whole = not part.request.devices or (part.milli == MILLI and not part.request.gpu_memory_mib)
-    # For many replicas, fragmentation is not computed again while the same node has room.
-    refill = count >= MANY if strategy is Strategy.FRAGMENTATION else strategy is Strategy.BINPACK and whole
-    if count >= MANY and not refill:
+    # For many replicas, do not recompute fragmentation while the same node has room.
+    refill = (
+        count >= RANKING_THRESHOLD
+        if strategy is Strategy.FRAGMENTATION
+        else strategy is Strategy.BINPACK and whole
+    )
+    if count >= RANKING_THRESHOLD and not refill:
         yield from _ranked(board, part, horizon, within)
         return
-    while (spot := pick(board, part, horizon, within)) is not None:
+    while (spot := pick_spot(board, part, horizon, within)) is not None:
         yield spot
         i = spot.node
-        while refill and takes(nodes, i, part, horizon):
+        while refill and has_room(nodes, i, part, horizon):
             more = on_node(nodes, i, part, horizon, spread)
             if more is None:
                 break
@@ -63,9 +68,9 @@ def equal_spots(
 def _ranked(
     board: Board, part: BoardRole, horizon: Horizon, within: AbstractSet[int] | None
 ) -> Iterator[Spot]:
-    """Yield the same places as `pick`, from a heap of nodes."""
-    gentle = None if part.soft is None else [not soft for soft in part.soft]
-    for only in (None,) if gentle is None else (gentle, None):
+    """Yield the same places as `pick_spot`, using a heap of nodes."""
+    preferred = None if part.avoid_mask is None else [not avoid_mask for avoid_mask in part.avoid_mask]
+    for only in (None,) if preferred is None else (preferred, None):
         yield from _from_heap(board, part, horizon, within, only)
 
 
@@ -77,7 +82,7 @@ def _from_heap(
     only: Sequence[bool] | None,
 ) -> Iterator[Spot]:
     nodes, spread = board.nodes, board.pool.device_strategy is Strategy.SPREAD
-    key = _key(board, part, horizon, within)
+    key = _node_sort_key(board, part, horizon, within)
     heap = [
         (key(i), i)
         for i in (range(len(nodes.nodes)) if within is None else within)
@@ -86,7 +91,7 @@ def _from_heap(
     heapify(heap)
     while heap:
         i = heap[0][1]
-        spot = on_node(nodes, i, part, horizon, spread) if takes(nodes, i, part, horizon) else None
+        spot = on_node(nodes, i, part, horizon, spread) if has_room(nodes, i, part, horizon) else None
         if spot is None:
             heappop(heap)
             continue
@@ -94,14 +99,14 @@ def _from_heap(
         heapreplace(heap, (key(i), i))
 
 
-def _key(
+def _node_sort_key(
     board: Board, part: BoardRole, horizon: Horizon, within: AbstractSet[int] | None
 ) -> Callable[[int], tuple[float, ...]]:
-    """Return the sort key of nodes, with the order of `_candidates`."""
+    """Return a sort key that orders nodes like `_candidates`."""
     nodes = board.nodes
     if board.pool.node_strategy is not Strategy.BINPACK:
-        return _spread(nodes, part)
-    packed = _packed(nodes, part)
+        return _spreading_key(nodes, part)
+    packed = _packing_key(nodes, part)
     if within is not None or horizon >= Horizon.BOOTING or not part.request.devices:
         return packed
     shared = nodes.shared
@@ -112,12 +117,12 @@ def _pick(
     board: Board, part: BoardRole, horizon: Horizon, within: AbstractSet[int] | None, only: bytes | None
 ) -> Spot | None:
     if board.pool.node_strategy is Strategy.FRAGMENTATION:
-        return _least_lost(board, part, horizon, within, only)
+        return _pick_least_fragmenting(board, part, horizon, within, only)
     nodes, spread = board.nodes, board.pool.device_strategy is Strategy.SPREAD
     for i in _candidates(board, part, horizon, within):
         if only is not None and not only[i]:
             continue
-        if not takes(nodes, i, part, horizon):
+        if not has_room(nodes, i, part, horizon):
             continue
         spot = on_node(nodes, i, part, horizon, spread)
         if spot is not None:
@@ -125,7 +130,7 @@ def _pick(
     return None
 
 
-def _least_lost(
+def _pick_least_fragmenting(
     board: Board, part: BoardRole, horizon: Horizon, within: AbstractSet[int] | None, only: bytes | None
 ) -> Spot | None:
     nodes, strategy = board.nodes, board.pool.device_strategy
@@ -133,7 +138,7 @@ def _least_lost(
         for i, device in board.fragmentation.best_first(part, within):
             if nodes.ready[i] is not ready or (only is not None and not only[i]):
                 continue
-            if not takes(nodes, i, part, horizon):
+            if not has_room(nodes, i, part, horizon):
                 continue
             if device >= 0 and i not in nodes.leaving and strategy is Strategy.FRAGMENTATION:
                 return Spot(i, (device,), nodes.milli_on(i, part.request))
@@ -143,10 +148,10 @@ def _least_lost(
     return None
 
 
-def takes(nodes: Nodes, i: int, part: BoardRole, horizon: Horizon) -> bool:
-    """Return whether the node has room for a replica, devices aside."""
+def has_room(nodes: Nodes, i: int, part: BoardRole, horizon: Horizon) -> bool:
+    """Return whether the node has room for a replica, apart from devices."""
     request = part.request
-    if part.loose:
+    if part.ignores_limits:
         if nodes.cpu_unrequested[i] < request.cpu or nodes.memory_unrequested[i] < request.memory_mib:
             return False
     elif nodes.cpu[i] < request.limit_cpu or nodes.memory[i] < request.limit_memory_mib:
@@ -156,13 +161,13 @@ def takes(nodes: Nodes, i: int, part: BoardRole, horizon: Horizon) -> bool:
     if part.mask is not None and not part.mask[i]:
         return False
     spread = part.role.spread_per_node
-    if part.on is not None and spread is not None and part.on.get(i, 0) >= spread:
+    if part.replicas_by_node is not None and spread is not None and part.replicas_by_node.get(i, 0) >= spread:
         return False
     return horizon > Horizon.NOW or i not in nodes.leaving or nodes.starts_now(i, (), 0, request)
 
 
 def on_node(nodes: Nodes, i: int, part: BoardRole, horizon: Horizon, spread: bool = False) -> Spot | None:
-    """Return devices of one node for one replica, or None if too few are free."""
+    """Return the devices of a node for one replica, or None if too few are free."""
     count = part.request.devices
     if not count:
         return Spot(i, (), 0)
@@ -186,19 +191,20 @@ def on_node(nodes: Nodes, i: int, part: BoardRole, horizon: Horizon, spread: boo
 def _candidates(
     board: Board, part: BoardRole, horizon: Horizon, within: AbstractSet[int] | None
 ) -> Iterable[int]:
-    """Return candidate nodes, the best first."""
+    """Return the candidate nodes, best first."""
     nodes = board.nodes
     pack = board.pool.node_strategy is Strategy.BINPACK
     whole = part.milli == MILLI and not part.request.gpu_memory_mib
     if within is None and horizon < Horizon.BOOTING and pack and part.request.devices:
         return _tightest_first(nodes, part.request.devices) if whole else _shared_first(nodes, part)
-    least = part.request.devices if whole else 0  # most nodes are full, and need not be sorted
+    # Most nodes are usually full. Skip them to avoid sorting them.
+    least = part.request.devices if whole else 0
     open_nodes = [
         i
         for i in (range(len(nodes.nodes)) if within is None else within)
         if nodes.whole[i] >= least and (nodes.ready[i] or (horizon >= Horizon.BOOTING and nodes.booting[i]))
     ]
-    return sorted(open_nodes, key=_packed(nodes, part) if pack else _spread(nodes, part))
+    return sorted(open_nodes, key=_packing_key(nodes, part) if pack else _spreading_key(nodes, part))
 
 
 def _tightest_first(nodes: Nodes, count: int) -> Iterator[int]:
@@ -207,13 +213,13 @@ def _tightest_first(nodes: Nodes, count: int) -> Iterator[int]:
 
 
 def _shared_first(nodes: Nodes, part: BoardRole) -> Iterator[int]:
-    """Yield nodes for a fraction of a device: nodes with a shared device before all others."""
-    yield from sorted(nodes.shared, key=_packed(nodes, part))
+    """Yield the nodes for a fraction of a device, those with a shared device first."""
+    yield from sorted(nodes.shared, key=_packing_key(nodes, part))
     for bucket in nodes.by_whole:
         yield from bucket
 
 
-def _packed(nodes: Nodes, part: BoardRole) -> Callable[[int], tuple[int, ...]]:
+def _packing_key(nodes: Nodes, part: BoardRole) -> Callable[[int], tuple[int, ...]]:
     if not part.request.devices:
         return lambda i: (not nodes.ready[i], len(nodes.devices[i]) > 0, nodes.cpu[i], i)
     count = part.request.devices
@@ -228,7 +234,7 @@ def _packed(nodes: Nodes, part: BoardRole) -> Callable[[int], tuple[int, ...]]:
     return key
 
 
-def _spread(nodes: Nodes, part: BoardRole) -> Callable[[int], tuple[float, ...]]:
+def _spreading_key(nodes: Nodes, part: BoardRole) -> Callable[[int], tuple[float, ...]]:
     def key(i: int) -> tuple[float, ...]:
         if part.request.devices:
             return (not nodes.ready[i], False, -nodes.gpu[i] / max(1, len(nodes.devices[i])), i)

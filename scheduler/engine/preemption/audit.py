@@ -1,18 +1,18 @@
-"""Audit records of evictions: parties, rule, and queues before and after."""
+"""Audit records of evictions: victim, preemptor, rule, and the queues before and after."""
 
 from collections.abc import Sequence
 
-from berth.core.words import gpus
+from berth.core.words import format_gpus
 from scheduler.engine.board.board import Board
 from scheduler.engine.board.gang import Gang
 from scheduler.engine.board.ledger import NO_BOUND, QueueAccount, amounts
 from scheduler.engine.explain.reasons import blockers
-from scheduler.engine.plan import Blocker, Eviction, Kind, Standing
+from scheduler.engine.plan import Blocker, Eviction, Kind, QueueStanding
 from scheduler.engine.preemption.outcome import Outcome
 from scheduler.engine.preemption.selection import VictimSelection
 from scheduler.engine.preemption.victims import Victim
 
-Held = dict[QueueAccount, tuple[int, ...]]
+AllocatedByQueue = dict[QueueAccount, tuple[int, ...]]
 
 RULES = {
     "above_share": "{victim} had {held} allocated, more than its quota and fair share of {share}",
@@ -20,19 +20,21 @@ RULES = {
     "priority": "in {victim}, priority {higher} preempts priority {lower}",
     "fulfilment": "{victim} is scaled down for the minimum of a pending gang",
     "consolidate": "moved to consolidate free capacity",
-    "turn": "{victim} has the higher decayed usage for its weight, so the turn goes to {preemptor}",
+    "turn": "{victim} has the higher decayed usage relative to its weight, so it is the turn of {preemptor}",
 }
 
 
-def evictions(selection: VictimSelection, outcome: Outcome, before: Held) -> tuple[Eviction, ...]:
-    """Return one record for each gang that loses or moves pods. The board shows the final state."""
+def eviction_records(
+    selection: VictimSelection, outcome: Outcome, before: AllocatedByQueue
+) -> tuple[Eviction, ...]:
+    """Return an audit record for each gang that loses or moves pods, given the final board."""
     gang, standings = selection.policy.gang, _Standings(selection.board, before)
     winner = standings.path(gang.account)
     refused = blockers(selection.board.reasons(gang))
     by_gang: dict[str, list[Victim]] = {}
     for victim in outcome.evicted:
-        if all(selection.board.is_fresh(pod) for _, pod in victim.pods):
-            continue  # the victim was only going to start in this cycle
+        if all(selection.board.is_newly_placed(pod) for _, pod in victim.pods):
+            continue  # the victim has not started yet: it was to start in this cycle
         by_gang.setdefault(victim.gang.name, []).append(victim)
     result = []
     for name, victims in by_gang.items():
@@ -42,8 +44,8 @@ def evictions(selection: VictimSelection, outcome: Outcome, before: Held) -> tup
                 kind=selection.policy.kind if whole else Kind.SHRINK,
                 workload=name,
                 preemptor=gang.name,
-                rule=_rule(selection, victims[-1], before),
-                pods=_pods(selection, victims),
+                rule=_format_rule(selection, victims[-1], before),
+                pods=_evicted_pods(selection, victims),
                 whole=whole,
                 victim=standings.path(victims[0].gang.account),
                 winner=winner,
@@ -52,22 +54,22 @@ def evictions(selection: VictimSelection, outcome: Outcome, before: Held) -> tup
                 earns_backoff=selection.rules[id(victims[-1])] != "turn",
             )
         )
-    return (*result, *_moves(selection, outcome, standings, refused))
+    return (*result, *_move_records(selection, outcome, standings, refused))
 
 
-def _pods(selection: VictimSelection, victims: Sequence[Victim]) -> tuple[tuple[str, int], ...]:
-    """Return the pods that were running. The others were only going to start in this cycle."""
+def _evicted_pods(selection: VictimSelection, victims: Sequence[Victim]) -> tuple[tuple[str, int], ...]:
+    """Return the running pods, without those that were only going to start in this cycle."""
     held = [pod for victim in victims for _, pod in victim.pods]
-    return tuple((pod.role, pod.index) for pod in held if not selection.board.is_fresh(pod))
+    return tuple((pod.role, pod.index) for pod in held if not selection.board.is_newly_placed(pod))
 
 
-def _moves(
+def _move_records(
     selection: VictimSelection, outcome: Outcome, standings: "_Standings", refused: tuple[Blocker, ...]
 ) -> list[Eviction]:
     by_gang: dict[str, tuple[Gang, list[tuple[str, int]]]] = {}
     for gang, _, pod, _ in outcome.moved:
-        if selection.board.is_fresh(pod):
-            continue  # the pod starts on another node instead
+        if selection.board.is_newly_placed(pod):
+            continue  # the pod has not started yet and starts on another node instead
         by_gang.setdefault(gang.name, (gang, []))[1].append((pod.role, pod.index))
     return [
         Eviction(
@@ -81,17 +83,17 @@ def _moves(
 class _Standings:
     """Standings of queues before and after the evictions, computed once per queue."""
 
-    def __init__(self, board: Board, before: Held) -> None:
-        self._before, self._paths = before, dict[QueueAccount, tuple[Standing, ...]]()
+    def __init__(self, board: Board, before: AllocatedByQueue) -> None:
+        self._before, self._paths = before, dict[QueueAccount, tuple[QueueStanding, ...]]()
         self._usage = board.pool.fair_share.time_based
 
-    def path(self, account: QueueAccount) -> tuple[Standing, ...]:
+    def path(self, account: QueueAccount) -> tuple[QueueStanding, ...]:
         if account not in self._paths:
             self._paths[account] = tuple(self._standing(step) for step in account.path)
         return self._paths[account]
 
-    def _standing(self, account: QueueAccount) -> Standing:
-        return Standing(
+    def _standing(self, account: QueueAccount) -> QueueStanding:
+        return QueueStanding(
             account.name,
             account.entitlement.quota,
             amounts(account.share),
@@ -101,15 +103,15 @@ class _Standings:
         )
 
 
-def _rule(selection: VictimSelection, victim: Victim, before: Held) -> str:
+def _format_rule(selection: VictimSelection, victim: Victim, before: AllocatedByQueue) -> str:
     sides = selection.policy.diverging_queues(victim.gang.account)
     preemptor_queue, victim_queue = sides or (selection.policy.gang.account, victim.gang.account)
     return RULES[selection.rules[id(victim)]].format(
         victim=victim_queue.name,
         preemptor=preemptor_queue.name,
-        held=gpus(before[victim_queue][0]),
-        share=gpus(victim_queue.deserved[0]),
-        quota=gpus(None if preemptor_queue.quota[0] >= NO_BOUND else preemptor_queue.quota[0]),
+        held=format_gpus(before[victim_queue][0]),
+        share=format_gpus(victim_queue.deserved[0]),
+        quota=format_gpus(None if preemptor_queue.quota[0] >= NO_BOUND else preemptor_queue.quota[0]),
         higher=selection.policy.gang.workload.priority,
         lower=victim.gang.workload.priority,
     )

@@ -1,4 +1,4 @@
-"""Decide after a placement which victims stay, move or are evicted."""
+"""Decide which victims stay, move or are evicted, once the preemptor has been placed."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -10,9 +10,9 @@ from scheduler.engine.board.nodes import Spot
 from scheduler.engine.board.steps import Move
 from scheduler.engine.placement.find_room import find_room
 from scheduler.engine.placement.spots import Horizon
-from scheduler.engine.preemption.restore import Moved, Restorer, restore_in_place, together
+from scheduler.engine.preemption.restore import Moved, Restorer, group_victims, restore_in_place
 from scheduler.engine.preemption.selection import VictimSelection
-from scheduler.engine.preemption.victims import Held, Victim, single
+from scheduler.engine.preemption.victims import Held, Victim, single_pod_victim
 
 
 @dataclass(slots=True)
@@ -23,8 +23,8 @@ class Outcome:
     moved: list[Moved] = field(default_factory=list)
 
     def stops_running_pods(self, board: Board) -> bool:
-        """Return whether a victim is running, so that the preemptor has to wait until it stops."""
-        return not all(board.is_fresh(pod) for victim in self.evicted for _, pod in victim.pods)
+        """Return whether any evicted pod is running, so that the preemptor has to wait."""
+        return not all(board.is_newly_placed(pod) for victim in self.evicted for _, pod in victim.pods)
 
     def moves(self, victim: Victim) -> list[Held]:
         return [(part, pod) for gang, part, pod, _ in self.moved if gang is victim.gang]
@@ -33,21 +33,21 @@ class Outcome:
 def resolve_outcome(
     selection: VictimSelection, start: int, arrangement: Arrangement, max_moves: int | None = None
 ) -> Outcome | None:
-    """Restore the victims that can stay or move. Return None if the result is not acceptable."""
+    """Restore the victims that can stay or move. Return None if the outcome is not acceptable."""
     board, policy = selection.board, selection.policy
     preemptor_moves = [move for move in board.moves(start) if move.placed]
     outcome = Outcome()
     restorer = Restorer(selection)
     stopped: set[Gang] = set()
-    # Costliest victims first, so that they stay on their nodes where their eviction is unnecessary.
-    for gang, pods, victims in together(selection):
+    # Restore the costliest victims first, so that they stay where their eviction is unnecessary.
+    for gang, pods, victims in group_victims(selection):
         mark = board.mark()
-        # Growth cannot stay without its gang. The core was selected last, so it has already been handled.
+        # Extra replicas cannot stay without their gang, whose core was selected last and handled first.
         moved = None if gang in stopped else restorer.restore(gang, pods)
         if (
             moved is None
             or not (policy.moves_only or _is_whole_with(victims[0]))
-            or not _under_caps(selection)
+            or not _is_within_ceilings(selection)
         ):
             board.rewind(mark)
             outcome.evicted += victims
@@ -55,22 +55,22 @@ def resolve_outcome(
                 stopped.add(gang)
         else:
             outcome.moved.extend(moved)
-    _spare_moves(selection, outcome)
-    moves = sum(not board.is_fresh(pod) for _, _, pod, _ in outcome.moved)
+    _avoid_moves(selection, outcome)
+    moves = sum(not board.is_newly_placed(pod) for _, _, pod, _ in outcome.moved)
     if policy.moves_only and (outcome.evicted or (max_moves is not None and moves > max_moves)):
         return None
     sides = {policy.diverging_queues(victim.gang.account) for victim in outcome.evicted}
-    if not policy.holds({side for side in sides if side is not None}):
+    if not policy.is_fair_outcome({side for side in sides if side is not None}):
         return None
     outcome.evicted.reverse()
     board.rewind(start)
-    if not (outcome.evicted and outcome.moved and _needs_no_moves(selection, outcome, arrangement)):
-        _play(board, outcome, preemptor_moves)
+    if not (outcome.evicted and outcome.moved and _place_without_moves(selection, outcome, arrangement)):
+        _apply_outcome(board, outcome, preemptor_moves)
     return outcome
 
 
-def _spare_moves(selection: VictimSelection, outcome: Outcome) -> None:
-    """Replace an evicted replica by a moved one of the same role: the former stays, the latter is evicted."""
+def _avoid_moves(selection: VictimSelection, outcome: Outcome) -> None:
+    """Where one replica is evicted and another of its role moved, evict the latter instead."""
     board = selection.board
     for at, victim in enumerate(outcome.evicted):
         ((part, pod), *tied) = victim.pods
@@ -84,16 +84,16 @@ def _spare_moves(selection: VictimSelection, outcome: Outcome) -> None:
             board.drop(victim.gang, part, part.live[away.index])
             if restore_in_place(board, victim.gang, part, pod):
                 outcome.moved.remove(entry)
-                outcome.evicted[at] = single(board, victim.gang, part, away)
+                outcome.evicted[at] = single_pod_victim(board, victim.gang, part, away)
                 selection.rules[id(outcome.evicted[at])] = selection.rules[id(victim)]
                 break
             board.rewind(mark)
 
 
-def _needs_no_moves(selection: VictimSelection, outcome: Outcome, arrangement: Arrangement) -> bool:
-    """Place the preemptor where the evicted pods were, without moves. Return whether that succeeded."""
+def _place_without_moves(selection: VictimSelection, outcome: Outcome, arrangement: Arrangement) -> bool:
+    """Try to place the preemptor without moving any pods. Return whether that succeeded."""
     board, start = selection.board, selection.board.mark()
-    _drop_lost(board, outcome)
+    _drop_evicted(board, outcome)
     if find_room(board, selection.policy.gang, arrangement, Horizon.LEAVING):
         outcome.moved = []
         return True
@@ -102,12 +102,12 @@ def _needs_no_moves(selection: VictimSelection, outcome: Outcome, arrangement: A
 
 
 def _is_whole_with(victim: Victim) -> bool:
-    """Return whether the gang is whole with this victim. Growth cannot stay without its group."""
+    """Return whether the gang is complete with this victim restored."""
     part = victim.pods[0][0]
     return victim.whole or victim.is_group or part.count > part.role.min
 
 
-def _under_caps(selection: VictimSelection) -> bool:
+def _is_within_ceilings(selection: VictimSelection) -> bool:
     requested = selection.policy.requested
     return all(
         account.allocated[kind] <= selection.policy.ceiling(account)[kind]
@@ -117,8 +117,8 @@ def _under_caps(selection: VictimSelection) -> bool:
     )
 
 
-def _play(board: Board, outcome: Outcome, preemptor_moves: Sequence[Move]) -> None:
-    _drop_lost(board, outcome)
+def _apply_outcome(board: Board, outcome: Outcome, preemptor_moves: Sequence[Move]) -> None:
+    _drop_evicted(board, outcome)
     for gang, part, pod, _ in outcome.moved:
         board.drop(gang, part, pod)
     for move in preemptor_moves:
@@ -128,7 +128,7 @@ def _play(board: Board, outcome: Outcome, preemptor_moves: Sequence[Move]) -> No
         board.put(gang, part, pod.index, spot)
 
 
-def _drop_lost(board: Board, outcome: Outcome) -> None:
+def _drop_evicted(board: Board, outcome: Outcome) -> None:
     for victim in outcome.evicted:
         for part, pod in victim.pods:
             board.drop(victim.gang, part, pod)

@@ -1,4 +1,4 @@
-"""Base class of the preemption policies: victims, their order and their bounds."""
+"""Base class of the preemption policies, which define victims, their order and bounds."""
 
 from collections.abc import Iterator, Sequence
 
@@ -12,21 +12,23 @@ Key = tuple[float | int | str, ...]
 
 
 class PreemptionPolicy:
-    """Base class of the policies. Non-preemptible gangs and the preemptor itself are never victims."""
+    """Base class of the policies. Non-preemptible gangs and the preemptor are never victims."""
 
     kind: Kind
-    takes_gangs = True
-    takes_growth = True
-    moves_only = False  # all victims must be placed again
-    unreported: frozenset[Reason] = frozenset()  # refusals for which other policies have the better numbers
-    relieves: frozenset[Reason] = frozenset()  # bounds under which evictions can make room
-    most_moves: int | None = None
-    most_trials = NO_BOUND
+    evicts_gangs = True
+    evicts_extra_replicas = True
+    moves_only = False  # True: all victims must be placed again
+    unreported: frozenset[Reason] = frozenset()  # refusals that other policies report with better numbers
+    relievable_bounds: frozenset[Reason] = frozenset()  # bounds that evictions can make room under
+    max_moves: int | None = None
+    max_trials = NO_BOUND
 
     def __init__(self, board: Board, gang: Gang, requested: tuple[int, int, int]) -> None:
         self.board, self.gang, self.requested = board, gang, requested
         self.kinds = [kind for kind in KINDS if requested[kind] > 0]
-        self.spares_fresh = False  # also protect gangs that this cycle starts, if they have a minimum runtime
+        self.protects_new_gangs = (
+            False  # True: also protect gangs with a minimum runtime that start in this cycle
+        )
         self._seconds: dict[QueueAccount, int] = {}
         self._diverging: dict[QueueAccount, tuple[QueueAccount, QueueAccount] | None] = {}
         self.stays_in_quota = {
@@ -40,66 +42,68 @@ class PreemptionPolicy:
         return False
 
     @classmethod
-    def finds_nothing_beyond_share(cls, board: Board, gang: Gang) -> bool:
-        """Return whether there is certainly no victim for this gang, which is beyond its fair share."""
+    def has_no_victims_over_share(cls, board: Board, gang: Gang) -> bool:
+        """Return whether a gang over its fair share certainly has no victims."""
         del board, gang
         return False
 
-    def may_take_from_queue(self, account: QueueAccount) -> bool:
+    def may_evict_from_queue(self, account: QueueAccount) -> bool:
         """Return whether the project may have victims now."""
         raise NotImplementedError
 
     def projects(self) -> Iterator[QueueAccount]:
         """Yield the projects that may have victims."""
-        return (account for account in self.board.by_project if self.may_take_from_queue(account))
+        return (account for account in self.board.by_project if self.may_evict_from_queue(account))
 
-    def would_take_from(self, gang: Gang) -> bool:
+    def would_evict_gang(self, gang: Gang) -> bool:
         """Return whether the gang could be a victim if it were preemptible and not protected."""
         return gang is not self.gang
 
-    def may_take_from(self, gang: Gang) -> bool:
-        """Return whether the gang could be a victim, its queue and minimum runtime aside."""
-        return not gang.non_preemptible and self.would_take_from(gang)
+    def may_evict_gang(self, gang: Gang) -> bool:
+        """Return whether the gang could be a victim, apart from its queue and minimum runtime."""
+        return not gang.non_preemptible and self.would_evict_gang(gang)
 
     def rule(self, victim: Victim) -> str | None:
         """Return the rule that allows this victim now, or None."""
         raise NotImplementedError
 
-    def holds(self, sides: "set[tuple[QueueAccount, QueueAccount]]") -> bool:
+    def is_fair_outcome(self, sides: "set[tuple[QueueAccount, QueueAccount]]") -> bool:
         """Return whether the final outcome is fair."""
         del sides
         return True
 
-    def takes_more_inside(self) -> bool:
-        """Return whether to propose again, so that evictions inside the department keep it within its due."""
+    def retries_within_share(self) -> bool:
+        """Return whether to retry so that evictions keep the department within its share."""
         return False
 
-    def spares_more(self) -> bool:
-        """Return whether to propose again without gangs that start now and are protected in the next cycle.
+    def retries_without_new_gangs(self) -> bool:
+        """Return whether to retry without victims that start now and are protected next cycle.
 
-        The start of such a gang could still be withdrawn, but another selection may exist. From now on, such
-        gangs are protected as in the next cycle.
+        Their start could still be withdrawn, but there may be other victims. From now on, they are
+        protected as in the next cycle.
         """
-        changed = not self.spares_fresh and any(map(self._is_guarded_next, self.board.fresh_gangs()))
-        self.spares_fresh = self.spares_fresh or changed
+        changed = not self.protects_new_gangs and any(
+            map(self._is_protected_next_cycle, self.board.newly_placed_gangs())
+        )
+        self.protects_new_gangs = self.protects_new_gangs or changed
         return changed
 
     def queue_key(self, account: QueueAccount) -> Key:
-        """Return the sort key of a victim queue, the smallest first.
+        """Return the sort key of a victim queue. The smallest key goes first.
 
         The key changes with every selected victim.
         """
         del account
         return ()
 
-    def inside_key(self, victim: Victim) -> Key:
-        """Return the sort key of a victim inside its queue: growth, then optional groups, then gangs.
+    def victim_key(self, victim: Victim) -> Key:
+        """Return a victim's sort key in its queue: extra replicas, optional groups, then gangs.
 
-        Equal victims are ordered by priority, lost work and age.
+        Within each kind, victims are ordered by fulfilment, priority, lost work and age.
         """
-        if victim.place is None:
+        if victim.cached_key is None:
             workload = victim.gang.workload
-            victim.place = (
+            victim.cached_key = (
                 victim.whole,
                 victim.is_group,
                 -victim.fulfilment,
@@ -110,43 +114,44 @@ class PreemptionPolicy:
                 victim.gang.name,
                 -victim.index,
             )
-        return victim.place
+        return victim.cached_key
 
-    def standing(self, victims: Sequence[Victim]) -> Key:
-        """Return the standing of the victims' queues: the smallest wins, however many workloads stop."""
+    def queue_standing(self, victims: Sequence[Victim]) -> Key:
+        """Return the standing of the victims' queues, smallest first. It takes precedence over cost."""
         del victims
         return ()
 
     def key(self, victim: Victim) -> Key | None:
-        """Return the sort key of a victim, the smallest first, or None if the victim is not allowed now."""
-        ahead = self.ahead(victim)
-        return None if ahead is None else ahead + self.inside_key(victim)
+        """Return the sort key of a victim, or None if the policy does not allow the victim now."""
+        queue_prefix = self.queue_prefix(victim)
+        return None if queue_prefix is None else queue_prefix + self.victim_key(victim)
 
-    def ahead(self, victim: Victim) -> Key | None:
-        """Return the part of the key that victims of one queue may share, or None if not allowed now."""
+    def queue_prefix(self, victim: Victim) -> Key | None:
+        """Return the first part of `key`, which victims of one queue may share, or None."""
         if self.rule(victim) is None:
             return None
-        return (*self.standing((victim,)), *self.queue_key(victim.gang.account))
+        return (*self.queue_standing((victim,)), *self.queue_key(victim.gang.account))
 
     def cost(self, victims: Sequence[Victim]) -> Key:
-        """Return the cost of victims, whatever their queues.
+        """Return the cost of a set of victims, regardless of their queues.
 
-        The cost comprises stopped workloads, the worst victim, the number of victims and the freed GPUs.
+        The cost comprises stopped workloads, the worst victim, the number of victims and the GPUs
+        freed.
         """
         freed = sum([victim.amounts[0] for victim in victims])
-        worst = max([self.inside_key(victim) for victim in victims])
+        worst = max([self.victim_key(victim) for victim in victims])
         return (sum([victim.whole for victim in victims]), *worst, len(victims), freed)
 
     def may_evict(self) -> bool:
-        """Return whether the preemptor deserves what it requests."""
+        """Return whether the preemptor may evict others for its request."""
         return True
 
     def ceiling(self, account: QueueAccount) -> Sequence[int]:
-        """Return the maximum that a queue of the preemptor may have allocated in the end."""
+        """Return the maximum final allocation of a queue of the preemptor."""
         return account.limit
 
     def threshold(self, side: QueueAccount, kind: int) -> int | None:
-        """Return the amount that the side must exceed before its last victim, or None for no bound."""
+        """Return the allocation that the victim queue must exceed before its last eviction, or None."""
         del side, kind
         return None
 
@@ -154,15 +159,15 @@ class PreemptionPolicy:
         """Return whether the gang may not be evicted."""
         if gang.non_preemptible or gang is self.gang:
             return True
-        seconds = self._guarded_for(gang)
+        seconds = self._min_runtime_of_gang(gang)
         if seconds > 0 and within_min_runtime(self.board, gang, seconds):
             return True
-        return self.spares_fresh and self._is_guarded_next(gang)
+        return self.protects_new_gangs and self._is_protected_next_cycle(gang)
 
-    def _is_guarded_next(self, gang: Gang) -> bool:
-        return self._guarded_for(gang) > 0 and not gang.non_preemptible and self.board.starts(gang)
+    def _is_protected_next_cycle(self, gang: Gang) -> bool:
+        return self._min_runtime_of_gang(gang) > 0 and not gang.non_preemptible and self.board.starts(gang)
 
-    def _guarded_for(self, gang: Gang) -> int:
+    def _min_runtime_of_gang(self, gang: Gang) -> int:
         """Return the minimum runtime of the gang in seconds."""
         if gang.account not in self._seconds:
             self._seconds[gang.account] = self._min_runtime(gang.account)
@@ -173,7 +178,7 @@ class PreemptionPolicy:
         return next((s for s in result if s is not None), self.board.pool.reclaim_min_runtime)
 
     def diverging_queues(self, account: QueueAccount) -> tuple[QueueAccount, QueueAccount] | None:
-        """Return the first differing queues on the paths of the preemptor and another project."""
+        """Return the queues at which the two paths diverge, the preemptor's first, or None."""
         if account not in self._diverging:
             arrangements = zip(reversed(self.gang.account.path), reversed(account.path), strict=False)
             self._diverging[account] = next(

@@ -1,19 +1,19 @@
-"""Evict victims for one preemptor: bound, propose, simulate, judge."""
+"""Evict victims for one preemptor: check bounds, propose victims, simulate and accept."""
 
 from collections.abc import Iterable, Iterator
 
 from scheduler.engine.board.board import Board, Trial
-from scheduler.engine.board.eligible import first_pending, over_bounds, pending
-from scheduler.engine.board.gang import Arrangement, Gang, PendingGroup, amounts_of, arrangements
+from scheduler.engine.board.eligible import exceeded_bound, find_pending_groups, first_pending
+from scheduler.engine.board.gang import Arrangement, Gang, PendingGroup, arrangements, total_request
 from scheduler.engine.board.ledger import QueueAccount
 from scheduler.engine.board.order import PendingOrder
-from scheduler.engine.explain.reasons import NEVER
+from scheduler.engine.explain.reasons import UNSCHEDULABLE_REASONS
 from scheduler.engine.placement.find_room import find_room
 from scheduler.engine.placement.spots import Horizon
 from scheduler.engine.plan import Kind, Numbers, Reason
-from scheduler.engine.preemption.audit import evictions
-from scheduler.engine.preemption.bounds import shortfall, totals
-from scheduler.engine.preemption.obstacles import Obstacle, hopeless, obstacle
+from scheduler.engine.preemption.audit import eviction_records
+from scheduler.engine.preemption.bounds import reclaim_numbers, shortfall
+from scheduler.engine.preemption.obstacles import Obstacle, obstacle, policy_obstacle
 from scheduler.engine.preemption.outcome import Outcome, resolve_outcome
 from scheduler.engine.preemption.policy import PreemptionPolicy
 from scheduler.engine.preemption.proposals import (
@@ -28,45 +28,51 @@ from scheduler.engine.preemption.selection import VictimSelection
 from scheduler.engine.preemption.victim_costs import OfferCache
 from scheduler.engine.preemption.victims import Victim
 
-MOST_PROPOSALS = 24  # per preemptor and policy; counted, so that every machine gives up at the same point
+MAX_PROPOSALS = 24  # per preemptor and policy; not a time limit, so that every machine decides alike
 
 
 def preempt_for_pending(board: Board, choice: int, policy_type: type[PreemptionPolicy]) -> None:
     """Try a policy for all pending gangs in queue order.
 
-    The first gang of a pending group represents the group; once it is placed, the order is computed again and
-    the next gang follows. No gang is placed twice: a gang that loses its new place waits for the next cycle,
-    so that two gangs can never take a place from each other in turn.
+    The first gang of a pending group represents the group. Once it is placed, the order is
+    recomputed and the next gang follows. No gang is placed twice: a gang that loses its new place
+    waits for the next cycle, so that two gangs cannot keep displacing each other.
     """
     done: set[str] = set()
-    hopeful = {group for group in pending(board, choice) if not NEVER & group.reasons.keys()}
-    served = not _all_refused(board, hopeful, policy_type)
+    candidates = {
+        group
+        for group in find_pending_groups(board, choice)
+        if not UNSCHEDULABLE_REASONS & group.reasons.keys()
+    }
+    served = not _all_refused(board, candidates, policy_type)
     while served:
         served = False
-        order = PendingOrder(board, hopeful)
+        order = PendingOrder(board, candidates)
         for group, gang in order:
             order.leave(group)
             if gang.name in done:
-                hopeful.remove(group)
+                candidates.remove(group)
                 continue
             done.add(gang.name)
-            served = _attempt(board, gang, policy_type)
+            served = _try_policy(board, gang, policy_type)
             if not served or first_pending(board, group) is gang:
-                hopeful.remove(group)
+                candidates.remove(group)
             if served:
                 break
 
 
-def _all_refused(board: Board, hopeful: Iterable[PendingGroup], policy_type: type[PreemptionPolicy]) -> bool:
-    """Return whether the policy can help no group. If so, refuse all of them without trials.
+def _all_refused(
+    board: Board, candidates: Iterable[PendingGroup], policy_type: type[PreemptionPolicy]
+) -> bool:
+    """Refuse all groups without trials and return True if the policy can help none of them.
 
-    While no gang is placed, the board is the same for all groups and their order does not matter.
+    As long as no gang is placed, all groups see the same board and their order does not matter.
     """
     refusals: list[tuple[Gang, Reason | None, Numbers]] = []
     needs_share, unreported = policy_type.needs_share(board), policy_type.unreported
-    for group in hopeful:
-        gang = group.gangs[group.at]  # still pending, because nothing has changed since
-        obstacle = hopeless(board, gang, policy_type, needs_share)
+    for group in candidates:
+        gang = group.gangs[group.at]  # still pending, because nothing has changed
+        obstacle = policy_obstacle(board, gang, policy_type, needs_share)
         if obstacle is None:
             return False
         reason, numbers = obstacle
@@ -75,9 +81,9 @@ def _all_refused(board: Board, hopeful: Iterable[PendingGroup], policy_type: typ
     return True
 
 
-def _attempt(board: Board, gang: Gang, policy_type: type[PreemptionPolicy]) -> bool:
-    """Try a policy for one gang. Return whether the gang was placed, or fits without an eviction."""
-    with board.trial(gang, otherwise=None) as trial:
+def _try_policy(board: Board, gang: Gang, policy_type: type[PreemptionPolicy]) -> bool:
+    """Try a policy for one gang. Return whether the gang was placed or fits without evictions."""
+    with board.trial(gang, default_reason=None) as trial:
         policy = policy_type(board, gang, gang.requested)
         refusal = _try_arrangements(trial, policy, arrangements(gang))
         if refusal is not None and refusal[1] and refusal[0] not in policy_type.unreported:
@@ -85,12 +91,12 @@ def _attempt(board: Board, gang: Gang, policy_type: type[PreemptionPolicy]) -> b
     return refusal is None
 
 
-def preempt_for_growth(
+def preempt_for_scale_up(
     board: Board, gang: Gang, arrangement: Arrangement, policy_type: type[PreemptionPolicy]
 ) -> bool:
-    """Try a policy for one growth step. Return whether the step was placed."""
-    policy = policy_type(board, gang, amounts_of(arrangement))
-    with board.trial(gang, otherwise=None) as trial:
+    """Try a policy for one scale-up step. Return whether the step was placed."""
+    policy = policy_type(board, gang, total_request(arrangement))
+    with board.trial(gang, default_reason=None) as trial:
         _try_arrangements(trial, policy, (arrangement,))
     return trial.kind is not None
 
@@ -105,34 +111,36 @@ def _try_arrangements(
     board, gang = trial.board, trial.gang
     result: Obstacle | None = None
     for arrangement in choices:
-        requested = amounts_of(arrangement)
+        requested = total_request(arrangement)
         policy = policy if requested == policy.requested else type(policy)(board, gang, requested)
         short = obstacle(board, policy) or shortfall(VictimSelection(board, policy))
         if short is not None:
             result = result or short
             continue
-        before, over_bounds_before = _held(board), over_bounds(gang, requested) is not None
-        budget = _Budget(min(MOST_PROPOSALS, policy.most_trials))
+        before, over_bounds_before = _allocated_by_queue(board), exceeded_bound(gang, requested) is not None
+        budget = _Budget(min(MAX_PROPOSALS, policy.max_trials))
         for selection in _all_proposals(board, policy, arrangement, budget):
-            outcome = resolve_outcome(selection, trial.start, arrangement, policy.most_moves)
+            outcome = resolve_outcome(selection, trial.start, arrangement, policy.max_moves)
             if outcome is not None and not outcome.evicted and not outcome.moved:
                 board.rewind(trial.start)
-                return None  # the gang fits without evictions: left to `allocate`
+                return None  # the gang fits without evictions, so `allocate` places it
             if outcome is not None:
                 trial.waits = over_bounds_before and outcome.stops_running_pods(board)
-                written = evictions(selection, outcome, before)
-                trial.accept(policy.kind if written else Kind.START, _message(policy, outcome), written)
+                records = eviction_records(selection, outcome, before)
+                trial.accept(policy.kind if records else Kind.START, _message(policy, outcome), records)
                 return None
         board.rewind(trial.start)
-        result = result or _no_arrangement(board, policy, budget)
+        result = result or _no_arrangement_refusal(board, policy, budget)
     return result
 
 
-def _no_arrangement(board: Board, policy: PreemptionPolicy, budget: "_Budget") -> tuple[Reason, Numbers]:
-    """Return the refusal for a gang whose sums suffice but for which no attempt succeeded."""
+def _no_arrangement_refusal(
+    board: Board, policy: PreemptionPolicy, budget: "_Budget"
+) -> tuple[Reason, Numbers]:
+    """Return the refusal of a gang for which the sums suffice but no attempt succeeded."""
     reasons = board.reasons(policy.gang)
     short = reasons.get(Reason.FRAGMENTED) or reasons.get(Reason.WAITING_FOR_CAPACITY) or {}
-    numbers = totals(VictimSelection(board, policy), short.get("resource"))
+    numbers = reclaim_numbers(VictimSelection(board, policy), short.get("resource"))
     if budget.left <= 0:
         return Reason.PLACEMENT_ATTEMPTS_EXHAUSTED, {"attempts": budget.total, **numbers}
     return Reason.NO_RECLAIMABLE_RESOURCES, numbers
@@ -148,12 +156,12 @@ class _Budget:
         self.left -= 1
         return self.left >= 0
 
-    def renewed(self) -> "_Budget":
+    def reset(self) -> "_Budget":
         self.left = self.total
         return self
 
 
-def _held(board: Board) -> dict[QueueAccount, tuple[int, ...]]:
+def _allocated_by_queue(board: Board) -> dict[QueueAccount, tuple[int, ...]]:
     return {account: tuple(account.allocated) for account in board.ledger.accounts.values()}
 
 
@@ -161,30 +169,30 @@ def _all_proposals(
     board: Board, policy: PreemptionPolicy, arrangement: Arrangement, budget: _Budget
 ) -> Iterator[VictimSelection]:
     yield from _proposals(board, policy, arrangement, budget)
-    if policy.takes_more_inside():
-        yield from _proposals(board, policy, arrangement, budget.renewed())
-    if policy.spares_more():
-        yield from _proposals(board, policy, arrangement, budget.renewed())
+    if policy.retries_within_share():
+        yield from _proposals(board, policy, arrangement, budget.reset())
+    if policy.retries_without_new_gangs():
+        yield from _proposals(board, policy, arrangement, budget.reset())
 
 
 def _proposals(
     board: Board, policy: PreemptionPolicy, arrangement: Arrangement, budget: _Budget
 ) -> Iterator[VictimSelection]:
-    """Yield victim selections, each applied to the board and rewound before the next."""
+    """Yield victim selections, each applied to the board and undone before the next."""
     start, banned, offer_cache, free = board.mark(), set[int](), OfferCache(), board.nodes.free()
     if not any(need.scopes for need in arrangement):
-        one_may = single_victim_may_suffice(VictimSelection(board, policy), arrangement, free)
+        single_may_suffice = single_victim_may_suffice(VictimSelection(board, policy), arrangement, free)
         replicas = sum(need.count for need in arrangement)
-        while budget.spend() and board.cycle.efforts.may_try(policy.gang, replicas):
+        while budget.spend() and board.cycle.placement_attempts.may_try(policy.gang, replicas):
             board.attempt()
             selection = VictimSelection(board, policy)
             if not propose_by_node(selection, arrangement, banned, offer_cache):
                 board.rewind(start)
                 break
-            if one_may and not banned and sum(victim.whole for victim in selection.selected) > 1:
+            if single_may_suffice and not banned and sum(victim.whole for victim in selection.selected) > 1:
                 stopped = list(selection.selected)
                 board.rewind(start)
-                yield from _alone(
+                yield from _single_victim_selections(
                     board,
                     policy,
                     arrangement,
@@ -217,7 +225,7 @@ def _proposals(
     board.rewind(start)
 
 
-def _alone(
+def _single_victim_selections(
     board: Board, policy: PreemptionPolicy, arrangement: Arrangement, victims: Iterable[Victim]
 ) -> Iterator[VictimSelection]:
     start = board.mark()

@@ -1,4 +1,4 @@
-"""Put removed pods back on their old nodes or on others."""
+"""Put removed pods back on their old nodes, or on others."""
 
 from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
@@ -7,8 +7,8 @@ from scheduler.engine.board.board import Board
 from scheduler.engine.board.gang import BoardRole, Gang, ReplicaRequest, scopes_above
 from scheduler.engine.board.nodes import Spot
 from scheduler.engine.model import Pod
-from scheduler.engine.placement.find_room import find_room, may_use_held_nodes, open_to
-from scheduler.engine.placement.spots import Horizon, pick
+from scheduler.engine.placement.find_room import available_nodes, find_room, may_use_held_nodes
+from scheduler.engine.placement.spots import Horizon, pick_spot
 from scheduler.engine.preemption.selection import VictimSelection
 from scheduler.engine.preemption.victims import Held, Victim
 
@@ -16,43 +16,43 @@ Moved = tuple[Gang, BoardRole, Pod, Spot]
 
 
 class Restorer:
-    """Puts victims back one by one, and remembers for how many replicas of a kind there is room."""
+    """Restores victims one by one, remembering how many replicas of each kind still fit."""
 
     def __init__(self, selection: VictimSelection) -> None:
         self._board = selection.board
-        self._room: dict[Hashable, int] = {}  # never increases, because restored pods only take room
+        self._room: dict[Hashable, int] = {}  # never increases, because restored pods only take up room
 
     def restore(self, gang: Gang, pods: Sequence[Held]) -> list[Moved] | None:
-        """Put back these pods and return the pods that had to move.
+        """Put these pods back. Return the pods that had to move.
 
-        Return None if not all can be placed. The caller must then rewind the board.
+        Return None if not all of them fit. The caller must then rewind the board.
         """
         start = self._board.mark()
-        moved = self._one_by_one(gang, pods)
+        moved = self._restore_separately(gang, pods)
         if moved is None and not gang.simple:
             self._board.rewind(start)
-            moved = _all_anew(self._board, gang, pods)
+            moved = _place_together(self._board, gang, pods)
         return moved
 
-    def _one_by_one(self, gang: Gang, pods: Sequence[Held]) -> list[Moved] | None:
-        """Put back pods on their old nodes where possible, then place the others."""
+    def _restore_separately(self, gang: Gang, pods: Sequence[Held]) -> list[Moved] | None:
+        """Put pods back on their old nodes where possible, then place the others."""
         board = self._board
         away = [(part, pod) for part, pod in pods if not restore_in_place(board, gang, part, pod)]
         moved: list[Moved] = []
         if self._room and self._is_hopeless(gang, away):
             return None
         for part, pod in away:
-            spot = _elsewhere(board, gang, part, pod)
+            spot = _find_other_spot(board, gang, part, pod)
             if spot is None:
-                self._learn(gang, pods, len(pods) - len(away) + len(moved))
+                self._remember_room(gang, pods, len(pods) - len(away) + len(moved))
                 return None
             moved.append((gang, part, pod, spot))
             board.put(gang, part, pod.index, spot)
         return moved
 
-    def _learn(self, gang: Gang, pods: Sequence[Held], most: int) -> None:
+    def _remember_room(self, gang: Gang, pods: Sequence[Held], most: int) -> None:
         kinds = {self._kind(gang, part, pod) for part, pod in pods}
-        if gang.simple and len(kinds) == 1 and all(part.on is None for part, _ in pods):
+        if gang.simple and len(kinds) == 1 and all(part.replicas_by_node is None for part, _ in pods):
             self._room[kinds.pop()] = most
 
     def _is_hopeless(self, gang: Gang, away: Sequence[Held]) -> bool:
@@ -62,17 +62,22 @@ class Restorer:
         return any(count > self._room.get(kind, count) for kind, count in requested.items())
 
     def _kind(self, gang: Gang, part: BoardRole, pod: Pod) -> Hashable:
-        return part.request, part.mask, self._board.is_fresh(pod), may_use_held_nodes(self._board, gang)
+        return (
+            part.request,
+            part.mask,
+            self._board.is_newly_placed(pod),
+            may_use_held_nodes(self._board, gang),
+        )
 
 
 def restore_in_place(board: Board, gang: Gang, part: BoardRole, pod: Pod) -> bool:
-    """Put a pod back on its old node, if its resources are free and topology allows it."""
+    """Put a pod back on its old node if there is room and topology allows it."""
     nodes, i = board.nodes, board.nodes.index[pod.node]
     request, apart = part.request, part.role.spread_per_node
-    if part.on is not None and apart is not None and part.on.get(i, 0) >= apart:
+    if part.replicas_by_node is not None and apart is not None and part.replicas_by_node.get(i, 0) >= apart:
         return False
-    home = None if gang.simple else board.topology.home(gang, part)
-    if home is not None and i not in home:
+    allowed_nodes = None if gang.simple else board.topology.allowed_nodes(gang, part)
+    if allowed_nodes is not None and i not in allowed_nodes:
         return False
     if (
         nodes.cpu[i] < request.limit_cpu
@@ -85,22 +90,25 @@ def restore_in_place(board: Board, gang: Gang, part: BoardRole, pod: Pod) -> boo
     return True
 
 
-def _elsewhere(board: Board, gang: Gang, part: BoardRole, pod: Pod) -> Spot | None:
-    home = None if gang.simple else board.topology.home(gang, part)
-    inside = open_to(board, gang, home)
-    spots = (pick(board, part, horizon, inside) for horizon in _horizons(board, [pod]))
+def _find_other_spot(board: Board, gang: Gang, part: BoardRole, pod: Pod) -> Spot | None:
+    allowed_nodes = None if gang.simple else board.topology.allowed_nodes(gang, part)
+    inside = available_nodes(board, gang, allowed_nodes)
+    spots = (pick_spot(board, part, horizon, inside) for horizon in _horizons(board, [pod]))
     return next((spot for spot in spots if spot is not None), None)
 
 
 def _horizons(board: Board, pods: Iterable[Pod]) -> Sequence[Horizon]:
-    """Return the horizons to try: a pod that was to start in this cycle still starts at once if it can."""
-    fresh = any(board.is_fresh(pod) for pod in pods)
+    """Return the horizons to try. Pods that were to start now still do so if possible."""
+    fresh = any(board.is_newly_placed(pod) for pod in pods)
     return (Horizon.NOW, Horizon.LEAVING) if fresh else (Horizon.LEAVING,)
 
 
-def _all_anew(board: Board, gang: Gang, pods: Sequence[Held]) -> list[Moved] | None:
-    """Place all pods of a gang together, possibly in another domain. None of its pods may remain."""
-    if gang.standing:
+def _place_together(board: Board, gang: Gang, pods: Sequence[Held]) -> list[Moved] | None:
+    """Place all pods of a gang together, possibly in another domain. Return the moved pods.
+
+    Return None if they do not fit, or if other pods of the gang are still placed.
+    """
+    if gang.pod_count:
         return None
     by_part: dict[BoardRole, list[Pod]] = {}
     for part, pod in pods:
@@ -125,16 +133,16 @@ def _all_anew(board: Board, gang: Gang, pods: Sequence[Held]) -> list[Moved] | N
     return moved
 
 
-def together(selection: VictimSelection) -> list[tuple[Gang, tuple[Held, ...], list[Victim]]]:
-    """Return the selected victims, costliest first.
+def group_victims(selection: VictimSelection) -> list[tuple[Gang, tuple[Held, ...], list[Victim]]]:
+    """Return the selected victims, costliest first, by gang.
 
-    Victims of a gang that must move together form one entry.
+    The victims of a gang that must move as a whole form one entry.
     """
     result: list[tuple[Gang, tuple[Held, ...], list[Victim]]] = []
     bound: dict[Gang, int] = {}
     for victim in reversed(selection.selected):
         gang = victim.gang
-        if selection.policy.moves_only and not gang.simple and not gang.standing:
+        if selection.policy.moves_only and not gang.simple and not gang.pod_count:
             if gang in bound:
                 _, pods, victims = result[bound[gang]]
                 result[bound[gang]] = gang, (*pods, *victim.pods), [*victims, victim]

@@ -1,4 +1,4 @@
-"""Split allocations into the smallest units that can be evicted without breaking a gang."""
+"""Split gangs into the smallest units that can be evicted without breaking a gang."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -8,10 +8,10 @@ from scheduler.engine.board.gang import (
     BoardGroup,
     BoardRole,
     Gang,
-    gpus_of,
-    leaves,
-    lost_gpu_seconds_of,
-    most_now,
+    compute_lost_gpu_seconds,
+    current_max,
+    leaf_parts,
+    pod_milli_gpus,
 )
 from scheduler.engine.model import Pod, PodState
 
@@ -20,30 +20,31 @@ Held = tuple[BoardRole, Pod]
 
 @dataclass(slots=True, eq=False)
 class Victim:
-    """Pods of one gang that are evicted together: a growth replica, an optional child, or the rest."""
+    """Pods of a gang that are evicted together: an extra replica, optional child or the gang."""
 
     gang: Gang
     pods: tuple[Held, ...]
-    whole: bool  # True: the gang stops
-    growth: tuple[int, int, int] = (0, 0, 0)  # for a whole gang: growth that could be evicted before its core
+    whole: bool  # True: the entire gang stops
+    extra_amounts: tuple[int, int, int] = (0, 0, 0)  # entire gangs: extra replicas that could go first
     fulfilment: float = 0.0
     lost_gpu_seconds: int = 0
-    at: int = 0  # time at which lost work was counted
-    is_group: bool = False  # an optional child: its roles may go below their minimum
+    at: int = 0  # when lost work was counted
+    is_group: bool = False  # optional child, whose roles may go below their minimum
     amounts: tuple[int, int, int] = field(init=False)
     started: int = field(init=False)
     index: int = field(init=False)
-    place: tuple[float | int | str, ...] | None = field(init=False, default=None)  # cached `inside_key`
+    # Cache of `PreemptionPolicy.inside_key`.
+    cached_key: tuple[float | int | str, ...] | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         if len(self.pods) == 1:
             ((part, pod),) = self.pods
-            self.amounts = (gpus_of(pod), part.amounts[1], part.amounts[2])
+            self.amounts = (pod_milli_gpus(pod), part.amounts[1], part.amounts[2])
             self.started, self.index = pod.started, pod.index
             return
         gpu = cpu = memory = 0
         for part, pod in self.pods:
-            gpu += gpus_of(pod)
+            gpu += pod_milli_gpus(pod)
             cpu += part.amounts[1]
             memory += part.amounts[2]
         self.amounts = (gpu, cpu, memory)
@@ -51,8 +52,8 @@ class Victim:
         self.index = max((pod.index for _, pod in self.pods), default=0)
 
 
-def whole(board: Board, gang: Gang) -> Victim:
-    """Return all pods of the gang as one victim."""
+def gang_as_victim(board: Board, gang: Gang) -> Victim:
+    """Return the entire gang as one victim, cached until its pods or the time change."""
     result = gang.whole_victim
     if not isinstance(result, Victim) or result.at != board.now:
         result = gang.whole_victim = _whole(board, gang)
@@ -60,65 +61,80 @@ def whole(board: Board, gang: Gang) -> Victim:
 
 
 def _whole(board: Board, gang: Gang) -> Victim:
-    pods = tuple((part, pod) for part in gang.parts for pod in part.in_order)
-    lost_gpu_seconds = sum(lost_gpu_seconds_of(gang, pod, board.now) for _, pod in pods)
-    growth = [0, 0, 0]
+    pods = tuple((part, pod) for part in gang.parts for pod in part.pods_in_order)
+    lost_gpu_seconds = sum(compute_lost_gpu_seconds(gang, pod, board.now) for _, pod in pods)
+    extra_amounts = [0, 0, 0]
     for part in gang.parts:
         spare = min(part.count - part.role.min, len(part.live))
         if spare > 0:
-            growth = [sum_ + spare * amount for sum_, amount in zip(growth, part.amounts, strict=True)]
-    return Victim(gang, pods, True, (growth[0], growth[1], growth[2]), 0.0, lost_gpu_seconds, board.now)
-
-
-def single(board: Board, gang: Gang, part: BoardRole, pod: Pod) -> Victim:
-    """Return one pod as a victim: a growth replica, or a pod to be moved."""
+            extra_amounts = [
+                sum_ + spare * amount for sum_, amount in zip(extra_amounts, part.amounts, strict=True)
+            ]
     return Victim(
-        gang, ((part, pod),), False, (0, 0, 0), part.fulfilment(), lost_gpu_seconds_of(gang, pod, board.now)
+        gang,
+        pods,
+        True,
+        (extra_amounts[0], extra_amounts[1], extra_amounts[2]),
+        0.0,
+        lost_gpu_seconds,
+        board.now,
     )
 
 
-def growth(board: Board, gang: Gang) -> Iterator[Victim]:
-    """Yield victims without which the gang stays complete, newest replicas first."""
+def single_pod_victim(board: Board, gang: Gang, part: BoardRole, pod: Pod) -> Victim:
+    """Return one pod as a victim: an extra replica, or a pod to be moved."""
+    return Victim(
+        gang,
+        ((part, pod),),
+        False,
+        (0, 0, 0),
+        part.fulfilment(),
+        compute_lost_gpu_seconds(gang, pod, board.now),
+    )
+
+
+def extra_replica_victims(board: Board, gang: Gang) -> Iterator[Victim]:
+    """Yield the victims that the gang can spare and stay complete, newest replicas first."""
     for part in gang.parts:
         if part.count > part.role.min and part.role.scale_with is None:
             tied = _followers(gang, part)
             for index in sorted(part.live, reverse=True):
-                victim = single(board, gang, part, part.live[index])
+                victim = single_pod_victim(board, gang, part, part.live[index])
                 if tied:
                     lost_gpu_seconds = victim.lost_gpu_seconds + sum(
-                        lost_gpu_seconds_of(gang, pod, board.now) for _, pod in tied
+                        compute_lost_gpu_seconds(gang, pod, board.now) for _, pod in tied
                     )
                     victim = replace(victim, pods=(*victim.pods, *tied), lost_gpu_seconds=lost_gpu_seconds)
                 yield victim
     if not gang.simple:
-        yield from _optional(board, gang, gang.root)
+        yield from _optional_children(board, gang, gang.root)
 
 
 def _followers(gang: Gang, leader: BoardRole) -> tuple[Held, ...]:
-    """Return the replicas of following roles that must go when the leader has one replica less."""
+    """Return the replicas of following roles that must go if the leader loses a replica."""
     return tuple(
         (part, part.live[index])
         for part in gang.parts
         if part.role.scale_with is not None and part.role.scale_with.role == leader.role.name
-        for index in sorted(part.live, reverse=True)[: max(0, part.count - most_now(gang, part, -1))]
+        for index in sorted(part.live, reverse=True)[: max(0, part.count - current_max(gang, part, -1))]
     )
 
 
-def _optional(board: Board, gang: Gang, section: BoardGroup) -> Iterator[Victim]:
-    """Yield children that run although the group does not need them."""
-    running = [child for child in section.children if any(part.live for part in leaves(child))]
+def _optional_children(board: Board, gang: Gang, section: BoardGroup) -> Iterator[Victim]:
+    """Yield running children that the group does not need."""
+    running = [child for child in section.children if any(part.live for part in leaf_parts(child))]
     spare = sum(child.is_whole for child in section.children) > section.need
     for child in reversed(running):
-        pods = tuple((part, pod) for part in leaves(child) for pod in part.in_order)
+        pods = tuple((part, pod) for part in leaf_parts(child) for pod in part.pods_in_order)
         if spare or not child.is_whole:
-            lost_gpu_seconds = sum(lost_gpu_seconds_of(gang, pod, board.now) for _, pod in pods)
+            lost_gpu_seconds = sum(compute_lost_gpu_seconds(gang, pod, board.now) for _, pod in pods)
             yield Victim(gang, pods, False, (0, 0, 0), 1.0, lost_gpu_seconds, is_group=True)
         elif isinstance(child, BoardGroup):
-            yield from _optional(board, gang, child)
+            yield from _optional_children(board, gang, child)
 
 
 def within_min_runtime(board: Board, gang: Gang, seconds: int) -> bool:
-    """Return whether the gang is within its minimum runtime, which is not 0."""
+    """Return whether the gang has run for less than its minimum runtime, in seconds (not 0)."""
     started = gang.workload.started
     if started is None:
         running = [

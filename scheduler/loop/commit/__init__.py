@@ -1,4 +1,4 @@
-"""Commit a plan: check each bundle again under lock, then apply it entirely or not at all."""
+"""Commit a plan: recheck each bundle under locks, then apply it in full or not at all."""
 
 from scheduler.loop.commit.apply import Outcome, commit
 

@@ -7,24 +7,24 @@ from dataclasses import dataclass, field
 from django.db import DatabaseError, InterfaceError, OperationalError, transaction
 
 from berth.db.crash_points import crash_point
-from berth.db.lease import Held, fenced
+from berth.db.lease import HeldLease, fenced_transaction
 from berth.db.races import is_lost_race
 from scheduler.engine.plan import Bundle, Plan
 from scheduler.loop import log_context
 from scheduler.loop.commit.context import NO_RENDEZVOUS, CommitContext, Rendezvous
 from scheduler.loop.commit.evict import evict
-from scheduler.loop.commit.locked_rows import conflict_with, lock_rows, reserve
+from scheduler.loop.commit.locked_rows import conflict_with, count_allocations, lock_rows
 from scheduler.loop.commit.places import place
 from scheduler.loop.observe.view import ClusterView
 from scheduler.models import Cycle
-from scheduler.reports.usage.allocation_hours import recount
+from scheduler.reports.usage.allocation_hours import update_gpu_totals
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
 class Outcome:
-    """Applied bundles, and stale bundles with the reason for each."""
+    """Result of a commit: the applied bundles, and the stale bundles with the reason for each."""
 
     applied: list[Bundle] = field(default_factory=list)
     stale: list[tuple[Bundle, str]] = field(default_factory=list)
@@ -48,22 +48,23 @@ class CommitInput:
 def commit(
     view: ClusterView,
     plan: Plan,
-    held: Held,
+    held_lease: HeldLease,
     record: Cycle,
     rendezvous: Mapping[str, Rendezvous] = NO_RENDEZVOUS,
 ) -> Outcome:
-    """Apply the plan in one transaction fenced by `held`, and return the outcome of each bundle.
+    """Apply the plan in one transaction fenced by `held_lease`, and return the outcome of each bundle.
 
-    The cycle's row is written first, because allocations and evictions refer to it. `rendezvous` maps each
-    starting workload to the address where its ranks meet. A workload without an address gets one before its
+    The cycle's row is written first, because allocations and evictions refer to it. `rendezvous` maps the
+    workloads that start to their rendezvous addresses. A workload without an address gets one before its
     first pod starts.
+
     Raises LeadershipLost.
     """
     outcome = Outcome()
     if plan.bundles:
-        with fenced(held):
+        with fenced_transaction(held_lease):
             record.save(force_insert=True)
-            log_context.in_cycle(record.pk)
+            log_context.bind_cycle(record.pk)
             _apply(plan.bundles, CommitInput(view, record.pk, rendezvous), outcome)
             crash_point("commit.before_end")
         crash_point("commit.done")
@@ -71,7 +72,7 @@ def commit(
 
 
 def _apply(bundles: Sequence[Bundle], commit_input: CommitInput, outcome: Outcome) -> None:
-    """Apply all bundles. If the database rejects them, split them in half until the bad one is isolated."""
+    """Apply all bundles. If the database rejects them, bisect them to isolate the offending bundle."""
     attempt = Outcome()
     try:
         with transaction.atomic():
@@ -101,7 +102,7 @@ def _write(bundles: Sequence[Bundle], commit_input: CommitInput, outcome: Outcom
         if conflict:
             outcome.stale.append((bundle, conflict))
             continue
-        reserve(bundle, view, context.locked)
+        count_allocations(bundle, view, context.locked)
         outcome.evictions += evict(bundle, context)
         crash_point("commit.evicted")
         place(bundle, context)
@@ -109,4 +110,4 @@ def _write(bundles: Sequence[Bundle], commit_input: CommitInput, outcome: Outcom
         outcome.applied.append(bundle)
     context.new_rows.insert()
     crash_point("commit.bound")
-    recount(workload.pk for workload in context.locked.workloads.values())
+    update_gpu_totals(workload.pk for workload in context.locked.workloads.values())

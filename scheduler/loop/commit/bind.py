@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from berth.core.words import amount, counted
+from berth.core.words import format_amount, format_count
 from pools.models import Node
 from projects.models import Phase, Pod, Workload
 from projects.services.workloads.moves import move
@@ -31,7 +31,7 @@ class StartOrder:
 
 @dataclass(slots=True)
 class NewRows:
-    """Rows to insert together at the end of a commit."""
+    """Rows to insert in bulk at the end of a commit."""
 
     pods: list[Pod] = field(default_factory=list)
     allocations: list[Allocation] = field(default_factory=list)
@@ -52,25 +52,25 @@ def start(order: StartOrder, rows: NewRows, kind: str, message: str = "") -> Non
     rows.started.append(workload)
     ranks: dict[tuple[str, int], int] = {}
     if workload.phase in (Phase.PENDING, Phase.RESERVED):
-        _begin_run(order, kind, message or describe(order.places))
+        _begin_run(order, kind, message or describe_placement(order.places))
     else:
         ranks = _used_ranks(workload, rows)
     _bind(order, rows, ranks)
 
 
 def _used_ranks(workload: Workload, rows: NewRows) -> dict[tuple[str, int], int]:
-    """Return the rank of each replica in this run, so that a replacement pod takes over the rank."""
-    before = Pod.objects.filter(workload=workload, run=workload.run)
-    ranks = {(role, index): rank for role, index, rank in before.values_list("role", "index", "rank")}
-    mine = [pod for pod in rows.pods if pod.workload_id == workload.pk]
-    return ranks | {(pod.role, pod.index): pod.rank for pod in mine}
+    """Return the rank of each replica in this run, so that a replacement pod inherits it."""
+    earlier_pods = Pod.objects.filter(workload=workload, run=workload.run)
+    ranks = {(role, index): rank for role, index, rank in earlier_pods.values_list("role", "index", "rank")}
+    new_pods = [pod for pod in rows.pods if pod.workload_id == workload.pk]
+    return ranks | {(pod.role, pod.index): pod.rank for pod in new_pods}
 
 
-def describe(places: Sequence[Place]) -> str:
+def describe_placement(places: Sequence[Place]) -> str:
     nodes = sorted({step.node for step in places})
     milli = sum(step.milli * len(step.devices) for step in places)
-    where = nodes[0] if len(nodes) == 1 else counted(len(nodes), "node")
-    return f"{counted(len(places), 'pod')} with {amount('gpu', milli)} on {where}."
+    where = nodes[0] if len(nodes) == 1 else format_count(len(nodes), "node")
+    return f"{format_count(len(places), 'pod')} with {format_amount('gpu', milli)} on {where}."
 
 
 def _begin_run(order: StartOrder, kind: str, message: str) -> None:
@@ -98,7 +98,7 @@ def _begin_run(order: StartOrder, kind: str, message: str) -> None:
         data=data,
         **columns,
     )
-    assert moved, f"{workload} was locked as {workload.phase}"
+    assert moved, f"{workload} left phase {workload.phase} although its row is locked"
     workload.phase = Phase.STARTING
     for name, value in columns.items():
         setattr(workload, name, value)

@@ -1,4 +1,4 @@
-"""Check limits and quotas again when a reservation starts."""
+"""Recheck limits and quotas of workloads that hold a reservation."""
 
 from collections.abc import Iterable, Sequence
 
@@ -9,7 +9,7 @@ from pools.models import NodePool
 from projects.models import Quota, Workload
 from scheduler.loop.observe.specs import ParsedSpec
 from scheduler.models import Allocation, Reservation
-from scheduler.reports.queues.queue_standings import NOTHING, held_now
+from scheduler.reports.queues.queue_standings import ZERO, allocated_by_queue
 
 Bound = tuple[int | None, int | None, int | None]
 
@@ -23,9 +23,9 @@ def total_request(rows: Iterable[Reservation], spec: ParsedSpec) -> Amounts:
 
 
 def exceeded_bound(workload: Workload, pool: NodePool, requested: Amounts) -> str:
-    """Return a sentence about the first limit or quota that would be exceeded, or an empty string."""
+    """Return a sentence naming the first limit or quota that the request exceeds, or an empty string."""
     project, department = workload.project, workload.project.department
-    allocated = held_now()
+    allocated = allocated_by_queue()
     for name, quota, key, within in (
         (
             project.name,
@@ -40,7 +40,7 @@ def exceeded_bound(workload: Workload, pool: NodePool, requested: Amounts) -> st
             Q(project__department=department),
         ),
     ):
-        resource = _exceeded_resource(allocated.get((pool.pk, key), NOTHING), requested, _limit(quota))
+        resource = _exceeded_resource(allocated.get((pool.pk, key), ZERO), requested, _limit(quota))
         if not resource and not workload.preemptible:
             resource = _exceeded_resource(_non_preemptible_allocation(within, pool), requested, _quota(quota))
         if resource:
@@ -58,7 +58,7 @@ def _non_preemptible_allocation(within: Q, pool: NodePool) -> Sequence[int]:
 
 
 def _limit(quota: Quota | None) -> Bound:
-    """Return the upper bound: the limit, or the lower of limit and quota for a queue that may not borrow."""
+    """Return the upper bound: the limit, or for a queue that may not borrow the lower of limit and quota."""
     if quota is None:
         return (None, None, None)
     limit = (quota.limit_gpu_milli, quota.limit_cpu_milli, quota.limit_memory_mib)
@@ -78,7 +78,7 @@ def _lower(a: int | None, b: int | None) -> int | None:
 
 def _exceeded_resource(allocated: Sequence[int], requested: Amounts, bound: Bound) -> str:
     for kind, name in enumerate(RESOURCES):
-        most = bound[kind]
-        if most is not None and requested[kind] > 0 and allocated[kind] + requested[kind] > most:
+        maximum = bound[kind]
+        if maximum is not None and requested[kind] > 0 and allocated[kind] + requested[kind] > maximum:
             return name
     return ""

@@ -37,7 +37,7 @@ def transition(
     data: dict[str, Any] | None = None,
     **columns: Any,
 ) -> None:
-    """Change a workload's phase. The row is locked and checked, so the change cannot be refused."""
+    """Change a workload's phase. The row is locked and checked, so the change cannot be rejected."""
     moved = move(
         workload,
         expected=expected,
@@ -49,7 +49,7 @@ def transition(
         data={"cycle": context.cycle, **(data or {})},
         **columns,
     )
-    assert moved, f"{workload} was locked as one of {expected}"
+    assert moved, f"{workload} is in none of the expected phases {expected}"
     workload.phase = to
     for name, value in columns.items():
         setattr(workload, name, value)

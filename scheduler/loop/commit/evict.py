@@ -12,11 +12,11 @@ from scheduler.engine.plan import Bundle, Evict, Kind, Place
 from scheduler.engine.plan import Eviction as Decided
 from scheduler.loop.commit.bind import ACTOR
 from scheduler.loop.commit.context import CommitContext, transition
-from scheduler.loop.commit.locked_rows import CAN_STOP, Key
+from scheduler.loop.commit.locked_rows import STOPPABLE_STATES, Key
 from scheduler.loop.commit.reservations import cancel_reservation
 from scheduler.models import Eviction
-from scheduler.reports.evictions.records import numbers_of
-from scheduler.reports.visibility import called, project_of
+from scheduler.reports.evictions.records import audit_numbers
+from scheduler.reports.visibility import project_in_handle, workload_display_name
 
 REASONS = {
     Kind.SHRINK: "Shrunk",
@@ -25,11 +25,11 @@ REASONS = {
     Kind.PREEMPT: "Preempted",
     Kind.STALE_GANG: "StaleGang",
 }
-COUNTED = (Kind.RECLAIM, Kind.PREEMPT)  # kinds that count as preemptions and cause a backoff
+PREEMPTION_KINDS = (Kind.RECLAIM, Kind.PREEMPT)  # kinds that count as preemptions and cause a backoff
 
 
 def evict(bundle: Bundle, context: CommitContext) -> int:
-    """Write a bundle's evictions and return the number of evicted workloads."""
+    """Apply the evictions of a bundle; return the number of evicted workloads."""
     stopping = {(s.workload, s.role, s.index): s for s in bundle.steps if isinstance(s, Evict)}
     moved = {step.workload for step in bundle.steps if isinstance(step, Place)}
     for decided in bundle.evictions:
@@ -50,7 +50,7 @@ def evict(bundle: Bundle, context: CommitContext) -> int:
 
 
 def _stop_pods(keys: Iterable[Key], reason: str, message: str, context: CommitContext) -> None:
-    """Mark pods as stopping. For a replica that is only reserved, cancel the workload's whole reservation."""
+    """Mark pods as stopping. If a replica is only reserved, cancel all reservations of its workload."""
     pods: list[uuid.UUID] = []
     for key in keys:
         pod = context.locked.live_pod(context.view, key)
@@ -61,7 +61,7 @@ def _stop_pods(keys: Iterable[Key], reason: str, message: str, context: CommitCo
                 context.locked.workloads[key[0]], reason, message, context.now, cycle=context.cycle
             )
     if pods:
-        Pod.objects.filter(pk__in=pods, state__in=CAN_STOP).update(
+        Pod.objects.filter(pk__in=pods, state__in=STOPPABLE_STATES).update(
             state=PodState.STOPPING, stop_reason=reason, since=context.now
         )
     for pk in pods:
@@ -69,9 +69,9 @@ def _stop_pods(keys: Iterable[Key], reason: str, message: str, context: CommitCo
 
 
 def requeue(workload: Workload, decided: Decided, context: CommitContext, *, is_moved: bool) -> None:
-    """Stop a workload and return it to pending. A move or the end of a turn causes no backoff."""
+    """Stop a workload and requeue it. Neither a move nor the end of a fair-share turn causes a backoff."""
     columns: dict[str, Any] = {}
-    if decided.kind in COUNTED and not is_moved:
+    if decided.kind in PREEMPTION_KINDS and not is_moved:
         columns = {"preemptions": workload.preemptions + 1}
         if decided.earns_backoff:
             columns["backoff_until"] = context.now + timedelta(
@@ -90,13 +90,14 @@ def requeue(workload: Workload, decided: Decided, context: CommitContext, *, is_
 
 
 def _message(decided: Decided, context: CommitContext) -> str:
-    """Return the message for the victim's project. A foreign preemptor is described only by its size."""
+    """Return the message for the victim's project. Reveal only the size of another project's preemptor."""
     purpose = ""
     if decided.preemptor is not None:
         project, _, name = decided.preemptor.partition("/")
         preemptor = context.locked.workloads.get(decided.preemptor)
-        own = project == project_of(decided.workload)
-        purpose = f" for {called(project, name, preemptor.gpu_milli_min if preemptor else None, seen=own)}"
+        own = project == project_in_handle(decided.workload)
+        gpu_milli = preemptor.gpu_milli_min if preemptor else None
+        purpose = f" for {workload_display_name(project, name, gpu_milli, is_visible=own)}"
     return f"{REASONS[decided.kind]}{purpose}: {decided.rule}"
 
 
@@ -122,7 +123,9 @@ def _write_audit_record(
         preemptor_project_id=preemptor.project_id if preemptor else None,
         preemptor_project_name=preemptor.project.name if preemptor else "",
         rule=decided.rule,
-        numbers=numbers_of(decided, workload.gpu_milli_min, preemptor.gpu_milli_min if preemptor else None),
+        numbers=audit_numbers(
+            decided, workload.gpu_milli_min, preemptor.gpu_milli_min if preemptor else None
+        ),
         pods=[{"role": role, "index": index} for role, index in decided.pods],
         entire_workload=decided.whole,
         gpu_milli=gpu_milli,

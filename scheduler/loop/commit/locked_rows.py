@@ -1,4 +1,4 @@
-"""Lock the rows that a set of bundles touches, and detect conflicts.
+"""Lock the rows that a set of bundles affects, and detect conflicts.
 
 Since the snapshot was taken, a workload may have been cancelled, a quota edited or a node cordoned.
 """
@@ -17,23 +17,23 @@ from scheduler.engine.plan import Bundle, Evict, Place
 from scheduler.loop.observe.view import ClusterView
 from scheduler.models import Allocation, DeviceClaim, Reservation
 
-CAN_STOP = (PodState.STARTING, PodState.RUNNING)
-CAN_BE_PLACED = (Phase.PENDING, Phase.RESERVED, Phase.STARTING, Phase.RUNNING)
-CAN_HOLD = ("ready",)
-CAN_BE_RESERVED = ("ready", "booting", "requested")
+STOPPABLE_STATES = (PodState.STARTING, PodState.RUNNING)
+PLACEABLE_PHASES = (Phase.PENDING, Phase.RESERVED, Phase.STARTING, Phase.RUNNING)
+USABLE_NODE_STATES = ("ready",)
+RESERVABLE_NODE_STATES = ("ready", "booting", "requested")
 
 
 Key = tuple[str, str, int]  # workload, role, index
-Room = tuple[int, int, int]  # milli-CPU, MiB, pods
-NO_ROOM: Room = (0, 0, 0)
+NodeResources = tuple[int, int, int]  # milli-CPU, MiB, pods
+NO_RESOURCES: NodeResources = (0, 0, 0)
 
 
 @dataclass(frozen=True, slots=True)
 class LockedRows:
     """The current rows, locked in a fixed order: workloads, pods, nodes, quotas.
 
-    The locked quotas belong to the workloads' queues. A quota edit committed earlier is detected, and a later
-    edit waits until this commit is done.
+    The locked quotas are those of the workloads' queues. A quota edit committed before this lock is detected;
+    a later edit waits until this commit has finished.
     """
 
     workloads: Mapping[str, Workload]
@@ -42,13 +42,13 @@ class LockedRows:
     reserved: frozenset[Key]
     nodes: Mapping[str, Node]
     claimed: dict[tuple[int, int], int]  # milli-GPU by (node, device), updated with every accepted bundle
-    allocated: dict[int, Room]  # room by node, updated with every accepted bundle
+    allocated: dict[int, NodeResources]  # by node, updated with every accepted bundle
     changed_queues: frozenset[str]
 
     def live_pod(self, view: ClusterView, key: Key) -> uuid.UUID | None:
-        """Return the id of a replica's pod if the pod can still be stopped."""
+        """Return the id of a replica's pod, or None if the pod can no longer be stopped."""
         pod = self.pods.get(view.pods.get(key, uuid.UUID(int=0)))
-        return pod.pk if pod is not None and pod.state in CAN_STOP else None
+        return pod.pk if pod is not None and pod.state in STOPPABLE_STATES else None
 
 
 def lock_rows(view: ClusterView, bundles: Iterable[Bundle]) -> LockedRows:
@@ -75,7 +75,7 @@ def lock_rows(view: ClusterView, bundles: Iterable[Bundle]) -> LockedRows:
         reserved=_reserved_keys(by_pk),
         nodes={node.name: node for node in nodes},
         claimed=_claimed_milli(places),
-        allocated=_allocated_room(places),
+        allocated=_allocated_resources(places),
         changed_queues=_changed_queues(view),
     )
 
@@ -87,7 +87,7 @@ def conflict_with(bundle: Bundle, view: ClusterView, locked: LockedRows) -> str:
         if conflict:
             return conflict
     claims: dict[tuple[int, int], int] = defaultdict(int)
-    room: dict[int, Room] = {}
+    requested: dict[int, NodeResources] = {}
     for step in bundle.steps:
         conflict = (
             _evict_conflict(step, view, locked) if isinstance(step, Evict) else _place_conflict(step, locked)
@@ -96,31 +96,35 @@ def conflict_with(bundle: Bundle, view: ClusterView, locked: LockedRows) -> str:
             return conflict
         if isinstance(step, Place) and not step.reserved:
             node = locked.nodes[step.node]
-            room[node.pk] = plus(room.get(node.pk, NO_ROOM), _requested_room(step, view))
+            requested[node.pk] = add_resources(
+                requested.get(node.pk, NO_RESOURCES), _requested_resources(step, view)
+            )
             for device in step.devices:
                 claims[node.pk, device] += step.milli
     for (pk, device), milli in claims.items():
         if locked.claimed.get((pk, device), 0) + milli > MILLI:
-            return f"device {device} of node {pk} is allocated"
-    return _room_conflict(room, locked)
+            return f"device {device} of node {pk} is already allocated"
+    return _resource_conflict(requested, locked)
 
 
-def reserve(bundle: Bundle, view: ClusterView, locked: LockedRows) -> None:
-    """Add an accepted bundle's allocations, so that later bundles are checked against them."""
+def count_allocations(bundle: Bundle, view: ClusterView, locked: LockedRows) -> None:
+    """Count the allocations of an accepted bundle, so that later bundles are checked against them."""
     for step in bundle.steps:
         if isinstance(step, Place) and not step.reserved:
             node = locked.nodes[step.node].pk
-            locked.allocated[node] = plus(locked.allocated.get(node, NO_ROOM), _requested_room(step, view))
+            locked.allocated[node] = add_resources(
+                locked.allocated.get(node, NO_RESOURCES), _requested_resources(step, view)
+            )
             for device in step.devices:
                 locked.claimed[node, device] = locked.claimed.get((node, device), 0) + step.milli
 
 
 def _workload_conflict(name: str, view: ClusterView, locked: LockedRows) -> str:
-    then, row = view.workloads.get(name), locked.workloads.get(name)
-    if then is None or row is None:
+    observed, row = view.workloads.get(name), locked.workloads.get(name)
+    if observed is None or row is None:
         return f"{name} is gone"
-    if locked.before[name] != (then.phase, then.version):
-        return f"{name} was {then.phase} and is {locked.before[name][0]}"
+    if locked.before[name] != (observed.phase, observed.version):
+        return f"{name} was {observed.phase} and is {locked.before[name][0]}"
     changed = locked.changed_queues.intersection(view.queues.path(view.queues.projects[row.project_id]))
     return f"the quota of {min(changed)} was edited" if changed else ""
 
@@ -134,39 +138,39 @@ def _evict_conflict(step: Evict, view: ClusterView, locked: LockedRows) -> str:
 
 def _place_conflict(step: Place, locked: LockedRows) -> str:
     node = locked.nodes.get(step.node)
-    if node is None or node.state not in (CAN_BE_RESERVED if step.reserved else CAN_HOLD):
-        return f"node {step.node} accepts no work now"
+    if node is None or node.state not in (RESERVABLE_NODE_STATES if step.reserved else USABLE_NODE_STATES):
+        return f"node {step.node} no longer accepts work"
     if any(device >= node.gpus for device in step.devices):
         return f"node {step.node} has only {node.gpus} devices"
-    if not step.reserved and locked.workloads[step.workload].phase not in CAN_BE_PLACED:
+    if not step.reserved and locked.workloads[step.workload].phase not in PLACEABLE_PHASES:
         return f"{step.workload} is {locked.workloads[step.workload].phase}"
     return ""
 
 
-def plus(a: Room, b: Room) -> Room:
+def add_resources(a: NodeResources, b: NodeResources) -> NodeResources:
     return a[0] + b[0], a[1] + b[1], a[2] + b[2]
 
 
-def _requested_room(step: Place, view: ClusterView) -> Room:
+def _requested_resources(step: Place, view: ClusterView) -> NodeResources:
     request = view.workloads[step.workload].spec.roles[step.role].request
     return request.cpu, request.memory_mib, 1
 
 
-def _room_conflict(requested: Mapping[int, Room], locked: LockedRows) -> str:
-    """Return the reason a node lacks room, or an empty string.
+def _resource_conflict(requested: Mapping[int, NodeResources], locked: LockedRows) -> str:
+    """Return the reason a node lacks capacity, or an empty string.
 
-    The database would reject the bundle too, but the whole batch would then have to be repeated.
+    The database would reject the bundle too, but then the whole batch would have to be repeated.
     """
     nodes = {node.pk: node for node in locked.nodes.values()}
     for pk, more in requested.items():
         node = nodes[pk]
-        cpu, memory, pods = plus(locked.allocated.get(pk, NO_ROOM), more)
+        cpu, memory, pods = add_resources(locked.allocated.get(pk, NO_RESOURCES), more)
         if cpu * MILLI > node.cpu_milli * node.pool.cpu_load_limit:
             return f"node {node.name} would allocate {cpu} of its {node.cpu_milli} milli-CPU"
         if memory > node.memory_mib:
             return f"node {node.name} would allocate {memory} of its {node.memory_mib} MiB"
         if pods > node.max_pods:
-            return f"node {node.name} would hold {pods} pods of at most {node.max_pods}"
+            return f"node {node.name} would run {pods} pods, but its maximum is {node.max_pods}"
     return ""
 
 
@@ -194,9 +198,11 @@ def _claimed_milli(nodes: Iterable[int]) -> dict[tuple[int, int], int]:
     return {(node, device): milli for node, device, milli in sums.order_by("node_id", "device")}
 
 
-def _allocated_room(nodes: Iterable[int]) -> dict[int, Room]:
-    held = Allocation.objects.filter(node_id__in=nodes, released_at__isnull=True).values_list("node_id")
-    sums = held.annotate(Sum("cpu_milli"), Sum("memory_mib"), Count("pk")).order_by("node_id")
+def _allocated_resources(nodes: Iterable[int]) -> dict[int, NodeResources]:
+    active_allocations = Allocation.objects.filter(node_id__in=nodes, released_at__isnull=True).values_list(
+        "node_id"
+    )
+    sums = active_allocations.annotate(Sum("cpu_milli"), Sum("memory_mib"), Count("pk")).order_by("node_id")
     return {node: (cpu, memory, pods) for node, cpu, memory, pods in sums}
 
 
@@ -208,16 +214,18 @@ def _lock_quotas(workloads: Iterable[Workload]) -> None:
 
 
 def _changed_queues(view: ClusterView) -> frozenset[str]:
-    """Return the queues with a quota row that was added, edited or removed since the view was taken."""
-    now = dict(Quota.objects.values_list("pk", "version"))
+    """Return the queues whose quota was added, edited or deleted since the view was taken."""
+    current_versions = dict(Quota.objects.values_list("pk", "version"))
     edited = {
-        pk for pk in now.keys() | view.queues.versions.keys() if now.get(pk) != view.queues.versions.get(pk)
+        pk
+        for pk in current_versions.keys() | view.queues.versions.keys()
+        if current_versions.get(pk) != view.queues.versions.get(pk)
     }
     if not edited:
         return frozenset()
     owners = {
         row.pk: row.project_id for row in Quota.objects.filter(pk__in=edited) if row.project_id is not None
     }
-    if edited - owners.keys():  # a department's quota, or a removed one: any queue may depend on it
+    if edited - owners.keys():  # a department's quota or a deleted one: any queue may depend on it
         return frozenset(view.queues.owners)
     return frozenset(view.queues.projects[pk] for pk in owners.values() if pk in view.queues.projects)

@@ -4,21 +4,21 @@ from collections import defaultdict
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-from berth.core.words import counted
+from berth.core.words import format_count
 from pools.models import Node
 from pools.selectors import is_operational
 from projects.models import Phase
 from scheduler.engine.plan import Bundle, Evict, Place, Reason
-from scheduler.loop.commit.bind import StartOrder, describe, start
+from scheduler.loop.commit.bind import StartOrder, describe_placement, start
 from scheduler.loop.commit.context import CommitContext, transition
 from scheduler.models import Reservation
 
-RESERVATION = timedelta(seconds=120)  # added to the longest grace period among the victims
-RESERVATION_WHILE_BOOTING = timedelta(seconds=900)
+RESERVATION_TIMEOUT = timedelta(seconds=120)  # added to the longest grace period among the victims
+BOOT_RESERVATION_TIMEOUT = timedelta(seconds=900)
 
 
 def place(bundle: Bundle, context: CommitContext) -> None:
-    """Create pods for every workload that the bundle places, or reservations for all of its replicas."""
+    """Create pods for each workload that the bundle places, or reserve resources for its replicas."""
     steps: dict[str, list[Place]] = defaultdict(list)
     for step in bundle.steps:
         if isinstance(step, Place):
@@ -66,13 +66,13 @@ def _reserve(name: str, places: Sequence[Place], expires: datetime, context: Com
 
 
 def _reason(places: Sequence[Place], context: CommitContext) -> tuple[Reason, str]:
-    """Return the reason and message of a reservation that waits for booting nodes or stopping pods."""
+    """Return the reason and message of a reservation that waits for nodes to boot or pods to stop."""
     booting = {step.node for step in places if _is_booting(context.locked.nodes[step.node])}
     if not booting:
-        message = f"Reserved: {describe(places)} It starts as soon as the pods there have stopped."
+        message = f"Reserved: {describe_placement(places)} It starts as soon as the pods there have stopped."
         return Reason.WAITING_FOR_VICTIMS, message
-    nodes, have = counted(len(booting), "node"), "has" if len(booting) == 1 else "have"
-    message = f"Reserved: {describe(places)} It starts as soon as {nodes} {have} booted."
+    nodes, have = format_count(len(booting), "node"), "has" if len(booting) == 1 else "have"
+    message = f"Reserved: {describe_placement(places)} It starts as soon as {nodes} {have} booted."
     return Reason.WAITING_FOR_SCALE_UP, message
 
 
@@ -81,7 +81,7 @@ def _is_booting(node: Node) -> bool:
 
 
 def _expiry(bundle: Bundle, context: CommitContext) -> datetime:
-    """Return the time at which a reservation expires, which allows for grace periods and node boots."""
+    """Return when a reservation expires, allowing for grace periods and for nodes to boot."""
     graces = [
         spec.grace_period_seconds
         for step in bundle.steps
@@ -90,4 +90,4 @@ def _expiry(bundle: Bundle, context: CommitContext) -> datetime:
     nodes = [context.locked.nodes[step.node] for step in bundle.steps if isinstance(step, Place)]
     booting = any(map(_is_booting, nodes))
     grace = timedelta(seconds=max(graces, default=0))
-    return context.now + grace + (RESERVATION_WHILE_BOOTING if booting else RESERVATION)
+    return context.now + grace + (BOOT_RESERVATION_TIMEOUT if booting else RESERVATION_TIMEOUT)

@@ -1,4 +1,4 @@
-"""Release reservations that can no longer be kept."""
+"""Drop reservations that can no longer be fulfilled."""
 
 import uuid
 from collections import defaultdict
@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from datetime import datetime
 
 from berth.db.crash_points import crash_point
-from berth.db.lease import fenced
+from berth.db.lease import fenced_transaction
 from projects.models import Phase, Workload
 from projects.models.workloads import ENDED_PHASES
 from projects.services.workloads.moves import move
@@ -16,9 +16,9 @@ from scheduler.loop.context import SchedulerContext
 from scheduler.loop.observe.specs import SpecCache
 from scheduler.models import Reservation
 
-LATE = "The reserved resources did not become free in time."
+RESERVATION_EXPIRED = "The reserved resources did not become free in time."
 NODE_GONE = "A node with reserved resources is gone or no longer accepts work."
-CLOSED = ("lost", "ended", "draining", "cordoned")
+CLOSED_NODE_STATES = ("lost", "ended", "draining", "cordoned")
 
 
 def drop_stale_reservations(now: datetime, context: SchedulerContext) -> int:
@@ -27,11 +27,13 @@ def drop_stale_reservations(now: datetime, context: SchedulerContext) -> int:
     if not reserved:
         return 0
     dropped = {
-        row.workload_id: LATE for row in reserved if row.expires_at is not None and row.expires_at <= now
+        row.workload_id: RESERVATION_EXPIRED
+        for row in reserved
+        if row.expires_at is not None and row.expires_at <= now
     }
-    dropped |= {row.workload_id: NODE_GONE for row in reserved if row.node.state in CLOSED}
+    dropped |= {row.workload_id: NODE_GONE for row in reserved if row.node.state in CLOSED_NODE_STATES}
     dropped |= {row.workload_id: "" for row in reserved if row.workload.phase in ENDED_PHASES}
-    with fenced(context.held):
+    with fenced_transaction(context.held_lease):
         rows = Workload.objects.select_for_update(of=("self",)).select_related("project__department")
         workloads = {
             row.pk: row for row in rows.filter(pk__in={row.workload_id for row in reserved}).order_by("pk")
@@ -60,24 +62,24 @@ def cancel_reservation(workload: Workload, reason: str, message: str, now: datet
             now=now,
             data=dict(data),
         )
-        assert moved, "the row is locked"
+        assert moved, "a locked row cannot leave its phase"
         workload.phase = Phase.PENDING
 
 
 def _limit_conflicts(
     reserved: Iterable[Reservation], workloads: Iterable[Workload], specs: SpecCache
 ) -> dict[uuid.UUID, str]:
-    """Return the reason for each workload that an edited limit or quota no longer allows to start."""
+    """Return, by workload, the reason that an edited limit, quota or document prevents its start."""
     rows: dict[uuid.UUID, list[Reservation]] = defaultdict(list)
     for row in reserved:
         rows[row.workload_id].append(row)
     reasons: dict[uuid.UUID, str] = {}
     for workload in workloads:
-        mine, spec = rows[workload.pk], specs.of(workload)
-        if any(row.role not in spec.roles for row in mine):
+        own_rows, spec = rows[workload.pk], specs.get(workload)
+        if any(row.role not in spec.roles for row in own_rows):
             reasons[workload.pk] = "The stored document now has different roles."
             continue
-        bound_by = exceeded_bound(workload, mine[0].node.pool, total_request(mine, spec))
-        if bound_by:
-            reasons[workload.pk] = f"The workload can no longer start: {bound_by}"
+        violation = exceeded_bound(workload, own_rows[0].node.pool, total_request(own_rows, spec))
+        if violation:
+            reasons[workload.pk] = f"The workload can no longer start: {violation}"
     return reasons

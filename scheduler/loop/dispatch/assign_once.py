@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal
 
-from berth.db.crash_points import crash_point, outside_transactions
-from berth.db.lease import fenced
+from berth.db.crash_points import assert_no_transaction, crash_point
+from berth.db.lease import fenced_transaction
 from projects.models import Pod
 from scheduler.loop.context import SchedulerContext
 
@@ -19,16 +19,16 @@ def assign_once(
 ) -> None:
     """Assign `column` to pods without a value. A pod keeps its value; its replacement gets a new one.
 
-    `find` returns None if nothing is available now.
+    `find` returns None if nothing is available yet.
     """
-    outside_transactions()
+    assert_no_transaction()
     pending = [pod for pod in pods if getattr(pod, column) is None]
     assignments = {pod.pk: value for pod in pending if (value := find(pod)) is not None}
     if not assignments:
         return
-    without = Pod.objects.filter(pk__in=assignments, **{f"{column}__isnull": True})
-    with fenced(context.held):
-        for pod in without.select_for_update().order_by("pk"):
+    unassigned = Pod.objects.filter(pk__in=assignments, **{f"{column}__isnull": True})
+    with fenced_transaction(context.held_lease):
+        for pod in unassigned.select_for_update().order_by("pk"):
             Pod.objects.filter(pk=pod.pk).update(**{column: assignments[pod.pk]})
     crash_point("dispatch.assigned")
     stored = dict(Pod.objects.filter(pk__in=assignments).values_list("pk", column))

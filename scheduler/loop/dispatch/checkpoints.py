@@ -1,4 +1,4 @@
-"""Record each running workload's last checkpoint, which tells how much work an eviction would lose.
+"""Record the last checkpoint of each running workload, which shows what an eviction would lose.
 
 The convention is a file: a pod that has saved its work touches `.berth-checkpoint` in its workspace.
 """
@@ -7,8 +7,8 @@ import logging
 import uuid
 from datetime import datetime, timedelta
 
-from berth.db.crash_points import outside_transactions
-from berth.db.lease import fenced
+from berth.db.crash_points import assert_no_transaction
+from berth.db.lease import fenced_transaction
 from pools.models import NodePool
 from pools.runtimes.base import RuntimeFailure
 from projects.models import Phase, Workload
@@ -16,12 +16,12 @@ from scheduler.loop.context import SchedulerContext
 
 log = logging.getLogger(__name__)
 
-EVERY = timedelta(seconds=5)
+CHECK_INTERVAL = timedelta(seconds=5)
 
 
-def note_checkpoints(context: SchedulerContext) -> int:
-    """Record new checkpoints of running workloads; return their number."""
-    outside_transactions()
+def record_checkpoints(context: SchedulerContext) -> int:
+    """Record new checkpoints of running workloads; return the number recorded."""
+    assert_no_transaction()
     pools = {pool.pk: pool for pool in NodePool.objects.order_by("pk")}
     running = Workload.objects.filter(phase__in=(Phase.RUNNING, Phase.STOPPING), pool_id__in=pools)
     newer: dict[uuid.UUID, datetime] = {}
@@ -30,7 +30,7 @@ def note_checkpoints(context: SchedulerContext) -> int:
         if saved is not None and (before is None or saved > before):
             newer[pk] = saved
     if newer:
-        with fenced(context.held):
+        with fenced_transaction(context.held_lease):
             for pk, saved in newer.items():
                 Workload.objects.filter(pk=pk).update(last_checkpoint_at=saved)
     return len(newer)

@@ -1,7 +1,7 @@
 """Evict pods from draining nodes after the drain timeout.
 
-The engine only avoids draining nodes. This module alone writes evictions of kind `drain`.
-A non-preemptible workload is never evicted by a drain, unless its machine is about to disappear.
+The engine only avoids draining nodes. Evictions of kind `drain` come from this module alone.
+A drain never evicts a non-preemptible workload, unless its machine is about to disappear.
 """
 
 import uuid
@@ -10,7 +10,7 @@ from datetime import datetime
 
 from django.db.models import Q
 
-from berth.db.lease import fenced
+from berth.db.lease import fenced_transaction
 from pools.selectors import overdue_drains
 from projects.models import Phase, Pod, Workload
 from projects.models.workloads import LIVE_POD_STATES
@@ -21,11 +21,11 @@ from scheduler.models import Eviction
 
 
 def evict_from_overdue_drains(now: datetime, context: SchedulerContext) -> int:
-    """Evict workloads from nodes whose drain timeout has passed; return the number of evicted workloads."""
+    """Evict workloads from nodes whose drain timeout has passed; return the number evicted."""
     overdue = {node.pk: node for node in overdue_drains(now)}
     if not overdue:
         return 0
-    with fenced(context.held):
+    with fenced_transaction(context.held_lease):
         pods_by_workload: dict[uuid.UUID, list[Pod]] = defaultdict(list)
         pods = Pod.objects.filter(node_id__in=overdue, state__in=LIVE_POD_STATES).select_related(
             "allocation", "node__pool"
@@ -33,12 +33,12 @@ def evict_from_overdue_drains(now: datetime, context: SchedulerContext) -> int:
         for pod in pods.order_by("workload_id", "role", "index"):
             pods_by_workload[pod.workload_id].append(pod)
         rows = Workload.objects.select_for_update(of=("self",)).select_related("project__department")
-        leaving = [
+        interrupted = [
             pk
             for pk, live_pods in pods_by_workload.items()
             if any(overdue[p.node_id].interruption_at for p in live_pods)
         ]
-        protected = Q(preemptible=False) & ~Q(pk__in=leaving)  # a disappearing machine cannot wait
+        protected = Q(preemptible=False) & ~Q(pk__in=interrupted)  # a disappearing machine cannot wait
         live = rows.filter(pk__in=pods_by_workload, phase__in=(Phase.STARTING, Phase.RUNNING)).exclude(
             protected
         )

@@ -12,10 +12,10 @@ log = logging.getLogger(__name__)
 
 
 def assign_endpoints(pods: Iterable[Pod], context: SchedulerContext) -> None:
-    assign_once("endpoint", filter(serves, pods), lambda pod: _free_endpoint(pod, context), context)
+    assign_once("endpoint", filter(is_service_pod, pods), lambda pod: _free_endpoint(pod, context), context)
 
 
-def serves(pod: Pod) -> bool:
+def is_service_pod(pod: Pod) -> bool:
     return pod.workload.kind == WorkloadKind.SERVICE
 
 

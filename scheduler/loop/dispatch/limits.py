@@ -1,10 +1,11 @@
 """Enforce the time limits of workloads: start timeout, maximum runtime, deadline and idle timeout.
 
-A gang whose pods cannot be started (a full disk, say) fails, so that it does not block its devices.
-A run longer than `max_runtime`, or past the `deadline`, fails. An idle interactive workload completes. It is
-idle while no pod writes to its log, which every runtime can report, and its ports have no visitors. The idle
-clock restarts when another scheduler takes over. A session is idle once its client stops sending requests,
-even if its pods write to their logs.
+A gang whose pods cannot be started (because a disk is full, say) fails, so that it does not block its
+devices. A workload also fails if it runs longer than `max_runtime` or past its `deadline`.
+
+An idle interactive workload completes. It is idle while its pods write nothing to their logs, which every
+runtime can report, and its ports have no visitors. The idle clock restarts when another scheduler takes over.
+A session is idle once its client stops sending requests, even if its pods write to their logs.
 """
 
 import logging
@@ -16,8 +17,8 @@ from typing import Any
 
 from django.db.models import Max
 
-from berth.db.crash_points import outside_transactions
-from berth.db.lease import fenced
+from berth.db.crash_points import assert_no_transaction
+from berth.db.lease import fenced_transaction
 from pools.runtimes.base import RuntimeFailure
 from projects.models import Phase, Pod, PodState, PortLink, Session, Workload
 from projects.services.workloads.moves import move
@@ -27,20 +28,20 @@ from scheduler.loop.dispatch.gangs import ACTOR, stop_live_pods
 log = logging.getLogger(__name__)
 
 START_TIMEOUT = timedelta(minutes=5)
-NO_REASON = "; the node accepted them and has reported nothing since."
-WAITING = (Phase.PENDING, Phase.RESERVED, Phase.SUSPENDED)
+NO_KNOWN_FAILURE = "; the node accepted them and has reported nothing since."
+PENDING_PHASES = (Phase.PENDING, Phase.RESERVED, Phase.SUSPENDED)
 
 
 @dataclass(slots=True)
 class IdleTracker:
-    """Log sizes of workloads with an idle timeout, each with the time of its last change."""
+    """Log size of each workload with an idle timeout, and the time at which it last changed."""
 
     sizes: dict[uuid.UUID, tuple[int, datetime]] = field(default_factory=dict)
-    looked_at: dict[uuid.UUID, datetime] = field(default_factory=dict)
+    checked_at: dict[uuid.UUID, datetime] = field(default_factory=dict)
 
 
 def end_overdue(now: datetime, context: SchedulerContext, idle: IdleTracker) -> int:
-    """End workloads that exceed a time limit; return their number."""
+    """End workloads that exceed a time limit; return the number of ended workloads."""
     overdue = [
         *_start_timeouts(now),
         *_exceeded_runtimes(now),
@@ -50,28 +51,28 @@ def end_overdue(now: datetime, context: SchedulerContext, idle: IdleTracker) -> 
     overdue += _idle_timeouts(now, context, idle)
     if not overdue:
         return 0
-    with fenced(context.held):
+    with fenced_transaction(context.held_lease):
         return sum(_end_workload(each, now) for each in overdue)
 
 
 @dataclass(frozen=True, slots=True)
-class Overdue:
+class OverdueWorkload:
     pk: uuid.UUID
     reason: str
     message: str
-    leads_to: str = Phase.FAILED
+    final_phase: str = Phase.FAILED
 
 
-def _start_timeouts(now: datetime) -> list[Overdue]:
+def _start_timeouts(now: datetime) -> list[OverdueWorkload]:
     starting = Workload.objects.filter(phase=Phase.STARTING, since__lte=now - START_TIMEOUT)
     pks = list(starting.order_by("pk").values_list("pk", flat=True))
     reasons = _start_failures(pks)
     prefix = f"The pods did not start within {START_TIMEOUT.total_seconds():.0f} s"
-    return [Overdue(pk, "StartTimeout", f"{prefix}{reasons.get(pk, NO_REASON)}") for pk in pks]
+    return [OverdueWorkload(pk, "StartTimeout", f"{prefix}{reasons.get(pk, NO_KNOWN_FAILURE)}") for pk in pks]
 
 
 def _start_failures(workloads: Collection[uuid.UUID]) -> dict[uuid.UUID, str]:
-    """Return a description of the first pod of each workload that could not be started."""
+    """Return, by workload, why its lowest-ranked pod that failed to start could not be started."""
     pods = Pod.objects.filter(workload_id__in=workloads, state=PodState.STARTING).exclude(message="")
     rows = pods.order_by("workload_id", "-rank").values_list(
         "workload_id", "role", "index", "node__name", "message"
@@ -79,12 +80,12 @@ def _start_failures(workloads: Collection[uuid.UUID]) -> dict[uuid.UUID, str]:
     return {pk: f": {role} {index} on {node} {message}" for pk, role, index, node, message in rows}
 
 
-def _exceeded_runtimes(now: datetime) -> list[Overdue]:
+def _exceeded_runtimes(now: datetime) -> list[OverdueWorkload]:
     running = Workload.objects.filter(
         phase=Phase.RUNNING, max_runtime__isnull=False, started_at__isnull=False
     )
     return [
-        Overdue(
+        OverdueWorkload(
             row.pk,
             "MaxRuntimeExceeded",
             f"The workload ran longer than its max_runtime of {row.max_runtime} s.",
@@ -94,34 +95,34 @@ def _exceeded_runtimes(now: datetime) -> list[Overdue]:
     ]
 
 
-def _missed_deadlines(now: datetime) -> list[Overdue]:
-    live = (*WAITING, Phase.STARTING, Phase.RUNNING)
+def _missed_deadlines(now: datetime) -> list[OverdueWorkload]:
+    live = (*PENDING_PHASES, Phase.STARTING, Phase.RUNNING)
     late = Workload.objects.filter(phase__in=live, deadline__lte=now).order_by("pk")
     return [
-        Overdue(pk, "DeadlineExceeded", f"The deadline was {deadline:%Y-%m-%d %H:%M:%S} UTC.")
+        OverdueWorkload(pk, "DeadlineExceeded", f"The deadline was {deadline:%Y-%m-%d %H:%M:%S} UTC.")
         for pk, deadline in late.values_list("pk", "deadline")
     ]
 
 
-def _idle_timeouts(now: datetime, context: SchedulerContext, idle: IdleTracker) -> list[Overdue]:
+def _idle_timeouts(now: datetime, context: SchedulerContext, idle: IdleTracker) -> list[OverdueWorkload]:
     running = Workload.objects.filter(phase=Phase.RUNNING, idle_timeout__isnull=False).order_by("pk")
     rows = list(running.only("pk", "name", "idle_timeout"))
     overdue, checked = [], set()
-    visited = _last_visits() if rows else {}
+    last_visits = _last_visits() if rows else {}
     for row in rows:
         timeout = row.idle_timeout or 0
         checked.add(row.pk)
-        pause = timedelta(seconds=max(1, timeout // 10))
-        if now - idle.looked_at.get(row.pk, now - pause) >= pause:
-            idle.looked_at[row.pk] = now
+        interval = timedelta(seconds=max(1, timeout // 10))
+        if now - idle.checked_at.get(row.pk, now - interval) >= interval:
+            idle.checked_at[row.pk] = now
             _measure_logs(row, now, context, idle)
         _, since = idle.sizes.get(row.pk, (0, now))
-        since = max(since, visited.get(row.pk, since))
+        since = max(since, last_visits.get(row.pk, since))
         if (now - since).total_seconds() >= timeout:
             text = f"No log output and no port visits for {timeout} s."
-            overdue.append(Overdue(row.pk, "IdleTimeout", text, Phase.COMPLETED))
+            overdue.append(OverdueWorkload(row.pk, "IdleTimeout", text, Phase.COMPLETED))
     idle.sizes = {pk: size for pk, size in idle.sizes.items() if pk in checked}
-    idle.looked_at = {pk: at for pk, at in idle.looked_at.items() if pk in checked}
+    idle.checked_at = {pk: at for pk, at in idle.checked_at.items() if pk in checked}
     return overdue
 
 
@@ -134,19 +135,19 @@ def _last_visits() -> dict[uuid.UUID, datetime]:
     return {row["workload"]: row["last"] for row in rows}
 
 
-def _abandoned_sessions(now: datetime) -> list[Overdue]:
-    """Return the sessions whose client stopped sending requests."""
-    live = (*WAITING, Phase.STARTING, Phase.RUNNING)
+def _abandoned_sessions(now: datetime) -> list[OverdueWorkload]:
+    """Return sessions whose clients have stopped sending requests."""
+    live = (*PENDING_PHASES, Phase.STARTING, Phase.RUNNING)
     rows = Session.objects.filter(workload__phase__in=live).order_by("pk")
     return [
-        Overdue(pk, "IdleTimeout", f"The client sent no request for {timeout} s.", Phase.COMPLETED)
+        OverdueWorkload(pk, "IdleTimeout", f"The client sent no request for {timeout} s.", Phase.COMPLETED)
         for pk, seen_at, timeout in rows.values_list("pk", "seen_at", "idle_timeout")
         if (now - seen_at).total_seconds() >= timeout
     ]
 
 
 def _measure_logs(row: Workload, now: datetime, context: SchedulerContext, idle: IdleTracker) -> None:
-    outside_transactions()
+    assert_no_transaction()
     pods = (
         Pod.objects.filter(workload=row, state=PodState.RUNNING).select_related("node__pool").order_by("pk")
     )
@@ -159,17 +160,17 @@ def _measure_logs(row: Workload, now: datetime, context: SchedulerContext, idle:
         idle.sizes[row.pk] = (size, now)
 
 
-def _end_workload(overdue: Overdue, now: datetime) -> bool:
+def _end_workload(overdue: OverdueWorkload, now: datetime) -> bool:
     rows = Workload.objects.select_for_update(of=("self",)).select_related("project__department")
     row = rows.filter(pk=overdue.pk).first()
     if row is None:
         return False
     columns: dict[str, Any] = {}
     if row.phase in (Phase.STARTING, Phase.RUNNING):
-        to, columns = Phase.STOPPING, {"next_phase": overdue.leads_to}
+        to, columns = Phase.STOPPING, {"next_phase": overdue.final_phase}
         stop_live_pods(row, overdue.reason, now)
     elif row.phase in (Phase.PENDING, Phase.RESERVED):
-        to = Phase.FAILED if overdue.leads_to == Phase.FAILED else Phase.CANCELLED
+        to = Phase.FAILED if overdue.final_phase == Phase.FAILED else Phase.CANCELLED
         columns = {"explanation": None}
     elif row.phase == Phase.SUSPENDED:
         to = Phase.CANCELLED

@@ -7,27 +7,27 @@ LOCAL_RANK is 0, LOCAL_WORLD_SIZE is 1, and NODE_RANK is the rank.
 from collections.abc import Sequence
 
 from berth.core.amounts import MILLI
-from berth.core.spec import WorkloadSpec, tree_of
-from berth.core.spec.tree import smallest_gang
+from berth.core.spec import WorkloadSpec, build_tree
+from berth.core.spec.tree import smallest_gang_size
 from pools.joining import secrets
-from pools.joining.sealed import Unopened
+from pools.joining.sealed import UnsealError
 from pools.runtimes.base import PodOrder
 from pools.services.environments import secrets_for
 from projects.models import Pod, Session
 from scheduler.loop.dispatch.ports import port_env
 
 
-def order_for(pod: Pod, spec: WorkloadSpec, gang: Sequence[Pod]) -> PodOrder:
-    """Return the order for a pod. `gang` lists all pods of the run, whose rendezvous address must be set."""
+def build_pod_order(pod: Pod, spec: WorkloadSpec, gang: Sequence[Pod]) -> PodOrder:
+    """Return the order that starts a pod. `gang` lists the run's pods; its rendezvous address must be set."""
     role = next(role for role in spec.all_roles if role.name == pod.role)
     return PodOrder(
         pod_id=str(pod.pk),
         name=pod.name,
         workspace=str(pod.workload_id),
-        command=spec.argv_of(role),
+        command=spec.role_argv(role),
         env={
             **_pool_env(pod),
-            **spec.env_of(role),
+            **spec.role_env(role),
             **_gang_env(pod, spec, gang),
             **_endpoint_env(pod),
             **port_env(pod),
@@ -35,11 +35,11 @@ def order_for(pod: Pod, spec: WorkloadSpec, gang: Sequence[Pod]) -> PodOrder:
         },
         working_dir=spec.working_dir,
         instance_id=pod.node.instance_id,
-        devices=devices_of(pod),
+        devices=device_ids(pod),
         grace_seconds=spec.grace_period_seconds,
         device_milli=pod.allocation.gpu_milli,
         environment=pod.node.environment_id or "",
-        start_in=spec.workspace_of(role) or "",
+        start_in=spec.role_workspace(role) or "",
     )
 
 
@@ -50,8 +50,8 @@ def _pool_env(pod: Pod) -> dict[str, str]:
         return {}
     try:
         return {**environment.image["env"], **secrets_for(pod.node.pool, environment)}
-    except Unopened as error:
-        raise ValueError(f"a secret of a plugin of {pod.node.pool.name} is {error}") from error
+    except UnsealError as error:
+        raise ValueError(f"a plugin secret of pool {pod.node.pool.name} is {error}") from error
 
 
 def _lowest_rank_pod(gang: Sequence[Pod], pod: Pod) -> Pod:
@@ -59,7 +59,7 @@ def _lowest_rank_pod(gang: Sequence[Pod], pod: Pod) -> Pod:
     return min([*gang, pod], key=lambda other: other.rank)
 
 
-def devices_of(pod: Pod) -> tuple[str, ...]:
+def device_ids(pod: Pod) -> tuple[str, ...]:
     """Return physical device ids, or device indices if the node has no device names."""
     names = pod.node.devices
     return tuple(str(names[i]) if i < len(names) else str(i) for i in pod.allocation.devices)
@@ -86,7 +86,7 @@ def _gang_env(pod: Pod, spec: WorkloadSpec, gang: Sequence[Pod]) -> dict[str, st
     return {
         "RANK": str(pod.rank),
         "WORLD_SIZE": str(len(gang)),  # size at start; running pods are not notified when others join
-        "BERTH_WORLD_MIN": str(smallest_gang(tree_of(spec))),
+        "BERTH_WORLD_MIN": str(smallest_gang_size(build_tree(spec))),
         "BERTH_WORLD_MAX": str(sum(role.maximum for role in spec.all_roles)),
         "LOCAL_RANK": "0",
         "LOCAL_WORLD_SIZE": "1",

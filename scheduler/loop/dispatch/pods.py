@@ -5,36 +5,36 @@ import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 
-from berth.db.crash_points import crash_point, outside_transactions
-from berth.db.lease import fenced
+from berth.db.crash_points import assert_no_transaction, crash_point
+from berth.db.lease import fenced_transaction
 from pools.runtimes.base import RuntimeFailure
 from projects.models import Phase, Pod, PodState
 from scheduler.loop.context import SchedulerContext
-from scheduler.loop.dispatch.endpoints import assign_endpoints, serves
-from scheduler.loop.dispatch.orders import order_for
-from scheduler.loop.dispatch.ports import assign_ports, opens_ports
+from scheduler.loop.dispatch.endpoints import assign_endpoints, is_service_pod
+from scheduler.loop.dispatch.orders import build_pod_order
+from scheduler.loop.dispatch.ports import assign_ports, has_ports
 from scheduler.loop.dispatch.rendezvous import assign_rendezvous
 
 log = logging.getLogger(__name__)
 
-AGAIN = timedelta(seconds=15)  # interval for repeating a start or stop that had no effect
+RESEND_INTERVAL = timedelta(seconds=15)  # interval for repeating a start or stop that had no effect
 
 
 def start_pods(now: datetime, context: SchedulerContext) -> list[str]:
-    """Start every pod whose row is starting; return a note per failure."""
-    outside_transactions()
-    waiting = [pod for pod in _starting_pods() if _is_due(context.sent.started, pod.pk, now)]
-    if not waiting:
+    """Start every pod in state `starting`; return a note for each failure."""
+    assert_no_transaction()
+    due_pods = [pod for pod in _starting_pods() if _is_due(context.sent.started, pod.pk, now)]
+    if not due_pods:
         return []
     notes: list[str] = []
     failures: dict[uuid.UUID, str] = {}
-    assign_rendezvous(waiting, context)
-    assign_endpoints(waiting, context)
-    assign_ports(waiting, context)
-    gangs = _gangs(waiting)
-    for pod in waiting:
+    assign_rendezvous(due_pods, context)
+    assign_endpoints(due_pods, context)
+    assign_ports(due_pods, context)
+    gangs = _gangs(due_pods)
+    for pod in due_pods:
         if not context.leads():
-            return [*notes, "This scheduler lost the lead while it started pods."]
+            return [*notes, "This scheduler lost leadership while starting pods."]
         failures[pod.pk] = ""
         try:
             _start_pod(pod, gangs[pod.workload_id], context)
@@ -45,17 +45,17 @@ def start_pods(now: datetime, context: SchedulerContext) -> list[str]:
             continue
         context.sent.started[pod.pk] = now
         crash_point("dispatch.started")
-    _store_failures([pod for pod in waiting if failures[pod.pk] != pod.message], failures, context)
+    _store_failures([pod for pod in due_pods if failures[pod.pk] != pod.message], failures, context)
     return notes
 
 
 def _store_failures(
     pods: Sequence[Pod], failures: Mapping[uuid.UUID, str], context: SchedulerContext
 ) -> None:
-    """Store each pod's start failure, for the pod's page and the workload's final message."""
+    """Store the start failure of each pod, shown on its page and in the workload's final message."""
     if not pods:
         return
-    with fenced(context.held):
+    with fenced_transaction(context.held_lease):
         for pod in Pod.objects.select_for_update().filter(pk__in=[pod.pk for pod in pods]).order_by("pk"):
             if pod.state == PodState.STARTING:
                 Pod.objects.filter(pk=pod.pk).update(message=failures[pod.pk])
@@ -63,8 +63,8 @@ def _store_failures(
 
 
 def stop_pods(now: datetime, context: SchedulerContext) -> list[str]:
-    """Stop every pod whose row is stopping; return a note per failure."""
-    outside_transactions()
+    """Stop every pod in state `stopping`; return a note for each failure."""
+    assert_no_transaction()
     rows = Pod.objects.filter(state=PodState.STOPPING).select_related("node__pool", "workload").order_by("pk")
     pods = list(rows)
     context.sent.stopped = {
@@ -75,8 +75,8 @@ def stop_pods(now: datetime, context: SchedulerContext) -> list[str]:
         if not _is_due(context.sent.stopped, pod.pk, now):
             continue
         if not context.leads():
-            return [*notes, "This scheduler lost the lead while it stopped pods."]
-        spec = context.specs.of(pod.workload).spec
+            return [*notes, "This scheduler lost leadership while stopping pods."]
+        spec = context.specs.get(pod.workload).spec
         crash_point("dispatch.before_stop")
         try:
             context.runtimes(pod.node.pool).stop(str(pod.pk), spec.grace_period_seconds if spec else 0)
@@ -101,16 +101,16 @@ def _starting_pods() -> Iterable[Pod]:
 
 
 def _start_pod(pod: Pod, gang: Sequence[Pod], context: SchedulerContext) -> None:
-    spec = context.specs.of(pod.workload).spec
+    spec = context.specs.get(pod.workload).spec
     if spec is None:
         raise ValueError("its stored document is no longer valid")
     if pod.workload.rendezvous is None:
         raise ValueError("its ranks have no rendezvous address yet")
-    if serves(pod) and pod.endpoint is None:
+    if is_service_pod(pod) and pod.endpoint is None:
         raise ValueError("it has no service port yet")
-    if opens_ports(pod) and pod.ports is None:
+    if has_ports(pod) and pod.ports is None:
         raise ValueError("it has no open ports yet")
-    order = order_for(pod, spec, gang)
+    order = build_pod_order(pod, spec, gang)
     crash_point("dispatch.before_start")
     context.runtimes(pod.node.pool).start(order)
 
@@ -127,4 +127,4 @@ def _gangs(pods: Iterable[Pod]) -> dict[uuid.UUID, list[Pod]]:
 
 
 def _is_due(sent: dict[uuid.UUID, datetime], pk: uuid.UUID, now: datetime) -> bool:
-    return pk not in sent or now - sent[pk] >= AGAIN
+    return pk not in sent or now - sent[pk] >= RESEND_INTERVAL

@@ -14,19 +14,19 @@ from scheduler.loop.dispatch.assign_once import assign_once
 log = logging.getLogger(__name__)
 
 
-MOST_TRIES = 20  # attempts to find a port that the same pod does not use yet
+MAX_ATTEMPTS = 20  # attempts to find a port that the pod does not use yet
 
 
 def assign_ports(pods: Iterable[Pod], context: SchedulerContext) -> None:
-    assign_once("ports", filter(opens_ports, pods), lambda pod: _free_ports(pod, context), context)
+    assign_once("ports", filter(has_ports, pods), lambda pod: _free_ports(pod, context), context)
 
 
-def opens_ports(pod: Pod) -> bool:
+def has_ports(pod: Pod) -> bool:
     return pod.rank == 0 and bool(pod.workload.spec.get("ports"))
 
 
 def port_env(pod: Pod) -> dict[str, str]:
-    """Return the addresses to listen on, and the secret that every request from Berth carries."""
+    """Return environment variables: the ports to listen on, and the secret in every request from Berth."""
     if not pod.ports:
         return {}
     places = list(pod.ports.items())
@@ -57,8 +57,8 @@ def _free_ports(pod: Pod, context: SchedulerContext) -> dict[str, Any] | None:
 
 
 def _unused_port(runtime: Runtime, used: Collection[int]) -> tuple[str, int]:
-    for _ in range(MOST_TRIES):
+    for _ in range(MAX_ATTEMPTS):
         address, number = runtime.rendezvous()
         if number not in used:
             return address, number
-    raise LookupError(f"{MOST_TRIES} free ports in a row are already used by the same pod")
+    raise LookupError(f"the pod already uses each of {MAX_ATTEMPTS} free ports in a row")

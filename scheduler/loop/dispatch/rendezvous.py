@@ -4,8 +4,8 @@ import logging
 import uuid
 from collections.abc import Iterable
 
-from berth.db.crash_points import crash_point, outside_transactions
-from berth.db.lease import fenced
+from berth.db.crash_points import assert_no_transaction, crash_point
+from berth.db.lease import fenced_transaction
 from pools.models import NodePool
 from pools.runtimes.base import RuntimeFailure
 from projects.models import Phase, Pod, Workload
@@ -19,8 +19,8 @@ Rendezvous = dict[str, str | int]
 
 
 def rendezvous_for_plan(view: ClusterView, plan: Plan, context: SchedulerContext) -> dict[str, Rendezvous]:
-    """Return a rendezvous address for each workload that the plan starts, to be stored with the start."""
-    outside_transactions()
+    """Return a rendezvous address for each workload that the plan starts, to be stored at commit."""
+    assert_no_transaction()
     addresses: dict[str, Rendezvous] = {}
     for bundle in plan.bundles:
         for step in bundle.steps:
@@ -36,7 +36,7 @@ def rendezvous_for_plan(view: ClusterView, plan: Plan, context: SchedulerContext
 
 def assign_rendezvous(pods: Iterable[Pod], context: SchedulerContext) -> None:
     """Assign an address to runs that started without one."""
-    outside_transactions()
+    assert_no_transaction()
     pending = [pod for pod in pods if pod.workload.rendezvous is None]
     addresses: dict[uuid.UUID, Rendezvous] = {}
     for pod in pending:
@@ -45,7 +45,7 @@ def assign_rendezvous(pods: Iterable[Pod], context: SchedulerContext) -> None:
             addresses[pod.workload_id] = address
     if not addresses:
         return
-    with fenced(context.held):
+    with fenced_transaction(context.held_lease):
         rows = Workload.objects.select_for_update().filter(pk__in=addresses, rendezvous__isnull=True)
         for workload in rows.order_by("pk"):
             Workload.objects.filter(pk=workload.pk).update(rendezvous=addresses[workload.pk])

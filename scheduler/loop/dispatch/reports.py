@@ -8,38 +8,38 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from berth.db.crash_points import crash_point, outside_transactions
-from berth.db.lease import fenced
+from berth.db.crash_points import assert_no_transaction, crash_point
+from berth.db.lease import fenced_transaction
 from pools.models import Node, NodePool
 from pools.runtimes.base import PodCause, PodReport, RuntimeFailure
 from pools.runtimes.base import PodState as Reported
 from projects.models import Pod, PodState
 from projects.models.workloads import LIVE_POD_STATES
 from scheduler.loop.context import Runtimes, SchedulerContext
-from scheduler.loop.dispatch.gangs import judge_gangs, workloads_to_judge
+from scheduler.loop.dispatch.gangs import evaluate_gangs, workloads_to_evaluate
 from scheduler.loop.observe.workloads import PodRow
-from scheduler.reports.usage.allocation_hours import release
+from scheduler.reports.usage.allocation_hours import release_allocations
 
 log = logging.getLogger(__name__)
 
-GONE_NODES = ("lost", "ended")
+GONE_NODE_STATES = ("lost", "ended")
 ALIVE = (Reported.STARTING, Reported.RUNNING)
 
 
-class NodeAt(NamedTuple):
+class NodeSummary(NamedTuple):
     pk: int
     name: str
     state: str
     pool_id: int
 
 
-Nodes = Mapping[int, NodeAt]
+Nodes = Mapping[int, NodeSummary]
 Pools = Mapping[int, NodePool]
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
-    """The new state of a pod's row; `pod` is the row as it was read."""
+class PodChange:
+    """New state of a pod's row. `pod` is the row as it was read."""
 
     pod: PodRow
     state: str
@@ -57,26 +57,26 @@ class Intake:
 
 
 def record_reports(now: datetime, context: SchedulerContext) -> Intake:
-    """Ask the runtimes about all live pods and update the rows; idempotent."""
+    """Ask the runtimes about all live pods and update the rows. Idempotent."""
     pods = [pod for pod in context.cache.workloads.pods.read() if pod.state in LIVE_POD_STATES]
-    on = Node.objects.filter(pk__in={pod.node_id for pod in pods}).values_list(*NodeAt._fields)
-    nodes = {row[0]: NodeAt._make(row) for row in on}
+    node_values = Node.objects.filter(pk__in={pod.node_id for pod in pods}).values_list(*NodeSummary._fields)
+    nodes = {row[0]: NodeSummary._make(row) for row in node_values}
     pools = NodePool.objects.in_bulk({node.pool_id for node in nodes.values()})
-    outside_transactions()
+    assert_no_transaction()
     reports, notes = _fetch_reports(pods, nodes, pools, context.runtimes)
-    notes += _stop_pods_of_gone_nodes(pods, nodes, reports, pools, context)
+    notes += _stop_pods_on_gone_nodes(pods, nodes, reports, pools, context)
     crash_point("reports.looked")
     changes = [
         change
         for pod in pods
-        if (change := changed(pod, nodes[pod.node_id], reports.get(pod.pk), now)) is not None
+        if (change := pod_change(pod, nodes[pod.node_id], reports.get(pod.pk), now)) is not None
     ]
-    affected = {change.pod.workload_id for change in changes} | set(workloads_to_judge())
+    affected = {change.pod.workload_id for change in changes} | set(workloads_to_evaluate())
     if affected:
-        with fenced(context.held):
+        with fenced_transaction(context.held_lease):
             _write_changes(changes, now)
             crash_point("reports.written")
-            notes += judge_gangs(affected, now, context.specs)
+            notes += evaluate_gangs(affected, now, context.specs)
             crash_point("reports.before_end")
         crash_point("reports.done")
     unknown = frozenset(
@@ -90,10 +90,10 @@ def record_reports(now: datetime, context: SchedulerContext) -> Intake:
     return Intake(len(changes), ended, unknown, tuple(notes))
 
 
-def changed(pod: PodRow, node: NodeAt, report: PodReport | None, now: datetime) -> Change | None:
-    """Return the change that a report makes to a pod; None if there is none."""
-    if node.state in GONE_NODES:
-        return Change(pod, PodState.LOST, {"ended_at": now, "message": f"Node {node.name} is gone."})
+def pod_change(pod: PodRow, node: NodeSummary, report: PodReport | None, now: datetime) -> PodChange | None:
+    """Return the change to a pod that its report causes, or None."""
+    if node.state in GONE_NODE_STATES:
+        return PodChange(pod, PodState.LOST, {"ended_at": now, "message": f"Node {node.name} is gone."})
     if report is None or report.state is Reported.STARTING:
         return None
     if report.state is Reported.UNKNOWN:
@@ -101,19 +101,19 @@ def changed(pod: PodRow, node: NodeAt, report: PodReport | None, now: datetime) 
     if report.state is Reported.RUNNING:
         started = {"started_at": report.started_at or now}
         if pod.state == PodState.STARTING:
-            return Change(pod, PodState.RUNNING, {**started, "message": ""})
-        return Change(pod, pod.state, started) if pod.started_at is None else None
-    return Change(pod, _end_state(pod, report), _end_columns(pod, report, now))
+            return PodChange(pod, PodState.RUNNING, {**started, "message": ""})
+        return PodChange(pod, pod.state, started) if pod.started_at is None else None
+    return PodChange(pod, _end_state(pod, report), _end_columns(pod, report, now))
 
 
-def _unknown_pod_change(pod: PodRow, now: datetime) -> Change | None:
+def _unknown_pod_change(pod: PodRow, now: datetime) -> PodChange | None:
     """Return the change for a pod that its runtime does not know.
 
-    A running pod is lost. A starting pod was not ordered yet.
+    A running pod is lost. A starting pod is unchanged, because its start order may not have been sent yet.
     """
     if pod.state != PodState.RUNNING:
         return None
-    return Change(pod, PodState.LOST, {"ended_at": now, "message": "The runtime no longer knows the pod."})
+    return PodChange(pod, PodState.LOST, {"ended_at": now, "message": "The runtime no longer knows the pod."})
 
 
 def _end_state(pod: PodRow, report: PodReport) -> str:
@@ -148,26 +148,26 @@ def _fetch_reports(
         pool = pools[pool_id]
         ids = {str(pod.pk): pod.pk for pod in members}
         try:
-            answers = runtimes(pool).look(list(ids))
+            pod_reports = runtimes(pool).get_reports(list(ids))
         except (RuntimeFailure, LookupError, OSError) as error:
             log.warning("the runtime of pool %s is not responding: %s", pool.name, error)
             notes.append(f"The runtime of pool {pool.name} is not responding: {error}")
             continue
-        reports.update({ids[pod_id]: report for pod_id, report in answers.items()})
+        reports.update({ids[pod_id]: report for pod_id, report in pod_reports.items()})
     return reports, notes
 
 
-def _stop_pods_of_gone_nodes(
+def _stop_pods_on_gone_nodes(
     pods: Iterable[PodRow],
     nodes: Nodes,
     reports: Mapping[uuid.UUID, PodReport],
     pools: Pools,
     context: SchedulerContext,
 ) -> Iterable[str]:
-    """Stop pods that still run on gone nodes, before the nodes' devices are allocated again."""
+    """Stop pods that still run on gone nodes, before their devices are allocated again."""
     for pod in pods:
         report, node = reports.get(pod.pk), nodes[pod.node_id]
-        if node.state not in GONE_NODES or report is None or report.state not in ALIVE:
+        if node.state not in GONE_NODE_STATES or report is None or report.state not in ALIVE:
             continue
         if not context.leads():
             return
@@ -178,7 +178,7 @@ def _stop_pods_of_gone_nodes(
             yield f"Pod {pod.pk} on the gone node {node.name} could not be stopped: {error}"
 
 
-def _write_changes(changes: Iterable[Change], now: datetime) -> None:
+def _write_changes(changes: Iterable[PodChange], now: datetime) -> None:
     ended = []
     for change in changes:
         written = Pod.objects.filter(pk=change.pod.pk, state=change.pod.state).update(
@@ -186,4 +186,4 @@ def _write_changes(changes: Iterable[Change], now: datetime) -> None:
         )
         if written and change.state not in LIVE_POD_STATES:
             ended.append(change.pod.pk)
-    release(ended, now)
+    release_allocations(ended, now)

@@ -1,7 +1,6 @@
-"""Stop pods that no live row accounts for.
+"""Stop running pods that have no live row.
 
-A pod is stopped if it has no row, or if its row has ended. The log of an ended pod is kept for
-as long as the row.
+A pod is stopped if it has no row or if its row has ended. The log of an ended pod is kept as long as the row.
 """
 
 import logging
@@ -9,7 +8,7 @@ import uuid
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 
-from berth.db.crash_points import outside_transactions
+from berth.db.crash_points import assert_no_transaction
 from pools.models import NodePool
 from pools.runtimes.base import PodState as Reported
 from pools.runtimes.base import Runtime, RuntimeFailure
@@ -20,19 +19,21 @@ from scheduler.loop.context import SchedulerContext
 log = logging.getLogger(__name__)
 
 ALIVE = (Reported.STARTING, Reported.RUNNING)
-SETTLED = timedelta(seconds=60)  # minimum age of an ended row, which may be newer than the runtime's report
+MIN_ENDED_AGE = timedelta(
+    seconds=60
+)  # minimum age of an ended row, which may be newer than the runtime's report
 
 
 def sweep(now: datetime, context: SchedulerContext) -> list[str]:
     """Sweep every runtime once; return a note for each stopped pod."""
-    outside_transactions()
+    assert_no_transaction()
     notes: list[str] = []
-    done: set[int] = set()
+    swept: set[int] = set()
     for pool in NodePool.objects.order_by("name"):
         runtime = context.runtimes(pool)
-        if id(runtime) in done:
+        if id(runtime) in swept:
             continue
-        done.add(id(runtime))
+        swept.add(id(runtime))
         try:
             notes += _sweep_runtime(runtime, now, context)
         except (RuntimeFailure, LookupError, OSError) as error:
@@ -51,14 +52,14 @@ def _sweep_runtime(runtime: Runtime, now: datetime, context: SchedulerContext) -
             return
         row = rows.get(pod_id)
         if row is None:
-            report = runtime.look([pod_id])[pod_id]
+            report = runtime.get_reports([pod_id])[pod_id]
             if report.state is not Reported.EXITED:
                 runtime.stop(pod_id, 0)
                 yield f"Pod {pod_id} was running without a row and was stopped."
             else:
                 runtime.forget(pod_id)
-        elif row[0] not in LIVE_POD_STATES and row[1] is not None and now - row[1] >= SETTLED:
-            if runtime.look([pod_id])[pod_id].state in ALIVE:
+        elif row[0] not in LIVE_POD_STATES and row[1] is not None and now - row[1] >= MIN_ENDED_AGE:
+            if runtime.get_reports([pod_id])[pod_id].state in ALIVE:
                 runtime.stop(pod_id, 0)
                 yield f"Pod {pod_id} was still running after its row had ended, and was stopped."
             else:

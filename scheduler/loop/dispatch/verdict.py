@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 from berth.core.spec import RestartPolicy
 from scheduler.engine.model import Group, Role
 
-LIVE = frozenset({"starting", "running", "stopping"})
+LIVE_STATES = frozenset({"starting", "running", "stopping"})
 # Pods in these states count towards the gang's minimum.
-COUNTS = frozenset({"starting", "running", "succeeded"})
-RUNS = frozenset({"running", "succeeded"})
+COUNTED_STATES = frozenset({"starting", "running", "succeeded"})
+RUNNING_STATES = frozenset({"running", "succeeded"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class GangFacts:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The next transition. If `to` is empty, only `stale` changes. `next_phase` comes after stopping."""
+    """The gang's next transition. If `to` is empty, only `stale` changes. `next_phase` follows `stopping`."""
 
     to: str
     reason: str = ""
@@ -59,7 +59,7 @@ class Verdict:
 def verdict(gang: GangFacts) -> Verdict | None:
     """Return the gang's next transition, or None. Call it again after each transition."""
     states = [pod.state for pod in gang.pods]
-    live = any(state in LIVE for state in states)
+    live = any(state in LIVE_STATES for state in states)
     if gang.phase == "stopping":
         return None if live else _stopped_verdict(gang, _command_pod_states(gang))
     if gang.phase not in ("starting", "running"):
@@ -67,24 +67,24 @@ def verdict(gang: GangFacts) -> Verdict | None:
     failed = [pod for pod in gang.pods if pod.state == "failed"]
     lost_pods = [pod for pod in gang.pods if pod.state == "lost"]
     if failed and not lost_pods:
-        return _failure(gang, failed[0])
+        return _failure_verdict(gang, failed[0])
     if lost_pods and (failed or not live):
-        return _loss(lost_pods[0])
-    if gang.phase == "starting" and is_whole(gang.tree, gang.pods, RUNS):
+        return _loss_verdict(lost_pods[0])
+    if gang.phase == "starting" and has_minimum(gang.tree, gang.pods, RUNNING_STATES):
         return Verdict("running", "Running", "All required pods of the gang are running.", stale=False)
     if not live:
-        return _end(gang) if "succeeded" in states else _loss(None)
-    return _idle_verdict(gang) or _staleness(gang)
+        return _completion_verdict(gang) if "succeeded" in states else _loss_verdict(None)
+    return _idle_verdict(gang) or _staleness_verdict(gang)
 
 
-def is_whole(node: Group | Role, pods: Collection[PodFact], states: Collection[str]) -> bool:
+def has_minimum(node: Group | Role, pods: Collection[PodFact], states: Collection[str]) -> bool:
     if isinstance(node, Role):
         return sum(pod.role == node.name and pod.state in states for pod in pods) >= node.min
-    return sum(is_whole(child, pods, states) for child in node.children) >= node.need
+    return sum(has_minimum(child, pods, states) for child in node.children) >= node.need
 
 
 def _stopped_verdict(gang: GangFacts, states: Sequence[str]) -> Verdict:
-    """Return the verdict after all pods have ended. A gang whose pods all succeeded has completed."""
+    """Return the verdict once all pods have ended. A gang completes if all its pods succeeded."""
     if gang.next_phase in ("pending", "suspended") and states and all(s == "succeeded" for s in states):
         return Verdict(
             "completed", "Completed", "All pods succeeded before they could be stopped.", exit_code=0
@@ -92,38 +92,38 @@ def _stopped_verdict(gang: GangFacts, states: Sequence[str]) -> Verdict:
     return Verdict(gang.next_phase, gang.reason, gang.message)
 
 
-def _failure(gang: GangFacts, pod: PodFact) -> Verdict:
+def _failure_verdict(gang: GangFacts, pod: PodFact) -> Verdict:
     code = 128 + pod.signal if pod.signal is not None else pod.exit_code
-    how = f"by signal {pod.signal}" if pod.signal is not None else f"with exit code {pod.exit_code}"
-    message = f"{pod.role} {pod.index} ended {how}"
+    ending = f"by signal {pod.signal}" if pod.signal is not None else f"with exit code {pod.exit_code}"
+    message = f"{pod.role} {pod.index} ended {ending}"
     if pod.exit_code is None and pod.signal is None:
         message = f"{pod.role} {pod.index} could not be started"
     message += f": {pod.message}" if pod.message else "."
     if _may_restart(gang) and gang.policy.kind in ("on_failure", "always"):
-        return _restart(gang, message)
+        return _restart_verdict(gang, message)
     return Verdict("stopping", "PodFailed", message, next_phase="failed", exit_code=code)
 
 
-def _end(gang: GangFacts) -> Verdict:
+def _completion_verdict(gang: GangFacts) -> Verdict:
     if gang.policy.kind == "always" and _may_restart(gang):
-        return _restart(gang, "All pods succeeded.")
+        return _restart_verdict(gang, "All pods succeeded.")
     if gang.phase == "starting":
-        return Verdict("running", "Running", "All pods have run.", stale=False)
+        return Verdict("running", "Running", "All pods have already run to completion.", stale=False)
     return Verdict("completed", "Completed", "All pods ended with exit code 0.", exit_code=0)
 
 
 def _idle_verdict(gang: GangFacts) -> Verdict | None:
     """Stop idle replicas once all other replicas have succeeded and none is live."""
     states = _command_pod_states(gang)
-    if not gang.idle_roles or "succeeded" not in states or any(state in LIVE for state in states):
+    if not gang.idle_roles or "succeeded" not in states or any(state in LIVE_STATES for state in states):
         return None
-    if not is_whole(gang.tree, gang.pods, COUNTS):
-        return None  # a lost replica has yet to be replaced
-    end = _end(gang)
-    if end.to != "completed":
-        return end
+    if not has_minimum(gang.tree, gang.pods, COUNTED_STATES):
+        return None  # a lost replica must be replaced first
+    completion = _completion_verdict(gang)
+    if completion.to != "completed":
+        return completion
     message = "All replicas that run a command ended with exit code 0."
-    return replace(end, to="stopping", next_phase=end.to, message=message)
+    return replace(completion, to="stopping", next_phase=completion.to, message=message)
 
 
 def _command_pod_states(gang: GangFacts) -> list[str]:
@@ -134,20 +134,20 @@ def _may_restart(gang: GangFacts) -> bool:
     return gang.policy.max_restarts is None or gang.restarts < gang.policy.max_restarts
 
 
-def _restart(gang: GangFacts, cause: str) -> Verdict:
-    most = "" if gang.policy.max_restarts is None else f" of at most {gang.policy.max_restarts}"
-    text = f"{cause} The gang restarts: restart {gang.restarts + 1}{most}."
+def _restart_verdict(gang: GangFacts, cause: str) -> Verdict:
+    limit = "" if gang.policy.max_restarts is None else f" of at most {gang.policy.max_restarts}"
+    text = f"{cause} Restarting the gang: restart {gang.restarts + 1}{limit}."
     return Verdict("stopping", "Restarting", text, next_phase="pending", counts_as_restart=True)
 
 
-def _loss(pod: PodFact | None) -> Verdict:
+def _loss_verdict(pod: PodFact | None) -> Verdict:
     cause = "All pods are gone." if pod is None else f"{pod.role} {pod.index} was lost: {pod.message}"
     text = f"{cause} The workload is requeued; this does not count as a failure."
     return Verdict("stopping", "PodsLost", text, next_phase="pending")
 
 
-def _staleness(gang: GangFacts) -> Verdict | None:
-    stale = not is_whole(gang.tree, gang.pods, COUNTS) or _is_degraded(gang.tree, gang.pods)
+def _staleness_verdict(gang: GangFacts) -> Verdict | None:
+    stale = not has_minimum(gang.tree, gang.pods, COUNTED_STATES) or _is_degraded(gang.tree, gang.pods)
     return Verdict("", stale=stale) if stale != gang.is_stale else None
 
 
@@ -155,7 +155,7 @@ def _is_degraded(node: Group | Role, pods: Collection[PodFact]) -> bool:
     """Return True if the node or one of its groups is alive but below its minimum."""
     if not _is_alive(node, pods):
         return False
-    if not is_whole(node, pods, COUNTS):
+    if not has_minimum(node, pods, COUNTED_STATES):
         return True
     return isinstance(node, Group) and any(_is_degraded(child, pods) for child in node.children)
 

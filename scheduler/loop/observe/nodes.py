@@ -1,4 +1,4 @@
-"""Convert pools and nodes into engine values."""
+"""Convert pools and nodes to engine objects."""
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from pools.models import Node, NodePool
 from scheduler.engine import model
-from scheduler.engine.from_spec import seconds_of
+from scheduler.engine.from_spec import to_timestamp
 from scheduler.reports.usage.decayed import HALF_LIFE
 
 NODE_STATES = {
@@ -20,7 +20,7 @@ NODE_STATES = {
 
 
 class NodeRow(NamedTuple):
-    """The columns of a node that a decision needs."""
+    """Columns of a node that a decision needs."""
 
     pk: int
     name: str
@@ -38,7 +38,7 @@ class NodeRow(NamedTuple):
     ready_at: datetime | None
 
 
-def node_rows(pool: NodePool | None = None) -> list[NodeRow]:
+def load_node_rows(pool: NodePool | None = None) -> list[NodeRow]:
     """Return usable and booting nodes ordered by name, from one pool or from all pools."""
     rows = Node.objects.filter(state__in=NODE_STATES)
     if pool is not None:
@@ -48,14 +48,14 @@ def node_rows(pool: NodePool | None = None) -> list[NodeRow]:
 
 @dataclass(slots=True)
 class NodeCache:
-    """The engine value of each node, reused as the same object while the node's row is unchanged."""
+    """Engine nodes by id. A node stays the same object as long as its row is unchanged."""
 
     _nodes: dict[int, tuple[Any, model.Node]] = field(default_factory=dict)
 
-    def describe(
+    def convert(
         self, rows: Iterable[NodeRow], pools: Mapping[int, str], closed: Collection[str]
     ) -> tuple[model.Node, ...]:
-        """Return the nodes. `pools` maps ids to names; `closed` lists pools below their ready threshold."""
+        """Return engine nodes. `pools` maps ids to names; `closed` has pools below their ready threshold."""
         before, self._nodes = self._nodes, {}
         for row in rows:
             pool = pools[row.pool_id]
@@ -67,7 +67,7 @@ class NodeCache:
         return tuple(node for _, node in self._nodes.values())
 
 
-def pool_of(row: NodePool, now: datetime) -> model.Pool:
+def engine_pool(row: NodePool, now: datetime) -> model.Pool:
     expired = row.expires_at is not None and row.expires_at <= now
     cannot_grow = row.paused or row.provisioning_stopped or expired
     return model.Pool(
@@ -83,7 +83,8 @@ def pool_of(row: NodePool, now: datetime) -> model.Pool:
         ),
         fair_share=model.FairShareMode(
             time_based=row.fairshare_mode == "time_based",
-            half_life=row.half_life or (None if row.window else HALF_LIFE),  # as in the usage ledger
+            half_life=row.half_life
+            or (None if row.window else HALF_LIFE),  # same default as in the usage ledger
             window=row.window,
             tumbling=row.tumbling_window,
             k=row.k,
@@ -126,7 +127,7 @@ def _node(row: NodeRow, pool: str, *, is_open: bool) -> model.Node:
         taints=_taints(row.taints),
         state=state,
         ordinal=row.ordinal,
-        ready_at=seconds_of(row.ready_at) if row.ready_at else None,
+        ready_at=to_timestamp(row.ready_at) if row.ready_at else None,
     )
 
 

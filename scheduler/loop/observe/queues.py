@@ -1,7 +1,7 @@
-"""Convert departments, projects, quotas and usage into engine queues.
+"""Convert departments, projects, quotas and usage to engine queues.
 
 The engine knows only queues. If a department and a project have the same name, the department's queue gets a
-suffix that no name can have.
+suffix that no valid name can contain.
 """
 
 from collections.abc import Iterable, Mapping
@@ -11,12 +11,12 @@ from datetime import datetime
 from berth.core.amounts import Bounds
 from pools.models import NodePool
 from projects.models import Department, Project, Quota
-from scheduler.engine.from_spec import seconds_of
+from scheduler.engine.from_spec import to_timestamp
 from scheduler.engine.model import Entitlement, Queue
 from scheduler.engine.model import Usage as Decayed
 from scheduler.models import Usage
-from scheduler.reports.usage.decayed import decayed
-from scheduler.reports.usage.window import points
+from scheduler.reports.usage.decayed import decayed_usage
+from scheduler.reports.usage.window import window_starts
 
 DEPARTMENT_SUFFIX = " (department)"
 
@@ -46,23 +46,23 @@ class Queues:
         return (queue,) if owner.project_id is None else (queue, self.departments[owner.department_id])
 
 
-def queues_at(now: datetime, pools: Iterable[NodePool]) -> Queues:
+def load_queues(now: datetime, pools: Iterable[NodePool]) -> Queues:
     departments = {row.pk: row for row in Department.objects.order_by("name")}
     projects = {row.pk: row for row in Project.objects.order_by("name")}
     project_names = {row.name for row in projects.values()}
     by_pool = {pool.pk: pool for pool in pools}
     quotas = list(Quota.objects.all().order_by("pk"))
-    entitled = _entitlements(quotas, by_pool, _usages(now, by_pool), departments, projects)
+    entitlements_by_owner = _entitlements(quotas, by_pool, _usages(now, by_pool), departments, projects)
     department_names = {
         pk: row.name + (DEPARTMENT_SUFFIX if row.name in project_names else "")
         for pk, row in departments.items()
     }
     queues = [
-        _queue(row, department_names[pk], None, entitled[("department", pk)])
+        _queue(row, department_names[pk], None, entitlements_by_owner[("department", pk)])
         for pk, row in departments.items()
     ]
     queues += [
-        _queue(row, row.name, department_names[row.department_id], entitled[("project", pk)])
+        _queue(row, row.name, department_names[row.department_id], entitlements_by_owner[("project", pk)])
         for pk, row in projects.items()
     ]
     owners = {department_names[pk]: Owner(pk, None, row.name, row.name) for pk, row in departments.items()}
@@ -84,7 +84,7 @@ def _queue(
     return Queue(
         name=name,
         parent=parent,
-        created=seconds_of(row.created_at),
+        created=to_timestamp(row.created_at),
         entitlements=entitlements,
         reclaim_min_runtime=row.reclaim_min_runtime,
         preempt_min_runtime=row.preempt_min_runtime,
@@ -101,7 +101,7 @@ def _entitlements(
     departments: Mapping[int, Department],
     projects: Mapping[int, Project],
 ) -> Mapping[Key, Mapping[str, Entitlement]]:
-    """Return entitlements by owner and pool. Rank and usage count even without a quota."""
+    """Return entitlements by owner and pool. Rank and usage apply even without a quota."""
     ranks: dict[Key, int] = {("department", pk): row.rank for pk, row in departments.items()}
     ranks |= {("project", pk): row.rank for pk, row in projects.items()}
     unset = Decayed()
@@ -117,12 +117,14 @@ def _entitlements(
         key = _key(quota.department_id, quota.project_id)
         pool = pools.get(quota.pool_id)
         if pool is not None:
-            by_owner[key][pool.name] = entitlement(quota, ranks[key], usages.get((key, quota.pool_id), unset))
+            by_owner[key][pool.name] = build_entitlement(
+                quota, ranks[key], usages.get((key, quota.pool_id), unset)
+            )
     return by_owner
 
 
-def entitlement(row: Quota | None, rank: int, usage: Decayed) -> Entitlement:
-    """Return the entitlement. `rank` is the owner's rank, for a quota without its own."""
+def build_entitlement(row: Quota | None, rank: int, usage: Decayed) -> Entitlement:
+    """Return the entitlement. A quota without a rank of its own has the owner's `rank`."""
     if row is None:
         return Entitlement(rank=rank, usage=usage)
     return Entitlement(
@@ -136,10 +138,10 @@ def entitlement(row: Quota | None, rank: int, usage: Decayed) -> Entitlement:
 
 
 def _usages(now: datetime, pools: Mapping[int, NodePool]) -> Mapping[tuple[Key, int], Decayed]:
-    then = points(pools.values(), now)
+    earlier_points = window_starts(pools.values(), now)
     return {
-        (_key(row.department_id, row.project_id), row.pool_id): decayed(
-            row, pools[row.pool_id], now, then.get(row.pk)
+        (_key(row.department_id, row.project_id), row.pool_id): decayed_usage(
+            row, pools[row.pool_id], now, earlier_points.get(row.pk)
         )
         for row in Usage.objects.filter(pool_id__in=pools)
     }

@@ -1,7 +1,7 @@
 """Read only the rows that changed since the last read.
 
 PostgreSQL never changes a row in place: each write creates a new version, by a later transaction or at
-another location. The row's id, writing transaction (`xmin`) and location (`ctid`) thus identify its content.
+another location. A row's id, writing transaction (`xmin`) and location (`ctid`) identify its content.
 """
 
 from collections.abc import Callable, Iterable
@@ -11,19 +11,19 @@ from typing import Any, Generic, TypeVar
 from django.db import connection
 
 Row = TypeVar("Row")
-ID = 36  # length of the id at the start of each mark
+ID_LENGTH = 36  # length of the id at the start of each mark
 
 
 @dataclass(frozen=True, slots=True)
 class RowQuery(Generic[Row]):
-    """A query whose mark starts with the row's id and identifies the version of everything that is read."""
+    """A query whose mark starts with the row's id and identifies the version of all columns read."""
 
     mark: str
     columns: str
     source: str  # FROM ... WHERE (...)
     id: str
     order: str
-    made: Callable[[Iterable[Any]], Row]
+    build_row: Callable[[Iterable[Any]], Row]
 
 
 @dataclass(slots=True)
@@ -41,24 +41,26 @@ class VersionedRows(Generic[Row]):
         with connection.cursor() as cursor:
             cursor.execute(f"SELECT {query.mark} {query.source} ORDER BY {query.order}")
             marks = [mark for (mark,) in cursor.fetchall()]
-        changed = [mark[:ID] for mark in marks if mark not in cached]
-        fresh = {mark[:ID]: (mark, row) for mark, row in _read(query, changed)} if changed else {}
+        changed = [mark[:ID_LENGTH] for mark in marks if mark not in cached]
+        fresh = {mark[:ID_LENGTH]: (mark, row) for mark, row in _read(query, changed)} if changed else {}
         rows: dict[str, Row] = {}
         for mark in marks:
             if mark in cached:
                 rows[mark] = cached[mark]
-            elif mark[:ID] in fresh:  # a missing row was deleted meanwhile; a fresh one may have a newer mark
-                newer, row = fresh[mark[:ID]]
+            elif (
+                mark[:ID_LENGTH] in fresh
+            ):  # a missing row was deleted meanwhile; a fresh one may have a newer mark
+                newer, row = fresh[mark[:ID_LENGTH]]
                 rows[newer] = row
         self._rows = rows
         return list(rows.values())
 
 
 def _read(query: RowQuery[Row], ids: list[str] | None = None) -> Iterable[tuple[str, Row]]:
-    chosen = "" if ids is None else f"AND {query.id} = ANY(%s::uuid[])"
+    condition = "" if ids is None else f"AND {query.id} = ANY(%s::uuid[])"
     with connection.cursor() as cursor:
         cursor.execute(
-            f"SELECT {query.mark}, {query.columns} {query.source} {chosen} ORDER BY {query.order}",
+            f"SELECT {query.mark}, {query.columns} {query.source} {condition} ORDER BY {query.order}",
             None if ids is None else [ids],
         )
-        return [(mark, query.made(columns)) for mark, *columns in cursor.fetchall()]
+        return [(mark, query.build_row(columns)) for mark, *columns in cursor.fetchall()]

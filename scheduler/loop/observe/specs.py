@@ -1,15 +1,15 @@
 """Cache the parsed document of each live workload.
 
-A stored document never changes, so the id is a sufficient key.
+A stored document never changes, so the workload's id is a sufficient key.
 """
 
 import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from berth.core.spec import SpecError, WorkloadSpec, parse_workload, tree_of
+from berth.core.spec import SpecError, WorkloadSpec, build_tree, parse_workload
 from projects.models import Workload
-from scheduler.engine.from_spec import group_of
+from scheduler.engine.from_spec import to_group
 from scheduler.engine.model import Group, Role
 
 NOTHING_TO_RUN = Group("all", (), 0)
@@ -29,8 +29,8 @@ def parse_spec(document: object) -> ParsedSpec:
     try:
         spec = parse_workload(document)
     except SpecError as error:
-        return ParsedSpec(None, NOTHING_TO_RUN, {}, f"The stored document cannot be read any more: {error}")
-    tree = group_of(tree_of(spec))
+        return ParsedSpec(None, NOTHING_TO_RUN, {}, f"The stored document can no longer be read: {error}")
+    tree = to_group(build_tree(spec))
     return ParsedSpec(spec, tree, {role.name: role for role in roles_in(tree)})
 
 
@@ -49,13 +49,13 @@ class SpecCache:
     def __init__(self) -> None:
         self._specs: dict[uuid.UUID, ParsedSpec] = {}
 
-    def of(self, workload: Workload) -> ParsedSpec:
+    def get(self, workload: Workload) -> ParsedSpec:
         spec = self._specs.get(workload.pk)
         if spec is None:
             spec = self._specs[workload.pk] = parse_spec(workload.spec)
         return spec
 
-    def of_all(self, ids: Collection[uuid.UUID]) -> Mapping[uuid.UUID, ParsedSpec]:
+    def get_all(self, ids: Collection[uuid.UUID]) -> Mapping[uuid.UUID, ParsedSpec]:
         """Return the parsed documents by id, reading only documents that are not cached."""
         missing = [pk for pk in ids if pk not in self._specs]
         for pk, document in _documents(missing):

@@ -7,19 +7,24 @@ from datetime import datetime
 
 from pools.models import NodePool
 from scheduler.engine import model
-from scheduler.engine.from_spec import seconds_of
+from scheduler.engine.from_spec import to_timestamp
 from scheduler.loop.observe.dependencies import find_dependencies
-from scheduler.loop.observe.nodes import NODE_STATES, NodeCache, node_rows, pool_of
-from scheduler.loop.observe.queues import Queues, queues_at
+from scheduler.loop.observe.nodes import NODE_STATES, NodeCache, engine_pool, load_node_rows
+from scheduler.loop.observe.queues import Queues, load_queues
 from scheduler.loop.observe.specs import SpecCache
-from scheduler.loop.observe.workloads import ObservedWorkload, WorkloadCache, WorkloadNames, by_workload
+from scheduler.loop.observe.workloads import (
+    ObservedWorkload,
+    WorkloadCache,
+    WorkloadNames,
+    group_pods_by_workload,
+)
 from scheduler.models import Reservation
 from scheduler.reports.explanations.pool_readiness import PoolReadiness, pools_below_threshold
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterView:
-    """The snapshot built from the rows, and the row behind each name that the engine uses."""
+    """Snapshot built from the rows, with the row behind each name that the engine uses."""
 
     at: datetime
     snapshot: model.Snapshot
@@ -42,21 +47,21 @@ class ObservationCache:
 
 
 def observe(now: datetime, specs: SpecCache, cache: ObservationCache | None = None) -> ClusterView:
-    """Return the current view. The cache saves work without affecting the result."""
+    """Return the current view. The cache only saves work and never affects the result."""
     cache = cache or ObservationCache()
     pools = {pool.name: pool for pool in NodePool.objects.order_by("name")}
     pool_names = {pool.pk: pool.name for pool in pools.values()}
-    nodes = [node for node in node_rows() if node.pool_id in pool_names]
+    nodes = [node for node in load_node_rows() if node.pool_id in pool_names]
     below_threshold = pools_below_threshold(pools.values(), nodes)
-    queues = queues_at(now, pools.values())
+    queues = load_queues(now, pools.values())
     rows = cache.workloads.rows.read()
     names = {row.pk: f"{queues.project_names[row.project_id]}/{row.name}" for row in rows}
-    parsed = specs.of_all(names)
+    parsed = specs.get_all(names)
     specs.keep_only(names)
     dependencies = find_dependencies(rows, parsed, set(names.values()), queues)
     node_names = {node.pk: node.name for node in nodes}
-    pods = by_workload(rows, cache.workloads.pods.read(), node_names)
-    work = []
+    pods = group_pods_by_workload(rows, cache.workloads.pods.read(), node_names)
+    entries = []
     for row in rows:
         workload_names = WorkloadNames(
             names[row.pk],
@@ -65,20 +70,20 @@ def observe(now: datetime, specs: SpecCache, cache: ObservationCache | None = No
             dependencies.unsubmitted.get(row.pk, ()),
             parsed[row.pk],
         )
-        work.append(cache.workloads.describe(row, pods.get(row.pk, ()), workload_names, node_names, now))
+        entries.append(cache.workloads.convert(row, pods.get(row.pk, ()), workload_names, node_names, now))
     cache.workloads.keep_only(rows)
     return ClusterView(
         at=now,
         snapshot=model.Snapshot(
-            now=seconds_of(now),
-            pools=tuple(pool_of(pool, now) for pool in pools.values()),
-            nodes=cache.nodes.describe(nodes, pool_names, below_threshold),
+            now=to_timestamp(now),
+            pools=tuple(engine_pool(pool, now) for pool in pools.values()),
+            nodes=cache.nodes.convert(nodes, pool_names, below_threshold),
             queues=queues.queues,
-            workloads=(*(each.workload for each in work), *dependencies.stand_ins),
+            workloads=(*(each.workload for each in entries), *dependencies.stand_ins),
             reservations=_reservations(names),
         ),
-        workloads={each.names.name: each.observed for each in work},
-        pods={key: pk for each in work for key, pk in each.pod_ids},
+        workloads={each.names.name: each.observed for each in entries},
+        pods={key: pk for each in entries for key, pk in each.pod_ids},
         nodes={node.name: node.pk for node in nodes},
         pools=pools,
         queues=queues,
@@ -96,7 +101,7 @@ def _reservations(names: Mapping[uuid.UUID, str]) -> tuple[model.Reservation, ..
             node=row.node.name,
             devices=tuple(row.devices),
             milli=row.gpu_milli,
-            expires=seconds_of(row.expires_at) if row.expires_at else None,
+            expires=to_timestamp(row.expires_at) if row.expires_at else None,
         )
         for row in rows
         if row.workload_id in names and row.node.state in NODE_STATES

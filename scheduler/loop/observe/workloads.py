@@ -1,7 +1,7 @@
-"""Convert live workloads and pods into engine values.
+"""Convert live workloads and pods to engine objects.
 
-Only the columns that a decision needs are read. A workload whose rows did not change keeps the same
-engine value, so that the engine can tell at once that nothing changed.
+Only the columns that a decision needs are read. A workload whose rows are unchanged keeps the same engine
+object, so that the engine detects at once that nothing changed.
 """
 
 import uuid
@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from projects.models import Phase, PodState
 from scheduler.engine import model
-from scheduler.engine.from_spec import growth_orders_nodes, seconds_of
+from scheduler.engine.from_spec import scale_up_adds_nodes, to_timestamp
 from scheduler.loop.observe.row_versions import RowQuery, VersionedRows
 from scheduler.loop.observe.specs import ParsedSpec
 
@@ -63,7 +63,7 @@ WORKLOADS = RowQuery(
               WHERE work.phase IN ('pending', 'reserved', 'starting', 'running', 'stopping')""",
     id="work.id",
     order="work.id",
-    made=WorkloadRow._make,
+    build_row=WorkloadRow._make,
 )
 PODS = RowQuery(
     mark="concat(pod.id, ' ', pod.xmin, pod.ctid, ' ', held.xmin, held.ctid)",
@@ -76,14 +76,14 @@ PODS = RowQuery(
                          WHERE work.id = pod.workload_id AND work.phase IN ('starting', 'running')))""",
     id="pod.id",
     order="pod.workload_id, pod.role, pod.index",
-    made=lambda columns: PodRow(*columns),
+    build_row=lambda columns: PodRow(*columns),
 )
-PodsOf = Mapping[uuid.UUID, Sequence[PodRow]]
+PodsByWorkload = Mapping[uuid.UUID, Sequence[PodRow]]
 
 
 @dataclass(frozen=True, slots=True)
 class ObservedWorkload:
-    """The workload state that a commit compares with the locked row."""
+    """State of a workload that a commit compares with the locked row."""
 
     pk: uuid.UUID
     version: int
@@ -93,7 +93,7 @@ class ObservedWorkload:
 
 
 class WorkloadNames(NamedTuple):
-    """The engine names that a workload refers to, and the workload's parsed document."""
+    """Engine names that a workload refers to, and its parsed document."""
 
     name: str
     queue: str
@@ -120,7 +120,7 @@ class WorkloadCache:
     pods: VersionedRows[PodRow] = field(default_factory=lambda: VersionedRows(PODS))
     _entries: dict[uuid.UUID, WorkloadEntry] = field(default_factory=dict)
 
-    def describe(
+    def convert(
         self,
         row: WorkloadRow,
         pods: Sequence[PodRow],
@@ -128,7 +128,7 @@ class WorkloadCache:
         nodes: Mapping[int, str],
         now: datetime,
     ) -> WorkloadEntry:
-        """Return the cached entry if nothing changed, or a new entry."""
+        """Return the cached entry if nothing changed, otherwise a new entry."""
         before = self._entries.get(row.pk)
         node_names = [nodes.get(pod.node_id, "") for pod in pods]
         if (
@@ -149,8 +149,10 @@ class WorkloadCache:
             self._entries = {row.pk: self._entries[row.pk] for row in rows}
 
 
-def by_workload(rows: Sequence[WorkloadRow], pods: Iterable[PodRow], nodes: Container[int]) -> PodsOf:
-    """Return the pods that count for each workload. Pods on lost nodes do not count."""
+def group_pods_by_workload(
+    rows: Sequence[WorkloadRow], pods: Iterable[PodRow], nodes: Container[int]
+) -> PodsByWorkload:
+    """Return, by workload, the succeeded pods of its current run and the live pods on usable nodes."""
     runs = {row.pk: row.run for row in rows}
     pods_by_workload: dict[uuid.UUID, list[PodRow]] = {}
     for pod in pods:
@@ -163,7 +165,7 @@ def by_workload(rows: Sequence[WorkloadRow], pods: Iterable[PodRow], nodes: Cont
 
 
 def _depends_on_time(row: WorkloadRow, pods: Sequence[PodRow]) -> bool:
-    """Return True if time alone can change the entry: a stopping pod counts as stuck after a while."""
+    """Return True if time alone can change the entry: a stopping pod eventually counts as stuck."""
     return bool(pods) and (row.phase == Phase.STOPPING or any(pod.state == PodState.STOPPING for pod in pods))
 
 
@@ -179,17 +181,17 @@ def _entry(
         pools=tuple(row.pools),
         priority=row.priority,
         preemptible=row.preemptible,
-        submitted=seconds_of(row.submitted_at),
+        submitted=to_timestamp(row.submitted_at),
         max_runtime=row.max_runtime,
-        started=seconds_of(row.started_at) if runs and row.started_at else None,
-        last_checkpoint=seconds_of(row.last_checkpoint_at) if row.last_checkpoint_at else None,
+        started=to_timestamp(row.started_at) if runs and row.started_at else None,
+        last_checkpoint=to_timestamp(row.last_checkpoint_at) if row.last_checkpoint_at else None,
         preemptions=row.preemptions,
         restarts=row.restarts,
-        backoff_until=seconds_of(row.backoff_until) if row.backoff_until else None,
+        backoff_until=to_timestamp(row.backoff_until) if row.backoff_until else None,
         preemption_delay=spec.preemption_delay if spec else None,
         stale_gang_grace=spec.stale_gang_grace if spec else None,
-        stale_since=seconds_of(row.stale_since) if row.stale_since else None,
-        growth_orders_nodes=spec is None or growth_orders_nodes(spec),
+        stale_since=to_timestamp(row.stale_since) if row.stale_since else None,
+        scale_up_adds_nodes=spec is None or scale_up_adds_nodes(spec),
         suspended=row.phase == Phase.STOPPING and row.next_phase != Phase.PENDING,
         misconfigured=parsed.error,
         depends_on=names.depends_on,
@@ -220,7 +222,7 @@ def _pod(now: datetime, pod: PodRow, node: str, row: WorkloadRow, parsed: Parsed
         devices=tuple(pod.devices),
         milli=pod.gpu_milli,
         state=state,
-        started=seconds_of(pod.started_at or pod.created_at),
+        started=to_timestamp(pod.started_at or pod.created_at),
     )
 
 

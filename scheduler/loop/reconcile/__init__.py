@@ -1,1 +1,1 @@
-"""Report demand to the pools, and offer nodes back to them."""
+"""Report demand to the pools, and release nodes that they do not need."""

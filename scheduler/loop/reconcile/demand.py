@@ -9,14 +9,14 @@ from django.db import connection
 from berth.core.amounts import MILLI
 from pools.models import Node, NodePool
 from pools.models.node import PENDING, USABLE
-from pools.services import nodes_emptied, report_pressure
+from pools.services import mark_nodes_emptied, report_pressure
 from projects.models import Pod
 from projects.models.workloads import LIVE_POD_STATES
 from scheduler.engine.plan import NO_LOAD, Demand, Load
 from scheduler.loop.observe.view import ClusterView
 from scheduler.models import Reservation
 
-ALLOCATED = """
+ALLOCATED_BY_POOL = """
     SELECT node.pool_id, sum(a.gpu_milli::bigint * cardinality(a.devices)), sum(a.cpu_milli),
            sum(a.memory_mib), count(*)
       FROM scheduler_allocation AS a JOIN pools_node AS node ON node.id = a.node_id
@@ -26,34 +26,36 @@ ALLOCATED = """
 
 
 def report_demand(view: ClusterView, demands: Iterable[Demand]) -> int:
-    """Report the allocated and queued load of each pool; return the number of pools that now resize."""
+    """Report the allocated and queued load of each pool; return the number of pools to resize."""
     by_name = {demand.pool: demand for demand in demands}
-    allocated = _allocated()
-    capacity, promised = _capacity(), _reserved()
+    allocated = _allocated_by_pool()
+    capacity, reserved = _capacity_by_pool(), _reserved_by_pool()
     changed = 0
     for name, pool in sorted(view.pools.items()):
         demand = by_name.get(name)
-        if demand is None:  # this cycle decided nothing in the pool, so its last report is still valid
+        if demand is None:  # no decision in this pool during the cycle: its last report is still valid
             continue
-        coming = promised.get(pool.pk, Coming())
-        queued, binding = in_slots(demand.queued.plus(coming.load), pool)
-        if coming.waits and name in view.below_threshold:  # current nodes do not fit: keep the threshold
+        reserved_load = reserved.get(pool.pk, ReservedLoad())
+        queued, binding = fill_slots(demand.queued.plus(reserved_load.load), pool)
+        if (
+            reserved_load.has_reservations and name in view.below_threshold
+        ):  # the current nodes do not suffice
             queued = max(queued, 1)
-        # Rows include stopping pods, and the plan applies the limits by which room is counted.
+        # Rows include stopping pods; the plan counts pods at their CPU and memory limits.
         running = Load(*map(max, allocated.get(pool.pk, NO_LOAD), demand.standing))
         changed += report_pressure(
             pool.pk,
             queued=queued,
-            running=in_slots(running, pool)[0],
+            running=fill_slots(running, pool)[0],
             capacity=capacity.get(pool.pk, 0),
-            gang_nodes=demand.nodes_wanted + len(coming.nodes),
+            gang_nodes=demand.nodes_wanted + len(reserved_load.nodes),
             binding=binding,
             at=view.at,
         )
     return changed
 
 
-def in_slots(load: Load, pool: NodePool) -> tuple[int, str]:
+def fill_slots(load: Load, pool: NodePool) -> tuple[int, str]:
     """Return the slots that a load fills, in thousandths, and the name of the binding resource.
 
     A node has one slot per GPU, or one slot if it has no GPUs. A load that takes half of a node's memory, and
@@ -71,40 +73,40 @@ def in_slots(load: Load, pool: NodePool) -> tuple[int, str]:
     return filled[binding], binding
 
 
-def _allocated() -> dict[int, Load]:
-    """Return the load of all unreleased allocations by pool."""
+def _allocated_by_pool() -> dict[int, Load]:
+    """Return the load of all active allocations by pool."""
     with connection.cursor() as cursor:
-        cursor.execute(ALLOCATED)
+        cursor.execute(ALLOCATED_BY_POOL)
         return {pool: Load(*map(int, amounts)) for pool, *amounts in cursor.fetchall()}
 
 
 def report_empty_drains(now: datetime) -> int:
-    """Report nodes without live pods, so that draining ones can be ended."""
+    """Report draining nodes without live pods, which can be removed; return the number of new ones."""
     busy = Pod.objects.filter(state__in=LIVE_POD_STATES).values("node_id")
-    return nodes_emptied(Node.objects.exclude(pk__in=busy), at=now)
+    return mark_nodes_emptied(Node.objects.exclude(pk__in=busy), at=now)
 
 
 @dataclass(slots=True)
-class Coming:
-    """A pool's reservations: the load and nodes that are pending, and whether there is any reservation."""
+class ReservedLoad:
+    """A pool's reservations: the load on booting nodes, these nodes, and whether there is any."""
 
     load: Load = NO_LOAD
     nodes: set[int] = field(default_factory=set)
-    waits: bool = False
+    has_reservations: bool = False
 
 
-def _reserved() -> dict[int, Coming]:
-    by_pool: dict[int, Coming] = {}
+def _reserved_by_pool() -> dict[int, ReservedLoad]:
+    by_pool: dict[int, ReservedLoad] = {}
     for row in Reservation.objects.select_related("node").order_by("pk"):
-        coming = by_pool.setdefault(row.node.pool_id, Coming())
-        coming.waits = True
+        reserved_load = by_pool.setdefault(row.node.pool_id, ReservedLoad())
+        reserved_load.has_reservations = True
         if row.node.state in PENDING:
-            coming.load = coming.load.plus(Load(gpu=row.gpu_milli * len(row.devices), pods=1))
-            coming.nodes.add(row.node_id)
+            reserved_load.load = reserved_load.load.plus(Load(gpu=row.gpu_milli * len(row.devices), pods=1))
+            reserved_load.nodes.add(row.node_id)
     return by_pool
 
 
-def _capacity() -> dict[int, int]:
+def _capacity_by_pool() -> dict[int, int]:
     """Return the usable nodes' capacity by pool, in milli-GPU. A node without GPUs counts as one GPU."""
     sums: dict[int, int] = {}
     for pool_id, gpus in Node.objects.filter(state__in=USABLE).values_list("pool_id", "gpus").order_by("pk"):

@@ -9,38 +9,38 @@ import time
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from berth.core.words import counted
+from berth.core.words import format_count
 from berth.db.crash_points import crash_point
-from berth.db.lease import fenced
+from berth.db.lease import fenced_transaction
 from pools.engine.budgets import DisruptionReason
 from pools.models import NodePool
-from pools.services import Offer, give_back, offer
-from scheduler.engine.node_release import Release, empty_nodes, is_at_rest, node_to_empty
+from pools.services import ReleasableNodes, releasable_nodes, release_pool_nodes
+from scheduler.engine.node_release import Release, find_empty_nodes, find_node_to_release, is_at_rest
 from scheduler.engine.plan import Plan
 from scheduler.loop.commit import commit
 from scheduler.loop.context import SchedulerContext
-from scheduler.loop.cycle_record import CycleRun, finish
+from scheduler.loop.cycle_record import CycleRun, save_outcome
 from scheduler.models import Cycle
 
 log = logging.getLogger(__name__)
 
-EVERY = timedelta(seconds=30)  # per pool, because one search costs as much as several decisions
-PART = 20  # minimum interval as a multiple of the search time
+SEARCH_INTERVAL = timedelta(seconds=30)  # per pool, because a search costs as much as several decisions
+SEARCH_COST_FACTOR = 20  # minimum interval as a multiple of the search time
 TRIGGER = "release nodes"
 
 
-class _Outdated(Exception):
-    """The pool or the rows have changed, and nothing was written."""
+class _ReleaseOutdated(Exception):
+    """Raised if the pool or the rows have changed. Nothing was written."""
 
 
 @dataclass(slots=True)
-class Releases:
+class NodeReleases:
     """Time of each pool's last search for nodes to release."""
 
     searched: dict[int, tuple[datetime, timedelta]] = field(default_factory=dict)
 
-    def give_back(self, run: CycleRun, now: datetime, context: SchedulerContext) -> int:
-        """Release empty and underutilized nodes after the newest cycle; return their number."""
+    def release_unneeded(self, run: CycleRun, now: datetime, context: SchedulerContext) -> int:
+        """Release empty and underutilized nodes after the newest cycle; return the number released."""
         return sum(
             self._release_from(pool, run, now, context)
             for _, pool in sorted(run.view.pools.items())
@@ -48,48 +48,50 @@ class Releases:
         )
 
     def _release_from(self, pool: NodePool, run: CycleRun, now: datetime, context: SchedulerContext) -> int:
-        if not self._due(pool, now) or not is_at_rest(run.plan, pool.name):
+        if not self._is_search_due(pool, now) or not is_at_rest(run.plan, pool.name):
             return 0
-        offered = offer(pool, now)
+        offered = releasable_nodes(pool, now)
         if not offered:
             return 0
-        self.searched[pool.pk] = now, EVERY
+        self.searched[pool.pk] = now, SEARCH_INTERVAL
         began = time.process_time()
         count = _release_empty(pool, offered, run, context) or _release_underutilized(
             pool, offered, run, context
         )
         took = timedelta(seconds=time.process_time() - began)
-        self.searched[pool.pk] = now, max(EVERY, PART * took)
+        self.searched[pool.pk] = now, max(SEARCH_INTERVAL, SEARCH_COST_FACTOR * took)
         return count
 
-    def _due(self, pool: NodePool, now: datetime) -> bool:
-        """True if a search is due. A clock that was set back must not postpone it for long."""
+    def _is_search_due(self, pool: NodePool, now: datetime) -> bool:
+        """Return whether a search is due. A clock that was set back must not delay it for long."""
         if pool.pk not in self.searched:
             return True
         at, pause = self.searched[pool.pk]
         return not at <= now < at + pause
 
 
-def _release_empty(pool: NodePool, offered: Offer, run: CycleRun, context: SchedulerContext) -> int:
+def _release_empty(pool: NodePool, offered: ReleasableNodes, run: CycleRun, context: SchedulerContext) -> int:
     snapshot = run.view.snapshot
-    names = empty_nodes(snapshot, run.plan, pool.name, offered.nodes, offered.empty)
+    names = find_empty_nodes(snapshot, run.plan, pool.name, offered.nodes, offered.empty)
     if not names:
         return 0
-    because = f"nothing runs on {counted(len(names), 'node')}: {', '.join(names)}"
-    with fenced(context.held):
-        count = give_back(pool.pk, names, DisruptionReason.EMPTY, because=because, at=run.view.at)
+    message = f"nothing runs on {format_count(len(names), 'node')}: {', '.join(names)}"
+    with fenced_transaction(context.held_lease):
+        count = release_pool_nodes(pool.pk, names, DisruptionReason.EMPTY, message=message, at=run.view.at)
     return len(names) if count else 0
 
 
-def _release_underutilized(pool: NodePool, offered: Offer, run: CycleRun, context: SchedulerContext) -> int:
+def _release_underutilized(
+    pool: NodePool, offered: ReleasableNodes, run: CycleRun, context: SchedulerContext
+) -> int:
     if not offered.underutilised:
         return 0
-    release = node_to_empty(run.view.snapshot, run.plan, pool.name, offered.nodes)
+    release = find_node_to_release(run.view.snapshot, run.plan, pool.name, offered.nodes)
     if release is None:
         return 0
     try:
         _commit_release(release, pool, run, context)
-    except _Outdated as why:
+    except _ReleaseOutdated as why:
         log.info("node %s is not released after all: %s", release.node, why)
         return 0
     return 1
@@ -99,23 +101,24 @@ def _commit_release(release: Release, pool: NodePool, run: CycleRun, context: Sc
     """Commit a release. The pool is locked before the workloads, in the same order as in a resize."""
     moved = Plan(bundles=release.bundles, queues=run.plan.queues)
     record = Cycle(
-        at=run.view.at, epoch=context.held.epoch, trigger=TRIGGER, nodes=len(run.view.snapshot.nodes),
+        at=run.view.at, epoch=context.held_lease.epoch, trigger=TRIGGER, nodes=len(run.view.snapshot.nodes),
         workloads=len(run.view.snapshot.workloads), bundles=len(release.bundles), engine=run.record.engine,
     )  # fmt: skip
-    with fenced(context.held):
-        because = f"its work fits on the other nodes: {_move_summary(release)}"
-        if not give_back(
-            pool.pk, [release.node], DisruptionReason.UNDERUTILISED, because=because, at=run.view.at
+    with fenced_transaction(context.held_lease):
+        message = f"its work fits on the other nodes: {_move_summary(release)}"
+        if not release_pool_nodes(
+            pool.pk, [release.node], DisruptionReason.UNDERUTILISED, message=message, at=run.view.at
         ):
-            raise _Outdated("the pool no longer offers the node")
+            raise _ReleaseOutdated("the pool no longer offers the node")
         crash_point("release.drained")
-        outcome = commit(run.view, moved, context.held, record)
+        outcome = commit(run.view, moved, context.held_lease, record)
         if outcome.stale:
-            raise _Outdated(outcome.stale[0][1])
-        finish(CycleRun(run.view, moved, outcome, record), ())
+            raise _ReleaseOutdated(outcome.stale[0][1])
+        save_outcome(CycleRun(run.view, moved, outcome, record), ())
         crash_point("release.before_end")
 
 
 def _move_summary(release: Release) -> str:
     pods = sum(len(eviction.pods) for bundle in release.bundles for eviction in bundle.evictions)
-    return f"{counted(pods, 'pod')} of {counted(len(release.bundles), 'workload')} moved off {release.node}"
+    workloads = format_count(len(release.bundles), "workload")
+    return f"{format_count(pods, 'pod')} of {workloads} moved off {release.node}"

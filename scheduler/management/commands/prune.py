@@ -7,11 +7,11 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 from django.db import connection, transaction
 
-from projects.acting import Acting
+from projects.actor import Actor
 from projects.models import Project
 from projects.services import audit
 
-# Each table, and the trigger that forbids deleting its rows.
+# Tables, each with the trigger that forbids deleting its rows.
 HISTORY = (
     ("projects_event", "projects_event_append_only"),
     ("projects_audit", "projects_audit_append_only"),
@@ -55,17 +55,17 @@ def _count_older(table: str, before: datetime) -> int:
 
 
 def _prune(table: str, trigger: str, before: datetime) -> int:
-    """Delete old rows of one table and write an audit row in the same transaction; return their number.
+    """Delete and audit old rows of one table in one transaction; return the number of deleted rows.
 
-    The trigger is disabled within this transaction only, and other writers wait for its end.
+    The trigger is disabled only within this transaction, and other writers wait until it ends.
     """
-    name, guard = connection.ops.quote_name(table), connection.ops.quote_name(trigger)
+    name, quoted_trigger = connection.ops.quote_name(table), connection.ops.quote_name(trigger)
     with transaction.atomic(), connection.cursor() as cursor:
-        cursor.execute(f"ALTER TABLE {name} DISABLE TRIGGER {guard}")
+        cursor.execute(f"ALTER TABLE {name} DISABLE TRIGGER {quoted_trigger}")
         cursor.execute(f"DELETE FROM {name} WHERE at < %s", [before])  # noqa: S608
         deleted = cursor.rowcount
-        cursor.execute(f"ALTER TABLE {name} ENABLE TRIGGER {guard}")
+        cursor.execute(f"ALTER TABLE {name} ENABLE TRIGGER {quoted_trigger}")
         if deleted:
             after = {"before": f"{before:%Y-%m-%d}", table: deleted}
-            audit.write_down(Acting.system("prune"), "prune", Project(name="history"), after=after)
+            audit.write_entry(Actor.system("prune"), "prune", Project(name="history"), after=after)
     return deleted

@@ -9,23 +9,23 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand
 
-from berth.core.garbage import collect_rarely
-from berth.db.lease import Held, fenced
-from berth.server.tracing.spans import this_process_is
+from berth.core.garbage import relax_garbage_collection
+from berth.db.lease import HeldLease, fenced_transaction
+from berth.server.tracing.spans import set_process_name
 from pools.engine.victims import Work
 from pools.models import NodePool
 from pools.runtimes.capabilities import REMOTE_PROVIDERS
 from scheduler.loop.leader import Scheduler
-from scheduler.reports.utilization.watch import UseWatch
+from scheduler.reports.utilization.watch import UtilizationWatcher
 
 
 class Command(BaseCommand):
     requires_system_checks = []  # system checks load every web page; `make check` runs them
-    help = "Run the scheduler. Any number of processes may run; one leads, the others stand by."
+    help = "Run the scheduler. Any number of processes may run; one leads and the others stand by."
 
     def handle(self, *args: Any, **options: Any) -> None:
-        this_process_is("scheduler")
-        collect_rarely()
+        set_process_name("scheduler")
+        relax_garbage_collection()
         scheduler = build_scheduler()
 
         def end(number: int, frame: FrameType | None) -> None:
@@ -33,45 +33,55 @@ class Command(BaseCommand):
 
         signal.signal(signal.SIGTERM, end)
         signal.signal(signal.SIGINT, end)
-        use = build_watch(scheduler)
-        use.begin()
+        utilization_watch = build_utilization_watch(scheduler)
+        utilization_watch.begin()
         scheduler.run()
-        use.end()
+        utilization_watch.end()
 
 
-def build_watch(scheduler: Scheduler) -> UseWatch:
-    from berth.server.wiring import wired
+def build_utilization_watch(scheduler: Scheduler) -> UtilizationWatcher:
+    from berth.server.wiring import load_wiring
 
-    wiring = wired()
-    return UseWatch(
+    wiring = load_wiring()
+    return UtilizationWatcher(
         wiring.clock,
-        wiring.runtime_of,
+        wiring.runtime_for,
         settings.BERTH_MEASURE_SECONDS,
         leads=lambda: scheduler.loop is not None,
     )
 
 
 def build_scheduler() -> Scheduler:
-    from berth.server.wiring import wired
+    from berth.server.wiring import load_wiring
     from pools.reconciler import reconcile
     from pools.reconciler.background import BackgroundReconciler
 
-    wiring, apart = wired(), BackgroundReconciler()
+    wiring, background_reconciler = load_wiring(), BackgroundReconciler()
 
-    def reconcile_pool(pool: NodePool, now: datetime, held: Held, work_to_lose: Mapping[int, Work]) -> bool:
-        provider = wiring.provider_of(pool)
+    def reconcile_pool(
+        pool: NodePool, now: datetime, held_lease: HeldLease, work_to_lose: Mapping[int, Work]
+    ) -> bool:
+        provider = wiring.provider_for(pool)
 
-        def one_pass() -> bool:
+        def run_pass() -> bool:
             return reconcile(
-                pool.pk, provider=provider, now=now, fence=lambda: fenced(held), work_to_lose=work_to_lose
+                pool.pk,
+                provider=provider,
+                now=now,
+                fence=lambda: fenced_transaction(held_lease),
+                work_to_lose=work_to_lose,
             )
 
-        # A pass over remote machines may wait for them.
-        return apart.reconcile(pool.pk, one_pass) if pool.provider in REMOTE_PROVIDERS else one_pass()
+        # A pass over remote machines may block, so it runs in the background.
+        return (
+            background_reconciler.reconcile(pool.pk, run_pass)
+            if pool.provider in REMOTE_PROVIDERS
+            else run_pass()
+        )
 
     return Scheduler(
         clock=wiring.clock,
-        runtime_of=wiring.runtime_of,
+        runtime_for=wiring.runtime_for,
         reconcile_pool=reconcile_pool,
         runtimes=wiring.runtimes,
     )

@@ -1,1 +1,1 @@
-"""Audit of evictions: stored rows, their wording, and sums by project."""
+"""Eviction audit: stored records, their descriptions and totals by project."""

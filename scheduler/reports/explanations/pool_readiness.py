@@ -14,16 +14,16 @@ ABOUT_CAPACITY = (Reason.WAITING_FOR_CAPACITY, Reason.WAITING_FOR_VICTIMS, Reaso
 
 @dataclass(frozen=True, slots=True)
 class PoolReadiness:
-    """A pool that does not accept workloads yet."""
+    """Readiness of a pool that does not accept workloads yet."""
 
     pool: str
     ready: int
     needed: int
-    stopped: str = ""  # clause with the reason the pool gets no more nodes
+    stop_reason: str = ""  # clause that says why the pool gets no more nodes
 
     def __str__(self) -> str:
-        if self.stopped and self.ready < self.needed:
-            return f"The pool {self.pool} accepts no workloads: {self.stopped}."
+        if self.stop_reason and self.ready < self.needed:
+            return f"The pool {self.pool} accepts no workloads: {self.stop_reason}."
         nodes = "1 node is" if self.needed == 1 else f"{self.needed} nodes are"
         return f"The pool {self.pool} accepts workloads once {nodes} ready; {self.ready} so far."
 
@@ -48,11 +48,11 @@ def _stop_reason(pool: NodePool) -> str:
 def with_pool_readiness(
     refusals: Iterable[Refusal], below_threshold: Mapping[str, PoolReadiness]
 ) -> tuple[Refusal, ...]:
-    """Replace capacity blockers in pools with too few ready nodes, and keep other blockers."""
+    """Replace the capacity blockers of pools with too few ready nodes; keep all other blockers."""
     return tuple(
         replace(
             refusal,
-            blockers=tuple(_blocker(each, below_threshold[refusal.pool]) for each in refusal.blockers),
+            blockers=tuple(_with_readiness(each, below_threshold[refusal.pool]) for each in refusal.blockers),
         )
         if refusal.pool in below_threshold
         else refusal
@@ -60,7 +60,7 @@ def with_pool_readiness(
     )
 
 
-def _blocker(blocker: Blocker, pool: PoolReadiness) -> Blocker:
+def _with_readiness(blocker: Blocker, pool: PoolReadiness) -> Blocker:
     if blocker.reason not in ABOUT_CAPACITY:
         return blocker
     numbers = {**blocker.numbers, "ready_nodes": pool.ready, "needed_nodes": pool.needed}

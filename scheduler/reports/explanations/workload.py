@@ -1,4 +1,4 @@
-"""Explain a workload by its reasons, queue position and queues."""
+"""Explain a workload's state by its pending reasons, queue position and queues."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from django.utils.dateparse import parse_datetime
 
 from berth.core.amounts import MILLI, RESOURCES
 from pools.models import NodePool
-from projects.acting import Acting
+from projects.actor import Actor
 from projects.models import Quota, Workload
 from scheduler.models import Eviction, QueueStanding
 from scheduler.reports import selectors
@@ -18,14 +18,15 @@ from scheduler.reports.explanations.pending_history import PendingReason, pendin
 from scheduler.reports.fair_share.trace import share_trace
 
 MOST_EVICTIONS = 20
-WAITING = ("pending", "reserved")
+PENDING_PHASES = ("pending", "reserved")
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
     """Explanation of a workload's state.
 
-    Amounts in `queue` are GPUs, CPUs and MiB; numbers in `blockers` are engine units (thousandths, MiB).
+    Amounts in `queue` are in GPUs, CPUs and MiB. Numbers in `blockers` are in engine units:
+    milli-GPU, milli-CPU and MiB.
     """
 
     phase: str
@@ -43,9 +44,12 @@ class Explanation:
     pending_history: list[PendingReason]
 
 
-def explain(acting: Acting, workload: Workload) -> Explanation:
-    """Explain a workload that `acting` may see. Results of the last cycle are shown only if it is pending."""
-    stored = (workload.explanation or {}) if workload.phase in WAITING else {}
+def explain(actor: Actor, workload: Workload) -> Explanation:
+    """Explain the state of a workload that `actor` may see.
+
+    Results of the last cycle are included only while the workload is pending or reserved.
+    """
+    stored = (workload.explanation or {}) if workload.phase in PENDING_PHASES else {}
     starts = stored.get("expected_start")
     return Explanation(
         phase=workload.phase,
@@ -56,9 +60,9 @@ def explain(acting: Acting, workload: Workload) -> Explanation:
         expected_start=parse_datetime(starts) if starts else None,
         expected_start_reason=stored.get("expected_start_reason", ""),
         blockers=stored.get("blockers", []),
-        queue=_standings(workload),
+        queue=_queue_documents(workload),
         evictions=list(
-            selectors.evictions(acting).filter(Q(workload_id=workload.pk) | Q(preemptor_id=workload.pk))[
+            selectors.evictions(actor).filter(Q(workload_id=workload.pk) | Q(preemptor_id=workload.pk))[
                 :MOST_EVICTIONS
             ]
         ),
@@ -68,17 +72,20 @@ def explain(acting: Acting, workload: Workload) -> Explanation:
     )
 
 
-def with_share_explanations(acting: Acting, workload: Workload, queues: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the queues, each with the visible explanations of its share by resource."""
+def with_share_explanations(actor: Actor, workload: Workload, queues: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the queues, each with the share explanations by resource that the user may see."""
     pool = NodePool.objects.filter(name=queues["project"]["pool"]).first()
     explanations: dict[str, dict[str, list[str]]] = {kind: {} for kind in queues}
-    for each in [] if pool is None else share_trace(acting=acting, owner=workload.project, pool=pool):
+    for each in [] if pool is None else share_trace(actor=actor, owner=workload.project, pool=pool):
         explanations[each.kind][each.resource] = each.explanation
     return {kind: {**standing, "how": explanations[kind]} for kind, standing in queues.items()}
 
 
-def _standings(workload: Workload) -> dict[str, Any]:
-    """Return the standings of the workload's project and department in its pool, or in its first pool."""
+def _queue_documents(workload: Workload) -> dict[str, Any]:
+    """Return the quotas and standings of the workload's project and department.
+
+    They refer to the workload's pool or, before it is placed, to the first pool that it allows.
+    """
     project = workload.project
     pool = workload.pool.name if workload.pool else workload.pools[0]
     owners = {"project": Q(project=project), "department": Q(department=project.department_id)}
@@ -87,31 +94,36 @@ def _standings(workload: Workload) -> dict[str, Any]:
     for kind, owner in owners.items():
         quota = Quota.objects.filter(owner, pool__name=pool).first()
         standing = QueueStanding.objects.filter(owner, pool__name=pool).first()
-        shown[kind] = {"name": names[kind], "pool": pool, **_quota(quota), **_standing(standing)}
+        shown[kind] = {
+            "name": names[kind],
+            "pool": pool,
+            **_quota_document(quota),
+            **_standing_document(standing),
+        }
     return shown
 
 
-def _quota(row: Quota | None) -> dict[str, Any]:
+def _quota_document(row: Quota | None) -> dict[str, Any]:
     if row is None:
         return {"quota": {"gpu": 0, "cpu": None, "memory_mib": None}, "limit": dict.fromkeys(RESOURCES)}
     return {
-        "quota": in_api_units([row.gpu_milli, row.cpu_milli, row.memory_mib]),
-        "limit": in_api_units([row.limit_gpu_milli, row.limit_cpu_milli, row.limit_memory_mib]),
+        "quota": to_api_units([row.gpu_milli, row.cpu_milli, row.memory_mib]),
+        "limit": to_api_units([row.limit_gpu_milli, row.limit_cpu_milli, row.limit_memory_mib]),
     }
 
 
-def _standing(row: QueueStanding | None) -> dict[str, Any]:
+def _standing_document(row: QueueStanding | None) -> dict[str, Any]:
     if row is None:
         return {"share": None, "allocated": None, "requested": None, "usage": None}
     return {
-        "share": in_api_units(row.share),
-        "allocated": in_api_units(row.allocated),
-        "requested": in_api_units(row.requested),
+        "share": to_api_units(row.share),
+        "allocated": to_api_units(row.allocated),
+        "requested": to_api_units(row.requested),
         "usage": dict(zip(RESOURCES, row.usage, strict=True)),
     }
 
 
-def in_api_units(values: list[int] | list[int | None] | tuple[int, int, int]) -> Mapping[str, float | None]:
+def to_api_units(values: list[int] | list[int | None] | tuple[int, int, int]) -> Mapping[str, float | None]:
     gpu, cpu, memory = values
     return {"gpu": _from_milli(gpu), "cpu": _from_milli(cpu), "memory_mib": memory}
 

@@ -1,4 +1,4 @@
-"""Store the pending reasons of workloads, and skip unchanged rows."""
+"""Store the explanations of pending workloads, skipping unchanged rows."""
 
 import json
 import uuid
@@ -16,13 +16,13 @@ from scheduler.engine.explain.reasons import is_schedulable
 from scheduler.engine.forecast import Forecast
 from scheduler.engine.plan import Refusal
 from scheduler.loop.observe.view import ClusterView
-from scheduler.reports.visibility import redacted
+from scheduler.reports.visibility import redact_blocker
 
 ACTOR = "scheduler"
-MOST_REASONS = 16  # successive pending reasons that are stored per workload
-MOST_POSITIONS = 2000  # rows per cycle that changed only in queue position, from the front of the queue
+MAX_REASONS = 16  # pending reasons stored per workload
+MAX_POSITION_UPDATES = 2000  # per cycle, for workloads whose only change is their position
 
-WRITE = """
+UPDATE_WORKLOADS = """
     UPDATE projects_workload AS workload
        SET explanation = written.explanation, explained_at = %(now)s,
            wait_reasons = CASE
@@ -42,32 +42,32 @@ WRITE = """
      WHERE workload.id = written.id AND workload.phase IN ('pending', 'reserved')
 """
 
-Place = tuple[int, int, str]  # queue position, expected start and its reason
+QueueProgress = tuple[int, int, str]  # queue position, expected start and its reason
 NO_FORECASTS: Mapping[str, Forecast] = MappingProxyType({})
 NewRow = tuple[uuid.UUID, str, str, dict[str, Any]]  # id, reason, message, explanation
 
 
-class Explanations:
-    """Writes explanations, and remembers the previous ones to write only changes."""
+class ExplanationWriter:
+    """Writer that remembers the stored explanations and writes only changes."""
 
     def __init__(self) -> None:
-        self._written: dict[uuid.UUID, tuple[int, Place]] = {}
+        self._written: dict[uuid.UUID, tuple[int, QueueProgress]] = {}
 
     def write(
         self,
-        seen: ClusterView,
+        view: ClusterView,
         refusals: Iterable[Refusal],
         cycle: int | None,
         predicted: Mapping[str, Forecast] = NO_FORECASTS,
     ) -> int:
-        """Write explanations in the caller's transaction; return the number of changed rows."""
+        """Write explanations in the caller's transaction and return the number of rows written."""
         changed, moved_up, current = [], [], {}
         for refusal in refusals:
-            workload = seen.workloads.get(refusal.workload)
+            workload = view.workloads.get(refusal.workload)
             if workload is None or workload.phase not in (Phase.PENDING, Phase.RESERVED):
                 continue
             expected = predicted.get(refusal.workload, Forecast(refusal.expected_start, ""))
-            row = _row(workload.pk, refusal, expected)
+            row = _build_row(workload.pk, refusal, expected)
             state = (_digest(refusal), (refusal.position or 0, expected.at or 0, expected.because))
             before = self._written.get(workload.pk)
             if before == state:
@@ -78,18 +78,18 @@ class Explanations:
             else:
                 changed.append((row, state))
         moved_up.sort(key=lambda entry: entry[1][1])
-        chosen = [*changed, *moved_up[:MOST_POSITIONS]]
-        _write([row for row, _ in chosen], seen.at, cycle)
+        chosen = [*changed, *moved_up[:MAX_POSITION_UPDATES]]
+        _write_rows([row for row, _ in chosen], view.at, cycle)
         unschedulable = {pk: message for (pk, reason, message, _), _ in changed if reason == REASON}
-        report_unschedulable(unschedulable, actor=ACTOR, now=seen.at)
+        report_unschedulable(unschedulable, actor=ACTOR, now=view.at)
         current.update({row[0]: state for row, state in chosen})
         self._written = current
-        _announce([row[0] for row, _ in changed])
+        _announce_changes([row[0] for row, _ in changed])
         return len(chosen)
 
 
-def _row(pk: uuid.UUID, refusal: Refusal, expected: Forecast) -> NewRow:
-    reasons = [redacted(blocker, refusal.workload) for blocker in refusal.blockers]
+def _build_row(pk: uuid.UUID, refusal: Refusal, expected: Forecast) -> NewRow:
+    reasons = [redact_blocker(blocker, refusal.workload) for blocker in refusal.blockers]
     first = reasons[0]
     reason = str(first.reason) if is_schedulable(refusal.blockers) else REASON
     starts = expected.at
@@ -111,25 +111,25 @@ def _row(pk: uuid.UUID, refusal: Refusal, expected: Forecast) -> NewRow:
 
 
 def _digest(refusal: Refusal) -> int:
-    """Hash everything but the queue position, which changes with every start ahead in the queue."""
+    """Hash all but the queue position, which changes whenever a workload ahead starts."""
     blockers = tuple((each.reason, each.message, *each.numbers.items()) for each in refusal.blockers)
     return hash((refusal.pool, refusal.key, blockers))
 
 
-def _write(new_rows: list[NewRow], now: datetime, cycle: int | None) -> None:
+def _write_rows(new_rows: list[NewRow], now: datetime, cycle: int | None) -> None:
     if not new_rows:
         return
-    # One JSON text, because every element of an array parameter would be quoted separately.
+    # A single JSON document, because each element of an array parameter would be quoted separately.
     rows = [
         {"id": str(pk), "reason": reason, "message": message, "explanation": {**explanation, "cycle": cycle}}
         for pk, reason, message, explanation in new_rows
     ]
     with connection.cursor() as cursor:
-        cursor.execute(WRITE, {"now": now, "rows": json.dumps(rows), "most": MOST_REASONS})
+        cursor.execute(UPDATE_WORKLOADS, {"now": now, "rows": json.dumps(rows), "most": MAX_REASONS})
 
 
-def _announce(ids: list[uuid.UUID]) -> None:
+def _announce_changes(ids: list[uuid.UUID]) -> None:
     if ids:
         rows = Workload.objects.filter(pk__in=ids).select_related("project").order_by("pk")
-        for workload in rows.only("pk", "project__department"):  # documents are long and not needed
+        for workload in rows.only("pk", "project__department"):  # skip the long documents
             announce.workload_changed(workload)

@@ -1,1 +1,1 @@
-"""Fair shares: table, trace and explanation."""
+"""Fair shares: table, trace and explanations."""

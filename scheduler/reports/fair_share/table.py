@@ -1,10 +1,10 @@
-"""Fair shares of a pool's queues side by side."""
+"""Table of the fair shares of a pool's queues."""
 
 from collections import defaultdict
 from dataclasses import dataclass
 
 from pools.models import NodePool
-from projects.acting import Acting
+from projects.actor import Actor
 from projects.models import Department, Project, Quota
 from projects.selectors import departments, projects, quotas
 from scheduler.models import QueueStanding
@@ -14,8 +14,11 @@ GPU = 0
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """One queue in milli-GPU. `quota` None is unlimited; `used` is its part of the parent's decayed usage."""
+class QueueShare:
+    """Fair share, quota and allocation of one queue, in milli-GPU.
+
+    A quota of None is unlimited. `used` is the queue's fraction of its parent's decayed usage.
+    """
 
     kind: str  # department | project
     name: str
@@ -26,43 +29,43 @@ class Standing:
     allocated: int
     requested: int
     used: float
-    numbers_visible: bool = True  # False if the reader may not see a department's own numbers
+    numbers_visible: bool = True  # False if the user may not see a department's own numbers
 
     @property
-    def beyond(self) -> int:
+    def over_quota(self) -> int:
         return 0 if self.quota is None else max(0, self.allocated - self.quota)
 
     @property
-    def lacking(self) -> int:
-        """Unallocated part of the request within the fair share."""
+    def below_share(self) -> int:
+        """Unallocated part of the request that is within the fair share."""
         return max(0, min(self.share, self.requested) - self.allocated)
 
 
-def share_table(acting: Acting, pool: NodePool) -> list[tuple[Standing, list[Standing]]]:
-    """Return departments by rank and name, each with its projects."""
-    stored = {_key(row): row for row in standings(acting).filter(pool=pool).select_related(None)}
-    set_quotas = {_key(row): row for row in quotas(acting).filter(pool=pool).select_related(None)}
-    children: dict[int, list[Standing]] = defaultdict(list)
-    for project in projects(acting).select_related(None):
+def share_table(actor: Actor, pool: NodePool) -> list[tuple[QueueShare, list[QueueShare]]]:
+    """Return the departments, sorted by rank and name, each with its projects."""
+    stored = {_owner_key(row): row for row in standings(actor).filter(pool=pool).select_related(None)}
+    set_quotas = {_owner_key(row): row for row in quotas(actor).filter(pool=pool).select_related(None)}
+    children: dict[int, list[QueueShare]] = defaultdict(list)
+    for project in projects(actor).select_related(None):
         key = ("project", project.pk)
-        children[project.department_id].append(_standing(project, stored.get(key), set_quotas.get(key)))
+        children[project.department_id].append(_queue_share(project, stored.get(key), set_quotas.get(key)))
     result = []
-    for department in departments(acting):
+    for department in departments(actor):
         key = ("department", department.pk)
         visible = key in stored or key in set_quotas or not children[department.pk]
-        top = _standing(department, stored.get(key), set_quotas.get(key), numbers_visible=visible)
-        result.append((top, sorted(children[department.pk], key=_order)))
-    return sorted(result, key=lambda pair: _order(pair[0]))
+        top = _queue_share(department, stored.get(key), set_quotas.get(key), numbers_visible=visible)
+        result.append((top, sorted(children[department.pk], key=_sort_key)))
+    return sorted(result, key=lambda pair: _sort_key(pair[0]))
 
 
-def _standing(
+def _queue_share(
     owner: Department | Project,
     row: QueueStanding | None,
     quota: Quota | None,
     *,
     numbers_visible: bool = True,
-) -> Standing:
-    return Standing(
+) -> QueueShare:
+    return QueueShare(
         kind="department" if isinstance(owner, Department) else "project",
         name=str(owner),
         rank=owner.rank if quota is None or quota.rank is None else quota.rank,
@@ -76,9 +79,9 @@ def _standing(
     )
 
 
-def _order(standing: Standing) -> tuple[int, str]:
+def _sort_key(standing: QueueShare) -> tuple[int, str]:
     return -standing.rank, standing.name
 
 
-def _key(row: QueueStanding | Quota) -> tuple[str, int | None]:
+def _owner_key(row: QueueStanding | Quota) -> tuple[str, int | None]:
     return ("project", row.project_id) if row.project_id is not None else ("department", row.department_id)

@@ -1,7 +1,7 @@
 """Explain the fair share of a department or project.
 
-Quotas, usage and nodes are current. Queue requests come from the last cycle, so that not all workloads have
-to be read.
+Quotas, usage and nodes are current. Queue requests come from the last cycle, to avoid reading all
+workloads.
 """
 
 from collections.abc import Iterator
@@ -14,30 +14,33 @@ from django.utils import timezone
 from berth.core.amounts import MILLI
 from berth.core.errors import NotFound
 from pools.models import NodePool
-from projects.acting import Acting
+from projects.actor import Actor
 from projects.models import Department, Project
-from scheduler.engine.fair_share.explain import divisions, divisions_of
+from scheduler.engine.fair_share.explain import divide_requests, divisions
 from scheduler.engine.fair_share.trace import Division, Offer, Round
-from scheduler.loop.observe.nodes import NodeCache, node_rows, pool_of
-from scheduler.loop.observe.queues import Queues, queues_at
+from scheduler.loop.observe.nodes import NodeCache, engine_pool, load_node_rows
+from scheduler.loop.observe.queues import Queues, load_queues
 from scheduler.loop.observe.view import observe
 from scheduler.models import QueueStanding
 from scheduler.reports.explanations.pool_readiness import pools_below_threshold
-from scheduler.reports.fair_share.explain import sentences
-from scheduler.reports.visibility import EVERYTHING, Reader, own_departments, reader
-from scheduler.reports.what_if.what_if_cache import SPECS
+from scheduler.reports.fair_share.explain import explain_share
+from scheduler.reports.visibility import UNRESTRICTED, Viewer, viewer_for, visible_department_ids
+from scheduler.reports.what_if.what_if_cache import SPEC_CACHE
 
 UNITS = {"gpu": "GPUs", "cpu": "CPUs", "memory_mib": "Memory"}
-ANOTHER = {"project": "another project", "department": "another department"}
+HIDDEN_NAMES = {"project": "another project", "department": "another department"}
 
 
 @dataclass(frozen=True, slots=True)
 class ShareTrace:
-    """A queue's share of one resource, in GPUs, CPUs or MiB. `rounds` lists the rounds with the queue."""
+    """Trace of a queue's share of one resource, in GPUs, CPUs or MiB.
+
+    `rounds` lists the rounds in which the queue took part.
+    """
 
     kind: str  # department | project
     name: str
-    queue: str  # divided quantity: the department's share, or the pool
+    queue: str  # what was divided: the pool, or the department's share
     resource: str
     total: float
     share: float
@@ -46,36 +49,40 @@ class ShareTrace:
 
 
 def share_trace(
-    *, acting: Acting, owner: Department | Project, pool: NodePool, now: datetime | None = None
+    *, actor: Actor, owner: Department | Project, pool: NodePool, now: datetime | None = None
 ) -> list[ShareTrace]:
-    """Return a queue's traces, after its department's traces if the reader may see the department.
+    """Return a queue's traces, preceded by those of its department if the user may see it.
 
-    Raises NotFound.
+    Raises NotFound if `owner` is a department whose own numbers the user may not see.
     """
-    viewer, whole = reader(acting), own_departments(acting)
-    if isinstance(owner, Department) and whole is not None and owner.pk not in whole:
+    viewer, visible_departments = viewer_for(actor), visible_department_ids(actor)
+    if (
+        isinstance(owner, Department)
+        and visible_departments is not None
+        and owner.pk not in visible_departments
+    ):
         raise NotFound("You can see projects of this department, but not the department itself.")
-    return _traces(owner, pool, viewer, whole, now)
+    return _traces(owner, pool, viewer, visible_departments, now)
 
 
 def full_share_trace(owner: Department | Project, pool: NodePool) -> list[ShareTrace]:
-    """Return the traces without redaction, for the admin site."""
-    return _traces(owner, pool, EVERYTHING, None)
+    """Return the unredacted traces, for the admin site."""
+    return _traces(owner, pool, UNRESTRICTED, None)
 
 
 def _traces(
     owner: Department | Project,
     pool: NodePool,
-    viewer: Reader,
-    whole: set[int] | None,
+    viewer: Viewer,
+    visible_departments: set[int] | None,
     now: datetime | None = None,
 ) -> list[ShareTrace]:
-    divisions_, queues = _divide(pool, now or timezone.now())
-    path = _path(owner, queues, whole)
+    pool_divisions, queues = _divide(pool, now or timezone.now())
+    path = _queues_to_explain(owner, queues, visible_departments)
     return [
-        _trace(division, queue, pool, queues, viewer, whole)
+        _trace(division, queue, pool, queues, viewer, visible_departments)
         for queue in path
-        for division in divisions_
+        for division in pool_divisions
         if (mine := division.of(queue)) is not None and (division.resource == "gpu" or mine.requested > 0)
     ]
 
@@ -83,13 +90,13 @@ def _traces(
 def _divide(pool: NodePool, now: datetime) -> tuple[list[Division], Queues]:
     standings = list(QueueStanding.objects.filter(pool=pool))
     if not standings:  # before the first cycle
-        seen = observe(now, SPECS)
-        return divisions(seen.snapshot, pool.name), seen.queues
-    queues = queues_at(now, NodePool.objects.order_by("name"))
+        view = observe(now, SPEC_CACHE)
+        return divisions(view.snapshot, pool.name), view.queues
+    queues = load_queues(now, NodePool.objects.order_by("name"))
     requested = {name: row.requested for row in standings if (name := _queue_name(row, queues)) is not None}
-    rows = node_rows(pool)
-    nodes = NodeCache().describe(rows, {pool.pk: pool.name}, pools_below_threshold([pool], rows))
-    return divisions_of(pool_of(pool, now), nodes, queues.queues, requested), queues
+    rows = load_node_rows(pool)
+    nodes = NodeCache().convert(rows, {pool.pk: pool.name}, pools_below_threshold([pool], rows))
+    return divide_requests(engine_pool(pool, now), nodes, queues.queues, requested), queues
 
 
 def _queue_name(row: QueueStanding, queues: Queues) -> str | None:
@@ -98,18 +105,25 @@ def _queue_name(row: QueueStanding, queues: Queues) -> str | None:
     return None if row.department_id is None else queues.departments.get(row.department_id)
 
 
-def _path(owner: Department | Project, queues: Queues, whole: set[int] | None) -> Iterator[str]:
-    """Yield the queues to explain, the department first."""
+def _queues_to_explain(
+    owner: Department | Project, queues: Queues, visible_departments: set[int] | None
+) -> Iterator[str]:
+    """Yield the queues to explain, department first."""
     if isinstance(owner, Department):
         yield queues.departments[owner.pk]
         return
-    if whole is None or owner.department_id in whole:
+    if visible_departments is None or owner.department_id in visible_departments:
         yield queues.departments[owner.department_id]
     yield queues.projects[owner.pk]
 
 
 def _trace(
-    division: Division, queue: str, pool: NodePool, queues: Queues, viewer: Reader, whole: set[int] | None
+    division: Division,
+    queue: str,
+    pool: NodePool,
+    queues: Queues,
+    viewer: Viewer,
+    visible_departments: set[int] | None,
 ) -> ShareTrace:
     owner, mine = queues.owners[queue], division.of(queue)
     assert mine is not None, "the queue takes part in the division"
@@ -118,21 +132,21 @@ def _trace(
     def display_name(name: str) -> str:
         other = queues.owners[name]
         if other.project_id is None:
-            visible = whole is None or other.department_id in whole
+            visible = visible_departments is None or other.department_id in visible_departments
         else:
-            visible = viewer.sees(other.project_id)
-        return other.name if visible else ANOTHER[kind]
+            visible = viewer.can_see(other.project_id)
+        return other.name if visible else HIDDEN_NAMES[kind]
 
     return ShareTrace(
         kind=kind,
         name=owner.name,
         queue=pool.name if division.parent is None else queues.owners[division.parent].name,
         resource=division.resource,
-        total=_units(division, division.total),
-        share=_units(division, mine.share),
-        explanation=sentences(division, queue, display_name),
+        total=_to_api_units(division, division.total),
+        share=_to_api_units(division, mine.share),
+        explanation=explain_share(division, queue, display_name),
         rounds=[
-            _round(division, each, offer)
+            _round_document(division, each, offer)
             for each in division.rounds
             for offer in each.offers
             if offer.queue == queue
@@ -140,18 +154,18 @@ def _trace(
     )
 
 
-def _round(division: Division, round_: Round, offer: Offer) -> dict[str, Any]:
-    """Return a round as JSON. In a remainder round, `offered` is the fraction lost to rounding."""
+def _round_document(division: Division, round_: Round, offer: Offer) -> dict[str, Any]:
+    """Return a round as JSON. In remainder rounds, `offered` is the fraction lost to rounding."""
     return {
         "phase": round_.phase,
         "rank": round_.rank,
-        "remaining": _units(division, round_.left),
+        "remaining": _to_api_units(division, round_.left),
         "weighted_share": float(offer.part),
         "weighted_share_without_usage": float(offer.plain),
-        "offered": _units(division, float(offer.offered)),
-        "granted": _units(division, offer.granted),
+        "offered": _to_api_units(division, float(offer.offered)),
+        "granted": _to_api_units(division, offer.granted),
     }
 
 
-def _units(division: Division, amount: float) -> float:
+def _to_api_units(division: Division, amount: float) -> float:
     return amount if division.resource == "memory_mib" else amount / MILLI

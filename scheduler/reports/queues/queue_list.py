@@ -7,45 +7,45 @@ from django.db.models.fields.json import KT
 from django.db.models.functions import Cast, Coalesce
 
 from pools.models import NodePool
-from projects.acting import Acting
+from projects.actor import Actor
 from projects.models import Phase, Workload
 from projects.selectors import workloads
 from projects.services.workloads.unschedulable import REASON as UNSCHEDULABLE
 
-WAITING = (Phase.PENDING, Phase.RESERVED)
-NOT_LOOKED_AT = 2**31 - 1
+PENDING_PHASES = (Phase.PENDING, Phase.RESERVED)
+NOT_EVALUATED = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
-class Length:
-    """Length of the whole queue, including workloads that the reader may not see."""
+class QueueLength:
+    """Length of the whole queue, including workloads that the user may not see."""
 
     workloads: int
     gpu_milli: int
 
 
-def queued_workloads(acting: Acting, pool: NodePool) -> QuerySet[Workload]:
-    """Return the pending workloads that the reader may see, in queue order, with their queue position.
+def queued_workloads(actor: Actor, pool: NodePool) -> QuerySet[Workload]:
+    """Return the pending workloads that the user may see, in queue order.
 
-    Workloads that no cycle has considered yet come last, with the queue position NOT_LOOKED_AT.
+    Each is annotated with its queue position. Workloads that no cycle has evaluated yet come last.
     """
     queue_position = Cast(KT("explanation__queue_position"), IntegerField())
-    waiting = workloads(acting).filter(_in_queue(pool))
-    return waiting.annotate(queue_position=Coalesce(queue_position, NOT_LOOKED_AT)).order_by(
+    waiting = workloads(actor).filter(_queue_filter(pool))
+    return waiting.annotate(queue_position=Coalesce(queue_position, NOT_EVALUATED)).order_by(
         "queue_position", "pk"
     )
 
 
-def length_of(pool: NodePool) -> Length:
-    sums = Workload.objects.filter(_in_queue(pool)).aggregate(n=Count("pk"), milli=Sum("gpu_milli_min"))
-    return Length(sums["n"], sums["milli"] or 0)
+def queue_length(pool: NodePool) -> QueueLength:
+    sums = Workload.objects.filter(_queue_filter(pool)).aggregate(n=Count("pk"), milli=Sum("gpu_milli_min"))
+    return QueueLength(sums["n"], sums["milli"] or 0)
 
 
-def _in_queue(pool: NodePool) -> Q:
+def _queue_filter(pool: NodePool) -> Q:
     """Return a filter for the pending workloads in a pool's queue.
 
-    A workload with several pools is in the queue of the pool for which it was last explained. An
-    unschedulable workload is in no queue.
+    A workload that allows several pools is in the queue of the pool for which it was last
+    explained. Unschedulable workloads are in no queue.
     """
     here = Q(explanation__pool=pool.name) | Q(explanation__pool__isnull=True, pools__0=pool.name)
-    return Q(phase__in=WAITING) & here & ~Q(reason=UNSCHEDULABLE)
+    return Q(phase__in=PENDING_PHASES) & here & ~Q(reason=UNSCHEDULABLE)

@@ -1,4 +1,4 @@
-"""Record each queue's standing and settle its usage after every cycle and change."""
+"""Store queue standings and settle usage ledgers after every cycle and every change."""
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
@@ -11,13 +11,13 @@ from projects.models import Quota
 from scheduler.engine.plan import QueueReport
 from scheduler.loop.observe.view import ClusterView
 from scheduler.models import QueueStanding, Usage
-from scheduler.reports.usage.decayed import KINDS, Rates, is_due, settle
+from scheduler.reports.usage.decayed import RESOURCE_INDEXES, Rates, needs_settling, settle
 from scheduler.reports.usage.window import store_points
 
 Owner = tuple[int | None, int | None]  # department id and project id, one of them None
 Key = tuple[int, Owner]  # pool id and owner
 
-HELD = """
+ALLOCATED_BY_QUEUE = """
     SELECT node.pool_id, project.department_id, project.id,
            sum(held.gpu_milli::bigint * cardinality(held.devices)), sum(held.cpu_milli), sum(held.memory_mib)
       FROM scheduler_allocation AS held
@@ -28,37 +28,43 @@ HELD = """
      WHERE held.released_at IS NULL
      GROUP BY 1, 2, 3
 """
-USAGE_EVERY = timedelta(seconds=60)  # interval if only the decayed usage changed
+USAGE_INTERVAL = timedelta(seconds=60)  # write interval while only the decayed usage changes
 FIELDS = ["share", "allocated", "requested", "usage", "at"]
 
 Amounts3 = tuple[int, int, int]
-NOTHING: Amounts3 = (0, 0, 0)
+ZERO: Amounts3 = (0, 0, 0)
 
 
-def store_standings(seen: ClusterView, reports: Iterable[QueueReport]) -> int:
-    """Store standings in the caller's transaction, unchanged ones rarely; return the number of rows."""
-    stored = {_key(row): row for row in QueueStanding.objects.all()}
+def store_standings(view: ClusterView, reports: Iterable[QueueReport]) -> int:
+    """Store changed standings in the caller's transaction and return the number of rows written.
+
+    If only the decayed usage of a queue changes, its standing is written once per minute.
+    """
+    stored = {_queue_key(row): row for row in QueueStanding.objects.all()}
     new, changed = [], []
     for report in reports:
-        owner = seen.queues.owners[report.queue]
+        owner = view.queues.owners[report.queue]
         key = (None, owner.project_id) if owner.project_id is not None else (owner.department_id, None)
-        pool = seen.pools[report.pool].pk
+        pool = view.pools[report.pool].pk
         row = stored.get((pool, key))
         if row is None:
             row = QueueStanding(pool_id=pool, department_id=key[0], project_id=key[1])
-            new.append(_update(row, report, seen.at))
-        elif _has_changed(row, report, seen.at):
-            changed.append(_update(row, report, seen.at))
+            new.append(_update(row, report, view.at))
+        elif _has_changed(row, report, view.at):
+            changed.append(_update(row, report, view.at))
     QueueStanding.objects.bulk_create(new)
     QueueStanding.objects.bulk_update(changed, FIELDS)
     return len(new) + len(changed)
 
 
 def settle_usage(now: datetime) -> int:
-    """Settle every ledger whose rates changed, in the caller's transaction; return the number of rows."""
+    """Settle every ledger that is due, in the caller's transaction.
+
+    Returns the number of rows written.
+    """
     pools = {pool.pk: pool for pool in NodePool.objects.order_by("pk")}
-    rows = {_key(row): row for row in Usage.objects.select_for_update().order_by("pk")}
-    rates = _rates(pools)
+    rows = {_queue_key(row): row for row in Usage.objects.select_for_update().order_by("pk")}
+    rates = _rates_by_queue(pools)
     changed, new = [], []
     for key in sorted(rows.keys() | rates.keys(), key=str):
         pool_id, (department, project) = key
@@ -69,7 +75,7 @@ def settle_usage(now: datetime) -> int:
             fresh.rate, fresh.parent_rate = [0.0] * 3, [0.0] * 3
             settle(fresh, pools[pool_id], now, rate)
             new.append(fresh)
-        elif is_due(row, now, rate):
+        elif needs_settling(row, now, rate):
             settle(row, pools[pool_id], now, rate)
             changed.append(row)
     Usage.objects.bulk_create(new)
@@ -78,35 +84,39 @@ def settle_usage(now: datetime) -> int:
     return len(new) + len(changed)
 
 
-def held_now() -> dict[Key, Amounts3]:
-    """Return the allocations of live pods by pool and queue. A department includes its projects."""
-    held: dict[Key, Amounts3] = {}
+def allocated_by_queue() -> dict[Key, Amounts3]:
+    """Return the current allocations by pool and queue. Departments include their projects."""
+    allocated: dict[Key, Amounts3] = {}
     with connection.cursor() as cursor:
-        cursor.execute(HELD)
+        cursor.execute(ALLOCATED_BY_QUEUE)
         for pool, department, project, *amounts in cursor.fetchall():
             mine = (int(amounts[0]), int(amounts[1]), int(amounts[2]))
-            held[pool, (None, project)] = mine
-            above = held.get((pool, (department, None)), NOTHING)
-            held[pool, (department, None)] = (above[0] + mine[0], above[1] + mine[1], above[2] + mine[2])
-    return held
+            allocated[pool, (None, project)] = mine
+            above = allocated.get((pool, (department, None)), ZERO)
+            allocated[pool, (department, None)] = (above[0] + mine[0], above[1] + mine[1], above[2] + mine[2])
+    return allocated
 
 
-def _rates(pools: Mapping[int, NodePool]) -> dict[Key, Rates]:
-    held, quotas, shares = held_now(), _quotas(), _shares()
-    capacity = _capacity()
+def _rates_by_queue(pools: Mapping[int, NodePool]) -> dict[Key, Rates]:
+    allocated, quotas, shares = allocated_by_queue(), _quotas_by_queue(), _shares_by_queue()
+    capacity = _capacity_by_pool()
     result = {}
-    for key in held.keys() | shares.keys():
+    for key in allocated.keys() | shares.keys():
         pool_id, _ = key
-        mine = held.get(key, NOTHING)
+        mine = allocated.get(key, ZERO)
         above = (
-            capacity.get(pool_id, NOTHING)
+            capacity.get(pool_id, ZERO)
             if key[1][0] is not None
             else shares[key][1]
             if key in shares
-            else NOTHING
+            else ZERO
         )
         quota = quotas.get(key, (0, None, None))
-        charged = mine if pools[pool_id].count_all else tuple(_over_quota(mine[k], quota[k]) for k in KINDS)
+        charged = (
+            mine
+            if pools[pool_id].count_all
+            else tuple(_amount_over_quota(mine[k], quota[k]) for k in RESOURCE_INDEXES)
+        )
         result[key] = Rates(
             mine,
             (float(charged[0]), float(charged[1]), float(charged[2])),
@@ -115,38 +125,36 @@ def _rates(pools: Mapping[int, NodePool]) -> dict[Key, Rates]:
     return result
 
 
-def _over_quota(held: int, quota: int | None) -> int:
-    return 0 if quota is None else max(0, held - quota)
+def _amount_over_quota(allocated: int, quota: int | None) -> int:
+    return 0 if quota is None else max(0, allocated - quota)
 
 
-def _quotas() -> dict[Key, tuple[int | None, int | None, int | None]]:
-    return {_key(row): (row.gpu_milli, row.cpu_milli, row.memory_mib) for row in Quota.objects.all()}
+def _quotas_by_queue() -> dict[Key, tuple[int | None, int | None, int | None]]:
+    return {_queue_key(row): (row.gpu_milli, row.cpu_milli, row.memory_mib) for row in Quota.objects.all()}
 
 
-def _shares() -> dict[Key, tuple[Amounts3, Amounts3]]:
-    """Return the share of each queue and of its parent."""
+def _shares_by_queue() -> dict[Key, tuple[Amounts3, Amounts3]]:
+    """Return the fair shares of each queue and of its parent."""
     rows = list(QueueStanding.objects.select_related("project"))
     department_shares = {
         (row.pool_id, row.department_id): _triple(row.share) for row in rows if row.project is None
     }
     return {
-        _key(row): (
+        _queue_key(row): (
             _triple(row.share),
-            department_shares.get((row.pool_id, row.project.department_id), NOTHING)
-            if row.project
-            else NOTHING,
+            department_shares.get((row.pool_id, row.project.department_id), ZERO) if row.project else ZERO,
         )
         for row in rows
     }
 
 
-def _capacity() -> dict[int, Amounts3]:
+def _capacity_by_pool() -> dict[int, Amounts3]:
     nodes = Node.objects.filter(state__in=("ready", "booting", "requested")).order_by()
     sums = nodes.values_list("pool_id").annotate(Sum("gpus"), Sum("cpu_milli"), Sum("memory_mib"))
     return {pool: (gpus * 1000, cpu_milli, memory_mib) for pool, gpus, cpu_milli, memory_mib in sums}
 
 
-def _key(row: QueueStanding | Usage | Quota) -> Key:
+def _queue_key(row: QueueStanding | Usage | Quota) -> Key:
     return row.pool_id, (row.department_id, row.project_id)
 
 
@@ -158,7 +166,7 @@ def _triple(values: Iterable[int]) -> Amounts3:
 def _has_changed(row: QueueStanding, report: QueueReport, now: datetime) -> bool:
     stored = (tuple(row.share), tuple(row.allocated), tuple(row.requested))
     reported = (tuple(report.share), tuple(report.allocated), tuple(report.requested))
-    return stored != reported or (tuple(row.usage) != report.usage and now - row.at >= USAGE_EVERY)
+    return stored != reported or (tuple(row.usage) != report.usage and now - row.at >= USAGE_INTERVAL)
 
 
 def _update(row: QueueStanding, report: QueueReport, now: datetime) -> QueueStanding:

@@ -1,11 +1,11 @@
-"""Queues below fair share while others borrow."""
+"""Projects that are below their fair share while others borrow."""
 
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from pools.models import NodePool
-from projects.acting import Acting
+from projects.actor import Actor
 from projects.models import Quota
 from scheduler.reports.selectors import standings
 
@@ -13,12 +13,12 @@ from scheduler.reports.selectors import standings
 @dataclass(frozen=True, slots=True)
 class Borrower:
     project: str
-    beyond: int  # milli-GPU allocated over quota
+    over_quota: int  # milli-GPU allocated over quota
 
 
 @dataclass(frozen=True, slots=True)
 class Shortfall:
-    """A project that requests more than its allocation and is below its fair share (milli-GPU)."""
+    """Project below its fair share that requests more than it has, in milli-GPU."""
 
     pool: str
     project: str
@@ -27,14 +27,14 @@ class Shortfall:
     borrowers: tuple[Borrower, ...]
 
     @property
-    def lacking(self) -> int:
+    def below_share(self) -> int:
         return self.share - self.allocated
 
 
-def shortfalls(acting: Acting, pools: Iterable[NodePool]) -> list[Shortfall]:
-    """Return the shortfalls of the last cycle, the largest first, for projects that the user may see."""
+def find_shortfalls(actor: Actor, pools: Iterable[NodePool]) -> list[Shortfall]:
+    """Return the last cycle's shortfalls of the projects that the user may see, largest first."""
     by_pool: dict[str, list[_ProjectStanding]] = defaultdict(list)
-    rows = standings(acting).filter(pool__in=list(pools), project__isnull=False).order_by("project__name")
+    rows = standings(actor).filter(pool__in=list(pools), project__isnull=False).order_by("project__name")
     for pool, pool_id, project, project_id, share, allocated, requested in rows.values_list(
         "pool__name", "pool_id", "project__name", "project_id", "share", "allocated", "requested"
     ):
@@ -42,17 +42,19 @@ def shortfalls(acting: Acting, pools: Iterable[NodePool]) -> list[Shortfall]:
             _ProjectStanding(project, project_id, pool_id, share[0], allocated[0], requested[0])
         )
     result = []
-    for pool, here in by_pool.items():
-        starved = [each for each in here if each.allocated < each.due]
+    for pool, project_standings in by_pool.items():
+        starved = [each for each in project_standings if each.allocated < each.deserved]
         if starved:
-            borrowers = _borrowers(here)
-            result += [Shortfall(pool, each.project, each.due, each.allocated, borrowers) for each in starved]
-    return sorted(result, key=lambda each: (-each.lacking, each.pool, each.project))
+            borrowers = _find_borrowers(project_standings)
+            result += [
+                Shortfall(pool, each.project, each.deserved, each.allocated, borrowers) for each in starved
+            ]
+    return sorted(result, key=lambda each: (-each.below_share, each.pool, each.project))
 
 
 @dataclass(frozen=True, slots=True)
 class _ProjectStanding:
-    """One project in one pool, in milli-GPU."""
+    """Standing of one project in one pool, in milli-GPU."""
 
     project: str
     project_id: int
@@ -62,16 +64,18 @@ class _ProjectStanding:
     requested: int
 
     @property
-    def due(self) -> int:
+    def deserved(self) -> int:
         return min(self.share, self.requested)
 
 
-def _borrowers(here: list[_ProjectStanding]) -> tuple[Borrower, ...]:
-    rows = Quota.objects.filter(pool=here[0].pool_id, project__in=[each.project_id for each in here])
+def _find_borrowers(project_standings: list[_ProjectStanding]) -> tuple[Borrower, ...]:
+    rows = Quota.objects.filter(
+        pool=project_standings[0].pool_id, project__in=[each.project_id for each in project_standings]
+    )
     quotas = dict(rows.values_list("project_id", "gpu_milli"))
     result = []
-    for each in here:
+    for each in project_standings:
         quota = quotas.get(each.project_id, 0)
         if quota is not None and each.allocated > quota:
             result.append(Borrower(each.project, each.allocated - quota))
-    return tuple(sorted(result, key=lambda each: (-each.beyond, each.project)))
+    return tuple(sorted(result, key=lambda each: (-each.over_quota, each.project)))

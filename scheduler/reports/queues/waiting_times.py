@@ -1,4 +1,4 @@
-"""Pending times of workloads before their first start."""
+"""Time that workloads spend pending before their first start."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -8,13 +8,13 @@ from django.db.models import Aggregate, Count, DurationField, ExpressionWrapper,
 from django.db.models.functions import Extract
 
 from pools.models import NodePool
-from projects.acting import Acting
+from projects.actor import Actor
 from projects.selectors import workloads
 
 
 @dataclass(frozen=True, slots=True)
-class WaitTimes:
-    """Median and 95th percentile in seconds; None if no workload started."""
+class PendingTimes:
+    """Median and 95th percentile of pending times in seconds; None if no workload started."""
 
     started: int
     median: float | None
@@ -22,18 +22,18 @@ class WaitTimes:
 
 
 class Percentile(Aggregate):
-    """Exact percentile, interpolated between neighbours."""
+    """Exact percentile, interpolated between adjacent values."""
 
     function = "PERCENTILE_CONT"
     template = "%(function)s(%(part)s) WITHIN GROUP (ORDER BY %(expressions)s)"
     output_field = FloatField()
 
 
-def wait_times(acting: Acting, pools: Iterable[NodePool], since: datetime) -> WaitTimes:
-    """Return the pending times of workloads that the user may see and that first started after `since`."""
+def pending_times(actor: Actor, pools: Iterable[NodePool], since: datetime) -> PendingTimes:
+    """Return the pending times of the visible workloads that first started after `since`."""
     waited = ExpressionWrapper(F("first_started_at") - F("submitted_at"), output_field=DurationField())
-    rows = workloads(acting).filter(first_started_at__gte=since, pool__in=list(pools)).order_by()
+    rows = workloads(actor).filter(first_started_at__gte=since, pool__in=list(pools)).order_by()
     sums = rows.annotate(waited=Extract(waited, "epoch")).aggregate(
         n=Count("pk"), median=Percentile("waited", part=0.5), p95=Percentile("waited", part=0.95)
     )
-    return WaitTimes(sums["n"], sums["median"], sums["p95"])
+    return PendingTimes(sums["n"], sums["median"], sums["p95"])

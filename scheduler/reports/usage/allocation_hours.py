@@ -1,4 +1,4 @@
-"""Count and release allocations, and record them by the hour."""
+"""Recount and release allocations, and record their usage by the hour."""
 
 import uuid
 from collections.abc import Collection, Iterable
@@ -52,16 +52,19 @@ RELEASE = """
 """
 
 
-def recount(workloads: Iterable[uuid.UUID]) -> None:
-    """Update the stored GPU sums of workloads from their allocations."""
+def update_gpu_totals(workloads: Iterable[uuid.UUID]) -> None:
+    """Update the stored GPU totals of workloads from their allocations."""
     ids = sorted(set(workloads))
     if ids:
         with connection.cursor() as cursor:
             cursor.execute(RECOUNT, [ids])
 
 
-def release(pods: Collection[uuid.UUID], at: datetime) -> None:
-    """Release the allocations of pods and add them to the usage hours. A second call has no effect."""
+def release_allocations(pods: Collection[uuid.UUID], at: datetime) -> None:
+    """Release the allocations of pods and add their usage to the hourly records.
+
+    Allocations that are already released are skipped, so a second call has no effect.
+    """
     if pods:
         with connection.cursor() as cursor:
             cursor.execute(RELEASE, {"at": at, "pods": list(pods)})

@@ -7,22 +7,23 @@ from datetime import UTC, datetime, timedelta
 from django.db import transaction
 
 from projects import selectors
-from projects.acting import Acting
+from projects.actor import Actor
 from projects.models import Budget, Department
 from projects.services import announce
 from projects.services.notifications.notify import notify_budget
 from projects.services.quotas.budgets import record_warning
-from scheduler.reports.usage.report import Dimension, UsageRequest, hour_of, report
+from scheduler.reports.usage.report import Dimension, UsageRequest, floor_to_hour, usage_report
 
-PACE = timedelta(days=7)
-WHOLE = 100
+PACE_PERIOD = timedelta(days=7)
+FULL_PERCENT = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """A budget's standing in GPU-hours. `pace` is the hourly average over the last seven days.
+class BudgetStatus:
+    """Usage and forecast of a budget, in GPU-hours.
 
-    `forecast` is the usage at the end of the month at that pace.
+    `pace` is the hourly average of the last seven days. `forecast` is the usage at the end of the
+    month if that pace continues.
     """
 
     budget: Budget
@@ -34,41 +35,44 @@ class Standing:
 
     @property
     def percent(self) -> float:
-        return WHOLE * self.used / self.budget.gpu_hours
+        return FULL_PERCENT * self.used / self.budget.gpu_hours
 
     @property
     def forecast_percent(self) -> float:
-        return WHOLE * self.forecast / self.budget.gpu_hours
+        return FULL_PERCENT * self.forecast / self.budget.gpu_hours
 
     @property
-    def crossed(self) -> list[int]:
-        """Warning percentages that the usage has reached."""
+    def reached_thresholds(self) -> list[int]:
+        """Warning thresholds that the usage has reached, in percent."""
         return [percent for percent in self.budget.warn_at if self.percent >= percent]
 
 
-def standings(budgets: Sequence[Budget], now: datetime) -> list[Standing]:
-    """Return the budgets' standings, in the order of `budgets`."""
+def budget_statuses(budgets: Sequence[Budget], now: datetime) -> list[BudgetStatus]:
+    """Return the standing of each budget, in the order of `budgets`."""
     if not budgets:
         return []
-    begin, end = month_of(now)
-    keys = [_key(budget) for budget in budgets]
-    pace_begin = hour_of(now - PACE)
+    begin, end = month_bounds(now)
+    keys = [_owner_key(budget) for budget in budgets]
+    pace_begin = floor_to_hour(now - PACE_PERIOD)
     pace_hours = (now - pace_begin).total_seconds() / 3600
-    used, recent = _by_owner(keys, begin, now), _by_owner(keys, pace_begin, now)
+    used, recent = _gpu_hours_by_owner(keys, begin, now), _gpu_hours_by_owner(keys, pace_begin, now)
     result = []
     for budget, key in zip(budgets, keys, strict=True):
         spent = used.get(key, 0.0)
         pace = recent.get(key, 0.0) / pace_hours
         left = (end - now).total_seconds() / 3600
-        result.append(Standing(budget, begin, end, spent, pace, spent + pace * left))
+        result.append(BudgetStatus(budget, begin, end, spent, pace, spent + pace * left))
     return result
 
 
-def watch_budgets(now: datetime) -> int:
-    """Record due warnings and notify about each once a month; return the number of new warnings."""
+def record_budget_warnings(now: datetime) -> int:
+    """Record budget warnings that are due and send a notification for each, once per month.
+
+    Returns the number of new warnings.
+    """
     count = 0
-    for standing in standings(list(selectors.budgets(Acting.system("budgets"))), now):
-        for percent in standing.crossed:
+    for standing in budget_statuses(list(selectors.budgets(Actor.system("budgets"))), now):
+        for percent in standing.reached_thresholds:
             with transaction.atomic():
                 if not record_warning(standing.budget, standing.begin.date(), percent):
                     continue
@@ -80,7 +84,7 @@ def watch_budgets(now: datetime) -> int:
     return count
 
 
-def month_of(now: datetime) -> tuple[datetime, datetime]:
+def month_bounds(now: datetime) -> tuple[datetime, datetime]:
     begin = now.astimezone(UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
     return begin, (begin + timedelta(days=32)).replace(day=1)
 
@@ -88,18 +92,18 @@ def month_of(now: datetime) -> tuple[datetime, datetime]:
 Key = tuple[Dimension, str]
 
 
-def _by_owner(keys: Sequence[Key], since: datetime, now: datetime) -> dict[Key, float]:
-    """Return GPU-hours by owner name, which is unique among existing owners."""
+def _gpu_hours_by_owner(keys: Sequence[Key], since: datetime, now: datetime) -> dict[Key, float]:
+    """Return the GPU-hours by owner. Names are unique among existing owners."""
     sums: dict[Key, float] = {}
     names: dict[Dimension, list[str]] = {}
     for dimension, name in keys:
         names.setdefault(dimension, []).append(name)
-    for row in report(Acting.system("budgets"), UsageRequest(since, now, any_of=names), now):
+    for row in usage_report(Actor.system("budgets"), UsageRequest(since, now, any_of=names), now):
         for dimension, name in row.names.items():
             sums[dimension, name] = sums.get((dimension, name), 0.0) + row.gpu_hours
     return sums
 
 
-def _key(budget: Budget) -> Key:
+def _owner_key(budget: Budget) -> Key:
     owner = budget.owner
     return (Dimension.DEPARTMENT if isinstance(owner, Department) else Dimension.PROJECT), owner.name

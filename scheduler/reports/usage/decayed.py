@@ -1,9 +1,10 @@
 """Decayed usage of queues, integrated exactly at every change.
 
-Between two changes all rates are constant, so nothing is sampled: a burst is charged to the second. `used`
-grows by the charged allocation (over quota or all, as the pool is set), and `parent` by the parent's share.
-Both decay with the pool's half-life. A calendar window resets them; a sliding window subtracts the usage
-before its start (see `window`).
+Rates are constant between changes, so nothing is sampled and even short bursts are charged
+exactly. `used` grows by the charged allocation, which is all of it or only the part over quota,
+depending on the pool. `parent` grows by the parent's share. Both decay with the pool's half-life.
+A calendar window resets them; a sliding window subtracts the usage before its start (see
+`window`).
 """
 
 import math
@@ -17,7 +18,7 @@ from scheduler.models import Usage, UsagePoint
 from scheduler.reports.usage.window import WindowStart, is_sliding, window_start
 
 HALF_LIFE = 7 * 86_400
-KINDS = range(3)
+RESOURCE_INDEXES = range(3)
 SETTLE_AFTER = timedelta(minutes=5)
 
 Triple = tuple[float, float, float]
@@ -25,30 +26,30 @@ Triple = tuple[float, float, float]
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """A queue's allocation, the charged part of the allocation, and the parent's share (per second)."""
+    """Rates per second: a queue's allocation, the charged part of it, and its parent's share."""
 
     held: tuple[int, int, int] = (0, 0, 0)
     charged: Triple = (0.0, 0.0, 0.0)
     parent: Triple = (0.0, 0.0, 0.0)
 
 
-def integral(value: float, rate: float, seconds: float, half_life: float | None) -> float:
-    """Return `value` after `seconds` at a constant `rate`. Nothing decays without a half-life."""
+def integrate(value: float, rate: float, seconds: float, half_life: float | None) -> float:
+    """Return `value` after `seconds` at a constant `rate`. Without a half-life, nothing decays."""
     if half_life is None:
         return value + rate * seconds
     left = 2.0 ** (-seconds / half_life)
     return value * left + rate * (1.0 - left) * half_life / math.log(2)
 
 
-def decayed(row: Usage, pool: NodePool, now: datetime, then: WindowStart | None = None) -> Decayed:
-    """Return a queue's usage at `now`, no matter when its ledger was last settled."""
+def decayed_usage(row: Usage, pool: NodePool, now: datetime, then: WindowStart | None = None) -> Decayed:
+    """Return a queue's decayed usage at `now`, regardless of when its ledger was last settled."""
     used, parent = _advance(row, pool, now)
     if is_sliding(pool):
         begin = window_start(pool, now)
-        faded = integral(1.0, 0.0, (now - begin).total_seconds(), _half_life(pool))
+        decay_factor = integrate(1.0, 0.0, (now - begin).total_seconds(), _half_life(pool))
         before = _ledger_at(row, pool, begin, then or WindowStart())
         used, parent = (
-            _subtract(value, left, faded) for value, left in zip((used, parent), before, strict=True)
+            _subtract(value, left, decay_factor) for value, left in zip((used, parent), before, strict=True)
         )
     return Decayed(used, parent)
 
@@ -61,8 +62,8 @@ def settle(row: Usage, pool: NodePool, now: datetime, rates: Rates) -> None:
     row.settled_at = max(now, row.settled_at)
 
 
-def is_due(row: Usage, now: datetime, rates: Rates) -> bool:
-    """Return True if the rates changed, or if the ledger was last settled SETTLE_AFTER ago."""
+def needs_settling(row: Usage, now: datetime, rates: Rates) -> bool:
+    """Return True if the rates changed, or if an active ledger is older than SETTLE_AFTER."""
     if (tuple(row.held), tuple(row.rate), tuple(row.parent_rate)) != (
         rates.held,
         rates.charged,
@@ -73,20 +74,20 @@ def is_due(row: Usage, now: datetime, rates: Rates) -> bool:
 
 
 def _advance(row: Usage, pool: NodePool, now: datetime) -> tuple[Triple, Triple]:
-    since, used, parent = row.settled_at, _triple(row.used), _triple(row.parent)
+    since, used, parent = row.settled_at, _as_triple(row.used), _as_triple(row.parent)
     now = max(now, since)
     half_life = _half_life(pool)
-    if pool.tumbling_window and pool.window and _window_start(now, pool.window) > since:
-        since, used, parent = _window_start(now, pool.window), (0.0, 0.0, 0.0), (0.0, 0.0, 0.0)
+    if pool.tumbling_window and pool.window and _calendar_window_start(now, pool.window) > since:
+        since, used, parent = _calendar_window_start(now, pool.window), (0.0, 0.0, 0.0), (0.0, 0.0, 0.0)
     seconds = (now - since).total_seconds()
     return (
-        _grow(used, row.rate, seconds, half_life),
-        _grow(parent, row.parent_rate, seconds, half_life),
+        _accrue(used, row.rate, seconds, half_life),
+        _accrue(parent, row.parent_rate, seconds, half_life),
     )
 
 
 def _ledger_at(row: Usage, pool: NodePool, at: datetime, then: WindowStart) -> tuple[Triple, Triple]:
-    """Return the ledger at a time in the past."""
+    """Return the `used` and `parent` values at a time in the past."""
     if at >= row.settled_at:
         return _advance(row, pool, at)
     before = then.before
@@ -97,22 +98,24 @@ def _ledger_at(row: Usage, pool: NodePool, at: datetime, then: WindowStart) -> t
     whole, part = ((until - before.at).total_seconds() for until in (end, at))
     half_life = _half_life(pool)
     return (
-        _interpolate(_triple(before.used), _triple(after.used), part, whole, half_life),
-        _interpolate(_triple(before.parent), _triple(after.parent), part, whole, half_life),
+        _interpolate(_as_triple(before.used), _as_triple(after.used), part, whole, half_life),
+        _interpolate(_as_triple(before.parent), _as_triple(after.parent), part, whole, half_life),
     )
 
 
 def _interpolate(first: Triple, last: Triple, part: float, whole: float, half_life: float | None) -> Triple:
-    """Interpolate between two values at the constant rate that connects them."""
+    """Interpolate between two ledger values, assuming a constant rate between them."""
     if whole <= 0:
         return first
-    weight = integral(0.0, 1.0, whole, half_life)
-    rates = [(last[kind] - integral(first[kind], 0.0, whole, half_life)) / weight for kind in KINDS]
-    return _grow(first, rates, part, half_life)
+    weight = integrate(0.0, 1.0, whole, half_life)
+    rates = [
+        (last[kind] - integrate(first[kind], 0.0, whole, half_life)) / weight for kind in RESOURCE_INDEXES
+    ]
+    return _accrue(first, rates, part, half_life)
 
 
-def _subtract(value: Triple, left: Triple, faded: float) -> Triple:
-    a, b, c = (max(0.0, value[kind] - left[kind] * faded) for kind in KINDS)
+def _subtract(value: Triple, left: Triple, decay_factor: float) -> Triple:
+    a, b, c = (max(0.0, value[kind] - left[kind] * decay_factor) for kind in RESOURCE_INDEXES)
     return a, b, c
 
 
@@ -120,17 +123,17 @@ def _half_life(pool: NodePool) -> float | None:
     return pool.half_life or (None if pool.window else HALF_LIFE)
 
 
-def _grow(values: Triple, rates: Sequence[float], seconds: float, half_life: float | None) -> Triple:
-    a, b, c = (integral(values[kind], rates[kind], seconds, half_life) for kind in KINDS)
+def _accrue(values: Triple, rates: Sequence[float], seconds: float, half_life: float | None) -> Triple:
+    a, b, c = (integrate(values[kind], rates[kind], seconds, half_life) for kind in RESOURCE_INDEXES)
     return a, b, c
 
 
-def _triple(values: Sequence[float]) -> Triple:
+def _as_triple(values: Sequence[float]) -> Triple:
     a, b, c = values
     return a, b, c
 
 
-def _window_start(now: datetime, window: int) -> datetime:
-    """Return the start of the calendar window; windows are aligned to the epoch."""
+def _calendar_window_start(now: datetime, window: int) -> datetime:
+    """Return the start of the current calendar window. Windows are aligned to the Unix epoch."""
     seconds = int(now.timestamp())
     return datetime.fromtimestamp(seconds - seconds % window, UTC)

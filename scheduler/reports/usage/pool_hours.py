@@ -1,4 +1,4 @@
-"""Total and allocated GPU-hours in each hour."""
+"""Total and allocated GPU-hours of pools, hour by hour."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -7,23 +7,23 @@ from datetime import UTC, datetime, timedelta
 from pools.capacity_history import capacity_over_time
 from pools.engine.timeline import Point
 from pools.models import NodePool
-from projects.acting import Acting
-from scheduler.reports.usage.report import Dimension, Step, UsageRequest, report
+from projects.actor import Actor
+from scheduler.reports.usage.report import Dimension, Step, UsageRequest, usage_report
 
 HOUR = timedelta(hours=1)
 
 
 @dataclass(frozen=True, slots=True)
-class Hour:
-    """GPU-hours in one hour, or in the current hour so far."""
+class PoolHour:
+    """GPU-hours of one hour, or of the current hour so far."""
 
     at: datetime
     allocated: float
     total: float
 
 
-def allocation_course(pools: Iterable[NodePool], now: datetime, hours: int) -> list[Hour]:
-    """Return the last hours, oldest first, for the workloads of all tenants."""
+def hourly_allocation(pools: Iterable[NodePool], now: datetime, hours: int) -> list[PoolHour]:
+    """Return the GPU-hours of the last `hours` hours for all tenants, oldest first."""
     wanted = list(pools)
     first = now.astimezone(UTC).replace(minute=0, second=0, microsecond=0) - (hours - 1) * HOUR
     held = _allocated_gpu_hours({pool.name for pool in wanted}, first, now)
@@ -33,9 +33,9 @@ def allocation_course(pools: Iterable[NodePool], now: datetime, hours: int) -> l
         for number, nodes in enumerate(_node_hours(points, first, now, hours)):
             totals[number] += nodes * pool.gpus_per_node
     starts = [first + number * HOUR for number in range(hours)]
-    # A pod may run longer than the capacity history lists its node.
+    # A pod may run longer than its node appears in the capacity history.
     return [
-        Hour(at, held.get(at, 0.0), max(totals[number], held.get(at, 0.0)))
+        PoolHour(at, held.get(at, 0.0), max(totals[number], held.get(at, 0.0)))
         for number, at in enumerate(starts)
     ]
 
@@ -43,14 +43,14 @@ def allocation_course(pools: Iterable[NodePool], now: datetime, hours: int) -> l
 def _allocated_gpu_hours(pools: set[str], first: datetime, now: datetime) -> dict[datetime, float]:
     sums: dict[datetime, float] = {}
     request = UsageRequest(first, now, group_by=(Dimension.POOL,), step=Step.HOUR)
-    for row in report(Acting.system("overview"), request, now):
+    for row in usage_report(Actor.system("overview"), request, now):
         if row.at is not None and row.names[Dimension.POOL] in pools:
             sums[row.at] = sums.get(row.at, 0.0) + row.gpu_hours
     return sums
 
 
 def _node_hours(points: Sequence[Point], first: datetime, now: datetime, hours: int) -> list[float]:
-    """Return the node-hours in each hour. A point is valid until the next point."""
+    """Return the node-hours of each hour. A point applies until the next one."""
     sums = [0.0] * hours
     begin = first.timestamp()
     ends = [point.at for point in points[1:]] + [now.timestamp()]

@@ -1,14 +1,14 @@
-"""Parse usage queries from REST and pages."""
+"""Validate usage queries from REST and web pages."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from berth.core.errors import Invalid
-from berth.core.problems import Problem, shown
-from scheduler.reports.usage.report import LONGEST, Dimension, Step, UsageRequest
+from berth.core.problems import Problem, format_value
+from scheduler.reports.usage.report import MAX_PERIODS, Dimension, Step, UsageRequest
 
-USUAL = timedelta(days=30)
+DEFAULT_PERIOD = timedelta(days=30)
 
 
 def usage_request(
@@ -21,17 +21,23 @@ def usage_request(
     time_zone: str | None = None,
     only: Mapping[str, str | None] | None = None,
 ) -> UsageRequest:
-    """Return a request, by default for the last thirty days by department and project. Raises Invalid."""
+    """Return a validated usage request. Raises Invalid.
+
+    By default, it covers the last 30 days, grouped by department and project.
+    """
     problems: list[Problem] = []
-    begin, end = since or (until or now) - USUAL, until or now
-    cut = Step(step) if step else None
+    begin, end = since or (until or now) - DEFAULT_PERIOD, until or now
+    period_step = Step(step) if step else None
     if begin >= end:
         allowed = f"before {end.isoformat()}"
         problems.append(Problem("since", "is not before until", begin.isoformat(), allowed))
-    elif end - begin > LONGEST[cut]:
-        named = "since" if cut is None else "step"
-        allowed = f"at most {LONGEST[cut].days} days{f' with step {cut}' if cut else ''}"
-        problems.append(Problem(named, "makes the report too long", f"{(end - begin).days} days", allowed))
+    elif end - begin > MAX_PERIODS[period_step]:
+        problem_path = "since" if period_step is None else "step"
+        with_step = f" with step {period_step}" if period_step else ""
+        allowed = f"at most {MAX_PERIODS[period_step].days} days{with_step}"
+        problems.append(
+            Problem(problem_path, "makes the report too long", f"{(end - begin).days} days", allowed)
+        )
     if len(set(group_by)) != len(group_by):
         problems.append(Problem("group_by", "has a duplicate", ", ".join(group_by), "each dimension once"))
     if problems:
@@ -40,15 +46,15 @@ def usage_request(
         since=begin,
         until=end,
         group_by=tuple(Dimension(word) for word in group_by) or (Dimension.DEPARTMENT, Dimension.PROJECT),
-        step=cut,
-        time_zone=zone_named(time_zone or "UTC"),
+        step=period_step,
+        time_zone=parse_time_zone(time_zone or "UTC"),
         only={Dimension(key): name for key, name in (only or {}).items() if name},
     )
 
 
-def zone_named(name: str) -> ZoneInfo:
+def parse_time_zone(name: str) -> ZoneInfo:
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
         allowed = "a time zone such as Europe/Berlin"
-        raise Invalid([Problem("time_zone", "is not a time zone", shown(name), allowed)]) from None
+        raise Invalid([Problem("time_zone", "is not a time zone", format_value(name), allowed)]) from None

@@ -1,7 +1,7 @@
-"""Sum usage by department, project, user and pool, from hours to months.
+"""Usage reports by department, project, user and pool, in steps from an hour to a month.
 
-Released allocations are in `UsageHour`; active ones are counted up to now. Thus no usage is sampled, missing
-or counted twice.
+Released allocations are stored as `UsageHour`; active ones are counted up to now. Usage is
+therefore never sampled, missed or counted twice.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,8 +16,8 @@ from django.db import connection
 
 from pools.costs import current_price
 from pools.models import NodePool, PoolPrice
-from projects.access import is_platform_admin, visible_projects, whole_departments
-from projects.acting import Acting
+from projects.access import fully_visible_departments, is_platform_admin, visible_projects
+from projects.actor import Actor
 
 HOUR = 3600
 MILLI = 1000
@@ -33,7 +33,7 @@ class Dimension(StrEnum):
 
 
 class Step(StrEnum):
-    """Length of a period. Days, weeks (from Monday) and months follow the time zone."""
+    """Length of a report period. Days, weeks (from Monday) and months follow the time zone."""
 
     HOUR = "hour"
     DAY = "day"
@@ -43,20 +43,24 @@ class Step(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class UsageRequest:
-    """A period from `since`, rounded down to the hour, to `until`. Without `step`, it gives one row."""
+    """Parameters of a usage report.
+
+    The report runs from `since`, rounded down to the hour, to `until`. Without a step, it is a
+    single period.
+    """
 
     since: datetime
     until: datetime
     group_by: tuple[Dimension, ...] = (Dimension.DEPARTMENT, Dimension.PROJECT)
     step: Step | None = None
     time_zone: ZoneInfo = field(default_factory=lambda: ZoneInfo("UTC"))
-    only: Mapping[Dimension, str] = field(default_factory=dict)  # required names
-    any_of: Mapping[Dimension, Sequence[str]] = field(default_factory=dict)  # alternative names
+    only: Mapping[Dimension, str] = field(default_factory=dict)  # exact names
+    any_of: Mapping[Dimension, Sequence[str]] = field(default_factory=dict)  # one of these must match
 
 
 @dataclass(frozen=True, slots=True)
 class UsageRow:
-    """Usage in the period that begins at `at`. `cost` is None if the price of a part is unknown."""
+    """Usage in the period that begins at `at`. `cost` is None if part of it has no known price."""
 
     at: datetime | None
     names: Mapping[Dimension, str]
@@ -66,7 +70,7 @@ class UsageRow:
     cost: Decimal | None
 
 
-HELD = """
+USAGE = """
     SELECT hour, pool_id, pool_name, department_id, department_name, project_id, project_name, user_name,
            gpu_milli_seconds AS gpu, cpu_milli_seconds AS cpu, memory_mib_seconds AS memory
       FROM scheduler_usagehour
@@ -91,28 +95,28 @@ HELD = """
      WHERE held.released_at IS NULL AND lasted > 0
 """
 # The price at the beginning of an hour applies to the whole hour.
-PRICED = """
+PRICE_JOIN = """
       LEFT JOIN (SELECT pool_id AS priced_pool, until AS priced_until, lag(until, 1, '-infinity')
                           OVER (PARTITION BY pool_id ORDER BY until) AS priced_from
                    FROM pools_poolprice) AS past
         ON priced_pool = held.pool_id AND held.hour >= priced_from AND held.hour < priced_until"""
 Prices = dict[tuple[int, datetime | None], Decimal | None]
-PIECES = {step: f"date_trunc('{step}', hour, %(zone)s)" for step in Step}
+STEP_STARTS = {step: f"date_trunc('{step}', hour, %(zone)s)" for step in Step}
 COLUMNS = {dimension: f"{dimension}_name" for dimension in Dimension}
 
 
-def report(acting: Acting, request: UsageRequest, now: datetime) -> list[UsageRow]:
-    """Return the usage that the user may see, by period and, in each period, by descending GPU-hours."""
-    request = replace(request, since=hour_of(request.since), until=min(request.until, now))
+def usage_report(actor: Actor, request: UsageRequest, now: datetime) -> list[UsageRow]:
+    """Return the usage that the user may see, sorted by period and descending GPU-hours."""
+    request = replace(request, since=floor_to_hour(request.since), until=min(request.until, now))
     prices: Prices = {}
     sums: dict[tuple[Any, ...], list[Any]] = {}
-    for at, *names, pool, until, gpu, cpu, memory in _rows(acting, request, now):
+    for at, *names, pool, until, gpu, cpu, memory in _query_rows(actor, request, now):
         entry = sums.setdefault((at, *names), [0.0, 0.0, 0.0, Decimal(0)])
         hours = float(gpu) / MILLI / HOUR
         entry[0] += hours
         entry[1] += float(cpu) / MILLI / HOUR
         entry[2] += float(memory) / MIB / HOUR
-        entry[3] = _add_cost(entry[3], hours, _price(pool, until, prices))
+        entry[3] = _add_cost(entry[3], hours, _price_at(pool, until, prices))
     result = [
         UsageRow(at, dict(zip(request.group_by, names, strict=True)), gpu, cpu, memory, _round_cost(cost))
         for (at, *names), (gpu, cpu, memory, cost) in sums.items()
@@ -121,7 +125,7 @@ def report(acting: Acting, request: UsageRequest, now: datetime) -> list[UsageRo
 
 
 def total(rows: Iterable[UsageRow]) -> UsageRow:
-    """Return the sum of all rows, without a cost if any row has none."""
+    """Return the sum of all rows. Its cost is None if any row has no cost."""
     rows = list(rows)
     costs = [row.cost for row in rows]
     priced = [cost for cost in costs if cost is not None]
@@ -135,9 +139,9 @@ def total(rows: Iterable[UsageRow]) -> UsageRow:
     )
 
 
-def _rows(acting: Acting, request: UsageRequest, now: datetime) -> Sequence[tuple[Any, ...]]:
+def _query_rows(actor: Actor, request: UsageRequest, now: datetime) -> Sequence[tuple[Any, ...]]:
     names = [COLUMNS[dimension] for dimension in request.group_by]
-    piece = f"{PIECES[request.step]} AS piece" if request.step else "NULL::timestamptz AS piece"
+    piece = f"{STEP_STARTS[request.step]} AS piece" if request.step else "NULL::timestamptz AS piece"
     values: dict[str, Any] = {
         "since": request.since,
         "until": request.until,
@@ -151,12 +155,12 @@ def _rows(acting: Acting, request: UsageRequest, now: datetime) -> Sequence[tupl
             f"({' OR '.join(f'{COLUMNS[key]} = ANY(%(any_{key})s)' for key in request.any_of)})"
         )
         values |= {f"any_{key}": list(names) for key, names in request.any_of.items()}
-    if not is_platform_admin(acting):
+    if not is_platform_admin(actor):
         conditions.append("(project_id = ANY(%(projects)s) OR department_id = ANY(%(departments)s))")
-        values["projects"] = list(visible_projects(acting).values_list("pk", flat=True))
-        values["departments"] = list(whole_departments(acting).values_list("pk", flat=True))
+        values["projects"] = list(visible_projects(actor).values_list("pk", flat=True))
+        values["departments"] = list(fully_visible_departments(actor).values_list("pk", flat=True))
     shown = ", ".join([piece, *names, "pool_id", "priced_until"])
-    query = f"SELECT {shown}, sum(gpu), sum(cpu), sum(memory) FROM ({HELD}) AS held{PRICED}"  # noqa: S608
+    query = f"SELECT {shown}, sum(gpu), sum(cpu), sum(memory) FROM ({USAGE}) AS held{PRICE_JOIN}"  # noqa: S608
     if conditions:
         query += f" WHERE {' AND '.join(conditions)}"
     keys = ", ".join(str(number + 1) for number in range(len(names) + 3))
@@ -165,13 +169,16 @@ def _rows(acting: Acting, request: UsageRequest, now: datetime) -> Sequence[tupl
         return cursor.fetchall()
 
 
-def hour_of(at: datetime) -> datetime:
-    """Return the beginning of the hour, in UTC."""
+def floor_to_hour(at: datetime) -> datetime:
+    """Return the start of the hour in UTC."""
     return at.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
 
 
-def _price(pool_id: int, until: datetime | None, cache: Prices) -> Decimal | None:
-    """Return the price in effect until `until`, or the current price; None if the pool was deleted."""
+def _price_at(pool_id: int, until: datetime | None, cache: Prices) -> Decimal | None:
+    """Return the price per GPU-hour in effect until `until`, or the current price.
+
+    Returns None if there is no such price, for example because the pool was deleted.
+    """
     if (pool_id, until) not in cache:
         past = PoolPrice.objects.filter(pool_id=pool_id, until=until).first() if until else None
         pool = NodePool.objects.filter(pk=pool_id).first() if past is None else None
@@ -190,7 +197,7 @@ def _round_cost(cost: Decimal | None) -> Decimal | None:
     return None if cost is None else cost.quantize(CENT)
 
 
-LONGEST: Mapping[Step | None, timedelta] = {
+MAX_PERIODS: Mapping[Step | None, timedelta] = {
     Step.HOUR: timedelta(days=31),
     Step.DAY: timedelta(days=366),
     Step.WEEK: timedelta(days=366 * 5),

@@ -1,9 +1,9 @@
-"""The usage ledger at the start of a sliding window, which the window subtracts.
+"""Usage ledger at the start of a sliding window.
 
-Usage inside the window is the current ledger minus the ledger at the window's start, decayed since then.
-Nothing is sampled: the ledger is stored whenever it changes, and its value between two points is computed in
-closed form. At most `STEPS` points are stored per window. Usage between two points is treated as even, with
-an error of less than one step of the parent's share.
+Usage inside the window is the current ledger minus the ledger at the window's start, decayed
+since then. Nothing is sampled: the ledger is stored whenever it changes, and its value between
+two points is computed in closed form. At most `STEPS` points are stored per window. Usage is
+assumed to be uniform between two points; the error is less than one step of the parent's share.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,7 +20,7 @@ STEPS = 256  # maximum number of points per window
 
 @dataclass(frozen=True, slots=True)
 class WindowStart:
-    """The stored points just before and just after the window's start, if any."""
+    """Stored ledger points just before and just after a window's start, if any."""
 
     before: UsagePoint | None = None
     after: UsagePoint | None = None
@@ -34,8 +34,8 @@ def window_start(pool: NodePool, now: datetime) -> datetime:
     return now - timedelta(seconds=pool.window or 0)
 
 
-def points(pools: Iterable[NodePool], now: datetime) -> Mapping[int, WindowStart]:
-    """Return the points around each window's start, by ledger id, for pools with a sliding window."""
+def window_starts(pools: Iterable[NodePool], now: datetime) -> Mapping[int, WindowStart]:
+    """Return the points around each window's start by ledger id, for pools with sliding windows."""
     starts: dict[int, WindowStart] = {}
     for pool in pools:
         if is_sliding(pool):
@@ -50,7 +50,7 @@ def points(pools: Iterable[NodePool], now: datetime) -> Mapping[int, WindowStart
 
 
 def store_points(rows: Sequence[Usage], pools: Mapping[int, NodePool]) -> None:
-    """Store points of newly settled ledgers in the caller's transaction, at most one per step."""
+    """Store a point for each settled ledger in the caller's transaction, at most one per step."""
     sliding = [row for row in rows if is_sliding(pools[row.pool_id])]
     if not sliding:
         return

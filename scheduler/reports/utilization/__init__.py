@@ -1,4 +1,4 @@
 """Measured utilization of pods, compared with their allocations.
 
-*Held* resources are allocated to a pod. *Used* resources are measured on the pod's processes and devices.
+*Allocated* resources are held by a pod. *Used* resources are measured on its processes and devices.
 """

@@ -10,19 +10,22 @@ from django.db.models.functions import NullIf
 
 from pools.models import NodePool
 from scheduler.models import UtilizationPoint
-from scheduler.reports.usage.pool_hours import allocation_course
+from scheduler.reports.usage.pool_hours import hourly_allocation
 from scheduler.reports.utilization.storage import HOUR, MINUTE
 
-BY_THE_MINUTE = timedelta(hours=6)  # longer periods are shown by the hour
+MINUTE_STEP_LIMIT = timedelta(hours=6)  # longer periods are shown by the hour
 LONGEST = timedelta(days=366)
 GPU_HOURS = 1000.0 * HOUR
-HELD = "pod__allocation__"
-DEVICES = Func(F(f"{HELD}devices"), function="cardinality", output_field=IntegerField())
+ALLOCATION = "pod__allocation__"
+DEVICES = Func(F(f"{ALLOCATION}devices"), function="cardinality", output_field=IntegerField())
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """Sums over measured pods. `allocated_` fields are their allocations. None means not measured."""
+    """Totals of the measured pods at one time.
+
+    Fields that begin with `allocated_` are the pods' allocations. None means not measured.
+    """
 
     at: datetime
     allocated_gpu_milli: int
@@ -37,10 +40,11 @@ class Point:
 
 
 @dataclass(frozen=True, slots=True)
-class UsedHour:
-    """GPU-hours in one hour, or in the current hour so far.
+class UtilizationHour:
+    """GPU-hours of one hour, or of the current hour so far.
 
-    `measured` is the part of `allocated` with measured utilization; `used` is the busy part of `measured`.
+    `measured` is the part of `allocated` whose utilization was measured; `used` is the busy part of
+    `measured`.
     """
 
     at: datetime
@@ -52,7 +56,7 @@ class UsedHour:
 
 @dataclass(frozen=True, slots=True)
 class MeanGpus:
-    """Mean GPUs over one hour, or over the elapsed part of the current hour."""
+    """Mean number of GPUs over one hour, or over the elapsed part of the current hour."""
 
     at: datetime
     total: float
@@ -61,24 +65,26 @@ class MeanGpus:
     used: float
 
 
-def step_for(since: datetime, until: datetime, now: datetime) -> int:
-    """Return the finest step that is still stored and gives a readable number of points."""
+def choose_step(since: datetime, until: datetime, now: datetime) -> int:
+    """Return the finest stored step, in seconds, that gives a readable number of points."""
     retention = timedelta(days=settings.BERTH_KEEP_DAYS["utilization by minute"])
-    return MINUTE if until - since <= BY_THE_MINUTE and since >= now - retention else HOUR
+    return MINUTE if until - since <= MINUTE_STEP_LIMIT and since >= now - retention else HOUR
 
 
-def course(of: Q, since: datetime, until: datetime, step: int) -> list[Point]:
-    """Return the points of the pods that match `of`, oldest first.
+def utilization_points(pod_filter: Q, since: datetime, until: datetime, step: int) -> list[Point]:
+    """Return the points over time for the pods that match `pod_filter`, oldest first.
 
     Periods without measurements are omitted.
     """
-    rows = UtilizationPoint.objects.filter(of, step=step, at__gte=_floor(since, step), at__lt=until)
+    rows = UtilizationPoint.objects.filter(
+        pod_filter, step=step, at__gte=_floor_to_step(since, step), at__lt=until
+    )
     seconds = NullIf(F("seconds"), Value(0.0))
     sums = rows.order_by().values("at").annotate(
-        held_gpu=Sum(F(f"{HELD}gpu_milli") * DEVICES),
-        held_cpu=Sum(f"{HELD}cpu_milli"),
-        held_memory=Sum(f"{HELD}memory_mib"),
-        held_gpu_memory=Sum(F("pod__node__gpu_memory_mib") * F(f"{HELD}gpu_milli") * DEVICES),
+        held_gpu=Sum(F(f"{ALLOCATION}gpu_milli") * DEVICES),
+        held_cpu=Sum(f"{ALLOCATION}cpu_milli"),
+        held_memory=Sum(f"{ALLOCATION}memory_mib"),
+        held_gpu_memory=Sum(F("pod__node__gpu_memory_mib") * F(f"{ALLOCATION}gpu_milli") * DEVICES),
         cpu=Sum(F("cpu_milli_seconds") / seconds),
         memory=Sum("memory_mib"),
         known_milli=Sum(F("gpu_milli_seconds") / seconds),
@@ -102,10 +108,10 @@ def course(of: Q, since: datetime, until: datetime, step: int) -> list[Point]:
     ]
 
 
-def used_course(pools: Iterable[NodePool], now: datetime, hours: int) -> list[UsedHour]:
-    """Return the last hours, oldest first, for the workloads of all tenants."""
+def hourly_utilization(pools: Iterable[NodePool], now: datetime, hours: int) -> list[UtilizationHour]:
+    """Return the used GPU-hours of the last `hours` hours for all tenants, oldest first."""
     wanted = list(pools)
-    allocated = allocation_course(wanted, now, hours)
+    allocated = hourly_allocation(wanted, now, hours)
     rows = UtilizationPoint.objects.filter(
         step=HOUR, at__gte=allocated[0].at, at__lt=now, pod__node__pool__in=wanted
     ).order_by()
@@ -114,20 +120,23 @@ def used_course(pools: Iterable[NodePool], now: datetime, hours: int) -> list[Us
     result = []
     for hour in allocated:
         measured, busy = (min(each, hour.allocated) for each in by_hour.get(hour.at, (0.0, 0.0)))
-        result.append(UsedHour(hour.at, hour.total, hour.allocated, measured, busy))
+        result.append(UtilizationHour(hour.at, hour.total, hour.allocated, measured, busy))
     return result
 
 
-def mean_gpus(hour: UsedHour, now: datetime) -> MeanGpus:
-    """Divide GPU-hours by the elapsed time: 8 GPUs in the first ten minutes count as 8, not as 1.3."""
-    passed = min((now - hour.at).total_seconds() / HOUR, 1.0)
-    if passed <= 0:
+def mean_gpus(hour: UtilizationHour, now: datetime) -> MeanGpus:
+    """Convert GPU-hours to the mean number of GPUs.
+
+    The divisor is the elapsed time: 8 GPUs in the first ten minutes count as 8, not as 1.3.
+    """
+    elapsed = min((now - hour.at).total_seconds() / HOUR, 1.0)
+    if elapsed <= 0:
         return MeanGpus(hour.at, 0.0, 0.0, 0.0, 0.0)
     return MeanGpus(
-        hour.at, hour.total / passed, hour.allocated / passed, hour.measured / passed, hour.used / passed
+        hour.at, hour.total / elapsed, hour.allocated / elapsed, hour.measured / elapsed, hour.used / elapsed
     )
 
 
-def _floor(at: datetime, step: int) -> datetime:
+def _floor_to_step(at: datetime, step: int) -> datetime:
     seconds = int(at.timestamp())
     return datetime.fromtimestamp(seconds - seconds % step, UTC)

@@ -1,4 +1,4 @@
-"""Measure running pods and their nodes' GPUs."""
+"""Measure the utilization of running pods and of their nodes' GPUs."""
 
 import logging
 import uuid
@@ -11,22 +11,22 @@ from typing import NamedTuple
 from django.conf import settings
 
 from berth.core.amounts import MILLI
-from berth.db.crash_points import outside_transactions
+from berth.db.crash_points import assert_no_transaction
 from pools.models import Node, NodePool
 from pools.models.node import HOSTING
-from pools.runtimes.base import DeviceUse, Measured, PodUse, Runtime, RuntimeFailure
-from projects.idle_gpus import RUNS
+from pools.runtimes.base import DeviceUsage, Measurements, PodUsage, Runtime, RuntimeFailure
+from projects.idle_gpus import RUNNING_STATES
 from scheduler import models
 
 log = logging.getLogger(__name__)
 
-AWAY = timedelta(minutes=5)  # longest gap between readings that does not restart the idle time
-LONGEST_SECONDS = 60.0  # maximum period that one reading covers
-OfDevice = tuple[int | None, int | None]  # busy thousandths, MiB
-UNKNOWN: OfDevice = (None, None)
+MAX_GAP = timedelta(minutes=5)  # a longer gap between readings restarts the idle time
+MAX_READING_SECONDS = 60.0  # longest period that one reading may cover
+DeviceMeasurement = tuple[int | None, int | None]  # utilization in thousandths, memory in MiB
+UNMEASURED: DeviceMeasurement = (None, None)
 
 
-class Running(NamedTuple):
+class RunningPod(NamedTuple):
     pod_id: uuid.UUID
     node_id: int
     devices: Sequence[int]
@@ -36,7 +36,7 @@ class Running(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A measurement of one pod that covers `seconds`."""
+    """Measurement of one pod over the preceding `seconds`."""
 
     pod_id: uuid.UUID
     at: datetime
@@ -44,7 +44,7 @@ class Reading:
     cpu_seconds: float
     cpu_milli: int
     memory_mib: int
-    devices: tuple[OfDevice, ...]
+    devices: tuple[DeviceMeasurement, ...]
     gpu_milli: int
     busy_milli: int | None
     busy_at: datetime | None
@@ -59,50 +59,50 @@ class Reading:
 class Readings:
     at: datetime
     pods: tuple[Reading, ...] = ()
-    nodes: Mapping[int, tuple[OfDevice, ...]] | None = None
+    nodes: Mapping[int, tuple[DeviceMeasurement, ...]] | None = None
 
 
-def look(now: Callable[[], datetime], runtime_of: Callable[[NodePool], Runtime]) -> Readings:
-    """Read the utilization of all running pods, except on runtimes that are not responding."""
-    running = [Running._make(row) for row in _running_rows()]
+def take_readings(now: Callable[[], datetime], runtime_for: Callable[[NodePool], Runtime]) -> Readings:
+    """Measure all running pods, skipping runtimes that do not respond."""
+    running = [RunningPod._make(row) for row in _running_rows()]
     nodes = {node.pk: node for node in Node.objects.filter(state__in=HOSTING).select_related("pool")}
     before = models.PodUtilization.objects.in_bulk([each.pod_id for each in running])
-    outside_transactions()
-    measured = _measure_pods(running, nodes, runtime_of)
+    assert_no_transaction()
+    measured = _measure_pods(running, nodes, runtime_for)
     at = now()
     devices_by_node = {
         pk: devices
         for pk, node in nodes.items()
-        if (devices := on_node(node.devices, measured.devices.get(node.instance_id, ())))
+        if (devices := match_devices(node.devices, measured.devices.get(node.instance_id, ())))
     }
     pods = []
     for pod in running:
         use = measured.pods.get(str(pod.pod_id))
         if use is not None:
             node_devices = devices_by_node.get(pod.node_id, ())
-            devices = tuple(node_devices[n] if n < len(node_devices) else UNKNOWN for n in pod.devices)
-            pods.append(reading(pod, use, devices, before.get(pod.pod_id), at))
+            devices = tuple(node_devices[n] if n < len(node_devices) else UNMEASURED for n in pod.devices)
+            pods.append(build_reading(pod, use, devices, before.get(pod.pod_id), at))
     return Readings(at, tuple(pods), devices_by_node)
 
 
-def reading(
-    pod: Running,
-    use: PodUse,
-    devices: tuple[OfDevice, ...],
+def build_reading(
+    pod: RunningPod,
+    use: PodUsage,
+    devices: tuple[DeviceMeasurement, ...],
     before: models.PodUtilization | None,
     at: datetime,
 ) -> Reading:
-    """Return a reading. CPU time counts from the previous reading, or from the pod's start."""
+    """Build a reading. CPU time counts from the previous reading, or from the pod's start."""
     since = before.at if before is not None else pod.started_at or at
-    passed = (at - since).total_seconds()
+    elapsed = (at - since).total_seconds()
     used = max(use.cpu_seconds - (before.cpu_seconds if before is not None else 0.0), 0.0)
     busy = _mean_busy(devices)
     return Reading(
         pod_id=pod.pod_id,
         at=at,
-        seconds=min(max(passed, 0.0), LONGEST_SECONDS),
+        seconds=min(max(elapsed, 0.0), MAX_READING_SECONDS),
         cpu_seconds=use.cpu_seconds,
-        cpu_milli=round(used / passed * MILLI) if passed > 0 else 0,
+        cpu_milli=round(used / elapsed * MILLI) if elapsed > 0 else 0,
         memory_mib=use.memory_mib,
         devices=devices,
         gpu_milli=pod.gpu_milli * sum(busy_milli is not None for busy_milli, _ in devices),
@@ -111,23 +111,25 @@ def reading(
     )
 
 
-def on_node(identities: Sequence[object], uses: Iterable[DeviceUse]) -> tuple[OfDevice, ...]:
-    """Return the measurements in the order of the node's devices, matched by identity or index."""
+def match_devices(identities: Sequence[object], uses: Iterable[DeviceUsage]) -> tuple[DeviceMeasurement, ...]:
+    """Return the measurements in the node's device order, matched by identity or index."""
     by_name = {name: use for use in uses for name in (str(use.index), use.identity)}
     matched = [by_name.get(str(identity)) for identity in identities]
     if not any(matched):
         return ()
-    return tuple((use.busy_milli, use.memory_mib) if use else UNKNOWN for use in matched)
+    return tuple((use.busy_milli, use.memory_mib) if use else UNMEASURED for use in matched)
 
 
 def _running_rows() -> Iterable[tuple[object, ...]]:
-    held = models.Allocation.objects.filter(released_at=None, pod__state__in=RUNS).order_by("pod_id")
+    held = models.Allocation.objects.filter(released_at=None, pod__state__in=RUNNING_STATES).order_by(
+        "pod_id"
+    )
     return held.values_list("pod_id", "node_id", "devices", "gpu_milli", "pod__started_at")
 
 
 def _measure_pods(
-    running: Iterable[Running], nodes: Mapping[int, Node], runtime_of: Callable[[NodePool], Runtime]
-) -> Measured:
+    running: Iterable[RunningPod], nodes: Mapping[int, Node], runtime_for: Callable[[NodePool], Runtime]
+) -> Measurements:
     pods: dict[str, list[str]] = defaultdict(list)
     for pod in running:
         if pod.node_id in nodes:
@@ -138,19 +140,19 @@ def _measure_pods(
         pools[node.pool.runtime] = node.pool
         if node.devices:
             instances[node.pool.runtime].append(node.instance_id)
-    result = Measured({}, {})
+    result = Measurements({}, {})
     for name, pool in sorted(pools.items()):
         try:
-            response = runtime_of(pool).measure(pods[name], instances[name])
+            response = runtime_for(pool).measure(pods[name], instances[name])
         except (RuntimeFailure, LookupError, OSError) as error:
             log.warning("utilization of pods of the runtime %s cannot be measured now: %s", name, error)
             continue
-        result = Measured({**result.pods, **response.pods}, {**result.devices, **response.devices})
+        result = Measurements({**result.pods, **response.pods}, {**result.devices, **response.devices})
     return result
 
 
-def _mean_busy(devices: Iterable[OfDevice]) -> int | None:
-    """Return the mean utilization of the measured devices."""
+def _mean_busy(devices: Iterable[DeviceMeasurement]) -> int | None:
+    """Return the mean utilization of the measured devices in thousandths."""
     measured = [busy for busy, _ in devices if busy is not None]
     return round(sum(measured) / len(measured)) if measured else None
 
@@ -160,6 +162,6 @@ def _busy_at(busy: int | None, before: models.PodUtilization | None, at: datetim
         return None
     if busy >= settings.BERTH_IDLE_GPU_PERCENT * 10:
         return at
-    if before is None or before.busy_at is None or at - before.at > AWAY:
+    if before is None or before.busy_at is None or at - before.at > MAX_GAP:
         return at
     return before.busy_at

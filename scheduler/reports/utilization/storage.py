@@ -1,6 +1,6 @@
 """Write measurements and delete old ones.
 
-All tables are written in one transaction, so that a crash stores a measurement entirely or not at all.
+All tables are written in one transaction, so a crash never leaves a measurement half written.
 """
 
 import json
@@ -9,12 +9,12 @@ from datetime import datetime
 from django.db import connection, transaction
 
 from berth.db.crash_points import crash_point
-from berth.db.lease import Held, fenced
+from berth.db.lease import HeldLease, fenced_transaction
 from scheduler.models import NodeUtilization, PodUtilization, UtilizationPoint
 from scheduler.reports.utilization.readings import Reading, Readings
 
 MINUTE, HOUR = 60, 3600
-READINGS = """
+READINGS_CTE = """
     WITH reading AS (
         SELECT reading.* FROM jsonb_to_recordset(%(readings)s::jsonb) AS reading(
             pod_id uuid, at timestamptz, seconds float, cpu_seconds float, cpu_milli int, memory_mib int,
@@ -22,7 +22,7 @@ READINGS = """
           JOIN projects_pod ON projects_pod.id = reading.pod_id
     )
 """
-NOW = f"""{READINGS}
+UPSERT_CURRENT = f"""{READINGS_CTE}
     INSERT INTO {PodUtilization._meta.db_table}
            (pod_id, at, cpu_seconds, cpu_milli, memory_mib, devices, busy_at)
     SELECT pod_id, at, cpu_seconds, cpu_milli, memory_mib, devices, busy_at FROM reading ORDER BY pod_id
@@ -30,7 +30,7 @@ NOW = f"""{READINGS}
         at = EXCLUDED.at, cpu_seconds = EXCLUDED.cpu_seconds, cpu_milli = EXCLUDED.cpu_milli,
         memory_mib = EXCLUDED.memory_mib, devices = EXCLUDED.devices, busy_at = EXCLUDED.busy_at
 """  # noqa: S608
-OVER_TIME = f"""{READINGS}
+UPSERT_POINTS = f"""{READINGS_CTE}
     INSERT INTO {UtilizationPoint._meta.db_table} AS stored
            (pod_id, step, at, seconds, cpu_milli_seconds, memory_mib, gpu_milli_seconds,
             gpu_busy_milli_seconds, gpu_memory_mib)
@@ -47,7 +47,7 @@ OVER_TIME = f"""{READINGS}
         gpu_busy_milli_seconds = stored.gpu_busy_milli_seconds + EXCLUDED.gpu_busy_milli_seconds,
         gpu_memory_mib = greatest(stored.gpu_memory_mib, EXCLUDED.gpu_memory_mib)
 """  # noqa: S608
-ON_NODES = f"""
+UPSERT_NODES = f"""
     INSERT INTO {NodeUtilization._meta.db_table} (node_id, at, devices)
     SELECT reading.node_id, %(at)s, reading.devices
       FROM jsonb_to_recordset(%(readings)s::jsonb) AS reading(node_id bigint, devices jsonb)
@@ -55,29 +55,37 @@ ON_NODES = f"""
      ORDER BY reading.node_id
     ON CONFLICT (node_id) DO UPDATE SET at = EXCLUDED.at, devices = EXCLUDED.devices
 """  # noqa: S608
-DROP = f"""
+DELETE_POINTS = f"""
     DELETE FROM {UtilizationPoint._meta.db_table} WHERE id IN (
         SELECT id FROM {UtilizationPoint._meta.db_table} WHERE step = %s AND at < %s LIMIT %s)
 """  # noqa: S608
-AT_ONCE = 20_000
+BATCH_SIZE = 20_000
 
 
-def write_readings(readings: Readings, held: Held) -> None:
-    """Write readings. `held` fences the transaction, so that no two processes count the same seconds."""
+def write_readings(readings: Readings, held: HeldLease) -> None:
+    """Store readings in one transaction.
+
+    The lease `held` fences the transaction, so that no two processes count the same seconds.
+    """
     pods = json.dumps([_row(each) for each in readings.pods])
     nodes = [{"node_id": pk, "devices": devices} for pk, devices in (readings.nodes or {}).items()]
-    with fenced(held), connection.cursor() as cursor:
-        cursor.execute(NOW, {"readings": pods})
+    with fenced_transaction(held), connection.cursor() as cursor:
+        cursor.execute(UPSERT_CURRENT, {"readings": pods})
         crash_point("use.now")
-        cursor.execute(OVER_TIME, {"readings": pods, "steps": [MINUTE, HOUR]})
+        cursor.execute(UPSERT_POINTS, {"readings": pods, "steps": [MINUTE, HOUR]})
         crash_point("use.over_time")
-        cursor.execute(ON_NODES, {"readings": json.dumps(nodes), "at": readings.at})
+        cursor.execute(UPSERT_NODES, {"readings": json.dumps(nodes), "at": readings.at})
         crash_point("use.before_end")
 
 
-def forget_old(*, minutes_before: datetime, hours_before: datetime) -> int:
-    """Delete old points and the measurements of ended pods and nodes; return the number of deleted rows."""
-    deleted = sum(_drop(step, before) for step, before in ((MINUTE, minutes_before), (HOUR, hours_before)))
+def delete_old_measurements(*, minutes_before: datetime, hours_before: datetime) -> int:
+    """Delete old points and the measurements of ended pods and nodes.
+
+    Returns the number of deleted rows.
+    """
+    deleted = sum(
+        _delete_points(step, before) for step, before in ((MINUTE, minutes_before), (HOUR, hours_before))
+    )
     with transaction.atomic():
         deleted += PodUtilization.objects.filter(pod__ended_at__isnull=False, at__lt=minutes_before).delete()[
             0
@@ -86,14 +94,14 @@ def forget_old(*, minutes_before: datetime, hours_before: datetime) -> int:
     return deleted
 
 
-def _drop(step: int, before: datetime) -> int:
-    """Delete old points in small batches, so that no other transaction has to wait."""
+def _delete_points(step: int, before: datetime) -> int:
+    """Delete old points in small batches, so that other transactions are not blocked for long."""
     dropped = 0
     while True:
         with connection.cursor() as cursor:
-            cursor.execute(DROP, [step, before, AT_ONCE])
+            cursor.execute(DELETE_POINTS, [step, before, BATCH_SIZE])
             dropped += cursor.rowcount
-            if cursor.rowcount < AT_ONCE:
+            if cursor.rowcount < BATCH_SIZE:
                 return dropped
 
 

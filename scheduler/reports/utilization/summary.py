@@ -10,18 +10,19 @@ from django.db.models import QuerySet
 
 from pools.models import Node, NodePool
 from pools.models.node import HOSTING
-from projects.idle_gpus import FRESH, RUNS
+from projects.idle_gpus import MAX_MEASUREMENT_AGE, RUNNING_STATES
 from scheduler.models import Allocation, NodeUtilization
-from scheduler.reports.utilization.readings import OfDevice
+from scheduler.reports.utilization.readings import DeviceMeasurement
 
 MILLI = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Use:
-    """Allocated and used resources of one or more pods. None: not measured.
+class Utilization:
+    """Allocated and used resources of one or more pods.
 
-    `measured_gpu_milli` is the part of the allocated GPUs with measured utilization.
+    None means not measured. `measured_gpu_milli` is the part of the allocated GPUs whose
+    utilization was measured.
     """
 
     at: datetime | None = None
@@ -47,7 +48,7 @@ class Use:
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """A GPU's index on the node, and its measurements."""
+    """GPU with its index on the node and its measurements."""
 
     index: int
     busy_milli: int | None
@@ -56,7 +57,7 @@ class Device:
 
 
 @dataclass(frozen=True, slots=True)
-class OfPod:
+class PodSummary:
     pod_id: uuid.UUID
     workload_id: uuid.UUID
     role: str
@@ -65,7 +66,7 @@ class OfPod:
     node_id: int
     node: str
     pool: str
-    use: Use
+    use: Utilization
     devices: tuple[Device, ...]
 
     @property
@@ -80,19 +81,19 @@ COLUMNS = (
 )  # fmt: skip
 
 
-def running() -> QuerySet[Allocation]:
+def running_allocations() -> QuerySet[Allocation]:
     """Return the allocations of running pods."""
-    return Allocation.objects.filter(released_at=None, pod__state__in=RUNS)
+    return Allocation.objects.filter(released_at=None, pod__state__in=RUNNING_STATES)
 
 
-def of_pods(held: QuerySet[Allocation], now: datetime) -> list[OfPod]:
+def summarize_pods(held: QuerySet[Allocation], now: datetime) -> list[PodSummary]:
     """Return the utilization of pods, ordered by run, rank and role."""
     rows = held.order_by("pod__run", "pod__rank", "pod__role", "pod__index", "pod_id")
     return [_pod_utilization(row, now) for row in rows.values_list(*COLUMNS)]
 
 
-def together(uses: Iterable[Use]) -> Use:
-    """Return the sum of all uses. A value is None if no use has a measurement."""
+def sum_utilization(uses: Iterable[Utilization]) -> Utilization:
+    """Return the total of several pods. A value is None if it was measured for no pod."""
     uses = list(uses)
     read = [use.at for use in uses if use.at is not None]
     held = ("pods", "measured", "allocated_gpu_milli", "allocated_cpu_milli", "allocated_memory_mib",
@@ -100,28 +101,28 @@ def together(uses: Iterable[Use]) -> Use:
     used = ("gpu_milli", "gpu_memory_mib", "cpu_milli", "memory_mib")
     values: dict[str, Any] = {name: sum(getattr(use, name) for use in uses) for name in held}
     values |= {name: _sum_measured(getattr(use, name) for use in uses) for name in used}
-    return Use(at=max(read, default=None), **values)
+    return Utilization(at=max(read, default=None), **values)
 
 
-def devices_of(nodes: Sequence[Node], now: datetime) -> dict[int, tuple[Device, ...]]:
+def devices_by_node(nodes: Sequence[Node], now: datetime) -> dict[int, tuple[Device, ...]]:
     """Return the measured GPUs by node. Nodes without measurements are omitted."""
-    rows = NodeUtilization.objects.filter(node__in=nodes, at__gte=now - FRESH)
-    return {row.node_id: _devices(range(len(row.devices)), row.devices) for row in rows}
+    rows = NodeUtilization.objects.filter(node__in=nodes, at__gte=now - MAX_MEASUREMENT_AGE)
+    return {row.node_id: _measured_devices(range(len(row.devices)), row.devices) for row in rows}
 
 
-def hosting(pools: Iterable[NodePool]) -> QuerySet[Node, tuple[int, int]]:
-    """Return the pool id and GPU count of each node that may have pods."""
+def hosting_nodes(pools: Iterable[NodePool]) -> QuerySet[Node, tuple[int, int]]:
+    """Return the pool id and GPU count of each node that can host pods."""
     rows = Node.objects.filter(pool__in=list(pools), state__in=HOSTING).order_by("pk")
     return rows.values_list("pool_id", "gpus")
 
 
-def _pod_utilization(row: Sequence[Any], now: datetime) -> OfPod:
+def _pod_utilization(row: Sequence[Any], now: datetime) -> PodSummary:
     values = dict(zip(COLUMNS, row, strict=True))
-    fresh = values["pod__use__at"] is not None and values["pod__use__at"] >= now - FRESH
-    read: Sequence[OfDevice] = values["pod__use__devices"] if fresh else ()
-    devices = _devices(values["devices"], read, shared=values["gpu_milli"] < MILLI)
+    fresh = values["pod__use__at"] is not None and values["pod__use__at"] >= now - MAX_MEASUREMENT_AGE
+    read: Sequence[DeviceMeasurement] = values["pod__use__devices"] if fresh else ()
+    devices = _measured_devices(values["devices"], read, shared=values["gpu_milli"] < MILLI)
     measured = [device.busy_milli for device in devices if device.busy_milli is not None]
-    use = Use(
+    use = Utilization(
         at=values["pod__use__at"] if fresh else None,
         pods=1,
         measured=int(fresh),
@@ -138,13 +139,15 @@ def _pod_utilization(row: Sequence[Any], now: datetime) -> OfPod:
         cpu_milli=values["pod__use__cpu_milli"] if fresh else None,
         memory_mib=values["pod__use__memory_mib"] if fresh else None,
     )
-    return OfPod(
+    return PodSummary(
         values["pod_id"], values["pod__workload_id"], values["pod__role"], values["pod__index"],
         values["pod__run"], values["node_id"], values["node__name"], values["node__pool__name"], use, devices,
     )  # fmt: skip
 
 
-def _devices(numbers: Iterable[int], read: Sequence[OfDevice], *, shared: bool = False) -> tuple[Device, ...]:
+def _measured_devices(
+    numbers: Iterable[int], read: Sequence[DeviceMeasurement], *, shared: bool = False
+) -> tuple[Device, ...]:
     return tuple(
         Device(number, *(read[place] if place < len(read) else (None, None)), shared=shared)
         for place, number in enumerate(numbers)

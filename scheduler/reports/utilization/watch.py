@@ -1,8 +1,9 @@
 """Thread that measures utilization periodically.
 
-The thread runs in the leading process, which sees the pods on its machine. A separate lease prevents two
-processes that both believe they lead from counting the same seconds. The thread shares neither the
-scheduler's lock nor its transactions, so a slow or dead thread delays nothing.
+The thread runs in the leader process, which sees the pods on its machine. A separate lease
+prevents two processes that both believe they are the leader from counting the same seconds. The
+thread shares neither the scheduler's lock nor its transactions, so a slow or failed measurement
+does not delay the scheduler.
 """
 
 import logging
@@ -13,30 +14,30 @@ from django.db import InterfaceError, OperationalError, connection
 
 from berth.core.clock import Clock
 from berth.db import lease
-from berth.db.lease import Held, LeadershipLost
+from berth.db.lease import HeldLease, LeadershipLost
 from pools.models import NodePool
 from pools.runtimes.base import Runtime
-from scheduler.loop.context import always
-from scheduler.reports.utilization.readings import look
+from scheduler.loop.context import always_leads
+from scheduler.reports.utilization.readings import take_readings
 from scheduler.reports.utilization.storage import write_readings
 
 log = logging.getLogger(__name__)
 
-NAME = "use"
-LEASE_TIMES = 3  # lease duration in measurement intervals
+LEASE_NAME = "use"
+LEASE_INTERVALS = 3  # lease duration in measurement intervals
 
 
-class UseWatch:
-    """Measures every `seconds` seconds, or never if `seconds` is 0."""
+class UtilizationWatcher:
+    """Background thread that measures every `seconds` seconds, or never if `seconds` is 0."""
 
     def __init__(
-        self, clock: Clock, runtime_of: Callable[[NodePool], Runtime], seconds: float,
-        leads: Callable[[], bool] = always,
+        self, clock: Clock, runtime_for: Callable[[NodePool], Runtime], seconds: float,
+        leads: Callable[[], bool] = always_leads,
     ) -> None:  # fmt: skip
-        self._clock, self._runtime_of, self._seconds, self._leads = clock, runtime_of, seconds, leads
-        self._holder = lease.this_process()
-        self._held: Held | None = None
-        self._over = threading.Event()
+        self._clock, self._runtime_of, self._seconds, self._is_leader = clock, runtime_for, seconds, leads
+        self._holder = lease.holder_name()
+        self._held: HeldLease | None = None
+        self._stop_requested = threading.Event()
         self._thread: threading.Thread | None = None
 
     def begin(self) -> None:
@@ -44,20 +45,20 @@ class UseWatch:
             self._thread = threading.Thread(target=self._run, name="use", daemon=True)
             self._thread.start()
 
-    def end(self, patience: float = 5.0) -> None:
-        self._over.set()
+    def end(self, timeout: float = 5.0) -> None:
+        self._stop_requested.set()
         if self._thread is not None:
-            self._thread.join(patience)
+            self._thread.join(timeout)
 
-    def once(self) -> bool:
-        """Measure once; return False if another process measures."""
-        if not self._leads():
+    def measure_once(self) -> bool:
+        """Measure once. Returns False if another process is responsible for measuring."""
+        if not self._is_leader():
             self._release_lease()
             return False
-        self._held = lease.acquire(NAME, self._holder, LEASE_TIMES * self._seconds)
+        self._held = lease.acquire(LEASE_NAME, self._holder, LEASE_INTERVALS * self._seconds)
         if self._held is None:
             return False
-        write_readings(look(self._clock.now, self._runtime_of), self._held)
+        write_readings(take_readings(self._clock.now, self._runtime_of), self._held)
         return True
 
     def _release_lease(self) -> None:
@@ -67,21 +68,21 @@ class UseWatch:
 
     def _run(self) -> None:
         try:
-            while not self._over.wait(self._seconds):
+            while not self._stop_requested.wait(self._seconds):
                 self._try_once()
             self._release_lease()
         except (OperationalError, InterfaceError):
-            log.info("the database was stopped first")
+            log.info("the database stopped before the utilization thread")
         finally:
             connection.close()
 
     def _try_once(self) -> None:
         try:
-            self.once()
+            self.measure_once()
         except LeadershipLost as error:
-            log.info("another process measures: %s", error)
+            log.info("another process is measuring: %s", error)
         except (OperationalError, InterfaceError) as error:
-            log.warning("measurements were not stored: %s", error)
+            log.warning("measurements could not be stored: %s", error)
             connection.close()
         except Exception:
             log.exception("pods could not be measured")

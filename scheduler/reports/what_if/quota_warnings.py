@@ -1,21 +1,24 @@
-"""Warnings about quotas: oversubscribed, or below current allocation."""
+"""Warnings about quotas that are oversubscribed or below the current allocation."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from berth.core.amounts import RESOURCES, Bounds
-from berth.core.words import amount
+from berth.core.words import format_amount
 from scheduler.engine import model
 from scheduler.loop.observe.specs import roles_in
 
-UP = (model.NodeState.READY, model.NodeState.BOOTING)
+AVAILABLE_STATES = (model.NodeState.READY, model.NodeState.BOOTING)
 Sums = list[int]
 
 
 @dataclass(frozen=True, slots=True)
-class Warned:
-    """`code`: projects_above_department | departments_above_pool | below_firm | limit_below_held."""
+class QuotaWarning:
+    """Warning about a queue's quota in a pool.
+
+    The code is projects_above_department, departments_above_pool, below_firm or limit_below_held.
+    """
 
     code: str
     queue: str
@@ -23,15 +26,15 @@ class Warned:
     message: str
 
 
-def warnings(snapshot: model.Snapshot, touched: Iterable[tuple[str, str]]) -> list[Warned]:
+def find_warnings(snapshot: model.Snapshot, edited_queues: Iterable[tuple[str, str]]) -> list[QuotaWarning]:
     """Return the warnings for edited (queue, pool) pairs and the departments above them."""
     queues = {queue.name: queue for queue in snapshot.queues}
-    held, non_preemptible = _allocations(snapshot, queues)
-    result: list[Warned] = []
+    allocated, non_preemptible = _allocations(snapshot, queues)
+    result: list[QuotaWarning] = []
     checked: set[tuple[str, str]] = set()
-    for name, pool in touched:
+    for name, pool in edited_queues:
         queue = queues[name]
-        result += _queue_warnings(queue, pool, held[name, pool], non_preemptible[name, pool])
+        result += _queue_warnings(queue, pool, allocated[name, pool], non_preemptible[name, pool])
         top = queues[queue.parent] if queue.parent else queue
         if (top.name, pool) not in checked:
             checked.add((top.name, pool))
@@ -42,53 +45,60 @@ def warnings(snapshot: model.Snapshot, touched: Iterable[tuple[str, str]]) -> li
     return result
 
 
-def _queue_warnings(queue: model.Queue, pool: str, held: Sums, non_preemptible: Sums) -> Iterator[Warned]:
+def _queue_warnings(
+    queue: model.Queue, pool: str, allocated: Sums, non_preemptible: Sums
+) -> Iterator[QuotaWarning]:
     entitled = queue.entitlements.get(pool, model.Entitlement())
     for kind, resource in enumerate(RESOURCES):
         quota, limit = entitled.quota[kind], entitled.limit[kind]
         if quota is not None and non_preemptible[kind] > quota:
-            allocated = amount(resource, non_preemptible[kind])
-            yield Warned(
+            amount = format_amount(resource, non_preemptible[kind])
+            yield QuotaWarning(
                 "below_firm", queue.name, pool,
-                f"{queue.name} has {allocated} allocated to non-preemptible workloads, more than its quota "
-                f"of {amount(resource, quota)}. They keep running, but no more can start.",
+                f"{queue.name} has {amount} allocated to non-preemptible workloads, more than its quota "
+                f"of {format_amount(resource, quota)}. They keep running, but no more can start.",
             )  # fmt: skip
-        if limit is not None and held[kind] > limit:
-            yield Warned(
+        if limit is not None and allocated[kind] > limit:
+            yield QuotaWarning(
                 "limit_below_held", queue.name, pool,
-                f"{queue.name} has {amount(resource, held[kind])} allocated, more than its limit of "
-                f"{amount(resource, limit)}. Nothing is stopped, but nothing more can start.",
+                f"{queue.name} has {format_amount(resource, allocated[kind])} allocated, more than its limit "
+                f"of {format_amount(resource, limit)}. Nothing is stopped, but nothing more can start.",
             )  # fmt: skip
 
 
-def _department_warnings(top: model.Queue, pool: str, queues: Mapping[str, model.Queue]) -> Iterator[Warned]:
+def _department_warnings(
+    top: model.Queue, pool: str, queues: Mapping[str, model.Queue]
+) -> Iterator[QuotaWarning]:
     own = top.entitlements.get(pool, model.Entitlement()).quota
     inner = [queue for queue in queues.values() if queue.parent == top.name]
     quotas = [queue.entitlements.get(pool, model.Entitlement()).quota for queue in inner]
     for kind, resource, quota in _finite_bounds(own):
-        total = _sum(bounds[kind] for bounds in quotas)
+        total = _sum_or_none(bounds[kind] for bounds in quotas)
         if total is None or total > quota:
-            yield Warned(
-                "projects_above_department", top.name, pool,
-                f"Project quotas in {top.name} add up to {amount(resource, total)}, more than the "
-                f"department's own quota ({amount(resource, quota)}). Not all of them can be used at once.",
-            )  # fmt: skip
+            yield QuotaWarning(
+                "projects_above_department",
+                top.name,
+                pool,
+                f"Project quotas in {top.name} add up to {format_amount(resource, total)}, more than the "
+                f"department's own quota ({format_amount(resource, quota)}). "
+                "Not all of them can be used at once.",
+            )
 
 
-def _pool_warnings(pool: str, snapshot: model.Snapshot) -> Iterator[Warned]:
-    has = [0, 0, 0]
+def _pool_warnings(pool: str, snapshot: model.Snapshot) -> Iterator[QuotaWarning]:
+    capacity = [0, 0, 0]
     for node in snapshot.nodes:
-        if node.pool == pool and node.state in UP:
-            has = [total + more for total, more in zip(has, node.capacity, strict=True)]
+        if node.pool == pool and node.state in AVAILABLE_STATES:
+            capacity = [total + more for total, more in zip(capacity, node.capacity, strict=True)]
     tops = [queue for queue in snapshot.queues if queue.parent is None]
     quotas = [queue.entitlements.get(pool, model.Entitlement()).quota for queue in tops]
     for kind, resource in enumerate(RESOURCES):
-        total = _sum(bounds[kind] for bounds in quotas if bounds[kind] is not None)
-        if total is not None and total > has[kind]:
-            yield Warned(
+        total = _sum_or_none(bounds[kind] for bounds in quotas if bounds[kind] is not None)
+        if total is not None and total > capacity[kind]:
+            yield QuotaWarning(
                 "departments_above_pool", "", pool,
-                f"Department quotas in {pool} add up to {amount(resource, total)}; "
-                f"the pool has {amount(resource, has[kind])} now.",
+                f"Department quotas in {pool} add up to {format_amount(resource, total)}; "
+                f"the pool has {format_amount(resource, capacity[kind])} now.",
             )  # fmt: skip
 
 
@@ -99,7 +109,7 @@ def _finite_bounds(bounds: Bounds) -> Iterator[tuple[int, str, int]]:
             yield kind, resource, bound
 
 
-def _sum(bounds: Iterable[int | None]) -> int | None:
+def _sum_or_none(bounds: Iterable[int | None]) -> int | None:
     total = 0
     for bound in bounds:
         if bound is None:
@@ -112,7 +122,7 @@ def _allocations(
     snapshot: model.Snapshot, queues: Mapping[str, model.Queue]
 ) -> tuple[Mapping[tuple[str, str], Sums], Mapping[tuple[str, str], Sums]]:
     """Return total and non-preemptible allocations, each by queue and pool."""
-    held: dict[tuple[str, str], Sums] = defaultdict(lambda: [0, 0, 0])
+    allocated: dict[tuple[str, str], Sums] = defaultdict(lambda: [0, 0, 0])
     non_preemptible: dict[tuple[str, str], Sums] = defaultdict(lambda: [0, 0, 0])
     pools = {node.name: node.pool for node in snapshot.nodes}
     for workload in snapshot.workloads:
@@ -125,12 +135,12 @@ def _allocations(
             amounts = (pod.milli * len(pod.devices), request.cpu, request.memory_mib)
             for name in path:
                 if name is not None:
-                    _add(held[name, pools[pod.node]], amounts)
+                    _add_amounts(allocated[name, pools[pod.node]], amounts)
                     if not workload.preemptible:
-                        _add(non_preemptible[name, pools[pod.node]], amounts)
-    return held, non_preemptible
+                        _add_amounts(non_preemptible[name, pools[pod.node]], amounts)
+    return allocated, non_preemptible
 
 
-def _add(sums: Sums, amounts: tuple[int, int, int]) -> None:
+def _add_amounts(sums: Sums, amounts: tuple[int, int, int]) -> None:
     for kind, more in enumerate(amounts):
         sums[kind] += more

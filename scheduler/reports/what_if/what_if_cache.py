@@ -1,6 +1,7 @@
 """Cache of observations and layouts, shared by the dry runs of this process.
 
-The cache only saves time: unchanged rows are not read again, and layouts are updated instead of rebuilt.
+The cache does not change results. It only avoids reading unchanged rows again and rebuilding
+layouts.
 """
 
 from collections.abc import Iterator
@@ -12,30 +13,33 @@ from scheduler.loop.decide import LayoutCache
 from scheduler.loop.observe.specs import SpecCache
 from scheduler.loop.observe.view import ObservationCache
 
-PATIENCE = 1.0  # seconds that a dry run waits for the cache
+MAX_WAIT_SECONDS = 1.0  # seconds that a dry run waits for the shared cache
 
-SPECS = SpecCache()  # parsed documents, for all dry runs of this process
+SPEC_CACHE = SpecCache()  # parsed documents, shared by all dry runs of this process
 
 
 @dataclass(slots=True)
 class WhatIfCache:
-    """Caches that one dry run at a time may use."""
+    """Caches that only one dry run may use at a time."""
 
     observations: ObservationCache = field(default_factory=ObservationCache)
     layouts: LayoutCache = field(default_factory=LayoutCache)
 
 
 _shared = WhatIfCache()
-_free = Lock()
+_shared_lock = Lock()
 
 
 @contextmanager
 def shared_cache() -> Iterator[WhatIfCache]:
-    """Lend the cache to one caller at a time. A caller that has waited for PATIENCE gets an empty cache."""
-    if not _free.acquire(timeout=PATIENCE):
+    """Lend the cache to one caller at a time.
+
+    A caller that cannot get it in time gets an empty cache instead.
+    """
+    if not _shared_lock.acquire(timeout=MAX_WAIT_SECONDS):
         yield WhatIfCache()
         return
     try:
         yield _shared
     finally:
-        _free.release()
+        _shared_lock.release()

@@ -5,14 +5,14 @@ from dataclasses import replace
 from heapq import heappop, heappush
 
 from berth.core.amounts import MILLI
-from scheduler.engine.board.gang import roles_of
+from scheduler.engine.board.gang import leaf_roles
 from scheduler.engine.board.matching import matches
 from scheduler.engine.model import Node, Pod, PodState, Role, Workload
 from scheduler.simulator.replay.player import Progress
 from scheduler.simulator.replay.records import Records
 from scheduler.simulator.replay.trace import Trace
 
-Seat = tuple[int, Role, tuple[int, ...]]  # node, request, devices
+Assignment = tuple[int, Role, tuple[int, ...]]  # node, request, devices
 
 
 class Machine:
@@ -20,39 +20,39 @@ class Machine:
 
     def __init__(self, node: Node) -> None:
         self.node, self.free = node, [MILLI] * node.gpus
-        self.cpu, self.memory_mib, self.whole = node.cpu, node.memory_mib, node.gpus
+        self.cpu, self.memory_mib, self.unused_devices = node.cpu, node.memory_mib, node.gpus
 
     def fits(self, role: Role) -> bool:
         request = role.request
-        if request.gpu >= MILLI and self.whole < request.devices:
+        if request.gpu >= MILLI and self.unused_devices < request.devices:
             return False
         if request.cpu > self.cpu or request.memory_mib > self.memory_mib:
             return False
         return len(self.devices(role)) == request.devices and matches(role, self.node)
 
     def devices(self, role: Role) -> tuple[int, ...]:
-        """Return the fullest devices that fit the request."""
+        """Return the fullest devices with room for the request."""
         request = role.request
-        able = sorted((free, device) for device, free in enumerate(self.free) if free >= request.gpu)
-        return tuple(device for _, device in able[: request.devices])
+        candidates = sorted((free, device) for device, free in enumerate(self.free) if free >= request.gpu)
+        return tuple(device for _, device in candidates[: request.devices])
 
     def take(self, role: Role, devices: tuple[int, ...], sign: int = 1) -> None:
         request = role.request
         for device in devices:
             self.free[device] -= sign * request.gpu
-        self.whole = sum(free == MILLI for free in self.free)
+        self.unused_devices = sum(free == MILLI for free in self.free)
         self.cpu -= sign * request.cpu
         self.memory_mib -= sign * request.memory_mib
 
 
-class InOrder:
-    """Starts jobs in order of arrival. With `skip`, later jobs may pass a job that does not fit."""
+class FifoPolicy:
+    """Policy that starts jobs in order of arrival. With `skip`, jobs may overtake one that does not fit."""
 
     def __init__(self, trace: Trace, records: Records, skip: bool) -> None:
         self.trace, self.records, self.skip = trace, records, skip
         self.machines = [Machine(node) for node in trace.cluster.nodes]
         self.queue: list[Workload] = []
-        self.ends: list[tuple[int, str, Workload, list[Seat]]] = []
+        self.ends: list[tuple[int, str, Workload, list[Assignment]]] = []
         self.arrived = self.ended = self.cycles = 0
 
     def play(self) -> Iterator[Progress]:
@@ -64,52 +64,52 @@ class InOrder:
                 self._end(now)
             while self.arrived < len(arrivals) and arrivals[self.arrived].submitted <= now:
                 self.queue.append(arrivals[self.arrived])
-                self.records.saw(now, arrivals[self.arrived], over=False)
+                self.records.record_workload(now, arrivals[self.arrived], has_ended=False)
                 self.arrived += 1
             self._start(now)
             self.cycles += 1
             yield Progress(now, self.arrived, self.ended, self.cycles)
 
     def _end(self, now: int) -> None:
-        _, _, workload, seats = heappop(self.ends)
-        for i, role, devices in seats:
+        _, _, workload, assignments = heappop(self.ends)
+        for i, role, devices in assignments:
             self.machines[i].take(role, devices, -1)
-        self.records.saw(now, workload, over=True)
+        self.records.record_workload(now, workload, has_ended=True)
         self.ended += 1
 
     def _start(self, now: int) -> None:
         refused: set[Hashable] = set()
-        left = []
+        still_queued = []
         for place, workload in enumerate(self.queue):
             if refused and not self.skip:
-                left += self.queue[place:]
+                still_queued += self.queue[place:]
                 break
-            seats = None if id(workload.tree) in refused else self._seats(workload)
-            if seats is None:
+            assignments = None if id(workload.tree) in refused else self._assign(workload)
+            if assignments is None:
                 refused.add(id(workload.tree))
-                left.append(workload)
+                still_queued.append(workload)
                 continue
             pods = tuple(
                 Pod(role.name, index, self.machines[i].node.name, devices, role.request.gpu,
                     PodState.RUNNING, now)
-                for index, (i, role, devices) in enumerate(seats)
+                for index, (i, role, devices) in enumerate(assignments)
             )  # fmt: skip
-            heappush(self.ends, (now + (workload.runtime_seconds or 1), workload.name, workload, seats))
-            self.records.saw(now, replace(workload, pods=pods, started=now), over=False)
-        self.queue = left
+            heappush(self.ends, (now + (workload.runtime_seconds or 1), workload.name, workload, assignments))
+            self.records.record_workload(now, replace(workload, pods=pods, started=now), has_ended=False)
+        self.queue = still_queued
 
-    def _seats(self, workload: Workload) -> list[Seat] | None:
-        """Place each replica on the fullest node that fits it. Return None if the gang does not fit whole."""
-        seats: list[Seat] = []
-        for role in roles_of(workload.tree):
+    def _assign(self, workload: Workload) -> list[Assignment] | None:
+        """Place each replica on the fullest node that fits it. Return None if the gang does not fit."""
+        assignments: list[Assignment] = []
+        for role in leaf_roles(workload.tree):
             for _ in range(role.min):
-                able = [(m.whole, i) for i, m in enumerate(self.machines) if m.fits(role)]
-                if not able:
-                    for i, placed, devices in seats:
+                candidates = [(m.unused_devices, i) for i, m in enumerate(self.machines) if m.fits(role)]
+                if not candidates:
+                    for i, placed, devices in assignments:
                         self.machines[i].take(placed, devices, -1)
                     return None
-                i = min(able)[1]
+                i = min(candidates)[1]
                 devices = self.machines[i].devices(role)
                 self.machines[i].take(role, devices)
-                seats.append((i, role, devices))
-        return seats
+                assignments.append((i, role, devices))
+        return assignments

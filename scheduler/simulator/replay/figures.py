@@ -3,24 +3,24 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from scheduler.simulator.replay.records import Job, Records, area
+from scheduler.simulator.replay.records import Job, Records, integrate
 
 FORMAT = "berth.replay/1"
 HOUR = 3600
 
 
-def figures(records: Records, until: int) -> dict[str, Any]:
+def summarize(records: Records, until: int) -> dict[str, Any]:
     """Return the summary figures.
 
-    `queueing` is the total pending time, including after evictions. Utilization is measured until the last
-    arrival.
+    `queueing` is the total pending time, including time after evictions. Utilization is measured up to the
+    last arrival.
     """
-    records.settle(until)
+    records.close(until)
     trace, jobs = records.trace, list(records.jobs.values())
-    first, last = trace.begins, max((w.submitted for w in trace.arrivals), default=trace.begins)
+    first, last = trace.start_time, max((w.submitted for w in trace.arrivals), default=trace.start_time)
     last = until if last == first else last  # if all jobs arrive at once, measure to the end
     span = max(1, last - first)
-    held = {name: area(account.allocated, first, last) for name, account in records.accounts.items()}
+    held = {name: integrate(account.allocated, first, last) for name, account in records.accounts.items()}
     started = [job.first_start - job.submitted for job in jobs if job.first_start is not None]
     return {
         "format": FORMAT,
@@ -32,16 +32,16 @@ def figures(records: Records, until: int) -> dict[str, Any]:
             "never_started": sum(job.first_start is None for job in jobs),
         },
         "seconds": span,
-        "queueing": spread([job.waited for job in jobs]),
-        "until_first_start": spread(started),
+        "queueing": summarize_durations([job.pending_seconds for job in jobs]),
+        "until_first_start": summarize_durations(started),
         "utilisation": round(sum(held.values()) / (trace.gpus * span), 4) if trace.gpus else 0.0,
         "evictions": dict(sorted((str(kind), count) for kind, count in records.evictions.items())),
-        "lost_gpu_hours": round(sum(records.lost_of.values()) / HOUR, 1),
+        "lost_gpu_hours": round(sum(records.lost_gpu_seconds_by_project.values()) / HOUR, 1),
         "projects": _projects(records, held, span),
     }
 
 
-def spread(waits: Sequence[float]) -> dict[str, float]:
+def summarize_durations(waits: Sequence[float]) -> dict[str, float]:
     """Return the average, median, 99th percentile and maximum in seconds."""
     if not waits:
         return {"average": 0.0, "p50": 0.0, "p99": 0.0, "longest": 0.0}
@@ -67,10 +67,10 @@ def _projects(records: Records, held: Mapping[str, float], span: int) -> dict[st
             "gpus_held": round(held[name] / span, 1),
             "part_held": round(held[name] / whole, 4),
             "part_of_quotas": None if account.quota is None else round(account.quota / quotas, 4),
-            "queueing": spread([job.waited for job in by_project[name]]),
-            "in_quota": spread([job.waited_in_quota for job in by_project[name]]),
-            "evictions": records.evicted_of[name],
-            "lost_gpu_hours": round(records.lost_of[name] / HOUR, 1),
+            "queueing": summarize_durations([job.pending_seconds for job in by_project[name]]),
+            "in_quota": summarize_durations([job.pending_seconds_in_quota for job in by_project[name]]),
+            "evictions": records.evictions_by_project[name],
+            "lost_gpu_hours": round(records.lost_gpu_seconds_by_project[name] / HOUR, 1),
         }
         for name, account in sorted(records.accounts.items())
     }

@@ -19,7 +19,7 @@ from scheduler.engine.model import (
     Snapshot,
     Workload,
 )
-from scheduler.simulator.replay.rows import Row, numbered, refusal, whole, word
+from scheduler.simulator.replay.rows import Row, parse_integer, parse_text, trace_error, with_line_numbers
 from scheduler.simulator.replay.trace import Trace
 
 HEADER = frozenset({"name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli", "creation_time"})
@@ -27,12 +27,14 @@ POOL, TENANT = "default", "openb"
 
 
 def openb(pods: Iterable[Row], nodes: Iterable[Row]) -> Trace:
-    arrivals = sorted((_workload(*row) for row in numbered(pods)), key=lambda w: (w.submitted, w.name))
+    arrivals = sorted(
+        (_workload(*row) for row in with_line_numbers(pods)), key=lambda w: (w.submitted, w.name)
+    )
     entitled = {POOL: Entitlement(UNLIMITED)}
     cluster = Snapshot(
         now=arrivals[0].submitted if arrivals else 0,
         pools=(Pool(POOL),),
-        nodes=tuple(_node(line, row) for line, row in numbered(nodes)),
+        nodes=tuple(_node(line, row) for line, row in with_line_numbers(nodes)),
         queues=(Queue(f"{TENANT} (all)", None, 0, entitled), Queue(TENANT, f"{TENANT} (all)", 0, entitled)),
         workloads=(),
     )
@@ -41,35 +43,35 @@ def openb(pods: Iterable[Row], nodes: Iterable[Row]) -> Trace:
 
 def _node(line: int, row: Row) -> Node:
     return Node(
-        word(line, row, "sn"),
+        parse_text(line, row, "sn"),
         POOL,
-        whole(line, row, "gpu"),
+        parse_integer(line, row, "gpu"),
         (row.get("model") or "").strip(),
-        cpu=whole(line, row, "cpu_milli"),
-        memory_mib=whole(line, row, "memory_mib"),
+        cpu=parse_integer(line, row, "cpu_milli"),
+        memory_mib=parse_integer(line, row, "memory_mib"),
     )
 
 
 def _workload(line: int, row: Row) -> Workload:
-    created = whole(line, row, "creation_time")
-    begun = whole(line, row, "scheduled_time", default=created)
-    ended = whole(line, row, "deletion_time", default=begun + 1)
-    name = word(line, row, "name")
+    created = parse_integer(line, row, "creation_time")
+    started = parse_integer(line, row, "scheduled_time", default=created)
+    ended = parse_integer(line, row, "deletion_time", default=started + 1)
+    name = parse_text(line, row, "name")
     return Workload(
         name=name,
         project=TENANT,
         tree=Group(name, (_role(line, row),), 1),
         pools=(POOL,),
         submitted=created,
-        runtime_seconds=max(1, ended - max(created, begun)),
+        runtime_seconds=max(1, ended - max(created, started)),
     )
 
 
 def _role(line: int, row: Row) -> Role:
-    count, milli = whole(line, row, "num_gpu"), whole(line, row, "gpu_milli", default=0)
+    count, milli = parse_integer(line, row, "num_gpu"), parse_integer(line, row, "gpu_milli", default=0)
     if milli > MILLI or (count and not milli):
-        raise refusal(line, "gpu_milli", "is not a fraction of a GPU", str(milli), f"1 to {MILLI}")
-    cpu, memory = whole(line, row, "cpu_milli"), whole(line, row, "memory_mib")
+        raise trace_error(line, "gpu_milli", "is not a fraction of a GPU", str(milli), f"1 to {MILLI}")
+    cpu, memory = parse_integer(line, row, "cpu_milli"), parse_integer(line, row, "memory_mib")
     models = tuple(filter(None, (row.get("gpu_spec") or "").strip().split("|")))
     request = Request(milli if count else 0, count, 0, cpu, memory, cpu, memory)
     return Role("pod", 1, 1, request, gpu_models=models if count else ())

@@ -21,44 +21,46 @@ from scheduler.engine.model import (
     Snapshot,
     Workload,
 )
-from scheduler.simulator.replay.rows import Row, moment, numbered, whole, word
+from scheduler.simulator.replay.rows import Row, parse_integer, parse_text, parse_time, with_line_numbers
 from scheduler.simulator.replay.trace import Trace
 
 HEADER = frozenset({"timestamp", "duration", "num_gpus", "cluster"})
 POOL, DEPARTMENT = "default", "philly"
-PER_NODE, SHRUNK_BY = 8, 4
+GPUS_PER_NODE, SCALE_DOWN_FACTOR = 8, 4
 SIX_WEEKS = (
     int(datetime(2017, 10, 2, tzinfo=UTC).timestamp()),
     int(datetime(2017, 11, 13, tzinfo=UTC).timestamp()),
 )
 
 
-def sizes(rows: Iterable[Row]) -> Mapping[str, int]:
-    """Return a quarter of the nodes of each virtual cluster."""
+def read_cluster_sizes(rows: Iterable[Row]) -> Mapping[str, int]:
+    """Return the number of nodes of each virtual cluster, reduced to a quarter."""
     return {
-        word(line, row, "vc"): max(1, whole(line, row, "node_num", 1) // SHRUNK_BY)
-        for line, row in numbered(rows)
+        parse_text(line, row, "vc"): max(1, parse_integer(line, row, "node_num", 1) // SCALE_DOWN_FACTOR)
+        for line, row in with_line_numbers(rows)
     }
 
 
 def philly(
-    jobs: Iterable[Row], nodes_of: Mapping[str, int], window: tuple[int, int] | None = SIX_WEEKS
+    jobs: Iterable[Row], cluster_sizes: Mapping[str, int], window: tuple[int, int] | None = SIX_WEEKS
 ) -> Trace:
     """Return the jobs submitted inside the window by virtual clusters with known nodes."""
     arrivals = []
-    for line, row in numbered(jobs):
-        at = moment(line, row, "timestamp")
-        if word(line, row, "cluster") in nodes_of and (window is None or window[0] <= at < window[1]):
+    for line, row in with_line_numbers(jobs):
+        at = parse_time(line, row, "timestamp")
+        if parse_text(line, row, "cluster") in cluster_sizes and (
+            window is None or window[0] <= at < window[1]
+        ):
             arrivals.append(_workload(line, row, at))
     arrivals.sort(key=lambda workload: workload.submitted)  # in file order if submitted in the same second
-    count = sum(nodes_of.values())
+    count = sum(cluster_sizes.values())
     cluster = Snapshot(
         now=arrivals[0].submitted if arrivals else 0,
         pools=(Pool(POOL),),
-        nodes=tuple(Node(f"n{i:04}", POOL, PER_NODE, cpu=PER_NODE * MILLI) for i in range(count)),
+        nodes=tuple(Node(f"n{i:04}", POOL, GPUS_PER_NODE, cpu=GPUS_PER_NODE * MILLI) for i in range(count)),
         queues=(
-            _queue(DEPARTMENT, None, count * PER_NODE),
-            *(_queue(vc, DEPARTMENT, nodes * PER_NODE) for vc, nodes in sorted(nodes_of.items())),
+            _queue(DEPARTMENT, None, count * GPUS_PER_NODE),
+            *(_queue(vc, DEPARTMENT, nodes * GPUS_PER_NODE) for vc, nodes in sorted(cluster_sizes.items())),
         ),
         workloads=(),
     )
@@ -73,19 +75,19 @@ def _workload(line: int, row: Row, at: int) -> Workload:
     return Workload(
         name=f"job-{line:06}",
         project=row["cluster"].strip(),
-        tree=_gang(whole(line, row, "num_gpus", 1)),
+        tree=_gang(parse_integer(line, row, "num_gpus", 1)),
         pools=(POOL,),
         submitted=at,
-        runtime_seconds=max(1, whole(line, row, "duration")),
+        runtime_seconds=max(1, parse_integer(line, row, "duration")),
     )
 
 
 @cache
 def _gang(gpus: int) -> Group:
     """Return a gang of whole nodes, plus one node for the rest of the job's GPUs."""
-    nodes, rest = divmod(gpus, PER_NODE)
-    roles = [_role("node", nodes, PER_NODE)] if nodes else []
-    roles += [_role("rest", 1, rest)] if rest else []
+    nodes, remaining_gpus = divmod(gpus, GPUS_PER_NODE)
+    roles = [_role("node", nodes, GPUS_PER_NODE)] if nodes else []
+    roles += [_role("rest", 1, remaining_gpus)] if remaining_gpus else []
     return Group("gang", tuple(roles), len(roles))
 
 

@@ -4,18 +4,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 
-from scheduler.engine.decide import decide_again
+from scheduler.engine.decide import decide_with_layout
 from scheduler.engine.layout.layout import Layout
 from scheduler.engine.model import Pool
 from scheduler.engine.plan import Plan
-from scheduler.simulator.gangs import STANDING, has_pod_in, is_finished
+from scheduler.simulator.gangs import RUNNING_STATES, has_pod_in, is_finished
 from scheduler.simulator.replay.records import Records
 from scheduler.simulator.replay.trace import Trace
 from scheduler.simulator.simulation import World
-from scheduler.simulator.usage import Meter
+from scheduler.simulator.usage import UsageMeter
 
 STOP_SECONDS = 10  # seconds until the GPUs of a stopping pod are free
-HEARTBEAT = 60  # seconds between cycles while a workload is waiting for a delay to end
+HEARTBEAT = 60  # seconds between cycles while a workload waits for a delay to end
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,17 +34,17 @@ class Player:
         trace: Trace,
         records: Records,
         stop_seconds: int = STOP_SECONDS,
-        apart: int = 0,
+        min_cycle_seconds: int = 0,
         checkpoint: int | None = None,
     ) -> None:
         self.trace, self.records = trace, records
-        self.apart = apart  # minimum seconds between two cycles
+        self.min_cycle_seconds = min_cycle_seconds  # minimum seconds between two cycles
         self.next_cycle = trace.cluster.now
-        self.due = False  # whether anything happened since the last cycle
+        self.needs_settling = False  # whether anything happened since the last cycle
         self.layout: Layout | None = None  # layout passed to the next cycle
-        self.world, self.meter = World(trace.cluster, stop_seconds, checkpoint), Meter(trace.cluster)
+        self.world, self.meter = World(trace.cluster, stop_seconds, checkpoint), UsageMeter(trace.cluster)
         self.heartbeat = HEARTBEAT if any(map(_depends_on_time, trace.cluster.pools)) else None
-        self.waiting: set[str] = set()
+        self.pending: set[str] = set()
         self.backoffs: list[int] = []
         self.arrived = self.ended = self.cycles = 0
         self.plan = Plan()
@@ -54,10 +54,12 @@ class Player:
         while (at := self._next_event()) is not None:
             self._advance_to(at)
             self._admit_arrivals()
-            changed = bool(self.world.touched)
+            changed = bool(self.world.changed_workloads)
             self._record_changes()
-            self.due = bool(self.waiting) and (self._is_cycle_due() or changed or self.due)
-            if self.due and self.world.now >= self.next_cycle:
+            self.needs_settling = bool(self.pending) and (
+                self._is_cycle_due() or changed or self.needs_settling
+            )
+            if self.needs_settling and self.world.now >= self.next_cycle:
                 self._cycle()
             yield Progress(self.world.now, self.arrived, self.ended, self.cycles)
 
@@ -67,9 +69,9 @@ class Player:
             times.append(self.trace.arrivals[self.arrived].submitted)
         if (change := self.world.next_change()) is not None:
             times.append(change)
-        if self.due:
+        if self.needs_settling:
             times.append(self.next_cycle)
-        if self.waiting:
+        if self.pending:
             times += self.backoffs[:1]
             if self.heartbeat is not None and times:
                 times.append(self.world.now + self.heartbeat)
@@ -77,8 +79,8 @@ class Player:
 
     def _advance_to(self, at: int) -> None:
         if self.meter.histories:
-            self.meter.passes(self.world.snapshot(), self.plan, at)
-        self.world.passes(at - self.world.now)
+            self.meter.advance(self.world.snapshot(), self.plan, at)
+        self.world.advance(at - self.world.now)
 
     def _admit_arrivals(self) -> None:
         arrivals = self.trace.arrivals
@@ -87,42 +89,42 @@ class Player:
             self.arrived += 1
 
     def _is_cycle_due(self) -> bool:
-        """Return whether a cycle is due for workloads that are waiting for a delay to end."""
-        due = self.heartbeat is not None
+        """Return whether a cycle is due for workloads that wait for a delay to end."""
+        needs_settling = self.heartbeat is not None
         while self.backoffs and self.backoffs[0] <= self.world.now:
             heappop(self.backoffs)
-            due = True
-        return due
+            needs_settling = True
+        return needs_settling
 
     def _cycle(self) -> None:
         snapshot = self.world.snapshot()
         if self.meter.histories:
-            snapshot = replace(snapshot, queues=self.meter.written(self.trace.cluster.queues))
-        self.plan, self.layout = decide_again(snapshot, self.layout)
+            snapshot = replace(snapshot, queues=self.meter.with_usage(self.trace.cluster.queues))
+        self.plan, self.layout = decide_with_layout(snapshot, self.layout)
         self.cycles += 1
-        self.due, self.next_cycle = False, self.world.now + self.apart
-        self.world.carry_out(self.plan)
-        self.records.decided(self.world.now, self.plan)
+        self.needs_settling, self.next_cycle = False, self.world.now + self.min_cycle_seconds
+        self.world.apply_plan(self.plan)
+        self.records.record_plan(self.world.now, self.plan)
         self._record_changes()
 
     def _record_changes(self) -> None:
         """Record the changes and forget workloads that have ended."""
         world = self.world
-        for name in sorted(world.touched):
+        for name in sorted(world.changed_workloads):
             workload = world.workloads[name]
-            over = is_finished(workload)
-            self.records.saw(world.now, workload, over)
-            if over:
+            has_ended = is_finished(workload)
+            self.records.record_workload(world.now, workload, has_ended)
+            if has_ended:
                 self.ended += 1
-                self.waiting.discard(name)
+                self.pending.discard(name)
                 world.forget(name)
-            elif has_pod_in(workload, STANDING):
-                self.waiting.discard(name)
+            elif has_pod_in(workload, RUNNING_STATES):
+                self.pending.discard(name)
             else:
-                self.waiting.add(name)
+                self.pending.add(name)
                 if workload.backoff_until is not None and workload.backoff_until > world.now:
                     heappush(self.backoffs, workload.backoff_until)
-        world.touched.clear()
+        world.changed_workloads.clear()
 
 
 def _depends_on_time(pool: Pool) -> bool:

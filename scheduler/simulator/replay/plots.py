@@ -1,9 +1,9 @@
-"""Plot a replay as SVG: allocations and pending workloads."""
+"""SVG plots of a replay: allocations and pending workloads."""
 
 from collections.abc import Mapping, Sequence
 from html import escape
 
-from scheduler.simulator.replay.records import Curve, Records, area
+from scheduler.simulator.replay.records import Curve, Records, integrate
 
 WIDTH, HEIGHT, LEFT, TOP, BOTTOM, LEGEND = 960, 360, 56, 40, 36, 170
 COLUMNS = 400
@@ -11,19 +11,23 @@ INK, FAINT = "#334155", "#cbd5e1"
 TICKS = 4
 
 
-def plots(records: Records, until: int) -> Mapping[str, str]:
-    """Return the SVG files by name."""
-    begin, end = records.trace.begins, max(until, records.trace.begins + 1)
+def draw_plots(records: Records, until: int) -> Mapping[str, str]:
+    """Return SVG documents by file name."""
+    begin, end = records.trace.start_time, max(until, records.trace.start_time + 1)
     held = {name: account.allocated for name, account in records.accounts.items() if account.allocated}
     return {
-        "allocation.svg": stacked("Allocated GPUs by project", held, begin, end, records.trace.gpus),
-        "queue.svg": stacked("Pending workloads", {"pending": records.queue()}, begin, end),
+        "allocation.svg": draw_stacked_areas(
+            "Allocated GPUs by project", held, begin, end, records.trace.gpus
+        ),
+        "queue.svg": draw_stacked_areas("Pending workloads", {"pending": records.queue()}, begin, end),
     }
 
 
-def stacked(title: str, curves: Mapping[str, Curve], begin: int, end: int, line: float | None = None) -> str:
-    """Draw stacked areas with the capacity as a line."""
-    columns = {name: sampled(curve, begin, end) for name, curve in curves.items()}
+def draw_stacked_areas(
+    title: str, curves: Mapping[str, Curve], begin: int, end: int, line: float | None = None
+) -> str:
+    """Return an SVG with stacked areas and, if `line` is set, the capacity as a dashed line."""
+    columns = {name: sample_curve(curve, begin, end) for name, curve in curves.items()}
     top = max([1.0, line or 0.0, *map(sum, zip(*columns.values(), strict=True))])
     below = [0.0] * COLUMNS
     parts = [_frame(title, top, (end - begin) / 86_400)]
@@ -42,7 +46,7 @@ def stacked(title: str, curves: Mapping[str, Curve], begin: int, end: int, line:
     return "\n".join([*parts, "</svg>\n"])
 
 
-def sampled(curve: Curve, begin: int, end: int) -> Sequence[float]:
+def sample_curve(curve: Curve, begin: int, end: int) -> Sequence[float]:
     """Return the mean of a step function in each column."""
     width, means, at = (end - begin) / COLUMNS, [0.0] * COLUMNS, 0
     for column in range(COLUMNS):
@@ -52,7 +56,7 @@ def sampled(curve: Curve, begin: int, end: int) -> Sequence[float]:
         last = at
         while last + 1 < len(curve) and curve[last + 1][0] < until:
             last += 1
-        means[column] = area(curve[at : last + 1], since, until) / width
+        means[column] = integrate(curve[at : last + 1], since, until) / width
     return means
 
 

@@ -2,17 +2,17 @@
 
 from collections.abc import Iterator
 
-from scheduler.simulator.replay.baselines import InOrder
+from scheduler.simulator.replay.baselines import FifoPolicy
 from scheduler.simulator.replay.player import Player, Progress
 from scheduler.simulator.replay.policy import Policy
 from scheduler.simulator.replay.records import Records
-from scheduler.simulator.replay.trace import Trace, split
+from scheduler.simulator.replay.trace import Trace, split_by_project
 
 
 def play(
-    trace: Trace, policy: Policy, records: Records, apart: int = 0, checkpoint: int | None = None
+    trace: Trace, policy: Policy, records: Records, min_cycle_seconds: int = 0, checkpoint: int | None = None
 ) -> Iterator[Progress]:
-    """Replay a trace to its end, with at least `apart` seconds between cycles of the engine.
+    """Replay a trace to its end, with at least `min_cycle_seconds` seconds between two engine cycles.
 
     Running workloads save a checkpoint every `checkpoint` seconds and continue from the last one after an
     eviction. Without `checkpoint`, evicted workloads start over. Only the engine evicts workloads.
@@ -20,14 +20,14 @@ def play(
     Static policies replay one project after the other, each on its own nodes.
     """
     if policy is Policy.FAIR:
-        yield from Player(trace, records, apart=apart, checkpoint=checkpoint).play()
+        yield from Player(trace, records, min_cycle_seconds=min_cycle_seconds, checkpoint=checkpoint).play()
         return
     skip = policy in (Policy.SKIP, Policy.STATIC_SKIP)
-    parts = split(trace) if policy in (Policy.STATIC_FIFO, Policy.STATIC_SKIP) else (trace,)
+    parts = split_by_project(trace) if policy in (Policy.STATIC_FIFO, Policy.STATIC_SKIP) else (trace,)
     before = Progress(trace.cluster.now, 0, 0, 0)
     for part in parts:
         last = before
-        for step in InOrder(part, records, skip).play():
+        for step in FifoPolicy(part, records, skip).play():
             last = Progress(step.now, before.arrived + step.arrived, before.ended + step.ended,
                             before.cycles + step.cycles)  # fmt: skip
             yield last

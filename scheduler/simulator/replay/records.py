@@ -9,10 +9,10 @@ from itertools import pairwise
 from berth.core.amounts import MILLI
 from scheduler.engine.model import Workload
 from scheduler.engine.plan import Plan
-from scheduler.simulator.gangs import STANDING, has_pod_in
-from scheduler.simulator.replay.trace import Trace, gpus_requested, quota_of
+from scheduler.simulator.gangs import RUNNING_STATES, has_pod_in
+from scheduler.simulator.replay.trace import Trace, gpus_requested, total_gpu_quota
 
-Curve = list[tuple[int, float]]  # a step function: (second, value from then on)
+Curve = list[tuple[int, float]]  # step function: (second, value from that second on)
 
 
 @dataclass(slots=True)
@@ -25,23 +25,25 @@ class Job:
     submitted: int
     first_start: int | None = None
     since: int | None = None  # start of the current run
-    waiting_since: int | None = None
+    pending_since: int | None = None
     ended: int | None = None
-    waited: int = 0  # seconds pending in total, including after evictions
-    waited_in_quota: float = 0.0  # part of `waited` in which the job would have fit in its project's quota
+    pending_seconds: int = 0  # seconds pending in total, including after evictions
+    pending_seconds_in_quota: float = (
+        0.0  # part of `waited` in which the job would have fit in its project's quota
+    )
     stops: int = 0
-    clock_at: float = 0.0  # the account's clock when the job became pending
+    clock_at_submission: float = 0.0  # the account's clock when the job became pending
 
 
 @dataclass(slots=True)
 class Account:
-    """A project's allocation, and the time for which each amount of its quota was free."""
+    """A project's allocation, and how long a job of each size would have fit in its quota."""
 
     quota: float | None
     held: float = 0.0
-    waiting: int = 0
+    pending: int = 0
     sizes: list[float] = field(default_factory=list)
-    clocks: list[float] = field(default_factory=list)  # seconds in which each size fitted in the quota
+    clocks: list[float] = field(default_factory=list)  # seconds during which each size fit in the quota
     at: int = 0
     gpu_seconds: float = 0.0
     allocated: Curve = field(default_factory=list)
@@ -62,30 +64,30 @@ class Account:
 
 
 class Records:
-    """Records of all jobs, fed by the player."""
+    """Records of all jobs, updated by the player."""
 
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
         self.jobs: dict[str, Job] = {}
         self.evictions: dict[str, int] = defaultdict(int)  # workloads stopped or moved, by kind
-        self.evicted_of: dict[str, int] = defaultdict(int)
-        self.lost_of: dict[str, float] = defaultdict(float)  # GPU-seconds
+        self.evictions_by_project: dict[str, int] = defaultdict(int)
+        self.lost_gpu_seconds_by_project: dict[str, float] = defaultdict(float)  # GPU-seconds
         # Times at which a workload became pending (+1) or stopped being pending (-1).
         self._queue_changes: list[tuple[int, int]] = []
         self.accounts = _accounts(trace)
         self._allocated_gpus: dict[str, float] = {}
 
-    def decided(self, now: int, plan: Plan) -> None:
+    def record_plan(self, now: int, plan: Plan) -> None:
         del now
         for bundle in plan.bundles:
             for eviction in bundle.evictions:
                 self.evictions[eviction.kind] += 1
                 project = self.jobs[eviction.workload].project
-                self.evicted_of[project] += 1
-                self.lost_of[project] += eviction.lost_gpu_seconds
+                self.evictions_by_project[project] += 1
+                self.lost_gpu_seconds_by_project[project] += eviction.lost_gpu_seconds
 
-    def saw(self, now: int, workload: Workload, over: bool) -> None:
-        """Record that a workload arrived, started, stopped, grew, shrank or ended."""
+    def record_workload(self, now: int, workload: Workload, has_ended: bool) -> None:
+        """Record that a workload arrived, started, stopped, was scaled or ended."""
         job = self.jobs.get(workload.name)
         if job is None:
             requested = gpus_requested(workload)
@@ -94,35 +96,35 @@ class Records:
             )
         account = self.accounts[job.project]
         account.advance(now)
-        running = not over and has_pod_in(workload, STANDING)
-        self._set_allocation(now, job, account, _gpus_of(workload) if running else 0.0)
-        if running or over:
+        running = not has_ended and has_pod_in(workload, RUNNING_STATES)
+        self._set_allocation(now, job, account, _allocated_gpu_count(workload) if running else 0.0)
+        if running or has_ended:
             self._end_pending(now, job, account)
             if running and job.since is None:
                 job.since = now
                 if job.first_start is None:
                     at = now if workload.started is None else min(now, workload.started)
                     job.first_start = max(job.submitted, at)  # jobs that run from the start did not wait
-        elif job.waiting_since is None:
+        elif job.pending_since is None:
             self._start_pending(now, job, account)
-        if over:
+        if has_ended:
             job.ended = now
 
-    def settle(self, now: int) -> None:
+    def close(self, now: int) -> None:
         """Close the records at the end of the replay."""
         for account in self.accounts.values():
             account.advance(now)
         for job in self.jobs.values():
-            if job.waiting_since is not None:
+            if job.pending_since is not None:
                 self._end_pending(now, job, self.accounts[job.project])
 
     def queue(self) -> Curve:
         """Return the number of pending workloads over time."""
         curve: Curve = []
-        waiting = 0
+        pending = 0
         for now, change in sorted(self._queue_changes, key=lambda line: line[0]):
-            waiting += change
-            _append_point(curve, now, waiting)
+            pending += change
+            _append_point(curve, now, pending)
         return curve
 
     def _set_allocation(self, now: int, job: Job, account: Account, gpus: float) -> None:
@@ -135,17 +137,17 @@ class Records:
     def _start_pending(self, now: int, job: Job, account: Account) -> None:
         if job.since is not None:
             job.stops += 1
-        job.since, job.waiting_since, job.clock_at = None, now, account.clock(job.gpus)
-        account.waiting += 1
+        job.since, job.pending_since, job.clock_at_submission = None, now, account.clock(job.gpus)
+        account.pending += 1
         self._queue_changes.append((now, 1))
 
     def _end_pending(self, now: int, job: Job, account: Account) -> None:
-        if job.waiting_since is None:
+        if job.pending_since is None:
             return
-        job.waited += now - job.waiting_since
-        job.waited_in_quota += account.clock(job.gpus) - job.clock_at
-        job.waiting_since = None
-        account.waiting -= 1
+        job.pending_seconds += now - job.pending_since
+        job.pending_seconds_in_quota += account.clock(job.gpus) - job.clock_at_submission
+        job.pending_since = None
+        account.pending -= 1
         self._queue_changes.append((now, -1))
 
 
@@ -155,7 +157,7 @@ def _accounts(trace: Trace) -> Mapping[str, Account]:
         sizes[workload.project].add(gpus_requested(workload))
     return {
         queue.name: Account(
-            quota_of(queue), sizes=sorted(sizes[queue.name]), clocks=[0.0] * len(sizes[queue.name]),
+            total_gpu_quota(queue), sizes=sorted(sizes[queue.name]), clocks=[0.0] * len(sizes[queue.name]),
             at=trace.cluster.now,
         )
         for queue in trace.cluster.queues
@@ -163,8 +165,8 @@ def _accounts(trace: Trace) -> Mapping[str, Account]:
     }  # fmt: skip
 
 
-def _gpus_of(workload: Workload) -> float:
-    return sum(pod.milli * len(pod.devices) for pod in workload.pods if pod.state in STANDING) / MILLI
+def _allocated_gpu_count(workload: Workload) -> float:
+    return sum(pod.milli * len(pod.devices) for pod in workload.pods if pod.state in RUNNING_STATES) / MILLI
 
 
 def _append_point(curve: Curve, now: int, value: float) -> None:
@@ -174,7 +176,7 @@ def _append_point(curve: Curve, now: int, value: float) -> None:
         curve.append((now, value))
 
 
-def area(curve: Sequence[tuple[int, float]], since: float, until: float) -> float:
+def integrate(curve: Sequence[tuple[int, float]], since: float, until: float) -> float:
     """Return the integral of a step function between two times in seconds."""
     return sum(
         value * max(0, min(end, until) - max(at, since))

@@ -5,44 +5,46 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import TypeVar
 
-from berth.core.problems import Problem, shown
+from berth.core.problems import Problem, format_value
 from scheduler.simulator.scenario.errors import ScenarioError
 
 Row = Mapping[str, str]
 Read = TypeVar("Read")
-MOST = 10**12
+MAX_INTEGER = 10**12
 
 
-def numbered(rows: Iterable[Row]) -> Iterator[tuple[int, Row]]:
+def with_line_numbers(rows: Iterable[Row]) -> Iterator[tuple[int, Row]]:
     """Yield each row with its line number; the header is line 1."""
     yield from enumerate(rows, 2)
 
 
-def whole(line: int, row: Row, column: str, least: int = 0, default: int | None = None) -> int:
+def parse_integer(line: int, row: Row, column: str, minimum: int = 0, default: int | None = None) -> int:
     text = (row.get(column) or "").strip()
     if not text and default is not None:
         return default
-    value = _read(line, row, column, lambda word: math.floor(float(word)), f"a number from {least}")
-    if not least <= value <= MOST:
-        raise refusal(line, column, "is out of range", text, f"{least} to {MOST}")
+    value = _read(
+        line, row, column, lambda parse_text: math.floor(float(parse_text)), f"a number from {minimum}"
+    )
+    if not minimum <= value <= MAX_INTEGER:
+        raise trace_error(line, column, "is out of range", text, f"{minimum} to {MAX_INTEGER}")
     return value
 
 
-def moment(line: int, row: Row, column: str) -> int:
+def parse_time(line: int, row: Row, column: str) -> int:
     """Return seconds since the epoch. Times without a time zone are read as UTC."""
     at = _read(line, row, column, datetime.fromisoformat, "YYYY-MM-DD HH:MM:SS")
     return int((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp())
 
 
-def word(line: int, row: Row, column: str) -> str:
+def parse_text(line: int, row: Row, column: str) -> str:
     text = (row.get(column) or "").strip()
     if not text:
-        raise refusal(line, column, "is empty", "", "a name")
+        raise trace_error(line, column, "is empty", "", "a name")
     return text
 
 
-def refusal(line: int, column: str, message: str, value: str, allowed: str) -> ScenarioError:
-    return ScenarioError([Problem(f"line {line}, {column}", message, shown(value), allowed)])
+def trace_error(line: int, column: str, message: str, value: str, allowed: str) -> ScenarioError:
+    return ScenarioError([Problem(f"line {line}, {column}", message, format_value(value), allowed)])
 
 
 def _read(line: int, row: Row, column: str, read: Callable[[str], Read], allowed: str) -> Read:
@@ -50,4 +52,4 @@ def _read(line: int, row: Row, column: str, read: Callable[[str], Read], allowed
     try:
         return read(text)
     except (ValueError, OverflowError):
-        raise refusal(line, column, "cannot be read", text, allowed) from None
+        raise trace_error(line, column, "cannot be read", text, allowed) from None

@@ -1,10 +1,10 @@
-"""A trace: cluster, tenants and jobs over time."""
+"""A trace: a cluster, its tenants and their jobs over time."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from berth.core.amounts import MILLI
-from scheduler.engine.board.gang import roles_of
+from scheduler.engine.board.gang import leaf_roles
 from scheduler.engine.model import Node, Queue, Snapshot, Workload
 
 
@@ -17,7 +17,7 @@ class Trace:
     arrivals: tuple[Workload, ...]
 
     @property
-    def begins(self) -> int:
+    def start_time(self) -> int:
         return self.arrivals[0].submitted if self.arrivals else self.cluster.now
 
     @property
@@ -25,41 +25,41 @@ class Trace:
         return sum(node.gpus for node in self.cluster.nodes)
 
 
-def trace_of(name: str, snapshot: Snapshot) -> Trace:
-    """Return a snapshot as a trace.
+def snapshot_to_trace(name: str, snapshot: Snapshot) -> Trace:
+    """Convert a snapshot to a trace.
 
     Workloads with pods run from the start. The others arrive at their submission times.
     """
-    standing = tuple(workload for workload in snapshot.workloads if workload.pods)
-    waiting = sorted((w for w in snapshot.workloads if not w.pods), key=lambda w: (w.submitted, w.name))
-    begins = min((w.submitted for w in waiting), default=snapshot.now)
-    return Trace(name, replace(snapshot, workloads=standing, now=max(begins, _last_start(standing))),
-                 tuple(waiting))  # fmt: skip
+    running = tuple(workload for workload in snapshot.workloads if workload.pods)
+    arriving = sorted((w for w in snapshot.workloads if not w.pods), key=lambda w: (w.submitted, w.name))
+    start_time = min((w.submitted for w in arriving), default=snapshot.now)
+    return Trace(name, replace(snapshot, workloads=running, now=max(start_time, _last_start(running))),
+                 tuple(arriving))  # fmt: skip
 
 
 def gpus_requested(workload: Workload) -> float:
-    """Return the GPUs that the workload's minimum requests."""
-    milli = sum(role.request.gpu * role.request.devices * role.min for role in roles_of(workload.tree))
+    """Return the number of GPUs that the workload requests at its minimum size."""
+    milli = sum(role.request.gpu * role.request.devices * role.min for role in leaf_roles(workload.tree))
     return milli / MILLI
 
 
-def split(trace: Trace) -> Iterator[Trace]:
+def split_by_project(trace: Trace) -> Iterator[Trace]:
     """Yield one trace per project with as many nodes as its quota covers: a static partition."""
     nodes: list[Node] = sorted(trace.cluster.nodes, key=lambda node: (-node.gpus, node.name))
     projects = [queue for queue in trace.cluster.queues if queue.parent is not None]
-    for project in sorted(projects, key=lambda queue: (-(quota_of(queue) or 0), queue.name)):
-        quota, own = quota_of(project), list[Node]()
-        while nodes and (quota is None or sum(node.gpus for node in own) < quota):
-            own.append(nodes.pop(0))
+    for project in sorted(projects, key=lambda queue: (-(total_gpu_quota(queue) or 0), queue.name)):
+        quota, project_nodes = total_gpu_quota(project), list[Node]()
+        while nodes and (quota is None or sum(node.gpus for node in project_nodes) < quota):
+            project_nodes.append(nodes.pop(0))
         arrivals = tuple(w for w in trace.arrivals if w.project == project.name)
-        yield replace(trace, cluster=replace(trace.cluster, nodes=tuple(own)), arrivals=arrivals)
+        yield replace(trace, cluster=replace(trace.cluster, nodes=tuple(project_nodes)), arrivals=arrivals)
 
 
-def quota_of(queue: Queue) -> float | None:
+def total_gpu_quota(queue: Queue) -> float | None:
     """Return the quota over all pools in GPUs, or None if the quota of any pool is unlimited."""
     quotas = [entitlement.quota.gpu for entitlement in queue.entitlements.values()]
     return None if None in quotas else sum(quota for quota in quotas if quota is not None) / MILLI
 
 
-def _last_start(standing: tuple[Workload, ...]) -> int:
-    return max((w.started for w in standing if w.started is not None), default=-(1 << 60))
+def _last_start(running: tuple[Workload, ...]) -> int:
+    return max((w.started for w in running if w.started is not None), default=-(1 << 60))

@@ -6,9 +6,10 @@ from berth.core.amounts import MILLI
 from berth.core.problems import Problem
 from scheduler.engine.model import Node, PodState, Request, Strategy
 
-# Stopping pods will have stopped before a reserved pod starts; stuck pods may never stop.
-PROMISED_OVER = (PodState.STOPPING, PodState.STUCK)
-FIRM = (PodState.RUNNING, PodState.STARTING, *PROMISED_OVER)
+# Reservations may overlap with these pods. Stopping pods end before a reserved pod starts; stuck pods
+# may never end.
+RESERVABLE_STATES = (PodState.STOPPING, PodState.STUCK)
+ALLOCATED_STATES = (PodState.RUNNING, PodState.STARTING, *RESERVABLE_STATES)
 
 
 def milli_on(node: Node, request: Request) -> int | None:
@@ -33,14 +34,14 @@ class _Room:
         for device in devices:
             if not fits(self.devices[device], milli):
                 spec, has = f"{milli} thousandths", f"{self.devices[device]} left on device {device}"
-                return Problem(f"{path}.devices", f"more than {node.name} holds", spec, has)
+                return Problem(f"{path}.devices", f"more than {node.name} has", spec, has)
         if request.cpu > self.cpu:
-            return Problem(path, f"more CPU than {node.name} holds", f"{request.cpu}m", f"{self.cpu}m left")
+            return Problem(path, f"more CPU than {node.name} has", f"{request.cpu}m", f"{self.cpu}m left")
         if request.memory_mib > self.memory_mib:
             spec, has = f"{request.memory_mib} MiB", f"{self.memory_mib} MiB left"
-            return Problem(path, f"more memory than {node.name} holds", spec, has)
+            return Problem(path, f"more memory than {node.name} has", spec, has)
         if self.pods < 1:
-            return Problem(path, f"more pods than {node.name} holds", "", f"{node.max_pods}")
+            return Problem(path, f"more pods than {node.name} allows", "", f"{node.max_pods}")
         return None
 
     def take(self, devices: tuple[int, ...], milli: int, request: Request) -> None:
@@ -52,18 +53,18 @@ class _Room:
 
 
 def fits(left: int, milli: int) -> bool:
-    """Return whether the share is free. A device is allocated whole, or in shares of at most 1000 in sum."""
+    """Return whether the share is free. A device is allocated whole or in shares of 1000 in total."""
     return left == MILLI if milli == MILLI else left >= milli
 
 
-class Seats:
-    """Free devices of every node, for running pods and for the reservations that follow them."""
+class DeviceAllocator:
+    """Free resources of every node, both now and once the stopping pods have ended."""
 
     def __init__(self, nodes: tuple[Node, ...], strategies: dict[str, Strategy]) -> None:
         self.nodes = {node.name: node for node in nodes}
         self.strategies = strategies  # placement strategy of devices, by pool
-        self._now = {node.name: _room(node) for node in nodes}
-        self._later = {node.name: _room(node) for node in nodes}
+        self._current = {node.name: _room(node) for node in nodes}
+        self._after_stopping = {node.name: _room(node) for node in nodes}
 
     def take(
         self, path: str, node: Node, state: PodState, devices: tuple[int, ...], request: Request
@@ -73,9 +74,9 @@ class Seats:
         if milli is None:
             spec, has = f"{request.gpu_memory_mib} MiB", f"{node.gpu_memory_mib} MiB on a device"
             return Problem(path, f"more GPU memory than a device of {node.name} has", spec, has)
-        if problem := _listing_problem(path, node, devices, request):
+        if problem := _device_list_problem(path, node, devices, request):
             return problem
-        rooms = [room[node.name] for room in self._rooms(state)]
+        rooms = [room[node.name] for room in self._affected_rooms(state)]
         for room in rooms:
             if problem := room.problem(path, node, devices, milli, request):
                 return problem
@@ -84,24 +85,24 @@ class Seats:
         return None
 
     def choose(self, node: Node, state: PodState, request: Request) -> tuple[int, ...]:
-        """Choose devices for a pod without any: fullest or emptiest first, by the pool's strategy."""
+        """Choose devices for a pod that lists none: fullest or emptiest first, as the pool specifies."""
         milli = milli_on(node, request) or MILLI
-        left = self._rooms(state)[0][node.name].devices
+        left = self._affected_rooms(state)[0][node.name].devices
         sign = -1 if self.strategies[node.pool] is Strategy.SPREAD else 1
         fitting = sorted((sign * has, device) for device, has in enumerate(left) if fits(has, milli))
         return tuple(sorted(device for _, device in fitting[: request.devices]))
 
-    def _rooms(self, state: PodState) -> list[dict[str, _Room]]:
-        if state in PROMISED_OVER:
-            return [self._now]
-        return [self._later] if state is PodState.RESERVED else [self._now, self._later]
+    def _affected_rooms(self, state: PodState) -> list[dict[str, _Room]]:
+        if state in RESERVABLE_STATES:
+            return [self._current]
+        return [self._after_stopping] if state is PodState.RESERVED else [self._current, self._after_stopping]
 
 
 def _room(node: Node) -> _Room:
     return _Room([MILLI] * node.gpus, node.cpu, node.memory_mib, node.max_pods)
 
 
-def _listing_problem(path: str, node: Node, devices: tuple[int, ...], request: Request) -> Problem | None:
+def _device_list_problem(path: str, node: Node, devices: tuple[int, ...], request: Request) -> Problem | None:
     spec = str(list(devices))
     if len(devices) != request.devices:
         return Problem(

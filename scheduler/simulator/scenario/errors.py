@@ -1,4 +1,4 @@
-"""Error for an invalid scenario."""
+"""The error raised for an invalid scenario."""
 
 from collections.abc import Sequence
 from typing import ClassVar
@@ -8,7 +8,7 @@ from berth.core.problems import Problem
 
 
 class ScenarioError(Invalid):
-    """An invalid scenario. `problems` lists all errors, and the message shows the first."""
+    """Error for an invalid scenario. `problems` lists all errors; the message shows the first."""
 
     code: ClassVar[str] = "invalid-scenario"
     title: ClassVar[str] = "The scenario is invalid"

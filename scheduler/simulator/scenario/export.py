@@ -31,7 +31,7 @@ def snapshot_to_scenario(snapshot: Snapshot, cycle_seconds: int = 1) -> Document
     workload_names = {workload.name for workload in snapshot.workloads}
     return {
         "format": FORMAT,
-        "now": moment(snapshot.now),
+        "now": format_time(snapshot.now),
         "cycle_seconds": cycle_seconds,
         "pools": [pool_document(pool) for pool in snapshot.pools],
         "nodes": [node_document(node) for node in snapshot.nodes],
@@ -42,29 +42,29 @@ def snapshot_to_scenario(snapshot: Snapshot, cycle_seconds: int = 1) -> Document
     }
 
 
-def moment(seconds: int) -> str:
+def format_time(seconds: int) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def number(milli: int) -> int | float:
+def from_thousandths(milli: int) -> int | float:
     """Convert thousandths to units, for example 2 or 0.5."""
     return milli // MILLI if milli % MILLI == 0 else milli / MILLI
 
 
-def without_empty(**values: Any) -> Document:
+def drop_empty(**values: Any) -> Document:
     """Return the values that are not empty."""
     return {key: value for key, value in values.items() if value not in (None, (), [], {}, "")}
 
 
-def _when(seconds: int | None) -> str | None:
-    return None if seconds is None else moment(seconds)
+def _format_optional_time(seconds: int | None) -> str | None:
+    return None if seconds is None else format_time(seconds)
 
 
 def _queue(queue: Queue) -> Document:
     quotas = {pool: _quota(entitlement) for pool, entitlement in queue.entitlements.items()}
     usage = {pool: _usage(entitlement.usage) for pool, entitlement in queue.entitlements.items()}
-    return {"name": queue.name, "quotas": quotas} | without_empty(
-        created=moment(queue.created) if queue.created else None,
+    return {"name": queue.name, "quotas": quotas} | drop_empty(
+        created=format_time(queue.created) if queue.created else None,
         usage={pool: used for pool, used in usage.items() if used},
         reclaim_min_runtime=queue.reclaim_min_runtime,
         preempt_min_runtime=queue.preempt_min_runtime,
@@ -76,14 +76,14 @@ def _quota(entitlement: Entitlement) -> Document:
     document = {**_bounds(entitlement.quota), "weight": weights, "over_quota": entitlement.over_quota}
     if entitlement.limit != Bounds():
         document["limit"] = _bounds(entitlement.limit)
-    return document | without_empty(rank=entitlement.rank or None)
+    return document | drop_empty(rank=entitlement.rank or None)
 
 
 def _bounds(bounds: Bounds) -> Document:
     gpu, cpu, memory = bounds
     return {
-        "gpu": None if gpu is None else number(gpu),
-        "cpu": None if cpu is None else number(cpu),
+        "gpu": None if gpu is None else from_thousandths(gpu),
+        "cpu": None if cpu is None else from_thousandths(cpu),
         "memory_mib": memory,
     }
 
@@ -99,24 +99,24 @@ def _workload(workload: Workload, workload_names: Collection[str]) -> Document:
         "pools": list(workload.pools),
         "priority": workload.priority,
         "preemptible": workload.preemptible,
-        "submitted": moment(workload.submitted),
-        "started": _when(workload.started),
+        "submitted": format_time(workload.submitted),
+        "started": _format_optional_time(workload.started),
         **_children(workload.tree),
     }
     if workload.suspended:
         document["suspended"] = True
-    if not workload.growth_orders_nodes:
+    if not workload.scale_up_adds_nodes:
         document["kind"] = "interactive"
-    return document | without_empty(
+    return document | drop_empty(
         max_runtime=workload.max_runtime,
         runtime_seconds=workload.runtime_seconds,
-        last_checkpoint=_when(workload.last_checkpoint),
+        last_checkpoint=_format_optional_time(workload.last_checkpoint),
         preemptions=workload.preemptions or None,
         restarts=workload.restarts or None,
-        backoff_until=_when(workload.backoff_until),
+        backoff_until=_format_optional_time(workload.backoff_until),
         preemption_delay=workload.preemption_delay,
         stale_gang_grace=None if workload.stale_gang_grace is None else max(-1, workload.stale_gang_grace),
-        stale_since=_when(workload.stale_since),
+        stale_since=_format_optional_time(workload.stale_since),
         misconfigured=workload.misconfigured,
         depends_on=[name for name in workload.depends_on if name in workload_names],
         pods=[_pod(pod) for pod in workload.pods] if workload.tree.children else None,
@@ -126,7 +126,7 @@ def _workload(workload: Workload, workload_names: Collection[str]) -> Document:
 def _children(group: Group) -> Document:
     if not group.children:
         return {"roles": [{"name": "unknown"}]}  # an empty document, which never starts
-    document = without_empty(topology=_topology(group.topology))
+    document = drop_empty(topology=_topology(group.topology))
     if group.need != len(group.children):
         document["need"] = group.need
     if all(isinstance(child, Role) for child in group.children):
@@ -135,7 +135,7 @@ def _children(group: Group) -> Document:
 
 
 def _group(child: Group | Role) -> Document:
-    """Wrap a role beside groups in a group, because a level of the file has either roles or groups."""
+    """Return a group. A role is wrapped in one, because a level cannot mix roles and groups."""
     if isinstance(child, Role):
         return {"name": child.name, "roles": [_role(child)]}
     return {"name": child.name, **_children(child)}
@@ -152,12 +152,12 @@ def _role(role: Role) -> Document:
         document["gpu_devices"] = request.devices
     limit: Document = {}
     if request.limit_cpu > request.cpu:
-        limit["cpu"] = number(request.limit_cpu)
+        limit["cpu"] = from_thousandths(request.limit_cpu)
     if request.limit_memory_mib > request.memory_mib:
         limit["memory_mib"] = request.limit_memory_mib
-    follows = role.scale_with
-    return document | without_empty(
-        cpu=number(request.cpu) or None,
+    scale_with = role.scale_with
+    return document | drop_empty(
+        cpu=from_thousandths(request.cpu) or None,
         memory_mib=request.memory_mib or None,
         limit=limit,
         node_selector=dict(role.node_selector),
@@ -165,33 +165,31 @@ def _role(role: Role) -> Document:
         gpu_models=list(role.gpu_models),
         spread_per_node=role.spread_per_node,
         topology=_topology(role.topology),
-        scale_with=None if follows is None else {"role": follows.role, "ratio": follows.ratio},
+        scale_with=None if scale_with is None else {"role": scale_with.role, "ratio": scale_with.ratio},
     )
 
 
 def _topology(constraint: TopologyConstraint | None) -> Mapping[str, str]:
     return (
-        {}
-        if constraint is None
-        else without_empty(required=constraint.required, preferred=constraint.preferred)
+        {} if constraint is None else drop_empty(required=constraint.required, preferred=constraint.preferred)
     )
 
 
 def _toleration(toleration: Toleration) -> Document:
-    return without_empty(
+    return drop_empty(
         key=toleration.key, operator=toleration.operator, value=toleration.value, effect=toleration.effect
     )
 
 
 def _pod(pod: Pod) -> Document:
-    return _place(pod) | {"state": pod.state.value, "started": moment(pod.started)}
+    return _place(pod) | {"state": pod.state.value, "started": format_time(pod.started)}
 
 
 def _reservation(reservation: Reservation) -> Document:
     return {
         "workload": reservation.workload,
         **_place(reservation),
-        **without_empty(expires=_when(reservation.expires)),
+        **drop_empty(expires=_format_optional_time(reservation.expires)),
     }
 
 

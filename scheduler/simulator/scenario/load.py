@@ -7,20 +7,20 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from berth.core.problems import Problem, shown
-from berth.core.spec.findings import problems_of
-from berth.core.spec.parse import too_deep
-from scheduler.engine.from_spec import seconds_of
+from berth.core.problems import Problem, format_value
+from berth.core.spec.findings import convert_errors
+from berth.core.spec.parse import is_too_deep
+from scheduler.engine.from_spec import to_timestamp
 from scheduler.engine.model import Snapshot
 from scheduler.simulator.scenario.errors import ScenarioError
-from scheduler.simulator.scenario.nodes import nodes_of, pools_of
+from scheduler.simulator.scenario.nodes import read_nodes, read_pools
 from scheduler.simulator.scenario.parse import DEPTH_MAX, read
-from scheduler.simulator.scenario.queues import queues_of
+from scheduler.simulator.scenario.queues import read_queues
 from scheduler.simulator.scenario.references import broken_references
 from scheduler.simulator.scenario.schema import ScenarioDocument
-from scheduler.simulator.scenario.workloads import reservations_of, workloads_of
+from scheduler.simulator.scenario.workloads import read_reservations, read_workloads
 
-ORIGIN = seconds_of(datetime(2026, 1, 1, tzinfo=UTC))
+ORIGIN = to_timestamp(datetime(2026, 1, 1, tzinfo=UTC))
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,27 +37,27 @@ def load(source: object) -> Scenario:
     document = _document(data)
     if problems := list(broken_references(document)):
         raise ScenarioError(problems)
-    now = ORIGIN if document.now is None else seconds_of(document.now)
-    nodes = nodes_of(document)
-    pools = pools_of(document, nodes)
-    workloads = workloads_of(document, pools, nodes, now)
+    now = ORIGIN if document.now is None else to_timestamp(document.now)
+    nodes = read_nodes(document)
+    pools = read_pools(document, nodes)
+    workloads = read_workloads(document, pools, nodes, now)
     snapshot = Snapshot(
         now=now,
         pools=pools,
         nodes=nodes,
-        queues=queues_of(document, pools, nodes),
+        queues=read_queues(document, pools, nodes),
         workloads=workloads,
-        reservations=reservations_of(document, workloads, nodes),
+        reservations=read_reservations(document, workloads, nodes),
     )
     return Scenario(snapshot, document.cycle_seconds)
 
 
 def _document(data: object) -> ScenarioDocument:
     if not isinstance(data, Mapping):
-        raise ScenarioError([Problem("", "is not a scenario", shown(data), "keys and values")])
-    if too_deep(data, DEPTH_MAX):
+        raise ScenarioError([Problem("", "is not a scenario", format_value(data), "keys and values")])
+    if is_too_deep(data, DEPTH_MAX):
         raise ScenarioError([Problem("", "too deep", "", f"at most {DEPTH_MAX} nested levels")])
     try:
         return ScenarioDocument.model_validate(data, context={"free_names": True})
     except ValidationError as error:
-        raise ScenarioError(problems_of(error, ScenarioDocument)) from None
+        raise ScenarioError(convert_errors(error, ScenarioDocument)) from None

@@ -1,8 +1,8 @@
 """Read the pools and nodes of a scenario."""
 
 from berth.core.amounts import MILLI
-from berth.core.spec.quantities import in_thousandths
-from scheduler.engine.from_spec import seconds_of
+from berth.core.spec.quantities import to_thousandths
+from scheduler.engine.from_spec import to_timestamp
 from scheduler.engine.model import (
     Consolidation,
     FairShareMode,
@@ -24,38 +24,38 @@ from scheduler.simulator.scenario.schema import (
 WEEK = 7 * 86_400
 
 
-def nodes_of(document: ScenarioDocument) -> tuple[Node, ...]:
-    only = document.pools[0].name
-    return tuple(_node(node, only) for node in document.nodes)
+def read_nodes(document: ScenarioDocument) -> tuple[Node, ...]:
+    default_pool = document.pools[0].name
+    return tuple(_node(node, default_pool) for node in document.nodes)
 
 
-def pools_of(document: ScenarioDocument, nodes: tuple[Node, ...]) -> tuple[Pool, ...]:
+def read_pools(document: ScenarioDocument, nodes: tuple[Node, ...]) -> tuple[Pool, ...]:
     return tuple(
         _pool(pool, next((node for node in nodes if node.pool == pool.name), None)) for pool in document.pools
     )
 
 
-def _node(spec: NodeDocument, only: str) -> Node:
+def _node(spec: NodeDocument, default_pool: str) -> Node:
     return Node(
         name=spec.name,
-        pool=only if spec.pool is None else spec.pool,
+        pool=default_pool if spec.pool is None else spec.pool,
         gpus=spec.gpus,
         gpu_model=spec.gpu_model,
         gpu_memory_mib=spec.gpu_memory_mib,
-        cpu=in_thousandths(spec.cpu),
+        cpu=to_thousandths(spec.cpu),
         memory_mib=spec.memory_mib,
         max_pods=spec.max_pods,
         labels=spec.labels,
         taints=_taints(spec),
         state=NodeState(spec.state),
         ordinal=spec.ordinal,
-        ready_at=None if spec.ready_at is None else seconds_of(spec.ready_at),
+        ready_at=None if spec.ready_at is None else to_timestamp(spec.ready_at),
     )
 
 
 def _pool(spec: PoolDocument, first: Node | None) -> Pool:
     bounds = spec.nodes
-    shape = _shape(bounds.shape) if bounds.shape is not None else _shape_like(first)
+    shape = _shape(bounds.shape) if bounds.shape is not None else _node_shape(first)
     return Pool(
         name=spec.name,
         node_strategy=Strategy(spec.placement.nodes),
@@ -91,7 +91,7 @@ def _shape(spec: Shape) -> NodeShape:
         spec.gpus,
         spec.gpu_model,
         spec.gpu_memory_mib,
-        in_thousandths(spec.cpu),
+        to_thousandths(spec.cpu),
         spec.memory_mib,
         spec.max_pods,
         spec.labels,
@@ -99,8 +99,8 @@ def _shape(spec: Shape) -> NodeShape:
     )
 
 
-def _shape_like(node: Node | None) -> NodeShape | None:
-    """Return the default shape of additional nodes, which is the shape of the pool's first node."""
+def _node_shape(node: Node | None) -> NodeShape | None:
+    """Return the default shape of additional nodes: the shape of the pool's first node."""
     if node is None:
         return None
     return NodeShape(

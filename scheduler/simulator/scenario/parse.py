@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from berth.core.problems import Problem, path_of, shown
+from berth.core.problems import Problem, format_value, join_path
 from scheduler.simulator.scenario.errors import ScenarioError
 
 Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -19,7 +19,9 @@ def read(path: str | Path) -> object:
     try:
         text = Path(path).read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
-        raise ScenarioError([Problem("", f"cannot be read: {_reason(error)}", shown(str(path)))]) from None
+        raise ScenarioError(
+            [Problem("", f"cannot be read: {_reason(error)}", format_value(str(path)))]
+        ) from None
     return parse(text)
 
 
@@ -41,37 +43,37 @@ def _yaml(text: str) -> object:
         node = loader.get_single_node()
         if node is None:
             return None
-        _Check().check(node, (), ())
+        _DocumentCheck().check(node, (), ())
         return loader.construct_document(node)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f" in line {mark.line + 1}" if mark is not None else ""
         raise _parse_error(f"is not YAML{where}") from None
     except (RecursionError, ValueError):
-        raise _parse_error("is not YAML that can be read") from None
+        raise _parse_error("is not readable YAML") from None
     finally:
         loader.dispose()
 
 
-class _Check:
-    """Refuse duplicate keys, recursion and alias bombs."""
+class _DocumentCheck:
+    """Check of a YAML document for duplicate keys, recursion and alias bombs."""
 
     def __init__(self) -> None:
         self._seen: set[int] = set()
         self._repeated = 0
 
-    def check(self, node: Any, path: tuple[str | int, ...], around: tuple[int, ...]) -> None:
-        if id(node) in around:
-            raise ScenarioError([Problem(path_of(path), "contains itself")])
+    def check(self, node: Any, path: tuple[str | int, ...], ancestors: tuple[int, ...]) -> None:
+        if id(node) in ancestors:
+            raise ScenarioError([Problem(join_path(path), "contains itself")])
         if len(path) > DEPTH_MAX:
             raise _parse_error("too deep")
         self._repeated += id(node) in self._seen
         if self._repeated > REPEATED_MAX:
             allowed = f"{REPEATED_MAX} values by alias"
-            raise ScenarioError([Problem(path_of(path), "repeats too much by aliases", "", allowed)])
+            raise ScenarioError([Problem(join_path(path), "repeats too many values by alias", "", allowed)])
         self._seen.add(id(node))
         for name, value in _children(node, path):
-            self.check(value, (*path, name), (*around, id(node)))
+            self.check(value, (*path, name), (*ancestors, id(node)))
 
 
 def _children(node: Any, path: tuple[str | int, ...]) -> Iterator[tuple[str | int, Any]]:
@@ -80,9 +82,9 @@ def _children(node: Any, path: tuple[str | int, ...]) -> Iterator[tuple[str | in
     elif isinstance(node, yaml.MappingNode):
         keys: set[str] = set()
         for key, value in node.value:
-            name = str(key.value) if isinstance(key, yaml.ScalarNode) else shown(key.tag)
+            name = str(key.value) if isinstance(key, yaml.ScalarNode) else format_value(key.tag)
             if name in keys:
-                raise ScenarioError([Problem(path_of((*path, name)), "is listed twice")])
+                raise ScenarioError([Problem(join_path((*path, name)), "is listed twice")])
             keys.add(name)
             yield name, value
 
@@ -91,7 +93,7 @@ def _reject_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     mapping: dict[str, Any] = {}
     for key, value in pairs:
         if key in mapping:
-            raise ScenarioError([Problem(path_of((key,)), "is listed twice")])
+            raise ScenarioError([Problem(join_path((key,)), "is listed twice")])
         mapping[key] = value
     return mapping
 

@@ -3,8 +3,8 @@
 from collections.abc import Container
 
 from berth.core.amounts import MILLI, Bounds
-from scheduler.engine.fair_share.usage_history import memory_of
-from scheduler.engine.from_spec import seconds_of
+from scheduler.engine.fair_share.usage_history import history_seconds
+from scheduler.engine.from_spec import to_timestamp
 from scheduler.engine.model import Entitlement, Node, Pool, Queue, Usage
 from scheduler.simulator.scenario.schema import (
     Limits,
@@ -14,39 +14,43 @@ from scheduler.simulator.scenario.schema import (
     UsageDocument,
 )
 
-OF_DEPARTMENT = " (department)"
+DEPARTMENT_SUFFIX = " (department)"
 
-Three = tuple[float, float, float]
+PerResource = tuple[float, float, float]
 
 
-def queues_of(
+def read_queues(
     document: ScenarioDocument, pools: tuple[Pool, ...], nodes: tuple[Node, ...]
 ) -> tuple[Queue, ...]:
     horizons = {pool.name: _horizon(pool, nodes) for pool in pools}
     project_names = {project.name for project in document.projects}
-    named = {spec.name: queue_name(spec.name, project_names) for spec in document.departments}
-    departments = [_queue(spec, named[spec.name], None, horizons) for spec in document.departments]
-    projects = [_queue(spec, spec.name, named[spec.department], horizons) for spec in document.projects]
+    department_queues = {spec.name: queue_name(spec.name, project_names) for spec in document.departments}
+    departments = [
+        _queue(spec, department_queues[spec.name], None, horizons) for spec in document.departments
+    ]
+    projects = [
+        _queue(spec, spec.name, department_queues[spec.department], horizons) for spec in document.projects
+    ]
     return (*departments, *projects)
 
 
 def queue_name(department: str, projects: Container[str]) -> str:
     """Return a unique queue name, because a department may have the same name as a project."""
-    return department + OF_DEPARTMENT if department in projects else department
+    return department + DEPARTMENT_SUFFIX if department in projects else department
 
 
-def _queue(spec: QueueDocument, name: str, parent: str | None, horizons: dict[str, Three]) -> Queue:
+def _queue(spec: QueueDocument, name: str, parent: str | None, horizons: dict[str, PerResource]) -> Queue:
     return Queue(
         name=name,
         parent=parent,
-        created=0 if spec.created is None else seconds_of(spec.created),
+        created=0 if spec.created is None else to_timestamp(spec.created),
         entitlements={pool: _entitlement(spec, pool, horizon) for pool, horizon in horizons.items()},
         reclaim_min_runtime=spec.reclaim_min_runtime,
         preempt_min_runtime=spec.preempt_min_runtime,
     )
 
 
-def _entitlement(spec: QueueDocument, pool: str, horizon: Three) -> Entitlement:
+def _entitlement(spec: QueueDocument, pool: str, horizon: PerResource) -> Entitlement:
     usage = _usage(spec.usage.get(pool, UsageDocument()), horizon)
     quota = spec.quotas.get(pool)
     if quota is None:
@@ -77,8 +81,8 @@ def _milli(amount: float | None) -> int | None:
     return None if amount is None else round(amount * MILLI)
 
 
-def _usage(spec: UsageDocument, horizon: Three) -> Usage:
-    """Convert fractions of the parent's usage, as if they had been constant for the whole history."""
+def _usage(spec: UsageDocument, horizon: PerResource) -> Usage:
+    """Convert fractions of the parent's usage as if they had been constant over the whole history."""
     if spec.used is not None and spec.parent is not None:
         return Usage(spec.used, spec.parent)
     parts = (spec.gpu, spec.cpu, spec.memory_mib)
@@ -88,9 +92,9 @@ def _usage(spec: UsageDocument, horizon: Three) -> Usage:
     return Usage((used[0], used[1], used[2]), horizon)
 
 
-def _horizon(pool: Pool, nodes: tuple[Node, ...]) -> Three:
+def _horizon(pool: Pool, nodes: tuple[Node, ...]) -> PerResource:
     """Return the integral of the pool's capacity over its history window."""
-    memory = memory_of(pool.fair_share) or 1.0
+    memory = history_seconds(pool.fair_share) or 1.0
     capacities = [node.capacity for node in nodes if node.pool == pool.name]
     gpu, cpu, memory_mib = (
         (max(1, sum(column)) for column in zip(*capacities, strict=True)) if capacities else (1, 1, 1)

@@ -2,9 +2,9 @@
 
 from collections.abc import Collection, Iterator, Sequence
 
-from berth.core.problems import Problem, nearest, shown, suggestion
+from berth.core.problems import Problem, closest_match, format_value, suggest
 from berth.core.spec.roles import RoleSpec, Topology
-from berth.core.spec.rules import broken_rules
+from berth.core.spec.rules import check_rules
 from berth.core.spec.workload import GroupSpec, WorkloadSpec
 from scheduler.simulator.scenario.schema import (
     PoolDocument,
@@ -15,11 +15,11 @@ from scheduler.simulator.scenario.schema import (
 
 
 def broken_references(document: ScenarioDocument) -> Iterator[Problem]:
-    yield from _unique("pools", [pool.name for pool in document.pools])
-    yield from _unique("nodes", [node.name for node in document.nodes])
-    yield from _unique("departments", [department.name for department in document.departments])
-    yield from _unique("projects", [project.name for project in document.projects])
-    yield from _unique("workloads", [workload.name for workload in document.workloads])
+    yield from _check_unique("pools", [pool.name for pool in document.pools])
+    yield from _check_unique("nodes", [node.name for node in document.nodes])
+    yield from _check_unique("departments", [department.name for department in document.departments])
+    yield from _check_unique("projects", [project.name for project in document.projects])
+    yield from _check_unique("workloads", [workload.name for workload in document.workloads])
     for number, pool in enumerate(document.pools):
         yield from _pool(f"pools[{number}]", pool)
     pools = dict.fromkeys(pool.name for pool in document.pools)
@@ -27,30 +27,32 @@ def broken_references(document: ScenarioDocument) -> Iterator[Problem]:
         if node.pool is None and len(pools) > 1:
             yield Problem(f"nodes[{number}].pool", "missing", "", ", ".join(pools))
         elif node.pool is not None:
-            yield from _exists(f"nodes[{number}].pool", "pool", node.pool, pools)
+            yield from _check_exists(f"nodes[{number}].pool", "pool", node.pool, pools)
     for kind, listed in (("departments", document.departments), ("projects", document.projects)):
         for number, queue in enumerate(listed):
             yield from _queue(f"{kind}[{number}]", queue, pools)
     departments = {department.name for department in document.departments}
     for number, project in enumerate(document.projects):
-        yield from _exists(f"projects[{number}].department", "department", project.department, departments)
+        yield from _check_exists(
+            f"projects[{number}].department", "department", project.department, departments
+        )
     yield from _workloads(document, pools)
 
 
 def _pool(path: str, pool: PoolDocument) -> Iterator[Problem]:
-    least, most = pool.nodes.min, pool.nodes.max
-    if most is not None and least > most:
-        yield Problem(f"{path}.nodes.min", "above max", f"{least}", f"at most {most}")
+    minimum, maximum = pool.nodes.min, pool.nodes.max
+    if maximum is not None and minimum > maximum:
+        yield Problem(f"{path}.nodes.min", "above max", f"{minimum}", f"at most {maximum}")
     for place, level in enumerate(pool.topology):
         if level in pool.topology[:place]:
-            yield Problem(f"{path}.topology[{place}]", "is listed twice", shown(level))
+            yield Problem(f"{path}.topology[{place}]", "is listed twice", format_value(level))
 
 
 def _queue(path: str, queue: QueueDocument, pools: Collection[str]) -> Iterator[Problem]:
     for pool in queue.quotas:
-        yield from _exists(f"{path}.quotas.{pool}", "pool", pool, pools)
+        yield from _check_exists(f"{path}.quotas.{pool}", "pool", pool, pools)
     for pool in queue.usage:
-        yield from _exists(f"{path}.usage.{pool}", "pool", pool, pools)
+        yield from _check_exists(f"{path}.usage.{pool}", "pool", pool, pools)
 
 
 def _workloads(document: ScenarioDocument, pools: Collection[str]) -> Iterator[Problem]:
@@ -60,34 +62,34 @@ def _workloads(document: ScenarioDocument, pools: Collection[str]) -> Iterator[P
     levels |= {level for pool in document.pools for level in pool.topology}
     for number, workload in enumerate(document.workloads):
         at = f"workloads[{number}]"
-        for problem in broken_rules(workload):
+        for problem in check_rules(workload):
             path = f"{at}.{problem.path}" if problem.path else at
             yield Problem(path, problem.message, problem.received, problem.allowed)
-        yield from _exists(f"{at}.project", "project", workload.project, projects)
+        yield from _check_exists(f"{at}.project", "project", workload.project, projects)
         for place, pool in enumerate(workload.pools):
-            yield from _exists(f"{at}.pools[{place}]", "pool", pool, pools)
+            yield from _check_exists(f"{at}.pools[{place}]", "pool", pool, pools)
             if pool in workload.pools[:place]:
-                yield Problem(f"{at}.pools[{place}]", "is listed twice", shown(pool))
+                yield Problem(f"{at}.pools[{place}]", "is listed twice", format_value(pool))
         for place, other in enumerate(workload.depends_on):
-            yield from _exists(f"{at}.depends_on[{place}]", "workload", other, names)
-        yield from _levels(at, workload, levels)
+            yield from _check_exists(f"{at}.depends_on[{place}]", "workload", other, names)
+        yield from _check_topology_levels(at, workload, levels)
     yield from _dependency_cycles(document.workloads)
 
 
-def _levels(
+def _check_topology_levels(
     path: str, part: WorkloadSpec | GroupSpec | RoleSpec, levels: Collection[str]
 ) -> Iterator[Problem]:
     topology: Topology | None = part.topology
     for key in ("required", "preferred"):
         level = getattr(topology, key, None)
         if level is not None:
-            yield from _exists(f"{path}.topology.{key}", "topology level", level, levels)
+            yield from _check_exists(f"{path}.topology.{key}", "topology level", level, levels)
     if isinstance(part, RoleSpec):
         return
     for number, role in enumerate(part.roles or ()):
-        yield from _levels(f"{path}.roles[{number}]", role, levels)
+        yield from _check_topology_levels(f"{path}.roles[{number}]", role, levels)
     for number, group in enumerate(part.groups or ()):
-        yield from _levels(f"{path}.groups[{number}]", group, levels)
+        yield from _check_topology_levels(f"{path}.groups[{number}]", group, levels)
 
 
 def _dependency_cycles(workloads: Sequence[ScenarioWorkload]) -> Iterator[Problem]:
@@ -96,24 +98,26 @@ def _dependency_cycles(workloads: Sequence[ScenarioWorkload]) -> Iterator[Proble
     Workloads without unmet dependencies are removed until only cycles are left.
     """
     waiting = {workload.name: set(workload.depends_on) for workload in workloads}
-    while freed := {name for name, others in waiting.items() if not others & waiting.keys()}:
-        waiting = {name: others for name, others in waiting.items() if name not in freed}
+    while resolved := {name for name, others in waiting.items() if not others & waiting.keys()}:
+        waiting = {name: others for name, others in waiting.items() if name not in resolved}
     for number, workload in enumerate(workloads):
         if workload.name in waiting and workload.name not in workload.depends_on:
             yield Problem(
-                f"workloads[{number}].depends_on", "is part of a dependency cycle", shown(workload.name)
+                f"workloads[{number}].depends_on",
+                "is part of a dependency cycle",
+                format_value(workload.name),
             )
 
 
-def _unique(kind: str, names: Sequence[str]) -> Iterator[Problem]:
+def _check_unique(kind: str, names: Sequence[str]) -> Iterator[Problem]:
     first: dict[str, int] = {}
     for number, name in enumerate(names):
         if first.setdefault(name, number) != number:
             message = f"is taken by {kind}[{first[name]}].name"
-            yield Problem(f"{kind}[{number}].name", message, shown(name), "a unique name")
+            yield Problem(f"{kind}[{number}].name", message, format_value(name), "a unique name")
 
 
-def _exists(path: str, kind: str, name: str, names: Collection[str]) -> Iterator[Problem]:
+def _check_exists(path: str, kind: str, name: str, names: Collection[str]) -> Iterator[Problem]:
     if name not in names:
-        near = nearest(name, names) if len(names) < 1000 else ""
-        yield Problem(path, f"no such {kind}", shown(name), suggestion(name, [near]) if near else "")
+        near = closest_match(name, names) if len(names) < 1000 else ""
+        yield Problem(path, f"no such {kind}", format_value(name), suggest(name, [near]) if near else "")

@@ -4,42 +4,42 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, PlainValidator
 
-from berth.core.spec.quantities import Cores, Mebibytes, Moment, refuse
+from berth.core.spec.quantities import Cores, Mebibytes, Moment, raise_error
 from berth.core.spec.roles import Document, Labels, Seconds
 from berth.core.spec.texts import LabelKey, LabelValue, Name, Text
 from berth.core.spec.workload import WorkloadSpec
 
 FORMAT = "berth.scenario/1"
-LARGEST = 10**9
+MAX_NUMBER = 10**9
 AMOUNT_ALLOWED = "0 or more, in steps of 0.001"
 
 
-def amount(value: object) -> int | float:
+def validate_amount(value: object) -> int | float:
     """Validate an amount of a resource, in steps of 0.001."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= LARGEST:
-        refuse("amount", "is not an amount", AMOUNT_ALLOWED)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= MAX_NUMBER:
+        raise_error("amount", "is not an amount", AMOUNT_ALLOWED)
     if abs(value * 1000 - round(value * 1000)) > 1e-6:
-        refuse("amount", "is finer than a thousandth", AMOUNT_ALLOWED)
+        raise_error("amount", "is finer than a thousandth", AMOUNT_ALLOWED)
     return value
 
 
-Amount = Annotated[int | float, PlainValidator(amount)]
+Amount = Annotated[int | float, PlainValidator(validate_amount)]
 Share = Annotated[float, Field(ge=0, le=1e18)]
-Number = Annotated[int, Field(ge=-LARGEST, le=LARGEST)]
-Count = Annotated[int, Field(ge=0, le=LARGEST)]
-Threesome = Annotated[tuple[float, float, float], Field(strict=False)]
+Number = Annotated[int, Field(ge=-MAX_NUMBER, le=MAX_NUMBER)]
+Count = Annotated[int, Field(ge=0, le=MAX_NUMBER)]
+PerResource = Annotated[tuple[float, float, float], Field(strict=False)]
 
 
-PlacementWord = Literal["binpack", "spread", "fragmentation", "auto"]
+PlacementStrategy = Literal["binpack", "spread", "fragmentation", "auto"]
 
 
 class Placement(Document):
-    nodes: PlacementWord = "binpack"
-    devices: PlacementWord = "binpack"
+    nodes: PlacementStrategy = "binpack"
+    devices: PlacementStrategy = "binpack"
 
 
-def both(value: Any) -> Any:
-    """Expand a single word to the strategies of nodes and devices."""
+def expand_strategy(value: Any) -> Any:
+    """Expand a single strategy to both nodes and devices."""
     return {"nodes": value, "devices": value} if isinstance(value, str) else value
 
 
@@ -88,7 +88,7 @@ class NodeBounds(Document):
 
 class PoolDocument(Document):
     name: Name
-    placement: Annotated[Placement, BeforeValidator(both)] = Placement()
+    placement: Annotated[Placement, BeforeValidator(expand_strategy)] = Placement()
     reclaim_min_runtime: Seconds = 0
     preempt_min_runtime: Seconds = 0
     preemption_delay: Seconds = 0
@@ -122,8 +122,8 @@ class Weights(Document):
     memory_mib: Share = 1.0
 
 
-def alike(value: Any) -> Any:
-    """Expand a single number to the weights of all resources."""
+def expand_weight(value: Any) -> Any:
+    """Expand a single number to the weight of every resource."""
     plain = isinstance(value, int | float) and not isinstance(value, bool)
     return {"gpu": value, "cpu": value, "memory_mib": value} if plain else value
 
@@ -132,20 +132,20 @@ class QuotaDocument(Document):
     gpu: Amount | None = 0
     cpu: Amount | None = 0
     memory_mib: Count | None = 0
-    weight: Annotated[Weights, BeforeValidator(alike)] = Weights()
+    weight: Annotated[Weights, BeforeValidator(expand_weight)] = Weights()
     over_quota: bool = True
     limit: Limits = Limits()
     rank: Number | None = None  # rank in this pool; default: rank of the queue
 
 
 class UsageDocument(Document):
-    """A decayed fraction of the parent's usage, or both integrals (`used`, `parent`)."""
+    """Decayed usage as fractions of the parent's usage, or as two integrals (`used`, `parent`)."""
 
     gpu: Share = 0.0
     cpu: Share = 0.0
     memory_mib: Share = 0.0
-    used: Threesome | None = None
-    parent: Threesome | None = None
+    used: PerResource | None = None
+    parent: PerResource | None = None
 
 
 class QueueDocument(Document):

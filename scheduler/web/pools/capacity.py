@@ -6,40 +6,40 @@ from dataclasses import dataclass
 from django.db.models import Sum
 
 from berth.core.amounts import MILLI
-from berth.server.web.charts.bars import Bar, stacked
+from berth.server.web.charts.bars import Bar, stacked_bar
 from pools.models import Node, NodePool
 from pools.models.node import HOSTING, PENDING
-from scheduler.web.quotas.queue_rows import held_by_project
+from scheduler.web.quotas.queue_rows import allocated_by_project
 
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """Capacity in milli-GPU."""
+    """GPU capacity in milli-GPU."""
 
     total: int
     allocated: int
-    coming: int
+    pending: int
 
     @property
-    def idle(self) -> int:
+    def free(self) -> int:
         return max(0, self.total - self.allocated)
 
     @property
     def bar(self) -> Bar:
-        whole = self.total + self.coming
+        whole = self.total + self.pending
         label = f"{self.allocated // MILLI} of {self.total // MILLI} GPUs allocated"
-        return stacked(
-            [(self.allocated, "used"), (self.idle, "track"), (self.coming, "wanted")], whole, label
+        return stacked_bar(
+            [(self.allocated, "used"), (self.free, "track"), (self.pending, "wanted")], whole, label
         )
 
 
-def total_gpus(pools: Iterable[NodePool]) -> Capacity:
+def pool_capacity(pools: Iterable[NodePool]) -> Capacity:
     wanted = list(pools)
     nodes = Node.objects.filter(pool__in=wanted)
     return Capacity(
         total=_gpus(nodes.filter(state__in=HOSTING).aggregate(n=Sum("gpus"))["n"]),
-        allocated=sum(held_by_project(wanted).values()),
-        coming=_gpus(nodes.filter(state__in=PENDING).aggregate(n=Sum("gpus"))["n"]),
+        allocated=sum(allocated_by_project(wanted).values()),
+        pending=_gpus(nodes.filter(state__in=PENDING).aggregate(n=Sum("gpus"))["n"]),
     )
 
 

@@ -15,43 +15,44 @@ SPANS: Mapping[str, tuple[str, timedelta]] = {
     "7d": ("Week", timedelta(days=7)),
     "30d": ("30 days", timedelta(days=30)),
 }
-USUAL = "24h"
+DEFAULT_SPAN = "24h"
 ROWS = 50
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class ChartRow:
     at: datetime
     point: Point
 
 
 @dataclass(frozen=True, slots=True)
-class Course:
+class CapacityChart:
     """Node counts over time.
 
-    `rows` lists the latest changes, newest first. `more` counts earlier changes, which only the chart shows.
+    `rows` lists the latest changes, newest first. `more` counts earlier changes, which only the
+    chart shows.
     """
 
     span: str
     begin: datetime
     end: datetime
     chart: StepChart
-    rows: tuple[Moment, ...]
+    rows: tuple[ChartRow, ...]
     more: int
     label: str
 
 
-def course_of(pool: NodePool, now: datetime, span: str) -> Course:
-    """Return the node counts over `span`, a key of SPANS. Any other value selects the default span."""
-    span = span if span in SPANS else USUAL
+def build_capacity_chart(pool: NodePool, now: datetime, span: str) -> CapacityChart:
+    """Return the node counts over `span`, a key of SPANS. Other values select the default span."""
+    span = span if span in SPANS else DEFAULT_SPAN
     points = capacity_over_time(pool, now=now, span=SPANS[span][1])
     latest = points[-1]
-    return Course(
+    return CapacityChart(
         span=span,
-        begin=_moment(points[0]),
+        begin=_to_datetime(points[0]),
         end=now,
         chart=_chart(points, now),
-        rows=tuple(Moment(_moment(point), point) for point in reversed(points[-ROWS:])),
+        rows=tuple(ChartRow(_to_datetime(point), point) for point in reversed(points[-ROWS:])),
         more=max(0, len(points) - ROWS),
         label=(
             f"Nodes over time; now {latest.desired} desired, {latest.current} current, "
@@ -74,5 +75,5 @@ def _chart(points: Sequence[Point], now: datetime) -> StepChart:
     )
 
 
-def _moment(point: Point) -> datetime:
+def _to_datetime(point: Point) -> datetime:
     return datetime.fromtimestamp(point.at, UTC)

@@ -1,4 +1,4 @@
-"""CSV files of a pool: history, nodes, capacity over time."""
+"""CSV exports of a pool: history, nodes and capacity over time."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -8,7 +8,7 @@ from django.db.models import F, Q, Sum
 from django.http import StreamingHttpResponse
 
 from berth.core.amounts import MILLI
-from berth.server.api.transport.streaming import csv_file
+from berth.server.api.transport.streaming import csv_response
 from berth.server.web.lists.tables import Column, Listing, list_query, table_state
 from berth.server.web.pages import Request
 from pools import selectors
@@ -17,12 +17,12 @@ from pools.models import Node, NodePool, ScalingEvent
 from pools.models.node import ALIVE
 from pools.selectors import PROVIDER_EVENTS
 from scheduler.models import Allocation
-from scheduler.web.pools.capacity_chart import SPANS, USUAL
+from scheduler.web.pools.capacity_chart import DEFAULT_SPAN, SPANS
 
-AT_ONCE = 20
-NODE_HEADS = ("Node", "State", "GPUs", "Allocated, GPUs", "Model", "CPU, cores", "Memory, MiB", "Since")
-COURSE_HEADS = ("From", "Desired, nodes", "Current, nodes", "Pending, nodes", "Draining, nodes")
-HistoryRow = tuple[ScalingEvent, str]  # event and the reason shown to the reader
+PAGE_SIZE = 20
+NODE_HEADERS = ("Node", "State", "GPUs", "Allocated, GPUs", "Model", "CPU, cores", "Memory, MiB", "Since")
+CAPACITY_HEADERS = ("From", "Desired, nodes", "Current, nodes", "Pending, nodes", "Draining, nodes")
+HistoryRow = tuple[ScalingEvent, str]  # event and the reason shown to the user
 HISTORY: tuple[Column[HistoryRow], ...] = (
     Column("at", "Time", lambda row: row[0].at, order="pk"),
     Column("kind", "Kind", lambda row: row[0].kind, order="kind"),
@@ -33,36 +33,36 @@ HISTORY: tuple[Column[HistoryRow], ...] = (
 )
 
 
-def history_of(request: Request, pool: NodePool, *, running_it: bool) -> Listing[HistoryRow]:
+def history_listing(request: Request, pool: NodePool, *, is_admin: bool) -> Listing[HistoryRow]:
     rows = selectors.scaling_events(pool)
     for word in table_state(request.GET, "history")["search"].split():
         matches = Q(kind__icontains=word) | Q(node__name__icontains=word)
         by_berth = Q(reason__icontains=word)
         rows = rows.filter(
-            matches | (by_berth if running_it else by_berth & ~Q(kind__in=list(PROVIDER_EVENTS)))
+            matches | (by_berth if is_admin else by_berth & ~Q(kind__in=list(PROVIDER_EVENTS)))
         )
 
     def with_reasons(some: list[ScalingEvent]) -> list[HistoryRow]:
-        return [(row, selectors.reason_of(row, running_it=running_it)) for row in some]
+        return [(row, selectors.visible_reason(row, is_admin=is_admin)) for row in some]
 
     return list_query(
         request, HISTORY, rows, with_reasons,
-        name="history", file_name=f"history-of-{pool.name}", default="-at", size=AT_ONCE,
+        name="history", file_name=f"history-of-{pool.name}", default="-at", size=PAGE_SIZE,
     )  # fmt: skip
 
 
-def file_of_pool(request: Request, pool: NodePool, now: datetime) -> StreamingHttpResponse | None:
-    """Return the CSV file of the device map or the capacity chart, if requested."""
+def requested_pool_csv(request: Request, pool: NodePool, now: datetime) -> StreamingHttpResponse | None:
+    """Return the device map or capacity chart as a CSV file, or None if it was not requested."""
     file_format = request.GET.get("format", "")
     if file_format == "nodes":
-        return csv_file(request, f"nodes-of-{pool.name}", NODE_HEADS, _node_rows(pool))
+        return csv_response(request, f"nodes-of-{pool.name}", NODE_HEADERS, _node_rows(pool))
     if file_format == "course":
         span = request.GET.get("span", "")
-        return csv_file(
+        return csv_response(
             request,
             f"capacity-of-{pool.name}",
-            COURSE_HEADS,
-            _course_rows(pool, now, span if span in SPANS else USUAL),
+            CAPACITY_HEADERS,
+            _capacity_rows(pool, now, span if span in SPANS else DEFAULT_SPAN),
         )
     return None
 
@@ -77,7 +77,7 @@ def _node_rows(pool: NodePool) -> Iterator[list[Any]]:
         ]  # fmt: skip
 
 
-def _course_rows(pool: NodePool, now: datetime, span: str) -> Iterator[list[Any]]:
+def _capacity_rows(pool: NodePool, now: datetime, span: str) -> Iterator[list[Any]]:
     for point in capacity_over_time(pool, now=now, span=SPANS[span][1]):
         at = datetime.fromtimestamp(point.at, UTC)
         yield [at, point.desired, point.current, point.pending, point.draining]

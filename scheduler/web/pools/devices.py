@@ -1,4 +1,4 @@
-"""Map of devices and the workloads that use them, with names only where visible."""
+"""Map of devices and the workloads on them, naming only those that the user may see."""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -9,17 +9,17 @@ from berth.server.web.charts.bars import WIDTH
 from pools.models import Node, NodePool
 from pools.models.node import ALIVE
 from projects.access import visible_projects
-from projects.acting import Acting
+from projects.actor import Actor
 from projects.models import Pod
 from scheduler.models import Allocation, Reservation
 
 HUES = 7
-HELD_BY_OTHERS = "hue-other"
+OTHER_PROJECTS_HUE = "hue-other"
 
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """A pod's part of one device. `pod` is None if the project is not visible."""
+    """Part of a device that a pod holds. `pod` is None if its project is hidden from the user."""
 
     pod: Pod | None
     milli: int
@@ -31,10 +31,10 @@ class Holder:
 
 
 @dataclass(slots=True)
-class Device:
+class DeviceMap:
     index: int
     holders: list[Holder] = field(default_factory=list)
-    promised: str = ""  # handle of the workload with the reservation
+    reserved_for: str = ""  # handle of the workload with the reservation
 
     @property
     def held(self) -> int:
@@ -46,7 +46,7 @@ class Device:
 
     @property
     def stacked(self) -> list[tuple[int, Holder]]:
-        """Return (top edge, holder) pairs from the bottom up."""
+        """Pairs of (top edge, holder), from the bottom up."""
         result, top = [], WIDTH
         for holder in self.holders:
             top -= holder.height
@@ -57,8 +57,8 @@ class Device:
     def label(self) -> str:
         if not self.holders:
             return (
-                f"GPU {self.index}: reserved for {self.promised}"
-                if self.promised
+                f"GPU {self.index}: reserved for {self.reserved_for}"
+                if self.reserved_for
                 else f"GPU {self.index}: free"
             )
         names = ", ".join(
@@ -71,7 +71,7 @@ class Device:
 @dataclass(slots=True)
 class NodeMap:
     node: Node
-    devices: list[Device]
+    devices: list[DeviceMap]
     others: list[Holder] = field(default_factory=list)  # pods without a GPU
     cpu_milli: int = 0
     memory_mib: int = 0
@@ -82,15 +82,17 @@ class NodeMap:
         return sum(device.held for device in self.devices)
 
 
-def node_maps(acting: Acting, pools: Iterable[NodePool]) -> list[NodeMap]:
-    """Return maps of live nodes, ordered by pool and ordinal."""
-    return maps_of(acting, Node.objects.filter(pool__in=list(pools), state__in=ALIVE).select_related("pool"))
+def pool_node_maps(actor: Actor, pools: Iterable[NodePool]) -> list[NodeMap]:
+    """Return maps of the live nodes, ordered by pool and ordinal."""
+    return build_node_maps(
+        actor, Node.objects.filter(pool__in=list(pools), state__in=ALIVE).select_related("pool")
+    )
 
 
-def maps_of(acting: Acting, nodes: Iterable[Node]) -> list[NodeMap]:
+def build_node_maps(actor: Actor, nodes: Iterable[Node]) -> list[NodeMap]:
     """Return maps of the given nodes, in the same order."""
-    visible = set(visible_projects(acting).values_list("pk", flat=True))
-    maps = {node.pk: NodeMap(node, [Device(index) for index in range(node.gpus)]) for node in nodes}
+    visible = set(visible_projects(actor).values_list("pk", flat=True))
+    maps = {node.pk: NodeMap(node, [DeviceMap(index) for index in range(node.gpus)]) for node in nodes}
     _add_allocations(maps, visible)
     _add_reservations(maps, visible)
     return list(maps.values())
@@ -100,8 +102,8 @@ def hue(project_id: int) -> str:
     return f"hue-{project_id % HUES}"
 
 
-def legend(maps: Iterable[NodeMap]) -> list[tuple[str, str, int]]:
-    """Return (hue, project, milli-GPU) of the visible projects by name; other projects come last."""
+def build_legend(maps: Iterable[NodeMap]) -> list[tuple[str, str, int]]:
+    """Return (hue, project, milli-GPU) per visible project, sorted by name, other projects last."""
     held: dict[tuple[int, str, str], int] = defaultdict(int)
     for each in maps:
         for device in each.devices:
@@ -120,7 +122,9 @@ def _add_allocations(maps: dict[int, NodeMap], visible: set[int]) -> None:
     for row in rows:
         each, project = maps[row.node_id], row.pod.workload.project
         seen = project.pk in visible
-        holder = Holder(row.pod if seen else None, row.gpu_milli, hue(project.pk) if seen else HELD_BY_OTHERS)
+        holder = Holder(
+            row.pod if seen else None, row.gpu_milli, hue(project.pk) if seen else OTHER_PROJECTS_HUE
+        )
         each.cpu_milli += row.cpu_milli
         each.memory_mib += row.memory_mib
         each.pods += 1
@@ -138,4 +142,4 @@ def _add_reservations(maps: dict[int, NodeMap], visible: set[int]) -> None:
         for index in row.devices:
             devices = maps[row.node_id].devices
             if index < len(devices):
-                devices[index].promised = row.workload.handle if seen else "another project"
+                devices[index].reserved_for = row.workload.handle if seen else "another project"

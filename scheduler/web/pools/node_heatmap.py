@@ -8,13 +8,13 @@ from math import ceil, sqrt
 from django.db.models import F, Sum
 
 from berth.core.amounts import MILLI
-from berth.core.words import counted
+from berth.core.words import format_count
 from pools.models import Node, NodePool
 from pools.models.node import ALIVE, NodeState
 from scheduler.models import Allocation
 
 CELL, GAP = 10, 2
-WIDEST = 100  # maximum squares per row
+MAX_COLUMNS = 100  # maximum squares per row
 TITLES = {
     "full": "full",
     "most": "more than half allocated",
@@ -35,8 +35,8 @@ BY_STATE = {
 
 
 @dataclass(frozen=True, slots=True)
-class Tone:
-    """Nodes of one colour, drawn as one path."""
+class HeatmapTone:
+    """Nodes of one colour, drawn as a single SVG path."""
 
     kind: str
     title: str
@@ -45,38 +45,41 @@ class Tone:
 
 
 @dataclass(frozen=True, slots=True)
-class Mosaic:
-    """Squares for all nodes, row by row in the order of ordinals."""
+class NodeHeatmap:
+    """Heatmap with one square per node, row by row in ordinal order."""
 
     width: int
     height: int
-    tones: tuple[Tone, ...]
+    tones: tuple[HeatmapTone, ...]
     label: str
 
 
-def mosaic_of(pool: NodePool) -> Mosaic:
+def build_heatmap(pool: NodePool) -> NodeHeatmap:
     """Build the heatmap with two queries."""
     nodes = Node.objects.filter(pool=pool, state__in=ALIVE).order_by("ordinal", "pk")
     rows = list(nodes.values_list("pk", "state", "gpus", "cpu_milli"))
-    held, columns = _allocated_by_node(pool), min(WIDEST, max(1, ceil(sqrt(4 * len(rows)))))
+    allocated, columns = _allocated_by_node(pool), min(MAX_COLUMNS, max(1, ceil(sqrt(4 * len(rows)))))
     squares: dict[str, list[str]] = defaultdict(list)
     for place, (pk, state, gpus, cpu) in enumerate(rows):
-        gpu_held, cpu_held = held.get(pk, (0, 0))
-        part = (gpu_held, gpus * MILLI) if gpus else (cpu_held, cpu)
+        allocated_gpu, allocated_cpu = allocated.get(pk, (0, 0))
+        part = (allocated_gpu, gpus * MILLI) if gpus else (allocated_cpu, cpu)
         row, column = divmod(place, columns)
         squares[_tone_kind(state, *part)].append(f"M{column * CELL} {row * CELL}{_SQUARE}")
-    tones = [Tone(kind, title, len(squares[kind]), "".join(squares[kind])) for kind, title in TITLES.items()
-             if squares[kind]]  # fmt: skip
+    tones = [
+        HeatmapTone(kind, title, len(squares[kind]), "".join(squares[kind]))
+        for kind, title in TITLES.items()
+        if squares[kind]
+    ]
     summary = ", ".join(f"{tone.nodes} {tone.title}" for tone in tones)
-    return Mosaic(columns * CELL, ceil(len(rows) / columns) * CELL, tuple(tones),
-                  f"{counted(len(rows), 'node')}: {summary}")  # fmt: skip
+    return NodeHeatmap(columns * CELL, ceil(len(rows) / columns) * CELL, tuple(tones),
+                  f"{format_count(len(rows), 'node')}: {summary}")  # fmt: skip
 
 
 _SQUARE = f"h{CELL - GAP}v{CELL - GAP}h-{CELL - GAP}z"
 
 
 def _allocated_by_node(pool: NodePool) -> Mapping[int, tuple[int, int]]:
-    """Return milli-GPU and milli-CPU by node."""
+    """Return the allocated milli-GPU and milli-CPU by node id."""
     active = Allocation.objects.filter(node__pool=pool, released_at__isnull=True).order_by()
     sums = active.values_list("node_id").annotate(
         gpu=Sum(F("gpu_milli") * F("devices__len")), cpu=Sum("cpu_milli")
@@ -84,9 +87,9 @@ def _allocated_by_node(pool: NodePool) -> Mapping[int, tuple[int, int]]:
     return {node: (gpu or 0, cpu or 0) for node, gpu, cpu in sums}
 
 
-def _tone_kind(state: str, held: int, whole: int) -> str:
+def _tone_kind(state: str, allocated: int, whole: int) -> str:
     if state != NodeState.READY:
         return BY_STATE[NodeState(state)]
-    if not held:
+    if not allocated:
         return "free"
-    return "full" if held >= whole else "most" if 2 * held > whole else "some"
+    return "full" if allocated >= whole else "most" if 2 * allocated > whole else "some"

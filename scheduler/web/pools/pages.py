@@ -1,4 +1,4 @@
-"""Pages of node pools: allocation, devices, cost, scaling history."""
+"""Node pool pages: allocation, devices, cost and scaling history."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -10,20 +10,20 @@ from django.utils import timezone
 from django.views.decorators.http import require_GET
 
 from berth.core.amounts import MILLI
-from berth.server.web.charts.bars import Bar, stacked
-from berth.server.web.lists.tables import Column, exported, list_rows
+from berth.server.web.charts.bars import Bar, stacked_bar
+from berth.server.web.lists.tables import Column, list_rows, requested_csv
 from berth.server.web.pages import Request, page, signed_in
 from pools import selectors
-from pools.costs import costs_of
+from pools.costs import pool_costs
 from pools.models import NodePool, ScalingEvent
 from pools.models.scaling import ScalingKind
 from pools.scale_down import blocked_reasons
 from projects.access import Action, may, visible_pools
-from scheduler.reports.fragmentation import Fragmentation, Level, fragmentation_of
-from scheduler.web.pools.capacity import Capacity, total_gpus
-from scheduler.web.pools.capacity_chart import SPANS, course_of
-from scheduler.web.pools.csv_exports import file_of_pool, history_of
-from scheduler.web.pools.nodes import held_by, nodes_of
+from scheduler.reports.fragmentation import Fragmentation, FragmentationLevel, measure_fragmentation
+from scheduler.web.pools.capacity import Capacity, pool_capacity
+from scheduler.web.pools.capacity_chart import SPANS, build_capacity_chart
+from scheduler.web.pools.csv_exports import history_listing, requested_pool_csv
+from scheduler.web.pools.nodes import allocated_by_project, list_pool_nodes
 
 TONES = {
     ScalingKind.READY: "good",
@@ -47,40 +47,40 @@ TONES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class PoolRow:
     pool: NodePool
     capacity: Capacity
 
     @property
     def state(self) -> str:
-        return selectors.state_of(self.pool, timezone.now())
+        return selectors.pool_state(self.pool, timezone.now())
 
     @property
     def allocation(self) -> float | None:
-        """Allocated GPUs in percent."""
+        """Percentage of the GPUs that is allocated."""
         return round(100 * self.capacity.allocated / self.capacity.total, 1) if self.capacity.total else None
 
 
 def _visible_pools(request: Request) -> QuerySet[NodePool]:
-    return selectors.pools().filter(pk__in=visible_pools(request.acting))
+    return selectors.pools().filter(pk__in=visible_pools(request.actor))
 
 
-def _ready(pool: Any) -> int:
-    """Return the number of ready nodes, which the selector annotates."""
+def _ready_nodes(pool: Any) -> int:
+    """Return the number of ready nodes that the selector annotated."""
     return int(pool.nodes_ready)
 
 
-COLUMNS: tuple[Column[Row], ...] = (
+COLUMNS: tuple[Column[PoolRow], ...] = (
     Column("name", "Pool", lambda row: row.pool.name),
     Column("state", "State", lambda row: row.state),
-    Column("nodes", "Nodes", lambda row: _ready(row.pool), number=True),
+    Column("nodes", "Nodes", lambda row: _ready_nodes(row.pool), number=True),
     Column("allocated", "Allocated", lambda row: row.capacity.allocated / MILLI, "GPUs", number=True),
     Column("allocation", "Allocation", lambda row: row.allocation, "%"),
     Column("node", "Per node", lambda row: row.pool.gpus_per_node, "GPUs"),
     Column("maximum", "Maximum", lambda row: row.pool.nodes_max, "nodes"),
     Column("minimum", "Minimum", lambda row: row.pool.nodes_min, "nodes", in_file=True),
     Column("total", "Total", lambda row: row.capacity.total / MILLI, "GPUs", in_file=True),
-    Column("pending", "Pending", lambda row: row.capacity.coming / MILLI, "GPUs", in_file=True),
+    Column("pending", "Pending", lambda row: row.capacity.pending / MILLI, "GPUs", in_file=True),
     Column("model", "Model", lambda row: row.pool.gpu_model, in_file=True),
     Column("cores", "Per node", lambda row: row.pool.cpu_milli / MILLI, "cores", in_file=True),
     Column("memory", "Per node", lambda row: row.pool.memory_mib, "MiB", in_file=True),
@@ -92,15 +92,15 @@ COLUMNS: tuple[Column[Row], ...] = (
 @signed_in
 @require_GET
 def index(request: Request) -> HttpResponse | StreamingHttpResponse:
-    rows = [Row(pool, total_gpus([pool])) for pool in _visible_pools(request)]
+    rows = [PoolRow(pool, pool_capacity([pool])) for pool in _visible_pools(request)]
     listing = list_rows(request, COLUMNS, rows, file_name="node-pools", default="name")
-    if file := exported(request, listing):
+    if file := requested_csv(request, listing):
         return file
     context = {
         "listing": listing,
         "rows": listing.rows,
-        "may_change": may(request.acting, Action.ADMINISTER),
-        "may_view": may(request.acting, Action.VIEW_CAPACITY),
+        "may_change": may(request.actor, Action.ADMINISTER),
+        "may_view": may(request.actor, Action.VIEW_CAPACITY),
     }
     return page(request, "scheduler/pools/list.html", context, inner="scheduler/pools/rows.html")
 
@@ -109,19 +109,19 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
 @require_GET
 def detail(request: Request, name: str) -> HttpResponse | StreamingHttpResponse:
     pool = get_object_or_404(_visible_pools(request), name=name)
-    running_it = may(request.acting, Action.ADMINISTER)
+    is_admin = may(request.actor, Action.ADMINISTER)
     now = timezone.now()
-    history = history_of(request, pool, running_it=running_it)
-    if file := exported(request, history) or file_of_pool(request, pool, now):
+    history = history_listing(request, pool, is_admin=is_admin)
+    if file := requested_csv(request, history) or requested_pool_csv(request, pool, now):
         return file
-    nodes = nodes_of(request, pool)
-    costs = costs_of(pool, now)
-    pieces = fragmentation_of(pool) if pool.gpus_per_node else None
+    nodes = list_pool_nodes(request, pool)
+    costs = pool_costs(pool, now)
+    pieces = measure_fragmentation(pool) if pool.gpus_per_node else None
     context = {
         "pool": pool,
-        "state": selectors.state_of(pool, now),
-        "capacity": total_gpus([pool]),
-        "course": course_of(pool, now, request.GET.get("span", "")),
+        "state": selectors.pool_state(pool, now),
+        "capacity": pool_capacity([pool]),
+        "course": build_capacity_chart(pool, now, request.GET.get("span", "")),
         "spans": SPANS,
         "pieces": pieces,
         "piece_bars": [(level, _level_bar(level, pieces)) for level in pieces.levels] if pieces else [],
@@ -130,9 +130,9 @@ def detail(request: Request, name: str) -> HttpResponse | StreamingHttpResponse:
         "spent": [("Last 24 hours", costs.day), ("Last 30 days", costs.month)],
         "nodes": nodes,
         "blocked": blocked_reasons(pool, now),
-        "legend": held_by(request.acting, pool),
-        "may_change": may(request.acting, Action.EDIT, pool),
-        "running_it": running_it,
+        "legend": allocated_by_project(request.actor, pool),
+        "may_change": may(request.actor, Action.EDIT, pool),
+        "is_admin": is_admin,
         "history": history,
         "events": [(row, outcome_tone(row), reason) for row, reason in history.rows],
     }
@@ -140,12 +140,12 @@ def detail(request: Request, name: str) -> HttpResponse | StreamingHttpResponse:
 
 
 def outcome_tone(row: ScalingEvent) -> str:
-    """Return the tone of an event. A node order that returned too few nodes is a warning."""
+    """Return an event's tone. A provisioning request that returned too few nodes is a warning."""
     if row.kind == ScalingKind.PROVISION and row.data.get("came", 0) < row.data.get("asked", 0):
         return "warn"
     return TONES.get(ScalingKind(row.kind), "")
 
 
-def _level_bar(level: Level, of: Fragmentation) -> Bar:
+def _level_bar(level: FragmentationLevel, of: Fragmentation) -> Bar:
     label = f"{level.nodes} of {of.nodes} nodes have {level.gpus} GPUs free"
-    return stacked([(level.nodes, "used")], of.nodes, label)
+    return stacked_bar([(level.nodes, "used")], of.nodes, label)

@@ -1,4 +1,4 @@
-"""Parse the cells of the quota grid, and map errors back to them."""
+"""Parse the edited cells of the quota grid and map errors back to them."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -6,25 +6,25 @@ from dataclasses import dataclass
 from typing import Any
 
 from berth.core.errors import Invalid
-from berth.core.problems import Problem, shown
+from berth.core.problems import Problem, format_value
 from pools.models import NodePool
-from projects.acting import Acting
+from projects.actor import Actor
 from projects.models import Department, Project
 from projects.selectors import departments, projects
-from projects.services.quotas import Columns, columns_of, require_to_set
+from projects.services.quotas import Columns, parse_columns, require_set_quota
 from projects.services.quotas.drafts import Change, quota_key, stored_quotas
-from projects.web.quotas.cells import FIELDS, NO_QUOTA, document, field_at, removes
-from scheduler.web.quotas.grid_table import owners_of
+from projects.web.quotas.cells import FIELDS, NO_QUOTA, document, field_for_path, removes_quota
+from scheduler.web.quotas.grid_table import parse_owner_keys
 
-MOST_QUOTAS = 1000
-LONGEST = 60  # maximum characters per cell
+MAX_QUOTAS = 1000
+MAX_CELL_LENGTH = 60  # maximum characters per cell
 
 Owner = Department | Project
 
 
 @dataclass(frozen=True, slots=True)
-class Typed:
-    """The edited cells of one quota, and the version that they are based on."""
+class EditedQuota:
+    """Edited cells of one quota, and the version on which they are based."""
 
     key: str
     owner: Owner
@@ -38,13 +38,13 @@ class Typed:
 
     @property
     def removes(self) -> bool:
-        return all(map(removes, self.cells.values()))
+        return all(map(removes_quota, self.cells.values()))
 
 
-def read_typed(acting: Acting, text: str) -> list[Typed]:
+def parse_edits(actor: Actor, text: str) -> list[EditedQuota]:
     """Parse `{"cells": [[owner, pool, field, text], ...], "versions": {"owner/pool": version}}`.
 
-    Raises Invalid, and Forbidden if the user may not set one of the quotas.
+    Raises Invalid for malformed input, and Forbidden if the user may not set one of the quotas.
     """
     cells, versions = _parse_draft(text)
     result: dict[str, dict[str, str]] = {}
@@ -52,29 +52,31 @@ def read_typed(acting: Acting, text: str) -> list[Typed]:
         result.setdefault(f"{key}/{pool}", {})[name] = cell_text
     if not result:
         raise Invalid([Problem("draft", "No changes to apply", "", "at least one cell")])
-    if len(result) > MOST_QUOTAS:
-        allowed = f"{MOST_QUOTAS} at a time"
-        raise Invalid([Problem("draft", "changes too many quotas", shown(len(result)), allowed)])
-    owners, pools = _owners(acting, result), {each.name: each for each in NodePool.objects.all()}
-    typed: list[Typed] = []
+    if len(result) > MAX_QUOTAS:
+        allowed = f"{MAX_QUOTAS} at a time"
+        raise Invalid([Problem("draft", "changes too many quotas", format_value(len(result)), allowed)])
+    owners, pools = _owners(actor, result), {each.name: each for each in NodePool.objects.all()}
+    typed: list[EditedQuota] = []
     for place, values in sorted(result.items()):
         key, _, pool = place.partition("/")
         if key not in owners or pool not in pools:
-            raise Invalid([Problem("draft", "names an unknown quota", shown(place), "a quota in the grid")])
-        typed.append(Typed(key, owners[key], pools[pool], values, versions.get(place, "")))
+            raise Invalid(
+                [Problem("draft", "names an unknown quota", format_value(place), "a quota in the grid")]
+            )
+        typed.append(EditedQuota(key, owners[key], pools[pool], values, versions.get(place, "")))
     for owner in dict.fromkeys(each.owner for each in typed):
-        require_to_set(acting, owner)
+        require_set_quota(actor, owner)
     return typed
 
 
-def changes_of(typed: Sequence[Typed]) -> tuple[Change, ...]:
-    """Return the changes. Raises Invalid with all errors, which `faults_of` maps to cells."""
+def build_changes(typed: Sequence[EditedQuota]) -> tuple[Change, ...]:
+    """Return the quota changes. Raises Invalid with the errors of all cells."""
     stored, problems, result = stored_quotas([(each.owner, each.pool) for each in typed]), [], []
     for number, each in enumerate(typed):
         path, quota = f"changes[{number}]", stored.get(quota_key(each.owner, each.pool))
-        alike = quota is None or quota.weight_gpu == quota.weight_cpu == quota.weight_memory
+        equal_weights = quota is None or quota.weight_gpu == quota.weight_cpu == quota.weight_memory
         try:
-            columns = _columns(each, alike=alike)
+            columns = _columns(each, equal_weights=equal_weights)
         except Invalid as error:
             problems += [
                 Problem(f"{path}.set.{fault.path}", fault.message, fault.received, fault.allowed)
@@ -87,20 +89,20 @@ def changes_of(typed: Sequence[Typed]) -> tuple[Change, ...]:
     return tuple(result)
 
 
-def _columns(each: Typed, *, alike: bool) -> Columns | None:
+def _columns(each: EditedQuota, *, equal_weights: bool) -> Columns | None:
     """Return the columns to set, or None to delete the quota. Raises Invalid."""
     if each.removes:
         return None
-    if mixed := [FIELDS[name].path for name, text in each.cells.items() if removes(text)]:
+    if mixed := [FIELDS[name].path for name, text in each.cells.items() if removes_quota(text)]:
         raise Invalid([
             Problem(path, "deletes a quota whose other values are set", NO_QUOTA, "delete or set the quota")
             for path in mixed
         ])  # fmt: skip
-    return columns_of(document(each.cells, alike=alike))
+    return parse_columns(document(each.cells, equal_weights=equal_weights))
 
 
-def faults_of(typed: Sequence[Typed], error: Invalid) -> Iterator[dict[str, str]]:
-    """Yield each problem, with its cell if there is one."""
+def errors_by_cell(typed: Sequence[EditedQuota], error: Invalid) -> Iterator[dict[str, str]]:
+    """Yield each error, with the cell that it concerns if there is one."""
     for problem in error.problems:
         message = f"{problem.message}{problem.advice}"
         if problem.path == "expires_at":
@@ -111,7 +113,7 @@ def faults_of(typed: Sequence[Typed], error: Invalid) -> Iterator[dict[str, str]
             yield {"message": f"{problem.path}: {message}"}
             continue
         each = typed[int(number)]
-        name = field_at(path, each.cells)
+        name = field_for_path(path, each.cells)
         yield {
             "owner": each.key,
             "pool": each.pool.name,
@@ -123,27 +125,28 @@ def faults_of(typed: Sequence[Typed], error: Invalid) -> Iterator[dict[str, str]
 
 def _parse_draft(text: str) -> tuple[list[tuple[str, str, str, str]], dict[str, str]]:
     """Parse the submitted cells and versions. Raises Invalid."""
-    garbled = Invalid(
-        [Problem("draft", "is not a valid draft", shown(text[:40]), "the JSON that the grid sends")]
+    malformed = Invalid(
+        [Problem("draft", "is not a valid draft", format_value(text[:40]), "the JSON that the grid sends")]
     )
     try:
         sent: Any = json.loads(text)
         cells = [(str(key), str(pool), str(name), str(typed)) for key, pool, name, typed in sent["cells"]]
         versions = {str(place): str(version) for place, version in sent["versions"].items()}
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-        raise garbled from None
-    fine = all(
-        name in FIELDS and len(typed) <= LONGEST and "\x00" not in typed for _, _, name, typed in cells
+        raise malformed from None
+    is_valid = all(
+        name in FIELDS and len(typed) <= MAX_CELL_LENGTH and "\x00" not in typed
+        for _, _, name, typed in cells
     )
-    if not fine:
-        raise garbled
+    if not is_valid:
+        raise malformed
     return cells, versions
 
 
-def _owners(acting: Acting, places: dict[str, dict[str, str]]) -> dict[str, Owner]:
-    tops, inner = owners_of(place.partition("/")[0] for place in places)
+def _owners(actor: Actor, places: dict[str, dict[str, str]]) -> dict[str, Owner]:
+    tops, inner = parse_owner_keys(place.partition("/")[0] for place in places)
     result: dict[str, Owner] = {
-        f"department-{each.pk}": each for each in departments(acting).filter(pk__in=tops)
+        f"department-{each.pk}": each for each in departments(actor).filter(pk__in=tops)
     }
-    result |= {f"project-{each.pk}": each for each in projects(acting).filter(pk__in=inner)}
+    result |= {f"project-{each.pk}": each for each in projects(actor).filter(pk__in=inner)}
     return result

@@ -1,6 +1,6 @@
 """Rows and columns of the quota grid.
 
-All rows are read, as plain tuples, for sums and ordering. Only one batch of rows is rendered at a time.
+All rows are read as plain tuples for sums and ordering, but only one batch is rendered at a time.
 """
 
 from collections import defaultdict
@@ -13,8 +13,8 @@ from django.db.models import Q, Sum
 from berth.core.amounts import MILLI
 from pools.models import Node, NodePool
 from pools.models.node import HOSTING
-from projects.access import Action, administered_departments, may, whole_departments
-from projects.acting import Acting
+from projects.access import Action, administered_departments, fully_visible_departments, may
+from projects.actor import Actor
 from projects.selectors import departments, projects, quotas
 from projects.services.quotas.drafts import NO_VERSION
 from projects.web.quotas.cells import COLUMNS, FIELDS, NO_QUOTA, Field, cell_text
@@ -23,8 +23,8 @@ Values = Mapping[str, Any]  # values by database column
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
-    """One stored quota. Drafts refer to its `version`."""
+class StoredQuota:
+    """Stored quota. Drafts refer to its version."""
 
     version: str
     values: Values
@@ -32,28 +32,29 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A cell of the grid. In a department's row, `promised` is the sum of the project quotas.
+    """Cell of the grid.
 
-    `there` is False without a quota, which acts like a quota of default values but is shown differently.
+    In a department's row, `quota_sum` is the sum of the project quotas. `has_quota` is False if no
+    quota is stored: the default values then apply, but the cell is shown differently.
     """
 
     text: str
     pool: NodePool
     name: str
-    there: bool
+    has_quota: bool
     adds_up: bool = False
     finite: int = 0
     unlimited: int = 0
     oversold: bool = False
 
     @property
-    def promised(self) -> str:
+    def quota_sum(self) -> str:
         return cell_text(FIELDS[self.name], None if self.unlimited else self.finite)
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A row of the grid. `numbers_visible` is False for a department whose numbers are hidden."""
+    """Row of the grid. `numbers_visible` is False if a department's own numbers are hidden."""
 
     key: str
     name: str
@@ -62,7 +63,7 @@ class Row:
     top_name: str
     editable: bool
     numbers_visible: bool
-    quotas: Mapping[int, Held]
+    quotas: Mapping[int, StoredQuota]
     number: int = 0
     cells: tuple[Cell, ...] = ()
     versions: str = ""
@@ -78,7 +79,10 @@ class Row:
 
 @dataclass(slots=True)
 class Table:
-    """All rows in order. `drawn` returns some rows with cells. `tenants` counts rows without filters."""
+    """Rows of the grid in order.
+
+    `rows_with_cells` fills in the cells of a range of rows. `tenants` counts the rows before filtering.
+    """
 
     pools: Sequence[NodePool]
     fields: Sequence[str]
@@ -86,7 +90,7 @@ class Table:
     sums: Mapping[tuple[str, int, str], tuple[int, int]] = field(default_factory=dict)
     tenants: int = 0
 
-    def drawn(self, start: int, count: int | None = None) -> list[Row]:
+    def rows_with_cells(self, start: int, count: int | None = None) -> list[Row]:
         end = len(self.rows) if count is None else start + count
         return [self._with_cells(row, start + n) for n, row in enumerate(self.rows[start:end])]
 
@@ -110,12 +114,12 @@ class Table:
                 yield Cell(text, pool, name, held is not None, True, finite, unlimited, beyond)
 
 
-def table(
-    acting: Acting, pools: Sequence[NodePool], fields: Sequence[str], *, search: str = "", within: str = "",
+def build_table(
+    actor: Actor, pools: Sequence[NodePool], fields: Sequence[str], *, search: str = "", within: str = "",
     sort: str = "name",
 ) -> Table:  # fmt: skip
-    """Return the grid, filtered by part of a name and by department, and sorted within departments."""
-    every = _rows(acting, pools)
+    """Return the grid, filtered by name and department, and sorted within each department."""
+    every = _rows(actor, pools)
     result = Table(pools, fields, [], _sums(every, fields), sum(1 + len(inner) for _, inner in every))
     for top, children in every:
         if within and top.name != within:
@@ -127,44 +131,44 @@ def table(
     return result
 
 
-def held_values(row: Held | None, name: str) -> str:
+def cell_value(row: StoredQuota | None, name: str) -> str:
     field_ = FIELDS[name]
     return cell_text(field_, row.values[field_.column]) if row else NO_QUOTA
 
 
-def capacity(pools: Sequence[NodePool]) -> dict[int, int]:
-    """Return the milli-GPU of current nodes by pool."""
+def gpu_capacity(pools: Sequence[NodePool]) -> dict[int, int]:
+    """Return the GPU capacity of the current nodes by pool id, in milli-GPU."""
     nodes = Node.objects.filter(pool__in=pools, state__in=HOSTING).order_by().values_list("pool")
     return {pool: MILLI * (gpus or 0) for pool, gpus in nodes.annotate(n=Sum("gpus"))}
 
 
-def stored(
-    acting: Acting, pools: Iterable[NodePool], keys: Iterable[str] | None = None
-) -> dict[str, dict[int, Held]]:
-    """Return visible quotas by owner and pool, for all owners or only for `keys`."""
-    result: dict[str, dict[int, Held]] = defaultdict(dict)
-    rows = quotas(acting).filter(pool__in=list(pools)).select_related(None).order_by()
+def visible_quotas(
+    actor: Actor, pools: Iterable[NodePool], keys: Iterable[str] | None = None
+) -> dict[str, dict[int, StoredQuota]]:
+    """Return the visible quotas by owner and pool, for all owners or only for `keys`."""
+    result: dict[str, dict[int, StoredQuota]] = defaultdict(dict)
+    rows = quotas(actor).filter(pool__in=list(pools)).select_related(None).order_by()
     if keys is not None:
-        tops, inner = owners_of(keys)
+        tops, inner = parse_owner_keys(keys)
         rows = rows.filter(Q(department__in=tops) | Q(project__in=inner))
     for pk, version, pool, top, project, *values in rows.values_list(
         "pk", "version", "pool_id", "department_id", "project_id", *COLUMNS
     ):
         key = f"project-{project}" if project else f"department-{top}"
-        result[key][pool] = Held(f"{pk}.{version}", dict(zip(COLUMNS, values, strict=True)))
+        result[key][pool] = StoredQuota(f"{pk}.{version}", dict(zip(COLUMNS, values, strict=True)))
     return result
 
 
-def _rows(acting: Acting, pools: Sequence[NodePool]) -> list[tuple[Row, list[Row]]]:
-    owned, everything = stored(acting, pools), may(acting, Action.ADMINISTER)
-    whole = set(whole_departments(acting).values_list("pk", flat=True))
-    mine = set(administered_departments(acting).values_list("pk", flat=True))
+def _rows(actor: Actor, pools: Sequence[NodePool]) -> list[tuple[Row, list[Row]]]:
+    owned, everything = visible_quotas(actor, pools), may(actor, Action.ADMINISTER)
+    whole = set(fully_visible_departments(actor).values_list("pk", flat=True))
+    mine = set(administered_departments(actor).values_list("pk", flat=True))
     tops: dict[int, tuple[Row, list[Row]]] = {}
-    for pk, name, title in departments(acting).values_list("pk", "name", "title"):
+    for pk, name, title in departments(actor).values_list("pk", "name", "title"):
         key = f"department-{pk}"
         top = Row(key, name, title, key, name, everything and pk in whole, pk in whole, owned.get(key, {}))
         tops[pk] = (top, [])
-    rows = projects(acting).select_related(None).values_list("pk", "name", "title", "department_id")
+    rows = projects(actor).select_related(None).values_list("pk", "name", "title", "department_id")
     for pk, name, title, top_id in rows:
         top, children = tops[top_id]
         key = f"project-{pk}"
@@ -176,7 +180,10 @@ def _rows(acting: Acting, pools: Sequence[NodePool]) -> list[tuple[Row, list[Row
 def _sums(
     every: Iterable[tuple[Row, list[Row]]], fields: Iterable[str]
 ) -> dict[tuple[str, int, str], tuple[int, int]]:
-    """Return the sum of project quotas and the unlimited count, by department, pool and field."""
+    """Return the sum of the project quotas and the number of unlimited ones.
+
+    The keys are department, pool and field.
+    """
     adding = [(name, FIELDS[name].column) for name in fields if FIELDS[name].adds_up]
     result: dict[tuple[str, int, str], tuple[int, int]] = defaultdict(lambda: (0, 0))
     for top, children in every:
@@ -191,7 +198,11 @@ def _sums(
 
 
 def _sort_rows(rows: list[Row], pools: Sequence[NodePool], sort: str) -> list[Row]:
-    """Sort by name, or by a value in one pool such as "gpu.train". "-" reverses; unlimited is highest."""
+    """Sort by name, or by a value in one pool, for example "gpu.train".
+
+    A leading "-" reverses the order. Unlimited quotas sort as the highest value, unset ranks as the
+    lowest.
+    """
     down, word = sort.startswith("-"), sort.removeprefix("-")
     name, _, where = word.partition(".")
     pool = next((each for each in pools if each.name == where), None)
@@ -208,8 +219,8 @@ def _sort_rows(rows: list[Row], pools: Sequence[NodePool], sort: str) -> list[Ro
     return sorted(rows, key=value, reverse=down)
 
 
-def owners_of(keys: Iterable[str]) -> tuple[set[int], set[int]]:
-    """Return the ids of departments and projects in row keys; invalid keys are ignored."""
+def parse_owner_keys(keys: Iterable[str]) -> tuple[set[int], set[int]]:
+    """Return the department and project ids in row keys. Invalid keys are ignored."""
     result: dict[str, set[int]] = {"department": set(), "project": set()}
     for key in keys:
         kind, _, pk = key.partition("-")

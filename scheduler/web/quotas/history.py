@@ -1,4 +1,4 @@
-"""Page of quota changes, with revert after a preview."""
+"""Page of quota changes, with the preview and reversal of each."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -10,23 +10,23 @@ from django.urls import reverse
 from django.views.decorators.http import require_GET, require_http_methods
 
 from berth.core.errors import BerthError
-from berth.server.web.lists.tables import Column, exported, list_query, table_state
+from berth.server.web.lists.tables import Column, list_query, requested_csv, table_state
 from berth.server.web.pages import Request, done, page, signed_in
 from projects.access import Action, may
-from projects.acting import Acting
+from projects.actor import Actor
 from projects.models import QuotaChange, QuotaExpiry
-from projects.selectors import Scope, audit, departments, find_quota_change, quota_changes
-from projects.services.quotas import require_to_set
+from projects.selectors import VisibleScope, audit, departments, find_quota_change, quota_changes
+from projects.services.quotas import require_set_quota
 from projects.services.quotas.drafts import inverse_draft, revert
-from projects.web.activity import differences
+from projects.web.activity import list_differences
 from scheduler.reports.what_if.quota_preview import preview
 
-SIZE = 25
+PAGE_SIZE = 25
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
-    """One quota of a change with its old and new values."""
+class ChangedQuota:
+    """Quota in a change, with its old and new values."""
 
     name: str
     pool: str
@@ -37,20 +37,20 @@ class Entry:
 @dataclass(frozen=True, slots=True)
 class ListedChange:
     change: QuotaChange
-    quotas: list[Entry]
+    quotas: list[ChangedQuota]
     hidden: int
     reverted_by: int | None
     expiry: QuotaExpiry | None
-    may_undo: bool
+    can_revert: bool
 
     @property
-    def in_words(self) -> str:
-        shown = [f"{quota.name} on {quota.pool}: {_values(quota)}" for quota in self.quotas]
+    def description(self) -> str:
+        shown = [f"{quota.name} on {quota.pool}: {_format_values(quota)}" for quota in self.quotas]
         return "; ".join([*shown, f"{self.hidden} more not visible to you"] if self.hidden else shown)
 
 
-def _values(quota: Entry) -> str:
-    """Return the values before and after as text."""
+def _format_values(quota: ChangedQuota) -> str:
+    """Return the old and new values as text."""
     if quota.removed:
         return "removed"
     return ", ".join(f"{key} {before or 'none'} → {after or 'none'}" for key, before, after in quota.values)
@@ -60,7 +60,7 @@ COLUMNS: tuple[Column[ListedChange], ...] = (
     Column("number", "No.", lambda row: row.change.pk),
     Column("at", "Time", lambda row: row.change.at, order="pk"),
     Column("actor", "User", lambda row: row.change.actor, order="actor"),
-    Column("what", "Changes", lambda row: row.in_words),
+    Column("what", "Changes", lambda row: row.description),
     Column("comment", "Comment", lambda row: row.change.comment, order="comment"),
     Column("expires", "Expires", lambda row: row.expiry.due_at if row.expiry else None, in_file=True),
     Column("reverted", "Reverted by No.", lambda row: row.reverted_by, in_file=True),
@@ -70,17 +70,17 @@ COLUMNS: tuple[Column[ListedChange], ...] = (
 @signed_in
 @require_GET
 def index(request: Request) -> HttpResponse | StreamingHttpResponse:
-    acting, rows = request.acting, quota_changes(request.acting)
+    actor, rows = request.actor, quota_changes(request.actor)
     for word in table_state(request.GET, "")["search"].split():
-        named = audit(acting).filter(object_name__icontains=word, change_id__isnull=False)
+        named = audit(actor).filter(object_name__icontains=word, change_id__isnull=False)
         rows = rows.filter(
             Q(pk__in=named.values("change_id")) | Q(actor__icontains=word) | Q(comment__icontains=word)
         )
     listing = list_query(
-        request, COLUMNS, rows, lambda some: listed_changes(acting, some),
-        file_name="quota-changes", default="-at", size=SIZE,
+        request, COLUMNS, rows, lambda some: list_changes(actor, some),
+        file_name="quota-changes", default="-at", size=PAGE_SIZE,
     )  # fmt: skip
-    if file := exported(request, listing):
+    if file := requested_csv(request, listing):
         return file
     context = {"listing": listing, "changes": listing.rows}
     return page(request, "scheduler/quotas/changes.html", context, inner="scheduler/quotas/change_rows.html")
@@ -89,22 +89,22 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
 @signed_in
 @require_http_methods(["GET", "POST"])
 def revert_change(request: Request, change_id: int) -> HttpResponse:
-    change = find_quota_change(request.acting, change_id)
+    change = find_quota_change(request.actor, change_id)
     draft, impact, fault = None, None, None
     try:
         draft, _ = inverse_draft(change)
         for each in draft.changes:
-            require_to_set(request.acting, each.owner)
+            require_set_quota(request.actor, each.owner)
         if request.method == "POST":
-            revert(acting=request.acting, change=change)
+            revert(actor=request.actor, change=change)
             return done(request, f"Change {change.pk} reverted.", to=reverse("quota-changes"), leave=True)
-        impact = preview(acting=request.acting, draft=draft)
+        impact = preview(actor=request.actor, draft=draft)
     except BerthError as error:
         if error.status in (403, 404):
             raise
         fault = error
     context = {
-        "listed": listed_changes(request.acting, [change])[0],
+        "listed": list_changes(request.actor, [change])[0],
         "impact": impact,
         "fault": fault.detail if fault else "",
         "post_to": request.path,
@@ -120,43 +120,43 @@ def revert_change(request: Request, change_id: int) -> HttpResponse:
     )
 
 
-def listed_changes(acting: Acting, rows: Iterable[QuotaChange]) -> list[ListedChange]:
-    """Return the changes to visible quotas, and only the number of hidden ones."""
-    changes, seen = list(rows), Scope(acting)
-    undone = dict(
+def list_changes(actor: Actor, rows: Iterable[QuotaChange]) -> list[ListedChange]:
+    """Return the changes with their visible quotas and the number of hidden ones."""
+    changes, seen = list(rows), VisibleScope(actor)
+    reverted = dict(
         QuotaChange.objects.filter(reverts__in=[row.pk for row in changes]).values_list("reverts", "pk")
     )
     expiries = {
         row.change_id: row for row in QuotaExpiry.objects.filter(change__in=[row.pk for row in changes])
     }
-    mine = {each.pk for each in departments(acting) if may(acting, Action.EDIT, each)}
-    everything = may(acting, Action.ADMINISTER)
+    mine = {each.pk for each in departments(actor) if may(actor, Action.EDIT, each)}
+    everything = may(actor, Action.ADMINISTER)
     listing = []
     for row in changes:
-        shown = [each for each in row.written if seen.holds(each.get("project_id"), each["department_id"])]
+        shown = [each for each in row.written if seen.includes(each.get("project_id"), each["department_id"])]
         settable = everything or all(
             each["kind"] == "project" and each["department_id"] in mine for each in row.written
         )
         listing.append(
             ListedChange(
                 change=row,
-                quotas=[_entry(each) for each in shown],
+                quotas=[_changed_quota(each) for each in shown],
                 hidden=len(row.written) - len(shown),
-                reverted_by=undone.get(row.pk),
+                reverted_by=reverted.get(row.pk),
                 expiry=expiries.get(row.pk),
-                may_undo=settable and row.pk not in undone,
+                can_revert=settable and row.pk not in reverted,
             )
         )
     return listing
 
 
-def _entry(each: Mapping[str, Any]) -> Entry:
+def _changed_quota(each: Mapping[str, Any]) -> ChangedQuota:
     before, after = (_merge_weights(each[side] or {}) for side in ("before", "after"))
-    return Entry(each["name"], each["pool"], not after, differences(before, after))
+    return ChangedQuota(each["name"], each["pool"], not after, list_differences(before, after))
 
 
 def _merge_weights(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Merge the weights if they are equal for all resources."""
+    """Replace the weights by a single value if they are equal for all resources."""
     weights = values.get("weight")
     if isinstance(weights, dict) and len(set(weights.values())) == 1:
         return {**values, "weight": next(iter(weights.values()))}

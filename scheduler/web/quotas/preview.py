@@ -5,35 +5,39 @@ from django.shortcuts import get_object_or_404
 from django.views.decorators.http import require_POST
 
 from berth.core.errors import Invalid
-from berth.server.web.faults import take_faults
+from berth.server.web.faults import add_form_errors
 from berth.server.web.pages import Request, signed_in
 from pools.models import NodePool
 from projects.models import Department, Project
-from projects.services.quotas import columns_of, require_to_set
+from projects.services.quotas import parse_columns, require_set_quota
 from projects.services.quotas.drafts import Change, Draft
-from projects.web.quotas.form import FIELD_OF, QuotaForm, initial_of
-from projects.web.quotas.pages import form_page, owner_named, present_quota
+from projects.web.quotas.form import FIELDS_BY_PATH, QuotaForm, initial_values
+from projects.web.quotas.pages import find_owner, find_quota, render_quota_form
 from scheduler.reports.what_if.quota_preview import Impact, preview
 
-HERE = "changes[0]"
+CHANGE_PATH = "changes[0]"
 
 
 @signed_in
 @require_POST
 def preview_quota(request: Request, kind: str, name: str, pool: str) -> HttpResponse:
-    owner, where = owner_named(request, kind, name), get_object_or_404(NodePool, name=pool)
-    require_to_set(request.acting, owner)
-    quota = present_quota(owner, where)
-    form, impact = QuotaForm(request.POST, initial=initial_of(quota), auto_id="quota_%s"), None
+    owner, where = find_owner(request, kind, name), get_object_or_404(NodePool, name=pool)
+    require_set_quota(request.actor, owner)
+    quota = find_quota(owner, where)
+    form, impact = QuotaForm(request.POST, initial=initial_values(quota), auto_id="quota_%s"), None
     if form.is_valid():
         try:
             impact = _impact(request, owner, where, form)
         except Invalid as error:
-            take_faults(form, error, {**FIELD_OF, **{f"{HERE}.set.{k}": v for k, v in FIELD_OF.items()}})
+            add_form_errors(
+                form,
+                error,
+                {**FIELDS_BY_PATH, **{f"{CHANGE_PATH}.set.{k}": v for k, v in FIELDS_BY_PATH.items()}},
+            )
     status = 200 if impact is not None else 422
-    return form_page(request, owner, where, quota, form, status=status, impact=impact)
+    return render_quota_form(request, owner, where, quota, form, status=status, impact=impact)
 
 
 def _impact(request: Request, owner: Department | Project, pool: NodePool, form: QuotaForm) -> Impact:
-    change = Change(owner, pool, columns_of(form.values()), HERE)
-    return preview(acting=request.acting, draft=Draft((change,)))
+    change = Change(owner, pool, parse_columns(form.values()), CHANGE_PATH)
+    return preview(actor=request.actor, draft=Draft((change,)))

@@ -11,8 +11,8 @@ PARTS = ("removed", "warnings", "shares", "starts", "no_longer_starting", "evict
 
 
 @dataclass(slots=True)
-class InPool:
-    """Effects on one pool. `name` is empty for effects that belong to no single pool."""
+class PoolImpact:
+    """Effects on one pool. `name` is empty for effects that are not tied to a pool."""
 
     name: str
     removed: list[Entry] = field(default_factory=list)
@@ -24,8 +24,8 @@ class InPool:
     reasons: list[Entry] = field(default_factory=list)
 
     @property
-    def in_short(self) -> str:
-        """Return a one-line summary."""
+    def summary(self) -> str:
+        """One-line summary of the effects."""
         counts = (
             (len(self.starts), "would start"),
             (len(self.no_longer_starting), "would no longer start"),
@@ -35,11 +35,11 @@ class InPool:
         return ", ".join(f"{count} {what}" for count, what in counts if count)
 
 
-def by_pool(impact: Impact) -> list[InPool]:
-    """Return effects by pool name. Effects without a pool come last."""
-    pools: dict[str, InPool] = {}
+def group_by_pool(impact: Impact) -> list[PoolImpact]:
+    """Return the effects by pool, sorted by name. Effects without a pool come last."""
+    pools: dict[str, PoolImpact] = {}
     for part in PARTS:
         for entry in getattr(impact, part):
             name = entry.get("pool") or ""
-            getattr(pools.setdefault(name, InPool(name)), part).append(entry)
+            getattr(pools.setdefault(name, PoolImpact(name)), part).append(entry)
     return [pools[name] for name in sorted(pools, key=lambda name: (not name, name))]

@@ -1,4 +1,4 @@
-"""Departments and projects side by side: quota, fair share, allocated and requested."""
+"""Quota, fair share, allocation and requests of departments and projects."""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -10,8 +10,8 @@ from django.db.models import F, Func, IntegerField, Sum
 from berth.server.web.charts.bars import Bar, quota_bar
 from berth.server.web.numbers import thousandths
 from pools.models import NodePool
-from projects.access import whole_departments
-from projects.acting import Acting
+from projects.access import fully_visible_departments
+from projects.actor import Actor
 from projects.models import Department, Phase, Project, Quota, Workload
 from projects.selectors import departments, projects, quotas
 from scheduler.models import Allocation
@@ -22,17 +22,17 @@ Key = tuple[str, int]  # ("department" | "project", id)
 
 
 @dataclass
-class Line:
-    """One queue in one or several pools, in milli-GPU. A quota of None is unlimited."""
+class QuotaLine:
+    """Row of a queue in one or more pools, in milli-GPU. A quota of None is unlimited."""
 
     owner: Owner
     quotas: list[Quota] = field(default_factory=list)
     share: int | None = None
     allocated: int = 0
-    waiting: int = 0
+    pending: int = 0
     numbers_visible: bool = True  # False if the user may not see a department's own numbers
-    children: list["Line"] = field(default_factory=list)
-    scale: int = 0  # value at the end of the longest bar
+    children: list["QuotaLine"] = field(default_factory=list)
+    scale: int = 0  # value at the full width of a bar
 
     @cached_property
     def bar(self) -> Bar:
@@ -40,7 +40,7 @@ class Line:
             allocated=self.allocated,
             quota=self.gpus,
             share=self.share,
-            wanted=self.waiting,
+            wanted=self.pending,
             scale=self.scale,
             label=_label(self),
         )
@@ -59,11 +59,11 @@ class Line:
         return _sum_or_none(quota.limit_gpu_milli for quota in self.quotas) if self.quotas else None
 
     @property
-    def beyond(self) -> int:
+    def over_quota(self) -> int:
         return max(0, self.allocated - self.gpus) if self.gpus is not None else 0
 
     @property
-    def promised(self) -> int | None:
+    def quota_sum(self) -> int | None:
         """Sum of the department's project quotas."""
         return _sum_or_none(child.gpus for child in self.children)
 
@@ -72,42 +72,42 @@ class Line:
         return (
             self.numbers_visible
             and self.gpus is not None
-            and (self.promised is None or self.promised > self.gpus)
+            and (self.quota_sum is None or self.quota_sum > self.gpus)
         )
 
 
-def lines(acting: Acting, pools: Iterable[NodePool]) -> list[Line]:
-    """Return departments by name with their visible projects."""
+def quota_lines(actor: Actor, pools: Iterable[NodePool]) -> list[QuotaLine]:
+    """Return the departments, sorted by name, with their visible projects."""
     wanted = list(pools)
-    whole = set(whole_departments(acting).values_list("pk", flat=True))
-    owned = _quotas(acting, wanted)
-    shares = _shares(acting, wanted)
-    held, waiting = held_by_project(wanted), waiting_by_project(wanted)
+    whole = set(fully_visible_departments(actor).values_list("pk", flat=True))
+    owned = _quotas_by_owner(actor, wanted)
+    shares = _shares_by_owner(actor, wanted)
+    held, waiting = allocated_by_project(wanted), pending_by_project(wanted)
     tops = {
-        each.pk: Line(
+        each.pk: QuotaLine(
             each,
             owned[("department", each.pk)],
             shares.get(("department", each.pk)),
             numbers_visible=each.pk in whole,
         )
-        for each in departments(acting)
+        for each in departments(actor)
     }
-    for project in projects(acting).select_related(None):
+    for project in projects(actor).select_related(None):
         key = ("project", project.pk)
-        child = Line(
+        child = QuotaLine(
             project, owned[key], shares.get(key), held.get(project.pk, 0), waiting.get(project.pk, 0)
         )
         top = tops[project.department_id]
         top.children.append(child)
         top.allocated += child.allocated
-        top.waiting += child.waiting
+        top.pending += child.pending
     result = list(tops.values())
-    _scale(result)
+    _set_scale(result)
     return result
 
 
-def held_by_project(pools: list[NodePool]) -> dict[int, int]:
-    """Return milli-GPU allocated to each project."""
+def allocated_by_project(pools: list[NodePool]) -> dict[int, int]:
+    """Return the allocated milli-GPU by project id."""
     rows = (
         Allocation.objects.filter(released_at__isnull=True, node__pool__in=pools)
         .order_by()
@@ -119,8 +119,8 @@ def held_by_project(pools: list[NodePool]) -> dict[int, int]:
     return {project: held or 0 for project, held in rows}
 
 
-def waiting_by_project(pools: list[NodePool]) -> dict[int, int]:
-    """Return pending milli-GPU by project, for workloads that allow one of these pools."""
+def pending_by_project(pools: list[NodePool]) -> dict[int, int]:
+    """Return the pending milli-GPU by project id, for workloads that allow one of the pools."""
     rows = (
         Workload.objects.filter(
             phase__in=(Phase.PENDING, Phase.RESERVED), pools__overlap=[pool.name for pool in pools]
@@ -132,40 +132,40 @@ def waiting_by_project(pools: list[NodePool]) -> dict[int, int]:
     return dict(rows)
 
 
-def _quotas(acting: Acting, pools: list[NodePool]) -> dict[Key, list[Quota]]:
+def _quotas_by_owner(actor: Actor, pools: list[NodePool]) -> dict[Key, list[Quota]]:
     result: dict[Key, list[Quota]] = defaultdict(list)
-    for quota in quotas(acting).filter(pool__in=pools).select_related(None):
-        result[_key(quota.project_id, quota.department_id)].append(quota)
+    for quota in quotas(actor).filter(pool__in=pools).select_related(None):
+        result[_owner_key(quota.project_id, quota.department_id)].append(quota)
     return result
 
 
-def _shares(acting: Acting, pools: list[NodePool]) -> dict[Key, int]:
+def _shares_by_owner(actor: Actor, pools: list[NodePool]) -> dict[Key, int]:
     result: dict[Key, int] = defaultdict(int)
-    rows = standings(acting).filter(pool__in=pools).values_list("project_id", "department_id", "share")
+    rows = standings(actor).filter(pool__in=pools).values_list("project_id", "department_id", "share")
     for project, department, share in rows:
-        result[_key(project, department)] += share[0]
+        result[_owner_key(project, department)] += share[0]
     return result
 
 
-def _key(project: int | None, department: int | None) -> Key:
+def _owner_key(project: int | None, department: int | None) -> Key:
     if project is not None:
         return "project", project
     assert department is not None, "the database guarantees that there is one owner"
     return "department", department
 
 
-def _scale(tops: list[Line]) -> None:
-    """Use one scale for all projects and one for all departments, so that bars are comparable."""
+def _set_scale(tops: list[QuotaLine]) -> None:
+    """Set a common scale for all projects and one for all departments, to make bars comparable."""
     for row in (tops, [child for top in tops for child in top.children]):
-        ends = [max(line.gpus or 0, line.share or 0, line.allocated + line.waiting) for line in row]
+        ends = [max(line.gpus or 0, line.share or 0, line.allocated + line.pending) for line in row]
         longest = max(ends, default=0)
         for line in row:
             line.scale = longest
 
 
-def _label(line: Line) -> str:
+def _label(line: QuotaLine) -> str:
     share = "" if line.share is None else f", fair share {thousandths(line.share)}"
-    waiting = f", {thousandths(line.waiting)} pending" if line.waiting else ""
+    waiting = f", {thousandths(line.pending)} pending" if line.pending else ""
     return (
         f"{line.owner}: {thousandths(line.allocated)} GPUs of quota {thousandths(line.gpus)}{share}{waiting}"
     )

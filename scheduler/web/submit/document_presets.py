@@ -1,25 +1,25 @@
-"""Starting documents of the submission form: examples, copies, templates."""
+"""Initial documents of the submission form: examples, copies and templates."""
 
 import contextlib
 import uuid
 from collections.abc import Mapping
 
 from berth.core.spec import WorkloadSpec
-from berth.documents import CannotEdit, edited
-from berth.documents.ordered import as_text
-from projects.acting import Acting
+from berth.documents import CannotEdit, edit_text
+from berth.documents.ordered import dump_workload
+from projects.actor import Actor
 from projects.models import Template, Workload
 from projects.selectors import templates, workloads
-from projects.services.workloads.templates import document_of
-from scheduler.web.submit.form_choices import open_projects
-from scheduler.web.workloads.details import written
+from projects.services.workloads.templates import template_document
+from scheduler.web.submit.form_choices import submittable_projects
+from scheduler.web.workloads.details import document_text
 
-MOST_TEMPLATES = 50
-HEAD = """\
+MAX_TEMPLATES = 50
+HEADER = """\
 name: {name}
 project: {project}
 """
-KINDS: Mapping[str, tuple[str, str, str]] = {
+EXAMPLES: Mapping[str, tuple[str, str, str]] = {
     "gang": ("Distributed training", "my-training", """\
 command: python train.py --epochs 10
 roles:
@@ -84,7 +84,7 @@ roles:
 }  # fmt: skip
 
 
-BARE = """\
+MINIMAL_DOCUMENT = """\
 command: python train.py
 roles:
   - name: worker
@@ -94,62 +94,66 @@ roles:
 ORDER = tuple(WorkloadSpec.model_fields)
 
 
-def first_text(acting: Acting, query: Mapping[str, str]) -> str:
+def initial_text(actor: Actor, query: Mapping[str, str]) -> str:
     """Return the text of a template, of another workload under a new name, or of an example."""
-    if (template := _template(acting, query.get("template", ""))) is not None:
+    if (template := _template(actor, query.get("template", ""))) is not None:
         return _template_document(template)
-    if (like := _workload(acting, query.get("like", ""))) is not None:
-        return written(like, name=f"{like.name[:60]}-2")
-    mine = open_projects(acting)
+    if (like := _workload(actor, query.get("like", ""))) is not None:
+        return document_text(like, name=f"{like.name[:60]}-2")
+    mine = submittable_projects(actor)
     chosen = query.get("project", "")
     project = chosen if chosen in mine else mine[0] if mine else "my-project"
-    _, name, rest = KINDS.get(query.get("kind", ""), KINDS["gang"])
-    return HEAD.format(name=name, project=project) + rest
+    _, name, rest = EXAMPLES.get(query.get("kind", ""), EXAMPLES["gang"])
+    return HEADER.format(name=name, project=project) + rest
 
 
-def starts() -> list[tuple[str, str]]:
-    """Return (title, query string) of each example."""
-    return [(title, f"kind={key}") for key, (title, _, _) in KINDS.items()]
+def example_links() -> list[tuple[str, str]]:
+    """Return the title and query string of each example."""
+    return [(title, f"kind={key}") for key, (title, _, _) in EXAMPLES.items()]
 
 
-def template_starts(acting: Acting) -> list[str]:
-    mine = set(open_projects(acting))
-    stored = templates(acting).filter(project__name__in=mine)[:MOST_TEMPLATES]
+def usable_templates(actor: Actor) -> list[str]:
+    mine = set(submittable_projects(actor))
+    stored = templates(actor).filter(project__name__in=mine)[:MAX_TEMPLATES]
     return [template.handle for template in stored]
 
 
 def template_text(text: str) -> str:
-    """Return a document without its name and project."""
+    """Return the text of a document without the keys that identify a workload."""
     for key in ("name", "project", "submitted"):
         with contextlib.suppress(CannotEdit):
-            text = edited(text, (key,))
-    return text or BARE
+            text = edit_text(text, (key,))
+    return text or MINIMAL_DOCUMENT
 
 
-def kept_text(acting: Acting, like: str) -> tuple[str, str]:
-    """Return a workload's document without name and project, and the workload's name."""
-    workload = _workload(acting, like)
-    return (template_text(written(workload)), workload.name) if workload is not None else (BARE, "")
+def text_from_workload(actor: Actor, like: str) -> tuple[str, str]:
+    """Return a workload's document as template text, and the workload's name."""
+    workload = _workload(actor, like)
+    return (
+        (template_text(document_text(workload)), workload.name)
+        if workload is not None
+        else (MINIMAL_DOCUMENT, "")
+    )
 
 
 def _template_document(template: Template) -> str:
-    """Return the template's text, including comments, with name and project."""
+    """Return a template's text, including comments, with its name and project filled in."""
     text = template.text
     try:
-        for key, value in (("name", document_of(template)["name"]), ("project", template.project.name)):
-            text = edited(text, (key,), value, order=ORDER)
+        for key, value in (("name", template_document(template)["name"]), ("project", template.project.name)):
+            text = edit_text(text, (key,), value, order=ORDER)
     except CannotEdit:
-        return as_text(document_of(template))
+        return dump_workload(template_document(template))
     return text
 
 
-def _template(acting: Acting, handle: str) -> Template | None:
+def _template(actor: Actor, handle: str) -> Template | None:
     project, _, name = handle.partition("/")
-    return templates(acting).filter(project__name=project, name=name).first()
+    return templates(actor).filter(project__name=project, name=name).first()
 
 
-def _workload(acting: Acting, workload_id: str) -> Workload | None:
+def _workload(actor: Actor, workload_id: str) -> Workload | None:
     try:
-        return workloads(acting).filter(pk=uuid.UUID(workload_id)).first()
+        return workloads(actor).filter(pk=uuid.UUID(workload_id)).first()
     except ValueError:
         return None

@@ -1,38 +1,41 @@
-"""Choices offered on the submission form."""
+"""Choices that the submission form offers."""
 
 from django.db.models import Q
 
-from pools.runtimes.capabilities import capabilities_of
+from pools.runtimes.capabilities import runtime_capabilities
 from projects.access import Action, may, visible_nodes, visible_pools
-from projects.acting import Acting
+from projects.actor import Actor
 from projects.models import Membership
 from projects.selectors import departments, projects
-from scheduler.web.submit.form.fields import Offer
+from scheduler.web.submit.form.fields import FormChoices
 
 
-def offer_to(acting: Acting) -> Offer:
-    pools = list(visible_pools(acting).order_by("name"))
-    named = visible_nodes(acting).exclude(Q(gpu_model="") | Q(state="ended"))
+def choices_for(actor: Actor) -> FormChoices:
+    pools = list(visible_pools(actor).order_by("name"))
+    named = visible_nodes(actor).exclude(Q(gpu_model="") | Q(state="ended"))
     models = set(named.values_list("gpu_model", flat=True))
     models |= {pool.gpu_model for pool in pools if pool.gpu_model}
     labels = dict.fromkeys(str(key) for pool in pools for key in pool.topology or ())
-    return Offer(
-        projects=open_projects(acting),
+    return FormChoices(
+        projects=submittable_projects(actor),
         pools=[pool.name for pool in pools],
         models=sorted(models),
         labels=list(labels),
-        runs_images=any(capabilities_of(pool.runtime).runs_images for pool in pools),
+        runs_images=any(runtime_capabilities(pool.runtime).runs_images for pool in pools),
     )
 
 
-def open_projects(acting: Acting) -> list[str]:
-    """Return the projects in which this user may submit, with one check per department or own project."""
-    whole = {each.pk for each in departments(acting) if may(acting, Action.EDIT, each)}
+def submittable_projects(actor: Actor) -> list[str]:
+    """Return the names of the projects in which the user may submit workloads.
+
+    Permissions are checked once per department, and once per project that has the user as a member.
+    """
+    whole = {each.pk for each in departments(actor) if may(actor, Action.EDIT, each)}
     mine = set(
-        Membership.objects.filter(user=acting.user, project__isnull=False).values_list("project", flat=True)
+        Membership.objects.filter(user=actor.user, project__isnull=False).values_list("project", flat=True)
     )
     return [
         project.name
-        for project in projects(acting)
-        if project.department_id in whole or (project.pk in mine and may(acting, Action.SUBMIT, project))
+        for project in projects(actor)
+        if project.department_id in whole or (project.pk in mine and may(actor, Action.SUBMIT, project))
     ]

@@ -12,26 +12,26 @@ from berth.documents import read_document
 from berth.server.web.pages import Request, done, page, signed_in
 from projects.services.workloads import submit_with_warnings
 from projects.services.workloads.prediction import Prediction, dry_run, validate
-from scheduler.web.submit.document_presets import first_text, starts, template_starts
-from scheduler.web.submit.form.draft import Draft, opened, sent, step
-from scheduler.web.submit.form.presentation import shown
-from scheduler.web.submit.form_choices import offer_to
+from scheduler.web.submit.document_presets import example_links, initial_text, usable_templates
+from scheduler.web.submit.form.draft import Draft, apply_step, open_draft, read_draft
+from scheduler.web.submit.form.presentation import prepare_form
+from scheduler.web.submit.form_choices import choices_for
 from scheduler.web.workloads.details import Obstacle, obstacles
 
-LOOK, TRY, SUBMIT = "look", "try", "submit"
+CHECK, PREDICT, SUBMIT = "look", "try", "submit"
 
 
 @dataclass
-class Answer:
-    """The result of checking a document: its errors, or a prediction."""
+class CheckResult:
+    """Result of checking a document: its errors or a prediction."""
 
     problems: list[Problem] = field(default_factory=list)
     refused: str = ""
-    foreseen: Prediction | None = None
+    prediction: Prediction | None = None
 
     @property
     def obstacles(self) -> list[Obstacle]:
-        return obstacles(self.foreseen.blockers) if self.foreseen else []
+        return obstacles(self.prediction.blockers) if self.prediction else []
 
     @property
     def is_clean(self) -> bool:
@@ -42,47 +42,50 @@ class Answer:
 @require_http_methods(["GET", "POST"])
 def index(request: Request) -> HttpResponse:
     if request.method == "GET":
-        draft = opened(first_text(request.acting, request.GET))
-        return _page(request, draft, Answer())
-    wanted = request.POST.get("step", LOOK)
-    draft = sent(request.POST, offer_to(request.acting))
-    if wanted not in (LOOK, TRY, SUBMIT):
-        step(draft, wanted, mail=getattr(request.user, "email", ""))
-        wanted = LOOK
-    answer = Answer()
+        draft = open_draft(initial_text(request.actor, request.GET))
+        return _page(request, draft, CheckResult())
+    wanted = request.POST.get("step", CHECK)
+    draft = read_draft(request.POST, choices_for(request.actor))
+    if wanted not in (CHECK, PREDICT, SUBMIT):
+        apply_step(draft, wanted, mail=getattr(request.user, "email", ""))
+        wanted = CHECK
+    answer = CheckResult()
     try:
         if draft.problems:
             raise Invalid(draft.problems)
         document = read_document(draft.text)
         if wanted == SUBMIT:
-            stored = submit_with_warnings(acting=request.acting, document=document)
+            stored = submit_with_warnings(actor=request.actor, document=document)
             to = reverse("workload", args=[stored.workload.pk])
             message = " ".join([f"Workload {stored.workload.name} submitted.", *stored.warnings])
             return done(request, message, to=to, leave=True)
-        if wanted == TRY:
-            answer.foreseen = dry_run(acting=request.acting, document=document)
+        if wanted == PREDICT:
+            answer.prediction = dry_run(actor=request.actor, document=document)
         else:
-            validate(acting=request.acting, document=document)
+            validate(actor=request.actor, document=document)
     except BerthError as error:
         _add_error(answer, error)
-    return _page(request, draft, answer, status=200 if wanted == LOOK or answer.is_clean else 422)
+    return _page(request, draft, answer, status=200 if wanted == CHECK or answer.is_clean else 422)
 
 
 @signed_in
 @require_POST
 def prediction(request: Request) -> HttpResponse:
-    """Predict the outcome while the page is open. Errors in the document have already been reported."""
-    answer = Answer()
+    """Predict the outcome for the document on the open page.
+
+    The page has already reported errors in the document.
+    """
+    answer = CheckResult()
     try:
         document = read_document(request.POST.get("document", ""))
-        answer.foreseen = dry_run(acting=request.acting, document=document)
+        answer.prediction = dry_run(actor=request.actor, document=document)
     except BerthError as error:
         _add_error(answer, error)
     return page(request, "scheduler/submit/prediction.html", {"answer": answer})
 
 
-def _add_error(answer: Answer, error: BerthError) -> None:
-    """Assign an error to the document parts that it concerns, or show the error at the top."""
+def _add_error(answer: CheckResult, error: BerthError) -> None:
+    """Attach an error to the document parts that it concerns, or show it at the top of the page."""
     if isinstance(error, Invalid):
         answer.problems = list(error.problems)
     elif isinstance(error, Forbidden):
@@ -93,16 +96,16 @@ def _add_error(answer: Answer, error: BerthError) -> None:
         answer.refused = error.detail
 
 
-def _page(request: Request, draft: Draft, answer: Answer, *, status: int = 200) -> HttpResponse:
-    offer = offer_to(request.acting)
+def _page(request: Request, draft: Draft, answer: CheckResult, *, status: int = 200) -> HttpResponse:
+    offer = choices_for(request.actor)
     context = {
         "text": draft.text,
         "draft": draft,
-        "shown": shown(draft, offer, answer.problems),
+        "shown": prepare_form(draft, offer, answer.problems),
         "answer": answer,
         "offer": offer,
-        "starts": starts(),
-        "templates": template_starts(request.acting),
+        "starts": example_links(),
+        "templates": usable_templates(request.actor),
     }
     return page(
         request, "scheduler/submit/page.html", context, inner="scheduler/submit/inner.html", status=status

@@ -11,18 +11,18 @@ from django.views.decorators.http import require_GET, require_http_methods
 
 from berth.core.errors import BerthError, Invalid, NotFound, PreconditionFailed
 from berth.core.problems import Problem
-from berth.server.web.faults import take_faults
-from berth.server.web.lists.tables import Column, exported, list_query
+from berth.server.web.faults import add_form_errors
+from berth.server.web.lists.tables import Column, list_query, requested_csv
 from berth.server.web.pages import Request, done, page, signed_in
 from projects.access import Action, may
 from projects.models import Project, Template
 from projects.selectors import find_project, templates
 from projects.services.workloads import templates as service
-from scheduler.web.submit.document_presets import kept_text, template_text
-from scheduler.web.submit.form.draft import Draft, opened, sent, step
-from scheduler.web.submit.form.fields import Offer
-from scheduler.web.submit.form.presentation import shown
-from scheduler.web.submit.form_choices import offer_to, open_projects
+from scheduler.web.submit.document_presets import template_text, text_from_workload
+from scheduler.web.submit.form.draft import Draft, apply_step, open_draft, read_draft
+from scheduler.web.submit.form.fields import FormChoices
+from scheduler.web.submit.form.presentation import prepare_form
+from scheduler.web.submit.form_choices import choices_for, submittable_projects
 
 SAVE, EDIT = "save", "edit"
 Row = tuple[Template, bool, bool]
@@ -36,7 +36,7 @@ COLUMNS: tuple[Column[Row], ...] = (
 
 
 class SaveForm(forms.Form):
-    """Name and description of a template."""
+    """Form with the name and description of a new template."""
 
     project = forms.ChoiceField(label="Project")
     name = forms.CharField(label="Name", max_length=63, help_text="Lower-case letters, digits, dashes")
@@ -46,39 +46,43 @@ class SaveForm(forms.Form):
 
 
 @dataclass
-class Page:
-    """Context of a template's page."""
+class TemplatePage:
+    """Contents of a template's page."""
 
     project: Project
     name: str = ""
     description: str = ""
     version: int = 0
     problems: list[Problem] = field(default_factory=list)
-    named: list[Problem] = field(default_factory=list)  # errors in name and description
+    field_problems: list[Problem] = field(default_factory=list)  # errors in name and description
     refused: str = ""
-    theirs: Template | None = None  # saved by another user in the meantime
+    conflicting: Template | None = None  # version that another user saved in the meantime
 
 
 @signed_in
 @require_GET
 def index(request: Request) -> HttpResponse | StreamingHttpResponse:
-    rows = templates(request.acting)
+    rows = templates(request.actor)
     if chosen := request.GET.get("project", "").replace("\x00", ""):
         rows = rows.filter(project__name=chosen)
     if search := request.GET.get("search", "").replace("\x00", "").strip():
         rows = rows.filter(name__icontains=search) | rows.filter(description__icontains=search)
-    mine = open_projects(request.acting)
+    mine = submittable_projects(request.actor)
     usable = set(mine)
     listing = list_query(
-        request, COLUMNS, rows, lambda some: list(_with_rights(request, some, usable)), file_name="templates",
+        request,
+        COLUMNS,
+        rows,
+        lambda some: list(_with_permissions(request, some, usable)),
+        file_name="templates",
         default="name",
-    )  # fmt: skip
-    if file := exported(request, listing):
+    )
+    if file := requested_csv(request, listing):
         return file
     context = {
         "rows": listing.rows,
         "listing": listing,
-        "projects": templates(request.acting)
+        "projects": templates(request.actor)
         .order_by("project__name")
         .values_list("project__name", flat=True)
         .distinct(),
@@ -94,23 +98,23 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
 def save(request: Request) -> HttpResponse:
     """Save the document of a workload or of the submission page as a template."""
     if request.method == "GET":
-        text, name = kept_text(request.acting, request.GET.get("like", ""))
+        text, name = text_from_workload(request.actor, request.GET.get("like", ""))
         initial: dict[str, Any] = {"document": text, "name": name, "project": request.GET.get("project", "")}
         initial["then"] = "" if name else EDIT
-        return _keep_page(request, SaveForm(initial=initial, auto_id="keep_%s"))
+        return _save_page(request, SaveForm(initial=initial, auto_id="keep_%s"))
     if request.POST.get("step") == "ask":
         text = template_text(request.POST.get("document", ""))
-        stands = opened(request.POST.get("document", "")).data or {}
+        stands = open_draft(request.POST.get("document", "")).data or {}
         initial = {"document": text}
         initial |= {key: stands.get(key) for key in ("project", "name")}
-        return _keep_page(request, SaveForm(initial=initial, auto_id="keep_%s"))
+        return _save_page(request, SaveForm(initial=initial, auto_id="keep_%s"))
     form = SaveForm(request.POST, auto_id="keep_%s")
     form.fields["project"].choices = _projects(request)  # type: ignore[attr-defined]
     if form.is_valid():
         values = form.cleaned_data
         try:
             made = service.set_template(
-                acting=request.acting, project=find_project(request.acting, values["project"]),
+                actor=request.actor, project=find_project(request.actor, values["project"]),
                 name=values["name"], text=values["document"].replace("\r\n", "\n"),
                 description=values["description"], expected_version=0,
             )  # fmt: skip
@@ -119,32 +123,32 @@ def save(request: Request) -> HttpResponse:
                 "name", "A template with this name exists. Choose another name or edit that template"
             )
         except BerthError as error:
-            take_faults(form, error)
+            add_form_errors(form, error)
         else:
             goes_on = values["then"] == EDIT
             to = reverse("template", args=[made.project.name, made.name]) if goes_on else reverse("templates")
             return done(request, f"Template {made.handle} saved.", to=to, leave=goes_on)
-    return _keep_page(request, form)
+    return _save_page(request, form)
 
 
 @signed_in
 @require_http_methods(["GET", "POST"])
 def edit(request: Request, project: str, name: str = "") -> HttpResponse:
-    owner = find_project(request.acting, project)
-    stored = templates(request.acting).filter(project=owner, name=name).first() if name else None
+    owner = find_project(request.actor, project)
+    stored = templates(request.actor).filter(project=owner, name=name).first() if name else None
     if name and stored is None:
         raise NotFound("Template not found.")
     if stored is not None:
-        service.require_change(request.acting, stored)
+        service.require_change(request.actor, stored)
     else:
         request.require("submit", owner)
     if request.method == "GET":
         description, version = (stored.description, stored.version) if stored else ("", 0)
         text = stored.text if stored else template_text("")
-        return _page(request, opened(text), Page(owner, name, description, version))
+        return _page(request, open_draft(text), TemplatePage(owner, name, description, version))
     values = request.POST
-    draft = sent(values, _offer(request))
-    shows = Page(
+    draft = read_draft(values, _offer(request))
+    template_page = TemplatePage(
         owner,
         name or values.get("name", ""),
         values.get("description", ""),
@@ -152,34 +156,34 @@ def edit(request: Request, project: str, name: str = "") -> HttpResponse:
     )
     wanted = values.get("step", "")
     if wanted != SAVE:
-        step(draft, wanted)
-        return _page(request, draft, _with_document_check(shows, draft))
+        apply_step(draft, wanted)
+        return _page(request, draft, _with_document_check(template_page, draft))
     try:
         if draft.problems:
             raise Invalid(draft.problems)
         made = service.set_template(
-            acting=request.acting, project=owner, name=shows.name, text=draft.text,
-            description=shows.description,
-            expected_version=shows.version,
+            actor=request.actor, project=owner, name=template_page.name, text=draft.text,
+            description=template_page.description,
+            expected_version=template_page.version,
         )  # fmt: skip
         return done(request, f"Template {made.handle} saved.", to=reverse("templates"), leave=True)
     except PreconditionFailed:
-        _show_conflict(shows)
+        _show_conflict(template_page)
     except BerthError as error:
-        _add_error(shows, error)
-    return _page(request, draft, shows, status=412 if shows.theirs else 422)
+        _add_error(template_page, error)
+    return _page(request, draft, template_page, status=412 if template_page.conflicting else 422)
 
 
 @signed_in
 @require_http_methods(["GET", "POST"])
 def delete(request: Request, project: str, name: str) -> HttpResponse:
-    owner = find_project(request.acting, project)
-    stored = templates(request.acting).filter(project=owner, name=name).first()
+    owner = find_project(request.actor, project)
+    stored = templates(request.actor).filter(project=owner, name=name).first()
     if stored is None:
         raise NotFound("Template not found.")
-    service.require_change(request.acting, stored)
+    service.require_change(request.actor, stored)
     if request.method == "POST":
-        service.delete_template(acting=request.acting, template=stored)
+        service.delete_template(actor=request.actor, template=stored)
         return done(request, f"Template {stored.handle} deleted.", to=reverse("templates"))
     context = {
         "title": f"Delete template {stored.handle}?",
@@ -192,7 +196,7 @@ def delete(request: Request, project: str, name: str) -> HttpResponse:
     return page(request, "web/confirm.html", context, inner="web/confirm_form.html")
 
 
-def _keep_page(request: Request, form: SaveForm) -> HttpResponse:
+def _save_page(request: Request, form: SaveForm) -> HttpResponse:
     form.fields["project"].choices = _projects(request)  # type: ignore[attr-defined]
     faults: list[Any] = list(form.errors.get("document", [])) if form.is_bound else []
     context = {
@@ -207,62 +211,67 @@ def _keep_page(request: Request, form: SaveForm) -> HttpResponse:
     return page(request, "web/form.html", context, inner="web/form_body.html", status=status)
 
 
-def _with_rights(request: Request, rows: list[Template], mine: set[str]) -> Iterator[Row]:
-    """Yield each template with the user's rights to use and to change it, checked once per project."""
+def _with_permissions(request: Request, rows: list[Template], mine: set[str]) -> Iterator[Row]:
+    """Yield each template with the user's permissions to use it and to change it.
+
+    The permission to operate a project is checked only once per project.
+    """
     runs: dict[int, bool] = {}
     for row in rows:
         if row.project_id not in runs:
-            runs[row.project_id] = may(request.acting, Action.OPERATE, row.project)
+            runs[row.project_id] = may(request.actor, Action.OPERATE, row.project)
         usable = row.project.name in mine
         made = usable and row.made_by_id is not None and row.made_by_id == request.user.pk
         yield row, usable, runs[row.project_id] or made
 
 
 def _projects(request: Request) -> list[tuple[str, str]]:
-    return [(name, name) for name in open_projects(request.acting)]
+    return [(name, name) for name in submittable_projects(request.actor)]
 
 
-def _with_document_check(shows: Page, draft: Draft) -> Page:
+def _with_document_check(template_page: TemplatePage, draft: Draft) -> TemplatePage:
     try:
         if not draft.problems:
-            service.check_document(shows.project, draft.text)
+            service.check_document(template_page.project, draft.text)
     except Invalid as error:
-        shows.problems = list(error.problems)
-    return shows
+        template_page.problems = list(error.problems)
+    return template_page
 
 
-def _show_conflict(shows: Page) -> None:
-    """Show the form again after a conflict, above the stored version, which another save replaces."""
-    shows.theirs = Template.objects.filter(project=shows.project, name=shows.name).first()
-    if shows.theirs is None:
-        shows.refused, shows.version = (
+def _show_conflict(template_page: TemplatePage) -> None:
+    """Prepare the page to show a conflict. Saving again overwrites the stored version."""
+    template_page.conflicting = Template.objects.filter(
+        project=template_page.project, name=template_page.name
+    ).first()
+    if template_page.conflicting is None:
+        template_page.refused, template_page.version = (
             "The template was deleted while you were editing. Saving again creates it.",
             0,
         )
     else:
-        shows.version = shows.theirs.version
+        template_page.version = template_page.conflicting.version
 
 
-def _add_error(shows: Page, error: BerthError) -> None:
+def _add_error(template_page: TemplatePage, error: BerthError) -> None:
     if not isinstance(error, Invalid):
-        shows.refused = error.detail
+        template_page.refused = error.detail
         return
     inside = f"{service.DOCUMENT_PATH}."
     for each in error.problems:
         if each.path in ("name", "description"):
-            shows.named.append(each)
+            template_page.field_problems.append(each)
         else:
             path = each.path.removeprefix(inside) if each.path != service.DOCUMENT_PATH else ""
-            shows.problems.append(Problem(path, each.message, each.received, each.allowed))
+            template_page.problems.append(Problem(path, each.message, each.received, each.allowed))
 
 
-def _page(request: Request, draft: Draft, shows: Page, *, status: int = 200) -> HttpResponse:
+def _page(request: Request, draft: Draft, template_page: TemplatePage, *, status: int = 200) -> HttpResponse:
     offer = _offer(request)
     context: dict[str, Any] = {
         "text": draft.text,
         "draft": draft,
-        "shown": shown(draft, offer, shows.problems),
-        "shows": shows,
+        "shown": prepare_form(draft, offer, template_page.problems),
+        "shows": template_page,
         "offer": offer,
         "post_to": request.get_full_path(),
         "is_new": "name" not in (request.resolver_match.kwargs if request.resolver_match else {}),
@@ -276,8 +285,8 @@ def _page(request: Request, draft: Draft, shows: Page, *, status: int = 200) -> 
     )
 
 
-def _offer(request: Request) -> Offer:
-    return replace(offer_to(request.acting), of_template=True)
+def _offer(request: Request) -> FormChoices:
+    return replace(choices_for(request.actor), for_template=True)
 
 
 def _parse_version(text: str | None) -> int:

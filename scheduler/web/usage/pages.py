@@ -1,4 +1,4 @@
-"""Page of usage, cost and budgets."""
+"""Usage page, with cost and budgets."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,30 +11,30 @@ from django.utils import timezone
 from django.views.decorators.http import require_GET
 from rest_framework.request import Request as ApiRequest
 
-from berth.server.web.charts.bars import Bar, stacked
-from berth.server.web.charts.columns import Columns, columns
-from berth.server.web.lists.paging import slice_of
+from berth.server.web.charts.bars import Bar, stacked_bar
+from berth.server.web.charts.columns import Columns, stacked_columns
+from berth.server.web.lists.paging import load_slice
 from berth.server.web.pages import Request, page, signed_in
-from berth.server.web.zones import zone_of
+from berth.server.web.zones import reader_zone
 from projects.access import visible_pools
-from projects.acting import Acting
+from projects.actor import Actor
 from projects.models import Budget, Department
 from projects.selectors import budgets, departments, projects
-from projects.web.quotas.budgets import Owner, budget_setter, budgetable
-from scheduler.api.usage import as_csv
-from scheduler.reports.usage.budgets import Standing, standings
-from scheduler.reports.usage.report import Dimension, Step, UsageRow, report, total
-from scheduler.web.usage.query import SPANS, Question, question_of
+from projects.web.quotas.budgets import Owner, budget_setter, editable_budget_owners
+from scheduler.api.usage import stream_csv
+from scheduler.reports.usage.budgets import BudgetStatus, budget_statuses
+from scheduler.reports.usage.report import Dimension, Step, UsageRow, total, usage_report
+from scheduler.web.usage.query import SPANS, UsageQuery, parse_usage_query
 
-MOST_NAMED = 8
-MOST_BUDGETS = 25
-MOST_LINES = 100  # rows on the page; the CSV file contains all rows
-SHOWN = {Step.HOUR: "%d %b %H:00", Step.DAY: "%d %b", Step.WEEK: "week of %d %b", Step.MONTH: "%b %Y"}
+MAX_NAMED_LAYERS = 8
+BUDGETS_PER_PAGE = 25
+MAX_ROWS = 100  # rows on the page; the CSV file contains all rows
+LABEL_FORMATS = {Step.HOUR: "%d %b %H:00", Step.DAY: "%d %b", Step.WEEK: "week of %d %b", Step.MONTH: "%b %Y"}
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
-    """Total usage of one name."""
+class UsageLine:
+    """Total usage of one department, project, user or pool."""
 
     name: str
     hue: str
@@ -43,7 +43,7 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class ChartPeriod:
     label: str
     used: UsageRow
 
@@ -52,15 +52,15 @@ class Piece:
 @require_GET
 def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     now = timezone.now()
-    question = question_of(request.GET, now, zone_of(request))
-    rows = question.chosen_of(report(request.acting, question.request, now))
+    question = parse_usage_query(request.GET, now, reader_zone(request))
+    rows = question.chosen_of(usage_report(request.actor, question.request, now))
     if request.GET.get("format") == "csv":
-        return as_csv(ApiRequest(request), question.request, rows)
+        return stream_csv(ApiRequest(request), question.request, rows)
     sort = request.GET.get("sort", "-gpu_hours")
     lines = _lines(rows, question.by)
-    shown = slice_of(
-        budgets(request.acting), {"made": "pk"}, sort="made", default="made",
-        cursor=request.GET.get("cursor", ""), size=MOST_BUDGETS,
+    shown = load_slice(
+        budgets(request.actor), {"made": "pk"}, sort="made", default="made",
+        cursor=request.GET.get("cursor", ""), size=BUDGETS_PER_PAGE,
     )  # fmt: skip
     context = {
         "question": question,
@@ -68,21 +68,21 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         "dimensions": list(Dimension),
         "steps": list(Step),
         "total": total(rows),
-        "lines": _sort_lines(lines, sort)[:MOST_LINES],
+        "lines": _sort_lines(lines, sort)[:MAX_ROWS],
         "names": len(lines),
         "sort": sort,
         "chart": _chart(rows, lines, question),
         "labels": _labels(question),
-        "pieces": _pieces(rows, question),
+        "pieces": _chart_periods(rows, question),
         "slice": shown,
-        "budgets": _budget_bars(shown.rows, now, budget_setter(request.acting)),
-        "may_budget": any(True for _ in budgetable(request.acting)),
-        **_choices(request.acting),
+        "budgets": _budget_bars(shown.rows, now, budget_setter(request.actor)),
+        "may_budget": any(True for _ in editable_budget_owners(request.actor)),
+        **_choices(request.actor),
     }
     return page(request, "scheduler/usage/page.html", context, inner="scheduler/usage/rows.html")
 
 
-def _lines(rows: Iterable[UsageRow], by: Dimension) -> list[Line]:
+def _lines(rows: Iterable[UsageRow], by: Dimension) -> list[UsageLine]:
     names: dict[str, list[UsageRow]] = {}
     for row in rows:
         names.setdefault(row.names[by], []).append(row)
@@ -91,14 +91,14 @@ def _lines(rows: Iterable[UsageRow], by: Dimension) -> list[Line]:
     most = max([used.gpu_hours for used, _ in sums], default=0.0)
     rows_ = []
     for place, (used, name) in enumerate(sums):
-        hue = f"hue-{place}" if place < MOST_NAMED else "hue-other"
+        hue = f"hue-{place}" if place < MAX_NAMED_LAYERS else "hue-other"
         label = f"{used.gpu_hours:,.1f} GPU-hours"
-        drawn = stacked([(round(used.gpu_hours * 1000), hue)], max(1, round(most * 1000)), label)
-        rows_.append(Line(name, hue, used, drawn))
+        drawn = stacked_bar([(round(used.gpu_hours * 1000), hue)], max(1, round(most * 1000)), label)
+        rows_.append(UsageLine(name, hue, used, drawn))
     return rows_
 
 
-def _sort_lines(lines: list[Line], sort: str) -> list[Line]:
+def _sort_lines(lines: list[UsageLine], sort: str) -> list[UsageLine]:
     keys: Mapping[str, Any] = {
         "name": lambda line: line.name,
         "gpu_hours": lambda line: line.used.gpu_hours,
@@ -110,8 +110,8 @@ def _sort_lines(lines: list[Line], sort: str) -> list[Line]:
     return sorted(lines, key=key, reverse=sort.startswith("-"))
 
 
-def _chart(rows: Sequence[UsageRow], lines: Sequence[Line], question: Question) -> Columns:
-    """Return a chart with a layer for each of the largest names, and one layer for all others."""
+def _chart(rows: Sequence[UsageRow], lines: Sequence[UsageLine], question: UsageQuery) -> Columns:
+    """Return a chart with a layer for each of the largest consumers and one for all others."""
     starts = _starts(question)
     amounts: dict[tuple[str, datetime], float] = {}
     hues = {line.name: line.hue for line in lines}
@@ -119,7 +119,7 @@ def _chart(rows: Sequence[UsageRow], lines: Sequence[Line], question: Question) 
         if row.at is not None:
             key = hues[row.names[question.by]], row.at
             amounts[key] = amounts.get(key, 0.0) + row.gpu_hours
-    called = {line.hue: line.name or "Berth" for line in lines[:MOST_NAMED]}
+    called = {line.hue: line.name or "Berth" for line in lines[:MAX_NAMED_LAYERS]}
     layers = []
     for hue in dict.fromkeys(line.hue for line in lines):
         values = []
@@ -128,25 +128,27 @@ def _chart(rows: Sequence[UsageRow], lines: Sequence[Line], question: Question) 
             where = f"{called.get(hue, 'others')}, {_label(at, question)}"
             values.append((amount, f"{where}: {amount:,.1f} GPU-hours"))
         layers.append((hue, values))
-    return columns(layers)
+    return stacked_columns(layers)
 
 
-def _pieces(rows: Sequence[UsageRow], question: Question) -> list[Piece]:
-    """Return the chart's data, the latest step first."""
+def _chart_periods(rows: Sequence[UsageRow], question: UsageQuery) -> list[ChartPeriod]:
+    """Return the chart's data, latest step first."""
     at: dict[datetime, list[UsageRow]] = {start: [] for start in _starts(question)}
     for row in rows:
         if row.at is not None:
             at.setdefault(row.at, []).append(row)
-    return [Piece(_label(start, question), total(each)) for start, each in sorted(at.items(), reverse=True)]
+    return [
+        ChartPeriod(_label(start, question), total(each)) for start, each in sorted(at.items(), reverse=True)
+    ]
 
 
-def _labels(question: Question) -> tuple[str, str]:
+def _labels(question: UsageQuery) -> tuple[str, str]:
     starts = _starts(question)
     return (_label(starts[0], question), _label(starts[-1], question)) if starts else ("", "")
 
 
-def _starts(question: Question) -> list[datetime]:
-    """Return the start of each step in the reader's time zone."""
+def _starts(question: UsageQuery) -> list[datetime]:
+    """Return the start of each step in the user's time zone."""
     zone, rows_ = question.request.time_zone, []
     at = question.request.since.astimezone(zone).replace(minute=0, second=0, microsecond=0)
     if question.step is not Step.HOUR:
@@ -170,26 +172,26 @@ def _next_start(at: datetime, step: Step) -> datetime:
     return at + timedelta(days=7 if step is Step.WEEK else 1)
 
 
-def _label(at: datetime, question: Question) -> str:
-    return at.astimezone(question.request.time_zone).strftime(SHOWN[question.step])
+def _label(at: datetime, question: UsageQuery) -> str:
+    return at.astimezone(question.request.time_zone).strftime(LABEL_FORMATS[question.step])
 
 
 @dataclass(frozen=True, slots=True)
-class Drawn:
-    standing: Standing
+class BudgetRow:
+    standing: BudgetStatus
     kind: str
     bar: Bar
     tone: str
     may_set: bool
 
 
-def _budget_bars(rows: Sequence[Budget], now: datetime, may_set: Callable[[Owner], bool]) -> list[Drawn]:
+def _budget_bars(rows: Sequence[Budget], now: datetime, may_set: Callable[[Owner], bool]) -> list[BudgetRow]:
     rows_ = []
-    for standing in standings(rows, now):
+    for standing in budget_statuses(rows, now):
         owner = standing.budget.owner
         whole = max(standing.budget.gpu_hours, standing.used, standing.forecast, 1)
         over = standing.percent >= 100
-        drawn = stacked(
+        drawn = stacked_bar(
             [
                 (round(1000 * standing.used), "over" if over else "used"),
                 (round(1000 * max(0.0, standing.forecast - standing.used)), "wanted"),
@@ -200,13 +202,13 @@ def _budget_bars(rows: Sequence[Budget], now: datetime, may_set: Callable[[Owner
         mark = Bar(drawn.parts, quota=round(1000 * standing.budget.gpu_hours / whole), label=drawn.label)
         tone = "bad" if over else "warn" if standing.forecast_percent > 100 else "good"
         kind = "departments" if isinstance(owner, Department) else "projects"
-        rows_.append(Drawn(standing, kind, mark, tone, may_set(owner)))
+        rows_.append(BudgetRow(standing, kind, mark, tone, may_set(owner)))
     return rows_
 
 
-def _choices(acting: Acting) -> dict[str, Any]:
+def _choices(actor: Actor) -> dict[str, Any]:
     return {
-        "departments": departments(acting),
-        "projects": projects(acting).select_related(None),
-        "pools": visible_pools(acting).order_by("name"),
+        "departments": departments(actor),
+        "projects": projects(actor).select_related(None),
+        "pools": visible_pools(actor).order_by("name"),
     }

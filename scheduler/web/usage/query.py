@@ -20,30 +20,30 @@ SPANS = {
     "90d": ("90 days", Step.WEEK),
     "12m": ("12 months", Step.MONTH),
 }
-BACK = {"24h": timedelta(hours=24), "7d": timedelta(days=7), "90d": timedelta(days=90)}
-USUAL, USUAL_BY = "month", Dimension.PROJECT
+SPAN_LENGTHS = {"24h": timedelta(hours=24), "7d": timedelta(days=7), "90d": timedelta(days=90)}
+DEFAULT_SPAN, DEFAULT_DIMENSION = "month", Dimension.PROJECT
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class UsageQuery:
     span: str
     step: Step
     chosen: Step | None  # None if the span determines the step
     by: Dimension
     only: dict[Dimension, str]
     request: UsageRequest
-    search: str  # text to find in row names
+    search: str  # words that row names must contain
 
     def chosen_of(self, rows: Iterable[UsageRow]) -> list[UsageRow]:
         words = self.search.lower().split()
         return [row for row in rows if all(word in row.names[self.by].lower() for word in words)]
 
 
-def question_of(parameters: QueryDict, now: datetime, zone: ZoneInfo) -> Question:
-    span = parameters.get("span", USUAL)
-    span = span if span in SPANS else USUAL
+def parse_usage_query(parameters: QueryDict, now: datetime, zone: ZoneInfo) -> UsageQuery:
+    span = parameters.get("span", DEFAULT_SPAN)
+    span = span if span in SPANS else DEFAULT_SPAN
     begin, end = _span_bounds(span, now, zone)
-    by = _parse_choice(parameters.get("by"), Dimension, USUAL_BY)
+    by = _parse_choice(parameters.get("by"), Dimension, DEFAULT_DIMENSION)
     only = {key: name for key in Dimension if (name := parameters.get(key, "").replace("\x00", "")[:150])}
     chosen = _parse_choice(parameters.get("step"), Step, None)
     step = chosen or SPANS[span][1]
@@ -51,16 +51,16 @@ def question_of(parameters: QueryDict, now: datetime, zone: ZoneInfo) -> Questio
     words["only"] = {str(key): name for key, name in only.items()}
     try:
         usage_query = usage_request(now, step=step, **words)
-    except Invalid:  # this step gives too many rows
+    except Invalid:  # too many rows at this step
         step, chosen = SPANS[span][1], None
         usage_query = usage_request(now, step=step, **words)
     search = parameters.get("search", "").replace("\x00", "")[:100].strip()
-    return Question(span, step, chosen, by, only, usage_query, search)
+    return UsageQuery(span, step, chosen, by, only, usage_query, search)
 
 
 def _span_bounds(span: str, now: datetime, zone: ZoneInfo) -> tuple[datetime, datetime]:
-    if span in BACK:
-        return now - BACK[span], now
+    if span in SPAN_LENGTHS:
+        return now - SPAN_LENGTHS[span], now
     month = now.astimezone(zone).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
     if span == "month":
         return min(month, now - timedelta(hours=1)).astimezone(UTC), now

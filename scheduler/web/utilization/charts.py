@@ -1,4 +1,4 @@
-"""Charts and table of resources that were allocated to pods and used by them over time."""
+"""Charts and table of the resources allocated to pods and used by them over time."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -8,8 +8,8 @@ from django.db.models import Q
 
 from berth.core.amounts import MILLI
 from berth.server.web.charts.steps import StepChart, step_chart
-from scheduler.reports.utilization.over_time import Point, course, step_for
-from scheduler.reports.utilization.summary import Use
+from scheduler.reports.utilization.over_time import Point, choose_step, utilization_points
+from scheduler.reports.utilization.summary import Utilization
 
 SPANS: Mapping[str, tuple[str, timedelta]] = {
     "1h": ("Hour", timedelta(hours=1)),
@@ -17,15 +17,18 @@ SPANS: Mapping[str, tuple[str, timedelta]] = {
     "24h": ("Day", timedelta(days=1)),
     "7d": ("Week", timedelta(days=7)),
 }
-USUAL = "1h"
+DEFAULT_SPAN = "1h"
 MIB_PER_GIB = 1024
 ROWS = 60
-Pick = Callable[[Point], int | None]
+PointValue = Callable[[Point], int | None]
 
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """A chart that draws usage as an area and allocation as a line. `now` and `of` are in thousandths."""
+    """Chart that draws usage as an area and allocation as a line.
+
+    `now` and `of` are the current usage and allocation in thousandths of the unit.
+    """
 
     key: str
     title: str
@@ -38,7 +41,7 @@ class Chart:
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """The time range of a chart. `step` is the number of seconds between two points."""
+    """Time range of a chart. `step` is the number of seconds between two points."""
 
     begin: datetime
     end: datetime
@@ -46,10 +49,11 @@ class Axis:
 
 
 @dataclass(frozen=True, slots=True)
-class Course:
+class UtilizationOverTime:
     """Utilization over time.
 
-    `rows` lists the latest points, newest first. `more` counts earlier points, which only the charts show.
+    `rows` lists the latest points, newest first. `more` counts earlier points, which only the
+    charts show.
     """
 
     span: str
@@ -62,17 +66,19 @@ class Course:
     has_gpus: bool
 
 
-def course_of(of: Q, use: Use, *, span: str, end: datetime, now: datetime) -> Course:
-    """Return the charts for the pods that `of` selects, over the `span` before `end`.
+def utilization_over_time(
+    pod_filter: Q, use: Utilization, *, span: str, end: datetime, now: datetime
+) -> UtilizationOverTime:
+    """Return the charts of the pods that `pod_filter` selects, for the `span` before `end`.
 
     `span` is a key of SPANS. Any other text selects the default span.
     """
-    span = span if span in SPANS else USUAL
+    span = span if span in SPANS else DEFAULT_SPAN
     since = end - SPANS[span][1]
-    step = step_for(since, end, now)
-    points = course(of, since, end, step)
+    step = choose_step(since, end, now)
+    points = utilization_points(pod_filter, since, end, step)
     has_gpus = bool(use.allocated_gpu_milli) or any(point.allocated_gpu_milli for point in points)
-    return Course(
+    return UtilizationOverTime(
         span=span,
         begin=since,
         end=end,
@@ -84,7 +90,7 @@ def course_of(of: Q, use: Use, *, span: str, end: datetime, now: datetime) -> Co
     )
 
 
-def _charts(points: Sequence[Point], use: Use, axis: Axis, *, has_gpus: bool) -> tuple[Chart, ...]:
+def _charts(points: Sequence[Point], use: Utilization, axis: Axis, *, has_gpus: bool) -> tuple[Chart, ...]:
     drawn = [
         _chart("cpu", "CPU", "cores", points, axis, lambda p: p.cpu_milli,
                lambda p: p.allocated_cpu_milli, use.cpu_milli, use.allocated_cpu_milli),
@@ -103,10 +109,10 @@ def _charts(points: Sequence[Point], use: Use, axis: Axis, *, has_gpus: bool) ->
 
 
 def _chart(
-    key: str, title: str, unit: str, points: Sequence[Point], axis: Axis, used: Pick, held: Pick,
+    key: str, title: str, unit: str, points: Sequence[Point], axis: Axis, used: PointValue, held: PointValue,
     now: int | None, of: int | None,
 ) -> Chart | None:  # fmt: skip
-    """Return a chart, or None without any measurement. Times without a measurement are left blank."""
+    """Return a chart, or None if nothing was measured. Gaps in the measurements are left blank."""
     if all(used(point) is None for point in points):
         return None
     times, values, line = list[float](), list[int](), list[int | None]()

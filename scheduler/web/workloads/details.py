@@ -7,20 +7,20 @@ from typing import Any
 from django.urls import reverse
 
 from berth.core.amounts import MILLI
-from berth.core.words import UNSAID, counted
-from berth.documents.ordered import as_text
-from berth.server.web.numbers import duration, memory, spoken
-from projects.acting import Acting
+from berth.core.words import OMITTED_FIELDS, format_count
+from berth.documents.ordered import dump_workload
+from berth.server.web.numbers import duration, memory, to_words
+from projects.actor import Actor
 from projects.models import Pod, Workload
 from projects.selectors import pods
 from scheduler.models import Allocation
-from scheduler.reports.evictions.rendering import RenderedEviction, to_open
-from scheduler.reports.explanations.workload import WAITING, Explanation, explain
+from scheduler.reports.evictions.rendering import RenderedEviction, render_with_links
+from scheduler.reports.explanations.workload import PENDING_PHASES, Explanation, explain
 from scheduler.reports.selectors import evictions
-from scheduler.reports.visibility import own_departments, reader
+from scheduler.reports.visibility import viewer_for, visible_department_ids
 
-MOST_EVICTIONS, MOST_PODS = 20, 500
-COUNTED = (
+MAX_EVICTIONS, MAX_PODS = 20, 500
+RESOURCE_NUMBERS = (
     "requested",
     "allocated",
     "bound",
@@ -33,7 +33,7 @@ COUNTED = (
     "reclaimable",
     "protected",
 )
-NAMES = {
+NUMBER_LABELS = {
     "queue": "queue",
     "requested": "requested",
     "allocated": "allocated",
@@ -58,8 +58,8 @@ class Obstacle:
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
-    """Pending reasons from the last cycle that evaluated a workload, and the state of its queues."""
+class PendingDetail:
+    """Pending reasons from the last cycle that evaluated a workload, and its queues' states."""
 
     obstacles: list[Obstacle]
     explanation: Explanation
@@ -68,30 +68,30 @@ class Waiting:
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class PodPlacement:
     pod: Pod
-    held: Allocation | None
+    allocation: Allocation | None
 
     @property
     def gpus(self) -> int:
-        return self.held.gpu_milli_total if self.held else 0
+        return self.allocation.gpu_milli_total if self.allocation else 0
 
 
-def waiting(acting: Acting, workload: Workload) -> Waiting | None:
-    if workload.phase not in WAITING:
+def pending_detail(actor: Actor, workload: Workload) -> PendingDetail | None:
+    if workload.phase not in PENDING_PHASES:
         return None
-    explanation = explain(acting, workload)
-    return Waiting(
+    explanation = explain(actor, workload)
+    return PendingDetail(
         obstacles=obstacles(explanation.blockers),
         explanation=explanation,
         pool=str((workload.explanation or {}).get("pool") or ""),
-        queues=_with_trace_urls(acting, workload, explanation.queue),
+        queues=_with_trace_urls(actor, workload, explanation.queue),
     )
 
 
-def _with_trace_urls(acting: Acting, workload: Workload, queues: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return project and department, each with its fair-share trace URL if the reader may open the trace."""
-    whole = own_departments(acting)
+def _with_trace_urls(actor: Actor, workload: Workload, queues: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the queues of project and department, with the trace URLs that the user may open."""
+    whole = visible_department_ids(actor)
     may_read = {"project": True, "department": whole is None or workload.project.department_id in whole}
     result = []
     for kind, readable in may_read.items():
@@ -104,61 +104,64 @@ def _with_trace_urls(acting: Acting, workload: Workload, queues: Mapping[str, An
 
 def obstacles(blockers: Iterable[Mapping[str, Any]]) -> list[Obstacle]:
     return [
-        Obstacle(str(each["reason"]), str(each["message"]), numbers(each.get("numbers") or {}))
+        Obstacle(str(each["reason"]), str(each["message"]), format_numbers(each.get("numbers") or {}))
         for each in blockers
     ]
 
 
-def numbers(values: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return a blocker's numbers with units, in reading order."""
+def format_numbers(values: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return a blocker's numbers with labels and units, in display order."""
     resource = str(values.get("resource", "gpu"))
-    order = list(NAMES)
-    keys = sorted(values, key=lambda key: (order.index(key) if key in NAMES else len(order), key))
+    order = list(NUMBER_LABELS)
+    keys = sorted(values, key=lambda key: (order.index(key) if key in NUMBER_LABELS else len(order), key))
     return [
-        (NAMES.get(key, spoken(key)), _format_number(key, values[key], resource))
+        (NUMBER_LABELS.get(key, to_words(key)), _format_number(key, values[key], resource))
         for key in keys
-        if key not in UNSAID
+        if key not in OMITTED_FIELDS
     ]
 
 
-def placed(acting: Acting, workload: Workload) -> tuple[list[Placed], list[Placed]]:
-    """Return the pods of the current run, and those of earlier runs, newest first."""
+def pod_placements(actor: Actor, workload: Workload) -> tuple[list[PodPlacement], list[PodPlacement]]:
+    """Return the pods of the current run and those of earlier runs, newest first."""
     result = list(
-        pods(acting)
+        pods(actor)
         .filter(workload=workload)
         .select_related("allocation", "node")
-        .order_by("-run", "rank", "role", "index")[:MOST_PODS]
+        .order_by("-run", "rank", "role", "index")[:MAX_PODS]
     )
-    attempts = [Placed(pod, getattr(pod, "allocation", None)) for pod in result]
+    attempts = [PodPlacement(pod, getattr(pod, "allocation", None)) for pod in result]
     return (
         [each for each in attempts if each.pod.run == workload.run],
         [each for each in attempts if each.pod.run != workload.run],
     )
 
 
-def as_victim(acting: Acting, workload: Workload) -> list[RenderedEviction]:
-    return to_open(
-        reader(acting), evictions(acting).filter(workload_id=workload.pk).order_by("-pk")[:MOST_EVICTIONS]
+def evictions_as_victim(actor: Actor, workload: Workload) -> list[RenderedEviction]:
+    return render_with_links(
+        viewer_for(actor), evictions(actor).filter(workload_id=workload.pk).order_by("-pk")[:MAX_EVICTIONS]
     )
 
 
-def as_preemptor(acting: Acting, workload: Workload) -> list[RenderedEviction]:
-    return to_open(
-        reader(acting), evictions(acting).filter(preemptor_id=workload.pk).order_by("-pk")[:MOST_EVICTIONS]
+def evictions_as_preemptor(actor: Actor, workload: Workload) -> list[RenderedEviction]:
+    return render_with_links(
+        viewer_for(actor), evictions(actor).filter(preemptor_id=workload.pk).order_by("-pk")[:MAX_EVICTIONS]
     )
 
 
-def written(workload: Workload, **instead: Any) -> str:
-    """Return the workload's document as YAML in the customary key order, with `instead` replacing values."""
-    return as_text({**workload.spec, **instead})
+def document_text(workload: Workload, **instead: Any) -> str:
+    """Return the workload's document as YAML in the usual key order.
+
+    Values in `instead` replace those of the workload.
+    """
+    return dump_workload({**workload.spec, **instead})
 
 
 def _format_number(key: str, value: object, resource: str) -> str:
     if value is None:
-        return "unlimited" if key in COUNTED else "none"
+        return "unlimited" if key in RESOURCE_NUMBERS else "none"
     if isinstance(value, bool) or not isinstance(value, int | float):
         return str(value)
-    if key in COUNTED:
+    if key in RESOURCE_NUMBERS:
         return _format_amount(value, resource)
     if key == "seconds":
         return duration(value)
@@ -169,5 +172,5 @@ def _format_amount(value: float, resource: str) -> str:
     if resource in ("memory_mib", "gpu_memory_mib"):
         return memory(int(value))
     if resource == "pods":
-        return counted(value, "pod")
-    return counted(value / MILLI, "core" if resource == "cpu" else "GPU")
+        return format_count(value, "pod")
+    return format_count(value / MILLI, "core" if resource == "cpu" else "GPU")

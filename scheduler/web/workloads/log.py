@@ -17,21 +17,21 @@ from berth.core.errors import NotFound
 from berth.server.web.pages import Request, signed_in
 from berth.server.web.plain_text import plain_text
 from projects.selectors import find_workload
-from scheduler.api.logs.pod_log import PIECE_MAX, PodLog, log_of_pod
-from scheduler.api.logs.search import cursor_of, place_of
-from scheduler.reports.log_search import TEXT_MAX, Line, LogMatches, search
-from scheduler.web.workloads.details import Placed, placed
+from scheduler.api.logs.pod_log import MAX_CHUNK_BYTES, PodLog, find_pod_log
+from scheduler.api.logs.search import format_cursor, parse_cursor
+from scheduler.reports.log_search import MAX_TEXT_LENGTH, LogMatches, MatchingLine, search_log
+from scheduler.web.workloads.details import PodPlacement, pod_placements
 
 TEXT = "text/plain; charset=utf-8"
-MOST_BYTES, MOST_LINES = 256 * 1024, 2000
-SHOWN, AROUND = 30, 2
+MAX_BYTES, MAX_LINES = 256 * 1024, 2000
+MAX_HITS, CONTEXT_LINES = 30, 2
 
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A matching line, split into pieces. Each piece has a flag that is True for a match."""
+    """Matching line, split into pieces. The flag of a piece is True if the piece is a match."""
 
-    line: Line
+    line: MatchingLine
     before: tuple[str, ...]
     pieces: tuple[tuple[str, bool], ...]
     after: tuple[str, ...]
@@ -42,11 +42,11 @@ class Hit:
 def read(request: Request, workload_id: uuid.UUID) -> HttpResponse:
     """Return at most `limit` bytes from `offset`, or the last `tail` lines."""
     log = _find_log(request, workload_id)
-    offset, limit = _int_parameter(request, "offset", -1), _int_parameter(request, "limit", MOST_BYTES)
+    offset, limit = _int_parameter(request, "offset", -1), _int_parameter(request, "limit", MAX_BYTES)
     if offset >= 0:
-        chunk = log.piece(offset, min(limit, MOST_BYTES))
+        chunk = log.read_chunk(offset, min(limit, MAX_BYTES))
     else:
-        chunk = log.tail(min(_int_parameter(request, "tail", MOST_LINES), MOST_LINES))
+        chunk = log.tail(min(_int_parameter(request, "tail", MAX_LINES), MAX_LINES))
     response = HttpResponse(chunk.data, content_type=TEXT)
     response.headers["X-Offset"] = str(chunk.offset)
     response.headers["X-Next-Offset"] = str(chunk.next_offset)
@@ -57,9 +57,9 @@ def read(request: Request, workload_id: uuid.UUID) -> HttpResponse:
 @signed_in
 @require_GET
 def pods(request: Request, workload_id: uuid.UUID) -> HttpResponse:
-    workload = find_workload(request.acting, workload_id)
-    now, earlier = placed(request.acting, workload)
-    context = {"workload": workload, "log_runs": runs_of([*now, *earlier])}
+    workload = find_workload(request.actor, workload_id)
+    now, earlier = pod_placements(request.actor, workload)
+    context = {"workload": workload, "log_runs": pods_by_run([*now, *earlier])}
     return render(request, "scheduler/workloads/log_pods.html", context)
 
 
@@ -67,20 +67,27 @@ def pods(request: Request, workload_id: uuid.UUID) -> HttpResponse:
 @require_GET
 def find(request: Request, workload_id: uuid.UUID) -> HttpResponse:
     """Return the first lines after `cursor` that contain the text."""
-    text = request.GET.get("text", "").replace("\x00", "").strip("\r\n")[:TEXT_MAX]
+    text = request.GET.get("text", "").replace("\x00", "").strip("\r\n")[:MAX_TEXT_LENGTH]
     fold = request.GET.get("ignore_case") == "on"
-    workload = find_workload(request.acting, workload_id)
+    workload = find_workload(request.actor, workload_id)
     context: dict[str, Any] = {"text": text, "ignore_case": fold, "workload": workload}
     if text:
         log = _find_log(request, workload_id)
-        start = place_of(request.GET.get("cursor", ""))
-        matches = search(log.long_piece, text, start=start, most=SHOWN, around=AROUND, ignore_case=fold)
+        start = parse_cursor(request.GET.get("cursor", ""))
+        matches = search_log(
+            log.read_large_chunk,
+            text,
+            start=start,
+            max_matches=MAX_HITS,
+            context_lines=CONTEXT_LINES,
+            ignore_case=fold,
+        )
         context |= {
             "log": log,
             "result": matches,
-            "hits": hits_of(matches, text, fold),
+            "hits": build_hits(matches, text, fold),
             "more": start.offset > 0,
-            "next": cursor_of(matches.following),
+            "next": format_cursor(matches.resume_at),
         }
     return render(request, "scheduler/workloads/log_matches.html", context)
 
@@ -88,24 +95,24 @@ def find(request: Request, workload_id: uuid.UUID) -> HttpResponse:
 @signed_in
 @require_GET
 def download(request: Request, workload_id: uuid.UUID) -> StreamingHttpResponse:
-    """Return the whole stored log as a stream of unchanged bytes."""
+    """Stream the entire stored log as unmodified bytes."""
     log = _find_log(request, workload_id)
-    size = log.piece(0, 0).size
+    size = log.read_chunk(0, 0).size
     pieces = _async_pieces(log, size) if isinstance(request, ASGIRequest) else _pieces(log, size)
     name = f"{log.pod.workload.name}-{log.name}-run{log.pod.run}.log"
     headers = {"Content-Disposition": str(content_disposition_header(True, name))}
     return StreamingHttpResponse(pieces, content_type=TEXT, headers=headers)
 
 
-def runs_of(pods: list[Placed]) -> list[tuple[int, list[Placed]]]:
-    """Group pods by run, the latest run first."""
-    runs: dict[int, list[Placed]] = {}
+def pods_by_run(pods: list[PodPlacement]) -> list[tuple[int, list[PodPlacement]]]:
+    """Group pods by run, latest run first."""
+    runs: dict[int, list[PodPlacement]] = {}
     for each in pods:
         runs.setdefault(each.pod.run, []).append(each)
     return sorted(runs.items(), reverse=True)
 
 
-def hits_of(matches: LogMatches, text: str, ignore_case: bool) -> list[Hit]:
+def build_hits(matches: LogMatches, text: str, ignore_case: bool) -> list[Hit]:
     wanted = re.compile(f"({re.escape(text)})", re.IGNORECASE if ignore_case else 0)
     return [
         Hit(
@@ -124,20 +131,20 @@ def hits_of(matches: LogMatches, text: str, ignore_case: bool) -> list[Hit]:
 
 def _find_log(request: Request, workload_id: uuid.UUID) -> PodLog:
     try:
-        return log_of_pod(request.acting, workload_id, request.GET.get("pod", ""))
+        return find_pod_log(request.actor, workload_id, request.GET.get("pod", ""))
     except NotFound:
         raise Http404 from None
 
 
-def _int_parameter(request: Request, name: str, otherwise: int) -> int:
+def _int_parameter(request: Request, name: str, default: int) -> int:
     text_ = request.GET.get(name, "")
-    return int(text_) if text_.isascii() and text_.isdigit() and len(text_) < 17 else otherwise
+    return int(text_) if text_.isascii() and text_.isdigit() and len(text_) < 17 else default
 
 
 def _pieces(log: PodLog, size: int) -> Iterator[bytes]:
     offset = 0
     while offset < size:
-        chunk = log.long_piece(offset, min(PIECE_MAX, size - offset))
+        chunk = log.read_large_chunk(offset, min(MAX_CHUNK_BYTES, size - offset))
         if not chunk.data:
             return
         yield chunk.data

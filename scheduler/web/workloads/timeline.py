@@ -6,17 +6,22 @@ from datetime import datetime, timedelta
 
 from django.utils import timezone
 
-from projects.acting import Acting
+from projects.actor import Actor
 from projects.models import Event, Phase, Workload
 from projects.selectors import events
 from scheduler.reports.evictions.rendering import RenderedEviction
-from scheduler.reports.explanations.pending_history import PendingReason, during_wait, in_all, pending_history
+from scheduler.reports.explanations.pending_history import (
+    PendingReason,
+    pending_history,
+    reasons_in_period,
+    total_by_reason,
+)
 
-MOST_EVENTS = 100
-MOST_REASONS_LISTED = 4  # pending periods with more reasons show a sum per reason
-SAME_TRANSACTION = timedelta(seconds=30)  # an eviction and its event are written in one transaction
+MAX_EVENTS = 100
+MAX_LISTED_REASONS = 4  # a pending period with more reasons shows one total per reason
+SAME_TRANSACTION = timedelta(seconds=30)  # an eviction and its event share a transaction
 PENDING_PHASES = (Phase.PENDING, Phase.RESERVED)
-EVICTION_TITLES = {
+TITLES_BY_REASON = {
     "Preempted": "Preempted",
     "Reclaimed": "Reclaimed",
     "Consolidated": "Moved",
@@ -24,7 +29,7 @@ EVICTION_TITLES = {
     "StaleGang": "Stopped below minimum",
     "Drained": "Drained",
 }
-KIND_TITLES = {
+TITLES_BY_KIND = {
     "preempt": "Preempted",
     "reclaim": "Reclaimed",
     "consolidate": "Moved",
@@ -47,19 +52,19 @@ TONES = {"running": "good", "completed": "good", "failed": "bad", "stopping": "w
 
 @dataclass(frozen=True, slots=True)
 class PendingReasons:
-    """Reasons of one pending period, listed in sequence or, if there are many, summed up by reason."""
+    """Reasons of one pending period: in sequence or, if there are many, as one total per reason."""
 
     summary: tuple[tuple[str, timedelta], ...]
     parts: tuple[tuple[str, datetime, timedelta], ...]
 
     @property
     def is_summed(self) -> bool:
-        return len(self.parts) > MOST_REASONS_LISTED
+        return len(self.parts) > MAX_LISTED_REASONS
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A timeline entry. `lasted` and `lasted_verb` describe the period before the entry ("ran for")."""
+    """Timeline entry. `lasted` and `lasted_verb` describe the period before it ("ran for")."""
 
     at: datetime
     title: str
@@ -73,21 +78,21 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """Timeline entries, the latest first. `more` is True if there are older events."""
+    """Timeline entries, latest first. `more` is True if there are older events."""
 
     entries: tuple[Entry, ...]
     more: bool
 
 
 def timeline(
-    acting: Acting,
+    actor: Actor,
     workload: Workload,
     evictions: Sequence[RenderedEviction],
     evicted_others: Sequence[RenderedEviction],
 ) -> Timeline:
-    """Return a workload's timeline from its events, its own evictions and the evictions that it caused."""
-    rows = list(events(acting).filter(workload_id=workload.pk)[: MOST_EVENTS + 1])
-    shown = rows[:MOST_EVENTS]
+    """Return a workload's timeline of events, its own evictions and the evictions it caused."""
+    rows = list(events(actor).filter(workload_id=workload.pk)[: MAX_EVENTS + 1])
+    shown = rows[:MAX_EVENTS]
     unmatched = list(evictions)
     entries = [_entry(row, _matching_evictions(row, unmatched)) for row in reversed(shown)]
     since = shown[-1].at if shown else None
@@ -102,23 +107,25 @@ def timeline(
     complete = [_with_reasons(entry, history, now) for entry in _with_durations(entries)]
     if workload.phase in PENDING_PHASES and workload.reason and workload.explained_at is not None:
         last = Entry(workload.explained_at, "Still pending", workload.message, "warn")
-        complete.append(replace(last, reasons=_reasons(during_wait(history, workload.since, None), now)))
-    return Timeline(tuple(reversed(complete)), len(rows) > MOST_EVENTS)
+        complete.append(
+            replace(last, reasons=_reasons(reasons_in_period(history, workload.since, None), now))
+        )
+    return Timeline(tuple(reversed(complete)), len(rows) > MAX_EVENTS)
 
 
 def _entry(row: Event, evictions: tuple[RenderedEviction, ...]) -> Entry:
     reason = str(row.data.get("reason", ""))
-    eviction = EVICTION_TITLES.get(reason) if row.kind == Phase.STOPPING else _partial_eviction(row.kind)
+    eviction = TITLES_BY_REASON.get(reason) if row.kind == Phase.STOPPING else _partial_eviction(row.kind)
     if eviction is None and evictions:
-        eviction = KIND_TITLES.get(evictions[0].row.kind, "Evicted")
+        eviction = TITLES_BY_KIND.get(evictions[0].row.kind, "Evicted")
     title = eviction or PHASE_TITLES.get(row.kind) or row.kind.replace("_", " ").capitalize()
     tone = "warn" if eviction else TONES.get(row.kind, "")
     return Entry(row.at, title, row.message, tone, evictions=evictions)
 
 
 def _partial_eviction(kind: str) -> str | None:
-    """Return the title of an event about evicted replicas while the rest of the gang keeps running."""
-    return next((title for reason, title in EVICTION_TITLES.items() if reason.lower() == kind), None)
+    """Return the title of an event about evicted replicas of a gang that keeps running."""
+    return next((title for reason, title in TITLES_BY_REASON.items() if reason.lower() == kind), None)
 
 
 def _matching_evictions(row: Event, unmatched: list[RenderedEviction]) -> tuple[RenderedEviction, ...]:
@@ -132,12 +139,12 @@ def _matching_evictions(row: Event, unmatched: list[RenderedEviction]) -> tuple[
 
 
 def _eviction_entry(each: RenderedEviction) -> Entry:
-    title = KIND_TITLES.get(each.row.kind, "Evicted")
+    title = TITLES_BY_KIND.get(each.row.kind, "Evicted")
     return Entry(each.row.at, title, each.summary, "warn", evictions=(each,))
 
 
 def _with_durations(entries: Iterable[Entry]) -> list[Entry]:
-    """Add the time for which the workload was pending or running before each change of state."""
+    """Add how long the workload was pending or running before each change of state."""
     complete: list[Entry] = []
     since: Entry | None = None
     for entry in entries:
@@ -156,14 +163,14 @@ def _with_durations(entries: Iterable[Entry]) -> list[Entry]:
 def _with_reasons(entry: Entry, history: Sequence[PendingReason], now: datetime) -> Entry:
     if entry.lasted_verb != "pending for" or entry.lasted is None:
         return entry
-    parts = during_wait(history, entry.at - entry.lasted, entry.at)
+    parts = reasons_in_period(history, entry.at - entry.lasted, entry.at)
     return replace(entry, reasons=_reasons(parts, now))
 
 
 def _reasons(parts: Sequence[PendingReason], now: datetime) -> PendingReasons | None:
     if not parts:
         return None
-    each = tuple((part.reason, part.since, part.lasted(now)) for part in parts)
-    many = len(parts) > MOST_REASONS_LISTED
-    summary = in_all(parts, now) if many else [(reason, lasted) for reason, _, lasted in each]
+    each = tuple((part.reason, part.since, part.duration(now)) for part in parts)
+    many = len(parts) > MAX_LISTED_REASONS
+    summary = total_by_reason(parts, now) if many else [(reason, lasted) for reason, _, lasted in each]
     return PendingReasons(tuple(summary), each)

@@ -9,25 +9,25 @@ from django.test import Client
 from django.utils import timezone
 
 from berth.server import wiring
-from pools.engine.boots import FIRST_DELAY, LONGEST_DELAY, delay_after, stops_provisioning
+from pools.engine.boots import MAX_DELAY, MIN_DELAY, boot_retry_delay, should_stop_provisioning
 from pools.models import Node, NodePool, ScalingEvent
 from pools.models.node import PENDING
 from pools.reconciler import reconcile
-from pools.services.failed_boots import note_failed_boot
+from pools.services.failed_boots import record_failed_boot
 from projects.models import Delivery
 from projects.services.notifications import notify
 from projects.services.notifications.subscriptions import subscribe
-from scheduler.loop.observe.nodes import pool_of
+from scheduler.loop.observe.nodes import engine_pool
 from tests import factories as make
 from tests.api.conftest import Caller
 from tests.cast import Cast
-from tests.pools.aws.ec2_front import Trouble
-from tests.pools.aws.ec2_place import IMAGE_PARAMETER, REGION, TWO_GPUS, Ec2Place, ec2_place, subnets
+from tests.pools.aws.ec2_account import IMAGE_PARAMETER, REGION, TWO_GPUS, Ec2Place, ec2_place, subnets
+from tests.pools.aws.ec2_proxy import Trouble
 from tests.pools.stage import START
 
 pytestmark = pytest.mark.django_db
 PATH = "node-pools/cloud"
-LATE = "not ready within 60 s"
+BOOT_TIMEOUT_REASON = "not ready within 60 s"
 
 
 class Ec2Pool:
@@ -49,7 +49,7 @@ class Ec2Pool:
     def run(self, seconds: int, step: int = 15) -> None:
         pool = NodePool.objects.get(name="cloud")
         for _ in range(0, seconds, step):
-            reconcile(pool.pk, provider=wiring.wired().provider_of(pool), now=self.now)
+            reconcile(pool.pk, provider=wiring.load_wiring().provider_for(pool), now=self.now)
             self.now += timedelta(seconds=step)
 
     def join(self) -> None:
@@ -91,7 +91,9 @@ def test_failed_boots_delay_and_then_stop_provisioning(cloud: Ec2Pool) -> None:
     cloud.run(75)
     answer = cloud.answer
     assert (answer["state"], answer["boot_failures"], answer["provisioning_stopped"]) == ("failing", 1, False)
-    assert answer["last_error"] == f"Failed boot 1 of 3 (cloud-0): {LATE}. Next attempt in 30 s."
+    assert (
+        answer["last_error"] == f"Failed boot 1 of 3 (cloud-0): {BOOT_TIMEOUT_REASON}. Next attempt in 30 s."
+    )
     assert parse_time(answer["boot_retry_at"]) == START + timedelta(seconds=90)
     cloud.run(225)
     cloud.run(3300, step=300)
@@ -102,7 +104,7 @@ def test_failed_boots_delay_and_then_stop_provisioning(cloud: Ec2Pool) -> None:
     assert (answer["state"], answer["boot_failures"], answer["provisioning_stopped"]) == ("failing", 3, True)
     assert answer["boot_retry_at"] is None
     assert answer["last_error"] == (
-        f"Provisioning stopped after 3 failed boots in a row. Latest (cloud-0): {LATE}. "
+        f"Provisioning stopped after 3 failed boots in a row. Latest (cloud-0): {BOOT_TIMEOUT_REASON}. "
         "Fix the cause, then run `berth pool retry cloud`."
     )
     history = cloud.alice.get(f"{PATH}/history", kind="boot_failed").json()["items"]
@@ -121,7 +123,7 @@ def test_only_platform_admins_see_the_reason_for_a_failed_boot(
 
 
 @pytest.mark.parametrize("action", ["retry", "edit", "resume"])
-def test_retry_edit_and_resume_provision_nodes_at_once(cloud: Ec2Pool, action: str) -> None:
+def test_retry_edit_and_resume_provision_nodes_immediately(cloud: Ec2Pool, action: str) -> None:
     cloud.create(boot_failure_limit=1)
     cloud.run(75)
     cloud.run(525, step=105)
@@ -143,7 +145,7 @@ def test_retry_edit_and_resume_provision_nodes_at_once(cloud: Ec2Pool, action: s
     assert cloud.answer["state"] == "active"
 
 
-def test_joined_node_resets_the_failed_boots(cloud: Ec2Pool) -> None:
+def test_joined_node_resets_the_failed_boot_count(cloud: Ec2Pool) -> None:
     cloud.create(boot_failure_limit=3)
     cloud.run(105)
     assert (cloud.answer["boot_failures"], cloud.launches) == (1, [0, 90])
@@ -178,7 +180,7 @@ def test_failed_boots_are_shown_again_after_a_listing_error(cloud: Ec2Pool) -> N
 def test_subscribers_are_notified_of_the_first_failed_boot_and_when_provisioning_stops(
     cloud: Ec2Pool, cast: Cast
 ) -> None:
-    subscribe(acting=cast.alice, place=None, to="ops@example.org", events=["pool"])
+    subscribe(actor=cast.alice, scope=None, to="ops@example.org", events=["pool"])
     cloud.create(boot_failure_limit=2)
     cloud.run(75)
     assert [notify.notify_pools(cloud.now), notify.notify_pools(cloud.now)] == [1, 0]
@@ -190,9 +192,9 @@ def test_subscribers_are_notified_of_the_first_failed_boot_and_when_provisioning
 
 def test_pool_that_stopped_provisioning_does_not_scale_up(cloud: Ec2Pool) -> None:
     cloud.create(boot_failure_limit=1, nodes={"min": 1, "max": 4})
-    assert pool_of(NodePool.objects.get(name="cloud"), cloud.now).nodes_max == 4
+    assert engine_pool(NodePool.objects.get(name="cloud"), cloud.now).nodes_max == 4
     cloud.run(75)
-    assert pool_of(NodePool.objects.get(name="cloud"), cloud.now).nodes_max is None
+    assert engine_pool(NodePool.objects.get(name="cloud"), cloud.now).nodes_max is None
 
 
 def test_pool_page_shows_the_boot_failure_and_retries_provisioning(cloud: Ec2Pool, cast: Cast) -> None:
@@ -213,15 +215,15 @@ def test_pool_page_shows_the_boot_failure_and_retries_provisioning(cloud: Ec2Poo
 
 
 def test_limit_of_zero_never_stops_provisioning_and_delays_are_capped() -> None:
-    assert [delay_after(n) for n in range(5)] == [0, FIRST_DELAY, 60, 120, 240]
-    assert delay_after(50) == LONGEST_DELAY
-    assert not stops_provisioning(1000, 0)
-    assert [stops_provisioning(n, 3) for n in (0, 2, 3, 4)] == [False, False, True, True]
+    assert [boot_retry_delay(n) for n in range(5)] == [0, MIN_DELAY, 60, 120, 240]
+    assert boot_retry_delay(50) == MAX_DELAY
+    assert not should_stop_provisioning(1000, 0)
+    assert [should_stop_provisioning(n, 3) for n in (0, 2, 3, 4)] == [False, False, True, True]
 
 
 @pytest.mark.parametrize("output", ["Is the driver installed and running.", "Error:", "Error: ."])
-def test_reason_ending_in_punctuation_is_followed_by_one_full_stop(cast: Cast, output: str) -> None:
+def test_reason_ending_in_punctuation_gets_no_second_period(cast: Cast, output: str) -> None:
     node = make.node(cast.pool, client_token="order-1")
-    note_failed_boot(node, f"start script failed with exit code 9: {output}", at=timezone.now())
+    record_failed_boot(node, f"start script failed with exit code 9: {output}", at=timezone.now())
     sentence = NodePool.objects.get().last_error
     assert f": {output.rstrip(' .:')}. Next attempt in 30 s." in sentence

@@ -24,9 +24,9 @@ anonymous = Caller()
 
 
 @pytest.fixture
-def metal(cast: Cast) -> NodePool:
+def metal_pool(cast: Cast) -> NodePool:
     return services.create_pool(
-        acting=cast.alice, name="metal", nodes=(0, 3), provider="static", runtime="fake", gpus_per_node=2,
+        actor=cast.alice, name="metal", nodes=(0, 3), provider="static", runtime="fake", gpus_per_node=2,
         cpu_milli=8000, memory_mib=16384,
     )  # fmt: skip
 
@@ -38,7 +38,7 @@ def join(alice: Caller, name: str = "box-1") -> str:
     return str(answer.json()["secret"])
 
 
-def call_in(secret: str) -> Any:
+def report_in(secret: str) -> Any:
     return anonymous.post("machines/call", {}, Authorization=f"Bearer {secret}")
 
 
@@ -54,7 +54,7 @@ def listed(alice: Caller, path: str = MACHINES, **query: Any) -> dict[str, Any]:
     return {item["name"]: item for item in alice.get(path, **query).json()["items"]}
 
 
-def test_token_is_shown_once_and_stored_as_a_digest(alice: Caller, metal: NodePool) -> None:
+def test_token_is_shown_once_and_stored_as_a_digest(alice: Caller, metal_pool: NodePool) -> None:
     answer = alice.post(TOKENS, {"comment": "rack 7", "lifetime_seconds": 60})
     assert answer.status_code == 201
     issued = answer.json()
@@ -71,10 +71,10 @@ def test_token_is_shown_once_and_stored_as_a_digest(alice: Caller, metal: NodePo
     assert issued["token"] not in str(audit.after)
 
 
-def test_tokens_are_listed_with_their_state(alice: Caller, cast: Cast, metal: NodePool) -> None:
+def test_tokens_are_listed_with_their_state(alice: Caller, cast: Cast, metal_pool: NodePool) -> None:
     join(alice)
     long_ago = timezone.now() - timedelta(hours=2)
-    services.issue_join_token(acting=cast.alice, pool=metal, lasts=timedelta(hours=1), at=long_ago)
+    services.issue_join_token(actor=cast.alice, pool=metal_pool, lifetime=timedelta(hours=1), at=long_ago)
     revoked, _open = (alice.post(TOKENS, {}).json() for _ in range(2))
     assert alice("DELETE", f"{TOKENS}/{revoked['id']}").status_code == 204
     tokens = alice.get(TOKENS).json()["items"]
@@ -85,7 +85,7 @@ def test_tokens_are_listed_with_their_state(alice: Caller, cast: Cast, metal: No
     assert [token["id"] for token in first["items"] + rest["items"]] == [token["id"] for token in tokens]
 
 
-def test_revoked_token_lets_no_machine_join(alice: Caller, metal: NodePool) -> None:
+def test_machine_cannot_join_with_a_revoked_token(alice: Caller, metal_pool: NodePool) -> None:
     issued = alice.post(TOKENS, {}).json()
     for _ in range(2):
         assert alice("DELETE", f"{TOKENS}/{issued['id']}").status_code == 204
@@ -95,7 +95,7 @@ def test_revoked_token_lets_no_machine_join(alice: Caller, metal: NodePool) -> N
     assert Audit.objects.filter(action="revoke join token").count() == 1
 
 
-def test_used_token_cannot_be_revoked(alice: Caller, metal: NodePool) -> None:
+def test_used_token_cannot_be_revoked(alice: Caller, metal_pool: NodePool) -> None:
     join(alice)
     [used] = alice.get(TOKENS).json()["items"]
     refused = alice("DELETE", f"{TOKENS}/{used['id']}")
@@ -108,14 +108,16 @@ def test_used_token_cannot_be_revoked(alice: Caller, metal: NodePool) -> None:
     [({"lifetime_seconds": 0}, "lifetime_seconds"), ({"comment": "n" * 101}, "comment"), ({"x": 1}, "x")],
 )
 def test_error_for_an_invalid_token_request_names_the_field(
-    alice: Caller, metal: NodePool, body: dict[str, Any], path: str
+    alice: Caller, metal_pool: NodePool, body: dict[str, Any], path: str
 ) -> None:
     answer = alice.post(TOKENS, body)
     assert answer.status_code == 422
     assert [fault["path"] for fault in answer.json()["errors"]] == [path]
 
 
-def test_only_platform_admins_see_tokens_and_machines(alice: Caller, bob: Caller, metal: NodePool) -> None:
+def test_only_platform_admins_see_tokens_and_machines(
+    alice: Caller, bob: Caller, metal_pool: NodePool
+) -> None:
     join(alice)
     [token] = alice.get(TOKENS).json()["items"]
     for path in (TOKENS, MACHINES, f"{TOKENS}/{token['id']}", f"{MACHINES}/box-1"):
@@ -129,12 +131,12 @@ def test_only_platform_admins_see_tokens_and_machines(alice: Caller, bob: Caller
     assert alice.get(f"node-pools/local/join-tokens/{token['id']}").status_code == 404
 
 
-def test_free_machine_is_removed_at_once(alice: Caller, metal: NodePool) -> None:
+def test_free_machine_is_removed_immediately(alice: Caller, metal_pool: NodePool) -> None:
     secret = join(alice)
     assert listed(alice)["box-1"]["state"] == "free"
     answer = alice.post(f"{MACHINES}/box-1/remove", {"reason": "sold"})
     assert (answer.status_code, answer.json()["state"]) == (200, "departed")
-    assert call_in(secret).status_code == 401, "its program ends"
+    assert report_in(secret).status_code == 401, "its program ends"
     assert listed(alice) == {}
     assert listed(alice, departed="true")["box-1"]["departed_at"] is not None
     assert alice.post(f"{MACHINES}/box-1/remove", {}).status_code == 409
@@ -144,10 +146,10 @@ def test_free_machine_is_removed_at_once(alice: Caller, metal: NodePool) -> None
     assert join(alice), "another machine may join under its name"
 
 
-def test_machine_with_a_node_is_drained_before_it_is_removed(alice: Caller, metal: NodePool) -> None:
+def test_machine_with_a_node_is_drained_before_it_is_removed(alice: Caller, metal_pool: NodePool) -> None:
     secret = join(alice)
-    reconcile_pool(metal, nodes_desired=1)
-    node = Node.objects.get(pool=metal)
+    reconcile_pool(metal_pool, nodes_desired=1)
+    node = Node.objects.get(pool=metal_pool)
     machine = listed(alice)["box-1"]
     assert (machine["state"], machine["node"]) == ("used", node.name)
     removed = alice.post(f"{MACHINES}/box-1/remove", {"reason": "to be sold"}).json()
@@ -155,32 +157,34 @@ def test_machine_with_a_node_is_drained_before_it_is_removed(alice: Caller, meta
     node.refresh_from_db()
     assert node.state == "draining"
     assert node.drain_reason == "machine box-1 removed by alice: to be sold"
-    assert call_in(secret).json()["node"] == node.name, "it stays a node until it is drained"
+    assert report_in(secret).json()["node"] == node.name, "it stays a node until it is drained"
     assert alice.post(f"nodes/{node.name}/uncordon").status_code == 200
-    reconcile_pool(metal)
+    reconcile_pool(metal_pool)
     node.refresh_from_db()
     assert node.state == "draining", "uncordoning does not stop the removal"
-    assert services.node_emptied(node)
-    reconcile_pool(metal)
-    assert call_in(secret).status_code == 401
+    assert services.mark_node_emptied(node)
+    reconcile_pool(metal_pool)
+    assert report_in(secret).status_code == 401
     assert listed(alice) == {}
-    reconcile_pool(metal)
-    assert not Node.objects.filter(pool=metal).exclude(state="ended").exists(), (
+    reconcile_pool(metal_pool)
+    assert not Node.objects.filter(pool=metal_pool).exclude(state="ended").exists(), (
         "no other machine is available"
     )
-    kinds = ScalingEvent.objects.filter(pool=metal, node=node).order_by("pk").values_list("kind", flat=True)
+    kinds = (
+        ScalingEvent.objects.filter(pool=metal_pool, node=node).order_by("pk").values_list("kind", flat=True)
+    )
     assert list(kinds) == ["ready", "interruption", "uncordon", "interruption", "terminate"]
 
 
-def test_machine_being_removed_gets_no_new_node(alice: Caller, metal: NodePool) -> None:
+def test_machine_being_removed_gets_no_new_node(alice: Caller, metal_pool: NodePool) -> None:
     join(alice)
     join(alice, "box-2")
-    reconcile_pool(metal, nodes_desired=1)
-    node = Node.objects.get(pool=metal)
+    reconcile_pool(metal_pool, nodes_desired=1)
+    node = Node.objects.get(pool=metal_pool)
     alice.post(f"{MACHINES}/box-1/remove", {})
-    reconcile_pool(metal)
-    replacement = Node.objects.filter(pool=metal).exclude(pk=node.pk).get()
+    reconcile_pool(metal_pool)
+    replacement = Node.objects.filter(pool=metal_pool).exclude(pk=node.pk).get()
     assert replacement.instance_id.startswith("box-2/")
     Node.objects.filter(pk=node.pk).update(state="lost")
-    reconcile_pool(metal)
+    reconcile_pool(metal_pool)
     assert sorted(listed(alice)) == ["box-2"]

@@ -33,9 +33,9 @@ anonymous = Caller()
 
 
 @pytest.fixture
-def metal(cast: Cast) -> NodePool:
+def metal_pool(cast: Cast) -> NodePool:
     return services.create_pool(
-        acting=cast.alice, name="metal", nodes=(0, 3), provider="static", runtime="fake", gpus_per_node=2,
+        actor=cast.alice, name="metal", nodes=(0, 3), provider="static", runtime="fake", gpus_per_node=2,
         cpu_milli=8000, memory_mib=16384,
     )  # fmt: skip
 
@@ -47,7 +47,7 @@ def join(alice: Caller, **more: Any) -> str:
     return str(answer.json()["secret"])
 
 
-def call_in(secret: str, body: Any = None) -> Any:
+def report_in(secret: str, body: Any = None) -> Any:
     return anonymous.post("machines/call", body or {}, Authorization=f"Bearer {secret}")
 
 
@@ -58,25 +58,25 @@ def reconcile_pool(pool: NodePool, nodes_desired: int | None = None) -> None:
     reconcile(pool.pk, provider=StaticProvider(timezone.now), now=timezone.now())
 
 
-def test_joined_machine_becomes_a_node_and_is_released(alice: Caller, metal: NodePool) -> None:
+def test_joined_machine_becomes_a_node_and_is_released(alice: Caller, metal_pool: NodePool) -> None:
     secret = join(alice)
     nothing = {"instance": "", "start": "", "stop": "", "digest": "", "prepare": "", "secrets": {}}
-    assert call_in(secret).json() == {"node": None, "ordinal": None, **nothing}
-    reconcile_pool(metal, nodes_desired=1)
-    node = Node.objects.get(pool=metal)
+    assert report_in(secret).json() == {"node": None, "ordinal": None, **nothing}
+    reconcile_pool(metal_pool, nodes_desired=1)
+    node = Node.objects.get(pool=metal_pool)
     assert (node.state, node.address, node.devices) == ("ready", "10.1.0.5", ["GPU-a", "GPU-b"])
-    assert call_in(secret).json()["node"] == node.name
-    reconcile_pool(metal, nodes_desired=0)
-    assert services.node_emptied(Node.objects.get(pool=metal))
-    reconcile_pool(metal)
-    assert call_in(secret).json()["node"] is None
-    reconcile_pool(metal, nodes_desired=1)
-    assert call_in(secret).json()["node"] == "metal-0", "the same machine again"
-    event = ScalingEvent.objects.filter(pool=metal, kind="joined").get()
+    assert report_in(secret).json()["node"] == node.name
+    reconcile_pool(metal_pool, nodes_desired=0)
+    assert services.mark_node_emptied(Node.objects.get(pool=metal_pool))
+    reconcile_pool(metal_pool)
+    assert report_in(secret).json()["node"] is None
+    reconcile_pool(metal_pool, nodes_desired=1)
+    assert report_in(secret).json()["node"] == "metal-0", "the same machine again"
+    event = ScalingEvent.objects.filter(pool=metal_pool, kind="joined").get()
     assert event.reason == "box-1 joined with 2 GPUs, using a token issued by alice"
 
 
-def test_join_token_admits_one_machine(alice: Caller, metal: NodePool) -> None:
+def test_join_token_admits_one_machine(alice: Caller, metal_pool: NodePool) -> None:
     token = alice.post("node-pools/metal/join-tokens", {"lifetime_seconds": 60}).json()["token"]
     assert anonymous.post("node-pools/metal/join", {**MACHINE, "token": token}).status_code == 200
     again = anonymous.post("node-pools/metal/join", {**MACHINE, "token": token, "name": "box-2"})
@@ -85,36 +85,36 @@ def test_join_token_admits_one_machine(alice: Caller, metal: NodePool) -> None:
 
 
 def test_join_token_is_valid_only_for_its_pool_and_lifetime(
-    alice: Caller, cast: Cast, metal: NodePool
+    alice: Caller, cast: Cast, metal_pool: NodePool
 ) -> None:
     other = services.create_pool(
-        acting=cast.alice, name="other", nodes=(0, 3), provider="static", runtime="fake"
+        actor=cast.alice, name="other", nodes=(0, 3), provider="static", runtime="fake"
     )
-    lasts, long_ago = timedelta(hours=1), timezone.now() - timedelta(hours=2)
-    _, theirs = services.issue_join_token(acting=cast.alice, pool=other, lasts=lasts, at=timezone.now())
-    _, old = services.issue_join_token(acting=cast.alice, pool=metal, lasts=lasts, at=long_ago)
+    lifetime, long_ago = timedelta(hours=1), timezone.now() - timedelta(hours=2)
+    _, theirs = services.issue_join_token(actor=cast.alice, pool=other, lifetime=lifetime, at=timezone.now())
+    _, old = services.issue_join_token(actor=cast.alice, pool=metal_pool, lifetime=lifetime, at=long_ago)
     for token in (theirs, old, "join_x", "order.metal.t.0", ""):
         status = anonymous.post("node-pools/metal/join", {**MACHINE, "token": token}).status_code
         assert status == (422 if not token else 401)
     assert not Machine.objects.exists()
 
 
-def test_only_platform_admins_issue_tokens(alice: Caller, bob: Caller, metal: NodePool) -> None:
+def test_only_platform_admins_issue_tokens(alice: Caller, bob: Caller, metal_pool: NodePool) -> None:
     assert bob.post("node-pools/metal/join-tokens", {}).status_code == 403
     assert anonymous.post("node-pools/metal/join-tokens", {}).status_code == 401
     assert alice.post("node-pools/local/join-tokens", {}).status_code == 409
     assert alice.post("node-pools/metal/join-tokens", {"lifetime_seconds": 10**9}).status_code == 422
 
 
-def test_call_with_a_forged_secret_is_refused(alice: Caller, metal: NodePool) -> None:
+def test_call_with_a_forged_secret_is_refused(alice: Caller, metal_pool: NodePool) -> None:
     secret = join(alice)
     key = Machine.objects.get().pk
     forged = secrets.for_machine(key)[:-1] + "x", secrets.for_node(key), secret + "0", "machine..", "x"
     for wrong in forged:
-        assert call_in(wrong).status_code == 401
+        assert report_in(wrong).status_code == 401
     assert anonymous.post("machines/call", {}).status_code == 401
     assert anonymous.post("machines/leave", Authorization=f"Bearer {secret}").status_code == 204
-    assert call_in(secret).status_code == 401
+    assert report_in(secret).status_code == 401
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_call_with_a_forged_secret_is_refused(alice: Caller, metal: NodePool) ->
     ],
 )
 def test_error_names_the_invalid_field_of_a_machine(
-    alice: Caller, metal: NodePool, wrong: dict[str, Any], path: str
+    alice: Caller, metal_pool: NodePool, wrong: dict[str, Any], path: str
 ) -> None:
     answer = anonymous.post("node-pools/metal/join", {**MACHINE, "token": "join_x", **wrong})
     assert answer.status_code == 422
@@ -138,18 +138,18 @@ def test_error_names_the_invalid_field_of_a_machine(
 
 
 def test_valid_machine_is_accepted_from_a_throttled_address(
-    alice: Caller, metal: NodePool, settings: Any
+    alice: Caller, metal_pool: NodePool, settings: Any
 ) -> None:
     secret = join(alice)
     settings.BERTH_RATE_LIMITS = {**settings.BERTH_RATE_LIMITS, "bad_token": 3, "write": 3}
     cache.clear()
-    assert [call_in(f"machine.{number}.x").status_code for number in range(5)] == [401, 401, 401, 429, 429]
+    assert [report_in(f"machine.{number}.x").status_code for number in range(5)] == [401, 401, 401, 429, 429]
     wrong = anonymous.post("node-pools/metal/join", {**MACHINE, "token": "join_x"})
     assert wrong.status_code == 429
-    assert [call_in(secret).status_code for _ in range(4)] == [200, 200, 200, 429]
+    assert [report_in(secret).status_code for _ in range(4)] == [200, 200, 200, 429]
 
 
-def test_reinstalled_machine_replaces_its_previous_registration(alice: Caller, metal: NodePool) -> None:
+def test_reinstalled_machine_replaces_its_previous_registration(alice: Caller, metal_pool: NodePool) -> None:
     """This also covers a machine that never received the response with its secret."""
     former = join(alice)
     token = alice.post("node-pools/metal/join-tokens", {}).json()["token"]
@@ -158,52 +158,64 @@ def test_reinstalled_machine_replaces_its_previous_registration(alice: Caller, m
     )
     Machine.objects.update(last_seen_at=timezone.now() - timedelta(seconds=181))
     assert anonymous.post("node-pools/metal/join", {**MACHINE, "token": token}).status_code == 200
-    assert call_in(former).status_code == 401
+    assert report_in(former).status_code == 401
     assert Machine.objects.filter(name="box-1", departed_at=None).count() == 1
 
 
-def test_expired_tokens_are_deleted(alice: Caller, cast: Cast, metal: NodePool) -> None:
+def test_expired_tokens_are_deleted(alice: Caller, cast: Cast, metal_pool: NodePool) -> None:
     for days in (40, 1):
         at = timezone.now() - timedelta(days=days, hours=2)
-        services.issue_join_token(acting=cast.alice, pool=metal, lasts=timedelta(hours=1), at=at)
+        services.issue_join_token(actor=cast.alice, pool=metal_pool, lifetime=timedelta(hours=1), at=at)
     assert delete_expired()["join tokens"] == 1
     assert JoinToken.objects.count() == 1
 
 
-def test_silent_machine_is_lost_and_returns_with_its_next_call(alice: Caller, metal: NodePool) -> None:
+def test_silent_machine_is_marked_lost_and_recovers_with_its_next_call(
+    alice: Caller, metal_pool: NodePool
+) -> None:
     secret = join(alice)
-    reconcile_pool(metal, nodes_desired=1)
+    reconcile_pool(metal_pool, nodes_desired=1)
     Machine.objects.update(last_seen_at=timezone.now() - timedelta(seconds=181))
-    reconcile_pool(metal)
-    assert not Node.objects.filter(pool=metal, state="ready").exists()
-    assert ScalingEvent.objects.filter(pool=metal, kind="lost").count() == 1
-    assert call_in(secret).status_code == 200
+    reconcile_pool(metal_pool)
+    assert not Node.objects.filter(pool=metal_pool, state="ready").exists()
+    assert ScalingEvent.objects.filter(pool=metal_pool, kind="lost").count() == 1
+    assert report_in(secret).status_code == 200
     NodePool.objects.update(retry_at=None)
-    reconcile_pool(metal)
-    assert Node.objects.filter(pool=metal, state="ready").count() == 1
+    reconcile_pool(metal_pool)
+    assert Node.objects.filter(pool=metal_pool, state="ready").count() == 1
 
 
-def test_machine_too_small_for_a_node_is_not_used(alice: Caller, metal: NodePool) -> None:
+def test_machine_too_small_for_a_node_is_not_used(alice: Caller, metal_pool: NodePool) -> None:
     join(alice, memory_mib=8000)
-    reconcile_pool(metal, nodes_desired=1)
-    assert not Node.objects.filter(pool=metal).exists()
-    metal.refresh_from_db()
+    reconcile_pool(metal_pool, nodes_desired=1)
+    assert not Node.objects.filter(pool=metal_pool).exists()
+    metal_pool.refresh_from_db()
     reason = "1 free joined machine, 0 of them large enough"
-    assert metal.last_error == f"could not order 1 node (capacity): {reason}"
+    assert metal_pool.last_error == f"could not order 1 node (capacity): {reason}"
 
 
 # --- ordered machines
 
 
 @pytest.fixture
-def ordered(metal: NodePool) -> Node:
+def ordered_node(metal_pool: NodePool) -> Node:
     return Node.objects.create(
-        pool=metal, name="metal-0", ordinal=0, state="booting", instance_id="i-1", client_token="t1", gpus=2,
-        cpu_milli=8000, memory_mib=16384, since=timezone.now(),
-    )  # fmt: skip
+        pool=metal_pool,
+        name="metal-0",
+        ordinal=0,
+        state="booting",
+        instance_id="i-1",
+        client_token="t1",
+        gpus=2,
+        cpu_milli=8000,
+        memory_mib=16384,
+        since=timezone.now(),
+    )
 
 
-def test_ordered_machine_joins_as_its_node(ordered: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ordered_machine_joins_as_the_node_it_was_ordered_for(
+    ordered_node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
     token = secrets.for_order("metal", "t1")
     body = {**MACHINE, "token": token, "instance_id": "i-2"}
     assert anonymous.post("node-pools/metal/join", body).status_code == 409, "not known yet"
@@ -212,15 +224,15 @@ def test_ordered_machine_joins_as_its_node(ordered: Node, monkeypatch: pytest.Mo
     assert anonymous.post("node-pools/metal/join", body).json()["secret"] == first, (
         "the first response was lost"
     )
-    ordered.refresh_from_db()
-    assert ordered.joined_at is not None
-    assert (ordered.memory_mib, ordered.devices) == (15900, MACHINE["devices"])
+    ordered_node.refresh_from_db()
+    assert ordered_node.joined_at is not None
+    assert (ordered_node.memory_mib, ordered_node.devices) == (15900, MACHINE["devices"])
     assert ScalingEvent.objects.filter(kind="joined").count() == 1
     Node.objects.update(state="ready")
     assert anonymous.post("node-pools/metal/join", body).status_code == 401, (
         "a ready node cannot be joined again"
     )
-    monkeypatch.setattr("pools.api.joining.wired", Wired)
+    monkeypatch.setattr("pools.api.joining.load_wiring", Wired)
     instructions = {
         "node": "metal-0",
         "ordinal": 0,
@@ -228,25 +240,25 @@ def test_ordered_machine_joins_as_its_node(ordered: Node, monkeypatch: pytest.Mo
         "start": "start metal-0",
         "stop": "stop",
     }
-    assert call_in(first).json() == {**instructions, "digest": "", "prepare": "", "secrets": {}}
+    assert report_in(first).json() == {**instructions, "digest": "", "prepare": "", "secrets": {}}
 
 
-def test_machine_reports_its_interruption(ordered: Node) -> None:
+def test_machine_reports_its_interruption(ordered_node: Node) -> None:
     Node.objects.update(state="ready")
-    secret = secrets.for_node(ordered.pk)
+    secret = secrets.for_node(ordered_node.pk)
     interruption_at = datetime(2030, 1, 1, 12, 2, tzinfo=UTC)
     report = {"interruption": {"reason": "EC2 takes it", "at": "2030-01-01T12:02:00Z"}}
     for _ in range(2):
-        assert call_in(secret, report).status_code == 200
-    ordered.refresh_from_db()
-    assert (ordered.state, ordered.interruption_at) == ("draining", interruption_at)
+        assert report_in(secret, report).status_code == 200
+    ordered_node.refresh_from_db()
+    assert (ordered_node.state, ordered_node.interruption_at) == ("draining", interruption_at)
     assert ScalingEvent.objects.filter(kind="interruption").count() == 1
     Node.objects.update(state="ended", ended_at=timezone.now())
-    assert call_in(secret).status_code == 401
+    assert report_in(secret).status_code == 401
 
 
 class Wired:
-    def runtime_of(self, pool: NodePool) -> "Wired":
+    def runtime_for(self, pool: NodePool) -> "Wired":
         return self
 
     def instructions(self, node: Node) -> Instructions:
@@ -264,7 +276,7 @@ def test_repeated_orders_get_identical_user_data(settings: Any) -> None:
     assert len(text.encode()) < 12 * 1024, "EC2 takes 16 KiB"
 
 
-def machine_program(live_server: LiveServer, state: Path, token: str) -> "subprocess.Popen[bytes]":
+def start_join_program(live_server: LiveServer, state: Path, token: str) -> "subprocess.Popen[bytes]":
     """Start the join program as a process with a shorter call interval."""
     env = {
         **os.environ, "BERTH_URL": live_server.url, "BERTH_POOL": "metal", "BERTH_JOIN_TOKEN": token,
@@ -273,7 +285,7 @@ def machine_program(live_server: LiveServer, state: Path, token: str) -> "subpro
     folder = Path(__file__).parents[3] / "pools/joining"
     run = (
         f"import sys; sys.path.insert(0, {str(folder)!r}); import program; "
-        "program.EVERY_SECONDS = 0.2; sys.exit(program.main())"
+        "program.CALL_INTERVAL_SECONDS = 0.2; sys.exit(program.main())"
     )
     return subprocess.Popen([sys.executable, "-S", "-c", run], env=env, cwd=state.parent)
 
@@ -281,21 +293,23 @@ def machine_program(live_server: LiveServer, state: Path, token: str) -> "subpro
 @pytest.mark.heavy
 @pytest.mark.django_db(transaction=True)
 def test_join_program_joins_and_runs_the_start_script(
-    live_server: LiveServer, cast: Cast, metal: NodePool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    live_server: LiveServer, cast: Cast, metal_pool: NodePool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, token = services.issue_join_token(
-        acting=cast.alice, pool=metal, lasts=timedelta(hours=1), at=timezone.now()
+        actor=cast.alice, pool=metal_pool, lifetime=timedelta(hours=1), at=timezone.now()
     )
-    NodePool.objects.filter(pk=metal.pk).update(gpus_per_node=0, cpu_milli=1, memory_mib=1, nodes_desired=1)
+    NodePool.objects.filter(pk=metal_pool.pk).update(
+        gpus_per_node=0, cpu_milli=1, memory_mib=1, nodes_desired=1
+    )
     done = tmp_path / "done"
     wired = Wired()
     wired.instructions = lambda node: Instructions(f"echo $BERTH_NODE > {done}")  # type: ignore[method-assign]
-    monkeypatch.setattr("pools.api.joining.wired", lambda: wired)
-    running = machine_program(live_server, tmp_path / "state", token)
+    monkeypatch.setattr("pools.api.joining.load_wiring", lambda: wired)
+    running = start_join_program(live_server, tmp_path / "state", token)
     try:
         for _ in range(200):
             if Machine.objects.exists():
-                reconcile_pool(metal)
+                reconcile_pool(metal_pool)
             if done.exists() and done.read_text():
                 break
             time.sleep(0.1)

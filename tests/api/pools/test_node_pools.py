@@ -24,7 +24,7 @@ def node(cast: Cast) -> Node:
 def test_every_role_sees_free_resources_and_users_without_a_role_see_none(
     cast: Cast, erin: Caller, frank: Caller, alice: Caller, node: Node
 ) -> None:
-    workload = workloads.submit(acting=cast.dave, project=cast.vision, document=training())
+    workload = workloads.submit(actor=cast.dave, project=cast.vision, document=training())
     pod = Pod.objects.create(workload=workload, role="worker", index=0, run=1, node=node, state="running")
     Allocation.objects.create(pod=pod, node=node, devices=[0], gpu_milli=500, cpu_milli=1500, memory_mib=384)
     pool = erin.get("node-pools").json()["items"][0]
@@ -236,7 +236,7 @@ def test_capacity_cost_and_fragmentation_are_reported(alice: Caller, dave: Calle
 def test_only_platform_admins_see_the_workloads_on_a_node(
     cast: Cast, alice: Caller, dave: Caller, node: Node
 ) -> None:
-    workload = workloads.submit(acting=cast.dave, project=cast.vision, document=training())
+    workload = workloads.submit(actor=cast.dave, project=cast.vision, document=training())
     Pod.objects.create(workload=workload, role="worker", index=0, run=1, node=node, state="running")
     assert alice.get("nodes/local-0").json()["work"] == [f"{workload.handle} (1 pod)"]
     assert alice.get("nodes").json()["items"][0]["work"] == [f"{workload.handle} (1 pod)"]

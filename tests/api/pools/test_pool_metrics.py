@@ -25,7 +25,7 @@ def test_provisioning_outcomes_and_scaling_decisions_are_counted(cast: Cast) -> 
     for _ in range(3):
         stage.reconcile()
         stage.pass_time(15)
-    set_nodes_desired(acting=cast.alice, pool=cast.pool, nodes_desired=3)
+    set_nodes_desired(actor=cast.alice, pool=cast.pool, nodes_desired=3)
     lines = metric_lines()
     for line in (
         'berth_pool_provision_calls_total{outcome="quota",pool="local"} 2.0',

@@ -30,10 +30,10 @@ class Cluster:
     clock: FixedClock = field(default_factory=lambda: FixedClock(NOON))
 
     def __post_init__(self) -> None:
-        held = lease.acquire("scheduler", "first", 3600)
-        assert held is not None
+        held_lease = lease.acquire("scheduler", "first", 3600)
+        assert held_lease is not None
         runtime = FakeRuntime(self.clock)
-        context = SchedulerContext(held=held, runtimes=lambda pool: runtime)
+        context = SchedulerContext(held_lease=held_lease, runtimes=lambda pool: runtime)
         self.loop = Loop(context=context, clock=self.clock, reconcile_pool=self._reconcile)
 
     def run(self, seconds: int, step: int = 5) -> None:
@@ -44,7 +44,7 @@ class Cluster:
     def ready(self) -> int:
         return Node.objects.filter(pool__name="small", state__in=USABLE).count()
 
-    def _reconcile(self, pool: NodePool, now: datetime, held: object, work_to_lose: Any) -> bool:
+    def _reconcile(self, pool: NodePool, now: datetime, held_lease: object, work_to_lose: Any) -> bool:
         return reconcile(pool.pk, provider=self.provider, now=now, work_to_lose=work_to_lose)
 
 

@@ -134,7 +134,7 @@ def test_lower_maximum_previews_and_drains_the_excess_nodes(
         draining,
     )
     now = timezone.now()
-    reconcile(cast.pool.pk, provider=Listing(nodes), now=now, work_to_lose=work_to_lose(now))
+    reconcile(cast.pool.pk, provider=ListingProvider(nodes), now=now, work_to_lose=work_to_lose(now))
     draining = Node.objects.filter(state="draining").order_by("ordinal").values_list("name", flat=True)
     assert list(draining) == sorted(draining)
 
@@ -160,7 +160,7 @@ def test_only_platform_admins_preview_an_edit(bob: Caller, nodes: list[Node]) ->
     assert bob("PATCH", "node-pools/local", {"nodes_max": 2}, dry_run="true").status_code == 403
 
 
-class Listing(FakeProvider):
+class ListingProvider(FakeProvider):
     """A provider that lists the instances of nodes created without an order."""
 
     def __init__(self, nodes: list[Node]) -> None:

@@ -14,55 +14,62 @@ from pools import services
 from pools.joining.instructions import Instructions
 from pools.models import Machine, Node, NodePool, ScalingEvent
 from tests.api.conftest import Caller
-from tests.api.pools.test_joining import Wired, call_in, join, machine_program, metal, reconcile_pool
+from tests.api.pools.test_joining import (
+    Wired,
+    join,
+    metal_pool,
+    reconcile_pool,
+    report_in,
+    start_join_program,
+)
 from tests.cast import Cast
 
-__all__ = ["metal"]  # a fixture
+__all__ = ["metal_pool"]  # a fixture
 
-FAILED = {"exit_code": 127, "seconds": 3, "output": "looking for Python\npython3: not found"}
-WHY = "start script failed with exit code 127: python3: not found"
+FAILED_REPORT = {"exit_code": 127, "seconds": 3, "output": "looking for Python\npython3: not found"}
+FAILURE_REASON = "start script failed with exit code 127: python3: not found"
 
 
 def send_report(secret: str, **fields: Any) -> Any:
     """Report the progress of a start script as a machine."""
-    return call_in(secret, {"started": {"instance": call_in(secret).json()["instance"], **fields}})
+    return report_in(secret, {"started": {"instance": report_in(secret).json()["instance"], **fields}})
 
 
-def test_node_whose_start_script_failed_is_lost_and_shows_exit_code_and_output(
-    alice: Caller, bob: Caller, metal: NodePool
+def test_node_whose_start_script_failed_is_marked_lost_with_exit_code_and_output(
+    alice: Caller, bob: Caller, metal_pool: NodePool
 ) -> None:
     secret = join(alice)
-    reconcile_pool(metal, nodes_desired=1)
-    assert send_report(secret, **FAILED).status_code == 200
-    assert ScalingEvent.objects.get(kind="lost").reason == WHY
-    reconcile_pool(metal)
+    reconcile_pool(metal_pool, nodes_desired=1)
+    assert send_report(secret, **FAILED_REPORT).status_code == 200
+    assert ScalingEvent.objects.get(kind="lost").reason == FAILURE_REASON
+    reconcile_pool(metal_pool)
     assert not Node.objects.exclude(state="ended").exists(), "it is not used"
     node = alice.get("nodes/metal-0").json()
     phase = {"phase": "start", "state": "failed", "seconds": 3, "exit_code": 127}
-    assert (node["state"], node["phases"]) == ("ended", [{**phase, "message": FAILED["output"]}])
+    assert (node["state"], node["phases"]) == ("ended", [{**phase, "message": FAILED_REPORT["output"]}])
     assert bob.get("nodes/metal-0").json()["phases"] == [{**phase, "message": ""}]
-    assert WHY in alice.get("node-pools/metal").json()["last_error"]
+    assert FAILURE_REASON in alice.get("node-pools/metal").json()["last_error"]
     assert "metal-0" not in {row["name"] for row in alice.get("nodes").json()["items"]}
 
 
-def test_machine_whose_start_script_failed_is_used_last(alice: Caller, metal: NodePool) -> None:
+def test_machine_whose_start_script_failed_is_used_last(alice: Caller, metal_pool: NodePool) -> None:
     secret = join(alice)
-    reconcile_pool(metal, nodes_desired=1)
-    send_report(secret, **FAILED)
-    reconcile_pool(metal)
+    reconcile_pool(metal_pool, nodes_desired=1)
+    send_report(secret, **FAILED_REPORT)
+    reconcile_pool(metal_pool)
     join(alice, name="box-2")
     NodePool.objects.update(retry_at=None, boot_retry_at=None)
-    reconcile_pool(metal)
+    reconcile_pool(metal_pool)
     assert Node.objects.get(state="ready").instance_id.startswith("box-2/")
     Node.objects.filter(state="ended").update(since=timezone.now() - timedelta(minutes=3))
-    reconcile_pool(metal, nodes_desired=2)
+    reconcile_pool(metal_pool, nodes_desired=2)
     assert Node.objects.filter(state="ready").count() == 2
-    assert call_in(secret).json()["node"] == "metal-1"
+    assert report_in(secret).json()["node"] == "metal-1"
 
 
-def test_start_script_progress_is_stored_with_its_node(alice: Caller, metal: NodePool) -> None:
+def test_start_script_progress_is_stored_with_its_node(alice: Caller, metal_pool: NodePool) -> None:
     secret = join(alice)
-    reconcile_pool(metal, nodes_desired=1)
+    reconcile_pool(metal_pool, nodes_desired=1)
     send_report(secret, seconds=2, output="installing ray")
     running = {"phase": "start", "state": "running", "seconds": 0, "message": "installing ray"}
     assert Node.objects.get().phases == [running]
@@ -71,16 +78,16 @@ def test_start_script_progress_is_stored_with_its_node(alice: Caller, metal: Nod
     assert (node.state, node.phases[0]["state"], node.phases[0]["exit_code"]) == ("ready", "done", 0)
 
 
-def test_report_for_a_previous_instance_is_ignored(alice: Caller, metal: NodePool) -> None:
+def test_report_for_a_previous_instance_is_ignored(alice: Caller, metal_pool: NodePool) -> None:
     """Both reports name one machine and one node. Only the instance differs."""
     secret = join(alice)
-    reconcile_pool(metal, nodes_desired=1)
-    former = call_in(secret).json()["instance"]
-    reconcile_pool(metal, nodes_desired=0)
-    services.node_emptied(Node.objects.get(pool=metal))
-    reconcile_pool(metal)
-    reconcile_pool(metal, nodes_desired=1)
-    call_in(secret, {"started": {"instance": former, **FAILED}})
+    reconcile_pool(metal_pool, nodes_desired=1)
+    former = report_in(secret).json()["instance"]
+    reconcile_pool(metal_pool, nodes_desired=0)
+    services.mark_node_emptied(Node.objects.get(pool=metal_pool))
+    reconcile_pool(metal_pool)
+    reconcile_pool(metal_pool, nodes_desired=1)
+    report_in(secret, {"started": {"instance": former, **FAILED_REPORT}})
     assert [(node.state, node.phases) for node in Node.objects.exclude(state="ended")] == [("ready", [])]
 
 
@@ -89,42 +96,44 @@ def test_report_for_a_previous_instance_is_ignored(alice: Caller, metal: NodePoo
     [({"instance": ""}, "instance"), ({"exit_code": 1000}, "exit_code"), ({"output": "x" * 4001}, "output")],
 )
 def test_malformed_start_script_report_is_refused(
-    alice: Caller, metal: NodePool, wrong: dict[str, Any], path: str
+    alice: Caller, metal_pool: NodePool, wrong: dict[str, Any], path: str
 ) -> None:
-    answer = call_in(join(alice), {"started": {"instance": "box-1/1", **wrong}})
+    answer = report_in(join(alice), {"started": {"instance": "box-1/1", **wrong}})
     assert (answer.status_code, answer.json()["errors"][0]["path"]) == (422, f"started.{path}")
 
 
 @pytest.mark.django_db(transaction=True)
 def test_join_program_reports_exit_code_and_output_of_a_start_script(
-    live_server: LiveServer, cast: Cast, metal: NodePool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    live_server: LiveServer, cast: Cast, metal_pool: NodePool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, token = services.issue_join_token(
-        acting=cast.alice, pool=metal, lasts=timedelta(hours=1), at=timezone.now()
+        actor=cast.alice, pool=metal_pool, lifetime=timedelta(hours=1), at=timezone.now()
     )
-    NodePool.objects.filter(pk=metal.pk).update(gpus_per_node=0, cpu_milli=1, memory_mib=1, nodes_desired=1)
+    NodePool.objects.filter(pk=metal_pool.pk).update(
+        gpus_per_node=0, cpu_milli=1, memory_mib=1, nodes_desired=1
+    )
     wired, stopped = Wired(), tmp_path / "stopped"
     script = Instructions("echo preparing; echo no such program >&2; exit 7", f"echo $BERTH_NODE > {stopped}")
     wired.instructions = lambda node: script  # type: ignore[method-assign]
-    monkeypatch.setattr("pools.api.joining.wired", lambda: wired)
-    running = machine_program(live_server, tmp_path / "state", token)
+    monkeypatch.setattr("pools.api.joining.load_wiring", lambda: wired)
+    running = start_join_program(live_server, tmp_path / "state", token)
     try:
-        until(Machine.objects.exists)
-        reconcile_pool(metal)
-        until(lambda: ScalingEvent.objects.filter(kind="lost").exists())
+        wait_until(Machine.objects.exists)
+        reconcile_pool(metal_pool)
+        wait_until(lambda: ScalingEvent.objects.filter(kind="lost").exists())
         reason = ScalingEvent.objects.get(kind="lost").reason
         assert reason == "start script failed with exit code 7: no such program"
         [phase] = Node.objects.get().phases
         assert (phase["exit_code"], phase["message"]) == (7, "preparing\nno such program\n")
-        reconcile_pool(metal)
-        until(stopped.exists)
+        reconcile_pool(metal_pool)
+        wait_until(stopped.exists)
         assert (tmp_path / "state/start.sh").stat().st_mode & 0o777 == 0o600, "a script holds secrets"
     finally:
         running.kill()
         running.wait()
 
 
-def until(reached: Callable[[], bool]) -> None:
+def wait_until(reached: Callable[[], bool]) -> None:
     deadline = time.monotonic() + 60
     while not reached():
         assert time.monotonic() < deadline

@@ -12,7 +12,7 @@ from tests.cast import Cast, training
 
 
 @pytest.fixture
-def two_gpus(cast: Cast) -> None:
+def gpu_node(cast: Cast) -> None:
     Node.objects.create(
         pool=cast.pool, name="local-0", ordinal=0, state="ready", instance_id="i-0",
         gpus=2, cpu_milli=8000, memory_mib=16384, since=timezone.now(),
@@ -23,7 +23,7 @@ def two_gpus(cast: Cast) -> None:
         Quota.objects.create(pool=cast.pool, gpu_milli=2000, **owner)
 
 
-def test_dry_run_predicts_the_outcome_and_stores_nothing(two_gpus: None, dave: Caller) -> None:
+def test_dry_run_predicts_the_outcome_and_stores_nothing(gpu_node: None, dave: Caller) -> None:
     prediction = dave("POST", "workloads", training(project="vision"), dry_run="true")
     assert (prediction.status_code, prediction.json()["outcome"]) == (200, "would_start")
     assert {pod["node"] for pod in prediction.json()["decisions"][0]["pods"]} == {"local-0"}
@@ -34,20 +34,20 @@ def test_dry_run_predicts_the_outcome_and_stores_nothing(two_gpus: None, dave: C
     assert not Workload.objects.exists()
 
 
-def test_dry_run_of_an_invalid_document_lists_its_errors(two_gpus: None, dave: Caller) -> None:
+def test_dry_run_of_an_invalid_document_lists_its_errors(gpu_node: None, dave: Caller) -> None:
     prediction = dave("POST", "workloads", training("-", project="vision"), dry_run="true")
     assert (prediction.status_code, prediction.json()["outcome"]) == (200, "invalid")
     assert prediction.json()["errors"][0]["path"] == "name"
 
 
-def test_dry_run_needs_the_same_role_as_a_submission(two_gpus: None, erin: Caller) -> None:
+def test_dry_run_needs_the_same_role_as_a_submission(gpu_node: None, erin: Caller) -> None:
     assert erin("POST", "workloads", training(project="vision"), dry_run="true").status_code == 403
 
 
 def test_explanation_lists_last_cycle_blockers_and_queue_standing(
-    cast: Cast, two_gpus: None, dave: Caller
+    cast: Cast, gpu_node: None, dave: Caller
 ) -> None:
-    workload = workloads.submit(acting=cast.dave, project=cast.vision, document=training())
+    workload = workloads.submit(actor=cast.dave, project=cast.vision, document=training())
     Workload.objects.filter(pk=workload.pk).update(
         reason="NoRoom",
         message="No node has room.",
@@ -80,12 +80,12 @@ def test_explanation_lists_last_cycle_blockers_and_queue_standing(
     assert (listed["queue_position"], listed["expected_start"]) == (3, "2030-01-01T00:00:00Z")
 
 
-def test_health_request_checks_the_invariants(cast: Cast, alice: Caller) -> None:
+def test_health_endpoint_checks_the_invariants(cast: Cast, alice: Caller) -> None:
     health = alice.get("scheduler/health").json()
     invariants = {invariant["name"]: invariant["ok"] for invariant in health["invariants"]}
     assert invariants["no_device_oversold"] is True
     assert (invariants["one_leader"], health["leader"]) == (False, None)
-    workloads.submit(acting=cast.dave, project=cast.vision, document=training())
+    workloads.submit(actor=cast.dave, project=cast.vision, document=training())
     Workload.objects.update(gpu_milli_now=1000)
     health = alice.get("scheduler/health").json()
     broken = [invariant["name"] for invariant in health["invariants"] if not invariant["ok"]]

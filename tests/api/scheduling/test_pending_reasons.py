@@ -30,7 +30,7 @@ def submit(caller: Caller, name: str, **role: object) -> str:
     return str(answer.json()["id"])
 
 
-def explanation_of(caller: Caller, workload_id: str) -> dict[str, Any]:
+def get_explanation(caller: Caller, workload_id: str) -> dict[str, Any]:
     return dict(caller.get(f"workloads/{workload_id}/explain").json())
 
 
@@ -57,7 +57,7 @@ def test_impossible_workload_is_unschedulable_and_others_start_in_the_same_cycle
     assert dave.get(f"workloads/{small}").json()["phase"] != "pending"
     answer = dave.get(f"workloads/{impossible}").json()
     assert (answer["phase"], answer["reason"]) == ("pending", "Unschedulable")
-    explanation = explanation_of(dave, impossible)
+    explanation = get_explanation(dave, impossible)
     assert explanation["queue_position"] is None
     assert explanation["blockers"][0]["message"].startswith(sentence)
     assert dave.get("node-pools/small/queue").json()["items"] == []
@@ -77,7 +77,7 @@ def test_memory_blocker_names_memory_first(cluster: Cluster, dave: Caller) -> No
     cluster.run(5)
     pending = submit(dave, "second", replicas=1, gpu=1, memory_mib="6Gi")
     cluster.run(5)
-    message = explanation_of(dave, pending)["blockers"][0]["message"]
+    message = get_explanation(dave, pending)["blockers"][0]["message"]
     assert message == "6144 MiB of memory requested, 4096 free, 2048 missing."
 
 
@@ -87,7 +87,7 @@ def test_reason_for_an_unmatched_role_counts_each_obstacle(cluster: Cluster, dav
     Node.objects.filter(pk=first.pk).update(labels={"disk": "nvme"})
     pending = submit(dave, "picky", replicas=1, gpu=1, node_selector={"disk": "ssd"})
     cluster.run(5)
-    blocker = explanation_of(dave, pending)["blockers"][0]
+    blocker = get_explanation(dave, pending)["blockers"][0]
     assert blocker["reason"] == "NoMatchingNode"
     assert "2 nodes" in blocker["message"]
     assert "disk" in blocker["message"]

@@ -10,7 +10,7 @@ from projects.services.quotas import drafts
 from tests.api.conftest import Caller
 from tests.cast import Cast
 
-BOTH = {
+TWO_QUOTA_DRAFT = {
     "changes": [
         {"project": "vision", "pool": "local", "set": {"gpu": 3, "limit": {"gpu": 6}}},
         {"project": "speech", "pool": "local", "set": {"gpu": 1}},
@@ -21,22 +21,22 @@ BOTH = {
 
 @pytest.fixture
 def vision(cast: Cast) -> Quota:
-    return quotas.set_quota(acting=cast.alice, owner=cast.vision, pool=cast.pool, values={"gpu": 4})
+    return quotas.set_quota(actor=cast.alice, owner=cast.vision, pool=cast.pool, values={"gpu": 4})
 
 
-def tag(caller: Caller, document: Any = BOTH) -> str:
+def preview_tag(caller: Caller, document: Any = TWO_QUOTA_DRAFT) -> str:
     answer = caller.post("quotas/preview", document)
     assert answer.status_code == 200, answer.content
     assert answer["ETag"] == f'"{answer.json()["tag"]}"'
     return str(answer["ETag"])
 
 
-def gpus() -> dict[str, int | None]:
+def gpu_quotas() -> dict[str, int | None]:
     return {row.owner.name: row.gpu_milli for row in Quota.objects.all()}
 
 
 def test_change_is_applied_with_an_audit_row_per_quota(vision: Quota, bob: Caller) -> None:
-    answer = bob.post("quotas/apply", BOTH, If_Match=tag(bob))
+    answer = bob.post("quotas/apply", TWO_QUOTA_DRAFT, If_Match=preview_tag(bob))
     change = answer.json()["change"]
     assert (change["actor"], change["comment"], change["hidden"]) == ("bob", "speech begins", 0)
     assert [(each["name"], each["before"] and each["before"]["gpu"], each["after"]["gpu"])
@@ -45,44 +45,46 @@ def test_change_is_applied_with_an_audit_row_per_quota(vision: Quota, bob: Calle
     assert [(row.object_name, row.action) for row in rows] == [
         ("speech on local", "set_quota"), ("vision on local", "set_quota"),
     ]  # fmt: skip
-    assert gpus() == {"vision": 3000, "speech": 1000}
-    assert answer["ETag"] == tag(bob), "the next change can build on it"
+    assert gpu_quotas() == {"vision": 3000, "speech": 1000}
+    assert answer["ETag"] == preview_tag(bob), "the next change can build on it"
 
 
 def test_conflict_names_the_other_user_and_the_current_value(
     cast: Cast, vision: Quota, bob: Caller, alice: Caller
 ) -> None:
-    etag = tag(bob)
-    quotas.set_quota(acting=cast.alice, owner=cast.vision, pool=cast.pool, values={"gpu": 5})
-    answer = bob.post("quotas/apply", BOTH, If_Match=etag)
+    etag = preview_tag(bob)
+    quotas.set_quota(actor=cast.alice, owner=cast.vision, pool=cast.pool, values={"gpu": 5})
+    answer = bob.post("quotas/apply", TWO_QUOTA_DRAFT, If_Match=etag)
     assert answer.status_code == 412
     (changed,) = answer.json()["changed"]
     assert (changed["name"], changed["pool"], changed["by"]) == ("vision", "local", "alice")
     assert changed["current"]["gpu"] == 5
     assert "vision on local (by alice)" in answer.json()["detail"]
-    assert gpus() == {"vision": 5000}, "all or nothing"
-    assert bob.post("quotas/apply", BOTH, If_Match=tag(bob)).status_code == 200
+    assert gpu_quotas() == {"vision": 5000}, "all or nothing"
+    assert bob.post("quotas/apply", TWO_QUOTA_DRAFT, If_Match=preview_tag(bob)).status_code == 200
 
 
 def test_concurrently_deleted_or_created_quota_is_a_conflict(cast: Cast, vision: Quota, bob: Caller) -> None:
-    etag = tag(bob)
-    quotas.remove_quota(acting=cast.alice, quota=vision)
-    quotas.set_quota(acting=cast.alice, owner=cast.speech, pool=cast.pool, values={"gpu": 9})
-    changed = bob.post("quotas/apply", BOTH, If_Match=etag).json()["changed"]
+    etag = preview_tag(bob)
+    quotas.remove_quota(actor=cast.alice, quota=vision)
+    quotas.set_quota(actor=cast.alice, owner=cast.speech, pool=cast.pool, values={"gpu": 9})
+    changed = bob.post("quotas/apply", TWO_QUOTA_DRAFT, If_Match=etag).json()["changed"]
     assert [(each["name"], each["by"], each["current"] and each["current"]["gpu"]) for each in changed] == [
         ("vision", "alice", None), ("speech", "alice", 9),
     ]  # fmt: skip
 
 
 def test_applying_a_draft_requires_its_base_version(vision: Quota, bob: Caller) -> None:
-    assert bob.post("quotas/apply", BOTH).status_code == 428
-    assert bob.post("quotas/apply", BOTH, If_Match='"7.1"').status_code == 412
-    assert bob.post("quotas/apply", BOTH, If_Match="*").status_code == 200
+    assert bob.post("quotas/apply", TWO_QUOTA_DRAFT).status_code == 428
+    assert bob.post("quotas/apply", TWO_QUOTA_DRAFT, If_Match='"7.1"').status_code == 412
+    assert bob.post("quotas/apply", TWO_QUOTA_DRAFT, If_Match="*").status_code == 200
 
 
 def test_repeated_apply_takes_effect_once(vision: Quota, bob: Caller) -> None:
-    etag = tag(bob)
-    answers = [bob.post("quotas/apply", BOTH, If_Match=etag, Idempotency_Key="k1") for _ in range(2)]
+    etag = preview_tag(bob)
+    answers = [
+        bob.post("quotas/apply", TWO_QUOTA_DRAFT, If_Match=etag, Idempotency_Key="k1") for _ in range(2)
+    ]
     assert [answer.status_code for answer in answers] == [200, 200]
     assert answers[0].json() == answers[1].json()
     assert QuotaChange.objects.filter(actor="bob").count() == 1
@@ -93,16 +95,16 @@ def test_version_in_the_response_excludes_later_changes(
 ) -> None:
     applied = drafts.apply_draft
 
-    def overtaken(**values: Any) -> Any:
+    def apply_then_overwrite(**values: Any) -> Any:
         made = applied(**values)
-        quotas.set_quota(acting=cast.alice, owner=cast.vision, pool=cast.pool, values={"gpu": 5})
+        quotas.set_quota(actor=cast.alice, owner=cast.vision, pool=cast.pool, values={"gpu": 5})
         return made
 
     with monkeypatch.context() as meanwhile:
-        meanwhile.setattr(drafts, "apply_draft", overtaken)
-        answer = bob.post("quotas/apply", BOTH, If_Match=tag(bob))
-    assert bob.post("quotas/apply", BOTH, If_Match=answer["ETag"]).status_code == 412
-    assert gpus()["vision"] == 5000
+        meanwhile.setattr(drafts, "apply_draft", apply_then_overwrite)
+        answer = bob.post("quotas/apply", TWO_QUOTA_DRAFT, If_Match=preview_tag(bob))
+    assert bob.post("quotas/apply", TWO_QUOTA_DRAFT, If_Match=answer["ETag"]).status_code == 412
+    assert gpu_quotas()["vision"] == 5000
 
 
 def test_change_without_effect_is_not_stored(vision: Quota, bob: Caller) -> None:
@@ -118,40 +120,40 @@ def test_revert_restores_deleted_and_deletes_created_quotas(cast: Cast, vision: 
         {"project": "speech", "pool": "local", "set": {"gpu": 1}},
     ]}  # fmt: skip
     made = bob.post("quotas/apply", document, If_Match="*").json()["change"]["id"]
-    assert gpus() == {"speech": 1000}
+    assert gpu_quotas() == {"speech": 1000}
     reverted = bob.post(f"quotas/changes/{made}/revert")
     assert reverted.status_code == 200, reverted.content
     assert reverted.json()["reverts"] == made
-    assert gpus() == {"vision": 4000}
+    assert gpu_quotas() == {"vision": 4000}
     assert bob.get(f"quotas/changes/{made}").json()["reverted_by"] == reverted.json()["id"]
     assert bob.post(f"quotas/changes/{made}/revert").status_code == 409
     assert bob.post(f"quotas/changes/{reverted.json()['id']}/revert").status_code == 200
-    assert gpus() == {"speech": 1000}
+    assert gpu_quotas() == {"speech": 1000}
 
 
 def test_superseded_change_cannot_be_reverted(cast: Cast, vision: Quota, bob: Caller) -> None:
-    made = bob.post("quotas/apply", BOTH, If_Match="*").json()["change"]["id"]
-    quotas.set_quota(acting=cast.alice, owner=cast.speech, pool=cast.pool, values={"gpu": 2})
+    made = bob.post("quotas/apply", TWO_QUOTA_DRAFT, If_Match="*").json()["change"]["id"]
+    quotas.set_quota(actor=cast.alice, owner=cast.speech, pool=cast.pool, values={"gpu": 2})
     answer = bob.post(f"quotas/changes/{made}/revert")
     assert (answer.status_code, [each["name"] for each in answer.json()["changed"]]) == (412, ["speech"])
-    assert gpus() == {"vision": 3000, "speech": 2000}
+    assert gpu_quotas() == {"vision": 3000, "speech": 2000}
 
 
-def test_history_hides_quotas_that_the_reader_cannot_see(
+def test_history_hides_quotas_that_the_user_cannot_see(
     cast: Cast, vision: Quota, alice: Caller, bob: Caller, carol: Caller, frank: Caller, caller: Any
 ) -> None:
-    whole = {"changes": [*BOTH["changes"], {"project": "ads", "pool": "local", "set": {"gpu": 1}}]}
+    whole = {"changes": [*TWO_QUOTA_DRAFT["changes"], {"project": "ads", "pool": "local", "set": {"gpu": 1}}]}
     alice.post("quotas/apply", whole, If_Match="*")
 
-    def newest(reader: Caller) -> tuple[list[str], int]:
+    def newest_change(reader: Caller) -> tuple[list[str], int]:
         items = reader.get("quotas/changes").json()["items"]
         return ([each["name"] for each in items[0]["quotas"]], items[0]["hidden"]) if items else ([], 0)
 
-    assert newest(alice) == (["vision", "speech", "ads"], 0)
-    assert newest(bob) == (["vision", "speech"], 1)
-    assert newest(carol) == (["vision"], 2)
-    assert newest(caller("grace")) == (["ads"], 2)
-    assert newest(frank) == ([], 0)
+    assert newest_change(alice) == (["vision", "speech", "ads"], 0)
+    assert newest_change(bob) == (["vision", "speech"], 1)
+    assert newest_change(carol) == (["vision"], 2)
+    assert newest_change(caller("grace")) == (["ads"], 2)
+    assert newest_change(frank) == ([], 0)
     made = alice.get("quotas/changes").json()["items"][0]["id"]
     assert frank.get(f"quotas/changes/{made}").status_code == 404
     assert frank.post(f"quotas/changes/{made}/revert").status_code == 404
@@ -162,7 +164,7 @@ def test_refused_revert_does_not_reveal_hidden_quotas(
     cast: Cast, vision: Quota, alice: Caller, bob: Caller
 ) -> None:
     secret = Project.objects.create(name="secret-merger", department=cast.product)
-    entries = [*BOTH["changes"], {"project": secret.name, "pool": "local", "set": {"gpu": 1}}]
+    entries = [*TWO_QUOTA_DRAFT["changes"], {"project": secret.name, "pool": "local", "set": {"gpu": 1}}]
     made = alice.post("quotas/apply", {"changes": entries}, If_Match="*").json()["change"]["id"]
     before_deletion = bob.post(f"quotas/changes/{made}/revert")
     secret.quotas.all().delete()
@@ -182,13 +184,17 @@ def test_preview_and_apply_need_permission_to_set_the_quotas(
     vision: Quota, carol: Caller, frank: Caller, caller: Any
 ) -> None:
     for path in ("quotas/preview", "quotas/apply"):
-        own = {"changes": BOTH["changes"][:1]}
+        own = {"changes": TWO_QUOTA_DRAFT["changes"][:1]}
         assert carol.post(path, own, If_Match="*").status_code == 403
-        assert carol.post(path, BOTH, If_Match="*").status_code == 422, "speech is not there for carol"
-        assert frank.post(path, BOTH, If_Match="*").status_code == 422, "there are no such projects for frank"
-        assert caller("bob", "read", "write").post(path, BOTH, If_Match="*").status_code == 403
-        assert caller("")("POST", path, BOTH).status_code == 401
-    assert gpus() == {"vision": 4000}
+        assert carol.post(path, TWO_QUOTA_DRAFT, If_Match="*").status_code == 422, (
+            "speech is not there for carol"
+        )
+        assert frank.post(path, TWO_QUOTA_DRAFT, If_Match="*").status_code == 422, (
+            "there are no such projects for frank"
+        )
+        assert caller("bob", "read", "write").post(path, TWO_QUOTA_DRAFT, If_Match="*").status_code == 403
+        assert caller("")("POST", path, TWO_QUOTA_DRAFT).status_code == 401
+    assert gpu_quotas() == {"vision": 4000}
 
 
 @pytest.mark.parametrize("body", [{}, [], {"changes": []}, {"changes": "x"}, {"changes": [1]},

@@ -9,12 +9,12 @@ from tests.api.conftest import Caller
 from tests.cast import Cast
 
 NEW = {"If-None-Match": "*"}
-OF_VISION = "quotas/projects/vision/local"
+VISION_QUOTA = "quotas/projects/vision/local"
 
 
 def test_quota_is_created_read_and_edited_with_an_etag(cast: Cast, bob: Caller) -> None:
     factories.quota(cast.research, cast.pool, 8)
-    made = bob("PUT", OF_VISION, {"gpu": 4, "weight": 2, "limit": {"gpu": 6}}, headers=NEW)
+    made = bob("PUT", VISION_QUOTA, {"gpu": 4, "weight": 2, "limit": {"gpu": 6}}, headers=NEW)
     assert (made.status_code, made["ETag"]) == (201, '"1"')
     assert made.json() == {
         "owner": {"kind": "project", "name": "vision"},
@@ -30,26 +30,26 @@ def test_quota_is_created_read_and_edited_with_an_etag(cast: Cast, bob: Caller) 
         "standing": None,
         "warnings": [],
     }
-    read = bob.get(OF_VISION)
+    read = bob.get(VISION_QUOTA)
     assert (read["ETag"], {**read.json(), "warnings": []}) == ('"1"', made.json())
-    changed = bob("PUT", OF_VISION, {"gpu": 2.5}, headers={"If-Match": read["ETag"]})
+    changed = bob("PUT", VISION_QUOTA, {"gpu": 2.5}, headers={"If-Match": read["ETag"]})
     assert (changed.status_code, changed["ETag"], changed.json()["gpu"]) == (200, '"2"', 2.5)
     assert changed.json()["limit"]["gpu"] == 6.0
 
 
 def test_change_without_the_current_version_is_refused(bob: Caller) -> None:
-    assert bob("PUT", OF_VISION, {"gpu": 1}).status_code == 428
-    assert bob("PUT", OF_VISION, {"gpu": 1}, headers={"If-Match": '"1"'}).status_code == 412
-    bob("PUT", OF_VISION, {"gpu": 1}, headers=NEW)
-    assert bob("PUT", OF_VISION, {"gpu": 2}).status_code == 428
-    assert bob("PUT", OF_VISION, {"gpu": 2}, headers=NEW).status_code == 412
-    assert bob("PUT", OF_VISION, {"gpu": 2}, headers={"If-Match": '"7"'}).status_code == 412
-    assert bob("PUT", OF_VISION, {"gpu": 2}, headers={"If-Match": 'W/"1"'}).status_code == 412
-    assert bob("DELETE", OF_VISION).status_code == 428
+    assert bob("PUT", VISION_QUOTA, {"gpu": 1}).status_code == 428
+    assert bob("PUT", VISION_QUOTA, {"gpu": 1}, headers={"If-Match": '"1"'}).status_code == 412
+    bob("PUT", VISION_QUOTA, {"gpu": 1}, headers=NEW)
+    assert bob("PUT", VISION_QUOTA, {"gpu": 2}).status_code == 428
+    assert bob("PUT", VISION_QUOTA, {"gpu": 2}, headers=NEW).status_code == 412
+    assert bob("PUT", VISION_QUOTA, {"gpu": 2}, headers={"If-Match": '"7"'}).status_code == 412
+    assert bob("PUT", VISION_QUOTA, {"gpu": 2}, headers={"If-Match": 'W/"1"'}).status_code == 412
+    assert bob("DELETE", VISION_QUOTA).status_code == 428
     assert Quota.objects.get().gpu_milli == 1000
-    assert bob("PUT", OF_VISION, {"gpu": 2}, headers={"If-Match": '"9", "1"'}).status_code == 200
-    assert bob("DELETE", OF_VISION, headers={"If-Match": '"2"'}).status_code == 204
-    assert bob.get(OF_VISION).status_code == 404
+    assert bob("PUT", VISION_QUOTA, {"gpu": 2}, headers={"If-Match": '"9", "1"'}).status_code == 200
+    assert bob("DELETE", VISION_QUOTA, headers={"If-Match": '"2"'}).status_code == 204
+    assert bob.get(VISION_QUOTA).status_code == 404
 
 
 def test_error_names_the_invalid_amount_and_nothing_is_stored(bob: Caller) -> None:
@@ -63,9 +63,9 @@ def test_error_names_the_invalid_amount_and_nothing_is_stored(bob: Caller) -> No
         ({"rank": 10**9}, "rank"),
         ({"memory_mib": 10**13}, "memory_mib"),
     ):
-        answer = bob("PUT", OF_VISION, values, headers=NEW)
+        answer = bob("PUT", VISION_QUOTA, values, headers=NEW)
         assert (answer.status_code, answer.json()["errors"][0]["path"]) == (422, path)
-    assert bob("PUT", OF_VISION, {"gpu": 5, "limit": {"gpu": 4}}, headers=NEW).status_code == 422
+    assert bob("PUT", VISION_QUOTA, {"gpu": 5, "limit": {"gpu": 4}}, headers=NEW).status_code == 422
     assert not Quota.objects.exists()
 
 
@@ -75,7 +75,7 @@ def test_quota_above_department_quota_returns_the_preview_warning(
     factories.quota(cast.research, cast.pool, 2)
     change = {"project": "vision", "pool": "local", "set": {"gpu": 99}}
     predicted = bob("POST", "quotas/preview", {"changes": [change]}).json()["warnings"]
-    made = bob("PUT", OF_VISION, {"gpu": 99}, headers=NEW)
+    made = bob("PUT", VISION_QUOTA, {"gpu": 99}, headers=NEW)
     assert made.status_code == 201
     assert made.json()["warnings"] == predicted
     (warning,) = predicted
@@ -83,14 +83,14 @@ def test_quota_above_department_quota_returns_the_preview_warning(
         "Project quotas in research add up to 99 GPUs, more than the department's own quota (2 GPUs). "
         "Not all of them can be used at once."
     )
-    again = bob("PUT", OF_VISION, {"gpu": 2}, headers={"If-Match": made["ETag"]})
+    again = bob("PUT", VISION_QUOTA, {"gpu": 2}, headers={"If-Match": made["ETag"]})
     assert again.json()["warnings"] == []
     of_department = alice("PUT", "quotas/departments/research/local", {"gpu": 1}, headers={"If-Match": '"1"'})
     assert "projects_above_department" in [each["code"] for each in of_department.json()["warnings"]]
 
 
 def test_quota_includes_its_standing_in_the_last_cycle(cast: Cast, carol: Caller, bob: Caller) -> None:
-    bob("PUT", OF_VISION, {"gpu": 4}, headers=NEW)
+    bob("PUT", VISION_QUOTA, {"gpu": 4}, headers=NEW)
     QueueStanding.objects.create(
         pool=cast.pool, project=cast.vision, share=[5000, 2000, 10], allocated=[2500, 0, 0],
         requested=[8000, 0, 0], usage=[0.25, 0, 0], at=timezone.now(),
@@ -105,7 +105,7 @@ def test_only_department_admins_set_project_quotas(
     carol: Caller, dave: Caller, erin: Caller, frank: Caller, alice: Caller
 ) -> None:
     for caller, status in ((carol, 403), (dave, 403), (erin, 403), (frank, 404)):
-        assert caller("PUT", OF_VISION, {"gpu": 1}, headers=NEW).status_code == status
+        assert caller("PUT", VISION_QUOTA, {"gpu": 1}, headers=NEW).status_code == status
     assert not Quota.objects.exists()
     assert alice("PUT", "quotas/departments/research/local", {"gpu": 8}, headers=NEW).status_code == 201
     assert carol.get("quotas/departments/research/local").status_code == 404

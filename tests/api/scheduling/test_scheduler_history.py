@@ -65,16 +65,16 @@ def test_evictions_are_visible_to_victim_and_preemptor(
 
 
 def test_evictions_are_filtered(evictions: list[Eviction], alice: Caller) -> None:
-    def kinds_of(**query: str) -> list[str]:
+    def filtered_kinds(**query: str) -> list[str]:
         return kinds(alice.get("evictions", **query))
 
-    assert kinds_of(kind="reclaim") == ["reclaim"]
-    assert kinds_of(project="vision") == ["consolidate", "reclaim"]
-    assert kinds_of(preemptor="search") == kinds_of(preemptor="search-job") == ["preempt"]
-    assert kinds_of(workload=str(evictions[0].workload_id)) == ["reclaim"]
-    assert kinds_of(pool="moon") == []
+    assert filtered_kinds(kind="reclaim") == ["reclaim"]
+    assert filtered_kinds(project="vision") == ["consolidate", "reclaim"]
+    assert filtered_kinds(preemptor="search") == filtered_kinds(preemptor="search-job") == ["preempt"]
+    assert filtered_kinds(workload=str(evictions[0].workload_id)) == ["reclaim"]
+    assert filtered_kinds(pool="moon") == []
     later = (timezone.now() + timedelta(hours=1)).isoformat()
-    assert (kinds_of(since=later), len(kinds_of(until=later))) == ([], 3)
+    assert (filtered_kinds(since=later), len(filtered_kinds(until=later))) == ([], 3)
     assert alice.get("evictions", kind="revenge").status_code == 422
 
 
@@ -90,7 +90,7 @@ def test_eviction_csv_escapes_formulas(evictions: list[Eviction], alice: Caller)
 def test_workload_lists_evictions_as_victim_and_as_preemptor(
     cast: Cast, evictions: list[Eviction], dave: Caller
 ) -> None:
-    workload = workloads.submit(acting=cast.dave, project=cast.vision, document=training())
+    workload = workloads.submit(actor=cast.dave, project=cast.vision, document=training())
     for changes in ({"workload_id": workload.pk}, {"preemptor_id": workload.pk}):
         row = Eviction.objects.get(pk=evictions[0].pk)
         row.pk = None
@@ -110,7 +110,7 @@ def test_only_platform_admins_see_cycles(alice: Caller, bob: Caller) -> None:
 
 
 def test_metrics_are_computed_from_the_database(cast: Cast, evictions: list[Eviction]) -> None:
-    workloads.submit(acting=cast.dave, project=cast.vision, document=training())
+    workloads.submit(actor=cast.dave, project=cast.vision, document=training())
     Node.objects.create(
         pool=cast.pool, name="local-0", ordinal=0, state="ready", instance_id="i-0",
         gpus=2, cpu_milli=8000, memory_mib=16384, since=timezone.now(),
@@ -128,7 +128,7 @@ def test_metrics_are_computed_from_the_database(cast: Cast, evictions: list[Evic
         assert line in text
 
 
-def test_metrics_need_a_token_from_every_address(
+def test_metrics_require_a_token_from_every_address(
     db: None, alice: Caller, bob: Caller, caller: Any, settings: Any
 ) -> None:
     """Loopback needs a token too, because tenants' pods run on the server's machine."""

@@ -11,17 +11,17 @@ from django.utils import timezone
 from projects.models import BudgetWarning
 from projects.services.quotas import budgets
 from scheduler.models import UsageHour
-from scheduler.reports.usage.budgets import standings, watch_budgets
+from scheduler.reports.usage.budgets import budget_statuses, record_budget_warnings
 from tests.api.conftest import Caller
 from tests.cast import Cast
 
-MIDDLE = datetime(2026, 6, 16, tzinfo=UTC)  # half of June is over
+MID_JUNE = datetime(2026, 6, 16, tzinfo=UTC)  # half of June is over
 NEW = {"If-None-Match": "*"}
-OF_VISION = "budgets/projects/vision"
+VISION_BUDGET = "budgets/projects/vision"
 
 
 @pytest.fixture
-def hour(cast: Cast) -> Callable[..., UsageHour]:
+def create_usage_hour(cast: Cast) -> Callable[..., UsageHour]:
     """Return a function that creates one user's usage in one project and hour."""
 
     def make(at: datetime, gpu_hours: float, project: str = "vision", user_name: str = "dave") -> UsageHour:
@@ -35,10 +35,10 @@ def hour(cast: Cast) -> Callable[..., UsageHour]:
     return make
 
 
-def test_report_is_grouped_by_user_and_paginated(alice: Caller, hour) -> None:
+def test_report_is_grouped_by_user_and_paginated(alice: Caller, create_usage_hour) -> None:
     begin = datetime(2026, 6, 1, tzinfo=UTC)
     for number in range(5):
-        hour(begin + timedelta(days=number), number + 1)
+        create_usage_hour(begin + timedelta(days=number), number + 1)
     query = {
         "since": "2026-06-01T00:00:00Z",
         "until": "2026-06-06T00:00:00Z",
@@ -58,8 +58,8 @@ def test_report_is_grouped_by_user_and_paginated(alice: Caller, hour) -> None:
     assert third["next"] is None
 
 
-def test_csv_report_escapes_formulas(alice: Caller, hour) -> None:
-    hour(timezone.now() - timedelta(hours=3), 4, user_name="=HYPERLINK()")
+def test_csv_report_escapes_formulas(alice: Caller, create_usage_hour) -> None:
+    create_usage_hour(timezone.now() - timedelta(hours=3), 4, user_name="=HYPERLINK()")
     answer = alice.get("usage", group_by=["project", "user"], format="csv")
     assert answer["Content-Type"].startswith("text/csv")
     rows = list(csv.reader(io.StringIO(b"".join(answer.streaming_content).decode())))
@@ -84,16 +84,16 @@ def test_error_names_the_invalid_report_parameter(alice: Caller, query: dict, pa
 
 
 def test_budget_is_created_read_edited_and_deleted_with_an_etag(bob: Caller) -> None:
-    made = bob("PUT", OF_VISION, {"gpu_hours": 500}, headers=NEW)
+    made = bob("PUT", VISION_BUDGET, {"gpu_hours": 500}, headers=NEW)
     assert (made.status_code, made.json()["warn_at"]) == (201, [80, 100])
-    read = bob.get(OF_VISION)
+    read = bob.get(VISION_BUDGET)
     assert read["ETag"] == made["ETag"]
-    changed = bob("PUT", OF_VISION, {"warn_at": [90, 50]}, headers={"If-Match": read["ETag"]})
+    changed = bob("PUT", VISION_BUDGET, {"warn_at": [90, 50]}, headers={"If-Match": read["ETag"]})
     assert (changed.json()["gpu_hours"], changed.json()["warn_at"]) == (500, [50, 90])
-    assert bob("PUT", OF_VISION, {"gpu_hours": 1}, headers={"If-Match": read["ETag"]}).status_code == 412
-    assert bob("PUT", OF_VISION, {"gpu_hours": 1}).status_code == 428
-    assert bob("DELETE", OF_VISION, headers={"If-Match": changed["ETag"]}).status_code == 204
-    again = bob("PUT", OF_VISION, {"gpu_hours": 500}, headers=NEW)
+    assert bob("PUT", VISION_BUDGET, {"gpu_hours": 1}, headers={"If-Match": read["ETag"]}).status_code == 412
+    assert bob("PUT", VISION_BUDGET, {"gpu_hours": 1}).status_code == 428
+    assert bob("DELETE", VISION_BUDGET, headers={"If-Match": changed["ETag"]}).status_code == 204
+    again = bob("PUT", VISION_BUDGET, {"gpu_hours": 500}, headers=NEW)
     assert again["ETag"] not in (made["ETag"], changed["ETag"])
 
 
@@ -110,40 +110,40 @@ def test_budget_is_created_read_edited_and_deleted_with_an_etag(bob: Caller) -> 
     ],
 )
 def test_error_for_an_invalid_budget_names_the_field(bob: Caller, body: dict, path: str) -> None:
-    answer = bob("PUT", OF_VISION, body, headers=NEW)
+    answer = bob("PUT", VISION_BUDGET, body, headers=NEW)
     assert (answer.status_code, [error["path"] for error in answer.json()["errors"]]) == (422, [path])
 
 
-def test_forecast_extrapolates_the_last_seven_days(cast: Cast, hour) -> None:
-    budget = budgets.set_budget(acting=cast.alice, owner=cast.research, values={"gpu_hours": 1000})
-    hour(datetime(2026, 5, 31, 23, tzinfo=UTC), 999)  # in the previous month
-    hour(datetime(2026, 6, 1, tzinfo=UTC), 100)
-    hour(datetime(2026, 6, 12, tzinfo=UTC), 84, project="speech")  # half a GPU over seven days
-    hour(datetime(2026, 6, 12, tzinfo=UTC), 500, project="ads")  # in another department
-    (standing,) = standings([budget], MIDDLE)
+def test_forecast_extrapolates_the_last_seven_days(cast: Cast, create_usage_hour) -> None:
+    budget = budgets.set_budget(actor=cast.alice, owner=cast.research, values={"gpu_hours": 1000})
+    create_usage_hour(datetime(2026, 5, 31, 23, tzinfo=UTC), 999)  # in the previous month
+    create_usage_hour(datetime(2026, 6, 1, tzinfo=UTC), 100)
+    create_usage_hour(datetime(2026, 6, 12, tzinfo=UTC), 84, project="speech")  # half a GPU over seven days
+    create_usage_hour(datetime(2026, 6, 12, tzinfo=UTC), 500, project="ads")  # in another department
+    (standing,) = budget_statuses([budget], MID_JUNE)
     assert (standing.used, standing.percent) == (184, 18.4)
     assert standing.forecast == pytest.approx(184 + 0.5 * 24 * 15)
 
 
-def test_forecast_uses_full_hours_for_usage_and_time(cast: Cast, hour) -> None:
+def test_forecast_uses_full_hours_for_usage_and_time(cast: Cast, create_usage_hour) -> None:
     """At half past, the first hour of the seven days counts in full for both usage and time."""
-    budget = budgets.set_budget(acting=cast.alice, owner=cast.research, values={"gpu_hours": 1000})
+    budget = budgets.set_budget(actor=cast.alice, owner=cast.research, values={"gpu_hours": 1000})
     for back in range(1, 8 * 24):
-        hour(MIDDLE - timedelta(hours=back), 2)
-    hour(MIDDLE, 1)
-    (standing,) = standings([budget], MIDDLE + timedelta(minutes=30))
+        create_usage_hour(MID_JUNE - timedelta(hours=back), 2)
+    create_usage_hour(MID_JUNE, 1)
+    (standing,) = budget_statuses([budget], MID_JUNE + timedelta(minutes=30))
     assert standing.pace == pytest.approx(2)
 
 
-def test_each_budget_warning_is_sent_once_a_month(cast: Cast, hour) -> None:
-    budgets.set_budget(acting=cast.alice, owner=cast.vision, values={"gpu_hours": 100})
-    hour(datetime(2026, 6, 2, tzinfo=UTC), 79)
-    assert watch_budgets(MIDDLE) == 0
-    hour(datetime(2026, 6, 3, tzinfo=UTC), 1)
-    assert watch_budgets(MIDDLE) == 1
-    assert watch_budgets(MIDDLE) == 0
-    hour(datetime(2026, 6, 4, tzinfo=UTC), 40)
-    assert watch_budgets(MIDDLE) == 1
+def test_each_budget_warning_is_sent_once_a_month(cast: Cast, create_usage_hour) -> None:
+    budgets.set_budget(actor=cast.alice, owner=cast.vision, values={"gpu_hours": 100})
+    create_usage_hour(datetime(2026, 6, 2, tzinfo=UTC), 79)
+    assert record_budget_warnings(MID_JUNE) == 0
+    create_usage_hour(datetime(2026, 6, 3, tzinfo=UTC), 1)
+    assert record_budget_warnings(MID_JUNE) == 1
+    assert record_budget_warnings(MID_JUNE) == 0
+    create_usage_hour(datetime(2026, 6, 4, tzinfo=UTC), 40)
+    assert record_budget_warnings(MID_JUNE) == 1
     assert list(BudgetWarning.objects.values_list("percent", flat=True)) == [100, 80]
-    hour(datetime(2026, 7, 1, tzinfo=UTC), 85)
-    assert watch_budgets(MIDDLE + timedelta(days=30)) == 1
+    create_usage_hour(datetime(2026, 7, 1, tzinfo=UTC), 85)
+    assert record_budget_warnings(MID_JUNE + timedelta(days=30)) == 1

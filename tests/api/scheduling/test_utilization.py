@@ -3,7 +3,12 @@
 import pytest
 from django.utils import timezone
 
-from berth.client.models.usage import ClusterUse, NodeUse, OneWorkloadUse, WorkloadUse
+from berth.client.models.usage import (
+    ClusterUtilization,
+    NodeUtilizationDetail,
+    WorkloadUtilization,
+    WorkloadUtilizationDetail,
+)
 from projects.models import Pod, Project
 from scheduler.models import NodeUtilization
 from tests import factories as make
@@ -11,19 +16,19 @@ from tests.api.conftest import Caller
 from tests.cast import Cast
 
 
-def running(cast: Cast, project: Project, name: str, devices: list[int], **columns: object) -> Pod:
+def create_running_pod(cast: Cast, project: Project, name: str, devices: list[int], **columns: object) -> Pod:
     node = cast.pool.nodes.first() or make.node(cast.pool, devices=["GPU-0", "GPU-1"], gpu_memory_mib=80_000)
     work = make.workload(project, name, phase="running", run=1, started_at=make.ago(hours=2), **columns)
     return make.place(work, node, devices)
 
 
 def test_workload_utilization_includes_pods_and_devices(cast: Cast, dave: Caller) -> None:
-    pod = running(cast, cast.vision, "train", [1])
+    pod = create_running_pod(cast, cast.vision, "train", [1])
     make.used(pod, 25, cpu=500, gpu_memory=None)
-    make.used_then(pod, make.ago(minutes=2), gpus=1, busy=75, cpu=1500, gpu_memory=9000)
-    make.used_then(pod, make.ago(minutes=200), cpu=100)
+    make.past_utilization(pod, make.ago(minutes=2), gpus=1, busy=75, cpu=1500, gpu_memory=9000)
+    make.past_utilization(pod, make.ago(minutes=200), cpu=100)
     path = f"workloads/{pod.workload_id}/utilization"
-    utilization = OneWorkloadUse.model_validate(dave.get(path).json())
+    utilization = WorkloadUtilizationDetail.model_validate(dave.get(path).json())
     assert (utilization.now.allocated.gpu, utilization.now.used.gpu, utilization.now.gpu_busy_percent) == (
         1,
         0.25,
@@ -40,38 +45,43 @@ def test_workload_utilization_includes_pods_and_devices(cast: Cast, dave: Caller
     assert dave.get(path, span=4 * 3600, run=2).json()["over_time"] == []
 
 
-def test_idle_workload_reports_when_idling_began(cast: Cast, dave: Caller) -> None:
+def test_idle_workload_reports_when_it_became_idle(cast: Cast, dave: Caller) -> None:
     since = make.ago(hours=3)
-    pod = running(cast, cast.vision, "train", [0])
+    pod = create_running_pod(cast, cast.vision, "train", [0])
     make.used(pod, 0, busy_at=since)
-    utilization = OneWorkloadUse.model_validate(dave.get(f"workloads/{pod.workload_id}/utilization").json())
+    utilization = WorkloadUtilizationDetail.model_validate(
+        dave.get(f"workloads/{pod.workload_id}/utilization").json()
+    )
     assert utilization.idle_since == since
 
 
 def test_node_utilization_includes_all_gpus_and_pods(cast: Cast, dave: Caller) -> None:
-    ours, theirs = running(cast, cast.vision, "ours", [0]), running(cast, cast.ads, "theirs", [])
+    ours, theirs = (
+        create_running_pod(cast, cast.vision, "ours", [0]),
+        create_running_pod(cast, cast.ads, "theirs", []),
+    )
     make.used(ours, 50)
     make.used(theirs, cpu=250)
     node = ours.node
     NodeUtilization.objects.create(node=node, at=timezone.now(), devices=[[500, 100], [30, None]])
-    utilization = NodeUse.model_validate(dave.get(f"nodes/{node.name}/utilization").json())
+    utilization = NodeUtilizationDetail.model_validate(dave.get(f"nodes/{node.name}/utilization").json())
     assert [(each.index, each.busy_percent, each.memory_mib) for each in utilization.devices] == [
         (0, 50.0, 100), (1, 3.0, None),
     ]  # fmt: skip
     assert (utilization.now.pods, utilization.now.used.cpu, utilization.now.used.gpu) == (2, 1.25, 0.5)
     assert dave.get("nodes/none/utilization").status_code == 404
     (listed,) = dave.get("utilization/nodes", pool=cast.pool.name).json()["items"]
-    assert NodeUse.model_validate(listed).devices == utilization.devices
+    assert NodeUtilizationDetail.model_validate(listed).devices == utilization.devices
     assert dave.get("utilization/nodes", pool="none").json()["items"] == []
 
 
 def test_cluster_utilization_is_reported_by_pool_and_hour(cast: Cast, dave: Caller) -> None:
-    pod = running(cast, cast.ads, "theirs", [0, 1])
+    pod = create_running_pod(cast, cast.ads, "theirs", [0, 1])
     pod.allocation.bound_at = make.ago(hours=3)
     pod.allocation.save()
     make.used(pod, 100, 50)
-    make.used_then(pod, make.ago(hours=1), step=3600, gpus=2, busy=75)
-    utilization = ClusterUse.model_validate(dave.get("utilization", hours=2).json())
+    make.past_utilization(pod, make.ago(hours=1), step=3600, gpus=2, busy=75)
+    utilization = ClusterUtilization.model_validate(dave.get("utilization", hours=2).json())
     assert (utilization.now.allocated.gpu, utilization.now.used.gpu, utilization.now.gpus_measured) == (
         2,
         1.5,
@@ -85,9 +95,11 @@ def test_cluster_utilization_is_reported_by_pool_and_hour(cast: Cast, dave: Call
 
 
 def test_workload_utilization_is_listed_for_visible_projects(cast: Cast, dave: Caller, alice: Caller) -> None:
-    make.used(running(cast, cast.vision, "ours", []), cpu=250)
-    make.used(running(cast, cast.ads, "theirs", [0]), 10)
-    (mine,) = [WorkloadUse.model_validate(each) for each in dave.get("utilization/workloads").json()["items"]]
+    make.used(create_running_pod(cast, cast.vision, "ours", []), cpu=250)
+    make.used(create_running_pod(cast, cast.ads, "theirs", [0]), 10)
+    (mine,) = [
+        WorkloadUtilization.model_validate(each) for each in dave.get("utilization/workloads").json()["items"]
+    ]
     assert (mine.workload, mine.now.used.cpu, mine.now.used.gpu) == ("vision/ours", 0.25, None)
     both = alice.get("utilization/workloads", limit=1).json()
     assert both["items"][0]["workload"] == "ads/theirs", "the largest allocation comes first"
@@ -98,14 +110,14 @@ def test_workload_utilization_is_listed_for_visible_projects(cast: Cast, dave: C
 
 @pytest.mark.parametrize("span", ["0", "59", "-1", "x", "99999999999"])
 def test_invalid_span_is_refused(cast: Cast, dave: Caller, span: str) -> None:
-    pod = running(cast, cast.vision, "train", [])
+    pod = create_running_pod(cast, cast.vision, "train", [])
     answer = dave.get(f"workloads/{pod.workload_id}/utilization", span=span)
     assert (answer.status_code, answer.json()["errors"][0]["path"]) == (422, "span")
 
 
 def test_ended_workload_reports_utilization_until_its_end(cast: Cast, dave: Caller) -> None:
-    pod = running(cast, cast.vision, "train", [])
-    make.used_then(pod, make.ago(hours=30), step=3600, cpu=700)
+    pod = create_running_pod(cast, cast.vision, "train", [])
+    make.past_utilization(pod, make.ago(hours=30), step=3600, cpu=700)
     work = pod.workload
     work.phase, work.ended_at = "completed", make.ago(hours=29)
     work.save()

@@ -16,8 +16,8 @@ from pools.runtimes.base import PodOrder
 from projects.models import Pod, Workload
 from projects.services import workloads
 from projects.services.people import tokens
+from tests.api.asgi_client import Wire
 from tests.api.conftest import Caller
-from tests.api.wire import Wire
 from tests.cast import Cast, make_cast, training
 from tests.fakes.runtime import FakeRuntime
 
@@ -25,13 +25,15 @@ from tests.fakes.runtime import FakeRuntime
 @pytest.fixture
 def runtime(monkeypatch: pytest.MonkeyPatch) -> FakeRuntime:
     fake = FakeRuntime()
-    monkeypatch.setattr("scheduler.api.logs.pod_log.wired", lambda: Wiring(fake.clock, {}, {"fake": fake}))
-    monkeypatch.setattr("scheduler.api.logs.endpoint.POLL", 0.01)
+    monkeypatch.setattr(
+        "scheduler.api.logs.pod_log.load_wiring", lambda: Wiring(fake.clock, {}, {"fake": fake})
+    )
+    monkeypatch.setattr("scheduler.api.logs.endpoint.POLL_SECONDS", 0.01)
     return fake
 
 
 def start_pod(cast: Cast, runtime: FakeRuntime, *, run: int = 1, index: int = 0, workload: Any = None) -> Pod:
-    workload = workload or workloads.submit(acting=cast.dave, project=cast.vision, document=training())
+    workload = workload or workloads.submit(actor=cast.dave, project=cast.vision, document=training())
     node, _ = Node.objects.get_or_create(
         pool=cast.pool, name="local-0", ordinal=0, state="ready", instance_id="i-0",
         gpus=2, cpu_milli=8000, memory_mib=16384, defaults={"since": timezone.now()},
@@ -83,7 +85,7 @@ def test_pod_is_selected_by_role_index_and_run(cast: Cast, dave: Caller, runtime
 
 
 def test_pending_workload_has_no_log(cast: Cast, dave: Caller, frank: Caller, runtime: FakeRuntime) -> None:
-    workload = workloads.submit(acting=cast.dave, project=cast.vision, document=training())
+    workload = workloads.submit(actor=cast.dave, project=cast.vision, document=training())
     assert "not started" in dave.get(f"workloads/{workload.pk}/logs").json()["detail"]
     pod = start_pod(cast, runtime, workload=workload)
     runtime.write(str(pod.pk), b"secret")
@@ -106,11 +108,11 @@ def test_followed_log_ends_with_the_pod(cast: Cast, dave: Caller, runtime: FakeR
     pod = start_pod(cast, runtime)
     runtime.write(str(pod.pk), b"one\n")
 
-    def go_on() -> None:
+    def write_and_end() -> None:
         runtime.write(str(pod.pk), b"two\n")
         runtime.end(str(pod.pk), exit_code=0)
 
-    timer = threading.Timer(0.1, go_on)
+    timer = threading.Timer(0.1, write_and_end)
     timer.start()
     answer = dave.get(f"workloads/{pod.workload_id}/logs", follow="true")
     assert b"".join(answer.streaming_content) == b"one\ntwo\n"
@@ -120,24 +122,24 @@ def test_followed_log_ends_with_the_pod(cast: Cast, dave: Caller, runtime: FakeR
 @pytest.fixture
 def running(transactional_db: None, runtime: FakeRuntime) -> Iterator[tuple[Pod, str]]:
     cast = make_cast()
-    _, secret = tokens.issue(acting=cast.dave, name="t", scopes=["read"], expires_at=None)
+    _, secret = tokens.issue(actor=cast.dave, name="t", scopes=["read"], expires_at=None)
     yield start_pod(cast, runtime), secret
     assert Workload.objects.count() == 1
 
 
 @pytest.fixture(params=["pages", "rest"])
-def served(request: pytest.FixtureRequest) -> Any:
+def app(request: pytest.FixtureRequest) -> Any:
     """Return the application, either as Django's handler or as the REST router in front of Django."""
     pages = get_asgi_application()
     return RestRouter(pages) if request.param == "rest" else pages
 
 
 async def test_followed_log_streams_over_asgi_as_the_pod_writes(
-    running: tuple[Pod, str], runtime: FakeRuntime, served: Any
+    running: tuple[Pod, str], runtime: FakeRuntime, app: Any
 ) -> None:
     pod, secret = running
     wire = Wire(f"/api/v1/workloads/{pod.workload_id}/logs", "follow=true", secret=secret)
-    task = asyncio.create_task(served(wire.scope, wire.receive, wire.send))
+    task = asyncio.create_task(app(wire.scope, wire.receive, wire.send))
     runtime.write(str(pod.pk), b"one\n")
     await wire.until(b"one\n")
     assert not task.done()
@@ -150,11 +152,11 @@ async def test_followed_log_streams_over_asgi_as_the_pod_writes(
 
 
 async def test_followed_log_stops_when_the_client_disconnects(
-    running: tuple[Pod, str], runtime: FakeRuntime, served: Any
+    running: tuple[Pod, str], runtime: FakeRuntime, app: Any
 ) -> None:
     pod, secret = running
     wire = Wire(f"/api/v1/workloads/{pod.workload_id}/logs", "follow=true", secret=secret)
-    task = asyncio.create_task(served(wire.scope, wire.receive, wire.send))
+    task = asyncio.create_task(app(wire.scope, wire.receive, wire.send))
     runtime.write(str(pod.pk), b"one\n")
     await wire.until(b"one\n")
     wire.disconnected.set()

@@ -8,27 +8,27 @@ from django.core.exceptions import ImproperlyConfigured
 from django.utils import timezone
 
 from projects.models import Phase, PortLink, Workload
-from projects.visits.links import hosts_for_ports
-from projects.visits.origins import Origins, origins
+from projects.visits.links import load_port_origins
+from projects.visits.origins import Origins, parse_origins
 from tests.api.conftest import Caller
 from tests.cast import Cast
 
-DESK = {
+INTERACTIVE_DOCUMENT = {
     "name": "desk", "project": "vision", "pools": ["local"], "kind": "interactive",
     "ports": [{"name": "lab"}], "roles": [{"name": "desk", "gpu": 1}], "command": "true",
 }  # fmt: skip
 
 
 @pytest.fixture
-def desk(dave: Caller, settings) -> str:
+def interactive_workload(dave: Caller, settings) -> str:
     settings.BERTH_APPS_ORIGIN = "https://*.apps.example.org"
-    workload_id: str = dave.post("workloads", DESK).json()["id"]
+    workload_id: str = dave.post("workloads", INTERACTIVE_DOCUMENT).json()["id"]
     Workload.objects.filter(pk=workload_id).update(phase=Phase.RUNNING, run=1, started_at=timezone.now())
     return f"workloads/{workload_id}/ports/lab/link"
 
 
-def test_link_uses_the_ports_own_host(dave: Caller, desk: str) -> None:
-    answer = dave.post(desk)
+def test_link_uses_the_ports_own_host(dave: Caller, interactive_workload: str) -> None:
+    answer = dave.post(interactive_workload)
     assert answer.status_code == 201
     link = answer.json()
     assert re.fullmatch(r"https://[0-9a-f]{32}-lab\.apps\.example\.org/\.berth/open/[\w-]{43}", link["url"])
@@ -36,35 +36,41 @@ def test_link_uses_the_ports_own_host(dave: Caller, desk: str) -> None:
     assert answer.headers["Cache-Control"] == "no-store"
 
 
-def test_every_call_creates_a_link_despite_the_idempotency_key(dave: Caller, desk: str) -> None:
-    urls = {dave.post(desk, Idempotency_Key="once").json()["url"] for _ in range(2)}
+def test_every_call_creates_a_link_despite_the_idempotency_key(
+    dave: Caller, interactive_workload: str
+) -> None:
+    urls = {dave.post(interactive_workload, Idempotency_Key="once").json()["url"] for _ in range(2)}
     assert len(urls) == PortLink.objects.count() == 2, "a stored response would store the secret"
 
 
 def test_viewer_is_refused_and_other_users_get_404(
-    erin: Caller, caller: Callable[..., Caller], desk: str
+    erin: Caller, caller: Callable[..., Caller], interactive_workload: str
 ) -> None:
-    assert erin.post(desk).status_code == 403
-    assert caller("grace").post(desk).status_code == 404
+    assert erin.post(interactive_workload).status_code == 403
+    assert caller("grace").post(interactive_workload).status_code == 404
 
 
-def test_missing_port_pending_workload_and_unknown_field_are_refused(dave: Caller, desk: str) -> None:
-    assert dave.post(desk.replace("/lab/", "/nowhere/")).status_code == 404
+def test_missing_port_pending_workload_and_unknown_field_are_refused(
+    dave: Caller, interactive_workload: str
+) -> None:
+    assert dave.post(interactive_workload.replace("/lab/", "/nowhere/")).status_code == 404
     Workload.objects.update(phase=Phase.PENDING)
-    assert dave.post(desk).status_code == 409
-    assert dave.post(desk, {"port": 5432}).status_code == 422
+    assert dave.post(interactive_workload).status_code == 409
+    assert dave.post(interactive_workload, {"port": 5432}).status_code == 422
 
 
-def test_error_for_a_link_without_apps_origin_names_the_setting(dave: Caller, desk: str, settings) -> None:
+def test_error_for_a_link_without_apps_origin_names_the_setting(
+    dave: Caller, interactive_workload: str, settings
+) -> None:
     settings.BERTH_APPS_ORIGIN = ""
-    answer = dave.post(desk)
+    answer = dave.post(interactive_workload)
     assert answer.status_code == 409
     assert "BERTH_APPS_ORIGIN" in answer.json()["detail"]
     assert not PortLink.objects.exists()
 
 
-def test_workload_page_opens_ports(cast: Cast, desk: str, client) -> None:
-    workload_id = desk.split("/")[1]
+def test_workload_page_opens_ports(cast: Cast, interactive_workload: str, client) -> None:
+    workload_id = interactive_workload.split("/")[1]
     client.force_login(cast.dave.user)
     assert (
         f'action="/workloads/{workload_id}/ports/lab"'
@@ -84,23 +90,23 @@ def test_workload_page_opens_ports(cast: Cast, desk: str, client) -> None:
 ])  # fmt: skip
 def test_invalid_apps_origin_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="must look like"):
-        origins(text)
+        parse_origins(text)
 
 
 def test_only_valid_host_names_identify_a_port() -> None:
-    hosts = origins("https://*.apps.example.org")
+    hosts = parse_origins("https://*.apps.example.org")
     assert hosts == Origins("https", ".apps.example.org", 443)
     key = "0" * 31 + "1"
-    assert hosts.port_of_host(f"{key}-lab.apps.example.org") is not None
-    assert hosts.port_of_host(f"{key.upper()}-lab.APPS.example.org:443") is not None
+    assert hosts.parse_host(f"{key}-lab.apps.example.org") is not None
+    assert hosts.parse_host(f"{key.upper()}-lab.APPS.example.org:443") is not None
     for other in (
         "apps.example.org", f"{key}.apps.example.org", f"{key}-lab.evil.org", f"{key}--.apps.example.org",
         f"x.{key}-lab.apps.example.org", f"{key}-lab.apps.example.org.evil.org",
     ):  # fmt: skip
-        assert hosts.port_of_host(other) is None, other
+        assert hosts.parse_host(other) is None, other
 
 
 def test_invalid_apps_origin_stops_the_server(settings) -> None:
     settings.BERTH_APPS_ORIGIN = "https://apps.example.org"
     with pytest.raises(ImproperlyConfigured, match="BERTH_APPS_ORIGIN must look like"):
-        hosts_for_ports()
+        load_port_origins()

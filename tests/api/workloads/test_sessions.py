@@ -8,25 +8,25 @@ import pytest
 from asgiref.sync import sync_to_async
 from django.utils import timezone
 
-from berth.core.frames import CONTENT_TYPE, packed, unpacked
+from berth.core.frames import CONTENT_TYPE, pack_frames, unpack_frames
 from berth.server.api.transport.asgi import RestRouter
 from pools.joining import secrets
 from pools.models import Node
 from projects.models import Phase, Pod, Workload
 from projects.services.people import tokens
+from tests.api.asgi_client import Wire
 from tests.api.conftest import Caller
-from tests.api.wire import Wire
 from tests.cast import Cast, make_cast
 
 BODY = {
     "name": "play", "project": "vision", "pools": ["local"], "node": {"replicas": 2, "gpu": 1},
     "python": "3.11.4", "cloudpickle": "3.1.0", "setup": "c2VjcmV0",
 }  # fmt: skip
-HELLO = {"python": "3.11.9", "cloudpickle": "3.1.2", "ready": True}
+HELLO_BODY = {"python": "3.11.9", "cloudpickle": "3.1.2", "ready": True}
 
 
 def frames(*calls: tuple[dict[str, Any], bytes]) -> tuple[str, bytes]:
-    return CONTENT_TYPE, packed(calls)
+    return CONTENT_TYPE, pack_frames(calls)
 
 
 def open_session(cast: Cast, dave: Caller) -> str:
@@ -46,7 +46,7 @@ def open_session(cast: Cast, dave: Caller) -> str:
 
 
 @pytest.fixture
-def running(cast: Cast, dave: Caller) -> str:
+def running_session(cast: Cast, dave: Caller) -> str:
     return open_session(cast, dave)
 
 
@@ -54,25 +54,27 @@ def worker(session: str, node: int = 0) -> Caller:
     return Caller(secrets.for_pod(str(Pod.objects.get(workload=session, rank=node).pk)))
 
 
-def test_call_runs_on_a_worker_and_returns_its_result(dave: Caller, running: str) -> None:
-    ours = worker(running)
-    welcome = ours.post("workers/hello", HELLO).json()
+def test_call_runs_on_a_worker_and_returns_its_result(dave: Caller, running_session: str) -> None:
+    ours = worker(running_session)
+    welcome = ours.post("workers/hello", HELLO_BODY).json()
     assert (welcome["error"], welcome["executor"], welcome["setup"]) == ("", "process", "c2VjcmV0")
-    assert [node["node"] for node in dave.get(f"sessions/{running}").json()["nodes"]] == [0]
+    assert [node["node"] for node in dave.get(f"sessions/{running_session}").json()["nodes"]] == [0]
     key = str(uuid.uuid4())
-    assert dave.post(f"sessions/{running}/calls", frames(({"key": key}, b"closed"))).status_code == 201
-    [(first, _), (order, payload)] = unpacked(ours.get("workers/orders").content)
+    assert (
+        dave.post(f"sessions/{running_session}/calls", frames(({"key": key}, b"closed"))).status_code == 201
+    )
+    [(first, _), (order, payload)] = unpack_frames(ours.get("workers/orders").content)
     assert (first, payload) == ({"leave": False, "at_once": False}, b"closed")
     done = {"number": order["number"], "outcome": "value", "error": {}}
     answer = ours.post("workers/results", frames((done, b"result")))
-    assert unpacked(answer.content) == [(first, b"")]
-    [(words, result)] = unpacked(dave.get(f"sessions/{running}/results").content)
+    assert unpack_frames(answer.content) == [(first, b"")]
+    [(words, result)] = unpack_frames(dave.get(f"sessions/{running_session}/results").content)
     assert (words["key"], words["outcome"], words["node"], result) == (key, "value", 0, b"result")
-    assert unpacked(dave.get(f"sessions/{running}/results", after=1).content) == []
+    assert unpack_frames(dave.get(f"sessions/{running_session}/results", after=1).content) == []
 
 
 def test_error_after_the_response_began_is_logged(
-    dave: Caller, running: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    dave: Caller, running_session: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     looks = iter([[], ZeroDivisionError("in the middle")])
 
@@ -83,33 +85,33 @@ def test_error_after_the_response_began_is_logged(
         return next_look
 
     monkeypatch.setattr("projects.services.sessions.calls.take_ended", take_ended)
-    answer = dave.get(f"sessions/{running}/results", wait=5)
-    [(words, _)] = unpacked(b"".join(answer.streaming_content))
+    answer = dave.get(f"sessions/{running_session}/results", wait=5)
+    [(words, _)] = unpack_frames(b"".join(answer.streaming_content))
     assert words["problem"]["status"] == 500
     assert "in the middle" not in str(words) and "in the middle" in caplog.text
 
 
-def test_worker_can_access_only_its_own_session(dave: Caller, carol: Caller, running: str) -> None:
-    worker(running).post("workers/hello", HELLO)
-    dave.post(f"sessions/{running}/calls", frames(({"key": str(uuid.uuid4())}, b"closed")))
-    other = worker(running, node=1)
-    other.post("workers/hello", HELLO)
-    [(_, nothing), *orders] = unpacked(other.get("workers/orders").content)
+def test_worker_can_access_only_its_own_session(dave: Caller, carol: Caller, running_session: str) -> None:
+    worker(running_session).post("workers/hello", HELLO_BODY)
+    dave.post(f"sessions/{running_session}/calls", frames(({"key": str(uuid.uuid4())}, b"closed")))
+    other = worker(running_session, node=1)
+    other.post("workers/hello", HELLO_BODY)
+    [(_, nothing), *orders] = unpack_frames(other.get("workers/orders").content)
     assert (nothing, orders) == (b"", [])
-    for path in (f"sessions/{running}", f"sessions/{running}/results", "workloads"):
+    for path in (f"sessions/{running_session}", f"sessions/{running_session}/results", "workloads"):
         assert other.get(path).status_code == 401
 
 
 @pytest.mark.parametrize("path", ["hello", "orders", "results", "leave"])
 def test_worker_endpoints_need_the_secret_of_a_live_pod(db: None, path: str) -> None:
     method = "GET" if path == "orders" else "POST"
-    body = frames(({"number": 1, "outcome": "value"}, b"")) if path == "results" else HELLO
+    body = frames(({"number": 1, "outcome": "value"}, b"")) if path == "results" else HELLO_BODY
     for secret in ("", "pod.x.y", "berth_nothing", secrets.for_pod(str(uuid.uuid4())), secrets.for_node(1)):
         answer = Caller(secret)(method, f"workers/{path}", None if method == "GET" else body)
         assert answer.status_code == 401
 
 
-def test_user_token_is_refused_by_worker_endpoints(dave: Caller, running: str) -> None:
+def test_user_token_is_refused_by_worker_endpoints(dave: Caller, running_session: str) -> None:
     assert dave.get("workers/orders").status_code == 401
 
 
@@ -143,28 +145,33 @@ def test_error_names_the_invalid_field_of_a_session(dave: Caller, change: dict[s
         (frames(*[({"key": "00000000-0000-4000-8000-000000000001"}, b"")] * 2), 422),
     ],
 )  # fmt: skip
-def test_malformed_calls_are_refused(dave: Caller, running: str, body: Any, status: int) -> None:
-    assert dave.post(f"sessions/{running}/calls", body).status_code == status
+def test_malformed_calls_are_refused(dave: Caller, running_session: str, body: Any, status: int) -> None:
+    assert dave.post(f"sessions/{running_session}/calls", body).status_code == status
 
 
-def test_broadcast_without_a_ready_node_can_be_repeated(dave: Caller, running: str) -> None:
+def test_broadcast_without_a_ready_node_can_be_retried(dave: Caller, running_session: str) -> None:
     call = frames(({"key": str(uuid.uuid4()), "everywhere": True}, b"closed"))
-    refused = dave.post(f"sessions/{running}/calls", call)
+    refused = dave.post(f"sessions/{running_session}/calls", call)
     assert (refused.status_code, refused.json()["reason"]) == (409, "no-node")
-    worker(running).post("workers/hello", HELLO)
-    [broadcast] = dave.post(f"sessions/{running}/calls", call).json()["broadcasts"]
+    worker(running_session).post("workers/hello", HELLO_BODY)
+    [broadcast] = dave.post(f"sessions/{running_session}/calls", call).json()["broadcasts"]
     assert [node["node"] for node in broadcast["nodes"]] == [0]
 
 
-def test_position_beyond_the_results_is_refused(dave: Caller, running: str) -> None:
-    assert dave.get(f"sessions/{running}/results", after=1).status_code == 422
+def test_position_beyond_the_results_is_refused(dave: Caller, running_session: str) -> None:
+    assert dave.get(f"sessions/{running_session}/results", after=1).status_code == 422
 
 
-def test_pod_secret_is_never_returned(dave: Caller, alice: Caller, running: str) -> None:
-    pod = Pod.objects.get(workload=running, rank=0)
+def test_pod_secret_is_never_returned(dave: Caller, alice: Caller, running_session: str) -> None:
+    pod = Pod.objects.get(workload=running_session, rank=0)
     signature = secrets.for_pod(str(pod.pk)).rpartition(".")[2]
-    for path in (f"workloads/{running}", f"workloads/{running}/pods", f"workloads/{running}/events",
-                 f"sessions/{running}", "audit"):  # fmt: skip
+    for path in (
+        f"workloads/{running_session}",
+        f"workloads/{running_session}/pods",
+        f"workloads/{running_session}/events",
+        f"sessions/{running_session}",
+        "audit",
+    ):
         assert signature not in alice.get(path).content.decode()
 
 
@@ -172,10 +179,10 @@ def test_pod_secret_is_never_returned(dave: Caller, alice: Caller, running: str)
 async def test_long_poll_returns_once_an_order_arrives() -> None:
     def set_up() -> tuple[str, Caller, Caller]:
         cast = make_cast()
-        _, secret = tokens.issue(acting=cast.dave, name="t", scopes=["read", "write"], expires_at=None)
+        _, secret = tokens.issue(actor=cast.dave, name="t", scopes=["read", "write"], expires_at=None)
         session = open_session(cast, Caller(secret))
         ours = worker(session)
-        ours.post("workers/hello", HELLO)
+        ours.post("workers/hello", HELLO_BODY)
         return session, Caller(secret), ours
 
     session, dave, ours = await sync_to_async(set_up)()
@@ -186,4 +193,4 @@ async def test_long_poll_returns_once_an_order_arrives() -> None:
     call = frames(({"key": str(uuid.uuid4())}, b"closed"))
     await sync_to_async(dave.post)(f"sessions/{session}/calls", call)
     await asyncio.wait_for(request, 15)
-    assert unpacked(wire.body)[1][1] == b"closed"
+    assert unpack_frames(wire.body)[1][1] == b"closed"

@@ -7,11 +7,11 @@ from tests.api.conftest import Caller
 from tests.cast import Cast
 
 NEW = {"If-None-Match": "*"}
-OF_VISION = "projects/vision/templates/nightly"
+VISION_TEMPLATES = "projects/vision/templates/nightly"
 TEXT = "# the night's run\ncommand: train   # all of it\nroles: [{replicas: 2, gpu: 1}]\n"
 
 
-def save(caller: Caller, path: str = OF_VISION, **values: object) -> object:
+def save(caller: Caller, path: str = VISION_TEMPLATES, **values: object) -> object:
     return caller("PUT", path, {"text": TEXT, "description": "every night", **values}, headers=NEW)
 
 
@@ -27,15 +27,17 @@ def test_template_is_created_read_and_edited_with_an_etag(cast: Cast, dave: Call
     assert template["document"] == {
         "name": "nightly", "project": "vision", "command": "train", "roles": [{"replicas": 2, "gpu": 1}],
     }  # fmt: skip
-    read = dave.get(OF_VISION)
+    read = dave.get(VISION_TEMPLATES)
     assert read["ETag"] == made["ETag"] == f'"{template["version"]}"'
     assert read.json() == template
-    changed = dave("PUT", OF_VISION, {"text": TEXT + "priority: 10\n"}, headers={"If-Match": read["ETag"]})
+    changed = dave(
+        "PUT", VISION_TEMPLATES, {"text": TEXT + "priority: 10\n"}, headers={"If-Match": read["ETag"]}
+    )
     assert (changed.status_code, changed.json()["document"]["priority"]) == (200, 10)
     assert changed.json()["description"] == ""
-    stale = dave("PUT", OF_VISION, {"text": TEXT}, headers={"If-Match": read["ETag"]})
+    stale = dave("PUT", VISION_TEMPLATES, {"text": TEXT}, headers={"If-Match": read["ETag"]})
     assert stale.status_code == 412
-    assert dave("PUT", OF_VISION, {"text": TEXT}).status_code == 428
+    assert dave("PUT", VISION_TEMPLATES, {"text": TEXT}).status_code == 428
     assert save(dave).status_code == 412
     assert [row.action for row in Audit.objects.filter(object_type="template").order_by("pk")] == [
         "set_template", "set_template",
@@ -44,23 +46,25 @@ def test_template_is_created_read_and_edited_with_an_etag(cast: Cast, dave: Call
 
 def test_saving_an_unchanged_template_is_not_a_change(cast: Cast, dave: Caller) -> None:
     tag = save(dave)["ETag"]
-    again = dave("PUT", OF_VISION, {"text": TEXT, "description": "every night"}, headers={"If-Match": tag})
+    again = dave(
+        "PUT", VISION_TEMPLATES, {"text": TEXT, "description": "every night"}, headers={"If-Match": tag}
+    )
     assert (again.status_code, again["ETag"]) == (200, tag)
     assert Audit.objects.filter(object_type="template").count() == 1
 
 
 def test_recreated_template_has_a_new_version(cast: Cast, dave: Caller) -> None:
     tag = save(dave)["ETag"]
-    assert dave("DELETE", OF_VISION, headers={"If-Match": tag}).status_code == 204
-    assert dave.get(OF_VISION).status_code == 404
+    assert dave("DELETE", VISION_TEMPLATES, headers={"If-Match": tag}).status_code == 204
+    assert dave.get(VISION_TEMPLATES).status_code == 404
     save(dave)
-    assert dave("DELETE", OF_VISION, headers={"If-Match": tag}).status_code == 412
+    assert dave("DELETE", VISION_TEMPLATES, headers={"If-Match": tag}).status_code == 412
     assert Audit.objects.filter(action="delete_template").count() == 1
 
 
 def test_json_document_is_stored_as_text(cast: Cast, dave: Caller) -> None:
     document = {"roles": [{"gpu": 1, "replicas": 2, "name": "worker"}], "command": ["a", "b"], "name": "x"}
-    made = dave("PUT", OF_VISION, {"document": document}, headers=NEW)
+    made = dave("PUT", VISION_TEMPLATES, {"document": document}, headers=NEW)
     assert made.json()["document"] == {**document, "project": "vision"}
     assert made.json()["text"].startswith("name: x\nroles:\n- name: worker\n  replicas: 2\n")
 
@@ -90,7 +94,7 @@ def test_json_document_is_stored_as_text(cast: Cast, dave: Caller) -> None:
 def test_error_for_an_invalid_template_names_the_field(
     cast: Cast, dave: Caller, values: dict[str, object], path: str
 ) -> None:
-    answer = dave("PUT", OF_VISION, values, headers=NEW)
+    answer = dave("PUT", VISION_TEMPLATES, values, headers=NEW)
     assert (answer.status_code, answer.json()["errors"][0]["path"]) == (422, path)
     assert not Template.objects.exists()
 
@@ -113,5 +117,5 @@ def test_templates_are_paginated_by_name(cast: Cast, dave: Caller, carol: Caller
 def test_former_member_cannot_delete_their_template(cast: Cast, dave: Caller, carol: Caller) -> None:
     tag = save(dave)["ETag"]
     cast.dave.user.memberships.all().delete()
-    assert dave("DELETE", OF_VISION, headers={"If-Match": tag}).status_code == 404
-    assert carol("DELETE", OF_VISION, headers={"If-Match": tag}).status_code == 204
+    assert dave("DELETE", VISION_TEMPLATES, headers={"If-Match": tag}).status_code == 404
+    assert carol("DELETE", VISION_TEMPLATES, headers={"If-Match": tag}).status_code == 204

@@ -105,7 +105,7 @@ def test_workloads_are_filtered_sorted_and_searched(cast: Cast, bob: Caller) -> 
         ("asr", cast.speech, 20, {"team": "a"}),
     ):
         document = training(name, priority=priority, labels=labels)
-        workloads.submit(acting=cast.bob, project=project, document=document)
+        workloads.submit(actor=cast.bob, project=project, document=document)
 
     def names(**query: object) -> list[str]:
         return [item["name"] for item in bob.get("workloads", **query).json()["items"]]
@@ -124,13 +124,13 @@ def test_workloads_are_filtered_sorted_and_searched(cast: Cast, bob: Caller) -> 
 
 
 def test_list_omits_the_spec(cast: Cast, dave: Caller) -> None:
-    workloads.submit(acting=cast.dave, project=cast.vision, document=training())
+    workloads.submit(actor=cast.dave, project=cast.vision, document=training())
     assert "spec" not in dave.get("workloads").json()["items"][0]
 
 
 def test_workload_events_are_listed_oldest_first(cast: Cast, dave: Caller) -> None:
-    workload = workloads.submit(acting=cast.dave, project=cast.vision, document=training())
-    workloads.cancel(acting=cast.dave, workload=workload)
+    workload = workloads.submit(actor=cast.dave, project=cast.vision, document=training())
+    workloads.cancel(actor=cast.dave, workload=workload)
     story = dave.get(f"workloads/{workload.pk}/events").json()["items"]
     assert [event["kind"] for event in story] == ["submitted", Phase.CANCELLED]
     assert {event["project"] for event in story} == {"vision"}

@@ -12,7 +12,7 @@ LEVELS = ("zone", "rack")
 
 
 @dataclass(slots=True)
-class _Left:
+class _FreeNode:
     """Resources that are still free on one node."""
 
     node: Node
@@ -22,7 +22,7 @@ class _Left:
 
 def has_arrangement(nodes: Sequence[Node], tree: Group) -> bool:
     """Return True if the whole tree fits on the empty nodes. A group needs `need` of its children."""
-    left = [_Left(node, [MILLI] * node.gpus, node.cpu) for node in nodes]
+    left = [_FreeNode(node, [MILLI] * node.gpus, node.cpu) for node in nodes]
     replicas = list(_replicas(tree, ()))
     return _fit(left, replicas, 0, {}, {})
 
@@ -42,12 +42,12 @@ def _scope(node: Group | Role) -> tuple[tuple[str, str], ...]:
     return ((f"{type(node).__name__}:{node.name}", level),) if level else ()
 
 
-def _fit(left: list[_Left], replicas: list, which: int, domains: dict, on: dict) -> bool:  # type: ignore[type-arg]
+def _fit(left: list[_FreeNode], replicas: list, which: int, domains: dict, on: dict) -> bool:  # type: ignore[type-arg]
     if which == len(replicas):
         return True
     role, scopes = replicas[which]
     for place in left:
-        if not _may_stand(place, role, on):
+        if not _can_run(place, role, on):
             continue
         here = {name: _domain(place.node, level) for name, level in scopes}
         if None in here.values() or any(domains.get(name, value) != value for name, value in here.items()):
@@ -62,7 +62,7 @@ def _fit(left: list[_Left], replicas: list, which: int, domains: dict, on: dict)
     return False
 
 
-def _may_stand(place: _Left, role: Role, on: dict) -> bool:  # type: ignore[type-arg]
+def _can_run(place: _FreeNode, role: Role, on: dict) -> bool:  # type: ignore[type-arg]
     apart = role.spread_per_node
     return (
         matches(role, place.node)
@@ -81,7 +81,7 @@ def _milli(node: Node, role: Role) -> int:
     return -(-MILLI * memory_mib // node.gpu_memory_mib) if memory_mib else role.request.gpu
 
 
-def _choices(place: _Left, role: Role) -> list[tuple[int, ...]]:
+def _choices(place: _FreeNode, role: Role) -> list[tuple[int, ...]]:
     """Return the choices of devices. Only one of several devices with equal free shares is tried."""
     count, milli = role.request.devices, _milli(place.node, role) if role.request.devices else 0
     able = [device for device, has in enumerate(place.free) if has >= milli]
@@ -91,7 +91,7 @@ def _choices(place: _Left, role: Role) -> list[tuple[int, ...]]:
     return list(choices.values())
 
 
-def _take(place: _Left, role: Role, devices: tuple[int, ...], sign: int, on: dict) -> None:  # type: ignore[type-arg]
+def _take(place: _FreeNode, role: Role, devices: tuple[int, ...], sign: int, on: dict) -> None:  # type: ignore[type-arg]
     place.cpu += sign * role.request.cpu
     on[role.name, place.node.name] = on.get((role.name, place.node.name), 0) - sign
     for device in devices:

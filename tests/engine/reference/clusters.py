@@ -129,13 +129,13 @@ def _workload(
     if not draw(st.integers(0, 5)):
         workload["max_runtime"] = draw(st.integers(1, 5)) * 100
     if not quiet:
-        _oddities(draw, workload, number)
+        _add_odd_properties(draw, workload, number)
     if draw(st.integers(0, 9)) < 6 and not workload.get("suspended"):
         _run(draw, workload, free, quiet)
     return workload
 
 
-def _oddities(draw: Draw, workload: Document, number: int) -> None:
+def _add_odd_properties(draw: Draw, workload: Document, number: int) -> None:
     odd = draw(st.integers(0, 30))
     if odd == 1:
         workload["suspended"] = True
@@ -215,7 +215,7 @@ def _run(draw: Draw, workload: Document, free: dict[str, Document], quiet: bool)
     if not rooms:
         return
     first = draw(st.integers(0, len(rooms) - 1))
-    rooms = _together(rooms[first:] + rooms[:first], workload.get("topology", {}).get("required"))
+    rooms = _rooms_in_domain(rooms[first:] + rooms[:first], workload.get("topology", {}).get("required"))
     groups = workload.get("groups", [{"roles": workload.get("roles", [])}])
     pods: list[Document] = []
     for role in (role for group in groups for role in group["roles"]):
@@ -224,25 +224,25 @@ def _run(draw: Draw, workload: Document, free: dict[str, Document], quiet: bool)
             seat = next((room for room in rooms if _fits(room, role, pods)), None)
             if seat is None:
                 for pod in pods:
-                    _leave(free[pod["node"]], pod)
+                    _remove_pod(free[pod["node"]], pod)
                 return
-            pods.append(_sit(seat, role, index))
+            pods.append(_place_pod(seat, role, index))
     started = NOW - draw(st.integers(0, 20)) * 15
     for pod in pods:
         pod["started"] = started
     if pods and not quiet:
-        _odd_states(draw, workload, pods)
+        _apply_odd_states(draw, workload, pods)
     workload["pods"] = [{k: v for k, v in pod.items() if k not in ("milli", "cpu")} for pod in pods]
 
 
-def _together(rooms: list[Document], level: str | None) -> list[Document]:
+def _rooms_in_domain(rooms: list[Document], level: str | None) -> list[Document]:
     """Return the rooms in the rack or zone of the first room."""
     keys = {"rack": ("zone", "rack"), "zone": ("zone",), None: ()}[level]
     home = rooms[0]["node"]["labels"]
     return [room for room in rooms if all(room["node"]["labels"][key] == home[key] for key in keys)]
 
 
-def _odd_states(draw: Draw, workload: Document, pods: list[Document]) -> None:
+def _apply_odd_states(draw: Draw, workload: Document, pods: list[Document]) -> None:
     odd = draw(st.integers(0, 25))
     if odd == 1:
         for pod in pods:
@@ -286,7 +286,7 @@ def _holds(left: int, milli: int) -> bool:
     return left == DEVICE if milli == DEVICE else left >= milli
 
 
-def _sit(room: Document, role: Document, index: int) -> Document:
+def _place_pod(room: Document, role: Document, index: int) -> Document:
     milli, count = _milli(role)
     devices = [number for number, left in enumerate(room["devices"]) if _holds(left, milli)][:count]
     cpu = role.get("limit", role)["cpu"]
@@ -296,7 +296,7 @@ def _sit(room: Document, role: Document, index: int) -> Document:
     return pod
 
 
-def _leave(room: Document, pod: Document) -> None:
+def _remove_pod(room: Document, pod: Document) -> None:
     _change(room, pod, -1)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
 
-Weigh = Callable[[Sequence["Claimant"]], list[Fraction]]
+WeightFunction = Callable[[Sequence["Claimant"]], list[Fraction]]
 
 
 @dataclass(frozen=True)
@@ -38,12 +38,14 @@ def fair_shares(
     for rank in _ranks(claimants):
         wanted = {c.name: c.wants if c.quota is None else min(c.quota, c.wants) for c in rank}
         division = Division(left, unit, wanted, share)
-        left = _hand_out(division, rank, partial(_quotas, total=total))
+        left = _divide_rounds(division, rank, partial(_quotas, total=total))
     for rank in _ranks(claimants):
         weights = {c.name: _quotas([c], total)[0] if by_quota else c.weight for c in rank}
         served = [c for c in rank if weights[c.name] > 0]
         wanted = {c.name: c.wants for c in served}
-        left = _hand_out(Division(left, unit, wanted, share), served, partial(_pull, weights=weights, k=k))
+        left = _divide_rounds(
+            Division(left, unit, wanted, share), served, partial(_adjusted_weights, weights=weights, k=k)
+        )
     return share
 
 
@@ -59,7 +61,9 @@ def _quotas(claimants: Sequence[Claimant], total: int) -> list[Fraction]:
     return [Fraction(total if c.quota is None else c.quota) for c in claimants]
 
 
-def _pull(hungry: Sequence[Claimant], weights: dict[str, Fraction], k: Fraction) -> list[Fraction]:
+def _adjusted_weights(
+    hungry: Sequence[Claimant], weights: dict[str, Fraction], k: Fraction
+) -> list[Fraction]:
     """Return w = max(0, n + K(n - u)) per claimant; n is the weight among the claimants with unmet demand."""
     everything = sum((weights[c.name] for c in hungry), Fraction(0))
     n = [weights[c.name] / everything for c in hungry]
@@ -84,7 +88,7 @@ class Division:
         self.left -= amount
 
 
-def _hand_out(division: Division, claimants: Sequence[Claimant], weigh: Weigh) -> int:
+def _divide_rounds(division: Division, claimants: Sequence[Claimant], weigh: WeightFunction) -> int:
     """Divide round after round and return what remains."""
     while division.left > 0:
         hungry = [c for c in claimants if division.lacks(c) > 0]

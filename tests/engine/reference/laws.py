@@ -5,22 +5,22 @@ from collections.abc import Callable, Iterator, Mapping
 from scheduler.engine.model import Snapshot
 from scheduler.engine.plan import Plan
 from tests.engine.reference import (
-    laws_of_answers,
     laws_of_bounds,
     laws_of_evictions,
     laws_of_gangs,
-    laws_of_room,
+    laws_of_placement,
+    laws_of_reasons,
     laws_of_shares,
 )
 
 Law = Callable[[Snapshot, Plan], Iterator[str]]
 
 FAMILIES: Mapping[str, tuple[Law, ...]] = {
-    "room": laws_of_room.LAWS,
+    "room": laws_of_placement.LAWS,
     "gangs": laws_of_gangs.LAWS,
     "bounds": laws_of_bounds.LAWS,
     "evictions": laws_of_evictions.LAWS,
-    "answers": laws_of_answers.LAWS,
+    "answers": laws_of_reasons.LAWS,
     "shares": laws_of_shares.LAWS,
 }
 

@@ -13,8 +13,8 @@ from scheduler.engine.plan import Bundle, Plan
 from tests.engine.reference.replay import (
     Cluster,
     bounds_of,
-    clusters_along,
     placed,
+    replay_steps,
 )
 
 Broken = Iterator[str]
@@ -23,24 +23,26 @@ Broken = Iterator[str]
 def limits_hold_at_every_level(snapshot: Snapshot, plan: Plan) -> Broken:
     limits = bounds_of(snapshot, lambda entitlement: entitlement.limit)
     quotas = bounds_of(snapshot, lambda entitlement: None if entitlement.over_quota else entitlement.quota)
-    for bundle, before, after in clusters_along(snapshot, plan):
+    for bundle, before, after in replay_steps(snapshot, plan):
         for queue in _served_queues(bundle, after):
             for what, bounds in (("limit", limits), ("quota without leave to borrow", quotas)):
                 bound = bounds.get((bundle.pool, queue))
                 was, now = before.allocated(bundle.pool, queue), after.allocated(bundle.pool, queue)
-                for kind in _grown_beyond(bound, was, now):
+                for kind in _kinds_grown_beyond(bound, was, now):
                     yield f"{queue} grows beyond its {what} in {kind}: {was} to {now}, bound {bound}"
 
 
-def non_preemptible_work_stays_within_quota(snapshot: Snapshot, plan: Plan) -> Broken:
+def non_preemptible_workloads_stay_within_quota(snapshot: Snapshot, plan: Plan) -> Broken:
     quotas = bounds_of(snapshot, lambda entitlement: entitlement.quota)
-    for bundle, before, after in clusters_along(snapshot, plan):
+    for bundle, before, after in replay_steps(snapshot, plan):
         if after.workloads[bundle.workload].preemptible:
             continue
         for queue in _served_queues(bundle, after):
             was = before.allocated(bundle.pool, queue, firm_only=True)
             now = after.allocated(bundle.pool, queue, firm_only=True)
-            for kind in _grown_beyond(quotas.get((bundle.pool, queue), Bounds(0, None, None)), was, now):
+            for kind in _kinds_grown_beyond(
+                quotas.get((bundle.pool, queue), Bounds(0, None, None)), was, now
+            ):
                 yield f"non-preemptible {bundle.workload} takes {queue} beyond its quota in {kind}: {now}"
 
 
@@ -48,7 +50,7 @@ def _served_queues(bundle: Bundle, cluster: Cluster) -> list[str]:
     return sorted({queue for name in placed(bundle) for queue in cluster.path(name)})
 
 
-def _grown_beyond(bound: Bounds | None, was: Amounts, now: Amounts) -> Iterator[str]:
+def _kinds_grown_beyond(bound: Bounds | None, was: Amounts, now: Amounts) -> Iterator[str]:
     if bound is None:
         return
     for kind, most, a, b in zip(RESOURCES, bound, was, now, strict=True):
@@ -58,5 +60,5 @@ def _grown_beyond(bound: Bounds | None, was: Amounts, now: Amounts) -> Iterator[
 
 LAWS = (
     limits_hold_at_every_level,
-    non_preemptible_work_stays_within_quota,
+    non_preemptible_workloads_stay_within_quota,
 )

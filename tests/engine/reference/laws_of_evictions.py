@@ -16,8 +16,8 @@ from tests.engine.reference.replay import (
     ALIVE,
     Cluster,
     bounds_of,
-    clusters_along,
     placed,
+    replay_steps,
     requested,
     roles,
 )
@@ -26,7 +26,7 @@ Broken = Iterator[str]
 FOR_ANOTHER = (Kind.CONSOLIDATE, Kind.RECLAIM, Kind.PREEMPT)
 
 
-def non_preemptible_work_is_never_evicted(snapshot: Snapshot, plan: Plan) -> Broken:
+def non_preemptible_workloads_are_never_evicted(snapshot: Snapshot, plan: Plan) -> Broken:
     firm = {w.name: w for w in snapshot.workloads if not w.preemptible}
     for bundle in plan.bundles:
         for eviction in bundle.evictions:
@@ -34,7 +34,7 @@ def non_preemptible_work_is_never_evicted(snapshot: Snapshot, plan: Plan) -> Bro
                 yield f"non-preemptible {eviction.workload} gives way ({eviction.kind}) to {bundle.workload}"
 
 
-def every_eviction_is_accounted_for(snapshot: Snapshot, plan: Plan) -> Broken:
+def every_eviction_names_victim_rule_and_preemptor(snapshot: Snapshot, plan: Plan) -> Broken:
     """Check that each eviction names its victim, its rule and a preemptor placed by its bundle."""
     for bundle in plan.bundles:
         audited = {(e.workload, *pod) for e in bundle.evictions for pod in e.pods}
@@ -52,7 +52,7 @@ def every_eviction_is_accounted_for(snapshot: Snapshot, plan: Plan) -> Broken:
 
 def consolidation_places_every_moved_pod(snapshot: Snapshot, plan: Plan) -> Broken:
     settings = {pool.name: pool.consolidation for pool in snapshot.pools}
-    for bundle, _, after in clusters_along(snapshot, plan):
+    for bundle, _, after in replay_steps(snapshot, plan):
         if bundle.kind is not Kind.CONSOLIDATE:
             continue
         most = settings[bundle.pool].max_moves
@@ -66,7 +66,7 @@ def consolidation_places_every_moved_pod(snapshot: Snapshot, plan: Plan) -> Brok
                 yield f"{step.workload} {step.role}-{step.index} is moved away and not placed again"
 
 
-def priority_rules_inside_a_project_only(snapshot: Snapshot, plan: Plan) -> Broken:
+def priority_preempts_only_within_a_project(snapshot: Snapshot, plan: Plan) -> Broken:
     workloads = {w.name: w for w in snapshot.workloads}
     for bundle in plan.bundles:
         winner = workloads[bundle.workload]
@@ -82,7 +82,7 @@ def priority_rules_inside_a_project_only(snapshot: Snapshot, plan: Plan) -> Brok
 def reclaim_takes_from_queues_over_quota(snapshot: Snapshot, plan: Plan) -> Broken:
     """Check that the victim's diverging queue was over quota in a resource that the preemptor requests."""
     quotas = bounds_of(snapshot, lambda entitlement: entitlement.quota)
-    for bundle, before, _ in clusters_along(snapshot, plan):
+    for bundle, before, _ in replay_steps(snapshot, plan):
         winner = before.workloads[bundle.workload]
         wanted = _requested_kinds(winner)
         for eviction in bundle.evictions:
@@ -102,7 +102,7 @@ def reclaim_takes_from_queues_over_quota(snapshot: Snapshot, plan: Plan) -> Brok
 def reclaim_leaves_queues_their_quota(snapshot: Snapshot, plan: Plan) -> Broken:
     """Check that victims leave their queue at or over quota in a requested resource, or straddled it."""
     quotas = bounds_of(snapshot, lambda entitlement: entitlement.quota)
-    for bundle, before, after in clusters_along(snapshot, plan):
+    for bundle, before, after in replay_steps(snapshot, plan):
         winner = before.workloads[bundle.workload]
         wanted = _requested_kinds(winner)
         by_queue: dict[str, list[Amounts]] = defaultdict(list)
@@ -126,7 +126,7 @@ def only_queues_below_their_share_reclaim(snapshot: Snapshot, plan: Plan) -> Bro
     """Check that the preemptor's project ends within quota or fair share, unless fairness is time-based."""
     modes = {pool.name: pool.fair_share for pool in snapshot.pools}
     due = {(r.pool, r.queue): (r.quota, r.share) for r in plan.queues}
-    for bundle, _, after in clusters_along(snapshot, plan):
+    for bundle, _, after in replay_steps(snapshot, plan):
         winner = after.workloads[bundle.workload]
         if modes[bundle.pool].time_based or not any(e.kind is Kind.RECLAIM for e in bundle.evictions):
             continue
@@ -167,10 +167,10 @@ def preemption_delay_is_respected(snapshot: Snapshot, plan: Plan) -> Broken:
 
 def elastic_replicas_are_evicted_before_gangs(snapshot: Snapshot, plan: Plan) -> Broken:
     """Check that a scaled-down victim keeps its gang, or every gang pod that was left."""
-    for bundle, before, after in clusters_along(snapshot, plan):
+    for bundle, before, after in replay_steps(snapshot, plan):
         for eviction in bundle.evictions:
             victim, shrunk = eviction.workload, not eviction.whole and eviction.kind is not Kind.STALE_GANG
-            if shrunk and not after.is_whole(victim) and not after.keeps_what_it_had(victim, before):
+            if shrunk and not after.is_whole(victim) and not after.keeps_its_pods(victim, before):
                 yield f"{victim} is shrunk below its minimum"
 
 
@@ -201,10 +201,10 @@ def _freed_by(before: Cluster, after: Cluster, workload: str) -> Amounts:
 
 
 LAWS = (
-    non_preemptible_work_is_never_evicted,
-    every_eviction_is_accounted_for,
+    non_preemptible_workloads_are_never_evicted,
+    every_eviction_names_victim_rule_and_preemptor,
     consolidation_places_every_moved_pod,
-    priority_rules_inside_a_project_only,
+    priority_preempts_only_within_a_project,
     reclaim_takes_from_queues_over_quota,
     reclaim_leaves_queues_their_quota,
     only_queues_below_their_share_reclaim,

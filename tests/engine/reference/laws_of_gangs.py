@@ -16,23 +16,23 @@ from scheduler.engine.model import (
 from scheduler.engine.plan import Place, Plan
 from tests.engine.reference.replay import (
     Cluster,
-    after_all,
-    clusters_along,
     evicted,
     placed,
+    replay_plan,
+    replay_steps,
     roles,
 )
 
 Broken = Iterator[str]
 
 
-def a_gang_runs_whole_or_not_at_all(snapshot: Snapshot, plan: Plan) -> Broken:
+def gangs_run_whole_or_not_at_all(snapshot: Snapshot, plan: Plan) -> Broken:
     """Check that gangs are whole, except those that were incomplete before and keep their pods."""
-    cluster, before = after_all(snapshot, plan), Cluster(snapshot)
+    cluster, before = replay_plan(snapshot, plan), Cluster(snapshot)
     for name in sorted({name for bundle in plan.bundles for name in placed(bundle) | evicted(bundle)}):
         counts = cluster.counts(name)
         broken = cluster.of(name) and not cluster.is_whole(name)
-        if broken and not (before.of(name) and cluster.keeps_what_it_had(name, before)):
+        if broken and not (before.of(name) and cluster.keeps_its_pods(name, before)):
             yield f"{name} is left with {dict(counts)}"
         for role in roles(cluster.workloads[name].tree):
             indexes = [pod.index for pod in cluster.of(name) if pod.role == role.name]
@@ -42,9 +42,9 @@ def a_gang_runs_whole_or_not_at_all(snapshot: Snapshot, plan: Plan) -> Broken:
                 yield f"{name} has an index of {role.name} twice: {indexes}"
 
 
-def a_group_runs_whole_or_not_at_all(snapshot: Snapshot, plan: Plan) -> Broken:
+def groups_run_whole_or_not_at_all(snapshot: Snapshot, plan: Plan) -> Broken:
     """Check at each level that no part of a newly started tree runs below its minimum."""
-    cluster = after_all(snapshot, plan)
+    cluster = replay_plan(snapshot, plan)
     fresh = {w.name for w in snapshot.workloads if not any(p.state is not PodState.STOPPING for p in w.pods)}
     for name in sorted(fresh & {name for bundle in plan.bundles for name in placed(bundle)}):
         yield from _parts(name, cluster.workloads[name].tree, cluster.counts(name))
@@ -59,18 +59,18 @@ def _parts(name: str, node: Group | Role, counts: dict[str, int]) -> Broken:
         yield from _parts(name, child, counts)
 
 
-def a_gang_starts_together(snapshot: Snapshot, plan: Plan) -> Broken:
+def gangs_start_together(snapshot: Snapshot, plan: Plan) -> Broken:
     """Check that no minimum replica starts while other minimum replicas only have reservations."""
-    for bundle, before, _ in clusters_along(snapshot, plan):
+    for bundle, before, _ in replay_steps(snapshot, plan):
         for name in placed(bundle):
             steps = [s for s in bundle.steps if isinstance(s, Place) and s.workload == name]
             if len({step.reserved for step in steps}) > 1 and not before.is_whole(name):
                 yield f"{name} starts in part"
 
 
-def a_tied_role_keeps_to_its_ratio(snapshot: Snapshot, plan: Plan) -> Broken:
+def follower_roles_keep_their_ratio(snapshot: Snapshot, plan: Plan) -> Broken:
     """Check that a role tied to another role stays within the ratio once the plan changes the gang."""
-    cluster = after_all(snapshot, plan)
+    cluster = replay_plan(snapshot, plan)
     for name in sorted({name for bundle in plan.bundles for name in placed(bundle) | evicted(bundle)}):
         counts = cluster.counts(name)
         for role in roles(cluster.workloads[name].tree) if cluster.of(name) else ():
@@ -81,8 +81,8 @@ def a_tied_role_keeps_to_its_ratio(snapshot: Snapshot, plan: Plan) -> Broken:
 
 
 LAWS = (
-    a_tied_role_keeps_to_its_ratio,
-    a_gang_runs_whole_or_not_at_all,
-    a_group_runs_whole_or_not_at_all,
-    a_gang_starts_together,
+    follower_roles_keep_their_ratio,
+    gangs_run_whole_or_not_at_all,
+    groups_run_whole_or_not_at_all,
+    gangs_start_together,
 )

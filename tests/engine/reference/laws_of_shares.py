@@ -12,7 +12,7 @@ from scheduler.engine.model import (
 )
 from scheduler.engine.plan import Plan
 from tests.engine.reference.replay import (
-    after_all,
+    replay_plan,
     roles,
 )
 
@@ -41,7 +41,7 @@ def capacity(snapshot: Snapshot, pool: str) -> Amounts:
 
 
 def reports_match_allocated_resources(snapshot: Snapshot, plan: Plan) -> Broken:
-    cluster = after_all(snapshot, plan)
+    cluster = replay_plan(snapshot, plan)
     for report in plan.queues:
         held = cluster.allocated(report.pool, report.queue)
         if report.allocated.gpu != held.gpu and not _by_memory(snapshot):

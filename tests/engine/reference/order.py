@@ -35,7 +35,7 @@ class Pending:
 
 
 @dataclass
-class OneNode:
+class OneNodeScheduler:
     """Pending workloads, free GPUs and the GPUs that each queue holds."""
 
     free: int

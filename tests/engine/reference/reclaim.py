@@ -43,7 +43,7 @@ class RunningGang:
 
 
 @dataclass(frozen=True)
-class Newcomer:
+class PendingGang:
     path: Path
     gpus: int
     replicas: int
@@ -56,45 +56,45 @@ class Newcomer:
 @dataclass(frozen=True)
 class Cluster:
     nodes: Mapping[str, int]
-    dues: Mapping[str, QueueShare]
+    queue_shares: Mapping[str, QueueShare]
     gangs: Sequence[RunningGang]
 
     def held(self, queue: str, without: Sequence[RunningGang] = ()) -> int:
         return sum(g.all_gpus for g in self.gangs if queue in g.path and g not in without)
 
-    def fits(self, newcomer: Newcomer, without: Sequence[RunningGang]) -> bool:
+    def fits(self, pending_gang: PendingGang, without: Sequence[RunningGang]) -> bool:
         free = dict(self.nodes)
         for gang in self.gangs:
             for node in gang.nodes if gang not in without else ():
                 free[node] -= gang.gpus
-        return sum(left // newcomer.gpus for left in free.values()) >= newcomer.replicas
+        return sum(left // pending_gang.gpus for left in free.values()) >= pending_gang.replicas
 
 
-def lawful_sets(cluster: Cluster, newcomer: Newcomer) -> Iterator[tuple[RunningGang, ...]]:
+def allowed_victim_sets(cluster: Cluster, pending_gang: PendingGang) -> Iterator[tuple[RunningGang, ...]]:
     """Yield every set of victims that is allowed and sufficient, smallest first."""
-    project = newcomer.path[-1]
-    if cluster.held(project) + newcomer.all_gpus > cluster.dues[project].entitled:
+    project = pending_gang.path[-1]
+    if cluster.held(project) + pending_gang.all_gpus > cluster.queue_shares[project].entitled:
         return
-    may_go = [gang for gang in cluster.gangs if gang.may_go and gang.path != newcomer.path]
+    may_go = [gang for gang in cluster.gangs if gang.may_go and gang.path != pending_gang.path]
     for many in range(1, len(may_go) + 1):
         for chosen in combinations(may_go, many):
-            if cluster.fits(newcomer, chosen) and _is_lawful(cluster, newcomer, chosen):
+            if cluster.fits(pending_gang, chosen) and _is_allowed(cluster, pending_gang, chosen):
                 yield chosen
 
 
-def _is_lawful(cluster: Cluster, newcomer: Newcomer, chosen: Sequence[RunningGang]) -> bool:
+def _is_allowed(cluster: Cluster, pending_gang: PendingGang, chosen: Sequence[RunningGang]) -> bool:
     sides: dict[tuple[str, str], list[RunningGang]] = {}
     for gang in chosen:
-        sides.setdefault(_diverging_queues(newcomer.path, gang.path), []).append(gang)
+        sides.setdefault(_diverging_queues(pending_gang.path, gang.path), []).append(gang)
     for (mine, theirs), victims in sides.items():
-        threshold = cluster.dues[theirs].entitled
-        if cluster.held(mine) + newcomer.all_gpus <= cluster.dues[mine].in_quota:
-            threshold = cluster.dues[theirs].in_quota
+        threshold = cluster.queue_shares[theirs].entitled
+        if cluster.held(mine) + pending_gang.all_gpus <= cluster.queue_shares[mine].in_quota:
+            threshold = cluster.queue_shares[theirs].in_quota
         last = max(gang.all_gpus for gang in victims)
         if cluster.held(theirs, victims) + last <= threshold:
             return False  # the queue was at its threshold before its last victim
-        ours = _saturation(cluster.held(mine, chosen) + newcomer.all_gpus, cluster.dues[mine])
-        if ours > 1 and ours >= _saturation(cluster.held(theirs, chosen), cluster.dues[theirs]):
+        ours = _saturation(cluster.held(mine, chosen) + pending_gang.all_gpus, cluster.queue_shares[mine])
+        if ours > 1 and ours >= _saturation(cluster.held(theirs, chosen), cluster.queue_shares[theirs]):
             return False
     return True
 

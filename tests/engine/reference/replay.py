@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from berth.core.amounts import NOTHING, Amounts, Bounds
+from berth.core.amounts import NO_RESOURCES, Amounts, Bounds
 from scheduler.engine.model import Group, Pod, PodState, Role, Snapshot, Workload
 from scheduler.engine.plan import Bundle, Evict, Place, Plan, Step
 
@@ -13,7 +13,7 @@ HELD = (PodState.RUNNING, PodState.STARTING, PodState.STUCK, PodState.RESERVED) 
 
 
 @dataclass(frozen=True)
-class Stood:
+class PlacedPod:
     """A pod, its workload, and a flag that says whether this plan placed the pod."""
 
     workload: str
@@ -21,7 +21,7 @@ class Stood:
     new: bool = False
 
 
-class Illegal(Exception):
+class IllegalStep(Exception):
     """Raised for a step that cannot be applied."""
 
 
@@ -34,7 +34,7 @@ class Cluster:
         self.nodes = {node.name: node for node in snapshot.nodes}
         self.levels = {pool.name: pool.topology for pool in snapshot.pools}
         self.parents = {queue.name: queue.parent for queue in snapshot.queues}
-        self.pods = [Stood(w.name, pod) for w in snapshot.workloads for pod in w.pods]
+        self.pods = [PlacedPod(w.name, pod) for w in snapshot.workloads for pod in w.pods]
 
     def replay(self, bundle: Bundle) -> None:
         for step in bundle.steps:
@@ -45,20 +45,20 @@ class Cluster:
             pod = stood.pod
             if stood.workload == step.workload and same(pod, step) and pod.state in ALIVE:
                 if (pod.node, pod.devices, pod.milli) != (step.node, step.devices, step.milli):
-                    raise Illegal(f"evicts {step} but it stands as {pod}")
+                    raise IllegalStep(f"evicts {step} but it stands as {pod}")
                 self.pods[place] = replace(stood, pod=replace(pod, state=PodState.STOPPING))
                 return
-        raise Illegal(f"evicts {step}, which does not stand")
+        raise IllegalStep(f"evicts {step}, which does not stand")
 
     def _place(self, step: Place) -> None:
         for stood in list(self.pods):
             if stood.workload == step.workload and same(stood.pod, step) and stood.pod.state in ALIVE:
                 if stood.pod.state is not PodState.RESERVED or stood.pod.node != step.node:
-                    raise Illegal(f"places {step}, which stands already")
+                    raise IllegalStep(f"places {step}, which stands already")
                 self.pods.remove(stood)  # the pod starts in its reservation
         state = PodState.RESERVED if step.reserved else PodState.STARTING
         pod = Pod(step.role, step.index, step.node, step.devices, step.milli, state, self.snapshot.now)
-        self.pods.append(Stood(step.workload, pod, new=True))
+        self.pods.append(PlacedPod(step.workload, pod, new=True))
 
     def of(self, workload: str, states: Iterable[PodState] = ALIVE) -> list[Pod]:
         wanted = set(states)
@@ -73,7 +73,7 @@ class Cluster:
     def is_whole(self, workload: str) -> bool:
         return whole(self.workloads[workload].tree, self.counts(workload))
 
-    def keeps_what_it_had(self, workload: str, before: "Cluster") -> bool:
+    def keeps_its_pods(self, workload: str, before: "Cluster") -> bool:
         """Return True if every role keeps its pods up to the role's minimum."""
         had, has = before.counts(workload), self.counts(workload)
         return not before.is_whole(workload) and all(
@@ -94,7 +94,7 @@ class Cluster:
         return path
 
     def allocated(self, pool: str, queue: str, firm_only: bool = False) -> Amounts:
-        total = NOTHING
+        total = NO_RESOURCES
         for workload in self.workloads.values():
             if queue not in self.path(workload.name) or (firm_only and workload.preemptible):
                 continue
@@ -104,7 +104,7 @@ class Cluster:
         return total
 
 
-def clusters_along(snapshot: Snapshot, plan: Plan) -> Iterator[tuple[Bundle, Cluster, Cluster]]:
+def replay_steps(snapshot: Snapshot, plan: Plan) -> Iterator[tuple[Bundle, Cluster, Cluster]]:
     """Yield each bundle with the cluster before and after it, in order."""
     before, after = Cluster(snapshot), Cluster(snapshot)
     for bundle in plan.bundles:
@@ -113,7 +113,7 @@ def clusters_along(snapshot: Snapshot, plan: Plan) -> Iterator[tuple[Bundle, Clu
         before.replay(bundle)
 
 
-def after_all(snapshot: Snapshot, plan: Plan) -> Cluster:
+def replay_plan(snapshot: Snapshot, plan: Plan) -> Cluster:
     cluster = Cluster(snapshot)
     for bundle in plan.bundles:
         cluster.replay(bundle)

@@ -12,8 +12,8 @@ from berth.server import wiring
 from pools import selectors, services
 from pools.models import Node, NodePool, ScalingEvent
 from pools.reconciler import reconcile
-from pools.services.joining import Measured
-from tests.pools.aws.ec2_place import IMAGE_PARAMETER, REGION, TWO_GPUS, Ec2Place, ec2_place, subnets
+from pools.services.joining import MachineReport
+from tests.pools.aws.ec2_account import IMAGE_PARAMETER, REGION, TWO_GPUS, Ec2Place, ec2_place, subnets
 from tests.pools.stage import START, pool
 
 pytestmark = pytest.mark.django_db
@@ -40,7 +40,7 @@ def test_ec2_pool_scales_up_and_back_down(place: Ec2Place) -> None:
     clock = iter(START + timedelta(seconds=15 * n) for n in range(20))
 
     def look() -> str:
-        reconcile(made.pk, provider=wiring.wired().provider_of(made), now=next(clock))
+        reconcile(made.pk, provider=wiring.load_wiring().provider_for(made), now=next(clock))
         return str(Node.objects.latest("pk").state)
 
     assert look() == "requested"
@@ -50,11 +50,11 @@ def test_ec2_pool_scales_up_and_back_down(place: Ec2Place) -> None:
     assert look() == "ready"
     node.refresh_from_db()
     assert (node.devices, node.address, node.cpu_milli) == (["GPU-x", "GPU-y"], "10.9.9.9", 8000)
-    called = services.call(secret, at=START)
+    called = services.record_call(secret, at=START)
     assert called == node
     NodePool.objects.update(nodes_desired=0)
     assert look() == "draining"
-    services.node_emptied(node)
+    services.mark_node_emptied(node)
     assert look() == "ended"
     assert place.front.living() == set()
     kinds = [event.kind for event in ScalingEvent.objects.order_by("pk")]
@@ -72,7 +72,9 @@ def joined(place: Ec2Place, node: Node) -> str:
     instance = ec2.describe_instances(InstanceIds=[node.instance_id])["Reservations"][0]["Instances"][0]
     tags = {tag["Key"]: tag["Value"] for tag in instance["Tags"]}
     assert tags["berth:installation"] == selectors.installation()
-    has = Measured("ip-10-9-9-9", "10.9.9.9", 48_000, 180_000, ("GPU-x", "GPU-y"), "L40S", node.instance_id)
+    has = MachineReport(
+        "ip-10-9-9-9", "10.9.9.9", 48_000, 180_000, ("GPU-x", "GPU-y"), "L40S", node.instance_id
+    )
     return services.join(pool_name="small", token=token[1], measured=has, at=START)
 
 

@@ -10,8 +10,8 @@ from django.db import transaction
 
 from pools.models import Node, ScalingEvent
 from pools.models.node import NodeState
-from tests.pools.aws.ec2_front import Trouble
-from tests.pools.aws.ec2_place import IMAGE_PARAMETER, REGION, TWO_GPUS, Ec2Place, ec2_place, subnets
+from tests.pools.aws.ec2_account import IMAGE_PARAMETER, REGION, TWO_GPUS, Ec2Place, ec2_place, subnets
+from tests.pools.aws.ec2_proxy import Trouble
 from tests.pools.reconciler.test_reconciler_killed import KillAt
 from tests.pools.stage import Killed, Stage, pool
 
@@ -78,7 +78,7 @@ def test_reconciler_killed_at_any_step_of_an_ec2_order_recovers(place: Ec2Place,
             provider.installation = f"killed-{place.installation}-{n}"
             place.front.launched = {"spot": [], "on-demand": []}
             stage = ec2_stage(place, provider=provider)
-            stage.want(2)
+            stage.resize(2)
             if lose_response:
                 place.front.next("CreateFleet", Trouble(after=True))
             stage.kill = killer = KillAt(n)
@@ -97,10 +97,10 @@ def test_reconciler_killed_at_any_step_of_an_ec2_order_recovers(place: Ec2Place,
 
 
 @shows("SKY-61", "SKY-62")
-def test_account_limit_is_retried_each_tick_and_reported_once(place: Ec2Place) -> None:
+def test_launch_at_the_account_limit_is_retried_each_tick_and_reported_once(place: Ec2Place) -> None:
     stage = ec2_stage(place)
     place.front.capacity["on-demand"], place.front.short_of = 0, "VcpuLimitExceeded"
-    stage.want(2)
+    stage.resize(2)
     for _ in range(3):
         stage.reconcile()
         stage.pass_time(15)
@@ -118,7 +118,7 @@ def test_account_limit_is_retried_each_tick_and_reported_once(place: Ec2Place) -
 
 def test_expired_credentials_stop_no_running_node(place: Ec2Place) -> None:
     stage = ec2_stage(place)
-    stage.want(1)
+    stage.resize(1)
     stage.settle()
     place.front.next("DescribeInstances", Trouble("ExpiredToken"))
     stage.pass_time(15)
@@ -126,7 +126,7 @@ def test_expired_credentials_stop_no_running_node(place: Ec2Place) -> None:
     assert stage.states() == {0: "ready"}
     assert stage.errors() == ["credentials"]
     place.front.next("DescribeInstances", Trouble("ExpiredToken"))
-    stage.want(2)
+    stage.resize(2)
     stage.pass_time(1)
     stage.reconcile()
     assert stage.states() == {0: "ready"}
@@ -139,7 +139,7 @@ def test_expired_credentials_stop_no_running_node(place: Ec2Place) -> None:
 def test_partial_launch_is_used_and_the_rest_is_ordered(place: Ec2Place) -> None:
     stage = ec2_stage(place)
     place.front.capacity["on-demand"] = 2
-    stage.want(3)
+    stage.resize(3)
     stage.reconcile()
     assert len(stage.states()) == 2
     event = ScalingEvent.objects.get(kind="provision")
@@ -153,7 +153,7 @@ def test_partial_launch_is_used_and_the_rest_is_ordered(place: Ec2Place) -> None
 def test_launch_with_a_lost_response_is_retried_and_adopted(place: Ec2Place) -> None:
     stage = ec2_stage(place)
     place.front.next("CreateFleet", Trouble(after=True))
-    stage.want(2)
+    stage.resize(2)
     stage.reconcile()
     assert (stage.states(), stage.errors()) == ({}, ["timeout"])
     stage.pass_time(15)
@@ -166,7 +166,7 @@ def test_launch_with_a_lost_response_is_retried_and_adopted(place: Ec2Place) -> 
 
 def test_machine_that_never_joins_is_terminated_and_replaced(place: Ec2Place) -> None:
     stage = ec2_stage(place)
-    stage.want(1)
+    stage.resize(1)
     stage.reconcile()
     first = stage.node(0).instance_id
     stage.pass_time(stage.pool.boot_timeout - 1)
@@ -183,11 +183,11 @@ def test_machine_that_never_joins_is_terminated_and_replaced(place: Ec2Place) ->
 @shows("SKY-69")
 def test_machine_that_ec2_does_not_terminate_is_terminated_again(place: Ec2Place) -> None:
     stage = ec2_stage(place)
-    stage.want(2)
+    stage.resize(2)
     stage.settle()
     instance_id = stage.node(1).instance_id
     place.front.unending.add(instance_id)
-    stage.want(1)
+    stage.resize(1)
     stage.reconcile()
     stage.empty_drains()
     stage.reconcile()
@@ -205,7 +205,7 @@ def test_machine_that_ec2_does_not_terminate_is_terminated_again(place: Ec2Place
 def test_manually_stopped_machine_is_lost_and_terminated(place: Ec2Place) -> None:
     """A stopped machine's volumes would keep costing money."""
     stage = ec2_stage(place)
-    stage.want(1)
+    stage.resize(1)
     stage.settle()
     instance_id = stage.node(0).instance_id
     place.clients().ec2.stop_instances(InstanceIds=[instance_id])
@@ -224,9 +224,9 @@ def test_manually_stopped_machine_is_lost_and_terminated(place: Ec2Place) -> Non
 
 def test_interrupted_spot_machine_is_replaced_before_it_ends(place: Ec2Place) -> None:
     stage = ec2_stage(place, purchase="spot")
-    stage.want(2)
+    stage.resize(2)
     stage.settle()
-    place.front.take_back(stage.node(1).instance_id, stage.now)
+    place.front.interrupt_spot_machine(stage.node(1).instance_id, stage.now)
     stage.pass_time(15)
     stage.reconcile()
     assert stage.states() == {0: "ready", 1: "draining", 2: "requested"}

@@ -10,13 +10,13 @@ import pytest
 from berth.core.errors import Invalid
 from pools.providers.aws import instances
 from pools.providers.aws.clients import Clients
-from pools.providers.aws.errors import kind_of
+from pools.providers.aws.errors import classify
 from pools.providers.aws.prices import price_per_gpu_hour
 from pools.providers.aws.settings import aws_settings
 from pools.providers.base import InstanceState, ProviderError, ProviderErrorKind, Shape
-from tests.pools.aws.ec2_front import Trouble
+from tests.pools.aws.ec2_account import REGION, TWO_GPUS, USER_DATA, Ec2Place, ec2_place, order, subnets
 from tests.pools.aws.ec2_model import violations
-from tests.pools.aws.ec2_place import REGION, TWO_GPUS, USER_DATA, Ec2Place, ec2_place, order, subnets
+from tests.pools.aws.ec2_proxy import Trouble
 
 Kind = ProviderErrorKind
 
@@ -27,7 +27,7 @@ def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[Ec2Place]:
         yield ec2
 
 
-def requests(place: Ec2Place, operation: str) -> list[dict[str, Any]]:
+def recorded_requests(place: Ec2Place, operation: str) -> list[dict[str, Any]]:
     return [params for _, name, params in place.calls if name == operation]
 
 
@@ -53,16 +53,16 @@ def test_every_request_matches_the_ec2_service_model(place: Ec2Place) -> None:
 
 def test_machine_opens_no_port_and_requires_imds_v2(place: Ec2Place) -> None:
     place.provider(instance_profile="berth-node").provision(order())
-    (template,) = requests(place, "CreateLaunchTemplate")
+    (template,) = recorded_requests(place, "CreateLaunchTemplate")
     data = template["LaunchTemplateData"]
     assert data["MetadataOptions"]["HttpTokens"] == "required"
     assert data["IamInstanceProfile"] == {"Name": "berth-node"}
     assert "KeyName" not in data
-    (rule,) = requests(place, "AuthorizeSecurityGroupIngress")
+    (rule,) = recorded_requests(place, "AuthorizeSecurityGroupIngress")
     (permission,) = rule["IpPermissions"]
     assert permission == {"IpProtocol": "-1", "UserIdGroupPairs": [{"GroupId": rule["GroupId"]}]}
     assert data["SecurityGroupIds"] == [rule["GroupId"]]
-    fleet = requests(place, "CreateFleet")[0]
+    fleet = recorded_requests(place, "CreateFleet")[0]
     reference = fleet["LaunchTemplateConfigs"][0]["LaunchTemplateSpecification"]
     assert base64.b64decode(reference["LaunchTemplateSpecificationUserData"]).decode() == USER_DATA
 
@@ -80,20 +80,26 @@ def test_only_spot_launches_tag_spot_requests(
         provider.provision(order(token))
     made = [
         [tagged["ResourceType"] for tagged in template["LaunchTemplateData"]["TagSpecifications"]]
-        for template in requests(place, "CreateLaunchTemplate")
+        for template in recorded_requests(place, "CreateLaunchTemplate")
     ]
     assert ["spot-instances-request" in kinds for kinds in made] == tags_requests
-    assert requests(place, "DeleteLaunchTemplate") == []
+    assert recorded_requests(place, "DeleteLaunchTemplate") == []
 
 
 def test_existing_resources_are_not_created_again(place: Ec2Place) -> None:
     provider = place.provider()
     provider.provision(order("t-1"))
     provider.provision(order("t-2", start=2))
-    assert len(requests(place, "CreateSecurityGroup")) == len(requests(place, "CreateLaunchTemplate")) == 1
+    assert (
+        len(recorded_requests(place, "CreateSecurityGroup"))
+        == len(recorded_requests(place, "CreateLaunchTemplate"))
+        == 1
+    )
     place.provider(volume_gib=100).provision(order("t-3", start=4))
-    assert len(requests(place, "CreateLaunchTemplate")) == 2
-    assert len(requests(place, "DeleteLaunchTemplate")) == 1, "the template that no settings use any more"
+    assert len(recorded_requests(place, "CreateLaunchTemplate")) == 2
+    assert len(recorded_requests(place, "DeleteLaunchTemplate")) == 1, (
+        "the template that no settings use any more"
+    )
 
 
 def test_machines_are_tagged_with_installation_and_pool(place: Ec2Place) -> None:
@@ -137,7 +143,7 @@ def test_other_installations_in_the_account_are_ignored(place: Ec2Place) -> None
         ("spot_then_on_demand", 0, {"spot": 0, "on-demand": 3}),
     ],
 )
-def test_lifecycle_follows_the_pool(
+def test_instance_lifecycle_matches_the_pool_setting(
     place: Ec2Place, purchase: str, spot: int | None, launched: dict[str, int]
 ) -> None:
     place.front.capacity["spot"] = spot
@@ -200,7 +206,7 @@ def test_missing_credentials_are_reported(place: Ec2Place, monkeypatch: pytest.M
 
 def test_outcome_is_unknown_without_a_response(place: Ec2Place) -> None:
     provider = place.provider()
-    provider.clients.launching = Clients(REGION, "http://127.0.0.1:9").launching
+    provider.clients.launch_client = Clients(REGION, "http://127.0.0.1:9").launch_client
     with pytest.raises(ProviderError) as failure:
         provider.provision(order())
     assert failure.value.kind == Kind.TIMEOUT
@@ -224,7 +230,7 @@ def test_lost_response_causes_no_duplicate_launch(place: Ec2Place) -> None:
     assert len(place.front.living()) == 2
 
 
-def test_order_with_changed_settings_is_not_stuck(place: Ec2Place) -> None:
+def test_order_with_changed_settings_does_not_get_stuck(place: Ec2Place) -> None:
     place.front.next("CreateFleet", Trouble(after=True))
     with pytest.raises(ProviderError):
         place.provider().provision(order())
@@ -239,7 +245,7 @@ def test_machines_boot_and_are_interrupted(place: Ec2Place) -> None:
     assert {instance.state for instance in provider.list_instances("small")} == {InstanceState.BOOTING}
     place.front.boot()
     now = datetime.now(UTC).replace(microsecond=0)
-    place.front.take_back(made[1].instance_id, now)
+    place.front.interrupt_spot_machine(made[1].instance_id, now)
     first, second = provider.list_instances("small")
     assert (first.state, first.interruption) == (InstanceState.READY, None)
     assert second.interruption is not None
@@ -261,7 +267,7 @@ def test_interruptions_are_queried_for_spot_machines_only(place: Ec2Place) -> No
         (Shape(4000, 10_000_000, gpus=2), f"{TWO_GPUS} has"),
     ],
 )
-def test_mismatching_instance_type_is_never_launched(place: Ec2Place, shape: Shape, expected: str) -> None:
+def test_mismatched_instance_type_is_never_launched(place: Ec2Place, shape: Shape, expected: str) -> None:
     with pytest.raises(ProviderError) as refused:
         place.provider().provision(order(shape=shape))
     assert refused.value.kind == Kind.SETTINGS
@@ -269,8 +275,8 @@ def test_mismatching_instance_type_is_never_launched(place: Ec2Place, shape: Sha
     assert place.front.count("CreateFleet") == 0
 
 
-MANY = [f"g6.{n}xlarge" for n in range(9)]
-GOOD: dict[str, Any] = {
+MANY_INSTANCES = [f"g6.{n}xlarge" for n in range(9)]
+VALID_SETTINGS: dict[str, Any] = {
     "region": "eu-central-1", "instance_types": ["g6.xlarge"], "subnets": ["subnet-0abc"],
     "image": "ami-0abc",
 }  # fmt: skip
@@ -289,18 +295,18 @@ GOOD: dict[str, Any] = {
         ({"purchase": "free"}, "provider_settings.purchase"),
         ({"volume_gib": 1}, "provider_settings.volume_gib"),
         ({"aws_secret_access_key": "x"}, "provider_settings.aws_secret_access_key"),
-        ({"instance_types": MANY, "subnets": ["subnet-1"] * 6}, "provider_settings"),
+        ({"instance_types": MANY_INSTANCES, "subnets": ["subnet-1"] * 6}, "provider_settings"),
     ],
 )
 def test_error_names_the_invalid_setting(change: dict[str, Any], path: str) -> None:
-    assert aws_settings(GOOD).region == "eu-central-1"
+    assert aws_settings(VALID_SETTINGS).region == "eu-central-1"
     with pytest.raises(Invalid) as refused:
-        aws_settings(GOOD | change)
+        aws_settings(VALID_SETTINGS | change)
     assert [problem.path for problem in refused.value.problems] == [path]
 
 
 def test_prices_come_from_the_table_or_are_unknown() -> None:
-    priced = GOOD | {"region": "us-east-1", "instance_types": ["g6.12xlarge", "g5.12xlarge"]}
+    priced = VALID_SETTINGS | {"region": "us-east-1", "instance_types": ["g6.12xlarge", "g5.12xlarge"]}
     assert str(price_per_gpu_hour(aws_settings(priced))) == "1.4180"
     assert price_per_gpu_hour(aws_settings(priced | {"region": "eu-central-1"})) is None
     assert price_per_gpu_hour(aws_settings(priced | {"purchase": "spot"})) is None
@@ -308,5 +314,5 @@ def test_prices_come_from_the_table_or_are_unknown() -> None:
 
 
 def test_unknown_error_code_leaves_the_outcome_uncertain() -> None:
-    assert kind_of("SomethingNew") == Kind.BROKEN
-    assert kind_of("InvalidParameterCombination") == Kind.SETTINGS
+    assert classify("SomethingNew") == Kind.BROKEN
+    assert classify("InvalidParameterCombination") == Kind.SETTINGS

@@ -14,16 +14,16 @@ from pathlib import Path
 import httpx
 import pytest
 
-from pools.joining.user_data import program
+from pools.joining.user_data import program_source
 from pools.runtimes.base import PodState
 from pools.runtimes.ray.agents import NodeAgent
-from pools.runtimes.ray.cluster import NodeAt
-from pools.runtimes.ray.scripts import PYTHON, node_code, start_script
-from tests.contracts.pods import eventually, order
+from pools.runtimes.ray.cluster import RayNode
+from pools.runtimes.ray.scripts import PYTHON_VERSION, node_code, start_script
+from tests.contracts.pods import order, poll_until
 from tests.contracts.ray_cluster import free_port
 
 OLDEST = (3, 9)
-HEAD = NodeAt("machine/7", "metal", 0, "127.97.1.1", (), "5ec2e7" * 10)
+HEAD = RayNode("machine/7", "metal", 0, "127.97.1.1", (), "5ec2e7" * 10)
 # Names added to the standard library in 3.10, 3.11, 3.12 and 3.13.
 NEWER = {
     "eventfd", "eventfd_read", "eventfd_write", "splice", "pairwise", "aclosing", "get_annotations",
@@ -55,11 +55,11 @@ def node_files(place: Path) -> list[Path]:
     """Return the files that machines unpack, and the join program."""
     with tarfile.open(fileobj=io.BytesIO(node_code())) as tar:
         tar.extractall(place, filter="data")
-    (place / "program.py").write_text(program(), encoding="utf-8")
+    (place / "program.py").write_text(program_source(), encoding="utf-8")
     return sorted(place.rglob("*.py"))
 
 
-def newer_parts(source: str) -> list[str]:
+def find_newer_parts(source: str) -> list[str]:
     """Return the syntax and names in the source that Python 3.9 does not have."""
     tree = ast.parse(source, feature_version=OLDEST)
     results = []
@@ -75,7 +75,7 @@ def newer_parts(source: str) -> list[str]:
     return results
 
 
-def unevaluated(source: str) -> bool:
+def has_unevaluated_annotations(source: str) -> bool:
     """Return True if annotations such as `int | None` are never evaluated, as Python 3.9 requires."""
     nodes = list(ast.walk(ast.parse(source)))
     functions = [node for node in nodes if isinstance(node, ast.FunctionDef)]
@@ -92,14 +92,14 @@ def unevaluated(source: str) -> bool:
     ["from enum import StrEnum\n", "import datetime\ndatetime.UTC\n", "list(zip(a, b, strict=True))\n"],
 )
 def test_check_finds_names_that_python_3_9_does_not_have(source: str) -> None:
-    assert newer_parts(source)
+    assert find_newer_parts(source)
 
 
 def test_check_finds_syntax_and_annotations_that_python_3_9_cannot_read() -> None:
     with pytest.raises(SyntaxError):
-        newer_parts("match x:\n    case 1:\n        pass\n")
-    assert not unevaluated("def f(x: int | None) -> None: ...\n")
-    assert not unevaluated("def f() -> int | None: ...\n")
+        find_newer_parts("match x:\n    case 1:\n        pass\n")
+    assert not has_unevaluated_annotations("def f(x: int | None) -> None: ...\n")
+    assert not has_unevaluated_annotations("def f() -> int | None: ...\n")
 
 
 def test_node_code_is_compatible_with_python_3_9(tmp_path: Path) -> None:
@@ -107,8 +107,10 @@ def test_node_code_is_compatible_with_python_3_9(tmp_path: Path) -> None:
     assert len(files) > 20
     for path in files:
         source = path.read_text(encoding="utf-8")
-        assert (path.name, newer_parts(source)) == (path.name, [])
-        assert unevaluated(source), f"{path.name} evaluates an annotation that Python 3.9 cannot"
+        assert (path.name, find_newer_parts(source)) == (path.name, [])
+        assert has_unevaluated_annotations(source), (
+            f"{path.name} evaluates an annotation that Python 3.9 cannot"
+        )
 
 
 @needs_3_9
@@ -142,7 +144,7 @@ agent.serve_forever()
 
 @needs_3_9
 def test_agent_on_python_3_9_runs_a_pod(tmp_path: Path) -> None:
-    """The agent accepts an order, the keeper runs the command, and the agent reports the end and the log."""
+    """The agent accepts an order, the shim runs the command, and the agent reports the end and the log."""
     assert PYTHON_3_9
     node_files(tmp_path / "code")
     port = free_port()
@@ -156,10 +158,10 @@ def test_agent_on_python_3_9_runs_a_pod(tmp_path: Path) -> None:
         with httpx.Client(trust_env=False, timeout=30) as client:
             node_agent = NodeAgent(client, f"http://127.0.0.1:{port}", "secret")
             entrypoint = node_agent.order(order("p-1", "sh", "-c", "echo hello; exit 3"))
-            assert PYTHON_3_9 in entrypoint, "the keeper runs on the same Python"
+            assert PYTHON_3_9 in entrypoint, "the shim runs on the same Python"
             subprocess.run(["sh", "-c", entrypoint], check=True)
-            report = eventually(
-                lambda: node_agent.look(["p-1"])["p-1"], lambda report: report.state is PodState.EXITED
+            report = poll_until(
+                lambda: node_agent.get_reports(["p-1"])["p-1"], lambda report: report.state is PodState.EXITED
             )
             assert (report.exit_code, node_agent.read_log("p-1", 0, 100).data) == (3, b"hello\n")
             assert node_agent.list_pods() == ("p-1",)
@@ -188,7 +190,7 @@ def test_error_on_a_machine_with_an_older_python_names_the_required_version(tmp_
     done = subprocess.run(["sh", "-c", script], env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 1
     last = done.stderr.strip().splitlines()[-1]
-    assert last.startswith(f"Python {PYTHON} is not on this machine (Python 3.")
+    assert last.startswith(f"Python {PYTHON_VERSION} is not on this machine (Python 3.")
     assert "BERTH_NODE_PYTHON" in last
 
 
@@ -203,7 +205,7 @@ def test_node_that_does_not_start_fails_with_the_last_agent_output(tmp_path: Pat
         **os.environ, "BERTH_URL": f"file://{tmp_path}", "BERTH_NODE_PYTHON": str(python), "PYTHONPATH": "",
         "BERTH_MACHINE_STATE": str(tmp_path / "state"), "BERTH_NODE_START_SECONDS": "6",
     }  # fmt: skip
-    nowhere = NodeAt("machine/7", "metal", 0, "192.0.2.1", (), "5ec2e7" * 10)  # not this machine
+    nowhere = RayNode("machine/7", "metal", 0, "192.0.2.1", (), "5ec2e7" * 10)  # not this machine
     script = start_script(nowhere, nowhere)
     try:
         done = subprocess.run(["sh", "-c", script], env=env, capture_output=True, text=True, check=False)

@@ -10,9 +10,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from pools.environments.local import Boot, LocalEnvironments, Recipe
+from pools.environments.local import InstallStatus, LocalEnvironments, Recipe
 from pools.plugins import Image, Index
-from tests.pools.environments.test_environments_here import ended, python, recipe, wheel
+from tests.pools.environments.test_local_environments import ended, python, recipe, wheel
 
 VERSIONS = "from importlib.metadata import version; print(*map(version, {!r}))"
 Package = tuple[str, str, str]  # name, version, requirement
@@ -30,7 +30,7 @@ class Packages(SimpleHTTPRequestHandler):
         """Keep the output of tests quiet."""
 
 
-def fill(directory: Path, *packages: Package) -> Path:
+def fill_index(directory: Path, *packages: Package) -> Path:
     for name, version, needs in packages:
         page = directory / name.replace("_", "-")
         page.mkdir(parents=True, exist_ok=True)
@@ -51,7 +51,7 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[MakeIndex
     with ExitStack() as stack:
 
         def serve(name: str, *packages: Package) -> str:
-            directory = fill(tmp_path / name, *packages)
+            directory = fill_index(tmp_path / name, *packages)
             server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Packages, directory=str(directory)))
             stack.enter_context(server)
             Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
@@ -68,12 +68,12 @@ def here(tmp_path: Path) -> Iterator[LocalEnvironments]:
     environments.end("node-0")
 
 
-def booted(here: LocalEnvironments, node_recipe: Recipe) -> Boot:
+def boot_node(here: LocalEnvironments, node_recipe: Recipe) -> InstallStatus:
     here.begin("node-0", node_recipe)
     return ended(here, "node-0", node_recipe)
 
 
-def versions(here: LocalEnvironments, node_recipe: Recipe, *names: str) -> str:
+def installed_versions(here: LocalEnvironments, node_recipe: Recipe, *names: str) -> str:
     return python(here, node_recipe, VERSIONS.format(names))
 
 
@@ -94,28 +94,30 @@ def configure(other: str, links: Path, tmp_path: Path, monkeypatch: pytest.Monke
 def test_scoped_package_comes_from_its_index_despite_pip_settings(
     here: LocalEnvironments, index: MakeIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    configure(index("other", CUDA), fill(tmp_path / "links", CUDA) / "torchy", tmp_path, monkeypatch)
+    configure(index("other", CUDA), fill_index(tmp_path / "links", CUDA) / "torchy", tmp_path, monkeypatch)
     node_recipe = recipe(Image(pip=("torchy",), indexes=(Index(index("cpu", CPU), ("torchy",)),)))
-    assert booted(here, node_recipe).ready
-    assert versions(here, node_recipe, "torchy") == "1.0+cpu"
+    assert boot_node(here, node_recipe).ready
+    assert installed_versions(here, node_recipe, "torchy") == "1.0+cpu"
 
 
+@pytest.mark.heavy
 def test_only_the_pools_own_index_is_used(
     here: LocalEnvironments, index: MakeIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    configure(index("other", CUDA), fill(tmp_path / "links", CUDA) / "torchy", tmp_path, monkeypatch)
+    configure(index("other", CUDA), fill_index(tmp_path / "links", CUDA) / "torchy", tmp_path, monkeypatch)
     node_recipe = recipe(Image(pip=("torchy",), indexes=(Index(index("cpu", CPU)),)))
-    assert booted(here, node_recipe).ready
-    assert versions(here, node_recipe, "torchy") == "1.0+cpu"
+    assert boot_node(here, node_recipe).ready
+    assert installed_versions(here, node_recipe, "torchy") == "1.0+cpu"
 
 
+@pytest.mark.heavy
 def test_unscoped_packages_follow_pip_settings(
     here: LocalEnvironments, index: MakeIndex, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PIP_INDEX_URL", index("usual", ("lib", "2.0", ""), CUDA))
     node_recipe = recipe(Image(pip=("torchy", "lib"), indexes=(Index(index("cpu", CPU), ("torchy",)),)))
-    assert booted(here, node_recipe).ready
-    assert versions(here, node_recipe, "torchy", "lib") == "1.0+cpu 2.0"
+    assert boot_node(here, node_recipe).ready
+    assert installed_versions(here, node_recipe, "torchy", "lib") == "1.0+cpu 2.0"
 
 
 def test_bootstrap_fails_and_names_the_index_that_cannot_serve_its_package(
@@ -123,12 +125,13 @@ def test_bootstrap_fails_and_names_the_index_that_cannot_serve_its_package(
 ) -> None:
     monkeypatch.setenv("PIP_EXTRA_INDEX_URL", index("other", CUDA))
     empty = index("empty", ("lib", "1.0", ""))
-    boot = booted(here, recipe(Image(pip=("torchy",), indexes=(Index(empty, ("torchy",)),))))
+    boot = boot_node(here, recipe(Image(pip=("torchy",), indexes=(Index(empty, ("torchy",)),))))
     assert not boot.ready
-    assert f"The index {empty} cannot serve torchy" in boot.why
-    assert "come from nowhere else" in boot.why
+    assert f"The index {empty} cannot serve torchy" in boot.failure
+    assert "come from nowhere else" in boot.failure
 
 
+@pytest.mark.heavy
 def test_scoped_dependency_comes_from_its_index(here: LocalEnvironments, index: MakeIndex) -> None:
     """No requirement names the dependency. Only another package needs it."""
     vision = ("torch_vision", "2.0", "torchy==1.0")
@@ -136,20 +139,24 @@ def test_scoped_dependency_comes_from_its_index(here: LocalEnvironments, index: 
     scoped = index("cpu", CPU, ("torch_vision", "2.0+cpu", ""), ("torch_vision", "3.0+cpu", ""))
     indexes = (Index(scoped, ("Torchy", "torch-vision")), Index(usual))
     node_recipe = recipe(Image(pip=("torchy", "model-zoo"), indexes=indexes))
-    assert booted(here, node_recipe).ready
-    assert versions(here, node_recipe, "torchy", "torch-vision", "model-zoo") == "1.0+cpu 2.0+cpu 1.0"
+    assert boot_node(here, node_recipe).ready
+    assert (
+        installed_versions(here, node_recipe, "torchy", "torch-vision", "model-zoo") == "1.0+cpu 2.0+cpu 1.0"
+    )
 
 
+@pytest.mark.heavy
 def test_dependency_that_its_index_cannot_serve_fails_the_bootstrap(
     here: LocalEnvironments, index: MakeIndex
 ) -> None:
     usual = index("usual", ("model_zoo", "1.0", "torchy"), CUDA)
     empty = index("empty", ("lib", "1.0", ""))
     node_recipe = recipe(Image(pip=("model-zoo",), indexes=(Index(empty, ("torchy",)), Index(usual))))
-    boot = booted(here, node_recipe)
-    assert f"The index {empty} cannot serve torchy" in boot.why
+    boot = boot_node(here, node_recipe)
+    assert f"The index {empty} cannot serve torchy" in boot.failure
 
 
+@pytest.mark.heavy
 def test_pip_connection_settings_apply_to_scoped_indexes(
     here: LocalEnvironments, index: MakeIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -159,6 +166,6 @@ def test_pip_connection_settings_apply_to_scoped_indexes(
     monkeypatch.setenv("PIP_CONFIG_FILE", str(file))
     indexes = (Index("http://packages.invalid", ("torchy",)),)
     node_recipe = recipe(Image(pip=("torchy",), indexes=indexes))
-    boot = booted(here, node_recipe)
+    boot = boot_node(here, node_recipe)
     assert boot.ready, boot
-    assert versions(here, node_recipe, "torchy") == "1.0+cpu"
+    assert installed_versions(here, node_recipe, "torchy") == "1.0+cpu"

@@ -7,10 +7,10 @@ import pytest
 from django.db import connection
 
 from berth.core.errors import Invalid
-from pools.joining.sealed import Unopened, unseal
+from pools.joining.sealed import UnsealError, unseal
 from pools.models import Environment, NodePool, PoolSecret
 from pools.plugins import Plugin, registry
-from pools.plugins.parameters import schema_of
+from pools.plugins.parameters import parameter_schema
 from pools.plugins.registry import RegisteredPlugin
 from pools.services import create_pool, edit_pool
 from pools.services.environments import secrets_for
@@ -27,12 +27,12 @@ def cast(db: None) -> Cast:
 
 def create(cast: Cast, **values: Any) -> NodePool:
     shape = {"provider": "fake", "runtime": "fake", "gpus_per_node": 8, "gpu_model": "H100"}
-    pool = create_pool(acting=cast.alice, name="train", nodes=2, **{**shape, **values})
+    pool = create_pool(actor=cast.alice, name="train", nodes=2, **{**shape, **values})
     return NodePool.objects.get(pk=pool.pk)
 
 
-def changed(cast: Cast, pool: NodePool, **changes: Any) -> NodePool:
-    edit_pool(acting=cast.alice, pool=pool, changes=changes)
+def edit(cast: Cast, pool: NodePool, **changes: Any) -> NodePool:
+    edit_pool(actor=cast.alice, pool=pool, changes=changes)
     return NodePool.objects.get(pk=pool.pk)
 
 
@@ -43,7 +43,7 @@ def problems(cast: Cast, **values: Any) -> list[str]:
     return [str(problem) for problem in refusal.value.problems]
 
 
-def everything_stored() -> str:
+def dump_all_rows() -> str:
     """Return every row of every table as text."""
     with connection.cursor() as cursor:
         rows = []
@@ -77,19 +77,19 @@ def test_environment_name_depends_on_its_content(cast: Cast) -> None:
     pool = create(cast, environment={"pip": ["numpy"]})
     first = pool.built_environment_id
     assert first is not None
-    pool = changed(cast, pool, environment={"pip": ["numpy", "scipy"]})
+    pool = edit(cast, pool, environment={"pip": ["numpy", "scipy"]})
     second = pool.built_environment_id
     assert second not in (None, first)
-    pool = changed(cast, pool, environment={"pip": ["numpy"]}, drain_timeout=5)
+    pool = edit(cast, pool, environment={"pip": ["numpy"]}, drain_timeout=5)
     assert pool.built_environment_id == first
     assert Environment.objects.count() == 2
-    pool = changed(cast, pool, environment={"pip": []})
+    pool = edit(cast, pool, environment={"pip": []})
     assert (pool.environment, pool.built_environment_id) == ({}, None)
 
 
 def test_edit_keeps_unnamed_parts_of_an_environment(cast: Cast) -> None:
     pool = create(cast, environment={"python": "3.12", "apt": ["git"]})
-    pool = changed(cast, pool, environment={"pip": ["numpy"]})
+    pool = edit(cast, pool, environment={"pip": ["numpy"]})
     assert pool.environment == {"python": "3.12", "apt": ["git"], "pip": ["numpy"]}
 
 
@@ -106,17 +106,17 @@ def test_edit_keeps_unnamed_parts_of_an_environment(cast: Cast) -> None:
         ({"plugins": [{"plugin": "torch"}]}, "plugins[0]: has no name"),
         ({"plugins": [{"name": "torch", "params": {}}]}, "plugins[0].params: unknown key; allowed: name, p"),
         ({"plugins": [{"name": "accelerate", "parameters": {"fsdp": True, "deepspeed": True}}]},
-         "plugins[0].parameters: the plugin accelerate cannot be created: ValueError: fsdp and deepspeed ex"),
+         "plugins[0].parameters: the plugin accelerate cannot be created: ValueError: fsdp and deepspeed"),
         ({"environment": {"pip": ["--index-url=http://evil"]}}, "environment.pip[0]: is not allowed"),
         ({"environment": {"pip": ["a\nb"]}}, "environment.pip[0]: is not allowed"),
         ({"environment": {"pip": "numpy"}}, "environment.pip: is not a list; received 'numpy'"),
         ({"environment": {"pips": []}}, "environment.pips: unknown key; allowed: python, pip"),
-        ({"environment": {"python": "2.7"}}, "environment.python: is not a version of Python; receiv"),
+        ({"environment": {"python": "2.7"}}, "environment.python: is not a Python version; received"),
         ({"environment": {"python": 3.12}}, "environment.python: is not text; received 3.12"),
         ({"environment": {"apt": ["git; reboot"]}}, "environment.apt[0]: is not allowed"),
         ({"environment": {"env": {"PATH": "/"}}}, "environment.env.PATH: is set by Berth"),
         ({"environment": {"env": {"A-B": "/"}}}, "environment.env: contains an invalid variable name"),
-        ({"environment": {"env": {"A": 1}}}, "environment.env: is not variables with text values"),
+        ({"environment": {"env": {"A": 1}}}, "environment.env: is not a mapping of names to text values"),
         ({"environment": {"indexes": [{"url": "https://me:pw@host/simple"}]}},
          "environment.indexes[0].url: is not allowed; received (not shown)"),
         ({"environment": {"indexes": [{"packages": ["a"]}]}}, "environment.indexes[0]: has no url"),
@@ -141,9 +141,12 @@ def test_failing_hook_is_reported_on_save(cast: Cast, monkeypatch: pytest.Monkey
     def licensed() -> Plugin:
         return getattr(Plugin.create("licensed"), f"with_{hook}")(failing)
 
-    there = {**registry.available(), "licensed": RegisteredPlugin("licensed", licensed, schema_of(licensed))}
-    monkeypatch.setattr(registry, "available", lambda: there)
-    monkeypatch.setattr("pools.plugins.declared.available", lambda: there)
+    there = {
+        **registry.available_plugins(),
+        "licensed": RegisteredPlugin("licensed", licensed, parameter_schema(licensed)),
+    }
+    monkeypatch.setattr(registry, "available_plugins", lambda: there)
+    monkeypatch.setattr("pools.plugins.declared.available_plugins", lambda: there)
     (message,) = problems(cast, plugins=["licensed"])
     assert message == f"plugins: the plugin licensed failed in {hook}: RuntimeError: no licence"
 
@@ -157,7 +160,7 @@ def test_token_is_stored_encrypted_and_never_returned(cast: Cast) -> None:
     assert pool.plugins[1] == {
         "name": "huggingface", "parameters": {}, "secrets_set": {"token": row.set_at.isoformat()},
     }  # fmt: skip
-    assert TOKEN not in everything_stored()
+    assert TOKEN not in dump_all_rows()
     assert pool.built_environment is not None
     assert secrets_for(pool, pool.built_environment) == {"HF_TOKEN": TOKEN}
     assert "huggingface login" in pool.built_environment.phases
@@ -166,24 +169,24 @@ def test_token_is_stored_encrypted_and_never_returned(cast: Cast) -> None:
     assert TOKEN not in audit
 
 
-def test_token_stays_until_replaced_or_removed(cast: Cast) -> None:
+def test_token_is_kept_until_replaced_or_removed(cast: Cast) -> None:
     def token_of(pool: NodePool) -> dict[str, str]:
         return secrets_for(pool, pool.built_environment)
 
     pool = create(cast, plugins=[{"name": "huggingface", "parameters": {"token": TOKEN}}])
     version = pool.version
-    pool = changed(cast, pool, plugins=pool.plugins)  # as in the response
+    pool = edit(cast, pool, plugins=pool.plugins)  # as in the response
     assert (token_of(pool), pool.version) == ({"HF_TOKEN": TOKEN}, version)
-    pool = changed(cast, pool, plugins=["jax", "huggingface"])
+    pool = edit(cast, pool, plugins=["jax", "huggingface"])
     assert token_of(pool) == {"HF_TOKEN": TOKEN}
-    pool = changed(cast, pool, plugins=[{"name": "huggingface", "parameters": {"token": "hf_other"}}])
+    pool = edit(cast, pool, plugins=[{"name": "huggingface", "parameters": {"token": "hf_other"}}])
     assert token_of(pool) == {"HF_TOKEN": "hf_other"}
-    pool = changed(cast, pool, plugins=[{"name": "huggingface", "parameters": {"token": None}}])
+    pool = edit(cast, pool, plugins=[{"name": "huggingface", "parameters": {"token": None}}])
     assert token_of(pool) == {}
     assert pool.built_environment is not None
     assert "huggingface login" not in pool.built_environment.phases
-    pool = changed(cast, pool, plugins=[{"name": "huggingface", "parameters": {"token": TOKEN}}])
-    changed(cast, pool, plugins=["jax"])
+    pool = edit(cast, pool, plugins=[{"name": "huggingface", "parameters": {"token": TOKEN}}])
+    edit(cast, pool, plugins=["jax"])
     assert not PoolSecret.objects.exists()
 
 
@@ -191,7 +194,7 @@ def test_rotated_key_still_decrypts_older_secrets(cast: Cast, settings: Any) -> 
     pool = create(cast, plugins=[{"name": "huggingface", "parameters": {"token": TOKEN}}])
     before = settings.SECRET_KEY
     settings.SECRET_KEY = "another key"
-    with pytest.raises(Unopened):
+    with pytest.raises(UnsealError):
         secrets_for(pool, pool.built_environment)
     settings.SECRET_KEY_FALLBACKS = [before]
     assert secrets_for(pool, pool.built_environment) == {"HF_TOKEN": TOKEN}

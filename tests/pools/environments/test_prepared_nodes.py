@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 
 from pools import services
-from pools.environments.local import Boot, LocalEnvironments, Recipe
+from pools.environments.local import InstallStatus, LocalEnvironments, Recipe
 from pools.environments.progress import Phase, Progress
-from pools.environments.recipes import digests_in_use, recipe, recipes
+from pools.environments.recipes import digests_in_use, load_pending_recipes, load_recipe
 from pools.models import Environment, Node, NodePool, ScalingEvent
 from pools.providers.hardware import Device, Machine
 from pools.providers.local import LocalProvider
 from pools.providers.prepared import PreparedNodes
 from pools.services.environments import delete_unused
-from scheduler.loop.dispatch.orders import order_for
+from scheduler.loop.dispatch.orders import build_pod_order
 from tests.pools.stage import START, SYSTEM, Stage
 
 pytestmark = pytest.mark.django_db
@@ -30,14 +30,14 @@ class Scripts(LocalEnvironments):
     """A stand-in for running scripts. The test sets their progress."""
 
     root: Path
-    now: Boot | None = None
+    now: InstallStatus | None = None
     begun: dict[str, Recipe] = field(default_factory=dict)
 
     def begin(self, name: str, recipe: Recipe) -> None:
         self.begun[name] = recipe
-        self.now = self.now or Boot(Progress())
+        self.now = self.now or InstallStatus(Progress())
 
-    def look(self, name: str, secrets: Any) -> Boot | None:
+    def get_status(self, name: str, secrets: Any) -> InstallStatus | None:
         return self.now if name in self.begun else None
 
     def end(self, name: str) -> None:
@@ -53,14 +53,14 @@ def scripts(tmp_path: Path) -> Scripts:
 @pytest.fixture
 def stage(tmp_path: Path, scripts: Scripts) -> Iterator[Stage]:
     pool = services.create_pool(
-        acting=SYSTEM, name="train", nodes=1, gpus_per_node=1, cpu_milli=4000, memory_mib=8192,
+        actor=SYSTEM, name="train", nodes=1, gpus_per_node=1, cpu_milli=4000, memory_mib=8192,
         plugins=[{"name": "huggingface", "parameters": {"token": "hf_secret"}}],
         environment={"env": {"GREETING": "hello"}},
     )  # fmt: skip
     machine = Machine(8000, 16384, tuple(Device(f"GPU-{n}", "H100", 80000) for n in range(2)))
     local = LocalProvider(tmp_path / "nodes", machine)
     stage = Stage(pool)
-    stage.provider = PreparedNodes(local, scripts, recipe, recipes)  # type: ignore[assignment]
+    stage.provider = PreparedNodes(local, scripts, load_recipe, load_pending_recipes)  # type: ignore[assignment]
     yield stage
 
 
@@ -68,27 +68,27 @@ def node(stage: Stage) -> Node:
     return Node.objects.filter(pool=stage.pool).order_by("-pk")[0]
 
 
-def ticks(stage: Stage, count: int = 1) -> None:
+def run_ticks(stage: Stage, count: int = 1) -> None:
     for _ in range(count):
         stage.reconcile()
         stage.pass_time(15)
 
 
 def test_node_shows_progress_and_is_ready_with_its_environment(stage: Stage, scripts: Scripts) -> None:
-    ticks(stage)
+    run_ticks(stage)
     assert node(stage).state in ("requested", "booting")
     (begun_recipe,) = scripts.begun.values()
     built = NodePool.objects.get(pk=stage.pool.pk).built_environment
     assert built is not None
     assert (begun_recipe.script, begun_recipe.secrets) == (built.script, {"HF_TOKEN": "hf_secret"})
-    scripts.now = Boot(PIP_RUNS)
-    ticks(stage)
+    scripts.now = InstallStatus(PIP_RUNS)
+    run_ticks(stage)
     assert [(each["phase"], each["state"]) for each in node(stage).phases] == [
         ("python", "done"), ("pip", "running"),
     ]  # fmt: skip
     assert (node(stage).state, node(stage).environment_id) == ("booting", built.pk)
-    scripts.now = Boot(Progress(), ready=True)
-    ticks(stage)
+    scripts.now = InstallStatus(Progress(), ready=True)
+    run_ticks(stage)
     assert node(stage).state == "ready"
     assert node(stage).prepared_at is not None
 
@@ -96,50 +96,50 @@ def test_node_shows_progress_and_is_ready_with_its_environment(stage: Stage, scr
 def test_node_with_a_failed_environment_is_lost_and_replaced_later(
     stage: Stage, scripts: Scripts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ticks(stage)
-    scripts.now = Boot(PIP_FAILS, why=PIP_FAILS.why)
-    ticks(stage)
+    run_ticks(stage)
+    scripts.now = InstallStatus(PIP_FAILS, failure=PIP_FAILS.failure)
+    run_ticks(stage)
     lost_node = Node.objects.get(pool=stage.pool, ordinal=0)
     assert lost_node.phases[1]["message"] == "looking\nno such package"
-    why = "environment could not be installed: pip: no such package"
-    assert ScalingEvent.objects.get(pool=stage.pool, kind="lost").reason == why
-    ticks(stage)
-    failed = f"Failed boot 1 of 5 (train-0): {why}. Next attempt in 30 s."
+    failure = "environment could not be installed: pip: no such package"
+    assert ScalingEvent.objects.get(pool=stage.pool, kind="lost").reason == failure
+    run_ticks(stage)
+    failed = f"Failed boot 1 of 5 (train-0): {failure}. Next attempt in 30 s."
     assert NodePool.objects.get(pk=stage.pool.pk).last_error == failed
     assert Node.objects.filter(pool=stage.pool).count() == 1, "nothing is ordered in vain"
-    services.edit_pool(acting=SYSTEM, pool=stage.pool, changes={"environment": {"pip": ["numpy"]}})
-    scripts.now = Boot(Progress(), ready=True)
-    ticks(stage, 3)
+    services.edit_pool(actor=SYSTEM, pool=stage.pool, changes={"environment": {"pip": ["numpy"]}})
+    scripts.now = InstallStatus(Progress(), ready=True)
+    run_ticks(stage, 3)
     assert node(stage).state == "ready"
     assert NodePool.objects.get(pk=stage.pool.pk).last_error == ""
 
 
 def test_existing_nodes_keep_their_environment(stage: Stage, scripts: Scripts) -> None:
-    scripts.now = Boot(Progress(), ready=True)
-    ticks(stage, 2)
+    scripts.now = InstallStatus(Progress(), ready=True)
+    run_ticks(stage, 2)
     before = node(stage).environment_id
-    services.edit_pool(acting=SYSTEM, pool=stage.pool, changes={"environment": {"pip": ["numpy"]}})
-    ticks(stage)
+    services.edit_pool(actor=SYSTEM, pool=stage.pool, changes={"environment": {"pip": ["numpy"]}})
+    run_ticks(stage)
     after = NodePool.objects.get(pk=stage.pool.pk).built_environment_id
     assert node(stage).environment_id == before != after
     assert digests_in_use() == {before, after}
-    services.edit_pool(acting=SYSTEM, pool=stage.pool, changes={"environment": {"pip": ["scipy"]}})
+    services.edit_pool(actor=SYSTEM, pool=stage.pool, changes={"environment": {"pip": ["scipy"]}})
     assert delete_unused(before=START + timedelta(days=10_000)) == 1
     assert not Environment.objects.filter(pk=after).exists()
 
 
 def test_node_with_a_slow_environment_exceeds_the_boot_timeout(stage: Stage, scripts: Scripts) -> None:
-    ticks(stage)
-    scripts.now = Boot(PIP_RUNS)
+    run_ticks(stage)
+    scripts.now = InstallStatus(PIP_RUNS)
     stage.pass_time(901)
-    ticks(stage)
+    run_ticks(stage)
     assert "not ready within 900 s" in ScalingEvent.objects.get(pool=stage.pool, kind="lost").reason
 
 
 def test_interrupted_build_is_restarted(stage: Stage, scripts: Scripts) -> None:
-    ticks(stage)
+    run_ticks(stage)
     scripts.begun.clear()  # as if the machine had crashed
-    ticks(stage)
+    run_ticks(stage)
     assert list(scripts.begun) == [node(stage).instance_id]
 
 
@@ -147,8 +147,8 @@ def test_interrupted_build_is_restarted(stage: Stage, scripts: Scripts) -> None:
 def test_pods_get_the_pools_variables_and_secrets(
     stage: Stage, scripts: Scripts, one_pod: Callable[[Node], Any]
 ) -> None:
-    scripts.now = Boot(Progress(), ready=True)
-    ticks(stage, 2)
+    scripts.now = InstallStatus(Progress(), ready=True)
+    run_ticks(stage, 2)
     order = one_pod(node(stage))
     assert order.environment == node(stage).environment_id
     assert (order.env["GREETING"], order.env["HF_TOKEN"]) == ("mine", "hf_secret")
@@ -168,6 +168,6 @@ def one_pod() -> Callable[[Node], Any]:
         pod.workload.rendezvous = {"address": "127.0.0.1", "port": 29500}
         document = {"name": "train", "project": "vision", "command": "true", "env": {"GREETING": "mine"},
                     "roles": [{"name": "worker", "replicas": 1, "gpu": 1}]}  # fmt: skip
-        return order_for(pod, parse_workload(document), [pod])
+        return build_pod_order(pod, parse_workload(document), [pod])
 
     return ordered

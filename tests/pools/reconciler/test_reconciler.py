@@ -15,7 +15,7 @@ shows = pytest.mark.shows
 
 
 @shows("SKY-02", "SKY-79")
-def test_fixed_pool_gets_its_nodes_once() -> None:
+def test_nodes_of_a_fixed_pool_are_ordered_once() -> None:
     stage = Stage(pool(4))
     assert stage.reconcile()
     assert stage.states() == dict.fromkeys(range(4), "ready")
@@ -135,14 +135,14 @@ def test_idle_pool_shrinks_without_further_reports() -> None:
     drained = ScalingEvent.objects.filter(kind="drain").order_by("pk")
     assert [event.node.ordinal for event in drained if event.node] == [5, 4, 3, 2]
     for ordinal in (5, 4, 3, 2):
-        assert services.node_emptied(stage.node(ordinal))
+        assert services.mark_node_emptied(stage.node(ordinal))
     stage.reconcile()
     assert len(stage.provider.living()) == 2
     stage.check()
 
 
 @shows("SKY-44")
-def test_missing_report_changes_no_desired_nodes() -> None:
+def test_missing_report_does_not_change_the_desired_nodes() -> None:
     stage = Stage(pool((2, 6)))
     stage.reconcile()
     stage.pass_time(3600)
@@ -173,10 +173,10 @@ def test_report_without_effect_records_nothing_and_starts_no_cooldown() -> None:
 @shows("SKY-27", "SKY-45")
 def test_pool_follows_desired_nodes_set_by_any_writer() -> None:
     stage = Stage(pool((0, 8)))
-    stage.want(5)
+    stage.resize(5)
     stage.reconcile()
     assert len(stage.states()) == 5
-    stage.want(3)
+    stage.resize(3)
     stage.settle()
     assert stage.states() == dict.fromkeys(range(3), "ready")
 
@@ -197,9 +197,9 @@ def test_expired_pool_ends_all_its_nodes() -> None:
 @shows("SKY-67")
 def test_nodes_with_least_work_to_lose_are_drained_first() -> None:
     stage = Stage(pool((0, 8)))
-    stage.want(4)
+    stage.resize(4)
     stage.reconcile()
-    stage.want(2)
+    stage.resize(2)
     seconds_lost = {3: 900, 2: 10, 1: 20}
     work = {stage.node(n).pk: Work(gpu_seconds=seconds, pods=1) for n, seconds in seconds_lost.items()}
     stage.reconcile(work_to_lose=work)
@@ -213,12 +213,12 @@ def test_statement_count_does_not_grow_with_drained_nodes() -> None:
     counts = []
     for most in (3, 7):
         stage = Stage(pool((0, 8)) if most == 3 else NodePool.objects.get())
-        stage.want(most)
+        stage.resize(most)
         stage.settle()
-        stage.want(1)
+        stage.resize(1)
         with CaptureQueriesContext(connection) as draining:
             assert stage.reconcile()
-        services.nodes_emptied(Node.objects.all(), at=stage.now)
+        services.mark_nodes_emptied(Node.objects.all(), at=stage.now)
         with CaptureQueriesContext(connection) as ending:
             assert stage.reconcile()
         assert stage.states() == {0: "ready"}
@@ -229,25 +229,25 @@ def test_statement_count_does_not_grow_with_drained_nodes() -> None:
 @shows("SKY-71", "SKY-72", "SKY-73")
 def test_reverted_drain_ignores_a_late_response() -> None:
     stage = Stage(pool((0, 8)))
-    stage.want(4)
+    stage.resize(4)
     stage.reconcile()
-    stage.want(1)
+    stage.resize(1)
     stage.reconcile()
     node = stage.node(3)
-    stage.want(6)
+    stage.resize(6)
     stage.reconcile()
     assert stage.states() == dict.fromkeys(range(6), "ready")
     assert stage.history().count("drain_aborted") == 3
-    assert not services.node_emptied(node)
+    assert not services.mark_node_emptied(node)
     assert not stage.reconcile()
     stage.check()
 
 
 def test_manual_drain_is_not_reverted_and_its_node_is_replaced() -> None:
     stage = Stage(pool((0, 8)))
-    stage.want(2)
+    stage.resize(2)
     stage.reconcile()
-    services.drain_node(acting=SYSTEM, node=stage.node(1), reason="a fan is loud")
+    services.drain_node(actor=SYSTEM, node=stage.node(1), reason="a fan is loud")
     stage.reconcile()
     assert stage.states() == {0: "ready", 1: "draining", 2: "ready"}
     stage.settle()

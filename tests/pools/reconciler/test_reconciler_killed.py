@@ -14,7 +14,7 @@ from tests.fakes.provider import Answer, Fail, FakeProvider
 from tests.pools.stage import Killed, Stage, pool
 
 shows = pytest.mark.shows
-ENOUGH = 200
+MAX_KILL_POINTS = 200
 
 
 class KillAt:
@@ -32,12 +32,12 @@ class KillAt:
 
 
 def grow(stage: Stage) -> None:
-    stage.want(4)
+    stage.resize(4)
     stage.settle()
 
 
 def shrink(stage: Stage) -> None:
-    stage.want(1)
+    stage.resize(1)
     stage.settle()
 
 
@@ -53,38 +53,38 @@ def replace_lost_nodes(stage: Stage) -> None:
     stage.settle()
 
 
-def change_of_mind(stage: Stage) -> None:
-    stage.want(6)
+def resize_repeatedly(stage: Stage) -> None:
+    stage.resize(6)
     stage.reconcile()
-    stage.want(2)
+    stage.resize(2)
     stage.reconcile()
-    stage.want(5)
+    stage.resize(5)
     stage.settle()
 
 
 heavy = (pytest.mark.heavy, pytest.mark.timeout(900))  # seconds; enough on a busy machine
-SCENES = [
+SCENARIOS = [
     pytest.param(0, grow, True, 4),
     pytest.param(0, grow, False, 4, marks=heavy),
     pytest.param(4, shrink, True, 4),
     pytest.param(0, grow_with_trouble, True, 4, marks=heavy),
     pytest.param(3, replace_lost_nodes, True, 5, marks=heavy),
-    pytest.param(3, change_of_mind, True, 6, marks=heavy),
-    pytest.param(3, change_of_mind, False, 6, marks=heavy),
+    pytest.param(3, resize_repeatedly, True, 6, marks=heavy),
+    pytest.param(3, resize_repeatedly, False, 6, marks=heavy),
 ]
 
 
 @pytest.mark.django_db
 @shows("SKY-75", "SKY-76", "SKY-77", "SKY-87")
-@pytest.mark.parametrize(("before", "scene", "at_once", "most"), SCENES)
+@pytest.mark.parametrize(("before", "scene", "at_once", "most"), SCENARIOS)
 def test_reconciler_killed_at_any_step_recovers(
     before: int, scene: Callable[[Stage], None], at_once: bool, most: int
 ) -> None:
     places = set()
-    for n in range(1, ENOUGH):
+    for n in range(1, MAX_KILL_POINTS):
         with transaction.atomic():
             stage = Stage(pool(), FakeProvider(boots_at_once=at_once))
-            stage.want(before)
+            stage.resize(before)
             stage.settle()
             stage.kill = killer = KillAt(n)
             with suppress(Killed):
@@ -92,13 +92,13 @@ def test_reconciler_killed_at_any_step_recovers(
             stage.kill = lambda where: None
             stage.settle()
             stage.check()
-            assert stage.provider.ever_made <= most, f"a gap was ordered for twice: killed {killer.where}"
+            assert stage.provider.created_count <= most, f"a gap was ordered for twice: killed {killer.where}"
             transaction.set_rollback(True)
         if killer.left > 0:
             break
         places.add(killer.where)
     assert {"before a commit", "after a commit"} <= places
-    assert n < ENOUGH - 1
+    assert n < MAX_KILL_POINTS - 1
 
 
 KINDS = [ProviderErrorKind.TIMEOUT, ProviderErrorKind.CAPACITY, ProviderErrorKind.BROKEN]
@@ -117,7 +117,7 @@ EVENTS = st.one_of(
 )
 
 
-class BadWeeks(TestCase):
+class RandomFaultTests(TestCase):
     """Random events, then quiet, after which the pool has its desired nodes and pays for nothing else."""
 
     @settings(max_examples=20, deadline=None)
@@ -138,7 +138,7 @@ class BadWeeks(TestCase):
         living = [instance.instance_id for instance in stage.provider.living()]
         match event, value:
             case "want", int(nodes_desired):
-                stage.want(nodes_desired)
+                stage.resize(nodes_desired)
             case "kill", int(n):
                 stage.kill = KillAt(n)
             case "trouble", (str(call), Answer() | Fail() as trouble):

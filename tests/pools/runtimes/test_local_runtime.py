@@ -15,7 +15,7 @@ from pools.runtimes import local, local_log
 from pools.runtimes.base import PodCause, PodState
 from pools.runtimes.local import LocalRuntime
 from pools.runtimes.shim.processes import start_time
-from tests.contracts.pods import LocalStage, alive, ended, eventually, kill, order, running
+from tests.contracts.pods import LocalStage, alive, ended, kill, order, poll_until, running
 
 ROOT = Path(__file__).resolve().parents[3]
 SHOW_ENV = "import json, os; print(json.dumps(dict(os.environ) | {'cwd': os.getcwd()}))"
@@ -35,7 +35,7 @@ def shell(stage: LocalStage, script: str, **changes: object) -> None:
 def log_lines(stage: LocalStage, lines: int = 1) -> list[str]:
     """Return the first `lines` lines of the log once all of them are written."""
     read = lambda: stage.runtime.read_log("p-1", 0, 10**6).data  # noqa: E731
-    return eventually(read, lambda log: log.count(b"\n") >= lines).decode().splitlines()
+    return poll_until(read, lambda log: log.count(b"\n") >= lines).decode().splitlines()
 
 
 # --- the environment of a pod
@@ -157,34 +157,36 @@ runtime = LocalRuntime(Path(sys.argv[1]), anchor="")
 runtime.start(order("p-1", "sh", "-c", sys.argv[2]))
 {after}
 """
-DIE = "import os; os.kill(os.getpid(), 9)"
+KILL_STARTER = "import os; os.kill(os.getpid(), 9)"
 
 
-def start_elsewhere(root: Path, script: str, before: str = "", after: str = "") -> "subprocess.Popen[bytes]":
+def start_in_another_process(
+    root: Path, script: str, before: str = "", after: str = ""
+) -> "subprocess.Popen[bytes]":
     code = STARTER.format(before=before, after=after)
     env = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'platform'}"}
     return subprocess.Popen([sys.executable, "-c", code, str(root), script], env=env)
 
 
 def test_order_of_a_killed_starter_is_resumed(stage: LocalStage) -> None:
-    dying = f"runtime._spawn_shim = lambda *_: exec({DIE!r})"
-    assert start_elsewhere(stage.root, "exit 4", before=dying).wait() == -signal.SIGKILL
+    dying = f"runtime._spawn_shim = lambda *_: exec({KILL_STARTER!r})"
+    assert start_in_another_process(stage.root, "exit 4", before=dying).wait() == -signal.SIGKILL
     assert stage.runtime.list_pods() == ("p-1",)
-    assert stage.runtime.look(["p-1"])["p-1"].state == PodState.UNKNOWN
+    assert stage.runtime.get_reports(["p-1"])["p-1"].state == PodState.UNKNOWN
     stage.runtime.start(order("p-1", "sh", "-c", "exit 4"))
     assert ended(stage.runtime, "p-1").exit_code == 4
 
 
 def test_pod_outlives_its_starter(stage: LocalStage) -> None:
-    starter = start_elsewhere(stage.root, LocalStage.SHELL, after=DIE)
+    starter = start_in_another_process(stage.root, LocalStage.SHELL, after=KILL_STARTER)
     assert starter.wait() == -signal.SIGKILL
     running(stage.runtime, "p-1")
-    stage.let_end("p-1", 9)
+    stage.end_pod("p-1", 9)
     assert ended(stage.runtime, "p-1").exit_code == 9
 
 
 def test_concurrent_starts_run_one_pod(stage: LocalStage) -> None:
-    starters = [start_elsewhere(stage.root, "echo ran; sleep 1000; :") for _ in range(4)]
+    starters = [start_in_another_process(stage.root, "echo ran; sleep 1000; :") for _ in range(4)]
     assert [starter.wait() for starter in starters] == [0, 0, 0, 0]
     running(stage.runtime, "p-1")
     stage.runtime.stop("p-1", 0)
@@ -192,15 +194,15 @@ def test_concurrent_starts_run_one_pod(stage: LocalStage) -> None:
     assert log_lines(stage) == ["ran"]
 
 
-def test_pod_is_lost_when_its_keeper_is_killed(stage: LocalStage) -> None:
+def test_pod_is_lost_when_its_shim_is_killed(stage: LocalStage) -> None:
     shell(stage, "setsid sleep 1000 & echo $!; sleep 1000")
     grandchild, pid = int(log_lines(stage)[0]), stage.pid("p-1")
     kill(int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1]))
     report = ended(stage.runtime, "p-1")
     assert (report.cause, report.exit_code, report.signal) == (PodCause.LOST, None, None)
-    eventually(lambda: not alive(pid) and not alive(grandchild))
+    poll_until(lambda: not alive(pid) and not alive(grandchild))
     shell(stage, "echo again")
-    assert stage.restart().look(["p-1"])["p-1"] == report
+    assert stage.restart().get_reports(["p-1"])["p-1"] == report
 
 
 def test_pod_ends_with_its_anchor_process(tmp_path: Path, stage: LocalStage) -> None:
@@ -230,16 +232,16 @@ def test_pod_of_an_earlier_boot_is_lost_despite_a_live_process_id(
     monkeypatch.setattr("pools.runtimes.pod_dir.boot_id", lambda: "the boot before")
     monkeypatch.setattr(LocalRuntime, "_spawn_shim", lambda *_: None)
     shell(stage, "echo never")
-    pod = stage.runtime._dir("p-1")
+    pod = stage.runtime._pod_dir("p-1")
     pod.write("status", [("state", "running"), ("pid", str(os.getpid())), ("started_at", "1.0")])
     monkeypatch.undo()
-    assert stage.restart().look(["p-1"])["p-1"].cause == PodCause.LOST
+    assert stage.restart().get_reports(["p-1"])["p-1"].cause == PodCause.LOST
     shell(stage, "echo never")
     assert stage.runtime.read_log("p-1", 0, 10).data == b""
 
 
-def test_keeper_start_failure_is_reported(stage: LocalStage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(local, "CODE", "raise SystemExit('broken installation')")
+def test_shim_start_failure_is_reported(stage: LocalStage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local, "SHIM_CODE", "raise SystemExit('broken installation')")
     shell(stage, "true")
     report = ended(stage.runtime, "p-1")
     assert report.cause == PodCause.START_FAILED

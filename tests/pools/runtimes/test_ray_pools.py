@@ -16,10 +16,10 @@ from pools.providers.static import StaticProvider
 from pools.reconciler import reconcile
 from pools.runtimes import capabilities
 from pools.runtimes.base import PodCause, PodState, RuntimeFailure
-from pools.runtimes.ray.cluster import NodeAt
+from pools.runtimes.ray.cluster import RayNode
 from pools.runtimes.ray.runtime import RayRuntime
 from pools.selectors import ray_nodes
-from pools.services.joining import Measured
+from pools.services.joining import MachineReport
 from tests.contracts.pods import order
 from tests.pools.stage import START, SYSTEM, pool
 
@@ -31,10 +31,10 @@ def test_local_pool_may_run_ray() -> None:
 
 @pytest.mark.django_db
 def test_ray_runtime_is_refused_where_ray_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    def nothing(name: str) -> ModuleSpec | None:
+    def find_no_module(name: str) -> ModuleSpec | None:
         return None
 
-    monkeypatch.setattr(capabilities, "find_spec", nothing)
+    monkeypatch.setattr(capabilities, "find_spec", find_no_module)
     with pytest.raises(Invalid) as refused:
         pool(provider="local", runtime="ray")
     (problem,) = refused.value.problems
@@ -44,7 +44,7 @@ def test_ray_runtime_is_refused_where_ray_is_not_installed(monkeypatch: pytest.M
 
 
 @pytest.mark.django_db
-def test_fake_machines_run_no_ray() -> None:
+def test_ray_is_refused_on_fake_machines() -> None:
     with pytest.raises(Invalid):
         pool(provider="fake", runtime="ray")
 
@@ -61,39 +61,43 @@ def test_pods_do_not_start_beside_the_scheduler_if_their_nodes_are_remote() -> N
         assert "are other machines" in problem.message
 
 
-AWAY = NodeAt("i-0", "metal", 0, "127.98.1.1", (), "5ec2e7" * 10)  # no process listens at this address
+UNREACHABLE_NODE = RayNode(
+    "i-0", "metal", 0, "127.98.1.1", (), "5ec2e7" * 10
+)  # no process listens at this address
 
 
-def test_pod_that_never_reached_its_node_stops_at_once(tmp_path: Path) -> None:
-    runtime = RayRuntime(tmp_path, lambda: [AWAY])
+def test_pod_that_never_reached_its_node_stops_immediately(tmp_path: Path) -> None:
+    runtime = RayRuntime(tmp_path, lambda: [UNREACHABLE_NODE])
     with pytest.raises(RuntimeFailure, match="is not responding"):
         runtime.start(order("p-1"))
-    assert runtime.look(["p-1"])["p-1"].state is PodState.STARTING
+    assert runtime.get_reports(["p-1"])["p-1"].state is PodState.STARTING
     runtime.stop("p-1", 60)
-    report = runtime.look(["p-1"])["p-1"]
+    report = runtime.get_reports(["p-1"])["p-1"]
     assert (report.state, report.cause) == (PodState.EXITED, PodCause.STOPPED)
     runtime.start(order("p-1"))
-    assert RayRuntime(tmp_path, lambda: [AWAY]).look(["p-1"])["p-1"] == report, "it never starts"
+    assert RayRuntime(tmp_path, lambda: [UNREACHABLE_NODE]).get_reports(["p-1"])["p-1"] == report, (
+        "it never starts"
+    )
 
 
 @pytest.mark.django_db
 def test_static_node_without_ray_is_never_ready_and_reports_the_reason(tmp_path: Path) -> None:
     metal = pool((0, 1), provider="static", runtime="ray", gpus_per_node=0, boot_timeout=60)
-    _, token = services.issue_join_token(acting=SYSTEM, pool=metal, lasts=timedelta(hours=1), at=START)
-    has = Measured("box-1", AWAY.address, 8000, 65536)
+    _, token = services.issue_join_token(actor=SYSTEM, pool=metal, lifetime=timedelta(hours=1), at=START)
+    has = MachineReport("box-1", UNREACHABLE_NODE.address, 8000, 65536)
     services.join(pool_name=metal.name, token=token, measured=has, at=START)
     clock = FixedClock(START)
     runtime = RayRuntime(tmp_path, ray_nodes)
     wiring = Wiring(clock, {"static": lambda pool: StaticProvider(clock.now)}, {"ray": runtime})
     NodePool.objects.update(nodes_desired=1)
     for _ in range(4):
-        reconcile(metal.pk, provider=wiring.provider_of(metal), now=clock.now())
+        reconcile(metal.pk, provider=wiring.provider_for(metal), now=clock.now())
         clock.advance(15)
         assert Node.objects.get().state in (NodeState.REQUESTED, NodeState.BOOTING), "it takes no work"
-    reconcile(metal.pk, provider=wiring.provider_of(metal), now=clock.now())
+    reconcile(metal.pk, provider=wiring.provider_for(metal), now=clock.now())
     [event] = ScalingEvent.objects.filter(kind="lost")
     assert event.reason.startswith(
-        f"not ready within 60 s: the node at http://{AWAY.address}:8365 is not responding"
+        f"not ready within 60 s: the node at http://{UNREACHABLE_NODE.address}:8365 is not responding"
     )
 
 

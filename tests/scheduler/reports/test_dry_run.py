@@ -14,12 +14,12 @@ FOUR = [{"name": "worker", "replicas": 4, "gpu": 1}]
 
 def predict(stage: Stage, who: str = "alice", project: str = "vision", **changes: object) -> Prediction:
     document = training("asked", project=project, **changes)
-    prediction = dry_run(acting=stage.cast.people[who], document=document, now=stage.clock.now())
+    prediction = dry_run(actor=stage.cast.people[who], document=document, now=stage.clock.now())
     assert not Workload.objects.filter(name="asked").exists()
     return prediction
 
 
-def test_would_start_names_nodes_and_devices(stage: Stage) -> None:
+def test_would_start_prediction_names_nodes_and_devices(stage: Stage) -> None:
     prediction = predict(stage)
     assert (prediction.outcome, prediction.blockers, prediction.evictions) == ("would_start", [], [])
     workload = stage.submit("asked")
@@ -30,7 +30,7 @@ def test_would_start_names_nodes_and_devices(stage: Stage) -> None:
     assert pods == {(p["role"], p["index"], p["node"], tuple(p["devices"])) for p in decision["pods"]}
 
 
-def test_would_wait_lists_the_blockers_of_the_later_explanation(stage: Stage) -> None:
+def test_would_wait_prediction_lists_the_blockers_of_the_later_explanation(stage: Stage) -> None:
     stage.submit("held", roles=FOUR, max_runtime=600)
     stage.tick(2, seconds=10)
     prediction = predict(stage, roles=FOUR)
@@ -50,7 +50,7 @@ def test_would_wait_lists_the_blockers_of_the_later_explanation(stage: Stage) ->
     assert prediction.expected_start.isoformat() == explanation["expected_start"]
 
 
-def test_would_evict_names_the_later_victims(stage: Stage) -> None:
+def test_would_evict_prediction_names_the_later_victims(stage: Stage) -> None:
     cast = stage.cast
     stage.quota(cast.product, 4)
     stage.quota(cast.ads, 4)
@@ -83,7 +83,7 @@ def test_limit_blocker_has_its_numbers(stage: Stage, gpus: int) -> None:
     assert prediction.blockers[0]["reason"] == "ProjectLimit"
     assert prediction.blockers[0]["numbers"]["bound"] == gpus * 1000
     assert prediction.expected_start is None
-    assert prediction.expected_start_reason.startswith("another workload of its project has to end")
+    assert prediction.expected_start_reason.startswith("another workload in its project has to end")
 
 
 def test_unchanged_estimate_writes_no_cycle(stage: Stage) -> None:

@@ -9,7 +9,7 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
-from projects.acting import Acting
+from projects.actor import Actor
 from projects.models import Membership
 from projects.services.people import tokens
 from projects.services.workloads.prediction import dry_run
@@ -18,7 +18,7 @@ from tests.cast import training
 from tests.scheduler.stage import Stage
 
 SECRET, OTHER = "secret-bid", "hidden-run"
-VIEWS = ("rest", "csv", "page", "workload page", "list page")
+VIEW_NAMES = ("rest", "csv", "page", "workload page", "list page")
 
 
 @dataclass
@@ -27,11 +27,11 @@ class Case:
 
     stage: Stage
     row: Eviction
-    people: dict[str, Acting]
+    people: dict[str, Actor]
 
 
 @pytest.fixture
-def borrowing(stage: Stage) -> Stage:
+def borrowing_stage(stage: Stage) -> Stage:
     """Allocate all four GPUs to vision and remove vision's quota, so that ads can reclaim them."""
     cast = stage.cast
     stage.quota(cast.product, 4)
@@ -44,36 +44,38 @@ def borrowing(stage: Stage) -> Stage:
 
 
 @pytest.fixture
-def case(borrowing: Stage) -> Case:
-    stage, cast = borrowing, borrowing.cast
+def case(borrowing_stage: Stage) -> Case:
+    stage, cast = borrowing_stage, borrowing_stage.cast
     stage.submit(SECRET, cast.ads, roles=[{"name": "rank", "replicas": 2, "gpu": 1}])
     stage.tick(2, seconds=10)
-    return Case(stage, Eviction.objects.get(), {**cast.people, "heidi": of_both(stage, "viewer")})
+    return Case(
+        stage, Eviction.objects.get(), {**cast.people, "heidi": create_user_of_both_projects(stage, "viewer")}
+    )
 
 
-def of_both(stage: Stage, role: str) -> Acting:
+def create_user_of_both_projects(stage: Stage, role: str) -> Actor:
     both = User.objects.create_user("heidi", "heidi@example.org", "correct horse battery")
     for project in (stage.cast.vision, stage.cast.ads):
         Membership.objects.create(user=both, project=project, role=role)
-    return Acting.person(both)
+    return Actor.for_user(both)
 
 
-def token_of(acting: Acting) -> str:
+def issue_token(actor: Actor) -> str:
     """Issue a new token for each request."""
-    name = f"t{acting.user.api_tokens.count()}" if acting.user else ""
-    return tokens.issue(acting=acting, name=name, scopes=["read"], expires_at=None)[1]
+    name = f"t{actor.user.api_tokens.count()}" if actor.user else ""
+    return tokens.issue(actor=actor, name=name, scopes=["read"], expires_at=None)[1]
 
 
 def content(case: Case, name: str, door: str) -> str:
-    acting = case.people[name]
-    assert acting.user is not None
+    actor = case.people[name]
+    assert actor.user is not None
     client = Client()
     if door in ("rest", "csv"):
-        sent = {"HTTP_AUTHORIZATION": f"Bearer {token_of(acting)}"}
+        sent = {"HTTP_AUTHORIZATION": f"Bearer {issue_token(actor)}"}
         path = f"/api/v1/evictions/{case.row.pk}" if door == "rest" else "/api/v1/evictions?format=csv"
         answer = client.get(path, **sent)
     else:
-        client.force_login(acting.user)
+        client.force_login(actor.user)
         own = case.row.workload_id if name != "grace" else case.row.preemptor_id
         paths = {"page": f"/evictions/{case.row.pk}", "list page": "/evictions"}
         answer = client.get(paths.get(door, f"/workloads/{own}"))
@@ -82,7 +84,7 @@ def content(case: Case, name: str, door: str) -> str:
 
 
 def test_victim_sees_project_and_size_of_the_preemptor(case: Case) -> None:
-    for name, door in product(("bob", "carol", "dave", "erin"), VIEWS):
+    for name, door in product(("bob", "carol", "dave", "erin"), VIEW_NAMES):
         text = content(case, name, door)
         assert "a 2-GPU workload of project ads" in text, (name, door)
         assert OTHER in text, (name, door)
@@ -91,7 +93,7 @@ def test_victim_sees_project_and_size_of_the_preemptor(case: Case) -> None:
 
 
 def test_preemptor_sees_project_and_size_of_the_victim(case: Case) -> None:
-    for door in VIEWS:
+    for door in VIEW_NAMES:
         text = content(case, "grace", door)
         assert "a 4-GPU workload of project vision" in text, door
         assert SECRET in text, door
@@ -100,7 +102,7 @@ def test_preemptor_sees_project_and_size_of_the_victim(case: Case) -> None:
 
 
 def test_member_of_both_projects_sees_both_names(case: Case) -> None:
-    for name, door in product(("alice", "heidi"), VIEWS):
+    for name, door in product(("alice", "heidi"), VIEW_NAMES):
         text = content(case, name, door)
         assert SECRET in text, (name, door)
         assert OTHER in text, (name, door)
@@ -141,7 +143,7 @@ def test_api_page_and_admin_site_use_the_same_sentences(case: Case) -> None:
 
 def test_filters_do_not_reveal_hidden_names(case: Case) -> None:
     def evictions(name: str, query: str) -> list[Any]:
-        sent = {"HTTP_AUTHORIZATION": f"Bearer {token_of(case.people[name])}"}
+        sent = {"HTTP_AUTHORIZATION": f"Bearer {issue_token(case.people[name])}"}
         answer = Client().get(f"/api/v1/evictions?{query}", **sent)
         return list(answer.json()["items"])
 
@@ -164,11 +166,11 @@ def test_victim_messages_hide_the_preemptors_name(case: Case) -> None:
     assert any("for a 2-GPU workload of project ads" in text for text in stopped)
 
 
-def test_dry_run_hides_the_same_names_as_the_audit(borrowing: Stage) -> None:
+def test_dry_run_hides_the_same_names_as_the_audit(borrowing_stage: Stage) -> None:
     document = training("more", project="ads", roles=[{"name": "rank", "replicas": 1, "gpu": 1}])
-    people = {**borrowing.cast.people, "heidi": of_both(borrowing, "member")}
+    people = {**borrowing_stage.cast.people, "heidi": create_user_of_both_projects(borrowing_stage, "member")}
     for name, sees in (("grace", False), ("heidi", True), ("alice", True)):
-        prediction = dry_run(acting=people[name], document=document, now=borrowing.clock.now())
+        prediction = dry_run(actor=people[name], document=document, now=borrowing_stage.clock.now())
         assert prediction.outcome == "would_evict"
         (eviction,) = prediction.evictions
         assert (OTHER in str(eviction)) is sees, name

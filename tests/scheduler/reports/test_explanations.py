@@ -9,8 +9,8 @@ from projects.models import Phase, Pod, Workload
 from projects.services.workloads.prediction import dry_run
 from scheduler.models import Allocation, DeviceClaim
 from scheduler.reports.explanations.workload import explain
-from scheduler.reports.health import health
-from scheduler.reports.invariants import check
+from scheduler.reports.health import health_document
+from scheduler.reports.invariants import check_invariants
 from tests.cast import training
 from tests.scheduler.stage import Stage
 
@@ -32,24 +32,24 @@ def test_pending_workload_is_explained_with_its_queues(stage: Stage) -> None:
 
 def test_dry_run_predicts_start_wait_or_evict_and_stores_nothing(stage: Stage) -> None:
     document = {**training("one"), "project": "vision"}
-    assert dry_run(acting=stage.cast.dave, document=document).outcome == "would_start"
+    assert dry_run(actor=stage.cast.dave, document=document).outcome == "would_start"
     stage.submit("first", roles=FOUR)
     stage.tick(2)
-    prediction = dry_run(acting=stage.cast.dave, document={**document, "preemptible": False})
+    prediction = dry_run(actor=stage.cast.dave, document={**document, "preemptible": False})
     assert prediction.outcome == "would_wait"
     assert prediction.blockers
     assert Workload.objects.count() == 1
     with pytest.raises(Conflict):
-        dry_run(acting=stage.cast.dave, document={**document, "name": "first"})
+        dry_run(actor=stage.cast.dave, document={**document, "name": "first"})
     with pytest.raises(Invalid):
-        dry_run(acting=stage.cast.dave, document={**document, "roles": []})
+        dry_run(actor=stage.cast.dave, document={**document, "roles": []})
 
 
 def test_dry_run_agrees_with_the_next_cycle(stage: Stage) -> None:
     stage.submit("low", roles=FOUR, priority=10)
     stage.tick(2)
     document = {**training("high", roles=FOUR, priority=90), "project": "vision"}
-    prediction = dry_run(acting=stage.cast.dave, document=document, now=stage.clock.now())
+    prediction = dry_run(actor=stage.cast.dave, document=document, now=stage.clock.now())
     assert (prediction.outcome, [eviction["workload"] for eviction in prediction.evictions]) == (
         "would_evict",
         ["low"],
@@ -62,14 +62,14 @@ def test_dry_run_agrees_with_the_next_cycle(stage: Stage) -> None:
 def test_invariants_hold_on_a_cluster_and_a_violation_is_named(stage: Stage) -> None:
     stage.submit()
     stage.tick(2)
-    assert [check_result for check_result in check(timezone.now()) if not check_result.ok] == []
-    report = health(timezone.now())
+    assert [check_result for check_result in check_invariants(timezone.now()) if not check_result.ok] == []
+    report = health_document(timezone.now())
     assert report["leader"]["holder"] == "first"
     assert report["last_cycle"]["applied"] == 1
     DeviceClaim.objects.all().delete()
-    assert [check_result.name for check_result in check(timezone.now()) if not check_result.ok] == [
-        "claims_match_allocations"
-    ]
+    assert [
+        check_result.name for check_result in check_invariants(timezone.now()) if not check_result.ok
+    ] == ["claims_match_allocations"]
 
 
 def test_ended_pod_that_holds_devices_is_reported(stage: Stage) -> None:
@@ -78,7 +78,7 @@ def test_ended_pod_that_holds_devices_is_reported(stage: Stage) -> None:
     Pod.objects.filter(workload=workload).update(state="succeeded", ended_at=timezone.now())
     broken = {
         check_result.name: check_result.detail
-        for check_result in check(timezone.now())
+        for check_result in check_invariants(timezone.now())
         if not check_result.ok
     }
     assert list(broken) == ["allocations_match_live_pods"]
@@ -86,7 +86,7 @@ def test_ended_pod_that_holds_devices_is_reported(stage: Stage) -> None:
     Allocation.objects.update(released_at=timezone.now())
     broken = {
         check_result.name: check_result.detail
-        for check_result in check(timezone.now())
+        for check_result in check_invariants(timezone.now())
         if not check_result.ok
     }
     assert list(broken) == ["claims_match_allocations", "holdings_are_counted_right"]

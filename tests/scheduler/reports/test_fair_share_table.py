@@ -20,8 +20,8 @@ def test_queues_are_sorted_by_rank_with_borrowed_and_missing_amounts(stage: Stag
     assert [top.name for top, _ in tree] == ["product", "research"]
     (ads,) = [each for _, children in tree for each in children if each.name == "ads"]
     (vision,) = [each for _, children in tree for each in children if each.name == "vision"]
-    assert (ads.allocated, ads.beyond, ads.quota) == (3000, 3000, 0)
-    assert (vision.quota, vision.share, vision.lacking, vision.used) == (4000, 4000, 3000, 0.25)
+    assert (ads.allocated, ads.over_quota, ads.quota) == (3000, 3000, 0)
+    assert (vision.quota, vision.share, vision.below_share, vision.used) == (4000, 4000, 3000, 0.25)
 
 
 def test_projects_are_visible_without_their_department(stage: Stage) -> None:

@@ -1,27 +1,49 @@
 """Tests for the fragmentation report on free GPUs."""
 
 from scheduler.models import Reservation
-from scheduler.reports.fragmentation import Level, fragmentation, fragmentation_of
+from scheduler.reports.fragmentation import (
+    FragmentationLevel,
+    build_fragmentation,
+    measure_fragmentation,
+)
 from tests import factories as make
 from tests.scheduler.stage import Stage
 
 
 def test_nodes_are_counted_by_free_gpus() -> None:
-    report = fragmentation([0, 3, 3, 4], 4)
+    report = build_fragmentation([0, 3, 3, 4], 4)
     assert report.levels == (
-        Level(0, 1, 0), Level(1, 0, 10), Level(2, 0, 4), Level(3, 2, 3), Level(4, 1, 1),
-    )  # fmt: skip
-    assert (report.whole, report.nodes) == (10, 4)
-    assert report.biggest == Level(4, 1, 1)
+        FragmentationLevel(0, 1, 0),
+        FragmentationLevel(1, 0, 10),
+        FragmentationLevel(2, 0, 4),
+        FragmentationLevel(3, 2, 3),
+        FragmentationLevel(4, 1, 1),
+    )
+    assert (report.free_devices, report.nodes) == (10, 4)
+    assert report.largest == FragmentationLevel(4, 1, 1)
 
 
 def test_no_gang_fits_without_free_gpus() -> None:
-    assert fragmentation([0, 0], 8).biggest is None
-    assert fragmentation([], 2).levels == (Level(0, 0, 0), Level(1, 0, 0), Level(2, 0, 0))
+    assert build_fragmentation([0, 0], 8).largest is None
+    assert build_fragmentation([], 2).levels == (
+        FragmentationLevel(0, 0, 0),
+        FragmentationLevel(1, 0, 0),
+        FragmentationLevel(2, 0, 0),
+    )
 
 
 def test_large_nodes_show_occurring_sizes_and_powers_of_two() -> None:
-    assert [level.gpus for level in fragmentation([33, 64], 64).levels] == [0, 1, 2, 4, 8, 16, 32, 33, 64]
+    assert [level.gpus for level in build_fragmentation([33, 64], 64).levels] == [
+        0,
+        1,
+        2,
+        4,
+        8,
+        16,
+        32,
+        33,
+        64,
+    ]
 
 
 def test_shared_and_reserved_devices_are_not_free(stage: Stage) -> None:
@@ -31,6 +53,6 @@ def test_shared_and_reserved_devices_are_not_free(stage: Stage) -> None:
     work = make.workload(stage.cast.vision, "part", gpus=0.25)
     make.place(work, node, [0], milli=250)
     Reservation.objects.create(workload=work, role="other", index=0, node=node, devices=[3], gpu_milli=1000)
-    report = fragmentation_of(pool)
-    assert (report.nodes, report.whole, report.parts) == (1, 2, 750)
-    assert report.biggest == Level(2, 1, 1)
+    report = measure_fragmentation(pool)
+    assert (report.nodes, report.free_devices, report.partial_milli) == (1, 2, 750)
+    assert report.largest == FragmentationLevel(2, 1, 1)

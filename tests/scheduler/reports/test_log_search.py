@@ -8,7 +8,7 @@ import pytest
 
 from pools.runtimes.base import LogChunk
 from scheduler.reports import log_search
-from scheduler.reports.log_search import Place, search
+from scheduler.reports.log_search import LinePosition, search_log
 
 
 class Log:
@@ -28,38 +28,38 @@ class Log:
         return LogChunk(data, offset, offset + len(data), len(self.data), complete=True)
 
 
-def numbers(log: Log, text: str, **options: object) -> list[int]:
-    return [line.at.line for line in search(log.read, text, **options).lines]  # type: ignore[arg-type]
+def matching_lines(log: Log, text: str, **options: object) -> list[int]:
+    return [line.at.line for line in search_log(log.read, text, **options).lines]  # type: ignore[arg-type]
 
 
 def test_matches_have_line_number_offset_and_context() -> None:
     log = Log(b"one\ntwo error\nthree\nerror error\nfive")
-    result = search(log.read, "error", around=1)
-    assert (result.matches, result.whole, result.following) == (2, True, None)
+    result = search_log(log.read, "error", context_lines=1)
+    assert (result.matches, result.is_complete, result.resume_at) == (2, True, None)
     first, second = result.lines
     assert (first.at, first.text, first.before, first.after) == (
-        Place(4, 2), b"two error", (b"one",), (b"three",),
+        LinePosition(4, 2), b"two error", (b"one",), (b"three",),
     )  # fmt: skip
     assert (second.at.line, second.before, second.after) == (4, (b"three",), (b"five",))
 
 
 def test_search_is_case_sensitive_by_default() -> None:
     log = Log(b"Error\nERROR\nerror\n")
-    assert numbers(log, "error") == [3]
-    assert numbers(log, "eRRor", ignore_case=True) == [1, 2, 3]
+    assert matching_lines(log, "error") == [3]
+    assert matching_lines(log, "eRRor", ignore_case=True) == [1, 2, 3]
 
 
 def test_search_text_is_literal() -> None:
     log = Log("a.c\nabc\n[x]*\nGrüße\n<b>\n".encode())
-    assert numbers(log, "a.c") == [1]
-    assert numbers(log, "[x]*") == [3]
-    assert numbers(log, "Grüße") == [4]
-    assert numbers(log, "nothing of it") == []
+    assert matching_lines(log, "a.c") == [1]
+    assert matching_lines(log, "[x]*") == [3]
+    assert matching_lines(log, "Grüße") == [4]
+    assert matching_lines(log, "nothing of it") == []
 
 
 @pytest.mark.parametrize("piece", [1, 2, 3, 7, 64])
 def test_result_does_not_depend_on_chunk_size(piece: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log_search, "PIECE", piece)
+    monkeypatch.setattr(log_search, "CHUNK_SIZE", piece)
     chance = random.Random(piece)
     for _ in range(60):
         data = bytes(chance.choice(b"ab\n") for _ in range(chance.randrange(80)))
@@ -67,7 +67,7 @@ def test_result_does_not_depend_on_chunk_size(piece: int, monkeypatch: pytest.Mo
         lines = data.split(b"\n")
         matching = [number for number, line in enumerate(lines, 1) if wanted.encode() in line]
         begins = [0, *(match.end() for match in re.finditer(b"\n", data))]
-        result = search(Log(data).read, wanted)
+        result = search_log(Log(data).read, wanted)
         assert [line.at.line for line in result.lines] == matching, (data, wanted)
         assert [line.at.offset for line in result.lines] == [begins[number - 1] for number in matching]
         assert [line.text for line in result.lines] == [lines[number - 1] for number in matching]
@@ -75,46 +75,50 @@ def test_result_does_not_depend_on_chunk_size(piece: int, monkeypatch: pytest.Mo
 
 def test_all_matches_are_counted_and_the_next_page_continues() -> None:
     log = Log(b"".join(b"%d hit\nmiss\n" % number for number in range(10)))
-    first = search(log.read, "hit", most=4)
+    first = search_log(log.read, "hit", max_matches=4)
     assert (first.matches, len(first.lines)) == (10, 4)
-    assert first.following is not None
-    second = search(log.read, "hit", most=10, start=first.following)
+    assert first.resume_at is not None
+    second = search_log(log.read, "hit", max_matches=10, start=first.resume_at)
     assert [line.text for line in first.lines + second.lines] == [b"%d hit" % n for n in range(10)]
     assert [line.at.line for line in second.lines] == [9, 11, 13, 15, 17, 19]
     assert second.matches == 6
 
 
 def test_search_resumes_after_its_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log_search, "PIECE", 8)
+    monkeypatch.setattr(log_search, "CHUNK_SIZE", 8)
     log = Log(b"abcd\nwanted\nabcd\nwanted")
     ticks = iter(range(100))
-    first = search(log.read, "wanted", seconds=2, clock=lambda: next(ticks))
-    assert (first.whole, first.searched_bytes, first.following) == (False, 16, Place(12, 3))
-    second = search(log.read, "wanted", start=first.following)
+    first = search_log(log.read, "wanted", seconds=2, clock=lambda: next(ticks))
+    assert (first.is_complete, first.searched_bytes, first.resume_at) == (False, 16, LinePosition(12, 3))
+    second = search_log(log.read, "wanted", start=first.resume_at)
     assert first.matches + second.matches == 2
     assert [line.at.line for line in second.lines] == [4]
 
 
 def test_no_match_spans_a_gap() -> None:
     log = Log(b"begin\nwan" + b"-" * 100 + b"ted\nwanted\n", hole=(9, 109))
-    result = search(log.read, "wanted")
+    result = search_log(log.read, "wanted")
     assert [line.at.offset for line in result.lines] == [113]
 
 
 def test_long_log_is_never_loaded_whole_and_an_endless_line_counts_once() -> None:
     class Endless:
-        size, most = 300 * 1024 * 1024, 0
+        size, largest_read = 300 * 1024 * 1024, 0
 
         def read(self, offset: int, limit: int) -> LogChunk:
-            self.most = max(self.most, limit)
+            self.largest_read = max(self.largest_read, limit)
             count = min(limit, self.size - offset)
             return LogChunk(b"x" * count, offset, offset + count, self.size, complete=True)
 
     log = Endless()
     tracemalloc.start()
-    result = search(log.read, "xxx", around=2, ignore_case=True)
+    result = search_log(log.read, "xxx", context_lines=2, ignore_case=True)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert (result.matches, result.whole, len(result.lines[0].text)) == (1, True, log_search.LINE_MAX)
+    assert (result.matches, result.is_complete, len(result.lines[0].text)) == (
+        1,
+        True,
+        log_search.MAX_LINE_BYTES,
+    )
     assert peak < 24 * 1024 * 1024
-    assert log.most <= log_search.PIECE
+    assert log.largest_read <= log_search.CHUNK_SIZE

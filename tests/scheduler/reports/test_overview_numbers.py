@@ -6,10 +6,10 @@ import pytest
 
 from projects.models import Project
 from scheduler.models import QueueStanding
-from scheduler.reports.queues.starved import shortfalls
-from scheduler.reports.queues.waiting_times import wait_times
-from scheduler.reports.usage.pool_hours import allocation_course
-from scheduler.reports.utilization.over_time import MeanGpus, UsedHour, mean_gpus, used_course
+from scheduler.reports.queues.starved import find_shortfalls
+from scheduler.reports.queues.waiting_times import pending_times
+from scheduler.reports.usage.pool_hours import hourly_allocation
+from scheduler.reports.utilization.over_time import MeanGpus, UtilizationHour, hourly_utilization, mean_gpus
 from tests.scheduler.stage import NOON, Stage
 
 ONE = [{"name": "worker", "replicas": 1, "gpu": 1}]
@@ -22,7 +22,7 @@ def test_each_hour_has_capacity_and_allocated_gpus(stage: Stage) -> None:
     stage.submit(roles=ONE)
     stage.tick(2)
     stage.clock.advance(5400)
-    course = allocation_course([stage.cast.pool], stage.clock.now(), 4)
+    course = hourly_allocation([stage.cast.pool], stage.clock.now(), 4)
     assert [hour.at.hour for hour in course] == [10, 11, 12, 13]
     assert [round(hour.allocated, 2) for hour in course] == pytest.approx([0, 0, 1, 0.5], abs=0.02)
     assert [round(hour.total, 2) for hour in course] == pytest.approx([0, 0, 4, 2], abs=0.02)
@@ -35,10 +35,10 @@ def test_wait_times_cover_recent_visible_starts(stage: Stage) -> None:
         workload.first_started_at = workload.submitted_at + timedelta(seconds=waited)
         workload.save()
     pools = [stage.cast.pool]
-    waits = wait_times(stage.cast.dave, pools, NOON)
+    waits = pending_times(stage.cast.dave, pools, NOON)
     assert (waits.started, waits.median, waits.p95) == (4, 25.0, pytest.approx(854.5))
-    assert wait_times(stage.cast.grace, pools, NOON).median is None
-    assert wait_times(stage.cast.dave, pools, NOON + timedelta(hours=1)).started == 0
+    assert pending_times(stage.cast.grace, pools, NOON).median is None
+    assert pending_times(stage.cast.dave, pools, NOON + timedelta(hours=1)).started == 0
 
 
 def standing(stage: Stage, project: Project, *, share: int, allocated: int, requested: int) -> None:
@@ -53,11 +53,11 @@ def test_queue_below_fair_share_is_listed_with_queues_above(stage: Stage) -> Non
     standing(stage, cast.vision, share=4000, allocated=1000, requested=9000)
     standing(stage, cast.speech, share=2000, allocated=500, requested=500)  # no further demand
     standing(stage, cast.ads, share=1000, allocated=3000, requested=3000)
-    (rows,) = shortfalls(cast.alice, [cast.pool])
-    assert (rows.project, rows.lacking) == ("vision", 3000)
-    held = [(each.project, each.beyond) for each in rows.borrowers]
+    (rows,) = find_shortfalls(cast.alice, [cast.pool])
+    assert (rows.project, rows.below_share) == ("vision", 3000)
+    held = [(each.project, each.over_quota) for each in rows.borrowers]
     assert held == [("ads", 3000), ("speech", 500)]
-    (own,) = shortfalls(cast.dave, [cast.pool])
+    (own,) = find_shortfalls(cast.dave, [cast.pool])
     assert (own.project, own.borrowers) == ("vision", ())
 
 
@@ -70,11 +70,11 @@ def test_current_hour_shows_the_allocated_gpus(stage: Stage) -> None:
     stage.tick(2)
     stage.clock.advance(3960)
     now = stage.clock.now()
-    before, present = (mean_gpus(hour, now) for hour in used_course([stage.cast.pool], now, 2))
+    before, present = (mean_gpus(hour, now) for hour in hourly_utilization([stage.cast.pool], now, 2))
     assert (round(before.allocated, 2), round(before.total, 2)) == pytest.approx((1, 4), abs=0.02)
     assert (round(present.allocated, 2), round(present.total, 2)) == pytest.approx((1, 4), abs=0.02)
 
 
-def test_hour_that_has_just_begun_divides_by_nothing() -> None:
-    hour = UsedHour(NOON, total=0.0, allocated=0.0, measured=0.0, used=0.0)
+def test_hour_that_has_just_begun_causes_no_division_by_zero() -> None:
+    hour = UtilizationHour(NOON, total=0.0, allocated=0.0, measured=0.0, used=0.0)
     assert mean_gpus(hour, NOON) == MeanGpus(NOON, 0.0, 0.0, 0.0, 0.0)

@@ -9,22 +9,26 @@ from django.test.utils import CaptureQueriesContext
 from projects.models import Quota, Workload
 from projects.services import workloads
 from scheduler.reports.explanations import writer as explanations
-from scheduler.reports.explanations.pending_history import in_all, pending_history
+from scheduler.reports.explanations.pending_history import pending_history, total_by_reason
 from tests.scheduler.stage import NOON, Stage
 
 TWO = [{"name": "worker", "replicas": 2, "gpu": 1}]
 
 
-def story(workload: Workload) -> list[tuple[str, int, int | None]]:
+def read_history(workload: Workload) -> list[tuple[str, int, int | None]]:
     """Return each reason with its start and end in seconds after noon."""
     workload.refresh_from_db()
     return [
-        (each.reason, _second(each.since), None if each.until is None else _second(each.until))
+        (
+            each.reason,
+            _seconds_after_noon(each.since),
+            None if each.until is None else _seconds_after_noon(each.until),
+        )
         for each in pending_history(workload)
     ]
 
 
-def _second(at) -> int:
+def _seconds_after_noon(at) -> int:
     return round((at - NOON).total_seconds())
 
 
@@ -40,19 +44,19 @@ def test_each_change_of_the_main_reason_is_recorded_until_the_start(stage: Stage
     stage.tick(2)
     third = stage.submit("third")
     stage.tick(1, seconds=60)
-    begun = _second(Workload.objects.get(pk=third.pk).explained_at)
-    assert story(third) == [("OverFairShare", begun, None)]
+    begun = _seconds_after_noon(Workload.objects.get(pk=third.pk).explained_at)
+    assert read_history(third) == [("OverFairShare", begun, None)]
     stage.tick(3, seconds=10)
-    assert story(third) == [("OverFairShare", begun, None)], "nothing changed, nothing is added"
+    assert read_history(third) == [("OverFairShare", begun, None)], "nothing changed, nothing is added"
     limit(stage, 4)
     stage.tick(1, seconds=30)
     changed = begun + 90
-    assert story(third) == [("OverFairShare", begun, changed), ("ProjectLimit", changed, None)]
+    assert read_history(third) == [("OverFairShare", begun, changed), ("ProjectLimit", changed, None)]
     limit(stage, None)
     stage.finish(first)
     stage.tick(2, seconds=1)
     assert stage.phase(third) in ("starting", "running")
-    assert story(third) == [("OverFairShare", begun, changed), ("ProjectLimit", changed, begun + 120)]
+    assert read_history(third) == [("OverFairShare", begun, changed), ("ProjectLimit", changed, begun + 120)]
 
 
 def test_requeued_workload_gets_a_new_row_with_the_same_reason(stage: Stage) -> None:
@@ -60,16 +64,16 @@ def test_requeued_workload_gets_a_new_row_with_the_same_reason(stage: Stage) -> 
     stage.submit("second", roles=TWO, preemptible=False)
     waits = stage.submit("waits")
     stage.tick(2, seconds=5)
-    ((reason, since, until),) = story(waits)
+    ((reason, since, until),) = read_history(waits)
     assert until is None
-    workloads.suspend(acting=stage.cast.alice, workload=waits, now=stage.clock.now())
-    ended = _second(stage.clock.now())
+    workloads.suspend(actor=stage.cast.alice, workload=waits, now=stage.clock.now())
+    ended = _seconds_after_noon(stage.clock.now())
     stage.tick(1, seconds=100)
-    assert story(waits) == [(reason, since, ended)]
-    workloads.resume(acting=stage.cast.alice, workload=waits, now=stage.clock.now())
-    again = _second(stage.clock.now())
+    assert read_history(waits) == [(reason, since, ended)]
+    workloads.resume(actor=stage.cast.alice, workload=waits, now=stage.clock.now())
+    again = _seconds_after_noon(stage.clock.now())
     stage.tick(1)
-    assert story(waits) == [(reason, since, ended), (reason, again, None)]
+    assert read_history(waits) == [(reason, since, ended), (reason, again, None)]
 
 
 def test_next_scheduler_continues_the_history(stage: Stage) -> None:
@@ -77,25 +81,25 @@ def test_next_scheduler_continues_the_history(stage: Stage) -> None:
     stage.submit("second", roles=TWO, preemptible=False)
     waits = stage.submit("waits")
     stage.tick(2, seconds=5)
-    before = story(waits)
+    before = read_history(waits)
     stage.loop = stage.new_loop("first")
     stage.tick(2, seconds=5)
-    assert story(waits) == before
+    assert read_history(waits) == before
 
 
 def test_only_the_latest_rows_are_kept(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(explanations, "MOST_REASONS", 3)
+    monkeypatch.setattr(explanations, "MAX_REASONS", 3)
     stage.submit("first", roles=TWO, preemptible=False)
     stage.submit("second", roles=TWO, preemptible=False)
     waits = stage.submit("waits")
     for turn in range(7):
         limit(stage, None if turn % 2 else 4)
         stage.tick(1, seconds=10)
-    rows = story(waits)
+    rows = read_history(waits)
     assert len(rows) == 3
     assert [until for _, _, until in rows] == [rows[1][1], rows[2][1], None]
     assert {reason for reason, _, _ in rows} == {"OverFairShare", "ProjectLimit"}
-    entries = in_all(pending_history(waits), stage.clock.now())
+    entries = total_by_reason(pending_history(waits), stage.clock.now())
     assert sum((lasted for _, lasted in entries), timedelta()) == timedelta(seconds=30)
 
 

@@ -10,7 +10,7 @@ ONE = [{"name": "worker", "replicas": 1, "gpu": 1}]
 
 
 @pytest.fixture
-def opening(stage: Stage) -> NodePool:
+def starting_pool(stage: Stage) -> NodePool:
     """Return a pool of at most four nodes with a ready threshold of two. One node is ready."""
     pool = stage.cast.pool
     Node.objects.filter(name="local-1").update(state="booting")
@@ -20,7 +20,7 @@ def opening(stage: Stage) -> NodePool:
 
 
 @pytest.mark.shows("SKY-03", "SKY-05", "SKY-15")
-def test_workloads_start_once_the_pool_is_operational(stage: Stage, opening: NodePool) -> None:
+def test_workloads_start_once_the_pool_is_operational(stage: Stage, starting_pool: NodePool) -> None:
     workload = stage.submit(roles=ONE)
     stage.tick(3)
     assert stage.phase(workload) == Phase.RESERVED
@@ -34,16 +34,18 @@ def test_workloads_start_once_the_pool_is_operational(stage: Stage, opening: Nod
     assert stage.phase(workload) == Phase.RUNNING
 
 
-def test_reservation_counts_as_demand_of_the_pool(stage: Stage, opening: NodePool) -> None:
+def test_reservation_counts_as_demand_on_the_pool(stage: Stage, starting_pool: NodePool) -> None:
     """Without the demand, the pool would look idle and never reach its ready threshold."""
     stage.submit(roles=ONE)
     stage.tick(2)
-    opening.refresh_from_db()
-    assert opening.pressure["queued"] >= 1
-    assert opening.nodes_desired == 2
+    starting_pool.refresh_from_db()
+    assert starting_pool.pressure["queued"] >= 1
+    assert starting_pool.nodes_desired == 2
 
 
-def test_limit_blockers_are_reported_before_the_pool_is_operational(stage: Stage, opening: NodePool) -> None:
+def test_limit_blockers_are_reported_before_the_pool_is_operational(
+    stage: Stage, starting_pool: NodePool
+) -> None:
     stage.cast.vision.quotas.update(limit_gpu_milli=0, gpu_milli=0)
     workload = stage.submit(roles=ONE)
     stage.tick(2)

@@ -3,15 +3,15 @@
 from projects.models import Workload
 from projects.services import workloads
 from scheduler.models import Eviction
-from scheduler.reports.evictions.matrix import Pair, grid, pairs
-from scheduler.reports.queues.queue_list import NOT_LOOKED_AT, length_of, queued_workloads
+from scheduler.reports.evictions.matrix import ProjectPair, build_matrix, totals_by_project_pair
+from scheduler.reports.queues.queue_list import NOT_EVALUATED, queue_length, queued_workloads
 from tests import factories as make
 from tests.scheduler.stage import Stage
 
 ALL = [{"name": "worker", "replicas": 2, "gpu": 2}]
 
 
-def filled(stage: Stage) -> None:
+def fill_cluster(stage: Stage) -> None:
     """Fill two nodes of two GPUs. One workload of vision and two of ads are pending."""
     stage.submit("holds", roles=ALL, priority=200)
     stage.tick(2)
@@ -22,7 +22,7 @@ def filled(stage: Stage) -> None:
 
 
 def test_queue_has_the_order_and_keys_of_the_last_cycle(stage: Stage) -> None:
-    filled(stage)
+    fill_cluster(stage)
     rows = list(queued_workloads(stage.cast.alice, stage.cast.pool))
     assert [row.queue_position for row in rows] == [1, 2, 3]
     ads = [row.name for row in rows if row.project == stage.cast.ads]
@@ -31,25 +31,25 @@ def test_queue_has_the_order_and_keys_of_the_last_cycle(stage: Stage) -> None:
 
 
 def test_queue_positions_count_invisible_workloads(stage: Stage) -> None:
-    filled(stage)
+    fill_cluster(stage)
     everywhere = {row.name: row.queue_position for row in queued_workloads(stage.cast.alice, stage.cast.pool)}
     grace = [(row.name, row.queue_position) for row in queued_workloads(stage.cast.grace, stage.cast.pool)]
     assert grace == [(name, everywhere[name]) for name in ("first", "second")]
     assert list(queued_workloads(stage.cast.frank, stage.cast.pool)) == []
-    length = length_of(stage.cast.pool)
+    length = queue_length(stage.cast.pool)
     assert (length.workloads, length.gpu_milli) == (3, 12_000)
 
 
 def test_new_workload_is_listed_last_until_the_next_cycle(stage: Stage) -> None:
-    filled(stage)
+    fill_cluster(stage)
     stage.submit("new", priority=99)
     last = list(queued_workloads(stage.cast.alice, stage.cast.pool))[-1]
-    assert (last.name, last.queue_position) == ("new", NOT_LOOKED_AT)
+    assert (last.name, last.queue_position) == ("new", NOT_EVALUATED)
 
 
 def test_cancelled_workload_leaves_the_queue(stage: Stage) -> None:
-    filled(stage)
-    workloads.cancel(acting=stage.cast.alice, workload=Workload.objects.get(name="first"))
+    fill_cluster(stage)
+    workloads.cancel(actor=stage.cast.alice, workload=Workload.objects.get(name="first"))
     assert "first" not in [row.name for row in queued_workloads(stage.cast.alice, stage.cast.pool)]
 
 
@@ -60,11 +60,11 @@ def test_evictions_are_summed_by_victim_and_preemptor(stage: Stage) -> None:
         make.eviction(ours, theirs, cast.pool, lost_gpu_seconds=lost_gpu_seconds)
     make.eviction(theirs, ours, cast.pool, lost_gpu_seconds=60)
     make.eviction(ours, None, cast.pool, kind="drain", lost_gpu_seconds=30)
-    totals = pairs(Eviction.objects.all())
+    totals = totals_by_project_pair(Eviction.objects.all())
     assert [(p.victim, p.preemptor, p.count, p.lost_gpu_seconds) for p in totals] == [
         ("vision", "ads", 2, 1800), ("ads", "vision", 1, 60), ("vision", "", 1, 30),
     ]  # fmt: skip
-    drawn = grid(totals)
+    drawn = build_matrix(totals)
     assert drawn.preemptors == ("ads", "vision", "")
     assert [(name, [pair and pair.count for pair in cells]) for name, cells in drawn.rows] == [
         ("ads", [None, 1, None]), ("vision", [2, None, 1]),
@@ -72,9 +72,11 @@ def test_evictions_are_summed_by_victim_and_preemptor(stage: Stage) -> None:
 
 
 def test_large_eviction_table_shows_the_largest_losses_and_counts_the_rest() -> None:
-    totals = [Pair(f"a{n:02}", f"b{n:02}", 1, 1000, n) for n in range(20)] + [Pair("a19", "b00", 1, 1000, 1)]
-    table = grid(totals)
+    totals = [ProjectPair(f"a{n:02}", f"b{n:02}", 1, 1000, n) for n in range(20)] + [
+        ProjectPair("a19", "b00", 1, 1000, 1)
+    ]
+    table = build_matrix(totals)
     assert (len(table.victims), table.victims[0], table.victims[-1]) == (12, "a08", "a19")
     assert (table.preemptors[0], table.preemptors[-1]) == ("b08", "b19")
     assert table.omitted == 9
-    assert grid(totals[:3]).omitted == 0
+    assert build_matrix(totals[:3]).omitted == 0

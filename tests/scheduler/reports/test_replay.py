@@ -17,7 +17,7 @@ from projects.models import Pod, Project, Workload
 from scheduler.engine.decide import decide
 from scheduler.engine.model import Snapshot
 from scheduler.loop.engine_version import engine_version
-from scheduler.loop.snapshot_codec import Texts, Unreadable, decoded
+from scheduler.loop.snapshot_codec import SnapshotEncoder, UnreadableSnapshot, decode_snapshot
 from scheduler.loop.snapshots import load_snapshot, pack
 from scheduler.models import Cycle
 from scheduler.reports import replay as replaying
@@ -29,14 +29,14 @@ from tests.scheduler.stage import Stage
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples" / "scenarios"
 
 
-def stored(snapshot: Snapshot) -> Cycle:
+def unsaved_cycle(snapshot: Snapshot) -> Cycle:
     """Return an unsaved cycle row that contains the snapshot."""
     cycle = Cycle(pk=7, epoch=1, trigger="tick", engine=engine_version())
     cycle.snapshot = pack(snapshot, decide(snapshot))
     return cycle
 
 
-def all_again() -> Iterator[replaying.Replayed]:
+def replay_all() -> Iterator[replaying.ReplayResult]:
     for cycle in Cycle.objects.filter(snapshot__isnull=False).order_by("pk"):
         yield replay(cycle)
 
@@ -61,7 +61,7 @@ def test_every_cycle_of_a_busy_day_replays_identically(stage: Stage) -> None:
     Pod.objects.filter(state="stopping").update(since=stage.clock.now())
     type(stage.cast.pool).objects.update(paused=True, fairshare_mode="time_based", half_life=600)
     stage.tick(3, seconds=90)
-    again = list(all_again())
+    again = list(replay_all())
     assert len(again) >= 6
     assert any(each.bundles for each in again)
     assert any(each.waiting for each in again)
@@ -72,7 +72,7 @@ def test_every_cycle_of_a_busy_day_replays_identically(stage: Stage) -> None:
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.yaml")), ids=lambda path: path.stem)
 def test_scenario_cycles_replay_identically(path: Path) -> None:
-    assert replay(stored(load(path).snapshot)).differences == []
+    assert replay(unsaved_cycle(load(path).snapshot)).differences == []
 
 
 @settings(
@@ -80,7 +80,7 @@ def test_scenario_cycles_replay_identically(path: Path) -> None:
 )
 @given(document=clusters())
 def test_random_clusters_replay_identically(document: dict[str, Any]) -> None:
-    assert replay(stored(load(document).snapshot)).identical
+    assert replay(unsaved_cycle(load(document).snapshot)).identical
 
 
 @settings(
@@ -89,7 +89,7 @@ def test_random_clusters_replay_identically(document: dict[str, Any]) -> None:
 @given(document=clusters(time_based=True))
 def test_stored_snapshot_is_restored_unchanged(document: dict[str, Any]) -> None:
     snapshot = load(document).snapshot
-    assert decoded(json.loads(Texts().of(snapshot))) == snapshot
+    assert decode_snapshot(json.loads(SnapshotEncoder().encode(snapshot))) == snapshot
 
 
 @settings(
@@ -97,7 +97,7 @@ def test_stored_snapshot_is_restored_unchanged(document: dict[str, Any]) -> None
 )
 @given(document=clusters(), chance=st.randoms(use_true_random=False))
 def test_incremental_snapshot_equals_a_full_snapshot(document: dict[str, Any], chance: Random) -> None:
-    snapshot, texts = load(document).snapshot, Texts()
+    snapshot, texts = load(document).snapshot, SnapshotEncoder()
     for turn in range(4):
         plan = decide(snapshot)
         assert pack(snapshot, plan, texts) == pack(snapshot, plan)
@@ -108,16 +108,16 @@ def test_incremental_snapshot_equals_a_full_snapshot(document: dict[str, Any], c
 
 
 def test_snapshot_of_another_engine_version_is_refused() -> None:
-    snapshot = json.loads(Texts().of(load(min(EXAMPLES.glob("*.yaml"))).snapshot))
-    with pytest.raises(Unreadable):
-        decoded({**snapshot, "moons": 1})
+    snapshot = json.loads(SnapshotEncoder().encode(load(min(EXAMPLES.glob("*.yaml"))).snapshot))
+    with pytest.raises(UnreadableSnapshot):
+        decode_snapshot({**snapshot, "moons": 1})
     cycle = Cycle(pk=1, snapshot=zlib.compress(json.dumps({"snapshot": {"moons": 1}}).encode()))
     with pytest.raises(Conflict, match="cannot read the snapshot"):
         replay(cycle)
 
 
 def test_replay_names_another_engine_version(monkeypatch: pytest.MonkeyPatch) -> None:
-    cycle = stored(load(min(EXAMPLES.glob("*.yaml"))).snapshot)
+    cycle = unsaved_cycle(load(min(EXAMPLES.glob("*.yaml"))).snapshot)
     monkeypatch.setattr(replaying, "engine_version", lambda: "9.9.9+0123456789")
     again = replay(cycle)
     assert again.identical
@@ -158,11 +158,11 @@ def test_snapshot_is_stored_outside_the_commit_transaction(
 
     inside: list[bool] = []
 
-    def watched(*arguments: Any) -> bytes | None:
+    def pack_and_record(*arguments: Any) -> bytes | None:
         inside.append(connection.in_atomic_block)
         return pack(*arguments)
 
-    monkeypatch.setattr(cycle_record, "pack", watched)
+    monkeypatch.setattr(cycle_record, "pack", pack_and_record)
     stage.submit()
     stage.tick()
     assert inside == [False]

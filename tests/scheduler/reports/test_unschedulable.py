@@ -17,17 +17,17 @@ from projects.models import Delivery, Event, Phase, Workload
 from projects.services.notifications.subscriptions import subscribe
 from projects.services.workloads.prediction import Prediction, dry_run
 from scheduler.models import QueueStanding
-from scheduler.reports.queues.queue_list import length_of, queued_workloads
-from scheduler.reports.queues.starved import shortfalls
-from scheduler.reports.what_if.slots import SLOTS, dry_run_slot
+from scheduler.reports.queues.queue_list import queue_length, queued_workloads
+from scheduler.reports.queues.starved import find_shortfalls
+from scheduler.reports.what_if.slots import MAX_DRY_RUNS, dry_run_slot
 from tests.cast import training
 from tests.scheduler.stage import Stage
 
 MANY = [{"name": "worker", "replicas": 10_000, "gpu": 0}]
-MOST_CALLS = 500_000  # Python function calls; a call per replica and node would exceed the limit
+MAX_CALLS = 500_000  # Python function calls; a call per replica and node would exceed the limit
 
 
-def calls_of(run: Callable[[], object]) -> int:
+def count_calls(run: Callable[[], object]) -> int:
     """Count the Python function calls of `run` in this thread, which measures effort on any machine."""
     calls = 0
 
@@ -48,7 +48,7 @@ def gang(gpus: int) -> list[dict[str, object]]:
 
 
 @pytest.fixture
-def impossible(stage: Stage) -> Workload:
+def impossible_workload(stage: Stage) -> Workload:
     """Submit a workload that requests more GPUs than the pool has at its maximum size."""
     pool = stage.cast.pool
     most = (pool.nodes_max or pool.nodes_min) * pool.gpus_per_node
@@ -57,39 +57,41 @@ def impossible(stage: Stage) -> Workload:
 
 @pytest.mark.shows("RAI-53")
 def test_impossible_workload_is_unschedulable_and_has_no_queue_position(
-    stage: Stage, impossible: Workload
+    stage: Stage, impossible_workload: Workload
 ) -> None:
     stage.tick()
-    impossible.refresh_from_db()
-    assert (impossible.phase, impossible.reason) == (Phase.PENDING, "Unschedulable")
-    assert impossible.explanation["queue_position"] is None
-    assert impossible.explanation["blockers"][0]["reason"] == "ExceedsPoolMax"
-    assert impossible.message == impossible.explanation["blockers"][0]["message"]
-    assert "GPUs" in impossible.message
+    impossible_workload.refresh_from_db()
+    assert (impossible_workload.phase, impossible_workload.reason) == (Phase.PENDING, "Unschedulable")
+    assert impossible_workload.explanation["queue_position"] is None
+    assert impossible_workload.explanation["blockers"][0]["reason"] == "ExceedsPoolMax"
+    assert impossible_workload.message == impossible_workload.explanation["blockers"][0]["message"]
+    assert "GPUs" in impossible_workload.message
     pool = stage.cast.pool
-    assert impossible not in queued_workloads(stage.cast.alice, pool)
-    assert length_of(pool).workloads == 0
+    assert impossible_workload not in queued_workloads(stage.cast.alice, pool)
+    assert queue_length(pool).workloads == 0
 
 
-def test_impossible_workload_earns_no_share_and_raises_no_alarm(stage: Stage, impossible: Workload) -> None:
+def test_impossible_workload_earns_no_share_and_raises_no_alarm(
+    stage: Stage, impossible_workload: Workload
+) -> None:
     stage.submit("borrower", project=stage.cast.ads, roles=gang(4))
     stage.tick(2)
-    standing = QueueStanding.objects.get(project=impossible.project, pool=stage.cast.pool)
+    standing = QueueStanding.objects.get(project=impossible_workload.project, pool=stage.cast.pool)
     assert (standing.requested[0], standing.share[0]) == (0, 0)
-    assert shortfalls(stage.cast.alice, [stage.cast.pool]) == []
+    assert find_shortfalls(stage.cast.alice, [stage.cast.pool]) == []
 
 
 def test_workload_is_schedulable_again_when_the_pool_may_grow_far_enough(
-    stage: Stage, impossible: Workload
+    stage: Stage, impossible_workload: Workload
 ) -> None:
     stage.tick()
     pool = stage.cast.pool
     pool.nodes_max = 1000
     pool.save(update_fields=["nodes_max"])
     stage.tick()
-    impossible.refresh_from_db()
-    assert impossible.reason != "Unschedulable"
-    assert impossible.explanation["queue_position"] == 1
+    impossible_workload.refresh_from_db()
+    assert impossible_workload.reason != "Unschedulable"
+    assert impossible_workload.explanation["queue_position"] == 1
 
 
 def test_paused_pool_makes_no_workload_unschedulable(stage: Stage) -> None:
@@ -104,35 +106,37 @@ def test_paused_pool_makes_no_workload_unschedulable(stage: Stage) -> None:
 
 
 def test_owner_of_unschedulable_workload_is_notified_once_across_schedulers(
-    stage: Stage, impossible: Workload
+    stage: Stage, impossible_workload: Workload
 ) -> None:
     user = stage.cast.alice.user
-    subscribe(acting=stage.cast.alice, place=user, to="alice@example.org", events=["failed"])
+    subscribe(actor=stage.cast.alice, scope=user, to="alice@example.org", events=["failed"])
     stage.tick(3, seconds=30)
     stage.loop = stage.new_loop()  # a new loop has no record of earlier writes
     stage.tick(2, seconds=30)
-    (delivery,) = Delivery.objects.filter(workload_id=impossible.pk)
+    (delivery,) = Delivery.objects.filter(workload_id=impossible_workload.pk)
     assert (delivery.kind, delivery.to) == ("unschedulable", "alice@example.org")
-    impossible.refresh_from_db()
-    assert delivery.content["message"] == impossible.message
-    assert Event.objects.filter(workload_id=impossible.pk, kind="unschedulable").count() == 1
+    impossible_workload.refresh_from_db()
+    assert delivery.content["message"] == impossible_workload.message
+    assert Event.objects.filter(workload_id=impossible_workload.pk, kind="unschedulable").count() == 1
 
 
-def test_owner_without_subscriptions_is_notified_by_mail(stage: Stage, impossible: Workload) -> None:
+def test_owner_without_subscriptions_is_notified_by_mail(stage: Stage, impossible_workload: Workload) -> None:
     user = stage.cast.alice.user
     assert user is not None
     user.email = "alice@example.org"
     user.save(update_fields=["email"])
     with override_settings(BERTH_SENDS_MAIL=True):
         stage.tick(2)
-    assert [row.to for row in Delivery.objects.filter(workload_id=impossible.pk)] == ["alice@example.org"]
+    assert [row.to for row in Delivery.objects.filter(workload_id=impossible_workload.pk)] == [
+        "alice@example.org"
+    ]
     assert mail.outbox == []  # the task queue sends the mail
 
 
 def test_ten_thousand_replicas_of_one_user_do_not_stall_a_cycle(stage: Stage) -> None:
     many = stage.submit("many", roles=MANY)
     small = stage.submit("small", project=stage.cast.ads)
-    assert calls_of(stage.tick) < MOST_CALLS
+    assert count_calls(stage.tick) < MAX_CALLS
     assert stage.phase(small) == Phase.STARTING
     assert stage.phase(many) == Phase.PENDING
     assert many.reason == "Unschedulable"
@@ -143,15 +147,15 @@ def test_ten_thousand_replicas_of_one_user_do_not_stall_a_cycle(stage: Stage) ->
 def test_dry_run_of_a_hundred_thousand_replicas_completes(stage: Stage, role: dict[str, int]) -> None:
     document = training("asked", project="vision", roles=[{"name": "worker", "gpu": 0, **role}])
     answers: list[Prediction] = []
-    ask = partial(dry_run, acting=stage.cast.alice, document=document, now=stage.clock.now())
-    assert calls_of(lambda: answers.append(ask())) < MOST_CALLS
+    ask = partial(dry_run, actor=stage.cast.alice, document=document, now=stage.clock.now())
+    assert count_calls(lambda: answers.append(ask())) < MAX_CALLS
     assert answers[0].outcome == ("unschedulable" if "replicas" in role else "would_start")
 
 
 def test_dry_runs_are_limited_per_project_without_affecting_other_projects(stage: Stage) -> None:
     """Each concurrent dry run has its own connection, as in a web process."""
     project, over = stage.cast.vision, threading.Event()
-    inside = threading.Barrier(SLOTS + 1)
+    inside = threading.Barrier(MAX_DRY_RUNS + 1)
 
     def hold() -> None:
         with dry_run_slot(project):
@@ -159,20 +163,20 @@ def test_dry_runs_are_limited_per_project_without_affecting_other_projects(stage
             over.wait(30)
         connection.close()
 
-    others = [threading.Thread(target=hold) for _ in range(SLOTS)]
+    others = [threading.Thread(target=hold) for _ in range(MAX_DRY_RUNS)]
     for thread in others:
         thread.start()
     inside.wait(30)
     try:
         with pytest.raises(RateLimited, match="vision has 3 dry runs in progress"):
-            dry_run(acting=stage.cast.alice, document=training("asked", project="vision"))
-        elsewhere = dry_run(acting=stage.cast.alice, document=training("asked", project="ads"))
+            dry_run(actor=stage.cast.alice, document=training("asked", project="vision"))
+        elsewhere = dry_run(actor=stage.cast.alice, document=training("asked", project="ads"))
         assert elsewhere.outcome == "would_start"
     finally:
         over.set()
         for thread in others:
             thread.join(30)
-    again = dry_run(acting=stage.cast.alice, document=training("asked", project="vision"))
+    again = dry_run(actor=stage.cast.alice, document=training("asked", project="vision"))
     assert again.outcome == "would_start"
 
 

@@ -8,29 +8,29 @@ import pytest
 
 from berth.core.errors import Invalid
 from pools.models import PoolPrice
-from projects.acting import Acting
+from projects.actor import Actor
 from projects.services import tenants, workloads
 from scheduler.models import UsageHour
-from scheduler.reports.usage.allocation_hours import release
+from scheduler.reports.usage.allocation_hours import release_allocations
 from scheduler.reports.usage.query import usage_request
-from scheduler.reports.usage.report import Dimension, Step, UsageRow, report, total
+from scheduler.reports.usage.report import Dimension, Step, UsageRow, total, usage_report
 from tests.scheduler.stage import NOON, Stage
 
 TWO = [{"name": "worker", "replicas": 2, "gpu": 1}]
 HALF = [{"name": "worker", "replicas": 1, "gpu": 0.5}]
 
 
-def usage_rows(stage: Stage, acting: Acting | None = None, **words: object) -> list[UsageRow]:
+def usage_rows(stage: Stage, actor: Actor | None = None, **words: object) -> list[UsageRow]:
     now = stage.clock.now()
     words = {"since": NOON - timedelta(days=1), "until": now, **words}
-    return report(acting or stage.cast.alice, usage_request(now, **words), now)
+    return usage_report(actor or stage.cast.alice, usage_request(now, **words), now)
 
 
 def gpu_hours(rows: list[UsageRow], dimension: Dimension) -> dict[str, float]:
     return {row.names[dimension]: round(row.gpu_hours, 6) for row in rows}
 
 
-def started(stage: Stage, name: str = "train-1", **changes: object) -> datetime:
+def start_workload(stage: Stage, name: str = "train-1", **changes: object) -> datetime:
     stage.submit(name, **changes)
     begun = stage.clock.now()
     stage.tick(2)
@@ -69,7 +69,7 @@ def test_repeated_end_reports_count_once(stage: Stage) -> None:
     stage.finish(workload)
     stage.tick()
     once = list(UsageHour.objects.values_list("hour", "gpu_milli_seconds"))
-    release([pod.pk for pod in stage.pods(workload)], stage.clock.now() + timedelta(hours=1))
+    release_allocations([pod.pk for pod in stage.pods(workload)], stage.clock.now() + timedelta(hours=1))
     assert list(UsageHour.objects.values_list("hour", "gpu_milli_seconds")) == once
 
 
@@ -77,7 +77,7 @@ def test_usage_is_grouped_by_department_project_user_and_pool(stage: Stage) -> N
     cast = stage.cast
     stage.submit("of-alice", roles=HALF)
     workloads.submit(
-        acting=cast.grace, project=cast.ads, now=stage.clock.now(),
+        actor=cast.grace, project=cast.ads, now=stage.clock.now(),
         document={"name": "of-grace", "command": "true", "roles": TWO},
     )  # fmt: skip
     stage.tick(2)
@@ -97,8 +97,8 @@ def test_usage_is_grouped_by_department_project_user_and_pool(stage: Stage) -> N
 
 def test_users_see_the_usage_of_their_own_projects_only(stage: Stage) -> None:
     cast = stage.cast
-    started(stage, "of-vision", roles=HALF)
-    started(stage, "of-ads", project=cast.ads, roles=HALF)
+    start_workload(stage, "of-vision", roles=HALF)
+    start_workload(stage, "of-ads", project=cast.ads, roles=HALF)
     stage.clock.advance(3600)
     seen = {name: set(gpu_hours(usage_rows(stage, who, group_by=["project"]), Dimension.PROJECT))
             for name, who in cast.people.items()}  # fmt: skip
@@ -108,7 +108,7 @@ def test_users_see_the_usage_of_their_own_projects_only(stage: Stage) -> None:
 
 
 def test_days_follow_the_users_time_zone(stage: Stage) -> None:
-    started(stage, roles=HALF)
+    start_workload(stage, roles=HALF)
     stage.clock.advance(24 * 3600)
     days = usage_rows(stage, step="day", time_zone="Asia/Tokyo")
     tokyo = ZoneInfo("Asia/Tokyo")
@@ -119,7 +119,7 @@ def test_days_follow_the_users_time_zone(stage: Stage) -> None:
 
 
 def test_only_the_requested_period_counts(stage: Stage) -> None:
-    started(stage, roles=HALF)
+    start_workload(stage, roles=HALF)
     stage.clock.advance(10 * 3600)
     rows = usage_rows(stage, since=NOON + timedelta(hours=2), until=NOON + timedelta(hours=5))
     assert total(rows).gpu_hours == pytest.approx(0.5 * 3)
@@ -133,15 +133,15 @@ def test_usage_outlives_its_project(stage: Stage) -> None:
     stage.finish(workload)
     stage.tick()
     workload.refresh_from_db()
-    workloads.delete(acting=cast.alice, workload=workload)
-    tenants.delete_project(acting=cast.alice, project=cast.search)
+    workloads.delete(actor=cast.alice, workload=workload)
+    tenants.delete_project(actor=cast.alice, project=cast.search)
     assert gpu_hours(usage_rows(stage, group_by=["project"]), Dimension.PROJECT)["search"] == pytest.approx(
         2.0, rel=1e-3
     )
 
 
 def test_cost_uses_the_pools_price_and_is_unknown_without_one(stage: Stage) -> None:
-    started(stage, roles=TWO)
+    start_workload(stage, roles=TWO)
     stage.clock.advance(3600)
     assert total(usage_rows(stage)).cost is None
     stage.cast.pool.price_per_gpu_hour = Decimal("1.50")
@@ -167,13 +167,13 @@ def test_invalid_query_names_the_parameter(words: dict, path: str) -> None:
 
 
 def test_weeks_start_on_monday_and_months_on_the_first(stage: Stage) -> None:
-    started(stage, roles=HALF)  # 1 June 2026 is a Monday
+    start_workload(stage, roles=HALF)  # 1 June 2026 is a Monday
     stage.clock.advance(8 * 86_400)
     assert [row.at and row.at.day for row in usage_rows(stage, step="week")] == [1, 8]
     assert [row.at and (row.at.month, row.at.day) for row in usage_rows(stage, step=Step.MONTH)] == [(6, 1)]
 
 
-def test_each_hour_costs_the_price_at_its_start(stage: Stage) -> None:
+def test_each_hour_is_priced_at_its_start(stage: Stage) -> None:
     """Two GPUs run for three hours. After the second hour, the price doubles."""
     stage.cast.pool.price_per_gpu_hour = Decimal(4)
     stage.cast.pool.save()

@@ -7,23 +7,23 @@ import pytest
 
 from pools.models import NodePool
 from scheduler.models import QueueStanding, Usage
-from scheduler.reports.usage.decayed import decayed, integral
+from scheduler.reports.usage.decayed import decayed_usage, integrate
 from tests.scheduler.stage import Stage
 
 DAY = 86_400
 
 
 def test_decayed_usage_approaches_its_limit_and_halves() -> None:
-    held = integral(0.0, 1000.0, DAY, DAY)
+    held = integrate(0.0, 1000.0, DAY, DAY)
     assert held == pytest.approx(1000 * 0.5 * DAY / math.log(2))
-    assert integral(held, 0.0, DAY, DAY) == pytest.approx(held / 2)
+    assert integrate(held, 0.0, DAY, DAY) == pytest.approx(held / 2)
 
 
 def test_usage_does_not_depend_on_the_settling_interval() -> None:
-    at_once = integral(5.0, 3.0, 1000, 700)
+    at_once = integrate(5.0, 3.0, 1000, 700)
     step_by_step = 5.0
     for _ in range(1000):
-        step_by_step = integral(step_by_step, 3.0, 1, 700)
+        step_by_step = integrate(step_by_step, 3.0, 1, 700)
     assert step_by_step == pytest.approx(at_once)
 
 
@@ -38,8 +38,8 @@ def test_tumbling_window_restarts_at_zero() -> None:
         parent_rate=[2.0] * 3,
         settled_at=noon,
     )
-    assert decayed(row, pool, noon + timedelta(minutes=10)).used[0] == 50 + 600
-    assert decayed(row, pool, noon + timedelta(minutes=70)).used[0] == 600
+    assert decayed_usage(row, pool, noon + timedelta(minutes=10)).used[0] == 50 + 600
+    assert decayed_usage(row, pool, noon + timedelta(minutes=70)).used[0] == 600
 
 
 def test_only_over_quota_allocation_is_charged(stage: Stage) -> None:
@@ -57,7 +57,7 @@ def test_only_over_quota_allocation_is_charged(stage: Stage) -> None:
     assert row.rate[0] == 0
     seconds = (row.settled_at - began).total_seconds()
     half_life = 7 * DAY
-    assert row.used[0] == pytest.approx(integral(0.0, 2000.0, seconds, half_life), rel=1e-6)
+    assert row.used[0] == pytest.approx(integrate(0.0, 2000.0, seconds, half_life), rel=1e-6)
 
 
 def test_standings_have_share_allocated_and_requested(stage: Stage) -> None:

@@ -15,13 +15,13 @@ pytestmark = pytest.mark.timeout(600)
 BUSY = "while [ ! -e {flag} ]; do :; done"
 
 
-def measured(workload: Workload) -> float:
+def measured_cpu_seconds(workload: Workload) -> float:
     """Return the CPU seconds of the last sample."""
     readings = PodUtilization.objects.filter(pod__workload=workload)
     return readings.aggregate(Sum("cpu_seconds"))["cpu_seconds__sum"] or 0
 
 
-def written(workload: Workload, step: int) -> float:
+def stored_cpu_seconds(workload: Workload, step: int) -> float:
     """Return the CPU seconds in the stored points."""
     points = UtilizationPoint.objects.filter(pod__workload=workload, step=step)
     return (points.aggregate(Sum("cpu_milli_seconds"))["cpu_milli_seconds__sum"] or 0) / 1000
@@ -43,11 +43,11 @@ def test_pod_utilization_is_measured_across_a_killed_leader(cast: Cast, schedule
     flag = schedulers.home / "over"
     workload = submit(cast, "busy", BUSY.format(flag=flag), replicas=1)
     until(lambda: phase(workload) == Phase.RUNNING, details=lambda: (workload.reason, workload.message))
-    until(lambda: measured(workload) > 1)
+    until(lambda: measured_cpu_seconds(workload) > 1)
     schedulers.kill(first)
-    before = measured(workload)
+    before = measured_cpu_seconds(workload)
     schedulers.start()
-    until(lambda: measured(workload) > before + 1)
+    until(lambda: measured_cpu_seconds(workload) > before + 1)
     use = PodUtilization.objects.get(pod__workload=workload)
     (device,) = use.pod.allocation.devices
     assert use.devices == [[100 * device, 1000 + device]], "as the probe told"
@@ -55,7 +55,9 @@ def test_pod_utilization_is_measured_across_a_killed_leader(cast: Cast, schedule
     flag.touch()
     until(lambda: phase(workload) == Phase.COMPLETED, details=lambda: (workload.reason, workload.message))
     for step in (60, 3600):
-        assert written(workload, step) == pytest.approx(measured(workload), rel=0.05, abs=0.2)
+        assert stored_cpu_seconds(workload, step) == pytest.approx(
+            measured_cpu_seconds(workload), rel=0.05, abs=0.2
+        )
     pod = workload.pods.get()
     lasted = (pod.ended_at - pod.started_at).total_seconds()
     assert sum(UtilizationPoint.objects.filter(step=60).values_list("seconds", flat=True)) <= lasted + 1

@@ -8,16 +8,16 @@ from scheduler.engine.plan import Reason, Refusal
 from scheduler.loop.observe.specs import SpecCache
 from scheduler.loop.observe.view import observe
 from scheduler.models import Eviction
-from scheduler.reports.explanations.writer import Explanations
+from scheduler.reports.explanations.writer import ExplanationWriter
 from tests.scheduler.stage import Stage
 
 
-def texts_behind(stage: Stage, other: str) -> str:
+def pending_texts(stage: Stage, other: str) -> str:
     """Return the texts about vision/train-1 while the other workload blocks vision/train-1."""
     workload = stage.submit()
     reasons = (blocker(Reason.BEHIND_RESERVATION, {"behind": other}),)
     refusal = Refusal("vision/train-1", reasons, position=1, key=("submitted",), pool="local")
-    Explanations().write(observe(stage.clock.now(), SpecCache()), [refusal], None)
+    ExplanationWriter().write(observe(stage.clock.now(), SpecCache()), [refusal], None)
     workload.refresh_from_db()
     assert workload.reason == "BehindReservation"
     return f"{workload.message} {workload.explanation}"
@@ -25,13 +25,13 @@ def texts_behind(stage: Stage, other: str) -> str:
 
 @pytest.mark.parametrize("other", ["ads/secret-bid", "visions/secret-bid"])
 def test_reason_hides_the_name_of_another_projects_workload(stage: Stage, other: str) -> None:
-    texts = texts_behind(stage, other)
+    texts = pending_texts(stage, other)
     assert "secret-bid" not in texts
     assert "a workload of another project" in texts
 
 
 def test_reason_names_a_workload_of_the_same_project(stage: Stage) -> None:
-    assert "vision/first" in texts_behind(stage, "vision/first")
+    assert "vision/first" in pending_texts(stage, "vision/first")
 
 
 def test_eviction_audit_hides_the_name_of_another_projects_workload(stage: Stage) -> None:

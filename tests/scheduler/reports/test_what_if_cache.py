@@ -19,7 +19,7 @@ def empty_cache(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def predict(stage: Stage, **document: object) -> Prediction:
     document = {**training("asked", **{"roles": TWO, **document}), "project": "vision"}
-    return dry_run(acting=stage.cast.alice, document=document, now=stage.clock.now())
+    return dry_run(actor=stage.cast.alice, document=document, now=stage.clock.now())
 
 
 def predict_without_cache(stage: Stage, monkeypatch: pytest.MonkeyPatch, **document: object) -> Prediction:
@@ -63,7 +63,7 @@ def test_second_dry_run_rereads_no_unchanged_row(stage: Stage) -> None:
 
 
 def test_concurrent_dry_run_starts_with_an_empty_cache(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(what_if_cache, "PATIENCE", 0.01)
+    monkeypatch.setattr(what_if_cache, "MAX_WAIT_SECONDS", 0.01)
     with what_if_cache.shared_cache() as mine:
         assert predict(stage).outcome == "would_start"
         with what_if_cache.shared_cache() as other:
@@ -80,5 +80,5 @@ def test_failed_dry_run_releases_the_cache(stage: Stage, monkeypatch: pytest.Mon
         patch.setattr("scheduler.reports.what_if.dry_run.decide_pools", broken)
         with pytest.raises(RuntimeError):
             predict(stage)
-    monkeypatch.setattr(what_if_cache, "PATIENCE", 0.01)
+    monkeypatch.setattr(what_if_cache, "MAX_WAIT_SECONDS", 0.01)
     assert predict(stage) == predict_without_cache(stage, monkeypatch)

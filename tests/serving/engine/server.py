@@ -130,22 +130,22 @@ class Handler(BaseHTTPRequestHandler):
             self.wfile.write(body)
 
 
-Said = tuple[int, bytes]
+Response = tuple[int, bytes]
 
 
-def _json(value: Any, status: int = 200) -> Said:
+def _json(value: Any, status: int = 200) -> Response:
     return status, json.dumps(value).encode()
 
 
-def health(engine: SimulatedEngine, _: dict[str, Any]) -> Said:
+def health(engine: SimulatedEngine, _: dict[str, Any]) -> Response:
     return (200 if engine.healthy else 503), b""
 
 
-def metrics(engine: SimulatedEngine, _: dict[str, Any]) -> Said:
+def metrics(engine: SimulatedEngine, _: dict[str, Any]) -> Response:
     return 200, engine.model.metrics()
 
 
-def generate(engine: SimulatedEngine, request: dict[str, Any]) -> Said:
+def generate(engine: SimulatedEngine, request: dict[str, Any]) -> Response:
     parameters = request.get("sampling_params") or request
     tokens = int(parameters.get("max_new_tokens") or parameters.get("max_tokens") or TOKENS)
     try:
@@ -158,29 +158,29 @@ def generate(engine: SimulatedEngine, request: dict[str, Any]) -> Said:
                   "choices": [message], "meta_info": {"weight_version": engine.weights.version}})  # fmt: skip
 
 
-def pause(engine: SimulatedEngine, request: dict[str, Any]) -> Said:
+def pause(engine: SimulatedEngine, request: dict[str, Any]) -> Response:
     if request.get("mode", "abort") == "abort":
         engine.model.abort()
     engine.model.paused = True
     return _json({"message": "Generation paused successfully.", "status": "ok"})
 
 
-def resume(engine: SimulatedEngine, _: dict[str, Any]) -> Said:
+def resume(engine: SimulatedEngine, _: dict[str, Any]) -> Response:
     engine.model.paused = False
     return _json({"message": "Generation continued successfully.", "status": "ok"})
 
 
-def flush(engine: SimulatedEngine, _: dict[str, Any]) -> Said:
+def flush(engine: SimulatedEngine, _: dict[str, Any]) -> Response:
     return (200, b"Cache flushed.\n") if engine.model.flush() else (400, b"Flush cache failed.\n")
 
 
-def abort(engine: SimulatedEngine, request: dict[str, Any]) -> Said:
+def abort(engine: SimulatedEngine, request: dict[str, Any]) -> Response:
     if request.get("abort_all"):
         engine.model.abort()
     return 200, b""
 
 
-def join(engine: SimulatedEngine, request: dict[str, Any]) -> Said:
+def join(engine: SimulatedEngine, request: dict[str, Any]) -> Response:
     ports = request["ports"].split(",")
     try:
         if len(ports) != engine.model.ranks:
@@ -192,7 +192,7 @@ def join(engine: SimulatedEngine, request: dict[str, Any]) -> Said:
     return _json({"success": True, "message": "Succeeded to init group."})
 
 
-def send(engine: SimulatedEngine, request: dict[str, Any]) -> Said:
+def send(engine: SimulatedEngine, request: dict[str, Any]) -> Response:
     try:
         engine.weights.transfer(request["group_name"])
     except Failed as failed:
@@ -200,14 +200,14 @@ def send(engine: SimulatedEngine, request: dict[str, Any]) -> Said:
     return _json({"success": True, "message": "Succeeded to send weights."})
 
 
-def set_version(engine: SimulatedEngine, request: dict[str, Any]) -> Said:
+def set_version(engine: SimulatedEngine, request: dict[str, Any]) -> Response:
     if request.get("abort_all_requests", True):
         engine.model.abort()
     engine.weights.version = request["new_version"]
     return _json({"success": True, "message": "", "new_version": request["new_version"]})
 
 
-def from_disk(engine: SimulatedEngine, request: dict[str, Any]) -> Said:
+def from_disk(engine: SimulatedEngine, request: dict[str, Any]) -> Response:
     """Load a trainer's new weights into an initial engine."""
     with engine.weights.lock:
         engine.weights.held = Path(request["model_path"]).read_bytes()
@@ -215,12 +215,12 @@ def from_disk(engine: SimulatedEngine, request: dict[str, Any]) -> Said:
     return _json({"success": True, "message": "", "num_paused_requests": 0})
 
 
-def loads(engine: SimulatedEngine, _: dict[str, Any]) -> Said:
+def loads(engine: SimulatedEngine, _: dict[str, Any]) -> Response:
     now = {"dp_rank": 0, "num_running_reqs": engine.model.running, "num_waiting_reqs": engine.model.queued}
     return _json({"version": "0.5.23", "loads": [now]})
 
 
-def models(engine: SimulatedEngine, _: dict[str, Any]) -> Said:
+def models(engine: SimulatedEngine, _: dict[str, Any]) -> Response:
     return _json({"object": "list", "data": [{"id": engine.model.name, "max_model_len": 4096}]})
 
 

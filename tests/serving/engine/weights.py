@@ -34,7 +34,7 @@ class Weights:
         if name in self.groups:
             raise Failed(f"Group {name} exists already")
         try:
-            line = _awaited(address, port) if rank == SENDER else _reached(address, port)
+            line = _accept(address, port) if rank == SENDER else _connect(address, port)
         except OSError as error:
             raise Failed(f"Failed to init group: {error}") from None
         self.groups[name] = rank, line
@@ -47,10 +47,10 @@ class Weights:
         try:
             if rank == SENDER:
                 line.sendall(struct.pack("!I", len(self.held)) + self.held)
-                _exactly(line, 1)
+                _read_exactly(line, 1)
             else:
-                (length,) = struct.unpack("!I", _exactly(line, 4))
-                received = _exactly(line, length)
+                (length,) = struct.unpack("!I", _read_exactly(line, 4))
+                received = _read_exactly(line, length)
                 with self.lock:
                     self.held = received
                 line.sendall(b".")
@@ -60,7 +60,7 @@ class Weights:
             line.close()
 
 
-def _awaited(address: str, port: int) -> socket.socket:
+def _accept(address: str, port: int) -> socket.socket:
     with socket.create_server((address, port)) as listener:
         listener.settimeout(RENDEZVOUS_SECONDS)
         line, _ = listener.accept()
@@ -68,7 +68,7 @@ def _awaited(address: str, port: int) -> socket.socket:
     return line
 
 
-def _reached(address: str, port: int) -> socket.socket:
+def _connect(address: str, port: int) -> socket.socket:
     clock = threading.Event()
     for _ in range(int(RENDEZVOUS_SECONDS / 0.05)):
         try:
@@ -78,7 +78,7 @@ def _reached(address: str, port: int) -> socket.socket:
     raise ConnectionRefusedError("the other one never came")
 
 
-def _exactly(line: socket.socket, count: int) -> bytes:
+def _read_exactly(line: socket.socket, count: int) -> bytes:
     got = bytearray()
     while len(got) < count:
         part = line.recv(count - len(got))

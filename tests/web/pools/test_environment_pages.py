@@ -78,11 +78,11 @@ def test_pool_form_stores_plugins_and_environment(cast: Cast, alice: Client) -> 
         ({"plugins": "torch"}, "plugins", "Not a list"),
         ({"plugins": "- [torch"}, "plugins", "Not valid YAML"),
         ({"plugins": "- mps: {thread_percentage: 0}"}, "plugins", "[0].parameters.thread_percentage: is"),
-        ({"pip": "--index-url=x"}, "pip", "[0]: is not allowed; allowed: a requirement"),
+        ({"pip": "--index-url=x"}, "pip", "[0]: is not allowed; allowed: a pip requirement"),
         ({"indexes": "ftp://x"}, "indexes", "[0].url: is not allowed"),
         ({"env": "A"}, "env", "A: no = found"),
         ({"env": "PATH=x"}, "env", "PATH: is set by Berth"),
-        ({"python": "2.7"}, "python", "Is not a version of Python"),
+        ({"python": "2.7"}, "python", "Is not a Python version"),
     ],
 )
 def test_invalid_environment_shows_error_at_its_field(
@@ -106,7 +106,7 @@ def test_typed_token_is_not_shown_again(cast: Cast, alice: Client) -> None:
 
 @pytest.fixture
 def booting(cast: Cast) -> Node:
-    edit_pool(acting=cast.alice, pool=cast.pool, changes={"environment": {"pip": ["numpy"]}})
+    edit_pool(actor=cast.alice, pool=cast.pool, changes={"environment": {"pip": ["numpy"]}})
     environment = Environment.objects.get()
     phases = [
         {"phase": "apt", "state": "done", "seconds": 2, "message": ""},

@@ -8,7 +8,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from pools.models import Node
-from scheduler.web.pools.nodes import AT_ONCE, SMALL
+from scheduler.web.pools.nodes import MAX_UNPAGED_NODES, PAGE_SIZE
 from tests.browser.fleet import create_fleet
 from tests.cast import Cast
 
@@ -27,9 +27,9 @@ def test_heatmap_has_all_nodes_and_the_list_is_paged(cast: Cast, alice: Client) 
     text = alice.get("/node-pools/fleet").content.decode()
     label = "200 nodes: 117 full, 15 more than half allocated, 19 up to half allocated, 43 free"
     assert f'aria-label="{label}, 2 cordoned, 2 draining, 2 pending"' in text
-    assert node_names(text) == [f"fleet-{n}" for n in range(AT_ONCE)]
+    assert node_names(text) == [f"fleet-{n}" for n in range(PAGE_SIZE)]
     second = alice.get(next_page(text)).content.decode()
-    assert node_names(second) == [f"fleet-{n}" for n in range(AT_ONCE, 2 * AT_ONCE)]
+    assert node_names(second) == [f"fleet-{n}" for n in range(PAGE_SIZE, 2 * PAGE_SIZE)]
     assert ">Previous<" in second
 
 
@@ -51,8 +51,8 @@ def test_nodes_are_filtered_by_name_and_state(cast: Cast, alice: Client) -> None
 
 def test_more_nodes_need_no_more_queries(cast: Cast, alice: Client) -> None:
     counts = []
-    create_fleet(cast.vision, 2 * SMALL)
-    for removed in (0, SMALL // 2):
+    create_fleet(cast.vision, 2 * MAX_UNPAGED_NODES)
+    for removed in (0, MAX_UNPAGED_NODES // 2):
         Node.objects.filter(ordinal__lt=removed).update(pool=cast.pool)
         with CaptureQueriesContext(connection) as queries:
             assert alice.get("/node-pools/fleet").status_code == 200

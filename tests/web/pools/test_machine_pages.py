@@ -11,7 +11,7 @@ from django.utils import timezone
 from pools import services
 from pools.joining import secrets
 from pools.models import JoinToken, Machine, NodePool
-from pools.services.joining import Measured
+from pools.services.joining import MachineReport
 from tests.cast import Cast
 
 PAGE = "/node-pools/metal/machines"
@@ -19,9 +19,9 @@ HTMX = {"HTTP_HX_REQUEST": "true"}
 
 
 @pytest.fixture
-def metal(cast: Cast) -> NodePool:
+def metal_pool(cast: Cast) -> NodePool:
     return services.create_pool(
-        acting=cast.alice, name="metal", nodes=(0, 3), provider="static", runtime="fake", gpus_per_node=2,
+        actor=cast.alice, name="metal", nodes=(0, 3), provider="static", runtime="fake", gpus_per_node=2,
         cpu_milli=8000, memory_mib=16384,
     )  # fmt: skip
 
@@ -31,15 +31,17 @@ def alice(sign_in) -> Client:
     return sign_in("alice")
 
 
-def join_machine(cast: Cast, metal: NodePool, name: str = "box-1") -> Machine:
+def join_machine(cast: Cast, metal_pool: NodePool, name: str = "box-1") -> Machine:
     now = timezone.now()
-    _, token = services.issue_join_token(acting=cast.alice, pool=metal, lasts=timedelta(hours=1), at=now)
-    measured = Measured(name, "10.1.0.5", 16000, 65536, ("GPU-a", "GPU-b"), "L4")
+    _, token = services.issue_join_token(
+        actor=cast.alice, pool=metal_pool, lifetime=timedelta(hours=1), at=now
+    )
+    measured = MachineReport(name, "10.1.0.5", 16000, 65536, ("GPU-a", "GPU-b"), "L4")
     services.join(pool_name="metal", token=token, measured=measured, at=now)
     return Machine.objects.get(name=name)
 
 
-def test_join_token_is_shown_once_with_its_command(alice: Client, metal: NodePool) -> None:
+def test_join_token_is_shown_once_with_its_command(alice: Client, metal_pool: NodePool) -> None:
     answer = alice.post(f"{PAGE}/token", {"comment": "rack 7", "lasts": "3600"})
     match = re.search(r'<code id="secret">(join_\S+)</code>', answer.content.decode())
     assert match
@@ -52,8 +54,8 @@ def test_join_token_is_shown_once_with_its_command(alice: Client, metal: NodePoo
     assert "rack 7" in page
 
 
-def test_machine_is_listed_and_removed(alice: Client, cast: Cast, metal: NodePool) -> None:
-    join_machine(cast, metal)
+def test_machine_is_listed_and_removed(alice: Client, cast: Cast, metal_pool: NodePool) -> None:
+    join_machine(cast, metal_pool)
     page = alice.get(PAGE).content.decode()
     assert "box-1" in page
     assert "Free" in page
@@ -63,9 +65,11 @@ def test_machine_is_listed_and_removed(alice: Client, cast: Cast, metal: NodePoo
     assert alice.get(f"{PAGE}/box-1/remove").status_code == 404
 
 
-def test_join_token_is_revoked(alice: Client, cast: Cast, metal: NodePool) -> None:
-    lasts = timedelta(hours=1)
-    token, _ = services.issue_join_token(acting=cast.alice, pool=metal, lasts=lasts, at=timezone.now())
+def test_join_token_is_revoked(alice: Client, cast: Cast, metal_pool: NodePool) -> None:
+    lifetime = timedelta(hours=1)
+    token, _ = services.issue_join_token(
+        actor=cast.alice, pool=metal_pool, lifetime=lifetime, at=timezone.now()
+    )
     assert "Revoke join token" in alice.get(f"{PAGE}/token/{token.pk}").content.decode()
     assert alice.post(f"{PAGE}/token/{token.pk}", **HTMX).status_code == 204
     token.refresh_from_db()
@@ -73,8 +77,10 @@ def test_join_token_is_revoked(alice: Client, cast: Cast, metal: NodePool) -> No
     assert alice.get(f"{PAGE}/token/{token.pk}").status_code == 404
 
 
-def test_machine_pages_are_for_platform_admins(sign_in, alice: Client, cast: Cast, metal: NodePool) -> None:
-    join_machine(cast, metal)
+def test_machine_pages_are_for_platform_admins(
+    sign_in, alice: Client, cast: Cast, metal_pool: NodePool
+) -> None:
+    join_machine(cast, metal_pool)
     token = JoinToken.objects.get()
     for path in ("", "/token", f"/token/{token.pk}", "/box-1/remove"):
         for name in ("bob", "dave"):
@@ -87,12 +93,14 @@ def test_machine_pages_are_for_platform_admins(sign_in, alice: Client, cast: Cas
 
 
 def test_admin_site_removes_machines_and_revokes_tokens_without_showing_digests(
-    alice: Client, cast: Cast, metal: NodePool
+    alice: Client, cast: Cast, metal_pool: NodePool
 ) -> None:
     User.objects.filter(username="alice").update(is_staff=True)
-    machine = join_machine(cast, metal)
-    lasts = timedelta(hours=1)
-    token, _ = services.issue_join_token(acting=cast.alice, pool=metal, lasts=lasts, at=timezone.now())
+    machine = join_machine(cast, metal_pool)
+    lifetime = timedelta(hours=1)
+    token, _ = services.issue_join_token(
+        actor=cast.alice, pool=metal_pool, lifetime=lifetime, at=timezone.now()
+    )
     page = alice.get(f"/admin/pools/jointoken/{token.pk}/change/").content.decode()
     assert token.prefix in page
     assert token.digest not in page

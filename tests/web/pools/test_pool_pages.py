@@ -49,7 +49,7 @@ def test_pool_page_shows_largest_gang_and_cost(cast: Cast, alice: Client, node: 
 def test_terminate_and_drain_dialogs_list_affected_workloads(cast: Cast, alice: Client, node: Node) -> None:
     work = make.workload(cast.vision, "train", phase="running", preemptible=False)
     make.place(work, node, [0])
-    for step, words in (("terminate", "Workloads to be stopped:"), ("drain", "to finish or to move:")):
+    for step, words in (("terminate", "Workloads to be stopped:"), ("drain", "to finish or move:")):
         text = alice.get(f"/nodes/{node.name}/{step}").content.decode()
         assert words in text
         assert "vision/train (1 pod, not preemptible)" in text

@@ -19,7 +19,7 @@ from projects.web.quotas.cells import NO_QUOTA
 from tests import factories as make
 from tests.cast import Cast
 
-ANSWER = "/quotas/grid"
+GRID_URL = "/quotas/grid"
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def spot(cast: Cast) -> NodePool:
     return pool
 
 
-def key(owner: Department | Project) -> str:
+def row_key(owner: Department | Project) -> str:
     return f"{owner._meta.model_name}-{owner.pk}"
 
 
@@ -41,17 +41,17 @@ def draft_form(
     cells: list[tuple[Any, str, str, str]], versions: dict[str, str] | None = None
 ) -> dict[str, str]:
     """Return the form of a draft that is based on the stored versions, unless `versions` is passed."""
-    named = [[key(owner), pool, field, text] for owner, pool, field, text in cells]
+    named = [[row_key(owner), pool, field, text] for owner, pool, field, text in cells]
     if versions is None:
         current = {
-            f"{key(row.owner)}/{row.pool.name}": f"{row.pk}.{row.version}"
+            f"{row_key(row.owner)}/{row.pool.name}": f"{row.pk}.{row.version}"
             for row in Quota.objects.select_related("project", "department", "pool")
         }
         versions = {f"{owner}/{pool}": current.get(f"{owner}/{pool}", "0.0") for owner, pool, _, _ in named}
     return {"draft": json.dumps({"cells": named, "versions": versions})}
 
 
-def gpus() -> dict[tuple[str, str], int | None]:
+def gpu_quotas() -> dict[tuple[str, str], int | None]:
     return {(row.owner.name, row.pool.name): row.gpu_milli for row in Quota.objects.all()}
 
 
@@ -71,14 +71,14 @@ def test_grid_shows_departments_and_projects_in_all_pools(cast: Cast, spot: Node
     assert 'role="grid"' in text and 'aria-rowcount="8"' in text
     assert "departments: 4 of 2 GPUs" in text, "sum of the departments' quotas and capacity of the pool"
     research = rows["research"].cells[0]
-    assert (research.promised, research.oversold) == ("2", False)
+    assert (research.quota_sum, research.oversold) == ("2", False)
 
 
 def test_oversold_department_is_marked(cast: Cast, spot: NodePool, sign_in: Any) -> None:
-    quotas.set_quota(acting=cast.alice, owner=cast.speech, pool=cast.pool, values={"gpu": 3})
+    quotas.set_quota(actor=cast.alice, owner=cast.speech, pool=cast.pool, values={"gpu": 3})
     text = sign_in("bob").get("/quotas").content.decode()
     assert '<span class="sub warn">projects: 5</span>' in text
-    quotas.set_quota(acting=cast.alice, owner=cast.speech, pool=cast.pool, values={"gpu": None})
+    quotas.set_quota(actor=cast.alice, owner=cast.speech, pool=cast.pool, values={"gpu": None})
     assert '<span class="sub warn">projects: ∞</span>' in sign_in("bob").get("/quotas").content.decode()
 
 
@@ -112,15 +112,15 @@ def test_draft_over_two_pools_is_previewed_and_applied_as_one_change(
         (cast.vision, "local", "gpu", "3"), (cast.vision, "spot", "limit_gpu", "4"),
         (cast.speech, "spot", "gpu", "1.5"), (cast.speech, "spot", "rank", "7"),
     ]  # fmt: skip
-    preview = bob.post(ANSWER, {**draft_form(cells), "do": "preview"})
+    preview = bob.post(GRID_URL, {**draft_form(cells), "do": "preview"})
     text = preview.content.decode()
     assert preview.status_code == 200
     assert "Impact on the next cycle" in text
     assert 'aria-label="On spot"' in text
-    assert gpus()["vision", "local"] == 2000, "a preview changes nothing"
-    applied = bob.post(ANSWER, {**draft_form(cells), "do": "apply", "comment": "both grow"}).json()
+    assert gpu_quotas()["vision", "local"] == 2000, "a preview changes nothing"
+    applied = bob.post(GRID_URL, {**draft_form(cells), "do": "apply", "comment": "both grow"}).json()
     assert applied["applied"] == "3 quotas saved."
-    assert gpus() == {
+    assert gpu_quotas() == {
         ("research", "local"): 4000, ("vision", "local"): 3000, ("vision", "spot"): 1000,
         ("speech", "spot"): 1500,
     }  # fmt: skip
@@ -129,11 +129,11 @@ def test_draft_over_two_pools_is_previewed_and_applied_as_one_change(
     assert Quota.objects.get(project=cast.speech).rank == 7
     assert Quota.objects.get(project=cast.vision, pool=spot).limit_gpu_milli == 4000
     updated = {(row["owner"], row["pool"]): row["values"]["gpu"] for row in applied["theirs"]}
-    assert updated[key(cast.speech), "spot"] == "1.5"
+    assert updated[row_key(cast.speech), "spot"] == "1.5"
 
 
 def test_missing_quota_differs_from_zero_quota(cast: Cast, spot: NodePool, sign_in: Any) -> None:
-    quotas.set_quota(acting=cast.alice, owner=cast.speech, pool=cast.pool, values={"gpu": 0})
+    quotas.set_quota(actor=cast.alice, owner=cast.speech, pool=cast.pool, values={"gpu": 0})
     page = sign_in("alice").get("/quotas?department=research&values=gpu,cpu")
     rows = {row.name: [cell.text for cell in row.cells] for row in page.context["rows"]}
     assert rows["speech"] == ["0", "∞", NO_QUOTA, NO_QUOTA]
@@ -145,46 +145,48 @@ def test_missing_quota_differs_from_zero_quota(cast: Cast, spot: NodePool, sign_
 def test_draft_sets_and_deletes_quotas_and_can_be_reverted(cast: Cast, spot: NodePool, sign_in: Any) -> None:
     bob = sign_in("bob")
     cells = [(cast.vision, "local", "gpu", NO_QUOTA), (cast.vision, "spot", "gpu", "3")]
-    preview = bob.post(ANSWER, {**draft_form(cells), "do": "preview"}).content.decode()
+    preview = bob.post(GRID_URL, {**draft_form(cells), "do": "preview"}).content.decode()
     assert "Deleted: the quota of vision" in preview
-    assert gpus()["vision", "local"] == 2000, "a preview changes nothing"
-    applied = bob.post(ANSWER, {**draft_form(cells), "do": "apply"}).json()
+    assert gpu_quotas()["vision", "local"] == 2000, "a preview changes nothing"
+    applied = bob.post(GRID_URL, {**draft_form(cells), "do": "apply"}).json()
     assert applied["applied"] == "1 quota saved, 1 quota deleted."
-    assert gpus() == {("research", "local"): 4000, ("vision", "spot"): 3000}
-    updated = {(row["owner"], row["pool"]): row for row in applied["theirs"]}[key(cast.vision), "local"]
+    assert gpu_quotas() == {("research", "local"): 4000, ("vision", "spot"): 3000}
+    updated = {(row["owner"], row["pool"]): row for row in applied["theirs"]}[row_key(cast.vision), "local"]
     assert (updated["version"], set(updated["values"].values())) == ("0.0", {NO_QUOTA})
     change = QuotaChange.objects.get()
     assert [entry["after"] is None for entry in change.written] == [True, False]
     assert bob.post(f"/quotas/changes/{change.pk}/revert").status_code in (200, 302)
-    assert gpus() == {("research", "local"): 4000, ("vision", "local"): 2000, ("vision", "spot"): 1000}
+    assert gpu_quotas() == {("research", "local"): 4000, ("vision", "local"): 2000, ("vision", "spot"): 1000}
 
 
 def test_deletion_in_a_draft_is_rejected_with_an_error_or_a_conflict(
     cast: Cast, spot: NodePool, sign_in: Any
 ) -> None:
     bob, deleted = sign_in("bob"), (cast.vision, "local", "gpu", "-")
-    mixed = bob.post(ANSWER, {**draft_form([deleted, (cast.vision, "local", "rank", "3")]), "do": "apply"})
+    mixed = bob.post(GRID_URL, {**draft_form([deleted, (cast.vision, "local", "rank", "3")]), "do": "apply"})
     assert mixed.status_code == 422
     assert "other values are set" in mixed.json()["faults"][0]["message"]
-    faulty = bob.post(ANSWER, {**draft_form([deleted, (cast.speech, "spot", "gpu", "lots")]), "do": "apply"})
+    faulty = bob.post(
+        GRID_URL, {**draft_form([deleted, (cast.speech, "spot", "gpu", "lots")]), "do": "apply"}
+    )
     assert faulty.status_code == 422
     mine = draft_form([deleted])
-    quotas.set_quota(acting=cast.alice, owner=cast.vision, pool=cast.pool, values={"rank": 7})
-    overtaken = bob.post(ANSWER, {**mine, "do": "apply"})
+    quotas.set_quota(actor=cast.alice, owner=cast.vision, pool=cast.pool, values={"rank": 7})
+    overtaken = bob.post(GRID_URL, {**mine, "do": "apply"})
     assert overtaken.status_code == 412
     assert overtaken.json()["theirs"][0]["by"] == "alice"
-    assert gpus()["vision", "local"] == 2000
+    assert gpu_quotas()["vision", "local"] == 2000
 
 
 def test_draft_expiry_is_entered_in_the_users_time_zone(cast: Cast, spot: NodePool, sign_in: Any) -> None:
     bob, cells = sign_in("bob"), [(cast.vision, "spot", "gpu", "3")]
     bob.cookies["berth_zone"] = "Asia/Tokyo"
-    past = bob.post(ANSWER, {**draft_form(cells), "do": "apply", "until": "2020-01-01T09:00"})
+    past = bob.post(GRID_URL, {**draft_form(cells), "do": "apply", "until": "2020-01-01T09:00"})
     assert past.status_code == 422
     assert "is not a future time" in past.json()["faults"][0]["until"]
     tomorrow = (timezone.now() + timedelta(days=1)).replace(second=0, microsecond=0)
     typed = tomorrow.astimezone(ZoneInfo("Asia/Tokyo")).strftime("%Y-%m-%dT%H:%M")
-    assert "applied" in bob.post(ANSWER, {**draft_form(cells), "do": "apply", "until": typed}).json()
+    assert "applied" in bob.post(GRID_URL, {**draft_form(cells), "do": "apply", "until": typed}).json()
     expiry = QuotaExpiry.objects.get()
     assert (expiry.change.written[0]["name"], expiry.due_at) == ("vision", tomorrow)
     assert "expires" in bob.get("/quotas/changes").content.decode()
@@ -211,13 +213,13 @@ def test_error_names_the_invalid_cell_and_the_allowed_values(
 ) -> None:
     cells = [(cast.vision, "local", field, text), (cast.speech, "spot", "gpu", "1")]
     for do in ("preview", "apply"):
-        answer = sign_in("bob").post(ANSWER, {**draft_form(cells), "do": do})
+        answer = sign_in("bob").post(GRID_URL, {**draft_form(cells), "do": do})
         assert answer.status_code == 422
         (fault,) = answer.json()["faults"]
-        assert (fault["owner"], fault["pool"]) == (key(cast.vision), "local")
+        assert (fault["owner"], fault["pool"]) == (row_key(cast.vision), "local")
         assert words in fault["message"]
         assert "vision on local" in fault["cell"]
-    assert ("speech", "spot") not in gpus(), "all or nothing"
+    assert ("speech", "spot") not in gpu_quotas(), "all or nothing"
 
 
 def test_conflicting_draft_shows_the_other_change_and_stores_nothing(
@@ -225,17 +227,17 @@ def test_conflicting_draft_shows_the_other_change_and_stores_nothing(
 ) -> None:
     cells = [(cast.vision, "local", "gpu", "3"), (cast.speech, "spot", "gpu", "1")]
     mine = draft_form(cells)
-    quotas.set_quota(acting=cast.alice, owner=cast.vision, pool=cast.pool, values={"gpu": 5, "rank": 7})
+    quotas.set_quota(actor=cast.alice, owner=cast.vision, pool=cast.pool, values={"gpu": 5, "rank": 7})
     for do in ("preview", "apply"):
-        answer = sign_in("bob").post(ANSWER, {**mine, "do": do})
+        answer = sign_in("bob").post(GRID_URL, {**mine, "do": do})
         assert answer.status_code == 412
         (theirs,) = answer.json()["theirs"]
         assert (theirs["by"], theirs["values"]["gpu"], theirs["values"]["rank"]) == ("alice", "5", "7")
-    assert gpus()["vision", "local"] == 5000
+    assert gpu_quotas()["vision", "local"] == 5000
     again = draft_form(cells)
-    assert json.loads(again["draft"])["versions"][f"{key(cast.vision)}/local"] == theirs["version"]
-    assert "applied" in sign_in("bob").post(ANSWER, {**again, "do": "apply"}).json()
-    assert (gpus()["vision", "local"], Quota.objects.get(project=cast.vision, pool=cast.pool).rank) == (
+    assert json.loads(again["draft"])["versions"][f"{row_key(cast.vision)}/local"] == theirs["version"]
+    assert "applied" in sign_in("bob").post(GRID_URL, {**again, "do": "apply"}).json()
+    assert (gpu_quotas()["vision", "local"], Quota.objects.get(project=cast.vision, pool=cast.pool).rank) == (
         3000,
         7,
     )
@@ -244,12 +246,12 @@ def test_conflicting_draft_shows_the_other_change_and_stores_nothing(
 def test_grid_updates_include_only_visible_quotas(cast: Cast, spot: NodePool, sign_in: Any) -> None:
     client = sign_in("dave")
     latest = client.get("/quotas").context["latest"]
-    quotas.set_quota(acting=cast.alice, owner=cast.vision, pool=spot, values={"gpu": 9})
-    quotas.set_quota(acting=cast.alice, owner=cast.ads, pool=spot, values={"gpu": 8})
-    quotas.remove_quota(acting=cast.alice, quota=Quota.objects.get(project=cast.vision, pool=cast.pool))
+    quotas.set_quota(actor=cast.alice, owner=cast.vision, pool=spot, values={"gpu": 9})
+    quotas.set_quota(actor=cast.alice, owner=cast.ads, pool=spot, values={"gpu": 8})
+    quotas.remove_quota(actor=cast.alice, quota=Quota.objects.get(project=cast.vision, pool=cast.pool))
     updates = client.get(f"/quotas/updates?after={latest}").json()
     assert {(row["owner"], row["pool"], row["values"]["gpu"], row["by"]) for row in updates["theirs"]} == {
-        (key(cast.vision), "spot", "9", "alice"), (key(cast.vision), "local", NO_QUOTA, "alice"),
+        (row_key(cast.vision), "spot", "9", "alice"), (row_key(cast.vision), "local", NO_QUOTA, "alice"),
     }  # fmt: skip
     assert client.get(f"/quotas/updates?after={updates['latest']}").json()["theirs"] == []
     assert client.get("/quotas/updates?after=x").status_code == 200
@@ -258,14 +260,16 @@ def test_grid_updates_include_only_visible_quotas(cast: Cast, spot: NodePool, si
 def test_draft_needs_permission_for_every_quota(cast: Cast, spot: NodePool, sign_in: Any) -> None:
     own, others = [(cast.research, "local", "gpu", "9")], [(cast.ads, "local", "gpu", "9")]
     bob = sign_in("bob")
-    assert bob.post(ANSWER, {**draft_form(own), "do": "apply"}).status_code == 403
-    assert bob.post(ANSWER, {**draft_form(others), "do": "apply"}).status_code == 422, "bob does not see ads"
+    assert bob.post(GRID_URL, {**draft_form(own), "do": "apply"}).status_code == 403
+    assert bob.post(GRID_URL, {**draft_form(others), "do": "apply"}).status_code == 422, (
+        "bob does not see ads"
+    )
     mine = [(cast.vision, "local", "gpu", "9")]
     for name in ("carol", "dave", "erin"):
-        assert sign_in(name).post(ANSWER, {**draft_form(mine), "do": "apply"}).status_code == 403
+        assert sign_in(name).post(GRID_URL, {**draft_form(mine), "do": "apply"}).status_code == 403
     for name in ("grace", "frank"):
-        assert sign_in(name).post(ANSWER, {**draft_form(mine), "do": "apply"}).status_code == 422
-    assert gpus()["vision", "local"] == 2000
+        assert sign_in(name).post(GRID_URL, {**draft_form(mine), "do": "apply"}).status_code == 422
+    assert gpu_quotas()["vision", "local"] == 2000
     assert "data-edit" not in sign_in("dave").get("/quotas").content.decode()
     names = {row.name for row in sign_in("dave").get("/quotas").context["rows"]}
     assert names == {"research", "vision"}
@@ -283,7 +287,7 @@ def test_draft_needs_permission_for_every_quota(cast: Cast, spot: NodePool, sign
               '{"cells": [["project-99999999999999999999", "local", "gpu", "1"]], "versions": {}}'],
 )  # fmt: skip
 def test_malformed_draft_is_rejected(cast: Cast, spot: NodePool, sign_in: Any, draft: str) -> None:
-    answer = sign_in("alice").post(ANSWER, {"draft": draft, "do": "apply"})
+    answer = sign_in("alice").post(GRID_URL, {"draft": draft, "do": "apply"})
     assert answer.status_code == 422
     assert answer.json()["faults"]
 

@@ -29,7 +29,7 @@ def gpus() -> dict[str, int | None]:
 def test_quota_change_is_previewed_and_reverted(cast_with_quotas: Cast, sign_in: Any) -> None:
     bob = sign_in("bob")
     quotas.set_quota(
-        acting=cast_with_quotas.bob,
+        actor=cast_with_quotas.bob,
         owner=cast_with_quotas.vision,
         pool=cast_with_quotas.pool,
         values={"gpu": 0},
@@ -54,7 +54,7 @@ def test_quota_change_is_previewed_and_reverted(cast_with_quotas: Cast, sign_in:
 def test_overwritten_quota_change_is_not_reverted(cast_with_quotas: Cast, sign_in: Any) -> None:
     for gpu in (1, 3):
         quotas.set_quota(
-            acting=cast_with_quotas.alice,
+            actor=cast_with_quotas.alice,
             owner=cast_with_quotas.vision,
             pool=cast_with_quotas.pool,
             values={"gpu": gpu},
@@ -69,13 +69,13 @@ def test_overwritten_quota_change_is_not_reverted(cast_with_quotas: Cast, sign_i
 
 def test_quota_changes_are_visible_and_revertible_by_role(cast_with_quotas: Cast, sign_in: Any) -> None:
     quotas.set_quota(
-        acting=cast_with_quotas.alice,
+        actor=cast_with_quotas.alice,
         owner=cast_with_quotas.research,
         pool=cast_with_quotas.pool,
         values={"gpu": 5},
     )
     quotas.set_quota(
-        acting=cast_with_quotas.alice,
+        actor=cast_with_quotas.alice,
         owner=cast_with_quotas.vision,
         pool=cast_with_quotas.pool,
         values={"gpu": 1},

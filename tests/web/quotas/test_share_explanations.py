@@ -18,7 +18,7 @@ HTMX = {"HTTP_HX_REQUEST": "true"}
 
 
 @pytest.fixture
-def contended(cast: Cast) -> Cast:
+def contended_pool(cast: Cast) -> Cast:
     """Create a node of two GPUs. Speech (weight 1) and vision (weight 2) request two GPUs each."""
     make.quota(cast.research, cast.pool, 2)
     make.quota(cast.vision, cast.pool, 0, weight_gpu=2)
@@ -35,13 +35,13 @@ def get_share(cast: Cast, name: str, address: str) -> Any:
 
 def get(cast: Cast, name: str, address: str) -> Any:
     _, secret = tokens.issue(
-        acting=cast.people[name], name=f"t-{ApiToken.objects.count()}", scopes=["read"], expires_at=None
+        actor=cast.people[name], name=f"t-{ApiToken.objects.count()}", scopes=["read"], expires_at=None
     )
     return Client().get(f"/api/v1/{address}", HTTP_AUTHORIZATION=f"Bearer {secret}")
 
 
-def test_explanation_sentences_match_the_numbers(contended: Cast) -> None:
-    answer = get_share(contended, "alice", "projects/vision/local").json()
+def test_explanation_sentences_match_the_numbers(contended_pool: Cast) -> None:
+    answer = get_share(contended_pool, "alice", "projects/vision/local").json()
     department, project = (each for each in answer["trace"] if each["resource"] == "gpu")
     assert (department["name"], department["queue"], department["share"]) == ("research", "local", 2)
     assert (project["name"], project["queue"], project["total"], project["share"]) == (
@@ -67,8 +67,8 @@ def test_explanation_sentences_match_the_numbers(contended: Cast) -> None:
     assert sum(each["granted"] for each in project["rounds"]) == project["share"]
 
 
-def test_page_and_api_show_the_same_sentences(contended: Cast, sign_in: Any) -> None:
-    traces = get_share(contended, "alice", "projects/vision/local").json()["trace"]
+def test_page_and_api_show_the_same_sentences(contended_pool: Cast, sign_in: Any) -> None:
+    traces = get_share(contended_pool, "alice", "projects/vision/local").json()["trace"]
     lines = [line for each in traces for line in each["explanation"]]
     headings = [f"{each['name']}: GPUs of {each['queue']}<" for each in traces if each["resource"] == "gpu"]
     whole = sign_in("alice").get("/quotas/projects/vision/local/share").content.decode()
@@ -81,8 +81,8 @@ def test_page_and_api_show_the_same_sentences(contended: Cast, sign_in: Any) -> 
     assert "<html" not in inner
 
 
-def test_member_sees_own_project_and_no_other_names(contended: Cast, sign_in: Any) -> None:
-    answer = get_share(contended, "dave", "projects/vision/local")
+def test_member_sees_own_project_and_no_other_names(contended_pool: Cast, sign_in: Any) -> None:
+    answer = get_share(contended_pool, "dave", "projects/vision/local")
     assert {each["name"] for each in answer.json()["trace"]} == {"vision"}, (
         "no department and no other project"
     )
@@ -93,7 +93,7 @@ def test_member_sees_own_project_and_no_other_names(contended: Cast, sign_in: An
     assert "speech" not in page.content.decode()
 
 
-def test_explanation_needs_access_to_the_queue(contended: Cast, sign_in: Any) -> None:
+def test_explanation_needs_access_to_the_queue(contended_pool: Cast, sign_in: Any) -> None:
     answers = {
         "projects/vision/local": {"bob": 200, "dave": 200, "erin": 200, "grace": 404, "frank": 404},
         "departments/research/local": {"alice": 200, "bob": 200, "dave": 404, "grace": 404, "frank": 404},
@@ -101,16 +101,16 @@ def test_explanation_needs_access_to_the_queue(contended: Cast, sign_in: Any) ->
     }  # fmt: skip
     for address, statuses in answers.items():
         for name, status in statuses.items():
-            assert get_share(contended, name, address).status_code == status, (name, address)
+            assert get_share(contended_pool, name, address).status_code == status, (name, address)
             assert sign_in(name).get(f"/quotas/{address}/share").status_code == status, (name, address)
 
 
-def test_quota_tree_and_pending_workload_link_to_the_explanation(contended: Cast, sign_in: Any) -> None:
+def test_quota_tree_and_pending_workload_link_to_the_explanation(contended_pool: Cast, sign_in: Any) -> None:
     address = "/quotas/projects/vision/local/share"
     for name in ("alice", "dave"):
         assert f'href="{address}"' not in sign_in(name).get("/quotas?pool=local").content.decode()
-    make.standing(contended.vision, contended.pool, share=2, allocated=0, requested=2)
-    make.standing(contended.research, contended.pool, share=2, allocated=0, requested=2)
+    make.standing(contended_pool.vision, contended_pool.pool, share=2, allocated=0, requested=2)
+    make.standing(contended_pool.research, contended_pool.pool, share=2, allocated=0, requested=2)
     for name, of_department in (("alice", True), ("dave", False)):
         client = sign_in(name)
         waits = Workload.objects.get(name="waits")
@@ -120,17 +120,17 @@ def test_quota_tree_and_pending_workload_link_to_the_explanation(contended: Cast
             assert ('href="/quotas/departments/research/local/share"' in text) is of_department, (name, page)
 
 
-def test_explain_api_and_admin_site_show_the_same_sentences(contended: Cast) -> None:
+def test_explain_api_and_admin_site_show_the_same_sentences(contended_pool: Cast) -> None:
     row = QueueStanding.objects.create(
-        pool=contended.pool, project=contended.vision, share=[0] * 3, allocated=[0] * 3,
+        pool=contended_pool.pool, project=contended_pool.vision, share=[0] * 3, allocated=[0] * 3,
         requested=[2000, 0, 0], usage=[0.0] * 3, at=timezone.now(),
     )  # fmt: skip
-    trace = get_share(contended, "alice", "projects/vision/local").json()["trace"]
+    trace = get_share(contended_pool, "alice", "projects/vision/local").json()["trace"]
     department, project = (each["explanation"] for each in trace if each["resource"] == "gpu")
     waits = Workload.objects.get(name="waits")
-    why = get(contended, "alice", f"workloads/{waits.pk}/explain").json()["queue"]
+    why = get(contended_pool, "alice", f"workloads/{waits.pk}/explain").json()["queue"]
     assert (why["department"]["how"]["gpu"], why["project"]["how"]["gpu"]) == (department, project)
-    user = contended.alice.user
+    user = contended_pool.alice.user
     user.is_staff = True
     user.save()
     admin_client = Client()
@@ -140,7 +140,7 @@ def test_explain_api_and_admin_site_show_the_same_sentences(contended: Cast) -> 
         assert escape(line) in page
 
 
-def test_explain_api_hides_partly_visible_departments(contended: Cast) -> None:
+def test_explain_api_hides_partly_visible_departments(contended_pool: Cast) -> None:
     waits = Workload.objects.get(name="waits")
-    why = get(contended, "dave", f"workloads/{waits.pk}/explain").json()["queue"]
+    why = get(contended_pool, "dave", f"workloads/{waits.pk}/explain").json()["queue"]
     assert (why["department"]["how"], why["project"]["how"]["gpu"][-1]) == ({}, "Fair share: 1 GPU.")

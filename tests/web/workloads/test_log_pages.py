@@ -19,21 +19,23 @@ from berth.server.wiring import Wiring
 from pools.runtimes.base import PodOrder
 from projects.connections.sockets import SIGNED_OUT
 from projects.models import Membership, Pod
-from scheduler.api.logs.live import NOT_THERE
+from scheduler.api.logs.live import NOT_FOUND
 from tests import factories as make
 from tests.cast import Cast, make_cast
 from tests.fakes.runtime import FakeRuntime
-from tests.session_cookies import cookie_of
+from tests.session_cookies import session_cookie
 
 PATIENCE = 30.0
-EVIL = b"<script>alert('x')</script> \x1b[31mred\x1b[0m \x1b]0;owned\x07\x08\xe2\x80\xaeend\n"
+UNSAFE_TEXT = b"<script>alert('x')</script> \x1b[31mred\x1b[0m \x1b]0;owned\x07\x08\xe2\x80\xaeend\n"
 
 
 @pytest.fixture
 def runtime(monkeypatch: pytest.MonkeyPatch) -> FakeRuntime:
     fake = FakeRuntime()
-    monkeypatch.setattr("scheduler.api.logs.pod_log.wired", lambda: Wiring(fake.clock, {}, {"fake": fake}))
-    monkeypatch.setattr("scheduler.api.logs.live.SILENT_SECONDS", 0.01)
+    monkeypatch.setattr(
+        "scheduler.api.logs.pod_log.load_wiring", lambda: Wiring(fake.clock, {}, {"fake": fake})
+    )
+    monkeypatch.setattr("scheduler.api.logs.live.IDLE_POLL_SECONDS", 0.01)
     return fake
 
 
@@ -53,19 +55,19 @@ def path(pod: Pod, what: str = "", **query: object) -> str:
 def test_log_is_plain_text_with_offsets(
     cast: Cast, sign_in: Callable[[str], Any], runtime: FakeRuntime
 ) -> None:
-    pod = start_pod(cast, runtime, EVIL * 3)
+    pod = start_pod(cast, runtime, UNSAFE_TEXT * 3)
     client = sign_in("erin")
     answer = client.get(path(pod, tail=2))
-    assert answer.content == EVIL * 2
+    assert answer.content == UNSAFE_TEXT * 2
     assert answer.headers["Content-Type"].startswith("text/plain")
     assert answer.headers["X-Content-Type-Options"] == "nosniff"
-    size = len(EVIL)
+    size = len(UNSAFE_TEXT)
     assert (answer.headers["X-Offset"], answer.headers["X-Next-Offset"], answer.headers["X-Complete"]) == (
         str(size), str(3 * size), "false",
     )  # fmt: skip
-    assert client.get(path(pod, offset=0, limit=5)).content == EVIL[:5]
+    assert client.get(path(pod, offset=0, limit=5)).content == UNSAFE_TEXT[:5]
     for query in ({"offset": "-1"}, {"offset": "x"}, {"tail": "%00"}, {"limit": "9" * 30}):
-        assert client.get(path(pod, **query)).content == EVIL * 3
+        assert client.get(path(pod, **query)).content == UNSAFE_TEXT * 3
     assert sign_in("grace").get(path(pod)).status_code == 404
     assert client.get(f"/workloads/{pod.workload_id}/log?pod=x").status_code == 404
 
@@ -73,7 +75,7 @@ def test_log_is_plain_text_with_offsets(
 def test_matching_lines_are_escaped_and_shown_with_context(
     cast: Cast, sign_in: Callable[[str], Any], runtime: FakeRuntime
 ) -> None:
-    pod = start_pod(cast, runtime, b"one\ntwo <b>\n" + EVIL + b"four\n")
+    pod = start_pod(cast, runtime, b"one\ntwo <b>\n" + UNSAFE_TEXT + b"four\n")
     client = sign_in("dave")
     text = client.get(path(pod, "/search", text="ALERT", ignore_case="on")).content.decode()
     assert "<strong>1</strong> line of worker-0, run 2, contains" in text
@@ -101,12 +103,12 @@ def test_log_matches_are_paged(cast: Cast, sign_in: Callable[[str], Any], runtim
 
 
 def test_downloaded_log_is_complete(cast: Cast, sign_in: Callable[[str], Any], runtime: FakeRuntime) -> None:
-    pod = start_pod(cast, runtime, EVIL * 40_000)
+    pod = start_pod(cast, runtime, UNSAFE_TEXT * 40_000)
     answer = sign_in("dave").get(path(pod, "/download"))
     assert answer.headers["Content-Disposition"] == 'attachment; filename="train-worker-0-run2.log"'
     pieces = list(answer.streaming_content)
     assert len(pieces) > 1
-    assert b"".join(pieces) == EVIL * 40_000
+    assert b"".join(pieces) == UNSAFE_TEXT * 40_000
 
 
 def test_pods_of_the_current_run_are_listed_first(
@@ -123,7 +125,7 @@ def test_pods_of_the_current_run_are_listed_first(
 
 
 def test_terminal_escapes_are_stripped() -> None:
-    assert plain_text(EVIL.rstrip()) == "<script>alert('x')</script> red \ufffd\ufffdend"
+    assert plain_text(UNSAFE_TEXT.rstrip()) == "<script>alert('x')</script> red \ufffd\ufffdend"
     assert plain_text("Grüße\t你好\r".encode()) == "Grüße\t你好"
     assert plain_text(b"\xff\x00\x1b") == "\ufffd\ufffd"
 
@@ -143,7 +145,7 @@ class LogSocket(ApplicationCommunicator):
         super().__init__(URLRouter(websocket_urlpatterns), self.scope)
 
     async def begin(self) -> Self:
-        cookie = await sync_to_async(cookie_of)(self.user)
+        cookie = await sync_to_async(session_cookie)(self.user)
         self.scope["headers"].append((b"cookie", cookie.encode()))
         await self.send_input({"type": "websocket.connect"})
         assert (await self.receive_output(PATIENCE))["type"] == "websocket.accept"
@@ -201,7 +203,7 @@ async def test_invalid_offset_streams_from_the_beginning(running: tuple[Cast, Po
 
 async def test_log_stream_is_closed_without_access(running: tuple[Cast, Pod]) -> None:
     cast, pod = running
-    for user, code in ((cast.grace.user, NOT_THERE), (AnonymousUser(), SIGNED_OUT)):
+    for user, code in ((cast.grace.user, NOT_FOUND), (AnonymousUser(), SIGNED_OUT)):
         socket = await LogSocket(user, pod).begin()
         assert await socket.receive() == {"closed": code}
         await socket.end()
@@ -212,7 +214,7 @@ async def test_revoked_role_ends_the_log_stream(running: tuple[Cast, Pod]) -> No
     socket = await LogSocket(cast.dave.user, pod).begin()
     assert (await socket.receive())["text"]
     await Membership.objects.filter(user=cast.dave.user).adelete()
-    assert await socket.receive() == {"closed": NOT_THERE}
+    assert await socket.receive() == {"closed": NOT_FOUND}
     await socket.end()
 
 

@@ -10,14 +10,14 @@ from django.test import Client
 
 from berth.core.priorities import DEFAULT, SERVICE_DEFAULT
 from projects.models import Workload
-from scheduler.web.submit.form.draft import PREFIX, Draft, opened, sent, step
-from scheduler.web.submit.form.fields import Offer
-from scheduler.web.submit.form.presentation import shown
+from scheduler.web.submit.form.draft import PREFIX, Draft, apply_step, open_draft, read_draft
+from scheduler.web.submit.form.fields import FormChoices
+from scheduler.web.submit.form.presentation import prepare_form
 from tests import factories as make
 from tests.cast import Cast
 
 HTMX = {"HTTP_HX_REQUEST": "true"}
-OFFER = Offer(projects=["vision"], pools=["a", "b", "c"])
+FORM_CHOICES = FormChoices(projects=["vision"], pools=["a", "b", "c"])
 TEXT = """\
 # every night
 name: night
@@ -33,7 +33,9 @@ roles:
 
 def fields(draft: Draft) -> dict[str, str]:
     return {
-        each.of.path: each.value for part in shown(draft, OFFER).parts for each in (*part.fields, *part.more)
+        each.form_field.path: each.value
+        for part in prepare_form(draft, FORM_CHOICES).parts
+        for each in (*part.fields, *part.more)
     }
 
 
@@ -42,19 +44,19 @@ def post(draft: Draft, document: str | None = None, **typed: Any) -> Draft:
     query = QueryDict(mutable=True)
     query["document"] = (document if document is not None else draft.text).replace("\n", "\r\n")
     query["agreed"] = draft.agreed
-    for part in shown(draft, OFFER).parts:
+    for part in prepare_form(draft, FORM_CHOICES).parts:
         for each in (*part.fields, *part.more):
-            if each.of.many:
+            if each.form_field.many:
                 query.setlist(each.name, ["", *each.chosen])
-            elif not each.only_text:
+            elif not each.is_text_only:
                 query[each.name] = each.value
     for path, value in typed.items():
         query.setlist(PREFIX + path, value if isinstance(value, list) else [value])
-    return sent(query, OFFER)
+    return read_draft(query, FORM_CHOICES)
 
 
 def test_unchanged_document_is_kept_byte_for_byte() -> None:
-    assert post(opened(TEXT)).text == TEXT
+    assert post(open_draft(TEXT)).text == TEXT
 
 
 @pytest.mark.parametrize(
@@ -82,30 +84,35 @@ def test_unchanged_document_is_kept_byte_for_byte() -> None:
     ],
 )  # fmt: skip
 def test_changed_field_is_written_into_the_document(path: str, typed: Any, was: str, now: str) -> None:
-    draft = post(opened(TEXT), **{path: typed})
+    draft = post(open_draft(TEXT), **{path: typed})
     assert draft.text == TEXT.replace(was, now)
     assert (draft.agreed, draft.problems) == (draft.text, [])
     assert post(draft).text == draft.text, "form and document agree"
 
 
 def test_form_reflects_the_document() -> None:
-    draft = post(opened(TEXT), TEXT.replace("replicas: 2", "min: 1\n    max: 3") + "pools: [c, a]\n")
+    draft = post(open_draft(TEXT), TEXT.replace("replicas: 2", "min: 1\n    max: 3") + "pools: [c, a]\n")
     now = fields(draft)
     assert (now["roles[0].at_least"], now["roles[0].at_most"]) == ("1", "3")
-    boxes = [each for part in shown(draft, OFFER).parts for each in part.fields if each.of.path == "pools"]
-    assert boxes[0].boxes == [
+    checkboxes = [
+        each
+        for part in prepare_form(draft, FORM_CHOICES).parts
+        for each in part.fields
+        if each.form_field.path == "pools"
+    ]
+    assert checkboxes[0].checkboxes == [
         ("c", "c", True, "1."), ("a", "a", True, "2."), ("b", "b", False, ""),
     ]  # fmt: skip
 
 
 def test_changes_in_form_and_document_are_merged() -> None:
-    draft = post(opened(TEXT), TEXT + "labels: {team: nlp}  # mine\n", name="weekly")
+    draft = post(open_draft(TEXT), TEXT + "labels: {team: nlp}  # mine\n", name="weekly")
     assert draft.text == TEXT.replace("name: night", "name: weekly") + "labels: {team: nlp}  # mine\n"
     assert fields(draft)["labels"] == "team=nlp"
 
 
 def test_field_value_is_kept_until_a_broken_document_parses_again() -> None:
-    broken = post(opened(TEXT), TEXT + "pools: [a\n", name="weekly")
+    broken = post(open_draft(TEXT), TEXT + "pools: [a\n", name="weekly")
     assert broken.data is None
     assert (broken.text, broken.agreed) == (TEXT + "pools: [a\n", TEXT)
     assert fields(broken)["name"] == "weekly"
@@ -116,7 +123,7 @@ def test_field_value_is_kept_until_a_broken_document_parses_again() -> None:
 
 
 def test_invalid_field_keeps_its_input_and_reports_a_problem() -> None:
-    draft = post(opened(TEXT), env="A=1\nnonsense")
+    draft = post(open_draft(TEXT), env="A=1\nnonsense")
     assert draft.text == TEXT
     assert fields(draft)["env"] == "A=1\nnonsense"
     assert [(each.path, each.received) for each in draft.problems] == [("env", "nonsense")]
@@ -125,23 +132,23 @@ def test_invalid_field_keeps_its_input_and_reports_a_problem() -> None:
 
 def test_value_that_the_form_cannot_edit_is_kept() -> None:
     text = TEXT + "env:\n  SCRIPT: |\n    a\n    b\n"
-    draft = post(opened(text), name="weekly")
-    parts = shown(draft, OFFER).parts
-    env = next(each for part in parts for each in part.fields if each.of.path == "env")
-    assert env.only_text
+    draft = post(open_draft(text), name="weekly")
+    parts = prepare_form(draft, FORM_CHOICES).parts
+    env = next(each for part in parts for each in part.fields if each.form_field.path == "env")
+    assert env.is_text_only
     assert "    a\n    b\n" in draft.text
 
 
 def test_command_list_stays_a_list() -> None:
     text = TEXT.replace("python train.py", "[python, train.py]")
-    draft = post(opened(text), command="python\ntrain.py\n--fast run")
+    draft = post(open_draft(text), command="python\ntrain.py\n--fast run")
     assert (draft.data or {})["command"] == ["python", "train.py", "--fast run"]
 
 
 def test_roles_and_notifications_are_added_and_removed() -> None:
-    draft = opened(TEXT)
-    step(draft, "add:roles")
-    step(draft, "add:notifications", mail="me@example.org")
+    draft = open_draft(TEXT)
+    apply_step(draft, "add:roles")
+    apply_step(draft, "add:notifications", mail="me@example.org")
     assert draft.text == (
         TEXT.replace("# short\n", "# short\nnotifications:\n  - to: me@example.org\n")
         + "  - name: role-2\n    replicas: 1\n"
@@ -149,24 +156,24 @@ def test_roles_and_notifications_are_added_and_removed() -> None:
     changed = post(draft, **{"roles[1].gpu": "1", "notifications[0].on": ["", "failed"]})
     assert (changed.data or {})["roles"][1] == {"name": "role-2", "replicas": 1, "gpu": 1}
     assert (changed.data or {})["notifications"] == [{"to": "me@example.org", "on": ["failed"]}]
-    step(changed, "remove:roles[1]")
-    step(changed, "remove:notifications[0]")
-    assert changed.data == opened(TEXT).data
+    apply_step(changed, "remove:roles[1]")
+    apply_step(changed, "remove:notifications[0]")
+    assert changed.data == open_draft(TEXT).data
     for nonsense in ("add:", "remove:roles[9]", "explode:roles", "add:..", "remove:name[0]"):
-        step(changed, nonsense)
-    assert changed.data == opened(TEXT).data
+        apply_step(changed, nonsense)
+    assert changed.data == open_draft(TEXT).data
 
 
 def test_roles_in_groups_have_fields() -> None:
     text = "name: x\ngroups:\n  - name: left\n    roles: [{name: a, replicas: 1}, {name: b, replicas: 2}]\n"
-    draft = post(opened(text), **{"groups[0].roles[1].gpu": "2"})
+    draft = post(open_draft(text), **{"groups[0].roles[1].gpu": "2"})
     assert draft.text == text.replace("replicas: 2}", "replicas: 2, gpu: 2}")
 
 
-def test_old_manifest_is_text_only() -> None:
-    draft = opened("apiVersion: v1\nkind: TrainingJob\nmetadata: {name: x}\n")
+def test_training_job_manifest_is_edited_as_text_only() -> None:
+    draft = open_draft("apiVersion: v1\nkind: TrainingJob\nmetadata: {name: x}\n")
     assert not draft.has_form
-    assert shown(draft, OFFER).parts == []
+    assert prepare_form(draft, FORM_CHOICES).parts == []
 
 
 @pytest.mark.parametrize(
@@ -175,16 +182,16 @@ def test_old_manifest_is_text_only() -> None:
      "pools: x", "name: {a: b}", "env: [1]", "roles: [{replicas: [1]}]", "name: ~", "? [a]\n: b"],
 )  # fmt: skip
 def test_malformed_document_does_not_break_the_form(text: str) -> None:
-    draft = opened(text)
+    draft = open_draft(text)
     again = post(draft, name="other")
     assert again.data is None or again.data.get("name") == "other" or again.problems
-    shown(again, OFFER)
+    prepare_form(again, FORM_CHOICES)
 
 
 # ------------------------------------------------------------------ the page
 
 
-def look(client: Client, document: str, **more: Any) -> Any:
+def refresh_form(client: Client, document: str, **more: Any) -> Any:
     return client.post("/submit", {"document": document, "agreed": document, "step": "look", **more}, **HTMX)
 
 
@@ -222,7 +229,7 @@ def test_error_is_shown_at_its_field_and_line(
         "roles:\n  - {name: worker, replicas: 2, gpu: 1}\n"
     )
     document = text.replace(was, now)
-    answer = look(dave, document)
+    answer = refresh_form(dave, document)
     assert answer.status_code == 200
     assert words.lower() in field_error(answer, path).lower()
     line = next((n for n, each in enumerate(document.split("\n"), 1) if now and now in each), None)
@@ -232,7 +239,7 @@ def test_error_is_shown_at_its_field_and_line(
 
 def test_viewer_sees_an_error_at_the_project_field(sign_in: Any, cast: Cast) -> None:
     document = "name: x\nproject: vision\ncommand: a\nroles: [{replicas: 1}]\n"
-    assert "does not allow you to submit" in field_error(look(sign_in("erin"), document), "project")
+    assert "does not allow you to submit" in field_error(refresh_form(sign_in("erin"), document), "project")
 
 
 def test_submission_uses_the_form_values(cast: Cast, dave: Client) -> None:
@@ -247,7 +254,7 @@ def test_submission_uses_the_form_values(cast: Cast, dave: Client) -> None:
 def test_prediction_is_loaded_separately_and_creates_nothing(cast: Cast, dave: Client) -> None:
     make.quota(cast.vision, cast.pool, 4)
     document = "name: fine\nproject: vision\ncommand: sleep 1\nroles: [{replicas: 1, gpu: 1}]\n"
-    assert 'hx-post="/submit/prediction"' in look(dave, document).content.decode()
+    assert 'hx-post="/submit/prediction"' in refresh_form(dave, document).content.decode()
     prediction = dave.post("/submit/prediction", {"document": document}, **HTMX).content.decode()
     assert "It would be queued" in prediction
     make.node(cast.pool)
@@ -261,7 +268,9 @@ def test_markup_in_names_is_escaped(cast: Cast, dave: Client) -> None:
     evil = "<script>alert(1)</script>"
     document = f'name: "{evil}"\nproject: "{evil}"\npools: ["{evil}"]\n'
     document += f'env: {{A: "{evil}"}}\ncommand: "{evil}"\n'
-    page = look(dave, document + f'roles: [{{name: "{evil}", replicas: "{evil}"}}]\n').content.decode()
+    page = refresh_form(
+        dave, document + f'roles: [{{name: "{evil}", replicas: "{evil}"}}]\n'
+    ).content.decode()
     assert "<script>alert" not in page
     assert "&lt;script&gt;alert" in page
 
@@ -302,6 +311,6 @@ def test_form_warns_about_limits_that_are_not_enforced(dave: Client) -> None:
 
 def test_image_is_rejected_at_its_field_and_not_offered_on_pools_without_images(dave: Client) -> None:
     text = "name: fine\nproject: vision\ncommand: sleep 1\nroles: [{replicas: 1}]\n"
-    answer = look(dave, text + "image: torch\n")
+    answer = refresh_form(dave, text + "image: torch\n")
     assert "container images do not run on the pool local" in field_error(answer, "image")
-    assert 'name="f:image"' not in look(dave, text).content.decode()
+    assert 'name="f:image"' not in refresh_form(dave, text).content.decode()

@@ -17,9 +17,9 @@ PAGE = "/templates/vision/nightly/edit"
 
 
 @pytest.fixture
-def nightly(cast: Cast) -> Template:
+def nightly_template(cast: Cast) -> Template:
     return set_template(
-        acting=cast.dave, project=cast.vision, name="nightly", text=TEXT, description="<b>every night</b>"
+        actor=cast.dave, project=cast.vision, name="nightly", text=TEXT, description="<b>every night</b>"
     )
 
 
@@ -35,7 +35,7 @@ def edit_form(template: Template, **values: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def test_submission_starts_from_a_template(nightly: Template, dave: Client) -> None:
+def test_submission_starts_from_a_template(nightly_template: Template, dave: Client) -> None:
     answer = dave.get("/submit?template=vision/nightly")
     assert answer.context["text"] == (
         "# every night\nname: nightly\nproject: vision\n" + TEXT.removeprefix("# every night\n")
@@ -46,7 +46,7 @@ def test_submission_starts_from_a_template(nightly: Template, dave: Client) -> N
     assert Workload.objects.get().name == "nightly"
 
 
-def test_template_list_offers_actions_by_role(nightly: Template, sign_in: Any) -> None:
+def test_template_list_offers_actions_by_role(nightly_template: Template, sign_in: Any) -> None:
     shown = {name: sign_in(name).get("/templates").content.decode() for name in ("dave", "erin", "grace")}
     assert "Edit<" in shown["dave"] and "Use template<" in shown["dave"]
     assert (
@@ -60,41 +60,46 @@ def test_template_list_offers_actions_by_role(nightly: Template, sign_in: Any) -
     assert "No templates match" in sign_in("carol").get("/templates?search=zzz", **HTMX).content.decode()
 
 
-def test_template_is_edited_in_form_and_document(nightly: Template, dave: Client) -> None:
+def test_template_is_edited_in_form_and_document(nightly_template: Template, dave: Client) -> None:
     page = dave.get(PAGE).content.decode()
     assert "# every night" in page and 'name="f:roles[0].gpu"' in page
-    typed = edit_form(nightly, description="weekly", **{PREFIX + "roles[0].gpu": "0.5"})
+    typed = edit_form(nightly_template, description="weekly", **{PREFIX + "roles[0].gpu": "0.5"})
     answer = dave.post(PAGE, typed, **HTMX)
     assert answer.headers["HX-Redirect"] == "/templates"
-    nightly.refresh_from_db()
-    assert (nightly.text, nightly.description) == (TEXT.replace("gpu: 1", "gpu: 0.5"), "weekly")
+    nightly_template.refresh_from_db()
+    assert (nightly_template.text, nightly_template.description) == (
+        TEXT.replace("gpu: 1", "gpu: 0.5"),
+        "weekly",
+    )
     row = Audit.objects.filter(action="set_template").latest("pk")
     assert (row.actor, row.object_name) == ("dave", "vision/nightly")
     assert set(row.after or {}) == {"description", "document"}
 
 
 def test_conflicting_template_edit_shows_both_versions_and_can_be_saved_again(
-    nightly: Template, dave: Client, sign_in: Any
+    nightly_template: Template, dave: Client, sign_in: Any
 ) -> None:
-    theirs = edit_form(nightly, document=TEXT + "priority: 10\n")
+    theirs = edit_form(nightly_template, document=TEXT + "priority: 10\n")
     assert sign_in("carol").post(PAGE, theirs, **HTMX).status_code == 204
-    mine = edit_form(nightly, document=TEXT + "priority: 20\n")
+    mine = edit_form(nightly_template, document=TEXT + "priority: 20\n")
     answer = dave.post(PAGE, mine, **HTMX)
     text = answer.content.decode()
     assert answer.status_code == 412
     assert "carol saved the version below" in text and "priority: 10" in text and "priority: 20" in text
     again = {**mine, "version": answer.context["shows"].version}
     assert dave.post(PAGE, again, **HTMX).status_code == 204
-    nightly.refresh_from_db()
-    assert "priority: 20" in nightly.text
+    nightly_template.refresh_from_db()
+    assert "priority: 20" in nightly_template.text
 
 
-def test_template_errors_are_shown_at_fields_and_lines(nightly: Template, dave: Client) -> None:
-    answer = dave.post(PAGE, edit_form(nightly, document=TEXT.replace("gpu: 1", "gpu: 1.5")), **HTMX)
+def test_template_errors_are_shown_at_fields_and_lines(nightly_template: Template, dave: Client) -> None:
+    answer = dave.post(PAGE, edit_form(nightly_template, document=TEXT.replace("gpu: 1", "gpu: 1.5")), **HTMX)
     text = answer.content.decode()
     assert answer.status_code == 422
     assert 'id="f-roles-0-gpu-error"' in text and 'data-line="3"' in text
-    looked = dave.post(PAGE, edit_form(nightly, document="colour: red\n" + TEXT, step="look"), **HTMX)
+    looked = dave.post(
+        PAGE, edit_form(nightly_template, document="colour: red\n" + TEXT, step="look"), **HTMX
+    )
     assert looked.status_code == 200 and "unknown key" in looked.content.decode()
 
 
@@ -144,7 +149,7 @@ def test_document_on_the_submit_page_is_saved_as_template(cast: Cast, dave: Clie
     assert "not YAML" in dave.post("/templates/save", broken, **HTMX).content.decode()
 
 
-def test_deleting_a_template_needs_confirmation(nightly: Template, dave: Client) -> None:
+def test_deleting_a_template_needs_confirmation(nightly_template: Template, dave: Client) -> None:
     path = "/templates/vision/nightly/delete"
     assert "Delete template vision/nightly?" in dave.get(path).content.decode()
     assert Template.objects.exists()
@@ -152,7 +157,9 @@ def test_deleting_a_template_needs_confirmation(nightly: Template, dave: Client)
     assert not Template.objects.exists()
 
 
-def test_templates_are_404_for_other_projects_and_403_for_viewers(nightly: Template, sign_in: Any) -> None:
+def test_templates_return_404_for_other_projects_and_403_for_viewers(
+    nightly_template: Template, sign_in: Any
+) -> None:
     for path in (PAGE, "/templates/vision/nightly/delete", "/templates/vision/new"):
         assert sign_in("grace").get(path).status_code == 404
         assert sign_in("erin").get(path).status_code == 403

@@ -1,13 +1,13 @@
-"""`berth help` and `berth completion`."""
+"""Commands `berth help` and `berth completion`."""
 
 from enum import StrEnum
 from typing import Annotated
 
 import typer
 
-from berth.cli.exits import MEANINGS, BadInput, unknown
+from berth.cli.exits import EXIT_CODES_HELP, BadInput, unknown_name_message
 
-ENVIRONMENT = """\b
+ENVIRONMENT_HELP = """\b
 Environment:
   BERTH_URL        address of the server, such as https://berth.example.org
   BERTH_TOKEN      token; overrides the one stored by `berth login`
@@ -18,7 +18,7 @@ Environment:
   SSL_CERT_FILE    certificates to trust
   NO_COLOR         any value disables colours
   COLUMNS          width of tables on a terminal"""
-OUTPUT = """\b
+OUTPUT_HELP = """\b
 Output:
   -o table    columns that fit the terminal; full lines if output is redirected
   -o wide     all columns at full width
@@ -26,7 +26,7 @@ Output:
   -o yaml     the same as YAML
   -o csv      the same as CSV: one row per item, nested fields as `outer.inner`
 Results go to stdout, hints and errors to stderr. An error is one line starting with `berth: `."""
-TOPICS = {"exit-codes": MEANINGS, "environment": ENVIRONMENT, "output": OUTPUT}
+TOPICS = {"exit-codes": EXIT_CODES_HELP, "environment": ENVIRONMENT_HELP, "output": OUTPUT_HELP}
 
 
 class Shell(StrEnum):
@@ -59,7 +59,7 @@ def help_(
         commands = getattr(context.command, "commands", {})
         if name not in commands:
             allowed = [*commands, *([] if depth else TOPICS)]
-            raise BadInput(unknown("command", " ".join(names[: depth + 1]), name, allowed))
+            raise BadInput(unknown_name_message("command", " ".join(names[: depth + 1]), name, allowed))
         context = type(context)(commands[name], info_name=name, parent=context)
     print(context.command.get_help(context))
 
@@ -67,7 +67,7 @@ def help_(
 def completion(
     shell: Annotated[Shell, typer.Argument(metavar="bash|zsh|fish", help="Shell.")],
 ) -> None:
-    """Print the completion script of a shell, for commands, options and names on the server.
+    """Print a shell completion script for commands, options and names of objects on the server.
 
     \b
     berth completion bash > ~/.local/share/bash-completion/completions/berth

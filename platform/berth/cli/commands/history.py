@@ -1,25 +1,25 @@
-"""`berth events`, `berth evictions`, `berth audit` and `berth health`."""
+"""Commands `berth events`, `berth evictions`, `berth audit` and `berth health`."""
 
 import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from berth.cli.arguments import DepartmentOption, PoolOption, ProjectOption, connected, workload_names
-from berth.cli.columns import event_columns, eviction_columns, pair_columns
+from berth.cli.arguments import DepartmentOption, PoolOption, ProjectOption, open_client, workload_names
+from berth.cli.columns import event_columns, eviction_columns, project_pair_columns
 from berth.cli.exits import BadInput, ExitCode
 from berth.cli.output import (
     Column,
     Output,
     OutputOption,
     WatchOption,
-    listing,
     print_fields,
+    print_listing,
     show_list,
     show_one,
 )
-from berth.cli.quantities import moment
-from berth.cli.text import age, local, now, plain, safe, short
+from berth.cli.quantities import parse_timestamp
+from berth.cli.text import format_age, format_short_time, format_time, format_value, now, safe
 
 if TYPE_CHECKING:
     from berth.client import Client
@@ -52,14 +52,14 @@ def events(
     berth events vision/train
     berth events --project vision --since 2h
     """
-    with connected() as client:
+    with open_client() as client:
         filters = {
-            "workload": _id_of(client, workload),
+            "workload": _resolve_id(client, workload),
             "project": project,
             "kind": kind,
-            "since": _moment(since),
+            "since": _parse_timestamp(since),
         }
-        listing(
+        print_listing(
             lambda: list(client.events.list(limit=limit, **filters))[::-1], event_columns, output,
             "No events.", watch=watch,
         )  # fmt: skip
@@ -81,7 +81,7 @@ def evictions(
     until: Annotated[str | None, typer.Option(help="End time: a timestamp, or an age such as 2h.")] = None,
     limit: Limit = 50,
     csv: Annotated[bool, typer.Option("--csv", help="Write all evictions as CSV.")] = False,
-    matrix: Annotated[bool, typer.Option("--matrix", help="Sum evictions by pair of projects.")] = False,
+    matrix: Annotated[bool, typer.Option("--matrix", help="Show totals for each pair of projects.")] = False,
     watch: WatchOption = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
@@ -93,57 +93,63 @@ def evictions(
     berth evictions --csv > evictions.csv
     berth evictions --matrix --since 30d
     """
-    with connected() as client:
+    with open_client() as client:
         filters: dict[str, object] = {
-            "kind": kind, "pool": pool, "project": project, "preemptor": _id_or_name(client, preemptor),
-            "workload": _id_or_name(client, workload), "since": _moment(since),
-            "until": _moment(until, "--until"),
-        }  # fmt: skip
+            "kind": kind,
+            "pool": pool,
+            "project": project,
+            "preemptor": _resolve_id_or_name(client, preemptor),
+            "workload": _resolve_id_or_name(client, workload),
+            "since": _parse_timestamp(since),
+            "until": _parse_timestamp(until, "--until"),
+        }
         if matrix:
-            _matrix(client, {**filters, "limit": min(limit, 500)}, output)
+            _show_matrix(client, {**filters, "limit": min(limit, 500)}, output)
             return
         if csv:
             for piece in client.evictions.csv(**filters):
                 sys.stdout.buffer.write(piece)
             return
-        listing(
+        print_listing(
             lambda: list(client.evictions.list(limit=limit, **filters)), eviction_columns, output,
             "No evictions.", watch=watch,
         )  # fmt: skip
 
 
-def _matrix(client: "Client", filters: dict[str, object], output: Output) -> None:
+def _show_matrix(client: "Client", filters: dict[str, object], output: Output) -> None:
     if filters.pop("workload") is not None:
-        raise BadInput("--matrix excludes --workload; allowed: --project, --preemptor, --pool, --kind")
+        raise BadInput(
+            "--matrix cannot be combined with --workload; allowed: --project, --preemptor, --pool, --kind"
+        )
     matrix = client.evictions.matrix(**filters)
     if output is Output.CSV:
-        show_list(matrix.pairs, pair_columns(), output, "No evictions.")
+        show_list(matrix.pairs, project_pair_columns(), output, "No evictions.")
         return
 
     def describe(_: object) -> None:
-        show_list(matrix.pairs, pair_columns(), output, "No evictions.")
+        show_list(matrix.pairs, project_pair_columns(), output, "No evictions.")
         if matrix.omitted:
             print(f"berth: {matrix.omitted} more pairs; --limit shows up to 500", file=sys.stderr)
 
     show_one(matrix, output, describe)
 
 
-def _id_of(client: "Client", reference: str | None) -> str | None:
+def _resolve_id(client: "Client", reference: str | None) -> str | None:
     return None if reference is None else client.workloads.find(reference).id
 
 
-def _id_or_name(client: "Client", reference: str | None) -> str | None:
+def _resolve_id_or_name(client: "Client", reference: str | None) -> str | None:
     """Return the id of a workload, or its name if it was deleted: evictions outlive workloads."""
     from berth.client import NotFound
 
     try:
-        return _id_of(client, reference)
+        return _resolve_id(client, reference)
     except NotFound:
         return str(reference).rpartition("/")[2]
 
 
-def _moment(text: str | None, option: str = "--since") -> str | None:
-    return None if text is None else moment(option, text, now())
+def _parse_timestamp(text: str | None, option: str = "--since") -> str | None:
+    return None if text is None else parse_timestamp(option, text, now())
 
 
 def audit(
@@ -160,50 +166,58 @@ def audit(
     watch: WatchOption = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """List the audit log, newest first. Entries are never changed.
+    """List the audit log, newest first. Entries are immutable.
 
     \b
     berth audit --since 7d --by carol
     berth audit --kind quota --project vision -o json
     """
     filters = {
-        "actor": by, "action": action, "object_type": kind, "object_name": name, "project": project,
-        "department": department, "since": None if since is None else moment("--since", since, now()),
-        "until": None if until is None else moment("--until", until, now()),
-    }  # fmt: skip
-    with connected() as client:
-        listing(
+        "actor": by,
+        "action": action,
+        "object_type": kind,
+        "object_name": name,
+        "project": project,
+        "department": department,
+        "since": None if since is None else parse_timestamp("--since", since, now()),
+        "until": None if until is None else parse_timestamp("--until", until, now()),
+    }
+    with open_client() as client:
+        print_listing(
             lambda: list(client.audit.list(limit=limit, **filters)), _audit_columns, output, "No entries.",
             watch=watch,
         )  # fmt: skip
 
 
 def health(output: OutputOption = Output.TABLE) -> None:
-    """Check the scheduler leader and the invariants. Exit code 1 on problems. For platform admins.
+    """Check the scheduler leader and the invariants. Exit code 1 on problems. Platform admins only.
 
     \b
     berth health
     berth health -o json || alert
     """
-    with connected() as client:
+    with open_client() as client:
         state = client.cycles.health()
     show_one(state, output, lambda _: _print_health(state))
-    if not state.is_well:
+    if not state.is_healthy:
         raise typer.Exit(ExitCode.REFUSED)
 
 
 def _print_health(state: "Health") -> None:
     leader, cycle = state.leader or {}, state.last_cycle or {}
-    leads = f"{leader['holder']}, epoch {leader['epoch']}" if leader else "none"
+    leader_text = f"{leader['holder']}, epoch {leader['epoch']}" if leader else "none"
     if leader and not leader.get("alive"):
-        leads += ", lease expired"
-    took = sum(float(cycle.get(step) or 0) for step in ("observe_ms", "decide_ms", "commit_ms"))
+        leader_text += ", lease expired"
+    duration_ms = sum(float(cycle.get(step) or 0) for step in ("observe_ms", "decide_ms", "commit_ms"))
     broken = [invariant for invariant in state.invariants if not invariant.get("ok")]
     print_fields(
         [
-            ("Leader", leads),
-            ("Lease renewed", f"{plain(state.wake.get('last_renewal_seconds'))} s ago" if state.wake else ""),
-            ("Last cycle", f"{cycle['id']}, {cycle['at']}, {took:.1f} ms" if cycle else "none yet"),
+            ("Leader", leader_text),
+            (
+                "Lease renewed",
+                f"{format_value(state.wake.get('last_renewal_seconds'))} s ago" if state.wake else "",
+            ),
+            ("Last cycle", f"{cycle['id']}, {cycle['at']}, {duration_ms:.1f} ms" if cycle else "none yet"),
             ("Pending", str(state.pending)),
             ("Invariants", f"{len(state.invariants) - len(broken)} of {len(state.invariants)} hold"),
         ]
@@ -213,28 +227,28 @@ def _print_health(state: "Health") -> None:
 
 
 def _audit_columns() -> list[Column]:
-    moment_now = now()
+    current_time = now()
     return [
-        Column("TIME", lambda c: local(c.at), brief=lambda c: short(c.at)),
-        Column("AGE", lambda c: age(c.at, moment_now), right=True, wide=True),
+        Column("TIME", lambda c: format_time(c.at), brief=lambda c: format_short_time(c.at)),
+        Column("AGE", lambda c: format_age(c.at, current_time), right=True, wide=True),
         Column("BY", lambda c: c.actor or "-"),
         Column("ACTION", lambda c: c.action),
-        Column("KIND", lambda c: c.object_type, spare=True),
+        Column("KIND", lambda c: c.object_type, optional=True),
         Column("NAME", lambda c: c.object_name),
-        Column("CHANGED", _changed, grows=True),
+        Column("CHANGED", _format_changes, flexible=True),
         Column("REQUEST", lambda c: c.request_id, wide=True),
     ]
 
 
-def _changed(change: "Change") -> str:
-    """Return the values that differ, each before and after the change."""
+def _format_changes(change: "Change") -> str:
+    """Format the values that differ, each with its old and its new value."""
     before: Any = change.before if isinstance(change.before, dict) else {}
     after: Any = change.after if isinstance(change.after, dict) else {}
     names = [name for name in {**before, **after} if before.get(name) != after.get(name)]
-    return ", ".join(_moved(name, before, after) for name in names)
+    return ", ".join(_format_change(name, before, after) for name in names)
 
 
-def _moved(name: str, before: dict[str, Any], after: dict[str, Any]) -> str:
+def _format_change(name: str, before: dict[str, Any], after: dict[str, Any]) -> str:
     if name not in before:
-        return f"{name} {plain(after[name])}"
-    return f"{name} {plain(before[name])} -> {plain(after[name]) if name in after else 'none'}"
+        return f"{name} {format_value(after[name])}"
+    return f"{name} {format_value(before[name])} -> {format_value(after[name]) if name in after else 'none'}"

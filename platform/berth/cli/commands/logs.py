@@ -4,11 +4,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from berth.cli.arguments import WorkloadArgument, connected
-from berth.cli.exits import ExitCode, code_of_outcome
+from berth.cli.arguments import WorkloadArgument, open_client
+from berth.cli.exits import ExitCode, exit_code_for
 
 if TYPE_CHECKING:
-    from berth.cli.following import Matching, Screen
+    from berth.cli.following import LineFilter, TerminalOutput
     from berth.client import Client
 
 CHUNK = 1 << 20
@@ -18,7 +18,7 @@ def logs(
     workload: WorkloadArgument,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Follow until the workload ends.")] = False,
     tail: Annotated[
-        int | None, typer.Option("--tail", "-n", min=0, help="Number of last lines to print.")
+        int | None, typer.Option("--tail", "-n", min=0, help="Number of lines to print from the end.")
     ] = None,
     pod: Annotated[str | None, typer.Option(help="Pod, as ROLE-INDEX; default: the first.")] = None,
     run: Annotated[int | None, typer.Option(min=1, help="Run number; default: the latest.")] = None,
@@ -26,7 +26,9 @@ def logs(
     ignore_case: Annotated[bool, typer.Option("--ignore-case", "-i", help="Ignore case in --grep.")] = False,
     context: Annotated[
         int,
-        typer.Option("--context", "-C", min=0, max=20, help="Number of lines around each match of --grep."),
+        typer.Option(
+            "--context", "-C", min=0, max=20, help="Number of context lines around each --grep match."
+        ),
     ] = 0,
 ) -> None:
     """Print the log of a pod.
@@ -39,19 +41,19 @@ def logs(
     berth logs train --grep "loss" -C 2   search on the server, with line numbers
     berth logs -f train --grep loss       follow matching lines
 
-    With --follow the exit code is 0 for a completed workload, 10 for a failed and 11 for a cancelled one. A
-    terminal shows only text and colours; a pipe or a file gets every byte.
+    With --follow, the exit code is 0 if the workload completes, 10 if it fails and 11 if it is cancelled.
+    Terminals show only text and colours; pipes and files receive every byte.
     """
-    from berth.cli.following import Matching, Screen, follow_output
+    from berth.cli.following import LineFilter, TerminalOutput, follow_output
 
-    _check(follow, tail, grep, ignore_case, context)
-    screen = Screen()
-    out = screen if grep is None else Matching(grep, ignore_case, screen)
-    with connected() as client:
+    _check_options(follow, tail, grep, ignore_case, context)
+    screen = TerminalOutput()
+    out = screen if grep is None else LineFilter(grep, ignore_case, screen)
+    with open_client() as client:
         selected = client.workloads.find(workload)
         if follow and run is None:
             ended = follow_output(client, selected, pod, tail, out)
-            raise typer.Exit(code_of_outcome(ended))
+            raise typer.Exit(exit_code_for(ended))
         if follow:
             for piece in client.workloads.log_stream(selected.id, pod=pod, run=run):
                 out(piece)
@@ -63,23 +65,23 @@ def logs(
         if tail is not None:
             out(client.workloads.log(selected.id, pod=pod, run=run, tail=tail).data)
         else:
-            _print_whole(client, selected.id, pod, run, out)
+            _print_full_log(client, selected.id, pod, run, out)
         out.end()
 
 
-def _check(follow: bool, tail: int | None, grep: str | None, ignore_case: bool, context: int) -> None:
+def _check_options(follow: bool, tail: int | None, grep: str | None, ignore_case: bool, context: int) -> None:
     if grep is None and (ignore_case or context):
         raise typer.BadParameter("--ignore-case and --context need --grep")
     if grep is not None and (not grep or "\n" in grep):
-        raise typer.BadParameter("--grep takes text within one line")
+        raise typer.BadParameter("--grep needs text on a single line")
     if grep is not None and tail is not None:
-        raise typer.BadParameter("--grep searches all lines and excludes --tail")
+        raise typer.BadParameter("--grep searches all lines and cannot be combined with --tail")
     if follow and context:
-        raise typer.BadParameter("--follow excludes --context")
+        raise typer.BadParameter("--follow cannot be combined with --context")
 
 
-def _print_whole(
-    client: "Client", workload_id: str, pod: str | None, run: int | None, out: "Screen | Matching"
+def _print_full_log(
+    client: "Client", workload_id: str, pod: str | None, run: int | None, out: "TerminalOutput | LineFilter"
 ) -> None:
     offset = 0
     while True:
@@ -93,16 +95,16 @@ def _print_whole(
 def _print_matches(
     client: "Client", workload_id: str, pod: str | None, run: int | None, text: str, fold: bool, context: int
 ) -> None:
-    """Print matches like grep: `12:` before a match, `11-` before its context, `--` between groups."""
-    from berth.cli.following import Screen, as_grep
+    """Print matches as grep does: `12:` for a match, `11-` for its context, `--` between groups."""
+    from berth.cli.following import TerminalOutput, format_as_grep
 
-    screen, last = Screen(), 0
+    screen, last = TerminalOutput(), 0
     for page in client.workloads.search_log(
         workload_id, text, pod=pod, run=run, around=context, ignore_case=fold
     ):
-        for number, line in as_grep(page.items, last):
-            apart = context and last and number > last + 1
-            screen(f"{'--' + chr(10) if apart else ''}{line}\n".encode())
+        for number, line in format_as_grep(page.items, last):
+            needs_separator = context and last and number > last + 1
+            screen(f"{'--' + chr(10) if needs_separator else ''}{line}\n".encode())
             last = number
     screen.end()
     if not last:

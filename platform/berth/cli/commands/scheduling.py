@@ -1,4 +1,4 @@
-"""`berth queue`, `berth share`, `berth cycles` and `berth replay`."""
+"""Commands `berth queue`, `berth share`, `berth cycles` and `berth replay`."""
 
 import json
 import sys
@@ -8,17 +8,17 @@ from typing import Annotated, Any
 
 import typer
 
-from berth.cli.arguments import SomePool, connected
-from berth.cli.commands.quota import sorted_quotas, standing_gpus
+from berth.cli.arguments import OptionalPoolArgument, open_client
+from berth.cli.commands.quota import format_standing_gpus, sorted_quotas
 from berth.cli.exits import BadInput, ExitCode
-from berth.cli.output import Column, Output, OutputOption, WatchOption, listing, show_list, show_one
-from berth.cli.quantities import moment
-from berth.cli.text import age, local, now, number, safe, short
+from berth.cli.output import Column, Output, OutputOption, WatchOption, print_listing, show_list, show_one
+from berth.cli.quantities import parse_timestamp
+from berth.cli.text import format_age, format_short_time, format_time, now, number, safe
 
 
 def queue(
     *,
-    pool: SomePool = None,
+    pool: OptionalPoolArgument = None,
     limit: Annotated[int, typer.Option(min=1, help="Maximum number of rows, in queue order.")] = 100,
     watch: WatchOption = False,
     output: OutputOption = Output.TABLE,
@@ -29,33 +29,33 @@ def queue(
     berth queue
     berth queue train -o wide     # with the ordering of each workload
     """
-    with connected() as client:
+    with open_client() as client:
         name = pool
         if name is None:
             names = [each.name for each in client.node_pools.list()]
             if len(names) != 1:
-                raise BadInput(f"queue: name a pool, one of: {', '.join(names) or 'none exists'}")
+                raise BadInput(f"queue: specify a pool, one of: {', '.join(names) or 'none exists'}")
             name = names[0]
         if watch:
-            listing(
+            print_listing(
                 lambda: client.queues.read(name, limit=limit).items, _queue_columns, output, "", watch=True
             )
             return
-        answer = client.queues.read(name, limit=limit)
+        response = client.queues.read(name, limit=limit)
 
     if output is Output.CSV:
-        show_list(answer.items, _queue_columns(), output, "")
+        show_list(response.items, _queue_columns(), output, "")
         return
 
     def describe(_: object) -> None:
-        show_list(answer.items, _queue_columns(), output, f"No pending workloads in {name}.")
-        if hidden := answer.workloads - len(answer.items):
+        show_list(response.items, _queue_columns(), output, f"No pending workloads in {name}.")
+        if hidden := response.workloads - len(response.items):
             print(
                 f"berth: {hidden} more pending workloads, beyond --limit or not visible to you",
                 file=sys.stderr,
             )
 
-    show_one(answer, output, describe)
+    show_one(response, output, describe)
 
 
 def _queue_columns() -> list[Column]:
@@ -67,16 +67,16 @@ def _queue_columns() -> list[Column]:
         Column("NAME", lambda w: w.name),
         Column("PROJECT", lambda w: w.project),
         Column("GPUS", lambda w: number(w.gpus), right=True),
-        Column("PRIORITY", lambda w: str(w.priority), right=True, spare=True),
-        Column("AGE", lambda w: age(w.submitted_at, moment), right=True, spare=True),
-        Column("STARTS IN", lambda w: _until(w.expected_start, moment), right=True),
+        Column("PRIORITY", lambda w: str(w.priority), right=True, optional=True),
+        Column("AGE", lambda w: format_age(w.submitted_at, moment), right=True, optional=True),
+        Column("STARTS IN", lambda w: _format_start(w.expected_start, moment), right=True),
         Column("ORDERING", lambda w: "; ".join(w.ordering), wide=True),
-        Column("REASON", lambda w: ": ".join(part for part in (w.reason, w.message) if part), grows=True),
+        Column("REASON", lambda w: ": ".join(part for part in (w.reason, w.message) if part), flexible=True),
     ]
 
 
-def _until(starts: datetime | None, moment: datetime) -> str:
-    return "-" if starts is None else age(moment, starts)
+def _format_start(starts: datetime | None, moment: datetime) -> str:
+    return "-" if starts is None else format_age(moment, starts)
 
 
 def cycles(
@@ -86,15 +86,15 @@ def cycles(
     watch: WatchOption = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """List scheduling cycles, newest first. For platform admins.
+    """List scheduling cycles, newest first. Platform admins only.
 
     \b
     berth cycles --since 2h
     berth cycles --limit 5 --watch
     """
-    filters = {} if since is None else {"since": moment("--since", since, now())}
-    with connected() as client:
-        listing(
+    filters = {} if since is None else {"since": parse_timestamp("--since", since, now())}
+    with open_client() as client:
+        print_listing(
             lambda: list(client.cycles.list(limit=limit, **filters)), _cycle_columns, output, "No cycles.",
             watch=watch,
         )  # fmt: skip
@@ -102,26 +102,26 @@ def cycles(
 
 def replay(
     *,
-    cycle: Annotated[int, typer.Argument(metavar="CYCLE", help="Cycle number, see berth cycles.")],
+    cycle: Annotated[int, typer.Argument(metavar="CYCLE", help="Cycle number; see berth cycles.")],
     save: Annotated[
         str | None,
         typer.Option(
-            metavar="FILE", help="File to which to write the cycle's input, as a scenario for berth simulate."
+            metavar="FILE", help="File to write the cycle's input to, as a scenario for berth simulate."
         ),
     ] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Repeat a stored cycle and list the differences. Exit code 1 if there are any.
+    """Replay a stored cycle and list the differences. Exit code 1 if there are any.
 
     \b
     berth replay 1812
     berth replay 1812 --save cycle.json && berth simulate cycle.json
     """
-    with connected() as client:
+    with open_client() as client:
         comparison = client.cycles.replay(cycle)
         scenario = None if save is None else client.cycles.scenario(cycle)
     if save is not None:
-        _save(save, scenario)
+        _write_scenario(save, scenario)
 
     def describe(_: object) -> None:
         print(safe(comparison.summary))
@@ -135,7 +135,7 @@ def replay(
         raise typer.Exit(ExitCode.REFUSED)
 
 
-def _save(file: str, scenario: object) -> None:
+def _write_scenario(file: str, scenario: object) -> None:
     if scenario is None:
         raise BadInput("the input of this cycle is no longer stored")
     try:
@@ -148,10 +148,10 @@ def _save(file: str, scenario: object) -> None:
 def _cycle_columns() -> list[Column]:
     return [
         Column("CYCLE", lambda c: str(c.id), right=True),
-        Column("TIME", lambda c: local(c.at), brief=lambda c: short(c.at)),
-        Column("TRIGGER", lambda c: c.trigger, spare=True),
+        Column("TIME", lambda c: format_time(c.at), brief=lambda c: format_short_time(c.at)),
+        Column("TRIGGER", lambda c: c.trigger, optional=True),
         Column("NODES", lambda c: str(c.nodes), right=True, wide=True),
-        Column("WORKLOADS", lambda c: str(c.workloads), right=True, spare=True),
+        Column("WORKLOADS", lambda c: str(c.workloads), right=True, optional=True),
         Column("PENDING", lambda c: str(c.pending), right=True),
         Column("APPLIED", lambda c: str(c.applied), right=True),
         Column("STALE", lambda c: str(c.stale), right=True, wide=True),
@@ -163,7 +163,7 @@ def _cycle_columns() -> list[Column]:
 
 def share(
     *,
-    pool: SomePool = None,
+    pool: OptionalPoolArgument = None,
     watch: WatchOption = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
@@ -174,8 +174,8 @@ def share(
     berth share train -o wide
     berth quota show vision --why     # how a fair share is computed
     """
-    with connected() as client:
-        listing(lambda: sorted_quotas(client, pool), _share_columns, output, "No quotas.", watch=watch)
+    with open_client() as client:
+        print_listing(lambda: sorted_quotas(client, pool), _share_columns, output, "No quotas.", watch=watch)
 
 
 def _share_columns() -> list[Column]:
@@ -185,22 +185,22 @@ def _share_columns() -> list[Column]:
         ),
         Column("POOL", lambda q: q.pool),
         Column("QUOTA", lambda q: number(q.gpu, "unlimited"), right=True),
-        Column("FAIR SHARE", lambda q: standing_gpus(q, "share"), right=True),
-        Column("ALLOCATED", lambda q: standing_gpus(q, "allocated"), right=True),
-        Column("BORROWED", lambda q: number(_borrowed(q)), right=True, spare=True),
-        Column("REQUESTED", lambda q: standing_gpus(q, "requested"), right=True, spare=True),
-        Column("DECAYED USAGE", _used, right=True, spare=True),
+        Column("FAIR SHARE", lambda q: format_standing_gpus(q, "share"), right=True),
+        Column("ALLOCATED", lambda q: format_standing_gpus(q, "allocated"), right=True),
+        Column("BORROWED", lambda q: number(_borrowed_gpus(q)), right=True, optional=True),
+        Column("REQUESTED", lambda q: format_standing_gpus(q, "requested"), right=True, optional=True),
+        Column("DECAYED USAGE", _format_decayed_usage, right=True, optional=True),
         Column("RANK", lambda q: "-" if q.rank is None else str(q.rank), right=True, wide=True),
     ]
 
 
-def _borrowed(quota: Any) -> float | None:
-    held = ((quota.standing or {}).get("allocated") or {}).get("gpu")
-    if held is None or quota.gpu is None:
+def _borrowed_gpus(quota: Any) -> float | None:
+    allocated = ((quota.standing or {}).get("allocated") or {}).get("gpu")
+    if allocated is None or quota.gpu is None:
         return None
-    return max(0.0, float(held) - float(quota.gpu))
+    return max(0.0, float(allocated) - float(quota.gpu))
 
 
-def _used(quota: Any) -> str:
+def _format_decayed_usage(quota: Any) -> str:
     usage = ((quota.standing or {}).get("usage") or {}).get("gpu")
     return "-" if usage is None else f"{usage:.3f}"

@@ -1,4 +1,4 @@
-"""`berth admin`, `berth up` and `berth version`."""
+"""Commands `berth admin`, `berth up` and `berth version`."""
 
 import sys
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from berth.cli.arguments import connected
+from berth.cli.arguments import open_client
 from berth.cli.exits import BadInput, ExitCode
 from berth.cli.output import Output, OutputOption, print_fields, show_one
 from berth.cli.text import safe
@@ -18,35 +18,35 @@ if TYPE_CHECKING:
     from berth.server.backup.manifest import Manifest
 
 admin_app = typer.Typer(no_args_is_help=True, help="Backup and restore on the server's machine.")
-Target = Annotated[Path, typer.Argument(metavar="FILE", help="Backup file.")]
+BackupFile = Annotated[Path, typer.Argument(metavar="FILE", help="Backup file.")]
 MIB = 1 << 20
 
 
 @admin_app.command("backup")
 def backup(
     *,
-    file: Target,
+    file: BackupFile,
     with_keys: Annotated[
         bool, typer.Option("--with-keys", help="Include the keys stored in BERTH_HOME.")
     ] = False,
     force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Write a consistent backup of the database into one file while Berth runs.
+    """Write a consistent backup of the database to one file; Berth can keep running.
 
-    Uses pg_dump of the embedded database or of DATABASE_URL. Not included: logs and workspaces of pods,
+    Runs pg_dump on the embedded database or DATABASE_URL. Not included: logs and workspaces of pods,
     environments, and (without --with-keys) the keys that sign sessions and encrypt plugin secrets.
 
     \b
     berth admin backup /var/backups/berth.backup --force
     DATABASE_URL=postgres://berth@db.example.org/berth berth admin backup berth.backup
     """
-    from berth.server.backup.take import take
+    from berth.server.backup.take import take_backup
 
-    with _reported_errors():
-        made = take(file.absolute(), with_keys=with_keys, replace=force)
-    show_one(made, output, lambda _: _print_backup(file, made))
-    if not made.files:
+    with _report_backup_errors():
+        backup_manifest = take_backup(file.absolute(), with_keys=with_keys, replace=force)
+    show_one(backup_manifest, output, lambda _: _print_backup(file, backup_manifest))
+    if not backup_manifest.files:
         print(
             "berth: the backup does not include the signing and encryption keys: store them separately",
             file=sys.stderr,
@@ -54,15 +54,15 @@ def backup(
 
 
 @admin_app.command("verify")
-def verify(*, file: Target, output: OutputOption = Output.TABLE) -> None:
+def verify(*, file: BackupFile, output: OutputOption = Output.TABLE) -> None:
     """Verify a backup and show its contents.
 
     \b
     berth admin verify berth.backup
     """
-    from berth.server.backup.archive import opened
+    from berth.server.backup.archive import open_archive
 
-    with _reported_errors(), opened(file.absolute()) as archive:
+    with _report_backup_errors(), open_archive(file.absolute()) as archive:
         manifest = archive.manifest
     show_one(manifest, output, lambda _: _print_backup(file, manifest))
 
@@ -70,16 +70,18 @@ def verify(*, file: Target, output: OutputOption = Output.TABLE) -> None:
 @admin_app.command("restore")
 def restore(
     *,
-    file: Target,
+    file: BackupFile,
     force: Annotated[
-        bool, typer.Option("--force", help="Replace the present content of the database.")
+        bool, typer.Option("--force", help="Replace the current contents of the database.")
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Skip the confirmation of --force.")] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", "-y", help="Skip the confirmation prompt of --force.")
+    ] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Restore a backup into an empty database, or with --force over an existing one.
 
-    The restore is atomic. Berth must be stopped and have the version of the backup. After the next start,
+    The restore is atomic. Berth must be stopped and its version must match the backup. After the next start,
     pods that no longer exist are marked lost and their workloads requeued; unknown pods are stopped.
 
     \b
@@ -90,16 +92,16 @@ def restore(
 
     if force and not yes:
         if not sys.stdin.isatty():
-            raise BadInput("admin restore --force needs a terminal for the confirmation, or --yes")
-        typer.confirm("This deletes the present content of the database. Continue?", abort=True, err=True)
-    with _reported_errors():
-        done = restore_backup(file.absolute(), force=force)
-    show_one(done.manifest, output, lambda _: _print_backup(file, done.manifest))
-    if done.keys_put:
-        print(f"berth: restored to BERTH_HOME: {', '.join(done.keys_put)}", file=sys.stderr)
-    if done.keys_other:
-        print(f"berth: not changed in BERTH_HOME: {', '.join(done.keys_other)}", file=sys.stderr)
-    if not done.same_key:
+            raise BadInput("admin restore --force asks for confirmation: run it in a terminal, or add --yes")
+        typer.confirm("This deletes the current contents of the database. Continue?", abort=True, err=True)
+    with _report_backup_errors():
+        restored = restore_backup(file.absolute(), force=force)
+    show_one(restored.manifest, output, lambda _: _print_backup(file, restored.manifest))
+    if restored.written_keys:
+        print(f"berth: restored to BERTH_HOME: {', '.join(restored.written_keys)}", file=sys.stderr)
+    if restored.differing_keys:
+        print(f"berth: not changed in BERTH_HOME: {', '.join(restored.differing_keys)}", file=sys.stderr)
+    if not restored.same_key:
         print(
             "berth: the secret key differs from the backup's key: users must sign in again, and plugin "
             "secrets must be entered again, unless BERTH_SECRET_KEY_FALLBACKS has the old key",
@@ -108,12 +110,12 @@ def restore(
 
 
 @contextmanager
-def _reported_errors() -> Iterator[None]:
-    from berth.server.backup.trouble import BackupTrouble
+def _report_backup_errors() -> Iterator[None]:
+    from berth.server.backup.trouble import BackupError
 
     try:
         yield
-    except BackupTrouble as trouble:
+    except BackupError as trouble:
         print(f"berth: {safe(trouble)}", file=sys.stderr)
         raise typer.Exit(ExitCode.REFUSED) from None
 
@@ -158,14 +160,14 @@ def version(
         bool, typer.Option("--server", help="Also check the connection to the server.")
     ] = False,
 ) -> None:
-    """Print the version of this command.
+    """Print the version of this CLI.
 
     \b
     berth version --server
     """
     print(version_line())
     if server:
-        with connected() as client:
+        with open_client() as client:
             print(f"{client.settings.address}: {client.whoami().username} is signed in")
 
 

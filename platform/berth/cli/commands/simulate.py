@@ -1,4 +1,4 @@
-"""`berth simulate` and `berth trace`."""
+"""Commands `berth simulate` and `berth trace`."""
 
 import json
 import sys
@@ -14,7 +14,7 @@ import typer
 from berth.cli.exits import BadInput
 from berth.cli.output import Column, Output, OutputOption, print_fields, print_items, print_section, show_data
 from berth.cli.text import safe
-from berth.core.garbage import collect_rarely
+from berth.core.garbage import relax_garbage_collection
 
 if TYPE_CHECKING:
     from scheduler.simulator.replay.player import Progress
@@ -27,7 +27,7 @@ def simulate(
     file: Annotated[str, typer.Argument(metavar="FILE", help="Scenario, YAML or JSON; - reads stdin.")],
     cycles: Annotated[int, typer.Option(min=1, help="Number of scheduling cycles.")] = 1,
     until_stable: Annotated[
-        bool, typer.Option("--until-stable", help="Run until a cycle decides nothing.")
+        bool, typer.Option("--until-stable", help="Run until a cycle makes no decisions.")
     ] = False,
     actions: Annotated[
         str | None,
@@ -38,7 +38,7 @@ def simulate(
 ) -> None:
     """Simulate scheduling cycles on a cluster described in a file, without a server.
 
-    The simulation skips to the last cycle once the state can no longer change.
+    Once the state can no longer change, the simulation skips to the last cycle.
 
     \b
     berth simulate cluster.yaml
@@ -47,10 +47,10 @@ def simulate(
     """
     from scheduler.simulator import run
 
-    collect_rarely()
-    named = None if actions is None else [word.strip() for word in actions.split(",")]
+    relax_garbage_collection()
+    action_names = None if actions is None else [word.strip() for word in actions.split(",")]
     whole = as_json or output.is_data
-    code, text = run("/dev/stdin" if file == "-" else file, cycles, until_stable, named, whole)
+    code, text = run("/dev/stdin" if file == "-" else file, cycles, until_stable, action_names, whole)
     if code:
         print(f"berth: {safe(text)}", file=sys.stderr)
         raise typer.Exit(code)
@@ -60,37 +60,39 @@ def simulate(
     print(text)
 
 
-Way = Literal["fair", "fifo", "skip", "static-fifo", "static-skip"]  # engine policies, for the help text
-LOOK_EVERY = 100  # events between two updates of the progress bar
+PolicyName = Literal["fair", "fifo", "skip", "static-fifo", "static-skip"]  # for the help text
+PROGRESS_INTERVAL = 100  # events between updates of the progress bar
 
 
 def trace(
     *,
-    which: Annotated[
+    trace_name: Annotated[
         str, typer.Argument(metavar="openb|philly|FILE", help="Public trace, CSV file or scenario.")
     ],
     data: Annotated[
         Path, typer.Option(metavar="DIR", envvar="BERTH_TRACES", help="Directory of the public traces.")
     ] = Path("data"),
     policy: Annotated[
-        Way, typer.Option(help="Scheduling policy: fair is Berth, the others are baselines.")
+        PolicyName, typer.Option(help="Scheduling policy: fair is Berth, the others are baselines.")
     ] = "fair",
     nodes: Annotated[int | None, typer.Option(min=1, help="Number of nodes to sample.")] = None,
-    jobs: Annotated[int | None, typer.Option(min=1, help="Number of jobs to replay, from the first.")] = None,
+    jobs: Annotated[
+        int | None, typer.Option(min=1, help="Number of jobs to replay, starting with the first.")
+    ] = None,
     seed: Annotated[int, typer.Option(help="Random seed for sampling nodes.")] = 42,
     checkpoint: Annotated[
         int | None,
         typer.Option(
             min=1,
             metavar="SECONDS",
-            help="Checkpoint interval. Evicted jobs resume from it; without it they start over.",
+            help="Checkpoint interval. Evicted jobs resume from their last checkpoint. Default: start over.",
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, like -o json.")] = False,
     output: OutputOption = Output.TABLE,
     plots: Annotated[Path | None, typer.Option(metavar="DIR", help="Directory for SVG plots.")] = None,
 ) -> None:
-    """Replay a trace of jobs in simulated time and report waiting times, allocation and lost work.
+    """Replay a trace of jobs in simulated time. Report waiting times, allocation and lost work.
 
     \b
     berth trace philly --data ~/traces
@@ -105,21 +107,21 @@ def trace(
     *node_list*.csv (sn,cpu_milli,memory_mib,gpu,model). Workloads of a scenario arrive at their submission
     time and run for their runtime_seconds.
     """
-    from berth.core.garbage import collect_rarely
+    from berth.core.garbage import relax_garbage_collection
     from scheduler.simulator import ScenarioError
-    from scheduler.simulator.replay.figures import figures
-    from scheduler.simulator.replay.files import find, smaller
+    from scheduler.simulator.replay.figures import summarize
+    from scheduler.simulator.replay.files import load_trace, shrink_trace
     from scheduler.simulator.replay.records import Records
 
     try:
-        chosen = smaller(find(which, data), nodes, jobs, seed)
+        chosen = shrink_trace(load_trace(trace_name, data), nodes, jobs, seed)
     except ScenarioError as error:
         raise BadInput(str(error)) from None
-    collect_rarely()
+    relax_garbage_collection()
     records = Records(chosen)
     begin, wall = time.process_time(), time.perf_counter()
-    last = _play(chosen, policy, records, checkpoint)
-    report = figures(records, last.now) | {
+    last = _run_replay(chosen, policy, records, checkpoint)
+    report = summarize(records, last.now) | {
         "policy": policy,
         "checkpoint_seconds": checkpoint,
         "cycles": last.cycles,
@@ -127,28 +129,30 @@ def trace(
         "wall_seconds": round(time.perf_counter() - wall, 2),
     }
     if plots is not None:
-        _draw(records, last.now, plots)
+        _write_plots(records, last.now, plots)
     if as_json or output.is_data:
         show_data(report, Output.JSON if as_json else output)
     else:
-        _show(report)
+        _print_report(report)
 
 
-def _play(chosen: "Trace", policy: Way, records: "Records", checkpoint: int | None) -> "Progress":
+def _run_replay(
+    chosen: "Trace", policy: PolicyName, records: "Records", checkpoint: int | None
+) -> "Progress":
     from scheduler.simulator.replay.player import Progress
     from scheduler.simulator.replay.policies import play
     from scheduler.simulator.replay.policy import Policy
 
     last = Progress(chosen.cluster.now, 0, 0, 0)
-    with _bar(len(chosen.arrivals)) as update:
+    with _progress_bar(len(chosen.arrivals)) as update:
         for number, last in enumerate(play(chosen, Policy(policy), records, checkpoint=checkpoint)):
-            if number % LOOK_EVERY == 0:
+            if number % PROGRESS_INTERVAL == 0:
                 update(last)
     return last
 
 
 @contextmanager
-def _bar(whole: int) -> Iterator[Any]:
+def _progress_bar(whole: int) -> Iterator[Any]:
     """Show progress on stderr, if it is a terminal."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
@@ -162,18 +166,18 @@ def _bar(whole: int) -> Iterator[Any]:
         yield lambda at: bar.update(task, completed=at.ended)
 
 
-def _draw(records: "Records", until: int, into: Path) -> None:
-    from scheduler.simulator.replay.plots import plots
+def _write_plots(records: "Records", until: int, directory: Path) -> None:
+    from scheduler.simulator.replay.plots import draw_plots
 
     try:
-        into.mkdir(parents=True, exist_ok=True)
-        for name, text in plots(records, until).items():
-            (into / name).write_text(text, encoding="utf-8")
+        directory.mkdir(parents=True, exist_ok=True)
+        for name, text in draw_plots(records, until).items():
+            (directory / name).write_text(text, encoding="utf-8")
     except OSError as error:
-        raise BadInput(f"--plots: {into} cannot be written: {error.strerror}") from None
+        raise BadInput(f"--plots: {directory} cannot be written: {error.strerror}") from None
 
 
-def _show(report: Mapping[str, Any]) -> None:
+def _print_report(report: Mapping[str, Any]) -> None:
     cluster, jobs, evictions = report["cluster"], report["jobs"], report["evictions"]
     stopped = ", ".join(f"{count} by {kind}" for kind, count in evictions.items())
     ended = f"{jobs['completed']} completed, {jobs['never_started']} never started"
@@ -183,11 +187,17 @@ def _show(report: Mapping[str, Any]) -> None:
             ("trace", f"{report['trace']}, {cluster['nodes']} nodes, {cluster['gpus']} GPUs"),
             ("policy", report["policy"]),
             ("jobs", f"{jobs['arrived']} submitted, {ended}"),
-            ("queueing", _waits(report["queueing"])),
-            ("first start", _waits(report["until_first_start"])),
+            ("queueing", _format_waits(report["queueing"])),
+            ("first start", _format_waits(report["until_first_start"])),
             ("utilization", f"{report['utilisation']:.1%} until the last arrival"),
             ("evictions", stopped),
-            ("lost work", f"{report['lost_gpu_hours']:g} GPU-hours{_saved(report['checkpoint_seconds'])}"),
+            (
+                "lost work",
+                (
+                    f"{report['lost_gpu_hours']:g} GPU-hours"
+                    f"{_format_checkpoint_interval(report['checkpoint_seconds'])}"
+                ),
+            ),
             ("simulated", f"{timedelta(seconds=report['seconds'])} in {effort}"),
         ]
     )
@@ -195,11 +205,11 @@ def _show(report: Mapping[str, Any]) -> None:
     print_items(_rows(report["projects"]), COLUMNS)
 
 
-def _saved(every: int | None) -> str:
+def _format_checkpoint_interval(every: int | None) -> str:
     return "" if every is None else f", checkpoint every {every} s"
 
 
-def _waits(seconds: Mapping[str, float]) -> str:
+def _format_waits(seconds: Mapping[str, float]) -> str:
     return (
         f"{seconds['average']:,.0f} s on average, p50 {seconds['p50']:,.0f}, "
         f"p99 {seconds['p99']:,.0f}, longest {seconds['longest']:,.0f}"
@@ -210,19 +220,19 @@ def _rows(projects: Mapping[str, Mapping[str, Any]]) -> Iterable[Mapping[str, An
     return [{"name": name, **project} for name, project in projects.items() if project["jobs"]]
 
 
-def _seconds(kind: str, which: str) -> Any:
-    return lambda row: f"{row[kind][which]:,.0f}"
+def _seconds_formatter(kind: str, statistic: str) -> Any:
+    return lambda row: f"{row[kind][statistic]:,.0f}"
 
 
 COLUMNS = (
-    Column("PROJECT", lambda row: row["name"], grows=True),
+    Column("PROJECT", lambda row: row["name"], flexible=True),
     Column("JOBS", lambda row: f"{row['jobs']}", right=True),
     Column("QUOTA", lambda row: "unlimited" if row["quota"] is None else f"{row['quota']:g}", right=True),
     Column("ALLOCATED", lambda row: f"{row['gpus_held']:g}", right=True),
-    Column("WAIT AVG", _seconds("queueing", "average"), right=True),
-    Column("P99", _seconds("queueing", "p99"), right=True),
-    Column("IN QUOTA P99", _seconds("in_quota", "p99"), right=True),
-    Column("LONGEST", _seconds("in_quota", "longest"), right=True),
+    Column("WAIT AVG", _seconds_formatter("queueing", "average"), right=True),
+    Column("P99", _seconds_formatter("queueing", "p99"), right=True),
+    Column("IN QUOTA P99", _seconds_formatter("in_quota", "p99"), right=True),
+    Column("LONGEST", _seconds_formatter("in_quota", "longest"), right=True),
     Column("EVICTIONS", lambda row: f"{row['evictions']}", right=True),
     Column("LOST GPU-H", lambda row: f"{row['lost_gpu_hours']:g}", right=True),
 )

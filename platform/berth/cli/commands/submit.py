@@ -6,22 +6,22 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from berth.cli.arguments import connected, takes
-from berth.cli.documents import from_files, from_template, with_settings
-from berth.cli.exits import BadInput, ExitCode, code_of_outcome
-from berth.cli.explain import blocker_numbers, expected_line
-from berth.cli.flags import SubmitFlags, flag_of
+from berth.cli.arguments import open_client, with_options_from
+from berth.cli.documents import apply_settings, document_from_template, documents_from_files
+from berth.cli.exits import BadInput, ExitCode, exit_code_for
+from berth.cli.explain import blocker_numbers, format_expected_start
+from berth.cli.flags import SubmitFlags, flag_for_path
 from berth.cli.output import Output, show_data
 from berth.cli.text import safe
 from berth.core.problems import Problem
-from berth.core.words import counted
+from berth.core.words import format_count
 
 if TYPE_CHECKING:
     from berth.client import Client
     from berth.client.models.workloads import DryRun, Workload
 
 
-@takes(SubmitFlags)
+@with_options_from(SubmitFlags)
 def submit(flags: SubmitFlags) -> None:
     """Submit workloads from options, files or a template.
 
@@ -34,25 +34,25 @@ def submit(flags: SubmitFlags) -> None:
     berth submit --template vision/nightly -n run-7 --set roles[0].gpu=2 --set env.EPOCHS=5
     berth submit -n train --gpu 1 --print -- python train.py > train.yaml
 
-    All documents are validated before the first is sent. A request whose connection is lost is repeated
-    and never submits twice.
+    All documents are validated before the first is sent. Requests are retried after a lost connection;
+    a retry never submits a workload twice.
     """
-    named = _documents(flags)
-    if len(named) > 1 and (flags.watch or flags.follow):
-        raise BadInput(f"--watch and --follow take one document, not {len(named)}")
-    _check(named, from_flags=not (flags.file or flags.template))
-    documents = [document for _, document in named]
+    documents_by_source = _documents(flags)
+    if len(documents_by_source) > 1 and (flags.watch or flags.follow):
+        raise BadInput(f"--watch and --follow take one document, not {len(documents_by_source)}")
+    _validate(documents_by_source, from_flags=not (flags.file or flags.template))
+    documents = [document for _, document in documents_by_source]
     if flags.show:
         show_data(documents[0] if len(documents) == 1 else documents, _document_format(flags.output))
         return
-    with connected() as client:
+    with open_client() as client:
         for document in documents:
             _set_project(document, flags.project or client.settings.project)
         if flags.dry_run:
             _show_dry_runs(flags.output, [client.workloads.dry_run(document) for document in documents])
             return
         submitted = _submit(client, documents)
-        _report(flags.output, submitted)
+        _print_submitted(flags.output, submitted)
         if flags.watch or flags.follow:
             _follow(client, submitted[0], follow=flags.follow)
 
@@ -61,41 +61,41 @@ def _documents(flags: SubmitFlags) -> list[tuple[str, dict[str, Any]]]:
     """Return each document with its source."""
     if flags.template:
         if flags.file:
-            raise BadInput("--template and --file exclude each other")
-        _refuse_mixture("--template", flags.document(), beside={"roles", "project", "name"})
-        named = from_template(flags.template, flags.project, flags.name)
-        return with_settings(named, flags.set or ())
+            raise BadInput("--template and --file cannot be combined")
+        _check_exclusive("--template", flags.document(), allowed_keys={"roles", "project", "name"})
+        documents_by_source = document_from_template(flags.template, flags.project, flags.name)
+        return apply_settings(documents_by_source, flags.set or ())
     if flags.file:
-        _refuse_mixture("--file", flags.document(), beside={"roles", "project"})
-        return with_settings(from_files(flags.file), flags.set or ())
+        _check_exclusive("--file", flags.document(), allowed_keys={"roles", "project"})
+        return apply_settings(documents_from_files(flags.file), flags.set or ())
     if flags.set:
         raise BadInput("--set needs --template or --file")
     if not flags.name:
-        raise BadInput("--name is missing; or use --file or --template")
+        raise BadInput("--name is missing; set it, or use --file or --template")
     return [("", flags.document())]
 
 
-def _refuse_mixture(option: str, document: dict[str, Any], *, beside: set[str]) -> None:
-    """Raise BadInput if `document` has values for keys that are not in `beside`."""
-    others = [*(set(document) - beside), *(f"roles[0].{name}" for name in document["roles"][0])]
+def _check_exclusive(option: str, document: dict[str, Any], *, allowed_keys: set[str]) -> None:
+    """Raise BadInput if `document` has keys that cannot be combined with `option`."""
+    others = [*(set(document) - allowed_keys), *(f"roles[0].{name}" for name in document["roles"][0])]
     if others:
-        flags = ", ".join(sorted(flag_of(name) for name in others))
-        raise BadInput(f"{option} and {flags} exclude each other")
+        flags = ", ".join(sorted(flag_for_path(name) for name in others))
+        raise BadInput(f"{option} and {flags} cannot be combined")
 
 
-def _check(named: list[tuple[str, dict[str, Any]]], *, from_flags: bool) -> None:
+def _validate(documents_by_source: list[tuple[str, dict[str, Any]]], *, from_flags: bool) -> None:
     """Raise one SpecError with the problems of all documents."""
     from dataclasses import replace
 
     from berth.core.spec import SpecError, parse_workload
 
     problems = []
-    for where, document in named:
+    for where, document in documents_by_source:
         try:
             parse_workload(document)
         except SpecError as error:
             problems += [
-                replace(problem, path=flag_of(problem.path))
+                replace(problem, path=flag_for_path(problem.path))
                 if from_flags
                 else replace(problem, path=f"{where}: {problem.path or 'document'}")
                 for problem in error.problems
@@ -129,10 +129,10 @@ def _submit(client: "Client", documents: list[dict[str, Any]]) -> list["Workload
     return submitted
 
 
-def _report(output: Output, submitted: list["Workload"]) -> None:
+def _print_submitted(output: Output, submitted: list["Workload"]) -> None:
     if output.is_data:
-        answers = [workload.plain() for workload in submitted]
-        show_data(answers[0] if len(answers) == 1 else answers, output)
+        results = [workload.plain() for workload in submitted]
+        show_data(results[0] if len(results) == 1 else results, output)
         return
     for workload in submitted:
         wide = f" {workload.id}" if output is Output.WIDE else ""
@@ -148,51 +148,51 @@ def _follow(client: "Client", workload: "Workload", *, follow: bool) -> None:
         ended = follow_output(client, workload) if follow else follow_phases(client, workload)
     except KeyboardInterrupt:
         print(
-            f"berth: {workload.handle} continues; to end it: berth cancel {workload.handle}", file=sys.stderr
+            f"berth: {workload.handle} continues; to stop it: berth cancel {workload.handle}", file=sys.stderr
         )
         raise typer.Exit(ExitCode.INTERRUPTED) from None
-    raise typer.Exit(code_of_outcome(ended))
+    raise typer.Exit(exit_code_for(ended))
 
 
-def _show_dry_runs(output: Output, answers: list["DryRun"]) -> None:
+def _show_dry_runs(output: Output, results: list["DryRun"]) -> None:
     if output.is_data:
-        plain = [answer.plain() for answer in answers]
+        plain = [result.plain() for result in results]
         show_data(plain[0] if len(plain) == 1 else plain, output)
     else:
-        for answer in answers:
-            _print_dry_run(answer)
-    if any(answer.errors for answer in answers):
+        for result in results:
+            _print_dry_run(result)
+    if any(result.errors for result in results):
         raise typer.Exit(ExitCode.USAGE)
 
 
-def _print_dry_run(answer: "DryRun") -> None:
-    for error in answer.errors:
+def _print_dry_run(result: "DryRun") -> None:
+    for error in result.errors:
         problem = Problem(error.path, error.message, error.received, error.allowed)
         print(f"berth: {safe(problem)}", file=sys.stderr)
-    if answer.errors:
+    if result.errors:
         return
-    print(f"{safe((answer.workload or {}).get('name', ''))}: {safe(answer.outcome.replace('_', ' '))}")
-    for decision in answer.decisions:
+    print(f"{safe((result.workload or {}).get('name', ''))}: {safe(result.outcome.replace('_', ' '))}")
+    for decision in result.decisions:
         message = f": {decision['message']}" if decision.get("message") else ""
-        print(safe(f"  {decision.get('kind', '')}{_on_nodes(decision)}{message}"))
-    for eviction in answer.evictions:
+        print(safe(f"  {decision.get('kind', '')}{_format_pods_per_node(decision)}{message}"))
+    for eviction in result.evictions:
         print(safe(f"  {eviction.get('kind', 'evict')}: {eviction.get('summary', '')}"))
         for line in eviction.get("lines") or ():
             print(f"    {safe(line)}")
-    for blocker in answer.blockers:
+    for blocker in result.blockers:
         print(f"  {safe(blocker.reason)}: {safe(blocker.message)}")
         if blocker.numbers:
             print(f"    {blocker_numbers(blocker.numbers)}")
-    for warning in answer.warnings:
+    for warning in result.warnings:
         print(f"  warning: {safe(warning)}")
-    if line := expected_line(answer.expected_start, answer.expected_start_reason):
+    if line := format_expected_start(result.expected_start, result.expected_start_reason):
         print(f"  {safe(line)}")
 
 
-def _on_nodes(decision: dict[str, Any]) -> str:
+def _format_pods_per_node(decision: dict[str, Any]) -> str:
     """Return the number of pods per node, such as " 2 pods on train-1"."""
     nodes = Counter(str(pod.get("node")) for pod in decision.get("pods") or () if isinstance(pod, dict))
-    counts = ", ".join(f"{counted(count, 'pod')} on {node}" for node, count in sorted(nodes.items()))
+    counts = ", ".join(f"{format_count(count, 'pod')} on {node}" for node, count in sorted(nodes.items()))
     return f" {counts}" if counts else ""
 
 

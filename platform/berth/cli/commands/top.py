@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from berth.cli.arguments import PoolOption, ProjectOption, connected, service_names
-from berth.cli.exits import invalid
+from berth.cli.arguments import PoolOption, ProjectOption, open_client, service_names
+from berth.cli.exits import invalid_value
 from berth.cli.output import Output, OutputOption, print_items, print_section, show_data
 from berth.cli.text import safe
 
@@ -38,7 +38,7 @@ def top(
 ) -> None:
     """Show allocated and used resources of pools, nodes and workloads. Keys: q quits, r refreshes, s sorts.
 
-    With --service, show the metrics, decisions and history of its autoscaler. Unknown values are a dash.
+    With --service, show the metrics, decisions and history of its autoscaler. A dash marks an unknown value.
 
     \b
     berth top
@@ -48,61 +48,63 @@ def top(
     """
     once = once or output.is_data or not sys.stdout.isatty()
     if service or url:
-        _service(service, url, every, output if once else None)
+        _show_service(service, url, every, output if once else None)
         return
-    from berth.cli.top.cluster import Sort, look
+    from berth.cli.top.cluster import Sort, fetch_snapshot
 
     if sort not in list(Sort):
-        raise invalid("--sort", "is not a column to sort by", sort, ", ".join(Sort))
-    with connected() as client:
+        raise invalid_value("--sort", "is not a column to sort by", sort, ", ".join(Sort))
+    with open_client() as client:
         if once:
-            _print(look(client, pool, project, Sort(sort)), output)
+            _print_snapshot(fetch_snapshot(client, pool, project, Sort(sort)), output)
             return
-        look(client, pool, project, Sort(sort))  # report an error before the screen opens
+        fetch_snapshot(client, pool, project, Sort(sort))  # report an error before the screen opens
         from berth.cli.top.cluster_app import ClusterTop
 
         ClusterTop(
-            lambda by: look(client, pool, project, by), title=client.settings.address, every=every,
+            lambda by: fetch_snapshot(client, pool, project, by), title=client.settings.address, every=every,
             sort=Sort(sort),
         ).run()  # fmt: skip
 
 
-def _print(seen: "ClusterSnapshot", output: Output) -> None:
+def _print_snapshot(snapshot: "ClusterSnapshot", output: Output) -> None:
     from berth.cli.top.cluster import headline, node_columns, pool_columns, workload_columns
 
     if output is Output.CSV:
-        show_data([row.plain() for row in seen.workloads], output)
+        show_data([row.plain() for row in snapshot.workloads], output)
         return
     if output.is_data:
-        show_data(seen.plain(), output)
+        show_data(snapshot.plain(), output)
         return
-    print(safe(headline(seen)))
+    print(safe(headline(snapshot)))
     for title, rows, columns in (
-        ("Pools", seen.pools, pool_columns()),
-        ("Nodes", seen.nodes, node_columns()),
-        ("Workloads", seen.workloads, workload_columns(seen.at)),
+        ("Pools", snapshot.pools, pool_columns()),
+        ("Nodes", snapshot.nodes, node_columns()),
+        ("Workloads", snapshot.workloads, workload_columns(snapshot.at)),
     ):
         if rows:
             print_section(title)
             print_items(rows, columns, output)
 
 
-def _service(service: str, url: str, every: float, once: Output | None) -> None:
+def _show_service(service: str, url: str, every: float, once: Output | None) -> None:
     from dataclasses import asdict
 
-    from berth.cli.top.panels import summary
-    from berth.cli.top.service import ServiceWatcher, watched
+    from berth.cli.top.panels import format_summary
+    from berth.cli.top.service import ServiceWatcher, parse_service_address
 
-    what = watched(service, url)
-    with ServiceWatcher(what) as watcher:
+    target = parse_service_address(service, url)
+    with ServiceWatcher(target) as watcher:
         if once is not None:
-            seen = watcher.look()
+            snapshot = watcher.fetch_snapshot()
             if once.is_data:
-                show_data({**asdict(seen), "at": seen.at.isoformat()}, once)
+                show_data({**asdict(snapshot), "at": snapshot.at.isoformat()}, once)
             else:
-                print(summary(seen))
+                print(format_summary(snapshot))
             return
-        from berth.cli.top.app import Top
+        from berth.cli.top.app import ServiceTop
 
-        watcher.look()  # report an error before the screen opens, not on a screen
-        Top(watcher.look, title=f"{what.service} on {watcher.settings.address}", every=every).run()
+        watcher.fetch_snapshot()  # report an error before the screen opens, not on it
+        ServiceTop(
+            watcher.fetch_snapshot, title=f"{target.service} on {watcher.settings.address}", every=every
+        ).run()

@@ -1,4 +1,4 @@
-"""`berth usage` and `berth budget`."""
+"""Commands `berth usage` and `berth budget`."""
 
 import sys
 from enum import StrEnum
@@ -6,10 +6,10 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from berth.cli.arguments import DepartmentOption, OwnerArgument, PoolOption, ProjectOption, connected
-from berth.cli.exits import BadInput, invalid
-from berth.cli.output import Column, Output, OutputOption, WatchOption, listing, show_list, show_one
-from berth.cli.quantities import moment
+from berth.cli.arguments import DepartmentOption, OwnerArgument, PoolOption, ProjectOption, open_client
+from berth.cli.exits import BadInput, invalid_value
+from berth.cli.output import Column, Output, OutputOption, WatchOption, print_listing, show_list, show_one
+from berth.cli.quantities import parse_timestamp
 from berth.cli.text import now, number
 
 usage_app = typer.Typer(
@@ -44,7 +44,7 @@ def report(
     csv: Annotated[bool, typer.Option("--csv", help="Print CSV, like -o csv.")] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Report allocated resource-hours up to now, in whole hours.
+    """Report allocated resource-hours up to now. The start time is rounded down to the hour.
 
     \b
     berth usage report --by project --step month --since 180d
@@ -52,18 +52,23 @@ def report(
     berth usage report --step day --csv > usage.csv
     """
     dimensions = _dimensions(by)
-    question: dict[str, object] = {
-        "group_by": dimensions, "step": step, "time_zone": time_zone,
-        "since": moment("--since", since, now()),
-        "until": None if until is None else moment("--until", until, now()), "department": department,
-        "project": project, "user": user, "pool": pool,
-    }  # fmt: skip
-    with connected() as client:
+    query: dict[str, object] = {
+        "group_by": dimensions,
+        "step": step,
+        "time_zone": time_zone,
+        "since": parse_timestamp("--since", since, now()),
+        "until": None if until is None else parse_timestamp("--until", until, now()),
+        "department": department,
+        "project": project,
+        "user": user,
+        "pool": pool,
+    }
+    with open_client() as client:
         if csv or output is Output.CSV:
-            for piece in client.usage.csv(**question):
+            for piece in client.usage.csv(**query):
                 sys.stdout.buffer.write(piece)
             return
-        usage = client.usage.report(**question)
+        usage = client.usage.report(**query)
 
     def describe(_: object) -> None:
         show_list(usage.items, _usage_columns(dimensions, step), output, "No usage in this period.")
@@ -78,17 +83,17 @@ def _dimensions(text: str) -> list[str]:
     dimensions = [word.strip() for word in text.split(",") if word.strip()]
     if not dimensions or any(word not in DIMENSIONS for word in dimensions):
         allowed = f"a comma-separated list of {', '.join(DIMENSIONS)}"
-        raise invalid("--by", "is not a list of dimensions", text, allowed)
+        raise invalid_value("--by", "is not a list of dimensions", text, allowed)
     return dimensions
 
 
 def _usage_columns(dimensions: list[str], step: Step | None) -> list[Column]:
-    def name_of(word: str) -> Any:
+    def make_getter(word: str) -> Any:
         return lambda used: getattr(used, word) or "-"
 
     return [
-        *([Column(step.upper(), lambda used: _piece(used.at, step))] if step else []),
-        *(Column(word.upper(), name_of(word)) for word in dimensions),
+        *([Column(step.upper(), lambda used: _format_period(used.at, step))] if step else []),
+        *(Column(word.upper(), make_getter(word)) for word in dimensions),
         Column("GPU-HOURS", lambda used: f"{used.gpu_hours:.2f}", right=True),
         Column("CPU-HOURS", lambda used: f"{used.cpu_hours:.1f}", right=True),
         Column("MEMORY GIB-H", lambda used: f"{used.memory_gib_hours:.1f}", right=True, wide=True),
@@ -96,7 +101,7 @@ def _usage_columns(dimensions: list[str], step: Step | None) -> list[Column]:
     ]
 
 
-def _piece(at: Any, step: Step) -> str:
+def _format_period(at: Any, step: Step) -> str:
     if at is None:
         return "-"
     return str(at.strftime({Step.HOUR: "%Y-%m-%d %H:00", Step.MONTH: "%Y-%m"}.get(step, "%Y-%m-%d")))
@@ -106,8 +111,8 @@ budget_app = typer.Typer(
     no_args_is_help=True, help="Budgets: planned GPU-hours per month of a department or project."
 )
 Name = OwnerArgument
-OfDepartment = Annotated[bool, typer.Option("--department", help="NAME is a department.")]
-HIGH = 100
+DepartmentFlag = Annotated[bool, typer.Option("--department", help="NAME is a department.")]
+FULL_PERCENT = 100
 
 
 @budget_app.command("list")
@@ -117,8 +122,10 @@ def list_budgets(watch: WatchOption = False, output: OutputOption = Output.TABLE
     \b
     berth budget list
     """
-    with connected() as client:
-        listing(lambda: list(client.budgets.list()), _budget_columns, output, "No budgets.", watch=watch)
+    with open_client() as client:
+        print_listing(
+            lambda: list(client.budgets.list()), _budget_columns, output, "No budgets.", watch=watch
+        )
 
 
 @budget_app.command("set")
@@ -128,7 +135,7 @@ def set_budget(
     gpu_hours: Annotated[
         int | None, typer.Argument(metavar="[GPU-HOURS]", help="GPU-hours per month.")
     ] = None,
-    department: OfDepartment = False,
+    department: DepartmentFlag = False,
     warn_at: Annotated[
         str | None,
         typer.Option(metavar="PERCENTS", help="Percentages at which to notify, for example 50,80,100."),
@@ -145,11 +152,11 @@ def set_budget(
 
     changes: dict[str, Any] = {} if gpu_hours is None else {"gpu_hours": gpu_hours}
     if warn_at is not None:
-        changes["warn_at"] = _percents(warn_at)
+        changes["warn_at"] = _parse_percentages(warn_at)
     if not changes:
-        raise BadInput("budget set: name GPU-HOURS or --warn-at")
-    kind = _kind(department)
-    with connected() as client:
+        raise BadInput("budget set: specify GPU-HOURS or --warn-at")
+    kind = _owner_kind(department)
+    with open_client() as client:
         try:
             client.budgets.get(kind, name)
         except NotFound:
@@ -160,43 +167,43 @@ def set_budget(
 
 
 @budget_app.command("delete")
-def delete_budget(*, name: Name, department: OfDepartment = False) -> None:
+def delete_budget(*, name: Name, department: DepartmentFlag = False) -> None:
     """Delete a budget. Recorded usage is kept.
 
     \b
     berth budget delete vision
     """
-    with connected() as client:
-        client.budgets.delete(_kind(department), name)
+    with open_client() as client:
+        client.budgets.delete(_owner_kind(department), name)
     print(f"Budget of {name} deleted.")
 
 
-def _kind(department: bool) -> Literal["department", "project"]:
+def _owner_kind(department: bool) -> Literal["department", "project"]:
     return "department" if department else "project"
 
 
-def _percents(text: str) -> list[int]:
+def _parse_percentages(text: str) -> list[int]:
     try:
         return [int(part) for part in text.split(",") if part.strip()]
     except ValueError:
         allowed = "whole percentages, for example 50,80,100"
-        raise invalid("--warn-at", "is not a list of percentages", text, allowed) from None
+        raise invalid_value("--warn-at", "is not a list of percentages", text, allowed) from None
 
 
 def _budget_columns() -> list[Column]:
     return [
         Column("OWNER", lambda b: b.owner["name"]),
-        Column("KIND", lambda b: b.owner["kind"], spare=True),
+        Column("KIND", lambda b: b.owner["kind"], optional=True),
         Column("GPU-HOURS", lambda b: f"{b.gpu_hours}", right=True),
         Column("USED", lambda b: f"{b.month.used:.1f}", right=True),
-        Column("%", lambda b: f"{b.month.percent:.0f}", right=True, style=_style),
-        Column("FORECAST", lambda b: f"{b.month.forecast:.1f}", right=True, spare=True),
-        Column("FORECAST %", lambda b: f"{b.month.forecast_percent:.0f}", right=True, style=_style),
+        Column("%", lambda b: f"{b.month.percent:.0f}", right=True, style=_budget_style),
+        Column("FORECAST", lambda b: f"{b.month.forecast:.1f}", right=True, optional=True),
+        Column("FORECAST %", lambda b: f"{b.month.forecast_percent:.0f}", right=True, style=_budget_style),
         Column("WARN AT", lambda b: ",".join(map(str, b.warn_at)) or "-", wide=True),
     ]
 
 
-def _style(budget: Any) -> str:
-    if budget.month.percent >= HIGH:
+def _budget_style(budget: Any) -> str:
+    if budget.month.percent >= FULL_PERCENT:
         return "red"
-    return "yellow" if budget.month.forecast_percent > HIGH else ""
+    return "yellow" if budget.month.forecast_percent > FULL_PERCENT else ""

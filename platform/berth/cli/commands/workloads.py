@@ -6,23 +6,23 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from berth.cli.arguments import WorkloadArgument, connected, takes, workload_names
+from berth.cli.arguments import WorkloadArgument, open_client, with_options_from, workload_names
 from berth.cli.columns import event_columns, pod_columns, workload_columns
 from berth.cli.exits import ExitCode, explain_error
-from berth.cli.explain import blocker_numbers, expected_line, queue_lines
-from berth.cli.flags import Selection
+from berth.cli.explain import blocker_numbers, format_expected_start, queue_lines
+from berth.cli.flags import ListOptions
 from berth.cli.output import (
     Output,
     OutputOption,
-    listing,
     print_fields,
     print_items,
+    print_listing,
     print_section,
     show_data,
     show_one,
 )
-from berth.cli.text import local, now, number, pairs, plain, safe, span
-from berth.core.words import counted
+from berth.cli.text import format_duration, format_pairs, format_time, format_value, now, number, safe
+from berth.core.words import format_count
 
 if TYPE_CHECKING:
     from berth.client import Client
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 EVENTS_SHOWN = 10
 
 
-@takes(Selection)
-def list_workloads(selection: Selection) -> None:
+@with_options_from(ListOptions)
+def list_workloads(options: ListOptions) -> None:
     """List workloads.
 
-    Workloads that have ended are listed with --all.
+    Use --all to include workloads that have ended.
 
     \b
     berth list
@@ -47,15 +47,15 @@ def list_workloads(selection: Selection) -> None:
     shown: list[Workload] = []
 
     def find() -> list["Workload"]:
-        shown[:] = selection.workloads(client)
+        shown[:] = options.workloads(client)
         return shown
 
-    with connected() as client:
-        listing(
-            find, lambda: workload_columns(now()), selection.output, "No workloads.", watch=selection.watch
+    with open_client() as client:
+        print_listing(
+            find, lambda: workload_columns(now()), options.output, "No workloads.", watch=options.watch
         )
-    if len(shown) == selection.limit:
-        print(f"berth: only the first {selection.limit} workloads are shown; see --limit", file=sys.stderr)
+    if len(shown) == options.limit:
+        print(f"berth: only the first {options.limit} workloads are shown; see --limit", file=sys.stderr)
 
 
 def describe(
@@ -69,18 +69,18 @@ def describe(
     berth describe vision/train
     berth describe train --spec > train.yaml
     """
-    with connected() as client:
+    with open_client() as client:
         selected = client.workloads.find(workload)
         if spec:
             from berth.cli.output import show_data
 
             show_data(selected.spec, Output.JSON if output is Output.JSON else Output.YAML)
             return
-        show_one(selected, output, lambda _: _describe(client, selected))
+        show_one(selected, output, lambda _: _print_workload(client, selected))
 
 
-def _describe(client: "Client", workload: "Workload") -> None:
-    print_fields(_fields(workload))
+def _print_workload(client: "Client", workload: "Workload") -> None:
+    print_fields(_workload_fields(workload))
     pods = client.workloads.pods(workload.id)
     if pods:
         print_section("Pods")
@@ -91,13 +91,16 @@ def _describe(client: "Client", workload: "Workload") -> None:
         print_items(events, event_columns())
 
 
-def _fields(workload: "Workload") -> list[tuple[str, str]]:
+def _workload_fields(workload: "Workload") -> list[tuple[str, str]]:
     gpus = f"{number(workload.gpus.now)} allocated, {number(workload.gpus.requested)} requested"
     preemptible = "preemptible" if workload.preemptible else "non-preemptible"
-    evictions, restarts = counted(workload.preemptions, "eviction"), counted(workload.restarts, "restart")
+    evictions, restarts = (
+        format_count(workload.preemptions, "eviction"),
+        format_count(workload.restarts, "restart"),
+    )
     ended: list[tuple[str, Any]] = [
-        ("Started", local(workload.started_at) if workload.started_at else ""),
-        ("Ended", local(workload.ended_at) if workload.ended_at else ""),
+        ("Started", format_time(workload.started_at) if workload.started_at else ""),
+        ("Ended", format_time(workload.ended_at) if workload.ended_at else ""),
         ("Exit code", "" if workload.exit_code is None else str(workload.exit_code)),
     ]
     return [
@@ -105,7 +108,7 @@ def _fields(workload: "Workload") -> list[tuple[str, str]]:
         ("Id", workload.id),
         ("Department", workload.department),
         ("Kind", workload.kind),
-        ("Phase", f"{workload.phase} since {local(workload.since)}"),
+        ("Phase", f"{workload.phase} since {format_time(workload.since)}"),
         ("Reason", workload.reason),
         ("Message", workload.message),
         ("Priority", f"{workload.priority}, {preemptible}"),
@@ -113,11 +116,11 @@ def _fields(workload: "Workload") -> list[tuple[str, str]]:
         ("Pods", f"{workload.pods.running} of {workload.pods.wanted} running"),
         ("Pool", workload.pool or " or ".join(workload.pools)),
         ("Queue position", "" if workload.queue_position is None else str(workload.queue_position)),
-        ("Expected start", local(workload.expected_start) if workload.expected_start else ""),
-        ("Submitted", f"{local(workload.submitted_at)} by {workload.submitted_by or 'a deleted user'}"),
+        ("Expected start", format_time(workload.expected_start) if workload.expected_start else ""),
+        ("Submitted", f"{format_time(workload.submitted_at)} by {workload.submitted_by or 'a deleted user'}"),
         *ended,
         ("Run", f"{workload.run} ({evictions}, {restarts})"),
-        ("Labels", pairs(workload.labels)),
+        ("Labels", format_pairs(workload.labels)),
     ]
 
 
@@ -125,7 +128,7 @@ Workloads = Annotated[
     list[str],
     typer.Argument(
         metavar="WORKLOAD...",
-        help="Name, PROJECT/NAME or id of one or several workloads.",
+        help="Name, PROJECT/NAME or id of one or more workloads.",
         autocompletion=workload_names,
     ),
 ]
@@ -165,7 +168,7 @@ def delete(workloads: Workloads) -> None:
     \b
     berth delete vision/train
     """
-    with connected() as client:
+    with open_client() as client:
         for workload in [client.workloads.find(reference) for reference in workloads]:
             client.workloads.delete(workload.id)
             print(f"{workload.handle} deleted")
@@ -174,9 +177,9 @@ def delete(workloads: Workloads) -> None:
 def _act_on_each(
     references: list[str], output: Output, act: Callable[["Client", "Workload"], "Workload"]
 ) -> None:
-    """Look up all workloads, then act on each of them. One refusal does not stop the others."""
-    refused: list[ExitCode] = []
-    with connected() as client:
+    """Look up all workloads, then act on each of them. A refusal does not stop the other actions."""
+    exit_codes: list[ExitCode] = []
+    with open_client() as client:
         selected = [client.workloads.find(reference) for reference in references]
         changed = []
         for workload in selected:
@@ -185,19 +188,19 @@ def _act_on_each(
             except Exception as error:
                 if len(selected) == 1 or not (code := _print_refusal(workload, error)):
                     raise
-                refused.append(code)
+                exit_codes.append(code)
                 continue
             if not output.is_data:
                 print(f"{changed[-1].handle} is {changed[-1].phase}")
     if output.is_data:
-        answers = [workload.plain() for workload in changed]
-        show_data(answers[0] if len(selected) == 1 else answers, output)
-    if refused:
-        raise typer.Exit(refused[0])
+        results = [workload.plain() for workload in changed]
+        show_data(results[0] if len(selected) == 1 else results, output)
+    if exit_codes:
+        raise typer.Exit(exit_codes[0])
 
 
 def _print_refusal(workload: "Workload", error: Exception) -> ExitCode | None:
-    """Print the refusal for one of several workloads, and return its exit code. Other errors return None."""
+    """Print the error and return its exit code, or return None if it is not a refusal."""
     from berth.client.errors import Conflict, Forbidden, NotFound
 
     explanation = explain_error(error) if isinstance(error, Conflict | Forbidden | NotFound) else None
@@ -215,7 +218,7 @@ def why(workload: WorkloadArgument, output: OutputOption = Output.TABLE) -> None
     berth why vision/train
     berth why train -o json
     """
-    with connected() as client:
+    with open_client() as client:
         selected = client.workloads.find(workload)
         explanation = client.workloads.explain(selected.id)
     show_one(explanation, output, lambda _: _print_explanation(selected, explanation))
@@ -234,25 +237,28 @@ def _print_explanation(workload: "Workload", why: "Explanation") -> None:
         print_section(f"Queue position {why.queue_position}{_in_pool(workload)}")
         for line in why.ordering:
             print(f"  {safe(line)}")
-    if line := expected_line(why.expected_start, why.expected_start_reason):
+    if line := format_expected_start(why.expected_start, why.expected_start_reason):
         print(f"\n{safe(line)}")
     if lines := list(queue_lines(why.queue)):
         print_section("Queues")
         for line in lines:
             print(f"  {safe(line)}")
-    _print_past(why)
+    _print_history(why)
     if why.explained_at is not None:
-        cycle = f" by cycle {plain(why.cycle)}" if isinstance(why.cycle, int | str) else ""
-        print(f"\nAs of {local(why.explained_at)}{cycle}")
+        cycle = f" by cycle {format_value(why.cycle)}" if isinstance(why.cycle, int | str) else ""
+        print(f"\nAs of {format_time(why.explained_at)}{cycle}")
 
 
-def _print_past(why: "Explanation") -> None:
-    """Print earlier pending reasons and the evictions."""
+def _print_history(why: "Explanation") -> None:
+    """Print the history of pending reasons, and the evictions."""
     if len(why.pending_history) > 1:
         print_section("Pending time by reason")
         for each in why.pending_history:
-            duration = span(((each.until or now()) - each.since).total_seconds())
-            print(f"  {local(each.since)}  {safe(each.reason)} {duration}{'' if each.until else ' so far'}")
+            duration = format_duration(((each.until or now()) - each.since).total_seconds())
+            print(
+                f"  {format_time(each.since)}  {safe(each.reason)} {duration}"
+                f"{'' if each.until else ' so far'}"
+            )
     if why.evictions:
         print_section("Evictions")
         for eviction in why.evictions:
@@ -264,7 +270,7 @@ def _in_pool(workload: "Workload") -> str:
 
 
 def _print_eviction(eviction: "Eviction") -> None:
-    print(f"  {local(eviction.at)}  {eviction.kind}: {safe(eviction.summary)}")
+    print(f"  {format_time(eviction.at)}  {eviction.kind}: {safe(eviction.summary)}")
     for line in eviction.explanation:
         print(f"    {safe(line)}")
 
@@ -289,9 +295,11 @@ def open_port(
     """
     import webbrowser
 
-    with connected() as client:
+    with open_client() as client:
         selected = client.workloads.find(workload)
-        link = client.workloads.link_to_port(selected.id, port or _first_port(selected.spec, selected.handle))
+        link = client.workloads.create_port_link(
+            selected.id, port or _first_port(selected.spec, selected.handle)
+        )
     if just_print or not webbrowser.open(link.url):
         print(link.url)
 

@@ -8,15 +8,15 @@ from textual.app import ComposeResult
 from textual.containers import Horizontal, VerticalScroll
 from textual.widgets import DataTable, Footer, Header, Sparkline, Static
 
-from berth.cli.text import local
+from berth.cli.text import format_time
 from berth.cli.top import panels
-from berth.cli.top.refreshing import Refreshing
+from berth.cli.top.refreshing import RefreshingApp
 from berth.cli.top.service import ServiceSnapshot
 
-KEPT = 120
+SAMPLES_MAX = 120
 
 
-class Top(Refreshing):
+class ServiceTop(RefreshingApp):
     CSS = """
     #first { height: 11; }
     #status, #metrics, #lines { border: round $primary; padding: 0 1; width: 1fr; height: 100%; }
@@ -27,11 +27,11 @@ class Top(Refreshing):
     #trouble { color: $error; height: auto; }
     """
 
-    def __init__(self, look: Callable[[], ServiceSnapshot], *, title: str, every: float) -> None:
+    def __init__(self, fetch_snapshot: Callable[[], ServiceSnapshot], *, title: str, every: float) -> None:
         super().__init__(title=title, every=every)
-        self._fetch = look
-        self._usage: deque[float] = deque(maxlen=KEPT)
-        self._waiting: deque[float] = deque(maxlen=KEPT)
+        self._fetch = fetch_snapshot
+        self._usage: deque[float] = deque(maxlen=SAMPLES_MAX)
+        self._waiting: deque[float] = deque(maxlen=SAMPLES_MAX)
 
     def compose(self) -> ComposeResult:
         yield Header()
@@ -58,20 +58,20 @@ class Top(Refreshing):
             table.border_title = name
         for name in ("status", "metrics"):
             self.query_one(f"#{name}").border_title = name
-        self.begin()
+        self.start_refreshing()
 
-    def look(self) -> ServiceSnapshot:
+    def fetch_snapshot(self) -> ServiceSnapshot:
         return self._fetch()
 
-    def show(self, seen: ServiceSnapshot) -> None:
-        self.sub_title = f"as of {local(seen.at)}"
-        self.query_one("#status", Static).update(Text("\n".join(panels.status_lines(seen))))
-        metrics = "\n".join(f"{name:<18} {value:>9}" for name, value in panels.metric_rows(seen))
+    def show(self, snapshot: ServiceSnapshot) -> None:
+        self.sub_title = f"as of {format_time(snapshot.at)}"
+        self.query_one("#status", Static).update(Text("\n".join(panels.status_lines(snapshot))))
+        metrics = "\n".join(f"{name:<18} {value:>9}" for name, value in panels.metric_rows(snapshot))
         self.query_one("#metrics", Static).update(Text(metrics))
-        self._fill("conditions", panels.condition_rows(seen))
-        self._fill("engines", panels.engine_rows(seen))
-        self._fill("history", panels.history_rows(seen))
-        self._draw(seen)
+        self._fill("conditions", panels.condition_rows(snapshot))
+        self._fill("engines", panels.engine_rows(snapshot))
+        self._fill("history", panels.history_rows(snapshot))
+        self._draw(snapshot)
 
     def _fill(self, name: str, rows: list[panels.Row]) -> None:
         table = self.query_one(f"#{name}", DataTable)
@@ -79,8 +79,8 @@ class Top(Refreshing):
         for row in rows:
             table.add_row(*(Text(cell) for cell in row))
 
-    def _draw(self, seen: ServiceSnapshot) -> None:
-        metrics = seen.status.get("recent_metrics") or {}
+    def _draw(self, snapshot: ServiceSnapshot) -> None:
+        metrics = snapshot.status.get("recent_metrics") or {}
         for name, key, series in (
             ("usage", "avg_token_usage", self._usage),
             ("waiting", "total_queue_reqs", self._waiting),

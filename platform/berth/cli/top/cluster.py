@@ -7,17 +7,17 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from berth.cli.columns import phase_style
-from berth.cli.flags import LIVE
+from berth.cli.flags import LIVE_PHASES
 from berth.cli.output import Column
-from berth.cli.text import age, now, number
+from berth.cli.text import format_age, now, number
 
 if TYPE_CHECKING:
     from berth.client import Client
     from berth.client.models.pools import Node, NodePool
-    from berth.client.models.usage import Use
+    from berth.client.models.usage import Utilization
     from berth.client.models.workloads import Workload
 
-SHOWN = 200  # maximum rows of workloads and of nodes; `berth list` can search for others
+ROWS_MAX = 200  # maximum rows of workloads and of nodes; `berth list` can find the others
 GIB = 1024
 IDLE_STYLE = "yellow"
 
@@ -32,7 +32,7 @@ class Sort(StrEnum):
 @dataclass(frozen=True, slots=True)
 class PoolRow:
     pool: "NodePool"
-    use: "Use | None"
+    use: "Utilization | None"
 
     def plain(self) -> dict[str, Any]:
         return {"pool": self.pool.plain(), "use": self.use.plain() if self.use else None}
@@ -41,7 +41,7 @@ class PoolRow:
 @dataclass(frozen=True, slots=True)
 class NodeRow:
     node: "Node"
-    use: "Use | None"
+    use: "Utilization | None"
 
     def plain(self) -> dict[str, Any]:
         return {"node": self.node.plain(), "use": self.use.plain() if self.use else None}
@@ -50,7 +50,7 @@ class NodeRow:
 @dataclass(frozen=True, slots=True)
 class WorkloadRow:
     workload: "Workload"
-    use: "Use | None"
+    use: "Utilization | None"
     idle_since: datetime | None
 
     def plain(self) -> dict[str, Any]:
@@ -62,7 +62,7 @@ class WorkloadRow:
 @dataclass(frozen=True, slots=True)
 class ClusterSnapshot:
     at: datetime
-    now: "Use"
+    now: "Utilization"
     pools: Sequence[PoolRow]
     nodes: Sequence[NodeRow]
     workloads: Sequence[WorkloadRow]
@@ -78,42 +78,48 @@ class ClusterSnapshot:
         }
 
 
-def look(client: "Client", pool: str | None, project: str | None, sort: Sort) -> ClusterSnapshot:
+def fetch_snapshot(client: "Client", pool: str | None, project: str | None, sort: Sort) -> ClusterSnapshot:
     """Fetch the pools, nodes and workloads that the user may see."""
     whole = client.utilization.cluster(pool=pool, hours=1)
-    of_pools = {each.pool: each.now for each in whole.pools}
-    of_nodes = {each.node: each.now for each in client.utilization.nodes(pool=pool, limit=SHOWN)}
-    measured = client.utilization.workloads(pool=pool, project=project, limit=SHOWN)
-    of_work = {each.id: each for each in measured}
-    nodes = list(client.nodes.list(pool=pool, limit=SHOWN + 1))
-    live = client.workloads.list(limit=SHOWN + 1, phase=LIVE, pool=pool, project=project, sort="-gpus")
+    usage_by_pool = {each.pool: each.now for each in whole.pools}
+    usage_by_node = {each.node: each.now for each in client.utilization.nodes(pool=pool, limit=ROWS_MAX)}
+    measured = client.utilization.workloads(pool=pool, project=project, limit=ROWS_MAX)
+    usage_by_workload = {each.id: each for each in measured}
+    nodes = list(client.nodes.list(pool=pool, limit=ROWS_MAX + 1))
+    live = client.workloads.list(
+        limit=ROWS_MAX + 1, phase=LIVE_PHASES, pool=pool, project=project, sort="-gpus"
+    )
     work, pools = list(live), client.node_pools.list()
     rows = [
-        WorkloadRow(each, use.now if (use := of_work.get(each.id)) else None, use.idle_since if use else None)
-        for each in work[:SHOWN]
+        WorkloadRow(
+            each,
+            use.now if (use := usage_by_workload.get(each.id)) else None,
+            use.idle_since if use else None,
+        )
+        for each in work[:ROWS_MAX]
     ]
     return ClusterSnapshot(
         now(),
         whole.now,
-        [PoolRow(each, of_pools.get(each.name)) for each in pools if pool in (None, each.name)],
-        [NodeRow(each, of_nodes.get(each.name)) for each in nodes[:SHOWN]],
-        sorted(rows, key=lambda row: _key(row, sort)),
-        len(work) > SHOWN or len(nodes) > SHOWN,
+        [PoolRow(each, usage_by_pool.get(each.name)) for each in pools if pool in (None, each.name)],
+        [NodeRow(each, usage_by_node.get(each.name)) for each in nodes[:ROWS_MAX]],
+        sorted(rows, key=lambda row: _sort_key(row, sort)),
+        len(work) > ROWS_MAX or len(nodes) > ROWS_MAX,
     )
 
 
 def headline(snapshot: ClusterSnapshot) -> str:
     """Summarize the cluster in one line."""
-    there = sum(row.pool.capacity.gpu or 0 for row in snapshot.pools)
+    pool_capacity = sum(row.pool.capacity.gpu or 0 for row in snapshot.pools)
     phases = [row.workload.phase for row in snapshot.workloads]
     running = sum(phase in ("running", "starting", "stopping") for phase in phases)
     waiting = sum(phase in ("pending", "reserved") for phase in phases)
-    held = snapshot.now.allocated.gpu
-    share = f" ({held / there:.0%})" if there else ""
-    measured = "" if snapshot.now.gpu_busy_percent is None else f", {busy(snapshot.now)} busy"
+    allocated_amount = snapshot.now.allocated.gpu
+    share = f" ({allocated_amount / pool_capacity:.0%})" if pool_capacity else ""
+    measured = "" if snapshot.now.gpu_busy_percent is None else f", {format_utilization(snapshot.now)} busy"
     more = ", more not shown" if snapshot.more else ""
     return (
-        f"{number(held)} of {number(there)} GPUs allocated{share}{measured}; "
+        f"{number(allocated_amount)} of {number(pool_capacity)} GPUs allocated{share}{measured}; "
         f"workloads: {running} running, {waiting} pending{more}"
     )
 
@@ -123,18 +129,18 @@ def pool_columns() -> list[Column]:
         Column("POOL", lambda r: r.pool.name),
         Column("NODES", lambda r: f"{r.pool.nodes_ready}/{r.pool.nodes_desired}", right=True),
         Column("GPUS", lambda r: _ratio(_allocated(r.pool), r.pool.capacity.gpu), right=True),
-        *_use_columns(),
-        Column("LAST ERROR", lambda r: r.pool.last_error or "-", grows=True, spare=True),
+        *_usage_columns(),
+        Column("LAST ERROR", lambda r: r.pool.last_error or "-", flexible=True, optional=True),
     ]
 
 
 def node_columns() -> list[Column]:
     return [
         Column("NODE", lambda r: r.node.name),
-        Column("POOL", lambda r: r.node.pool, spare=True),
+        Column("POOL", lambda r: r.node.pool, optional=True),
         Column("STATE", lambda r: r.node.state, style=lambda r: phase_style(r.node)),
         Column("GPUS", lambda r: _ratio(_allocated(r.node), r.node.capacity.gpu), right=True),
-        *_use_columns(),
+        *_usage_columns(),
     ]
 
 
@@ -143,34 +149,34 @@ def workload_columns(at: datetime) -> list[Column]:
         Column("WORKLOAD", lambda r: r.workload.handle),
         Column("PHASE", lambda r: r.workload.phase, style=lambda r: phase_style(r.workload)),
         Column("GPUS", lambda r: _ratio(r.workload.gpus.now, r.workload.gpus.requested), right=True),
-        *_use_columns(),
-        Column("SINCE", lambda r: age(r.workload.since, at), right=True, spare=True),
-        Column("BY", lambda r: r.workload.submitted_by or "-", spare=True),
-        Column("REASON", lambda r: _reason(r, at), grows=True, style=_reason_style),
+        *_usage_columns(),
+        Column("SINCE", lambda r: format_age(r.workload.since, at), right=True, optional=True),
+        Column("BY", lambda r: r.workload.submitted_by or "-", optional=True),
+        Column("REASON", lambda r: _format_reason(r, at), flexible=True, style=_reason_style),
     ]
 
 
-def busy(use: "Use | None") -> str:
-    """Format the utilization of the allocated GPUs in percent, or as a dash if it was not measured."""
+def format_utilization(use: "Utilization | None") -> str:
+    """Format the utilization of the allocated GPUs in percent, or a dash if it was not measured."""
     return "-" if use is None or use.gpu_busy_percent is None else f"{use.gpu_busy_percent:.0f} %"
 
 
-def _use_columns() -> Iterable[Column]:
+def _usage_columns() -> Iterable[Column]:
     return (
-        Column("BUSY", lambda r: busy(r.use), right=True),
-        Column("CPUS", lambda r: _used_text(r.use, "cpu", 1), right=True, spare=True),
-        Column("MEMORY GIB", lambda r: _used_text(r.use, "memory_mib", GIB), right=True, spare=True),
-        Column("GPU GIB", lambda r: _used_text(r.use, "gpu_memory_mib", GIB), right=True, spare=True),
+        Column("BUSY", lambda r: format_utilization(r.use), right=True),
+        Column("CPUS", lambda r: _format_usage(r.use, "cpu", 1), right=True, optional=True),
+        Column("MEMORY GIB", lambda r: _format_usage(r.use, "memory_mib", GIB), right=True, optional=True),
+        Column("GPU GIB", lambda r: _format_usage(r.use, "gpu_memory_mib", GIB), right=True, optional=True),
     )
 
 
-def _used_text(use: "Use | None", name: str, unit: int) -> str:
+def _format_usage(use: "Utilization | None", name: str, unit: int) -> str:
     """Format a value as used/allocated, with a dash if it was not measured."""
     if use is None:
         return "-"
-    used, held = getattr(use.used, name), getattr(use.allocated, name)
+    used, allocated_amount = getattr(use.used, name), getattr(use.allocated, name)
     amount = "-" if used is None else f"{used / unit:.1f}"
-    return f"{amount}/{number(round(held / unit, 1))}" if held or used else "-"
+    return f"{amount}/{number(round(allocated_amount / unit, 1))}" if allocated_amount or used else "-"
 
 
 def _allocated(place: Any) -> float:
@@ -181,9 +187,9 @@ def _ratio(part: float | None, whole: float | None) -> str:
     return f"{number(part)}/{number(whole)}"
 
 
-def _reason(row: WorkloadRow, at: datetime) -> str:
+def _format_reason(row: WorkloadRow, at: datetime) -> str:
     if row.idle_since is not None:
-        return f"GPUs idle for {age(row.idle_since, at)}"
+        return f"GPUs idle for {format_age(row.idle_since, at)}"
     return ": ".join(part for part in (row.workload.reason, row.workload.message) if part)
 
 
@@ -191,7 +197,7 @@ def _reason_style(row: WorkloadRow) -> str:
     return IDLE_STYLE if row.idle_since is not None else ""
 
 
-def _key(row: WorkloadRow, sort: Sort) -> tuple[float, str]:
+def _sort_key(row: WorkloadRow, sort: Sort) -> tuple[float, str]:
     """Return a sort key, with the handle as a tie-breaker."""
     workload, use = row.workload, row.use
     first = {

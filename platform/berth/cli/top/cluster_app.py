@@ -9,7 +9,7 @@ from textual.binding import BindingType
 from textual.widgets import DataTable, Footer, Header, Static
 
 from berth.cli.output import Column
-from berth.cli.text import local, safe
+from berth.cli.text import format_time, safe
 from berth.cli.top.cluster import (
     ClusterSnapshot,
     Sort,
@@ -18,10 +18,10 @@ from berth.cli.top.cluster import (
     pool_columns,
     workload_columns,
 )
-from berth.cli.top.refreshing import Refreshing
+from berth.cli.top.refreshing import RefreshingApp
 
 
-class ClusterTop(Refreshing):
+class ClusterTop(RefreshingApp):
     CSS = """
     #trouble { color: $error; height: auto; }
     #headline { height: 1; text-style: bold; }
@@ -30,13 +30,13 @@ class ClusterTop(Refreshing):
     #nodes { height: auto; max-height: 35%; }
     #workloads { height: 1fr; }
     """
-    BINDINGS: ClassVar[list[BindingType]] = [*Refreshing.BINDINGS, ("s", "sort", "Sort")]
+    BINDINGS: ClassVar[list[BindingType]] = [*RefreshingApp.BINDINGS, ("s", "sort", "Sort")]
 
     def __init__(
-        self, look: Callable[[Sort], ClusterSnapshot], *, title: str, every: float, sort: Sort
+        self, fetch_snapshot: Callable[[Sort], ClusterSnapshot], *, title: str, every: float, sort: Sort
     ) -> None:
         super().__init__(title=title, every=every)
-        self._fetch, self._sort = look, sort
+        self._fetch, self._sort = fetch_snapshot, sort
 
     def compose(self) -> ComposeResult:
         yield Header()
@@ -49,22 +49,22 @@ class ClusterTop(Refreshing):
     def on_mount(self) -> None:
         for name in ("pools", "nodes", "workloads"):
             self.query_one(f"#{name}").border_title = name
-        self.begin()
+        self.start_refreshing()
 
     def action_sort(self) -> None:
         kinds = list(Sort)
         self._sort = kinds[(kinds.index(self._sort) + 1) % len(kinds)]
         self.action_refresh_now()
 
-    def look(self) -> ClusterSnapshot:
+    def fetch_snapshot(self) -> ClusterSnapshot:
         return self._fetch(self._sort)
 
-    def show(self, seen: ClusterSnapshot) -> None:
-        self.sub_title = f"as of {local(seen.at)}"
-        self.query_one("#headline", Static).update(Text(safe(headline(seen))))
-        self._fill("pools", seen.pools, pool_columns())
-        self._fill("nodes", seen.nodes, node_columns())
-        self._fill("workloads", seen.workloads, workload_columns(seen.at))
+    def show(self, snapshot: ClusterSnapshot) -> None:
+        self.sub_title = f"as of {format_time(snapshot.at)}"
+        self.query_one("#headline", Static).update(Text(safe(headline(snapshot))))
+        self._fill("pools", snapshot.pools, pool_columns())
+        self._fill("nodes", snapshot.nodes, node_columns())
+        self._fill("workloads", snapshot.workloads, workload_columns(snapshot.at))
         self.query_one("#workloads").border_title = f"workloads by {self._sort}"
 
     def _fill(self, name: str, rows: Sequence[Any], columns: Sequence[Column]) -> None:
@@ -76,7 +76,7 @@ class ClusterTop(Refreshing):
         table.clear()
         for each in rows:
             styles = (column.style(each) if column.style else "" for column in columns)
-            cells = (safe(column.of(each)) for column in columns)
+            cells = (safe(column.cell_text(each)) for column in columns)
             table.add_row(*map(Text, cells, styles))
         table.move_cursor(row=min(row, max(0, len(rows) - 1)), animate=False)
         table.scroll_to(left, top, animate=False)

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from berth.cli.text import age, number, plain, safe, span
+from berth.cli.text import format_age, format_duration, format_value, number, safe
 from berth.cli.top.service import ServiceSnapshot
 
 Row = tuple[str, ...]
@@ -26,12 +26,13 @@ def status_lines(snapshot: ServiceSnapshot) -> Iterator[str]:
     status, decision = snapshot.status, snapshot.status.get("last_decision") or {}
     on = "on" if status.get("enabled") else "off"
     yield f"autoscaler {on}, {'running' if status.get('running') else 'not running'}"
-    bounds = f"{plain(status.get('min_engines'))} to {plain(status.get('max_engines'))}"
-    yield f"engines    {plain(status.get('current_engines'))}, allowed {bounds}"
+    bounds = f"{format_value(status.get('min_engines'))} to {format_value(status.get('max_engines'))}"
+    yield f"engines    {format_value(status.get('current_engines'))}, allowed {bounds}"
     yield f"last       {_last_action(snapshot)}"
     if decision:
-        delta = f" {plain(decision.get('delta'))}" if decision.get("delta") else ""
-        yield f"decided    {plain(decision.get('action'))}{delta}: {plain(decision.get('reason'))}"
+        delta = f" {format_value(decision.get('delta'))}" if decision.get("delta") else ""
+        action, reason = format_value(decision.get("action")), format_value(decision.get("reason"))
+        yield f"decided    {action}{delta}: {reason}"
     pending = status.get("pending_requests") or []
     yield f"under way  {', '.join(safe(request) for request in pending) or 'nothing'}"
     if error := status.get("error"):
@@ -40,7 +41,7 @@ def status_lines(snapshot: ServiceSnapshot) -> Iterator[str]:
 
 def metric_rows(snapshot: ServiceSnapshot) -> list[tuple[str, str]]:
     seen = snapshot.status.get("recent_metrics") or {}
-    return [(name, _figure(seen.get(key))) for name, key in SHOWN_METRICS]
+    return [(name, _format_number(seen.get(key))) for name, key in SHOWN_METRICS]
 
 
 def condition_rows(snapshot: ServiceSnapshot) -> list[Row]:
@@ -49,9 +50,12 @@ def condition_rows(snapshot: ServiceSnapshot) -> list[Row]:
         (
             safe(name),
             "out" if one.get("type") == "scale_out" else "in",
-            _figure(one.get("value")),
-            _figure(one.get("threshold")),
-            f"{span(one.get('held_secs') or 0)} of {span(one.get('duration_secs') or 0)}",
+            _format_number(one.get("value")),
+            _format_number(one.get("threshold")),
+            (
+                f"{format_duration(one.get('held_secs') or 0)} "
+                f"of {format_duration(one.get('duration_secs') or 0)}"
+            ),
             _condition_state(one),
         )
         for name, one in conditions.items()
@@ -64,9 +68,9 @@ def engine_rows(snapshot: ServiceSnapshot) -> list[Row]:
         (
             safe(engine.get("engine_id")),
             safe(engine.get("status")),
-            plain(engine.get("is_healthy")),
+            format_value(engine.get("is_healthy")),
             safe(engine.get("origin", "-")),
-            _figure(engine.get("running_requests")),
+            _format_number(engine.get("running_requests")),
             safe(engine.get("weight_version") or "-"),
             safe(engine.get("url") or "-"),
         )
@@ -78,9 +82,9 @@ def engine_rows(snapshot: ServiceSnapshot) -> list[Row]:
 def history_rows(snapshot: ServiceSnapshot) -> list[Row]:
     return [
         (
-            f"{age(_moment(record.get('triggered_at')), snapshot.at)} ago",
+            f"{format_age(_to_datetime(record.get('triggered_at')), snapshot.at)} ago",
             safe(record.get("action")),
-            f"{plain(record.get('from_engines'))} to {plain(record.get('to_engines'))}",
+            f"{format_value(record.get('from_engines'))} to {format_value(record.get('to_engines'))}",
             safe(record.get("status")),
             _duration(record),
             safe(record.get("error_message") or record.get("reason")),
@@ -89,7 +93,7 @@ def history_rows(snapshot: ServiceSnapshot) -> list[Row]:
     ]
 
 
-def summary(snapshot: ServiceSnapshot) -> str:
+def format_summary(snapshot: ServiceSnapshot) -> str:
     """Format all panels as plain text, for output that is not a terminal."""
     parts = [
         *status_lines(snapshot),
@@ -102,10 +106,10 @@ def summary(snapshot: ServiceSnapshot) -> str:
 
 
 def _last_action(snapshot: ServiceSnapshot) -> str:
-    moment = _moment(snapshot.status.get("last_scale_time"))
+    moment = _to_datetime(snapshot.status.get("last_scale_time"))
     if moment is None:
         return "never scaled"
-    return f"{safe(snapshot.status.get('last_scale_action'))}, {age(moment, snapshot.at)} ago"
+    return f"{safe(snapshot.status.get('last_scale_action'))}, {format_age(moment, snapshot.at)} ago"
 
 
 def _condition_state(one: Mapping[str, Any]) -> str:
@@ -115,17 +119,17 @@ def _condition_state(one: Mapping[str, Any]) -> str:
 
 
 def _duration(record: Mapping[str, Any]) -> str:
-    begun, ended = record.get("triggered_at"), record.get("completed_at")
-    if not isinstance(begun, int | float) or not isinstance(ended, int | float):
+    started, ended = record.get("triggered_at"), record.get("completed_at")
+    if not isinstance(started, int | float) or not isinstance(ended, int | float):
         return "-"
-    return span(ended - begun)
+    return format_duration(ended - started)
 
 
-def _figure(value: object) -> str:
+def _format_number(value: object) -> str:
     return number(value) if isinstance(value, int | float) and not isinstance(value, bool) else "-"
 
 
-def _moment(seconds: object) -> datetime | None:
+def _to_datetime(seconds: object) -> datetime | None:
     if not isinstance(seconds, int | float):
         return None
     return datetime.fromtimestamp(seconds, UTC)

@@ -13,8 +13,8 @@ from berth.cli.exits import explain_error
 from berth.cli.text import safe
 
 
-class Refreshing(App[None]):
-    """Screen that is redrawn periodically. `look` blocks, so it runs in a thread."""
+class RefreshingApp(App[None]):
+    """Screen that is redrawn periodically. `fetch_snapshot` blocks, so it runs in a thread."""
 
     ENABLE_COMMAND_PALETTE = False
     BINDINGS: ClassVar[list[BindingType]] = [("q", "quit", "Quit"), ("r", "refresh_now", "Refresh")]
@@ -24,14 +24,14 @@ class Refreshing(App[None]):
         self.title, self._every = title, every
 
     @abstractmethod
-    def look(self) -> Any:
-        """Fetch all data of the screen."""
+    def fetch_snapshot(self) -> Any:
+        """Fetch all data for the screen."""
 
     @abstractmethod
-    def show(self, seen: Any) -> None:
-        """Draw the result of `look`."""
+    def show(self, snapshot: Any) -> None:
+        """Draw the result of `fetch_snapshot`."""
 
-    def begin(self) -> None:
+    def start_refreshing(self) -> None:
         self.set_interval(self._every, self.action_refresh_now)
         self.action_refresh_now()
 
@@ -39,17 +39,17 @@ class Refreshing(App[None]):
     def action_refresh_now(self) -> None:
         """Refresh the screen. After an error, show the message above the previous values."""
         try:
-            seen = self.look()
+            snapshot = self.fetch_snapshot()
         except Exception as error:
             if (explanation := explain_error(error)) is None:
                 raise
             self.call_from_thread(self._show_error, "; ".join(explanation[1]))
             return
-        self.call_from_thread(self._redraw, seen)
+        self.call_from_thread(self._redraw, snapshot)
 
     def _show_error(self, message: str) -> None:
         self.query_one("#trouble", Static).update(Text(safe(message)))
 
-    def _redraw(self, seen: Any) -> None:
+    def _redraw(self, snapshot: Any) -> None:
         self._show_error("")
-        self.show(seen)
+        self.show(snapshot)

@@ -10,7 +10,7 @@ from typing import Any, Self
 from urllib.parse import quote, urlsplit
 
 from berth.cli.text import now
-from berth.client.config import BadSettings, Settings, load_settings
+from berth.client.config import InvalidSettings, Settings, load_settings
 from berth.client.retry import RetryPolicy
 from berth.client.sync.transport import Transport
 from berth.client.sync.workloads import Workloads
@@ -32,45 +32,45 @@ class ServiceSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class ServiceAddress:
-    """A service and the address of its server. If the address is empty, use the server of the settings."""
+    """A service and the address of its server. An empty address stands for the configured server."""
 
     service: str
     address: str = ""
 
 
-def watched(service: str, url: str) -> ServiceAddress:
-    """Parse `--service` and `--url`, which is the address of a server, a service or its autoscaler.
+def parse_service_address(service: str, url: str) -> ServiceAddress:
+    """Parse `--service` and `--url`, the address of a server, a service or its autoscaler.
 
-    Raise BadSettings if they name different services or none.
+    Raises InvalidSettings if they name different services or none.
     """
     parts = urlsplit(url)
     if url and (parts.scheme not in {"http", "https"} or not parts.hostname):
-        raise BadSettings(
+        raise InvalidSettings(
             f"--url: is not an address; received {url!r}; allowed: http://HOST[:PORT][{ROOT}NAME/autoscaler]"
         )
     before, root, after = parts.path.partition(ROOT)
     named = after.strip("/").removesuffix("/autoscaler") if root else ""
     if named and service and named != service:
-        raise BadSettings(f"--url names the service {named}, --service names {service}")
+        raise InvalidSettings(f"--url names the service {named}, but --service names {service}")
     if not (service or named):
-        raise BadSettings("--service: missing; allowed: the name of a service")
+        raise InvalidSettings("--service: missing; allowed: the name of a service")
     address = f"{parts.scheme}://{parts.netloc}{before.rstrip('/')}" if url else ""
     return ServiceAddress(service or named, address)
 
 
 class ServiceWatcher:
-    """Client for one service. It does not retry, because it refreshes soon anyway."""
+    """Client for one service. It does not retry, because the next refresh follows soon."""
 
     def __init__(
         self,
-        what: ServiceAddress,
+        target: ServiceAddress,
         settings: Settings | None = None,
         *,
         transport: Callable[[Settings], Transport] | None = None,
     ) -> None:
-        self.settings = settings or _settings(what)
+        self.settings = settings or _load_settings(target)
         self._transport = (transport or _transport)(self.settings)
-        self.what, self._root = what, ""
+        self.target, self._root = target, ""
 
     def __enter__(self) -> Self:
         return self
@@ -80,7 +80,7 @@ class ServiceWatcher:
     ) -> None:
         self._transport.close()
 
-    def look(self) -> ServiceSnapshot:
+    def fetch_snapshot(self) -> ServiceSnapshot:
         root = self._root or self._find_root()
         get = self._transport.get
         return ServiceSnapshot(
@@ -92,7 +92,7 @@ class ServiceWatcher:
         )
 
     def _find_root(self) -> str:
-        name = self.what.service
+        name = self.target.service
         if "/" in name:
             # A service can also be addressed by the id of its workload.
             name = str(Workloads(self._transport, time.sleep).find(name).id)
@@ -100,9 +100,9 @@ class ServiceWatcher:
         return self._root
 
 
-def _settings(what: ServiceAddress) -> Settings:
-    """Return the settings. A stored token is sent only to the server for which it was stored."""
-    named = {"BERTH_URL": what.address} if what.address else {}
+def _load_settings(target: ServiceAddress) -> Settings:
+    """Load the settings for this address. A stored token is used only for the server it belongs to."""
+    named = {"BERTH_URL": target.address} if target.address else {}
     return load_settings({**os.environ, **named})
 
 

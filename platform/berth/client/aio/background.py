@@ -1,4 +1,4 @@
-"""Work beside the caller under asyncio: tasks, a wake-up signal, and futures that can be awaited."""
+"""Background tasks of asyncio sessions, their wake-up signal, and awaitable futures."""
 
 import asyncio
 import contextlib
@@ -16,7 +16,7 @@ sleep = asyncio.sleep
 
 
 class Background:
-    """Runs steps in tasks until `stop`. `notify` may be called from any thread."""
+    """Background tasks of a session, which run until `stop`. `notify` may be called from any thread."""
 
     def __init__(self) -> None:
         self.version = 0
@@ -40,11 +40,11 @@ class Background:
 
     def notify(self) -> None:
         if self._loop is not None:
-            with contextlib.suppress(RuntimeError):  # a call may complete after the loop has ended
+            with contextlib.suppress(RuntimeError):  # a call may complete after the loop has closed
                 self._loop.call_soon_threadsafe(self._wake)
 
     async def wait(self, version: int, seconds: float) -> None:
-        """Return at the first `notify` since `version`, or after `seconds`."""
+        """Wait for a `notify` that is newer than `version`, for at most `seconds`."""
         if self.version == version:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._changed.wait(), seconds)
@@ -55,13 +55,13 @@ class Background:
         self._changed = asyncio.Event()
 
 
-def deliver(future: "Future[T]") -> "ResultFuture[T]":
-    """Convert a future of the session into one that the caller can wait for."""
+def to_result_future(future: "Future[T]") -> "ResultFuture[T]":
+    """Wrap a future of the session so that the caller can await it."""
     return asyncio.wrap_future(future)
 
 
-async def in_order(futures: "Sequence[ResultFuture[T]]", timeout: float | None) -> AsyncIterator[T]:
-    """Yield the results in the order of `futures`. Raises TimeoutError after `timeout` seconds in all."""
+async def iterate_results(futures: "Sequence[ResultFuture[T]]", timeout: float | None) -> AsyncIterator[T]:
+    """Yield the results in the order of `futures`. `timeout` is the total in seconds."""
     deadline = None if timeout is None else time.monotonic() + timeout
     try:
         for future in futures:
@@ -73,12 +73,12 @@ async def in_order(futures: "Sequence[ResultFuture[T]]", timeout: float | None) 
             future.cancel()
 
 
-def for_threads(session: "AsyncSession") -> "ThreadCalls":
-    return ThreadCalls(session)
+def thread_safe_session(session: "AsyncSession") -> "ThreadSafeSession":
+    return ThreadSafeSession(session)
 
 
-class ThreadCalls:
-    """The part of a session that joblib needs, usable from threads beside the event loop."""
+class ThreadSafeSession:
+    """Interface of a session that joblib needs, usable from threads outside the event loop."""
 
     def __init__(self, session: "AsyncSession") -> None:
         self._session = session

@@ -1,4 +1,4 @@
-"""The asynchronous client of one server."""
+"""The asynchronous client for the REST API of a server."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class AsyncClient:
-    """The REST interface of one server, as one user. Close it, or use it in an `async with`.
+    """Client for the REST API of one server, as one user. Close it or use it with `async with`.
 
     Without settings, the address and the token come from the environment or from the file that
     `berth login` wrote.
@@ -70,7 +70,7 @@ class AsyncClient:
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         await self.close()
 
@@ -82,8 +82,8 @@ class AsyncClient:
 
     async def sign_in(self, username: str, password: str) -> str:
         """Return a new token for this user. This client continues to use its own token."""
-        answer = await self._transport.post("login", {"username": username, "password": password})
-        return str(answer["token"])
+        response = await self._transport.post("login", {"username": username, "password": password})
+        return str(response["token"])
 
     async def change_password(
         self, current: str, new: str, *, revoke_tokens: bool = False
@@ -91,7 +91,7 @@ class AsyncClient:
         """Change your password, which revokes all tokens created by sign-in.
 
         With `revoke_tokens`, all your other tokens are revoked too. A client that used a token created by
-        sign-in continues with the new token in the answer.
+        sign-in continues with the new token in the response.
         """
         body = {"current_password": current, "new_password": new, "revoke_tokens": revoke_tokens}
         changed = PasswordChanged.model_validate(await self._transport.post("password", body))
@@ -110,13 +110,13 @@ class AsyncClient:
     ) -> "AsyncSession":
         """Create a session that runs Python functions on nodes of a pool; open it with `async with`.
 
-        `nodes` is a number or a (minimum, maximum) pair, `start_timeout` is in seconds. SessionOptions lists
-        the other options.
+        `nodes` is a number or a (minimum, maximum) pair; `start_timeout` is in seconds. SessionOptions
+        describes the other options.
         """
         from berth.client.aio.session import AsyncSession
-        from berth.client.sessions.options import options_of
+        from berth.client.sessions.options import build_options
 
         return AsyncSession(
-            self._transport, options_of(pool, nodes, self.settings.project, options),
+            self._transport, build_options(pool, nodes, self.settings.project, options),
             pool=self.node_pools.get, start_timeout=start_timeout, sleep=self._sleep,
         )  # fmt: skip

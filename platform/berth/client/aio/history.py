@@ -1,4 +1,4 @@
-"""Events, evictions, audit and cycles."""
+"""List events, evictions, audit entries and scheduling cycles."""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -32,18 +32,18 @@ class AsyncEvictions:
             yield Eviction.model_validate(item)
 
     async def matrix(self, **filters: object) -> EvictionMatrix:
-        """Return evictions summed by pair of projects. Filters: those of `list` except workload."""
+        """Return eviction totals by pair of projects. Filters: those of `list` except workload."""
         return EvictionMatrix.model_validate(await self._transport.get("evictions/matrix", filters))
 
     async def csv(self, **filters: object) -> AsyncIterator[bytes]:
         """Stream the evictions as a CSV file. Filters: those of `list`."""
-        async with self._transport.stream("evictions", {**filters, "format": "csv"}) as answer:
-            async for piece in answer.aiter_bytes():
-                yield piece
+        async with self._transport.stream("evictions", {**filters, "format": "csv"}) as response:
+            async for chunk in response.aiter_bytes():
+                yield chunk
 
 
 class AsyncAudit:
-    """Audit log, limited to entries that the user may see."""
+    """Audit log entries that the user may see."""
 
     def __init__(self, transport: AsyncTransport) -> None:
         self._transport = transport
@@ -69,15 +69,15 @@ class AsyncCycles:
             yield Cycle.model_validate(item)
 
     async def scenario(self, cycle: int) -> dict[str, Any] | None:
-        """Return the input of a cycle as a scenario for `berth simulate`, None if it is no longer stored."""
-        answer = await self._transport.get(f"cycles/{cycle}", {"scenario": True})
-        scenario: dict[str, Any] | None = answer["scenario"]
+        """Return the input of a cycle as a scenario for `berth simulate`, or None if no longer stored."""
+        response = await self._transport.get(f"cycles/{cycle}", {"scenario": True})
+        scenario: dict[str, Any] | None = response["scenario"]
         return scenario
 
     async def replay(self, cycle: int) -> Replay:
-        """Repeat a cycle on the server and compare. Raises Conflict if its input is no longer stored."""
+        """Replay a cycle and compare its decisions. Raises Conflict if its input is no longer stored."""
         return Replay.model_validate(await self._transport.post(f"cycles/{cycle}/replay"))
 
     async def health(self) -> Health:
-        """Return the leader, the last cycle and the invariants of the scheduler."""
+        """Return the scheduler's leader, last cycle and invariants."""
         return Health.model_validate(await self._transport.get("scheduler/health"))

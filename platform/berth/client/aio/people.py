@@ -1,4 +1,4 @@
-"""Sign in, change the password, manage tokens and roles."""
+"""Manage tokens, roles and user accounts."""
 
 from collections.abc import AsyncIterator, Sequence
 from datetime import datetime
@@ -16,7 +16,7 @@ class AsyncTokens:
             yield Token.model_validate(item)
 
     async def create(self, name: str, scopes: Sequence[str], expires_at: datetime | None = None) -> Token:
-        """Create a token. `token` of the result is the secret, which cannot be read again."""
+        """Create a token. The result's `token` is the secret, which cannot be read again."""
         body = {
             "name": name,
             "scopes": list(scopes),
@@ -25,11 +25,11 @@ class AsyncTokens:
         return Token.model_validate(await self._transport.post("tokens", body))
 
     async def revoke(self, token_id: int | str) -> None:
-        await self._transport.ask("DELETE", f"tokens/{token_id}")
+        await self._transport.execute("DELETE", f"tokens/{token_id}")
 
 
 class AsyncMembers:
-    """Roles of users in projects and departments, and platform-wide."""
+    """Roles that users have in projects, in departments and platform-wide."""
 
     def __init__(self, transport: AsyncTransport) -> None:
         self._transport = transport
@@ -44,13 +44,13 @@ class AsyncMembers:
     async def grant(
         self, user: str, role: str, *, project: str | None = None, department: str | None = None
     ) -> Member:
-        """Grant a role in a project or a department; with neither, platform-wide."""
+        """Grant a role in a project or a department, or platform-wide if neither is given."""
         scope = {"project": project, "department": department}
         body = {"user": user, "role": role, **{key: name for key, name in scope.items() if name is not None}}
         return Member.model_validate(await self._transport.post("members", body))
 
     async def revoke(self, member_id: int) -> None:
-        await self._transport.ask("DELETE", f"members/{member_id}")
+        await self._transport.execute("DELETE", f"members/{member_id}")
 
 
 class AsyncUsers:
@@ -64,6 +64,6 @@ class AsyncUsers:
             yield User.model_validate(item)
 
     async def create(self, username: str, *, email: str = "", password: str | None = None) -> User:
-        """Create an account. Without a password the user can sign in only by single sign-on."""
+        """Create an account. Without a password, the user can sign in only through single sign-on."""
         body = {"username": username, "email": email, "password": password}
         return User.model_validate(await self._transport.post("users", body))

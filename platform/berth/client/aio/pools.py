@@ -4,12 +4,12 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 from berth.client.aio.transport import AsyncTransport
-from berth.client.http import content_of
+from berth.client.http import json_content
 from berth.client.models.pools import (
+    AvailablePlugin,
     CapacityPoint,
     Fragmentation,
     JoinToken,
-    KnownPlugin,
     Machine,
     Node,
     NodePool,
@@ -37,33 +37,36 @@ class AsyncNodePools:
         return NodePool.model_validate(await self._transport.post("node-pools", {"name": name, **values}))
 
     async def edit(self, name: str, changes: Mapping[str, Any], *, version: int | None = None) -> ScaledPool:
-        """Change values of a pool. `draining` of the result lists the nodes that drain as a consequence.
+        """Change a pool. The result's `draining` lists the nodes that drain as a consequence.
 
-        Raises Conflict if the pool changed at the same time, or since `version`.
+        Raises Conflict if the pool was changed concurrently, or since `version`.
         """
         path = f"node-pools/{name}"
-        current = await self._transport.ask("GET", path)
+        current = await self._transport.execute("GET", path)
         tag = current.headers.get("ETag", "*") if version is None else f'"{version}"'
-        answer = await self._transport.ask("PATCH", path, body=changes, headers={"If-Match": tag})
-        return ScaledPool.model_validate(content_of(answer))
+        response = await self._transport.execute("PATCH", path, body=changes, headers={"If-Match": tag})
+        return ScaledPool.model_validate(json_content(response))
 
     async def preview_edit(self, name: str, changes: Mapping[str, Any]) -> ScaledPool:
-        """Return the pool as `edit` would change it. Nothing is stored."""
+        """Return the pool as `edit` would change it, without storing anything."""
         params = {"dry_run": True}
-        answer = await self._transport.ask("PATCH", f"node-pools/{name}", params=params, body=changes)
-        return ScaledPool.model_validate(content_of(answer))
+        response = await self._transport.execute("PATCH", f"node-pools/{name}", params=params, body=changes)
+        return ScaledPool.model_validate(json_content(response))
 
     async def delete(self, name: str) -> None:
-        """Delete a pool that was never used; other pools raise Conflict."""
-        await self._transport.ask("DELETE", f"node-pools/{name}")
+        """Delete a pool. Raises Conflict if it was ever used."""
+        await self._transport.execute("DELETE", f"node-pools/{name}")
 
     async def scale(self, name: str, nodes: int) -> ScaledPool:
-        """Set the desired number of nodes. `draining` of the result lists the nodes that drain."""
+        """Set the desired number of nodes. The result's `draining` lists the nodes that drain."""
         path = f"node-pools/{name}/scale"
         return ScaledPool.model_validate(await self._transport.post(path, {"nodes": nodes}))
 
     async def scaling(self, name: str, nodes: int | None = None) -> Scaling:
-        """Preview the nodes to drain at a desired number (None: the current one), and what budgets block."""
+        """Preview which nodes would drain, and which actions the disruption budgets block.
+
+        `nodes` is the desired number of nodes, by default the current one.
+        """
         return Scaling.model_validate(await self._transport.get(f"node-pools/{name}/scale", {"nodes": nodes}))
 
     async def pause(self, name: str) -> NodePool:
@@ -75,7 +78,7 @@ class AsyncNodePools:
         return await self._step(name, "resume")
 
     async def retry(self, name: str) -> NodePool:
-        """Provision nodes again at once after failed boots."""
+        """Retry provisioning immediately after failed boots."""
         return await self._step(name, "retry")
 
     async def drain(self, name: str, reason: str = "") -> NodePool:
@@ -90,44 +93,44 @@ class AsyncNodePools:
             yield ScalingEvent.model_validate(item)
 
     async def capacity(self, name: str, *, seconds: int | None = None) -> AsyncIterator[CapacityPoint]:
-        """Iterate over changes of the number of nodes in the last `seconds`, oldest first."""
-        answer = await self._transport.get(f"node-pools/{name}/capacity", {"span": seconds})
-        for point in answer["points"]:
+        """Iterate over changes in the number of nodes in the last `seconds`, oldest first."""
+        response = await self._transport.get(f"node-pools/{name}/capacity", {"span": seconds})
+        for point in response["points"]:
             yield CapacityPoint.model_validate(point)
 
     async def cost(self, name: str) -> PoolCost:
         return PoolCost.model_validate(await self._transport.get(f"node-pools/{name}/cost"))
 
     async def fragmentation(self, name: str) -> Fragmentation:
-        """Return how the free GPUs are spread over nodes, and the largest gangs that fit."""
+        """Return how free GPUs are distributed across nodes, and the largest gangs that fit."""
         return Fragmentation.model_validate(await self._transport.get(f"node-pools/{name}/fragmentation"))
 
     async def environment(self, name: str) -> PoolEnvironment:
-        """Return the environment that the plugins install. Raises NotFound if the pool has no plugins."""
+        """Return the environment that a pool's plugins install. Raises NotFound without plugins."""
         return PoolEnvironment.model_validate(await self._transport.get(f"node-pools/{name}/environment"))
 
-    async def plugins(self) -> tuple[KnownPlugin, ...]:
-        """Iterate over the available plugins."""
-        answer = await self._transport.get("plugins")
-        return tuple(KnownPlugin.model_validate(item) for item in answer["plugins"])
+    async def plugins(self) -> tuple[AvailablePlugin, ...]:
+        """Return the available plugins."""
+        response = await self._transport.get("plugins")
+        return tuple(AvailablePlugin.model_validate(item) for item in response["plugins"])
 
     async def join_tokens(self, name: str) -> AsyncIterator[JoinToken]:
-        """Iterate over the tokens by which machines join, newest first."""
+        """Iterate over the tokens with which machines join, newest first."""
         async for item in self._transport.pages(f"node-pools/{name}/join-tokens"):
             yield JoinToken.model_validate(item)
 
     async def issue_join_token(
         self, name: str, *, seconds: int | None = None, comment: str = ""
     ) -> JoinToken:
-        """Issue a token with which one machine can join. `token` of the result cannot be read again."""
+        """Issue a token with which one machine can join. It cannot be read again."""
         body = {"comment": comment} | ({} if seconds is None else {"lifetime_seconds": seconds})
         return JoinToken.model_validate(await self._transport.post(f"node-pools/{name}/join-tokens", body))
 
     async def revoke_join_token(self, name: str, token_id: int) -> None:
-        await self._transport.ask("DELETE", f"node-pools/{name}/join-tokens/{token_id}")
+        await self._transport.execute("DELETE", f"node-pools/{name}/join-tokens/{token_id}")
 
     async def machines(self, name: str, *, departed: bool = False) -> AsyncIterator[Machine]:
-        """Iterate over joined machines; with `departed` also those that have left."""
+        """Iterate over joined machines; with `departed`, also over those that have left."""
         async for item in self._transport.pages(
             f"node-pools/{name}/machines", {"departed": departed or None}
         ):
@@ -156,7 +159,7 @@ class AsyncNodes:
         return Node.model_validate(await self._transport.get(f"nodes/{name}"))
 
     async def cordon(self, name: str, reason: str = "") -> Node:
-        """Cordon a node: running pods continue, new pods are not placed on it."""
+        """Cordon a node: running pods continue, but new pods are not placed on it."""
         return await self._step(name, "cordon", {"reason": reason})
 
     async def uncordon(self, name: str) -> Node:
@@ -168,7 +171,7 @@ class AsyncNodes:
         return await self._step(name, "drain", {"reason": reason})
 
     async def terminate(self, name: str, reason: str = "") -> Node:
-        """Terminate a node at once with its pods."""
+        """Terminate a node and its pods immediately."""
         return await self._step(name, "terminate", {"reason": reason})
 
     async def _step(self, name: str, step: str, body: object = None) -> Node:

@@ -4,22 +4,22 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from typing import Any, Literal
 
 from berth.client.aio.transport import AsyncTransport
-from berth.client.http import content_of
+from berth.client.http import json_content
 from berth.client.models.services import (
     AutoscalerConditions,
     AutoscalerSettings,
     AutoscalerStatus,
-    Autoscaling,
-    CancelledScaleOuts,
+    AutoscalingAction,
     InferenceService,
     ScaleAccepted,
+    ScaleOutCancellation,
     ScaleRequest,
     ServiceEngine,
 )
 from berth.client.models.workloads import Event
 
 Direction = Literal["scale_out", "scale_in"]
-LOOK_SECONDS = 1.0
+POLL_SECONDS = 1.0
 
 
 class AsyncServices:
@@ -36,10 +36,10 @@ class AsyncServices:
         return InferenceService.model_validate(await self._transport.get(_path(service)))
 
     async def engines(self, service: str) -> Sequence[ServiceEngine]:
-        answer = await self._transport.get(_path(service, "engines"))
+        response = await self._transport.get(_path(service, "engines"))
         return [
             ServiceEngine.model_validate(engine)
-            for model in answer["models"].values()
+            for model in response["models"].values()
             for engine in model["engines"]
         ]
 
@@ -53,7 +53,7 @@ class AsyncServices:
     ) -> ScaleAccepted:
         """Scale out to a total number of engines, or add external engines by address.
 
-        While an identical request is active, the call returns that.
+        If an identical request is already active, that request is returned.
         """
         body = {"num_replicas": num_replicas, "engine_urls": [*engine_urls], "timeout_secs": timeout_secs}
         return ScaleAccepted.model_validate(await self._transport.post(_path(service, "scale_out"), body))
@@ -68,7 +68,7 @@ class AsyncServices:
         dry_run: bool = False,
         timeout_secs: float | None = None,
     ) -> ScaleAccepted:
-        """Scale in to a number of engines, or remove engines by address."""
+        """Scale in to a total number of engines, or remove engines by address."""
         body = {
             "num_replicas": num_replicas, "engine_urls": [*engine_urls], "force": force, "dry_run": dry_run,
             "timeout_secs": timeout_secs,
@@ -87,7 +87,7 @@ class AsyncServices:
     async def changes(
         self, service: str, direction: Direction, request_id: str
     ) -> AsyncIterator[ScaleRequest]:
-        """Yield the request, and again after each change of its status, until it has ended."""
+        """Yield the request now and after each change of its status, until it has ended."""
         status = ""
         while True:
             request = await self.request(service, direction, request_id)
@@ -96,7 +96,7 @@ class AsyncServices:
                 yield request
             if request.is_final:
                 return
-            await self._sleep(LOOK_SECONDS)
+            await self._sleep(POLL_SECONDS)
 
     async def cancel(self, service: str, request_id: str) -> ScaleRequest:
         path = _path(service, "scale_out", request_id, "cancel")
@@ -104,23 +104,23 @@ class AsyncServices:
 
     async def cancel_all(
         self, service: str, *, status: str | None = None, dry_run: bool = False
-    ) -> CancelledScaleOuts:
+    ) -> ScaleOutCancellation:
         body = {"dry_run": dry_run, "status_filter": status}
-        return CancelledScaleOuts.model_validate(
+        return ScaleOutCancellation.model_validate(
             await self._transport.post(_path(service, "scale_out_cancel"), body)
         )
 
-    async def weights_change(self, service: str, updating: bool) -> None:
-        """Report that a trainer begins or has finished changing the weights of the initial engines."""
+    async def report_weight_update(self, service: str, updating: bool) -> None:
+        """Report whether a trainer is currently updating the weights of the initial engines."""
         await self._transport.post(_path(service, "weights"), {"updating": updating})
 
     async def autoscaler(self, service: str) -> AutoscalerSettings:
         return AutoscalerSettings.model_validate(await self._transport.get(_path(service, "autoscaler")))
 
     async def configure(self, service: str, settings: Mapping[str, Any]) -> AutoscalerSettings:
-        """Replace all settings; settings that are left out get their defaults."""
-        answer = await self._transport.ask("PUT", _path(service, "autoscaler"), body=dict(settings))
-        return AutoscalerSettings.model_validate(content_of(answer))
+        """Replace all settings. Omitted settings get their defaults."""
+        response = await self._transport.execute("PUT", _path(service, "autoscaler"), body=dict(settings))
+        return AutoscalerSettings.model_validate(json_content(response))
 
     async def enable(self, service: str, enabled: bool) -> AutoscalerStatus:
         path = _path(service, "autoscaler", "enable")
@@ -144,10 +144,10 @@ class AsyncServices:
 
     async def history(
         self, service: str, *, limit: int = 100, action: Direction | None = None
-    ) -> Sequence[Autoscaling]:
+    ) -> Sequence[AutoscalingAction]:
         path = _path(service, "autoscaler", "scale_history")
-        answer = await self._transport.get(path, {"limit": limit, "action": action})
-        return [Autoscaling.model_validate(item) for item in answer["history"]]
+        response = await self._transport.get(path, {"limit": limit, "action": action})
+        return [AutoscalingAction.model_validate(item) for item in response["history"]]
 
 
 def _path(service: str, *parts: str) -> str:

@@ -1,4 +1,4 @@
-"""A session: run Python functions on nodes of a pool and wait for their results."""
+"""Sessions that run Python functions on the nodes of a pool."""
 
 import contextlib
 import time
@@ -8,7 +8,14 @@ from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar
 
-from berth.client.aio.background import Background, ResultFuture, deliver, for_threads, in_order, sleep
+from berth.client.aio.background import (
+    Background,
+    ResultFuture,
+    iterate_results,
+    sleep,
+    thread_safe_session,
+    to_result_future,
+)
 from berth.client.aio.transport import AsyncTransport
 from berth.client.errors import ClientError, SessionEnded, SessionError
 from berth.client.models.pools import NodePool
@@ -24,10 +31,11 @@ POLL_SECONDS, KEEP_ALIVE_SECONDS = 0.2, 5.0
 
 
 class AsyncSession:
-    """Open it with `async with`: it starts when its nodes are ready and ends with the block.
+    """Python session on nodes of a pool, opened with `async with`.
 
-    Leaving the block waits for outstanding calls, unless an exception ends the block. Plugin contexts and
-    joblib are synchronous; run code that uses joblib in a thread (`asyncio.to_thread`).
+    The block starts once the nodes are ready, and the session ends with the block. Leaving the block
+    waits for outstanding calls, unless an exception ends it. Plugin contexts and joblib are synchronous;
+    run code that uses joblib in a thread (`asyncio.to_thread`).
     """
 
     def __init__(
@@ -63,7 +71,7 @@ class AsyncSession:
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         try:
             while error is None:
@@ -77,7 +85,7 @@ class AsyncSession:
 
     @property
     def id(self) -> str:
-        """Id of the session, which is also the id of its workload."""
+        """Session id, which is also the id of the session's workload."""
         return self._state.id
 
     @property
@@ -86,7 +94,7 @@ class AsyncSession:
 
     @property
     def concurrency(self) -> int:
-        """Concurrent calls per node."""
+        """Number of concurrent calls per node."""
         return self._state.slots
 
     @property
@@ -95,39 +103,41 @@ class AsyncSession:
         return len(self._state.nodes)
 
     async def state(self) -> protocol.SessionState:
-        """Read the current state with the nodes that accept calls."""
+        """Return the current state, including the nodes that accept calls."""
         self._state = protocol.SessionState.model_validate(await self._transport.get(f"sessions/{self.id}"))
         return self._state
 
     async def ready_nodes(self) -> int:
-        """Number of nodes that accept calls now."""
+        """Return the number of nodes that currently accept calls."""
         await self.state()
         return self.last_ready_nodes
 
     def submit(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> ResultFuture[T]:
-        """Run a function on the next node in turn. Raises NotPicklable or CallTooLarge at once."""
-        return deliver(self.call(function, args, kwargs))
+        """Run a function on the next free node. Raises NotPicklable or CallTooLarge immediately."""
+        return to_result_future(self.call(function, args, kwargs))
 
     def map(
         self, function: Callable[..., T], /, *iterables: Iterable[Any], timeout: float | None = None
     ) -> AsyncIterator[T]:
         """Submit all calls at once and yield their results in the order of the arguments."""
-        return in_order([self.submit(function, *args) for args in zip(*iterables, strict=False)], timeout)
+        return iterate_results(
+            [self.submit(function, *args) for args in zip(*iterables, strict=False)], timeout
+        )
 
     def broadcast(
         self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs
     ) -> ResultFuture[list[T]]:
         """Run a function once on every node and return the results by node.
 
-        A node that joins later, or restarts, runs it too before it accepts other calls.
+        A node that joins later or restarts also runs it, before it accepts other calls.
         """
-        return deliver(self.call(function, args, kwargs, everywhere=True))
+        return to_result_future(self.call(function, args, kwargs, everywhere=True))
 
     def parallel(self) -> AbstractContextManager[object]:
-        """Within the block, joblib's `Parallel(n_jobs=-1)` runs on the nodes of this session."""
-        from berth.client.sessions.parallel import parallel_on
+        """Return a context in which joblib's `Parallel(n_jobs=-1)` runs on this session's nodes."""
+        from berth.client.sessions.parallel import use_as_parallel_backend
 
-        return parallel_on(for_threads(self))
+        return use_as_parallel_backend(thread_safe_session(self))
 
     def call(
         self,
@@ -137,9 +147,9 @@ class AsyncSession:
         *,
         everywhere: bool = False,
     ) -> Future[Any]:
-        """Queue a call; its future is completed from another thread."""
+        """Queue a call and return its future, which may complete in another thread."""
         if not self._background.is_running:
-            raise SessionError("The session is not open: use it in an `async with`.")
+            raise SessionError("The session is not open. Open it with `async with`.")
         payload = pickle_call(function, args, kwargs or {}, self._state.call_bytes_max)
         return self._calls.add(payload, everywhere=everywhere)
 
@@ -150,15 +160,15 @@ class AsyncSession:
         while True:
             state = await self.state()
             if state.has_ended:
-                raise state.end()
+                raise state.ended_error()
             if len(state.nodes) >= needed:
                 return
             now = time.monotonic()
             if self._start_timeout is not None and now - began > self._start_timeout:
-                raise state.start_timeout(needed, self._start_timeout)
+                raise state.start_timeout_error(needed, self._start_timeout)
             progress.report(state, now - began)
             if now - kept_alive > KEEP_ALIVE_SECONDS:  # otherwise the idle timeout ends the session
-                await self._transport.ask("GET", f"sessions/{self.id}/results")
+                await self._transport.execute("GET", f"sessions/{self.id}/results")
                 kept_alive = now
             await self._sleep(POLL_SECONDS)
 
@@ -169,7 +179,7 @@ class AsyncSession:
         await self._repeat(self._receive)
 
     async def _repeat(self, step: Callable[[], Awaitable[bool]]) -> None:
-        """Repeat a step until the session ends. A step that returns False had nothing to do."""
+        """Repeat a step until the session ends. The step returns False if it had nothing to do."""
         outage = protocol.Outage()
         while self._background.is_running and self._calls.fatal is None:
             version = self._background.version
@@ -182,7 +192,7 @@ class AsyncSession:
                     return
                 await sleep(protocol.RETRY_SECONDS)
                 continue
-            except Exception as error:  # no other code would report it
+            except Exception as error:  # nothing else would report it
                 self._calls.fail(error)
                 return
             if not worked:
@@ -196,9 +206,9 @@ class AsyncSession:
         if not batch:
             return bool(dropped)
         try:
-            answer = await self._transport.ask(
+            response = await self._transport.execute(
                 "POST", f"sessions/{self.id}/calls", content=protocol.calls_body(batch),
-                headers=protocol.FRAMES, repeatable=True,
+                headers=protocol.FRAME_HEADERS, is_idempotent=True,
             )  # fmt: skip
         except ClientError as error:
             self._calls.requeue(batch)
@@ -206,17 +216,17 @@ class AsyncSession:
                 raise
             await sleep(protocol.RETRY_SECONDS)
             return True
-        self._calls.set_broadcast_nodes(answer.json()["broadcasts"])
+        self._calls.set_broadcast_nodes(response.json()["broadcasts"])
         return True
 
     async def _receive(self) -> bool:
         if not self._calls.outstanding:
             return False
-        if self._calls.outstanding > protocol.FEW:
-            await sleep(protocol.GATHER_SECONDS)
-        params = {"after": self._after, "wait": protocol.WAIT}
-        answer = await self._transport.ask("GET", f"sessions/{self.id}/results", params=params)
-        self._after = protocol.take_results(self._calls, answer.content, self._after)
+        if self._calls.outstanding > protocol.BULK_THRESHOLD:
+            await sleep(protocol.BULK_DELAY_SECONDS)
+        params = {"after": self._after, "wait": protocol.LONG_POLL_SECONDS}
+        response = await self._transport.execute("GET", f"sessions/{self.id}/results", params=params)
+        self._after = protocol.take_results(self._calls, response.content, self._after)
         return True
 
     async def _end(self) -> None:

@@ -1,4 +1,4 @@
-"""Subscriptions to notifications, and their deliveries."""
+"""Manage notification subscriptions and list their deliveries."""
 
 from collections.abc import AsyncIterator, Sequence
 
@@ -24,14 +24,14 @@ class AsyncSubscriptions:
         platform_wide: bool = False,
         pending_minutes: int = 60,
     ) -> Subscription:
-        """Subscribe to one's own workloads, or to a project, a department or the platform."""
+        """Subscribe to your own workloads, a project, a department or the whole platform."""
         body: dict[str, object] = {"to": to, "events": [*events], "pending_minutes": pending_minutes}
         body |= {"platform_wide": True} if platform_wide else {}
         body |= {key: name for key, name in (("project", project), ("department", department)) if name}
         return Subscription.model_validate(await self._transport.post("subscriptions", body))
 
     async def delete(self, subscription: int) -> None:
-        await self._transport.ask("DELETE", f"subscriptions/{subscription}")
+        await self._transport.execute("DELETE", f"subscriptions/{subscription}")
 
     async def deliveries(self, subscription: int, *, limit: int | None = None) -> AsyncIterator[Delivery]:
         """Iterate over deliveries and their outcomes, newest first."""

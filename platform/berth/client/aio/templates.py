@@ -1,10 +1,10 @@
-"""Workload templates of projects, under asyncio."""
+"""Manage the workload templates of projects."""
 
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 from berth.client.aio.transport import AsyncTransport
-from berth.client.http import content_of
+from berth.client.http import json_content
 from berth.client.models.templates import Template
 
 
@@ -17,37 +17,41 @@ class AsyncTemplates:
             yield Template.model_validate(item)
 
     async def get(self, project: str, name: str) -> Template:
-        return Template.model_validate(await self._transport.get(path_of(project, name)))
+        return Template.model_validate(await self._transport.get(template_path(project, name)))
 
     async def create(
         self, project: str, name: str, document: Mapping[str, Any] | str, *, description: str = ""
     ) -> Template:
-        """Create a template. Raises Conflict if it exists."""
-        return await self._put(path_of(project, name), body_of(document, description), {"If-None-Match": "*"})
+        """Create a template. Raises Conflict if it already exists."""
+        return await self._put(
+            template_path(project, name), template_body(document, description), {"If-None-Match": "*"}
+        )
 
     async def edit(
         self, project: str, name: str, document: Mapping[str, Any] | str, *, description: str | None = None
     ) -> Template:
-        """Replace a template. Raises Conflict if it changed at the same time."""
-        path = path_of(project, name)
-        current = await self._transport.ask("GET", path)
-        text = content_of(current)["description"] if description is None else description
-        return await self._put(path, body_of(document, text), {"If-Match": current.headers.get("ETag", "*")})
+        """Replace a template. Raises Conflict if it was changed concurrently."""
+        path = template_path(project, name)
+        current = await self._transport.execute("GET", path)
+        text = json_content(current)["description"] if description is None else description
+        return await self._put(
+            path, template_body(document, text), {"If-Match": current.headers.get("ETag", "*")}
+        )
 
     async def delete(self, project: str, name: str) -> None:
-        path = path_of(project, name)
+        path = template_path(project, name)
         tag = await self._transport.etag(path)
-        await self._transport.ask("DELETE", path, headers={"If-Match": tag})
+        await self._transport.execute("DELETE", path, headers={"If-Match": tag})
 
     async def _put(self, path: str, body: object, condition: Mapping[str, str]) -> Template:
-        answer = await self._transport.ask("PUT", path, body=body, headers=condition)
-        return Template.model_validate(content_of(answer))
+        response = await self._transport.execute("PUT", path, body=body, headers=condition)
+        return Template.model_validate(json_content(response))
 
 
-def body_of(document: Mapping[str, Any] | str, description: str) -> dict[str, Any]:
+def template_body(document: Mapping[str, Any] | str, description: str) -> dict[str, Any]:
     content = {"text": document} if isinstance(document, str) else {"document": dict(document)}
     return {**content, "description": description}
 
 
-def path_of(project: str, name: str) -> str:
+def template_path(project: str, name: str) -> str:
     return f"projects/{project}/templates/{name}"

@@ -1,19 +1,19 @@
-"""Departments, projects and quotas, with guarded quota edits."""
+"""Manage departments, projects and quotas, detecting concurrent quota edits."""
 
 from collections.abc import AsyncIterator, Mapping
 from typing import Any, Literal
 from urllib.parse import quote
 
 from berth.client.aio.transport import AsyncTransport
-from berth.client.http import content_of
+from berth.client.http import json_content
 from berth.client.models.tenants import (
     Department,
     Project,
     Quota,
     QuotaChange,
     QuotaImpact,
-    QuotaSet,
     ShareTrace,
+    StoredQuota,
 )
 
 Owner = Literal["department", "project"]
@@ -32,16 +32,18 @@ class AsyncDepartments:
         return Department.model_validate(await self._transport.get(f"departments/{quote(name, safe='')}"))
 
     async def create(self, name: str, **values: Any) -> Department:
-        """Values: title, rank, reclaim_min_runtime, preempt_min_runtime."""
+        """Create a department. Values: title, rank, reclaim_min_runtime, preempt_min_runtime."""
         return Department.model_validate(await self._transport.post("departments", {"name": name, **values}))
 
     async def edit(self, name: str, changes: Mapping[str, Any]) -> Department:
         path = f"departments/{quote(name, safe='')}"
-        return Department.model_validate(content_of(await self._transport.ask("PATCH", path, body=changes)))
+        return Department.model_validate(
+            json_content(await self._transport.execute("PATCH", path, body=changes))
+        )
 
     async def delete(self, name: str) -> None:
-        """Delete a department. Raises Conflict while it has projects."""
-        await self._transport.ask("DELETE", f"departments/{quote(name, safe='')}")
+        """Delete a department. Raises Conflict if it still has projects."""
+        await self._transport.execute("DELETE", f"departments/{quote(name, safe='')}")
 
 
 class AsyncProjects:
@@ -56,17 +58,19 @@ class AsyncProjects:
         return Project.model_validate(await self._transport.get(f"projects/{quote(name, safe='')}"))
 
     async def create(self, name: str, department: str, **values: Any) -> Project:
-        """Values: title, rank, reclaim_min_runtime, preempt_min_runtime."""
+        """Create a project. Values: title, rank, reclaim_min_runtime, preempt_min_runtime."""
         body = {"name": name, "department": department, **values}
         return Project.model_validate(await self._transport.post("projects", body))
 
     async def edit(self, name: str, changes: Mapping[str, Any]) -> Project:
         path = f"projects/{quote(name, safe='')}"
-        return Project.model_validate(content_of(await self._transport.ask("PATCH", path, body=changes)))
+        return Project.model_validate(
+            json_content(await self._transport.execute("PATCH", path, body=changes))
+        )
 
     async def delete(self, name: str) -> None:
-        """Delete a project. Raises Conflict while it has workloads."""
-        await self._transport.ask("DELETE", f"projects/{quote(name, safe='')}")
+        """Delete a project. Raises Conflict if it still has workloads."""
+        await self._transport.execute("DELETE", f"projects/{quote(name, safe='')}")
 
 
 class AsyncQuotas:
@@ -83,15 +87,15 @@ class AsyncQuotas:
     async def get(self, kind: Owner, name: str, pool: str) -> Quota:
         return Quota.model_validate(await self._transport.get(_path(kind, name, pool)))
 
-    async def create(self, kind: Owner, name: str, pool: str, values: Mapping[str, Any]) -> QuotaSet:
-        """Create a quota. Raises Conflict if it exists."""
+    async def create(self, kind: Owner, name: str, pool: str, values: Mapping[str, Any]) -> StoredQuota:
+        """Create a quota. Raises Conflict if it already exists."""
         return await self._put(_path(kind, name, pool), values, {"If-None-Match": "*"})
 
-    async def edit(self, kind: Owner, name: str, pool: str, changes: Mapping[str, Any]) -> QuotaSet:
-        """Change the named values of a quota. Raises Conflict if it changed at the same time."""
+    async def edit(self, kind: Owner, name: str, pool: str, changes: Mapping[str, Any]) -> StoredQuota:
+        """Change the given values of a quota. Raises Conflict if it was changed concurrently."""
         path = _path(kind, name, pool)
-        current = await self._transport.ask("GET", path)
-        present = content_of(current)
+        current = await self._transport.execute("GET", path)
+        present = json_content(current)
         values = {key: present[key] for key in SETTABLE if key in present}
         if "limit" in changes:
             changes = {**changes, "limit": {**(values.get("limit") or {}), **changes["limit"]}}
@@ -102,31 +106,31 @@ class AsyncQuotas:
         return ShareTrace.model_validate(await self._transport.get(f"{_path(kind, name, pool)}/share"))
 
     async def preview(self, draft: Mapping[str, Any]) -> QuotaImpact:
-        """Return the effects of a draft (`changes`, optionally `comment`). Nothing is stored."""
+        """Return the effects of a draft (`changes`, optionally `comment`) without applying it."""
         return QuotaImpact.model_validate(await self._transport.post("quotas/preview", draft))
 
     async def apply(self, draft: Mapping[str, Any], tag: str | None = None) -> QuotaChange | None:
-        """Apply a draft, all changes or none; return None if no quota differs.
+        """Apply all changes of a draft or none. Returns None if no quota would change.
 
-        With the `tag` of a preview, raises Conflict if a quota has changed since the preview.
+        With the `tag` of a preview, raises Conflict if a quota has changed since that preview.
         """
         match = "*" if tag is None else f'"{tag}"'
-        answer = await self._transport.post("quotas/apply", draft, condition={"If-Match": match})
-        change = answer["change"]
+        response = await self._transport.post("quotas/apply", draft, condition={"If-Match": match})
+        change = response["change"]
         return None if change is None else QuotaChange.model_validate(change)
 
     async def changes(self, *, limit: int | None = None) -> AsyncIterator[QuotaChange]:
-        """Iterate over changes, newest first."""
+        """Iterate over quota changes, newest first."""
         async for item in self._transport.pages("quotas/changes", limit=limit):
             yield QuotaChange.model_validate(item)
 
     async def revert(self, change: int) -> QuotaChange:
-        """Revert a change. Raises Conflict if one of its quotas has changed since."""
+        """Revert a quota change. Raises Conflict if one of its quotas has changed since."""
         return QuotaChange.model_validate(await self._transport.post(f"quotas/changes/{change}/revert"))
 
-    async def _put(self, path: str, values: Mapping[str, Any], condition: Mapping[str, str]) -> QuotaSet:
-        return QuotaSet.model_validate(
-            content_of(await self._transport.ask("PUT", path, body=values, headers=condition))
+    async def _put(self, path: str, values: Mapping[str, Any], condition: Mapping[str, str]) -> StoredQuota:
+        return StoredQuota.model_validate(
+            json_content(await self._transport.execute("PUT", path, body=values, headers=condition))
         )
 
 

@@ -1,4 +1,4 @@
-"""Submit, find, follow and control workloads, under asyncio."""
+"""Submit, find, follow and control workloads."""
 
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
@@ -32,14 +32,14 @@ class AsyncWorkloads:
         self._sleep = sleep
 
     async def submit(self, document: Document, *, key: str | None = None) -> Workload:
-        """Submit a workload once, even if a lost connection repeats the request.
+        """Submit a workload exactly once, even if the request is retried after a lost connection.
 
-        Calls with the same `key` are the same submission.
+        Calls with the same `key` count as one submission.
         """
         return Workload.model_validate(await self._transport.post("workloads", document, key=key))
 
     async def dry_run(self, document: Document) -> DryRun:
-        """Return what would happen if the workload were submitted now. Nothing is stored."""
+        """Return what would happen if the workload were submitted now, without storing it."""
         return DryRun.model_validate(await self._transport.post("workloads", document, {"dry_run": True}))
 
     async def list(self, *, limit: int | None = None, **filters: object) -> AsyncIterator[Workload]:
@@ -60,7 +60,7 @@ class AsyncWorkloads:
         project, _, name = reference.rpartition("/")
         listed = self.list(search=name, project=project or None, sort="-submitted_at")
         matching = [workload async for workload in listed] if name else []
-        return await self.get(the_one(reference, candidates_of(name, matching)).id)
+        return await self.get(require_unique_match(reference, select_candidates(name, matching)).id)
 
     async def cancel(self, workload_id: str) -> Workload:
         return await self._act(workload_id, "cancel")
@@ -72,7 +72,7 @@ class AsyncWorkloads:
         return await self._act(workload_id, "resume")
 
     async def delete(self, workload_id: str) -> None:
-        await self._transport.ask("DELETE", f"workloads/{workload_id}")
+        await self._transport.execute("DELETE", f"workloads/{workload_id}")
 
     async def explain(self, workload_id: str) -> Explanation:
         return Explanation.model_validate(await self._transport.get(f"workloads/{workload_id}/explain"))
@@ -81,10 +81,10 @@ class AsyncWorkloads:
         items = self._transport.pages(f"workloads/{workload_id}/pods")
         return [Pod.model_validate(item) async for item in items]
 
-    async def link_to_port(self, workload_id: str, port: str) -> PortLink:
-        """Return a link with which a browser opens this port of a running workload once."""
-        answer = await self._transport.post(f"workloads/{workload_id}/ports/{port}/link")
-        return PortLink.model_validate(answer)
+    async def create_port_link(self, workload_id: str, port: str) -> PortLink:
+        """Return a one-time link that opens this port of a running workload in a browser."""
+        response = await self._transport.post(f"workloads/{workload_id}/ports/{port}/link")
+        return PortLink.model_validate(response)
 
     async def events(self, workload_id: str) -> Sequence[Event]:
         items = self._transport.pages(f"workloads/{workload_id}/events")
@@ -95,7 +95,7 @@ class AsyncWorkloads:
         return [Eviction.model_validate(item) async for item in items]
 
     async def changes(self, workload_id: str, poll: float = POLL_SECONDS) -> AsyncIterator[Workload]:
-        """Yield the workload, and again after each change of phase, reason or message, until it has ended."""
+        """Yield the workload now and after each change of phase, reason or message, until it has ended."""
         seen = None
         while True:
             workload = await self.get(workload_id)
@@ -117,10 +117,10 @@ class AsyncWorkloads:
         offset: int | None = None,
         limit: int | None = None,
     ) -> LogChunk:
-        """Return a part of a pod's log: the last `tail` lines, or `limit` bytes from `offset`."""
+        """Return part of a pod's log: the last `tail` lines, or `limit` bytes from `offset`."""
         params = {"pod": pod, "run": run, "tail": tail, "offset": offset, "limit": limit}
-        answer = await self._transport.ask("GET", f"workloads/{workload_id}/logs", params=params)
-        return chunk_of(answer, offset or 0)
+        response = await self._transport.execute("GET", f"workloads/{workload_id}/logs", params=params)
+        return parse_log_chunk(response, offset or 0)
 
     async def search_log(
         self,
@@ -135,16 +135,20 @@ class AsyncWorkloads:
     ) -> AsyncIterator[LogMatches]:
         """Yield pages of log lines that contain `text`, with `around` lines before and after each.
 
-        The search ends at the end of the log at that time.
+        The search stops at the current end of the log.
         """
         params = {"text": text, "pod": pod, "run": run, "around": around, "ignore_case": ignore_case}
-        cursor, left = None, limit
-        while left is None or left > 0:
-            query = {**params, "limit": min(left or MATCHES_PER_PAGE, MATCHES_PER_PAGE), "cursor": cursor}
-            answer = await self._transport.get(f"workloads/{workload_id}/logs/search", query)
-            matches = LogMatches.model_validate(answer)
+        cursor, remaining = None, limit
+        while remaining is None or remaining > 0:
+            query = {
+                **params,
+                "limit": min(remaining or MATCHES_PER_PAGE, MATCHES_PER_PAGE),
+                "cursor": cursor,
+            }
+            response = await self._transport.get(f"workloads/{workload_id}/logs/search", query)
+            matches = LogMatches.model_validate(response)
             yield matches
-            left = None if left is None else left - len(matches.items)
+            remaining = None if remaining is None else remaining - len(matches.items)
             cursor = matches.next
             if cursor is None:
                 return
@@ -154,24 +158,24 @@ class AsyncWorkloads:
     ) -> AsyncIterator[bytes]:
         """Stream a pod's log from byte `offset` until the pod has ended.
 
-        To stop before that, close the iterator (`contextlib.aclosing`).
+        To stop earlier, close the iterator (`contextlib.aclosing`).
         """
         params = {"pod": pod, "run": run, "offset": offset, "follow": True}
-        async with self._transport.stream(f"workloads/{workload_id}/logs", params) as answer:
-            async for piece in answer.aiter_bytes():
-                yield piece
+        async with self._transport.stream(f"workloads/{workload_id}/logs", params) as response:
+            async for chunk in response.aiter_bytes():
+                yield chunk
 
     async def _act(self, workload_id: str, action: str) -> Workload:
         return Workload.model_validate(await self._transport.post(f"workloads/{workload_id}/{action}"))
 
 
-def candidates_of(name: str, workloads: Iterable[Workload]) -> Sequence[Workload]:
-    """Return live workloads of this name, or those that have ended if none is live."""
+def select_candidates(name: str, workloads: Iterable[Workload]) -> Sequence[Workload]:
+    """Return the live workloads with this name, or the ended ones if none is live."""
     named = [workload for workload in workloads if workload.name == name]
     return [workload for workload in named if not workload.has_ended] or named
 
 
-def the_one(reference: str, candidates: Sequence[Workload]) -> Workload:
+def require_unique_match(reference: str, candidates: Sequence[Workload]) -> Workload:
     if not candidates:
         raise NotFound(404, {"detail": f"There is no workload {reference} that you may see."})
     handles = sorted({workload.handle for workload in candidates})
@@ -180,9 +184,9 @@ def the_one(reference: str, candidates: Sequence[Workload]) -> Workload:
     return candidates[0]
 
 
-def chunk_of(answer: httpx.Response, start: int) -> LogChunk:
-    following = int(answer.headers.get("X-Next-Offset", start + len(answer.content)))
-    return LogChunk(answer.content, following, answer.headers.get("X-Complete", "").lower() == "true")
+def parse_log_chunk(response: httpx.Response, start: int) -> LogChunk:
+    following = int(response.headers.get("X-Next-Offset", start + len(response.content)))
+    return LogChunk(response.content, following, response.headers.get("X-Complete", "").lower() == "true")
 
 
 def is_id(reference: str) -> bool:

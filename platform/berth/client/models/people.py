@@ -20,7 +20,7 @@ class Token(Model):
 
 
 class PasswordChanged(Model):
-    """Result of a password change; `token` replaces the current token if sign-in created that."""
+    """Result of a password change; `token` replaces the current token if sign-in created it."""
 
     revoked_tokens: int
     token: str | None = None
@@ -44,7 +44,7 @@ class Member(Model):
 
     @property
     def scope(self) -> str:
-        """Project or department of the role, or the platform."""
+        """Project or department to which the role applies, or the platform."""
         return self.project or self.department or "everywhere"
 
 

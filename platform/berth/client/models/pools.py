@@ -43,7 +43,7 @@ class NodePool(Model):
 
 
 class PoolEnvironment(Model):
-    """Environment that the plugins of a pool install; `script` runs when its nodes boot."""
+    """Environment that a pool's plugins install; `script` runs when a node boots."""
 
     digest: str
     image: dict[str, Any] = {}
@@ -51,7 +51,7 @@ class PoolEnvironment(Model):
     script: str = ""
 
 
-class KnownPlugin(Model):
+class AvailablePlugin(Model):
     name: str
     summary: str = ""
     source: str = ""
@@ -101,7 +101,7 @@ class CapacityPoint(Model):
     draining: int = 0
 
 
-class Spent(Model):
+class PeriodCost(Model):
     node_hours: float = 0
     gpu_hours: float = 0
     cost: float | None = None
@@ -110,8 +110,8 @@ class Spent(Model):
 class PoolCost(Model):
     price_per_gpu_hour: float | None = None
     per_hour: float | None = None
-    last_24_hours: Spent = Spent()
-    last_30_days: Spent = Spent()
+    last_24_hours: PeriodCost = PeriodCost()
+    last_30_days: PeriodCost = PeriodCost()
 
 
 class FreeLevel(Model):

@@ -39,7 +39,7 @@ class EvictionPair(Model):
 
 
 class EvictionMatrix(Model):
-    """Evictions by pair of projects, most lost work first."""
+    """Eviction totals by pair of projects, those with the most lost work first."""
 
     pairs: list[EvictionPair] = []
     omitted: int = 0
@@ -82,13 +82,13 @@ class Health(Model):
     wake: dict[str, Any] | None = None
 
     @property
-    def is_well(self) -> bool:
+    def is_healthy(self) -> bool:
         leads = self.leader is not None and bool(self.leader.get("alive"))
         return leads and all(invariant.get("ok") for invariant in self.invariants)
 
 
 class QueuedWorkload(Model):
-    """Pending workload; `queue_position` is None until a cycle has seen it."""
+    """Pending workload; `queue_position` is None until a scheduling cycle has considered it."""
 
     workload: str
     name: str

@@ -8,7 +8,7 @@ from berth.client.models.base import Model
 FINAL = ("ACTIVE", "PARTIAL", "COMPLETED", "NOOP", "FAILED", "CANCELLED")
 
 
-class ScaleUnderWay(Model):
+class ActiveScaleRequest(Model):
     request_id: str
     direction: str
     status: str
@@ -28,7 +28,7 @@ class InferenceService(Model):
     autoscaler_enabled: bool = False
     weight_version: str | None = None
     weights_updating: bool = False
-    request: ScaleUnderWay | None = None
+    request: ActiveScaleRequest | None = None
     created_at: datetime | None = None
     ended_at: datetime | None = None
     settings: dict[str, Any] = {}
@@ -53,7 +53,10 @@ class ServiceEngine(Model):
 
 
 class ScaleAccepted(Model):
-    """Accepted scaling; `request_id` is None for a dry run, `engine_ids` are the engines to remove."""
+    """Accepted scale request; `request_id` is None for a dry run.
+
+    `engine_ids` lists the engines to remove.
+    """
 
     request_id: str | None
     status: str
@@ -87,7 +90,7 @@ class ScaleRequest(Model):
         return self.status in FINAL
 
 
-class CancelledScaleOuts(Model):
+class ScaleOutCancellation(Model):
     dry_run: bool
     count: int
     message: str = ""
@@ -118,8 +121,8 @@ class AutoscalerConditions(Model):
     metrics: dict[str, Any] = {}
 
 
-class Autoscaling(Model):
-    """One action of an autoscaler."""
+class AutoscalingAction(Model):
+    """Scaling action of an autoscaler."""
 
     request_id: str | None
     action: str

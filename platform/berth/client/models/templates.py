@@ -7,7 +7,7 @@ from berth.client.models.base import Model
 
 
 class Template(Model):
-    """A workload template; lists leave out `text` and `document`."""
+    """Workload template; lists omit `text` and `document`."""
 
     name: str
     project: str

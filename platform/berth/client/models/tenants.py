@@ -37,14 +37,14 @@ class Quota(Model):
     standing: dict[str, Any] | None = None
 
 
-class QuotaSet(Quota):
+class StoredQuota(Quota):
     """A stored quota; `warnings` point out unusual values."""
 
     warnings: list[dict[str, str]] = []
 
 
 class QuotaImpact(Model):
-    """Effects of quota changes; `tag` guards `apply` against changes since the preview."""
+    """Effects of quota changes; passing `tag` to `apply` detects changes made since the preview."""
 
     changes_nothing: bool = False
     tag: str = ""
@@ -74,7 +74,7 @@ class QuotaChange(Model):
 
 
 class ShareTraceEntry(Model):
-    """One resource of one queue: the computation in numbers (`rounds`) and in sentences (`explanation`)."""
+    """How a queue's share of one resource is computed, in `rounds` of numbers and in sentences."""
 
     kind: str
     name: str

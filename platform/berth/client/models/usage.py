@@ -5,8 +5,8 @@ from datetime import datetime
 from berth.client.models.base import Model
 
 
-class Used(Model):
-    """Hours of GPUs, cores and GiB; `at` is the start of the period."""
+class UsageRow(Model):
+    """Usage in GPU-hours, core-hours and GiB-hours; `at` is the start of the period."""
 
     at: datetime | None = None
     department: str | None = None
@@ -22,8 +22,8 @@ class Used(Model):
 class UsageReport(Model):
     since: datetime
     until: datetime
-    total: Used
-    items: list[Used]
+    total: UsageRow
+    items: list[UsageRow]
 
 
 class BudgetMonth(Model):
@@ -51,8 +51,8 @@ class Allocated(Model):
     gpu_memory_mib: int = 0
 
 
-class UsedNow(Model):
-    """Resources in use now; None if not measured."""
+class MeasuredResources(Model):
+    """Resources currently in use; None if not measured."""
 
     gpu: float | None = None
     cpu: float | None = None
@@ -60,11 +60,11 @@ class UsedNow(Model):
     gpu_memory_mib: int | None = None
 
 
-class Use(Model):
-    """`used.gpu` is allocated GPUs times their measured utilization."""
+class Utilization(Model):
+    """Current utilization. `used.gpu` is the allocated GPUs times their measured utilization."""
 
     allocated: Allocated
-    used: UsedNow
+    used: MeasuredResources
     gpus_measured: float = 0
     gpu_busy_percent: float | None = None
     measured_at: datetime | None = None
@@ -72,70 +72,70 @@ class Use(Model):
     pods_measured: int = 0
 
 
-class UsePoint(Model):
+class UtilizationPoint(Model):
     at: datetime
     allocated: Allocated
-    used: UsedNow
+    used: MeasuredResources
     gpus_measured: float = 0
 
 
-class DeviceUse(Model):
+class DeviceUtilization(Model):
     index: int
     busy_percent: float | None = None
     memory_mib: int | None = None
     shared: bool = False
 
 
-class PodUse(Model):
+class PodUtilization(Model):
     pod: str
     run: int
     node: str
-    utilization: Use
-    devices: list[DeviceUse] = []
+    utilization: Utilization
+    devices: list[DeviceUtilization] = []
 
 
-class WorkloadUse(Model):
-    """Utilization of one workload, summed over its pods, in a list."""
+class WorkloadUtilization(Model):
+    """List entry with the utilization of one workload, summed over its pods."""
 
     workload: str
     id: str
     project: str
     pool: str | None = None
     idle_since: datetime | None = None
-    now: Use
+    now: Utilization
 
 
-class OneWorkloadUse(Model):
-    """Utilization of one workload over time; `step` is the length of each point in seconds."""
+class WorkloadUtilizationDetail(Model):
+    """Utilization of one workload over time; `step` is the interval between points in seconds."""
 
     workload: str
     idle_since: datetime | None = None
-    now: Use
-    pods: list[PodUse]
+    now: Utilization
+    pods: list[PodUtilization]
     step: int
-    over_time: list[UsePoint]
+    over_time: list[UtilizationPoint]
 
 
-class NodeUse(Model):
-    """Utilization of a node; only the answer for a single node has `over_time`."""
+class NodeUtilizationDetail(Model):
+    """Utilization of a node; `over_time` is set only in the response for a single node."""
 
     node: str
     pool: str
-    now: Use
-    devices: list[DeviceUse] = []
+    now: Utilization
+    devices: list[DeviceUtilization] = []
     step: int | None = None
-    over_time: list[UsePoint] = []
+    over_time: list[UtilizationPoint] = []
 
 
-class PoolUse(Model):
+class PoolUtilization(Model):
     pool: str
     nodes: int
     gpus: int
-    now: Use
+    now: Utilization
 
 
-class UsedHour(Model):
-    """GPU-hours in one hour: total, allocated, allocated and measured, used."""
+class UtilizationHour(Model):
+    """GPU-hours in one hour: existing, allocated, measured among the allocated, and used."""
 
     at: datetime
     total: float
@@ -144,7 +144,7 @@ class UsedHour(Model):
     used: float
 
 
-class ClusterUse(Model):
-    now: Use
-    pools: list[PoolUse]
-    hours: list[UsedHour]
+class ClusterUtilization(Model):
+    now: Utilization
+    pools: list[PoolUtilization]
+    hours: list[UtilizationHour]

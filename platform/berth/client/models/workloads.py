@@ -21,7 +21,7 @@ class PodCount(Model):
 
 
 class PortLink(Model):
-    """Link that opens a port in a browser, once, until it expires."""
+    """One-time link that opens a port in a browser until it expires."""
 
     url: str
     expires_at: datetime
@@ -56,7 +56,7 @@ class Workload(Model):
     expected_start: datetime | None = None
     expected_start_reason: str = ""
     spec: dict[str, Any] = {}
-    warnings: list[str] = []  # of a submission
+    warnings: list[str] = []  # only in the response to a submission
 
     @property
     def handle(self) -> str:
@@ -105,7 +105,7 @@ class Blocker(Model):
 
 
 class PendingPeriod(Model):
-    """Period of one pending reason; `until` is None for the current one."""
+    """Period for which one pending reason applied; `until` is None for the current one."""
 
     reason: str
     since: datetime
@@ -129,7 +129,7 @@ class Explanation(Model):
 
 
 class Problem(Model):
-    """One error in a document."""
+    """Error in a document."""
 
     path: str = ""
     message: str = ""
@@ -152,7 +152,7 @@ class DryRun(Model):
 
 @dataclass(frozen=True, slots=True)
 class LogChunk:
-    """Part of a pod's log; `complete` means that nothing follows `next_offset`."""
+    """Part of a pod's log; `complete` means that nothing will follow `next_offset`."""
 
     data: bytes
     next_offset: int
@@ -160,7 +160,7 @@ class LogChunk:
 
 
 class LogMatch(Model):
-    """A matching line; `line` counts from 1, `offset` is its first byte."""
+    """Matching line; `line` counts from 1, `offset` is the position of its first byte."""
 
     line: int
     offset: int
@@ -170,7 +170,7 @@ class LogMatch(Model):
 
 
 class LogMatches(Model):
-    """One page of matches; `matches` counts those up to byte `searched_bytes` of `size`."""
+    """Page of matches; `matches` counts those in the first `searched_bytes` of `size` bytes."""
 
     pod: str
     run: int

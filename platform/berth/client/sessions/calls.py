@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from berth.client.errors import CallFailed
-from berth.client.sessions.payload import outcome_of
+from berth.client.sessions.payload import decode_outcome
 from berth.core.frames import Frame
 
 log = logging.getLogger("berth.session")
@@ -20,7 +20,7 @@ BATCH_BYTES = 4 << 20
 
 
 class CallFuture(Future[Any]):
-    """Future of a call. `node` and `attempts` are set when it is done."""
+    """Future of a call. `node` and `attempts` are set once it is done."""
 
     node: int | None = None
     attempts: int = 0
@@ -31,23 +31,23 @@ class CallFuture(Future[Any]):
         self._on_cancel = on_cancel
 
     def cancel(self) -> bool:
-        """Cancel the call. A call that runs is not interrupted; its result is dropped."""
+        """Cancel the call. A running call is not interrupted, but its result is discarded."""
         cancelled = super().cancel()
         if cancelled:
             self._on_cancel(self)
         return cancelled
 
 
-Settled = tuple[CallFuture, Any, BaseException | None] | None
+Completion = tuple[CallFuture, Any, BaseException | None] | None
 
 
 @dataclass
-class Gathering:
-    """A broadcast that waits for the answers of all nodes that were ready when it was sent."""
+class PendingBroadcast:
+    """Broadcast that awaits the results of all nodes that were ready when it was sent."""
 
     future: CallFuture
     expected: dict[uuid.UUID, int] | None = None
-    got: dict[uuid.UUID, tuple[Any, BaseException | None]] = field(default_factory=dict)
+    received: dict[uuid.UUID, tuple[Any, BaseException | None]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,14 +61,14 @@ class Outgoing:
 
 
 class PendingCalls:
-    """Calls without an outcome. Thread-safe; `changed` is called after every change."""
+    """Calls that have no outcome yet. Thread-safe; `changed` is called after every change."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
         self._calls: dict[uuid.UUID, CallFuture] = {}
-        self._broadcasts: dict[uuid.UUID, Gathering] = {}
+        self._broadcasts: dict[uuid.UUID, PendingBroadcast] = {}
         self._outgoing: deque[Outgoing] = deque()
-        self._given_up: list[uuid.UUID] = []
+        self._cancelled_after_send: list[uuid.UUID] = []
         self._fatal: BaseException | None = None
         self.changed: Callable[[], None] = lambda: None
 
@@ -83,12 +83,12 @@ class PendingCalls:
 
     def add(self, payload: bytes, *, everywhere: bool = False) -> CallFuture:
         key = uuid.uuid4()
-        future = CallFuture(self._cancelled, key)
+        future = CallFuture(self._on_cancelled, key)
         with self._lock:
             if self._fatal is not None:
                 raise self._fatal
             if everywhere:
-                self._broadcasts[key] = Gathering(future)
+                self._broadcasts[key] = PendingBroadcast(future)
             else:
                 self._calls[key] = future
             self._outgoing.append(Outgoing(key, payload, everywhere))
@@ -101,12 +101,12 @@ class PendingCalls:
             batch: list[Outgoing] = []
             size = 0
             while self._outgoing and len(batch) < BATCH_CALLS:
-                following = self._outgoing[0]
-                size += len(following.payload)
-                if batch and (following.everywhere or size > BATCH_BYTES):
+                next_call = self._outgoing[0]
+                size += len(next_call.payload)
+                if batch and (next_call.everywhere or size > BATCH_BYTES):
                     break
                 batch.append(self._outgoing.popleft())
-                if following.everywhere:
+                if next_call.everywhere:
                     break
             return batch
 
@@ -117,7 +117,7 @@ class PendingCalls:
     def take_cancelled(self) -> list[uuid.UUID]:
         """Remove and return the keys of calls that were cancelled after they were sent."""
         with self._lock:
-            cancelled, self._given_up = self._given_up, []
+            cancelled, self._cancelled_after_send = self._cancelled_after_send, []
             return cancelled
 
     def set_broadcast_nodes(self, broadcasts: Iterable[Mapping[str, Any]]) -> None:
@@ -125,81 +125,83 @@ class PendingCalls:
         for broadcast in broadcasts:
             key = uuid.UUID(broadcast["key"])
             with self._lock:
-                gathering = self._broadcasts.get(key)
-                if gathering is None:
+                pending_broadcast = self._broadcasts.get(key)
+                if pending_broadcast is None:
                     continue
-                gathering.expected = {uuid.UUID(one["key"]): one["node"] for one in broadcast["nodes"]}
-                settled = self._gathered(key, gathering)
-            self._settle(settled)
+                pending_broadcast.expected = {
+                    uuid.UUID(one["key"]): one["node"] for one in broadcast["nodes"]
+                }
+                completion = self._collect_broadcast(key, pending_broadcast)
+            self._complete(completion)
 
-    def take(self, words: Mapping[str, Any], data: bytes) -> None:
-        """Handle one outcome. Only results of this client's calls are unpickled: unpickling runs code."""
-        if words.get("late"):
-            if words["outcome"] != "value":
-                message = (words.get("error") or {}).get("message", "")
+    def handle_outcome(self, header: Mapping[str, Any], data: bytes) -> None:
+        """Handle one outcome. Unpickling runs code, so results of unknown calls are ignored."""
+        if header.get("late"):
+            if header["outcome"] != "value":
+                message = (header.get("error") or {}).get("message", "")
                 log.warning(
-                    "node %s, which came later, failed in a broadcast: %s", words.get("node"), message
+                    "node %s, which joined later, failed to run a broadcast: %s", header.get("node"), message
                 )
             return
-        key = uuid.UUID(words["key"])
-        if not self._waits_for(uuid.UUID(words["broadcast"]) if words.get("broadcast") else key):
+        key = uuid.UUID(header["key"])
+        if not self._is_pending(uuid.UUID(header["broadcast"]) if header.get("broadcast") else key):
             return
-        value, error = outcome_of(words, data)
-        settled: Settled = None
+        value, error = decode_outcome(header, data)
+        completion: Completion = None
         with self._lock:
-            if words.get("broadcast"):
-                parent = uuid.UUID(words["broadcast"])
-                gathering = self._broadcasts.get(parent)
-                if gathering is not None:
-                    gathering.got[key] = value, error
-                    settled = self._gathered(parent, gathering)
+            if header.get("broadcast"):
+                parent = uuid.UUID(header["broadcast"])
+                pending_broadcast = self._broadcasts.get(parent)
+                if pending_broadcast is not None:
+                    pending_broadcast.received[key] = value, error
+                    completion = self._collect_broadcast(parent, pending_broadcast)
             elif key in self._broadcasts:
                 future = self._broadcasts.pop(key).future
-                settled = future, None, error or CallFailed("It was given up.")
+                completion = future, None, error or CallFailed("The broadcast was abandoned.")
             elif key in self._calls:
                 future = self._calls.pop(key)
-                future.node, future.attempts = words.get("node"), int(words.get("attempts", 0))
-                settled = future, value, error
-        self._settle(settled)
+                future.node, future.attempts = header.get("node"), int(header.get("attempts", 0))
+                completion = future, value, error
+        self._complete(completion)
 
     def fail(self, error: BaseException) -> None:
-        """Fail all outstanding calls and every call that is added later."""
+        """Fail all outstanding calls, and make `add` raise the same error from now on."""
         with self._lock:
             self._fatal = self._fatal or error
-            left = [*self._calls.values(), *(one.future for one in self._broadcasts.values())]
+            open_futures = [*self._calls.values(), *(one.future for one in self._broadcasts.values())]
             self._calls, self._broadcasts = {}, {}
             self._outgoing.clear()
-        for future in left:
-            settle(future, None, error)
+        for future in open_futures:
+            complete_future(future, None, error)
         self.changed()
 
     def cancel_all(self) -> None:
         with self._lock:
-            left = [*self._calls.values(), *(one.future for one in self._broadcasts.values())]
-        for future in left:
+            open_futures = [*self._calls.values(), *(one.future for one in self._broadcasts.values())]
+        for future in open_futures:
             future.cancel()
 
-    def _waits_for(self, key: uuid.UUID) -> bool:
+    def _is_pending(self, key: uuid.UUID) -> bool:
         with self._lock:
             return key in self._calls or key in self._broadcasts
 
-    def _gathered(self, key: uuid.UUID, gathering: Gathering) -> Settled:
-        """Return the results in the order of nodes, or the first node's error; None until all are there."""
-        expected = gathering.expected
-        if expected is None or not expected.keys() <= gathering.got.keys():
+    def _collect_broadcast(self, key: uuid.UUID, pending_broadcast: PendingBroadcast) -> Completion:
+        """Return the results in node order or the first error, or None until all have arrived."""
+        expected = pending_broadcast.expected
+        if expected is None or not expected.keys() <= pending_broadcast.received.keys():
             return None
         del self._broadcasts[key]
-        results = [gathering.got[child] for child in sorted(expected, key=expected.__getitem__)]
+        results = [pending_broadcast.received[child] for child in sorted(expected, key=expected.__getitem__)]
         error = next((error for _, error in results if error is not None), None)
-        return gathering.future, [value for value, _ in results], error
+        return pending_broadcast.future, [value for value, _ in results], error
 
-    def _settle(self, settled: Settled) -> None:
-        """Complete a future outside the lock: its callbacks may add calls."""
-        if settled is not None:
-            settle(*settled)
+    def _complete(self, completion: Completion) -> None:
+        """Complete a future outside the lock, because its callbacks may add calls."""
+        if completion is not None:
+            complete_future(*completion)
         self.changed()
 
-    def _cancelled(self, future: CallFuture) -> None:
+    def _on_cancelled(self, future: CallFuture) -> None:
         with self._lock:
             removed = self._calls.pop(future.key, None) or self._broadcasts.pop(future.key, None)
             if removed is None:
@@ -208,11 +210,11 @@ class PendingCalls:
             if len(waiting) < len(self._outgoing):
                 self._outgoing = deque(waiting)
             else:
-                self._given_up.append(future.key)
+                self._cancelled_after_send.append(future.key)
         self.changed()
 
 
-def settle(future: Future[Any], value: Any, error: BaseException | None) -> None:
+def complete_future(future: Future[Any], value: Any, error: BaseException | None) -> None:
     try:
         if not future.set_running_or_notify_cancel():
             return

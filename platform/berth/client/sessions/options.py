@@ -11,23 +11,24 @@ import cloudpickle
 
 from berth.client.errors import NotPicklable
 from berth.client.models.pools import NodePool
-from berth.client.sessions.plugins import plugins_of
+from berth.client.sessions.plugins import resolve_plugins
 from berth.client.sessions.unpicklable import unpicklable_part
-from berth.worker.plugins import of_pool, together
+from berth.worker.plugins import load_pool_plugins, merge_plugins
 from pools.plugins.base import Plugin
 from pools.plugins.facts import Cluster
 
 Nodes = int | tuple[int, int]
 Executor = Literal["process", "thread"]
-TRAVELLING = ("transform", "bootstrap", "decorate", "around_app", "around_process")
+WORKER_HOOKS = ("transform", "bootstrap", "decorate", "around_app", "around_process")
 
 
 class SessionOptions(TypedDict, total=False):
     """Options of a session.
 
-    `gpus`, `cpus` and `memory_mib` are per node. A node runs `concurrency` calls at a time, each in its own
-    process (`executor="process"`) or in threads of one process. A call whose node is lost is repeated, up to
-    `max_attempts` attempts. A session without calls for `idle_timeout` seconds ends.
+    `gpus`, `cpus` and `memory_mib` are per node. A node runs `concurrency` calls at a time, each in its
+    own process (`executor="process"`) or in threads of one process. A call whose node is lost is
+    retried, up to `max_attempts` attempts in total. A session ends after `idle_timeout` seconds without
+    calls.
     """
 
     gpus: float
@@ -95,33 +96,33 @@ class Options:
             "idle_timeout": self.idle_timeout,
             "python": sys.version.split()[0],
             "cloudpickle": cloudpickle.__version__,
-            "setup": base64.b64encode(_setup(self.plugins)).decode(),
+            "setup": base64.b64encode(_pickle_worker_hooks(self.plugins)).decode(),
         }
         return {name: value for name, value in values.items() if value is not None}
 
 
-def options_of(pool: str | Sequence[str], nodes: Nodes, project: str, options: SessionOptions) -> Options:
-    """Return the options. Raises SessionError for invalid plugins; the server validates the other values."""
+def build_options(pool: str | Sequence[str], nodes: Nodes, project: str, options: SessionOptions) -> Options:
+    """Return the options. Raises SessionError for invalid plugins; the server checks the rest."""
     settings: dict[str, Any] = {name: value for name, value in options.items() if name != "plugins"}
     settings["project"] = options.get("project") or project
     return Options(
         pools=(pool,) if isinstance(pool, str) else tuple(pool),
         nodes=nodes,
-        plugins=plugins_of(options.get("plugins", ())),
+        plugins=resolve_plugins(options.get("plugins", ())),
         **settings,
     )
 
 
 @dataclass(frozen=True, slots=True)
 class PluginContext:
-    """Facts of the pool, and the plugins of pool and session, for hooks that run on the client."""
+    """Pool facts, and the plugins of the pool and session, for hooks that the client runs."""
 
     cluster: Cluster
     plugins: tuple[Plugin, ...]
 
 
 def plugin_context(options: Options, pool: NodePool | None) -> PluginContext:
-    """Return the context of a session. With several pools `pool` is None and pool plugins are left out."""
+    """Return the context of a session. With several pools, `pool` is None and has no plugins."""
     if pool is None:
         cluster = Cluster(name=", ".join(options.pools), node_count=options.min_nodes)
         return PluginContext(cluster, options.plugins)
@@ -131,13 +132,13 @@ def plugin_context(options: Options, pool: NodePool | None) -> PluginContext:
         gpus_per_node=pool.gpus_per_node,
         gpu_model=pool.gpu_model,
     )
-    return PluginContext(cluster, together(of_pool(pool.plugins), options.plugins))
+    return PluginContext(cluster, merge_plugins(load_pool_plugins(pool.plugins), options.plugins))
 
 
-def _setup(plugins: Sequence[Plugin]) -> bytes:
-    """Pickle the hooks that run on workers: first those that install, in a part of its own.
+def _pickle_worker_hooks(plugins: Sequence[Plugin]) -> bytes:
+    """Pickle the hooks that run on workers, with the hooks that install packages in the first part.
 
-    The others may refer to modules that are installed only then.
+    The second part is separate because it may refer to modules that the first part installs.
     """
     if not plugins:
         return b""
@@ -149,10 +150,10 @@ def _setup(plugins: Sequence[Plugin]) -> bytes:
         data: bytes = cloudpickle.dumps(tuple(cloudpickle.dumps(part) for part in parts))
     except Exception as error:
         for plugin in plugins:
-            for hook in TRAVELLING:
+            for hook in WORKER_HOOKS:
                 where, part = unpicklable_part(getattr(plugin, hook), f"plugin {plugin.name}, {hook}")
                 if part is not getattr(plugin, hook):
                     kind = type(part).__qualname__
-                    raise NotPicklable(f"{where} cannot be pickled, it is a {kind}.") from error
+                    raise NotPicklable(f"{where} cannot be pickled: it is a {kind}.") from error
         raise NotPicklable(f"The plugins cannot be pickled: {error}") from error
     return data

@@ -1,4 +1,4 @@
-"""A joblib backend that runs `Parallel(n_jobs=-1)` on a session."""
+"""Joblib backend that runs `Parallel(n_jobs=-1)` on a session."""
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
@@ -12,13 +12,13 @@ except ModuleNotFoundError as error:
     message = "Session.parallel() needs joblib. Install it with: pip install 'berth-platform[joblib]'"
     raise ModuleNotFoundError(message, name=error.name) from None
 
-from pools.plugins.builtin.joblib import spread
+from pools.plugins.builtin.joblib import run_batch
 
 NAME = "berth"
 
 
-class Calls(Protocol):
-    """The part of a session that joblib uses."""
+class ParallelSession(Protocol):
+    """Interface of a session that the joblib backend uses."""
 
     @property
     def concurrency(self) -> int: ...
@@ -29,7 +29,7 @@ class Calls(Protocol):
 
 
 @contextmanager
-def parallel_on(session: Calls) -> Iterator[None]:
+def use_as_parallel_backend(session: ParallelSession) -> Iterator[None]:
     """Make the session joblib's default backend within the block, also for libraries such as scikit-learn."""
     register_parallel_backend(NAME, BerthBackend)
     with parallel_config(NAME, session=session):
@@ -37,34 +37,34 @@ def parallel_on(session: Calls) -> Iterator[None]:
 
 
 class BerthBackend(AutoBatchingMixin, ParallelBackendBase):
-    """joblib backend that sends each batch of jobs as one call. Nested parallel jobs run on their node."""
+    """Joblib backend that sends each batch of jobs as one call. Nested jobs stay on their node."""
 
     supports_retrieve_callback = True
     supports_inner_max_num_threads = False
     uses_threads = False
     supports_sharedmem = False
 
-    def __init__(self, session: Calls | None = None, **more: Any) -> None:
-        super().__init__(**more)
+    def __init__(self, session: ParallelSession | None = None, **options: Any) -> None:
+        super().__init__(**options)
         if session is None:
-            raise ValueError("The joblib backend berth needs an open session: with session.parallel(): ...")
+            raise ValueError("The berth backend needs an open session. Use `with session.parallel():`.")
         self._session = session
 
     def effective_n_jobs(self, n_jobs: int | None) -> int:
         if n_jobs == 0:
             raise ValueError("n_jobs == 0 in Parallel has no meaning")
         # With one job, joblib would run everything in this process.
-        most = max(2, self._session.ready_nodes() * self._session.concurrency)
+        max_jobs = max(2, self._session.ready_nodes() * self._session.concurrency)
         if n_jobs is None:
             return 1
-        return most if n_jobs < 0 else n_jobs
+        return max_jobs if n_jobs < 0 else n_jobs
 
-    def configure(self, n_jobs: int = 1, parallel: Any = None, **more: Any) -> int:
+    def configure(self, n_jobs: int = 1, parallel: Any = None, **options: Any) -> int:
         self.parallel = parallel
         return self.effective_n_jobs(n_jobs)
 
     def submit(self, func: Callable[..., Any], callback: Callable[[Any], None] | None = None) -> Future[Any]:
-        future = self._session.submit(spread, func)
+        future = self._session.submit(run_batch, func)
         if callback is not None:
             future.add_done_callback(callback)
         return future
@@ -73,7 +73,7 @@ class BerthBackend(AutoBatchingMixin, ParallelBackendBase):
         return out.result()
 
     def abort_everything(self, ensure_ready: bool = True) -> None:
-        """Cancel the calls that have not begun; the session continues."""
+        """Cancel the calls that have not started. The session continues."""
         for future in list(getattr(self.parallel, "_jobs", ())):
             cancel = getattr(getattr(future, "job", None), "cancel", None)
             if cancel is not None:

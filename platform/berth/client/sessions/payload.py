@@ -15,7 +15,7 @@ from berth.client.errors import (
     RemoteTraceback,
     SessionEnded,
 )
-from berth.client.sessions.unpicklable import can_be_pickled, unpicklable_part
+from berth.client.sessions.unpicklable import is_picklable, unpicklable_part
 
 FAILURES: Mapping[str, type[Exception]] = {
     "Interrupted": CallInterrupted, "SessionEnded": SessionEnded, "ResultTooLarge": CallTooLarge,
@@ -23,72 +23,74 @@ FAILURES: Mapping[str, type[Exception]] = {
 
 
 def pickle_call(
-    function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], most: int
+    function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], max_bytes: int
 ) -> bytes:
     """Return the pickled call. Raises NotPicklable or CallTooLarge."""
     try:
         data: bytes = cloudpickle.dumps((function, args, dict(kwargs)))
     except Exception as error:
         raise _not_picklable(function, args, kwargs, error) from error
-    if len(data) > most:
-        text = f"The call of {name_of(function)} has {len(data)} bytes with its arguments"
-        raise CallTooLarge(f"{text}; the maximum is {most}. Store large data and send its location.")
+    if len(data) > max_bytes:
+        text = f"The call to {function_name(function)} is {len(data)} bytes with its arguments"
+        raise CallTooLarge(
+            f"{text}; the maximum is {max_bytes} bytes. Store large data and send its location."
+        )
     return data
 
 
-def outcome_of(words: Mapping[str, Any], data: bytes) -> tuple[Any, BaseException | None]:
+def decode_outcome(header: Mapping[str, Any], data: bytes) -> tuple[Any, BaseException | None]:
     """Return the value and None, or None and the error."""
-    details = words.get("error") or {}
+    details = header.get("error") or {}
     message = str(details.get("message", ""))
-    if words["outcome"] == "value":
-        return _opened_value(data)
-    if words["outcome"] == "error":
-        return None, _opened_error(details, data)
+    if header["outcome"] == "value":
+        return _unpickle_value(data)
+    if header["outcome"] == "error":
+        return None, _unpickle_error(details, data)
     error = FAILURES.get(str(details.get("type")), CallFailed)(message)
     if text := details.get("traceback"):
         error.__cause__ = RemoteTraceback(str(text))
     return None, error
 
 
-def name_of(function: Callable[..., Any]) -> str:
+def function_name(function: Callable[..., Any]) -> str:
     return getattr(function, "__qualname__", None) or repr(function)
 
 
-def _opened_value(data: bytes) -> tuple[Any, BaseException | None]:
+def _unpickle_value(data: bytes) -> tuple[Any, BaseException | None]:
     try:
-        return pickle.loads(data), None  # noqa: S301, it is of our own session
+        return pickle.loads(data), None  # noqa: S301 (the data comes from the user's own session)
     except Exception as error:
-        problem = CallFailed(f"the result cannot be opened here: {type(error).__qualname__}: {error}")
+        problem = CallFailed(f"the result cannot be unpickled here: {type(error).__qualname__}: {error}")
         problem.__cause__ = error
         return None, problem
 
 
-def _opened_error(details: Mapping[str, Any], data: bytes) -> BaseException:
+def _unpickle_error(details: Mapping[str, Any], data: bytes) -> BaseException:
     try:
-        opened = pickle.loads(data) if data else None  # noqa: S301
+        unpickled = pickle.loads(data) if data else None  # noqa: S301
     except Exception:
-        opened = None
-    if not isinstance(opened, Exception):  # for example SystemExit, which would end the caller
-        opened = RemoteError(f"{details.get('type', 'error')}: {details.get('message', '')}")
-    opened.__cause__ = RemoteTraceback(str(details.get("traceback", "")))
-    return opened
+        unpickled = None
+    if not isinstance(unpickled, Exception):  # for example SystemExit, which would end the caller
+        unpickled = RemoteError(f"{details.get('type', 'error')}: {details.get('message', '')}")
+    unpickled.__cause__ = RemoteTraceback(str(details.get("traceback", "")))
+    return unpickled
 
 
 def _not_picklable(
     function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], error: Exception
 ) -> NotPicklable:
-    named = [(name_of(function), function)]
-    named += [(f"argument {number}", value) for number, value in enumerate(args)]
-    named += [(f"argument {key}", value) for key, value in kwargs.items()]
-    for name, value in named:
-        if not can_be_pickled(value):
+    candidates = [(function_name(function), function)]
+    candidates += [(f"argument {number}", value) for number, value in enumerate(args)]
+    candidates += [(f"argument {key}", value) for key, value in kwargs.items()]
+    for name, value in candidates:
+        if not is_picklable(value):
             where, part = unpicklable_part(value, name)
-            text = f"{where} cannot be pickled, it is {_shown(part)}"
-            return NotPicklable(f"{text}. Make it inside the function, or send what it is made from.")
-    return NotPicklable(f"The call of {name_of(function)} cannot be pickled: {error}")
+            text = f"{where} cannot be pickled: it is {_describe(part)}"
+            return NotPicklable(f"{text}. Create it inside the function, or send the values it needs.")
+    return NotPicklable(f"The call to {function_name(function)} cannot be pickled: {error}")
 
 
-def _shown(part: object) -> str:
+def _describe(part: object) -> str:
     kind = f"{type(part).__module__}.{type(part).__qualname__}".removeprefix("builtins.")
     try:
         return f"a {kind}: {part!r:.120}"

@@ -1,4 +1,4 @@
-"""The plugins that a program passes to its session."""
+"""Resolve the plugins that a program passes to a session."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -6,30 +6,32 @@ from collections.abc import Iterable
 from berth.client.errors import SessionError
 from pools.plugins.base import Plugin
 from pools.plugins.errors import PluginError
-from pools.plugins.registry import available
+from pools.plugins.registry import available_plugins
 
 
-def plugins_of(choices: Iterable[Plugin | str]) -> tuple[Plugin, ...]:
-    """Return the plugins in order; a name stands for the plugin with its default parameters.
+def resolve_plugins(choices: Iterable[Plugin | str]) -> tuple[Plugin, ...]:
+    """Return the plugins in order. A name stands for the plugin with its default parameters.
 
-    Raises SessionError for an unknown name, and for two plugins with one name.
+    Raises SessionError for an unknown name and for two plugins with the same name.
     """
-    plugins = tuple(_made(one) if isinstance(one, str) else one for one in choices)
+    plugins = tuple(_build_plugin(one) if isinstance(one, str) else one for one in choices)
     for plugin in plugins:
         if not isinstance(plugin, Plugin):
             raise SessionError(
-                f"{plugin!r:.80} is not a plugin. Pass names, or results of Plugin.create(...)."
+                f"{plugin!r:.80} is not a plugin. Pass plugin names or results of Plugin.create(...)."
             )
-    twice = [name for name, times in Counter(plugin.name for plugin in plugins).items() if times > 1]
-    if twice:
-        raise SessionError(f"The plugin {twice[0]} is set twice.")
+    duplicates = [name for name, count in Counter(plugin.name for plugin in plugins).items() if count > 1]
+    if duplicates:
+        raise SessionError(f"The plugin {duplicates[0]} is set twice.")
     return plugins
 
 
-def _made(name: str) -> Plugin:
-    if name not in available():
-        raise SessionError(f"There is no plugin named {name!r}; there are {', '.join(sorted(available()))}.")
+def _build_plugin(name: str) -> Plugin:
+    if name not in available_plugins():
+        raise SessionError(
+            f"There is no plugin named {name!r}. Available: {', '.join(sorted(available_plugins()))}."
+        )
     try:
-        return available()[name].build({})
+        return available_plugins()[name].build({})
     except PluginError as error:
         raise SessionError(str(error)) from error

@@ -1,4 +1,4 @@
-"""The requests of a session, shared by the synchronous and the asyncio client."""
+"""Session protocol shared by the synchronous and asynchronous clients."""
 
 import logging
 import uuid
@@ -8,15 +8,15 @@ from typing import Any
 from berth.client.errors import ClientError, Conflict, Refused, ServerFailed, SessionEnded, Unreachable
 from berth.client.models.base import Model
 from berth.client.sessions.calls import Outgoing, PendingCalls
-from berth.core.frames import CONTENT_TYPE, packed, unpacked
+from berth.core.frames import CONTENT_TYPE, pack_frames, unpack_frames
 
-FEW, GATHER_SECONDS = 8, 0.1  # many results are fetched together, a few at once
-WAIT = 20.0  # seconds for which the server may delay an answer
+BULK_THRESHOLD, BULK_DELAY_SECONDS = 8, 0.1  # with more calls open, wait briefly to fetch results in bulk
+LONG_POLL_SECONDS = 20.0  # long-poll timeout in seconds
 RETRY_SECONDS = 0.5
-OUT_OF_REACH_SECONDS = 300.0  # to wait for a server that restarts
-FRAMES = {"Content-Type": CONTENT_TYPE}
-LATER = ("no-node", "full")
-FIRST_WORD_SECONDS, NEXT_WORD_SECONDS = 10.0, 60.0  # of waiting for nodes
+MAX_OUTAGE_SECONDS = 300.0  # long enough for a server restart
+FRAME_HEADERS = {"Content-Type": CONTENT_TYPE}
+RETRYABLE_REASONS = ("no-node", "full")
+FIRST_LOG_SECONDS, LOG_INTERVAL_SECONDS = 10.0, 60.0  # until the first and between later log lines
 
 log = logging.getLogger("berth.session")
 
@@ -47,49 +47,51 @@ class SessionState(Model):
     def has_ended(self) -> bool:
         return bool(self.error) or self.phase in ("completed", "failed", "cancelled")
 
-    def end(self) -> SessionEnded:
+    def ended_error(self) -> SessionEnded:
         reason = self.error or self.message or f"it is {self.phase}"
         return SessionEnded(f"The session {self.project}/{self.name} has ended: {reason}")
 
-    def start_timeout(self, wanted: int, seconds: float) -> SessionEnded:
+    def start_timeout_error(self, required_nodes: int, seconds: float) -> SessionEnded:
         state = f"{self.phase}: {self.message}"
-        return SessionEnded(f"{wanted} nodes were not there within {seconds:g} s ({state})")
+        return SessionEnded(f"{required_nodes} nodes were not ready within {seconds:g} s ({state})")
 
 
 class StartProgress:
-    """Log from time to time why a session still waits for its nodes."""
+    """Periodic log of why a session is still waiting for its nodes."""
 
     def __init__(self) -> None:
         self._reported_at: float | None = None
 
-    def report(self, state: SessionState, waited: float) -> None:
-        since = waited if self._reported_at is None else waited - self._reported_at
-        if since < (FIRST_WORD_SECONDS if self._reported_at is None else NEXT_WORD_SECONDS):
+    def report(self, state: SessionState, waited_seconds: float) -> None:
+        since = waited_seconds if self._reported_at is None else waited_seconds - self._reported_at
+        if since < (FIRST_LOG_SECONDS if self._reported_at is None else LOG_INTERVAL_SECONDS):
             return
-        self._reported_at = waited
+        self._reported_at = waited_seconds
         why = f"{state.reason}: {state.message}" if state.reason else state.message
-        log.warning("%s/%s has waited for its nodes for %.0f s: %s", state.project, state.name, waited, why)
+        log.warning(
+            "%s/%s has waited for its nodes for %.0f s: %s", state.project, state.name, waited_seconds, why
+        )
 
 
 class Outage:
-    """How long the server has been unreachable; a restart is waited for."""
+    """Time for which the server has been unreachable, so that clients can wait out a restart."""
 
     def __init__(self) -> None:
-        self._out_since: float | None = None
+        self._unreachable_since: float | None = None
 
     def clear(self) -> None:
-        self._out_since = None
+        self._unreachable_since = None
 
     def is_final(self, error: ClientError, now: float) -> bool:
-        """Return whether a repetition is useless."""
+        """Return True if retrying is pointless."""
         if not isinstance(error, Unreachable | ServerFailed):
             return True
-        self._out_since = self._out_since or now
-        return now - self._out_since > OUT_OF_REACH_SECONDS
+        self._unreachable_since = self._unreachable_since or now
+        return now - self._unreachable_since > MAX_OUTAGE_SECONDS
 
 
 def calls_body(batch: Iterable[Outgoing]) -> bytes:
-    return packed(call.frame() for call in batch)
+    return pack_frames(call.frame() for call in batch)
 
 
 def drop_body(keys: Iterable[uuid.UUID]) -> dict[str, Any]:
@@ -97,22 +99,22 @@ def drop_body(keys: Iterable[uuid.UUID]) -> dict[str, Any]:
 
 
 def take_results(calls: PendingCalls, content: bytes, after: int) -> int:
-    """Handle every outcome; return the number of the last."""
-    for words, data in unpacked(content):
-        if "problem" in words:
-            raise ServerFailed(500, words["problem"])
-        calls.take(words, data)
-        after = max(after, int(words["number"]))
+    """Handle all outcomes and return the number of the last one."""
+    for header, data in unpack_frames(content):
+        if "problem" in header:
+            raise ServerFailed(500, header["problem"])
+        calls.handle_outcome(header, data)
+        after = max(after, int(header["number"]))
     return after
 
 
 def is_retryable(error: ClientError) -> bool:
-    """Return whether a refused request may be sent again soon."""
-    return isinstance(error, Conflict) and error.reason in LATER
+    """Return True if a refused request can be retried shortly."""
+    return isinstance(error, Conflict) and error.reason in RETRYABLE_REASONS
 
 
 def session_error(error: ClientError) -> ClientError:
-    """Return the error of outstanding calls when the session can no longer be reached."""
+    """Return the error with which outstanding calls fail when the session cannot be reached."""
     if isinstance(error, Refused) and error.status in (404, 409):
         return SessionEnded(error.detail)
     return error

@@ -11,11 +11,11 @@ PARTS_MAX = 200
 
 
 def unpicklable_part(value: object, name: str) -> tuple[str, object]:
-    """Return the path to the innermost part that cannot be pickled, and the part."""
+    """Return the path to the innermost part that cannot be pickled, and the part itself."""
     seen: set[int] = set()
     for _ in range(DEPTH_MAX):
         seen.add(id(value))
-        part = _first_bad(value, seen)
+        part = _first_unpicklable(value, seen)
         if part is None:
             break
         step, value = part
@@ -23,7 +23,7 @@ def unpicklable_part(value: object, name: str) -> tuple[str, object]:
     return name, value
 
 
-def can_be_pickled(value: object) -> bool:
+def is_picklable(value: object) -> bool:
     try:
         cloudpickle.dumps(value)
     except Exception:
@@ -31,11 +31,11 @@ def can_be_pickled(value: object) -> bool:
     return True
 
 
-def _first_bad(value: object, seen: set[int]) -> tuple[str, object] | None:
+def _first_unpicklable(value: object, seen: set[int]) -> tuple[str, object] | None:
     for number, (step, part) in enumerate(_parts(value)):
         if number >= PARTS_MAX:
             return None
-        if id(part) not in seen and not can_be_pickled(part):
+        if id(part) not in seen and not is_picklable(part):
             return step, part
     return None
 
@@ -56,8 +56,8 @@ def _parts(value: Any) -> Iterator[tuple[str, object]]:
 def _parts_of_function(function: types.FunctionType) -> Iterator[tuple[str, object]]:
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=False):
         try:
-            yield f": the variable {name} around it", cell.cell_contents
-        except ValueError:  # an empty cell
+            yield f": the enclosing variable {name}", cell.cell_contents
+        except ValueError:  # the cell is empty
             continue
     for name in function.__code__.co_names:
         if name in function.__globals__:

@@ -1,4 +1,4 @@
-"""Work beside the caller in threads: the counterpart of berth.client.aio.background."""
+"""Background threads of synchronous sessions, the counterpart of `berth.client.aio.background`."""
 
 import threading
 import time
@@ -15,7 +15,7 @@ sleep = time.sleep
 
 
 class Background:
-    """Runs steps in threads until `stop`."""
+    """Background threads of a session, which run until `stop`."""
 
     def __init__(self) -> None:
         self.version = 0
@@ -44,22 +44,22 @@ class Background:
             self._changed.notify_all()
 
     def wait(self, version: int, seconds: float) -> None:
-        """Return at the first `notify` since `version`, or after `seconds`."""
+        """Wait for a `notify` that is newer than `version`, for at most `seconds`."""
         with self._changed:
             self._changed.wait_for(lambda: self.version != version, seconds)
 
 
-def deliver(future: Future[T]) -> Future[T]:
+def to_result_future(future: Future[T]) -> Future[T]:
     return future
 
 
-def in_order(futures: Sequence[Future[T]], timeout: float | None) -> Iterator[T]:
-    """Yield the results in the order of `futures`. Raises TimeoutError after `timeout` seconds in all."""
+def iterate_results(futures: Sequence[Future[T]], timeout: float | None) -> Iterator[T]:
+    """Yield the results in the order of `futures`. `timeout` is the total in seconds."""
     deadline = None if timeout is None else time.monotonic() + timeout
-    return _in_order(futures, deadline)
+    return _iterate_until(futures, deadline)
 
 
-def _in_order(futures: Sequence[Future[T]], deadline: float | None) -> Iterator[T]:
+def _iterate_until(futures: Sequence[Future[T]], deadline: float | None) -> Iterator[T]:
     remaining = list(reversed(futures))
     try:
         while remaining:
@@ -69,5 +69,5 @@ def _in_order(futures: Sequence[Future[T]], deadline: float | None) -> Iterator[
             future.cancel()
 
 
-def for_threads(session: "Session") -> "Session":
+def thread_safe_session(session: "Session") -> "Session":
     return session

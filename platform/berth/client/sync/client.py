@@ -1,5 +1,5 @@
 # Generated from berth/client/aio/client.py by `python -m berth.client.generate`; do not edit.
-"""The synchronous client of one server."""
+"""The synchronous client for the REST API of a server."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class Client:
-    """The REST interface of one server, as one user. Close it, or use it in an `with`.
+    """Client for the REST API of one server, as one user. Close it or use it with `with`.
 
     Without settings, the address and the token come from the environment or from the file that
     `berth login` wrote.
@@ -71,7 +71,7 @@ class Client:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close()
 
@@ -83,14 +83,14 @@ class Client:
 
     def sign_in(self, username: str, password: str) -> str:
         """Return a new token for this user. This client continues to use its own token."""
-        answer = self._transport.post("login", {"username": username, "password": password})
-        return str(answer["token"])
+        response = self._transport.post("login", {"username": username, "password": password})
+        return str(response["token"])
 
     def change_password(self, current: str, new: str, *, revoke_tokens: bool = False) -> PasswordChanged:
         """Change your password, which revokes all tokens created by sign-in.
 
         With `revoke_tokens`, all your other tokens are revoked too. A client that used a token created by
-        sign-in continues with the new token in the answer.
+        sign-in continues with the new token in the response.
         """
         body = {"current_password": current, "new_password": new, "revoke_tokens": revoke_tokens}
         changed = PasswordChanged.model_validate(self._transport.post("password", body))
@@ -109,13 +109,13 @@ class Client:
     ) -> "Session":
         """Create a session that runs Python functions on nodes of a pool; open it with `with`.
 
-        `nodes` is a number or a (minimum, maximum) pair, `start_timeout` is in seconds. SessionOptions lists
-        the other options.
+        `nodes` is a number or a (minimum, maximum) pair; `start_timeout` is in seconds. SessionOptions
+        describes the other options.
         """
-        from berth.client.sessions.options import options_of
+        from berth.client.sessions.options import build_options
         from berth.client.sync.session import Session
 
         return Session(
-            self._transport, options_of(pool, nodes, self.settings.project, options),
+            self._transport, build_options(pool, nodes, self.settings.project, options),
             pool=self.node_pools.get, start_timeout=start_timeout, sleep=self._sleep,
         )  # fmt: skip

@@ -1,5 +1,5 @@
 # Generated from berth/client/aio/history.py by `python -m berth.client.generate`; do not edit.
-"""Events, evictions, audit and cycles."""
+"""List events, evictions, audit entries and scheduling cycles."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -33,17 +33,17 @@ class Evictions:
             yield Eviction.model_validate(item)
 
     def matrix(self, **filters: object) -> EvictionMatrix:
-        """Return evictions summed by pair of projects. Filters: those of `list` except workload."""
+        """Return eviction totals by pair of projects. Filters: those of `list` except workload."""
         return EvictionMatrix.model_validate(self._transport.get("evictions/matrix", filters))
 
     def csv(self, **filters: object) -> Iterator[bytes]:
         """Stream the evictions as a CSV file. Filters: those of `list`."""
-        with self._transport.stream("evictions", {**filters, "format": "csv"}) as answer:
-            yield from answer.iter_bytes()
+        with self._transport.stream("evictions", {**filters, "format": "csv"}) as response:
+            yield from response.iter_bytes()
 
 
 class Audit:
-    """Audit log, limited to entries that the user may see."""
+    """Audit log entries that the user may see."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
@@ -69,15 +69,15 @@ class Cycles:
             yield Cycle.model_validate(item)
 
     def scenario(self, cycle: int) -> dict[str, Any] | None:
-        """Return the input of a cycle as a scenario for `berth simulate`, None if it is no longer stored."""
-        answer = self._transport.get(f"cycles/{cycle}", {"scenario": True})
-        scenario: dict[str, Any] | None = answer["scenario"]
+        """Return the input of a cycle as a scenario for `berth simulate`, or None if no longer stored."""
+        response = self._transport.get(f"cycles/{cycle}", {"scenario": True})
+        scenario: dict[str, Any] | None = response["scenario"]
         return scenario
 
     def replay(self, cycle: int) -> Replay:
-        """Repeat a cycle on the server and compare. Raises Conflict if its input is no longer stored."""
+        """Replay a cycle and compare its decisions. Raises Conflict if its input is no longer stored."""
         return Replay.model_validate(self._transport.post(f"cycles/{cycle}/replay"))
 
     def health(self) -> Health:
-        """Return the leader, the last cycle and the invariants of the scheduler."""
+        """Return the scheduler's leader, last cycle and invariants."""
         return Health.model_validate(self._transport.get("scheduler/health"))

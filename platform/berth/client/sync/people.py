@@ -1,5 +1,5 @@
 # Generated from berth/client/aio/people.py by `python -m berth.client.generate`; do not edit.
-"""Sign in, change the password, manage tokens and roles."""
+"""Manage tokens, roles and user accounts."""
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
@@ -17,7 +17,7 @@ class Tokens:
             yield Token.model_validate(item)
 
     def create(self, name: str, scopes: Sequence[str], expires_at: datetime | None = None) -> Token:
-        """Create a token. `token` of the result is the secret, which cannot be read again."""
+        """Create a token. The result's `token` is the secret, which cannot be read again."""
         body = {
             "name": name,
             "scopes": list(scopes),
@@ -26,11 +26,11 @@ class Tokens:
         return Token.model_validate(self._transport.post("tokens", body))
 
     def revoke(self, token_id: int | str) -> None:
-        self._transport.ask("DELETE", f"tokens/{token_id}")
+        self._transport.execute("DELETE", f"tokens/{token_id}")
 
 
 class Members:
-    """Roles of users in projects and departments, and platform-wide."""
+    """Roles that users have in projects, in departments and platform-wide."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
@@ -45,13 +45,13 @@ class Members:
     def grant(
         self, user: str, role: str, *, project: str | None = None, department: str | None = None
     ) -> Member:
-        """Grant a role in a project or a department; with neither, platform-wide."""
+        """Grant a role in a project or a department, or platform-wide if neither is given."""
         scope = {"project": project, "department": department}
         body = {"user": user, "role": role, **{key: name for key, name in scope.items() if name is not None}}
         return Member.model_validate(self._transport.post("members", body))
 
     def revoke(self, member_id: int) -> None:
-        self._transport.ask("DELETE", f"members/{member_id}")
+        self._transport.execute("DELETE", f"members/{member_id}")
 
 
 class Users:
@@ -65,6 +65,6 @@ class Users:
             yield User.model_validate(item)
 
     def create(self, username: str, *, email: str = "", password: str | None = None) -> User:
-        """Create an account. Without a password the user can sign in only by single sign-on."""
+        """Create an account. Without a password, the user can sign in only through single sign-on."""
         body = {"username": username, "email": email, "password": password}
         return User.model_validate(self._transport.post("users", body))

@@ -16,8 +16,8 @@ class Queues:
     def read(self, pool: str, *, limit: int | None = None) -> Queue:
         path, items, cursor = f"node-pools/{pool}/queue", list[Any](), None
         while True:
-            most = PAGE if limit is None else min(PAGE, limit - len(items))
-            page: dict[str, Any] = self._transport.get(path, {"limit": most, "cursor": cursor})
+            page_size = PAGE if limit is None else min(PAGE, limit - len(items))
+            page: dict[str, Any] = self._transport.get(path, {"limit": page_size, "cursor": cursor})
             items += page["items"]
             cursor = page.pop("next")
             if cursor is None or (limit is not None and len(items) >= limit):

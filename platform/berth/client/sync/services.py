@@ -4,15 +4,15 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
-from berth.client.http import content_of
+from berth.client.http import json_content
 from berth.client.models.services import (
     AutoscalerConditions,
     AutoscalerSettings,
     AutoscalerStatus,
-    Autoscaling,
-    CancelledScaleOuts,
+    AutoscalingAction,
     InferenceService,
     ScaleAccepted,
+    ScaleOutCancellation,
     ScaleRequest,
     ServiceEngine,
 )
@@ -20,7 +20,7 @@ from berth.client.models.workloads import Event
 from berth.client.sync.transport import Transport
 
 Direction = Literal["scale_out", "scale_in"]
-LOOK_SECONDS = 1.0
+POLL_SECONDS = 1.0
 
 
 class Services:
@@ -35,10 +35,10 @@ class Services:
         return InferenceService.model_validate(self._transport.get(_path(service)))
 
     def engines(self, service: str) -> Sequence[ServiceEngine]:
-        answer = self._transport.get(_path(service, "engines"))
+        response = self._transport.get(_path(service, "engines"))
         return [
             ServiceEngine.model_validate(engine)
-            for model in answer["models"].values()
+            for model in response["models"].values()
             for engine in model["engines"]
         ]
 
@@ -52,7 +52,7 @@ class Services:
     ) -> ScaleAccepted:
         """Scale out to a total number of engines, or add external engines by address.
 
-        While an identical request is active, the call returns that.
+        If an identical request is already active, that request is returned.
         """
         body = {"num_replicas": num_replicas, "engine_urls": [*engine_urls], "timeout_secs": timeout_secs}
         return ScaleAccepted.model_validate(self._transport.post(_path(service, "scale_out"), body))
@@ -67,7 +67,7 @@ class Services:
         dry_run: bool = False,
         timeout_secs: float | None = None,
     ) -> ScaleAccepted:
-        """Scale in to a number of engines, or remove engines by address."""
+        """Scale in to a total number of engines, or remove engines by address."""
         body = {
             "num_replicas": num_replicas, "engine_urls": [*engine_urls], "force": force, "dry_run": dry_run,
             "timeout_secs": timeout_secs,
@@ -84,7 +84,7 @@ class Services:
         return ScaleRequest.model_validate(self._transport.get(_path(service, direction, request_id)))
 
     def changes(self, service: str, direction: Direction, request_id: str) -> Iterator[ScaleRequest]:
-        """Yield the request, and again after each change of its status, until it has ended."""
+        """Yield the request now and after each change of its status, until it has ended."""
         status = ""
         while True:
             request = self.request(service, direction, request_id)
@@ -93,7 +93,7 @@ class Services:
                 yield request
             if request.is_final:
                 return
-            self._sleep(LOOK_SECONDS)
+            self._sleep(POLL_SECONDS)
 
     def cancel(self, service: str, request_id: str) -> ScaleRequest:
         path = _path(service, "scale_out", request_id, "cancel")
@@ -101,23 +101,23 @@ class Services:
 
     def cancel_all(
         self, service: str, *, status: str | None = None, dry_run: bool = False
-    ) -> CancelledScaleOuts:
+    ) -> ScaleOutCancellation:
         body = {"dry_run": dry_run, "status_filter": status}
-        return CancelledScaleOuts.model_validate(
+        return ScaleOutCancellation.model_validate(
             self._transport.post(_path(service, "scale_out_cancel"), body)
         )
 
-    def weights_change(self, service: str, updating: bool) -> None:
-        """Report that a trainer begins or has finished changing the weights of the initial engines."""
+    def report_weight_update(self, service: str, updating: bool) -> None:
+        """Report whether a trainer is currently updating the weights of the initial engines."""
         self._transport.post(_path(service, "weights"), {"updating": updating})
 
     def autoscaler(self, service: str) -> AutoscalerSettings:
         return AutoscalerSettings.model_validate(self._transport.get(_path(service, "autoscaler")))
 
     def configure(self, service: str, settings: Mapping[str, Any]) -> AutoscalerSettings:
-        """Replace all settings; settings that are left out get their defaults."""
-        answer = self._transport.ask("PUT", _path(service, "autoscaler"), body=dict(settings))
-        return AutoscalerSettings.model_validate(content_of(answer))
+        """Replace all settings. Omitted settings get their defaults."""
+        response = self._transport.execute("PUT", _path(service, "autoscaler"), body=dict(settings))
+        return AutoscalerSettings.model_validate(json_content(response))
 
     def enable(self, service: str, enabled: bool) -> AutoscalerStatus:
         path = _path(service, "autoscaler", "enable")
@@ -139,10 +139,10 @@ class Services:
 
     def history(
         self, service: str, *, limit: int = 100, action: Direction | None = None
-    ) -> Sequence[Autoscaling]:
+    ) -> Sequence[AutoscalingAction]:
         path = _path(service, "autoscaler", "scale_history")
-        answer = self._transport.get(path, {"limit": limit, "action": action})
-        return [Autoscaling.model_validate(item) for item in answer["history"]]
+        response = self._transport.get(path, {"limit": limit, "action": action})
+        return [AutoscalingAction.model_validate(item) for item in response["history"]]
 
 
 def _path(service: str, *parts: str) -> str:

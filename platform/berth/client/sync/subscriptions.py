@@ -1,5 +1,5 @@
 # Generated from berth/client/aio/subscriptions.py by `python -m berth.client.generate`; do not edit.
-"""Subscriptions to notifications, and their deliveries."""
+"""Manage notification subscriptions and list their deliveries."""
 
 from collections.abc import Iterator, Sequence
 
@@ -25,14 +25,14 @@ class Subscriptions:
         platform_wide: bool = False,
         pending_minutes: int = 60,
     ) -> Subscription:
-        """Subscribe to one's own workloads, or to a project, a department or the platform."""
+        """Subscribe to your own workloads, a project, a department or the whole platform."""
         body: dict[str, object] = {"to": to, "events": [*events], "pending_minutes": pending_minutes}
         body |= {"platform_wide": True} if platform_wide else {}
         body |= {key: name for key, name in (("project", project), ("department", department)) if name}
         return Subscription.model_validate(self._transport.post("subscriptions", body))
 
     def delete(self, subscription: int) -> None:
-        self._transport.ask("DELETE", f"subscriptions/{subscription}")
+        self._transport.execute("DELETE", f"subscriptions/{subscription}")
 
     def deliveries(self, subscription: int, *, limit: int | None = None) -> Iterator[Delivery]:
         """Iterate over deliveries and their outcomes, newest first."""

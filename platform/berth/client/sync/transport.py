@@ -1,5 +1,5 @@
 # Generated from berth/client/aio/transport.py by `python -m berth.client.generate`; do not edit.
-"""Send requests under asyncio, and repeat lost ones without doing them twice."""
+"""Send requests, and retry failed ones without executing them twice."""
 
 import random
 import time
@@ -16,19 +16,19 @@ from berth.client.errors import Unreachable
 from berth.client.http import (
     PAGE,
     Params,
-    carried,
+    classify_loss,
     connection_options,
-    content_of,
-    loss_of,
-    plain,
-    refused,
-    unreachable,
+    error_from_response,
+    json_content,
+    query_params,
+    to_json_values,
+    unreachable_error,
 )
 from berth.client.retry import Loss, RetryPolicy, delay_before_next
 
 
 class Transport:
-    """The connection of one client. `sleep` and `chance` are arguments so that tests control them."""
+    """HTTP connection of one client. Tests can replace `sleep` and `jitter`."""
 
     def __init__(
         self,
@@ -37,24 +37,24 @@ class Transport:
         http: httpx.BaseTransport | None = None,
         retry_policy: RetryPolicy | None = None,
         sleep: Callable[[float], None] = time.sleep,
-        chance: Callable[[], float] = random.random,
+        jitter: Callable[[], float] = random.random,
     ) -> None:
         self.settings = settings
         self._retry_policy = retry_policy or RetryPolicy()
         self._sleep = sleep
-        self._chance = chance
+        self._jitter = jitter
         self._http = httpx.Client(**connection_options(settings), transport=http)
 
     def close(self) -> None:
         self._http.close()
 
     def use_token(self, token: str) -> None:
-        """Send this token from now on."""
+        """Use this token for all further requests."""
         self.settings = replace(self.settings, token=token)
         self._http.headers["Authorization"] = f"Bearer {token}"
 
     def get(self, path: str, params: Params | None = None) -> Any:
-        return content_of(self.ask("GET", path, params=params))
+        return json_content(self.execute("GET", path, params=params))
 
     def post(
         self,
@@ -64,12 +64,12 @@ class Transport:
         key: str | None = None,
         condition: Mapping[str, str] | None = None,
     ) -> Any:
-        """Send a request with an idempotency key, so that a repetition has no further effect."""
+        """Send a request with an idempotency key, so that a retry has no further effect."""
         headers = {**(condition or {}), "Idempotency-Key": key or uuid.uuid4().hex}
-        answer = self.ask("POST", path, params=params, body=body, headers=headers, repeatable=True)
-        return content_of(answer) if answer.content else None
+        response = self.execute("POST", path, params=params, body=body, headers=headers, is_idempotent=True)
+        return json_content(response) if response.content else None
 
-    def ask(
+    def execute(
         self,
         method: str,
         path: str,
@@ -78,83 +78,86 @@ class Transport:
         body: object = None,
         content: bytes | None = None,
         headers: Mapping[str, str] | None = None,
-        repeatable: bool | None = None,
+        is_idempotent: bool | None = None,
     ) -> httpx.Response:
-        """Return the answer. Raises Refused for an error status and Unreachable if there is none."""
+        """Send a request and return the response.
+
+        Raises Refused for an error status, or Unreachable if the server does not respond.
+        """
         request = self._http.build_request(
             method,
             path,
-            params=plain(params),
+            params=query_params(params),
             headers=dict(headers or {}),
-            json=carried(body),
+            json=to_json_values(body),
             content=content,
         )
-        again = method == "GET" if repeatable is None else repeatable
+        is_retryable = method == "GET" if is_idempotent is None else is_idempotent
         for attempt in range(1, self._retry_policy.attempts + 1):
-            answer = self._once(request, attempt, again)
-            if answer is not None:
-                return answer
-        raise Unreachable(f"{self.settings.address} did not answer")
+            response = self._send_once(request, attempt, is_retryable)
+            if response is not None:
+                return response
+        raise Unreachable(f"{self.settings.address} did not respond")
 
     def etag(self, path: str) -> str:
         """Return the ETag of an object, for a conditional request."""
-        answer = self.ask("GET", path)
-        return str(answer.headers.get("ETag", "*"))
+        response = self.execute("GET", path)
+        return str(response.headers.get("ETag", "*"))
 
     def pages(
         self, path: str, params: Params | None = None, limit: int | None = None
     ) -> Iterator[dict[str, Any]]:
-        """Yield the items of all pages of a list, at most `limit`."""
-        left, cursor = limit, None
-        while left is None or left > 0:
-            size = PAGE if left is None else min(PAGE, left)
+        """Yield the items from all pages of a list, at most `limit` items."""
+        remaining, cursor = limit, None
+        while remaining is None or remaining > 0:
+            size = PAGE if remaining is None else min(PAGE, remaining)
             page = self.get(path, {**(params or {}), "limit": size, "cursor": cursor})
             yield from page["items"]
-            left = None if left is None else left - len(page["items"])
+            remaining = None if remaining is None else remaining - len(page["items"])
             cursor = page.get("next")
             if not cursor:
                 return
 
     @contextmanager
     def stream(self, path: str, params: Params | None = None) -> Iterator[httpx.Response]:
-        """Open an answer that is read while the server writes it, without a read timeout."""
+        """Open a streaming response, without a read timeout."""
         request = self._http.build_request(
-            "GET", path, params=plain(params), timeout=httpx.Timeout(5.0, read=None)
+            "GET", path, params=query_params(params), timeout=httpx.Timeout(5.0, read=None)
         )
         try:
-            answer = self._http.send(request, stream=True)
+            response = self._http.send(request, stream=True)
         except httpx.TransportError as error:
-            raise unreachable(self.settings, error) from None
+            raise unreachable_error(self.settings, error) from None
         try:
-            if not answer.is_success:
-                answer.read()
-                raise refused(answer)
-            yield answer
+            if not response.is_success:
+                response.read()
+                raise error_from_response(response)
+            yield response
         except httpx.TransportError as error:
-            raise unreachable(self.settings, error) from None
+            raise unreachable_error(self.settings, error) from None
         finally:
-            answer.close()
+            response.close()
 
-    def _once(self, request: httpx.Request, attempt: int, repeatable: bool) -> httpx.Response | None:
-        """Send a request once. Return None, after the delay, if it is to be repeated."""
+    def _send_once(self, request: httpx.Request, attempt: int, is_idempotent: bool) -> httpx.Response | None:
+        """Send a request once. If it should be retried, wait out the delay and return None."""
         outcome: Loss | int
         try:
-            answer = self._http.send(request)
+            response = self._http.send(request)
         except httpx.TransportError as error:
-            failure: Exception = unreachable(self.settings, error)
-            outcome, retry_after = loss_of(error), None
+            failure: Exception = unreachable_error(self.settings, error)
+            outcome, retry_after = classify_loss(error), None
         else:
-            if answer.is_success:
-                return answer
-            refusal = refused(answer)
-            failure, outcome, retry_after = refusal, answer.status_code, refusal.retry_after
+            if response.is_success:
+                return response
+            refusal = error_from_response(response)
+            failure, outcome, retry_after = refusal, response.status_code, refusal.retry_after
         delay = delay_before_next(
             self._retry_policy,
             attempt,
             outcome,
-            repeatable=repeatable,
+            is_idempotent=is_idempotent,
             retry_after=retry_after,
-            chance=self._chance(),
+            jitter=self._jitter(),
         )
         if delay is None:
             raise failure from None

@@ -1,5 +1,5 @@
 # Generated from berth/client/aio/workloads.py by `python -m berth.client.generate`; do not edit.
-"""Submit, find, follow and control workloads, under asyncio."""
+"""Submit, find, follow and control workloads."""
 
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -33,14 +33,14 @@ class Workloads:
         self._sleep = sleep
 
     def submit(self, document: Document, *, key: str | None = None) -> Workload:
-        """Submit a workload once, even if a lost connection repeats the request.
+        """Submit a workload exactly once, even if the request is retried after a lost connection.
 
-        Calls with the same `key` are the same submission.
+        Calls with the same `key` count as one submission.
         """
         return Workload.model_validate(self._transport.post("workloads", document, key=key))
 
     def dry_run(self, document: Document) -> DryRun:
-        """Return what would happen if the workload were submitted now. Nothing is stored."""
+        """Return what would happen if the workload were submitted now, without storing it."""
         return DryRun.model_validate(self._transport.post("workloads", document, {"dry_run": True}))
 
     def list(self, *, limit: int | None = None, **filters: object) -> Iterator[Workload]:
@@ -61,7 +61,7 @@ class Workloads:
         project, _, name = reference.rpartition("/")
         listed = self.list(search=name, project=project or None, sort="-submitted_at")
         matching = list(listed) if name else []
-        return self.get(the_one(reference, candidates_of(name, matching)).id)
+        return self.get(require_unique_match(reference, select_candidates(name, matching)).id)
 
     def cancel(self, workload_id: str) -> Workload:
         return self._act(workload_id, "cancel")
@@ -73,7 +73,7 @@ class Workloads:
         return self._act(workload_id, "resume")
 
     def delete(self, workload_id: str) -> None:
-        self._transport.ask("DELETE", f"workloads/{workload_id}")
+        self._transport.execute("DELETE", f"workloads/{workload_id}")
 
     def explain(self, workload_id: str) -> Explanation:
         return Explanation.model_validate(self._transport.get(f"workloads/{workload_id}/explain"))
@@ -82,10 +82,10 @@ class Workloads:
         items = self._transport.pages(f"workloads/{workload_id}/pods")
         return [Pod.model_validate(item) for item in items]
 
-    def link_to_port(self, workload_id: str, port: str) -> PortLink:
-        """Return a link with which a browser opens this port of a running workload once."""
-        answer = self._transport.post(f"workloads/{workload_id}/ports/{port}/link")
-        return PortLink.model_validate(answer)
+    def create_port_link(self, workload_id: str, port: str) -> PortLink:
+        """Return a one-time link that opens this port of a running workload in a browser."""
+        response = self._transport.post(f"workloads/{workload_id}/ports/{port}/link")
+        return PortLink.model_validate(response)
 
     def events(self, workload_id: str) -> Sequence[Event]:
         items = self._transport.pages(f"workloads/{workload_id}/events")
@@ -96,7 +96,7 @@ class Workloads:
         return [Eviction.model_validate(item) for item in items]
 
     def changes(self, workload_id: str, poll: float = POLL_SECONDS) -> Iterator[Workload]:
-        """Yield the workload, and again after each change of phase, reason or message, until it has ended."""
+        """Yield the workload now and after each change of phase, reason or message, until it has ended."""
         seen = None
         while True:
             workload = self.get(workload_id)
@@ -118,10 +118,10 @@ class Workloads:
         offset: int | None = None,
         limit: int | None = None,
     ) -> LogChunk:
-        """Return a part of a pod's log: the last `tail` lines, or `limit` bytes from `offset`."""
+        """Return part of a pod's log: the last `tail` lines, or `limit` bytes from `offset`."""
         params = {"pod": pod, "run": run, "tail": tail, "offset": offset, "limit": limit}
-        answer = self._transport.ask("GET", f"workloads/{workload_id}/logs", params=params)
-        return chunk_of(answer, offset or 0)
+        response = self._transport.execute("GET", f"workloads/{workload_id}/logs", params=params)
+        return parse_log_chunk(response, offset or 0)
 
     def search_log(
         self,
@@ -136,16 +136,20 @@ class Workloads:
     ) -> Iterator[LogMatches]:
         """Yield pages of log lines that contain `text`, with `around` lines before and after each.
 
-        The search ends at the end of the log at that time.
+        The search stops at the current end of the log.
         """
         params = {"text": text, "pod": pod, "run": run, "around": around, "ignore_case": ignore_case}
-        cursor, left = None, limit
-        while left is None or left > 0:
-            query = {**params, "limit": min(left or MATCHES_PER_PAGE, MATCHES_PER_PAGE), "cursor": cursor}
-            answer = self._transport.get(f"workloads/{workload_id}/logs/search", query)
-            matches = LogMatches.model_validate(answer)
+        cursor, remaining = None, limit
+        while remaining is None or remaining > 0:
+            query = {
+                **params,
+                "limit": min(remaining or MATCHES_PER_PAGE, MATCHES_PER_PAGE),
+                "cursor": cursor,
+            }
+            response = self._transport.get(f"workloads/{workload_id}/logs/search", query)
+            matches = LogMatches.model_validate(response)
             yield matches
-            left = None if left is None else left - len(matches.items)
+            remaining = None if remaining is None else remaining - len(matches.items)
             cursor = matches.next
             if cursor is None:
                 return
@@ -155,23 +159,23 @@ class Workloads:
     ) -> Iterator[bytes]:
         """Stream a pod's log from byte `offset` until the pod has ended.
 
-        To stop before that, close the iterator (`contextlib.closing`).
+        To stop earlier, close the iterator (`contextlib.closing`).
         """
         params = {"pod": pod, "run": run, "offset": offset, "follow": True}
-        with self._transport.stream(f"workloads/{workload_id}/logs", params) as answer:
-            yield from answer.iter_bytes()
+        with self._transport.stream(f"workloads/{workload_id}/logs", params) as response:
+            yield from response.iter_bytes()
 
     def _act(self, workload_id: str, action: str) -> Workload:
         return Workload.model_validate(self._transport.post(f"workloads/{workload_id}/{action}"))
 
 
-def candidates_of(name: str, workloads: Iterable[Workload]) -> Sequence[Workload]:
-    """Return live workloads of this name, or those that have ended if none is live."""
+def select_candidates(name: str, workloads: Iterable[Workload]) -> Sequence[Workload]:
+    """Return the live workloads with this name, or the ended ones if none is live."""
     named = [workload for workload in workloads if workload.name == name]
     return [workload for workload in named if not workload.has_ended] or named
 
 
-def the_one(reference: str, candidates: Sequence[Workload]) -> Workload:
+def require_unique_match(reference: str, candidates: Sequence[Workload]) -> Workload:
     if not candidates:
         raise NotFound(404, {"detail": f"There is no workload {reference} that you may see."})
     handles = sorted({workload.handle for workload in candidates})
@@ -180,9 +184,9 @@ def the_one(reference: str, candidates: Sequence[Workload]) -> Workload:
     return candidates[0]
 
 
-def chunk_of(answer: httpx.Response, start: int) -> LogChunk:
-    following = int(answer.headers.get("X-Next-Offset", start + len(answer.content)))
-    return LogChunk(answer.content, following, answer.headers.get("X-Complete", "").lower() == "true")
+def parse_log_chunk(response: httpx.Response, start: int) -> LogChunk:
+    following = int(response.headers.get("X-Next-Offset", start + len(response.content)))
+    return LogChunk(response.content, following, response.headers.get("X-Complete", "").lower() == "true")
 
 
 def is_id(reference: str) -> bool:

@@ -1,13 +1,24 @@
-"""The workload document: its keys and their meaning."""
+"""The workload document: schema, parsing and validation."""
 
 from berth.core.problems import Problem
 from berth.core.spec.parse import parse_workload
 from berth.core.spec.refusal import SpecError
 from berth.core.spec.roles import RoleSpec, Toleration, Topology
-from berth.core.spec.tree import GroupShape, RoleShape, tree_of
+from berth.core.spec.tree import GroupShape, RoleShape, build_tree
 from berth.core.spec.workload import GroupSpec, Notification, RestartPolicy, WorkloadSpec
 
 __all__ = [
-    "GroupShape", "GroupSpec", "Notification", "Problem", "RestartPolicy", "RoleShape", "RoleSpec",
-    "SpecError", "Toleration", "Topology", "WorkloadSpec", "parse_workload", "tree_of",
+    "GroupShape",
+    "GroupSpec",
+    "Notification",
+    "Problem",
+    "RestartPolicy",
+    "RoleShape",
+    "RoleSpec",
+    "SpecError",
+    "Toleration",
+    "Topology",
+    "WorkloadSpec",
+    "build_tree",
+    "parse_workload",
 ]  # fmt: skip

@@ -16,24 +16,24 @@ class Channel(StrEnum):
     CHAT = "chat"
 
 
-def channel_of(to: str) -> Channel | None:
-    """Return the channel of an address, None if it is invalid."""
+def detect_channel(to: str) -> Channel | None:
+    """Return the channel of an address, or None if the address is invalid."""
     if to.startswith(CHAT_PREFIX):
-        return Channel.CHAT if _is_web(url_of(to)) else None
-    if _is_web(to):
+        return Channel.CHAT if _is_web_url(webhook_url(to)) else None
+    if _is_web_url(to):
         return Channel.CHAT if urlsplit(to).hostname == CHAT_HOST else Channel.WEBHOOK
     return Channel.MAIL if _MAIL.fullmatch(to) else None
 
 
-def url_of(to: str) -> str:
+def webhook_url(to: str) -> str:
     return to.removeprefix(CHAT_PREFIX)
 
 
-def _is_web(text: str) -> bool:
+def _is_web_url(text: str) -> bool:
     try:
         parts = urlsplit(text)
-        port_is_right = parts.port is None or parts.port > 0
+        is_port_valid = parts.port is None or parts.port > 0
     except ValueError:
         return False
     plain = text.isascii() and text.isprintable() and " " not in text
-    return plain and port_is_right and parts.scheme in ("http", "https") and bool(parts.hostname)
+    return plain and is_port_valid and parts.scheme in ("http", "https") and bool(parts.hostname)

@@ -6,7 +6,7 @@ from typing import Any, get_args
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from berth.core.problems import Problem, path_of, shown, suggestion
+from berth.core.problems import Problem, format_value, join_path, suggest
 from berth.core.spec.roles import ONE_LINE, WORD_LIST
 
 EXPECTED = {
@@ -21,43 +21,43 @@ MESSAGES = {
     "greater_than": "too small", "less_than_equal": "too large", "less_than": "too large",
     "int_parsing_size": "too large",
 } | {kind: f"is not {what}" for kind, what in EXPECTED.items()}  # fmt: skip
-LEAST = {"greater_than_equal": "ge", "greater_than": "gt"}
-MOST = {"less_than_equal": "le", "less_than": "lt"}
+LOWER_BOUNDS = {"greater_than_equal": "ge", "greater_than": "gt"}
+UPPER_BOUNDS = {"less_than_equal": "le", "less_than": "lt"}
 
 
-def problems_of(error: ValidationError, top: type[BaseModel]) -> list[Problem]:
-    """Convert validation errors to problems. `top` is the model of the whole document."""
+def convert_errors(error: ValidationError, root_model: type[BaseModel]) -> list[Problem]:
+    """Convert validation errors to problems. `root_model` is the model of the whole document."""
     errors = error.errors(include_url=False)
-    inside = {details["loc"][:depth] for details in errors for depth in range(len(details["loc"]))}
-    # Pydantic drops invalid list members. Do not report the remaining list as too short.
+    prefixes = {details["loc"][:depth] for details in errors for depth in range(len(details["loc"]))}
+    # Pydantic drops invalid list items, so a list can look too short. Do not report that.
     return [
-        _problem_of(details, top)
+        _convert_error(details, root_model)
         for details in errors
-        if details["type"] != "too_short" or details["loc"] not in inside
+        if details["type"] != "too_short" or details["loc"] not in prefixes
     ]
 
 
-def _problem_of(details: ErrorDetails, top: type[BaseModel]) -> Problem:
-    location = tuple(step for step in details["loc"] if not _is_branch(step))
-    path, kind = path_of(location), details["type"]
+def _convert_error(details: ErrorDetails, root_model: type[BaseModel]) -> Problem:
+    location = tuple(step for step in details["loc"] if not _is_union_tag(step))
+    path, kind = join_path(location), details["type"]
     context = details.get("ctx") or {}
     if kind == "extra_forbidden":
-        return _unknown_key(path, location, top)
+        return _unknown_key(path, location, root_model)
     if kind == "missing":
         return Problem(path, "missing", "", "a value")
-    allowed = str(context.get("allowed", "")) or _allowed(kind, context)
+    allowed = str(context.get("allowed", "")) or _describe_allowed(kind, context)
     message = MESSAGES.get(kind, details["msg"])
-    return Problem(path, message, shown(details["input"]), allowed or EXPECTED.get(kind, ""))
+    return Problem(path, message, format_value(details["input"]), allowed or EXPECTED.get(kind, ""))
 
 
-def _unknown_key(path: str, location: tuple[str | int, ...], top: type[BaseModel]) -> Problem:
-    allowed = sorted(_owner(location[:-1], top).model_fields)
-    return Problem(path, "unknown key", shown(location[-1]), suggestion(str(location[-1]), allowed))
+def _unknown_key(path: str, location: tuple[str | int, ...], root_model: type[BaseModel]) -> Problem:
+    allowed = sorted(_find_model(location[:-1], root_model).model_fields)
+    return Problem(path, "unknown key", format_value(location[-1]), suggest(str(location[-1]), allowed))
 
 
-def _owner(location: tuple[str | int, ...], top: type[BaseModel]) -> type[BaseModel]:
-    """Return the model that describes this location of the document."""
-    owner = top
+def _find_model(location: tuple[str | int, ...], root_model: type[BaseModel]) -> type[BaseModel]:
+    """Return the model of the object at this location of the document."""
+    owner = root_model
     for step in location:
         if isinstance(step, str) and step in owner.model_fields:
             owner = next(_models_in(owner.model_fields[step].annotation), owner)
@@ -71,11 +71,11 @@ def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
         yield from _models_in(inner)
 
 
-def _allowed(kind: str, context: Mapping[str, Any]) -> str:
-    if kind in LEAST:
-        return f"{'above' if kind == 'greater_than' else 'at least'} {context[LEAST[kind]]}"
-    if kind in MOST:
-        return f"{'below' if kind == 'less_than' else 'at most'} {context[MOST[kind]]}"
+def _describe_allowed(kind: str, context: Mapping[str, Any]) -> str:
+    if kind in LOWER_BOUNDS:
+        return f"{'above' if kind == 'greater_than' else 'at least'} {context[LOWER_BOUNDS[kind]]}"
+    if kind in UPPER_BOUNDS:
+        return f"{'below' if kind == 'less_than' else 'at most'} {context[UPPER_BOUNDS[kind]]}"
     if kind in ("string_too_long", "too_long"):
         return f"at most {context['max_length']}"
     if kind in ("string_too_short", "too_short"):
@@ -83,6 +83,6 @@ def _allowed(kind: str, context: Mapping[str, Any]) -> str:
     return str(context.get("expected", ""))
 
 
-def _is_branch(step: str | int) -> bool:
-    """Return whether pydantic inserted this step for a union, so that it is not a key of the document."""
+def _is_union_tag(step: str | int) -> bool:
+    """Return whether pydantic inserted this step for a union, so that it is not a document key."""
     return step in (ONE_LINE, WORD_LIST, "[key]")

@@ -9,11 +9,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from berth.core.problems import Problem, path_of, shown, suggestion
+from berth.core.problems import Problem, format_value, join_path, suggest
 from berth.core.spec.refusal import SpecError
 
 KIND = "TrainingJob"
-TOP = ("apiVersion", "kind", "metadata", "spec")
+TOP_LEVEL = ("apiVersion", "kind", "metadata", "spec")
 METADATA = ("name", "namespace", "labels")
 GPU_KEYS = ("alpha.kubernetes.io/nvidia-gpu", "nvidia.com/gpu")
 RESOURCES = (*GPU_KEYS, "cpu", "memory")
@@ -23,7 +23,7 @@ PARTS = {
     "pserver": ("entrypoint", "workspace", *BOUNDS, "resources"),
     "master": ("entrypoint", "workspace", "resources"),
 }
-# Document keys, and the manifest paths that may set them.
+# Document keys, and the manifest paths that can set them.
 METADATA_KEYS = {"name": "metadata.name", "project": "metadata.namespace", "labels": "metadata.labels"}
 ROLE_KEYS = {
     "command": ("entrypoint",),
@@ -43,17 +43,20 @@ def is_manifest(data: Mapping[Any, Any]) -> bool:
     return data.get("kind") == KIND
 
 
-def translated(data: Mapping[Any, Any]) -> dict[str, Any]:
-    """Return a workload document with one role per manifest part. Raises SpecError with every problem."""
+def to_workload_document(data: Mapping[Any, Any]) -> dict[str, Any]:
+    """Return the manifest as a workload document with one role per part.
+
+    Raises SpecError with all problems of the manifest.
+    """
     problems: list[Problem] = []
-    _check_keys(problems, (), data, TOP)
-    metadata = _part(problems, data, "metadata", METADATA)
-    spec = _part(problems, data, "spec", tuple(PARTS))
+    _check_keys(problems, (), data, TOP_LEVEL)
+    metadata = _read_part(problems, data, "metadata", METADATA)
+    spec = _read_part(problems, data, "spec", tuple(PARTS))
     if "trainer" not in spec:
         problems.append(Problem("spec.trainer", "missing", "", "the trainer's description"))
-    roles = [_role(problems, part, spec) for part in PARTS if part in spec]
+    roles = [_read_role(problems, part, spec) for part in PARTS if part in spec]
     if "trainer" in spec and "command" not in roles[0]:
-        allowed = "a line for the shell, or a list of arguments"
+        allowed = "a shell command, or a list of arguments"
         problems.append(Problem("spec.trainer.entrypoint", "missing", "", allowed))
     if problems:
         raise SpecError(problems)
@@ -67,8 +70,8 @@ def translated(data: Mapping[Any, Any]) -> dict[str, Any]:
     return document | {key: value for key, value in optional.items() if value is not None}
 
 
-def in_manifest(problems: Iterable[Problem], data: Mapping[Any, Any]) -> list[Problem]:
-    """Replace the document paths of the problems by the paths in the manifest."""
+def with_manifest_paths(problems: Iterable[Problem], data: Mapping[Any, Any]) -> list[Problem]:
+    """Return the problems with manifest paths instead of document paths."""
     parts = [part for part in PARTS if part in data["spec"]]
     return [replace(problem, path=_manifest_path(problem.path, parts, data)) for problem in problems]
 
@@ -78,9 +81,16 @@ def _manifest_path(path: str, parts: list[str], data: Mapping[Any, Any]) -> str:
         return "spec" if path == "roles" else "spec.trainer.workspace"
     if match := re.fullmatch(r"roles\[(\d+)\]\.(.+)", path):
         part, key = parts[int(match[1])], match[2]
-        places = ROLE_KEYS.get(key, (key,))
-        written = next((place for place in places if _has_path(data["spec"][part], place)), places[0])
-        return f"spec.{part}.{written}"
+        manifest_paths = ROLE_KEYS.get(key, (key,))
+        used_path = next(
+            (
+                manifest_path
+                for manifest_path in manifest_paths
+                if _has_path(data["spec"][part], manifest_path)
+            ),
+            manifest_paths[0],
+        )
+        return f"spec.{part}.{used_path}"
     key = next((key for key in METADATA_KEYS if re.match(rf"{key}\b", path)), "")
     return METADATA_KEYS[key] + path.removeprefix(key) if key else path
 
@@ -94,57 +104,64 @@ def _has_path(part: Mapping[str, Any], path: str) -> bool:
     return True
 
 
-def _role(problems: list[Problem], part: str, spec: Mapping[str, Any]) -> dict[str, Any]:
-    described = _part(problems, spec, part, PARTS[part], ("spec",))
-    at: Location = ("spec", part)
-    least, most = (_count(problems, (*at, key), described.get(key, 1)) for key in BOUNDS)
-    if "max-instance" not in described:
-        most = least
-    if least > most:
-        where = path_of((*at, BOUNDS[0]))
-        problems.append(Problem(where, "above max-instance", f"{least}", f"at most {most}"))
+def _read_role(problems: list[Problem], part: str, spec: Mapping[str, Any]) -> dict[str, Any]:
+    part_spec = _read_part(problems, spec, part, PARTS[part], ("spec",))
+    location: Location = ("spec", part)
+    minimum, maximum = (_read_count(problems, (*location, key), part_spec.get(key, 1)) for key in BOUNDS)
+    if "max-instance" not in part_spec:
+        maximum = minimum
+    if minimum > maximum:
+        where = join_path((*location, BOUNDS[0]))
+        problems.append(Problem(where, "above max-instance", f"{minimum}", f"at most {maximum}"))
     # Parameter servers are not scaled. They always run at their minimum.
-    top = most if part == "trainer" else max(least, 1)
-    role: dict[str, Any] = {"name": part, "min": least, "max": top}
-    if described.get("entrypoint") is not None:
-        role["command"] = described["entrypoint"]
+    max_replicas = maximum if part == "trainer" else max(minimum, 1)
+    role: dict[str, Any] = {"name": part, "min": minimum, "max": max_replicas}
+    if part_spec.get("entrypoint") is not None:
+        role["command"] = part_spec["entrypoint"]
     elif part != "trainer":
         role["idle"] = True
-    if described.get("workspace") is not None:
-        role["workspace"] = described["workspace"]
-    return role | _resources(problems, (*at, "resources"), described.get("resources"))
+    if part_spec.get("workspace") is not None:
+        role["workspace"] = part_spec["workspace"]
+    return role | _read_resources(problems, (*location, "resources"), part_spec.get("resources"))
 
 
-def _resources(problems: list[Problem], at: Location, value: object) -> dict[str, Any]:
+def _read_resources(problems: list[Problem], location: Location, value: object) -> dict[str, Any]:
     if value is None:
         return {}
     if not isinstance(value, Mapping):
-        problems.append(Problem(path_of(at), "is not keys and values", shown(value), "limits and requests"))
+        problems.append(
+            Problem(join_path(location), "is not keys and values", format_value(value), "limits and requests")
+        )
         return {}
-    _check_keys(problems, at, value, ("limits", "requests"))
-    limits, requests = (_part(problems, value, key, RESOURCES, at) for key in ("limits", "requests"))
+    _check_keys(problems, location, value, ("limits", "requests"))
+    limits, requests = (
+        _read_part(problems, value, key, RESOURCES, location) for key in ("limits", "requests")
+    )
     role: dict[str, Any] = {}
     gpus = [source[key] for source in (limits, requests) for key in GPU_KEYS if key in source]
     if gpus:
-        role["gpu"] = _whole(gpus[0])
-    if any(_whole(gpu) != _whole(gpus[0]) for gpu in gpus):
-        where, received = path_of((*at, "requests")), ", ".join(map(shown, gpus))
-        problems.append(Problem(where, "differ in GPUs", received, "the same number as in limits"))
-    for key, ours in (("cpu", "cpu"), ("memory", "memory_mib")):
+        role["gpu"] = _parse_whole_number(gpus[0])
+    if any(_parse_whole_number(gpu) != _parse_whole_number(gpus[0]) for gpu in gpus):
+        where, received = join_path((*location, "requests")), ", ".join(map(format_value, gpus))
+        problems.append(Problem(where, "GPU counts differ", received, "the same number as in limits"))
+    for key, document_key in (("cpu", "cpu"), ("memory", "memory_mib")):
         if key in limits or key in requests:
-            role[ours] = _quantity(ours, requests.get(key, limits.get(key)))
+            role[document_key] = _convert_quantity(document_key, requests.get(key, limits.get(key)))
         if key in limits:
-            role.setdefault("limit", {})[ours] = _quantity(ours, limits[key])
+            role.setdefault("limit", {})[document_key] = _convert_quantity(document_key, limits[key])
     return role
 
 
-def _whole(value: object) -> object:
+def _parse_whole_number(value: object) -> object:
     return int(value) if isinstance(value, str) and value.isascii() and value.isdigit() else value
 
 
-def _quantity(ours: str, value: object) -> object:
-    """Return the value in Berth's unit. Memory without a unit means bytes in a manifest and MiB in Berth."""
-    if ours != "memory_mib" or isinstance(value, bool):
+def _convert_quantity(document_key: str, value: object) -> object:
+    """Return the value in Berth's unit.
+
+    Memory without a unit means bytes in a manifest and MiB in Berth.
+    """
+    if document_key != "memory_mib" or isinstance(value, bool):
         return value
     if isinstance(value, int) and value >= 0:
         return -(-value // 2**20)
@@ -153,32 +170,40 @@ def _quantity(ours: str, value: object) -> object:
     return value
 
 
-def _count(problems: list[Problem], at: Location, value: object) -> int:
+def _read_count(problems: list[Problem], location: Location, value: object) -> int:
     if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
         return value
-    problems.append(Problem(path_of(at), "is not a number of instances", shown(value), "0 or more"))
+    problems.append(
+        Problem(join_path(location), "is not a number of instances", format_value(value), "0 or more")
+    )
     return 0
 
 
-def _part(
-    problems: list[Problem], owner: Mapping[str, Any], key: str, allowed: tuple[str, ...], at: Location = ()
+def _read_part(
+    problems: list[Problem],
+    owner: Mapping[str, Any],
+    key: str,
+    allowed: tuple[str, ...],
+    location: Location = (),
 ) -> Mapping[str, Any]:
     part = owner.get(key)
     if part is None:
         return {}
     if not isinstance(part, Mapping):
         problems.append(
-            Problem(path_of((*at, key)), "is not keys and values", shown(part), ", ".join(allowed))
+            Problem(
+                join_path((*location, key)), "is not keys and values", format_value(part), ", ".join(allowed)
+            )
         )
         return {}
-    _check_keys(problems, (*at, key), part, allowed)
+    _check_keys(problems, (*location, key), part, allowed)
     return part
 
 
 def _check_keys(
-    problems: list[Problem], at: Location, part: Mapping[Any, Any], allowed: tuple[str, ...]
+    problems: list[Problem], location: Location, part: Mapping[Any, Any], allowed: tuple[str, ...]
 ) -> None:
     for key in part:
         if key not in allowed:
-            where = path_of((*at, str(key)))
-            problems.append(Problem(where, "unknown key", shown(key), suggestion(str(key), allowed)))
+            where = join_path((*location, str(key)))
+            problems.append(Problem(where, "unknown key", format_value(key), suggest(str(key), allowed)))

@@ -1,16 +1,16 @@
-"""Parse a workload document, or report everything that is wrong with it."""
+"""Parse a workload document, or report all of its problems."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pydantic import ValidationError
 
-from berth.core.problems import Problem, shown
-from berth.core.spec.findings import problems_of
-from berth.core.spec.manifest import in_manifest, is_manifest, translated
+from berth.core.problems import Problem, format_value
+from berth.core.spec.findings import convert_errors
+from berth.core.spec.manifest import is_manifest, to_workload_document, with_manifest_paths
 from berth.core.spec.refusal import SpecError
 from berth.core.spec.roles import RoleSpec
-from berth.core.spec.rules import broken_rules, role_rules
+from berth.core.spec.rules import check_role, check_rules
 from berth.core.spec.workload import WorkloadSpec
 
 DEPTH_MAX = 24  # enough for eight nested groups and the contents of a role
@@ -22,59 +22,62 @@ def parse_workload(data: object, *, free_names: bool = False) -> WorkloadSpec:
     `free_names` allows any printable names, for scenario files. Raises SpecError with all problems.
     """
     if not isinstance(data, Mapping):
-        raise SpecError([Problem("", "is not a workload document", shown(data), "keys and values")])
-    if too_deep(data):
+        raise SpecError([Problem("", "is not a workload document", format_value(data), "keys and values")])
+    if is_too_deep(data):
         raise SpecError([Problem("", "too deep", "", f"at most {DEPTH_MAX} nested levels")])
     if is_manifest(data):
-        document = translated(data)
+        document = to_workload_document(data)
         try:
-            return _parsed(document, free_names)
+            return _parse(document, free_names)
         except SpecError as error:
-            raise SpecError(_sorted(in_manifest(error.problems, data))) from None
-    return _parsed(data, free_names)
+            raise SpecError(_sorted(with_manifest_paths(error.problems, data))) from None
+    return _parse(data, free_names)
 
 
-def _parsed(document: Mapping[Any, Any], free_names: bool) -> WorkloadSpec:
+def _parse(document: Mapping[Any, Any], free_names: bool) -> WorkloadSpec:
     try:
         spec = WorkloadSpec.model_validate(document, context={"free_names": free_names})
     except ValidationError as error:
-        problems = problems_of(error, WorkloadSpec)
+        problems = convert_errors(error, WorkloadSpec)
         raise SpecError(_sorted([*problems, *_lone_role_problems("", document)])) from None
-    if problems := list(broken_rules(spec)):
+    if problems := list(check_rules(spec)):
         raise SpecError(_sorted(problems))
     return spec
 
 
-def too_deep(data: object, most: int = DEPTH_MAX) -> bool:
-    """Return whether a document is nested too deeply. Recursion might overflow the stack, so this loops."""
+def is_too_deep(data: object, most: int = DEPTH_MAX) -> bool:
+    """Return whether a document is nested too deeply.
+
+    This function loops, because recursion could overflow the stack.
+    """
     level = [data]
     for _ in range(most):
-        below: list[object] = []
+        next_level: list[object] = []
         for value in level:
             if isinstance(value, Mapping):
-                below.extend(value.values())
+                next_level.extend(value.values())
             elif isinstance(value, list | tuple):
-                below.extend(value)
-        if not below:
+                next_level.extend(value)
+        if not next_level:
             return False
-        level = below
+        level = next_level
     return True
 
 
 def _lone_role_problems(path: str, node: object) -> Iterator[Problem]:
-    """Yield the problems of roles that can be parsed even though the whole document cannot."""
+    """Yield the problems of roles that can be parsed although the whole document cannot."""
     if not isinstance(node, Mapping):
         return
-    at = f"{path}." if path else ""
+    prefix = f"{path}." if path else ""
     for key in ("roles", "groups"):
         children = node.get(key)
         for number, child in enumerate(children if isinstance(children, list | tuple) else ()):
-            where = f"{at}{key}[{number}]"
+            where = f"{prefix}{key}[{number}]"
             if key == "groups":
                 yield from _lone_role_problems(where, child)
                 continue
             try:
-                yield from role_rules(where, RoleSpec.model_validate(child, context={"free_names": True}))
+                yield from check_role(where, RoleSpec.model_validate(child, context={"free_names": True}))
             except ValidationError:
                 continue
 

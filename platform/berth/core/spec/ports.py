@@ -8,42 +8,47 @@ from typing import Annotated
 from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
 
-from berth.core.problems import Problem, shown
+from berth.core.problems import Problem, format_value
 from berth.core.spec.roles import Document
 
 PORTS_MAX = 8
 LOWEST_PORT, HIGHEST_PORT = 1024, 65_535
 NAME = re.compile(r"[a-z]([-a-z0-9]{0,13}[a-z0-9])?", re.ASCII)
-NAME_ALLOWED = "1 to 15 lower-case letters, digits and dashes; a letter first, no dash last"
+NAME_ALLOWED = "1 to 15 lower-case letters, digits and dashes, starting with a letter, not ending with a dash"
 
 
-def _port_name(text: str) -> str:
-    """Check a port name, which becomes part of a host name and a variable name."""
+def _validate_port_name(text: str) -> str:
+    """Validate a port name, which becomes part of a host name and a variable name."""
     if not NAME.fullmatch(text):
         raise PydanticCustomError("name", "is not a port name", {"allowed": NAME_ALLOWED})
     return text
 
 
 class PortSpec(Document):
-    """A port on which the pod serves HTTP. If `port` is missing, Berth chooses one and sets a variable."""
+    """A port on which the pod serves HTTP.
 
-    name: Annotated[str, AfterValidator(_port_name)]
+    If `port` is missing, Berth chooses a port and passes it in an environment variable.
+    """
+
+    name: Annotated[str, AfterValidator(_validate_port_name)]
     port: Annotated[int, Field(ge=LOWEST_PORT, le=HIGHEST_PORT)] | None = None
 
 
 Ports = Annotated[tuple[PortSpec, ...], Field(max_length=PORTS_MAX, strict=False)]
 
 
-def port_rules(ports: tuple[PortSpec, ...], kind: str) -> Iterator[Problem]:
+def check_ports(ports: tuple[PortSpec, ...], kind: str) -> Iterator[Problem]:
     if ports and kind != "interactive":
         yield Problem("ports", "only allowed for interactive workloads", kind, "kind: interactive")
     names = Counter(port.name for port in ports)
     numbers = Counter(port.port for port in ports if port.port is not None)
-    for at, port in enumerate(ports):
+    for index, port in enumerate(ports):
         if names[port.name] > 1:
-            yield Problem(f"ports[{at}].name", "duplicate port name", shown(port.name), "unique names")
+            yield Problem(
+                f"ports[{index}].name", "duplicate port name", format_value(port.name), "unique names"
+            )
         if port.port is not None and numbers[port.port] > 1:
-            yield Problem(f"ports[{at}].port", "duplicate port number", str(port.port), "unique numbers")
+            yield Problem(f"ports[{index}].port", "duplicate port number", str(port.port), "unique numbers")
 
 
 def port_variable(name: str) -> str:

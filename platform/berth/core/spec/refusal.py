@@ -1,4 +1,4 @@
-"""Error that lists all problems of a document."""
+"""Error that reports all problems of a workload document."""
 
 from typing import ClassVar
 
@@ -6,7 +6,7 @@ from berth.core.errors import Invalid
 
 
 class SpecError(Invalid):
-    """Invalid workload document; `problems` contains all of its problems."""
+    """Error for an invalid workload document; `problems` lists all of its problems."""
 
     code: ClassVar[str] = "invalid-workload"
     title: ClassVar[str] = "The workload document is invalid"

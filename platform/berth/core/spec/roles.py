@@ -14,43 +14,46 @@ Seconds = Annotated[int, Field(ge=0, le=SECONDS_MAX)]
 Count = Annotated[int, Field(ge=0, le=REPLICAS_MAX)]
 Environment = Annotated[dict[Variable, Script], Field(max_length=1024)]
 Labels = Annotated[dict[LabelKey, LabelValue], Field(max_length=64)]
-# A strict tuple would reject JSON and YAML lists. Its members are still strict.
+# A strict tuple would reject JSON and YAML lists. The items are still validated strictly.
 Arguments = Annotated[tuple[Script, ...], Field(min_length=1, max_length=1024, strict=False)]
 ONE_LINE, WORD_LIST = "<line>", "<words>"
 
 
-def _command_form(value: object) -> str:
+def _command_tag(value: object) -> str:
     return ONE_LINE if isinstance(value, str) else WORD_LIST
 
 
 Command = Annotated[
     Annotated[Script, Field(min_length=1), Tag(ONE_LINE)] | Annotated[Arguments, Tag(WORD_LIST)],
-    Discriminator(_command_form),
+    Discriminator(_command_tag),
 ]
 
 
 class Document(BaseModel):
-    """A part of a document: strict types, no unknown keys, immutable."""
+    """Base model for parts of a document: strict types, no unknown keys, immutable."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class Topology(Document):
-    """Label keys of the pool's topology: all replicas must, or should, share one value."""
+    """Topology labels: all replicas must (`required`) or should (`preferred`) share one value."""
 
     required: LabelKey | None = None
     preferred: LabelKey | None = None
 
 
 class Limit(Document):
-    """Hard upper bound of what a replica may use. Free resources of nodes are computed from limits."""
+    """Hard upper bound on the resources that a replica may use.
+
+    The free resources of nodes are computed from limits.
+    """
 
     cpu: Cores | None = None
     memory_mib: Mebibytes | None = None
 
 
 class Toleration(Document):
-    """A tolerated taint; an empty key with `Exists` tolerates every taint."""
+    """A tolerated taint. An empty key with the operator `Exists` tolerates every taint."""
 
     key: Annotated[Text, Field(max_length=253)] = ""
     operator: Literal["Equal", "Exists"] = "Equal"
@@ -59,14 +62,14 @@ class Toleration(Document):
 
 
 class ScaleWith(Document):
-    """This role's count follows another's: `ratio` replicas for each of its."""
+    """Scaling rule: this role has `ratio` replicas for each replica of `role`."""
 
     role: Name
     ratio: Annotated[float, Field(gt=0, le=1000, strict=True)] = 1.0
 
 
 class RoleSpec(Document):
-    """A set of equal replicas: `min` of them make the gang, up to `max` may run.
+    """A set of identical replicas: the gang needs `min` of them, and up to `max` may run.
 
     An `idle` role runs no command: its replicas hold their resources until the other roles have completed.
     """

@@ -1,4 +1,4 @@
-"""The inference service section of a document."""
+"""The inference service section of a workload document."""
 
 from typing import Annotated, Any, Literal
 
@@ -7,18 +7,21 @@ from pydantic import Field
 from berth.core.spec.roles import Document
 from berth.core.spec.texts import Name, Text
 
-Patience = Annotated[float, Field(gt=0, le=7 * 86_400)]
+TimeoutSeconds = Annotated[float, Field(gt=0, le=7 * 86_400)]
 
 
 class RouterSpec(Document):
-    """Router that distributes requests to engines. `static`: Berth writes their addresses to a file."""
+    """Router that distributes requests to the engines.
+
+    For a `static` router, Berth writes the engine addresses to a file.
+    """
 
     kind: Literal["sglang", "static"]
     url: Annotated[Text, Field(min_length=1)] | None = None
 
 
 class ServiceSpec(Document):
-    """Inference service of a workload; the replicas of `role` are its engines."""
+    """Inference service of a workload. The replicas of `role` are its engines."""
 
     model_name: Annotated[Text, Field(min_length=1, max_length=200)] = "default"
     engine: Literal["sglang", "openai"] = "sglang"
@@ -26,7 +29,7 @@ class ServiceSpec(Document):
     router: RouterSpec | None = None
     weight_sync: bool = False
     weight_consistency: Literal["eventual", "strict"] = "eventual"
-    scale_out_timeout: Patience = 1800.0
+    scale_out_timeout: TimeoutSeconds = 1800.0
     scale_out_partial_success_policy: Literal["rollback_all", "keep_partial"] = "rollback_all"
     scale_in_drain_timeout: Annotated[float, Field(ge=0, le=86_400)] = 30.0
     scale_in_shutdown_timeout: Annotated[float, Field(ge=0, le=86_400)] = 20.0

@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator
 
-from berth.core.problems import Problem, shown
+from berth.core.problems import Problem, format_value
 from berth.core.spec.roles import RoleSpec
 from berth.core.spec.workload import WorkloadSpec
 
 
 def engine_role(spec: WorkloadSpec) -> RoleSpec | None:
-    """Return the role whose replicas are the engines: the role that the service names, or the only role."""
+    """Return the role whose replicas are the engines: the service's `role`, or the only role."""
     roles = spec.all_roles
     if spec.service is None:
         return None
@@ -17,7 +17,7 @@ def engine_role(spec: WorkloadSpec) -> RoleSpec | None:
     return next((role for role in roles if role.name == spec.service.role), None)
 
 
-def service_rules(spec: WorkloadSpec) -> Iterator[Problem]:
+def check_service(spec: WorkloadSpec) -> Iterator[Problem]:
     service = spec.service
     if service is None:
         return
@@ -27,7 +27,7 @@ def service_rules(spec: WorkloadSpec) -> Iterator[Problem]:
     role = engine_role(spec)
     if role is None:
         message = "missing" if service.role is None else "no such role"
-        received = "" if service.role is None else shown(service.role)
+        received = "" if service.role is None else format_value(service.role)
         yield Problem("service.role", message, received, names or "a role of the document")
     elif role.minimum != role.maximum:
         received = f"{role.minimum} to {role.maximum}"

@@ -15,66 +15,66 @@ NAME_ALLOWED = "1 to 63 lower-case letters, digits and dashes, beginning and end
 PRINTABLE = "printable characters"
 
 
-def hidden_character(text: str, keep: str = "") -> str:
-    """Return the code of the first control character outside `keep`, such as U+0007, or an empty string."""
+def find_control_character(text: str, keep: str = "") -> str:
+    """Return the code of the first control character not in `keep`, such as U+0007, or ""."""
     for char in text:
         if char not in keep and unicodedata.category(char) in ("Cc", "Cs"):
             return f"U+{ord(char):04X}"
     return ""
 
 
-def plain(text: str) -> str:
-    """Validate one line of printable text."""
-    if char := hidden_character(text):
+def validate_line(text: str) -> str:
+    """Validate a single line of printable text."""
+    if char := find_control_character(text):
         raise PydanticCustomError(
             "hidden_character", "contains the control character {char}", {"char": char, "allowed": PRINTABLE}
         )
     return text
 
 
-def script(text: str) -> str:
-    """Validate printable text, which may have several lines."""
-    if char := hidden_character(text, keep="\n\t\r"):
-        allowed = f"{PRINTABLE}, tabs and line ends"
+def validate_script(text: str) -> str:
+    """Validate printable text of one or more lines."""
+    if char := find_control_character(text, keep="\n\t\r"):
+        allowed = f"{PRINTABLE}, tabs and line breaks"
         raise PydanticCustomError(
             "hidden_character", "contains the control character {char}", {"char": char, "allowed": allowed}
         )
     return text
 
 
-def directory(text: str) -> str:
+def validate_directory(text: str) -> str:
     """Validate that a path does not leave its base directory."""
     if ".." in text.split("/"):
         allowed = "a path without '..'"
-        raise PydanticCustomError("directory", "leads out of its directory", {"allowed": allowed})
+        raise PydanticCustomError("directory", "points outside its base directory", {"allowed": allowed})
     return text
 
 
-def name(text: str, info: ValidationInfo) -> str:
-    """Validate a name; scenario files may use other characters (`free_names` in the context)."""
+def validate_name(text: str, info: ValidationInfo) -> str:
+    """Validate a name. For scenario files, `free_names` in the context allows other characters."""
     if isinstance(info.context, dict) and info.context.get("free_names"):
         if not text.strip() or len(text) > FREE_NAME_MAX:
             raise PydanticCustomError(
                 "name", "is not a name", {"allowed": f"1 to {FREE_NAME_MAX} printable characters"}
             )
-        return plain(text)
+        return validate_line(text)
     if not NAME.fullmatch(text):
         raise PydanticCustomError("name", "is not a name", {"allowed": NAME_ALLOWED})
     return text
 
 
-def variable(text: str) -> str:
+def validate_variable_name(text: str) -> str:
     if not VARIABLE.fullmatch(text):
         raise PydanticCustomError(
-            "variable", "is not a variable name", {"allowed": "letters, digits and _, no digit first"}
+            "variable", "is not a variable name", {"allowed": "letters, digits and _, but no leading digit"}
         )
     return text
 
 
-Name = Annotated[str, Field(min_length=1, max_length=FREE_NAME_MAX), AfterValidator(name)]
-Text = Annotated[str, Field(max_length=TEXT_MAX), AfterValidator(plain)]
-Directory = Annotated[Text, Field(min_length=1), AfterValidator(directory)]
-LabelKey = Annotated[str, Field(min_length=1, max_length=LABEL_KEY_MAX), AfterValidator(plain)]
-LabelValue = Annotated[str, Field(max_length=255), AfterValidator(plain)]
-Variable = Annotated[str, Field(min_length=1, max_length=255), AfterValidator(variable)]
-Script = Annotated[str, Field(max_length=COMMAND_MAX), AfterValidator(script)]
+Name = Annotated[str, Field(min_length=1, max_length=FREE_NAME_MAX), AfterValidator(validate_name)]
+Text = Annotated[str, Field(max_length=TEXT_MAX), AfterValidator(validate_line)]
+Directory = Annotated[Text, Field(min_length=1), AfterValidator(validate_directory)]
+LabelKey = Annotated[str, Field(min_length=1, max_length=LABEL_KEY_MAX), AfterValidator(validate_line)]
+LabelValue = Annotated[str, Field(max_length=255), AfterValidator(validate_line)]
+Variable = Annotated[str, Field(min_length=1, max_length=255), AfterValidator(validate_variable_name)]
+Script = Annotated[str, Field(max_length=COMMAND_MAX), AfterValidator(validate_script)]

@@ -1,10 +1,10 @@
-"""Convert a checked document into integer amounts with all defaults filled in."""
+"""Convert a validated document to integer amounts with all defaults filled in."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from berth.core.amounts import MILLI, Amounts
-from berth.core.spec.quantities import in_thousandths
+from berth.core.spec.quantities import to_thousandths
 from berth.core.spec.roles import RoleSpec, Toleration, Topology
 from berth.core.spec.workload import GroupSpec, WorkloadSpec
 
@@ -13,7 +13,10 @@ ROOT = "all"
 
 @dataclass(frozen=True, slots=True)
 class RoleShape:
-    """Amounts of one role. `gpu` is the milli-GPU on each of `devices` devices; 1000 is a whole device."""
+    """Resource amounts of one role.
+
+    `gpu` is the milli-GPU on each of `devices` devices. A whole device is 1000.
+    """
 
     name: str
     min: int
@@ -34,7 +37,7 @@ class RoleShape:
 
     @property
     def amounts(self) -> Amounts:
-        """Return the resources of one replica that count in quotas.
+        """Resources of one replica that count towards quotas.
 
         GPU memory is counted once the replica is placed, because its share depends on the device.
         """
@@ -51,30 +54,30 @@ class GroupShape:
     topology: Topology | None
 
 
-def tree_of(spec: WorkloadSpec) -> GroupShape:
+def build_tree(spec: WorkloadSpec) -> GroupShape:
     """Return the whole gang as one group with the `need` and `topology` of the document."""
-    return _group(ROOT, spec)
+    return _build_group(ROOT, spec)
 
 
-def smallest_gang(shape: GroupShape | RoleShape) -> int:
+def smallest_gang_size(shape: GroupShape | RoleShape) -> int:
     """Return the smallest number of replicas with which the gang can run."""
     if isinstance(shape, RoleShape):
         return shape.min
-    return sum(sorted(smallest_gang(child) for child in shape.children)[: shape.need])
+    return sum(sorted(smallest_gang_size(child) for child in shape.children)[: shape.need])
 
 
-def _group(name: str, spec: WorkloadSpec | GroupSpec) -> GroupShape:
+def _build_group(name: str, spec: WorkloadSpec | GroupSpec) -> GroupShape:
     children: tuple[GroupShape | RoleShape, ...]
     if spec.groups is not None:
-        children = tuple(_group(group.name, group) for group in spec.groups)
+        children = tuple(_build_group(group.name, group) for group in spec.groups)
     else:
-        children = tuple(_role(role) for role in spec.roles or ())
+        children = tuple(_build_role(role) for role in spec.roles or ())
     return GroupShape(name, children, len(children) if spec.need is None else spec.need, spec.topology)
 
 
-def _role(role: RoleSpec) -> RoleShape:
-    gpu, devices = _devices(role)
-    cpu, memory = in_thousandths(role.cpu), role.memory_mib
+def _build_role(role: RoleSpec) -> RoleShape:
+    gpu, devices = _split_devices(role)
+    cpu, memory = to_thousandths(role.cpu), role.memory_mib
     limit = role.limit
     return RoleShape(
         name=role.name,
@@ -85,7 +88,7 @@ def _role(role: RoleSpec) -> RoleShape:
         gpu_memory_mib=role.gpu_memory_mib or 0,
         cpu=cpu,
         memory_mib=memory,
-        limit_cpu=cpu if limit.cpu is None else in_thousandths(limit.cpu),
+        limit_cpu=cpu if limit.cpu is None else to_thousandths(limit.cpu),
         limit_memory_mib=memory if limit.memory_mib is None else limit.memory_mib,
         node_selector=role.node_selector,
         tolerations=role.tolerations,
@@ -96,12 +99,12 @@ def _role(role: RoleSpec) -> RoleShape:
     )
 
 
-def _devices(role: RoleSpec) -> tuple[int, int]:
+def _split_devices(role: RoleSpec) -> tuple[int, int]:
     """Return the milli-GPU per device and the number of devices."""
     if role.gpu_memory_mib is not None:
         return 0, role.gpu_devices or 1
     if role.gpu == 0:
         return 0, 0
     if role.gpu < 1:
-        return in_thousandths(role.gpu), role.gpu_devices or 1
+        return to_thousandths(role.gpu), role.gpu_devices or 1
     return MILLI, int(role.gpu)

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from berth.core.priorities import DEFAULT, SERVICE_DEFAULT, default_priority, preemptible_by_default
+from berth.core.priorities import DEFAULT, SERVICE_DEFAULT, default_priority, is_preemptible_by_default
 from berth.core.spec.ports import Ports
 from berth.core.spec.quantities import Moment, Priority
 from berth.core.spec.roles import Command, Document, Environment, Labels, RoleSpec, Seconds, Topology
@@ -14,7 +14,7 @@ from berth.core.spec.texts import Directory, Name, Text
 CHILDREN_MAX = 256
 GRACE_DEFAULT = 30
 PRIORITY_DEFAULTS = f"{DEFAULT} by default, {SERVICE_DEFAULT} for services."
-IDLE = (
+IDLE_COMMAND = (
     "/bin/sh",
     "-c",
     "echo 'This role runs no command: it idles until the other roles complete.'; exec sleep infinity",
@@ -36,14 +36,17 @@ class GroupSpec(Document):
 
 
 class RestartPolicy(Document):
-    """Restart policy of replicas; `max_restarts` of null is unlimited."""
+    """Restart policy of replicas. If `max_restarts` is null, restarts are unlimited."""
 
     kind: Literal["never", "on_failure", "always"] = "never"
     max_restarts: Annotated[int, Field(ge=0, le=1_000_000)] | None = None
 
 
 class Notification(Document):
-    """A recipient of notifications; `to` is a mail address, a webhook or `slack:` and a webhook."""
+    """A recipient of notifications.
+
+    `to` is an email address, a webhook URL, or a webhook URL with the prefix `slack:`.
+    """
 
     to: Annotated[Text, Field(min_length=1)]
     on: Annotated[
@@ -53,7 +56,7 @@ class Notification(Document):
 
 
 class WorkloadSpec(Document):
-    """A workload document as it was submitted. Use `parse_workload`, which also checks all rules."""
+    """A workload document as submitted. Build it with `parse_workload`, which checks all rules."""
 
     name: Name
     project: Name | None = None
@@ -66,7 +69,7 @@ class WorkloadSpec(Document):
     deadline: Moment | None = None
     idle_timeout: Annotated[Seconds, Field(ge=1)] | None = None
     preemption_delay: Seconds | None = None
-    stale_gang_grace: Annotated[int, Field(ge=-(10**9), le=10**9)] | None = None  # negative: never
+    stale_gang_grace: Annotated[int, Field(ge=-(10**9), le=10**9)] | None = None  # negative: disabled
     grace_period_seconds: Annotated[int, Field(ge=0, le=86_400)] = GRACE_DEFAULT
     depends_on: Names = ()
     need: Annotated[int, Field(ge=1, le=CHILDREN_MAX)] | None = None
@@ -88,31 +91,31 @@ class WorkloadSpec(Document):
     def is_preemptible(self) -> bool:
         if self.preemptible is not None:
             return self.preemptible
-        return preemptible_by_default(self.effective_priority)
+        return is_preemptible_by_default(self.effective_priority)
 
     @property
     def effective_priority(self) -> int:
-        """Priority of the document, or the default of the workload's kind."""
+        """Priority from the document, or the default for the workload's kind."""
         return default_priority(self.kind) if self.priority is None else self.priority
 
     @property
     def all_roles(self) -> tuple[RoleSpec, ...]:
         """All roles of the tree, in document order."""
-        return tuple(_leaves(self))
+        return tuple(_leaf_roles(self))
 
-    def argv_of(self, role: RoleSpec) -> tuple[str, ...]:
-        """Return the command line of the role's replicas. A single string is a shell command."""
+    def role_argv(self, role: RoleSpec) -> tuple[str, ...]:
+        """Return the argument vector of the role's replicas. A single string runs in a shell."""
         if role.idle:
-            return IDLE
+            return IDLE_COMMAND
         command = role.command if role.command is not None else self.command
         if command is None:
             return ()
         return ("/bin/sh", "-c", command) if isinstance(command, str) else command
 
-    def workspace_of(self, role: RoleSpec) -> str | None:
+    def role_workspace(self, role: RoleSpec) -> str | None:
         return self.workspace if role.workspace is None else role.workspace
 
-    def env_of(self, role: RoleSpec) -> dict[str, str]:
+    def role_env(self, role: RoleSpec) -> dict[str, str]:
         return {**self.env, **role.env}
 
     def document(self) -> dict[str, Any]:
@@ -120,7 +123,7 @@ class WorkloadSpec(Document):
         return self.model_dump(mode="json", exclude_defaults=True)
 
 
-def _leaves(node: WorkloadSpec | GroupSpec) -> list[RoleSpec]:
+def _leaf_roles(node: WorkloadSpec | GroupSpec) -> list[RoleSpec]:
     if node.roles is not None:
         return list(node.roles)
-    return [role for group in node.groups or () for role in _leaves(group)]
+    return [role for group in node.groups or () for role in _leaf_roles(group)]

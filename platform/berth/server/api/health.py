@@ -12,7 +12,10 @@ _migrated = False
 
 @require_safe
 def healthz(request: HttpRequest) -> JsonResponse:
-    """Report that the process responds, without a database query: a slow database must not restart it."""
+    """Report that the process responds.
+
+    This does not query the database, because a slow database must not cause a restart.
+    """
     return JsonResponse({"status": "ok"})
 
 
@@ -24,19 +27,22 @@ def readyz(request: HttpRequest) -> JsonResponse:
         with connection.cursor() as cursor:
             cursor.execute("SELECT 1")
         checks = {"database": True, "migrations": _is_migrated()}
-    except Exception:  # any database error means not ready
+    except Exception:  # any error means that the database is not ready
         checks = {"database": False, "migrations": False}
     ready = all(checks.values())
-    answer = {
+    body = {
         "status": "ready" if ready else "not ready",
         "checks": checks,
         "milliseconds": round((time.perf_counter() - started) * 1000, 1),
     }
-    return JsonResponse(answer, status=200 if ready else 503)
+    return JsonResponse(body, status=200 if ready else 503)
 
 
 def _is_migrated() -> bool:
-    """Check until all migrations are applied, then remember it: migrations are not undone under a process."""
+    """Return whether all migrations are applied.
+
+    A positive result is cached, because migrations are not reverted while a process runs.
+    """
     global _migrated  # noqa: PLW0603
     if not _migrated:
         executor = MigrationExecutor(connection)

@@ -1,8 +1,8 @@
-"""Idempotency keys: a request that is sent twice with one Idempotency-Key runs once.
+"""Idempotency keys: a request that is sent twice with the same Idempotency-Key runs once.
 
-The key's row and the change itself are one transaction. A second request with the key waits at the unique
-index until the first has finished and gets its stored response. If the first request failed, and so changed
-nothing, the second runs.
+The key's row and the change itself are written in one transaction. A second request with the same key waits
+at the unique index until the first request has finished, and then receives the stored response. If the first
+request failed, and therefore changed nothing, the second request runs.
 """
 
 from collections.abc import Callable
@@ -20,17 +20,17 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from berth.core.errors import Invalid
-from berth.core.problems import Problem, shown
+from berth.core.problems import Problem, format_value
 from berth.server.api.models import StoredResponse
 
 if TYPE_CHECKING:
     from berth.server.api.views import ApiView
 
 HEADER = "Idempotency-Key"
-STORED_FOR = timedelta(hours=24)
+RETENTION = timedelta(hours=24)
 KEY_MAX = 255
 SWEEP_EVERY = 200  # new rows between two clean-ups of expired responses
-SECRETS = ("token", "secrets")  # returned once: a replayed response has null instead
+SECRETS = ("token", "secrets")  # returned once; a replayed response contains null instead
 CLAIM = """
     INSERT INTO berth_api_storedresponse AS stored
         (user_id, key, fingerprint, status, headers, body, created_at)
@@ -52,46 +52,46 @@ def idempotent(handler: Handler[V, P]) -> AnyHandler[V, P]:
     """Honour the Idempotency-Key header. Every POST has this decorator or `repeatable`."""
 
     @wraps(handler)
-    def wrapped(view: V, request: Request, *args: P.args, **kwargs: P.kwargs) -> HttpResponse:
+    def wrapper(view: V, request: Request, *args: P.args, **kwargs: P.kwargs) -> HttpResponse:
         key = request.headers.get(HEADER)
         if key is None or not request.user.is_authenticated:
             return handler(view, request, *args, **kwargs)
-        fingerprint = _fingerprint(request, _validated(key))
+        fingerprint = _fingerprint(request, _validate_key(key))
         with transaction.atomic():
-            claim = _claim(request.user.pk, key, fingerprint)
+            claim = _claim_key(request.user.pk, key, fingerprint)
             if claim is None:
-                return _replayed(request.user.pk, key, fingerprint)
+                return _replay(request.user.pk, key, fingerprint)
             response = handler(view, request, *args, **kwargs)
-            _store(claim, response)
+            _store_response(claim, response)
         return response
 
-    cast("Any", wrapped).is_idempotent = True
-    return wrapped
+    cast("Any", wrapper).is_idempotent = True
+    return wrapper
 
 
 def repeatable(handler: AnyHandler[V, P]) -> AnyHandler[V, P]:
-    """Mark a POST that may run twice without harm and whose response, a secret, must not be stored."""
+    """Mark a POST that is safe to repeat. Its response contains a secret and is not stored."""
     cast("Any", handler).is_repeatable = True
     return handler
 
 
-def _validated(key: str) -> str:
+def _validate_key(key: str) -> str:
     if not key or len(key) > KEY_MAX or not key.isascii() or not key.isprintable():
         allowed = f"1 to {KEY_MAX} printable ASCII characters"
-        raise Invalid([Problem(HEADER, "is not a key", shown(key), allowed)])
+        raise Invalid([Problem(HEADER, "is not a key", format_value(key), allowed)])
     return key
 
 
 def _fingerprint(request: Request, key: str) -> str:
-    """Hash the request with the installation's secret key: its body may contain a password."""
+    """Hash the request with the installation's secret key, as the body may contain a password."""
     content = f"{request.method} {request.get_full_path()} {request.content_type}\n".encode() + request.body
     return salted_hmac("berth.idempotency", key.encode() + b"\n" + content, algorithm="sha256").hexdigest()
 
 
-def _claim(user_id: int, key: str, fingerprint: str) -> int | None:
+def _claim_key(user_id: int, key: str, fingerprint: str) -> int | None:
     now = timezone.now()
     with connection.cursor() as cursor:
-        cursor.execute(CLAIM, [user_id, key, fingerprint, now, now - STORED_FOR])
+        cursor.execute(CLAIM, [user_id, key, fingerprint, now, now - RETENTION])
         row = cursor.fetchone()
     if row is not None and row[0] % SWEEP_EVERY == 0:
         delete_expired_responses()
@@ -99,14 +99,14 @@ def _claim(user_id: int, key: str, fingerprint: str) -> int | None:
 
 
 def delete_expired_responses() -> int:
-    """Delete up to 1000 expired rows, skipping rows locked by other requests; return the count."""
-    expired = StoredResponse.objects.filter(created_at__lt=timezone.now() - STORED_FOR)
+    """Delete up to 1000 expired rows that no other request has locked. Return the count."""
+    expired = StoredResponse.objects.filter(created_at__lt=timezone.now() - RETENTION)
     unlocked = expired.select_for_update(skip_locked=True).order_by("id").values_list("id", flat=True)[:1000]
     with transaction.atomic():
         return StoredResponse.objects.filter(pk__in=list(unlocked)).delete()[0]
 
 
-def _store(claim: int, response: Response) -> None:
+def _store_response(claim: int, response: Response) -> None:
     if response.status_code >= 300:
         transaction.set_rollback(True)
         return
@@ -120,10 +120,10 @@ def _store(claim: int, response: Response) -> None:
     StoredResponse.objects.filter(pk=claim).update(status=response.status_code, headers=headers, body=body)
 
 
-def _replayed(user_id: int, key: str, fingerprint: str) -> HttpResponse:
+def _replay(user_id: int, key: str, fingerprint: str) -> HttpResponse:
     stored = StoredResponse.objects.get(user_id=user_id, key=key)
     if stored.fingerprint != fingerprint:
-        allowed = "a new key, or exactly the first request with this key"
-        raise Invalid([Problem(HEADER, "was used for another request", shown(key), allowed)])
+        allowed = "a new key, or the same request as before"
+        raise Invalid([Problem(HEADER, "was used for another request", format_value(key), allowed)])
     headers = {**stored.headers, "Idempotency-Replayed": "true"}
     return HttpResponse(bytes(stored.body), "application/json", stored.status, headers=headers)

@@ -1,4 +1,4 @@
-"""Request ids, shared by response, audit rows and log lines."""
+"""Request ids that link responses, audit rows and log lines."""
 
 import logging
 import re
@@ -12,15 +12,15 @@ from asgiref.sync import iscoroutinefunction, markcoroutinefunction
 from django.http import HttpRequest, HttpResponseBase
 from structlog.contextvars import bound_contextvars
 
-from berth.server.tracing.requests import answered, of_request, route_of
+from berth.server.tracing.requests import finish_request_span, route_pattern, start_request_span
 
 log = logging.getLogger("berth.requests")
 HEADER = "X-Request-Id"
-ACCEPTED = re.compile(r"[A-Za-z0-9._:-]{1,64}", re.ASCII)
+ID_PATTERN = re.compile(r"[A-Za-z0-9._:-]{1,64}", re.ASCII)
 
 
 class RequestIds:
-    """Set the request id; runs in threads and in the event loop without switching between them."""
+    """Middleware that sets the request id, both in threads and in the event loop."""
 
     sync_capable = True
     async_capable = True
@@ -36,34 +36,34 @@ class RequestIds:
         cast("Any", request).request_id = request_id
         if self.is_async:
             return self._call_async(request, request_id)
-        with bound_contextvars(request_id=request_id), of_request(request, request_id) as span:
+        with bound_contextvars(request_id=request_id), start_request_span(request, request_id) as span:
             started = time.perf_counter()
             response: HttpResponseBase = self.get_response(request)
-            answered(span, request, response)
+            finish_request_span(span, request, response)
             _log_request(request, response, started)
         response.headers[HEADER] = request_id
         return response
 
     async def _call_async(self, request: HttpRequest, request_id: str) -> HttpResponseBase:
-        with bound_contextvars(request_id=request_id), of_request(request, request_id) as span:
+        with bound_contextvars(request_id=request_id), start_request_span(request, request_id) as span:
             started = time.perf_counter()
             response: HttpResponseBase = await self.get_response(request)
-            answered(span, request, response)
+            finish_request_span(span, request, response)
             _log_request(request, response, started)
         response.headers[HEADER] = request_id
         return response
 
 
 def _log_request(request: HttpRequest, response: HttpResponseBase, started: float) -> None:
-    """Log one line per request at level INFO, with its route as in traces."""
+    """Log one line per request at level INFO, with the same route as in traces."""
     if log.isEnabledFor(logging.INFO):
         structlog.get_logger(log.name).info(
-            "request", method=request.method, route=route_of(request), status=response.status_code,
+            "request", method=request.method, route=route_pattern(request), status=response.status_code,
             ms=round((time.perf_counter() - started) * 1000, 1),
         )  # fmt: skip
 
 
 def _client_id(request: HttpRequest) -> str:
-    """Return the id that the client sent, or nothing if it is malformed."""
+    """Return the id that the client sent, or "" if it is missing or malformed."""
     text = request.headers.get(HEADER, "")
-    return text if ACCEPTED.fullmatch(text) else ""
+    return text if ID_PATTERN.fullmatch(text) else ""

@@ -7,7 +7,10 @@ from django.db.models.functions import Now
 
 
 class StoredResponse(models.Model):
-    """One response per user and key; `status` is null only inside the transaction that writes the row."""
+    """Stored response, one per user and key.
+
+    `status` is null only inside the transaction that writes the row.
+    """
 
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
     key = models.CharField(max_length=255)

@@ -21,35 +21,38 @@ R = TypeVar("R", bound=Model)
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """A total order: columns that are never null, the last one unique, all in one direction."""
+    """Total order by columns without nulls, all in one direction; the last column is unique."""
 
     name: str
     columns: tuple[str, ...]
-    down: bool = False
-    annotated: "Mapping[str, Field[Any, Any]]" = field(default_factory=dict)  # computed columns
+    is_descending: bool = False
+    computed_columns: "Mapping[str, Field[Any, Any]]" = field(default_factory=dict)  # computed columns
 
     def terms(self) -> list[OrderBy]:
-        return [F(column).desc() if self.down else F(column).asc() for column in self.columns]
+        return [F(column).desc() if self.is_descending else F(column).asc() for column in self.columns]
 
 
-NEWEST = Order("newest", ("id",), down=True)
+NEWEST = Order("newest", ("id",), is_descending=True)
 
 
 def page(
     rows: QuerySet[R], query: ListQuery, order: Order, present: Callable[[Sequence[R]], list[Any]]
 ) -> dict[str, Any]:
-    """Return the rows after the cursor, and the cursor of the next page; null on the last page."""
+    """Return the rows after the cursor, and the cursor of the next page or None."""
     if query.cursor is not None:
-        rows = rows.filter(_after(order, _positions(query.cursor, order, rows.model)))
+        rows = rows.filter(_filter_after(order, _parse_cursor(query.cursor, order, rows.model)))
     fetched = list(rows.order_by(*order.terms())[: query.limit + 1])
     items = fetched[: query.limit]
-    following = _cursor(order, items[-1]) if len(fetched) > query.limit else None
-    return {"items": present(items), "next": following}
+    next_cursor = _encode_cursor(order, items[-1]) if len(fetched) > query.limit else None
+    return {"items": present(items), "next": next_cursor}
 
 
-def _after(order: Order, at: Sequence[Any]) -> Q:
-    """Match rows after `at` in lexical order; the bound on the first column lets PostgreSQL use an index."""
-    step = "lt" if order.down else "gt"
+def _filter_after(order: Order, at: Sequence[Any]) -> Q:
+    """Match the rows after `at` in lexicographic order.
+
+    The bound on the first column lets PostgreSQL use an index.
+    """
+    step = "lt" if order.is_descending else "gt"
     condition = Q(**{f"{order.columns[0]}__{step}e": at[0]})
     beyond = Q()
     for index, column in enumerate(order.columns):
@@ -58,19 +61,19 @@ def _after(order: Order, at: Sequence[Any]) -> Q:
     return condition & beyond
 
 
-def _cursor(order: Order, row: Model) -> str:
-    values = [to_jsonable_python(_value(row, column)) for column in order.columns]
+def _encode_cursor(order: Order, row: Model) -> str:
+    values = [to_jsonable_python(_column_value(row, column)) for column in order.columns]
     text = json.dumps([order.name, *values], separators=(",", ":"))
     return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
 
-def _value(row: Any, column: str) -> Any:
+def _column_value(row: Any, column: str) -> Any:
     for name in column.split("__"):
         row = getattr(row, name)
     return row
 
 
-def _positions(cursor: str, order: Order, model: type[Model]) -> list[Any]:
+def _parse_cursor(cursor: str, order: Order, model: type[Model]) -> list[Any]:
     try:
         name, *values = json.loads(
             base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True)
@@ -78,7 +81,7 @@ def _positions(cursor: str, order: Order, model: type[Model]) -> list[Any]:
         if name != order.name or len(values) != len(order.columns):
             raise ValueError
         return [
-            (order.annotated.get(column) or _field(model, column)).clean(value, None)
+            (order.computed_columns.get(column) or _model_field(model, column)).clean(value, None)
             for column, value in zip(order.columns, values, strict=True)
         ]
     except (ValueError, TypeError, binascii.Error, ValidationError, RecursionError, FieldError):
@@ -86,7 +89,7 @@ def _positions(cursor: str, order: Order, model: type[Model]) -> list[Any]:
         raise Invalid([Problem("cursor", "is not a cursor of this list", "", allowed)]) from None
 
 
-def _field(model: type[Model], column: str) -> Any:
+def _model_field(model: type[Model], column: str) -> Any:
     *path, last = column.split("__")
     for name in path:
         model = model._meta.get_field(name).related_model  # type: ignore[assignment]
@@ -94,7 +97,7 @@ def _field(model: type[Model], column: str) -> Any:
 
 
 class Page(BaseModel):
-    """The shape of every list, for the OpenAPI document."""
+    """Schema of a page of any list, for the OpenAPI document."""
 
     items: list[Any]
     next: str | None

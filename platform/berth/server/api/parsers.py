@@ -9,28 +9,28 @@ from django.conf import settings
 from rest_framework.parsers import BaseParser
 
 from berth.core.errors import Malformed, TooLarge
-from berth.core.frames import CONTENT_TYPE, unpacked
+from berth.core.frames import CONTENT_TYPE, unpack_frames
 from berth.documents.strict import TOO_DEEP, read_yaml
 
 BODY_MAX = 2**20
-CALLS = re.compile(r"/api/v1/(sessions/[^/]+/calls|workers/results)/?")  # functions and their results
+CALL_PATHS = re.compile(r"/api/v1/(sessions/[^/]+/calls|workers/results)/?")  # carry functions and results
 
 
-def body_max(path: str) -> int:
+def max_body_size(path: str) -> int:
     """Return the maximum body size in bytes for this URL path."""
-    if CALLS.fullmatch(path):
+    if CALL_PATHS.fullmatch(path):
         return int(settings.BERTH_CALL_MIB) * 2**20 + BODY_MAX
     return BODY_MAX
 
 
-def too_large(limit: int) -> str:
+def too_large_message(limit: int) -> str:
     return f"The body is too large. Send at most {limit} bytes."
 
 
 def read_json(body: bytes) -> Any:
-    """Parse JSON; refuse NaN, Infinity and duplicate keys. Raises Malformed."""
+    """Parse JSON. Raises Malformed for invalid JSON, NaN, Infinity and duplicate keys."""
     try:
-        return json.loads(body, parse_constant=_no_constant, object_pairs_hook=_without_duplicates)
+        return json.loads(body, parse_constant=_reject_constant, object_pairs_hook=_reject_duplicates)
     except RecursionError:
         raise Malformed(TOO_DEEP) from None
     except UnicodeDecodeError:
@@ -48,7 +48,7 @@ class JSONParser(BaseParser):
         media_type: str | None = None,
         parser_context: Mapping[str, Any] | None = None,
     ) -> Any:
-        return read_json(_bounded(stream))
+        return read_json(_read_bounded(stream))
 
 
 class YAMLParser(BaseParser):
@@ -60,17 +60,17 @@ class YAMLParser(BaseParser):
         media_type: str | None = None,
         parser_context: Mapping[str, Any] | None = None,
     ) -> Any:
-        return read_yaml(_bounded(stream))
+        return read_yaml(_read_bounded(stream))
 
 
 class LegacyYAMLParser(YAMLParser):
-    """The media type that tools sent before YAML had a registered one."""
+    """YAML parser for the media type that tools used before one was registered."""
 
     media_type = "application/x-yaml"
 
 
 class FramesParser(BaseParser):
-    """Parse frames of JSON and bytes, for session calls and their results."""
+    """Parser for the frames of JSON and bytes in session calls and their results."""
 
     media_type = CONTENT_TYPE
 
@@ -81,25 +81,25 @@ class FramesParser(BaseParser):
         parser_context: Mapping[str, Any] | None = None,
     ) -> Any:
         assert parser_context is not None
-        body = _bounded(stream, body_max(parser_context["request"].path))
+        body = _read_bounded(stream, max_body_size(parser_context["request"].path))
         try:
-            return unpacked(body)
+            return unpack_frames(body)
         except ValueError as error:
             raise Malformed(f"The body is not a valid sequence of frames: {error}.") from None
 
 
-def _bounded(stream: IO[bytes], limit: int = BODY_MAX) -> bytes:
+def _read_bounded(stream: IO[bytes], limit: int = BODY_MAX) -> bytes:
     body = stream.read(limit + 1)
     if len(body) > limit:
-        raise TooLarge(too_large(limit))
+        raise TooLarge(too_large_message(limit))
     return body
 
 
-def _no_constant(name: str) -> NoReturn:
+def _reject_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not a JSON number")
 
 
-def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _reject_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     mapping = dict(pairs)
     if len(mapping) < len(pairs):
         names = [name for name, _ in pairs]

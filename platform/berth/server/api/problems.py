@@ -1,4 +1,4 @@
-"""Turn every exception into a problem document (RFC 9457)."""
+"""Convert every exception to a problem document (RFC 9457)."""
 
 import logging
 from http import HTTPStatus
@@ -13,13 +13,13 @@ from rest_framework.response import Response
 
 from berth.core import errors
 from berth.core.errors import BerthError
-from berth.core.problems import Problem, shown
+from berth.core.problems import Problem, format_value
 
 logger = logging.getLogger("berth.server.api")
 
 CONTENT_TYPE = "application/problem+json"
 CHALLENGE = 'Bearer realm="berth"'
-LOST_DATABASE = (OperationalError, InterfaceError)
+CONNECTION_ERRORS = (OperationalError, InterfaceError)
 
 
 class MethodNotAllowed(BerthError):
@@ -35,7 +35,7 @@ class InternalError(BerthError):
 
 
 def exception_handler(exc: Exception, context: dict[str, Any]) -> Response:
-    """Build the problem document for an exception; REST framework calls this for every view."""
+    """Return the problem document for an exception that a REST view raised."""
     error = to_logged_error(exc)
     request = context.get("request")
     document = {**error.to_problem(), "request_id": getattr(request, "request_id", "")}
@@ -43,7 +43,7 @@ def exception_handler(exc: Exception, context: dict[str, Any]) -> Response:
 
 
 def to_logged_error(exc: Exception) -> BerthError:
-    """Convert an exception, and log it with its traceback if the server is at fault."""
+    """Convert an exception to a BerthError. Log its traceback if the server is at fault."""
     error = to_error(exc)
     if error.status >= 500:
         logger.error("%s: %s", type(exc).__name__, error.code, exc_info=exc)
@@ -51,7 +51,7 @@ def to_logged_error(exc: Exception) -> BerthError:
 
 
 def to_error(exc: Exception) -> BerthError:
-    """Convert any exception to a BerthError; unexpected ones reveal no internals."""
+    """Convert any exception to a BerthError. Unexpected exceptions reveal no internals."""
     if isinstance(exc, BerthError):
         return exc
     if isinstance(exc, drf.APIException):
@@ -69,15 +69,17 @@ def to_error(exc: Exception) -> BerthError:
         return errors.Conflict(
             "Another request changed the same object at the same time. Read it again and retry."
         )
-    if isinstance(exc, LOST_DATABASE):
+    if isinstance(exc, CONNECTION_ERRORS):
         return errors.Unavailable("The database is unavailable. Try again in a few seconds.", retry_after=5)
     return InternalError("The request failed. The server log has the details under this request_id.")
 
 
-@csrf_exempt  # no state to protect; Django's own response would be an HTML page
+@csrf_exempt  # changes no state, and Django's CSRF error would be an HTML page
 def not_found(request: HttpRequest, *args: object, **kwargs: object) -> JsonResponse:
-    """Answer requests for unknown URLs under /api/."""
-    error = errors.NotFound(f"No endpoint at {shown(request.path)}. See /api/v1/docs for all endpoints.")
+    """Respond with status 404 to requests for unknown URLs under /api/."""
+    error = errors.NotFound(
+        f"No endpoint at {format_value(request.path)}. See /api/v1/docs for all endpoints."
+    )
     document = {**error.to_problem(), "request_id": getattr(request, "request_id", "")}
     return JsonResponse(document, status=error.status, content_type=CONTENT_TYPE)
 

@@ -1,14 +1,14 @@
 """Rate limits per user and address, and limits on failed passwords.
 
-Failed passwords are counted without locking the owner of an account out:
+Failed passwords are limited without locking out the owner of an account:
 
-1. An address has BERTH_RATE_LOGIN failures a minute, whatever user names it tries.
-2. Failures for one user name count over all addresses for 15 minutes. Beyond ATTACKED times that limit the
-   name is under attack.
-3. For a name under attack each address has only ATTACKED_TRIES failures in 15 minutes.
+1. An address may fail BERTH_RATE_LOGIN times per minute, whatever user names it tries.
+2. Failures for a user name are counted across all addresses for 15 minutes. Beyond ATTACK_FACTOR times that
+   limit, the name is considered under attack.
+3. For a name under attack, each address may fail only TRIES_UNDER_ATTACK times in 15 minutes.
 
-No number of failures elsewhere refuses an address its first attempts: the owner, who knows the password,
-gets in. Guessing from many addresses is slowed by a factor of a hundred.
+Failures elsewhere never block the first attempts from an address, so an owner who knows the password can
+sign in. Guessing from many addresses is slowed down by a factor of 100.
 """
 
 import logging
@@ -30,14 +30,14 @@ from berth.core.errors import RateLimited
 log = logging.getLogger(__name__)
 WINDOW = 60
 FAILURE_WINDOW = 15 * 60
-ATTACKED = 5
-ATTACKED_TRIES = 3
+ATTACK_FACTOR = 5
+TRIES_UNDER_ATTACK = 3
 LOGIN_BUCKET = "login"
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """The remaining requests of one window, and the seconds until the next one."""
+    """Remaining requests of one time window, and the seconds until the next window."""
 
     limit: int
     remaining: int
@@ -53,7 +53,7 @@ class Budget:
 
 
 class LimitExceeded(RateLimited):
-    """The client has used up its budget; the budget goes into the headers of the refusal."""
+    """Error for an exhausted budget, which is sent in the response headers."""
 
     def __init__(self, budget: Budget) -> None:
         super().__init__(budget.seconds)
@@ -61,9 +61,9 @@ class LimitExceeded(RateLimited):
 
 
 def spend(bucket: str, client: str) -> Budget:
-    """Count one request of `client` in this minute. Raises LimitExceeded when none are left.
+    """Count one request of `client` in this minute. Raises LimitExceeded if none are left.
 
-    Counted in Django's cache: per process with the default one, across processes with Redis.
+    Requests are counted in Django's cache: per process by default, and across processes with Redis.
     """
     limit = settings.BERTH_RATE_LIMITS[bucket]
     used, seconds = counter(bucket, client).add()
@@ -75,14 +75,14 @@ def spend(bucket: str, client: str) -> Budget:
 
 @dataclass(frozen=True, slots=True)
 class Counter:
-    """The count of one client in one time window."""
+    """Counter of one client in one time window."""
 
     key: str
-    seconds: int  # of the window
+    seconds: int  # length of the window
     ends_in: int
 
     def add(self) -> tuple[int, int]:
-        """Increment; return the new count and the seconds until the window ends."""
+        """Increment the count. Return it and the seconds until the window ends."""
         cache.add(self.key, 0, self.seconds * 2)
         return cache.incr(self.key), self.ends_in
 
@@ -96,13 +96,13 @@ class Counter:
 
 def counter(bucket: str, client: str, seconds: int = WINDOW) -> Counter:
     """Return the counter of `client` for the current window of `seconds`."""
-    window, into = divmod(time.time(), seconds)
+    window, elapsed = divmod(time.time(), seconds)
     digest = sha256(client.encode()).hexdigest()[:32]  # cache keys may not contain spaces
-    return Counter(f"berth.rate:{bucket}:{int(window)}:{digest}", seconds, max(1, round(seconds - into)))
+    return Counter(f"berth.rate:{bucket}:{int(window)}:{digest}", seconds, max(1, round(seconds - elapsed)))
 
 
 def client_address(request: HttpRequest) -> str:
-    """Return the address that identifies a client: an IPv4 address, or the /64 network of an IPv6 address.
+    """Return the client's IPv4 address, or the /64 network of its IPv6 address.
 
     The owner of a /64 network could otherwise use a new address for each request.
     """
@@ -131,15 +131,15 @@ class Attempt:
 
 
 @contextmanager
-def password_attempt(request: HttpRequest, name: str, wrong: type[Exception]) -> Iterator[Budget]:
-    """Run the block as one password attempt, which fails only by raising `wrong`.
+def password_attempt(request: HttpRequest, name: str, failure: type[Exception]) -> Iterator[Budget]:
+    """Run the block as one password attempt, which has failed only if the block raises `failure`.
 
-    Raises RateLimited before the block when no attempts are left.
+    Raises RateLimited before the block runs if no attempts are left.
     """
     attempt = count_attempt(request, name)
     try:
         yield attempt.budget
-    except wrong:
+    except failure:
         raise
     except BaseException:
         attempt.succeeded()
@@ -148,36 +148,36 @@ def password_attempt(request: HttpRequest, name: str, wrong: type[Exception]) ->
 
 
 def count_attempt(request: HttpRequest, name: str) -> Attempt:
-    """Count an attempt before the password is checked, so that simultaneous attempts count as well.
+    """Count an attempt before the password is checked, so that concurrent attempts also count.
 
-    Raises RateLimited when the address, or the address for this name, has no failures left.
+    Raises RateLimited if the address has no attempts left, in total or for this user name.
     """
     if "HTTP_X_FORWARDED_FOR" in request.META and not settings.BERTH_TRUSTED_PROXIES:
-        _warn_of_untrusted_proxy()
+        _warn_about_untrusted_proxy()
     limit = settings.BERTH_RATE_LIMITS[LOGIN_BUCKET]
-    name, address = _normal(name), client_address(request)
+    name, address = _normalize_name(name), client_address(request)
     by_address = counter(LOGIN_BUCKET, f"failures of {address}")
     used, seconds = by_address.add()
     budget = Budget(limit, max(0, limit - used), seconds)
     if used > limit:
         raise LimitExceeded(budget)
-    by_both = counter(LOGIN_BUCKET, f"failures of {address} at {name}", FAILURE_WINDOW)
+    by_address_and_name = counter(LOGIN_BUCKET, f"failures of {address} at {name}", FAILURE_WINDOW)
     by_name = counter(LOGIN_BUCKET, f"failures at {name}", FAILURE_WINDOW)
-    tries, seconds = by_both.add()
-    if tries > ATTACKED_TRIES and by_name.value() >= ATTACKED * limit:
+    tries, seconds = by_address_and_name.add()
+    if tries > TRIES_UNDER_ATTACK and by_name.value() >= ATTACK_FACTOR * limit:
         raise RateLimited(seconds)
     by_name.add()
-    return Attempt(budget, (by_address, by_both, by_name))
+    return Attempt(budget, (by_address, by_address_and_name, by_name))
 
 
 @once_per_process
-def _warn_of_untrusted_proxy() -> None:
+def _warn_about_untrusted_proxy() -> None:
     log.warning(
         "Ignoring X-Forwarded-For: BERTH_TRUSTED_PROXIES is empty, so all clients behind one proxy share one "
         "rate limit. List the proxy's address there"
     )
 
 
-def _normal(name: str) -> str:
-    """Return one spelling of the user name: sign-in accepts variants, and they share one count."""
+def _normalize_name(name: str) -> str:
+    """Normalize the user name, because sign-in accepts variants, which must share one count."""
     return unicodedata.normalize("NFKC", name.strip()).strip().lower()[:150]

@@ -8,25 +8,28 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from rest_framework.request import Request
 
 from berth.core.errors import Invalid, PreconditionFailed, PreconditionRequired
-from berth.core.problems import Problem, shown
-from berth.core.spec.findings import problems_of
-from berth.core.spec.parse import DEPTH_MAX, too_deep
-from berth.core.spec.texts import plain
+from berth.core.problems import Problem, format_value
+from berth.core.spec.findings import convert_errors
+from berth.core.spec.parse import DEPTH_MAX, is_too_deep
+from berth.core.spec.texts import validate_line
 
 M = TypeVar("M", bound=BaseModel)
 Q = TypeVar("Q", bound="Query")
 
-Word = Annotated[str, Field(min_length=1, max_length=253), AfterValidator(plain)]
-CHANGED = "It changed after you read it. Read it again and repeat the request with the new ETag."
+Word = Annotated[str, Field(min_length=1, max_length=253), AfterValidator(validate_line)]
+CHANGED_MESSAGE = "It changed after you read it. Read it again and repeat the request with the new ETag."
 
 
 class Body(BaseModel):
-    """A request body: exact types, no unknown keys."""
+    """Base model of request bodies: strict types, no unknown keys."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
 
     def explicit_values(self) -> dict[str, Any]:
-        """Return only the keys of the request: a missing key leaves a value unchanged, null clears it."""
+        """Return the values of the keys that the request contains.
+
+        A missing key leaves a value unchanged, and null clears it.
+        """
         return {name: getattr(self, name) for name in self.model_fields_set}
 
 
@@ -35,7 +38,7 @@ class NoBody(Body):
 
 
 class Query(BaseModel):
-    """The query parameters of one URL, converted from text."""
+    """Base model of the query parameters of a URL, converted from text."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
@@ -49,41 +52,43 @@ class ListQuery(Query):
 
 
 def parse_document(request: Request) -> Mapping[str, Any]:
-    """Return the body as keys and values of bounded depth. Raises Invalid."""
+    """Return the body as a mapping of bounded depth. Raises Invalid."""
     data = request.data
     if not isinstance(data, Mapping):
-        raise Invalid([Problem("", "is not an object", shown(data), "keys and values")])
-    if too_deep(data):
+        raise Invalid([Problem("", "is not an object", format_value(data), "keys and values")])
+    if is_too_deep(data):
         raise Invalid([Problem("", "too deep", "", f"at most {DEPTH_MAX} nested levels")])
-    if not_text := [key for key in data if not isinstance(key, str)]:
-        raise Invalid([Problem(shown(key), "is not a key", shown(key), "text") for key in not_text])
+    if non_text_keys := [key for key in data if not isinstance(key, str)]:
+        raise Invalid(
+            [Problem(format_value(key), "is not a key", format_value(key), "text") for key in non_text_keys]
+        )
     return data
 
 
 def parse_body(request: Request, model: type[M]) -> M:
-    """Return the body as a validated model. Raises Invalid with every problem."""
-    return validated(model, parse_document(request))
+    """Return the body as a validated model. Raises Invalid with all problems."""
+    return validate(model, parse_document(request))
 
 
 def parse_query(request: Request, model: type[Q]) -> Q:
-    """Return the query parameters as a validated model. Raises Invalid with every problem."""
-    return validated(model, _query_values(request.query_params, model))
+    """Return the query parameters as a validated model. Raises Invalid with all problems."""
+    return validate(model, _query_values(request.query_params, model))
 
 
-def no_query(request: Request) -> None:
+def reject_query(request: Request) -> None:
     """Raise Invalid if the request has any query parameter."""
     parse_query(request, Query)
 
 
-def validated(model: type[M], data: Mapping[str, Any]) -> M:
+def validate(model: type[M], data: Mapping[str, Any]) -> M:
     try:
         return model.model_validate(data)
     except ValidationError as error:
-        problems = set(problems_of(error, model))
+        problems = set(convert_errors(error, model))
     raise Invalid(sorted(problems, key=lambda problem: (problem.path, problem.message, problem.received)))
 
 
-def may_repeat(model: type[Query], name: str) -> bool:
+def is_list_parameter(model: type[Query], name: str) -> bool:
     field = model.model_fields.get(name)
     return field is not None and get_origin(field.annotation) is tuple
 
@@ -91,10 +96,10 @@ def may_repeat(model: type[Query], name: str) -> bool:
 def _query_values(parameters: QueryDict, model: type[Query]) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for name, texts in parameters.lists():
-        if may_repeat(model, name):
+        if is_list_parameter(model, name):
             values[name] = texts
         elif len(texts) > 1:
-            raise Invalid([Problem(name, "appears more than once", shown(texts), "one value")])
+            raise Invalid([Problem(name, "appears more than once", format_value(texts), "one value")])
         else:
             values[name] = texts[0]
     return values
@@ -105,10 +110,11 @@ def etag(version: int | str) -> str:
 
 
 def expected_version(request: Request, current: int | None) -> int | None:
-    """Return the version that a change must find, from If-Match and If-None-Match.
+    """Return the version that the request expects, from If-Match and If-None-Match.
 
-    `current` is the stored version, None if there is no object yet. 0 means "must not exist yet", None
-    any version (`If-Match: *`). Raises PreconditionFailed or PreconditionRequired.
+    `current` is the stored version, or None if the object does not exist yet. A result of 0 means that the
+    object must not exist yet, and None means any version (`If-Match: *`). Raises PreconditionFailed or
+    PreconditionRequired.
     """
     match, none_match = request.headers.get("If-Match"), request.headers.get("If-None-Match")
     if current is None:
@@ -124,13 +130,13 @@ def expected_version(request: Request, current: int | None) -> int | None:
 
 
 def optional_version(request: Request, current: int) -> int | None:
-    """Return the version in If-Match; None for any version or if the header is missing."""
+    """Return the version in If-Match, or None for `*` or a missing header."""
     match = request.headers.get("If-Match")
     return None if match is None else _matching_version(match, current)
 
 
 def expected_tag(request: Request) -> str | None:
-    """Return the ETag of a preview from If-Match; None for `*`. Raises PreconditionRequired."""
+    """Return the ETag of a preview in If-Match, or None for `*`. Raises PreconditionRequired."""
     match = request.headers.get("If-Match")
     if match is None:
         raise PreconditionRequired(
@@ -144,7 +150,7 @@ def _matching_version(match: str, current: int) -> int | None:
     if match.strip() == "*":
         return None
     if etag(current) not in _tags(match):
-        raise PreconditionFailed(CHANGED)
+        raise PreconditionFailed(CHANGED_MESSAGE)
     return current
 
 
@@ -159,5 +165,5 @@ def _version_to_create(match: str | None, none_match: str | None) -> int:
 
 
 def _tags(header: str) -> list[str]:
-    """Split a header into tags; weak ones (`W/"3"`) never match, as RFC 9110 demands of If-Match."""
+    """Split a header into tags. Weak tags (`W/"3"`) never match, as RFC 9110 requires."""
     return [tag.strip() for tag in header.split(",")]

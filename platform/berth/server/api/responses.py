@@ -11,24 +11,24 @@ from rest_framework.response import Response
 from berth.core.amounts import MILLI
 
 
-class Answer(BaseModel):
-    """A response body, validated when it is built so that it matches the OpenAPI document."""
+class ResponseModel(BaseModel):
+    """Base model of response bodies, which are validated so that they match the OpenAPI schema."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class Amounts(Answer):
-    """GPUs, CPU cores and MiB of memory; null is unlimited."""
+class Amounts(ResponseModel):
+    """GPUs, CPU cores and MiB of memory; null means unlimited."""
 
     gpu: float | None
     cpu: float | None
     memory_mib: int | None
 
 
-class ProblemAnswer(BaseModel):
+class ProblemResponse(BaseModel):
     """A problem document (RFC 9457); `errors` lists every invalid value."""
 
-    class Fault(BaseModel):
+    class InvalidValue(BaseModel):
         path: str
         message: str
         received: str
@@ -40,13 +40,13 @@ class ProblemAnswer(BaseModel):
     detail: str
     code: str
     request_id: str
-    errors: list[Fault] | None = None
+    errors: list[InvalidValue] | None = None
     retry_after: int | None = None
     allowed: list[str] | None = None
 
 
 class JsonRenderer(BaseRenderer):
-    """Render models, times in UTC and ids; several times as fast as the standard library."""
+    """Renderer of models, UTC times and ids, several times as fast as the standard library."""
 
     media_type = "application/json"
     format = "json"
@@ -62,7 +62,7 @@ class JsonRenderer(BaseRenderer):
         return b"" if data is None else to_json(data, inf_nan_mode="null")
 
 
-def created(body: Any, location: str, **headers: str) -> Response:
+def created_response(body: Any, location: str, **headers: str) -> Response:
     return Response(body, 201, headers={"Location": location, **headers})
 
 
@@ -77,5 +77,5 @@ def from_milli(milli: int | None) -> float | None:
     return milli // MILLI if milli % MILLI == 0 else milli / MILLI
 
 
-def amounts(milli_gpu: int | None, milli_cpu: int | None, memory_mib: int | None) -> Amounts:
+def to_amounts(milli_gpu: int | None, milli_cpu: int | None, memory_mib: int | None) -> Amounts:
     return Amounts(gpu=from_milli(milli_gpu), cpu=from_milli(milli_cpu), memory_mib=memory_mib)

@@ -11,7 +11,7 @@ from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerSplitVie
 from pydantic import BaseModel
 from rest_framework.permissions import AllowAny
 
-from berth.server.api.responses import ProblemAnswer
+from berth.server.api.responses import ProblemResponse
 
 REF = "#/components/schemas/{model}"
 F = TypeVar("F", bound=Callable[..., Any])
@@ -20,7 +20,7 @@ BODY_TYPES = ("application/json", "application/yaml")
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """Decorate a method of a view with its OpenAPI operation."""
+    """Decorator that attaches an OpenAPI operation to a view method."""
 
     summary: str
     _: KW_ONLY
@@ -28,8 +28,8 @@ class Operation:
     body: type[BaseModel] | None = None
     body_type: str = ""  # the media type of a binary body
     answer: type[BaseModel] | None = None
-    page: type[BaseModel] | None = None  # one item of a paginated list
-    media_type: str = ""  # of a response that is not JSON
+    page: type[BaseModel] | None = None  # the model of one item of a paginated list
+    media_type: str = ""  # the media type of a response that is not JSON
     status: int = 200
     also_status: int | None = None  # another status with the same response
     alternative: tuple[int, type[BaseModel]] | None = None  # another status with another response
@@ -44,7 +44,7 @@ operation = Operation
 
 
 class ApiSchema(AutoSchema):
-    """Build one operation of the document from the `Operation` of a method."""
+    """Schema that builds an operation of the OpenAPI document from a method's `Operation`."""
 
     @property
     def operation(self) -> Operation:
@@ -52,10 +52,10 @@ class ApiSchema(AutoSchema):
         return declared
 
     def get_request_serializer(self) -> None:
-        """Return nothing: models describe bodies and responses."""
+        """Return None, because models describe the bodies and responses."""
 
     def get_response_serializers(self) -> None:
-        """Return nothing, as above."""
+        """Return None, because models describe the bodies and responses."""
 
     def get_operation_id(self) -> str:
         name = type(self.view).__name__
@@ -90,22 +90,22 @@ class ApiSchema(AutoSchema):
     def _get_response_bodies(self, direction: str = "response") -> dict[str, Any]:
         operation, content = self.operation, self._content()
         success = {"description": "Success.", **({"content": content} if content else {})}
-        problem = {"application/problem+json": {"schema": self._reference(ProblemAnswer, "serialization")}}
+        problem = {"application/problem+json": {"schema": self._reference(ProblemResponse, "serialization")}}
         statuses = [operation.status, *([operation.also_status] if operation.also_status else [])]
-        answers: dict[str, Any] = {str(status): success for status in statuses}
+        responses_by_status: dict[str, Any] = {str(status): success for status in statuses}
         if operation.alternative is not None:
             status, model = operation.alternative
-            other = {"application/json": {"schema": self._reference(model, "serialization")}}
-            answers[str(status)] = {"description": "Success.", "content": other}
-        return {**answers, "default": {"description": "The problem.", "content": problem}}
+            alternative_content = {"application/json": {"schema": self._reference(model, "serialization")}}
+            responses_by_status[str(status)] = {"description": "Success.", "content": alternative_content}
+        return {**responses_by_status, "default": {"description": "The problem.", "content": problem}}
 
     def _content(self) -> dict[str, Any]:
         operation = self.operation
         content: dict[str, Any] = {}
         if operation.page is not None:
             items = {"type": "array", "items": self._reference(operation.page, "serialization")}
-            following = {"type": ["string", "null"], "description": "`cursor` of the next page."}
-            shape = {"type": "object", "properties": {"items": items, "next": following}}
+            next_cursor = {"type": ["string", "null"], "description": "`cursor` of the next page."}
+            shape = {"type": "object", "properties": {"items": items, "next": next_cursor}}
             content["application/json"] = {"schema": {**shape, "required": ["items", "next"]}}
         elif operation.answer is not None:
             content["application/json"] = {"schema": self._reference(operation.answer, "serialization")}
@@ -151,7 +151,7 @@ def _parameters(query: type[BaseModel]) -> list[OpenApiParameter]:
 
 
 def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
-    """Drop null from the types of a parameter: a missing parameter stands for it."""
+    """Drop null from the types of a parameter, because clients omit the parameter instead."""
     kinds = [kind for kind in schema.get("anyOf", ()) if kind.get("type") != "null"]
     plain = {**schema, **kinds[0]} if len(kinds) == 1 else dict(schema)
     if len(kinds) == 1:
@@ -162,7 +162,7 @@ def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 class OpenApiDocument(SpectacularAPIView):
-    """The OpenAPI document, public like the source code: it reveals endpoints, not data."""
+    """View of the OpenAPI document, which is public because it reveals endpoints but no data."""
 
     permission_classes = [AllowAny]
     authentication_classes = []

@@ -14,13 +14,13 @@ from rest_framework.views import APIView
 
 from berth.core.errors import Forbidden, Invalid, Malformed, NotFound, TooLarge, Unauthenticated
 from berth.server.api import rate_limits
-from berth.server.api.parsers import body_max, too_large
+from berth.server.api.parsers import max_body_size, too_large_message
 from berth.server.api.responses import JsonRenderer
 from berth.server.api.schema import ApiSchema
 
 
 class SingleRenderer(BaseContentNegotiation):
-    """Choose the parser by Content-Type and ignore Accept: every response is JSON."""
+    """Content negotiation that ignores Accept, because every response is JSON."""
 
     def select_parser(self, request: Request, parsers: Any) -> Any:
         kind = (request.content_type or "application/json").split(";")[0].strip().lower()
@@ -33,20 +33,20 @@ class SingleRenderer(BaseContentNegotiation):
 
 
 class HasScope(BasePermission):
-    """Require the token scope of the method. Services check the user's roles."""
+    """Permission that requires the token scope of the method. Services check the user's roles."""
 
     def has_permission(self, request: Request, view: APIView) -> bool:
         if not request.user.is_authenticated:
             return False
         assert isinstance(view, ApiView)
         scope = "read" if request.method in SAFE_METHODS else view.change_scope
-        if scope not in view.acting.scopes:
+        if scope not in view.actor.scopes:
             raise Forbidden(f"This token lacks the scope `{scope}`. Create a token with it.", allowed=[scope])
         return True
 
 
 class ApiView(APIView):
-    """One URL. A subclass parses body and query, makes one call, and builds the response."""
+    """View of one URL. A subclass parses the request, makes one call, and builds the response."""
 
     change_scope: ClassVar[str] = "write"
     permission_classes = [HasScope]
@@ -56,16 +56,16 @@ class ApiView(APIView):
     budget: rate_limits.Budget | None = None
 
     @property
-    def acting(self) -> Any:
-        """The actor of this request, with the scopes of its token; services and selectors require it."""
+    def actor(self) -> Any:
+        """The actor of this request with the scopes of its token, for services and selectors."""
         return self.request.auth
 
     def require(self, action: str, obj: object = None) -> None:
-        """Raise NotFound or Forbidden unless the user may perform this `projects.access.Action`."""
-        self.acting.require(action, obj)
+        """Raise NotFound or Forbidden unless the user may perform the `projects.access.Action`."""
+        self.actor.require(action, obj)
 
-    def allowed(self, action: str, obj: object = None) -> bool:
-        """Return whether `require` passes, for responses that show more to admins."""
+    def is_allowed(self, action: str, obj: object = None) -> bool:
+        """Return whether `require` would pass, for responses that show more to admins."""
         try:
             self.require(action, obj)
         except (Forbidden, NotFound):
@@ -85,7 +85,7 @@ class ApiView(APIView):
         self.spend(bucket, f"user {request.user.pk}")
 
     def spend(self, bucket: str, client: str) -> None:
-        """Count this request and keep the budget for the response headers. Raises LimitExceeded."""
+        """Count this request, and keep its budget for the headers. Raises LimitExceeded."""
         try:
             self.budget = rate_limits.spend(bucket, client)
         except rate_limits.LimitExceeded as error:
@@ -110,10 +110,10 @@ class TokenlessView(ApiView):
 
     authentication_classes = []
     permission_classes = [AllowAny]
-    caller: ClassVar[str]  # in words
+    caller: ClassVar[str]  # the kind of caller, for the rate limit
 
     def check_throttles(self, request: Request) -> None:
-        """Skip the limit per user: the handler identifies the caller later."""
+        """Skip the limit per user, because the handler identifies the caller later."""
 
     def handle_exception(self, exc: Exception) -> Response:
         if isinstance(exc, Unauthenticated | Invalid | Malformed):
@@ -125,7 +125,7 @@ class TokenlessView(ApiView):
 
 
 def _set_content_length(request: HttpRequest) -> None:
-    """Measure a chunked body: it announces no length, and Django would read it as empty."""
+    """Set the length of a chunked body, which Django would otherwise read as empty."""
     if isinstance(request, ASGIRequest) and "CONTENT_LENGTH" not in request.META:
         size = request._stream.seek(0, SEEK_END)
         request._stream.seek(0)
@@ -133,7 +133,7 @@ def _set_content_length(request: HttpRequest) -> None:
 
 
 def _check_readable(request: Request) -> None:
-    """Refuse NUL bytes, which PostgreSQL rejects, and bodies that are too large to read."""
+    """Reject oversized bodies, and URLs with NUL bytes, which PostgreSQL cannot store."""
     text = request.get_full_path()
     if "%00" in text or "\x00" in text:
         raise Malformed("The URL contains a NUL byte. Remove it.")
@@ -141,5 +141,5 @@ def _check_readable(request: Request) -> None:
         length = int(request.META.get("CONTENT_LENGTH") or 0)
     except ValueError:
         raise Malformed("Content-Length is not a number. Send the length of the body in bytes.") from None
-    if length > body_max(request.path):
-        raise TooLarge(too_large(body_max(request.path)))
+    if length > max_body_size(request.path):
+        raise TooLarge(too_large_message(max_body_size(request.path)))

@@ -1,4 +1,4 @@
-"""Tar file of a backup: manifest, database dump and, optionally, keys."""
+"""Tar archive of a backup: manifest, database dump and, optionally, keys."""
 
 import hashlib
 import io
@@ -9,12 +9,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-from berth.server.backup.manifest import Manifest, manifest_of
-from berth.server.backup.trouble import BackupTrouble
+from berth.server.backup.manifest import Manifest, parse_manifest
+from berth.server.backup.trouble import BackupError
 
 MANIFEST, DUMP, KEYS = "manifest.json", "database.dump", "keys/"
 BLOCK = 1 << 20
-MANIFEST_MOST = 1 << 20
+MANIFEST_SIZE_MAX = 1 << 20
 
 
 def write(target: Path, manifest: Manifest, dump: Path, keys: Mapping[str, bytes]) -> None:
@@ -27,34 +27,34 @@ def write(target: Path, manifest: Manifest, dump: Path, keys: Mapping[str, bytes
                 _add(tar, MANIFEST, manifest.text())
                 for name, content in keys.items():
                     _add(tar, KEYS + name, content)
-                tar.add(dump, DUMP, filter=_anonymous)
+                tar.add(dump, DUMP, filter=_anonymize)
             file.flush()
             os.fsync(file.fileno())
         draft.replace(target)
     except OSError as error:
-        raise BackupTrouble(f"{target} cannot be written: {error.strerror or error}") from None
+        raise BackupError(f"{target} cannot be written: {error.strerror or error}") from None
     finally:
         draft.unlink(missing_ok=True)
 
 
 @contextmanager
-def opened(source: Path) -> Iterator["Archive"]:
-    """Open a backup and verify its checksum. Raises BackupTrouble."""
+def open_archive(source: Path) -> Iterator["Archive"]:
+    """Open a backup and verify its checksum. Raises BackupError."""
     try:
         with source.open("rb") as file, tarfile.open(fileobj=file, mode="r:") as tar:
             archive = Archive(source, tar)
             archive.check()
             yield archive
     except OSError as error:
-        raise BackupTrouble(f"{source} cannot be read: {error.strerror or error}") from None
+        raise BackupError(f"{source} cannot be read: {error.strerror or error}") from None
     except tarfile.TarError:
-        raise BackupTrouble(f"{source} is not a backup of Berth, or was cut short") from None
+        raise BackupError(f"{source} is not a backup of Berth, or is truncated") from None
 
 
 class Archive:
     def __init__(self, source: Path, tar: tarfile.TarFile) -> None:
         self._source, self._tar = source, tar
-        self.manifest = manifest_of(self._part(MANIFEST).read(MANIFEST_MOST), str(source))
+        self.manifest = parse_manifest(self._part(MANIFEST).read(MANIFEST_SIZE_MAX), str(source))
 
     def dump(self) -> IO[bytes]:
         return self._part(DUMP)
@@ -63,9 +63,9 @@ class Archive:
         return {name: self._part(KEYS + name).read(BLOCK) for name in self.manifest.files}
 
     def check(self) -> None:
-        size, sha256 = digest_of(self.dump())
+        size, sha256 = hash_content(self.dump())
         if (size, sha256) != (self.manifest.size, self.manifest.sha256):
-            raise BackupTrouble(f"{self._source} is damaged: its checksum does not match")
+            raise BackupError(f"{self._source} is damaged: its checksum does not match")
 
     def _part(self, name: str) -> IO[bytes]:
         try:
@@ -73,11 +73,11 @@ class Archive:
         except KeyError:
             part = None
         if part is None:
-            raise BackupTrouble(f"{self._source} is not a backup of Berth: there is no {name} in it")
+            raise BackupError(f"{self._source} is not a backup of Berth: there is no {name} in it")
         return part
 
 
-def digest_of(content: IO[bytes]) -> tuple[int, str]:
+def hash_content(content: IO[bytes]) -> tuple[int, str]:
     size, digest = 0, hashlib.sha256()
     while block := content.read(BLOCK):
         size += len(block)
@@ -91,8 +91,8 @@ def _add(tar: tarfile.TarFile, name: str, content: bytes) -> None:
     tar.addfile(entry, io.BytesIO(content))
 
 
-def _anonymous(entry: tarfile.TarInfo) -> tarfile.TarInfo:
-    """Remove user and group names from the entry."""
+def _anonymize(entry: tarfile.TarInfo) -> tarfile.TarInfo:
+    """Remove the user and group from the entry."""
     entry.uid = entry.gid = 0
     entry.uname = entry.gname = ""
     entry.mode = 0o600

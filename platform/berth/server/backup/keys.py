@@ -5,13 +5,16 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from berth.core.version import installed_version
-from berth.home import CHECKOUT, in_checkout
+from berth.home import CHECKOUT, is_checkout
 
 NAMES = ("secret_key", "webhook_secret")
 
 
 def key_files(home: Path) -> dict[str, bytes]:
-    """Return the keys generated in BERTH_HOME. The operator keeps keys from environment variables."""
+    """Return the keys generated in BERTH_HOME.
+
+    Keys from environment variables are not included, because the operator keeps them.
+    """
     return {name: (home / name).read_bytes() for name in NAMES if (home / name).is_file()}
 
 
@@ -20,16 +23,19 @@ def missing_keys(home: Path) -> tuple[str, ...]:
     return tuple(name for name in NAMES if not (home / name).exists())
 
 
-def put_keys(home: Path, keys: Mapping[str, bytes], free: Collection[str]) -> tuple[list[str], list[str]]:
-    """Write the keys named in `free`. Return (written names, names that differ and were not replaced)."""
-    put, other = [], []
+def put_keys(home: Path, keys: Mapping[str, bytes], missing: Collection[str]) -> tuple[list[str], list[str]]:
+    """Write the keys named in `missing`.
+
+    Return the names of the written keys, and of the keys that differ and were not replaced.
+    """
+    written, differing = [], []
     for name, content in keys.items():
-        if name in free:
+        if name in missing:
             _put(home / name, content)
-            put.append(name)
+            written.append(name)
         elif (home / name).read_bytes() != content:
-            other.append(name)
-    return put, other
+            differing.append(name)
+    return written, differing
 
 
 def _put(path: Path, content: bytes) -> None:
@@ -40,5 +46,5 @@ def _put(path: Path, content: bytes) -> None:
     draft.replace(path)
 
 
-def version_here() -> str:
-    return installed_version(f"checkout at {CHECKOUT}" if in_checkout() else "unknown")
+def running_version() -> str:
+    return installed_version(f"checkout at {CHECKOUT}" if is_checkout() else "unknown")

@@ -1,4 +1,4 @@
-"""Manifest of a backup, which can be read before the backup's contents."""
+"""Manifest of a backup, which is read before the contents of the backup."""
 
 import hashlib
 import hmac
@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from berth.server.backup.trouble import BackupTrouble
+from berth.server.backup.trouble import BackupError
 
 FORMAT = "berth.backup/1"
 Migrations = tuple[tuple[str, str], ...]
@@ -16,8 +16,8 @@ Migrations = tuple[tuple[str, str], ...]
 class Manifest:
     """Version and contents of a backup.
 
-    `migrations` have been applied to the dumped tables. `key` is a fingerprint of the secret key. `server` is
-    PostgreSQL's version number: 180004 is 18.4.
+    `migrations` are the migrations applied to the dumped tables. `key` is a fingerprint of the secret key.
+    `server` is the version number of PostgreSQL, for example 180004 for 18.4.
     """
 
     made_at: str
@@ -42,19 +42,23 @@ class Manifest:
         return (json.dumps(self.plain(), indent=2) + "\n").encode()
 
 
-def manifest_of(text: bytes, name: str) -> Manifest:
-    """Parse the output of `Manifest.text`. Raises BackupTrouble for other or newer formats."""
+def parse_manifest(text: bytes, name: str) -> Manifest:
+    """Parse the output of `Manifest.text`. Raises BackupError for any other format."""
     try:
         values = json.loads(text)
         if (kind := values.get("format")) != FORMAT:
-            raise BackupTrouble(f"{name} is of the format {kind!r}; this version of Berth reads {FORMAT}")
+            raise BackupError(f"{name} has the format {kind!r}; this version of Berth reads {FORMAT}")
         migrations = tuple((str(app), str(step)) for app, step in values.pop("migrations"))
-        sure = {"server": int(values["server"]), "size": int(values["size"]), "files": tuple(values["files"])}
-        return Manifest(**{**values, **sure, "migrations": migrations})
+        converted = {
+            "server": int(values["server"]),
+            "size": int(values["size"]),
+            "files": tuple(values["files"]),
+        }
+        return Manifest(**{**values, **converted, "migrations": migrations})
     except (ValueError, TypeError, KeyError, AttributeError):
-        raise BackupTrouble(f"{name} is not a backup of Berth: its manifest is unreadable") from None
+        raise BackupError(f"{name} is not a backup of Berth: its manifest is unreadable") from None
 
 
-def mark_of(secret: str) -> str:
-    """Return a fingerprint of the secret, which is too long to be guessed from the fingerprint."""
+def secret_fingerprint(secret: str) -> str:
+    """Return a fingerprint of the secret, from which the secret cannot be guessed."""
     return hmac.new(secret.encode(), b"berth backup", hashlib.sha256).hexdigest()[:16]

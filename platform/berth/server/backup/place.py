@@ -12,64 +12,74 @@ from typing import Any
 
 import psycopg
 
-from berth.db.embedded import DatabaseTrouble, programs, running_database
-from berth.server.backup.trouble import BackupTrouble
+from berth.db.embedded import DatabaseSetupError, programs_directory, running_database
+from berth.server.backup.trouble import BackupError
 
 INSTALLED = Path("/usr/lib/postgresql")
-WORDS = {option.keyword.decode(): option.envvar for option in psycopg.pq.Conninfo.get_defaults()}
+OPTION_VARIABLES = {option.keyword.decode(): option.envvar for option in psycopg.pq.Conninfo.get_defaults()}
 
 
 @dataclass(frozen=True)
-class Place:
-    """Connection parameters of a database, and the version of its server (150018 is 15.18)."""
+class Database:
+    """Connection parameters of a database and its server version, such as 150018 for 15.18."""
 
-    words: Mapping[str, str]
+    options: Mapping[str, str]
     server: int
 
     def connect(self) -> "psycopg.Connection[tuple[Any, ...]]":
-        return psycopg.connect(**self.words, application_name="berth admin")  # type: ignore[arg-type]
+        return psycopg.connect(**self.options, application_name="berth admin")  # type: ignore[arg-type]
 
     def environment(self) -> dict[str, str]:
-        """Return the environment for PostgreSQL's programs, so that no command line contains a password."""
-        named = {
-            variable.decode(): self.words[word]
-            for word, variable in WORDS.items()
-            if variable and word in self.words
-        }
-        return {**os.environ, **named, "PGAPPNAME": "berth admin"}
+        """Return the environment for PostgreSQL's programs.
 
-    def program(self, name: str, least: int = 0) -> str:
-        """Return the path of the oldest version of a program that is at least the server's and `least`."""
-        wanted = max(self.server, least) // 10_000
-        candidates = sorted((version, path) for version, path in _candidates(name) if version >= wanted)
+        It contains the password, which would be visible in a command line.
+        """
+        variables = {
+            variable.decode(): self.options[word]
+            for word, variable in OPTION_VARIABLES.items()
+            if variable and word in self.options
+        }
+        return {**os.environ, **variables, "PGAPPNAME": "berth admin"}
+
+    def program(self, name: str, minimum: int = 0) -> str:
+        """Return the path of a program in the oldest suitable version.
+
+        The version is at least the server's and at least `minimum`.
+        """
+        needed = max(self.server, minimum) // 10_000
+        candidates = sorted((version, path) for version, path in _candidates(name) if version >= needed)
         if not candidates:
-            raise BackupTrouble(
-                f"{name} of PostgreSQL {wanted} or newer is missing: install its client programs"
+            raise BackupError(
+                f"{name} of PostgreSQL {needed} or newer is missing: install the PostgreSQL client programs"
             )
         return candidates[0][1]
 
 
 @contextmanager
-def at_place() -> Iterator[Place]:
-    """Yield the database of DATABASE_URL, or the embedded database, which is started if necessary."""
+def open_database() -> Iterator[Database]:
+    """Yield the database of DATABASE_URL, or the embedded database, started if necessary."""
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "berth.server.settings")
     try:
-        with running_database(wanted="DATABASE_URL" not in os.environ):
+        with running_database(needed="DATABASE_URL" not in os.environ):
             import django
 
             django.setup()
-            yield _place()
-    except (DatabaseTrouble, psycopg.OperationalError) as trouble:
-        raise BackupTrouble(f"the database cannot be used: {' '.join(str(trouble).split())}") from None
+            yield _connect()
+    except (DatabaseSetupError, psycopg.OperationalError) as trouble:
+        raise BackupError(f"the database cannot be used: {' '.join(str(trouble).split())}") from None
 
 
-def _place() -> Place:
+def _connect() -> Database:
     from django.db import connection
 
     parameters = connection.get_connection_params()
-    words = {word: str(value) for word, value in parameters.items() if word in WORDS and value is not None}
-    with Place(words, 0).connect() as opened:
-        return Place(words, opened.info.server_version)
+    options = {
+        word: str(value)
+        for word, value in parameters.items()
+        if word in OPTION_VARIABLES and value is not None
+    }
+    with Database(options, 0).connect() as session:
+        return Database(options, session.info.server_version)
 
 
 def _candidates(name: str) -> Iterator[tuple[int, str]]:
@@ -83,6 +93,6 @@ def _other_candidates(name: str) -> Iterator[Path]:
     if on_path := shutil.which(name):
         yield Path(on_path)
     try:
-        yield programs() / name
-    except DatabaseTrouble:
+        yield programs_directory() / name
+    except DatabaseSetupError:
         return

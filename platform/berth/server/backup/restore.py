@@ -14,13 +14,15 @@ from typing import IO, Any
 
 from berth.home import home
 from berth.server.backup import archive
-from berth.server.backup.keys import missing_keys, put_keys, version_here
-from berth.server.backup.manifest import Manifest, Migrations, mark_of
-from berth.server.backup.place import Place, at_place
-from berth.server.backup.trouble import BackupTrouble
+from berth.server.backup.keys import missing_keys, put_keys, running_version
+from berth.server.backup.manifest import Manifest, Migrations, secret_fingerprint
+from berth.server.backup.place import Database, open_database
+from berth.server.backup.trouble import BackupError
 
-GOING = 5.0  # seconds until the server notices that the clients of stopped processes have disconnected
-NEW_SETTING, SINCE = b"SET transaction_timeout", 170_000
+DISCONNECT_SECONDS = (
+    5.0  # seconds until the server notices that the clients of stopped processes have disconnected
+)
+NEW_SETTING, NEW_SETTING_VERSION = b"SET transaction_timeout", 170_000
 HEAD_LINES = 40
 CLEAR = """
 DO $clear$
@@ -44,70 +46,70 @@ END $clear$;
 
 
 @dataclass(frozen=True, slots=True)
-class Restored:
+class RestoreResult:
     manifest: Manifest
     same_key: bool
-    keys_put: tuple[str, ...] = ()
-    keys_other: tuple[str, ...] = ()
+    written_keys: tuple[str, ...] = ()
+    differing_keys: tuple[str, ...] = ()
 
 
-def restore_backup(source: Path, *, force: bool = False) -> Restored:
-    """Restore the backup. If this raises BackupTrouble, nothing has changed."""
-    with archive.opened(source) as backup, _while_stopped():
-        free = missing_keys(home())
-        with at_place() as place:
+def restore_backup(source: Path, *, force: bool = False) -> RestoreResult:
+    """Restore the backup. If this raises BackupError, nothing has changed."""
+    with archive.open_archive(source) as backup, _while_stopped():
+        missing = missing_keys(home())
+        with open_database() as database:
             from django.conf import settings
 
             _refuse_other_version(backup.manifest)
-            with place.connect() as connection:
+            with database.connect() as connection:
                 connection.autocommit = True
                 _refuse_other_clients(connection)
                 if not force:
-                    _refuse_contents(connection)
-            _restore(place, backup)
-            put, other = put_keys(settings.BERTH_HOME, backup.keys(), free)
-            same = "secret_key" in put or mark_of(settings.SECRET_KEY) == backup.manifest.key
-    return Restored(backup.manifest, same, tuple(put), tuple(other))
+                    _refuse_nonempty_database(connection)
+            _restore(database, backup)
+            written, differing = put_keys(settings.BERTH_HOME, backup.keys(), missing)
+            same = "secret_key" in written or secret_fingerprint(settings.SECRET_KEY) == backup.manifest.key
+    return RestoreResult(backup.manifest, same, tuple(written), tuple(differing))
 
 
 @contextmanager
 def _while_stopped() -> Iterator[None]:
-    """Ensure that no `berth up` runs or starts with this home directory."""
-    from berth.server.up.claim import claimed
-    from berth.server.up.trouble import CannotStart
+    """Ensure that `berth up` does not run or start with this home directory."""
+    from berth.server.up.claim import claim_home
+    from berth.server.up.trouble import StartupError
 
     try:
-        with claimed(home()):
+        with claim_home(home()):
             yield
-    except CannotStart as running:
-        raise BackupTrouble(f"{str(running).removesuffix('.')}: stop it first") from None
+    except StartupError as running:
+        raise BackupError(f"{str(running).removesuffix('.')}: stop it first") from None
 
 
 def _refuse_other_version(manifest: Manifest) -> None:
-    own, theirs = _migrations_here(), manifest.migrations
-    made = f"it was made by Berth {manifest.version}, this is {version_here()}"
+    own, theirs = _own_migrations(), manifest.migrations
+    made = f"it was made by Berth {manifest.version}, this is {running_version()}"
     if unknown := sorted(set(theirs) - set(own)):
         first = ".".join(unknown[0])
-        raise BackupTrouble(
+        raise BackupError(
             f"the backup is from another version: {made}, which does not know {first}; restore it there"
         )
-    if lacking := sorted(set(own) - set(theirs)):
-        first = ".".join(lacking[0])
-        raise BackupTrouble(
+    if absent := sorted(set(own) - set(theirs)):
+        first = ".".join(absent[0])
+        raise BackupError(
             f"the backup is from an older version: {made}, and its tables lack {first}; "
             "restore it with that version, then upgrade"
         )
 
 
-def _migrations_here() -> Migrations:
+def _own_migrations() -> Migrations:
     from django.db.migrations.loader import MigrationLoader
 
     return tuple(sorted(MigrationLoader(None, ignore_no_migrations=True).disk_migrations))
 
 
 def _refuse_other_clients(connection: Any) -> None:
-    """Refuse while other clients are connected: they would keep stale data."""
-    deadline = time.monotonic() + GOING
+    """Raise BackupError if other clients stay connected, because they would keep stale data."""
+    deadline = time.monotonic() + DISCONNECT_SECONDS
     while others := connection.execute(
         "SELECT DISTINCT coalesce(nullif(application_name, ''), usename, '?') FROM pg_stat_activity"
         " WHERE datname = current_database() AND pid <> pg_backend_pid()"
@@ -115,72 +117,73 @@ def _refuse_other_clients(connection: Any) -> None:
     ).fetchall():
         if time.monotonic() > deadline:
             names = ", ".join(sorted(name for (name,) in others))
-            raise BackupTrouble(f"others use this database ({names}): stop Berth's processes first")
+            raise BackupError(f"other clients use this database ({names}): stop Berth's processes first")
         time.sleep(0.2)
 
 
-def _refuse_contents(connection: Any) -> None:
+def _refuse_nonempty_database(connection: Any) -> None:
     (tables,) = connection.execute(
         "SELECT count(*) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
         " WHERE n.nspname = current_schema() AND c.relkind IN ('r', 'p', 'v', 'm')"
     ).fetchone()
     if tables:
-        raise BackupTrouble(
+        raise BackupError(
             f"this database is not empty ({tables} tables): use an empty one, or --force to replace it"
         )
 
 
-def _restore(place: Place, backup: archive.Archive) -> None:
+def _restore(database: Database, backup: archive.Archive) -> None:
     """Pipe the statements of pg_restore into psql."""
     with tempfile.TemporaryFile() as errors:
         reader = subprocess.Popen(
             [
-                place.program("pg_restore", backup.manifest.server), "--file=-", "--no-owner",
+                database.program("pg_restore", backup.manifest.server), "--file=-", "--no-owner",
                 "--no-privileges",
             ],
-            env=place.environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors,
+            env=database.environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors,
         )  # fmt: skip
         writer = subprocess.Popen(
             [
-                place.program("psql"), "--no-psqlrc", "--quiet", "--no-password", "--set=ON_ERROR_STOP=1",
+                database.program("psql"), "--no-psqlrc", "--quiet", "--no-password", "--set=ON_ERROR_STOP=1",
                 "--file=-",
             ],
-            env=place.environment(), stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=errors,
+            env=database.environment(), stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=errors,
         )  # fmt: skip
         assert reader.stdin and writer.stdin
         feeder = threading.Thread(target=_pipe, args=(backup.dump(), reader.stdin))
         feeder.start()
-        with contextlib.suppress(BrokenPipeError):  # psql has ended and reports the cause
-            _write_statements(reader, writer.stdin, place.server)
+        with contextlib.suppress(BrokenPipeError):  # psql has exited and reports the cause
+            _write_statements(reader, writer.stdin, database.server)
         codes = writer.wait(), reader.wait()
         feeder.join()
         if any(codes):
             errors.seek(0)
-            raise BackupTrouble(
-                f"nothing was restored: {_first_error(errors.read().decode(errors='replace'))}"
-            )
-    with place.connect() as connection:
+            raise BackupError(f"nothing was restored: {_first_error(errors.read().decode(errors='replace'))}")
+    with database.connect() as connection:
         connection.autocommit = True
         connection.execute("ANALYZE")
 
 
-def _write_statements(reader: "subprocess.Popen[bytes]", into: IO[bytes], server: int) -> None:
-    """Commit only after pg_restore has succeeded: psql would also commit an incomplete script."""
+def _write_statements(reader: "subprocess.Popen[bytes]", target: IO[bytes], server: int) -> None:
+    """Write the statements, and commit only if pg_restore succeeded.
+
+    On its own, psql would also commit an incomplete script.
+    """
     assert reader.stdout
-    with into, reader.stdout as statements:
-        into.write(b"BEGIN;\n" + CLEAR.encode())
+    with target, reader.stdout as statements:
+        target.write(b"BEGIN;\n" + CLEAR.encode())
         for _ in range(HEAD_LINES):
             line = statements.readline()
-            if not (line.startswith(NEW_SETTING) and server < SINCE):
-                into.write(line)
-        shutil.copyfileobj(statements, into, archive.BLOCK)
+            if not (line.startswith(NEW_SETTING) and server < NEW_SETTING_VERSION):
+                target.write(line)
+        shutil.copyfileobj(statements, target, archive.BLOCK)
         if reader.wait() == 0:
-            into.write(b"COMMIT;\n")
+            target.write(b"COMMIT;\n")
 
 
-def _pipe(content: IO[bytes], into: IO[bytes]) -> None:
-    with contextlib.suppress(BrokenPipeError), into:  # pg_restore has ended and reports the cause
-        shutil.copyfileobj(content, into, archive.BLOCK)
+def _pipe(content: IO[bytes], target: IO[bytes]) -> None:
+    with contextlib.suppress(BrokenPipeError), target:  # pg_restore has exited and reports the cause
+        shutil.copyfileobj(content, target, archive.BLOCK)
 
 
 def _first_error(text: str) -> str:

@@ -8,67 +8,70 @@ from pathlib import Path
 import psycopg
 
 from berth.server.backup import archive
-from berth.server.backup.keys import key_files, version_here
-from berth.server.backup.manifest import Manifest, Migrations, mark_of
-from berth.server.backup.place import Place, at_place
-from berth.server.backup.trouble import BackupTrouble
+from berth.server.backup.keys import key_files, running_version
+from berth.server.backup.manifest import Manifest, Migrations, secret_fingerprint
+from berth.server.backup.place import Database, open_database
+from berth.server.backup.trouble import BackupError
 
-COUNTED = {
+COUNTED_TABLES = {
     "departments": "projects_department", "projects": "projects_project", "workloads": "projects_workload",
     "evictions": "scheduler_eviction", "node_pools": "pools_nodepool",
 }  # fmt: skip
 
 
-def take(target: Path, *, with_keys: bool = False, replace: bool = False) -> Manifest:
-    """Write `target` and return its manifest. If this raises BackupTrouble, no file is left."""
+def take_backup(target: Path, *, with_keys: bool = False, replace: bool = False) -> Manifest:
+    """Write a backup to `target` and return its manifest. If this fails, no file is left behind.
+
+    Raises BackupError.
+    """
     if target.exists() and not replace:
-        raise BackupTrouble(f"{target} already exists. Choose another file, or use --force")
+        raise BackupError(f"{target} already exists. Choose another file, or use --force")
     if not target.parent.is_dir():
-        raise BackupTrouble(f"{target.parent} is not a directory")
+        raise BackupError(f"{target.parent} is not a directory")
     with (
-        at_place() as place,
-        tempfile.TemporaryDirectory(prefix=".berth-backup-", dir=target.parent) as beside,
+        open_database() as database,
+        tempfile.TemporaryDirectory(prefix=".berth-backup-", dir=target.parent) as directory,
     ):
         from django.conf import settings
 
-        dump = Path(beside) / archive.DUMP
-        migrations, counts = _dump(place, dump)
+        dump = Path(directory) / archive.DUMP
+        migrations, counts = _dump(database, dump)
         with dump.open("rb") as file:
-            size, sha256 = archive.digest_of(file)
+            size, sha256 = archive.hash_content(file)
         keys = key_files(settings.BERTH_HOME) if with_keys else {}
         manifest = Manifest(
-            made_at=datetime.now(UTC).isoformat(timespec="seconds"), version=version_here(),
-            server=place.server, migrations=migrations, size=size, sha256=sha256,
-            key=mark_of(settings.SECRET_KEY), counts=counts, files=tuple(keys),
+            made_at=datetime.now(UTC).isoformat(timespec="seconds"), version=running_version(),
+            server=database.server, migrations=migrations, size=size, sha256=sha256,
+            key=secret_fingerprint(settings.SECRET_KEY), counts=counts, files=tuple(keys),
         )  # fmt: skip
         archive.write(target, manifest, dump, keys)
     return manifest
 
 
-def _dump(place: Place, dump: Path) -> tuple[Migrations, dict[str, int]]:
-    """Count rows and dump the database in the same snapshot. Return the migrations and the counts."""
-    with place.connect() as connection:
+def _dump(database: Database, dump: Path) -> tuple[Migrations, dict[str, int]]:
+    """Dump the database and count rows in one snapshot. Return the migrations and the counts."""
+    with database.connect() as connection:
         connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY")
         try:
             rows = connection.execute("SELECT app, name FROM django_migrations ORDER BY app, name").fetchall()
         except psycopg.errors.UndefinedTable:
-            raise BackupTrouble("the database is empty: nothing to back up") from None
+            raise BackupError("the database is empty: nothing to back up") from None
         counts = {
-            word: int(connection.execute(f"SELECT count(*) FROM {table}").fetchall()[0][0])  # noqa: S608
-            for word, table in COUNTED.items()
+            label: int(connection.execute(f"SELECT count(*) FROM {table}").fetchall()[0][0])  # noqa: S608
+            for label, table in COUNTED_TABLES.items()
         }
         snapshot = connection.execute("SELECT pg_export_snapshot()").fetchall()[0][0]
-        _run_pg_dump(place, dump, str(snapshot))
+        _run_pg_dump(database, dump, str(snapshot))
     return tuple((str(app), str(name)) for app, name in rows), counts
 
 
-def _run_pg_dump(place: Place, dump: Path, snapshot: str) -> None:
-    done = subprocess.run(
+def _run_pg_dump(database: Database, dump: Path, snapshot: str) -> None:
+    completed = subprocess.run(
         [
-            place.program("pg_dump"), "--format=custom", "--no-owner", "--no-privileges", "--no-password",
+            database.program("pg_dump"), "--format=custom", "--no-owner", "--no-privileges", "--no-password",
             f"--snapshot={snapshot}", f"--file={dump}",
         ],
-        env=place.environment(), capture_output=True, text=True, check=False,
+        env=database.environment(), capture_output=True, text=True, check=False,
     )  # fmt: skip
-    if done.returncode:
-        raise BackupTrouble(f"pg_dump failed: {' '.join(done.stderr.split())[-500:]}")
+    if completed.returncode:
+        raise BackupError(f"pg_dump failed: {' '.join(completed.stderr.split())[-500:]}")

@@ -1,5 +1,5 @@
-"""Error of a failed backup or restore."""
+"""Error raised when a backup or restore fails."""
 
 
-class BackupTrouble(Exception):
-    """Backup or restore failed without changes; the message has the cause and a remedy."""
+class BackupError(Exception):
+    """Error for a backup or restore that changed nothing. The message states cause and remedy."""

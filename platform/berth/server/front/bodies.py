@@ -1,7 +1,7 @@
 """Enforce a maximum size and a minimum speed for request bodies before Django stores them.
 
 Django writes a body of any length to a temporary file before the first line of a view runs, whether or not
-the client announced its length. Every HTTP request to Berth's own hosts therefore passes through here first.
+the client declared its length. Every HTTP request to Berth's own hosts therefore passes through here first.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from typing import Any
 from pydantic_core import to_json
 
 from berth.core.errors import BerthError, RateLimited, RequestTimeout, TooLarge, Unauthenticated
-from berth.server.api.parsers import BODY_MAX, body_max
+from berth.server.api.parsers import BODY_MAX, max_body_size
 from berth.server.api.problems import CONTENT_TYPE
 from berth.server.api.transport.asgi import PATHS
 
@@ -23,19 +23,19 @@ Send = Callable[[Mapping[str, Any]], Awaitable[None]]
 App = Callable[[Any, Any, Any], Awaitable[None]]
 Check = Callable[[str], Awaitable[bool]]
 
-FIRST_SECONDS = 30.0  # seconds for any body, however short
-BYTES_PER_SECOND = 16 * 1024  # bytes per second required of longer bodies
+FIRST_SECONDS = 30.0  # seconds allowed for any body, however short
+BYTES_PER_SECOND = 16 * 1024  # minimum speed of longer bodies
 DRAIN_SECONDS = 30.0
-LARGE_AT_ONCE = 8  # maximum concurrent large bodies per credential
+LARGE_BODIES_MAX = 8  # maximum concurrent large bodies per credential
 TEXT = "text/plain; charset=utf-8"
 
 
 @dataclass
 class BoundedBodies:
-    """Respond with 413, 408, 401 or 429 before the application sees the request.
+    """ASGI middleware that rejects bodies with 413, 408, 401 or 429 before the application runs.
 
-    A body above BODY_MAX is accepted only if `body_max` allows it and `may_send_large` confirms the bearer
-    secret of the request, so that anonymous clients cannot fill the disk.
+    A body above BODY_MAX is accepted only if `max_body_size` allows it and `may_send_large` confirms the
+    bearer secret of the request, so that anonymous clients cannot fill the disk.
     """
 
     app: App
@@ -52,17 +52,19 @@ class BoundedBodies:
         try:
             await body.admit(announced_length(scope))
             await self.app(scope, body.receive, send)
-        except _Refused as refusal:
-            await refuse(scope, receive, send, refusal.error)
+        except _Rejection as rejection:
+            await reject(scope, receive, send, rejection.error)
         finally:
             body.release()
 
     async def enter_large(self, secret: str) -> None:
-        """Count one large body of this credential. Raises _Refused; otherwise `leave_large` must follow."""
+        """Count a large body of this credential until `leave_large` is called. Raises _Refused."""
         if not secret or not await self.may_send_large(secret):
-            raise _Refused(Unauthenticated(f"Send a valid token with a body of more than {BODY_MAX} bytes."))
-        if self._large[secret] >= LARGE_AT_ONCE:
-            raise _Refused(RateLimited(1, f"At most {LARGE_AT_ONCE} large bodies at once. Try again in 1 s."))
+            raise _Rejection(Unauthenticated(f"A body of more than {BODY_MAX} bytes needs a valid token."))
+        if self._large[secret] >= LARGE_BODIES_MAX:
+            raise _Rejection(
+                RateLimited(1, f"At most {LARGE_BODIES_MAX} large bodies at once. Try again in 1 s.")
+            )
         self._large[secret] += 1
 
     def leave_large(self, secret: str) -> None:
@@ -71,43 +73,45 @@ class BoundedBodies:
             del self._large[secret]
 
 
-class _Refused(Exception):
+class _Rejection(Exception):
     def __init__(self, error: BerthError) -> None:
         super().__init__(error.detail)
         self.error = error
 
 
 class _Body:
-    """Body of one request while it arrives."""
+    """Body of a request while it is received."""
 
     def __init__(self, scope: Scope, receive: Receive, bounds: BoundedBodies) -> None:
         self._receive = receive
         self._bounds = bounds
         self._secret = bearer_secret(scope)
-        self._most = body_max(scope["path"])
+        self._size_max = max_body_size(scope["path"])
         self._size = 0
         self._is_large = False
         self._is_complete = False
-        self._began = asyncio.get_running_loop().time()
+        self._started = asyncio.get_running_loop().time()
 
     async def admit(self, size: int) -> None:
-        """Check an announced length, or the length received so far. Raises _Refused."""
-        if size > self._most:
-            raise _Refused(TooLarge(f"The body exceeds {self._most} bytes, the maximum at this address."))
+        """Check the declared length, or the length received so far. Raises _Refused."""
+        if size > self._size_max:
+            raise _Rejection(
+                TooLarge(f"The body exceeds {self._size_max} bytes, the maximum at this address.")
+            )
         if size > BODY_MAX and not self._is_large:
             await self._bounds.enter_large(self._secret)
             self._is_large = True
 
     async def receive(self) -> dict[str, Any]:
-        """Return the next ASGI message, which is the disconnect once the body is complete."""
+        """Return the next ASGI message, which is the disconnect after the end of the body."""
         if self._is_complete:
             return await self._receive()
-        until = self._began + FIRST_SECONDS + self._size / BYTES_PER_SECOND
+        until = self._started + FIRST_SECONDS + self._size / BYTES_PER_SECOND
         try:
             async with asyncio.timeout_at(until):
                 message = await self._receive()
         except TimeoutError:
-            raise _Refused(
+            raise _Rejection(
                 RequestTimeout(f"The body arrived at less than {BYTES_PER_SECOND} bytes per second.")
             ) from None
         self._size += len(message.get("body", b""))
@@ -120,11 +124,12 @@ class _Body:
             self._bounds.leave_large(self._secret)
 
 
-async def refuse(scope: Scope, receive: Receive, send: Send, error: BerthError) -> None:
+async def reject(scope: Scope, receive: Receive, send: Send, error: BerthError) -> None:
     """Respond with the error, then keep reading for a while.
 
     If a server closes a connection with unread data, the connection is reset and the client never sees the
-    response. The response is therefore sent first, and its empty last part once the client stops sending.
+    response. The response is therefore sent at once, except for its empty last part, which is sent when the
+    client stops sending.
     """
     body, kind = error.detail.encode(), TEXT
     if scope["path"].startswith(PATHS):

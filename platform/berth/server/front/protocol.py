@@ -18,18 +18,18 @@ LINGER_SECONDS = 2.0  # lets the client read a refusal before the connection is 
 OVERHEAD = 8  # maximum bytes of chunk sizes, extensions and trailers per byte of a chunked body
 
 
-class Addresses:
-    """Count of open connections per client address. An exempt address has no maximum."""
+class ConnectionCounter:
+    """Counter of open connections per client address. Exempt addresses have no maximum."""
 
-    def __init__(self, most: int, is_exempt: Callable[[str], bool]) -> None:
-        self.most = most
+    def __init__(self, maximum: int, is_exempt: Callable[[str], bool]) -> None:
+        self.maximum = maximum
         self.is_exempt = is_exempt
         self._open: Counter[str] = Counter()
 
     def enter(self, address: str) -> bool:
-        """Count one connection. Return False if the address has exceeded its maximum."""
+        """Count one connection. Return False if the address exceeds its maximum."""
         self._open[address] += 1
-        return self._open[address] <= self.most or self.is_exempt(address)
+        return self._open[address] <= self.maximum or self.is_exempt(address)
 
     def leave(self, address: str) -> None:
         self._open[address] -= 1
@@ -37,22 +37,24 @@ class Addresses:
             del self._open[address]
 
 
-def protocols(addresses: Addresses) -> tuple[type[HttpToolsProtocol], type[WebSocketsSansIOProtocol]]:
-    """Return the HTTP and WebSocket protocol classes of one server, which share the connection count."""
+def protocol_classes(
+    counter: ConnectionCounter,
+) -> tuple[type[HttpToolsProtocol], type[WebSocketsSansIOProtocol]]:
+    """Return the HTTP and WebSocket protocol classes of a server, which share `counter`."""
 
     class Http(BoundedHttp):
-        counted = addresses
+        connection_counter = counter
 
     class WebSockets(CountedWebSockets):
-        counted = addresses
+        connection_counter = counter
 
     return Http, WebSockets
 
 
 class BoundedHttp(HttpToolsProtocol):
-    """Close a connection whose head is too slow or too long, or that exceeds the limit of its address."""
+    """HTTP protocol that limits request heads, and the number of connections per address."""
 
-    counted: Addresses
+    connection_counter: ConnectionCounter
     _address: str | None = None
     _head_timer: asyncio.TimerHandle | None = None
     _head_size = 0
@@ -64,7 +66,7 @@ class BoundedHttp(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self._address = self.client[0] if self.client else ""
-        if not self.counted.enter(self._address):
+        if not self.connection_counter.enter(self._address):
             self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, "Too many connections from this address.")
             return
         self._expect_head()
@@ -125,11 +127,14 @@ class BoundedHttp(HttpToolsProtocol):
 
     def _leave(self) -> None:
         if self._address is not None:
-            self.counted.leave(self._address)
+            self.connection_counter.leave(self._address)
             self._address = None
 
     def _refuse(self, status: HTTPStatus, reason: str) -> None:
-        """Respond and close our side. Discard further data until the client closes or a timeout passes."""
+        """Respond and half-close the connection.
+
+        Further data is discarded until the client closes the connection or a timeout expires.
+        """
         self._cancel_head_timer()
         if self._is_refused or self.transport.is_closing():
             return
@@ -144,18 +149,18 @@ class BoundedHttp(HttpToolsProtocol):
 
 
 class CountedWebSockets(WebSocketsSansIOProtocol):
-    """Count each WebSocket as a connection of its address."""
+    """WebSocket protocol that counts each WebSocket as a connection of its address."""
 
-    counted: Addresses
+    connection_counter: ConnectionCounter
     _address: str | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self._address = self.client[0] if self.client else ""
-        self.counted.enter(self._address)
+        self.connection_counter.enter(self._address)
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._address is not None:
-            self.counted.leave(self._address)
+            self.connection_counter.leave(self._address)
             self._address = None
         super().connection_lost(exc)

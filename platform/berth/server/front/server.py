@@ -10,27 +10,29 @@ from typing import Any
 import uvicorn
 from django.conf import settings
 
-from berth.server.front.protocol import Addresses, protocols
+from berth.server.front.protocol import ConnectionCounter, protocol_classes
 
 APPLICATION = "berth.server.asgi:application"
-FILES_FOR_THE_REST = 256  # for database connections, logs and calls to pods
-FEWEST_CONNECTIONS = 64
+RESERVED_FILES = 256  # file descriptors for database connections, logs and calls to pods
+CONNECTIONS_MIN = 64
 
 
 def config(application: Any = APPLICATION, **options: Any) -> uvicorn.Config:
-    """Return the uvicorn configuration. `options` are the address and the grace period of the process.
+    """Return the uvicorn configuration. `options` sets the address and the grace period.
 
     X-Forwarded-For and X-Forwarded-Proto are trusted only from the proxies in BERTH_TRUSTED_PROXIES, because
     any process on this machine, including tenants' pods, could send these headers.
     """
     importlib.import_module("berth.server.asgi")  # loads the settings
     proxies: list[str] = settings.BERTH_TRUSTED_PROXIES
-    http, websockets = protocols(Addresses(settings.BERTH_CONNECTIONS_PER_ADDRESS, within(proxies)))
+    http, websockets = protocol_classes(
+        ConnectionCounter(settings.BERTH_CONNECTIONS_PER_ADDRESS, network_matcher(proxies))
+    )
     return uvicorn.Config(
         application,
         http=http,
         ws=websockets,
-        limit_concurrency=most_connections(),
+        limit_concurrency=connection_limit(),
         proxy_headers=bool(proxies),
         forwarded_allow_ips=proxies,
         access_log=False,
@@ -41,7 +43,7 @@ def config(application: Any = APPLICATION, **options: Any) -> uvicorn.Config:
     )
 
 
-def within(proxies: list[str]) -> Callable[[str], bool]:
+def network_matcher(proxies: list[str]) -> Callable[[str], bool]:
     """Return a predicate that tests whether an address belongs to one of these networks."""
     networks = [ip_network(proxy) for proxy in proxies]
 
@@ -55,7 +57,7 @@ def within(proxies: list[str]) -> Callable[[str], bool]:
     return contains
 
 
-def most_connections() -> int:
+def connection_limit() -> int:
     """Raise the soft limit on open files, and return the number of connections that it allows."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
@@ -63,4 +65,4 @@ def most_connections() -> int:
         soft = hard
     if soft == resource.RLIM_INFINITY:
         soft = 2**20
-    return max(FEWEST_CONNECTIONS, soft - FILES_FOR_THE_REST)
+    return max(CONNECTIONS_MIN, soft - RESERVED_FILES)

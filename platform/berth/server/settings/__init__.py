@@ -1,4 +1,4 @@
-"""Django settings. Everything that differs between installations comes from environment variables."""
+"""Django settings. Values that differ between installations come from environment variables."""
 
 from berth.server.settings.admin_site import *
 from berth.server.settings.base import *

@@ -9,7 +9,7 @@ from typing import Any
 import environ
 import structlog
 
-from berth.db.embedded import Embedded
+from berth.db.embedded import EmbeddedCluster
 from berth.home import home
 from berth.server.tracing import spans
 
@@ -94,7 +94,7 @@ INSTALLED_APPS = [
 
 # Database and caches
 
-DATABASES = {"default": env.db_url("DATABASE_URL", default=Embedded(BERTH_HOME / "postgres").url())}
+DATABASES = {"default": env.db_url("DATABASE_URL", default=EmbeddedCluster(BERTH_HOME / "postgres").url())}
 DATABASES["default"].setdefault("OPTIONS", {})
 # A web process serves requests on many threads and shares a connection pool between them. Other processes
 # use one connection per thread.
@@ -143,7 +143,7 @@ LOG_LEVEL = env.str("BERTH_LOG_LEVEL", default="INFO").upper()
 
 def add_origin(logger: object, method: str, event: dict[str, Any]) -> dict[str, Any]:
     """Add the process name, and the trace and span ids if there is a current span."""
-    return event | {"process": spans.this_process()} | spans.ids()
+    return event | {"process": spans.process_name()} | spans.current_ids()
 
 
 SHARED: list[Any] = [

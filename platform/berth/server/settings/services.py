@@ -51,12 +51,12 @@ BERTH_OIDC_CREATE = env.bool("BERTH_OIDC_CREATE", default=True)
 
 # Utilization of allocated GPUs
 BERTH_MEASURE_SECONDS = env.int("BERTH_MEASURE_SECONDS", default=15)  # 0 disables sampling
-BERTH_IDLE_GPU_PERCENT = env.int("BERTH_IDLE_GPU_PERCENT", default=5)  # idle below this utilization ...
-BERTH_IDLE_GPU_MINUTES = env.int("BERTH_IDLE_GPU_MINUTES", default=60)  # ... and reported after this time
+BERTH_IDLE_GPU_PERCENT = env.int("BERTH_IDLE_GPU_PERCENT", default=5)  # utilization below which a GPU is idle
+BERTH_IDLE_GPU_MINUTES = env.int("BERTH_IDLE_GPU_MINUTES", default=60)  # idle time before a report
 
 # Retention in days
 BERTH_KEEP_DAYS = {
-    "tokens": env.int("BERTH_KEEP_TOKENS", default=30),  # after they expired or were revoked
+    "tokens": env.int("BERTH_KEEP_TOKENS", default=30),  # after expiry or revocation
     "deliveries": env.int("BERTH_KEEP_DELIVERIES", default=90),
     "cycles": env.int("BERTH_KEEP_CYCLES", default=30),
     "utilization by minute": env.int("BERTH_KEEP_UTILIZATION_MINUTES", default=1),

@@ -6,7 +6,7 @@ from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
 
-from berth.home import CHECKOUT, PACKAGE, in_checkout
+from berth.home import CHECKOUT, PACKAGE, is_checkout
 from berth.server.settings.base import BERTH_HOME, DEBUG, env
 
 ROOT_URLCONF = "berth.server.urls"
@@ -26,17 +26,17 @@ MIDDLEWARE = [
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
     "berth.server.web.middleware.ActingUser",
-    "berth.server.web.middleware.Policy",
-    "berth.server.web.middleware.Refusals",
-    "berth.server.web.middleware.AdminsZone",
-    "projects.connections.streams.WatchedStreams",
+    "berth.server.web.middleware.ContentSecurityPolicy",
+    "berth.server.web.middleware.ServiceErrorPages",
+    "berth.server.web.middleware.AdminTimeZone",
+    "projects.connections.streams.StreamWatchMiddleware",
 ]
 
 # In a wheel, the templates are inside the package.
 TEMPLATES = [
     {
         "BACKEND": "django.template.backends.django.DjangoTemplates",
-        "DIRS": [CHECKOUT / "templates" if in_checkout() else PACKAGE / "templates"],
+        "DIRS": [CHECKOUT / "templates" if is_checkout() else PACKAGE / "templates"],
         "APP_DIRS": True,
         "OPTIONS": {
             "context_processors": [
@@ -82,7 +82,7 @@ BERTH_APPS_ORIGIN = env.str("BERTH_APPS_ORIGIN", default="")
 
 # The built documentation site, served under /docs.
 BERTH_DOCS = Path(
-    env.str("BERTH_DOCS", default="") or (CHECKOUT / "site" if in_checkout() else BERTH_HOME / "docs")
+    env.str("BERTH_DOCS", default="") or (CHECKOUT / "site" if is_checkout() else BERTH_HOME / "docs")
 )
 
 # Connections
@@ -124,8 +124,8 @@ BERTH_SESSION_MIB = env.int("BERTH_SESSION_MIB", default=512)  # total size of a
 REST_FRAMEWORK: dict[str, Any] = {
     "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
     "DEFAULT_AUTHENTICATION_CLASSES": [
-        "projects.api.authentication.BearerTokens",
-        "projects.api.authentication.Sessions",
+        "projects.api.authentication.BearerTokenAuthentication",
+        "projects.api.authentication.BrowserSessionAuthentication",
     ],
     "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
     "DEFAULT_PARSER_CLASSES": [

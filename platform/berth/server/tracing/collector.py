@@ -1,7 +1,7 @@
 """Send spans to the OTLP collector in batches from a separate thread.
 
-The SDK reads addresses, headers, certificates, sampling and queue sizes from its usual variables (OTEL_*). If
-the collector is unavailable, spans are lost, but no request fails.
+The SDK reads addresses, headers, certificates, sampling and queue sizes from its standard variables (OTEL_*).
+If the collector is unavailable, spans are lost, but no request fails.
 """
 
 import os
@@ -13,8 +13,8 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
 
-def tracer(process: str) -> Any:
-    named = {} if os.environ.get("OTEL_SERVICE_NAME") else {"service.name": f"berth-{process}"}
-    provider = TracerProvider(resource=Resource.create({**named, "berth.process": process}))
+def create_tracer(process: str) -> Any:
+    service_name = {} if os.environ.get("OTEL_SERVICE_NAME") else {"service.name": f"berth-{process}"}
+    provider = TracerProvider(resource=Resource.create({**service_name, "berth.process": process}))
     provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
     return provider.get_tracer("berth")

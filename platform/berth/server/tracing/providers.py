@@ -2,16 +2,16 @@
 
 from collections.abc import Sequence
 
-from berth.server.tracing.spans import Span, is_collected, span
+from berth.server.tracing.spans import Span, is_tracing_enabled, span
 from pools.providers.base import Instance, Provider, ProviderError, ProvisionOrder, ProvisionResult
 
 
-def traced(provider: Provider, kind: str) -> Provider:
+def trace_provider(provider: Provider, kind: str) -> Provider:
     """Wrap a provider so that its calls become spans. Without a collector, return it unchanged."""
-    return Traced(provider, kind) if is_collected() else provider
+    return TracedProvider(provider, kind) if is_tracing_enabled() else provider
 
 
-class Traced:
+class TracedProvider:
     def __init__(self, provider: Provider, kind: str) -> None:
         self._provider = provider
         self._kind = kind

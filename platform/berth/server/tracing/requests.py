@@ -1,16 +1,16 @@
-"""Spans around requests, named by route because addresses may contain secrets."""
+"""Spans around requests, named by route because URLs may contain secrets."""
 
 from django.http import HttpRequest, HttpResponseBase
 
-from berth.server.tracing.spans import NOTHING, Span, is_collected, span
+from berth.server.tracing.spans import NO_SPAN, Span, is_tracing_enabled, span
 
-UNTOLD = ("/static/", "/healthz", "/readyz", "/metrics")
-BROKEN = 500
+UNTRACED_PATHS = ("/static/", "/healthz", "/readyz", "/metrics")
+SERVER_ERROR = 500
 
 
-def of_request(request: HttpRequest, request_id: str) -> Span:
-    if not is_collected() or request.path.startswith(UNTOLD):
-        return NOTHING
+def start_request_span(request: HttpRequest, request_id: str) -> Span:
+    if not is_tracing_enabled() or request.path.startswith(UNTRACED_PATHS):
+        return NO_SPAN
     return span(
         request.method or "GET",
         headers={"traceparent": request.headers.get("traceparent", ""),
@@ -19,18 +19,18 @@ def of_request(request: HttpRequest, request_id: str) -> Span:
     )  # fmt: skip
 
 
-def answered(request_span: Span, request: HttpRequest, response: HttpResponseBase) -> None:
-    if request_span is NOTHING:
+def finish_request_span(request_span: Span, request: HttpRequest, response: HttpResponseBase) -> None:
+    if request_span is NO_SPAN:
         return
-    route = route_of(request)
+    route = route_pattern(request)
     if route:
         request_span.name(f"{request.method} {route}")
     request_span.set_attributes(http__route=route or None, http__response__status_code=response.status_code)
-    if response.status_code >= BROKEN:
-        request_span.failed(f"status {response.status_code}")
+    if response.status_code >= SERVER_ERROR:
+        request_span.mark_failed(f"status {response.status_code}")
 
 
-def route_of(request: HttpRequest) -> str:
+def route_pattern(request: HttpRequest) -> str:
     """Return the URL pattern of the request, or an empty string for unknown paths."""
     match = request.resolver_match
     return f"/{match.route}" if match is not None and match.route is not None else ""

@@ -1,4 +1,4 @@
-"""Spans that cost only one variable check if no collector is configured.
+"""Spans that cost a single variable check if no collector is configured.
 
 OpenTelemetry is imported at the first span, and only if a collector is configured.
 """
@@ -32,12 +32,12 @@ class Span:
     def name(self, name: str) -> None:
         """Rename the span."""
 
-    def failed(self, why: str) -> None:
+    def mark_failed(self, why: str) -> None:
         """Mark the span as failed."""
 
 
-class Recorded(Span):
-    """Span that is current in this context until the block ends."""
+class RecordedSpan(Span):
+    """Recording span, which is current in this context until the block ends."""
 
     def __init__(self, scope: AbstractContextManager[Any]) -> None:
         self._scope = scope
@@ -59,50 +59,50 @@ class Recorded(Span):
     def name(self, name: str) -> None:
         self._span.update_name(name)
 
-    def failed(self, why: str) -> None:
+    def mark_failed(self, why: str) -> None:
         from opentelemetry.trace import StatusCode
 
         self._span.set_status(StatusCode.ERROR, why)
 
 
-NOTHING = Span()
+NO_SPAN = Span()
 _setup_lock = threading.Lock()
 _process = "tasks" if "qcluster" in sys.argv[1:] else "command"
 _is_set_up, _tracer = False, None
 
 
-def this_process_is(name: str) -> None:
+def set_process_name(name: str) -> None:
     """Set the name of this process in its spans: web, scheduler, services or tasks."""
     global _process  # noqa: PLW0603
     _process = name
 
 
-def this_process() -> str:
+def process_name() -> str:
     return _process
 
 
-def is_collected() -> bool:
+def is_tracing_enabled() -> bool:
     return _tracer_if_enabled() is not None
 
 
 def span(name: str, *, headers: Mapping[str, str] | None = None, **attributes: Any) -> Span:
-    """Return a context manager for a span, which continues the trace of the request's `headers`, if any."""
+    """Return a span for a `with` statement, which continues the trace of `headers` if given."""
     tracer = _tracer_if_enabled()
     if tracer is None:
-        return NOTHING
+        return NO_SPAN
     from opentelemetry.propagate import extract
     from opentelemetry.trace import SpanKind
 
     if headers is None:
-        return Recorded(tracer.start_as_current_span(name, attributes=_attributes(attributes)))
+        return RecordedSpan(tracer.start_as_current_span(name, attributes=_attributes(attributes)))
     context, kind = extract(headers), SpanKind.SERVER
-    return Recorded(
+    return RecordedSpan(
         tracer.start_as_current_span(name, context=context, kind=kind, attributes=_attributes(attributes))
     )
 
 
-def ids() -> dict[str, str]:
-    """Return the trace and span ids of the current span for log lines. Return nothing without a span."""
+def current_ids() -> dict[str, str]:
+    """Return the current trace and span ids for log lines, or an empty dict without a span."""
     if _tracer is None:
         return {}
     from opentelemetry.trace import format_span_id, format_trace_id, get_current_span
@@ -131,9 +131,9 @@ def _is_enabled() -> bool:
 
 
 def _create_tracer() -> Any:
-    from berth.server.tracing.collector import tracer
+    from berth.server.tracing.collector import create_tracer
 
-    return tracer(_process)
+    return create_tracer(_process)
 
 
 def _attributes(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from django.dispatch import receiver
 from django_q.signals import post_execute_in_worker, pre_execute
 from structlog.contextvars import bound_contextvars
 
-from berth.server.tracing.spans import Span, span, this_process_is
+from berth.server.tracing.spans import Span, set_process_name, span
 
 # A worker runs one job at a time.
 _job: list[tuple[ExitStack, Span]] = []
@@ -16,18 +16,18 @@ _job: list[tuple[ExitStack, Span]] = []
 @receiver(pre_execute, dispatch_uid="berth.server.tracing.begin")
 def begin(sender: object, func: Any, task: dict[str, Any], **more: Any) -> None:
     end_job()
-    this_process_is("tasks")
-    named, what = str(task["id"]), _name(func)
+    set_process_name("tasks")
+    task_id, task_name = str(task["id"]), _name(func)
     stack = ExitStack()
-    stack.enter_context(bound_contextvars(task=what, task_id=named))
-    task_span = stack.enter_context(span(f"task {what}", berth__task=what, berth__task_id=named))
+    stack.enter_context(bound_contextvars(task=task_name, task_id=task_id))
+    task_span = stack.enter_context(span(f"task {task_name}", berth__task=task_name, berth__task_id=task_id))
     _job.append((stack, task_span))
 
 
 @receiver(post_execute_in_worker, dispatch_uid="berth.server.tracing.end")
 def end(sender: object, func: Any, task: dict[str, Any], **more: Any) -> None:
     if _job and not task.get("success", False):
-        _job[-1][1].failed("the job failed")
+        _job[-1][1].mark_failed("the job failed")
     end_job()
 
 

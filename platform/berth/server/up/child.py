@@ -8,23 +8,26 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-STEADY_AFTER = 30.0
-LONGEST_PAUSE = 10.0
+STABLE_SECONDS = 30.0
+RESTART_PAUSE_MAX = 10.0
 LOG_LIMIT = 20 * 1024 * 1024
 
 
 @dataclass
 class Child:
-    """A child process. `command` is called at each start. `stop_by` is the signal for an orderly stop."""
+    """A child process of the supervisor.
+
+    `command` is called at each start, and `stop_signal` is the signal that stops the process gracefully.
+    """
 
     name: str
     command: Callable[[], list[str]]
     env: Mapping[str, str]
     log: Path
-    passes: tuple[int, ...] = ()
-    stop_by: int = signal.SIGTERM
+    inherited_fds: tuple[int, ...] = ()
+    stop_signal: int = signal.SIGTERM
     process: subprocess.Popen[bytes] | None = None
-    due: float | None = None
+    restart_at: float | None = None
     _started: float = 0.0
     _failures: int = field(default=0)
 
@@ -42,31 +45,34 @@ class Child:
                 stdout=output,
                 stderr=output,
                 start_new_session=True,
-                pass_fds=self.passes,
+                pass_fds=self.inherited_fds,
                 cwd="/",
             )
-        self._started, self.due = now, None
+        self._started, self.restart_at = now, None
 
-    def ended(self, now: float) -> int | None:
-        """Return the exit code once, and schedule a restart. The pause grows with each failure in a row."""
+    def poll_exit(self, now: float) -> int | None:
+        """Return the exit code once, and schedule a restart.
+
+        The pause before the restart grows with each consecutive failure.
+        """
         if self.process is None or (code := self.process.poll()) is None:
             return None
-        self._failures = 1 if now - self._started >= STEADY_AFTER else self._failures + 1
-        pause = 0.0 if self._failures == 1 else min(LONGEST_PAUSE, 0.25 * 2 ** (self._failures - 2))
-        self.process, self.due = None, now + pause
+        self._failures = 1 if now - self._started >= STABLE_SECONDS else self._failures + 1
+        pause = 0.0 if self._failures == 1 else min(RESTART_PAUSE_MAX, 0.25 * 2 ** (self._failures - 2))
+        self.process, self.restart_at = None, now + pause
         return code
 
     def ask_to_stop(self) -> None:
-        self.due = None
+        self.restart_at = None
         if self.process and self.process.poll() is None:
-            self.process.send_signal(self.stop_by)
+            self.process.send_signal(self.stop_signal)
 
     def kill(self) -> None:
         if self.process and self.process.poll() is None:
             self.process.kill()
 
     def trim_log(self) -> None:
-        """Copy a log that is too long, then truncate it, because the process keeps the file open."""
+        """Copy an oversized log, then truncate it, because the process keeps the file open."""
         if self.log.exists() and self.log.stat().st_size > LOG_LIMIT:
             shutil.copyfile(self.log, self.log.with_name(self.log.name + ".1"))
             os.truncate(self.log, 0)

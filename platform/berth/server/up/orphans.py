@@ -1,4 +1,4 @@
-"""Adopt orphaned processes, such as the keepers of running pods."""
+"""Adopt orphaned processes, such as the shims of running pods."""
 
 import ctypes
 import os
@@ -9,24 +9,24 @@ PR_SET_CHILD_SUBREAPER = 36
 
 
 def adopt_orphans() -> None:
-    """Make this process the new parent of descendants whose own parent ends."""
+    """Make this process the new parent of descendants whose parent exits."""
     if ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "prctl")
 
 
-def orphans(own: Collection[int | None]) -> list[int]:
-    """Return the pids of live children that this process did not start."""
+def find_orphans(own_pids: Collection[int | None]) -> list[int]:
+    """Return the ids of live child processes that this process did not start."""
     listed = Path(f"/proc/self/task/{os.getpid()}/children").read_text()
-    return [pid for pid in map(int, listed.split()) if pid not in own and not _reap(pid)]
+    return [pid for pid in map(int, listed.split()) if pid not in own_pids and not _reap(pid)]
 
 
-def reap_orphans(own: Collection[int | None]) -> None:
-    while (dead := _ended_child()) and dead not in own:
-        _reap(dead)
+def reap_orphans(own_pids: Collection[int | None]) -> None:
+    while (exited_pid := _ended_child()) and exited_pid not in own_pids:
+        _reap(exited_pid)
 
 
-def anchor() -> str:
-    """Return an id of this process that includes its start time, because the kernel reuses process ids."""
+def process_identity() -> str:
+    """Return an id of this process with its start time, because the kernel reuses process ids."""
     fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
     return f"{os.getpid()}:{fields[19]}"
 

@@ -7,46 +7,46 @@ from ipaddress import ip_address
 from pathlib import Path
 from socket import socket
 
-from berth.db.embedded import Embedded
-from berth.home import CHECKOUT, in_checkout
+from berth.db.embedded import EmbeddedCluster
+from berth.home import CHECKOUT, is_checkout
 from berth.server.up.child import Child
-from berth.server.up.orphans import anchor
-from berth.tied import tied
+from berth.server.up.orphans import process_identity
+from berth.tied import tie_to_parent
 
 
 def environment(home: Path) -> dict[str, str]:
     values = {**os.environ, "BERTH_HOME": str(home), "PYTHONUNBUFFERED": "1"}
     values.setdefault("DJANGO_SETTINGS_MODULE", "berth.server.settings")
-    if in_checkout():
-        ways = [str(CHECKOUT), str(CHECKOUT / "platform"), values.get("PYTHONPATH", "")]
-        values["PYTHONPATH"] = os.pathsep.join(filter(None, ways))
+    if is_checkout():
+        paths = [str(CHECKOUT), str(CHECKOUT / "platform"), values.get("PYTHONPATH", "")]
+        values["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
     return values
 
 
-def database(home: Path, cluster: Embedded) -> Child:
+def database(home: Path, cluster: EmbeddedCluster) -> Child:
     def command() -> list[str]:
         cluster.prepare()
         return cluster.command()
 
     log = home / "logs" / "postgres.log"
-    return Child("database", command, dict(os.environ), log, stop_by=signal.SIGINT)
+    return Child("database", command, dict(os.environ), log, stop_signal=signal.SIGINT)
 
 
-def web(home: Path, listening: socket, starts: int) -> Child:
-    """Return the web process, which accepts requests once it reads the end of file from the pipe `starts`."""
+def web(home: Path, listening: socket, start_pipe: int) -> Child:
+    """Return the web process, which accepts requests once the pipe `start_pipe` is closed."""
     number = listening.fileno()
     host, port = listening.getsockname()[:2]
-    more = {"BERTH_OWN_PORTS": _own_ports(port)}
+    extra = {"BERTH_OWN_PORTS": _own_ports(port)}
     if ip_address(host).is_loopback:
         # Browsers resolve every name under localhost to their own machine.
-        more["BERTH_APPS_ORIGIN"] = os.environ.get("BERTH_APPS_ORIGIN", f"http://*.localhost:{port}")
-    command = ["berth.server.up.web", str(number), str(starts)]
-    return _python(home, "web", command, passes=(number, starts), **more)
+        extra["BERTH_APPS_ORIGIN"] = os.environ.get("BERTH_APPS_ORIGIN", f"http://*.localhost:{port}")
+    command = ["berth.server.up.web", str(number), str(start_pipe)]
+    return _python(home, "web", command, inherited_fds=(number, start_pipe), **extra)
 
 
 def scheduler(home: Path) -> Child:
-    """Return the scheduler process. Pods end with the supervisor, so they survive scheduler restarts."""
-    return _python(home, "scheduler", ["django", "run_scheduler"], BERTH_ANCHOR=anchor())
+    """Return the scheduler process. Pods survive its restarts, and end with the supervisor."""
+    return _python(home, "scheduler", ["django", "run_scheduler"], BERTH_ANCHOR=process_identity())
 
 
 def tasks(home: Path) -> Child:
@@ -54,7 +54,10 @@ def tasks(home: Path) -> Child:
 
 
 def services(home: Path, port: int) -> Child:
-    """Return the services process. It never calls Berth's own ports, since users choose engine addresses."""
+    """Return the services process.
+
+    Users choose engine addresses, so the process must never call Berth's own ports.
+    """
     return _python(home, "services", ["django", "run_services"], BERTH_OWN_PORTS=_own_ports(port))
 
 
@@ -62,12 +65,14 @@ def _own_ports(port: int) -> str:
     return ",".join(filter(None, [str(port), os.environ.get("BERTH_OWN_PORTS", "")]))
 
 
-def _python(home: Path, name: str, module: list[str], passes: tuple[int, ...] = (), **more: str) -> Child:
-    """Return a Python process that is killed when the supervisor dies. All processes are crash-safe."""
+def _python(
+    home: Path, name: str, module: list[str], inherited_fds: tuple[int, ...] = (), **extra: str
+) -> Child:
+    """Return a Python process, which is crash-safe and is killed when the supervisor dies."""
     return Child(
         name,
-        lambda: tied([sys.executable, "-m", *module], by=signal.SIGKILL),
-        {**environment(home), **more},
+        lambda: tie_to_parent([sys.executable, "-m", *module], death_signal=signal.SIGKILL),
+        {**environment(home), **extra},
         home / "logs" / f"{name}.log",
-        passes,
+        inherited_fds,
     )

@@ -1,4 +1,4 @@
-"""Run one web process on its own port behind a proxy: `python -m berth.server.up.serve --port N`."""
+"""Entry point of `python -m berth.server.up.serve`: one web process on a port behind a proxy."""
 
 import argparse
 import os

@@ -1,4 +1,4 @@
-"""Start all processes of one machine in order, and print the address."""
+"""Start all processes of one machine in order, and print Berth's address."""
 
 import os
 import subprocess
@@ -11,25 +11,25 @@ from pathlib import Path
 from socket import socket
 from typing import TextIO
 
-from berth.db.embedded import DatabaseTrouble, Embedded
+from berth.db.embedded import DatabaseSetupError, EmbeddedCluster
 from berth.home import home
-from berth.server.up.address import address_of, take, wait_until_it_answers
+from berth.server.up.address import bind_socket, socket_url, wait_until_ready
 from berth.server.up.child import Child
-from berth.server.up.claim import claimed, say
+from berth.server.up.claim import claim_home, write_status
 from berth.server.up.orphans import adopt_orphans
 from berth.server.up.processes import database, environment, scheduler, services, tasks, web
 from berth.server.up.supervisor import Supervisor
-from berth.server.up.trouble import CannotStart
-from berth.tied import tied
+from berth.server.up.trouble import StartupError
+from berth.tied import tie_to_parent
 
 DEFAULT_HOST = "127.0.0.1"
-NAMES = "BERTH_ALLOWED_HOSTS"
+HOSTS_VARIABLE = "BERTH_ALLOWED_HOSTS"
 DEMO_GPUS = "8"
-WAIT_FOR_A_FORMER_SERVER = 15.0
+FORMER_SERVER_WAIT = 15.0
 ROOT_WARNING = """\
   Warning: Berth runs as root, so the pods of local pools run as root as well. A user who may submit to a
-  local pool controls this machine and can read everything Berth stores. Run Berth as a user of its own
-  before you let in users whom you would not give root. See "Security" in docs/operations.md.
+  local pool controls this machine and can read everything Berth stores. Run Berth as a separate user
+  before you let in users whom you would not trust with root. See "Security" in docs/operations.md.
 """
 
 
@@ -38,16 +38,16 @@ def up(*, host: str = DEFAULT_HOST, port: int | None = None, demo: bool = False)
     if demo:
         os.environ.setdefault("BERTH_DECLARED_GPUS", DEMO_GPUS)
     try:
-        with claimed(home()) as lock, closing(take(host, port)) as listening:
-            Start(home(), listening, lock).run(demo)
-    except (CannotStart, DatabaseTrouble) as problem:
+        with claim_home(home()) as lock, closing(bind_socket(host, port)) as listening:
+            Startup(home(), listening, lock).run(demo)
+    except (StartupError, DatabaseSetupError) as problem:
         print(f"Berth did not start. {problem}", file=sys.stderr)
         return 1
     return 0
 
 
 @dataclass
-class Start:
+class Startup:
     home: Path
     listening: socket
     lock: TextIO
@@ -57,16 +57,16 @@ class Start:
         supervisor = Supervisor(lambda text: print(f"[{time.strftime('%H:%M:%S')}] {text}", flush=True))
         supervisor.listen()
         adopt_orphans()
-        last: list[Child] = []
+        last_children: list[Child] = []
         try:
             if "DATABASE_URL" not in os.environ:
-                last = [self._start_database(supervisor)]
-            starts, holds_back = os.pipe()
-            supervisor.start(web(self.home, self.listening, starts))  # loads while the tables are created
+                last_children = [self._start_database(supervisor)]
+            start_pipe, start_gate = os.pipe()
+            supervisor.start(web(self.home, self.listening, start_pipe))  # loads while the tables are created
             try:
                 self._prepare(demo)
             finally:
-                os.close(holds_back)
+                os.close(start_gate)
             port = self.listening.getsockname()[1]
             for child in (scheduler(self.home), tasks(self.home), services(self.home, port)):
                 supervisor.start(child)
@@ -74,55 +74,62 @@ class Start:
                 supervisor.run()
             print("\nStopping.", flush=True)
         finally:
-            supervisor.stop(last)
+            supervisor.stop(last_children)
 
     def _start_database(self, supervisor: Supervisor) -> Child:
-        cluster = Embedded(self.home / "postgres")
-        deadline = time.monotonic() + WAIT_FOR_A_FORMER_SERVER
-        while (pid := cluster.holder()) and time.monotonic() < deadline:
+        cluster = EmbeddedCluster(self.home / "postgres")
+        deadline = time.monotonic() + FORMER_SERVER_WAIT
+        while (pid := cluster.server_pid()) and time.monotonic() < deadline:
             time.sleep(0.1)
         if pid:
-            raise CannotStart(f"Another PostgreSQL (process {pid}) has {cluster.data}: stop it first.")
+            raise StartupError(f"Another PostgreSQL (process {pid}) uses {cluster.data}: stop it first.")
         cluster.prepare()
         child = database(self.home, cluster)
         supervisor.start(child)
         assert child.process
         try:
             cluster.wait(child.process)
-        except DatabaseTrouble as trouble:
-            raise CannotStart(f"{trouble}\n{child.log_tail()}") from None
+        except DatabaseSetupError as trouble:
+            raise StartupError(f"{trouble}\n{child.log_tail()}") from None
         os.environ["DATABASE_URL"] = cluster.url()
         return child
 
     def _prepare(self, demo: bool) -> None:
         command = [sys.executable, "-m", "berth.server.up.prepare", *(["--demo"] if demo else [])]
-        done = subprocess.run(
-            tied(command), env=environment(self.home), cwd="/", capture_output=True, text=True, check=False
+        completed = subprocess.run(
+            tie_to_parent(command),
+            env=environment(self.home),
+            cwd="/",
+            capture_output=True,
+            text=True,
+            check=False,
         )
-        if done.returncode != 0:
-            raise CannotStart(f"The database could not be prepared.\n{done.stderr.strip()[-2000:]}")
+        if completed.returncode != 0:
+            raise StartupError(f"The database could not be prepared.\n{completed.stderr.strip()[-2000:]}")
 
     def _announce(self, supervisor: Supervisor) -> bool:
-        """Return False if a stop was requested before the server was ready."""
-        address = address_of(self.listening)
-        say(self.lock, address)
-        stop = False
+        """Print the address once the server is ready. Return False if a stop was requested."""
+        address = socket_url(self.listening)
+        write_status(self.lock, address)
+        is_stopped = False
 
-        def goes_on() -> bool:
-            nonlocal stop
-            stop = supervisor.is_stop_requested(0)
-            return not stop
+        def should_continue() -> bool:
+            nonlocal is_stopped
+            is_stopped = supervisor.wait_for_stop_request(0)
+            return not is_stopped
 
-        if wait_until_it_answers(address, goes_on=goes_on):
+        if wait_until_ready(address, should_continue=should_continue):
             print(f"\n  Berth is at  {address}")
             password_file = self.home / "admin-password"
             if password_file.exists():
                 print(f"  sign in as   admin / {password_file.read_text().strip()}   (from {password_file})")
-            if not ip_address(self.listening.getsockname()[0]).is_loopback and not os.environ.get(NAMES):
-                print(f"  others       are refused until {NAMES} lists the names by which they call it")
+            if not ip_address(self.listening.getsockname()[0]).is_loopback and not os.environ.get(
+                HOSTS_VARIABLE
+            ):
+                print(f"  others       are refused until {HOSTS_VARIABLE} lists the host names that they use")
             if os.geteuid() == 0:
                 print(f"\n{ROOT_WARNING}")
-            print("  Ctrl-C ends it and everything it runs.\n", flush=True)
-        elif not stop:
-            raise CannotStart(f"The web process does not answer; the logs are in {self.home / 'logs'}.")
-        return not stop
+            print("  Press Ctrl-C to stop Berth and everything it runs.\n", flush=True)
+        elif not is_stopped:
+            raise StartupError(f"The web process does not respond. See the logs in {self.home / 'logs'}.")
+        return not is_stopped

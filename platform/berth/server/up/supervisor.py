@@ -6,16 +6,16 @@ import time
 from collections.abc import Callable, Sequence
 
 from berth.server.up.child import Child
-from berth.server.up.orphans import orphans, reap_orphans
+from berth.server.up.orphans import find_orphans, reap_orphans
 
 SIGNALS = (signal.SIGCHLD, signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-HOUSEKEEPING = 30.0
-PATIENCE = 10.0
-PATIENCE_WITH_PODS = 60.0
+HOUSEKEEPING_SECONDS = 30.0
+STOP_SECONDS = 10.0
+PODS_STOP_SECONDS = 60.0
 
 
 class Supervisor:
-    """Supervisor that handles child exits and stop requests as signals, one at a time, without races."""
+    """Supervisor that handles child exits and stop requests one at a time, as signals."""
 
     def __init__(self, say: Callable[[str], None], now: Callable[[], float] = time.monotonic) -> None:
         self.children: list[Child] = []
@@ -29,65 +29,67 @@ class Supervisor:
         self.children.append(child)
         child.start(self.now())
 
-    def is_stop_requested(self, wait: float) -> bool:
-        """Wait for the next signal, and reap or restart processes that have ended."""
-        got = signal.sigtimedwait(SIGNALS, max(0.0, wait))
-        self._look_after_children()
-        return got is not None and got.si_signo != signal.SIGCHLD
+    def wait_for_stop_request(self, wait: float) -> bool:
+        """Wait for the next signal, and restart or reap processes that have exited."""
+        received = signal.sigtimedwait(SIGNALS, max(0.0, wait))
+        self._restart_children()
+        return received is not None and received.si_signo != signal.SIGCHLD
 
     def run(self) -> None:
-        tidy = self.now() + HOUSEKEEPING
-        while not self.is_stop_requested(min(child.due or tidy for child in self.children) - self.now()):
-            if self.now() >= tidy:
-                tidy = self.now() + HOUSEKEEPING
+        next_housekeeping = self.now() + HOUSEKEEPING_SECONDS
+        while not self.wait_for_stop_request(
+            min(child.restart_at or next_housekeeping for child in self.children) - self.now()
+        ):
+            if self.now() >= next_housekeeping:
+                next_housekeeping = self.now() + HOUSEKEEPING_SECONDS
                 for child in self.children:
                     child.trim_log()
 
     def stop(self, last: Sequence[Child] = ()) -> None:
-        """Stop all children except `last`, then pods, then `last`. A second stop signal kills them."""
+        """Stop the other children, then the pods, then `last`. A second stop signal kills them."""
         first = [child for child in self.children if child not in last]
-        may_wait = self._end(first, PATIENCE)
+        may_wait = self._stop_children(first, STOP_SECONDS)
         if may_wait:
-            self._end_pods()
-        self._end(list(last), PATIENCE)
+            self._stop_running_pods()
+        self._stop_children(list(last), STOP_SECONDS)
         self.children.clear()
 
-    def _look_after_children(self) -> None:
+    def _restart_children(self) -> None:
         now = self.now()
         for child in self.children:
-            if (code := child.ended(now)) is not None:
-                self.say(f"{child.name} ended ({_exit_text(code)}), starting it again. Its log: {child.log}")
-            if child.due is not None and child.due <= now:
+            if (code := child.poll_exit(now)) is not None:
+                self.say(f"{child.name} exited ({_exit_text(code)}) and is restarted. Log: {child.log}")
+            if child.restart_at is not None and child.restart_at <= now:
                 child.start(now)
-        reap_orphans(self._own())
+        reap_orphans(self._own_pids())
 
-    def _end(self, children: Sequence[Child], seconds: float) -> bool:
+    def _stop_children(self, children: Sequence[Child], seconds: float) -> bool:
         for child in children:
             child.ask_to_stop()
         deadline = self.now() + seconds
         while any(child.process and child.process.poll() is None for child in children):
-            got = signal.sigtimedwait(SIGNALS, max(0.0, deadline - self.now()))
-            if got is None or got.si_signo != signal.SIGCHLD:
+            received = signal.sigtimedwait(SIGNALS, max(0.0, deadline - self.now()))
+            if received is None or received.si_signo != signal.SIGCHLD:
                 for child in children:
                     child.kill()
-                return got is None
+                return received is None
         return True
 
-    def _end_pods(self) -> None:
-        """Signal the keepers, which then stop their pods and exit."""
+    def _stop_running_pods(self) -> None:
+        """Send a signal to the shims, which then stop their pods and exit."""
         signalled: set[int] = set()
-        deadline = self.now() + PATIENCE_WITH_PODS
-        while (left := orphans(self._own())) and self.now() < deadline:
+        deadline = self.now() + PODS_STOP_SECONDS
+        while (remaining := find_orphans(self._own_pids())) and self.now() < deadline:
             if not signalled:
-                self.say(f"Waiting for {len(left)} running pods to end.")
-            for pid in set(left) - signalled:
+                self.say(f"Waiting for {len(remaining)} running pods to end.")
+            for pid in set(remaining) - signalled:
                 os.kill(pid, signal.SIGTERM)
                 signalled.add(pid)
-            got = signal.sigtimedwait(SIGNALS, max(0.0, deadline - self.now()))
-            if got is not None and got.si_signo != signal.SIGCHLD:
+            received = signal.sigtimedwait(SIGNALS, max(0.0, deadline - self.now()))
+            if received is not None and received.si_signo != signal.SIGCHLD:
                 return
 
-    def _own(self) -> set[int | None]:
+    def _own_pids(self) -> set[int | None]:
         return {child.pid for child in self.children}
 
 

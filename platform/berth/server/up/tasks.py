@@ -1,4 +1,4 @@
-"""Run the task queue in such a way that no worker outlives its parent."""
+"""Run the task queue so that no worker outlives its parent process."""
 
 import os
 import signal
@@ -8,12 +8,14 @@ from berth.tied import end_with_parent
 
 
 def main() -> None:
-    forking = [os.getpid()]
+    parent_pid = [os.getpid()]
 
-    def remember() -> None:
-        forking[0] = os.getpid()
+    def record_pid() -> None:
+        parent_pid[0] = os.getpid()
 
-    os.register_at_fork(before=remember, after_in_child=lambda: end_with_parent(forking[0], signal.SIGKILL))
+    os.register_at_fork(
+        before=record_pid, after_in_child=lambda: end_with_parent(parent_pid[0], signal.SIGKILL)
+    )
 
     # If setproctitle were installed, the queue would rename its processes.
     sys.modules["setproctitle"] = None  # type: ignore[assignment]

@@ -1,5 +1,5 @@
-"""Errors that prevent Berth from starting."""
+"""Error that prevents Berth from starting."""
 
 
-class CannotStart(Exception):
-    """Berth cannot start; the message has the cause and a remedy. No process is left running."""
+class StartupError(Exception):
+    """Error for a failed start, which leaves no process running. The message states a remedy."""

@@ -1,4 +1,4 @@
-"""Serve HTTP and WebSockets on a socket of the supervisor."""
+"""Serve HTTP and WebSockets on a socket that the supervisor opened."""
 
 import os
 import socket
@@ -10,10 +10,10 @@ from berth.server.front.server import config
 
 
 def main() -> None:
-    """Load the application, then serve once the tables exist.
+    """Load the application, then serve requests once the database tables exist.
 
     The second argument is a pipe whose other end is closed once the tables exist. Clients that connect before
-    then wait in the socket's queue.
+    that wait in the socket's queue.
     """
     listening = socket.socket(fileno=int(sys.argv[1]))
     ready = config(timeout_graceful_shutdown=3)

@@ -13,7 +13,7 @@ from django.core.checks import CheckMessage, Tags, register
 class AdminConfig(SimpleAdminConfig):
     """Admin site without its pages, which `berth.server.urls` loads.
 
-    The pages import the REST API and the reports: a third of all code that a process would load at its start.
+    The pages import the REST API and the reports, a third of the code that a process would load at startup.
     """
 
     def ready(self) -> None:

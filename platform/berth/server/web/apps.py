@@ -10,11 +10,11 @@ class WebConfig(AppConfig):
 
     def ready(self) -> None:
         from berth.server.web.live import announcer
-        from pools import signals as of_pools
+        from pools import signals as pool_signals
         from pools.models import ScalingEvent
-        from projects import signals as of_projects
+        from projects import signals as project_signals
 
-        of_projects.workload_changed.connect(announcer.workload_changed, dispatch_uid="live workload")
-        of_projects.tenants_changed.connect(announcer.tenants_changed, dispatch_uid="live tenants")
-        of_pools.changed.connect(announcer.pools_changed, dispatch_uid="live pools")
+        project_signals.workload_changed.connect(announcer.workload_changed, dispatch_uid="live workload")
+        project_signals.tenants_changed.connect(announcer.tenants_changed, dispatch_uid="live tenants")
+        pool_signals.changed.connect(announcer.pools_changed, dispatch_uid="live pools")
         post_save.connect(announcer.pools_changed, sender=ScalingEvent, dispatch_uid="live scaling")

@@ -12,14 +12,14 @@ from django.utils import timezone
 from django.utils.functional import SimpleLazyObject
 
 from berth.core.errors import BerthError, Unauthenticated
-from berth.server.web.zones import zone_of
+from berth.server.web.zones import reader_zone
 
 if TYPE_CHECKING:
     from berth.server.web.pages import Request
 from projects.access import Action, require
-from projects.acting import Acting
+from projects.actor import Actor
 
-Answer = Callable[[HttpRequest], HttpResponse]
+GetResponse = Callable[[HttpRequest], HttpResponse]
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; "
     "connect-src 'self' {socket}; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
@@ -47,33 +47,33 @@ DOCS = "/api/v1/docs"
 
 
 class ActingUser:
-    """Set `acting`, `require` and `begun` on the request.
+    """Middleware that sets `actor`, `require` and `begun` on the request.
 
     `require` checks permissions for apps that do not know roles. `begun` is the time, in seconds since 1970,
     from which the page listens for changes. REST views determine the acting user from the token.
     """
 
-    def __init__(self, get_response: Answer) -> None:
+    def __init__(self, get_response: GetResponse) -> None:
         self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
         page = cast("Any", request)
         page.begun = f"{time.time():.3f}"
-        page.acting = SimpleLazyObject(lambda: _acting(request))
+        page.actor = SimpleLazyObject(lambda: _acting(request))
         page.require = partial(_require, request)
         return self.get_response(request)
 
 
-class Policy:
-    """Set the content security policy: pages load only from this server."""
+class ContentSecurityPolicy:
+    """Middleware that restricts pages to this server with a content security policy."""
 
-    def __init__(self, get_response: Answer) -> None:
+    def __init__(self, get_response: GetResponse) -> None:
         self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
-        answer = self.get_response(request)
-        answer.headers.setdefault("Content-Security-Policy", _policy(request))
-        return answer
+        response = self.get_response(request)
+        response.headers.setdefault("Content-Security-Policy", _policy(request))
+        return response
 
 
 def _policy(request: HttpRequest) -> str:
@@ -90,10 +90,10 @@ def _policy(request: HttpRequest) -> str:
     return POLICY.format(socket=f"{scheme}://{request.get_host()}")
 
 
-class Refusals:
-    """Convert a service error to an error page, or to a message for a page that is already open."""
+class ServiceErrorPages:
+    """Middleware that shows a service error as an error page, or as a message on an open page."""
 
-    def __init__(self, get_response: Answer) -> None:
+    def __init__(self, get_response: GetResponse) -> None:
         self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
@@ -107,24 +107,27 @@ class Refusals:
         return render(request, "web/refusal.html", {"error": error}, status=error.status)
 
 
-class AdminsZone:
-    """Use the reader's time zone in the admin site. On other pages, the browser converts times."""
+class AdminTimeZone:
+    """Middleware that uses the reader's time zone in the admin site.
 
-    def __init__(self, get_response: Answer) -> None:
+    On other pages, the browser converts times.
+    """
+
+    def __init__(self, get_response: GetResponse) -> None:
         self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
         if not request.path.startswith("/admin/"):
             return self.get_response(request)
-        with timezone.override(zone_of(request)):
-            answer = self.get_response(request)
-            return answer.render() if isinstance(answer, SimpleTemplateResponse) else answer
+        with timezone.override(reader_zone(request)):
+            response = self.get_response(request)
+            return response.render() if isinstance(response, SimpleTemplateResponse) else response
 
 
-def _acting(request: HttpRequest) -> Acting:
+def _acting(request: HttpRequest) -> Actor:
     if not request.user.is_authenticated:
         raise Unauthenticated
-    return Acting.person(
+    return Actor.for_user(
         request.user,
         request_id=getattr(request, "request_id", ""),
         session_key=request.session.session_key or "",
@@ -132,4 +135,4 @@ def _acting(request: HttpRequest) -> Acting:
 
 
 def _require(request: HttpRequest, action: str, obj: Any = None) -> None:
-    require(cast("Request", request).acting, Action(action), obj)
+    require(cast("Request", request).actor, Action(action), obj)

@@ -4,50 +4,50 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class NavigationEntry:
     title: str
     path: str
     icon: str
 
-    def holds(self, path: str) -> bool:
+    def contains(self, path: str) -> bool:
         return (
             path == self.path if self.path == "/" else path == self.path or path.startswith(f"{self.path}/")
         )
 
 
-GROUPS: tuple[tuple[str, tuple[Place, ...]], ...] = (
+GROUPS: tuple[tuple[str, tuple[NavigationEntry, ...]], ...] = (
     (
         "Work",
         (
-            Place("Overview", "/", "overview"),
-            Place("Workloads", "/workloads", "workloads"),
-            Place("Services", "/services", "services"),
-            Place("Queue", "/queue", "queue"),
-            Place("Submit", "/submit", "submit"),
-            Place("Templates", "/templates", "template"),
+            NavigationEntry("Overview", "/", "overview"),
+            NavigationEntry("Workloads", "/workloads", "workloads"),
+            NavigationEntry("Services", "/services", "services"),
+            NavigationEntry("Queue", "/queue", "queue"),
+            NavigationEntry("Submit", "/submit", "submit"),
+            NavigationEntry("Templates", "/templates", "template"),
         ),
     ),
     (
         "Capacity",
         (
-            Place("Quotas", "/quotas", "quotas"),
-            Place("Fair share", "/fair-share", "share"),
-            Place("Node pools", "/node-pools", "pools"),
+            NavigationEntry("Quotas", "/quotas", "quotas"),
+            NavigationEntry("Fair share", "/fair-share", "share"),
+            NavigationEntry("Node pools", "/node-pools", "pools"),
         ),
     ),
     (
         "History",
         (
-            Place("Evictions", "/evictions", "evictions"),
-            Place("Usage and cost", "/usage", "usage"),
-            Place("Activity", "/activity", "activity"),
+            NavigationEntry("Evictions", "/evictions", "evictions"),
+            NavigationEntry("Usage and cost", "/usage", "usage"),
+            NavigationEntry("Activity", "/activity", "activity"),
         ),
     ),
     (
         "Users",
         (
-            Place("Access", "/access", "access"),
-            Place("Notifications", "/notifications", "bell"),
+            NavigationEntry("Access", "/access", "access"),
+            NavigationEntry("Notifications", "/notifications", "bell"),
         ),
     ),
 )

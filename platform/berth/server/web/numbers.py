@@ -4,16 +4,19 @@ from decimal import Decimal
 
 from berth.core.amounts import MILLI
 
-NOTHING = "\N{EN DASH}"
+NO_VALUE = "\N{EN DASH}"
 MIB_PER_GIB = 1024
-FEW = 1000  # hours
+DECIMALS_BELOW_HOURS = 1000  # hours, above which decimals are omitted
 MINUTE, HOUR, DAY = 60, 3600, 86_400
 
 
 def thousandths(milli: float | str | None) -> str:
-    """Format 4000 as 4 and 500 as 0.5. None is unlimited; a string is a missing value in a template."""
+    """Format thousandths as units: 4000 as 4, and 500 as 0.5.
+
+    None means unlimited. A string is a missing value in a template.
+    """
     if isinstance(milli, str):
-        return NOTHING
+        return NO_VALUE
     if milli is None:
         return "∞"
     whole = milli / MILLI
@@ -31,19 +34,21 @@ def memory(mib: int | None) -> str:
 def duration(seconds: float | None) -> str:
     """Format a duration in its two largest units, such as "3 h 20 min"."""
     if seconds is None:
-        return NOTHING
-    left = int(seconds)
-    if left < MINUTE:
-        return f"{left} s"
+        return NO_VALUE
+    remaining = int(seconds)
+    if remaining < MINUTE:
+        return f"{remaining} s"
     for unit, name, below, below_name in (
         (DAY, "d", HOUR, "h"),
         (HOUR, "h", MINUTE, "min"),
         (MINUTE, "min", 1, "s"),
     ):
-        if left >= unit:
-            rest = left % unit // below
-            return f"{left // unit} {name} {rest} {below_name}" if rest else f"{left // unit} {name}"
-    return f"{left} s"
+        if remaining >= unit:
+            rest = remaining % unit // below
+            return (
+                f"{remaining // unit} {name} {rest} {below_name}" if rest else f"{remaining // unit} {name}"
+            )
+    return f"{remaining} s"
 
 
 def gpu_hours(gpu_seconds: float | None) -> str:
@@ -60,13 +65,13 @@ def gpu_hours(gpu_seconds: float | None) -> str:
 def hours(value: float | None) -> str:
     """Format hours, with decimals only for small numbers."""
     if value is None:
-        return NOTHING
-    if value >= FEW or isinstance(value, int):
+        return NO_VALUE
+    if value >= DECIMALS_BELOW_HOURS or isinstance(value, int):
         return f"{value:,.0f}"
     return f"{value:,.1f}" if value >= 1 or value == 0 else f"{value:,.2g}"
 
 
-def tenths(value: int) -> str:
+def as_percentage(value: int) -> str:
     """Format thousandths as a percentage: 485 as 48.5."""
     return f"{value / 10:,.1f}".removesuffix(".0")
 
@@ -77,16 +82,16 @@ def money(value: Decimal | float) -> str:
 
 
 def percent(part: float, whole: float) -> str:
-    return f"{100 * part / whole:.0f} %" if whole else NOTHING
+    return f"{100 * part / whole:.0f} %" if whole else NO_VALUE
 
 
 def milliseconds(value: float | None) -> str:
     if value is None:
-        return NOTHING
+        return NO_VALUE
     return f"{value:.1f} ms" if value < 100 else f"{value:,.0f} ms"
 
 
-def spoken(token: str) -> str:
+def to_words(token: str) -> str:
     """Convert a reason token to words: WaitingForCapacity becomes "Waiting for capacity"."""
     words: list[str] = []
     token = token.lower() if token.isupper() else token

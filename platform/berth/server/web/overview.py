@@ -12,30 +12,30 @@ from django.views.decorators.http import require_GET
 
 from berth.core.amounts import MILLI
 from berth.db.models import Lease
-from berth.server.web.charts.bars import Bar, stacked
-from berth.server.web.charts.columns import Columns, columns
+from berth.server.web.charts.bars import Bar, stacked_bar
+from berth.server.web.charts.columns import Columns, stacked_columns
 from berth.server.web.pages import Request, page, signed_in
-from berth.server.web.zones import zone_of
+from berth.server.web.zones import reader_zone
 from pools.models import NodePool
 from projects.access import Action, may, visible_pools
-from projects.acting import Acting
+from projects.actor import Actor
 from projects.models import Phase
 from projects.selectors import workloads
-from scheduler.reports.evictions.rendering import to_open
-from scheduler.reports.invariants import NAME as SCHEDULER
-from scheduler.reports.queues.starved import shortfalls
-from scheduler.reports.queues.waiting_times import wait_times
+from scheduler.reports.evictions.rendering import render_with_links
+from scheduler.reports.invariants import SCHEDULER_LEASE as SCHEDULER
+from scheduler.reports.queues.starved import find_shortfalls
+from scheduler.reports.queues.waiting_times import pending_times
 from scheduler.reports.selectors import evictions
-from scheduler.reports.utilization.over_time import MeanGpus, mean_gpus, used_course
-from scheduler.reports.visibility import reader
-from scheduler.web.pools.capacity import total_gpus
-from scheduler.web.pools.devices import legend, node_maps
-from scheduler.web.quotas.queue_rows import Line, lines
+from scheduler.reports.utilization.over_time import MeanGpus, hourly_utilization, mean_gpus
+from scheduler.reports.visibility import viewer_for
+from scheduler.web.pools.capacity import pool_capacity
+from scheduler.web.pools.devices import build_legend, pool_node_maps
+from scheduler.web.quotas.queue_rows import QuotaLine, quota_lines
 
 DAY = timedelta(days=1)
 HOURS = 24
-MOST_SHORTFALLS = 5
-MOST_EVICTIONS, MOST_REASONS, MOST_DEVICES, MOST_PROJECTS = 6, 8, 512, 40
+SHORTFALLS_MAX = 5
+EVICTIONS_MAX, REASONS_MAX, DEVICES_MAX, PROJECTS_MAX = 6, 8, 512, 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,47 +48,48 @@ class ReasonCount:
 @signed_in
 @require_GET
 def index(request: Request) -> HttpResponse:
-    acting = request.acting
-    pools = list(visible_pools(acting).order_by("name"))
+    actor = request.actor
+    pools = list(visible_pools(actor).order_by("name"))
     pool = next((each for each in pools if each.name == request.GET.get("pool")), None)
     shown = [pool] if pool else pools
-    capacity = total_gpus(shown)
-    drawn = 0 < capacity.total <= MOST_DEVICES * MILLI
-    maps = [each for each in node_maps(acting, shown) if each.devices] if drawn else []
-    small = sum(len(each.devices) for each in maps) <= MOST_DEVICES
+    capacity = pool_capacity(shown)
+    is_drawable = 0 < capacity.total <= DEVICES_MAX * MILLI
+    maps = [each for each in pool_node_maps(actor, shown) if each.devices] if is_drawable else []
+    small = sum(len(each.devices) for each in maps) <= DEVICES_MAX
     now = timezone.now()
-    course = [mean_gpus(hour, now) for hour in used_course(shown, now, HOURS)]
-    zone = zone_of(request)
+    hourly_means = [mean_gpus(hour, now) for hour in hourly_utilization(shown, now, HOURS)]
+    zone = reader_zone(request)
     context = {
         "pools": pools,
         "pool": pool,
         "capacity": capacity,
-        "queues": busiest(lines(acting, shown)),
-        "counts": counts(acting, shown),
-        "reasons": reasons(acting, shown),
+        "queues": select_busiest(quota_lines(actor, shown)),
+        "counts": count_by_state(actor, shown),
+        "reasons": count_by_reason(actor, shown),
         "maps": maps if small else [],
-        "legend": legend(maps) if small else [],
-        "evicted": to_open(
-            reader(acting), evictions(acting).filter(pool_id__in=[each.pk for each in shown])[:MOST_EVICTIONS]
+        "legend": build_legend(maps) if small else [],
+        "evicted": render_with_links(
+            viewer_for(actor),
+            evictions(actor).filter(pool_id__in=[each.pk for each in shown])[:EVICTIONS_MAX],
         ),
-        "evicted_today": evictions(acting).filter(at__gte=now - DAY).count(),
-        "waits": wait_times(acting, shown, now - DAY),
-        "shortfalls": shortfalls(acting, shown)[:MOST_SHORTFALLS],
-        "course": list(reversed(course)),
-        "measured": any(hour.measured for hour in course),
-        "chart": chart_of(course, zone),
+        "evicted_today": evictions(actor).filter(at__gte=now - DAY).count(),
+        "waits": pending_times(actor, shown, now - DAY),
+        "shortfalls": find_shortfalls(actor, shown)[:SHORTFALLS_MAX],
+        "course": list(reversed(hourly_means)),
+        "measured": any(hour.measured for hour in hourly_means),
+        "chart": usage_chart(hourly_means, zone),
         "zone": zone.key,
         "no_scheduler": not Lease.objects.filter(name=SCHEDULER, expires_at__gt=now).exists(),
         "failing": [each for each in shown if each.last_error],
-        "running_it": may(acting, Action.ADMINISTER),
+        "is_admin": may(actor, Action.ADMINISTER),
     }
     return page(request, "web/overview.html", context, inner="web/overview_body.html")
 
 
-def chart_of(course: list[MeanGpus], zone: ZoneInfo) -> Columns:
-    """Return hourly stacks of GPUs: busy, allocated but idle, allocated but not measured, and free."""
+def usage_chart(hourly_means: list[MeanGpus], zone: ZoneInfo) -> Columns:
+    """Return hourly columns of GPUs: busy, allocated but idle, allocated but unmeasured, free."""
     layers: dict[str, list[tuple[float, str]]] = {"busy": [], "quiet": [], "used": [], "wanted": []}
-    for hour in course:
+    for hour in hourly_means:
         at = hour.at.astimezone(zone).strftime("%a %H:00")
         for kind, amount, use in (
             ("busy", hour.used, "allocated and busy"),
@@ -97,32 +98,32 @@ def chart_of(course: list[MeanGpus], zone: ZoneInfo) -> Columns:
             ("wanted", hour.total - hour.allocated, "free"),
         ):
             layers[kind].append((amount, f"{at}: {amount:,.1f} GPUs {use}"))
-    return columns(list(layers.items()))
+    return stacked_columns(list(layers.items()))
 
 
-def busiest(tops: list[Line]) -> list[tuple[Line, list[Line], int]]:
+def select_busiest(tops: list[QuotaLine]) -> list[tuple[QuotaLine, list[QuotaLine], int]]:
     """Return each department with the projects to show and the number of its other projects.
 
-    If there are many projects, show the projects with the most allocated and requested GPUs, and omit
-    departments without projects.
+    If there are many projects, only those with the most allocated and requested GPUs are shown. Departments
+    without projects are omitted.
     """
     children = [line for top in tops for line in top.children]
-    many = len(children) > MOST_PROJECTS
+    many = len(children) > PROJECTS_MAX
     if many:
-        children = [line for line in children if line.allocated or line.waiting]
-        children.sort(key=lambda line: (-line.allocated, -line.waiting, line.owner.name))
-    shown = {line.owner.pk for line in children[:MOST_PROJECTS]}
+        children = [line for line in children if line.allocated or line.pending]
+        children.sort(key=lambda line: (-line.allocated, -line.pending, line.owner.name))
+    shown = {line.owner.pk for line in children[:PROJECTS_MAX]}
     shown_tops = []
     for top in tops:
-        drawn = [line for line in top.children if line.owner.pk in shown]
-        if drawn or top.children:
-            shown_tops.append((top, drawn, len(top.children) - len(drawn)))
+        shown_children = [line for line in top.children if line.owner.pk in shown]
+        if shown_children or top.children:
+            shown_tops.append((top, shown_children, len(top.children) - len(shown_children)))
     return shown_tops
 
 
-def counts(acting: Acting, pools: Iterable[NodePool]) -> dict[str, int]:
+def count_by_state(actor: Actor, pools: Iterable[NodePool]) -> dict[str, int]:
     """Return the number of live workloads by state."""
-    rows = workloads(acting).filter(pools__overlap=[pool.name for pool in pools]).order_by()
+    rows = workloads(actor).filter(pools__overlap=[pool.name for pool in pools]).order_by()
     by_phase = dict(rows.values_list("phase").annotate(count=Count("pk")))
     return {
         "running": sum(by_phase.get(phase, 0) for phase in (Phase.STARTING, Phase.RUNNING, Phase.STOPPING)),
@@ -131,15 +132,18 @@ def counts(acting: Acting, pools: Iterable[NodePool]) -> dict[str, int]:
     }
 
 
-def reasons(acting: Acting, pools: Iterable[NodePool]) -> list[ReasonCount]:
-    """Return the pending reasons with their numbers of workloads, most frequent first."""
+def count_by_reason(actor: Actor, pools: Iterable[NodePool]) -> list[ReasonCount]:
+    """Return the number of pending workloads by reason, most frequent first."""
     rows = (
-        workloads(acting)
+        workloads(actor)
         .filter(phase=Phase.PENDING, pools__overlap=[pool.name for pool in pools])
         .order_by()
         .values_list("reason")
         .annotate(count=Count("pk"))
     )
-    commonest = sorted(rows, key=lambda row: (-row[1], row[0]))[:MOST_REASONS]
-    most = commonest[0][1] if commonest else 0
-    return [ReasonCount(reason, n, stacked([(n, "over")], most, f"{n} workloads")) for reason, n in commonest]
+    most_frequent = sorted(rows, key=lambda row: (-row[1], row[0]))[:REASONS_MAX]
+    most = most_frequent[0][1] if most_frequent else 0
+    return [
+        ReasonCount(reason, n, stacked_bar([(n, "over")], most, f"{n} workloads"))
+        for reason, n in most_frequent
+    ]

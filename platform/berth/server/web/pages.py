@@ -14,29 +14,33 @@ from django_htmx.middleware import HtmxDetails
 
 
 class Request(HttpRequest):
-    """Request with the attributes that middleware sets: acting user, permission check and htmx details."""
+    """Request with the attributes set by middleware: acting user, permissions and htmx details."""
 
-    acting: Any
+    actor: Any
     require: Callable[..., None]  # (action, object): raises NotFound or Forbidden
     htmx: HtmxDetails
 
 
 View = Callable[..., HttpResponse | StreamingHttpResponse]
-ENDED_SESSION = "Your session has ended. Sign in again, here or in another tab: what you typed is kept."
+SESSION_ENDED_MESSAGE = (
+    "Your session has ended. Sign in again, here or in another tab: what you typed is kept."
+)
 
 
 def signed_in(view: View) -> View:
-    """Send anonymous users to the login page and back. Forbid caches to store personal pages."""
+    """Redirect anonymous users to the login page, and forbid caches to store personal pages."""
 
     @wraps(view)
     def guarded(request: Request, *args: Any, **kwargs: Any) -> HttpResponse | StreamingHttpResponse:
         if not request.user.is_authenticated:
             if request.htmx:
-                return HttpResponse(ENDED_SESSION, status=401, content_type="text/plain; charset=utf-8")
+                return HttpResponse(
+                    SESSION_ENDED_MESSAGE, status=401, content_type="text/plain; charset=utf-8"
+                )
             return redirect_to_login(request.get_full_path())
-        answer = view(request, *args, **kwargs)
-        answer.headers.setdefault("Cache-Control", "no-store, private")
-        return answer
+        response = view(request, *args, **kwargs)
+        response.headers.setdefault("Cache-Control", "no-store, private")
+        return response
 
     return guarded
 
@@ -51,15 +55,16 @@ def page(
 ) -> HttpResponse:
     """Return the whole page, or the fragment `inner` if an open page requests it."""
     part = inner if request.htmx and not request.htmx.history_restore_request else ""
-    answer = render(request, part or template, dict(context or {}), status=status)
-    patch_vary_headers(answer, ["HX-Request", "Cookie"])
-    return answer
+    response = render(request, part or template, dict(context or {}), status=status)
+    patch_vary_headers(response, ["HX-Request", "Cookie"])
+    return response
 
 
 def done(request: Request, message: str, *, to: str, leave: bool = False) -> HttpResponse:
-    """Respond after a change.
+    """Respond to a successful change.
 
-    An open page is notified, or goes to `to` if `leave` is set. Without scripts, redirect to `to`.
+    An open page shows the message, or navigates to `to` if `leave` is set. Without scripts, the browser is
+    redirected to `to`.
     """
     if request.htmx and not leave:
         return HttpResponse(

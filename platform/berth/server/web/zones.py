@@ -9,7 +9,7 @@ COOKIE = "berth_zone"
 UTC = ZoneInfo("UTC")
 
 
-def zone_of(request: HttpRequest) -> ZoneInfo:
+def reader_zone(request: HttpRequest) -> ZoneInfo:
     """Return the reader's zone, or UTC if the cookie is missing or invalid.
 
     The script percent-encodes the name (`Europe%2FBerlin`), and Django does not decode cookies.

@@ -11,9 +11,16 @@ from typing import Any
 
 from pools.runtimes.base import LogChunk, RuntimeFailure
 from pools.runtimes.ray.node.pods import NodePods
-from pools.runtimes.ray.wire import HERE, LOG_HEADER, chunk_out, measured_out, order_in, report_out
+from pools.runtimes.ray.wire import (
+    LOG_HEADER,
+    THIS_INSTANCE,
+    decode_order,
+    encode_chunk_header,
+    encode_measurements,
+    encode_report,
+)
 
-LONGEST_BODY = 64 * 1024 * 1024
+BODY_MAX_BYTES = 64 * 1024 * 1024
 CHUNK_MAX = 4 * 1024 * 1024
 IDLE_SECONDS = 60.0
 
@@ -33,7 +40,7 @@ class Agent(ThreadingHTTPServer):
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Every request is a POST with a JSON body to a method's name. Logs are returned as bytes."""
+    """Handler of POST requests: the path names a method, the body is JSON. Logs are returned as bytes."""
 
     server: Agent
     protocol_version = "HTTP/1.1"
@@ -50,7 +57,7 @@ class Handler(BaseHTTPRequestHandler):
             self._respond(503, b"this node is shutting down")
             return
         length = int(self.headers.get("Content-Length", "0"))
-        if not 0 <= length <= LONGEST_BODY:
+        if not 0 <= length <= BODY_MAX_BYTES:
             self.close_connection = True
             self._respond(413, b"request body too large")
             return
@@ -63,7 +70,7 @@ class Handler(BaseHTTPRequestHandler):
             self._respond(500, str(error).encode())
         else:
             if isinstance(result, LogChunk):
-                self._respond(200, result.data, chunk_out(result))
+                self._respond(200, result.data, encode_chunk_header(result))
             else:
                 self._respond(200, json.dumps(result).encode())
 
@@ -86,11 +93,11 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Log nothing: Berth sends a request every second."""
+        """Suppress request logging, because Berth sends a request every second."""
 
 
-def _look(pods: NodePods, body: dict[str, Any]) -> Any:
-    return {pod_id: report_out(report) for pod_id, report in pods.look(body["pod_ids"]).items()}
+def _get_reports(pods: NodePods, body: dict[str, Any]) -> Any:
+    return {pod_id: encode_report(report) for pod_id, report in pods.get_reports(body["pod_ids"]).items()}
 
 
 def _clear(pods: NodePods, body: dict[str, Any]) -> None:
@@ -111,12 +118,12 @@ CONCURRENT: dict[str, Callable[[NodePods, dict[str, Any]], Any]] = {
     "log": _log,
     "tail": lambda pods, body: pods.tail_log(body["pod_id"], int(body["lines"])),
     "drop_workspace": lambda pods, body: pods.drop_workspace(body["workspace"]),
-    "measure": lambda pods, body: measured_out(pods.measure(body["pod_ids"], [HERE])),
+    "measure": lambda pods, body: encode_measurements(pods.measure(body["pod_ids"], [THIS_INSTANCE])),
 }
 SERIAL: dict[str, Callable[[NodePods, dict[str, Any]], Any]] = {
-    "order": lambda pods, body: {"entrypoint": pods.entrypoint(order_in(body))},
+    "order": lambda pods, body: {"entrypoint": pods.entrypoint(decode_order(body))},
     "stop": lambda pods, body: pods.stop(body["pod_id"], int(body["grace_seconds"])),
-    "look": _look,
+    "look": _get_reports,
     "known": lambda pods, body: list(pods.list_pods()),
     "clear": _clear,
     "checkpointed_at": _checkpointed_at,

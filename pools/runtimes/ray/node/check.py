@@ -1,4 +1,4 @@
-"""Exit with 0 once the agent of this machine answers and Ray has started; otherwise print the obstacle.
+"""Exit with 0 if the agent of this machine responds and Ray has started; else print the obstacle.
 
 python -m pools.runtimes.ray.node.check SETTINGS
 """
@@ -15,13 +15,13 @@ from pools.runtimes.ray.node.settings import NodeSettings, node_settings
 
 
 def main(path: str) -> int:
-    obstacle = obstacle_of(node_settings(Path(path)))
+    obstacle = find_obstacle(node_settings(Path(path)))
     if obstacle:
         print(obstacle)
     return 1 if obstacle else 0
 
 
-def obstacle_of(node: NodeSettings) -> str:
+def find_obstacle(node: NodeSettings) -> str:
     """Return the reason why the node cannot run pods yet, or an empty string."""
     request = urllib.request.Request(
         f"http://{node.address}:{node.agent_port}/obstacle", data=b"{}", method="POST",
@@ -29,8 +29,8 @@ def obstacle_of(node: NodeSettings) -> str:
     )  # fmt: skip
     direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
-        with direct.open(request, timeout=10) as answer:
-            return str(json.load(answer))
+        with direct.open(request, timeout=10) as response:
+            return str(json.load(response))
     except urllib.error.URLError as error:
         return f"the agent is not responding: {error}"
 

@@ -22,7 +22,7 @@ from pools.runtimes.ray.node.pods import NodePods
 from pools.runtimes.ray.node.settings import NodeSettings, node_settings
 from pools.runtimes.shim.processes import open_anchor, start_time
 
-LOOK_SECONDS = 0.5
+POLL_SECONDS = 0.5
 STOP_SECONDS = 5.0
 
 
@@ -40,11 +40,11 @@ def main(path: str) -> int:
     try:
         _wait_for_end(process, stopping)
     finally:
-        # pods that end from now on must not be reported, because this shutdown ends them
+        # Pods that end from now on must not be reported, because this shutdown ends them.
         agent.closing = True
         agent.shutdown()
         agent.server_close()
-        _end_pods(pods)
+        _stop_running_pods(pods)
         raylet.end(process)
         _clean(node)
     return 0 if stopping.is_set() else 1
@@ -53,18 +53,18 @@ def main(path: str) -> int:
 def _wait_for_end(process: subprocess.Popen[bytes], stopping: threading.Event) -> None:
     anchor = os.environ.get("BERTH_ANCHOR", "")
     fd = open_anchor(anchor) if anchor else None
-    while process.poll() is None and not stopping.wait(LOOK_SECONDS):
+    while process.poll() is None and not stopping.wait(POLL_SECONDS):
         if anchor and (fd is None or select.select([fd], [], [], 0)[0]):
             return
 
 
-def _end_pods(pods: NodePods) -> None:
-    """Stop all pods, including the processes of pods whose keeper died with the raylet."""
+def _stop_running_pods(pods: NodePods) -> None:
+    """Stop all pods, including the processes of pods whose shim died with the raylet."""
     for pod_id in pods.list_pods():
         pods.stop(pod_id, 0)
     deadline = time.monotonic() + STOP_SECONDS
     while time.monotonic() < deadline:
-        reports = pods.look(pods.list_pods()).values()
+        reports = pods.get_reports(pods.list_pods()).values()
         if all(report.state in (PodState.EXITED, PodState.UNKNOWN) for report in reports):
             return
         time.sleep(0.05)

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from pools.runtimes.base import PodOrder
-from pools.runtimes.local import CODE, SOURCE, LocalRuntime
+from pools.runtimes.local import SHIM_CODE, SOURCE_ROOT, LocalRuntime
 from pools.runtimes.pod_dir import PodDir
 
 
@@ -23,11 +23,11 @@ class NodePods(LocalRuntime):
     def entrypoint(self, order: PodOrder) -> str:
         """Record the order; return the command for the pod's job, empty if the pod must not start."""
         self.start(order)
-        pod = self._dir(order.pod_id)
+        pod = self._pod_dir(order.pod_id)
         if not pod.has("order") or any(pod.has(record) for record in ("exit", "stop", "status")):
             return ""
-        keeper = [sys.executable, "-I", "-S", "-c", CODE, SOURCE, str(pod), self.anchor]
-        return f"cd / && exec {shlex.join(keeper)}"
+        shim = [sys.executable, "-I", "-S", "-c", SHIM_CODE, SOURCE_ROOT, str(pod), self.anchor]
+        return f"cd / && exec {shlex.join(shim)}"
 
     def _spawn_shim(self, pod_id: str, pod: PodDir) -> None:
         """Do nothing: Ray starts the shim as the pod's job."""

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from pools.runtimes.ray.cluster import NODE_LABEL, device_resource
 from pools.runtimes.ray.node.settings import NodeSettings
-from pools.runtimes.shim.processes import descendants, send
+from pools.runtimes.shim.processes import descendants, send_signal
 
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 STARTED = "Ray runtime started"  # appears in the output of `ray start`
@@ -27,12 +27,12 @@ _HEALTH_CHECKS = {
     "RAY_health_check_timeout_ms": "5000",
     "RAY_health_check_failure_threshold": "5",
     "RAY_raylet_start_wait_time_s": "120",
-    # a node ends after 20 s without its head; Ray's default is 60 s
+    # A node ends after 20 s without its head; Ray's default is 60 s.
     "RAY_gcs_rpc_server_reconnect_timeout_s": "20",
 }
 
-# Unauthenticated listeners on all addresses are disabled. Two of them have no switch, but an invalid port
-# keeps them from starting.
+# Disables unauthenticated listeners on all addresses. Two of them have no switch, but an invalid port keeps
+# them from starting.
 _NO_OPEN_PORTS = {
     "RAY_enable_metrics_collection": "false",
     "DASHBOARD_METRIC_PORT": "-1",
@@ -41,15 +41,14 @@ _NO_OPEN_PORTS = {
 
 
 def start(node: NodeSettings) -> subprocess.Popen[bytes]:
-    ctypes.CDLL(None).prctl(
-        _PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0
-    )  # orphans of Ray are reparented to this process
+    # Orphans of Ray are reparented to this process.
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     token = node.root / "secret"
     token.write_text(node.secret)
-    written = node.root / "ray.log"
-    if written.exists():
-        written.rename(node.root / "ray.log.1")
-    log = written.open("wb")
+    log_path = node.root / "ray.log"
+    if log_path.exists():
+        log_path.rename(node.root / "ray.log.1")
+    log = log_path.open("wb")
     return subprocess.Popen(
         _command(node), stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd="/",
         env=_environment(token), start_new_session=True,
@@ -71,15 +70,15 @@ def obstacle(node: NodeSettings, process: subprocess.Popen[bytes]) -> str:
 def _command(node: NodeSettings) -> list[str]:
     resources = {device_resource(index): 1 for index in range(node.devices)}
     host, _, port = node.head.rpartition(":")
-    place = (
+    options = (
         ["--head", "--port", port, "--dashboard-host", host, "--dashboard-port", str(node.jobs_port)]
         if node.is_head
         else ["--address", node.head]
     )
     if node.temp:
-        place += ["--temp-dir", node.temp]
+        options += ["--temp-dir", node.temp]
     return [
-        str(Path(sys.executable).parent / "ray"), "start", *place, "--node-ip-address", node.address,
+        str(Path(sys.executable).parent / "ray"), "start", *options, "--node-ip-address", node.address,
         "--labels", f"{NODE_LABEL}={node.label}", "--resources", json.dumps(resources),
         "--num-cpus", "1", "--num-gpus", "0", "--disable-usage-stats", "--block", *node.extra,
     ]  # fmt: skip
@@ -87,14 +86,14 @@ def _command(node: NodeSettings) -> list[str]:
 
 def _environment(token: Path) -> dict[str, str]:
     """Return Ray's settings and the few inherited variables that Ray needs; pods get their own."""
-    passed_on = ("PATH", "HOME", "LANG", "LD_LIBRARY_PATH")
-    inherited = {name: os.environ[name] for name in passed_on if name in os.environ}
+    names = ("PATH", "HOME", "LANG", "LD_LIBRARY_PATH")
+    inherited = {name: os.environ[name] for name in names if name in os.environ}
     return inherited | _HEALTH_CHECKS | _NO_OPEN_PORTS | {
         "RAY_AUTH_MODE": "token",
         "RAY_AUTH_TOKEN_PATH": str(token),
         "RAY_JOB_START_TIMEOUT_SECONDS": "600",
         "RAY_DEFAULT_PYTHON_VERSION_MATCH_LEVEL": "minor",  # 3.11.4 and 3.11.9 are compatible
-        "RAY_JOB_STOP_WAIT_TIME_S": "86400",  # the keeper applies the pod's own grace period
+        "RAY_JOB_STOP_WAIT_TIME_S": "86400",  # the shim applies the pod's own grace period
     }  # fmt: skip
 
 
@@ -105,9 +104,9 @@ def end(process: subprocess.Popen[bytes]) -> None:
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(GRACE_SECONDS)
     deadline = time.monotonic() + GRACE_SECONDS
-    while (left := descendants(os.getpid())) and time.monotonic() < deadline:
-        for pid in left:
-            send(pid, signal.SIGKILL)
+    while (remaining := descendants(os.getpid())) and time.monotonic() < deadline:
+        for pid in remaining:
+            send_signal(pid, signal.SIGKILL)
         _reap()
         time.sleep(0.05)
 

@@ -12,9 +12,9 @@ from typing import Any
 class NodeSettings:
     """Settings of one node.
 
-    `head` is the `address:port` that raylets join; on the head it is its own. `temp` is Ray's temporary
+    `head` is the `address:port` that raylets join; the head has its own. `temp` is Ray's temporary
     directory, deleted at the end, or empty for Ray's default. `workspaces` is a directory shared by all
-    nodes, or empty if each node has its own. `extra` holds further arguments of `ray start`.
+    nodes, or empty if each node has its own. `extra` holds additional arguments for `ray start`.
     """
 
     label: str

@@ -1,1 +1,1 @@
-"""The submission draft: a form and a document that stay in sync."""
+"""Submission draft: a form and a document that are kept in sync."""

@@ -1,8 +1,9 @@
 """Keep a form and a document in sync.
 
-Every request contains both, and the last text on which they agreed. A field that differs from this text has
-been edited, and the edit is written into the current document. Then the form is read from the document. Thus
-either side or both may be ahead, and comments and parts without a field stay as written.
+Every request contains the form, the document, and the last text on which they agreed. A field
+that differs from that text was edited, so its value is written into the current document. The
+form is then rebuilt from the document. Either side or both may change between requests, and
+comments and parts without a field are preserved.
 """
 
 from collections.abc import Iterator, Mapping
@@ -12,54 +13,64 @@ from typing import Any
 from django.http import QueryDict
 
 from berth.core.errors import Invalid
-from berth.core.problems import Problem, path_of
+from berth.core.problems import Problem, join_path
 from berth.core.spec import RoleSpec, WorkloadSpec
 from berth.core.spec.manifest import is_manifest
-from berth.documents import CannotEdit, Places, edited, read_document
+from berth.documents import CannotEdit, SourceLines, edit_text, read_document
 from berth.documents.edits import ABSENT
-from berth.documents.values import Location, location_of, value_at
+from berth.documents.values import Location, parse_location, value_at
 from scheduler.web.submit.form import replicas
-from scheduler.web.submit.form.field_kinds import NotMeant, in_order
-from scheduler.web.submit.form.fields import LEAST, MOST, Field, Offer, Part, parts_of
+from scheduler.web.submit.form.field_kinds import InvalidFieldText, keep_order
+from scheduler.web.submit.form.fields import (
+    MAX_REPLICAS,
+    MIN_REPLICAS,
+    Field,
+    FormChoices,
+    FormPart,
+    build_parts,
+)
 
 PREFIX = "f:"
 ORDER = tuple(dict.fromkeys([*WorkloadSpec.model_fields, *RoleSpec.model_fields]))
-BY_TEXT_ONLY = "This value can only be edited in the document."
+TEXT_ONLY_HINT = "This value can only be edited in the document."
 
 
 @dataclass
 class Draft:
-    """`data` is None while the text is invalid; `agreed` is the last valid text."""
+    """Document that is being edited, both as text and in form fields.
+
+    `data` is None while the text is invalid. `agreed` is the last valid text.
+    """
 
     text: str
     agreed: str
     data: dict[str, Any] | None = None
-    problems: list[Problem] = field(default_factory=list)  # errors of the text or of fields
+    problems: list[Problem] = field(default_factory=list)  # errors in the text or in fields
     line: int | None = None  # line of the syntax error
     typed: dict[str, str] = field(default_factory=dict)  # invalid field texts by path
 
     @property
-    def readable(self) -> dict[str, Any] | None:
-        """The document that the form shows: the last valid version."""
+    def form_data(self) -> dict[str, Any] | None:
+        """Document data that the form shows: the last valid version."""
         return self.data if self.data is not None else _read(self.agreed)
 
     @property
     def has_form(self) -> bool:
-        """Manifests of other systems can be edited only as text."""
-        readable = self.readable
-        return readable is not None and not is_manifest(readable)
+        """True if a form can edit the document. Manifests of other systems are text only."""
+        form_data = self.form_data
+        return form_data is not None and not is_manifest(form_data)
 
-    def parts(self, offer: Offer) -> list[Part]:
-        return parts_of(self.readable or {}, offer) if self.has_form else []
+    def parts(self, offer: FormChoices) -> list[FormPart]:
+        return build_parts(self.form_data or {}, offer) if self.has_form else []
 
 
-def opened(text: str) -> Draft:
+def open_draft(text: str) -> Draft:
     draft = Draft(text, text)
     _parse(draft)
     return draft
 
 
-def sent(post: QueryDict, offer: Offer) -> Draft:
+def read_draft(post: QueryDict, offer: FormChoices) -> Draft:
     """Return the draft merged from the submitted form and document."""
     text = _normalize_newlines(post.get("document", ""))
     draft = Draft(text, _normalize_newlines(post.get("agreed", text)))
@@ -68,19 +79,19 @@ def sent(post: QueryDict, offer: Offer) -> Draft:
     if before is None or is_manifest(before):
         draft.agreed = draft.text if draft.data is not None else draft.agreed
         return draft
-    places = Places.of(draft.agreed)
-    for each in _fields(parts_of(before, offer)):
-        if (change := _field_change(each, before, places, post)) is not None:
-            _apply_change(draft, each, before, change)
+    places = SourceLines.from_text(draft.agreed)
+    for form_field in _fields(build_parts(before, offer)):
+        if (change := _field_change(form_field, before, places, post)) is not None:
+            _apply_change(draft, form_field, before, change)
     if draft.data is not None:
         draft.agreed = draft.text
     return draft
 
 
-def step(draft: Draft, wanted: str, *, mail: str = "") -> None:
-    """Add or remove a part: `add:roles`, `add:notifications`, `remove:roles[1]`."""
+def apply_step(draft: Draft, wanted: str, *, mail: str = "") -> None:
+    """Add or remove a part, for example with `add:roles` or `remove:roles[1]`."""
     verb, _, path = wanted.partition(":")
-    at = location_of(path)
+    at = parse_location(path)
     if draft.data is None or not at or verb not in ("add", "remove"):
         return
     value: Any = ABSENT
@@ -91,54 +102,54 @@ def step(draft: Draft, wanted: str, *, mail: str = "") -> None:
         value = {"to": mail} if path == "notifications" else role
         at = (*at, count)
     try:
-        draft.text = draft.agreed = edited(draft.text, at, value, order=ORDER)
+        draft.text = draft.agreed = edit_text(draft.text, at, value, order=ORDER)
     except CannotEdit:
-        draft.problems.append(Problem(path, BY_TEXT_ONLY))
+        draft.problems.append(Problem(path, TEXT_ONLY_HINT))
     _parse(draft)
 
 
-def value_of(each: Field, data: Mapping[str, Any], places: Places) -> str | None:
-    """Return the text of a field; None if only the document can hold the value."""
-    if each.at[-1] in (LEAST, MOST):
-        return replicas.shown(each.at, data, places)
-    return each.kind.shown(value_at(data, each.at), places.scalars.get(each.at))
+def field_text(form_field: Field, data: Mapping[str, Any], places: SourceLines) -> str | None:
+    """Return the text of a field, or None if the value can only be edited in the document."""
+    if form_field.at[-1] in (MIN_REPLICAS, MAX_REPLICAS):
+        return replicas.format_replicas(form_field.at, data, places)
+    return form_field.kind.format_value(value_at(data, form_field.at), places.scalars.get(form_field.at))
 
 
-def chosen_of(each: Field, data: Mapping[str, Any]) -> list[str]:
-    now = value_at(data, each.at)
+def selected_values(form_field: Field, data: Mapping[str, Any]) -> list[str]:
+    now = value_at(data, form_field.at)
     return [one for one in now if isinstance(one, str)] if isinstance(now, list) else []
 
 
-def _field_change(each: Field, before: Mapping[str, Any], places: Places, post: QueryDict) -> Any:
-    """Return the text that was typed into a field, or None if it is unchanged."""
-    name = PREFIX + each.path
+def _field_change(form_field: Field, before: Mapping[str, Any], places: SourceLines, post: QueryDict) -> Any:
+    """Return the submitted text or selection of a field, or None if it is unchanged."""
+    name = PREFIX + form_field.path
     if name not in post:
         return None
-    if each.many:
+    if form_field.many:
         chosen = [one for one in post.getlist(name) if one]
-        return chosen if set(chosen) != set(chosen_of(each, before)) else None
+        return chosen if set(chosen) != set(selected_values(form_field, before)) else None
     typed = _normalize_newlines(post.get(name, "")).rstrip("\n")
-    return typed if typed != (value_of(each, before, places) or "") else None
+    return typed if typed != (field_text(form_field, before, places) or "") else None
 
 
-def _apply_change(draft: Draft, each: Field, before: Mapping[str, Any], change: Any) -> None:
-    """Write a changed field into the document. Invalid text stays in the field, with an error."""
+def _apply_change(draft: Draft, form_field: Field, before: Mapping[str, Any], change: Any) -> None:
+    """Write a changed field into the document. Invalid text stays in the field with an error."""
     if draft.data is None:
-        draft.typed[each.path] = change if isinstance(change, str) else ""
+        draft.typed[form_field.path] = change if isinstance(change, str) else ""
         return
     try:
-        if each.at[-1] in (LEAST, MOST):
-            draft.text = replicas.written(draft.text, draft.data, each.at, change, ORDER)
+        if form_field.at[-1] in (MIN_REPLICAS, MAX_REPLICAS):
+            draft.text = replicas.write_replicas(draft.text, draft.data, form_field.at, change, ORDER)
         else:
-            now = value_at(draft.data, each.at)
-            meant = in_order(change, now) if each.many else each.kind.meant(change, now)
-            draft.text = edited(draft.text, each.at, meant, order=ORDER)
-    except NotMeant as fault:
-        draft.typed[each.path] = change
-        draft.problems.append(Problem(each.path, fault.message, fault.received, fault.allowed))
+            now = value_at(draft.data, form_field.at)
+            value = keep_order(change, now) if form_field.many else form_field.kind.parse_text(change, now)
+            draft.text = edit_text(draft.text, form_field.at, value, order=ORDER)
+    except InvalidFieldText as fault:
+        draft.typed[form_field.path] = change
+        draft.problems.append(Problem(form_field.path, fault.message, fault.received, fault.allowed))
     except CannotEdit:
-        draft.typed[each.path] = change if isinstance(change, str) else ""
-        draft.problems.append(Problem(each.path, BY_TEXT_ONLY))
+        draft.typed[form_field.path] = change if isinstance(change, str) else ""
+        draft.problems.append(Problem(form_field.path, TEXT_ONLY_HINT))
     _parse(draft)
 
 
@@ -158,15 +169,15 @@ def _read(text: str) -> dict[str, Any] | None:
         return None
 
 
-def _fields(parts: list[Part]) -> Iterator[Field]:
+def _fields(parts: list[FormPart]) -> Iterator[Field]:
     for part in parts:
         yield from part.fields
         yield from part.more
 
 
-def owner_of(path: str, names: Mapping[str, Any]) -> str:
-    """Return the field of a problem or of its parent, or an empty string if there is none."""
-    at = location_of(path)
+def find_field(path: str, names: Mapping[str, Any]) -> str:
+    """Return the path of the field that shows an error at `path`, or "" if there is none."""
+    at = parse_location(path)
     for length in range(len(at), 0, -1):
         for inner in _field_paths(at[:length]):
             if inner in names:
@@ -175,13 +186,13 @@ def owner_of(path: str, names: Mapping[str, Any]) -> str:
 
 
 def _field_paths(at: Location) -> Iterator[str]:
-    yield path_of(at)
+    yield join_path(at)
     if at[-1] in ("min", "replicas"):
-        yield path_of((*at[:-1], LEAST))
+        yield join_path((*at[:-1], MIN_REPLICAS))
     if at[-1] == "max":
-        yield path_of((*at[:-1], MOST))
+        yield join_path((*at[:-1], MAX_REPLICAS))
     if at[-1] == "topology":
-        yield path_of((*at, "required"))
+        yield join_path((*at, "required"))
 
 
 def _normalize_newlines(text: str) -> str:

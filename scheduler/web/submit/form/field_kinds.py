@@ -7,14 +7,14 @@ from typing import Any
 
 from berth.documents.edits import ABSENT
 
-WHOLE = re.compile(r"-?(0|[1-9][0-9]{0,17})", re.ASCII)
+INTEGER = re.compile(r"-?(0|[1-9][0-9]{0,17})", re.ASCII)
 DECIMAL = re.compile(r"-?(0|[1-9][0-9]{0,17})\.[0-9]{0,9}", re.ASCII)
-SPAN = re.compile(r"([0-9]{1,12})\s*(s|m|min|h|d)", re.ASCII)
+DURATION = re.compile(r"([0-9]{1,12})\s*(s|m|min|h|d)", re.ASCII)
 SECONDS = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86_400}
 
 
-class NotMeant(Exception):
-    """A text is not a valid value. `allowed` describes valid values."""
+class InvalidFieldText(Exception):
+    """Raised for a field text that is not valid. `allowed` describes valid values."""
 
     def __init__(self, message: str, received: str, allowed: str) -> None:
         super().__init__(message)
@@ -23,14 +23,15 @@ class NotMeant(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """Conversions for a kind of field.
+    """Conversions between the texts and values of one kind of field.
 
-    `shown` returns None for a value that the field cannot show. `meant` also receives the current value.
+    `format_value` returns None for a value that the field cannot show. `parse_text` also receives the current
+    value.
     """
 
     widget: str
-    shown: Callable[[Any, str | None], str | None]
-    meant: Callable[[str, Any], Any]
+    format_value: Callable[[Any, str | None], str | None]
+    parse_text: Callable[[str, Any], Any]
 
 
 def _format_scalar(value: Any, written: str | None) -> str | None:
@@ -85,15 +86,15 @@ def _parse_text(text: str, _: Any) -> Any:
 
 
 def _parse_amount(text: str, _: Any) -> Any:
-    """Return a plain number as such, and any other text for the document's rules to check."""
+    """Return a plain number as a number, and any other text unchanged for later validation."""
     text = text.strip()
-    if WHOLE.fullmatch(text):
+    if INTEGER.fullmatch(text):
         return int(text)
     return float(text) if DECIMAL.fullmatch(text) else text or ABSENT
 
 
 def _parse_seconds(text: str, _: Any) -> Any:
-    match = SPAN.fullmatch(text.strip())
+    match = DURATION.fullmatch(text.strip())
     return int(match[1]) * SECONDS[match[2]] if match else _parse_amount(text, _)
 
 
@@ -111,9 +112,9 @@ def _parse_pairs(text: str, _: Any) -> Any:
         if not line.strip():
             continue
         if not sign or not key:
-            raise NotMeant("must be NAME=VALUE", line.strip()[:80], "NAME=VALUE, one per line")
+            raise InvalidFieldText("must be NAME=VALUE", line.strip()[:80], "NAME=VALUE, one per line")
         if key in labels:
-            raise NotMeant("is set twice", key[:80], "unique names")
+            raise InvalidFieldText("is set twice", key[:80], "unique names")
         labels[key] = value
     return labels or ABSENT
 
@@ -136,7 +137,7 @@ PAIRS = Kind("lines", _format_pairs, _parse_pairs)
 NAMES = Kind("input", _format_names, _parse_names)
 
 
-def in_order(chosen: Sequence[str], now: Any) -> Any:
+def keep_order(chosen: Sequence[str], now: Any) -> Any:
     """Return the selected values in their current order, with new values at the end."""
     before = [one for one in now if isinstance(one, str)] if isinstance(now, list) else []
     remaining = [one for one in before if one in chosen]

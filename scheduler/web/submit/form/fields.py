@@ -1,11 +1,11 @@
-"""The form fields of a document, with their choices."""
+"""Form fields of a document and their choices."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from berth.core.priorities import DEFAULT, PREEMPTIBLE_BELOW, PRIORITIES, SERVICE_DEFAULT
-from berth.core.problems import path_of
+from berth.core.problems import join_path
 from berth.documents.values import Location, value_at
 from scheduler.web.submit.form import field_kinds
 from scheduler.web.submit.form.field_kinds import Kind
@@ -18,20 +18,20 @@ KINDS: Choices = (
 )  # fmt: skip
 FLAGS: Choices = (("", "From priority"), ("true", "Yes"), ("false", "No"))
 RESTARTS: Choices = (("", "Never"), ("on_failure", "On failure"), ("always", "Always"))
-NEWS: Choices = tuple((each, each.capitalize()) for each in
+NOTIFICATION_EVENTS: Choices = tuple((each, each.capitalize()) for each in
                       ("started", "completed", "failed", "preempted", "cancelled",
                        "unschedulable"))  # fmt: skip
-LEAST, MOST = "at_least", "at_most"  # keys of the two replica fields
+MIN_REPLICAS, MAX_REPLICAS = "at_least", "at_most"  # keys of the two replica fields
 PRIORITY_HINT = (
     f"0 to 1000, or a name; {DEFAULT} by default, {SERVICE_DEFAULT} for services. "
     f"From {PREEMPTIBLE_BELOW} on, the workload is not preemptible"
 )
-SPAN_HINT = "90s, 30m, 2h or 7d"
+DURATION_HINT = "90s, 30m, 2h or 7d"
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A form field. `at` is the field's location in the document."""
+    """Form field. `at` is its location in the document."""
 
     at: Location
     label: str
@@ -44,44 +44,44 @@ class Field:
 
     @property
     def path(self) -> str:
-        return path_of(self.at)
+        return join_path(self.at)
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """Fields under one title. `at` is set if the part can be removed."""
+class FormPart:
+    """Group of fields under one title. `at` is set if the group can be removed."""
 
     title: str
     fields: tuple[Field, ...]
     more: tuple[Field, ...] = ()
     at: Location | None = None
-    add: str = ""  # list to which a similar part can be added
+    add: str = ""  # list to which another group of this kind can be added
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
-    """Choices of the form: names that the user may see."""
+class FormChoices:
+    """Choices that the form offers: names that the user may see."""
 
     projects: Sequence[str] = ()
     pools: Sequence[str] = ()
     models: Sequence[str] = ()
     labels: Sequence[str] = ()
     runs_images: bool = False  # True if any pool runs container images
-    of_template: bool = False  # True if the template's user sets name and project
+    for_template: bool = False  # True for a template: its users set name and project
     priorities: Mapping[str, int] = field(default_factory=lambda: PRIORITIES)
 
 
-def parts_of(data: Mapping[str, Any], offer: Offer) -> list[Part]:
+def build_parts(data: Mapping[str, Any], offer: FormChoices) -> list[FormPart]:
     roles = list(_role_places(data, ()))
     return [
-        Part("Workload", _workload_fields(offer, has_image="image" in data)),
+        FormPart("Workload", _workload_fields(offer, has_image="image" in data)),
         *(_role_part(data, at, alone=len(roles) == 1, last=at == roles[-1]) for at in roles),
-        Part("Scheduling", _scheduling_fields(offer), _advanced_fields()),
+        FormPart("Scheduling", _scheduling_fields(offer), _advanced_fields()),
         *(_notification_part(number) for number in range(_length(data.get("notifications")))),
     ]
 
 
-def _workload_fields(offer: Offer, *, has_image: bool) -> tuple[Field, ...]:
+def _workload_fields(offer: FormChoices, *, has_image: bool) -> tuple[Field, ...]:
     identity = (
         Field(("name",), "Name", hint="Lower-case letters, digits, dashes"),
         Field(
@@ -93,7 +93,7 @@ def _workload_fields(offer: Offer, *, has_image: bool) -> tuple[Field, ...]:
     )
     image = (Field(("image",), "Container image", hint="For pools that run container images", wide=True),)
     return (
-        *(() if offer.of_template else identity),
+        *(() if offer.for_template else identity),
         Field(("kind",), "Kind", field_kinds.CHOICE, choices=KINDS),
         *(image if offer.runs_images or has_image else ()),
         Field(("command",), "Command", field_kinds.COMMAND, wide=True),
@@ -101,12 +101,14 @@ def _workload_fields(offer: Offer, *, has_image: bool) -> tuple[Field, ...]:
     )
 
 
-def _role_part(data: Mapping[str, Any], at: Location, *, alone: bool, last: bool) -> Part:
+def _role_part(data: Mapping[str, Any], at: Location, *, alone: bool, last: bool) -> FormPart:
     name = value_at(data, (*at, "name"))
     fields = (
         Field((*at, "name"), "Role name"),
-        Field((*at, LEAST), "Replicas", field_kinds.AMOUNT, "Start together or not at all"),
-        Field((*at, MOST), "Max replicas", field_kinds.AMOUNT, "Grows up to this while capacity is free"),
+        Field((*at, MIN_REPLICAS), "Replicas", field_kinds.AMOUNT, "Start together or not at all"),
+        Field(
+            (*at, MAX_REPLICAS), "Max replicas", field_kinds.AMOUNT, "Grows up to this while capacity is free"
+        ),
         Field((*at, "gpu"), "GPUs per pod", field_kinds.AMOUNT, "2, or a fraction: 0.5"),
         Field((*at, "gpu_memory_mib"), "or GPU memory", field_kinds.AMOUNT, "MiB, or 8Gi"),
         Field((*at, "cpu"), "CPU cores", field_kinds.AMOUNT, "2, 0.5 or 800m"),
@@ -139,17 +141,17 @@ def _role_part(data: Mapping[str, Any], at: Location, *, alone: bool, last: bool
         ),
     )
     title = f"Role {name}" if isinstance(name, str) and name else "Pods"
-    return Part(title, fields, more, None if alone else at, path_of(at[:-1]) if last else "")
+    return FormPart(title, fields, more, None if alone else at, join_path(at[:-1]) if last else "")
 
 
-def _scheduling_fields(offer: Offer) -> tuple[Field, ...]:
+def _scheduling_fields(offer: FormChoices) -> tuple[Field, ...]:
     return (
         Field(("pools",), "Node pools", field_kinds.NAMES, "In order of preference. None selected: any pool",
               choices=_name_choices(offer.pools), many=True, wide=True),
         Field(("priority",), "Priority", field_kinds.AMOUNT, PRIORITY_HINT, suggestions="priorities"),
         Field(("preemptible",), "Preemptible", field_kinds.FLAG, choices=FLAGS),
-        Field(("max_runtime",), "Max runtime", field_kinds.SECONDS_KIND, SPAN_HINT),
-        Field(("idle_timeout",), "Idle timeout", field_kinds.SECONDS_KIND, SPAN_HINT),
+        Field(("max_runtime",), "Max runtime", field_kinds.SECONDS_KIND, DURATION_HINT),
+        Field(("idle_timeout",), "Idle timeout", field_kinds.SECONDS_KIND, DURATION_HINT),
     )  # fmt: skip
 
 
@@ -159,20 +161,20 @@ def _advanced_fields() -> tuple[Field, ...]:
         Field(("topology", "preferred"), "Preferred topology", suggestions="labels"),
         Field(("restart_policy", "kind"), "Restart policy", field_kinds.CHOICE, choices=RESTARTS),
         Field(("restart_policy", "max_restarts"), "Max restarts", field_kinds.AMOUNT),
-        Field(("grace_period_seconds",), "Grace period", field_kinds.SECONDS_KIND, SPAN_HINT),
+        Field(("grace_period_seconds",), "Grace period", field_kinds.SECONDS_KIND, DURATION_HINT),
         Field(("working_dir",), "Working directory"),
         Field(("labels",), "Labels", field_kinds.PAIRS, "NAME=VALUE, one per line", wide=True),
     )
 
 
-def _notification_part(number: int) -> Part:
+def _notification_part(number: int) -> FormPart:
     at: Location = ("notifications", number)
-    return Part(
+    return FormPart(
         f"Notification {number + 1}",
         (
             Field((*at, "to"), "To", hint="An e-mail address, https://… or slack:https://…", wide=True),
             Field((*at, "on"), "Events", field_kinds.NAMES, "None selected: completed and failed",
-                  choices=NEWS, many=True, wide=True),
+                  choices=NOTIFICATION_EVENTS, many=True, wide=True),
         ),
         at=at,
     )  # fmt: skip

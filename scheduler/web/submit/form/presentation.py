@@ -1,42 +1,49 @@
-"""Prepare a draft for display, with errors beside fields and lines."""
+"""Prepare a draft for display, with errors next to fields and lines."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from berth.core.problems import Problem, path_of
-from berth.documents import Places
+from berth.core.problems import Problem, join_path
+from berth.documents import SourceLines
 from berth.documents.values import value_at
-from scheduler.web.submit.form.draft import BY_TEXT_ONLY, PREFIX, Draft, chosen_of, owner_of, value_of
-from scheduler.web.submit.form.fields import Choices, Field, Offer, Part
+from scheduler.web.submit.form.draft import (
+    PREFIX,
+    TEXT_ONLY_HINT,
+    Draft,
+    field_text,
+    find_field,
+    selected_values,
+)
+from scheduler.web.submit.form.fields import Choices, Field, FormChoices, FormPart
 
 
 @dataclass
 class ShownField:
-    of: Field
+    form_field: Field
     value: str
     chosen: list[str] = field(default_factory=list)
     errors: list[Problem] = field(default_factory=list)
-    only_text: bool = False
+    is_text_only: bool = False
     words: bool = False  # True for a command shown as a list, one word per line
 
     @property
     def name(self) -> str:
-        return PREFIX + self.of.path
+        return PREFIX + self.form_field.path
 
     @property
     def id(self) -> str:
-        return _element_id("f", self.of.path)
+        return _element_id("f", self.form_field.path)
 
     @property
     def hint(self) -> str:
-        if self.only_text:
-            return BY_TEXT_ONLY
-        return "One argument per line" if self.words else self.of.hint
+        if self.is_text_only:
+            return TEXT_ONLY_HINT
+        return "One argument per line" if self.words else self.form_field.hint
 
     @property
-    def described(self) -> str:
+    def described_by(self) -> str:
         parts = [f"{self.id}-hint"] * bool(self.hint) + [f"{self.id}-error"] * bool(self.errors)
         return " ".join(parts)
 
@@ -47,16 +54,16 @@ class ShownField:
     @property
     def choices(self) -> Choices:
         """Choices, plus the document's value if it is not among them."""
-        values = [value for value, _ in self.of.choices]
-        here = self.chosen if self.of.many else [self.value]
-        return (*self.of.choices, *((one, one) for one in here if one not in values))
+        values = [value for value, _ in self.form_field.choices]
+        here = self.chosen if self.form_field.many else [self.value]
+        return (*self.form_field.choices, *((one, one) for one in here if one not in values))
 
     @property
-    def boxes(self) -> list[tuple[str, str, bool, str]]:
+    def checkboxes(self) -> list[tuple[str, str, bool, str]]:
         """Tuples of (value, label, is checked, position). Checked values come first, in order."""
         ticked = [(one, label) for one in self.chosen for value, label in self.choices if value == one]
         rest = [(value, label) for value, label in self.choices if value not in self.chosen]
-        several = self.of.at == ("pools",) and len(ticked) > 1
+        several = self.form_field.at == ("pools",) and len(ticked) > 1
         first = [(one, label, True, f"{place}." if several else "")
                  for place, (one, label) in enumerate(ticked, 1)]  # fmt: skip
         return [*first, *((value, label, False, "") for value, label in rest)]
@@ -73,26 +80,26 @@ class ShownPart:
 
     @property
     def unfolded(self) -> bool:
-        """True if the section is open because one of its fields has a value."""
-        return any(each.value or each.errors or each.only_text for each in self.more)
+        """True if the section is expanded because one of its fields has a value or an error."""
+        return any(each.value or each.errors or each.is_text_only for each in self.more)
 
 
 @dataclass
-class Fault:
+class ShownError:
     line: int | None
     problem: Problem
 
 
 @dataclass
-class Shown:
+class ShownForm:
     parts: list[ShownPart]
-    faults: list[Fault]
-    elsewhere: list[Problem]  # problems without a field
+    faults: list[ShownError]
+    other_errors: list[Problem]  # errors that belong to no field
     is_behind: bool = False  # the form shows the last valid version
 
     @property
     def shape(self) -> str:
-        """Digest of the form's structure. Fields are updated in place while the digest is unchanged."""
+        """Digest of the form's structure. While it is unchanged, fields are updated in place."""
         return " ".join([*(part.title for part in self.parts), "behind" * self.is_behind])
 
     @property
@@ -100,43 +107,45 @@ class Shown:
         return " ".join(str(each.line) for each in self.faults if each.line)
 
 
-def shown(draft: Draft, offer: Offer, problems: Iterable[Problem] = ()) -> Shown:
+def prepare_form(draft: Draft, offer: FormChoices, problems: Iterable[Problem] = ()) -> ShownForm:
     faults = list(dict.fromkeys([*draft.problems, *problems]))
-    places = Places.of(draft.text if draft.data is not None else draft.agreed)
-    data = draft.readable or {}
+    places = SourceLines.from_text(draft.text if draft.data is not None else draft.agreed)
+    data = draft.form_data or {}
     parts = [_shown_part(part, draft, data, places) for part in draft.parts(offer)]
-    fields = {each.of.path: each for part in parts for each in (*part.fields, *part.more)}
-    elsewhere = []
+    fields = {each.form_field.path: each for part in parts for each in (*part.fields, *part.more)}
+    other_errors = []
     for problem in faults:
-        if owner := owner_of(problem.path, fields):
+        if owner := find_field(problem.path, fields):
             fields[owner].errors.append(problem)
         else:
-            elsewhere.append(problem)
-    lines = [Fault(_line_number(draft, places, each), each) for each in faults]
-    return Shown(parts, sorted(lines, key=lambda fault: fault.line or 0), elsewhere, draft.data is None)
+            other_errors.append(problem)
+    lines = [ShownError(_line_number(draft, places, each), each) for each in faults]
+    return ShownForm(
+        parts, sorted(lines, key=lambda fault: fault.line or 0), other_errors, draft.data is None
+    )
 
 
-def _shown_part(part: Part, draft: Draft, data: Mapping[str, Any], places: Places) -> ShownPart:
+def _shown_part(part: FormPart, draft: Draft, data: Mapping[str, Any], places: SourceLines) -> ShownPart:
     return ShownPart(
         title=part.title,
-        id=_element_id("p", path_of(part.at) if part.at else part.title.lower()),
+        id=_element_id("p", join_path(part.at) if part.at else part.title.lower()),
         fields=list(_shown_fields(part.fields, draft, data, places)),
         more=list(_shown_fields(part.more, draft, data, places)),
-        remove="" if part.at is None else f"remove:{path_of(part.at)}",
+        remove="" if part.at is None else f"remove:{join_path(part.at)}",
         add=part.add and f"add:{part.add}",
     )
 
 
 def _shown_fields(
-    fields: Iterable[Field], draft: Draft, data: Mapping[str, Any], places: Places
+    fields: Iterable[Field], draft: Draft, data: Mapping[str, Any], places: SourceLines
 ) -> Iterator[ShownField]:
     for each in fields:
-        value = value_of(each, data, places)
+        value = field_text(each, data, places)
         yield ShownField(
             each,
             draft.typed.get(each.path, value or ""),
-            chosen=chosen_of(each, data) if each.many else [],
-            only_text=value is None and each.path not in draft.typed,
+            chosen=selected_values(each, data) if each.many else [],
+            is_text_only=value is None and each.path not in draft.typed,
             words=each.at[-1] == "command" and isinstance(value_at(data, each.at), list),
         )
 
@@ -145,7 +154,7 @@ def _element_id(kind: str, path: str) -> str:
     return f"{kind}-" + re.sub(r"[^a-z0-9_]+", "-", path).strip("-")
 
 
-def _line_number(draft: Draft, places: Places, problem: Problem) -> int | None:
+def _line_number(draft: Draft, places: SourceLines, problem: Problem) -> int | None:
     if not problem.path:
         return draft.line
     return places.line_number(problem.path)

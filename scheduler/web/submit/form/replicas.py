@@ -3,18 +3,18 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from berth.documents import Places, edited
+from berth.documents import SourceLines, edit_text
 from berth.documents.edits import ABSENT
 from berth.documents.values import Location, value_at
 from scheduler.web.submit.form import field_kinds
-from scheduler.web.submit.form.fields import LEAST, MOST
+from scheduler.web.submit.form.fields import MAX_REPLICAS, MIN_REPLICAS
 
 
-def shown(at: Location, data: Mapping[str, Any], places: Places) -> str | None:
+def format_replicas(at: Location, data: Mapping[str, Any], places: SourceLines) -> str | None:
     """Return the text of a replica field. The maximum is empty if the role has a fixed size."""
     role = at[:-1]
     has_size = value_at(data, (*role, "replicas")) is not None
-    if at[-1] == MOST:
+    if at[-1] == MAX_REPLICAS:
         return (
             ""
             if has_size and value_at(data, (*role, "max")) is None
@@ -23,12 +23,16 @@ def shown(at: Location, data: Mapping[str, Any], places: Places) -> str | None:
     return _amount_text(data, places, (*role, "replicas" if has_size else "min"))
 
 
-def written(text: str, data: Mapping[str, Any], at: Location, typed: str, order: Sequence[str]) -> str:
+def write_replicas(text: str, data: Mapping[str, Any], at: Location, typed: str, order: Sequence[str]) -> str:
     role = at[:-1]
-    places = Places.of(text)
-    texts = {which: shown((*role, which), data, places) or "" for which in (LEAST, MOST)}
+    places = SourceLines.from_text(text)
+    texts = {
+        which: format_replicas((*role, which), data, places) or "" for which in (MIN_REPLICAS, MAX_REPLICAS)
+    }
     texts[str(at[-1])] = typed.strip()
-    least, most = (field_kinds.AMOUNT.meant(texts[which], None) for which in (LEAST, MOST))
+    least, most = (
+        field_kinds.AMOUNT.parse_text(texts[which], None) for which in (MIN_REPLICAS, MAX_REPLICAS)
+    )
     elastic = most is not ABSENT and (most != least or least == 0)
     wanted = {
         "replicas": ABSENT if elastic else least,
@@ -36,9 +40,9 @@ def written(text: str, data: Mapping[str, Any], at: Location, typed: str, order:
         "max": most if elastic else ABSENT,
     }
     for key, value in wanted.items():
-        text = edited(text, (*role, key), value, order=order)
+        text = edit_text(text, (*role, key), value, order=order)
     return text
 
 
-def _amount_text(data: Mapping[str, Any], places: Places, at: Location) -> str | None:
-    return field_kinds.AMOUNT.shown(value_at(data, at), places.scalars.get(at))
+def _amount_text(data: Mapping[str, Any], places: SourceLines, at: Location) -> str | None:
+    return field_kinds.AMOUNT.format_value(value_at(data, at), places.scalars.get(at))

@@ -1,4 +1,4 @@
-"""`berth member`, `berth user` and `berth token`."""
+"""Commands `berth member`, `berth user` and `berth token`."""
 
 import sys
 from datetime import timedelta
@@ -7,18 +7,18 @@ from typing import Annotated, Any
 
 import typer
 
-from berth.cli.arguments import DepartmentOption, ProjectOption, connected
+from berth.cli.arguments import DepartmentOption, ProjectOption, open_client
 from berth.cli.exits import BadInput, ExitCode
 from berth.cli.output import Column, Output, OutputOption, show_list, show_one
-from berth.cli.quantities import seconds
-from berth.cli.text import age, local, now, safe, short
+from berth.cli.quantities import parse_duration
+from berth.cli.text import format_age, format_short_time, format_time, now, safe
 
 member_app = typer.Typer(no_args_is_help=True, help="Members: roles of users in departments and projects.")
 user_app = typer.Typer(no_args_is_help=True, help="User accounts.")
-Person = Annotated[str, typer.Argument(metavar="USER", help="User name.")]
+UserArgument = Annotated[str, typer.Argument(metavar="USER", help="User name.")]
 
 
-class RoleWord(StrEnum):
+class RoleName(StrEnum):
     PLATFORM_ADMIN = "platform_admin"
     DEPARTMENT_ADMIN = "department_admin"
     PROJECT_ADMIN = "project_admin"
@@ -39,7 +39,7 @@ def list_members(
     berth member list --project vision
     berth member list --user dave
     """
-    with connected() as client:
+    with open_client() as client:
         members = list(client.members.list(project=project, department=department, user=user))
     show_list(members, _member_columns(), output, "No members.")
 
@@ -47,8 +47,8 @@ def list_members(
 @member_app.command("add")
 def add(
     *,
-    user: Person,
-    role: Annotated[RoleWord, typer.Option(help="Role to grant.")],
+    user: UserArgument,
+    role: Annotated[RoleName, typer.Option(help="Role to grant.")],
     project: ProjectOption = None,
     department: DepartmentOption = None,
     output: OutputOption = Output.TABLE,
@@ -59,17 +59,17 @@ def add(
     berth member add dave --role member --project vision
     berth member add bob --role department_admin --department research
     """
-    with connected() as client:
-        made = client.members.grant(user, role.value, project=project, department=department)
-    show_one(made, output, lambda one: print(safe(f"{one.user} is {one.role} of {one.scope}")))
+    with open_client() as client:
+        created = client.members.grant(user, role.value, project=project, department=department)
+    show_one(created, output, lambda one: print(safe(f"{one.user} is {one.role} of {one.scope}")))
 
 
 @member_app.command("remove")
 def remove(
     *,
-    user: Person,
+    user: UserArgument,
     role: Annotated[
-        RoleWord | None, typer.Option(help="Role to revoke; needed if the user has several.")
+        RoleName | None, typer.Option(help="Role to revoke; required if the user has several.")
     ] = None,
     project: ProjectOption = None,
     department: DepartmentOption = None,
@@ -79,7 +79,7 @@ def remove(
     \b
     berth member remove dave --project vision
     """
-    with connected() as client:
+    with open_client() as client:
         memberships = client.members.list(project=project, department=department, user=user)
         matching = [one for one in memberships if role in (None, one.role)]
         if not matching:
@@ -95,22 +95,24 @@ def remove(
 
 @user_app.command("list")
 def list_users(
-    search: Annotated[str | None, typer.Option(help="Text in the name or mail address.")] = None,
+    search: Annotated[
+        str | None, typer.Option(help="Text to search for in the name or email address.")
+    ] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """List users with a role in the projects and departments that you administer.
 
-    To grant a role to another user, give the exact user name to: berth member add.
+    To grant a role to another user, pass the exact user name to: berth member add.
 
     \b
     berth user list --search example.org
     """
     columns = [
         Column("USERNAME", lambda u: u.username),
-        Column("EMAIL", lambda u: u.email or "-", grows=True),
+        Column("EMAIL", lambda u: u.email or "-", flexible=True),
         Column("ACTIVE", lambda u: "yes" if u.active else "no"),
     ]
-    with connected() as client:
+    with open_client() as client:
         users = list(client.users.list(search))
     show_list(users, columns, output, "No users.")
 
@@ -118,11 +120,11 @@ def list_users(
 @user_app.command("create")
 def create_user(
     *,
-    user: Person,
-    email: Annotated[str, typer.Option(help="Mail address for notifications.")] = "",
+    user: UserArgument,
+    email: Annotated[str, typer.Option(help="Email address for notifications.")] = "",
     password_stdin: Annotated[
         bool,
-        typer.Option("--password-stdin", help="Read a password from stdin; without it, only single sign-on."),
+        typer.Option("--password-stdin", help="Read a password from stdin. Default: single sign-on only."),
     ] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
@@ -133,9 +135,9 @@ def create_user(
     pass berth/erin | berth user create erin --password-stdin
     """
     password = sys.stdin.readline().rstrip("\n") if password_stdin else None
-    with connected() as client:
-        made: Any = client.users.create(user, email=email, password=password)
-    show_one(made, output, lambda one: print(safe(f"User {one.username} created.")))
+    with open_client() as client:
+        created: Any = client.users.create(user, email=email, password=password)
+    show_one(created, output, lambda one: print(safe(f"User {one.username} created.")))
 
 
 def _member_columns() -> list[Column]:
@@ -143,7 +145,12 @@ def _member_columns() -> list[Column]:
         Column("USER", lambda m: m.user),
         Column("ROLE", lambda m: m.role),
         Column("SCOPE", lambda m: m.scope),
-        Column("SINCE", lambda m: local(m.created_at), brief=lambda m: short(m.created_at), spare=True),
+        Column(
+            "SINCE",
+            lambda m: format_time(m.created_at),
+            brief=lambda m: format_short_time(m.created_at),
+            optional=True,
+        ),
         Column("ID", lambda m: str(m.id), right=True, wide=True),
     ]
 
@@ -164,29 +171,31 @@ def create(
     ] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Create a token. The secret is printed once, alone on stdout.
+    """Create a token. The secret is printed only once and is the only output on stdout.
 
     \b
     berth token create ci --scope read --scope write --expires 30d
     """
     lifetime = None if expires in (None, "never") else expires
-    until = None if lifetime is None else now() + timedelta(seconds=seconds("--expires", lifetime))
-    with connected() as client:
+    until = None if lifetime is None else now() + timedelta(seconds=parse_duration("--expires", lifetime))
+    with open_client() as client:
         token = client.tokens.create(name, scope or ["read", "write"], until)
     if token.token is None:
         print(
-            f"berth: {name} was created, but its secret was lost with the connection: revoke it",
+            f"berth: {name} was created, but the connection broke before its secret arrived: revoke it",
             file=sys.stderr,
         )
         raise typer.Exit(ExitCode.REFUSED)
     if expires == "never" and token.expires_at:
-        print(f"berth: {name} expires with the current token, {local(token.expires_at)}", file=sys.stderr)
+        print(
+            f"berth: {name} expires with the current token, {format_time(token.expires_at)}", file=sys.stderr
+        )
     show_one(token, output, lambda _: print(token.token))
 
 
 @token_app.command("list")
 def list_tokens(
-    every: Annotated[bool, typer.Option("--all", "-a", help="Include revoked tokens.")] = False,
+    show_all: Annotated[bool, typer.Option("--all", "-a", help="Include revoked tokens.")] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """List your tokens. Secrets are not stored.
@@ -199,25 +208,25 @@ def list_tokens(
         Column("NAME", lambda t: t.name),
         Column("PREFIX", lambda t: t.prefix),
         Column("SCOPES", lambda t: ",".join(t.scopes)),
-        Column("EXPIRES", lambda t: local(t.expires_at) if t.expires_at else "never"),
+        Column("EXPIRES", lambda t: format_time(t.expires_at) if t.expires_at else "never"),
         Column("INTERACTIVE", lambda t: "yes" if t.interactive else "", wide=True),
-        Column("LAST USED", lambda t: age(t.last_used_at, moment), right=True),
-        Column("REVOKED", lambda t: local(t.revoked_at), wide=not every),
+        Column("LAST USED", lambda t: format_age(t.last_used_at, moment), right=True),
+        Column("REVOKED", lambda t: format_time(t.revoked_at), wide=not show_all),
         Column("ID", lambda t: str(t.id), right=True, wide=True),
     ]
-    with connected() as client:
-        tokens = [token for token in client.tokens.list() if every or token.revoked_at is None]
+    with open_client() as client:
+        tokens = [token for token in client.tokens.list() if show_all or token.revoked_at is None]
     show_list(tokens, columns, output, "No tokens.")
 
 
 @token_app.command("revoke")
 def revoke(name: Annotated[str, typer.Argument(metavar="NAME", help="Name or id of the token.")]) -> None:
-    """Revoke a token at once.
+    """Revoke a token immediately.
 
     \b
     berth token revoke ci
     """
-    with connected() as client:
+    with open_client() as client:
         live = [token for token in client.tokens.list() if token.revoked_at is None]
         matching = [token for token in live if name in (token.name, str(token.id))]
         if len(matching) != 1:

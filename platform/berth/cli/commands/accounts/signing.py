@@ -1,4 +1,4 @@
-"""`berth login`, `logout`, `whoami`, `password` and `context`."""
+"""Commands `berth login`, `logout`, `whoami`, `password` and `context`."""
 
 import os
 import sys
@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 import typer
 
-from berth.cli.arguments import connected, context_names
+from berth.cli.arguments import context_names, open_client
 from berth.cli.exits import BadInput, ExitCode
 from berth.cli.output import Column, Output, OutputOption, print_fields, show_list, show_one
 
@@ -26,7 +26,9 @@ def login(
     username: Annotated[
         str | None, typer.Option("--username", "-u", help="User name; prompted for if missing.")
     ] = None,
-    token: Annotated[str | None, typer.Option(help="Token to sign in with instead; - reads stdin.")] = None,
+    token: Annotated[
+        str | None, typer.Option(help="Token to use instead of a password; - reads stdin.")
+    ] = None,
     password_stdin: Annotated[
         bool, typer.Option("--password-stdin", help="Read the password from stdin.")
     ] = False,
@@ -35,7 +37,7 @@ def login(
         str | None, typer.Option("--name", help="Name of the context; default: host name of the server.")
     ] = None,
 ) -> None:
-    """Sign in to a server and store address and token as a context, readable only by you.
+    """Sign in to a server. Its address and the token are stored as a context that only you can read.
 
     \b
     berth login http://127.0.0.1:8000
@@ -45,17 +47,17 @@ def login(
     """
     from berth.client import Client, Settings
     from berth.client.config import (
-        checked_address,
         load_settings,
         read_contexts,
         settings_path,
+        validate_address,
         write_contexts,
     )
 
     path = settings_path()
-    present = load_settings()
-    settings = Settings(checked_address(address) if address else present.address, "", "")
-    _warn_of_plain_text(settings.address, settings.is_local)
+    current_settings = load_settings()
+    settings = Settings(validate_address(address) if address else current_settings.address, "", "")
+    _warn_about_plain_text(settings.address, settings.is_local)
     if token is not None:
         secret = sys.stdin.readline().strip() if token == STDIN else token
     else:
@@ -64,13 +66,15 @@ def login(
         raise BadInput("--token is empty; expected a token such as berth_...")
     signed_in = replace(settings, token=secret)
     with Client(signed_in) as client:
-        who = client.whoami().username
+        signed_in_user = client.whoami().username
     contexts = read_contexts(path)
-    named = name or _context_of(settings.address, contexts)
-    replaced = contexts.servers.get(named)
-    before = replaced.project if replaced and replaced.address == settings.address else ""
-    write_contexts(path, contexts.with_one(named, replace(signed_in, project=project or before)))
-    print(f"Signed in at {settings.address} as {who}.")
+    context_name = name or _choose_context_name(settings.address, contexts)
+    replaced = contexts.servers.get(context_name)
+    previous_project = replaced.project if replaced and replaced.address == settings.address else ""
+    write_contexts(
+        path, contexts.with_context(context_name, replace(signed_in, project=project or previous_project))
+    )
+    print(f"Signed in at {settings.address} as {signed_in_user}.")
 
 
 def logout() -> None:
@@ -85,7 +89,7 @@ def logout() -> None:
     path = settings_path()
     contexts = read_contexts(path)
     name = os.environ.get("BERTH_CONTEXT") or contexts.current
-    stored = contexts.chosen(name)
+    stored = contexts.resolve(name)
     if not stored.token:
         print("Not signed in.")
         return
@@ -105,13 +109,13 @@ def whoami(output: OutputOption = Output.TABLE) -> None:
     \b
     berth whoami
     """
-    with connected() as client:
+    with open_client() as client:
         identity = client.whoami()
         address = client.settings.address
 
     def describe(_: object) -> None:
-        everywhere = ["platform_admin"] if identity.platform_admin else []
-        roles = ", ".join(dict.fromkeys([*everywhere, *map(_role, identity.roles)])) or "none"
+        platform_roles = ["platform_admin"] if identity.platform_admin else []
+        roles = ", ".join(dict.fromkeys([*platform_roles, *map(_format_role, identity.roles)])) or "none"
         scopes = ", ".join(identity.scopes)
         print_fields([("User", identity.username), ("Roles", roles), ("Scopes", scopes), ("Server", address)])
 
@@ -133,29 +137,31 @@ def _sign_in(settings: "Settings", username: str | None, password_stdin: bool) -
             raise typer.Exit(ExitCode.NOT_SIGNED_IN) from None
 
 
-def _context_of(address: str, contexts: "Contexts") -> str:
+def _choose_context_name(address: str, contexts: "Contexts") -> str:
     """Return BERTH_CONTEXT, or the context with this address, or the host name for a new context."""
-    if meant := os.environ.get("BERTH_CONTEXT"):
-        return meant
-    fitting = [name for name, settings in contexts.servers.items() if settings.address == address]
-    return contexts.current if contexts.current in fitting else next(iter(fitting), urlsplit(address).netloc)
+    if requested := os.environ.get("BERTH_CONTEXT"):
+        return requested
+    matching = [name for name, settings in contexts.servers.items() if settings.address == address]
+    return (
+        contexts.current if contexts.current in matching else next(iter(matching), urlsplit(address).netloc)
+    )
 
 
 def _revoke(client: "Client", secret: str) -> None:
-    """Revoke a token that sign-in created. A token that was created by hand may be in use elsewhere."""
+    """Revoke the token if sign-in created it. A token created by hand may be in use elsewhere."""
     for token in client.tokens.list():
         if token.interactive and token.prefix and secret.startswith(token.prefix):
             client.tokens.revoke(token.id)
 
 
-def _role(role: object) -> str:
+def _format_role(role: object) -> str:
     if not isinstance(role, dict):
         return str(role)
     scope = role.get("project") or role.get("department")
     return f"{role.get('role')} of {scope}" if scope else str(role.get("role"))
 
 
-def _warn_of_plain_text(address: str, is_local: bool) -> None:
+def _warn_about_plain_text(address: str, is_local: bool) -> None:
     if address.startswith("http://") and not is_local:
         print(f"berth: {address} is not encrypted: the token can be read in transit", file=sys.stderr)
 
@@ -171,48 +177,49 @@ def password(
 ) -> None:
     """Change your password.
 
-    Your browser sessions and the tokens of `berth login` on other machines end. This one stays signed in.
+    This ends your browser sessions and revokes the `berth login` tokens of your other machines. This machine
+    stays signed in.
 
     \b
     berth password
     berth password --revoke-tokens
     printf '%s\\n' "$OLD" "$NEW" | berth password --password-stdin
     """
-    current, new = _from_stdin() if password_stdin else _from_terminal()
-    with connected() as client:
-        used = client.settings.token
+    current, new = _read_passwords_from_stdin() if password_stdin else _prompt_for_passwords()
+    with open_client() as client:
+        old_token = client.settings.token
         changed = client.change_password(current, new, revoke_tokens=revoke_tokens)
     if changed.token is not None:
-        _store(used, changed.token)
+        _store_token(old_token, changed.token)
     tokens = "1 token" if changed.revoked_tokens == 1 else f"{changed.revoked_tokens} tokens"
     print(f"Password changed, {tokens} revoked.", file=sys.stderr)
 
 
-def _from_stdin() -> tuple[str, str]:
+def _read_passwords_from_stdin() -> tuple[str, str]:
     lines = [sys.stdin.readline().rstrip("\n") for _ in range(2)]
     if not all(lines):
         raise BadInput("--password-stdin: needs two lines, the current and the new password")
     return lines[0], lines[1]
 
 
-def _from_terminal() -> tuple[str, str]:
+def _prompt_for_passwords() -> tuple[str, str]:
     current = typer.prompt("Current password", hide_input=True)
     new = typer.prompt("New password", hide_input=True, confirmation_prompt="Repeat the new password")
     return current, new
 
 
-def _store(used: str, token: str) -> None:
+def _store_token(old_token: str, token: str) -> None:
     """Store the new token in the settings file, or print it if the old one came from BERTH_TOKEN."""
     from berth.client.config import read_contexts, settings_path, write_contexts
 
     path = settings_path()
     contexts = read_contexts(path)
     name = os.environ.get("BERTH_CONTEXT") or contexts.current
-    stored = contexts.chosen(name)
-    if stored.token == used:
-        write_contexts(path, contexts.with_one(name, replace(stored, token=token)))
+    stored = contexts.resolve(name)
+    if stored.token == old_token:
+        write_contexts(path, contexts.with_context(name, replace(stored, token=token)))
         return
-    print("berth: the token in BERTH_TOKEN has ended; this one replaces it:", file=sys.stderr)
+    print("berth: the token in BERTH_TOKEN is no longer valid; replace it with this one:", file=sys.stderr)
     print(token)
 
 
@@ -220,7 +227,7 @@ context_app = typer.Typer(no_args_is_help=True, help="Contexts: named servers th
 
 
 @dataclass(frozen=True)
-class Row:
+class ContextRow:
     name: str
     address: str
     project: str
@@ -234,7 +241,7 @@ class Row:
 Name = Annotated[
     str,
     typer.Argument(
-        metavar="NAME", help="Name of the context, see berth context list.", autocompletion=context_names
+        metavar="NAME", help="Name of the context; see berth context list.", autocompletion=context_names
     ),
 ]
 
@@ -250,13 +257,13 @@ def list_contexts(output: OutputOption = Output.TABLE) -> None:
 
     contexts = read_contexts(settings_path())
     rows = [
-        Row(name, settings.address, settings.project, bool(settings.token), name == contexts.current)
+        ContextRow(name, settings.address, settings.project, bool(settings.token), name == contexts.current)
         for name, settings in contexts.servers.items()
     ]
     columns = [
         Column("", lambda row: "*" if row.current else ""),
         Column("NAME", lambda row: row.name),
-        Column("SERVER", lambda row: row.address, grows=True),
+        Column("SERVER", lambda row: row.address, flexible=True),
         Column("PROJECT", lambda row: row.project or "-"),
         Column("SIGNED IN", lambda row: "yes" if row.signed_in else "no"),
     ]
@@ -277,7 +284,7 @@ def use(
     from berth.client.config import Contexts, read_contexts, settings_path, write_contexts
 
     contexts = read_contexts(settings_path())
-    chosen = contexts.chosen(name)
+    chosen = contexts.resolve(name)
     if project is not None:
         chosen = replace(chosen, project=project)
     write_contexts(settings_path(), Contexts(name, {**contexts.servers, name: chosen}))
@@ -286,7 +293,7 @@ def use(
 
 @context_app.command("delete")
 def delete(name: Name) -> None:
-    """Delete a context with its token. Run berth logout first to revoke the token.
+    """Delete a context and its stored token. Run berth logout first to revoke the token.
 
     \b
     berth --context old logout && berth context delete old
@@ -296,5 +303,5 @@ def delete(name: Name) -> None:
     contexts = read_contexts(settings_path())
     if name not in contexts.servers:
         raise BadInput(f"unknown context {name!r}; one of: {', '.join(contexts.servers) or 'none exists'}")
-    write_contexts(settings_path(), contexts.without(name))
+    write_contexts(settings_path(), contexts.without_context(name))
     print(f"Context {name} deleted.")

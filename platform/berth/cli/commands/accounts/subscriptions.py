@@ -4,9 +4,9 @@ from typing import Annotated
 
 import typer
 
-from berth.cli.arguments import connected
-from berth.cli.output import Column, Output, OutputOption, WatchOption, listing, show_list, show_one
-from berth.cli.text import local, safe, short
+from berth.cli.arguments import open_client
+from berth.cli.output import Column, Output, OutputOption, WatchOption, print_listing, show_list, show_one
+from berth.cli.text import format_short_time, format_time, safe
 
 app = typer.Typer(no_args_is_help=True, help="Notification subscriptions and their deliveries.")
 
@@ -18,16 +18,16 @@ def list_subscriptions(output: OutputOption = Output.TABLE) -> None:
     \b
     berth subscription list
     """
-    with connected() as client:
+    with open_client() as client:
         subscriptions = list(client.subscriptions.list())
-    show_list(subscriptions, _columns(), output, "No subscriptions.")
+    show_list(subscriptions, _subscription_columns(), output, "No subscriptions.")
 
 
 @app.command("create")
 def create(
     *,
     to: Annotated[
-        str, typer.Argument(metavar="ADDRESS", help="Mail address, https://... or slack:https://...")
+        str, typer.Argument(metavar="ADDRESS", help="Email address, https://... or slack:https://...")
     ],
     on: Annotated[
         str,
@@ -43,15 +43,15 @@ def create(
     minutes: Annotated[int, typer.Option(min=1, help="Pending time in minutes after which to notify.")] = 60,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Subscribe to events of your own workloads, or of a project, department or platform.
+    """Subscribe to events of your workloads, a project, a department or the whole platform.
 
     \b
     berth subscription create me@example.org --on preempted,failed,waiting --minutes 30
     berth subscription create slack:https://chat.example.org/hook --project vision --on failed,budget
     """
     events = [word.strip() for word in on.split(",") if word.strip()]
-    with connected() as client:
-        made = client.subscriptions.create(
+    with open_client() as client:
+        created = client.subscriptions.create(
             to,
             events,
             project=project,
@@ -59,13 +59,13 @@ def create(
             platform_wide=platform,
             pending_minutes=minutes,
         )
-    show_one(made, output, lambda _: show_list([made], _columns(), output, ""))
+    show_one(created, output, lambda _: show_list([created], _subscription_columns(), output, ""))
 
 
 @app.command("delete")
 def delete(
     subscription: Annotated[
-        int, typer.Argument(metavar="ID", help="Subscription id, see berth subscription list.")
+        int, typer.Argument(metavar="ID", help="Subscription id; see berth subscription list.")
     ],
 ) -> None:
     """Delete a subscription.
@@ -73,7 +73,7 @@ def delete(
     \b
     berth subscription delete 3
     """
-    with connected() as client:
+    with open_client() as client:
         client.subscriptions.delete(subscription)
     print("Subscription deleted.")
 
@@ -82,7 +82,7 @@ def delete(
 def deliveries(
     *,
     subscription: Annotated[
-        int, typer.Argument(metavar="ID", help="Subscription id, see berth subscription list.")
+        int, typer.Argument(metavar="ID", help="Subscription id; see berth subscription list.")
     ],
     limit: Annotated[int, typer.Option(min=1, help="Maximum number of rows, newest first.")] = 20,
     watch: WatchOption = False,
@@ -94,8 +94,8 @@ def deliveries(
     berth subscription deliveries 3
     berth subscription deliveries 3 --limit 100 -o json
     """
-    with connected() as client:
-        listing(
+    with open_client() as client:
+        print_listing(
             lambda: list(client.subscriptions.deliveries(subscription, limit=limit)), _delivery_columns,
             output, "No deliveries yet.", watch=watch,
         )  # fmt: skip
@@ -104,24 +104,26 @@ def deliveries(
 def _delivery_columns() -> list[Column]:
     return [
         Column("ID", lambda d: str(d.id), right=True, wide=True),
-        Column("TIME", lambda d: local(d.at), brief=lambda d: short(d.at)),
+        Column("TIME", lambda d: format_time(d.at), brief=lambda d: format_short_time(d.at)),
         Column("EVENT", lambda d: d.kind),
         Column("STATE", lambda d: d.state),
         Column("ATTEMPTS", lambda d: str(d.attempts), right=True),
         Column(
-            "NEXT ATTEMPT", lambda d: local(d.next_attempt_at) if d.state == "waiting" else "-", wide=True
+            "NEXT ATTEMPT",
+            lambda d: format_time(d.next_attempt_at) if d.state == "waiting" else "-",
+            wide=True,
         ),
         Column("TO", lambda d: d.to, wide=True),
-        Column("LAST ERROR", lambda d: safe(d.last_error) or "-", grows=True),
+        Column("LAST ERROR", lambda d: safe(d.last_error) or "-", flexible=True),
     ]
 
 
-def _columns() -> list[Column]:
+def _subscription_columns() -> list[Column]:
     return [
         Column("ID", lambda s: str(s.id), right=True),
         Column("SCOPE", lambda s: s.scope),
         Column("EVENTS", lambda s: ",".join(s.events)),
         Column("PENDING MIN", lambda s: str(s.pending_minutes), right=True, wide=True),
-        Column("TO", lambda s: s.to, grows=True),
+        Column("TO", lambda s: s.to, flexible=True),
         Column("BY", lambda s: s.created_by, wide=True),
     ]

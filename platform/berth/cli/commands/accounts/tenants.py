@@ -1,14 +1,14 @@
-"""`berth department` and `berth project`."""
+"""Commands `berth department` and `berth project`."""
 
 from typing import Annotated, Any, Literal
 
 import typer
 
-from berth.cli.arguments import DepartmentOption, connected, department_names, project_names
+from berth.cli.arguments import DepartmentOption, department_names, open_client, project_names
 from berth.cli.exits import BadInput
 from berth.cli.output import Column, Output, OutputOption, print_fields, show_list, show_one
-from berth.cli.quantities import seconds
-from berth.cli.text import span
+from berth.cli.quantities import parse_duration
+from berth.cli.text import format_duration
 
 Title = Annotated[str | None, typer.Option(help="Display name.", show_default=False)]
 Rank = Annotated[
@@ -44,7 +44,7 @@ def list_departments(output: OutputOption = Output.TABLE) -> None:
     \b
     berth department list
     """
-    with connected() as client:
+    with open_client() as client:
         departments = list(client.departments.list())
     show_list(departments, tenant_columns(), output, "No departments.")
 
@@ -56,7 +56,7 @@ def describe_department(name: DepartmentArgument, output: OutputOption = Output.
     \b
     berth department describe research
     """
-    with connected() as client:
+    with open_client() as client:
         tenant = client.departments.get(name)
         projects, members = [], []
         if not output.is_data:
@@ -82,9 +82,9 @@ def create_department(
     berth quota set research --department --pool train --gpu 16
     """
     values = tenant_values(title, rank, reclaim_after, preempt_after)
-    with connected() as client:
-        made = client.departments.create(name, **values)
-    show_one(made, output, lambda one: print(f"{one.name} created"))
+    with open_client() as client:
+        created = client.departments.create(name, **values)
+    show_one(created, output, lambda one: print(f"{one.name} created"))
 
 
 @department_app.command("edit")
@@ -97,22 +97,22 @@ def edit_department(
     preempt_after: PreemptAfter = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Change values of a department.
+    """Change settings of a department.
 
     \b
     berth department edit research --rank 20 --reclaim-after 10m
     """
-    _edit("department", name, tenant_values(title, rank, reclaim_after, preempt_after), output)
+    _edit_tenant("department", name, tenant_values(title, rank, reclaim_after, preempt_after), output)
 
 
 @department_app.command("delete")
 def delete_department(name: DepartmentArgument) -> None:
-    """Delete a department without projects. Exit code 5 while it has some.
+    """Delete a department. Exit code 5 if it still has projects.
 
     \b
     berth department delete research
     """
-    with connected() as client:
+    with open_client() as client:
         client.departments.delete(name)
     print(f"{name} deleted")
 
@@ -130,7 +130,7 @@ def list_projects(department: DepartmentOption = None, output: OutputOption = Ou
     \b
     berth project list --department research
     """
-    with connected() as client:
+    with open_client() as client:
         projects = list(client.projects.list(department))
     show_list(projects, tenant_columns(Column("DEPARTMENT", lambda p: p.department)), output, "No projects.")
 
@@ -142,7 +142,7 @@ def describe_project(name: ProjectArgument, output: OutputOption = Output.TABLE)
     \b
     berth project describe vision
     """
-    with connected() as client:
+    with open_client() as client:
         tenant = client.projects.get(name)
         members = [] if output.is_data else list(client.members.list(project=name))
     show_one(tenant, output, lambda one: describe_tenant(one, [("Department", one.department)], members))
@@ -169,9 +169,9 @@ def create_project(
     berth member add dave --role member --project vision
     """
     values = tenant_values(title, rank, reclaim_after, preempt_after)
-    with connected() as client:
-        made = client.projects.create(name, department, **values)
-    show_one(made, output, lambda one: print(f"Project {one.name} created in {one.department}."))
+    with open_client() as client:
+        created = client.projects.create(name, department, **values)
+    show_one(created, output, lambda one: print(f"Project {one.name} created in {one.department}."))
 
 
 @project_app.command("edit")
@@ -184,22 +184,22 @@ def edit_project(
     preempt_after: PreemptAfter = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Change values of a project.
+    """Change settings of a project.
 
     \b
     berth project edit vision --rank 5 --preempt-after default
     """
-    _edit("project", name, tenant_values(title, rank, reclaim_after, preempt_after), output)
+    _edit_tenant("project", name, tenant_values(title, rank, reclaim_after, preempt_after), output)
 
 
 @project_app.command("delete")
 def delete_project(name: ProjectArgument) -> None:
-    """Delete a project without workloads. Exit code 5 while it has some.
+    """Delete a project. Exit code 5 if it still has workloads.
 
     \b
     berth project delete vision
     """
-    with connected() as client:
+    with open_client() as client:
         client.projects.delete(name)
     print(f"{name} deleted")
 
@@ -207,7 +207,7 @@ def delete_project(name: ProjectArgument) -> None:
 def tenant_values(
     title: str | None, rank: int | None, reclaim_after: str | None, preempt_after: str | None
 ) -> dict[str, Any]:
-    """Return the values of the given options under their REST names."""
+    """Return the options that were set, keyed by REST field name."""
     values: dict[str, Any] = {}
     if title is not None:
         values["title"] = title
@@ -218,45 +218,47 @@ def tenant_values(
         ("preempt_min_runtime", "--preempt-after", preempt_after),
     ):
         if text is not None:
-            values[key] = None if text == "default" else seconds(option, text)
+            values[key] = None if text == "default" else parse_duration(option, text)
     return values
 
 
-def _edit(kind: Literal["department", "project"], name: str, changes: dict[str, Any], output: Output) -> None:
+def _edit_tenant(
+    kind: Literal["department", "project"], name: str, changes: dict[str, Any], output: Output
+) -> None:
     if not changes:
         allowed = "--title, --rank, --reclaim-after, --preempt-after"
-        raise BadInput(f"{kind} edit: name at least one value: {allowed}")
-    with connected() as client:
+        raise BadInput(f"{kind} edit: specify at least one of {allowed}")
+    with open_client() as client:
         tenants = client.departments if kind == "department" else client.projects
         changed: Any = tenants.edit(name, changes)
     show_one(changed, output, lambda one: print(f"{one.name} changed"))
 
 
-def tenant_columns(*between: Column) -> list[Column]:
+def tenant_columns(*extra_columns: Column) -> list[Column]:
     return [
         Column("NAME", lambda t: t.name),
-        *between,
+        *extra_columns,
         Column("RANK", lambda t: str(t.rank), right=True),
-        Column("TITLE", lambda t: t.title, grows=True),
-        Column("RECLAIM AFTER", lambda t: _after(t.reclaim_min_runtime), right=True, wide=True),
-        Column("PREEMPT AFTER", lambda t: _after(t.preempt_min_runtime), right=True, wide=True),
+        Column("TITLE", lambda t: t.title, flexible=True),
+        Column("RECLAIM AFTER", lambda t: _format_min_runtime(t.reclaim_min_runtime), right=True, wide=True),
+        Column("PREEMPT AFTER", lambda t: _format_min_runtime(t.preempt_min_runtime), right=True, wide=True),
     ]
 
 
-def describe_tenant(tenant: Any, inside: list[tuple[str, str]], members: list[Any]) -> None:
-    """Print a department or a project. `inside` has the projects or the department as fields."""
+def describe_tenant(tenant: Any, related_fields: list[tuple[str, str]], members: list[Any]) -> None:
+    """Print a department or a project. `related_fields` has the fields for its projects or its department."""
     print_fields(
         [
             ("Name", tenant.name),
             ("Title", tenant.title),
-            *inside,
+            *related_fields,
             ("Rank", str(tenant.rank)),
-            ("Reclaim after", _after(tenant.reclaim_min_runtime)),
-            ("Preempt after", _after(tenant.preempt_min_runtime)),
+            ("Reclaim after", _format_min_runtime(tenant.reclaim_min_runtime)),
+            ("Preempt after", _format_min_runtime(tenant.preempt_min_runtime)),
             ("Members", ", ".join(f"{member.user} ({member.role})" for member in members)),
         ]
     )
 
 
-def _after(seconds: int | None) -> str:
-    return "default" if seconds is None else span(seconds)
+def _format_min_runtime(seconds: int | None) -> str:
+    return "default" if seconds is None else format_duration(seconds)

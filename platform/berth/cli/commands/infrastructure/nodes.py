@@ -1,4 +1,4 @@
-"""`berth node` and `berth machine`."""
+"""Commands `berth node` and `berth machine`."""
 
 import sys
 from collections.abc import Callable
@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from berth.cli.arguments import PoolArgument, PoolOption, connected, node_names
+from berth.cli.arguments import PoolArgument, PoolOption, node_names, open_client
 from berth.cli.columns import phase_style
 from berth.cli.exits import BadInput, ExitCode
-from berth.cli.output import Column, Output, OutputOption, WatchOption, listing, show_list, show_one
-from berth.cli.quantities import seconds
-from berth.cli.text import age, local, now, number, safe, short
+from berth.cli.output import Column, Output, OutputOption, WatchOption, print_listing, show_list, show_one
+from berth.cli.quantities import parse_duration
+from berth.cli.text import format_age, format_short_time, format_time, now, number, safe
 
 if TYPE_CHECKING:
     from berth.client import Client
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 node_app = typer.Typer(no_args_is_help=True, help="Nodes.")
 Name = Annotated[str, typer.Argument(metavar="NODE", help="Name of the node.", autocompletion=node_names)]
-Reason = Annotated[str, typer.Option(help="Reason stored in the history.")]
+Reason = Annotated[str, typer.Option(help="Reason to record in the history.")]
 
 
 @node_app.command("list")
@@ -35,8 +35,8 @@ def list_nodes(
     berth node list
     berth node list --pool train --state draining -o wide
     """
-    with connected() as client:
-        listing(
+    with open_client() as client:
+        print_listing(
             lambda: list(client.nodes.list(pool=pool, state=state)), _node_columns, output, "No nodes.",
             watch=watch,
         )  # fmt: skip
@@ -51,24 +51,24 @@ def describe(name: Name, output: OutputOption = Output.TABLE) -> None:
     \b
     berth node describe train-3
     """
-    with connected() as client:
+    with open_client() as client:
         node = client.nodes.get(name)
     show_one(node, output, _describe_node)
 
 
 def _describe_node(node: Any) -> None:
-    facts = [
+    fields = [
         ("Name", node.name),
         ("Pool", node.pool),
-        ("State", f"{node.state}, since {local(node.since)}" if node.since else node.state),
+        ("State", f"{node.state}, since {format_time(node.since)}" if node.since else node.state),
         ("Reason", node.drain_reason),
-        ("Free GPUs", f"{free(node)} {node.gpu_model}".strip()),
+        ("Free GPUs", f"{format_free_gpus(node)} {node.gpu_model}".strip()),
         ("Free", f"{number(node.free.cpu)} of {number(node.capacity.cpu)} cores"),
         ("Address", node.address or ""),
         ("Workloads", "; ".join(node.work or ())),
         ("Environment", (node.environment_digest or "")[:12] or "the node's own"),
     ]  # fmt: skip
-    for title, text in facts:
+    for title, text in fields:
         if text:
             print(f"{title + ':':<13}{safe(text)}")
     for phase in node.phases:
@@ -81,7 +81,7 @@ def _describe_node(node: Any) -> None:
 
 @node_app.command("cordon")
 def cordon(name: Name, reason: Reason = "", output: OutputOption = Output.TABLE) -> None:
-    """Cordon a node: running pods continue, new pods are not placed on it.
+    """Cordon a node: running pods continue, but no new pods are placed on it.
 
     \b
     berth node cordon train-3 --reason "fan is loud"
@@ -101,7 +101,7 @@ def uncordon(name: Name, output: OutputOption = Output.TABLE) -> None:
 
 @node_app.command("drain")
 def drain(name: Name, reason: Reason = "", output: OutputOption = Output.TABLE) -> None:
-    """Drain a node: its pods may finish within the drain timeout, then it is replaced.
+    """Drain a node: its pods can finish within the drain timeout, then the node is replaced.
 
     \b
     berth node drain train-3 --reason "new driver"
@@ -116,21 +116,21 @@ def terminate(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Skip the confirmation prompt.")] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Terminate a node at once with its pods; the pool replaces it. Asks for confirmation.
+    """Terminate a node and its pods immediately. The pool replaces the node. Asks for confirmation.
 
     \b
     berth node terminate train-3 --yes
     """
     if not yes:
-        with connected() as client:
+        with open_client() as client:
             work = client.nodes.get(name).work or []
-        _confirm(name, work)
+        _confirm_termination(name, work)
     _run_action(output, lambda client: client.nodes.terminate(name, reason))
 
 
-def _confirm(name: str, work: list[str]) -> None:
+def _confirm_termination(name: str, work: list[str]) -> None:
     if not is_interactive():
-        raise BadInput("node terminate needs a terminal for the confirmation, or --yes")
+        raise BadInput("node terminate asks for confirmation: run it in a terminal, or add --yes")
     stops = "; ".join(map(safe, work)) or "no workloads"
     typer.confirm(f"Terminate {safe(name)} now? This stops: {stops}.", abort=True, err=True)
 
@@ -140,7 +140,7 @@ def is_interactive() -> bool:
 
 
 def _run_action(output: Output, act: "Callable[[Client], Node]") -> None:
-    with connected() as client:
+    with open_client() as client:
         changed = act(client)
     show_one(changed, output, lambda node: print(f"{safe(node.name)} is {safe(node.state)}"))
 
@@ -150,21 +150,21 @@ def _node_columns() -> list[Column]:
         Column("NAME", lambda n: n.name),
         Column("POOL", lambda n: n.pool),
         Column("STATE", lambda n: n.state, style=phase_style),
-        Column("FREE GPUS", free, right=True),
+        Column("FREE GPUS", format_free_gpus, right=True),
         Column("FREE CPUS", lambda n: number(n.free.cpu), right=True, wide=True),
         Column("FREE MIB", lambda n: number(n.free.memory_mib), right=True, wide=True),
-        Column("MODEL", lambda n: n.gpu_model or "-", spare=True),
-        Column("SINCE", lambda n: age(n.since, now()), right=True, spare=True),
-        Column("WORKLOADS", lambda n: "; ".join(n.work or ()) or "-", wide=True, grows=True),
+        Column("MODEL", lambda n: n.gpu_model or "-", optional=True),
+        Column("SINCE", lambda n: format_age(n.since, now()), right=True, optional=True),
+        Column("WORKLOADS", lambda n: "; ".join(n.work or ()) or "-", wide=True, flexible=True),
     ]
 
 
-def free(place: Any) -> str:
+def format_free_gpus(place: Any) -> str:
     return f"{number(place.free.gpu)}/{number(place.capacity.gpu)}"
 
 
 machine_app = typer.Typer(no_args_is_help=True, help="Machines that joined a pool with a token.")
-join_token_app = typer.Typer(no_args_is_help=True, help="Tokens with which machines join a pool.")
+join_token_app = typer.Typer(no_args_is_help=True, help="Tokens that let machines join a pool.")
 machine_app.add_typer(join_token_app, name="token")
 Pool = PoolArgument
 
@@ -172,7 +172,7 @@ Pool = PoolArgument
 @machine_app.command("list")
 def list_machines(
     pool: Pool,
-    every: Annotated[bool, typer.Option("--all", "-a", help="Include machines that have left.")] = False,
+    show_all: Annotated[bool, typer.Option("--all", "-a", help="Include machines that have left.")] = False,
     watch: WatchOption = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
@@ -181,27 +181,27 @@ def list_machines(
     \b
     berth machine list metal
     """
-    with connected() as client:
-        listing(
-            lambda: list(client.node_pools.machines(pool, departed=every)),
-            lambda: _machine_columns(every=every), output,
+    with open_client() as client:
+        print_listing(
+            lambda: list(client.node_pools.machines(pool, departed=show_all)),
+            lambda: _machine_columns(show_all=show_all), output,
             "No machines have joined this pool.", watch=watch,
         )  # fmt: skip
 
 
-def _machine_columns(*, every: bool) -> list[Column]:
+def _machine_columns(*, show_all: bool) -> list[Column]:
     moment = now()
     return [
         Column("NAME", lambda m: m.name),
         Column("STATE", lambda m: m.state),
         Column("NODE", lambda m: m.node or "-"),
         Column("GPUS", lambda m: f"{m.gpus} {m.gpu_model}".strip(), right=True),
-        Column("CPUS", lambda m: number(m.cpu), right=True, spare=True),
-        Column("MEMORY MIB", lambda m: str(m.memory_mib), right=True, spare=True),
-        Column("LAST SEEN", lambda m: age(m.last_seen_at, moment), right=True),
+        Column("CPUS", lambda m: number(m.cpu), right=True, optional=True),
+        Column("MEMORY MIB", lambda m: str(m.memory_mib), right=True, optional=True),
+        Column("LAST SEEN", lambda m: format_age(m.last_seen_at, moment), right=True),
         Column("ADDRESS", lambda m: m.address, wide=True),
-        Column("JOINED", lambda m: local(m.joined_at), wide=True),
-        Column("DEPARTED", lambda m: local(m.departed_at) if m.departed_at else "-", wide=not every),
+        Column("JOINED", lambda m: format_time(m.joined_at), wide=True),
+        Column("DEPARTED", lambda m: format_time(m.departed_at) if m.departed_at else "-", wide=not show_all),
     ]
 
 
@@ -209,15 +209,15 @@ def _machine_columns(*, every: bool) -> list[Column]:
 def remove(
     pool: Pool,
     machine: Annotated[str, typer.Argument(metavar="MACHINE", help="Name of the machine.")],
-    reason: Annotated[str, typer.Option(help="Reason stored in the history.")] = "",
+    reason: Annotated[str, typer.Option(help="Reason to record in the history.")] = "",
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Remove a machine from its pool after draining it.
+    """Drain a machine, then remove it from its pool.
 
     \b
     berth machine remove metal rack7-3 --reason "goes back to the vendor"
     """
-    with connected() as client:
+    with open_client() as client:
         removed = client.node_pools.remove_machine(pool, machine, reason)
     show_one(removed, output, _print_removal)
 
@@ -229,16 +229,16 @@ def issue(
     comment: Annotated[str, typer.Option(help="Purpose of the token.")] = "",
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Issue a token with which one machine can join. It is printed once, alone on stdout.
+    """Issue a token that lets one machine join. It is printed only once, as the only output on stdout.
 
     \b
     berth machine token issue metal --comment "rack 7" --expires 2h
     """
-    lasts = seconds("--expires", expires)
-    with connected() as client:
-        token = client.node_pools.issue_join_token(pool, seconds=lasts, comment=comment)
+    lifetime = parse_duration("--expires", expires)
+    with open_client() as client:
+        token = client.node_pools.issue_join_token(pool, seconds=lifetime, comment=comment)
     if token.token is None:
-        print(f"berth: token {token.id} was issued, but lost with the connection: revoke it", file=sys.stderr)
+        print(f"berth: token {token.id} was issued, but the connection broke: revoke it", file=sys.stderr)
         raise typer.Exit(ExitCode.REFUSED)
     show_one(token, output, lambda _: print(token.token))
 
@@ -246,7 +246,7 @@ def issue(
 @join_token_app.command("list")
 def list_tokens(
     pool: Pool,
-    every: Annotated[
+    show_all: Annotated[
         bool, typer.Option("--all", "-a", help="Include used, revoked and expired tokens.")
     ] = False,
     output: OutputOption = Output.TABLE,
@@ -260,13 +260,15 @@ def list_tokens(
         Column("ID", lambda t: str(t.id), right=True),
         Column("PREFIX", lambda t: t.prefix),
         Column("STATE", lambda t: t.state),
-        Column("COMMENT", lambda t: t.comment or "-", grows=True),
-        Column("EXPIRES", lambda t: local(t.expires_at), brief=lambda t: short(t.expires_at)),
+        Column("COMMENT", lambda t: t.comment or "-", flexible=True),
+        Column(
+            "EXPIRES", lambda t: format_time(t.expires_at), brief=lambda t: format_short_time(t.expires_at)
+        ),
         Column("BY", lambda t: t.issued_by),
-        Column("MACHINE", lambda t: t.used_by or "-", wide=not every),
+        Column("MACHINE", lambda t: t.used_by or "-", wide=not show_all),
     ]
-    with connected() as client:
-        tokens = [token for token in client.node_pools.join_tokens(pool) if every or token.state == "open"]
+    with open_client() as client:
+        tokens = [token for token in client.node_pools.join_tokens(pool) if show_all or token.state == "open"]
     show_list(tokens, columns, output, "No join tokens.")
 
 
@@ -279,7 +281,7 @@ def revoke(
     \b
     berth machine token revoke metal 12
     """
-    with connected() as client:
+    with open_client() as client:
         live = [each for each in client.node_pools.join_tokens(pool) if each.state == "open"]
         matching = [each for each in live if token in (str(each.id), each.prefix)]
         if len(matching) != 1:

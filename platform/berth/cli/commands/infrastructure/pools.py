@@ -5,21 +5,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from berth.cli.arguments import PoolArgument, connected, takes
-from berth.cli.commands.infrastructure.nodes import free, is_interactive
+from berth.cli.arguments import PoolArgument, open_client, with_options_from
+from berth.cli.commands.infrastructure.nodes import format_free_gpus, is_interactive
 from berth.cli.output import (
     Column,
     Output,
     OutputOption,
     WatchOption,
-    listing,
+    print_listing,
     show_data,
     show_list,
     show_one,
 )
 from berth.cli.pool_values import PoolChanges, PoolValues
-from berth.cli.text import age, local, now, number, pairs, safe, short
-from berth.core.words import counted
+from berth.cli.text import format_age, format_pairs, format_short_time, format_time, now, number, safe
+from berth.core.words import format_count
 
 if TYPE_CHECKING:
     from berth.client import Client
@@ -27,13 +27,14 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True, help="Node pools.")
 Name = PoolArgument
-BOUNDS = {
+# Changes to these fields can remove nodes.
+NODE_COUNT_FIELDS = {
     "nodes",
     "nodes_min",
     "ready_threshold",
     "nodes_max",
     "expires_at",
-}  # may remove nodes
+}
 
 
 @app.command("list")
@@ -43,8 +44,10 @@ def list_pools(watch: WatchOption = False, output: OutputOption = Output.TABLE) 
     \b
     berth pool list --watch
     """
-    with connected() as client:
-        listing(lambda: list(client.node_pools.list()), _columns, output, "No node pools.", watch=watch)
+    with open_client() as client:
+        print_listing(
+            lambda: list(client.node_pools.list()), _pool_columns, output, "No node pools.", watch=watch
+        )
 
 
 @app.command("describe")
@@ -54,19 +57,22 @@ def describe(name: Name, output: OutputOption = Output.TABLE) -> None:
     \b
     berth pool describe train
     """
-    with connected() as client:
+    with open_client() as client:
         pool = client.node_pools.get(name)
-        cost, pieces = client.node_pools.cost(name), client.node_pools.fragmentation(name)
-        held = client.node_pools.scaling(name).blocked if pool.disruption_budgets else []
+        cost, fragmentation = client.node_pools.cost(name), client.node_pools.fragmentation(name)
+        blocked_drains = client.node_pools.scaling(name).blocked if pool.disruption_budgets else []
     if output.is_data:
-        show_data({**pool.plain(), "cost": cost.plain(), "fragmentation": pieces.plain()}, output)
+        show_data({**pool.plain(), "cost": cost.plain(), "fragmentation": fragmentation.plain()}, output)
         return
-    for title, text in (*_facts(pool, cost, pieces), *(("Blocked", sentence) for sentence in held)):
+    for title, text in (
+        *_pool_fields(pool, cost, fragmentation),
+        *(("Blocked", sentence) for sentence in blocked_drains),
+    ):
         print(f"{title + ':':<15}{safe(text)}")
 
 
 @app.command("create")
-@takes(PoolValues)
+@with_options_from(PoolValues)
 def create(options: PoolValues) -> None:
     """Create a pool from options or a file. Options override the file.
 
@@ -76,16 +82,16 @@ def create(options: PoolValues) -> None:
     berth pool create hf --nodes 2 --plugin torch --plugin huggingface:token=@token.txt --pip 'numpy>=2'
     """
     values = options.document()
-    name = options.named(values.pop("name", None))
-    _run_step(options.output, lambda client: client.node_pools.create(name, **values))
+    name = options.resolve_name(values.pop("name", None))
+    _run_action(options.output, lambda client: client.node_pools.create(name, **values))
 
 
 @app.command("edit")
-@takes(PoolChanges)
+@with_options_from(PoolChanges)
 def edit(options: PoolChanges) -> None:
-    """Change values of a pool. Exit code 5 if the pool changes at the same time.
+    """Change settings of a pool. Exit code 5 on a concurrent change.
 
-    Nodes above a lower maximum are drained, after a confirmation on a terminal.
+    If the maximum is lowered, excess nodes are drained. On a terminal, this asks for confirmation.
 
     \b
     berth pool edit train --nodes 2:8 --dry-run
@@ -95,13 +101,13 @@ def edit(options: PoolChanges) -> None:
     berth pool edit train --budget 'nodes=0,schedule=0 9 * * mon-fri,duration=8h,zone=Europe/Berlin'
     """
     changes = options.document()
-    name = options.named(changes.pop("name", None))
+    name = options.resolve_name(changes.pop("name", None))
     options.require_changes(changes)
-    with connected() as client:
+    with open_client() as client:
         if options.dry_run:
             show_one(client.node_pools.preview_edit(name, changes), options.output, _print_drain)
             return
-        if BOUNDS & changes.keys() and not options.yes and is_interactive():
+        if NODE_COUNT_FIELDS & changes.keys() and not options.yes and is_interactive():
             _confirm_drain(client.node_pools.preview_edit(name, changes))
         changed = client.node_pools.edit(name, changes)
     show_one(changed, options.output, _print_scaled)
@@ -113,18 +119,18 @@ def environment(
     script: Annotated[bool, typer.Option("--script", help="Print only the boot script.")] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Show the environment that the plugins of a pool install, and its boot script.
+    """Show the environment that a pool's plugins install, and its boot script.
 
     \b
     berth pool environment train
     berth pool environment train --script > boot.sh
     """
-    with connected() as client:
+    with open_client() as client:
         image = client.node_pools.environment(name)
     if script:
         print(image.script, end="")
     else:
-        show_one(image, output, _environment)
+        show_one(image, output, _print_environment)
 
 
 @app.command("plugins")
@@ -138,9 +144,9 @@ def plugins(output: OutputOption = Output.TABLE) -> None:
         Column("NAME", lambda p: p.name),
         Column("SOURCE", lambda p: p.source or "berth"),
         Column("PARAMETERS", lambda p: ", ".join(p.parameters.get("properties", ())) or "-"),
-        Column("SUMMARY", lambda p: p.summary, grows=True),
+        Column("SUMMARY", lambda p: p.summary, flexible=True),
     ]
-    with connected() as client:
+    with open_client() as client:
         available = list(client.node_pools.plugins())
     show_list(available, columns, output, "No plugins.")
 
@@ -157,13 +163,13 @@ def scale(
 ) -> None:
     """Set the desired number of nodes; the autoscaler continues from there.
 
-    Lists the nodes that will be drained and asks for confirmation on a terminal.
+    On a terminal, this lists the nodes that will be drained and asks for confirmation.
 
     \b
     berth pool scale train 8
     berth pool scale train 2 --dry-run
     """
-    with connected() as client:
+    with open_client() as client:
         if dry_run:
             show_one(client.node_pools.scaling(name, nodes), output, _print_drain)
             return
@@ -184,7 +190,7 @@ def _print_drain(scaling: Any) -> None:
 
 
 def _print_scaled(pool: Any) -> None:
-    print("\n".join([f"{safe(pool.name)}: {_state(pool)}", *_drain_lines(pool)]))
+    print("\n".join([f"{safe(pool.name)}: {_format_state(pool)}", *_drain_lines(pool)]))
 
 
 def _drain_lines(scaling: Any) -> list[str]:
@@ -195,7 +201,7 @@ def _drain_lines(scaling: Any) -> list[str]:
         if each.blocked_by:
             lines[-1] += f" (blocked by a disruption budget: {safe(each.blocked_by)})"
     more = scaling.draining_count - len(scaling.draining)
-    return [*lines, f"  drain {counted(more, 'more node')}"] if more > 0 else lines
+    return [*lines, f"  drain {format_count(more, 'more node')}"] if more > 0 else lines
 
 
 @app.command("pause")
@@ -205,7 +211,7 @@ def pause(name: Name, output: OutputOption = Output.TABLE) -> None:
     \b
     berth pool pause train
     """
-    _run_step(output, lambda client: client.node_pools.pause(name))
+    _run_action(output, lambda client: client.node_pools.pause(name))
 
 
 @app.command("resume")
@@ -215,41 +221,41 @@ def resume(name: Name, output: OutputOption = Output.TABLE) -> None:
     \b
     berth pool resume train
     """
-    _run_step(output, lambda client: client.node_pools.resume(name))
+    _run_action(output, lambda client: client.node_pools.resume(name))
 
 
 @app.command("retry")
 def retry(name: Name, output: OutputOption = Output.TABLE) -> None:
-    """Provision nodes again at once after failed boots.
+    """Retry provisioning after failed boots without waiting.
 
     \b
     berth pool retry train
     """
-    _run_step(output, lambda client: client.node_pools.retry(name))
+    _run_action(output, lambda client: client.node_pools.retry(name))
 
 
 @app.command("drain")
 def drain(
     name: Name,
-    reason: Annotated[str, typer.Option(help="Reason stored in the history.")] = "",
+    reason: Annotated[str, typer.Option(help="Reason to record in the history.")] = "",
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Drain a pool: its nodes finish their pods, then terminate, and are not replaced.
+    """Drain a pool: its nodes finish their pods, then terminate and are not replaced.
 
     \b
     berth pool drain train --reason "moves to another room"
     """
-    _run_step(output, lambda client: client.node_pools.drain(name, reason))
+    _run_action(output, lambda client: client.node_pools.drain(name, reason))
 
 
 @app.command("delete")
 def delete(name: Name) -> None:
-    """Delete a pool that was never used. Drain a pool with history instead (exit code 5).
+    """Delete a pool that was never used. Exit code 5 if it has history; drain it instead.
 
     \b
     berth pool delete tryout
     """
-    with connected() as client:
+    with open_client() as client:
         client.node_pools.delete(name)
     print(f"{safe(name)} deleted")
 
@@ -267,66 +273,66 @@ def history(
     berth pool history train --kind error
     """
     columns = [
-        Column("TIME", lambda e: local(e.at), brief=lambda e: short(e.at)),
+        Column("TIME", lambda e: format_time(e.at), brief=lambda e: format_short_time(e.at)),
         Column("EVENT", lambda e: e.kind),
         Column("NODE", lambda e: e.node or "-"),
-        Column("DESIRED", _desired, right=True),
-        Column("REASON", lambda e: e.reason, grows=True),
-        Column("NUMBERS", lambda e: pairs(e.data), wide=True, grows=True),
+        Column("DESIRED", _format_desired, right=True),
+        Column("REASON", lambda e: e.reason, flexible=True),
+        Column("NUMBERS", lambda e: format_pairs(e.data), wide=True, flexible=True),
     ]
-    with connected() as client:
+    with open_client() as client:
         events = list(client.node_pools.history(name, kind=kind, limit=limit))
     show_list(events[::-1], columns, output, "No scaling events.")
 
 
-def _run_step(output: Output, act: "Callable[[Client], NodePool]") -> None:
-    with connected() as client:
+def _run_action(output: Output, act: "Callable[[Client], NodePool]") -> None:
+    with open_client() as client:
         changed = act(client)
-    show_one(changed, output, lambda pool: print(f"{safe(pool.name)}: {_state(pool)}"))
+    show_one(changed, output, lambda pool: print(f"{safe(pool.name)}: {_format_state(pool)}"))
 
 
-def _environment(environment: Any) -> None:
+def _print_environment(environment: Any) -> None:
     image = environment.image
-    facts = [
+    fields = [
         ("Digest", environment.digest),
         ("Python", image["python"] or "the node's own"),
         ("Packages", ", ".join(image["pip"])),
-        ("Indexes", "; ".join(_index(each) for each in image["indexes"])),
+        ("Indexes", "; ".join(_format_index(each) for each in image["indexes"])),
         ("Debian", ", ".join(image["apt"])),
-        ("Variables", pairs(image["env"])),
+        ("Variables", format_pairs(image["env"])),
         ("Secrets", ", ".join(image["secrets"])),
         ("Phases", ", ".join(environment.phases)),
     ]
-    for title, text in facts:
+    for title, text in fields:
         if text:
             print(f"{title + ':':<15}{safe(text)}")
 
 
-def _index(index: Any) -> str:
+def _format_index(index: Any) -> str:
     return f"{index['url']} for {', '.join(index['packages']) or 'all others'}"
 
 
-def _state(pool: Any) -> str:
-    return f"{pool.state}, {counted(pool.nodes_desired, 'node')} desired, {_bounds(pool)}"
+def _format_state(pool: Any) -> str:
+    return f"{pool.state}, {format_count(pool.nodes_desired, 'node')} desired, {_format_bounds(pool)}"
 
 
-def _bounds(pool: Any) -> str:
+def _format_bounds(pool: Any) -> str:
     ready = "" if pool.ready_threshold is None else f", ready threshold {pool.ready_threshold}"
     fixed = pool.nodes_max is None
     return (f"{pool.nodes_min}, fixed" if fixed else f"{pool.nodes_min} to {pool.nodes_max}") + ready
 
 
-def _facts(pool: Any, cost: Any, pieces: Any) -> list[tuple[str, str]]:
-    fitting = [level for level in pieces.levels if level.gpus and level.replicas]
+def _pool_fields(pool: Any, cost: Any, fragmentation: Any) -> list[tuple[str, str]]:
+    fitting = [level for level in fragmentation.levels if level.gpus and level.replicas]
     declared = [each["name"] for each in pool.plugins] or (["none"] if pool.environment_digest else [])
-    facts = [
+    fields = [
         ("Name", pool.name),
         ("Provider", f"{pool.provider} provider, {pool.runtime} runtime"),
-        ("State", _state(pool)),
+        ("State", _format_state(pool)),
         ("Nodes", f"{pool.nodes_ready} ready, {pool.nodes_pending} booting, {pool.nodes_draining} draining"),
         ("Node size", f"{pool.gpus_per_node} GPUs {pool.gpu_model}".strip()
          + f", {number(pool.cpu)} cores, {pool.memory_mib} MiB"),
-        ("Free GPUs", free(pool)),
+        ("Free GPUs", format_free_gpus(pool)),
         ("Largest gang", f"{fitting[-1].replicas} x {fitting[-1].gpus} GPUs"
          if fitting else "none fits on whole GPUs"),
         ("Cost", "no price set" if cost.per_hour is None else
@@ -334,46 +340,49 @@ def _facts(pool: Any, cost: Any, pieces: Any) -> list[tuple[str, str]]:
          f"{number(cost.last_30_days.cost)} in 30 days"),
     ]  # fmt: skip
     if pool.node_consolidation != "never" or pool.disruption_budgets:
-        budgets = "; ".join(pairs(each) for each in pool.disruption_budgets) or "no budget"
-        facts.insert(3, ("Consolidation", f"{pool.node_consolidation}; {budgets}"))
+        budgets = "; ".join(format_pairs(each) for each in pool.disruption_budgets) or "no budget"
+        fields.insert(3, ("Consolidation", f"{pool.node_consolidation}; {budgets}"))
     if declared:
-        facts.insert(5, ("Plugins", ", ".join(declared) + f"; environment {pool.environment_digest[:12]}"))
-    return facts + _error_facts(pool)
+        fields.insert(5, ("Plugins", ", ".join(declared) + f"; environment {pool.environment_digest[:12]}"))
+    return fields + _error_fields(pool)
 
 
-def _error_facts(pool: Any) -> list[tuple[str, str]]:
-    facts = [("Last error", pool.last_error)] if pool.last_error else []
+def _error_fields(pool: Any) -> list[tuple[str, str]]:
+    fields = [("Last error", pool.last_error)] if pool.last_error else []
     if pool.boot_failures:
         limit = f" of {pool.boot_failure_limit}" if pool.boot_failure_limit else ""
         stopped = "; provisioning stopped" if pool.provisioning_stopped else ""
-        after = "" if pool.boot_retry_at is None else f"; next attempt at {local(pool.boot_retry_at)}"
-        facts.append(("Boots", f"{pool.boot_failures}{limit} failed in a row{stopped}{after}"))
-    return facts
+        after = "" if pool.boot_retry_at is None else f"; next attempt at {format_time(pool.boot_retry_at)}"
+        fields.append(("Boots", f"{pool.boot_failures}{limit} failed in a row{stopped}{after}"))
+    return fields
 
 
-def _desired(event: Any) -> str:
+def _format_desired(event: Any) -> str:
     if event.after is None:
         return "-"
-    moved = event.before is not None and event.before != event.after
-    return f"{event.before} -> {event.after}" if moved else str(event.after)
+    changed = event.before is not None and event.before != event.after
+    return f"{event.before} -> {event.after}" if changed else str(event.after)
 
 
-def _columns() -> list[Column]:
+def _pool_columns() -> list[Column]:
     return [
         Column("NAME", lambda p: p.name),
-        Column("PROVIDER", lambda p: p.provider, spare=True),
+        Column("PROVIDER", lambda p: p.provider, optional=True),
         Column("RUNTIME", lambda p: p.runtime, wide=True),
         Column("DESIRED", lambda p: str(p.nodes_desired), right=True),
         Column("READY", lambda p: str(p.nodes_ready), right=True),
         Column("BOOTING", lambda p: str(p.nodes_pending), right=True),
         Column("DRAINING", lambda p: str(p.nodes_draining), right=True),
-        Column("MIN", lambda p: str(p.nodes_min), right=True, spare=True),
-        Column("MAX", lambda p: "-" if p.nodes_max is None else str(p.nodes_max), right=True, spare=True),
-        Column("FREE GPUS", free, right=True),
+        Column("MIN", lambda p: str(p.nodes_min), right=True, optional=True),
+        Column("MAX", lambda p: "-" if p.nodes_max is None else str(p.nodes_max), right=True, optional=True),
+        Column("FREE GPUS", format_free_gpus, right=True),
         Column("STATE", lambda p: p.state),
         Column("PRICE", lambda p: number(p.current_price), right=True, wide=True),
         Column(
-            "EXPIRES IN", lambda p: age(now(), p.expires_at) if p.expires_at else "-", right=True, wide=True
+            "EXPIRES IN",
+            lambda p: format_age(now(), p.expires_at) if p.expires_at else "-",
+            right=True,
+            wide=True,
         ),
-        Column("LAST ERROR", lambda p: p.last_error or "-", wide=True, grows=True),
+        Column("LAST ERROR", lambda p: p.last_error or "-", wide=True, flexible=True),
     ]

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from berth.cli.arguments import ProjectOption, connected, service_names
+from berth.cli.arguments import ProjectOption, open_client, service_names
 from berth.cli.commands.services import tables
 from berth.cli.exits import BadInput, ExitCode
 from berth.cli.output import (
     Output,
     OutputOption,
     WatchOption,
-    listing,
     print_items,
+    print_listing,
     print_section,
     show_list,
     show_one,
@@ -33,24 +33,26 @@ Name = Annotated[
         metavar="SERVICE", help="Name, PROJECT/NAME or id of the service.", autocompletion=service_names
     ),
 ]
-Engines = Annotated[
+EngineCount = Annotated[
     int,
     typer.Argument(metavar="[ENGINES]", min=0, help="Total number of engines, including the initial ones."),
 ]
-Urls = Annotated[
+EngineUrls = Annotated[
     list[str] | None, typer.Option("--url", metavar="URL", help="Address of an external engine; repeatable.")
 ]
 Timeout = Annotated[
-    float | None, typer.Option(metavar="SECONDS", help="Timeout in seconds; default: the service's own.")
+    float | None, typer.Option(metavar="SECONDS", help="Timeout in seconds; default: the service's setting.")
 ]
-Wait = Annotated[bool, typer.Option("--wait", "-w", help="Print each status until the request ends.")]
-FAILED = ("FAILED", "CANCELLED")
+Wait = Annotated[
+    bool, typer.Option("--wait", "-w", help="Wait for the request to end and print each status.")
+]
+FAILED_STATUSES = ("FAILED", "CANCELLED")
 
 
 @app.command("list")
 def list_services(
     project: ProjectOption = None,
-    every: Annotated[bool, typer.Option("--all", "-a", help="Include workloads that have ended.")] = False,
+    show_all: Annotated[bool, typer.Option("--all", "-a", help="Include workloads that have ended.")] = False,
     watch: WatchOption = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
@@ -59,10 +61,10 @@ def list_services(
     \b
     berth service list --project vision
     """
-    ended = None if every else False
-    with connected() as client:
-        listing(
-            lambda: list(client.services.list(project=project, ended=ended)), tables.services, output,
+    ended = None if show_all else False
+    with open_client() as client:
+        print_listing(
+            lambda: list(client.services.list(project=project, ended=ended)), tables.service_columns, output,
             "No services.", watch=watch,
         )  # fmt: skip
 
@@ -74,11 +76,11 @@ def describe(name: Name, output: OutputOption = Output.TABLE) -> None:
     \b
     berth service describe chat
     """
-    with connected() as client:
+    with open_client() as client:
         service = client.services.get(name)
         engines = client.services.engines(name) if not output.is_data else []
         status = client.services.status(name) if engines or output is Output.TABLE else None
-    show_one(service, output, lambda one: tables.describe(one, engines, status, output))
+    show_one(service, output, lambda one: tables.print_service(one, engines, status, output))
 
 
 @app.command()
@@ -88,9 +90,13 @@ def engines(name: Name, watch: WatchOption = False, output: OutputOption = Outpu
     \b
     berth service engines vision/chat --watch
     """
-    with connected() as client:
-        listing(
-            lambda: list(client.services.engines(name)), tables.engines, output, "No engines.", watch=watch
+    with open_client() as client:
+        print_listing(
+            lambda: list(client.services.engines(name)),
+            tables.engine_columns,
+            output,
+            "No engines.",
+            watch=watch,
         )
 
 
@@ -98,8 +104,8 @@ def engines(name: Name, watch: WatchOption = False, output: OutputOption = Outpu
 def scale_out(
     *,
     name: Name,
-    count: Engines = 0,
-    url: Urls = None,
+    count: EngineCount = 0,
+    url: EngineUrls = None,
     timeout: Timeout = None,
     wait: Wait = False,
     output: OutputOption = Output.TABLE,
@@ -110,17 +116,17 @@ def scale_out(
     berth service scale-out chat 8 --wait
     berth service scale-out chat --url http://198.51.100.10:30000
     """
-    with connected() as client:
+    with open_client() as client:
         accepted = client.services.scale_out(name, count, engine_urls=url or (), timeout_secs=timeout)
-        _report(client, name, "scale_out", accepted, wait, output)
+        _report_progress(client, name, "scale_out", accepted, wait, output)
 
 
 @app.command("scale-in")
 def scale_in(
     *,
     name: Name,
-    count: Engines = 0,
-    url: Urls = None,
+    count: EngineCount = 0,
+    url: EngineUrls = None,
     force: Annotated[bool, typer.Option("--force", help="Do not wait for running requests.")] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="List the engines that would be removed; change nothing.")
@@ -129,17 +135,17 @@ def scale_in(
     wait: Wait = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Scale in to a number of engines, newest removed first, or remove engines by address.
+    """Scale in to a total number of engines, newest removed first, or remove engines by address.
 
     \b
     berth service scale-in chat 2 --dry-run
     berth service scale-in chat --url http://198.51.100.10:30000
     """
-    with connected() as client:
+    with open_client() as client:
         accepted = client.services.scale_in(
             name, count, engine_urls=url or (), force=force, dry_run=dry_run, timeout_secs=timeout
         )
-        _report(client, name, "scale_in", accepted, wait, output)
+        _report_progress(client, name, "scale_in", accepted, wait, output)
 
 
 @app.command()
@@ -149,19 +155,21 @@ def cancel(
     request: Annotated[
         str | None, typer.Argument(metavar="[REQUEST]", help="Id of one scale-out request.")
     ] = None,
-    status: Annotated[str | None, typer.Option(help="Cancel only scale-outs with this status.")] = None,
+    status: Annotated[
+        str | None, typer.Option(help="Cancel only scale-out requests with this status.")
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="List the requests; cancel nothing.")] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Cancel one scale-out, or all active ones. Their engines are released.
+    """Cancel one scale-out request, or all active ones, and release their engines.
 
     \b
     berth service cancel chat
     berth service cancel chat so-1f6e2c
     """
     if request is not None and (status is not None or dry_run):
-        raise BadInput("service cancel: REQUEST excludes --status and --dry-run")
-    with connected() as client:
+        raise BadInput("service cancel: REQUEST cannot be combined with --status or --dry-run")
+    with open_client() as client:
         if request is not None:
             one = client.services.cancel(name, request)
             show_one(one, output, lambda _: print(safe(f"{one.request_id} is {one.status}")))
@@ -188,24 +196,24 @@ def history(
     berth service history chat --autoscaler
     berth service history chat --failed-engines -o json
     """
-    with connected() as client:
+    with open_client() as client:
         if failed_engines:
             failures = list(client.services.failed_engines(name, limit=limit))
-            show_list(failures, tables.failed_engines(), output, "No failed engines.")
+            show_list(failures, tables.failed_engine_columns(), output, "No failed engines.")
             return
         if autoscaler:
-            did = client.services.history(name, limit=limit)
-            show_list(did, tables.autoscalings(), output, "No autoscaler actions yet.")
+            actions = client.services.history(name, limit=limit)
+            show_list(actions, tables.autoscaling_columns(), output, "No autoscaler actions yet.")
             return
         requests = [
             *client.services.requests(name, "scale_out"), *client.services.requests(name, "scale_in")
         ]  # fmt: skip
         failures = [] if output.is_data else list(client.services.failed_engines(name, limit=limit))
     newest = sorted(requests, key=lambda one: (one.created_at, one.request_id), reverse=True)[:limit]
-    show_list(newest, tables.requests(), output, "No scale requests yet.")
+    show_list(newest, tables.request_columns(), output, "No scale requests yet.")
     if failures:
         print_section("Failed engines")
-        print_items(failures, tables.failed_engines(), output)
+        print_items(failures, tables.failed_engine_columns(), output)
 
 
 @app.command()
@@ -213,28 +221,28 @@ def autoscale(
     *,
     name: Name,
     file: Annotated[
-        Path | None, typer.Option("--file", "-f", help="File with all settings, YAML; - reads stdin.")
+        Path | None, typer.Option("--file", "-f", help="YAML file with all settings; - reads stdin.")
     ] = None,
     on: Annotated[
-        bool | None, typer.Option("--on/--off", help="Switch the autoscaler on or off; keep its settings.")
+        bool | None, typer.Option("--on/--off", help="Turn the autoscaler on or off; keep its settings.")
     ] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Show the autoscaler of a service, configure it or switch it on or off.
+    """Show the autoscaler of a service, configure it, or turn it on or off.
 
     \b
     berth service autoscale chat -f autoscaler.yaml
     """
-    with connected() as client:
+    with open_client() as client:
         if file is not None:
-            client.services.configure(name, _settings(file))
+            client.services.configure(name, _read_settings(file))
         if on is not None:
             client.services.enable(name, on)
         status, conditions = client.services.status(name), client.services.conditions(name)
-    show_one(status, output, lambda one: tables.autoscaler(one, conditions, output))
+    show_one(status, output, lambda one: tables.print_autoscaler(one, conditions, output))
 
 
-def _settings(file: Path) -> dict[str, Any]:
+def _read_settings(file: Path) -> dict[str, Any]:
     import yaml
 
     try:
@@ -247,17 +255,17 @@ def _settings(file: Path) -> dict[str, Any]:
     return settings
 
 
-def _report(
-    client: "Client", name: str, way: "Direction", accepted: "ScaleAccepted", wait: bool, output: Output
+def _report_progress(
+    client: "Client", name: str, direction: "Direction", accepted: "ScaleAccepted", wait: bool, output: Output
 ) -> None:
-    show_one(accepted, output, tables.accepted)
+    show_one(accepted, output, tables.print_accepted)
     if not wait or accepted.request_id is None:
         return
     last = None
-    for last in client.services.changes(name, way, accepted.request_id):
+    for last in client.services.changes(name, direction, accepted.request_id):
         error = f": {last.error_message}" if last.error_message else ""
         print(safe(f"{last.request_id} is {last.status}{error}"), file=sys.stderr, flush=True)
-    if last is not None and last.status in FAILED:
+    if last is not None and last.status in FAILED_STATUSES:
         raise typer.Exit(ExitCode.WORKLOAD_FAILED)
 
 

@@ -1,4 +1,4 @@
-"""Tables of inference services, their engines and their scaling requests."""
+"""Tables of inference services, their engines and their scale requests."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -6,84 +6,88 @@ from typing import Any
 
 from berth.cli.columns import phase_style
 from berth.cli.output import Column, Output, print_fields, print_items, print_section
-from berth.cli.text import age, local, now, number, short
+from berth.cli.text import format_age, format_short_time, format_time, now, number
 
-GOOD, BAD = ("ACTIVE", "COMPLETED", "PARTIAL", "NOOP"), ("FAILED", "CANCELLED")
+GOOD_STATUSES, BAD_STATUSES = ("ACTIVE", "COMPLETED", "PARTIAL", "NOOP"), ("FAILED", "CANCELLED")
 
 
-def services() -> list[Column]:
+def service_columns() -> list[Column]:
     return [
         Column("NAME", lambda s: s.name),
         Column("PROJECT", lambda s: s.project),
         Column("PHASE", lambda s: s.phase, style=lambda s: phase_style(s.phase)),
         Column("ENGINES", lambda s: f"{s.active_engines} of {s.total_engines}", right=True),
         Column("INITIAL", lambda s: f"{s.initial_engines}", right=True, wide=True),
-        Column("MODEL", lambda s: s.model_name, grows=True),
-        Column("SCALE REQUEST", lambda s: _under_way(s.request), spare=True),
-        Column("AUTOSCALER", lambda s: "on" if s.autoscaler_enabled else "off", spare=True),
-        Column("AGE", lambda s: age(s.created_at, now()), right=True, spare=True),
+        Column("MODEL", lambda s: s.model_name, flexible=True),
+        Column("SCALE REQUEST", lambda s: _format_request(s.request), optional=True),
+        Column("AUTOSCALER", lambda s: "on" if s.autoscaler_enabled else "off", optional=True),
+        Column("AGE", lambda s: format_age(s.created_at, now()), right=True, optional=True),
     ]
 
 
-def engines() -> list[Column]:
+def engine_columns() -> list[Column]:
     return [
         Column("ENGINE", lambda e: e.engine_id),
-        Column("STATE", lambda e: e.status, style=lambda e: _style(e.status)),
+        Column("STATE", lambda e: e.status, style=lambda e: _status_style(e.status)),
         Column("HEALTHY", lambda e: "yes" if e.is_healthy else "no"),
-        Column("ROUTER", lambda e: "in" if e.in_router else "out", spare=True),
-        Column("ORIGIN", lambda e: e.origin, spare=True),
+        Column("ROUTER", lambda e: "in" if e.in_router else "out", optional=True),
+        Column("ORIGIN", lambda e: e.origin, optional=True),
         Column("GPUS", lambda e: number(e.gpus), right=True),
         Column("NODE", lambda e: e.node or "-"),
-        Column("WEIGHTS", lambda e: e.weight_version or "-", spare=True),
-        Column("URL", lambda e: e.url or "-", grows=True),
+        Column("WEIGHTS", lambda e: e.weight_version or "-", optional=True),
+        Column("URL", lambda e: e.url or "-", flexible=True),
         Column("MESSAGE", lambda e: e.message, wide=True),
     ]
 
 
-def requests() -> list[Column]:
+def request_columns() -> list[Column]:
     return [
-        Column("AGE", lambda r: age(_at(r.created_at), now()), right=True),
+        Column("AGE", lambda r: format_age(_to_datetime(r.created_at), now()), right=True),
         Column("REQUEST", lambda r: r.request_id),
         Column("DIRECTION", lambda r: "out" if r.direction == "scale_out" else "in"),
         Column(
             "TARGET",
             lambda r: f"{r.num_replicas}" if r.num_replicas else f"{len(r.engine_urls)} URLs",
-            spare=True,
+            optional=True,
         ),
-        Column("STATUS", lambda r: r.status, style=lambda r: _style(r.status)),
+        Column("STATUS", lambda r: r.status, style=lambda r: _status_style(r.status)),
         Column("BY", lambda r: r.requested_by),
         Column("ENGINES", lambda r: ",".join(r.engine_ids) or "-", wide=True),
-        Column("REASON", lambda r: r.error_message or r.reason, grows=True),
+        Column("REASON", lambda r: r.error_message or r.reason, flexible=True),
     ]
 
 
-def autoscalings() -> list[Column]:
+def autoscaling_columns() -> list[Column]:
     return [
-        Column("TIME", lambda a: local(_at(a.triggered_at)), brief=lambda a: short(_at(a.triggered_at))),
+        Column(
+            "TIME",
+            lambda a: format_time(_to_datetime(a.triggered_at)),
+            brief=lambda a: format_short_time(_to_datetime(a.triggered_at)),
+        ),
         Column("ACTION", lambda a: a.action),
         Column("ENGINES", lambda a: f"{a.from_engines} to {a.to_engines}"),
-        Column("STATUS", lambda a: a.status, style=lambda a: _style(a.status)),
-        Column("REASON", lambda a: a.error_message or a.reason, grows=True),
+        Column("STATUS", lambda a: a.status, style=lambda a: _status_style(a.status)),
+        Column("REASON", lambda a: a.error_message or a.reason, flexible=True),
     ]
 
 
-def failed_engines() -> list[Column]:
+def failed_engine_columns() -> list[Column]:
     return [
-        Column("TIME", lambda e: local(e.at), brief=lambda e: short(e.at)),
+        Column("TIME", lambda e: format_time(e.at), brief=lambda e: format_short_time(e.at)),
         Column("ENGINE", lambda e: str(e.data.get("engine", "-"))),
-        Column("FAILURE", lambda e: str(e.data.get("failure") or "-"), spare=True),
+        Column("FAILURE", lambda e: str(e.data.get("failure") or "-"), optional=True),
         Column("URL", lambda e: str(e.data.get("url") or "-"), wide=True),
-        Column("REASON", lambda e: e.message, grows=True),
+        Column("REASON", lambda e: e.message, flexible=True),
     ]
 
 
-def accepted(one: Any) -> None:
+def print_accepted(one: Any) -> None:
     print_fields([("Status", one.status), ("Request", one.request_id or ""), ("", one.message)])
     if one.engine_ids:
         print_fields([("Engines to remove", ", ".join(one.engine_ids))])
 
 
-def describe(one: Any, rows: Sequence[Any], status: Any, output: Output) -> None:
+def print_service(one: Any, rows: Sequence[Any], status: Any, output: Output) -> None:
     print_fields(
         [
             ("Name", one.handle),
@@ -93,22 +97,25 @@ def describe(one: Any, rows: Sequence[Any], status: Any, output: Output) -> None
             ("Initial engines", f"{one.initial_engines}"),
             ("Router", (one.settings.get("router") or {}).get("kind", "none")),
             ("Weights", one.weight_version or ""),
-            ("Scale request", _under_way(one.request)),
-            ("Autoscaler", _autoscaler(status)),
+            ("Scale request", _format_request(one.request)),
+            ("Autoscaler", _format_autoscaler(status)),
         ]
     )
     if rows:
         print_section("Engines")
-        print_items(rows, engines(), output)
+        print_items(rows, engine_columns(), output)
 
 
-def autoscaler(status: Any, conditions: Any, output: Output) -> None:
+def print_autoscaler(status: Any, conditions: Any, output: Output) -> None:
     decision = status.last_decision or {}
     print_fields(
         [
-            ("Autoscaler", _autoscaler(status)),
+            ("Autoscaler", _format_autoscaler(status)),
             ("Engines", f"{status.current_engines}, allowed {status.min_engines} to {status.max_engines}"),
-            ("Last scaled", local(_at(status.last_scale_time)) if status.last_scale_time else "never"),
+            (
+                "Last scaled",
+                format_time(_to_datetime(status.last_scale_time)) if status.last_scale_time else "never",
+            ),
             ("Last decision", decision.get("reason", "")),
             ("Error", status.error),
         ]
@@ -117,41 +124,41 @@ def autoscaler(status: Any, conditions: Any, output: Output) -> None:
     columns = [
         Column("CONDITION", lambda c: c["name"]),
         Column("TYPE", lambda c: c["type"]),
-        Column("VALUE", lambda c: _number(c["value"]), right=True),
-        Column("THRESHOLD", lambda c: _number(c["threshold"]), right=True),
+        Column("VALUE", lambda c: _format_number(c["value"]), right=True),
+        Column("THRESHOLD", lambda c: _format_number(c["threshold"]), right=True),
         Column("MET FOR", lambda c: f"{c['held_secs']:.0f} of {c['duration_secs']:.0f} s", right=True),
-        Column("TRIGGERED", _met),
+        Column("TRIGGERED", _format_triggered),
     ]
     print_section("Conditions")
     print_items(rows, columns, output)
 
 
-def _met(condition: dict[str, Any]) -> str:
+def _format_triggered(condition: dict[str, Any]) -> str:
     if condition["met"] is None:
         return "unknown"
     return "yes" if condition["triggered"] else "no"
 
 
-def _number(value: float | None) -> str:
+def _format_number(value: float | None) -> str:
     return "-" if value is None else f"{value:.4g}"
 
 
-def _autoscaler(status: Any) -> str:
+def _format_autoscaler(status: Any) -> str:
     if status is None:
         return ""
     word = "on" if status.enabled else "off"
     return word if status.running else f"{word}, but not running"
 
 
-def _under_way(request: Any) -> str:
+def _format_request(request: Any) -> str:
     return "-" if request is None else f"{request.direction} {request.status}"
 
 
-def _style(status: str) -> str:
-    if status in GOOD:
+def _status_style(status: str) -> str:
+    if status in GOOD_STATUSES:
         return "green"
-    return "red" if status in BAD else "yellow"
+    return "red" if status in BAD_STATUSES else "yellow"
 
 
-def _at(seconds: float | None) -> datetime | None:
+def _to_datetime(seconds: float | None) -> datetime | None:
     return None if seconds is None else datetime.fromtimestamp(seconds, UTC)

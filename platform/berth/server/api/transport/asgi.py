@@ -27,7 +27,7 @@ class SingleThreadHandler(ASGIHandler):
 
 
 class RestRouter:
-    """Send REST paths to their own handler and all others to the handler of pages."""
+    """Router that sends REST paths to their own handler and other paths to the page handler."""
 
     def __init__(self, pages: Any) -> None:
         self.pages = pages

@@ -10,35 +10,38 @@ from django.db import connection
 from django.http import HttpResponse, StreamingHttpResponse
 from rest_framework.request import Request
 
-from berth.core.frames import CONTENT_TYPE, packed
-from berth.db.bell import Bell, Wakeup
+from berth.core.frames import CONTENT_TYPE, pack_frames
+from berth.db.bell import Wakeup, WakeupListener
 from berth.server.api.problems import to_logged_error
 
 WAIT_MAX = 25  # seconds; many proxies close connections that are silent for longer
-RECHECK_SECONDS = 2.0  # for changes without a wake-up: a killed pod, an ended workload
+RECHECK_SECONDS = 2.0  # for changes without a wake-up, such as a killed pod or an ended workload
 POLL_SECONDS = 0.1
 
 Responder = Callable[[bool], bytes | None]
 
 
 def long_poll(
-    request: Request, respond: Responder, *, bell: Bell, key: str, seconds: float
+    request: Request, respond: Responder, *, bell: WakeupListener, key: str, seconds: float
 ) -> HttpResponse | StreamingHttpResponse:
-    """Return the first result of `respond(last)` that is not None; with `last` it must return frames.
+    """Return a response with the first result of `respond` that is not None.
 
-    The first call runs before the response starts, so that an error has its own status. A later error
-    arrives as a frame `problem`.
+    `respond` receives True in its last call, after `seconds`, and must then return frames. The first call
+    runs before the response starts, so that an error has its own status. A later error is sent as a frame
+    with a `problem`.
     """
     data = respond(seconds <= 0)
     if data is not None:
         return HttpResponse(data, content_type=CONTENT_TYPE)
-    asynchronous = isinstance(request._request, ASGIRequest)
-    parts = _wait_async(respond, bell, key, seconds) if asynchronous else _wait_in_thread(respond, seconds)
+    is_async = isinstance(request._request, ASGIRequest)
+    parts = _wait_async(respond, bell, key, seconds) if is_async else _wait_in_thread(respond, seconds)
     return StreamingHttpResponse(parts, content_type=CONTENT_TYPE, headers={"X-Accel-Buffering": "no"})
 
 
-async def _wait_async(respond: Responder, bell: Bell, key: str, seconds: float) -> AsyncIterator[bytes]:
-    """Wait without a thread or a database connection; cancelled when the client disconnects."""
+async def _wait_async(
+    respond: Responder, bell: WakeupListener, key: str, seconds: float
+) -> AsyncIterator[bytes]:
+    """Wait without a thread or a database connection. A disconnect of the client ends the wait."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + seconds
     wakeup = Wakeup(key)
@@ -65,15 +68,15 @@ def _wait_in_thread(respond: Responder, seconds: float) -> Iterator[bytes]:
     yield data
 
 
-def _respond_and_disconnect(respond: Responder, last: bool) -> bytes | None:
+def _respond_and_disconnect(respond: Responder, is_last_call: bool) -> bytes | None:
     try:
-        return _respond(respond, last)
+        return _respond(respond, is_last_call)
     finally:
         connection.close()
 
 
-def _respond(respond: Responder, last: bool) -> bytes | None:
+def _respond(respond: Responder, is_last_call: bool) -> bytes | None:
     try:
-        return respond(last)
-    except Exception as error:  # the status line is sent already: report the error in a frame
-        return packed([({"problem": to_logged_error(error).to_problem()}, b"")])
+        return respond(is_last_call)
+    except Exception as error:  # the status line has been sent, so report the error in a frame
+        return pack_frames([({"problem": to_logged_error(error).to_problem()}, b"")])

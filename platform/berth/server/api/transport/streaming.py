@@ -12,39 +12,39 @@ from django.http import HttpRequest, StreamingHttpResponse
 from rest_framework.request import Request
 
 BATCH = 200  # lines per chunk
-# First characters that make a spreadsheet evaluate a cell, full-width forms included.
+# First characters that make a spreadsheet evaluate a cell, including full-width forms.
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 
 
-def stream(
+def stream_response(
     request: Request, lines: Iterator[str], content_type: str, **headers: str
 ) -> StreamingHttpResponse:
     """Stream lines, which may be read from the database while they are sent.
 
-    Under ASGI the event loop stays free in the meantime.
+    Under ASGI, this does not block the event loop.
     """
-    asynchronous = isinstance(request._request, ASGIRequest)
-    parts = _chunks(lines) if asynchronous else lines
+    is_async = isinstance(request._request, ASGIRequest)
+    parts = _chunks(lines) if is_async else lines
     return StreamingHttpResponse(parts, content_type=content_type, headers=headers)
 
 
-def csv_file(
+def csv_response(
     request: HttpRequest | Request, name: str, header: Sequence[str], rows: Iterable[Sequence[object]]
 ) -> StreamingHttpResponse:
     """Stream `name`.csv. `rows` may be read from the database while they are sent."""
     disposition = {"Content-Disposition": f'attachment; filename="{name}.csv"'}
     wrapped = request if isinstance(request, Request) else Request(request)
-    return stream(wrapped, csv_lines(header, rows), "text/csv; charset=utf-8", **disposition)
+    return stream_response(wrapped, csv_lines(header, rows), "text/csv; charset=utf-8", **disposition)
 
 
 def csv_lines(header: Sequence[str], rows: Iterable[Sequence[object]]) -> Iterator[str]:
     writer = csv.writer(_Echo())
     yield writer.writerow(header)
     for row in rows:
-        yield writer.writerow([cell(value) for value in row])
+        yield writer.writerow([format_cell(value) for value in row])
 
 
-def cell(value: object) -> str:
+def format_cell(value: object) -> str:
     """Format a value so that a spreadsheet displays it and never evaluates it."""
     if value is None:
         return ""
@@ -61,14 +61,14 @@ def cell(value: object) -> str:
 
 
 class _Echo:
-    """A file whose `write` returns the line, so that `csv.writer` yields lines."""
+    """File-like object whose `write` returns the line, so that `csv.writer` returns it too."""
 
     def write(self, line: str) -> str:
         return line
 
 
 async def _chunks(lines: Iterator[str]) -> AsyncIterator[str]:
-    """Read in the request's thread, which owns the database connection."""
+    """Yield chunks of lines, read in the request's thread, which owns the database connection."""
     while chunk := await sync_to_async(_next_chunk)(lines):
         yield chunk
 

@@ -15,44 +15,50 @@ from unfold.admin import ModelAdmin
 from unfold.decorators import action
 
 from berth.core.errors import BerthError
-from berth.server.api.transport.streaming import csv_file
+from berth.server.api.transport.streaming import csv_response
 
 if TYPE_CHECKING:
     from berth.server.web.pages import Request
 
 
-class Guarded(ModelAdmin):
-    """Model admin for platform admins. A service error is shown as a message, and nothing is stored."""
+class PlatformModelAdmin(ModelAdmin):
+    """Model admin for platform admins, which shows service errors as messages."""
 
     list_per_page = 50
     list_filter_submit = True
     compressed_fields = True
 
     def has_module_permission(self, request: HttpRequest) -> bool:
-        return administers(request)
+        return is_platform_admin(request)
 
     def has_view_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
-        return administers(request)
+        return is_platform_admin(request)
 
     def has_add_permission(self, request: HttpRequest) -> bool:
-        return administers(request)
+        return is_platform_admin(request)
 
     def has_change_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
-        return administers(request)
+        return is_platform_admin(request)
 
     def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
-        return administers(request)
+        return is_platform_admin(request)
 
     def changeform_view(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
-        return self._or_error(request, lambda: super(Guarded, self).changeform_view(request, *args, **kwargs))
+        return self._show_errors(
+            request, lambda: super(PlatformModelAdmin, self).changeform_view(request, *args, **kwargs)
+        )
 
     def delete_view(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
-        return self._or_error(request, lambda: super(Guarded, self).delete_view(request, *args, **kwargs))
+        return self._show_errors(
+            request, lambda: super(PlatformModelAdmin, self).delete_view(request, *args, **kwargs)
+        )
 
     def changelist_view(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
-        return self._or_error(request, lambda: super(Guarded, self).changelist_view(request, *args, **kwargs))
+        return self._show_errors(
+            request, lambda: super(PlatformModelAdmin, self).changelist_view(request, *args, **kwargs)
+        )
 
-    def _or_error(self, request: HttpRequest, render: Callable[[], HttpResponseBase]) -> HttpResponseBase:
+    def _show_errors(self, request: HttpRequest, render: Callable[[], HttpResponseBase]) -> HttpResponseBase:
         try:
             return render()
         except BerthError as error:
@@ -64,8 +70,8 @@ class Guarded(ModelAdmin):
             self.delete_model(request, row)
 
 
-class ReadOnly(Guarded):
-    """Model admin for rows that only Berth writes. They can be searched and exported, but not changed."""
+class ReadOnlyModelAdmin(PlatformModelAdmin):
+    """Read-only model admin for rows that only Berth writes, with search and export."""
 
     actions: tuple[str, ...] = ("download",)
     columns: Sequence[str] = ()  # exported columns; empty means all
@@ -84,7 +90,7 @@ class ReadOnly(Guarded):
         return as_csv(request, queryset, self.columns, str(self.opts.verbose_name_plural).replace(" ", "-"))
 
 
-def administers(request: HttpRequest) -> bool:
+def is_platform_admin(request: HttpRequest) -> bool:
     if not request.user.is_authenticated:
         return False
     try:
@@ -94,28 +100,30 @@ def administers(request: HttpRequest) -> bool:
     return True
 
 
-def acting(request: HttpRequest) -> Any:
-    return cast("Request", request).acting
+def actor(request: HttpRequest) -> Any:
+    return cast("Request", request).actor
 
 
 def as_csv(
     request: HttpRequest, rows: QuerySet[Any], columns: Sequence[str], name: str
 ) -> StreamingHttpResponse:
-    """Stream rows as CSV. Cells that a spreadsheet would evaluate are quoted."""
+    """Stream rows as a CSV file. Cells that a spreadsheet would evaluate are quoted."""
     chosen = columns or [field.attname for field in rows.model._meta.concrete_fields]
     lines = ([getattr(row, column) for column in chosen] for row in rows.iterator(chunk_size=1000))
-    return csv_file(request, name, chosen, lines)
+    return csv_response(request, name, chosen, lines)
 
 
-def table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> SafeString:
+def render_table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> SafeString:
     """Render a small table for a form."""
     head = format_html_join(
-        "", '<th class="px-3 py-1 text-left font-semibold">{}</th>', ((each,) for each in heads)
+        "", '<th class="px-3 py-1 text-left font-semibold">{}</th>', ((each,) for each in headings)
     )
     lines = [
         format_html(
             "<tr>{}</tr>",
-            format_html_join("", '<td class="px-3 py-1{}">{}</td>', ((_fold(each), each) for each in row)),
+            format_html_join(
+                "", '<td class="px-3 py-1{}">{}</td>', ((_nowrap_class(each), each) for each in row)
+            ),
         )
         for row in rows
     ]
@@ -125,21 +133,21 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> SafeString:
     return format_html("<table><thead><tr>{}</tr></thead><tbody>{}</tbody></table>", head, body)
 
 
-def _fold(cell: object) -> str:
-    """Return a class that keeps names with hyphens on one line. Sentences may wrap."""
+def _nowrap_class(cell: object) -> str:
+    """Return the CSS class that keeps hyphenated names on one line. Sentences may wrap."""
     return "" if " " in str(cell) else " whitespace-nowrap"
 
 
-def pretty(value: object) -> SafeString:
+def render_json(value: object) -> SafeString:
     """Render a value as indented JSON."""
     text = json.dumps(value, indent=2, ensure_ascii=False, default=str)
     return format_html('<pre class="whitespace-pre-wrap">{}</pre>', text)
 
 
 def apply_to_each(
-    request: HttpRequest, rows: Iterable[Any], change: Callable[[Any], object], past: str
+    request: HttpRequest, rows: Iterable[Any], change: Callable[[Any], object], outcome: str
 ) -> HttpResponse | None:
-    """Call `change` for each row. Show the number of successes, and the errors of the other rows."""
+    """Call `change` for each row. Show the number of successes and the errors of other rows."""
     count = 0
     for row in rows:
         try:
@@ -149,5 +157,5 @@ def apply_to_each(
         else:
             count += 1
     if count:
-        messages.success(request, f"{count} {past}.")
+        messages.success(request, f"{count} {outcome}.")
     return None

@@ -12,37 +12,42 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django_q.models import Failure, OrmQ
 
-from berth.server.web.admin_site.base import administers
+from berth.server.web.admin_site.base import is_platform_admin
 from berth.server.web.numbers import gpu_hours, milliseconds
-from berth.server.web.zones import zone_of
+from berth.server.web.zones import reader_zone
 from pools.models import Node, NodePool
 from projects.models import Audit, Delivery
 from scheduler.models import Cycle, Eviction
-from scheduler.reports.health import health
+from scheduler.reports.health import health_document
 
 DAY = timedelta(days=1)
-MOST = 6  # rows per table
+MAX_ROWS = 6  # rows per table
 Card = dict[str, Any]
 
 
 def landing_page(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
     """Add cards and tables to the context of the landing page, for platform admins only."""
-    if administers(request):
+    if is_platform_admin(request):
         now = timezone.now()
         context |= {
-            "cards": [_scheduling(now), _capacity(), _evicted(now), _background_tasks(now)],
-            "tables": [_evictions(), _cycles(), _changes()],
+            "cards": [
+                _scheduling_card(now),
+                _capacity_card(),
+                _evictions_card(now),
+                _background_tasks_card(now),
+            ],
+            "tables": [_evictions_table(), _cycles_table(), _changes_table()],
         }
     return context
 
 
 def zone_label(request: HttpRequest) -> tuple[str, str]:
-    """Return the text and colour of the label with the time zone of the page."""
-    return f"Times in {zone_of(request).key}", "info"
+    """Return the text and colour of the label that shows the time zone of the page."""
+    return f"Times in {reader_zone(request).key}", "info"
 
 
-def _scheduling(now: datetime) -> Card:
-    state = health(now)
+def _scheduling_card(now: datetime) -> Card:
+    state = health_document(now)
     leader = state["leader"]
     broken = [invariant["name"] for invariant in state["invariants"] if not invariant["ok"]]
     alive = leader is not None and leader["alive"]
@@ -51,42 +56,44 @@ def _scheduling(now: datetime) -> Card:
     lines += [f"broken: {name}" for name in broken]
     lines += [f"{len(notes)} invalid rows skipped"] if notes else []
     headline = f"led by {leader['holder']}" if alive else "no leader"
-    return _card("Scheduler", headline, lines, "scheduler_cycle", well=alive and not broken and not notes)
+    return _card(
+        "Scheduler", headline, lines, "scheduler_cycle", is_healthy=alive and not broken and not notes
+    )
 
 
-def _capacity() -> Card:
+def _capacity_card() -> Card:
     states = dict(Node.objects.exclude(state="ended").order_by().values_list("state").annotate(n=Count("pk")))
-    failing = list(NodePool.objects.exclude(last_error="").values_list("name", flat=True)[:MOST])
+    failing = list(NodePool.objects.exclude(last_error="").values_list("name", flat=True)[:MAX_ROWS])
     lines = [f"{count:,} {state}" for state, count in sorted(states.items()) if state != "ready"]
     lines += [f"{name} fails" for name in failing]
-    return _card("Nodes", f"{states.get('ready', 0):,} ready", lines, "pools_node", well=not failing)
+    return _card("Nodes", f"{states.get('ready', 0):,} ready", lines, "pools_node", is_healthy=not failing)
 
 
-def _evicted(now: datetime) -> Card:
+def _evictions_card(now: datetime) -> Card:
     evictions = Eviction.objects.filter(at__gte=now - DAY).order_by().values_list("kind", "lost_gpu_seconds")
     kinds: dict[str, int] = {}
     for kind, _ in evictions:
         kinds[kind] = kinds.get(kind, 0) + 1
     lines = [f"{count:,} by {kind.replace('_', ' ')}" for kind, count in sorted(kinds.items())]
     lines += [f"{gpu_hours(sum(seconds for _, seconds in evictions))} of work lost"] if evictions else []
-    return _card("Evictions (24 h)", f"{len(evictions):,}", lines, "scheduler_eviction", well=True)
+    return _card("Evictions (24 h)", f"{len(evictions):,}", lines, "scheduler_eviction", is_healthy=True)
 
 
-def _background_tasks(now: datetime) -> Card:
+def _background_tasks_card(now: datetime) -> Card:
     failed = Failure.objects.filter(stopped__gte=now - DAY).count()
     undelivered = Delivery.objects.filter(at__gte=now - DAY, state=Delivery.State.GIVEN_UP).count()
     lines = [f"{failed:,} failed in 24 hours"] if failed else []
     lines += [f"{undelivered:,} notifications not delivered"] if undelivered else []
     queued = OrmQ.objects.count()
-    return _card("Background tasks", f"{queued:,} queued", lines, "django_q_failure", well=not lines)
+    return _card("Background tasks", f"{queued:,} queued", lines, "django_q_failure", is_healthy=not lines)
 
 
-def _card(title: str, headline: str, lines: list[str], model: str, *, well: bool) -> Card:
+def _card(title: str, headline: str, lines: list[str], model: str, *, is_healthy: bool) -> Card:
     address = reverse(f"admin:{model}_changelist")
-    return {"title": title, "headline": headline, "lines": lines, "link": address, "well": well}
+    return {"title": title, "headline": headline, "lines": lines, "link": address, "well": is_healthy}
 
 
-def _evictions() -> Card:
+def _evictions_table() -> Card:
     rows = [
         (
             _link(row, f"{row.project_name}/{row.workload_name}"),
@@ -95,16 +102,16 @@ def _evictions() -> Card:
             gpu_hours(row.lost_gpu_seconds),
             _time(row.at),
         )
-        for row in Eviction.objects.order_by("-at")[:MOST]
+        for row in Eviction.objects.order_by("-at")[:MAX_ROWS]
     ]
     return _table(
         "Latest evictions", ("Evicted", "Preempted by", "Kind", "Work lost", "At"), rows, "scheduler_eviction"
     )
 
 
-def _cycles() -> Card:
-    """Return the latest cycles with decisions. Most cycles have none."""
-    cycles = Cycle.objects.defer("snapshot", "plan").filter(bundles__gt=0).order_by("-id")[:MOST]
+def _cycles_table() -> Card:
+    """Return the latest cycles with decisions, because most cycles have none."""
+    cycles = Cycle.objects.defer("snapshot", "plan").filter(bundles__gt=0).order_by("-id")[:MAX_ROWS]
     rows = [
         (
             _link(row, f"cycle {row.pk}"),
@@ -115,12 +122,12 @@ def _cycles() -> Card:
         )
         for row in cycles
     ]
-    heads = ("Cycle", "Bundles applied", "Evictions", "Took", "At")
-    return _table("Latest cycles with decisions", heads, rows, "scheduler_cycle")
+    headings = ("Cycle", "Bundles applied", "Evictions", "Took", "At")
+    return _table("Latest cycles with decisions", headings, rows, "scheduler_cycle")
 
 
-def _changes() -> Card:
-    changes = Audit.objects.order_by("-pk")[:MOST]
+def _changes_table() -> Card:
+    changes = Audit.objects.order_by("-pk")[:MAX_ROWS]
     rows = [
         (
             _link(row, row.object_name),
@@ -138,12 +145,12 @@ def _change_text(row: Audit) -> str:
     return action if row.object_type in action else f"{action} {row.object_type}"
 
 
-def _table(title: str, heads: Iterable[str], rows: Iterable[Iterable[object]], model: str) -> Card:
+def _table(title: str, headings: Iterable[str], rows: Iterable[Iterable[object]], model: str) -> Card:
     link = reverse(f"admin:{model}_changelist")
     return {
         "title": title,
         "link": link,
-        "table": {"headers": list(heads), "rows": [list(row) for row in rows]},
+        "table": {"headers": list(headings), "rows": [list(row) for row in rows]},
     }
 
 

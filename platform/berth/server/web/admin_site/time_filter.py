@@ -10,22 +10,25 @@ from django.utils.dateparse import parse_date, parse_time
 from unfold.contrib.filters.admin import RangeDateTimeFilter
 
 
-class TimesBetween(RangeDateTimeFilter):
-    """Time range in the reader's zone, with optional hours. Unfold's filter supports neither."""
+class TimeRangeFilter(RangeDateTimeFilter):
+    """Filter for a time range in the reader's zone, with optional times of day.
+
+    Unfold's own filter supports neither.
+    """
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        since, until = self._moment("from", time.min), self._moment("to", time.max)
+        since, until = self._parse_end("from", time.min), self._parse_end("to", time.max)
         if since is not None:
             queryset = queryset.filter(**{f"{self.parameter_name}__gte": since})
         if until is not None:
             queryset = queryset.filter(**{f"{self.parameter_name}__lte": until})
         return queryset
 
-    def _moment(self, end: str, usual: time) -> datetime | None:
-        """Return one end of the range, or None if the day is invalid. The field still shows the input."""
-        typed = [self.used_parameters.get(f"{self.parameter_name}_{end}_{part}") or "" for part in (0, 1)]
+    def _parse_end(self, end: str, default_time: time) -> datetime | None:
+        """Return one end of the range, or None for an invalid day, which the field still shows."""
+        inputs = [self.used_parameters.get(f"{self.parameter_name}_{end}_{part}") or "" for part in (0, 1)]
         try:
-            day, hour = parse_date(typed[0]), parse_time(typed[1])
+            day, hour = parse_date(inputs[0]), parse_time(inputs[1])
         except ValueError:
             return None
-        return None if day is None else timezone.make_aware(datetime.combine(day, hour or usual))
+        return None if day is None else timezone.make_aware(datetime.combine(day, hour or default_time))

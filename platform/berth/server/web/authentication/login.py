@@ -23,19 +23,19 @@ class SignIn(LoginView):
 
     def post(self, request: HttpRequest, *args: object, **kwargs: object) -> HttpResponse:
         try:
-            counted = count_attempt(request, request.POST.get("username", ""))
+            attempt = count_attempt(request, request.POST.get("username", ""))
         except RateLimited as error:
-            return self._refused(error)
-        answer = super().post(request, *args, **kwargs)
-        if is_signed_in(answer):
-            counted.succeeded()
-        return answer
+            return self._respond_refused(error)
+        response = super().post(request, *args, **kwargs)
+        if is_form_accepted(response):
+            attempt.succeeded()
+        return response
 
-    def _refused(self, error: RateLimited) -> HttpResponse:
+    def _respond_refused(self, error: RateLimited) -> HttpResponse:
         form: Form = self.get_form_class()(self.request)
-        answer = self.render_to_response(self.get_context_data(form=form, refused=error.detail), status=429)
-        answer.headers["Retry-After"] = str(error.retry_after)
-        return answer
+        response = self.render_to_response(self.get_context_data(form=form, refused=error.detail), status=429)
+        response.headers["Retry-After"] = str(error.retry_after)
+        return response
 
 
 class SignOut(LogoutView):
@@ -43,19 +43,19 @@ class SignOut(LogoutView):
 
 
 def admin_sign_in(request: HttpRequest) -> HttpResponse:
-    """Sign in at the admin site's form, with the same limits. Raises RateLimited."""
+    """Handle the admin site's sign-in form, with the same limits. Raises RateLimited."""
     if request.method != "POST":
         return admin.site.login(request)
-    counted = count_attempt(request, request.POST.get("username", ""))
-    answer = admin.site.login(request)
-    if is_signed_in(answer):
-        counted.succeeded()
-    return answer
+    attempt = count_attempt(request, request.POST.get("username", ""))
+    response = admin.site.login(request)
+    if is_form_accepted(response):
+        attempt.succeeded()
+    return response
 
 
-def is_signed_in(answer: HttpResponse) -> bool:
-    """Return whether the form was accepted.
+def is_form_accepted(response: HttpResponse) -> bool:
+    """Return whether the sign-in form was accepted.
 
-    The request's user is no indication: an existing session may try the password of another account.
+    The request's user does not tell, because a signed-in user may try the password of another account.
     """
-    return answer.status_code == HTTPStatus.FOUND
+    return response.status_code == HTTPStatus.FOUND

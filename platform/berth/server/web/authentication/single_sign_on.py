@@ -23,40 +23,42 @@ from projects.services.people.identities import user_for_claims
 
 log = structlog.get_logger(__name__)
 NEXT = "berth_next"
-UNREACHABLE = "The provider of single sign-on cannot be reached. Try again in a moment."
-REFUSED = "The provider did not vouch for you: {why}"
-NOT_TRUE = "The provider's answer does not match the sign-in request. Sign in again."
-PATIENCE = 10
+UNREACHABLE = "The single sign-on provider cannot be reached. Try again in a moment."
+REFUSED = "The single sign-on provider refused the sign-in: {why}"
+MISMATCH = "The provider's response does not match the sign-in request. Sign in again."
+TIMEOUT_SECONDS = 10
 
 
 @never_cache
 @require_GET
 def begin(request: HttpRequest) -> HttpResponse:
     """Redirect to the provider, and remember the requested page."""
-    wanted = request.GET.get("next", "")
-    safe = url_has_allowed_host_and_scheme(wanted, {request.get_host()}, require_https=request.is_secure())
-    request.session[NEXT] = wanted if safe else settings.LOGIN_REDIRECT_URL
+    next_url = request.GET.get("next", "")
+    is_safe = url_has_allowed_host_and_scheme(
+        next_url, {request.get_host()}, require_https=request.is_secure()
+    )
+    request.session[NEXT] = next_url if is_safe else settings.LOGIN_REDIRECT_URL
     try:
         spend("login", f"single sign-on of {client_address(request)}")
-        answer: HttpResponse = provider().authorize_redirect(request, _redirect_url(request))
+        response: HttpResponse = provider().authorize_redirect(request, _redirect_url(request))
     except RateLimited as error:
-        return _refused(request, error.detail, 429)
+        return _render_refusal(request, error.detail, 429)
     except (RequestException, OAuthError, ValueError, KeyError) as error:
-        log.warning("single sign-on cannot begin", error=f"{type(error).__name__}: {error}"[:300])
-        return _refused(request, UNREACHABLE, 502)
-    return answer
+        log.warning("single sign-on could not start", error=f"{type(error).__name__}: {error}"[:300])
+        return _render_refusal(request, UNREACHABLE, 502)
+    return response
 
 
 @never_cache
 @require_GET
 def end(request: HttpRequest) -> HttpResponse:
     """Handle the redirect back: exchange the code for an ID token, and validate the token."""
-    wanted = request.session.pop(NEXT, settings.LOGIN_REDIRECT_URL)
+    next_url = request.session.pop(NEXT, settings.LOGIN_REDIRECT_URL)
     try:
         token = provider().authorize_access_token(request)
         claims: Any = token.get("userinfo")
         if not claims or not claims.get("sub"):
-            return _refused(request, NOT_TRUE, 403)
+            return _render_refusal(request, MISMATCH, 403)
         user = user_for_claims(
             claims,
             issuer=settings.BERTH_OIDC_ISSUER,
@@ -64,28 +66,28 @@ def end(request: HttpRequest) -> HttpResponse:
             may_create=settings.BERTH_OIDC_CREATE,
         )
     except RequestException as error:
-        log.warning("single sign-on cannot end", error=f"{type(error).__name__}: {error}"[:300])
-        return _refused(request, UNREACHABLE, 502)
+        log.warning("single sign-on could not be completed", error=f"{type(error).__name__}: {error}"[:300])
+        return _render_refusal(request, UNREACHABLE, 502)
     except OAuthError as error:
         why = str(error.description or error.error or "no reason was given")[:200]
-        return _refused(request, REFUSED.format(why=why), 403)
+        return _render_refusal(request, REFUSED.format(why=why), 403)
     except (JoseError, ValueError, KeyError) as error:
-        log.warning("an ID token was refused", error=f"{type(error).__name__}: {error}"[:300])
-        return _refused(request, NOT_TRUE, 403)
+        log.warning("an ID token was rejected", error=f"{type(error).__name__}: {error}"[:300])
+        return _render_refusal(request, MISMATCH, 403)
     except BerthError as error:
-        return _refused(request, error.detail, error.status)
+        return _render_refusal(request, error.detail, error.status)
     login(request, user, backend="django.contrib.auth.backends.ModelBackend")
-    return redirect(wanted)
+    return redirect(next_url)
 
 
-def is_offered() -> bool:
+def is_configured() -> bool:
     return bool(settings.BERTH_OIDC_ISSUER and settings.BERTH_OIDC_CLIENT_ID)
 
 
 def provider() -> Any:
     """Return the OpenID Connect provider. Raises NotFound if single sign-on is not configured."""
-    if not is_offered():
-        raise NotFound("Single sign-on is not set up here.")
+    if not is_configured():
+        raise NotFound("Single sign-on is not configured.")
     return _register(
         settings.BERTH_OIDC_ISSUER,
         settings.BERTH_OIDC_CLIENT_ID,
@@ -96,22 +98,25 @@ def provider() -> Any:
 
 @lru_cache(maxsize=4)
 def _register(issuer: str, client_id: str, secret: str, scopes: str) -> Any:
-    """Register the provider. Its metadata is read once, and its keys again for a token with a new key."""
+    """Register the provider.
+
+    Its metadata is read once, and its keys are read again for a token that was signed with a new key.
+    """
     return OAuth().register(
         "berth",
         client_id=client_id,
         client_secret=secret,
         server_metadata_url=f"{issuer}/.well-known/openid-configuration",
-        client_kwargs={"scope": scopes, "code_challenge_method": "S256", "default_timeout": PATIENCE},
+        client_kwargs={"scope": scopes, "code_challenge_method": "S256", "default_timeout": TIMEOUT_SECONDS},
     )
 
 
 def _redirect_url(request: HttpRequest) -> str:
-    """Return the redirect URL, below the server's public URL if it has one."""
+    """Return the redirect URL, under the server's public URL if one is configured."""
     path = reverse("sso-end")
     public: str = settings.BERTH_PUBLIC_URL
     return f"{public}{path}" if public else request.build_absolute_uri(path)
 
 
-def _refused(request: HttpRequest, why: str, status: int) -> HttpResponse:
+def _render_refusal(request: HttpRequest, why: str, status: int) -> HttpResponse:
     return render(request, "web/sso_refused.html", {"why": why}, status=status)

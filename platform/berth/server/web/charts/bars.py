@@ -23,7 +23,7 @@ class Bar:
 def quota_bar(
     *, allocated: int, quota: int | None, share: int | None, wanted: int, scale: int, label: str
 ) -> Bar:
-    """Return a bar of in-quota, over-quota and requested GPUs, with marks at quota and fair share."""
+    """Return a bar of in-quota, over-quota and requested GPUs that marks quota and fair share."""
     within = allocated if quota is None else min(allocated, quota)
     parts, at = [], 0
     for amount, kind in ((within, "used"), (allocated - within, "over"), (wanted, "wanted")):
@@ -40,7 +40,7 @@ def quota_bar(
     )
 
 
-def stacked(amounts: list[tuple[int, str]], total: int, label: str) -> Bar:
+def stacked_bar(amounts: list[tuple[int, str]], total: int, label: str) -> Bar:
     """Return a bar of consecutive amounts on a track of length `total`."""
     parts, at = [], 0
     for amount, kind in amounts:

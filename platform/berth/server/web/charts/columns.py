@@ -27,33 +27,33 @@ class Columns:
     marks: tuple[tuple[float, str], ...]
 
 
-def columns(layers: Sequence[tuple[str, Sequence[tuple[float, str]]]]) -> Columns:
-    """Return stacked columns. Each layer has a kind, and the amount and title of each of its columns."""
-    places = max((len(values) for _, values in layers), default=0)
-    sums = [sum(values[place][0] for _, values in layers) for place in range(places)]
+def stacked_columns(layers: Sequence[tuple[str, Sequence[tuple[float, str]]]]) -> Columns:
+    """Return stacked columns. A layer has a kind, and an amount and a title for each column."""
+    column_count = max((len(values) for _, values in layers), default=0)
+    sums = [sum(values[column][0] for _, values in layers) for column in range(column_count)]
     step = _tick(max([*sums, 0.0]))
     top = step * max(1, -(-max([*sums, 0.0]) // step))
-    wide = WIDTH / max(places, 1)
-    pieces, below = [], [0.0] * places
+    column_width = WIDTH / max(column_count, 1)
+    pieces, below = [], [0.0] * column_count
     for kind, values in layers:
-        for place, (amount, label) in enumerate(values):
+        for column, (amount, label) in enumerate(values):
             if amount > 0:
-                tall = HEIGHT * amount / top
-                y = HEIGHT - HEIGHT * below[place] / top - tall
-                x = wide * (place + GAP / 2)
-                pieces.append(Piece(kind, *_rounded(x, y, wide * (1 - GAP), tall), label))
-                below[place] += amount
+                piece_height = HEIGHT * amount / top
+                y = HEIGHT - HEIGHT * below[column] / top - piece_height
+                x = column_width * (column + GAP / 2)
+                pieces.append(Piece(kind, *_rounded(x, y, column_width * (1 - GAP), piece_height), label))
+                below[column] += amount
     lines = round(top / step)
     marks = tuple((HEIGHT * (lines - n) / lines, f"{step * n:,g}") for n in range(lines, -1, -1))
     return Columns(tuple(pieces), marks)
 
 
-def _tick(most: float) -> float:
-    """Return the smallest step of ... 0.1, 0.2, 0.5, 1, 2, 5 ... that needs no more than TICKS lines."""
-    if most <= 0:
+def _tick(maximum: float) -> float:
+    """Return the smallest step (0.1, 0.2, 0.5, 1, 2, 5 and so on) that fits into TICKS lines."""
+    if maximum <= 0:
         return 1.0
     steps = (digit * 10.0**zeros for zeros in count(-6) for digit in (1, 2, 5))
-    return next(step for step in steps if step * TICKS >= most)
+    return next(step for step in steps if step * TICKS >= maximum)
 
 
 def _rounded(*values: float) -> tuple[float, float, float, float]:

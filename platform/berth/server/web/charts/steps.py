@@ -31,52 +31,53 @@ def step_chart(
     begin: float,
     end: float,
 ) -> StepChart:
-    """Draw numbers over a time axis from `begin` to `end`. The axis is empty before the first time.
+    """Return a step chart over a time axis from `begin` to `end`.
 
-    Each number is drawn from its time until the next time, and the last number until `end`. A time before
-    `begin` is drawn at `begin`. The line has a gap where its value is None.
+    The chart is empty before the first time. Each number is drawn from its time until the next time, and the
+    last number until `end`. A time before `begin` is drawn at `begin`. The line has a gap where its value is
+    None.
     """
     sums = [sum(values) for values in zip(*(numbers for _, numbers in stacked), strict=True)]
-    most = max([*sums, *(number for number in line if number is not None), 1])
-    step = _tick(most)
-    top = step * -(-most // step)
-    across = [_x(max(at, begin), begin, end) for at in times] + [WIDTH]
+    maximum = max([*sums, *(number for number in line if number is not None), 1])
+    step = _tick(maximum)
+    top = step * -(-maximum // step)
+    x_positions = [_x(max(at, begin), begin, end) for at in times] + [WIDTH]
     below, areas = [0] * len(times), []
     for kind, numbers in stacked:
         above = [low + number for low, number in zip(below, numbers, strict=True)]
         if any(numbers):
-            areas.append(Area(kind, _outline(across, above, below, top)))
+            areas.append(Area(kind, _outline(x_positions, above, below, top)))
         below = above
     marks = tuple((_y(mark, top), mark) for mark in range(top, -1, -step))
-    return StepChart(tuple(areas), _line(across, line, top), marks)
+    return StepChart(tuple(areas), _line(x_positions, line, top), marks)
 
 
-def _line(across: Sequence[int], values: Sequence[int | None], top: int) -> str:
+def _line(x_positions: Sequence[int], values: Sequence[int | None], top: int) -> str:
     parts = []
     before: int | None = None
-    for value, left, right in zip(values, across, across[1:], strict=False):
+    for value, left, right in zip(values, x_positions, x_positions[1:], strict=False):
         if value is not None:
             parts.append(f"{'M' if before is None else 'L'}{left} {_y(value, top)} L{right} {_y(value, top)}")
         before = value
     return " ".join(parts)
 
 
-def _outline(across: Sequence[int], above: Sequence[int], below: Sequence[int], top: int) -> str:
-    return f"M{' L'.join([*_steps(across, above, top), *reversed(_steps(across, below, top))])} Z"
+def _outline(x_positions: Sequence[int], above: Sequence[int], below: Sequence[int], top: int) -> str:
+    return f"M{' L'.join([*_steps(x_positions, above, top), *reversed(_steps(x_positions, below, top))])} Z"
 
 
-def _steps(across: Sequence[int], values: Sequence[int], top: int) -> list[str]:
+def _steps(x_positions: Sequence[int], values: Sequence[int], top: int) -> list[str]:
     return [
         f"{x} {_y(value, top)}"
-        for value, left, right in zip(values, across, across[1:], strict=False)
+        for value, left, right in zip(values, x_positions, x_positions[1:], strict=False)
         for x in (left, right)
     ]
 
 
-def _tick(most: int) -> int:
-    """Return the smallest step of 1, 2, 5, 10, 20 ... that needs no more than TICKS lines."""
+def _tick(maximum: int) -> int:
+    """Return the smallest step (1, 2, 5, 10, 20 and so on) that fits into TICKS lines."""
     steps = (digit * 10**zeros for zeros in count() for digit in (1, 2, 5))
-    return next(step for step in steps if step * TICKS >= most)
+    return next(step for step in steps if step * TICKS >= maximum)
 
 
 def _x(at: float, begin: float, end: float) -> int:

@@ -18,11 +18,11 @@ SIZE = 50
 class Slice(Generic[M]):
     rows: list[M]
     sort: str
-    next: str | None  # cursor of the next page, None on the last page
+    next: str | None  # cursor of the next page, or None on the last page
     previous: str | None
 
 
-def slice_of(
+def load_slice(
     rows: QuerySet[M],
     columns: Mapping[str, str],
     *,
@@ -31,41 +31,48 @@ def slice_of(
     cursor: str = "",
     size: int = SIZE,
 ) -> Slice[M]:
-    """Return one page of rows. `columns` maps sort keys to columns without nulls; "-" reverses a key."""
+    """Return one page of rows.
+
+    `columns` maps sort keys to columns without nulls. The prefix "-" reverses the order of a key.
+    """
     if sort.removeprefix("-") not in columns:
         sort = default
     down, column = sort.startswith("-"), columns[sort.removeprefix("-")]
-    mark = _parse_cursor(cursor, sort)
-    backwards = mark is not None and mark[0] == "<"
-    if mark is not None:
+    position = _parse_cursor(cursor, sort)
+    is_backward = position is not None and position[0] == "<"
+    if position is not None:
         try:
-            rows = rows.filter(_beyond(column, mark[1], mark[2], downwards=down != backwards))
+            rows = rows.filter(
+                _filter_beyond(column, position[1], position[2], downwards=down != is_backward)
+            )
         except (ValidationError, ValueError, TypeError):
-            mark, backwards = None, False
-    turned = f"{'-' if down != backwards else ''}{sort.removeprefix('-')}"
-    shown = list(ordered(rows, columns, turned)[: size + 1])
-    more = len(shown) > size
+            position, is_backward = None, False
+    page_sort = f"{'-' if down != is_backward else ''}{sort.removeprefix('-')}"
+    shown = list(sort_rows(rows, columns, page_sort)[: size + 1])
+    has_more = len(shown) > size
     shown = shown[:size]
-    if backwards:
+    if is_backward:
         shown.reverse()
     if not shown:
         return Slice([], sort, None, None)
     return Slice(
         shown,
         sort,
-        next=_cursor(">", sort, column, shown[-1]) if more or backwards else None,
-        previous=_cursor("<", sort, column, shown[0]) if (more if backwards else mark is not None) else None,
+        next=_cursor(">", sort, column, shown[-1]) if has_more or is_backward else None,
+        previous=_cursor("<", sort, column, shown[0])
+        if (has_more if is_backward else position is not None)
+        else None,
     )
 
 
-def ordered(rows: QuerySet[M], columns: Mapping[str, str], sort: str) -> QuerySet[M]:
+def sort_rows(rows: QuerySet[M], columns: Mapping[str, str], sort: str) -> QuerySet[M]:
     """Return all rows in page order."""
     column = columns[sort.removeprefix("-")]
     down = sort.startswith("-")
     return rows.order_by(*(F(name).desc() if down else F(name).asc() for name in (column, "pk")))
 
 
-def _beyond(column: str, value: Any, key: Any, *, downwards: bool) -> Q:
+def _filter_beyond(column: str, value: Any, key: Any, *, downwards: bool) -> Q:
     side = "lt" if downwards else "gt"
     return Q(**{f"{column}__{side}": value}) | Q(**{column: value, f"pk__{side}": key})
 
@@ -79,16 +86,16 @@ def _cursor(direction: str, sort: str, column: str, row: Model) -> str:
 
 
 def _parse_cursor(cursor: str, sort: str) -> tuple[str, Any, str] | None:
-    """Return the position of a cursor, or None if it is invalid or belongs to another sort order."""
+    """Return the position of a cursor, or None if it is invalid or for another sort order."""
     try:
-        direction, made_for, value, key = json.loads(
+        direction, cursor_sort, value, key = json.loads(
             base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4))
         )
     except (ValueError, TypeError, binascii.Error):
         return None
     if (
         direction not in ("<", ">")
-        or made_for != sort
+        or cursor_sort != sort
         or not isinstance(key, str)
         or isinstance(value, list | dict)
     ):

@@ -12,10 +12,10 @@ from typing import Any, Generic, TypeVar
 from django.db.models import Model, QuerySet
 from django.http import HttpRequest, QueryDict, StreamingHttpResponse
 
-from berth.server.api.transport.streaming import cell, csv_file
-from berth.server.web.lists.paging import SIZE, ordered, slice_of
+from berth.server.api.transport.streaming import csv_response, format_cell
+from berth.server.web.lists.paging import SIZE, load_slice, sort_rows
 
-AT_ONCE = 500  # maximum rows of a file
+BATCH_ROWS = 500  # rows per batch of a CSV export
 R = TypeVar("R")
 M = TypeVar("M", bound=Model)
 
@@ -24,8 +24,8 @@ M = TypeVar("M", bound=Model)
 class Column(Generic[R]):
     """Column of a table. `value` returns a cell in `unit`.
 
-    `order` is the database column, without nulls, by which long lists are sorted. An `in_file` column appears
-    only in the CSV file.
+    `order` is the database column, without nulls, that sorts long lists. An `in_file` column appears only in
+    the CSV file.
     """
 
     key: str
@@ -45,7 +45,8 @@ class Column(Generic[R]):
 class Listing(Generic[R]):
     """One page of a list.
 
-    `sorts` are the sortable keys, `next` and `previous` are cursors, and `every` is all rows for a CSV file.
+    `sorts` are the sortable keys, `next` and `previous` are cursors, and `all_rows` holds all rows for the
+    CSV file.
     """
 
     name: str
@@ -57,17 +58,17 @@ class Listing(Generic[R]):
     sorts: frozenset[str]
     next: str | None
     previous: str | None
-    every: Iterable[R]
-    begun_with: bool  # True if the list has rows without the search
+    all_rows: Iterable[R]
+    has_rows: bool  # whether the list has rows if nothing is searched
 
-    def word(self, what: str) -> str:
-        return word_of(self.name, what)
+    def parameter(self, what: str) -> str:
+        return parameter_name(self.name, what)
 
     def as_csv(self, request: HttpRequest) -> StreamingHttpResponse:
-        return csv_file(request, self.file_name, [each.head for each in self.columns], self._lines())
+        return csv_response(request, self.file_name, [each.head for each in self.columns], self._lines())
 
     def _lines(self) -> Iterator[list[Any]]:
-        for row in self.every:
+        for row in self.all_rows:
             yield [column.value(row) for column in self.columns]
 
 
@@ -75,26 +76,33 @@ def list_rows(
     request: HttpRequest, columns: Sequence[Column[R]], rows: Iterable[R], *, name: str = "", file_name: str,
     default: str, size: int = SIZE,
 ) -> Listing[R]:  # fmt: skip
-    """List rows that are all in memory. They can be sorted by any column, and searched in all columns.
+    """List rows that are all in memory, with search and sorting in every column.
 
-    If `default` is empty, the default order is the order of `rows`.
+    If `default` is empty, the rows keep their order by default.
     """
-    every, state = list(rows), table_state(request.GET, name)
-    by = {column.key: column for column in columns}
-    sort = state["sort"] if state["sort"].removeprefix("-") in by else default
-    matches = [row for row in every if _matches(row, columns, state["search"])]
+    all_rows, state = list(rows), table_state(request.GET, name)
+    columns_by_key = {column.key: column for column in columns}
+    sort = state["sort"] if state["sort"].removeprefix("-") in columns_by_key else default
+    matches = [row for row in all_rows if _matches(row, columns, state["search"])]
     if sort:
-        value = by[sort.removeprefix("-")].value
+        value = columns_by_key[sort.removeprefix("-")].value
         matches.sort(key=lambda row: _sort_key(value(row)))
     if sort.startswith("-"):
         matches.reverse()
     start = int(state["cursor"]) if state["cursor"].isdecimal() and len(state["cursor"]) < 9 else 0
     return Listing(
-        name, file_name, columns, matches[start : start + size], sort, state["search"], frozenset(by),
+        name,
+        file_name,
+        columns,
+        matches[start : start + size],
+        sort,
+        state["search"],
+        frozenset(columns_by_key),
         next=str(start + size) if len(matches) > start + size else None,
         previous=str(max(0, start - size)) if start else None,
-        every=matches, begun_with=bool(every),
-    )  # fmt: skip
+        all_rows=matches,
+        has_rows=bool(all_rows),
+    )
 
 
 def list_query(
@@ -102,61 +110,62 @@ def list_query(
     render: Callable[[list[M]], list[R]],
     *, name: str = "", file_name: str, default: str, size: int = SIZE,
 ) -> Listing[R]:  # fmt: skip
-    """List the rows of a query that the page has filtered. `render` converts them to table rows."""
+    """List the rows of a filtered query. `render` converts database rows to table rows."""
     state = table_state(request.GET, name)
     orders = {column.key: column.order for column in columns if column.order}
-    matches = slice_of(rows, orders, sort=state["sort"], default=default, cursor=state["cursor"], size=size)
-    every = (row for some in _in_batches(ordered(rows, orders, matches.sort)) for row in render(some))
+    matches = load_slice(rows, orders, sort=state["sort"], default=default, cursor=state["cursor"], size=size)
+    all_rows = (row for batch in _in_batches(sort_rows(rows, orders, matches.sort)) for row in render(batch))
     return Listing(
         name, file_name, columns, render(matches.rows), matches.sort, state["search"], frozenset(orders),
-        next=matches.next, previous=matches.previous, every=every, begun_with=bool(matches.rows),
+        next=matches.next, previous=matches.previous, all_rows=all_rows, has_rows=bool(matches.rows),
     )  # fmt: skip
 
 
 def _in_batches(rows: QuerySet[M]) -> Iterator[list[M]]:
-    reading = rows.iterator(chunk_size=AT_ONCE)
-    while some := list(islice(reading, AT_ONCE)):
-        yield some
+    iterator = rows.iterator(chunk_size=BATCH_ROWS)
+    while batch := list(islice(iterator, BATCH_ROWS)):
+        yield batch
 
 
-def branches(matches: Listing[tuple[R, R]], tops: Iterable[R]) -> list[tuple[R, list[R]]]:
-    """Return the tree of matching rows. Each match is a pair of a top and the top itself or a row below it.
+def group_by_top(matches: Listing[tuple[R, R]], tops: Iterable[R]) -> list[tuple[R, list[R]]]:
+    """Return the matching rows as a tree.
 
-    The tops keep their order, and the rows below each top are in list order.
+    Each match is a pair of a top-level row and either the same row or a row below it. The top-level rows keep
+    their order, and the rows below each of them are in list order.
     """
-    every = list(tops)
-    below: dict[int, list[R]] = {id(top): [] for top in every}
-    named = set()
+    all_rows = list(tops)
+    below: dict[int, list[R]] = {id(top): [] for top in all_rows}
+    matched_tops = set()
     for top, row in matches.rows:
         if row is top:
-            named.add(id(top))
+            matched_tops.add(id(top))
         else:
             below[id(top)].append(row)
-    return [(top, below[id(top)]) for top in every if id(top) in named or below[id(top)]]
+    return [(top, below[id(top)]) for top in all_rows if id(top) in matched_tops or below[id(top)]]
 
 
-def exported(request: HttpRequest, *listings: Listing[Any]) -> StreamingHttpResponse | None:
-    """Return the requested CSV file, or None if the request is for the page."""
-    state = next((each for each in listings if request.GET.get(each.word("format")) == "csv"), None)
+def requested_csv(request: HttpRequest, *listings: Listing[Any]) -> StreamingHttpResponse | None:
+    """Return the requested CSV file, or None if the page itself is requested."""
+    state = next((each for each in listings if request.GET.get(each.parameter("format")) == "csv"), None)
     return state.as_csv(request) if state else None
 
 
 def table_state(query: QueryDict, name: str) -> dict[str, str]:
     """Return the sort key, search text and cursor of one table from the query parameters."""
     return {
-        what: query.get(word_of(name, what), "").replace("\x00", "")[:400].strip()
+        what: query.get(parameter_name(name, what), "").replace("\x00", "")[:400].strip()
         for what in ("sort", "search", "cursor")
     }
 
 
-def word_of(name: str, what: str) -> str:
+def parameter_name(name: str, what: str) -> str:
     return f"{name}-{what}" if name else what
 
 
 def _matches(row: R, columns: Sequence[Column[R]], search: str) -> bool:
     if not search:
         return True
-    render = " ".join(cell(column.value(row)) for column in columns).lower()
+    render = " ".join(format_cell(column.value(row)) for column in columns).lower()
     return all(word in render for word in search.lower().split())
 
 
@@ -166,4 +175,4 @@ def _sort_key(value: Any) -> tuple[int, Any]:
         return (0, 0)
     if isinstance(value, bool | int | float):
         return (1, value)
-    return (2, value.timestamp()) if hasattr(value, "timestamp") else (3, cell(value).lower())
+    return (2, value.timestamp()) if hasattr(value, "timestamp") else (3, format_cell(value).lower())

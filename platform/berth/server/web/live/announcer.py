@@ -21,15 +21,15 @@ log = logging.getLogger(__name__)
 
 NAME = "live"
 GATHER_SECONDS = 0.1
-MOST_IDS = 100  # ids per notification: PostgreSQL limits its payload to 8,000 bytes
+IDS_MAX = 100  # ids per notification: PostgreSQL limits its payload to 8,000 bytes
 
-Place = tuple[int | None, int | None]  # (project id, department id)
+NoteScope = tuple[int | None, int | None]  # (project id, department id)
 
 
 class Announcer:
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._waiting: dict[tuple[str, Place], set[str] | None] = {}
+        self._pending: dict[tuple[str, NoteScope], set[str] | None] = {}
         self._timer: threading.Timer | None = None  # the timer that will send the next notes
         self._latest: threading.Timer | None = None
         self._sent_at = -GATHER_SECONDS
@@ -39,11 +39,11 @@ class Announcer:
     ) -> None:
         """Announce a change. Call this after the commit."""
         with self._lock:
-            ids = self._waiting.setdefault((kind, (project, department)), set())
+            ids = self._pending.setdefault((kind, (project, department)), set())
             if ids is not None and ident:
                 ids.add(ident)
             elif not ident:
-                self._waiting[(kind, (project, department))] = None
+                self._pending[(kind, (project, department))] = None
             if self._timer is not None:
                 return
             if time.monotonic() - self._sent_at < GATHER_SECONDS:
@@ -55,21 +55,21 @@ class Announcer:
 
     def send(self) -> None:
         with self._lock:
-            waiting, self._waiting, self._timer = self._waiting, {}, None
+            pending, self._pending, self._timer = self._pending, {}, None
             self._sent_at = time.monotonic()
-        for note in notes(waiting):
+        for note in build_notes(pending):
             wake(NAME, json.dumps(note, separators=(",", ":")))
 
-    def rest(self) -> None:
-        """Discard the gathered notes and wait for the timer thread to end."""
+    def shut_down(self) -> None:
+        """Discard pending notes and wait for the timer thread to end."""
         with self._lock:
-            self._timer, self._waiting = None, {}
+            self._timer, self._pending = None, {}
         if self._latest is not None:
             self._latest.cancel()
             self._latest.join()
 
     def _send_later(self) -> None:
-        """Send from the timer thread, over its own connection. The database may have stopped by now."""
+        """Send from the timer thread, over its own connection. The database may be down by now."""
         try:
             self.send()
         except (OperationalError, InterfaceError) as error:
@@ -79,11 +79,11 @@ class Announcer:
             connection.close()
 
 
-def notes(waiting: dict[tuple[str, Place], set[str] | None]) -> Iterator[dict[str, Any]]:
-    """Return one note per kind and place. A note without ids stands for all objects of its kind."""
-    for (kind, (project, department)), ids in sorted(waiting.items(), key=str):
-        named = sorted(ids) if ids is not None and len(ids) <= MOST_IDS else None
-        yield {"kind": kind, "project": project, "department": department, "ids": named}
+def build_notes(pending: dict[tuple[str, NoteScope], set[str] | None]) -> Iterator[dict[str, Any]]:
+    """Yield one note per kind and place. A note without ids stands for all objects of its kind."""
+    for (kind, (project, department)), ids in sorted(pending.items(), key=str):
+        listed_ids = sorted(ids) if ids is not None and len(ids) <= IDS_MAX else None
+        yield {"kind": kind, "project": project, "department": department, "ids": listed_ids}
 
 
 ANNOUNCER = Announcer()

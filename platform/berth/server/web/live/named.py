@@ -1,4 +1,4 @@
-"""Give each open WebSocket an id that its log lines share."""
+"""Give each WebSocket an id that its log lines share."""
 
 import uuid
 from collections.abc import Awaitable, Callable
@@ -9,9 +9,9 @@ from structlog.contextvars import bound_contextvars
 App = Callable[[Any, Any, Any], Awaitable[None]]
 
 
-def named(app: App) -> App:
-    async def with_a_name(scope: Any, receive: Any, send: Any) -> None:
+def with_request_id(app: App) -> App:
+    async def call_with_request_id(scope: Any, receive: Any, send: Any) -> None:
         with bound_contextvars(request_id=uuid.uuid4().hex):
             await app(scope, receive, send)
 
-    return with_a_name
+    return call_with_request_id

@@ -25,8 +25,8 @@ register.filter("gpu_hours", numbers.gpu_hours)
 register.filter("hours", numbers.hours)
 register.filter("money", numbers.money)
 register.filter("milliseconds", numbers.milliseconds)
-register.filter("spoken", numbers.spoken)
-register.filter("tenths", numbers.tenths)
+register.filter("spoken", numbers.to_words)
+register.filter("tenths", numbers.as_percentage)
 
 TONES = {
     "pending": "warn",
@@ -73,7 +73,9 @@ TONES = {
 @register.simple_tag
 def chip(state: str, text: str = "") -> SafeString:
     """Render a state as a coloured label."""
-    return format_html('<span class="chip {}">{}</span>', TONES.get(state, ""), text or numbers.spoken(state))
+    return format_html(
+        '<span class="chip {}">{}</span>', TONES.get(state, ""), text or numbers.to_words(state)
+    )
 
 
 @register.filter
@@ -85,7 +87,7 @@ def tone(kind: str) -> str:
 def when(moment: datetime | None, style: str = "ago") -> SafeString:
     """Render a time in UTC, which scripts convert to the reader's zone. Styles: ago, full."""
     if moment is None:
-        return format_html('<span class="faint">{}</span>', numbers.NOTHING)
+        return format_html('<span class="faint">{}</span>', numbers.NO_VALUE)
     text = moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M UTC")
     return format_html(
         '<time datetime="{}" data-style="{}" title="{}">{}</time>', moment.isoformat(), style, text, text
@@ -118,14 +120,14 @@ def split(text: str) -> list[str]:
 
 @register.filter
 def current(place: Any, path: str) -> bool:
-    return bool(place.holds(path))
+    return bool(place.contains(path))
 
 
 @register.inclusion_tag("web/parts/sort.html", takes_context=True)
 def sort_head(context: Context, key: str, title: str, classes: str = "", rowspan: int = 1) -> dict[str, Any]:
-    """Render a column head that sorts by the column. Sorting again reverses the order."""
-    now = context["sort"]
-    down = now == f"-{key}"
+    """Render a column header that sorts by its column. Sorting again reverses the order."""
+    current_sort = context["sort"]
+    down = current_sort == f"-{key}"
     query = context["request"].GET.copy()
     for name in ("cursor", "rows"):
         query.pop(name, None)
@@ -135,13 +137,13 @@ def sort_head(context: Context, key: str, title: str, classes: str = "", rowspan
         "query": query.urlencode(),
         "classes": classes,
         "rowspan": rowspan,
-        "order": ("descending" if down else "ascending") if now.removeprefix("-") == key else "",
+        "order": ("descending" if down else "ascending") if current_sort.removeprefix("-") == key else "",
     }
 
 
 @register.inclusion_tag("web/parts/heads.html", takes_context=True)
 def heads(context: Context, listing: Listing[Any], target: str = "#rows", last: str = "") -> dict[str, Any]:
-    """Render the column heads of a list. `last` is the head of the button column."""
+    """Render the column headers of a list. `last` is the header of the button column."""
     return {
         "cells": [_head(context, listing, each, target) for each in listing.columns if not each.in_file],
         "last": last,
@@ -149,17 +151,19 @@ def heads(context: Context, listing: Listing[Any], target: str = "#rows", last: 
 
 
 def _head(context: Context, listing: Listing[Any], column: Column[Any], target: str) -> dict[str, Any]:
-    now, key = listing.sort, column.key
+    current_sort, key = listing.sort, column.key
     query = context["request"].GET.copy()
-    query.pop(listing.word("cursor"), None)
-    query[listing.word("sort")] = f"-{key}" if now == key else key
+    query.pop(listing.parameter("cursor"), None)
+    query[listing.parameter("sort")] = f"-{key}" if current_sort == key else key
     return {
         "title": column.title,
         "unit": column.unit,
         "query": query.urlencode() if key in listing.sorts else "",
         "classes": "num" if column.number else "",
         "target": target,
-        "order": ("descending" if now == f"-{key}" else "ascending") if now.removeprefix("-") == key else "",
+        "order": ("descending" if current_sort == f"-{key}" else "ascending")
+        if current_sort.removeprefix("-") == key
+        else "",
     }
 
 
@@ -169,34 +173,34 @@ def table_tools(
 ) -> dict[str, Any]:
     """Render the search field and the export link."""
     query = context["request"].GET
-    own = {listing.word(what) for what in ("search", "cursor", "format")}
+    own = {listing.parameter(what) for what in ("search", "cursor", "format")}
     return {
         "listing": listing,
-        "word": listing.word("search"),
+        "word": listing.parameter("search"),
         "placeholder": placeholder,
         "target": target,
         "other_parameters": [
             (name, value) for name in query if name not in own for value in query.getlist(name)
         ],
-        "exported": _exported(context, listing),
+        "exported": _export_query(context, listing),
         "path": context["request"].path,
     }
 
 
 @register.simple_tag(takes_context=True)
 def export_link(context: Context, listing: Listing[Any]) -> SafeString:
-    """Render the link to the CSV file of all rows that match the page's filters, in its order."""
+    """Render the link to a CSV file of all rows that match the filters, in the page's order."""
     return format_html(
         '<a class="button small" href="?{}" download>{}Download as CSV</a>',
-        _exported(context, listing),
+        _export_query(context, listing),
         icon("download"),
     )
 
 
-def _exported(context: Context, listing: Listing[Any]) -> str:
+def _export_query(context: Context, listing: Listing[Any]) -> str:
     query = context["request"].GET.copy()
-    query.pop(listing.word("cursor"), None)
-    query[listing.word("format")] = "csv"
+    query.pop(listing.parameter("cursor"), None)
+    query[listing.parameter("format")] = "csv"
     return str(query.urlencode())
 
 
@@ -206,14 +210,14 @@ def table_pager(context: Context, listing: Listing[Any], target: str = "#rows") 
     for title, cursor in (("Previous", listing.previous), ("Next", listing.next)):
         if cursor is not None:
             query = context["request"].GET.copy()
-            query[listing.word("cursor")] = cursor
+            query[listing.parameter("cursor")] = cursor
             links.append((title, query.urlencode()))
     return {"links": links, "count": len(listing.rows), "target": target}
 
 
 @register.inclusion_tag("web/parts/sort.html", takes_context=True)
 def column_head(context: Context, pool: str, name: str, field: Any) -> dict[str, Any]:
-    """Render the column head of one quota value of one pool in the quota grid."""
+    """Render the column header of one quota value of one pool in the quota grid."""
     scale = MILLI if field.kind == "amount" else 1
     data = {
         "pool": pool,
@@ -232,11 +236,11 @@ def column_head(context: Context, pool: str, name: str, field: Any) -> dict[str,
 
 @register.filter
 def kind_of(row: Model) -> str:
-    """Return the kind of an object, for example "quota"."""
+    """Return the kind of an object, such as "quota"."""
     return str(row._meta.verbose_name)
 
 
 @register.filter
 def bound(value: float | str | None, without: str) -> str:
-    """Format an amount in whole units. Return the text `without` if the amount is missing."""
+    """Format an amount, or return the text `without` if it is missing."""
     return without if value is None or value == "" else f"{value:,g}"

@@ -1,0 +1,55 @@
+"""The actor of an operation: a user with token scopes, or a component of Berth."""
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import User
+
+SCOPES = ("read", "write", "admin")
+ALL_SCOPES = frozenset(SCOPES)
+
+
+@dataclass(frozen=True, slots=True)
+class Actor:
+    """The user or component of Berth that performs an operation.
+
+    `user` is None for a component, which has all permissions. `name` is recorded in the history.
+    """
+
+    user: "User | None"
+    name: str
+    scopes: frozenset[str] = ALL_SCOPES
+    request_id: str = ""
+    token_expires_at: datetime | None = None  # expiry of the token in use, if it has one
+    token_id: int | None = None  # id of the token in use; None for a session
+    session_key: str = ""  # key of the browser session in use
+    # Role lookups, cached for the duration of one request.
+    role_cache: dict[str, bool] = field(default_factory=dict, compare=False, repr=False)
+
+    @classmethod
+    def for_user(
+        cls,
+        user: "User",
+        scopes: frozenset[str] = ALL_SCOPES,
+        request_id: str = "",
+        token_expires_at: datetime | None = None,
+        token_id: int | None = None,
+        session_key: str = "",
+    ) -> "Actor":
+        return cls(user, user.get_username(), scopes, request_id, token_expires_at, token_id, session_key)
+
+    @classmethod
+    def system(cls, part: str) -> "Actor":
+        return cls(None, part)
+
+    @property
+    def is_system(self) -> bool:
+        return self.user is None
+
+    def require(self, action: str, obj: Any = None) -> None:
+        """Raise NotFound if the object is not visible or Forbidden if the action is denied."""
+        from projects.access import Action, require
+
+        require(self, Action(action), obj)

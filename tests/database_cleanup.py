@@ -1,0 +1,74 @@
+"""Empty the test database after a test that committed, faster than Django's flush and without deadlocks.
+
+Django truncates every table, which takes exclusive locks, and then creates its permissions and content types
+again. Most tests write to a few of about 90 tables. Only those are emptied, by `DELETE`, which does not wait
+for readers. Django's own rows stay.
+"""
+
+import time
+
+from django.db import OperationalError, connection, transaction
+from django.test import TransactionTestCase
+
+# Tables that migrations write and tests never change.
+CONSTANT_TABLES = ("auth_permission", "django_content_type", "django_migrations")
+# Time that leftover requests and threads have to end before they are disconnected.
+PROBE_TIMEOUT_SECONDS = 10.0
+ATTEMPTS = 3
+
+FUNCTION = """
+CREATE OR REPLACE FUNCTION empty_tables(constant text[]) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    name text;
+    has_rows boolean;
+    with_triggers text[] = '{}';
+BEGIN
+    FOR name IN
+        SELECT tablename FROM pg_tables WHERE schemaname = 'public' AND tablename <> ALL (constant)
+    LOOP
+        EXECUTE format('SELECT EXISTS (SELECT FROM %I)', name) INTO has_rows;
+        CONTINUE WHEN NOT has_rows;
+        -- Triggers keep a history append-only, and announce changes.
+        IF EXISTS (SELECT FROM pg_trigger WHERE tgrelid = name::regclass AND NOT tgisinternal) THEN
+            EXECUTE format('ALTER TABLE %I DISABLE TRIGGER USER', name);
+            with_triggers = with_triggers || name;
+        END IF;
+        EXECUTE format('DELETE FROM %I', name);
+    END LOOP;
+    SET CONSTRAINTS ALL IMMEDIATE;
+    FOREACH name IN ARRAY with_triggers LOOP
+        EXECUTE format('ALTER TABLE %I ENABLE TRIGGER USER', name);
+    END LOOP;
+END $$
+"""
+BUSY = """
+SELECT pid FROM pg_stat_activity
+WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'
+AND state <> 'idle'
+"""
+
+
+def install() -> None:
+    """Create the function in the test database and call it after each test that committed."""
+    with connection.cursor() as cursor:
+        cursor.execute(FUNCTION)
+    TransactionTestCase._fixture_teardown = lambda _: empty()  # type: ignore[attr-defined]
+
+
+def empty() -> None:
+    """Delete the rows of every table once no other connection is inside a transaction."""
+    connection.close_if_unusable_or_obsolete()
+    deadline = time.monotonic() + PROBE_TIMEOUT_SECONDS
+    with connection.cursor() as cursor:
+        while busy := [pid for (pid,) in cursor.execute(BUSY).fetchall()]:
+            if time.monotonic() > deadline:
+                cursor.execute("SELECT pg_terminate_backend(pid, 5000) FROM unnest(%s) AS pid", [busy])
+            time.sleep(0.01)
+    for attempt in range(ATTEMPTS):
+        try:
+            with transaction.atomic(), connection.cursor() as cursor:
+                cursor.execute("SELECT empty_tables(%s)", [list(CONSTANT_TABLES)])
+            return
+        except OperationalError:  # a deadlock with a request that has just started
+            if attempt == ATTEMPTS - 1:
+                raise

@@ -1,0 +1,67 @@
+"""Laws about the reasons that a plan gives.
+
+Each law yields a sentence per violation. It uses none of the engine's own judgement.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from scheduler.engine.explain.reasons import UNSCHEDULABLE_REASONS
+from scheduler.engine.model import (
+    PodState,
+    Snapshot,
+)
+from scheduler.engine.plan import Plan
+from tests.engine.reference.replay import (
+    placed,
+    replay_plan,
+)
+
+Broken = Iterator[str]
+
+
+def every_pending_workload_has_a_reason(snapshot: Snapshot, plan: Plan) -> Broken:
+    cluster = replay_plan(snapshot, plan)
+    refusals = {refusal.workload: refusal for refusal in plan.refusals}
+    evicted = {eviction.workload for bundle in plan.bundles for eviction in bundle.evictions}
+    for workload in snapshot.workloads:
+        done = workload.pods and all(pod.state is PodState.COMPLETED for pod in workload.pods)
+        if cluster.is_whole(workload.name) or done or workload.name in evicted:
+            continue
+        if workload.name not in refusals:
+            yield f"{workload.name} is pending without a refusal"
+        elif not refusals[workload.name].blockers or not all(
+            b.message for b in refusals[workload.name].blockers
+        ):
+            yield f"{workload.name} is refused without a reason"
+
+
+def refusals_are_in_queue_order(snapshot: Snapshot, plan: Plan) -> Broken:
+    names = [refusal.workload for refusal in plan.refusals]
+    if len(set(names)) != len(names):
+        yield f"refused twice: {names}"
+    by_pool: dict[str, list[int]] = defaultdict(list)
+    for refusal in plan.refusals:
+        if refusal.position is None:
+            if refusal.blockers[0].reason not in UNSCHEDULABLE_REASONS:
+                yield f"{refusal.workload} has no position"
+            continue
+        by_pool[refusal.pool].append(refusal.position)
+    for pool, positions in by_pool.items():
+        if len(set(positions)) != len(positions) or min(positions) < 1:
+            yield f"positions in {pool}: {positions}"
+
+
+def started_workloads_are_not_refused(snapshot: Snapshot, plan: Plan) -> Broken:
+    cluster = replay_plan(snapshot, plan)
+    started = {bundle.workload for bundle in plan.bundles if bundle.workload in placed(bundle)}
+    for refusal in plan.refusals:
+        if refusal.workload in started and cluster.is_whole(refusal.workload):
+            yield f"{refusal.workload} is placed and refused"
+
+
+LAWS = (
+    every_pending_workload_has_a_reason,
+    refusals_are_in_queue_order,
+    started_workloads_are_not_refused,
+)

@@ -1,0 +1,97 @@
+"""Tests that blocker sentences are grammatical."""
+
+import re
+from typing import Any
+
+import pytest
+
+from berth.core.words import format_amount, format_count, format_number
+from scheduler.engine.explain.reasons import MESSAGE_TEMPLATES, blocker
+from scheduler.engine.plan import Reason
+
+COUNTS = (0, 1, 2)
+NOUNS = "node|GPU|CPU|attempt|replica|pod"
+PLURAL_OF_ONE = re.compile(rf"(?<![\d.])1 (?:more |booting |placement )?(?:{NOUNS})s\b")
+SINGULAR_OF_MANY = re.compile(rf"(?<![\d.])[02] (?:more |booting |placement )?(?:{NOUNS})\b")
+
+
+@pytest.mark.parametrize("count", COUNTS)
+@pytest.mark.parametrize("reason", list(Reason))
+@pytest.mark.parametrize("resource", ["gpu", "cpu", "memory_mib"])
+def test_sentence_uses_singular_and_plural_correctly(reason: Reason, count: int, resource: str) -> None:
+    milli = count if resource == "memory_mib" else count * 1000
+    amounts = dict.fromkeys(
+        ("requested", "allocated", "bound", "free", "share", "quota", "most", "reclaimable", "protected"),
+        milli,
+    )
+    counts = {"nodes": count, "attempts": count, "preemptions": count, "seconds": count}
+    names = dict.fromkeys(("role", "queue", "level", "behind", "depends_on", "why", "obstacles"), "name")
+    missing = count if reason is Reason.WAITING_FOR_GANG else milli
+    message = blocker(reason, {"resource": resource, "biggest_block": milli, "missing": missing,
+                               **amounts, **counts, **names}).message  # fmt: skip
+    assert not PLURAL_OF_ONE.search(message), message
+    assert not SINGULAR_OF_MANY.search(message), message
+    assert "?" not in message, message
+    assert message.endswith(".") and ".." not in message
+
+
+def test_every_reason_has_a_sentence() -> None:
+    assert set(MESSAGE_TEMPLATES) == set(Reason)
+
+
+@pytest.mark.parametrize(("count", "message"), [
+    (0, "0 replicas are missing."), (1, "1 replica is missing."), (2, "2 replicas are missing."),
+])  # fmt: skip
+def test_verb_agrees_with_missing_replicas(count: int, message: str) -> None:
+    assert blocker(Reason.WAITING_FOR_GANG, {"missing": count}).message == message
+
+
+@pytest.mark.parametrize(("unsubmitted", "message"), [
+    ({}, "Waiting for p/a, p/b to complete."),
+    ({"unsubmitted": "p/b"}, "Waiting for p/a, p/b to complete; p/b has not been submitted."),
+])  # fmt: skip
+def test_unsubmitted_dependency_is_named(unsubmitted: dict[str, str], message: str) -> None:
+    assert blocker(Reason.DEPENDENCY_NOT_MET, {"depends_on": "p/a, p/b", **unsubmitted}).message == message
+
+
+@pytest.mark.parametrize(("reclaimable", "missing", "message"), [
+    (2000, 1000, "Only 2 GPUs can be reclaimed; 1 missing."),
+    (0, 2000, "No GPU can be reclaimed; 2 missing."),
+    (2000, 0, "Reclaiming 2 GPUs would not make the workload fit."),
+])  # fmt: skip
+def test_reclaimable_amount_is_stated(reclaimable: int, missing: int, message: str) -> None:
+    numbers = {"resource": "gpu", "reclaimable": reclaimable, "missing": missing}
+    assert blocker(Reason.NO_RECLAIMABLE_RESOURCES, numbers).message == message
+
+
+@pytest.mark.parametrize(("count", "nodes"), [(1, "1 more node"), (2, "2 more nodes")])
+def test_missing_nodes_are_counted(count: int, nodes: str) -> None:
+    message = f"{nodes} would be enough; the pool can grow."
+    assert blocker(Reason.WAITING_FOR_SCALE_UP, {"nodes": count}).message == message
+
+
+@pytest.mark.parametrize(("numbers", "message"), [
+    ({"preemptions": 0, "restarts": 0, "seconds": 9}, "Can start again in 9 s."),
+    ({"preemptions": 2, "restarts": 0, "seconds": 9}, "Can start again in 9 s, after 2 evictions."),
+    ({"preemptions": 0, "restarts": 1, "seconds": 9}, "Can start again in 9 s, after 1 failed run."),
+    ({"why": "its previous pods have not stopped", "until": None},
+     "Cannot start yet: its previous pods have not stopped."),
+])  # fmt: skip
+def test_backoff_sentence_names_the_cause(numbers: dict[str, Any], message: str) -> None:
+    assert blocker(Reason.BACKOFF, numbers).message == message
+
+
+def test_reservation_on_booting_nodes_does_not_wait_for_victims() -> None:
+    message = blocker(Reason.WAITING_FOR_SCALE_UP, {"pods": 4, "nodes": 2, "booting": 2}).message
+    assert message == "Capacity is reserved on 2 booting nodes."
+
+
+def test_amounts_include_their_units() -> None:
+    assert [format_amount("gpu", milli) for milli in (0, 500, 1000, 2000, None)] == [
+        "no GPU", "0.5 GPUs", "1 GPU", "2 GPUs", "any number of GPUs",
+    ]  # fmt: skip
+    assert format_amount("memory_mib", 1) == "1 MiB of memory"
+    assert format_amount("memory_mib", None) == "any amount of memory"
+    assert format_count(1, "entry", "entries") == "1 entry"
+    assert format_count(2, "entry", "entries") == "2 entries"
+    assert [format_number(number) for number in (8.0, 0.5, 1.2346)] == ["8", "0.5", "1.235"]

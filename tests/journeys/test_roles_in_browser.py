@@ -1,0 +1,146 @@
+"""A day with four users on a running installation, in a real browser."""
+
+import contextlib
+import csv
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tests.browser.chromium import PROGRAM, chromium, reader
+from tests.journeys.installation import ROOT, Installation
+
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.timeout(300),
+    pytest.mark.skipif(not Path(PROGRAM).exists(), reason=f"there is no {PROGRAM} here"),
+]
+DOCUMENTS = ROOT / "examples" / "main-job"
+SLOW = 60_000  # milliseconds; nodes boot and gangs write checkpoints
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with chromium() as launched:
+        yield launched
+
+
+@contextlib.contextmanager
+def signed_in(browser: Browser, berth: Installation, name: str) -> Iterator[Page]:
+    """Sign a user in with a password. No request or script of the page may fail."""
+    passwords = dict(line.split(" ", 1) for line in (berth.home / "demo-passwords").read_text().splitlines())
+    passwords["admin"] = (berth.home / "admin-password").read_text().strip()
+    with reader(browser, f"http://127.0.0.1:{berth.port}", None) as (page, faults):
+        page.goto("/login")
+        page.get_by_label("Username").fill(name)
+        page.get_by_label("Password").fill(passwords[name])
+        page.get_by_role("button", name="Sign in", exact=True).click()
+        expect(page.get_by_role("heading", level=1)).to_be_visible()
+        yield page
+        assert faults == []
+
+
+def submit(page: Page, name: str) -> None:
+    page.goto("/submit")
+    document = (DOCUMENTS / f"{name}.yaml").read_text()
+    page.locator("#document").fill(document.replace('"600"', '"1000000"'))  # long enough
+
+
+def send(page: Page, name: str) -> None:
+    page.get_by_role("button", name="Submit workload", exact=True).click()
+    expect(page.get_by_role("heading", level=1)).to_contain_text(name)
+
+
+def wait_until_running(page: Page) -> None:
+    """Wait until the page shows Running, without a reload."""
+    expect(page.get_by_role("heading", level=1)).to_contain_text("Running", timeout=SLOW)
+
+
+def test_eviction_after_quota_change_is_explained_and_audited(
+    berth: Installation, browser: Browser, tmp_path: Path
+) -> None:
+    with signed_in(browser, berth, "dave") as dave, signed_in(browser, berth, "grace") as grace:
+        borrow_gpus(dave)
+        reclaim_quota(grace)
+        read_eviction_reason(dave)
+        with signed_in(browser, berth, "admin") as admin:
+            change_quotas(admin)
+            expect(dave.get_by_role("heading", level=1)).to_contain_text("Running", timeout=SLOW)
+            check_audit(admin, tmp_path)
+    with signed_in(browser, berth, "erin") as erin:
+        view_as_viewer(erin)
+
+
+def borrow_gpus(dave: Page) -> None:
+    """A member of vision submits two gangs and watches them run on 8 GPUs, with a quota of 2."""
+    for name in ("older", "younger"):
+        submit(dave, name)
+        send(dave, name)
+        wait_until_running(dave)
+    expect(dave.get_by_role("log")).to_contain_text("step", timeout=SLOW)
+
+
+def reclaim_quota(grace: Page) -> None:
+    """Before submitting, a member of ads sees that a vision workload would be evicted."""
+    submit(grace, "ranking")
+    expect(grace.get_by_role("heading", name="It would start")).to_be_visible(timeout=SLOW)
+    expect(grace.locator("#answer")).to_contain_text("vision")
+    send(grace, "ranking")
+    wait_until_running(grace)
+
+
+def read_eviction_reason(dave: Page) -> None:
+    """The page updates itself and links to the eviction with its rule and numbers."""
+    expect(dave.get_by_role("heading", level=1)).to_contain_text("Pending", timeout=SLOW)
+    evictions = dave.get_by_role("region", name="Evictions")
+    expect(evictions).to_contain_text("a 4-GPU workload of project ads")
+    address = dave.url
+    evictions.locator("tbody a").first.click()
+    expect(dave.get_by_role("heading", level=1)).to_contain_text("younger was reclaimed")
+    expect(dave.get_by_role("main")).to_contain_text("quota")
+    dave.goto(address)
+    why = dave.get_by_role("region", name="Pending reason")
+    expect(why).to_contain_text("Over fair share", timeout=SLOW)  # the workload backs off first
+
+
+def change_quotas(admin: Page) -> None:
+    """An admin moves quota from ads to vision after a preview of the effects."""
+    admin.goto("/quotas", wait_until="networkidle")
+    for owner, gpus in (("research", "8"), ("vision", "8"), ("product", "0"), ("ads", "0")):
+        cell = admin.locator(f"#quota-grid tbody tr[data-name='{owner}'] td").first
+        cell.focus()
+        admin.keyboard.type(gpus)
+        admin.keyboard.press("Enter")
+    admin.get_by_role("button", name="Preview impact").click()
+    impact = admin.get_by_role("region", name="On local")
+    expect(impact).to_contain_text("younger")
+    expect(impact).to_contain_text("ranking")
+    admin.get_by_role("button", name="Apply").click()
+    expect(admin.get_by_text("4 quotas saved.")).to_be_visible()
+
+
+def check_audit(admin: Page, place: Path) -> None:
+    """The audit and its CSV file show both evictions. The activity names the author of the quota change."""
+    admin.goto("/evictions")
+    for gave, took in (("ranking", "younger"), ("younger", "ranking")):
+        row = admin.get_by_role("row").filter(has=admin.get_by_role("link", name=gave, exact=True))
+        expect(row.first).to_contain_text(took)
+    with admin.expect_download() as download:
+        admin.get_by_role("link", name="CSV").first.click()
+    download.value.save_as(place / "evictions.csv")
+    rows = list(csv.DictReader((place / "evictions.csv").open()))
+    assert {row["workload_name"] for row in rows} == {"ranking", "younger"}
+    admin.goto("/quotas/changes")
+    expect(admin.get_by_role("main")).to_contain_text("admin")
+    expect(admin.get_by_role("main")).to_contain_text("vision")
+
+
+def view_as_viewer(erin: Page) -> None:
+    """A viewer of vision sees the eviction reason, but no workload of ads and no actions."""
+    erin.goto("/evictions")
+    expect(erin.get_by_role("main")).to_contain_text("younger")
+    expect(erin.get_by_role("main")).not_to_contain_text("ranking")
+    erin.goto("/workloads")
+    expect(erin.get_by_role("main")).to_contain_text("older")
+    expect(erin.get_by_role("link", name="Cancel")).to_have_count(0)

@@ -1,0 +1,71 @@
+"""Tests that pools with a slow provider are reconciled outside the main loop, one pass at a time."""
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from pools.models import Node
+from pools.providers.base import ProvisionOrder, ProvisionResult
+from pools.reconciler import reconcile
+from pools.reconciler.background import BackgroundReconciler
+from tests.fakes.provider import FakeProvider
+from tests.pools.stage import START, pool
+
+pytestmark = pytest.mark.django_db(transaction=True)
+PATIENCE = 20
+
+
+class SlowProvider(FakeProvider):
+    """A provider that responds to an order once the test allows the response."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ordered, self.allowed = threading.Event(), threading.Event()
+
+    def provision(self, order: ProvisionOrder) -> ProvisionResult:
+        self.ordered.set()
+        assert self.allowed.wait(PATIENCE)
+        return super().provision(order)
+
+
+@pytest.fixture
+def background_reconciler() -> Iterator[BackgroundReconciler]:
+    made = BackgroundReconciler()
+    yield made
+    made.end()
+
+
+def test_slow_launch_runs_once_and_blocks_no_tick(background_reconciler: BackgroundReconciler) -> None:
+    made, provider = pool(2), SlowProvider()
+
+    def run_pass() -> bool:
+        return reconcile(made.pk, provider=provider, now=START)
+
+    assert not background_reconciler.reconcile(made.pk, run_pass)
+    assert provider.ordered.wait(PATIENCE)
+    for _ in range(3):
+        assert not background_reconciler.reconcile(made.pk, run_pass), "it goes on"
+    assert provider.count("provision") == 0
+    assert not Node.objects.exists()
+    provider.allowed.set()
+    background_reconciler._passes[made.pk].result(PATIENCE)
+    assert background_reconciler.reconcile(made.pk, run_pass), "what the pass did is told in the next turn"
+    background_reconciler.end()
+    assert provider.count("provision") == 1
+    assert Node.objects.filter(state="ready").count() == 2
+
+
+def test_failed_pass_is_reported_and_the_next_pass_starts(
+    background_reconciler: BackgroundReconciler,
+) -> None:
+    def broken() -> bool:
+        raise ZeroDivisionError
+
+    background_reconciler.reconcile(1, broken)
+    with pytest.raises(ZeroDivisionError):
+        background_reconciler._passes[1].exception(PATIENCE)
+        background_reconciler.reconcile(1, lambda: True)
+    assert not background_reconciler.reconcile(1, lambda: True)
+    background_reconciler._passes[1].result(PATIENCE)
+    assert background_reconciler.reconcile(1, lambda: True)

@@ -1,0 +1,339 @@
+"""Tests for the pure reconciler, one event and one step at a time."""
+
+import ast
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pools.engine.reconciler import Drain, Fleet, Order, Phase, UndoDrain, next_step
+from pools.engine.victims import Work
+
+shows = pytest.mark.shows
+ENGINE = Path(__file__).resolve().parents[3] / "pools" / "engine"
+
+
+def fleet(
+    desired: int,
+    current: Iterable[int] = (),
+    pending: Iterable[int] = (),
+    draining: Iterable[int] = (),
+    retiring: Iterable[int] = (),
+    in_flight: int = 0,
+) -> Fleet:
+    return Fleet(
+        desired, frozenset(current), frozenset(pending), frozenset(draining), frozenset(retiring), in_flight
+    )
+
+
+def commands(state: Fleet) -> tuple[Order | Drain | UndoDrain, ...]:
+    return next_step(state).commands
+
+
+@shows("SKY-47", "SKY-48", "SKY-49")
+def test_each_node_is_current_pending_or_draining() -> None:
+    state = fleet(4, [0, 1], [2], [3])
+    assert state.effective_size == 3
+    assert state.phase == Phase.DRAINING
+    assert fleet(2, [0, 1]).phase == Phase.WATCHING
+    assert fleet(3, [0], in_flight=2).phase == Phase.SCALING_UP
+
+
+@shows("SKY-50", "SKY-55", "SKY-84")
+def test_missing_nodes_are_ordered_in_one_call() -> None:
+    step = next_step(fleet(6, range(4)))
+    assert step.commands == (Order(count=2, start_ordinal=4),)
+    assert step.fleet.phase == Phase.SCALING_UP
+
+
+@shows("SKY-52")
+def test_pending_nodes_are_not_ordered_again() -> None:
+    for desired in (2, 3, 4):
+        assert commands(fleet(desired, [0, 1], [2, 3])) == ()
+
+
+@shows("SKY-56", "SKY-57", "SKY-60", "SKY-77")
+def test_delivered_nodes_are_pending_immediately() -> None:
+    ordered = next_step(fleet(6, range(4))).fleet
+    assert commands(ordered) == (), "one call in flight"
+    came = ordered.after_provisioning([4, 5])
+    assert came.pending == {4, 5}
+    assert came.phase == Phase.WATCHING
+    assert commands(came) == ()
+
+
+@shows("SKY-54", "SKY-85")
+def test_joined_node_is_current() -> None:
+    joined = fleet(2, [0], [1]).after_join(1)
+    assert joined.current == {0, 1}
+    assert not joined.pending
+    assert joined.after_join(7) == joined
+
+
+@shows("SKY-58")
+def test_higher_demand_during_a_call_orders_the_rest_afterwards() -> None:
+    in_flight = next_step(fleet(3, [0])).fleet.with_desired(6)
+    assert commands(in_flight) == ()
+    assert commands(in_flight.after_provisioning([1, 2])) == (Order(3, 3),)
+
+
+@shows("SKY-58")
+def test_lower_demand_during_a_call_loses_no_delivered_node() -> None:
+    came = next_step(fleet(5, [0, 1])).fleet.with_desired(2).after_provisioning([2, 3, 4])
+    assert came.pending == {2, 3, 4}
+    assert commands(came) == ()
+    for ordinal in (2, 3, 4):
+        came = came.after_join(ordinal)
+    assert commands(came) == (Drain((4, 3, 2)),)
+
+
+@shows("SKY-59")
+def test_partial_delivery_is_followed_by_an_order_for_the_rest() -> None:
+    came = next_step(fleet(4)).fleet.after_provisioning([0])
+    assert commands(came) == (Order(3, 1),)
+
+
+@shows("SKY-61", "SKY-62", "SKY-74", "SKY-75", "SKY-76")
+def test_failed_call_is_retried_at_the_next_tick_only() -> None:
+    failed = next_step(fleet(4, [0, 1])).fleet.after_failed_order()
+    assert failed.phase == Phase.WATCHING
+    assert commands(failed) == ()
+    assert commands(failed.without_node(1)) == ()
+    assert commands(failed.after_tick()) == (Order(2, 2),)
+
+
+@shows("SKY-53", "SKY-81")
+def test_lost_node_is_replaced() -> None:
+    assert commands(fleet(4, range(4)).without_node(2)) == (Order(1, 4),)
+
+
+def test_lost_head_is_replaced_with_ordinal_0() -> None:
+    without_head = fleet(4, range(4)).without_node(0)
+    assert commands(without_head) == (Order(1, 0),)
+    two_lost = without_head.without_node(3)
+    step = next_step(two_lost)
+    assert step.commands == (Order(1, 0),), "0 and 3 are no neighbours"
+    assert commands(step.fleet.after_provisioning([0])) == (Order(1, 3),)
+
+
+@shows("SKY-51", "SKY-63", "SKY-65", "SKY-86")
+def test_surplus_is_drained_highest_ordinal_first() -> None:
+    step = next_step(fleet(2, range(6)))
+    assert step.commands == (Drain((5, 4, 3, 2)),)
+    assert step.fleet.phase == Phase.DRAINING
+    assert commands(step.fleet) == ()
+
+
+@shows("SKY-67")
+def test_nodes_with_least_work_to_lose_are_drained_first() -> None:
+    def work_by_ordinal(**seconds: int) -> dict[int, Work]:
+        return {int(name[1:]): Work(gpu_seconds=value, pods=1) for name, value in seconds.items()}
+
+    assert next_step(fleet(2, range(5)), work_by_ordinal(n4=500, n3=20, n2=20, n1=0)).commands == (
+        Drain((1, 3, 2)),
+    )
+    assert next_step(fleet(3, range(4)), work_by_ordinal(n3=9, n2=9, n1=9)).commands == (Drain((3,)),)
+
+
+def test_non_preemptible_work_is_drained_last_and_cpu_work_counts() -> None:
+    work = {
+        3: Work(non_preemptible=1, pods=1),
+        2: Work(gpu_seconds=9000, pods=1),
+        1: Work(cpu_seconds=5, pods=1),
+    }
+    assert next_step(fleet(1, range(4)), work).commands == (Drain((1, 2, 3)),)
+    assert next_step(fleet(1, range(5)), work).commands == (Drain((4, 1, 2, 3)),)
+
+
+@shows("SKY-64")
+def test_head_is_not_drained_while_nodes_are_desired() -> None:
+    assert next_step(fleet(1, [0, 1]), {1: Work(gpu_seconds=10**6, pods=1)}).commands == (Drain((1,)),)
+    assert commands(fleet(1, [0])) == ()
+
+
+@shows("SKY-39")
+def test_head_is_drained_last_when_no_node_is_desired() -> None:
+    assert commands(fleet(0, range(3))) == (Drain((2, 1, 0)),)
+    assert commands(fleet(0, [0], [1])) == ()
+
+
+@shows("SKY-70")
+def test_pool_is_watching_again_after_the_drain() -> None:
+    draining = next_step(fleet(1, range(3))).fleet
+    done = draining.after_drain(2).after_drain(1)
+    assert done.phase == Phase.WATCHING
+    assert commands(done) == ()
+
+
+@shows("SKY-71", "SKY-72", "SKY-73")
+def test_higher_demand_during_a_drain_reverts_it() -> None:
+    draining = next_step(fleet(2, range(6))).fleet
+    all_back = next_step(draining.with_desired(6))
+    assert all_back.commands == (UndoDrain((2, 3, 4, 5)),)
+    assert all_back.fleet.phase == Phase.WATCHING
+    assert all_back.fleet.current == set(range(6))
+    and_more = next_step(draining.with_desired(8))
+    assert and_more.commands == (UndoDrain((2, 3, 4, 5)), Order(2, 6))
+    assert and_more.fleet.phase == Phase.SCALING_UP
+
+
+def test_no_more_drains_are_reverted_than_needed() -> None:
+    draining = next_step(fleet(2, range(6))).fleet
+    step = next_step(draining.with_desired(3))
+    assert step.commands == (UndoDrain((2,)),)
+    assert step.fleet.draining == {3, 4, 5}
+
+
+@shows("SKY-73")
+def test_late_drain_response_does_not_remove_a_reverted_node() -> None:
+    back = next_step(next_step(fleet(1, [0, 1])).fleet.with_desired(2)).fleet
+    assert back.after_drain(1) == back
+
+
+@shows("SKY-78")
+@pytest.mark.parametrize("group", range(4))
+def test_lost_node_is_neither_current_nor_pending_nor_draining(group: int) -> None:
+    current, pending, draining, retiring = ([7] if index == group else [] for index in range(4))
+    assert fleet(3, current, pending, draining, retiring).without_node(7).ordinals_in_use == frozenset()
+
+
+def test_manually_drained_node_is_replaced_and_its_drain_not_reverted() -> None:
+    retiring = fleet(3, [0, 1], retiring=[2])
+    assert commands(retiring) == (Order(1, 3),)
+
+
+@shows("SKY-79", "SKY-82", "SKY-83")
+def test_desired_number_is_the_target_from_the_start() -> None:
+    """The fleet state does not contain the pool's ready threshold."""
+    assert commands(fleet(8)) == (Order(8, 0),)
+    assert commands(fleet(8, range(4), range(4, 7))) == (Order(1, 7),)
+
+
+@shows("SKY-87")
+def test_reconciler_imports_neither_providers_nor_scheduler() -> None:
+    for file in ENGINE.glob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.ImportFrom) and node.module:
+                pure = {"collections", "cronsim", "dataclasses", "datetime", "enum", "typing"}
+                ours = node.module.startswith(("berth.core.", "pools.engine."))
+                assert ours or node.module.split(".")[0] in pure
+
+
+# --- laws
+
+
+@dataclass
+class SimulatedProvider:
+    """A provider that responds late, partly or not at all, and a record of each order's outcome."""
+
+    fleet: Fleet
+    orders: list[Order] = field(default_factory=list)
+    head_drained_while_wanted: bool = False
+
+    def step(self) -> bool:
+        before = self.fleet
+        step = next_step(self.fleet)
+        self.fleet = step.fleet
+        for command in step.commands:
+            match command:
+                case Order():
+                    assert not before.in_flight, "two orders for one gap"
+                    self.orders.append(command)
+                    missing_head = command == Order(1, 0)  # ordered even though there are enough nodes
+                    assert missing_head or before.effective_size + command.count <= before.desired
+                    wanted_ordinals = range(command.start_ordinal, command.start_ordinal + command.count)
+                    assert not before.ordinals_in_use & set(wanted_ordinals)
+                case Drain(ordinals):
+                    assert 0 not in ordinals or before.desired == 0
+                    assert len(before.current) - len(ordinals) >= before.desired
+                case UndoDrain(ordinals):
+                    assert set(ordinals) <= before.draining
+        return bool(step.commands)
+
+    def happen(self, event: str, n: int) -> None:
+        fleet = self.fleet
+
+        def pick(among: frozenset[int]) -> int | None:
+            return sorted(among)[n % len(among)] if among else None
+
+        match event:
+            case "want":
+                self.fleet = fleet.with_desired(n % 9)
+            case "answer" if fleet.in_flight:
+                order = self.orders[-1]
+                came = range(order.start_ordinal, order.start_ordinal + n % (order.count + 1))
+                self.fleet = fleet.after_provisioning(came)
+            case "fail" if fleet.in_flight:
+                self.fleet = fleet.after_failed_order()
+            case "tick":
+                self.fleet = fleet.after_tick()
+            case "join" if (ordinal := pick(fleet.pending)) is not None:
+                self.fleet = fleet.after_join(ordinal)
+            case "lose" if (ordinal := pick(fleet.ordinals_in_use)) is not None:
+                self.fleet = fleet.without_node(ordinal)
+            case "drained" if (ordinal := pick(fleet.draining)) is not None:
+                self.fleet = fleet.after_drain(ordinal)
+
+    def settle(self) -> None:
+        """Let the provider fulfill every call from now on, without further events."""
+        for _ in range(40):
+            progress = self.step()
+            fleet = self.fleet.after_tick()
+            if fleet.in_flight:
+                order = self.orders[-1] if self.orders else Order(fleet.in_flight, 0)
+                fleet = fleet.after_provisioning(
+                    range(order.start_ordinal, order.start_ordinal + order.count)
+                )
+            for ordinal in fleet.pending:
+                fleet = fleet.after_join(ordinal)
+            for ordinal in fleet.draining:
+                fleet = fleet.after_drain(ordinal)
+            if fleet == self.fleet and not progress:
+                return
+            self.fleet = fleet
+        raise AssertionError(f"does not come to rest: {self.fleet}")
+
+
+EVENTS = st.lists(
+    st.tuples(
+        st.sampled_from(["want", "answer", "fail", "tick", "join", "lose", "drained"]), st.integers(0, 50)
+    ),
+    max_size=40,
+)
+
+
+@shows("SKY-13", "SKY-14", "SKY-64", "SKY-75", "SKY-76", "SKY-77")
+@given(events=EVENTS)
+def test_pool_reaches_its_desired_number_after_random_events(events: list[tuple[str, int]]) -> None:
+    world = SimulatedProvider(Fleet(desired=3))
+    for event, n in events:
+        world.happen(event, n)
+        world.step()
+        fleet = world.fleet
+        groups = [fleet.current, fleet.pending, fleet.draining, fleet.retiring]
+        assert sum(map(len, groups)) == len(fleet.ordinals_in_use), "a node counts once"
+        assert not world.step(), "a second look changes nothing"
+    world.settle()
+    assert len(world.fleet.current) == world.fleet.desired
+    assert world.fleet.ordinals_in_use == world.fleet.current
+
+
+@pytest.mark.parametrize(
+    ("state", "expected"),
+    [
+        (fleet(2, [1, 2, 3]), (Order(1, 0),)),
+        (fleet(3, [1, 2, 3]), (Order(1, 0),)),
+        (fleet(3, [1, 2, 3], in_flight=1), ()),
+        (fleet(3, [1, 2, 3], retiring=[0]), ()),
+        (fleet(3, [0, 1, 2, 3]), (Drain((3,)),)),
+        (fleet(0, [1]), (Drain((1,)),)),
+    ],
+)
+def test_missing_head_is_ordered_although_enough_nodes_exist(
+    state: Fleet, expected: tuple[object, ...]
+) -> None:
+    """The order waits for the current call and the drain of the old head. Nodes must be desired."""
+    assert commands(state) == expected

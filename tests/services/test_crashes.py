@@ -1,0 +1,85 @@
+"""Tests for service processes that crash between any two steps of a scale request."""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+from django.db import connection
+
+from berth.db import crash_points as points
+from projects.elastic.weights import clear_copy_marks
+from projects.models import Service
+from tests.services.stage import ServiceStage
+
+POINTS = (
+    "services.looked", "services.settled", "services.before_register", "services.registered",
+    "services.isolated", "services.unregistered", "services.marked_sync", "services.copied",
+    "services.done",
+)  # fmt: skip
+
+
+class Killed(BaseException):
+    """Simulates a crash. Not an `Exception`, so that no handler catches the crash."""
+
+
+@pytest.fixture(autouse=True)
+def reset_crash_points() -> Iterator[None]:
+    yield
+    points.set_listener(None)
+
+
+class CrashingProcess:
+    """A service process that dies at the crash point. Its successor completes one pass."""
+
+    def __init__(self, stage: ServiceStage, name: str) -> None:
+        self.stage, self.name, self.deaths, self.just_died = stage, name, 0, False
+
+    def until(self, done: Callable[[], bool]) -> None:
+        for _ in range(90):
+            if done():
+                return
+            self.stage.tick_scheduler()
+            self.stage.sync_engines()
+            self._run_pass()
+            self.stage.assert_no_orphans()
+            self.stage.stage.clock.advance(1)
+        raise AssertionError("the request never ended")
+
+    def _run_pass(self) -> None:
+        points.set_listener(None if self.just_died else self._die)
+        self.just_died = False
+        try:
+            self.stage.step_services()
+        except Killed:
+            self.deaths, self.just_died = self.deaths + 1, True
+            assert not connection.in_atomic_block
+            self.stage.lead("first")  # a new epoch fences off the dead process
+            clear_copy_marks(self.stage.ports.fence)
+        points.set_listener(None)
+
+    def _die(self, name: str) -> None:
+        if name == self.name:
+            raise Killed(name)
+
+
+def service_with_weight_sync(stage: ServiceStage) -> Service:
+    return stage.serve(weight_sync=True, scale_out_timeout=300)
+
+
+@pytest.mark.parametrize("name", POINTS)
+def test_scale_requests_complete_despite_crashes(stage: ServiceStage, name: str) -> None:
+    service, process = service_with_weight_sync(stage), CrashingProcess(stage, name)
+    scale_out = stage.scale_out(service, num_replicas=3)
+    process.until(lambda: stage.reload(scale_out).is_final)
+    assert (stage.reload(scale_out).status, stage.states(service)) == ("ACTIVE", ["ACTIVE"] * 3)
+    cancelled = stage.scale_out(service, num_replicas=5)
+    process.until(lambda: stage.reload(cancelled).status in ("WEIGHT_SYNCING", "READY"))
+    stage.cancel(cancelled)
+    process.until(lambda: stage.reload(cancelled).is_final)
+    assert stage.reload(cancelled).status == "CANCELLED"
+    scale_in = stage.scale_in(service, num_replicas=1)
+    process.until(lambda: stage.reload(scale_in).is_final)
+    assert stage.reload(scale_in).status == "COMPLETED"
+    assert stage.states(service) == ["ACTIVE", *["REMOVED"] * 4]
+    assert list(stage.router.has) == [engine.url for engine in stage.live(service)]
+    assert {child.phase for child in stage.children()} == {"cancelled"}
+    assert process.deaths > 0, "the point was never reached"
