@@ -5,14 +5,15 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import environ
 import pytest
 from django.conf import settings
 from pytest_django import DjangoDbBlocker
 
-from berth.db.embedded import Embedded, serving
-from tests import emptying
+from berth.db.embedded import EmbeddedCluster, run_server
+from tests import database_cleanup
 from tests.behaviours import refuse_unknown
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -29,6 +30,12 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """Return one worker more than there are cores, because tests of processes spend much time waiting."""
+    return (os.cpu_count() or 1) + 1
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     refuse_unknown(items)
 
@@ -37,7 +44,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_runtest_teardown() -> None:
     """Stop the announcer. It must not announce changes after the test database is dropped."""
     if announcer := sys.modules.get("berth.server.web.live.announcer"):
-        announcer.ANNOUNCER.rest()
+        announcer.ANNOUNCER.shut_down()
 
 
 @pytest.fixture(scope="session")
@@ -47,9 +54,20 @@ def postgres() -> Iterator[str]:
         yield url
         return
     with tempfile.TemporaryDirectory(prefix="berth-tests-") as place:
-        cluster = Embedded(Path(place) / "postgres", FAST_SETTINGS, creates_databases=True)
-        with serving(cluster, log=Path(place) / "postgres.log"):
+        cluster = EmbeddedCluster(Path(place) / "postgres", FAST_SETTINGS, can_create_databases=True)
+        with run_server(cluster, log=Path(place) / "postgres.log"):
             yield cluster.url()
+
+
+@pytest.fixture
+def frozen_rate_limits(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Reset all rate limits, and freeze their clock so that no window ends during the test."""
+    from django.core.cache import cache
+
+    cache.clear()
+    monkeypatch.setattr("berth.server.api.rate_limits.time", SimpleNamespace(time=lambda: 1e9))
+    yield
+    cache.clear()
 
 
 @pytest.fixture(scope="session")
@@ -64,9 +82,9 @@ def django_db_setup(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -
     """Close the connections that test threads left open. They would keep the database from being dropped."""
     from berth.server.web.live import listener
 
-    listener.LINGERS_SECONDS = 0.0  # the listener ends with the last page
+    listener.IDLE_SECONDS = 0.0  # the listener ends with the last page
     with django_db_blocker.unblock():
-        emptying.install()
+        database_cleanup.install()
     yield
     with django_db_blocker.unblock():
         from django.db import connection

@@ -1,15 +1,14 @@
 """An API client for each user."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 import pytest
-from django.core.cache import cache
 from django.test import Client
 
-from projects.acting import ALL_SCOPES
+from projects.actor import ALL_SCOPES
 from projects.services.people import tokens
 from tests.cast import Cast, make_cast
 
@@ -28,7 +27,7 @@ class Caller:
         sent = {"HTTP_AUTHORIZATION": f"Bearer {self.secret}"} if self.secret else {}
         sent |= {f"HTTP_{name.upper().replace('-', '_')}": value for name, value in (headers or {}).items()}
         address = path if path.startswith("/") else V1 + path
-        client = one_client()
+        client = shared_client()
         if body is None:
             return client.generic(method, address, query_params=query or None, **sent)
         kind = "application/json"
@@ -51,7 +50,7 @@ class Caller:
 
 
 @lru_cache
-def one_client() -> Client:
+def shared_client() -> Client:
     """Return one client for all callers. Creating a client is slow, and tokens need no cookies."""
     return Client()
 
@@ -63,11 +62,8 @@ def _json(body: Any) -> bytes:
 
 
 @pytest.fixture(autouse=True)
-def reset_rate_limits() -> Iterator[None]:
-    """Clear the cache, which counts requests for rate limits."""
-    cache.clear()
-    yield
-    cache.clear()
+def reset_rate_limits(frozen_rate_limits: None) -> None:
+    """Give each test full rate limits."""
 
 
 @pytest.fixture
@@ -82,11 +78,11 @@ def caller(cast: Cast) -> Callable[..., Caller]:
     def make(name: str, *scopes: str) -> Caller:
         if not name:
             return Caller()
-        acting = cast.people[name]
+        actor = cast.people[name]
         granted = sorted(scopes or ALL_SCOPES)
         label = "test " + " ".join(granted)
-        acting.user.api_tokens.filter(name=label).delete()
-        _, secret = tokens.issue(acting=acting, name=label, scopes=granted, expires_at=None)
+        actor.user.api_tokens.filter(name=label).delete()
+        _, secret = tokens.issue(actor=actor, name=label, scopes=granted, expires_at=None)
         return Caller(secret)
 
     return make

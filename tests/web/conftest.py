@@ -6,6 +6,11 @@ from django.test import Client
 from tests.cast import Cast, make_cast
 
 
+@pytest.fixture(autouse=True)
+def reset_rate_limits(frozen_rate_limits: None) -> None:
+    """Give each test full rate limits."""
+
+
 @pytest.fixture
 def cast(db: None) -> Cast:
     return make_cast()

@@ -1,11 +1,9 @@
 """Tests for the account page and its password form."""
 
 from collections.abc import Callable
-from types import SimpleNamespace
 
 import pytest
 from django.contrib.auth.models import User
-from django.core.cache import cache
 from django.test import Client
 
 from projects.models import Audit
@@ -16,12 +14,6 @@ OLD, NEW = "correct horse battery", "a better horse battery"
 FORM = {"current_password": OLD, "new_password": NEW, "repeated": NEW}
 HTMX = {"HTTP_HX_REQUEST": "true"}
 SignIn = Callable[[str], Client]
-
-
-@pytest.fixture(autouse=True)
-def fixed_rate_limit_window(monkeypatch: pytest.MonkeyPatch) -> None:
-    cache.clear()
-    monkeypatch.setattr("berth.server.api.rate_limits.time", SimpleNamespace(time=lambda: 1e9))
 
 
 def test_every_page_links_to_the_account_page(cast: Cast, sign_in: SignIn) -> None:
@@ -47,7 +39,7 @@ def test_password_dialog_redirects_so_that_live_updates_reconnect(cast: Cast, si
 
 
 def test_password_change_revokes_tokens_on_request(cast: Cast, sign_in: SignIn) -> None:
-    token, _ = tokens.issue(acting=cast.dave, name="ci", scopes=["read"], expires_at=None)
+    token, _ = tokens.issue(actor=cast.dave, name="ci", scopes=["read"], expires_at=None)
     dave = sign_in("dave")
     dave.post("/account/password", FORM | {"revoke_tokens": "on"})
     token.refresh_from_db()
