@@ -20,10 +20,22 @@ STEP = re.compile(r"^\| \d+ \| .* \| `([^`]+)` \| `(\w+)` \|$", re.MULTILINE)
 TOP_FOLDERS = ("platform/", "scheduler/", "projects/", "pools/", "templates/", "tests/", "examples/")
 
 
-def test_every_file_in_the_tour_exists() -> None:
-    named = {text for text in re.findall(r"`([\w./-]+)`", TOUR) if text.startswith(TOP_FOLDERS)}
+@pytest.mark.parametrize("document", ["docs/tour.md", "CONTRIBUTING.md"])
+def test_named_files_exist(document: str) -> None:
+    text = (ROOT / document).read_text()
+    named = {name for name in re.findall(r"`([\w./-]+)`", text) if name.startswith(TOP_FOLDERS)}
     assert named
     assert sorted(name for name in named if not (ROOT / name).exists()) == []
+
+
+def test_names_beside_files_are_defined_in_them() -> None:
+    beside = re.findall(r"`([\w./-]+\.py)` `(\w+)`", TOUR)
+    assert beside
+    for file, name in beside:
+        assert re.search(rf"^\s*(?:def|class) {name}\b|^{name}\b", (ROOT / file).read_text(), re.M), (
+            file,
+            name,
+        )
 
 
 @pytest.fixture
