@@ -7,7 +7,7 @@ from pydantic import Field
 
 from berth.server.api.responses import ResponseModel
 from pools.api.capacity import pool_capacity
-from pools.api.pool_shapes import PoolResponse, to_pool_response
+from pools.api.pool_shapes import NodePoolResponse, to_pool_response
 from pools.models import NodePool
 from pools.scale_down import NodeToDrain, list_nodes_to_drain
 
@@ -27,7 +27,7 @@ class DrainingNodeResponse(ResponseModel):
     blocked_by: str = Field(description="Disruption budget that blocks the drain; empty if there is none.")
 
 
-class ScaledPoolResponse(PoolResponse):
+class ScaledPoolResponse(NodePoolResponse):
     draining_count: int
     draining: list[DrainingNodeResponse] = Field(description="First 500 nodes to drain, in order.")
 

@@ -30,7 +30,7 @@ class PluginsResponse(ResponseModel):
     )
 
 
-class EnvironmentResponse(ResponseModel):
+class PoolEnvironmentResponse(ResponseModel):
     digest: str
     image: dict[str, Any] = Field(description="Image after all plugins; secrets appear as variable names.")
     phases: list[str]
@@ -54,7 +54,7 @@ class Plugins(ApiView):
 
 class PoolEnvironment(PoolView):
     @operation(
-        "Get the environment that a pool's plugins install, and its script", answer=EnvironmentResponse
+        "Get the environment that a pool's plugins install, and its script", answer=PoolEnvironmentResponse
     )
     def get(self, request: Request, name: str) -> Response:
         reject_query(request)
@@ -62,7 +62,7 @@ class PoolEnvironment(PoolView):
         if environment is None:
             raise NotFound(f"Pool {name} declares no environment.")
         return Response(
-            EnvironmentResponse(
+            PoolEnvironmentResponse(
                 digest=environment.digest,
                 image=environment.image,
                 phases=environment.phases,

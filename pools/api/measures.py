@@ -38,19 +38,19 @@ class CapacityResponse(ResponseModel):
     )
 
 
-class SpendingResponse(ResponseModel):
+class PeriodCostResponse(ResponseModel):
     node_hours: float
     gpu_hours: float
     cost: float | None
 
 
-class CostResponse(ResponseModel):
+class PoolCostResponse(ResponseModel):
     """Cost at the price in effect in each hour; null if no price is known."""
 
     price_per_gpu_hour: float | None
     per_hour: float | None = Field(description="Cost of the current nodes.")
-    last_24_hours: SpendingResponse
-    last_30_days: SpendingResponse
+    last_24_hours: PeriodCostResponse
+    last_30_days: PeriodCostResponse
 
 
 class PoolCapacity(PoolView):
@@ -69,20 +69,20 @@ class PoolCapacity(PoolView):
 
 
 class PoolCost(PoolView):
-    @operation("Get the cost of a pool's nodes", answer=CostResponse)
+    @operation("Get the cost of a pool's nodes", answer=PoolCostResponse)
     def get(self, request: Request, name: str) -> Response:
         reject_query(request)
         costs = pool_costs(self.get_pool(name), timezone.now())
         return Response(
-            CostResponse(
+            PoolCostResponse(
                 price_per_gpu_hour=_to_float(costs.price_per_gpu_hour), per_hour=_to_float(costs.per_hour),
                 last_24_hours=_spending_response(costs.day), last_30_days=_spending_response(costs.month),
             )
         )  # fmt: skip
 
 
-def _spending_response(spent: Spending) -> SpendingResponse:
-    return SpendingResponse(
+def _spending_response(spent: Spending) -> PeriodCostResponse:
+    return PeriodCostResponse(
         node_hours=round(spent.node_hours, 3), gpu_hours=round(spent.gpu_hours, 3), cost=_to_float(spent.cost)
     )
 

@@ -235,7 +235,7 @@ class PluginResponse(ResponseModel):
     )
 
 
-class PoolResponse(ResponseModel):
+class NodePoolResponse(ResponseModel):
     name: str
     version: int
     provider: ProviderChoice
@@ -311,11 +311,11 @@ class PoolResponse(ResponseModel):
 
 def to_pool_response(
     pool: NodePool, capacity_by_pool: Mapping[int, tuple[Amounts, Amounts]], *, is_admin: bool
-) -> PoolResponse:
+) -> NodePoolResponse:
     """Return a pool with its node counts; `capacity_by_pool` is total and free capacity by pool id."""
     capacity, free = capacity_by_pool[pool.pk]
     columns: Any = pool
-    return PoolResponse(
+    return NodePoolResponse(
         capacity=capacity,
         free=free,
         operational=pool.operational_since is not None,
@@ -344,4 +344,4 @@ _COMPUTED_FIELDS = (
     "capacity", "free", "operational", "state", "cpu", "cpu_load_limit", "last_error", "provider_settings",
     "current_price", "environment_digest",
 )  # fmt: skip
-_COPIED_FIELDS = tuple(name for name in PoolResponse.model_fields if name not in _COMPUTED_FIELDS)
+_COPIED_FIELDS = tuple(name for name in NodePoolResponse.model_fields if name not in _COMPUTED_FIELDS)

@@ -33,7 +33,7 @@ from berth.server.api.views import ApiView
 from pools import selectors, services
 from pools.api.capacity import pool_capacity
 from pools.api.draining import ScaledPoolResponse, scaled_pool_response
-from pools.api.pool_shapes import CreatePoolBody, PoolResponse, PoolValues, to_pool_response
+from pools.api.pool_shapes import CreatePoolBody, NodePoolResponse, PoolValues, to_pool_response
 from pools.models import NodePool, ScalingEvent
 
 BY_NAME = Order("name", ("name",))
@@ -88,7 +88,7 @@ class PoolView(ApiView):
 
 
 class Pools(PoolView):
-    @operation("List node pools with their free capacity", query=ListQuery, page=PoolResponse)
+    @operation("List node pools with their free capacity", query=ListQuery, page=NodePoolResponse)
     def get(self, request: Request) -> Response:
         is_admin = self.is_allowed("administer")
 
@@ -98,7 +98,7 @@ class Pools(PoolView):
 
         return Response(page(self.visible(), parse_query(request, ListQuery), BY_NAME, to_responses))
 
-    @operation("Create a node pool", body=CreatePoolBody, answer=PoolResponse, status=201)
+    @operation("Create a node pool", body=CreatePoolBody, answer=NodePoolResponse, status=201)
     @idempotent
     def post(self, request: Request) -> Response:
         reject_query(request)
@@ -109,7 +109,7 @@ class Pools(PoolView):
 
 
 class PoolDetail(PoolView):
-    @operation("Get a node pool", answer=PoolResponse)
+    @operation("Get a node pool", answer=NodePoolResponse)
     def get(self, request: Request, name: str) -> Response:
         reject_query(request)
         return self.pool_response(name)
@@ -154,7 +154,7 @@ class PoolAction(PoolView):
 class PausePool(PoolAction):
     service = staticmethod(services.pause_pool)
 
-    @operation("Pause scaling of a node pool", answer=PoolResponse)
+    @operation("Pause scaling of a node pool", answer=NodePoolResponse)
     @idempotent
     def post(self, request: Request, name: str) -> Response:
         return self.perform(request, name)
@@ -163,7 +163,7 @@ class PausePool(PoolAction):
 class ResumePool(PoolAction):
     service = staticmethod(services.resume_pool)
 
-    @operation("Resume a paused or drained node pool", answer=PoolResponse)
+    @operation("Resume a paused or drained node pool", answer=NodePoolResponse)
     @idempotent
     def post(self, request: Request, name: str) -> Response:
         return self.perform(request, name)
@@ -172,14 +172,14 @@ class ResumePool(PoolAction):
 class RetryPool(PoolAction):
     service = staticmethod(services.retry_pool)
 
-    @operation("Retry provisioning after failed boots", answer=PoolResponse)
+    @operation("Retry provisioning after failed boots", answer=NodePoolResponse)
     @idempotent
     def post(self, request: Request, name: str) -> Response:
         return self.perform(request, name)
 
 
 class DrainPool(PoolView):
-    @operation("Drain all nodes of a pool", body=ReasonBody, answer=PoolResponse)
+    @operation("Drain all nodes of a pool", body=ReasonBody, answer=NodePoolResponse)
     @idempotent
     def post(self, request: Request, name: str) -> Response:
         reject_query(request)

@@ -51,7 +51,7 @@ class RoleResponse(ResponseModel):
     project: str | None
 
 
-class WhoamiResponse(ResponseModel):
+class IdentityResponse(ResponseModel):
     username: str
     platform_admin: bool
     roles: list[RoleResponse]
@@ -164,7 +164,7 @@ class Password(PasswordView):
 
 
 class Whoami(ApiView):
-    @operation("Get your user name, roles and scopes", answer=WhoamiResponse)
+    @operation("Get your user name, roles and scopes", answer=IdentityResponse)
     def get(self, request: Request) -> Response:
         reject_query(request)
         rows = (
@@ -173,7 +173,7 @@ class Whoami(ApiView):
             .order_by("id")
         )
         return Response(
-            WhoamiResponse(
+            IdentityResponse(
                 username=request.user.get_username(),
                 platform_admin=is_platform_admin(self.actor),
                 roles=[_serialize_role(row) for row in rows],

@@ -50,7 +50,7 @@ class EventResponse(ResponseModel):
     actor: str
 
 
-class AuditResponse(ResponseModel):
+class AuditEntryResponse(ResponseModel):
     id: int
     at: datetime
     actor: str
@@ -91,7 +91,7 @@ class WorkloadEvents(ApiView):
 
 
 class AuditTrail(ApiView):
-    @operation("List audit entries, newest first", query=AuditQuery, page=AuditResponse)
+    @operation("List audit entries, newest first", query=AuditQuery, page=AuditEntryResponse)
     def get(self, request: Request) -> Response:
         query = parse_query(request, AuditQuery)
         rows = selectors.audit(self.actor)
@@ -127,5 +127,5 @@ def serialize_events(rows: Sequence[Event]) -> list[Any]:
 _EVENT_FIELDS = ("id", "at", "kind", "subject", "message", "data", "actor")
 
 
-def _serialize_audit_entry(row: Audit) -> AuditResponse:
-    return AuditResponse(**{name: getattr(row, name) for name in AuditResponse.model_fields})
+def _serialize_audit_entry(row: Audit) -> AuditEntryResponse:
+    return AuditEntryResponse(**{name: getattr(row, name) for name in AuditEntryResponse.model_fields})

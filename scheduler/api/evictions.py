@@ -102,7 +102,7 @@ class EvictionMatrixQuery(Query):
     limit: Annotated[int, Field(ge=1, le=500, description="Maximum number of pairs.")] = 100
 
 
-class ProjectPairResponse(ResponseModel):
+class EvictionPairResponse(ResponseModel):
     victim_project: str
     preemptor_project: str = Field(description="Empty if there is no preemptor, as for a drain.")
     evictions: int
@@ -111,7 +111,7 @@ class ProjectPairResponse(ResponseModel):
 
 
 class EvictionMatrixResponse(ResponseModel):
-    pairs: list[ProjectPairResponse] = Field(description="Pairs in descending order of lost work.")
+    pairs: list[EvictionPairResponse] = Field(description="Pairs in descending order of lost work.")
     omitted: int = Field(description="Number of pairs beyond the limit.")
 
 
@@ -125,7 +125,7 @@ class EvictionMatrix(ApiView):
         query = parse_query(request, EvictionMatrixQuery)
         project_pairs = totals_by_project_pair(_filter_evictions(self.actor, query))
         responses = [
-            ProjectPairResponse(
+            EvictionPairResponse(
                 victim_project=pair.victim, preemptor_project=pair.preemptor, evictions=pair.count,
                 gpus=from_milli(pair.gpu_milli) or 0, lost_gpu_seconds=pair.lost_gpu_seconds,
             )

@@ -18,7 +18,7 @@ from scheduler.api import evictions
 from scheduler.reports.explanations.workload import explain, with_share_explanations
 
 
-class PendingReasonResponse(ResponseModel):
+class PendingPeriodResponse(ResponseModel):
     reason: str
     since: datetime
     until: datetime | None = Field(description="Null for the current reason.")
@@ -41,7 +41,7 @@ class ExplanationResponse(ResponseModel):
     evictions: list[evictions.EvictionResponse]
     explained_at: datetime | None
     cycle: int | None
-    pending_history: list[PendingReasonResponse] = Field(
+    pending_history: list[PendingPeriodResponse] = Field(
         description="Reasons why the workload was pending, oldest first, including earlier runs."
     )
 
@@ -55,7 +55,7 @@ class WorkloadExplanation(ApiView):
         values = {name: getattr(explanation, name) for name in ExplanationResponse.model_fields}
         values["queue"] = with_share_explanations(self.actor, workload, explanation.queue)
         values["pending_history"] = [
-            PendingReasonResponse(reason=each.reason, since=each.since, until=each.until)
+            PendingPeriodResponse(reason=each.reason, since=each.since, until=each.until)
             for each in explanation.pending_history
         ]
         values["evictions"] = evictions.serializer_for(self.actor)(explanation.evictions)

@@ -54,7 +54,7 @@ class UsageRowResponse(ResponseModel):
     cost: float | None = Field(description="Cost of the GPU-hours in the currency of the pool prices.")
 
 
-class UsageResponse(ResponseModel):
+class UsageReportResponse(ResponseModel):
     since: datetime
     until: datetime
     total: UsageRowResponse
@@ -63,7 +63,9 @@ class UsageResponse(ResponseModel):
 
 
 class UsageReport(ApiView):
-    @operation("Report allocated hours and their cost over time", query=UsageQuery, answer=UsageResponse)
+    @operation(
+        "Report allocated hours and their cost over time", query=UsageQuery, answer=UsageReportResponse
+    )
     def get(self, request: Request) -> HttpResponse | StreamingHttpResponse:
         query = parse_query(request, UsageQuery)
         now = timezone.now()
@@ -78,7 +80,7 @@ class UsageReport(ApiView):
         begin = _position(query.cursor)
         end = begin + query.limit
         return Response(
-            UsageResponse(
+            UsageReportResponse(
                 since=report_request.since,
                 until=report_request.until,
                 total=serialize_row(total(rows)),

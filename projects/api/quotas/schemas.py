@@ -113,7 +113,7 @@ class QuotaWarningResponse(ResponseModel):
     message: str
 
 
-class SetQuotaResponse(QuotaResponse):
+class StoredQuotaResponse(QuotaResponse):
     warnings: list[QuotaWarningResponse] = Field(description="Unusual values; the quota is stored anyway.")
 
 

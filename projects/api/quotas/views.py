@@ -28,7 +28,7 @@ from projects.api.quotas.schemas import (
     QuotaResponse,
     QuotaValues,
     QuotaWarningResponse,
-    SetQuotaResponse,
+    StoredQuotaResponse,
     serialize_quota,
 )
 from projects.models import Department, Project, Quota
@@ -82,7 +82,7 @@ class QuotaDetail(ApiView):
     @operation(
         "Set a quota",
         body=QuotaValues,
-        answer=SetQuotaResponse,
+        answer=StoredQuotaResponse,
         headers=PRECONDITION_HEADERS,
         also_status=201,
     )
@@ -100,7 +100,8 @@ class QuotaDetail(ApiView):
             expected_version=expected,
         )
         warnings = self.find_unusual_values(owner, node_pool)
-        stored, tag = SetQuotaResponse(**dict(serialize_quota(quota)), warnings=warnings), etag(quota.version)
+        stored = StoredQuotaResponse(**dict(serialize_quota(quota)), warnings=warnings)
+        tag = etag(quota.version)
         if existing is None:
             return created_response(stored, f"/api/v1/quotas/{self.kind}/{name}/{pool}", ETag=tag)
         return Response(stored, headers={"ETag": tag})

@@ -101,7 +101,7 @@ class AutoscalerHealthResponse(ResponseModel):
     message: str
 
 
-class ScalingActionResponse(ResponseModel):
+class AutoscalingActionResponse(ResponseModel):
     request_id: UUID | None
     action: ScalingActionName
     status: RequestStatusName
@@ -117,7 +117,7 @@ class ScalingActionResponse(ResponseModel):
 
 
 class ScaleHistoryResponse(ResponseModel):
-    history: list[ScalingActionResponse]
+    history: list[AutoscalingActionResponse]
     total_count: int
     action_filter: ScalingActionName | None
     limit: int
@@ -273,11 +273,11 @@ def _serialize_condition(condition: Condition) -> AutoscalerConditionResponse:
     )
 
 
-def _serialize_scaling(row: Scaling) -> ScalingActionResponse:
+def _serialize_scaling(row: Scaling) -> AutoscalingActionResponse:
     """Serialize a scaling action. Until it completes, its status is that of its request."""
     request = row.request
     status = request.status if request is not None and row.completed_at is None else row.status
-    return ScalingActionResponse(
+    return AutoscalingActionResponse(
         request_id=row.request_id, action=row.action, status=status,  # type: ignore[arg-type]
         triggered_at=to_timestamp(row.triggered_at),
         completed_at=to_timestamp(row.completed_at) if row.completed_at else None,

@@ -85,7 +85,7 @@ class CancelScaleOuts(ServiceView):
     @operation(
         "Cancel scale-outs, or list which would be cancelled",
         body=schemas.CancelScaleOutsBody,
-        answer=schemas.CancelledScaleOutsResponse,
+        answer=schemas.ScaleOutCancellationResponse,
     )
     @idempotent
     def post(self, request: Request, service: str) -> Response:
@@ -166,9 +166,9 @@ def _accepted_response(accepted: AcceptedRequest) -> Response:
 
 def _cancelled_response(
     cancelled: Sequence[ScaleRequest], body: schemas.CancelScaleOutsBody
-) -> schemas.CancelledScaleOutsResponse:
+) -> schemas.ScaleOutCancellationResponse:
     word = "Would cancel" if body.dry_run else "Cancelled"
-    return schemas.CancelledScaleOutsResponse(
+    return schemas.ScaleOutCancellationResponse(
         dry_run=body.dry_run,
         status_filter=body.status_filter,
         count=len(cancelled),

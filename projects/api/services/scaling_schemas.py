@@ -107,7 +107,7 @@ class CancelledScaleOutResponse(ResponseModel):
     status: RequestStatusName
 
 
-class CancelledScaleOutsResponse(ResponseModel):
+class ScaleOutCancellationResponse(ResponseModel):
     dry_run: bool
     status_filter: RequestStatusName | None
     cancelled: list[CancelledScaleOutResponse]

@@ -34,7 +34,7 @@ class ServicesQuery(ListQuery):
     ended: bool | None = None
 
 
-class ActiveRequestResponse(ResponseModel):
+class ActiveScaleRequestResponse(ResponseModel):
     request_id: UUID
     direction: Literal["scale_out", "scale_in"]
     status: RequestStatusName
@@ -55,7 +55,7 @@ class ServiceResponse(ResponseModel):
     autoscaler_enabled: bool
     weight_version: str | None
     weights_updating: bool
-    request: ActiveRequestResponse | None
+    request: ActiveScaleRequestResponse | None
     created_at: datetime
     ended_at: datetime | None
 
@@ -64,7 +64,7 @@ class ServiceDetailResponse(ServiceResponse):
     settings: dict[str, Any]
 
 
-class EngineResponse(ResponseModel):
+class InferenceEngineResponse(ResponseModel):
     engine_id: str
     url: str
     status: EngineStateName
@@ -81,7 +81,7 @@ class EngineResponse(ResponseModel):
 
 
 class ModelResponse(ResponseModel):
-    engines: list[EngineResponse]
+    engines: list[InferenceEngineResponse]
 
 
 class EnginesResponse(ResponseModel):
@@ -174,16 +174,16 @@ def serialize_services(rows: Sequence[Service]) -> list[Any]:
     return [ServiceResponse(**_service_values(row, active_requests)) for row in rows]
 
 
-def list_engines(service: Service) -> list[EngineResponse]:
+def list_engines(service: Service) -> list[InferenceEngineResponse]:
     rows = list(service.engines.filter(ended_at__isnull=True).order_by("number"))
     pods = Pod.objects.filter(pk__in=[row.pod_id for row in rows if row.pod_id])
     pods_by_id = {pod.pk: pod for pod in pods.select_related("node", "allocation")}
     return [_serialize_engine(row, pods_by_id) for row in rows]
 
 
-def _serialize_engine(row: InferenceEngine, pods_by_id: Mapping[UUID, Pod]) -> EngineResponse:
+def _serialize_engine(row: InferenceEngine, pods_by_id: Mapping[UUID, Pod]) -> InferenceEngineResponse:
     pod = pods_by_id.get(row.pod_id) if row.pod_id else None
-    return EngineResponse(
+    return InferenceEngineResponse(
         engine_id=row.name, url=row.url, status=row.state, is_healthy=row.is_healthy, origin=row.origin,  # type: ignore[arg-type]
         node=pod.node.name if pod else None,
         gpus=(from_milli(pod.allocation.gpu_milli_total) or 0) if pod else 0,
@@ -214,7 +214,7 @@ def _service_values(row: Any, active_requests: Mapping[int, ScaleRequest]) -> di
         "autoscaler_enabled": row.autoscaler.enabled,
         "weight_version": row.weight_version or None,
         "weights_updating": row.updating_since is not None,
-        "request": request and ActiveRequestResponse(
+        "request": request and ActiveScaleRequestResponse(
             request_id=request.pk, direction=request.direction, status=request.status,  # type: ignore[arg-type]
             num_replicas=request.num_replicas,
         ),

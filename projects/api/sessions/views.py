@@ -74,7 +74,7 @@ class SessionBody(Body):
     ] = ""
 
 
-class WorkerResponse(ResponseModel):
+class SessionNodeResponse(ResponseModel):
     node: int
     pod: UUID
     pool: str
@@ -82,7 +82,7 @@ class WorkerResponse(ResponseModel):
     joined_at: datetime
 
 
-class SessionResponse(ResponseModel):
+class SessionStateResponse(ResponseModel):
     id: UUID
     name: str
     project: str
@@ -96,12 +96,12 @@ class SessionResponse(ResponseModel):
     max_attempts: int
     idle_timeout: int
     call_bytes_max: int
-    nodes: list[WorkerResponse] = Field(description="The nodes that accept calls.")
+    nodes: list[SessionNodeResponse] = Field(description="The nodes that accept calls.")
     ended: int = Field(description="Number of calls that have ended.")
 
 
 class Sessions(ApiView):
-    @operation("Create a session", body=SessionBody, answer=SessionResponse, status=201)
+    @operation("Create a session", body=SessionBody, answer=SessionStateResponse, status=201)
     @idempotent
     def post(self, request: Request) -> Response:
         reject_query(request)
@@ -114,7 +114,7 @@ class Sessions(ApiView):
 
 
 class SessionDetail(ApiView):
-    @operation("Get a session and the nodes that accept calls", answer=SessionResponse)
+    @operation("Get a session and the nodes that accept calls", answer=SessionStateResponse)
     def get(self, request: Request, workload_id: UUID) -> Response:
         reject_query(request)
         workload = selectors.find_workload(self.actor, workload_id)
@@ -122,7 +122,7 @@ class SessionDetail(ApiView):
 
 
 class EndSession(ApiView):
-    @operation("Complete a session", answer=SessionResponse)
+    @operation("Complete a session", answer=SessionStateResponse)
     @idempotent
     def post(self, request: Request, workload_id: UUID) -> Response:
         reject_query(request)
@@ -132,10 +132,10 @@ class EndSession(ApiView):
         return Response(serialize_session(session))
 
 
-def serialize_session(session: Session) -> SessionResponse:
+def serialize_session(session: Session) -> SessionStateResponse:
     workload = session.workload
     ready = session.workers.filter(state=SessionWorker.State.READY).select_related("pod__node__pool")
-    return SessionResponse(
+    return SessionStateResponse(
         id=session.pk,
         name=workload.name,
         project=workload.project.name,
@@ -145,7 +145,7 @@ def serialize_session(session: Session) -> SessionResponse:
         ended=session.ended_count,
         error=session.error,
         nodes=[
-            WorkerResponse(
+            SessionNodeResponse(
                 node=worker.node, pod=worker.pod_id, pool=worker.pod.node.pool.name, python=worker.python,
                 joined_at=worker.joined_at,
             )

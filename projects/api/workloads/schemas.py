@@ -74,7 +74,7 @@ class BlockerResponse(ResponseModel):
     numbers: dict[str, Any]
 
 
-class PredictionResponse(ResponseModel):
+class DryRunResponse(ResponseModel):
     """Predicted outcome of the next scheduling cycle if nothing else changes."""
 
     outcome: Literal["would_start", "would_wait", "would_evict", "unschedulable", "invalid"]

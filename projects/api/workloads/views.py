@@ -27,7 +27,7 @@ from berth.server.api.views import ApiView
 from projects import selectors
 from projects.api.workloads.filters import WorkloadsQuery, filter_workloads, sort_order
 from projects.api.workloads.schemas import (
-    PredictionResponse,
+    DryRunResponse,
     SubmissionResponse,
     WorkloadDetailResponse,
     WorkloadResponse,
@@ -57,7 +57,7 @@ class Workloads(ApiView):
     @operation(
         "Submit a workload, or predict the outcome of submitting it",
         query=SubmitQuery, body=WorkloadSpec, answer=SubmissionResponse, status=201,
-        alternative=(200, PredictionResponse),
+        alternative=(200, DryRunResponse),
     )  # fmt: skip
     @idempotent
     def post(self, request: Request) -> Response:
@@ -66,12 +66,12 @@ class Workloads(ApiView):
         submitted = workloads.submit_with_warnings(actor=self.actor, document=parse_document(request))
         return created_response(serialize_submission(submitted), f"/api/v1/workloads/{submitted.workload.pk}")
 
-    def _predict(self, request: Request) -> PredictionResponse:
+    def _predict(self, request: Request) -> DryRunResponse:
         try:
-            return PredictionResponse(**asdict(dry_run(actor=self.actor, document=parse_document(request))))
+            return DryRunResponse(**asdict(dry_run(actor=self.actor, document=parse_document(request))))
         except Invalid as error:
             errors = [ProblemResponse.InvalidValue(**problem.to_dict()) for problem in error.problems]
-            return PredictionResponse(outcome="invalid", workload=None, errors=errors)
+            return DryRunResponse(outcome="invalid", workload=None, errors=errors)
 
 
 class WorkloadDetail(ApiView):

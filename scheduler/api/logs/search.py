@@ -49,7 +49,7 @@ class LogSearchQuery(Query):
     ) = None
 
 
-class LogLineResponse(ResponseModel):
+class LogMatchResponse(ResponseModel):
     """A matching line. Long lines are truncated, and invalid bytes are replaced."""
 
     line: int = Field(description="Line number in the retained log, starting at 1.")
@@ -59,18 +59,18 @@ class LogLineResponse(ResponseModel):
     after: list[str]
 
 
-class LogSearchResponse(ResponseModel):
+class LogMatchesResponse(ResponseModel):
     pod: str
     run: int
     matches: int = Field(description="Matching lines between the start of the search and `searched_bytes`.")
     size: int = Field(description="Size of the log in bytes.")
     searched_bytes: int = Field(description="End of the search, which stops early in very long logs.")
-    items: list[LogLineResponse]
+    items: list[LogMatchResponse]
     next: str | None
 
 
 class SearchLogs(ApiView):
-    @operation("Search the log of a pod", query=LogSearchQuery, answer=LogSearchResponse)
+    @operation("Search the log of a pod", query=LogSearchQuery, answer=LogMatchesResponse)
     def get(self, request: Request, workload_id: UUID) -> Response:
         query = parse_query(request, LogSearchQuery)
         workload = selectors.find_workload(self.actor, workload_id)
@@ -80,7 +80,7 @@ class SearchLogs(ApiView):
             context_lines=query.around, ignore_case=query.ignore_case,
         )  # fmt: skip
         return Response(
-            LogSearchResponse(
+            LogMatchesResponse(
                 pod=log.name, run=log.pod.run, matches=result.matches, size=result.size,
                 searched_bytes=result.searched_bytes, items=[_serialize_line(line) for line in result.lines],
                 next=format_cursor(result.resume_at),
@@ -98,8 +98,8 @@ def format_cursor(place: LinePosition | None) -> str | None:
     return None if place is None else f"{place.offset}-{place.line}"
 
 
-def _serialize_line(line: MatchingLine) -> LogLineResponse:
-    return LogLineResponse(
+def _serialize_line(line: MatchingLine) -> LogMatchResponse:
+    return LogMatchResponse(
         line=line.at.line,
         offset=line.at.offset,
         text=_decode_line(line.text),
