@@ -31,6 +31,8 @@ class PluginsResponse(ResponseModel):
 
 
 class PoolEnvironmentResponse(ResponseModel):
+    """Environment that a pool's plugins install."""
+
     digest: str
     image: dict[str, Any] = Field(description="Image after all plugins; secrets appear as variable names.")
     phases: list[str]

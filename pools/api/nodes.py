@@ -54,7 +54,9 @@ class NodeResponse(ResponseModel):
     max_pods: int
     labels: dict[str, Any]
     taints: list[dict[str, Any]]
-    environment_digest: str | None = Field(description="Digest of the installed environment; null for none.")
+    environment_digest: str | None = Field(
+        description="Digest of the installed environment; null if there is none."
+    )
     phases: list[PhaseResponse] = Field(description="Installation phases, in order.")
     ready_at: datetime | None
     drain_started_at: datetime | None

@@ -282,7 +282,9 @@ class NodePoolResponse(ResponseModel):
     price_per_gpu_hour: float | None
     plugins: list[PluginResponse]
     environment: dict[str, Any] = Field(description="As declared; GET .../environment returns the result.")
-    environment_digest: str | None = Field(description="Environment of newly ordered nodes; null for none.")
+    environment_digest: str | None = Field(
+        description="Environment of newly ordered nodes; null if there is none."
+    )
     current_price: float | None = Field(
         description="Price per GPU-hour in effect: the pool's own or, if unset, the list price."
     )

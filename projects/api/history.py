@@ -51,6 +51,8 @@ class EventResponse(ResponseModel):
 
 
 class AuditEntryResponse(ResponseModel):
+    """One entry of the audit log."""
+
     id: int
     at: datetime
     actor: str

@@ -111,6 +111,8 @@ class EvictionPairResponse(ResponseModel):
 
 
 class EvictionMatrixResponse(ResponseModel):
+    """Eviction totals by pair of projects."""
+
     pairs: list[EvictionPairResponse] = Field(description="Pairs in descending order of lost work.")
     omitted: int = Field(description="Number of pairs beyond the limit.")
 

@@ -19,6 +19,8 @@ from scheduler.reports.explanations.workload import explain, with_share_explanat
 
 
 class PendingPeriodResponse(ResponseModel):
+    """Period for which one pending reason applied."""
+
     reason: str
     since: datetime
     until: datetime | None = Field(description="Null for the current reason.")

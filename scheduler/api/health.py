@@ -46,6 +46,8 @@ class WakeResponse(ResponseModel):
 
 
 class HealthResponse(ResponseModel):
+    """State of the scheduler; `invariants` are checked at the time of the request."""
+
     leader: LeaderResponse | None
     last_cycle: LastCycleResponse | None
     invariants: list[InvariantResponse]

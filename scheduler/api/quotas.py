@@ -125,6 +125,8 @@ class ShareRoundResponse(ResponseModel):
 
 
 class ShareTraceEntryResponse(ResponseModel):
+    """How a queue's share of one resource is computed, in numbers and in sentences."""
+
     kind: OwnerKind
     name: str
     queue: str = Field(description="Pool or department whose resources are divided.")

@@ -43,6 +43,8 @@ class UsageQuery(ListQuery):
 
 
 class UsageRowResponse(ResponseModel):
+    """Usage in GPU-hours, core-hours and GiB-hours."""
+
     at: datetime | None = Field(description="Start of the interval; null without a step.")
     department: str | None = None
     project: str | None = None

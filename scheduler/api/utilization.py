@@ -74,6 +74,8 @@ class PodUtilizationResponse(ResponseModel):
 
 
 class WorkloadUtilizationDetailResponse(ResponseModel):
+    """Utilization of one workload over time."""
+
     workload: str
     idle_since: datetime | None = Field(description="Time since which the allocated GPUs have been idle.")
     now: UtilizationResponse
@@ -92,11 +94,15 @@ class NodeUtilizationResponse(ResponseModel):
 
 
 class NodeUtilizationDetailResponse(NodeUtilizationResponse):
+    """Utilization of one node over time."""
+
     step: int
     over_time: list[UtilizationPointResponse]
 
 
 class WorkloadUtilizationResponse(ResponseModel):
+    """Utilization of one workload, summed over its pods."""
+
     workload: str
     id: uuid.UUID
     project: str

@@ -27,6 +27,8 @@ class UsedResourcesResponse(ResponseModel):
 
 
 class UtilizationResponse(ResponseModel):
+    """Current utilization."""
+
     measured_at: datetime | None
     pods: int
     pods_measured: int

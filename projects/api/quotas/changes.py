@@ -31,6 +31,8 @@ class ChangedQuota(ResponseModel):
 
 
 class QuotaChangeResponse(ResponseModel):
+    """Quota changes that were applied together."""
+
     id: int
     at: datetime
     actor: str

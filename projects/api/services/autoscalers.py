@@ -102,6 +102,8 @@ class AutoscalerHealthResponse(ResponseModel):
 
 
 class AutoscalingActionResponse(ResponseModel):
+    """Scaling action of an autoscaler."""
+
     request_id: UUID | None
     action: ScalingActionName
     status: RequestStatusName

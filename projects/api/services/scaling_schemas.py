@@ -48,6 +48,8 @@ class ScaleRequestsQuery(ListQuery):
 
 
 class ScaleAcceptedResponse(ResponseModel):
+    """Accepted scale request."""
+
     request_id: UUID | None = Field(description="Null for a dry run.")
     status: RequestStatusName | Literal["DRY_RUN"]
     message: str

@@ -75,6 +75,8 @@ class SessionBody(Body):
 
 
 class SessionNodeResponse(ResponseModel):
+    """A node that accepts calls."""
+
     node: int
     pod: UUID
     pool: str

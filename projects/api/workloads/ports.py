@@ -18,6 +18,8 @@ from projects.visits.links import create_port_link
 
 
 class PortLinkResponse(ResponseModel):
+    """One-time link that opens a port in a browser until it expires."""
+
     url: str
     expires_at: datetime
 

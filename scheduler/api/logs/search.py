@@ -60,6 +60,8 @@ class LogMatchResponse(ResponseModel):
 
 
 class LogMatchesResponse(ResponseModel):
+    """Page of matching lines."""
+
     pod: str
     run: int
     matches: int = Field(description="Matching lines between the start of the search and `searched_bytes`.")

@@ -11,10 +11,16 @@ from rest_framework.response import Response
 from berth.core.amounts import MILLI
 
 
+def _declare_parent(schema: dict[str, Any], model: type[BaseModel]) -> None:
+    """Name the extended model in its OpenAPI schema, from which the Python client is generated."""
+    if model.__base__ not in (None, BaseModel, ResponseModel):
+        schema["x-extends"] = model.__base__.__name__
+
+
 class ResponseModel(BaseModel):
     """Base model of response bodies, which are validated so that they match the OpenAPI schema."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, json_schema_extra=_declare_parent)
 
 
 class Amounts(ResponseModel):
@@ -29,6 +35,8 @@ class ProblemResponse(BaseModel):
     """A problem document (RFC 9457); `errors` lists every invalid value."""
 
     class InvalidValue(BaseModel):
+        """Error in a document."""
+
         path: str
         message: str
         received: str
