@@ -9,7 +9,7 @@ import pytest
 from berth.cli import following
 from berth.cli.following import LineFilter, TerminalOutput, strip_control_sequences
 from tests.cli.conftest import Terminal
-from tests.client.stub_server import StubServer, page, workload
+from tests.client.stub_server import StubServer, page, pod, workload
 
 UNSAFE_TEXT = b"\x1b]0;owned\x07red \x1b[31mtext\x1b[0m\x1b[2J\x1b[6n\x08\x9b\x00\r\n\xc2\x9b1mend\n"
 SAFE_TEXT = b"red \x1b[31mtext\x1b[0m\x9b\r\n1mend\n"
@@ -97,11 +97,10 @@ def test_search_without_matches_prints_a_note(terminal: Terminal) -> None:
 
 def test_follow_prints_matching_lines(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(following, "PAUSE_SECONDS", 0)
-    pods = [{"id": "p", "role": "worker", "index": 0, "run": 1}]
     ended = httpx.Response(200, json=workload(phase="failed", run=1))
     server = StubServer(
-        page([workload(run=1)]), httpx.Response(200, json=workload(run=1)), page(pods),
-        httpx.Response(200, content=b"loss 1\nother\nloss 2"), ended, page(pods),
+        page([workload(run=1)]), httpx.Response(200, json=workload(run=1)), page([pod()]),
+        httpx.Response(200, content=b"loss 1\nother\nloss 2"), ended, page([pod()]),
     )  # fmt: skip
     result = terminal.run("logs", "-f", "train", "--grep", "loss", server=server)
     assert (result.exit_code, result.stdout) == (10, "loss 1\nloss 2\n")

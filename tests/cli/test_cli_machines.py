@@ -7,19 +7,21 @@ import httpx
 import pytest
 
 from tests.cli.terminal import Terminal
-from tests.client.stub_server import StubServer, page, problem
+from tests.client.stub_server import TIME, StubServer, page, problem
 
 PATH = "/api/v1/node-pools/metal"
 
 
 def machine(**fields: Any) -> dict[str, Any]:
     capacity = {"cpu": 16.0, "memory_mib": 65536, "gpus": 2, "gpu_model": "L4", "address": "10.1.0.5"}
-    return {"name": "box-1", "state": "used", "node": "metal-0", **capacity, **fields}
+    times = {"joined_at": TIME, "last_seen_at": TIME}
+    return {"name": "box-1", "state": "used", "node": "metal-0", **capacity, **times, **fields}
 
 
 def token(**fields: Any) -> dict[str, Any]:
     details = {"prefix": "join_AbCdE", "comment": "rack 7", "issued_by": "alice"}
-    return {"id": 7, "state": "open", **details, **fields}
+    times = {"issued_at": TIME, "expires_at": TIME}
+    return {"id": 7, "state": "open", **details, **times, **fields}
 
 
 def response(body: Any, status: int = 200) -> httpx.Response:

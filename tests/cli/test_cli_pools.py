@@ -10,7 +10,7 @@ import pytest
 from berth.cli.exits import BadInput
 from berth.cli.pool_values import parse_nodes
 from tests.cli.terminal import Terminal
-from tests.client.stub_server import StubServer, page, problem
+from tests.client.stub_server import TIME, StubServer, page, problem
 
 HAS = {"gpu": 8.0, "cpu": 64.0, "memory_mib": 1024}
 
@@ -20,12 +20,14 @@ def pool(**fields: Any) -> httpx.Response:
         "name": "train", "provider": "aws", "runtime": "ray", "nodes_min": 2, "ready_threshold": None,
         "nodes_max": 16, "nodes_desired": 4, "nodes_ready": 3, "nodes_pending": 1, "nodes_draining": 0,
         "capacity": HAS, "free": HAS, "paused": False, "expires_at": None, "last_error": None,
-        "gpus_per_node": 8, "gpu_model": "H100", "cpu": 64, "memory_mib": 1024, "version": 7, **fields,
+        "gpus_per_node": 8, "gpu_model": "H100", "cpu": 64, "memory_mib": 1024, "version": 7,
+        "state": "active", "created_at": TIME, "updated_at": TIME, **fields,
     })  # fmt: skip
 
 
 def node(state: str, work: list[str] | None = None) -> httpx.Response:
-    return httpx.Response(200, json={"name": "train-1", "state": state, "work": work, "free": HAS})
+    times = {"since": TIME, "created_at": TIME}
+    return httpx.Response(200, json={"name": "train-1", "state": state, "work": work, "free": HAS, **times})
 
 
 def sent_body(server: StubServer) -> Any:
@@ -245,7 +247,7 @@ def test_node_description_shows_bootstrap_phases(terminal: Terminal) -> None:
     ]
     seen = {
         "name": "train-1", "pool": "train", "state": "booting", "free": HAS, "capacity": HAS,
-        "environment_digest": "ab" * 32, "phases": phases,
+        "environment_digest": "ab" * 32, "phases": phases, "since": TIME, "created_at": TIME,
     }  # fmt: skip
     result = terminal.run("node", "describe", "train-1", server=StubServer(httpx.Response(200, json=seen)))
     assert result.exit_code == 0, result.stderr
@@ -266,6 +268,7 @@ def test_pool_environment_shows_what_plugins_install(terminal: Terminal) -> None
         "image": image,
         "phases": ["apt", "pip"],
         "script": "#!/bin/sh\ntrue\n",
+        "created_at": TIME,
     }
     shown = terminal.run(
         "pool", "environment", "train", server=StubServer(httpx.Response(200, json=environment))

@@ -3,7 +3,7 @@
 import httpx
 
 from tests.cli.terminal import Terminal
-from tests.client.stub_server import StubServer, page, problem
+from tests.client.stub_server import TIME, StubServer, page, problem
 
 PENDING = {
     "queue_position": 1, "workload": "00000000-0000-4000-8000-000000000001", "name": "train",
@@ -14,12 +14,16 @@ PENDING = {
 }  # fmt: skip
 
 
+def pools(*names: str) -> httpx.Response:
+    return page([{"name": name, "created_at": TIME, "updated_at": TIME} for name in names])
+
+
 def queue_page(*items: dict, following: str | None = None) -> httpx.Response:
     return httpx.Response(200, json={"workloads": 3, "gpus": 24.0, "items": items, "next": following})
 
 
 def test_pool_may_be_omitted_if_there_is_only_one(monkeypatch) -> None:
-    server = StubServer(page([{"name": "local"}]), queue_page(PENDING))
+    server = StubServer(pools("local"), queue_page(PENDING))
     result = Terminal(monkeypatch).run("queue", server=server)
     assert result.exit_code == 0, result.output
     assert "train" in result.output and "2 more pending workloads" in result.output
@@ -27,7 +31,7 @@ def test_pool_may_be_omitted_if_there_is_only_one(monkeypatch) -> None:
 
 
 def test_pool_is_required_if_there_are_several(monkeypatch) -> None:
-    result = Terminal(monkeypatch).run("queue", server=StubServer(page([{"name": "a"}, {"name": "b"}])))
+    result = Terminal(monkeypatch).run("queue", server=StubServer(pools("a", "b")))
     assert (result.exit_code, "specify a pool, one of: a, b" in result.output) == (2, True)
 
 

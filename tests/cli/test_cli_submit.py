@@ -9,7 +9,7 @@ import pytest
 from berth.cli import following
 from berth.client import Settings
 from tests.cli.terminal import Terminal
-from tests.client.stub_server import StubServer, page, problem, workload
+from tests.client.stub_server import StubServer, page, pod, problem, workload
 
 CREATED = httpx.Response(201, json=workload(phase="pending"))
 NO_GPU = {"path": "roles[0].gpu", "message": "too many", "received": "9", "allowed": "at most 8"}
@@ -142,17 +142,15 @@ def test_follow_continues_with_the_next_run_after_an_eviction(
     monkeypatch.setattr(following, "PAUSE_SECONDS", 0)
     monkeypatch.setattr(following, "SLOW_PAUSE_SECONDS", 0)
 
-    def pods(run: int) -> httpx.Response:
-        return page([{"id": f"p{run}", "role": "worker", "index": 0, "run": run, "state": "running"}])
-
     def response(phase: str, run: int, reason: str = "") -> httpx.Response:
         return httpx.Response(200, json=workload(phase=phase, run=run, reason=reason))
 
     server = StubServer(
-        page([workload(phase="running", run=1)]), response("running", 1), pods(1),
-        httpx.Response(200, content=b"step 1\n"), response("pending", 1, "WaitingForCapacity"), pods(1),
-        response("running", 2), pods(2), httpx.Response(200, content=b"resumed at step 1\n"),
-        response("completed", 2), pods(2),
+        page([workload(phase="running", run=1)]), response("running", 1), page([pod(1)]),
+        httpx.Response(200, content=b"step 1\n"),
+        response("pending", 1, "WaitingForCapacity"), page([pod(1)]),
+        response("running", 2), page([pod(2)]), httpx.Response(200, content=b"resumed at step 1\n"),
+        response("completed", 2), page([pod(2)]),
     )  # fmt: skip
     result = terminal.run("logs", "-f", "train", server=server)
     assert result.exit_code == 0, result.output
@@ -171,11 +169,10 @@ def test_follow_resumes_at_the_last_byte_after_a_lost_connection(
             raise httpx.ReadError("gone")
 
     running = httpx.Response(200, json=workload(run=1))
-    pods = [{"id": "p", "role": "worker", "index": 0, "run": 1}]
     server = StubServer(
-        page([workload(run=1)]), running, page(pods),
+        page([workload(run=1)]), running, page([pod()]),
         httpx.Response(200, stream=Breaks()), httpx.Response(200, content=b"step 2\n"),
-        httpx.Response(200, json=workload(phase="completed", run=1)), page(pods),
+        httpx.Response(200, json=workload(phase="completed", run=1)), page([pod()]),
     )  # fmt: skip
     result = terminal.run("logs", "-f", "train", server=server)
     assert result.stdout == "step 1\nstep 2\n"

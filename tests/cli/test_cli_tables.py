@@ -20,7 +20,7 @@ from berth.client.models.pools import Node, NodePool
 from berth.client.models.tenants import Quota
 from berth.client.models.workloads import Workload
 from tests.cli.terminal import Terminal
-from tests.client.stub_server import StubServer, page, workload
+from tests.client.stub_server import TIME, StubServer, page, workload
 
 WIDE = "训练模型-大规模-実験"
 POOL = {
@@ -29,7 +29,10 @@ POOL = {
     "nodes_min": 1,
     "nodes_max": 400,
     "nodes_desired": 400,
+    "created_at": TIME,
+    "updated_at": TIME,
 }
+NODE = {"name": "n", "pool": "p", "state": "ready", "since": TIME, "created_at": TIME}
 QUOTA = {
     "owner": {"kind": "project", "name": "a-project-with-a-rather-long-name"}, "pool": "local", "gpu": 1000,
     "limit": {"gpu": 2000}, "weight": 1, "over_quota": True, "standing": None,
@@ -40,7 +43,7 @@ ROWS: dict[str, tuple[Any, Any]] = {
         [Workload.model_validate(workload(WIDE[:n], message=WIDE * 4, reason="Why")) for n in (3, 12)],
     ),
     "pools": (pools._pool_columns(), [NodePool.model_validate(POOL)]),
-    "nodes": (nodes._node_columns(), [Node.model_validate({"name": "n", "pool": "p", "state": "ready"})]),
+    "nodes": (nodes._node_columns(), [Node.model_validate(NODE)]),
     "quotas": (quota.quota_columns(), [Quota.model_validate(QUOTA)]),
 }
 

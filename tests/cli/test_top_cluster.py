@@ -19,16 +19,16 @@ from berth.client import Unreachable
 from berth.client.models.pools import Node, NodePool
 from berth.client.models.usage import Utilization
 from berth.client.models.workloads import Workload
-from tests.client.stub_server import StubServer, page, workload
+from tests.client.stub_server import TIME, StubServer, page, workload
 
 UTILIZATION = {
     "allocated": {"gpu": 4, "cpu": 8, "memory_mib": 16384, "gpu_memory_mib": 0},
     "used": {"gpu": 1, "cpu": 6.5, "memory_mib": 8192, "gpu_memory_mib": None},
     "gpus_measured": 4, "gpu_busy_percent": 25, "measured_at": None, "pods": 1, "pods_measured": 1,
 }  # fmt: skip
-POOL_RESOURCES = {"capacity": {"gpu": 8}, "free": {"gpu": 4}}
-POOL = {"name": "train", "nodes_ready": 1, "nodes_desired": 2, **POOL_RESOURCES}
-NODE = {"name": "train-0", "pool": "train", "state": "ready", **POOL_RESOURCES}
+CREATED = {"capacity": {"gpu": 8}, "free": {"gpu": 4}, "created_at": TIME}
+POOL = {"name": "train", "nodes_ready": 1, "nodes_desired": 2, "updated_at": TIME, **CREATED}
+NODE = {"name": "train-0", "pool": "train", "state": "ready", "since": TIME, **CREATED}
 
 
 def cluster_snapshot(*work: WorkloadRow) -> ClusterSnapshot:

@@ -9,6 +9,7 @@ import httpx
 from berth.client import Client, Settings
 from berth.client.sync.transport import Transport
 
+TIME = "2026-01-01T00:00:00Z"
 HERE = Settings("http://127.0.0.1:8000", "berth_secret")
 Reply = httpx.Response | Exception | Callable[[httpx.Request], httpx.Response]
 
@@ -59,9 +60,14 @@ def workload(
     return {
         "id": f"00000000-0000-4000-8000-{number:012d}", "name": name, "project": project,
         "department": "research", "kind": "training", "priority": 50, "preemptible": True, "pools": ["local"],
-        "phase": phase, "reason": "", "message": "", "since": "2026-01-01T00:00:00Z",
-        "submitted_at": "2026-01-01T00:00:00Z", "submitted_by": "alice", "started_at": None,
+        "phase": phase, "reason": "", "message": "", "since": TIME,
+        "submitted_at": TIME, "submitted_by": "alice", "started_at": None,
         "ended_at": None, "run": 1, "preemptions": 0, "restarts": 0, "exit_code": None, "pool": "local",
         "gpus": {"requested": 4, "now": 4}, "labels": {}, "queue_position": None, "expected_start": None,
         "pods": {"running": 4, "wanted": 4}, **fields,
     }  # fmt: skip
+
+
+def pod(run: int = 1, **fields: Any) -> dict[str, Any]:
+    times = {"since": TIME, "created_at": TIME}
+    return {"id": f"p{run}", "role": "worker", "index": 0, "run": run, **times, **fields}

@@ -4,7 +4,7 @@ import httpx
 import pytest
 
 from berth.client import Ambiguous, Conflict, Forbidden, Invalid, NotFound, NotSignedIn, ServerFailed
-from tests.client.stub_server import StubServer, page, problem, workload
+from tests.client.stub_server import TIME, StubServer, page, problem, workload
 
 
 def test_list_reads_every_page() -> None:
@@ -26,6 +26,13 @@ def test_empty_filters_are_not_sent() -> None:
     list(server.client().workloads.list(project=None, phase=("pending", "running")))
     assert "project" not in server.requests[0].url.params
     assert server.requests[0].url.params.get_list("phase") == ["pending", "running"]
+
+
+def test_missing_fields_of_an_older_server_are_empty() -> None:
+    fields = {"id": "w-1", "name": "train", "since": TIME, "submitted_at": TIME}
+    old = StubServer(httpx.Response(200, json=fields)).client().workloads.get("w-1")
+    assert (old.reason, old.pool, old.pods.running) == ("", None, 0)
+    assert old.plain() == fields
 
 
 def test_unknown_fields_of_a_newer_server_are_preserved() -> None:

@@ -16,7 +16,7 @@ from berth.client.sessions.payload import decode_outcome, pickle_call
 from berth.client.sessions.protocol import SessionState, StartProgress
 from berth.client.sessions.unpicklable import unpicklable_part
 from pools.plugins import Plugin
-from tests.client.stub_server import StubServer
+from tests.client.stub_server import TIME, StubServer
 
 SIZE_LIMIT = 1 << 20
 LOCK = threading.Lock()
@@ -193,7 +193,8 @@ def test_ended_session_fails_open_calls_and_refuses_new_ones() -> None:
 def test_unpicklable_plugin_opens_no_session() -> None:
     lock = threading.Lock()
     plugin = Plugin.create("mine").with_decorate(lambda function: lock and function)
-    server = StubServer(httpx.Response(200, json={"name": "local"}))
+    pool = {"name": "local", "created_at": TIME, "updated_at": TIME}
+    server = StubServer(httpx.Response(200, json=pool))
     with (
         pytest.raises(NotPicklable, match="plugin mine, decorate: the enclosing variable lock cannot"),
         server.client().session("local", plugins=[plugin]),

@@ -9,7 +9,16 @@ from berth.cli.text import format_time, format_value, number, safe
 from berth.core.words import OMITTED_FIELDS, format_amount, format_count
 
 if TYPE_CHECKING:
-    from berth.client.models.tenants import QuotaImpact, ShareTrace
+    from berth.client.models.tenants import (
+        ChangedQuota,
+        HiddenChanges,
+        QuotaEdit,
+        QuotaImpact,
+        ReasonChange,
+        ShareChange,
+        ShareTrace,
+        StartChange,
+    )
 
 NUMBER_LABELS = {
     "queue": "queue", "requested": "requested", "allocated": "allocated", "bound": "limit", "quota": "quota",
@@ -80,7 +89,7 @@ def print_impact(impact: "QuotaImpact") -> None:
     for quota in impact.quotas:
         print(safe(quota_line(quota)))
     for warning in impact.warnings:
-        print(f"Warning: {safe(warning.get('message', ''))}")
+        print(f"Warning: {safe(warning.message)}")
     _section("Fair shares, in GPUs", map(_format_share_change, filter(_changes_gpu_share, impact.shares)))
     _section("Would start", map(_format_start, impact.starts))
     _section("Would no longer start", map(_format_start, impact.no_longer_starting))
@@ -92,10 +101,10 @@ def print_impact(impact: "QuotaImpact") -> None:
         print(f"\nWorkloads that are not visible to you: {message}")
 
 
-def quota_line(quota: Mapping[str, Any]) -> str:
+def quota_line(quota: "QuotaEdit | ChangedQuota") -> str:
     """Return a line such as "vision on local: gpu 4 -> 8"."""
-    before, after = quota.get("before"), quota.get("after")
-    name = f"{quota.get('name')} on {quota.get('pool')}"
+    before, after = quota.before, quota.after
+    name = f"{quota.name} on {quota.pool}"
     if after is None:
         return f"{name}: {'removed' if before is not None else 'does not exist'}"
     old_values = _flatten(before or {})
@@ -134,19 +143,18 @@ def _format_amount(value: Any) -> str:
     return "unlimited" if value is None else format_value(value)
 
 
-def _changes_gpu_share(share: Mapping[str, Any]) -> bool:
-    return bool(share["before"].get("gpu") != share["after"].get("gpu"))
+def _changes_gpu_share(share: "ShareChange") -> bool:
+    return share.before.gpu != share.after.gpu
 
 
-def _format_share_change(share: Mapping[str, Any]) -> str:
-    before, after, allocated = (number(share[key].get("gpu")) for key in ("before", "after", "allocated"))
-    return f"{share['name']} on {share['pool']}: {before} -> {after} ({allocated} allocated)"
+def _format_share_change(share: "ShareChange") -> str:
+    before, after, allocated = map(number, (share.before.gpu, share.after.gpu, share.allocated.gpu))
+    return f"{share.name} on {share.pool}: {before} -> {after} ({allocated} allocated)"
 
 
-def _format_start(entry: Mapping[str, Any]) -> str:
-    when = "" if entry.get("at_once", True) else ", once evicted workloads have stopped"
-    gpus = format_count(entry.get("gpus") or 0, "GPU")
-    return f"{entry['project']}/{entry['workload']} on {entry['pool']}, {gpus}{when}"
+def _format_start(start: "StartChange") -> str:
+    when = "" if start.at_once else ", once evicted workloads have stopped"
+    return f"{start.project}/{start.workload} on {start.pool}, {format_count(start.gpus, 'GPU')}{when}"
 
 
 def _format_eviction(eviction: Mapping[str, Any]) -> Iterator[str]:
@@ -155,17 +163,15 @@ def _format_eviction(eviction: Mapping[str, Any]) -> Iterator[str]:
         yield f"  {line}"
 
 
-def _format_reason_change(entry: Mapping[str, Any]) -> str:
-    return (
-        f"{entry['project']}/{entry['workload']}: {entry['before']} -> {entry['after']}: {entry['message']}"
-    )
+def _format_reason_change(change: "ReasonChange") -> str:
+    return f"{change.project}/{change.workload}: {change.before} -> {change.after}: {change.message}"
 
 
-def _format_hidden(hidden: Mapping[str, Any]) -> str:
+def _format_hidden(hidden: "HiddenChanges") -> str:
     words = (("starts", "start"), ("no_longer_starting", "prevented start", "prevented starts"),
              ("evictions", "eviction"), ("shares", "changed fair share"),
              ("reasons", "changed reason"))  # fmt: skip
-    return ", ".join(format_count(hidden[key], *word) for key, *word in words if hidden.get(key))
+    return ", ".join(format_count(count, *word) for key, *word in words if (count := getattr(hidden, key)))
 
 
 UNITS = {"gpu": "GPUs", "cpu": "CPUs", "memory_mib": "memory"}

@@ -52,11 +52,7 @@ def _latest_pod(client: "Client", workload: "Workload", name: str | None) -> "Po
     pods = [pod for pod in client.workloads.pods(workload.id) if pod.run == workload.run]
     if name is not None:
         pods = [pod for pod in pods if pod.short_name == name]
-    return min(pods, key=lambda pod: (pod.rank, -_started(pod)), default=None)
-
-
-def _started(pod: "Pod") -> float:
-    return pod.created_at.timestamp() if pod.created_at else 0.0
+    return min(pods, key=lambda pod: (pod.rank, -pod.created_at.timestamp()), default=None)
 
 
 def _print_attempt(

@@ -1,9 +1,14 @@
-"""Generate the synchronous client from the asynchronous one: `python -m berth.client.generate`."""
+"""Generate the synchronous client and the models: `python -m berth.client.generate`.
+
+The synchronous client is generated from the asynchronous one, the models from the OpenAPI document.
+"""
 
 import re
 import subprocess
 import sys
 from pathlib import Path
+
+from berth.client import model_generator
 
 FOLDER = Path(__file__).parent
 HAND_WRITTEN = ("__init__.py", "background.py")  # threads and tasks differ by more than `await`
@@ -29,9 +34,20 @@ def generate_modules() -> dict[str, str]:
     return {file.name: to_synchronous(file.read_text(), f"berth/client/aio/{file.name}") for file in sources}
 
 
+def generate_models() -> dict[str, str]:
+    """Return the text of every generated module of `berth.client.models` by file name."""
+    sources = model_generator.generate_sources()
+    return {name: _finish(text, "the OpenAPI document") for name, text in sources.items()}
+
+
 def to_synchronous(text: str, source: str) -> str:
     for pattern, replacement in REPLACEMENTS:
         text = re.sub(pattern, replacement, text, flags=re.MULTILINE)
+    return _finish(text, source)
+
+
+def _finish(text: str, source: str) -> str:
+    """Add the header, remove unused imports and format the text."""
     text = HEADER.format(source=source) + text
     text = _ruff(text, "check", "--fix-only", "--unsafe-fixes", "--quiet", "--select", "I,F,UP,C4")
     return _ruff(text, "format", "--quiet")
@@ -44,5 +60,6 @@ def _ruff(text: str, *command: str) -> str:
 
 
 if __name__ == "__main__":
-    for name, text in generate_modules().items():
-        (FOLDER / "sync" / name).write_text(text)
+    for folder, modules in (("sync", generate_modules()), ("models", generate_models())):
+        for name, text in modules.items():
+            (FOLDER / folder / name).write_text(text)

@@ -23,7 +23,7 @@ from berth.cli.text import format_age, format_short_time, format_time, format_va
 
 if TYPE_CHECKING:
     from berth.client import Client
-    from berth.client.models.people import Change
+    from berth.client.models.people import AuditEntry
     from berth.client.models.scheduling import Health
 
 Since = Annotated[str | None, typer.Option(help="Start time: a timestamp, or an age such as 2h.")]
@@ -204,26 +204,26 @@ def health(output: OutputOption = Output.TABLE) -> None:
 
 
 def _print_health(state: "Health") -> None:
-    leader, cycle = state.leader or {}, state.last_cycle or {}
-    leader_text = f"{leader['holder']}, epoch {leader['epoch']}" if leader else "none"
-    if leader and not leader.get("alive"):
+    leader, cycle = state.leader, state.last_cycle
+    leader_text = f"{leader.holder}, epoch {leader.epoch}" if leader else "none"
+    if leader and not leader.alive:
         leader_text += ", lease expired"
-    duration_ms = sum(float(cycle.get(step) or 0) for step in ("observe_ms", "decide_ms", "commit_ms"))
-    broken = [invariant for invariant in state.invariants if not invariant.get("ok")]
+    cycle_text = "none yet"
+    if cycle:
+        duration_ms = cycle.observe_ms + cycle.decide_ms + cycle.commit_ms
+        cycle_text = f"{cycle.id}, {format_time(cycle.at)}, {duration_ms:.1f} ms"
+    broken = [invariant for invariant in state.invariants if not invariant.ok]
     print_fields(
         [
             ("Leader", leader_text),
-            (
-                "Lease renewed",
-                f"{format_value(state.wake.get('last_renewal_seconds'))} s ago" if state.wake else "",
-            ),
-            ("Last cycle", f"{cycle['id']}, {cycle['at']}, {duration_ms:.1f} ms" if cycle else "none yet"),
+            ("Lease renewed", f"{format_value(state.wake.last_renewal_seconds)} s ago" if state.wake else ""),
+            ("Last cycle", cycle_text),
             ("Pending", str(state.pending)),
             ("Invariants", f"{len(state.invariants) - len(broken)} of {len(state.invariants)} hold"),
         ]
     )
     for invariant in broken:
-        print(f"berth: {safe(invariant.get('name'))}: {safe(invariant.get('detail'))}", file=sys.stderr)
+        print(f"berth: {safe(invariant.name)}: {safe(invariant.detail)}", file=sys.stderr)
 
 
 def _audit_columns() -> list[Column]:
@@ -240,7 +240,7 @@ def _audit_columns() -> list[Column]:
     ]
 
 
-def _format_changes(change: "Change") -> str:
+def _format_changes(change: "AuditEntry") -> str:
     """Format the values that differ, each with its old and its new value."""
     before: Any = change.before if isinstance(change.before, dict) else {}
     after: Any = change.after if isinstance(change.after, dict) else {}

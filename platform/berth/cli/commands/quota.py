@@ -53,7 +53,7 @@ def show(
 def sorted_quotas(client: "Client", pool: str | None, owner: str | None = None) -> list[Any]:
     """Return the visible quotas by pool, each department before its projects."""
     projects = {project.name: project.department for project in client.projects.list()}
-    quotas = [quota for quota in client.quotas.list(pool=pool) if owner in (None, quota.owner["name"])]
+    quotas = [quota for quota in client.quotas.list(pool=pool) if owner in (None, quota.owner.name)]
     return sorted(quotas, key=lambda quota: _quota_sort_key(quota, projects))
 
 
@@ -62,12 +62,12 @@ def _show_share_traces(owner: str | None, pool: str | None, output: Output) -> N
     if owner is None:
         raise BadInput("quota show --why: specify a project or a department")
     with open_client() as client:
-        quotas = [quota for quota in client.quotas.list(pool=pool) if quota.owner["name"] == owner]
+        quotas = [quota for quota in client.quotas.list(pool=pool) if quota.owner.name == owner]
         if not quotas:
             raise BadInput(f"{owner} has no quota that you can see{'' if pool is None else f' in {pool}'}")
         traces = [
             client.quotas.share(
-                "project" if quota.owner["kind"] == "project" else "department", owner, quota.pool
+                "project" if quota.owner.kind == "project" else "department", owner, quota.pool
             )
             for quota in quotas
         ]
@@ -128,16 +128,14 @@ def set_quota(
 
 def quota_columns() -> list[Column]:
     return [
-        Column(
-            "OWNER", lambda q: q.owner["name"] if q.owner["kind"] == "department" else f"  {q.owner['name']}"
-        ),
+        Column("OWNER", lambda q: q.owner.name if q.owner.kind == "department" else f"  {q.owner.name}"),
         Column("POOL", lambda q: q.pool),
         Column("QUOTA", lambda q: number(q.gpu, "unlimited"), right=True),
         Column("FAIR SHARE", lambda q: format_standing_gpus(q, "share"), right=True, optional=True),
         Column("ALLOCATED", lambda q: format_standing_gpus(q, "allocated"), right=True),
         Column("REQUESTED", lambda q: format_standing_gpus(q, "requested"), right=True, optional=True),
-        Column("LIMIT", lambda q: number(q.limit.get("gpu"), "none"), right=True, optional=True),
-        Column("WEIGHT", lambda q: format_value(q.weight), right=True, optional=True),
+        Column("LIMIT", lambda q: number(q.limit.gpu, "none"), right=True, optional=True),
+        Column("WEIGHT", lambda q: _format_weight(q.weight), right=True, optional=True),
         Column("BORROWS", lambda q: "yes" if q.over_quota else "no", optional=True),
         Column("RANK", lambda q: "-" if q.rank is None else str(q.rank), right=True, wide=True),
         Column("CPU", lambda q: number(q.cpu, "unlimited"), right=True, wide=True),
@@ -166,7 +164,7 @@ def _save_quota(
 
     show_one(stored, output, describe)
     for warning in stored.warnings:
-        print(f"Warning: {safe(warning.get('message', ''))}", file=sys.stderr)
+        print(f"Warning: {safe(warning.message)}", file=sys.stderr)
 
 
 def _parse_amounts(options: dict[str, str | None], suffix: str) -> dict[str, Any]:
@@ -177,15 +175,18 @@ def _parse_amounts(options: dict[str, str | None], suffix: str) -> dict[str, Any
     }
 
 
+def _format_weight(weight: Any) -> str:
+    return format_value(weight if isinstance(weight, float) else weight.plain())
+
+
 def format_standing_gpus(quota: Any, name: str) -> str:
     """Format the last cycle's `share`, `allocated` or `requested` in GPUs, or as a dash."""
-    values = (quota.standing or {}).get(name)
-    return number(values.get("gpu")) if isinstance(values, dict) else "-"
+    return "-" if quota.standing is None else number(getattr(quota.standing, name).gpu)
 
 
 def _quota_sort_key(quota: Any, projects: dict[str, str]) -> tuple[str, str, bool, str]:
     """Return a sort key that orders by pool, and puts each department before its projects."""
-    name, is_project = quota.owner["name"], quota.owner["kind"] == "project"
+    name, is_project = quota.owner.name, quota.owner.kind == "project"
     return (quota.pool, projects.get(name, "") if is_project else name, is_project, name)
 
 

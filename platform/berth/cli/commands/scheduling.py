@@ -180,9 +180,7 @@ def share(
 
 def _share_columns() -> list[Column]:
     return [
-        Column(
-            "QUEUE", lambda q: q.owner["name"] if q.owner["kind"] == "department" else f"  {q.owner['name']}"
-        ),
+        Column("QUEUE", lambda q: q.owner.name if q.owner.kind == "department" else f"  {q.owner.name}"),
         Column("POOL", lambda q: q.pool),
         Column("QUOTA", lambda q: number(q.gpu, "unlimited"), right=True),
         Column("FAIR SHARE", lambda q: format_standing_gpus(q, "share"), right=True),
@@ -195,12 +193,11 @@ def _share_columns() -> list[Column]:
 
 
 def _borrowed_gpus(quota: Any) -> float | None:
-    allocated = ((quota.standing or {}).get("allocated") or {}).get("gpu")
+    allocated = quota.standing and quota.standing.allocated.gpu
     if allocated is None or quota.gpu is None:
         return None
-    return max(0.0, float(allocated) - float(quota.gpu))
+    return max(0.0, allocated - quota.gpu)
 
 
 def _format_decayed_usage(quota: Any) -> str:
-    usage = ((quota.standing or {}).get("usage") or {}).get("gpu")
-    return "-" if usage is None else f"{usage:.3f}"
+    return "-" if quota.standing is None else f"{quota.standing.usage.gpu:.3f}"

@@ -18,7 +18,7 @@ from berth.core.words import format_count
 
 if TYPE_CHECKING:
     from berth.client import Client
-    from berth.client.models.workloads import DryRun, Workload
+    from berth.client.models.workloads import DryRun, Submission
 
 
 @with_options_from(SubmitFlags)
@@ -116,8 +116,8 @@ def _set_project(document: dict[str, Any], project: str) -> None:
         document.setdefault("project", project)
 
 
-def _submit(client: "Client", documents: list[dict[str, Any]]) -> list["Workload"]:
-    submitted: list[Workload] = []
+def _submit(client: "Client", documents: list[dict[str, Any]]) -> list["Submission"]:
+    submitted: list[Submission] = []
     for document in documents:
         try:
             submitted.append(client.workloads.submit(document))
@@ -129,7 +129,7 @@ def _submit(client: "Client", documents: list[dict[str, Any]]) -> list["Workload
     return submitted
 
 
-def _print_submitted(output: Output, submitted: list["Workload"]) -> None:
+def _print_submitted(output: Output, submitted: list["Submission"]) -> None:
     if output.is_data:
         results = [workload.plain() for workload in submitted]
         show_data(results[0] if len(results) == 1 else results, output)
@@ -141,7 +141,7 @@ def _print_submitted(output: Output, submitted: list["Workload"]) -> None:
             print(f"berth: warning: {safe(warning)}", file=sys.stderr)
 
 
-def _follow(client: "Client", workload: "Workload", *, follow: bool) -> None:
+def _follow(client: "Client", workload: "Submission", *, follow: bool) -> None:
     from berth.cli.following import follow_output, follow_phases
 
     try:

@@ -119,6 +119,6 @@ def _template_columns() -> list[Column]:
         Column("TEMPLATE", lambda t: t.handle),
         Column("KIND", lambda t: t.kind),
         Column("BY", lambda t: t.changed_by),
-        Column("CHANGED", lambda t: f"{t.changed_at:%Y-%m-%d}" if t.changed_at else "-"),
+        Column("CHANGED", lambda t: f"{t.changed_at:%Y-%m-%d}"),
         Column("DESCRIPTION", lambda t: t.description, flexible=True),
     ]

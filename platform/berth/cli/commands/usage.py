@@ -192,8 +192,8 @@ def _parse_percentages(text: str) -> list[int]:
 
 def _budget_columns() -> list[Column]:
     return [
-        Column("OWNER", lambda b: b.owner["name"]),
-        Column("KIND", lambda b: b.owner["kind"], optional=True),
+        Column("OWNER", lambda b: b.owner.name),
+        Column("KIND", lambda b: b.owner.kind, optional=True),
         Column("GPU-HOURS", lambda b: f"{b.gpu_hours}", right=True),
         Column("USED", lambda b: f"{b.month.used:.1f}", right=True),
         Column("%", lambda b: f"{b.month.percent:.0f}", right=True, style=_budget_style),

@@ -203,7 +203,7 @@ def _sort_key(row: WorkloadRow, sort: Sort) -> tuple[float, str]:
     first = {
         Sort.ALLOCATED: -workload.gpus.now,
         Sort.USED: -((use.used.gpu if use else None) or 0),
-        Sort.AGE: workload.submitted_at.timestamp() if workload.submitted_at else 0.0,
+        Sort.AGE: workload.submitted_at.timestamp(),
         Sort.NAME: 0.0,
     }
     return first[sort], workload.handle

@@ -19,7 +19,7 @@ from berth.client.aio.transport import AsyncTransport
 from berth.client.aio.usage import AsyncBudgets, AsyncUsage, AsyncUtilization
 from berth.client.aio.workloads import AsyncWorkloads
 from berth.client.config import Settings, load_settings
-from berth.client.models.people import Identity, PasswordChanged
+from berth.client.models.people import Identity, PasswordChange
 from berth.client.retry import RetryPolicy
 
 if TYPE_CHECKING:
@@ -85,16 +85,14 @@ class AsyncClient:
         response = await self._transport.post("login", {"username": username, "password": password})
         return str(response["token"])
 
-    async def change_password(
-        self, current: str, new: str, *, revoke_tokens: bool = False
-    ) -> PasswordChanged:
+    async def change_password(self, current: str, new: str, *, revoke_tokens: bool = False) -> PasswordChange:
         """Change your password, which revokes all tokens created by sign-in.
 
         With `revoke_tokens`, all your other tokens are revoked too. A client that used a token created by
         sign-in continues with the new token in the response.
         """
         body = {"current_password": current, "new_password": new, "revoke_tokens": revoke_tokens}
-        changed = PasswordChanged.model_validate(await self._transport.post("password", body))
+        changed = PasswordChange.model_validate(await self._transport.post("password", body))
         if changed.token is not None:
             self._transport.use_token(changed.token)
             self.settings = self._transport.settings

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from berth.client.aio.transport import AsyncTransport
-from berth.client.models.people import Change
+from berth.client.models.people import AuditEntry
 from berth.client.models.scheduling import Cycle, Eviction, EvictionMatrix, Health, Replay
 from berth.client.models.workloads import Event
 
@@ -48,13 +48,13 @@ class AsyncAudit:
     def __init__(self, transport: AsyncTransport) -> None:
         self._transport = transport
 
-    async def list(self, *, limit: int | None = None, **filters: object) -> AsyncIterator[Change]:
+    async def list(self, *, limit: int | None = None, **filters: object) -> AsyncIterator[AuditEntry]:
         """Iterate over audit entries, newest first.
 
         Filters: actor, action, object_type, object_name, project, department, since, until.
         """
         async for item in self._transport.pages("audit", filters, limit):
-            yield Change.model_validate(item)
+            yield AuditEntry.model_validate(item)
 
 
 class AsyncCycles:

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Sequence
 from datetime import datetime
 
 from berth.client.aio.transport import AsyncTransport
-from berth.client.models.people import Member, Token, User
+from berth.client.models.people import Member, NewToken, Token, User
 
 
 class AsyncTokens:
@@ -15,14 +15,14 @@ class AsyncTokens:
         async for item in self._transport.pages("tokens"):
             yield Token.model_validate(item)
 
-    async def create(self, name: str, scopes: Sequence[str], expires_at: datetime | None = None) -> Token:
+    async def create(self, name: str, scopes: Sequence[str], expires_at: datetime | None = None) -> NewToken:
         """Create a token. The result's `token` is the secret, which cannot be read again."""
         body = {
             "name": name,
             "scopes": list(scopes),
             "expires_at": expires_at.isoformat() if expires_at else None,
         }
-        return Token.model_validate(await self._transport.post("tokens", body))
+        return NewToken.model_validate(await self._transport.post("tokens", body))
 
     async def revoke(self, token_id: int | str) -> None:
         await self._transport.execute("DELETE", f"tokens/{token_id}")

@@ -10,11 +10,12 @@ from berth.client.models.services import (
     AutoscalerSettings,
     AutoscalerStatus,
     AutoscalingAction,
-    InferenceService,
+    InferenceEngine,
     ScaleAccepted,
     ScaleOutCancellation,
     ScaleRequest,
-    ServiceEngine,
+    Service,
+    ServiceDetail,
 )
 from berth.client.models.workloads import Event
 
@@ -26,19 +27,17 @@ class AsyncServices:
     def __init__(self, transport: AsyncTransport, sleep: Callable[[float], Awaitable[None]]) -> None:
         self._transport, self._sleep = transport, sleep
 
-    async def list(
-        self, *, project: str | None = None, ended: bool | None = None
-    ) -> AsyncIterator[InferenceService]:
+    async def list(self, *, project: str | None = None, ended: bool | None = None) -> AsyncIterator[Service]:
         async for item in self._transport.pages("services", {"project": project, "ended": ended}):
-            yield InferenceService.model_validate(item)
+            yield Service.model_validate(item)
 
-    async def get(self, service: str) -> InferenceService:
-        return InferenceService.model_validate(await self._transport.get(_path(service)))
+    async def get(self, service: str) -> ServiceDetail:
+        return ServiceDetail.model_validate(await self._transport.get(_path(service)))
 
-    async def engines(self, service: str) -> Sequence[ServiceEngine]:
+    async def engines(self, service: str) -> Sequence[InferenceEngine]:
         response = await self._transport.get(_path(service, "engines"))
         return [
-            ServiceEngine.model_validate(engine)
+            InferenceEngine.model_validate(engine)
             for model in response["models"].values()
             for engine in model["engines"]
         ]

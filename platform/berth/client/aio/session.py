@@ -19,6 +19,7 @@ from berth.client.aio.background import (
 from berth.client.aio.transport import AsyncTransport
 from berth.client.errors import ClientError, SessionEnded, SessionError
 from berth.client.models.pools import NodePool
+from berth.client.models.sessions import SessionState
 from berth.client.sessions import protocol
 from berth.client.sessions.calls import PendingCalls
 from berth.client.sessions.options import Options, plugin_context
@@ -52,14 +53,14 @@ class AsyncSession:
         self._calls = PendingCalls()
         self._background = Background()
         self._plugins = HookContexts(Hook.AROUND_CLIENT)
-        self._state = protocol.SessionState(id="")
+        self._state = SessionState(id="", name="")
         self._after = 0
 
     async def __aenter__(self) -> Self:
         pools = self._options.pools
         context = plugin_context(self._options, await self._pool(pools[0]) if len(pools) == 1 else None)
         opened = await self._transport.post("sessions", self._options.body())
-        self._state = protocol.SessionState.model_validate(opened)
+        self._state = SessionState.model_validate(opened)
         try:
             await self._wait_for_nodes()
             self._calls.changed = self._background.notify
@@ -102,9 +103,9 @@ class AsyncSession:
         """Number of ready nodes when the state was last read."""
         return len(self._state.nodes)
 
-    async def state(self) -> protocol.SessionState:
+    async def state(self) -> SessionState:
         """Return the current state, including the nodes that accept calls."""
-        self._state = protocol.SessionState.model_validate(await self._transport.get(f"sessions/{self.id}"))
+        self._state = SessionState.model_validate(await self._transport.get(f"sessions/{self.id}"))
         return self._state
 
     async def ready_nodes(self) -> int:

@@ -5,7 +5,7 @@ from typing import Any
 
 from berth.client.aio.transport import AsyncTransport
 from berth.client.http import json_content
-from berth.client.models.templates import Template
+from berth.client.models.templates import Template, TemplateDetail
 
 
 class AsyncTemplates:
@@ -16,12 +16,12 @@ class AsyncTemplates:
         async for item in self._transport.pages("templates", {"project": project}):
             yield Template.model_validate(item)
 
-    async def get(self, project: str, name: str) -> Template:
-        return Template.model_validate(await self._transport.get(template_path(project, name)))
+    async def get(self, project: str, name: str) -> TemplateDetail:
+        return TemplateDetail.model_validate(await self._transport.get(template_path(project, name)))
 
     async def create(
         self, project: str, name: str, document: Mapping[str, Any] | str, *, description: str = ""
-    ) -> Template:
+    ) -> TemplateDetail:
         """Create a template. Raises Conflict if it already exists."""
         return await self._put(
             template_path(project, name), template_body(document, description), {"If-None-Match": "*"}
@@ -29,7 +29,7 @@ class AsyncTemplates:
 
     async def edit(
         self, project: str, name: str, document: Mapping[str, Any] | str, *, description: str | None = None
-    ) -> Template:
+    ) -> TemplateDetail:
         """Replace a template. Raises Conflict if it was changed concurrently."""
         path = template_path(project, name)
         current = await self._transport.execute("GET", path)
@@ -43,9 +43,9 @@ class AsyncTemplates:
         tag = await self._transport.etag(path)
         await self._transport.execute("DELETE", path, headers={"If-Match": tag})
 
-    async def _put(self, path: str, body: object, condition: Mapping[str, str]) -> Template:
+    async def _put(self, path: str, body: object, condition: Mapping[str, str]) -> TemplateDetail:
         response = await self._transport.execute("PUT", path, body=body, headers=condition)
-        return Template.model_validate(json_content(response))
+        return TemplateDetail.model_validate(json_content(response))
 
 
 def template_body(document: Mapping[str, Any] | str, description: str) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from berth.client.http import json_content
 from berth.client.models.usage import (
     Budget,
     ClusterUtilization,
+    NodeUtilization,
     NodeUtilizationDetail,
     UsageReport,
     WorkloadUtilization,
@@ -89,9 +90,9 @@ class AsyncUtilization:
 
     async def nodes(
         self, *, pool: str | None = None, limit: int | None = None
-    ) -> AsyncIterator[NodeUtilizationDetail]:
+    ) -> AsyncIterator[NodeUtilization]:
         async for item in self._transport.pages("utilization/nodes", {"pool": pool}, limit):
-            yield NodeUtilizationDetail.model_validate(item)
+            yield NodeUtilization.model_validate(item)
 
     async def workloads(
         self, *, project: str | None = None, pool: str | None = None, limit: int | None = None

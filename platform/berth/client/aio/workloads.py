@@ -8,16 +8,18 @@ import httpx
 
 from berth.client.aio.transport import AsyncTransport
 from berth.client.errors import Ambiguous, NotFound
+from berth.client.models.logs import LogChunk
 from berth.client.models.scheduling import Eviction
 from berth.client.models.workloads import (
     DryRun,
     Event,
     Explanation,
-    LogChunk,
     LogMatches,
     Pod,
     PortLink,
+    Submission,
     Workload,
+    WorkloadDetail,
 )
 
 MATCHES_PER_PAGE = 500
@@ -31,12 +33,12 @@ class AsyncWorkloads:
         self._transport = transport
         self._sleep = sleep
 
-    async def submit(self, document: Document, *, key: str | None = None) -> Workload:
+    async def submit(self, document: Document, *, key: str | None = None) -> Submission:
         """Submit a workload exactly once, even if the request is retried after a lost connection.
 
         Calls with the same `key` count as one submission.
         """
-        return Workload.model_validate(await self._transport.post("workloads", document, key=key))
+        return Submission.model_validate(await self._transport.post("workloads", document, key=key))
 
     async def dry_run(self, document: Document) -> DryRun:
         """Return what would happen if the workload were submitted now, without storing it."""
@@ -50,10 +52,10 @@ class AsyncWorkloads:
         async for item in self._transport.pages("workloads", filters, limit):
             yield Workload.model_validate(item)
 
-    async def get(self, workload_id: str) -> Workload:
-        return Workload.model_validate(await self._transport.get(f"workloads/{workload_id}"))
+    async def get(self, workload_id: str) -> WorkloadDetail:
+        return WorkloadDetail.model_validate(await self._transport.get(f"workloads/{workload_id}"))
 
-    async def find(self, reference: str) -> Workload:
+    async def find(self, reference: str) -> WorkloadDetail:
         """Return the workload with this id, NAME or PROJECT/NAME. Raises NotFound or Ambiguous."""
         if is_id(reference):
             return await self.get(reference)
@@ -62,13 +64,13 @@ class AsyncWorkloads:
         matching = [workload async for workload in listed] if name else []
         return await self.get(require_unique_match(reference, select_candidates(name, matching)).id)
 
-    async def cancel(self, workload_id: str) -> Workload:
+    async def cancel(self, workload_id: str) -> WorkloadDetail:
         return await self._act(workload_id, "cancel")
 
-    async def suspend(self, workload_id: str) -> Workload:
+    async def suspend(self, workload_id: str) -> WorkloadDetail:
         return await self._act(workload_id, "suspend")
 
-    async def resume(self, workload_id: str) -> Workload:
+    async def resume(self, workload_id: str) -> WorkloadDetail:
         return await self._act(workload_id, "resume")
 
     async def delete(self, workload_id: str) -> None:
@@ -94,7 +96,7 @@ class AsyncWorkloads:
         items = self._transport.pages(f"workloads/{workload_id}/evictions")
         return [Eviction.model_validate(item) async for item in items]
 
-    async def changes(self, workload_id: str, poll: float = POLL_SECONDS) -> AsyncIterator[Workload]:
+    async def changes(self, workload_id: str, poll: float = POLL_SECONDS) -> AsyncIterator[WorkloadDetail]:
         """Yield the workload now and after each change of phase, reason or message, until it has ended."""
         seen = None
         while True:
@@ -165,8 +167,8 @@ class AsyncWorkloads:
             async for chunk in response.aiter_bytes():
                 yield chunk
 
-    async def _act(self, workload_id: str, action: str) -> Workload:
-        return Workload.model_validate(await self._transport.post(f"workloads/{workload_id}/{action}"))
+    async def _act(self, workload_id: str, action: str) -> WorkloadDetail:
+        return WorkloadDetail.model_validate(await self._transport.post(f"workloads/{workload_id}/{action}"))
 
 
 def select_candidates(name: str, workloads: Iterable[Workload]) -> Sequence[Workload]:

@@ -4,8 +4,6 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-Numbers = dict[str, Any]
-
 
 class Model(BaseModel):
     """An object returned by the server."""
@@ -15,11 +13,3 @@ class Model(BaseModel):
     def plain(self) -> dict[str, Any]:
         """Return the fields that the server sent, as JSON values."""
         return self.model_dump(mode="json", exclude_unset=True)
-
-
-class Amounts(Model):
-    """Resources in devices, cores and MiB; None is unlimited."""
-
-    gpu: float | None = None
-    cpu: float | None = None
-    memory_mib: int | None = None

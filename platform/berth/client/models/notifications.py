@@ -1,19 +1,9 @@
-"""Notification subscriptions and deliveries."""
+# Generated from the OpenAPI document by `python -m berth.client.generate`; do not edit.
+"""Responses about notifications."""
 
 from datetime import datetime
 
 from berth.client.models.base import Model
-
-
-class Subscription(Model):
-    id: int
-    scope: str
-    events: list[str] = []
-    to: str = ""
-    channel: str = ""
-    pending_minutes: int = 60
-    created_by: str = ""
-    created_at: datetime | None = None
 
 
 class Delivery(Model):
@@ -24,6 +14,22 @@ class Delivery(Model):
     channel: str = ""
     state: str = ""
     attempts: int = 0
-    next_attempt_at: datetime | None = None
+    next_attempt_at: datetime
     last_error: str = ""
     ended_at: datetime | None = None
+
+
+class Subscription(Model):
+    id: int
+    scope: str = ""
+    """Subscribed scope, as text."""
+    project: str | None = None
+    department: str | None = None
+    user: str | None = None
+    events: list[str] = []
+    pending_minutes: int = 0
+    to: str = ""
+    """Address; of a secret webhook, only the host and the last characters."""
+    channel: str = ""
+    created_by: str = ""
+    created_at: datetime

@@ -1,60 +1,14 @@
-"""Users, roles, tokens and audit entries."""
+# Generated from the OpenAPI document by `python -m berth.client.generate`; do not edit.
+"""Responses about people."""
 
 from datetime import datetime
 from typing import Any
 
 from berth.client.models.base import Model
+from berth.client.models.mixins import MemberMixin
 
 
-class Token(Model):
-    id: int | str
-    name: str
-    prefix: str = ""
-    scopes: list[str] = []
-    created_at: datetime | None = None
-    expires_at: datetime | None = None
-    last_used_at: datetime | None = None
-    revoked_at: datetime | None = None
-    interactive: bool = False
-    token: str | None = None
-
-
-class PasswordChanged(Model):
-    """Result of a password change; `token` replaces the current token if sign-in created it."""
-
-    revoked_tokens: int
-    token: str | None = None
-    expires_at: datetime | None = None
-
-
-class Identity(Model):
-    username: str
-    platform_admin: bool = False
-    roles: list[Any] = []
-    scopes: list[str] = []
-
-
-class Member(Model):
-    id: int
-    user: str
-    role: str
-    department: str | None = None
-    project: str | None = None
-    created_at: datetime | None = None
-
-    @property
-    def scope(self) -> str:
-        """Project or department to which the role applies, or the platform."""
-        return self.project or self.department or "everywhere"
-
-
-class User(Model):
-    username: str
-    email: str = ""
-    active: bool = True
-
-
-class Change(Model):
+class AuditEntry(Model):
     """One entry of the audit log."""
 
     id: int
@@ -67,3 +21,57 @@ class Change(Model):
     before: Any = None
     after: Any = None
     request_id: str = ""
+
+
+class Role(Model):
+    role: str = ""
+    department: str | None = None
+    project: str | None = None
+
+
+class Identity(Model):
+    username: str = ""
+    platform_admin: bool = False
+    roles: list[Role] = []
+    scopes: list[str] = []
+
+
+class Member(MemberMixin, Model):
+    id: int
+    user: str = ""
+    role: str = ""
+    department: str | None = None
+    project: str | None = None
+    created_at: datetime
+
+
+class Token(Model):
+    id: int
+    name: str
+    prefix: str = ""
+    scopes: list[str] = []
+    created_at: datetime
+    expires_at: datetime | None = None
+    last_used_at: datetime | None = None
+    revoked_at: datetime | None = None
+    interactive: bool = False
+    """Created by sign-in, and therefore revoked when the password changes."""
+
+
+class NewToken(Token):
+    token: str | None = None
+    """The secret, returned only once; None if the request is repeated."""
+
+
+class PasswordChange(Model):
+    revoked_tokens: int = 0
+    token: str | None = None
+    """Replacement for this request's token if sign-in created it; otherwise None."""
+    expires_at: datetime | None = None
+    """Expiry of the replacement token."""
+
+
+class User(Model):
+    username: str = ""
+    email: str = ""
+    active: bool = False

@@ -1,96 +1,21 @@
-"""Node pools, nodes and machines."""
+# Generated from the OpenAPI document by `python -m berth.client.generate`; do not edit.
+"""Responses about pools."""
 
 from datetime import datetime
 from typing import Any
 
-from berth.client.models.base import Amounts, Model, Numbers
+from pydantic import Field
 
-
-class NodePool(Model):
-    name: str
-    provider: str = ""
-    runtime: str = ""
-    version: int = 0
-    nodes_min: int = 0
-    ready_threshold: int | None = None
-    nodes_max: int | None = None
-    nodes_desired: int = 0
-    nodes_ready: int = 0
-    nodes_pending: int = 0
-    nodes_draining: int = 0
-    capacity: Amounts = Amounts()
-    free: Amounts = Amounts()
-    state: str = "active"
-    paused: bool = False
-    operational: bool = False
-    expires_at: datetime | None = None
-    last_error: str | None = None
-    boot_failures: int = 0
-    boot_failure_limit: int = 0
-    boot_retry_at: datetime | None = None
-    provisioning_stopped: bool = False
-    gpus_per_node: int = 0
-    gpu_model: str = ""
-    cpu: float = 0
-    memory_mib: int = 0
-    current_price: float | None = None
-    labels: dict[str, Any] = {}
-    plugins: list[dict[str, Any]] = []
-    environment: dict[str, Any] = {}
-    environment_digest: str | None = None
-    node_consolidation: str = "never"
-    disruption_budgets: list[dict[str, Any]] = []
-
-
-class PoolEnvironment(Model):
-    """Environment that a pool's plugins install; `script` runs when a node boots."""
-
-    digest: str
-    image: dict[str, Any] = {}
-    phases: list[str] = []
-    script: str = ""
+from berth.client.models.base import Model
 
 
 class AvailablePlugin(Model):
     name: str
     summary: str = ""
     source: str = ""
+    """Package that provides the plugin; empty for built-in plugins."""
     parameters: dict[str, Any] = {}
-
-
-class DrainingNode(Model):
-    """A node to drain; `blocked_by` names the disruption budget that delays the drain."""
-
-    node: str
-    pods: int = 0
-    not_preemptible: int = 0
-    gpu_seconds_lost: int = 0
-    work: list[str] | None = None
-    blocked_by: str = ""
-
-
-class ScaledPool(NodePool):
-    draining_count: int = 0
-    draining: list[DrainingNode] = []
-
-
-class Scaling(Model):
-    nodes_desired: int = 0
-    nodes: int = 0
-    draining_count: int = 0
-    draining: list[DrainingNode] = []
-    blocked: list[str] = []
-
-
-class ScalingEvent(Model):
-    id: int
-    at: datetime
-    kind: str
-    node: str | None = None
-    before: int | None = None
-    after: int | None = None
-    reason: str = ""
-    data: Numbers = {}
+    """JSON schema of the parameters."""
 
 
 class CapacityPoint(Model):
@@ -101,6 +26,198 @@ class CapacityPoint(Model):
     draining: int = 0
 
 
+class FragmentationLevel(Model):
+    gpus: int = 0
+    nodes: int = 0
+    """Nodes with exactly this many free GPUs."""
+    replicas: int = 0
+    """Replicas of this size that could start together."""
+
+
+class Fragmentation(Model):
+    """Free whole devices of ready nodes, except reserved ones. CPU or memory may allow fewer."""
+
+    nodes: int = 0
+    free_gpus: int = 0
+    free_in_parts: float | None = None
+    """Free GPUs on partially allocated devices."""
+    levels: list[FragmentationLevel] = []
+
+
+class JoinToken(Model):
+    id: int
+    prefix: str = ""
+    """First characters of the token; the token itself is not stored."""
+    comment: str = ""
+    state: str = ""
+    issued_by: str = ""
+    issued_at: datetime
+    expires_at: datetime
+    used_at: datetime | None = None
+    used_by: str | None = None
+    """Machine that joined with the token."""
+    revoked_at: datetime | None = None
+
+
+class IssuedJoinToken(JoinToken):
+    token: str | None = None
+    """Shown only once; None in a repeated response."""
+
+
+class Machine(Model):
+    name: str
+    state: str = ""
+    """`draining`: being removed while its node drains; `silent`: no longer reports."""
+    node: str | None = None
+    """Node that the machine currently serves as."""
+    address: str = ""
+    cpu: float = 0
+    memory_mib: int = 0
+    gpus: int = 0
+    gpu_model: str = ""
+    joined_at: datetime
+    last_seen_at: datetime
+    """Time of the last report."""
+    departed_at: datetime | None = None
+
+
+class Amounts(Model):
+    """GPUs, CPU cores and MiB of memory; None means unlimited."""
+
+    gpu: float | None = None
+    cpu: float | None = None
+    memory_mib: int | None = None
+
+
+class Phase(Model):
+    phase: str = ""
+    state: str = ""
+    seconds: int = 0
+    message: str = ""
+    """Last output of a failed phase or of `start`; only for platform admins."""
+    exit_code: int | None = None
+    """Exit code of the start script (phase `start`)."""
+
+
+class Node(Model):
+    name: str
+    pool: str = ""
+    ordinal: int = 0
+    state: str = ""
+    since: datetime
+    gpus: int = 0
+    gpu_model: str = ""
+    gpu_memory_mib: int = 0
+    capacity: Amounts = Field(default_factory=Amounts)
+    free: Amounts = Field(default_factory=Amounts)
+    """Zero on a node that accepts no pods."""
+    max_pods: int = 0
+    labels: dict[str, Any] = {}
+    taints: list[dict[str, Any]] = []
+    environment_digest: str | None = None
+    """Digest of the installed environment; None if there is none."""
+    phases: list[Phase] = []
+    """Installation phases, in order."""
+    ready_at: datetime | None = None
+    drain_started_at: datetime | None = None
+    drain_reason: str = ""
+    instance_id: str | None = None
+    """None unless you are a platform admin."""
+    address: str | None = None
+    """None unless you are a platform admin."""
+    work: list[str] | None = None
+    """Workloads with pods on the node, with pod counts; None unless you are a platform admin."""
+    created_at: datetime
+
+
+class Plugin(Model):
+    name: str
+    parameters: dict[str, Any] = {}
+    secrets_set: dict[str, datetime] = {}
+    """Secrets that are set, each with the time at which it was set."""
+
+
+class NodePool(Model):
+    name: str
+    version: int = 0
+    provider: str = ""
+    runtime: str = ""
+    provider_settings: dict[str, Any] | None = None
+    """None unless you are a platform admin."""
+    nodes_min: int = 0
+    ready_threshold: int | None = None
+    nodes_max: int | None = None
+    nodes_desired: int = 0
+    nodes_ready: int = 0
+    nodes_pending: int = 0
+    nodes_draining: int = 0
+    capacity: Amounts = Field(default_factory=Amounts)
+    """Capacity of the nodes that currently accept pods."""
+    free: Amounts = Field(default_factory=Amounts)
+    state: str = ""
+    """`failing`: see `last_error` (platform admins only)."""
+    paused: bool = False
+    operational: bool = False
+    expires_at: datetime | None = None
+    last_error: str | None = None
+    """Last provider error; None unless you are a platform admin."""
+    autoscale_cooldown: int = 0
+    autoscale_idle_timeout: int = 0
+    reconcile_tick: int = 0
+    drain_timeout: int = 0
+    boot_timeout: int = 0
+    boot_failure_limit: int = 0
+    boot_failures: int = 0
+    """Consecutive orders whose nodes never became ready."""
+    boot_retry_at: datetime | None = None
+    """Earliest time of the next order; None for no delay."""
+    provisioning_stopped: bool = False
+    """If true, no nodes are ordered until POST .../retry."""
+    node_consolidation: str = ""
+    """Nodes that are released in addition to the autoscaler's rules: none, empty nodes, or also nodes
+    whose pods fit on other nodes."""
+    node_consolidation_after: int = 0
+    disruption_budgets: list[dict[str, Any]] = []
+    last_scaled_at: datetime | None = None
+    gpus_per_node: int = 0
+    gpu_model: str = ""
+    gpu_memory_mib: int = 0
+    cpu: float = 0
+    memory_mib: int = 0
+    max_pods: int = 0
+    labels: dict[str, Any] = {}
+    taints: list[dict[str, Any]] = []
+    price_per_gpu_hour: float | None = None
+    plugins: list[Plugin] = []
+    environment: dict[str, Any] = {}
+    """As declared; GET .../environment returns the result."""
+    environment_digest: str | None = None
+    """Environment of newly ordered nodes; None if there is none."""
+    current_price: float | None = None
+    """Price per GPU-hour in effect: the pool's own or, if unset, the list price."""
+    node_placement: str = ""
+    device_placement: str = ""
+    reclaim_min_runtime: int = 0
+    preempt_min_runtime: int = 0
+    preemption_delay: int = 0
+    stale_gang_grace: int = 0
+    consolidation_enabled: bool = False
+    consolidation_max_moves: int | None = None
+    consolidation_max_trials: int | None = None
+    fairshare_mode: str = ""
+    half_life: int | None = None
+    window: int | None = None
+    tumbling_window: bool = False
+    k: float = 0
+    count_all: bool = False
+    over_quota_weights: bool = False
+    topology: list[str] = []
+    reservation_after: int | None = None
+    cpu_load_limit: float = 0
+    created_at: datetime
+    updated_at: datetime
+
+
 class PeriodCost(Model):
     node_hours: float = 0
     gpu_hours: float = 0
@@ -108,65 +225,65 @@ class PeriodCost(Model):
 
 
 class PoolCost(Model):
+    """Cost at the price in effect in each hour; None if no price is known."""
+
     price_per_gpu_hour: float | None = None
     per_hour: float | None = None
-    last_24_hours: PeriodCost = PeriodCost()
-    last_30_days: PeriodCost = PeriodCost()
+    """Cost of the current nodes."""
+    last_24_hours: PeriodCost = Field(default_factory=PeriodCost)
+    last_30_days: PeriodCost = Field(default_factory=PeriodCost)
 
 
-class FreeLevel(Model):
-    gpus: int
-    nodes: int = 0
-    replicas: int = 0
+class PoolEnvironment(Model):
+    """Environment that a pool's plugins install."""
+
+    digest: str = ""
+    image: dict[str, Any] = {}
+    """Image after all plugins; secrets appear as variable names."""
+    phases: list[str] = []
+    script: str = ""
+    """Script that each node runs at boot."""
+    created_at: datetime
 
 
-class Fragmentation(Model):
-    nodes: int = 0
-    free_gpus: int = 0
-    free_in_parts: float = 0
-    levels: list[FreeLevel] = []
+class DrainingNode(Model):
+    """Node to drain, selected by its current work; the selection may change before the drain starts."""
 
-
-class Node(Model):
-    name: str
-    pool: str = ""
-    state: str = ""
-    gpus: int = 0
-    gpu_model: str = ""
-    capacity: Amounts = Amounts()
-    free: Amounts = Amounts()
-    since: datetime | None = None
-    drain_reason: str = ""
-    environment_digest: str | None = None
-    phases: list[dict[str, Any]] = []
-    address: str | None = None
+    node: str = ""
+    pods: int = 0
+    not_preemptible: int = 0
+    """Pods that the drain waits for without a time limit."""
+    gpu_seconds_lost: int = 0
+    """GPU-seconds since the start or the last checkpoint."""
     work: list[str] | None = None
-    instance_id: str | None = None
+    """Workloads with pods on the node; None unless you are a platform admin."""
+    blocked_by: str = ""
+    """Disruption budget that blocks the drain; empty if there is none."""
 
 
-class JoinToken(Model):
+class ScalePreview(Model):
+    nodes_desired: int = 0
+    nodes: int = 0
+    """Previewed number of nodes."""
+    draining_count: int = 0
+    draining: list[DrainingNode] = []
+    """First 500 nodes to drain, in order."""
+    blocked: list[str] = []
+    """Actions that a disruption budget blocks now."""
+
+
+class ScaledPool(NodePool):
+    draining_count: int = 0
+    draining: list[DrainingNode] = []
+    """First 500 nodes to drain, in order."""
+
+
+class ScalingEvent(Model):
     id: int
-    prefix: str = ""
-    comment: str = ""
-    state: str = ""
-    issued_by: str = ""
-    issued_at: datetime | None = None
-    expires_at: datetime | None = None
-    used_at: datetime | None = None
-    used_by: str | None = None
-    revoked_at: datetime | None = None
-    token: str | None = None
-
-
-class Machine(Model):
-    name: str
-    state: str = ""
+    at: datetime
+    kind: str = ""
     node: str | None = None
-    address: str = ""
-    cpu: float = 0
-    memory_mib: int = 0
-    gpus: int = 0
-    gpu_model: str = ""
-    joined_at: datetime | None = None
-    last_seen_at: datetime | None = None
-    departed_at: datetime | None = None
+    before: int | None = None
+    after: int | None = None
+    reason: str = ""
+    data: dict[str, Any] = {}

@@ -1,53 +1,17 @@
-"""Evictions, cycles, queues and scheduler health."""
+# Generated from the OpenAPI document by `python -m berth.client.generate`; do not edit.
+"""Responses about scheduling."""
 
 from datetime import datetime
 from typing import Any
 
-from berth.client.models.base import Model, Numbers
-
-
-class Eviction(Model):
-    id: int
-    at: datetime
-    kind: str
-    pool: str = ""
-    workload: str | None = None
-    workload_name: str = ""
-    project: str = ""
-    department: str = ""
-    preemptor_id: str | None = None
-    preemptor_name: str = ""
-    preemptor_project: str = ""
-    victim: str = ""
-    preemptor: str = ""
-    rule: str = ""
-    summary: str = ""
-    explanation: list[str] = []
-    numbers: Numbers = {}
-    entire_workload: bool = True
-    gpus: float = 0
-    lost_gpu_seconds: int = 0
-    cycle: int | None = None
-
-
-class EvictionPair(Model):
-    victim_project: str
-    preemptor_project: str = ""
-    evictions: int = 0
-    gpus: float = 0
-    lost_gpu_seconds: int = 0
-
-
-class EvictionMatrix(Model):
-    """Eviction totals by pair of projects, those with the most lost work first."""
-
-    pairs: list[EvictionPair] = []
-    omitted: int = 0
+from berth.client.models.base import Model
+from berth.client.models.mixins import HealthMixin
 
 
 class Cycle(Model):
     id: int
     at: datetime
+    epoch: int = 0
     trigger: str = ""
     observe_ms: float = 0
     decide_ms: float = 0
@@ -59,54 +23,134 @@ class Cycle(Model):
     applied: int = 0
     stale: int = 0
     evictions: int = 0
+    trials: int = 0
     engine: str = ""
+    """Version of the decision engine: release and file digest."""
+    notes: list[Any] = []
 
 
-class Replay(Model):
-    cycle: int
-    identical: bool
-    recorded_engine_version: str = ""
-    engine_version: str = ""
-    differing: int = 0
-    differences: list[str] = []
+class Eviction(Model):
+    id: int
+    at: datetime
+    kind: str = ""
+    pool: str = ""
+    workload: str | None = None
+    """None, like the name, if you may not see the project."""
+    workload_name: str = ""
+    project: str = ""
+    department: str = ""
+    preemptor_id: str | None = None
+    preemptor_name: str = ""
+    preemptor_project: str = ""
+    victim: str = ""
+    """Evicted workload as PROJECT/NAME, or its size and project if you may not see it."""
+    preemptor: str = ""
+    """Workload for which it was evicted, in the same form. Empty for a drain."""
+    rule: str = ""
+    numbers: dict[str, Any] = {}
+    pods: list[Any] = []
+    entire_workload: bool = False
+    gpus: float = 0
+    lost_gpu_seconds: int = 0
+    cycle: int | None = None
     summary: str = ""
+    explanation: list[str] = []
+    """Sentences that explain the rule, the queues' numbers and the lost work."""
 
 
-class Health(Model):
+class EvictionPair(Model):
+    victim_project: str = ""
+    preemptor_project: str = ""
+    """Empty if there is no preemptor, as for a drain."""
+    evictions: int = 0
+    gpus: float = 0
+    lost_gpu_seconds: int = 0
+
+
+class EvictionMatrix(Model):
+    """Eviction totals by pair of projects."""
+
+    pairs: list[EvictionPair] = []
+    """Pairs in descending order of lost work."""
+    omitted: int = 0
+    """Number of pairs beyond the limit."""
+
+
+class Leader(Model):
+    holder: str = ""
+    epoch: int = 0
+    renewed_at: datetime
+    expires_at: datetime
+    alive: bool = False
+
+
+class LastCycle(Model):
+    id: int
+    at: datetime
+    trigger: str = ""
+    observe_ms: float = 0
+    decide_ms: float = 0
+    commit_ms: float = 0
+    applied: int = 0
+    stale: int = 0
+    evictions: int = 0
+    notes: list[str] = []
+    """Inconsistent rows that the cycle skipped."""
+
+
+class Invariant(Model):
+    name: str
+    ok: bool = False
+    detail: str = ""
+
+
+class Wake(Model):
+    last_renewal_seconds: float = 0
+
+
+class Health(HealthMixin, Model):
     """State of the scheduler; `invariants` are checked at the time of the request."""
 
-    leader: dict[str, Any] | None = None
-    last_cycle: dict[str, Any] | None = None
-    invariants: list[dict[str, Any]] = []
+    leader: Leader | None = None
+    last_cycle: LastCycle | None = None
+    invariants: list[Invariant] = []
     pending: int = 0
-    wake: dict[str, Any] | None = None
-
-    @property
-    def is_healthy(self) -> bool:
-        leads = self.leader is not None and bool(self.leader.get("alive"))
-        return leads and all(invariant.get("ok") for invariant in self.invariants)
+    wake: Wake | None = None
 
 
-class QueuedWorkload(Model):
-    """Pending workload; `queue_position` is None until a scheduling cycle has considered it."""
-
-    workload: str
-    name: str
-    project: str
+class PendingWorkload(Model):
     queue_position: int | None = None
+    """Position among all pending workloads of the pool; None until a cycle has considered it."""
+    workload: str = ""
+    name: str
+    project: str = ""
     department: str = ""
     priority: int = 0
     gpus: float = 0
-    submitted_at: datetime | None = None
+    """GPUs requested at the minimum number of replicas."""
+    submitted_at: datetime
     reason: str = ""
     message: str = ""
     ordering: list[str] = []
+    """Sort keys that decided the queue position, most significant first."""
     expected_start: datetime | None = None
 
 
 class Queue(Model):
-    """Queue of a pool. `workloads` and `gpus` include workloads not visible to you; `items` do not."""
+    workloads: int = 0
+    """Pending workloads of the pool, including those not visible to you."""
+    gpus: float = 0
+    items: list[PendingWorkload] = []
+    next: str | None = None
 
-    workloads: int
-    gpus: float
-    items: list[QueuedWorkload]
+
+class Replay(Model):
+    cycle: int = 0
+    identical: bool = False
+    recorded_engine_version: str = ""
+    engine_version: str = ""
+    bundles: int = 0
+    waiting: int = 0
+    differing: int = 0
+    differences: list[str] = []
+    summary: str = ""

@@ -1,9 +1,13 @@
-"""Departments, projects, quotas and fair shares."""
+# Generated from the OpenAPI document by `python -m berth.client.generate`; do not edit.
+"""Responses about tenants."""
 
 from datetime import datetime
 from typing import Any
 
-from berth.client.models.base import Model, Numbers
+from pydantic import Field
+
+from berth.client.models.base import Model
+from berth.client.models.pools import Amounts
 
 
 class Department(Model):
@@ -12,6 +16,7 @@ class Department(Model):
     rank: int = 0
     reclaim_min_runtime: int | None = None
     preempt_min_runtime: int | None = None
+    created_at: datetime
 
 
 class Project(Model):
@@ -21,41 +26,59 @@ class Project(Model):
     rank: int = 0
     reclaim_min_runtime: int | None = None
     preempt_min_runtime: int | None = None
+    created_at: datetime
+
+
+class Owner(Model):
+    kind: str = ""
+    name: str
+
+
+class Weights(Model):
+    gpu: float = 0
+    cpu: float = 0
+    memory_mib: float = 0
+
+
+class DecayedUsage(Model):
+    """Decayed usage by resource."""
+
+    gpu: float = 0
+    cpu: float = 0
+    memory_mib: float = 0
+
+
+class QueueStanding(Model):
+    """Fair share, allocation and demand of a queue in the last cycle."""
+
+    share: Amounts = Field(default_factory=Amounts)
+    allocated: Amounts = Field(default_factory=Amounts)
+    requested: Amounts = Field(default_factory=Amounts)
+    usage: DecayedUsage = Field(default_factory=DecayedUsage)
 
 
 class Quota(Model):
-    owner: dict[str, str]
-    pool: str
+    owner: Owner
+    pool: str = ""
     gpu: float | None = None
     cpu: float | None = None
     memory_mib: int | None = None
-    limit: dict[str, float | None] = {}
-    weight: float | dict[str, float] = 1
-    over_quota: bool = True
+    limit: Amounts = Field(default_factory=Amounts)
+    weight: float | Weights = 0
+    over_quota: bool = False
     rank: int | None = None
     version: int = 0
-    standing: dict[str, Any] | None = None
+    standing: QueueStanding | None = None
 
 
-class StoredQuota(Quota):
-    """A stored quota; `warnings` point out unusual values."""
-
-    warnings: list[dict[str, str]] = []
-
-
-class QuotaImpact(Model):
-    """Effects of quota changes; passing `tag` to `apply` detects changes made since the preview."""
-
-    changes_nothing: bool = False
-    tag: str = ""
-    quotas: list[Numbers] = []
-    shares: list[Numbers] = []
-    starts: list[Numbers] = []
-    no_longer_starting: list[Numbers] = []
-    evictions: list[Numbers] = []
-    reasons: list[Numbers] = []
-    warnings: list[Numbers] = []
-    hidden: Numbers = {}
+class ChangedQuota(Model):
+    kind: str = ""
+    name: str
+    pool: str = ""
+    before: dict[str, Any] | None = None
+    """None if there was no quota."""
+    after: dict[str, Any] | None = None
+    """None if the quota was removed."""
 
 
 class QuotaChange(Model):
@@ -68,24 +91,117 @@ class QuotaChange(Model):
     reverts: int | None = None
     reverted_by: int | None = None
     expires_at: datetime | None = None
+    """Time of the automatic revert."""
     expired: str | None = None
-    quotas: list[Numbers] = []
+    """After an automatic revert, the quotas that it skipped; otherwise None."""
+    quotas: list[ChangedQuota] = []
+    """Changed quotas that you may see."""
     hidden: int = 0
+    """Number of changed quotas that you may not see."""
+
+
+class QuotaEdit(Model):
+    kind: str = ""
+    name: str
+    pool: str = ""
+    before: dict[str, Any] | None = None
+    """None if there is no quota."""
+    after: dict[str, Any] | None = None
+    """None if the quota would be removed."""
+
+
+class ShareChange(Model):
+    kind: str = ""
+    name: str
+    pool: str = ""
+    before: Amounts = Field(default_factory=Amounts)
+    after: Amounts = Field(default_factory=Amounts)
+    allocated: Amounts = Field(default_factory=Amounts)
+
+
+class StartChange(Model):
+    project: str = ""
+    workload: str = ""
+    pool: str = ""
+    gpus: float = 0
+    at_once: bool = False
+    """False if it starts only once evicted workloads have stopped."""
+
+
+class ReasonChange(Model):
+    project: str = ""
+    workload: str = ""
+    before: str = ""
+    after: str = ""
+    message: str = ""
+
+
+class QuotaWarning(Model):
+    code: str = ""
+    pool: str = ""
+    queue: str = ""
+    message: str = ""
+
+
+class HiddenChanges(Model):
+    shares: int = 0
+    starts: int = 0
+    no_longer_starting: int = 0
+    evictions: int = 0
+    evicted_gpus: float = 0
+    reasons: int = 0
+
+
+class QuotaImpact(Model):
+    """Predicted changes in the next cycle. Workloads that you may not see are only counted."""
+
+    changes_nothing: bool = False
+    quotas: list[QuotaEdit] = []
+    shares: list[ShareChange] = []
+    starts: list[StartChange] = []
+    no_longer_starting: list[StartChange] = []
+    evictions: list[dict[str, Any]] = []
+    reasons: list[ReasonChange] = []
+    warnings: list[QuotaWarning] = []
+    hidden: HiddenChanges = Field(default_factory=HiddenChanges)
+    tag: str = ""
+    """Value for If-Match when you apply the draft; also sent as ETag."""
+
+
+class ShareRound(Model):
+    """One round of the fair-share division in which the queue took part."""
+
+    phase: str = ""
+    rank: int = 0
+    remaining: float = 0
+    weighted_share: float = 0
+    weighted_share_without_usage: float = 0
+    offered: float = 0
+    granted: float = 0
 
 
 class ShareTraceEntry(Model):
-    """How a queue's share of one resource is computed, in `rounds` of numbers and in sentences."""
+    """How a queue's share of one resource is computed, in numbers and in sentences."""
 
-    kind: str
+    kind: str = ""
     name: str
     queue: str = ""
-    resource: str = "gpu"
+    """Pool or department whose resources are divided."""
+    resource: str = ""
     total: float = 0
     share: float = 0
     explanation: list[str] = []
-    rounds: list[Numbers] = []
+    rounds: list[ShareRound] = []
 
 
 class ShareTrace(Model):
-    pool: str
+    """Computation of the current fair share, in GPUs, CPU cores and MiB."""
+
+    pool: str = ""
     trace: list[ShareTraceEntry] = []
+    """Starts with the department if you may see all of it."""
+
+
+class StoredQuota(Quota):
+    warnings: list[QuotaWarning] = []
+    """Unusual values; the quota is stored anyway."""

@@ -1,150 +1,181 @@
-"""Usage, budgets and measured utilization."""
+# Generated from the OpenAPI document by `python -m berth.client.generate`; do not edit.
+"""Responses about usage."""
 
 from datetime import datetime
 
+from pydantic import Field
+
 from berth.client.models.base import Model
-
-
-class UsageRow(Model):
-    """Usage in GPU-hours, core-hours and GiB-hours; `at` is the start of the period."""
-
-    at: datetime | None = None
-    department: str | None = None
-    project: str | None = None
-    user: str | None = None
-    pool: str | None = None
-    gpu_hours: float = 0
-    cpu_hours: float = 0
-    memory_gib_hours: float = 0
-    cost: float | None = None
-
-
-class UsageReport(Model):
-    since: datetime
-    until: datetime
-    total: UsageRow
-    items: list[UsageRow]
+from berth.client.models.tenants import Owner
 
 
 class BudgetMonth(Model):
+    """GPU-hours of this calendar month (UTC)."""
+
     begin: datetime
     end: datetime
-    used: float
-    percent: float
-    pace_per_hour: float
-    forecast: float
-    forecast_percent: float
+    used: float = 0
+    percent: float = 0
+    pace_per_hour: float = 0
+    """Average GPU-hours per hour over the last seven days."""
+    forecast: float = 0
+    """GPU-hours at the end of the month at that pace."""
+    forecast_percent: float = 0
 
 
 class Budget(Model):
-    owner: dict[str, str]
-    gpu_hours: int
-    warn_at: list[int]
-    version: int
+    owner: Owner
+    gpu_hours: int = 0
+    warn_at: list[int] = []
+    version: int = 0
     month: BudgetMonth
 
 
-class Allocated(Model):
+class AllocatedResources(Model):
     gpu: float = 0
     cpu: float = 0
     memory_mib: int = 0
     gpu_memory_mib: int = 0
 
 
-class MeasuredResources(Model):
-    """Resources currently in use; None if not measured."""
+class UsedResources(Model):
+    """Measured amounts. None means not measured, as opposed to zero."""
 
     gpu: float | None = None
+    """Allocated GPUs times their measured utilization."""
     cpu: float | None = None
     memory_mib: int | None = None
     gpu_memory_mib: int | None = None
 
 
 class Utilization(Model):
-    """Current utilization. `used.gpu` is the allocated GPUs times their measured utilization."""
+    """Current utilization."""
 
-    allocated: Allocated
-    used: MeasuredResources
-    gpus_measured: float = 0
-    gpu_busy_percent: float | None = None
     measured_at: datetime | None = None
     pods: int = 0
     pods_measured: int = 0
-
-
-class UtilizationPoint(Model):
-    at: datetime
-    allocated: Allocated
-    used: MeasuredResources
+    allocated: AllocatedResources = Field(default_factory=AllocatedResources)
+    used: UsedResources = Field(default_factory=UsedResources)
     gpus_measured: float = 0
-
-
-class DeviceUtilization(Model):
-    index: int
-    busy_percent: float | None = None
-    memory_mib: int | None = None
-    shared: bool = False
-
-
-class PodUtilization(Model):
-    pod: str
-    run: int
-    node: str
-    utilization: Utilization
-    devices: list[DeviceUtilization] = []
-
-
-class WorkloadUtilization(Model):
-    """List entry with the utilization of one workload, summed over its pods."""
-
-    workload: str
-    id: str
-    project: str
-    pool: str | None = None
-    idle_since: datetime | None = None
-    now: Utilization
-
-
-class WorkloadUtilizationDetail(Model):
-    """Utilization of one workload over time; `step` is the interval between points in seconds."""
-
-    workload: str
-    idle_since: datetime | None = None
-    now: Utilization
-    pods: list[PodUtilization]
-    step: int
-    over_time: list[UtilizationPoint]
-
-
-class NodeUtilizationDetail(Model):
-    """Utilization of a node; `over_time` is set only in the response for a single node."""
-
-    node: str
-    pool: str
-    now: Utilization
-    devices: list[DeviceUtilization] = []
-    step: int | None = None
-    over_time: list[UtilizationPoint] = []
+    """Allocated GPUs with a measured utilization."""
+    gpu_busy_percent: float | None = None
+    """Utilization of the measured GPUs."""
 
 
 class PoolUtilization(Model):
-    pool: str
-    nodes: int
-    gpus: int
-    now: Utilization
+    pool: str = ""
+    nodes: int = 0
+    """Nodes that can host pods."""
+    gpus: int = 0
+    """GPUs of these nodes."""
+    now: Utilization = Field(default_factory=Utilization)
 
 
-class UtilizationHour(Model):
-    """GPU-hours in one hour: existing, allocated, measured among the allocated, and used."""
+class HourlyUtilization(Model):
+    """GPU-hours of one hour, or of the current hour so far."""
 
     at: datetime
-    total: float
-    allocated: float
-    measured: float
-    used: float
+    total: float = 0
+    allocated: float = 0
+    measured: float = 0
+    """Allocated GPU-hours with a measured utilization."""
+    used: float = 0
 
 
 class ClusterUtilization(Model):
-    now: Utilization
-    pools: list[PoolUtilization]
-    hours: list[UtilizationHour]
+    now: Utilization = Field(default_factory=Utilization)
+    pools: list[PoolUtilization] = []
+    hours: list[HourlyUtilization] = []
+
+
+class DeviceUtilization(Model):
+    index: int = 0
+    """Index on the node."""
+    busy_percent: float | None = None
+    memory_mib: int | None = None
+    shared: bool = False
+    """The pod has a fraction of the device; the values are those of the entire device."""
+
+
+class NodeUtilization(Model):
+    node: str = ""
+    pool: str = ""
+    now: Utilization = Field(default_factory=Utilization)
+    """Utilization of the node's pods."""
+    devices: list[DeviceUtilization] = []
+    """All GPUs of the node; empty if not measured."""
+
+
+class UtilizationPoint(Model):
+    """Averages over a minute or an hour, except that memory is the peak."""
+
+    at: datetime
+    allocated: AllocatedResources = Field(default_factory=AllocatedResources)
+    used: UsedResources = Field(default_factory=UsedResources)
+    gpus_measured: float = 0
+
+
+class NodeUtilizationDetail(NodeUtilization):
+    """Utilization of one node over time."""
+
+    step: int = 0
+    over_time: list[UtilizationPoint] = []
+
+
+class UsageRow(Model):
+    """Usage in GPU-hours, core-hours and GiB-hours."""
+
+    at: datetime | None = None
+    """Start of the interval; None without a step."""
+    department: str | None = None
+    project: str | None = None
+    user: str | None = None
+    """Submitter; empty for workloads of Berth itself."""
+    pool: str | None = None
+    gpu_hours: float = 0
+    cpu_hours: float = 0
+    memory_gib_hours: float = 0
+    cost: float | None = None
+    """Cost of the GPU-hours in the currency of the pool prices."""
+
+
+class UsageReport(Model):
+    since: datetime
+    until: datetime
+    total: UsageRow = Field(default_factory=UsageRow)
+    items: list[UsageRow] = []
+    next: str | None = None
+
+
+class WorkloadUtilization(Model):
+    """Utilization of one workload, summed over its pods."""
+
+    workload: str = ""
+    id: str
+    project: str = ""
+    pool: str | None = None
+    idle_since: datetime | None = None
+    now: Utilization = Field(default_factory=Utilization)
+
+
+class PodUtilization(Model):
+    pod: str = ""
+    """ROLE-INDEX"""
+    run: int = 0
+    node: str = ""
+    utilization: Utilization = Field(default_factory=Utilization)
+    devices: list[DeviceUtilization] = []
+
+
+class WorkloadUtilizationDetail(Model):
+    """Utilization of one workload over time."""
+
+    workload: str = ""
+    idle_since: datetime | None = None
+    """Time since which the allocated GPUs have been idle."""
+    now: Utilization = Field(default_factory=Utilization)
+    pods: list[PodUtilization] = []
+    step: int = 0
+    """Seconds between points."""
+    over_time: list[UtilizationPoint] = []
+    """Oldest first, without unmeasured points."""

@@ -1,134 +1,23 @@
-"""Workloads, pods, events and logs."""
+# Generated from the OpenAPI document by `python -m berth.client.generate`; do not edit.
+"""Responses about workloads."""
 
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from berth.client.models.base import Model, Numbers
+from pydantic import Field
+
+from berth.client.models.base import Model
+from berth.client.models.mixins import PodMixin, WorkloadMixin
 from berth.client.models.scheduling import Eviction
-
-ENDED = ("completed", "failed", "cancelled")
-
-
-class Gpus(Model):
-    requested: float = 0
-    now: float = 0
-
-
-class PodCount(Model):
-    running: int = 0
-    wanted: int = 0
-
-
-class PortLink(Model):
-    """One-time link that opens a port in a browser until it expires."""
-
-    url: str
-    expires_at: datetime
-
-
-class Workload(Model):
-    id: str
-    name: str
-    project: str
-    phase: str
-    department: str = ""
-    kind: str = ""
-    priority: int = 0
-    preemptible: bool = True
-    pools: list[str] = []
-    pool: str | None = None
-    reason: str = ""
-    message: str = ""
-    since: datetime | None = None
-    submitted_at: datetime | None = None
-    submitted_by: str | None = None
-    started_at: datetime | None = None
-    ended_at: datetime | None = None
-    run: int = 0
-    preemptions: int = 0
-    restarts: int = 0
-    exit_code: int | None = None
-    gpus: Gpus = Gpus()
-    pods: PodCount = PodCount()
-    labels: dict[str, str] = {}
-    queue_position: int | None = None
-    expected_start: datetime | None = None
-    expected_start_reason: str = ""
-    spec: dict[str, Any] = {}
-    warnings: list[str] = []  # only in the response to a submission
-
-    @property
-    def handle(self) -> str:
-        return f"{self.project}/{self.name}"
-
-    @property
-    def has_ended(self) -> bool:
-        return self.phase in ENDED
-
-
-class Pod(Model):
-    id: str
-    role: str = ""
-    index: int = 0
-    run: int = 0
-    rank: int = 0
-    node: str | None = None
-    state: str = ""
-    since: datetime | None = None
-    created_at: datetime | None = None
-    started_at: datetime | None = None
-    ended_at: datetime | None = None
-    exit_code: int | None = None
-    signal: int | None = None
-    message: str = ""
-    devices: list[int] = []
-
-    @property
-    def short_name(self) -> str:
-        return f"{self.role}-{self.index}"
-
-
-class Event(Model):
-    at: datetime
-    kind: str
-    subject: str = ""
-    message: str = ""
-    actor: str = ""
-    data: Numbers = {}
 
 
 class Blocker(Model):
-    reason: str
-    message: str = ""
-    numbers: Numbers = {}
-
-
-class PendingPeriod(Model):
-    """Period for which one pending reason applied; `until` is None for the current one."""
-
-    reason: str
-    since: datetime
-    until: datetime | None = None
-
-
-class Explanation(Model):
-    phase: str
     reason: str = ""
     message: str = ""
-    queue_position: int | None = None
-    ordering: list[str] = []
-    expected_start: datetime | None = None
-    expected_start_reason: str = ""
-    blockers: list[Blocker] = []
-    queue: Any = None
-    evictions: list[Eviction] = []
-    explained_at: datetime | None = None
-    cycle: Any = None
-    pending_history: list[PendingPeriod] = []
+    numbers: dict[str, Any] = {}
 
 
-class Problem(Model):
+class InvalidValue(Model):
     """Error in a document."""
 
     path: str = ""
@@ -138,44 +27,167 @@ class Problem(Model):
 
 
 class DryRun(Model):
-    outcome: str
-    workload: Numbers | None = None
-    decisions: list[Numbers] = []
-    evictions: list[Numbers] = []
+    """Predicted outcome of the next scheduling cycle if nothing else changes."""
+
+    outcome: str = ""
+    workload: dict[str, Any] | None = None
+    decisions: list[dict[str, Any]] = []
+    evictions: list[dict[str, Any]] = []
     blockers: list[Blocker] = []
     queue_position: int | None = None
     expected_start: datetime | None = None
     expected_start_reason: str = ""
     warnings: list[str] = []
-    errors: list[Problem] = []
+    """Warnings that a submission would return."""
+    errors: list[InvalidValue] = []
+    """Errors in the document, if the outcome is invalid."""
 
 
-@dataclass(frozen=True, slots=True)
-class LogChunk:
-    """Part of a pod's log; `complete` means that nothing will follow `next_offset`."""
+class Event(Model):
+    id: int
+    at: datetime
+    kind: str = ""
+    workload: str | None = None
+    project: str | None = None
+    subject: str = ""
+    message: str = ""
+    data: dict[str, Any] = {}
+    actor: str = ""
 
-    data: bytes
-    next_offset: int
-    complete: bool
+
+class PendingPeriod(Model):
+    """Period for which one pending reason applied."""
+
+    reason: str = ""
+    since: datetime
+    until: datetime | None = None
+    """None for the current reason."""
+
+
+class Explanation(Model):
+    phase: str = ""
+    reason: str = ""
+    message: str = ""
+    queue_position: int | None = None
+    ordering: list[str] = []
+    """Sort keys that decided the queue position, most significant first."""
+    expected_start: datetime | None = None
+    expected_start_reason: str = ""
+    """Assumptions of the estimate, or why there is none."""
+    blockers: list[Blocker] = []
+    queue: dict[str, Any] = {}
+    """Standing of the project and department; `how` explains each share by resource."""
+    evictions: list[Eviction] = []
+    explained_at: datetime | None = None
+    cycle: int | None = None
+    pending_history: list[PendingPeriod] = []
+    """Reasons why the workload was pending, oldest first, including earlier runs."""
 
 
 class LogMatch(Model):
-    """Matching line; `line` counts from 1, `offset` is the position of its first byte."""
+    """A matching line. Long lines are truncated, and invalid bytes are replaced."""
 
-    line: int
-    offset: int
-    text: str
+    line: int = 0
+    """Line number in the retained log, starting at 1."""
+    offset: int = 0
+    """Byte offset of the line."""
+    text: str = ""
     before: list[str] = []
     after: list[str] = []
 
 
 class LogMatches(Model):
-    """Page of matches; `matches` counts those in the first `searched_bytes` of `size` bytes."""
+    """Page of matching lines."""
 
-    pod: str
-    run: int
-    matches: int
-    size: int
-    searched_bytes: int
-    items: list[LogMatch]
+    pod: str = ""
+    run: int = 0
+    matches: int = 0
+    """Matching lines between the start of the search and `searched_bytes`."""
+    size: int = 0
+    """Size of the log in bytes."""
+    searched_bytes: int = 0
+    """End of the search, which stops early in very long logs."""
+    items: list[LogMatch] = []
     next: str | None = None
+
+
+class Pod(PodMixin, Model):
+    id: str
+    workload: str = ""
+    workload_name: str = ""
+    project: str = ""
+    role: str = ""
+    index: int = 0
+    run: int = 0
+    rank: int = 0
+    node: str = ""
+    pool: str = ""
+    devices: list[int] = []
+    gpus: float = 0
+    state: str = ""
+    since: datetime
+    created_at: datetime
+    started_at: datetime | None = None
+    ended_at: datetime | None = None
+    stop_reason: str = ""
+    exit_code: int | None = None
+    signal: int | None = None
+    message: str = ""
+
+
+class PortLink(Model):
+    """One-time link that opens a port in a browser until it expires."""
+
+    url: str = ""
+    expires_at: datetime
+
+
+class Gpus(Model):
+    requested: float = 0
+    """GPUs of the minimum gang."""
+    now: float = 0
+    """GPUs currently allocated to the workload's pods."""
+
+
+class PodCount(Model):
+    running: int = 0
+    wanted: int = 0
+    """Maximum number of replicas of all roles."""
+
+
+class Workload(WorkloadMixin, Model):
+    id: str
+    name: str
+    project: str = ""
+    department: str = ""
+    kind: str = ""
+    priority: int = 0
+    preemptible: bool = False
+    pools: list[str] = []
+    pool: str | None = None
+    phase: str = ""
+    reason: str = ""
+    message: str = ""
+    since: datetime
+    submitted_at: datetime
+    submitted_by: str | None = None
+    started_at: datetime | None = None
+    ended_at: datetime | None = None
+    run: int = 0
+    preemptions: int = 0
+    restarts: int = 0
+    exit_code: int | None = None
+    gpus: Gpus = Field(default_factory=Gpus)
+    labels: dict[str, str] = {}
+    queue_position: int | None = None
+    expected_start: datetime | None = None
+    pods: PodCount = Field(default_factory=PodCount)
+
+
+class WorkloadDetail(Workload):
+    spec: dict[str, Any] = {}
+
+
+class Submission(WorkloadDetail):
+    warnings: list[str] = []
+    """Advice for the submitter, for example about limits that are not enforced."""

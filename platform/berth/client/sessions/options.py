@@ -132,7 +132,8 @@ def plugin_context(options: Options, pool: NodePool | None) -> PluginContext:
         gpus_per_node=pool.gpus_per_node,
         gpu_model=pool.gpu_model,
     )
-    return PluginContext(cluster, merge_plugins(load_pool_plugins(pool.plugins), options.plugins))
+    pool_plugins = load_pool_plugins(plugin.plain() for plugin in pool.plugins)
+    return PluginContext(cluster, merge_plugins(pool_plugins, options.plugins))
 
 
 def _pickle_worker_hooks(plugins: Sequence[Plugin]) -> bytes:

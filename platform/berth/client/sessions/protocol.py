@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from berth.client.errors import ClientError, Conflict, Refused, ServerFailed, SessionEnded, Unreachable
-from berth.client.models.base import Model
+from berth.client.models.sessions import SessionState
 from berth.client.sessions.calls import Outgoing, PendingCalls
 from berth.core.frames import CONTENT_TYPE, pack_frames, unpack_frames
 
@@ -19,41 +19,6 @@ RETRYABLE_REASONS = ("no-node", "full")
 FIRST_LOG_SECONDS, LOG_INTERVAL_SECONDS = 10.0, 60.0  # until the first and between later log lines
 
 log = logging.getLogger("berth.session")
-
-
-class SessionNode(Model):
-    """A node that accepts calls."""
-
-    node: int
-    pod: str = ""
-    pool: str = ""
-    python: str = ""
-
-
-class SessionState(Model):
-    id: str
-    name: str = ""
-    project: str = ""
-    phase: str = ""
-    reason: str = ""
-    message: str = ""
-    error: str = ""
-    run: int = 0
-    slots: int = 1
-    call_bytes_max: int = 32 << 20
-    nodes: list[SessionNode] = []
-
-    @property
-    def has_ended(self) -> bool:
-        return bool(self.error) or self.phase in ("completed", "failed", "cancelled")
-
-    def ended_error(self) -> SessionEnded:
-        reason = self.error or self.message or f"it is {self.phase}"
-        return SessionEnded(f"The session {self.project}/{self.name} has ended: {reason}")
-
-    def start_timeout_error(self, required_nodes: int, seconds: float) -> SessionEnded:
-        state = f"{self.phase}: {self.message}"
-        return SessionEnded(f"{required_nodes} nodes were not ready within {seconds:g} s ({state})")
 
 
 class StartProgress:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Self, Unpack
 import httpx
 
 from berth.client.config import Settings, load_settings
-from berth.client.models.people import Identity, PasswordChanged
+from berth.client.models.people import Identity, PasswordChange
 from berth.client.retry import RetryPolicy
 from berth.client.sync.history import Audit, Cycles, Events, Evictions
 from berth.client.sync.people import Members, Tokens, Users
@@ -86,14 +86,14 @@ class Client:
         response = self._transport.post("login", {"username": username, "password": password})
         return str(response["token"])
 
-    def change_password(self, current: str, new: str, *, revoke_tokens: bool = False) -> PasswordChanged:
+    def change_password(self, current: str, new: str, *, revoke_tokens: bool = False) -> PasswordChange:
         """Change your password, which revokes all tokens created by sign-in.
 
         With `revoke_tokens`, all your other tokens are revoked too. A client that used a token created by
         sign-in continues with the new token in the response.
         """
         body = {"current_password": current, "new_password": new, "revoke_tokens": revoke_tokens}
-        changed = PasswordChanged.model_validate(self._transport.post("password", body))
+        changed = PasswordChange.model_validate(self._transport.post("password", body))
         if changed.token is not None:
             self._transport.use_token(changed.token)
             self.settings = self._transport.settings

@@ -4,7 +4,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from berth.client.models.people import Change
+from berth.client.models.people import AuditEntry
 from berth.client.models.scheduling import Cycle, Eviction, EvictionMatrix, Health, Replay
 from berth.client.models.workloads import Event
 from berth.client.sync.transport import Transport
@@ -48,13 +48,13 @@ class Audit:
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
 
-    def list(self, *, limit: int | None = None, **filters: object) -> Iterator[Change]:
+    def list(self, *, limit: int | None = None, **filters: object) -> Iterator[AuditEntry]:
         """Iterate over audit entries, newest first.
 
         Filters: actor, action, object_type, object_name, project, department, since, until.
         """
         for item in self._transport.pages("audit", filters, limit):
-            yield Change.model_validate(item)
+            yield AuditEntry.model_validate(item)
 
 
 class Cycles:

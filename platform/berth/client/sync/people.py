@@ -4,7 +4,7 @@
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 
-from berth.client.models.people import Member, Token, User
+from berth.client.models.people import Member, NewToken, Token, User
 from berth.client.sync.transport import Transport
 
 
@@ -16,14 +16,14 @@ class Tokens:
         for item in self._transport.pages("tokens"):
             yield Token.model_validate(item)
 
-    def create(self, name: str, scopes: Sequence[str], expires_at: datetime | None = None) -> Token:
+    def create(self, name: str, scopes: Sequence[str], expires_at: datetime | None = None) -> NewToken:
         """Create a token. The result's `token` is the secret, which cannot be read again."""
         body = {
             "name": name,
             "scopes": list(scopes),
             "expires_at": expires_at.isoformat() if expires_at else None,
         }
-        return Token.model_validate(self._transport.post("tokens", body))
+        return NewToken.model_validate(self._transport.post("tokens", body))
 
     def revoke(self, token_id: int | str) -> None:
         self._transport.execute("DELETE", f"tokens/{token_id}")

@@ -9,6 +9,7 @@ from berth.client.models.pools import (
     AvailablePlugin,
     CapacityPoint,
     Fragmentation,
+    IssuedJoinToken,
     JoinToken,
     Machine,
     Node,
@@ -16,7 +17,7 @@ from berth.client.models.pools import (
     PoolCost,
     PoolEnvironment,
     ScaledPool,
-    Scaling,
+    ScalePreview,
     ScalingEvent,
 )
 from berth.client.sync.transport import Transport
@@ -63,12 +64,12 @@ class NodePools:
         path = f"node-pools/{name}/scale"
         return ScaledPool.model_validate(self._transport.post(path, {"nodes": nodes}))
 
-    def scaling(self, name: str, nodes: int | None = None) -> Scaling:
+    def scaling(self, name: str, nodes: int | None = None) -> ScalePreview:
         """Preview which nodes would drain, and which actions the disruption budgets block.
 
         `nodes` is the desired number of nodes, by default the current one.
         """
-        return Scaling.model_validate(self._transport.get(f"node-pools/{name}/scale", {"nodes": nodes}))
+        return ScalePreview.model_validate(self._transport.get(f"node-pools/{name}/scale", {"nodes": nodes}))
 
     def pause(self, name: str) -> NodePool:
         """Stop scaling the pool until it is resumed."""
@@ -120,10 +121,12 @@ class NodePools:
         for item in self._transport.pages(f"node-pools/{name}/join-tokens"):
             yield JoinToken.model_validate(item)
 
-    def issue_join_token(self, name: str, *, seconds: int | None = None, comment: str = "") -> JoinToken:
+    def issue_join_token(
+        self, name: str, *, seconds: int | None = None, comment: str = ""
+    ) -> IssuedJoinToken:
         """Issue a token with which one machine can join. It cannot be read again."""
         body = {"comment": comment} | ({} if seconds is None else {"lifetime_seconds": seconds})
-        return JoinToken.model_validate(self._transport.post(f"node-pools/{name}/join-tokens", body))
+        return IssuedJoinToken.model_validate(self._transport.post(f"node-pools/{name}/join-tokens", body))
 
     def revoke_join_token(self, name: str, token_id: int) -> None:
         self._transport.execute("DELETE", f"node-pools/{name}/join-tokens/{token_id}")

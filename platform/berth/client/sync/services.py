@@ -10,11 +10,12 @@ from berth.client.models.services import (
     AutoscalerSettings,
     AutoscalerStatus,
     AutoscalingAction,
-    InferenceService,
+    InferenceEngine,
     ScaleAccepted,
     ScaleOutCancellation,
     ScaleRequest,
-    ServiceEngine,
+    Service,
+    ServiceDetail,
 )
 from berth.client.models.workloads import Event
 from berth.client.sync.transport import Transport
@@ -27,17 +28,17 @@ class Services:
     def __init__(self, transport: Transport, sleep: Callable[[float], None]) -> None:
         self._transport, self._sleep = transport, sleep
 
-    def list(self, *, project: str | None = None, ended: bool | None = None) -> Iterator[InferenceService]:
+    def list(self, *, project: str | None = None, ended: bool | None = None) -> Iterator[Service]:
         for item in self._transport.pages("services", {"project": project, "ended": ended}):
-            yield InferenceService.model_validate(item)
+            yield Service.model_validate(item)
 
-    def get(self, service: str) -> InferenceService:
-        return InferenceService.model_validate(self._transport.get(_path(service)))
+    def get(self, service: str) -> ServiceDetail:
+        return ServiceDetail.model_validate(self._transport.get(_path(service)))
 
-    def engines(self, service: str) -> Sequence[ServiceEngine]:
+    def engines(self, service: str) -> Sequence[InferenceEngine]:
         response = self._transport.get(_path(service, "engines"))
         return [
-            ServiceEngine.model_validate(engine)
+            InferenceEngine.model_validate(engine)
             for model in response["models"].values()
             for engine in model["engines"]
         ]

@@ -11,6 +11,7 @@ from typing import Any, ParamSpec, Self, TypeVar
 
 from berth.client.errors import ClientError, SessionEnded, SessionError
 from berth.client.models.pools import NodePool
+from berth.client.models.sessions import SessionState
 from berth.client.sessions import protocol
 from berth.client.sessions.calls import PendingCalls
 from berth.client.sessions.options import Options, plugin_context
@@ -53,14 +54,14 @@ class Session:
         self._calls = PendingCalls()
         self._background = Background()
         self._plugins = HookContexts(Hook.AROUND_CLIENT)
-        self._state = protocol.SessionState(id="")
+        self._state = SessionState(id="", name="")
         self._after = 0
 
     def __enter__(self) -> Self:
         pools = self._options.pools
         context = plugin_context(self._options, self._pool(pools[0]) if len(pools) == 1 else None)
         opened = self._transport.post("sessions", self._options.body())
-        self._state = protocol.SessionState.model_validate(opened)
+        self._state = SessionState.model_validate(opened)
         try:
             self._wait_for_nodes()
             self._calls.changed = self._background.notify
@@ -103,9 +104,9 @@ class Session:
         """Number of ready nodes when the state was last read."""
         return len(self._state.nodes)
 
-    def state(self) -> protocol.SessionState:
+    def state(self) -> SessionState:
         """Return the current state, including the nodes that accept calls."""
-        self._state = protocol.SessionState.model_validate(self._transport.get(f"sessions/{self.id}"))
+        self._state = SessionState.model_validate(self._transport.get(f"sessions/{self.id}"))
         return self._state
 
     def ready_nodes(self) -> int:

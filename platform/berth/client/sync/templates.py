@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from berth.client.http import json_content
-from berth.client.models.templates import Template
+from berth.client.models.templates import Template, TemplateDetail
 from berth.client.sync.transport import Transport
 
 
@@ -17,12 +17,12 @@ class Templates:
         for item in self._transport.pages("templates", {"project": project}):
             yield Template.model_validate(item)
 
-    def get(self, project: str, name: str) -> Template:
-        return Template.model_validate(self._transport.get(template_path(project, name)))
+    def get(self, project: str, name: str) -> TemplateDetail:
+        return TemplateDetail.model_validate(self._transport.get(template_path(project, name)))
 
     def create(
         self, project: str, name: str, document: Mapping[str, Any] | str, *, description: str = ""
-    ) -> Template:
+    ) -> TemplateDetail:
         """Create a template. Raises Conflict if it already exists."""
         return self._put(
             template_path(project, name), template_body(document, description), {"If-None-Match": "*"}
@@ -30,7 +30,7 @@ class Templates:
 
     def edit(
         self, project: str, name: str, document: Mapping[str, Any] | str, *, description: str | None = None
-    ) -> Template:
+    ) -> TemplateDetail:
         """Replace a template. Raises Conflict if it was changed concurrently."""
         path = template_path(project, name)
         current = self._transport.execute("GET", path)
@@ -42,9 +42,9 @@ class Templates:
         tag = self._transport.etag(path)
         self._transport.execute("DELETE", path, headers={"If-Match": tag})
 
-    def _put(self, path: str, body: object, condition: Mapping[str, str]) -> Template:
+    def _put(self, path: str, body: object, condition: Mapping[str, str]) -> TemplateDetail:
         response = self._transport.execute("PUT", path, body=body, headers=condition)
-        return Template.model_validate(json_content(response))
+        return TemplateDetail.model_validate(json_content(response))
 
 
 def template_body(document: Mapping[str, Any] | str, description: str) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from berth.client.http import json_content
 from berth.client.models.usage import (
     Budget,
     ClusterUtilization,
+    NodeUtilization,
     NodeUtilizationDetail,
     UsageReport,
     WorkloadUtilization,
@@ -87,9 +88,9 @@ class Utilization:
             self._transport.get("utilization", {"pool": pool, "hours": hours})
         )
 
-    def nodes(self, *, pool: str | None = None, limit: int | None = None) -> Iterator[NodeUtilizationDetail]:
+    def nodes(self, *, pool: str | None = None, limit: int | None = None) -> Iterator[NodeUtilization]:
         for item in self._transport.pages("utilization/nodes", {"pool": pool}, limit):
-            yield NodeUtilizationDetail.model_validate(item)
+            yield NodeUtilization.model_validate(item)
 
     def workloads(
         self, *, project: str | None = None, pool: str | None = None, limit: int | None = None

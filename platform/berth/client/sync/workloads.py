@@ -8,16 +8,18 @@ from typing import Any
 import httpx
 
 from berth.client.errors import Ambiguous, NotFound
+from berth.client.models.logs import LogChunk
 from berth.client.models.scheduling import Eviction
 from berth.client.models.workloads import (
     DryRun,
     Event,
     Explanation,
-    LogChunk,
     LogMatches,
     Pod,
     PortLink,
+    Submission,
     Workload,
+    WorkloadDetail,
 )
 from berth.client.sync.transport import Transport
 
@@ -32,12 +34,12 @@ class Workloads:
         self._transport = transport
         self._sleep = sleep
 
-    def submit(self, document: Document, *, key: str | None = None) -> Workload:
+    def submit(self, document: Document, *, key: str | None = None) -> Submission:
         """Submit a workload exactly once, even if the request is retried after a lost connection.
 
         Calls with the same `key` count as one submission.
         """
-        return Workload.model_validate(self._transport.post("workloads", document, key=key))
+        return Submission.model_validate(self._transport.post("workloads", document, key=key))
 
     def dry_run(self, document: Document) -> DryRun:
         """Return what would happen if the workload were submitted now, without storing it."""
@@ -51,10 +53,10 @@ class Workloads:
         for item in self._transport.pages("workloads", filters, limit):
             yield Workload.model_validate(item)
 
-    def get(self, workload_id: str) -> Workload:
-        return Workload.model_validate(self._transport.get(f"workloads/{workload_id}"))
+    def get(self, workload_id: str) -> WorkloadDetail:
+        return WorkloadDetail.model_validate(self._transport.get(f"workloads/{workload_id}"))
 
-    def find(self, reference: str) -> Workload:
+    def find(self, reference: str) -> WorkloadDetail:
         """Return the workload with this id, NAME or PROJECT/NAME. Raises NotFound or Ambiguous."""
         if is_id(reference):
             return self.get(reference)
@@ -63,13 +65,13 @@ class Workloads:
         matching = list(listed) if name else []
         return self.get(require_unique_match(reference, select_candidates(name, matching)).id)
 
-    def cancel(self, workload_id: str) -> Workload:
+    def cancel(self, workload_id: str) -> WorkloadDetail:
         return self._act(workload_id, "cancel")
 
-    def suspend(self, workload_id: str) -> Workload:
+    def suspend(self, workload_id: str) -> WorkloadDetail:
         return self._act(workload_id, "suspend")
 
-    def resume(self, workload_id: str) -> Workload:
+    def resume(self, workload_id: str) -> WorkloadDetail:
         return self._act(workload_id, "resume")
 
     def delete(self, workload_id: str) -> None:
@@ -95,7 +97,7 @@ class Workloads:
         items = self._transport.pages(f"workloads/{workload_id}/evictions")
         return [Eviction.model_validate(item) for item in items]
 
-    def changes(self, workload_id: str, poll: float = POLL_SECONDS) -> Iterator[Workload]:
+    def changes(self, workload_id: str, poll: float = POLL_SECONDS) -> Iterator[WorkloadDetail]:
         """Yield the workload now and after each change of phase, reason or message, until it has ended."""
         seen = None
         while True:
@@ -165,8 +167,8 @@ class Workloads:
         with self._transport.stream(f"workloads/{workload_id}/logs", params) as response:
             yield from response.iter_bytes()
 
-    def _act(self, workload_id: str, action: str) -> Workload:
-        return Workload.model_validate(self._transport.post(f"workloads/{workload_id}/{action}"))
+    def _act(self, workload_id: str, action: str) -> WorkloadDetail:
+        return WorkloadDetail.model_validate(self._transport.post(f"workloads/{workload_id}/{action}"))
 
 
 def select_candidates(name: str, workloads: Iterable[Workload]) -> Sequence[Workload]:

@@ -15,6 +15,7 @@ from berth.cli.output import Column, Output, OutputOption, print_fields, show_li
 if TYPE_CHECKING:
     from berth.client import Client, Settings
     from berth.client.config import Contexts
+    from berth.client.models.people import Role
 
 STDIN = "-"
 
@@ -154,11 +155,9 @@ def _revoke(client: "Client", secret: str) -> None:
             client.tokens.revoke(token.id)
 
 
-def _format_role(role: object) -> str:
-    if not isinstance(role, dict):
-        return str(role)
-    scope = role.get("project") or role.get("department")
-    return f"{role.get('role')} of {scope}" if scope else str(role.get("role"))
+def _format_role(role: "Role") -> str:
+    scope = role.project or role.department
+    return f"{role.role} of {scope}" if scope else role.role
 
 
 def _warn_about_plain_text(address: str, is_local: bool) -> None:

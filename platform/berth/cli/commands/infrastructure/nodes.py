@@ -60,7 +60,7 @@ def _describe_node(node: Any) -> None:
     fields = [
         ("Name", node.name),
         ("Pool", node.pool),
-        ("State", f"{node.state}, since {format_time(node.since)}" if node.since else node.state),
+        ("State", f"{node.state}, since {format_time(node.since)}"),
         ("Reason", node.drain_reason),
         ("Free GPUs", f"{format_free_gpus(node)} {node.gpu_model}".strip()),
         ("Free", f"{number(node.free.cpu)} of {number(node.capacity.cpu)} cores"),
@@ -72,10 +72,9 @@ def _describe_node(node: Any) -> None:
         if text:
             print(f"{title + ':':<13}{safe(text)}")
     for phase in node.phases:
-        code = phase.get("exit_code")
-        ended = "" if code is None else f"   exit code {code}"
-        print(f"  {phase['state']:<8}{safe(phase['phase']):<20}{phase['seconds']:>6} s{ended}")
-        for line in phase["message"].splitlines():
+        ended = "" if phase.exit_code is None else f"   exit code {phase.exit_code}"
+        print(f"  {phase.state:<8}{safe(phase.phase):<20}{phase.seconds:>6} s{ended}")
+        for line in phase.message.splitlines():
             print(f"          {safe(line)}")
 
 

@@ -324,7 +324,7 @@ def _format_bounds(pool: Any) -> str:
 
 def _pool_fields(pool: Any, cost: Any, fragmentation: Any) -> list[tuple[str, str]]:
     fitting = [level for level in fragmentation.levels if level.gpus and level.replicas]
-    declared = [each["name"] for each in pool.plugins] or (["none"] if pool.environment_digest else [])
+    declared = [each.name for each in pool.plugins] or (["none"] if pool.environment_digest else [])
     fields = [
         ("Name", pool.name),
         ("Provider", f"{pool.provider} provider, {pool.runtime} runtime"),

@@ -272,4 +272,4 @@ def _report_progress(
 def _print_cancelled(cancellation: Any) -> None:
     print(safe(cancellation.message))
     for one in cancellation.cancelled:
-        print(safe(f"{one['request_id']} is {one['status']}"))
+        print(safe(f"{one.request_id} is {one.status}"))

@@ -107,7 +107,6 @@ def print_service(one: Any, rows: Sequence[Any], status: Any, output: Output) ->
 
 
 def print_autoscaler(status: Any, conditions: Any, output: Output) -> None:
-    decision = status.last_decision or {}
     print_fields(
         [
             ("Autoscaler", _format_autoscaler(status)),
@@ -116,27 +115,26 @@ def print_autoscaler(status: Any, conditions: Any, output: Output) -> None:
                 "Last scaled",
                 format_time(_to_datetime(status.last_scale_time)) if status.last_scale_time else "never",
             ),
-            ("Last decision", decision.get("reason", "")),
+            ("Last decision", status.last_decision.reason if status.last_decision else ""),
             ("Error", status.error),
         ]
     )
-    rows = [{"name": name, **values} for name, values in conditions.conditions.items()]
     columns = [
-        Column("CONDITION", lambda c: c["name"]),
-        Column("TYPE", lambda c: c["type"]),
-        Column("VALUE", lambda c: _format_number(c["value"]), right=True),
-        Column("THRESHOLD", lambda c: _format_number(c["threshold"]), right=True),
-        Column("MET FOR", lambda c: f"{c['held_secs']:.0f} of {c['duration_secs']:.0f} s", right=True),
-        Column("TRIGGERED", _format_triggered),
+        Column("CONDITION", lambda row: row[0]),
+        Column("TYPE", lambda row: row[1].type),
+        Column("VALUE", lambda row: _format_number(row[1].value), right=True),
+        Column("THRESHOLD", lambda row: _format_number(row[1].threshold), right=True),
+        Column("MET FOR", lambda row: f"{row[1].held_secs:.0f} of {row[1].duration_secs:.0f} s", right=True),
+        Column("TRIGGERED", lambda row: _format_triggered(row[1])),
     ]
     print_section("Conditions")
-    print_items(rows, columns, output)
+    print_items(list(conditions.conditions.items()), columns, output)
 
 
-def _format_triggered(condition: dict[str, Any]) -> str:
-    if condition["met"] is None:
+def _format_triggered(condition: Any) -> str:
+    if condition.met is None:
         return "unknown"
-    return "yes" if condition["triggered"] else "no"
+    return "yes" if condition.triggered else "no"
 
 
 def _format_number(value: float | None) -> str:

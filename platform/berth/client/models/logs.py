@@ -1,0 +1,12 @@
+"""Parts of logs, which are not JSON."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class LogChunk:
+    """Part of a pod's log; `complete` means that nothing will follow `next_offset`."""
+
+    data: bytes
+    next_offset: int
+    complete: bool
