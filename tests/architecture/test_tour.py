@@ -32,7 +32,7 @@ def test_names_beside_files_are_defined_in_them() -> None:
     beside = re.findall(r"`([\w./-]+\.py)` `(\w+)`", TOUR)
     assert beside
     for file, name in beside:
-        assert re.search(rf"^\s*(?:def|class) {name}\b|^{name}\b", (ROOT / file).read_text(), re.M), (
+        assert re.search(rf"^\s*(?:def|class) {name}\b|^{name}\b", (ROOT / file).read_text(), re.MULTILINE), (
             file,
             name,
         )

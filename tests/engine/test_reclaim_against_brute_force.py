@@ -47,6 +47,7 @@ def full_cluster_with_pending_gang(draw: st.DrawFn) -> dict[str, Any]:
     return {
         "format": "berth.scenario/1",
         "now": NOW,
+        "pools": [{"name": "default", "consolidation": {"enabled": False}}],
         "nodes": [{"name": name, "gpus": gpus} for name, gpus in nodes.items()],
         "departments": [{"name": name, "quotas": {"default": draw(quotas)}} for name in DEPARTMENTS],
         "projects": [

@@ -5,28 +5,17 @@ from collections.abc import Iterable, Iterator
 from scheduler.engine.board.board import Board, Trial
 from scheduler.engine.board.eligible import exceeded_bound, find_pending_groups, first_pending
 from scheduler.engine.board.gang import Arrangement, Gang, PendingGroup, arrangements, total_request
-from scheduler.engine.board.ledger import QueueAccount
 from scheduler.engine.board.order import PendingOrder
 from scheduler.engine.explain.reasons import UNSCHEDULABLE_REASONS
-from scheduler.engine.placement.find_room import find_room
-from scheduler.engine.placement.spots import Horizon
 from scheduler.engine.plan import Kind, Numbers, Reason
-from scheduler.engine.preemption.audit import eviction_records
+from scheduler.engine.preemption.audit import AllocatedByQueue, eviction_records
 from scheduler.engine.preemption.bounds import reclaim_numbers, shortfall
+from scheduler.engine.preemption.combined import evict_and_move, total_below_quota
 from scheduler.engine.preemption.obstacles import Obstacle, obstacle, policy_obstacle
 from scheduler.engine.preemption.outcome import Outcome, resolve_outcome
 from scheduler.engine.preemption.policy import PreemptionPolicy
-from scheduler.engine.preemption.proposals import (
-    cheaper_single_victims,
-    make_room_under_limits,
-    propose_by_domain,
-    propose_by_node,
-    propose_by_prefix,
-    single_victim_may_suffice,
-)
+from scheduler.engine.preemption.proposals import Budget, propose
 from scheduler.engine.preemption.selection import VictimSelection
-from scheduler.engine.preemption.victim_costs import OfferCache
-from scheduler.engine.preemption.victims import Victim
 
 MAX_PROPOSALS = 24  # per preemptor and policy; not a time limit, so that every machine decides alike
 
@@ -118,25 +107,51 @@ def _try_arrangements(
             result = result or short
             continue
         before, over_bounds_before = _allocated_by_queue(board), exceeded_bound(gang, requested) is not None
-        budget = _Budget(min(MAX_PROPOSALS, policy.max_trials))
-        for selection in _all_proposals(board, policy, arrangement, budget):
-            outcome = resolve_outcome(selection, trial.start, arrangement, policy.max_moves)
-            if outcome is not None and not outcome.evicted and not outcome.moved:
+        budget = Budget(min(MAX_PROPOSALS, policy.max_trials))
+        best = _find_outcome(trial, policy, arrangement, budget, before)
+        if best is not None:
+            selection, outcome = best
+            if not outcome.evicted and not outcome.moved:
                 board.rewind(trial.start)
                 return None  # the gang fits without evictions, so `allocate` places it
-            if outcome is not None:
-                trial.waits = over_bounds_before and outcome.stops_running_pods(board)
-                records = eviction_records(selection, outcome, before)
-                trial.accept(policy.kind if records else Kind.START, _message(policy, outcome), records)
-                return None
+            trial.waits = over_bounds_before and outcome.stops_running_pods(board)
+            records = eviction_records(selection, outcome, before)
+            trial.accept(policy.kind if records else Kind.START, _message(policy, outcome), records)
+            return None
         board.rewind(trial.start)
         result = result or _no_arrangement_refusal(board, policy, budget)
     return result
 
 
-def _no_arrangement_refusal(
-    board: Board, policy: PreemptionPolicy, budget: "_Budget"
-) -> tuple[Reason, Numbers]:
+def _find_outcome(
+    trial: Trial,
+    policy: PreemptionPolicy,
+    arrangement: Arrangement,
+    budget: Budget,
+    before: AllocatedByQueue,
+) -> tuple[VictimSelection, Outcome] | None:
+    """Return the best evictions and moves, which are applied to the board, or None.
+
+    The board is searched for evictions combined with moves only if evictions alone do not suffice or would
+    take a queue below its quota.
+    """
+    board, best = trial.board, None
+    for selection in _all_proposals(board, policy, arrangement, budget):
+        outcome = resolve_outcome(selection, trial.start, arrangement, policy.max_moves)
+        if outcome is not None:
+            best = selection, outcome
+            break
+    if best is not None and not total_below_quota(policy, before):
+        return best
+    moves = board.moves(trial.start) if best else []
+    board.rewind(trial.start)
+    combined = evict_and_move(policy, arrangement, keeps_quotas=best is not None)
+    if combined is None and best is not None:
+        board.repeat(moves)
+    return combined or best
+
+
+def _no_arrangement_refusal(board: Board, policy: PreemptionPolicy, budget: Budget) -> tuple[Reason, Numbers]:
     """Return the refusal of a gang for which the sums suffice but no attempt succeeded."""
     reasons = board.reasons(policy.gang)
     short = reasons.get(Reason.FRAGMENTED) or reasons.get(Reason.WAITING_FOR_CAPACITY) or {}
@@ -146,99 +161,18 @@ def _no_arrangement_refusal(
     return Reason.NO_RECLAIMABLE_RESOURCES, numbers
 
 
-class _Budget:
-    """Number of proposals that may still be tried."""
-
-    def __init__(self, total: int) -> None:
-        self.total = self.left = total
-
-    def spend(self) -> bool:
-        self.left -= 1
-        return self.left >= 0
-
-    def reset(self) -> "_Budget":
-        self.left = self.total
-        return self
-
-
-def _allocated_by_queue(board: Board) -> dict[QueueAccount, tuple[int, ...]]:
+def _allocated_by_queue(board: Board) -> AllocatedByQueue:
     return {account: tuple(account.allocated) for account in board.ledger.accounts.values()}
 
 
 def _all_proposals(
-    board: Board, policy: PreemptionPolicy, arrangement: Arrangement, budget: _Budget
+    board: Board, policy: PreemptionPolicy, arrangement: Arrangement, budget: Budget
 ) -> Iterator[VictimSelection]:
-    yield from _proposals(board, policy, arrangement, budget)
+    yield from propose(board, policy, arrangement, budget)
     if policy.retries_within_share():
-        yield from _proposals(board, policy, arrangement, budget.reset())
+        yield from propose(board, policy, arrangement, budget.reset())
     if policy.retries_without_new_gangs():
-        yield from _proposals(board, policy, arrangement, budget.reset())
-
-
-def _proposals(
-    board: Board, policy: PreemptionPolicy, arrangement: Arrangement, budget: _Budget
-) -> Iterator[VictimSelection]:
-    """Yield victim selections, each applied to the board and undone before the next."""
-    start, banned, offer_cache, free = board.mark(), set[int](), OfferCache(), board.nodes.free()
-    if not any(need.scopes for need in arrangement):
-        single_may_suffice = single_victim_may_suffice(VictimSelection(board, policy), arrangement, free)
-        replicas = sum(need.count for need in arrangement)
-        while budget.spend() and board.cycle.placement_attempts.may_try(policy.gang, replicas):
-            board.attempt()
-            selection = VictimSelection(board, policy)
-            if not propose_by_node(selection, arrangement, banned, offer_cache):
-                board.rewind(start)
-                break
-            if single_may_suffice and not banned and sum(victim.whole for victim in selection.selected) > 1:
-                stopped = list(selection.selected)
-                board.rewind(start)
-                yield from _single_victim_selections(
-                    board,
-                    policy,
-                    arrangement,
-                    cheaper_single_victims(VictimSelection(board, policy), arrangement, free, stopped),
-                )
-                selection = VictimSelection(board, policy)
-                propose_by_node(selection, arrangement, banned, offer_cache)
-            yield selection
-            cleared = {board.nodes.index[pod.node] for victim in selection.selected for _, pod in victim.pods}
-            board.rewind(start)
-            if not cleared - banned:
-                break
-            banned.add(min(cleared - banned))
-    else:
-        for domain, victims in propose_by_domain(board, policy, arrangement):
-            if not budget.spend():
-                break
-            board.attempt()
-            selection = VictimSelection(board, policy)
-            all_selected = all(selection.take(victim) for victim in victims)
-            if all_selected and find_room(board, policy.gang, arrangement, Horizon.LEAVING, domain):
-                yield selection
-            board.rewind(start)
-    selection = VictimSelection(board, policy)
-    for _ in propose_by_prefix(selection, arrangement):
-        if not budget.spend():
-            break
-        board.attempt()
-        yield selection
-    board.rewind(start)
-
-
-def _single_victim_selections(
-    board: Board, policy: PreemptionPolicy, arrangement: Arrangement, victims: Iterable[Victim]
-) -> Iterator[VictimSelection]:
-    start = board.mark()
-    for victim in victims:
-        board.attempt()
-        selection = VictimSelection(board, policy)
-        if (
-            selection.take(victim)
-            and make_room_under_limits(selection, arrangement)
-            and find_room(board, policy.gang, arrangement, Horizon.LEAVING)
-        ):
-            yield selection
-        board.rewind(start)
+        yield from propose(board, policy, arrangement, budget.reset())
 
 
 def _message(policy: PreemptionPolicy, outcome: Outcome) -> str:

@@ -1,7 +1,8 @@
 """Propose victims node by node, cheapest first, then in larger sets."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
+from typing import Self
 
 from berth.core.amounts import MILLI
 from scheduler.engine.board.board import Board
@@ -20,7 +21,88 @@ MAX_DOMAINS = 8  # maximum number of domains for which the cost of clearing is c
 MAX_SINGLE_VICTIMS = 4  # maximum number of single victims tried instead of several
 
 
-def propose_by_node(
+class Budget:
+    """Number of proposals that may still be tried."""
+
+    def __init__(self, total: int) -> None:
+        self.total = self.left = total
+
+    def spend(self) -> bool:
+        self.left -= 1
+        return self.left >= 0
+
+    def reset(self) -> Self:
+        self.left = self.total
+        return self
+
+
+def propose(
+    board: Board, policy: PreemptionPolicy, arrangement: Arrangement, budget: Budget
+) -> Iterator[VictimSelection]:
+    """Yield victim selections, each applied to the board and undone before the next."""
+    start, banned, offer_cache, free = board.mark(), set[int](), OfferCache(), board.nodes.free()
+    if not any(need.scopes for need in arrangement):
+        single_may_suffice = _single_victim_may_suffice(VictimSelection(board, policy), arrangement, free)
+        replicas = sum(need.count for need in arrangement)
+        while budget.spend() and board.cycle.placement_attempts.may_try(policy.gang, replicas):
+            board.attempt()
+            selection = VictimSelection(board, policy)
+            if not _propose_by_node(selection, arrangement, banned, offer_cache):
+                board.rewind(start)
+                break
+            if single_may_suffice and not banned and sum(victim.whole for victim in selection.selected) > 1:
+                stopped = list(selection.selected)
+                board.rewind(start)
+                yield from _single_victim_selections(
+                    board,
+                    policy,
+                    arrangement,
+                    _cheaper_single_victims(VictimSelection(board, policy), arrangement, free, stopped),
+                )
+                selection = VictimSelection(board, policy)
+                _propose_by_node(selection, arrangement, banned, offer_cache)
+            yield selection
+            cleared = {board.nodes.index[pod.node] for victim in selection.selected for _, pod in victim.pods}
+            board.rewind(start)
+            if not cleared - banned:
+                break
+            banned.add(min(cleared - banned))
+    else:
+        for domain, victims in _propose_by_domain(board, policy, arrangement):
+            if not budget.spend():
+                break
+            board.attempt()
+            selection = VictimSelection(board, policy)
+            all_selected = all(selection.take(victim) for victim in victims)
+            if all_selected and find_room(board, policy.gang, arrangement, Horizon.LEAVING, domain):
+                yield selection
+            board.rewind(start)
+    selection = VictimSelection(board, policy)
+    for _ in _propose_by_prefix(selection, arrangement):
+        if not budget.spend():
+            break
+        board.attempt()
+        yield selection
+    board.rewind(start)
+
+
+def _single_victim_selections(
+    board: Board, policy: PreemptionPolicy, arrangement: Arrangement, victims: Iterable[Victim]
+) -> Iterator[VictimSelection]:
+    start = board.mark()
+    for victim in victims:
+        board.attempt()
+        selection = VictimSelection(board, policy)
+        if (
+            selection.take(victim)
+            and make_room_under_limits(selection, arrangement)
+            and find_room(board, policy.gang, arrangement, Horizon.LEAVING)
+        ):
+            yield selection
+        board.rewind(start)
+
+
+def _propose_by_node(
     selection: VictimSelection,
     arrangement: Arrangement,
     banned: Collection[int],
@@ -61,7 +143,7 @@ def propose_by_node(
     return True
 
 
-def propose_by_domain(
+def _propose_by_domain(
     board: Board, policy: PreemptionPolicy, arrangement: Arrangement
 ) -> list[tuple[AbstractSet[int], list[Victim]]]:
     """Return the domains that could hold the arrangement and their victims, cheapest first."""
@@ -98,13 +180,13 @@ def _victims_to_clear(
     board: Board, policy: PreemptionPolicy, arrangement: Arrangement, domain: AbstractSet[int]
 ) -> list[Victim]:
     start, selection = board.mark(), VictimSelection(board, policy)
-    result = propose_by_node(selection, arrangement, board.topology.all_nodes - domain, OfferCache(), domain)
+    result = _propose_by_node(selection, arrangement, board.topology.all_nodes - domain, OfferCache(), domain)
     victims = list(selection.selected) if result else []
     board.rewind(start)
     return victims
 
 
-def single_victim_may_suffice(
+def _single_victim_may_suffice(
     selection: VictimSelection, arrangement: Arrangement, free: Sequence[int]
 ) -> bool:
     """Return whether evicting a single gang might make room for several replicas."""
@@ -114,7 +196,7 @@ def single_victim_may_suffice(
     return all(largest_victim(selection, kind) >= requested[kind] - free[kind] for kind in policy.kinds)
 
 
-def cheaper_single_victims(
+def _cheaper_single_victims(
     selection: VictimSelection, arrangement: Arrangement, free: Sequence[int], stopped: Sequence[Victim]
 ) -> list[Victim]:
     """Return single gangs that free enough and cost less than the `stopped` victims.
@@ -155,6 +237,12 @@ def make_room_under_limits(selection: VictimSelection, arrangement: Arrangement)
     return True
 
 
+def fits_under_limits(selection: VictimSelection, arrangement: Arrangement) -> bool:
+    """Return whether the arrangement exceeds no limit on the preemptor's path."""
+    requested = total_request(arrangement)
+    return all(_fits_under(selection, account, requested) for account in selection.policy.gang.account.path)
+
+
 def _fits_under(selection: VictimSelection, account: QueueAccount, requested: Sequence[int]) -> bool:
     ceiling = selection.policy.ceiling(account)
     return all(not requested[k] or account.allocated[k] + requested[k] <= ceiling[k] for k in KINDS)
@@ -164,7 +252,7 @@ def _victims_in(selection: VictimSelection, account: QueueAccount) -> Iterator[V
     return (victim for victim in selection.candidates() if account in victim.gang.account.path)
 
 
-def propose_by_prefix(selection: VictimSelection, arrangement: Arrangement) -> Iterator[None]:
+def _propose_by_prefix(selection: VictimSelection, arrangement: Arrangement) -> Iterator[None]:
     """Select 1, 2, 4, ... victims in order. Yield whenever the preemptor fits."""
     board, gang = selection.board, selection.policy.gang
     if not make_room_under_limits(selection, arrangement):

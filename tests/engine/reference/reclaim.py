@@ -78,11 +78,11 @@ def allowed_victim_sets(cluster: Cluster, pending_gang: PendingGang) -> Iterator
     may_go = [gang for gang in cluster.gangs if gang.may_go and gang.path != pending_gang.path]
     for many in range(1, len(may_go) + 1):
         for chosen in combinations(may_go, many):
-            if cluster.fits(pending_gang, chosen) and _is_allowed(cluster, pending_gang, chosen):
+            if cluster.fits(pending_gang, chosen) and is_allowed(cluster, pending_gang, chosen):
                 yield chosen
 
 
-def _is_allowed(cluster: Cluster, pending_gang: PendingGang, chosen: Sequence[RunningGang]) -> bool:
+def is_allowed(cluster: Cluster, pending_gang: PendingGang, chosen: Sequence[RunningGang]) -> bool:
     sides: dict[tuple[str, str], list[RunningGang]] = {}
     for gang in chosen:
         sides.setdefault(_diverging_queues(pending_gang.path, gang.path), []).append(gang)
