@@ -52,7 +52,7 @@ def _measure(live: int) -> list[dict[str, Any]]:
         clock.advance(1)
     with connection.cursor() as cursor:
         cursor.execute("ANALYZE")
-    print(f"{Workload.objects.filter(phase='running').count()} run, the others of {live} wait")
+    print(f"{Workload.objects.filter(phase='running').count()} of {live} workloads are running")
     client, rows = Client(), []
     client.force_login(User.objects.get(username="bench"))
     _measure_response(client, {"gpu": 1, "replicas": 1})  # exclude the code that a process loads only once

@@ -27,7 +27,7 @@ Points = Sequence[tuple[float, float]]
 
 def main() -> None:
     options = parser(__doc__)
-    options.add_argument("--draw", action="store_true", help="Draw the last measurements.")
+    options.add_argument("--draw", action="store_true", help="Draw the chart from the stored measurements.")
     arguments = options.parse_args()
     if arguments.tiny:
         print(f"drawn: {len(chart(record_run(tiny=True)))} characters")
@@ -53,7 +53,7 @@ def record_run(*, tiny: bool = False) -> dict[str, Any]:
             "machine": machine(),
             "commit": commit(),
             "failed": len(story.load.failed),
-            "requests": [[round(one.sent_at, 2), round(one.seconds, 3)] for one in requests],
+            "requests": [[round(request.sent_at, 2), round(request.seconds, 3)] for request in requests],
             "moments": [asdict(moment) for moment in story.moments],
             "history": [
                 {**record, "seconds_after_the_first": round(record["triggered_at"] - began, 1)}
@@ -74,16 +74,16 @@ def chart(data: dict[str, Any]) -> str:
         f'<rect width="{WIDTH}" height="{height}" fill="#ffffff"/>',
         f'<text x="{LEFT}" y="20" font-weight="600">A service follows its load: {title}</text>',
     ]
-    waiting = [(one["at"], one["waiting"] or 0) for one in moments]
-    clients = [(one["at"], one["clients"]) for one in moments]
-    parts += draw_panel(0, end, 13, [("clients", LOAD, clients), ("requests that wait", WAITING, waiting)])
-    present = [(one["at"], one["engines"]) for one in moments]
-    active = [(one["at"], one["active"]) for one in moments]
+    waiting = [(moment["at"], moment["waiting"] or 0) for moment in moments]
+    clients = [(moment["at"], moment["clients"]) for moment in moments]
+    parts += draw_panel(0, end, 13, [("clients", LOAD, clients), ("waiting requests", WAITING, waiting)])
+    present = [(moment["at"], moment["engines"]) for moment in moments]
+    active = [(moment["at"], moment["active"]) for moment in moments]
     parts += draw_panel(
-        1, end, 5, [("engines there", PRESENT, present), ("engines that serve", ENGINES, active)]
+        1, end, 5, [("running engines", PRESENT, present), ("serving engines", ENGINES, active)]
     )
     slowest = max(seconds for _, seconds in requests)
-    parts += draw_panel(2, end, slowest * 1.1, [("seconds to an answer", TIMES, ())])
+    parts += draw_panel(2, end, slowest * 1.1, [("response time in seconds", TIMES, ())])
     parts += draw_dots(2, end, slowest * 1.1, requests)
     return "\n".join([*parts, "</svg>", ""])
 

@@ -42,12 +42,12 @@ def main() -> None:
     options.add_argument("--seeds", type=int, nargs="*", default=list(SEEDS))
     options.add_argument("--lists", nargs="*", default=LISTS)
     options.add_argument("--placement", nargs="*", default=["fragmentation", "binpack"])
-    options.add_argument("--moves", action="store_true", help="Consolidate afterwards, and count the moves.")
+    options.add_argument("--moves", action="store_true", help="Consolidate at the end, and count the moves.")
     arguments = options.parse_args()
     if arguments.tiny:
         arguments.seeds, arguments.lists = [42], LISTS[:1]
     if not DATA.is_dir():
-        print(f"skipped: {DATA} is not there; the trace is Alibaba's public clusterdata, gpu-v2023")
+        print(f"skipped: {DATA} is missing; the trace is Alibaba's public clusterdata, gpu-v2023")
         return
     points = "".join(f"{point:>8}%" for point in POINTS)
     print(f"{'list':<10} {'placement':<14}{points}   CPU s   moves")
@@ -76,7 +76,7 @@ def measured(name: str, strategy: Strategy, seeds: Sequence[int], moves: bool) -
     row = {
         "list": name,
         "placement": strategy.value,
-        "allocated": [round(statistics.mean(at(each, point) for each in curves), 2) for point in POINTS],
+        "allocated": [round(statistics.mean(at(curve, point) for curve in curves), 2) for point in POINTS],
         "cpu_seconds": round(time.process_time() - cpu, 1),
         "seconds": round(time.perf_counter() - started, 1),
         "moves": moved,
@@ -87,7 +87,7 @@ def measured(name: str, strategy: Strategy, seeds: Sequence[int], moves: bool) -
 
 
 def arrivals(nodes: Sequence[Row], pods: Sequence[Row], chance: random.Random, by: Strategy) -> Snapshot:
-    """Return a snapshot with all arrivals in one queue. The first to arrive has been pending longest."""
+    """Return a snapshot with all arrivals in one queue. The first arrival has been pending longest."""
     nodes = chance.sample(nodes, len(nodes))
     capacity = sum(int(node["gpu"]) for node in nodes) * MILLI
     line = draw_pods(pods, chance, capacity * ARRIVING // 100)

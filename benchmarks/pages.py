@@ -97,7 +97,7 @@ def _create_organisation(ada: Any, size: Size) -> None:
         Project.objects.create(name=f"p{n}", department=departments[n % size.departments])
         for n in range(size.projects)
     ]
-    Quota.objects.bulk_create(Quota(project=each, pool=pool, gpu_milli=2000) for each in projects)
+    Quota.objects.bulk_create(Quota(project=project, pool=pool, gpu_milli=2000) for project in projects)
     now = timezone.now()
     work = _create_workloads(ada, pool, projects, now, size)
     _create_history(pool, projects, work, now, size)
@@ -125,10 +125,10 @@ def _create_workloads(ada: Any, pool: Any, projects: list[Any], now: datetime, s
         )  # fmt: skip
     QueueStanding.objects.bulk_create(
         QueueStanding(
-            pool=pool, project=each, share=[2000, 0, 0], allocated=[1000, 0, 0], requested=[5000, 0, 0],
+            pool=pool, project=project, share=[2000, 0, 0], allocated=[1000, 0, 0], requested=[5000, 0, 0],
             usage=[0.1, 0, 0], at=now,
         )
-        for each in projects
+        for project in projects
     )  # fmt: skip
     return Workload.objects.bulk_create(work, batch_size=1000)
 
@@ -158,8 +158,8 @@ def _create_history(pool: Any, projects: list[Any], work: list[Any], now: dateti
         )
         for n in range(size.evictions)
     )  # fmt: skip
-    for each in projects[: size.budgets]:
-        budgets.set_budget(actor=Actor.system("benchmark"), owner=each, values={"gpu_hours": 100})
+    for project in projects[: size.budgets]:
+        budgets.set_budget(actor=Actor.system("benchmark"), owner=project, values={"gpu_hours": 100})
 
 
 if __name__ == "__main__":

@@ -2,8 +2,8 @@
 
 The real autoscaler and reconciler run on real rows, against a simulated cloud and simulated work, with a
 simulated clock. Gangs arrive all at once and need more nodes than the pool may have. They run for five to
-fifteen minutes each and are requeued when a machine is lost. In the end, no node is needed. Gangs are placed
-first come, first served, on whole nodes. Another benchmark measures the scheduler.
+fifteen minutes each and are requeued when a machine is lost. At the end, no nodes are needed. Gangs are
+placed first come, first served, on whole nodes. Another benchmark measures the scheduler.
 """
 
 import json
@@ -44,7 +44,7 @@ class Figures:
     cpu_s: float = 0.0
     longest_pass_cpu_s: float = 0.0
     restarts: int = 0
-    surplus_minutes: float = 0.0  # instances that cost money and belong to no node
+    surplus_minutes: float = 0.0  # instances that cost money but do not belong to a node
     node_minutes: float = 0.0
     leaks: int = 0
     calls: Counter[str] = field(default_factory=Counter)
@@ -79,7 +79,7 @@ def measured(size: int) -> Figures:
     while not play.is_over():
         play.step()
         if play.cloud.now - START > PATIENCE:
-            sys.exit(f"{size} nodes do not come to rest within {PATIENCE}")
+            sys.exit(f"{size} nodes did not settle within {PATIENCE}")
     play.conclude()
     return figures
 

@@ -1,9 +1,9 @@
 """Benchmark REST submissions per second: `python -m benchmarks.rest_submit [--seconds N]`.
 
-The server process has its own database and no other load. The output has the rate and the server's CPU time
-per request, which does not depend on other load of the machine. `--handler pages` serves REST in the way that
-Django serves pages, `--handler rest` in one hop, and `--handler wsgi` by Python's threaded server, for
-comparison.
+The server process has its own database and no other load. The output shows the rate and the server's CPU time
+per request, which does not depend on other load on the machine. For comparison, `--handler pages` serves REST
+as Django serves pages, `--handler rest` with one thread switch per request, and `--handler wsgi` with
+Python's threaded server.
 """
 
 import contextlib
@@ -72,7 +72,7 @@ def main() -> None:
     options.add_argument("--seconds", type=float, default=5)
     options.add_argument("--clients", type=int, nargs="*", default=[1, 8])
     options.add_argument("--handler", choices=["pages", "rest", "wsgi"], nargs="*", default=["rest"])
-    options.add_argument("--json", type=Path, help="File for the results.")
+    options.add_argument("--json", type=Path, help="File to write the results to.")
     arguments = options.parse_args()
     if arguments.tiny:
         arguments.seconds, arguments.clients, arguments.json = 0.3, [1, 2], None

@@ -2,7 +2,7 @@
 
 `python -m benchmarks.tenants [--whole] [--checkpoint SECONDS] [POLICY ...]`. Berth's own policy replays the
 first 6,000 jobs, or all jobs with `--whole`, which takes minutes. The data is read from BERTH_TRACES or
-../shared/data. Without data, nothing is measured.
+../shared/data. If there is no data, the benchmark is skipped.
 """
 
 import json

@@ -50,7 +50,7 @@ def _measure(live: int) -> list[dict[str, Any]]:
 
     loop, runtime, clock = stage(live)
     began = time.process_time()
-    for _ in range(3):  # until all workloads that fit are running
+    for _ in range(3):  # repeat until all workloads that fit are running
         loop.tick()
         clock.advance(1)
     print(f"{live} workloads placed and running after {time.process_time() - began:.1f} s of CPU", flush=True)
@@ -112,7 +112,7 @@ def _timed(step: Callable[..., Any], spent: list[float]) -> Callable[..., Any]:
 
 
 def stage(live: int, nodes: int | None = None) -> tuple[Any, Any, Any]:
-    """Create a cluster of `nodes` nodes, by default as many as 7/8 of the one-GPU workloads fill."""
+    """Create a cluster of `nodes` nodes. By default, 7/8 of the one-GPU workloads fill the cluster."""
     from berth.core.clock import FixedClock
     from berth.db import lease
     from pools.models import Node, NodePool
@@ -136,8 +136,8 @@ def stage(live: int, nodes: int | None = None) -> tuple[Any, Any, Any]:
     ]
     whole = nodes * GPUS * 1000
     Quota.objects.bulk_create(
-        [Quota(department=each, pool=pool, gpu_milli=whole // DEPARTMENTS) for each in above]
-        + [Quota(project=each, pool=pool, gpu_milli=whole // PROJECTS) for each in projects]
+        [Quota(department=department, pool=pool, gpu_milli=whole // DEPARTMENTS) for department in above]
+        + [Quota(project=project, pool=pool, gpu_milli=whole // PROJECTS) for project in projects]
     )
     _submit(live, projects)
     clock = FixedClock(NOON)
@@ -149,7 +149,7 @@ def stage(live: int, nodes: int | None = None) -> tuple[Any, Any, Any]:
 
 
 def _submit(live: int, projects: list[Any]) -> None:
-    """Submit one workload through the service, and copy its row for the other workloads."""
+    """Submit one workload through the service layer, and copy its row for the other workloads."""
     from django.contrib.auth.models import User
 
     from projects.actor import Actor

@@ -1,4 +1,4 @@
-"""Benchmark how queues take turns on one 16-GPU node if each requests more than its share.
+"""Benchmark how queues take turns on a 16-GPU node when each requests more than its share.
 
 `python -m benchmarks.turns [NAME ...]` simulates 8 half-lives with 100 endless jobs per queue, a half-life of
 128 cycles, a window of 256 cycles and K 1.

@@ -1,8 +1,11 @@
 """Benchmark everything that `make run` starts: `python -m benchmarks.whole_system [--workloads N]`.
 
-Measures the time from the command to the first page, both with an empty home and at the second start; memory
-at rest, as each process's proportional share, so that shared pages count once; and the time from a submission
-over REST until the scheduler has seen the process run, with a ready pool and one workload at a time.
+The benchmark measures three values:
+
+1. The time from the command to the first page, with an empty home and at the second start.
+2. Idle memory, as the sum of each process's proportional share, so that shared pages count once.
+3. The time from a REST submission until the scheduler has seen the process run. The pool is ready, and
+   workloads are submitted one at a time.
 """
 
 import json
@@ -21,7 +24,7 @@ from berth.client.config import Settings
 from tests.journeys.installation import Installation, Visitor, until
 
 Row = dict[str, Any]
-REST = 10.0  # seconds until Berth's start-up work is done
+REST = 10.0  # seconds until Berth's startup work is done
 
 
 def main() -> None:

@@ -1,6 +1,6 @@
 """Build the files of a release: source distribution, wheel, SBOM and checksums.
 
-python deploy/release.py               build into dist/; requires a dated changelog entry for the version
+python deploy/release.py               build into dist/; requires a dated changelog entry
 python deploy/release.py --draft       allow an unreleased version and uncommitted files
 """
 
@@ -26,7 +26,7 @@ HASH = re.compile(r"--hash=sha256:([0-9a-f]{64})")
 
 
 class ReleaseError(Exception):
-    """Raised if the release cannot be built. The message states the cause and a remedy."""
+    """Error for a release that cannot be built. The message states the cause and a remedy."""
 
 
 def main() -> int:
@@ -49,7 +49,10 @@ def main() -> int:
 
 
 def release(out: Path, *, draft: bool = False) -> list[Path]:
-    """Build a release into `out`, and return its files, the checksums last. Raises Refused."""
+    """Build a release in `out`, and return its files with the checksums last.
+
+    Raises ReleaseError if the release cannot be built.
+    """
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     version = project["version"]
     if not draft:
@@ -75,7 +78,7 @@ def release(out: Path, *, draft: bool = False) -> list[Path]:
 
 
 def check_changelog(changelog: str, version: str) -> None:
-    """Raise Refused unless the first version in the changelog is `version` and has a date."""
+    """Raise ReleaseError unless the first version in the changelog is `version` and has a date."""
     heading = re.search(r"^## (?P<version>\S+) \((?P<date>[^)]*)\)$", changelog, re.MULTILINE)
     if heading is None or heading["version"] != version:
         first = heading["version"] if heading else "no version"
@@ -87,7 +90,7 @@ def check_changelog(changelog: str, version: str) -> None:
 
 
 def build_sbom(project: dict[str, Any], lock: str, time: int) -> dict[str, Any]:
-    """Return a CycloneDX 1.6 SBOM of a server installation, with packages in lock file order."""
+    """Return the CycloneDX 1.6 SBOM of a server installation. Packages are in lock file order."""
     name, version = project["name"], project["version"]
     components = [_build_component(entry) for entry in re.split(r"\n(?=\S)", lock.strip())]
     extras = project.get("optional-dependencies", {})

@@ -1,6 +1,6 @@
-"""List which promised behaviours the tests show.
+"""List the specified behaviours that the tests cover.
 
-The promises are listed by id in docs/behaviours, one file per chapter; a test claims one with
+The behaviours are listed by id in docs/behaviours, one file per chapter. A test claims a behaviour with
 `@pytest.mark.shows("RAI-29")`. Run `make behaviours` for the table.
 """
 
@@ -23,12 +23,14 @@ def shown_by(item: pytest.Item) -> list[str]:
     return [claim for mark in item.iter_markers("shows") for claim in mark.args]
 
 
-def refuse_unknown(items: Iterable[pytest.Item]) -> None:
+def reject_unknown_behaviours(items: Iterable[pytest.Item]) -> None:
     promised = {promise for promises in chapters().values() for promise in promises}
     for item in items:
         for claim in shown_by(item):
             if claim not in promised:
-                raise pytest.UsageError(f"{item.nodeid} shows {claim!r}, which docs/behaviours has not.")
+                raise pytest.UsageError(
+                    f"{item.nodeid} shows {claim!r}, which docs/behaviours does not list."
+                )
 
 
 class Collector:

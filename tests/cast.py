@@ -36,7 +36,7 @@ class Cast:
 
 
 def make_cast() -> Cast:
-    """Create the cast in as few statements as possible, because thousands of tests start with it."""
+    """Create the cast in as few statements as possible, because thousands of tests use it."""
     research, product = Department.objects.bulk_create(
         [Department(name=name) for name in ("research", "product")]
     )

@@ -14,7 +14,7 @@ from pytest_django import DjangoDbBlocker
 
 from berth.db.embedded import EmbeddedCluster, run_server
 from tests import database_cleanup
-from tests.behaviours import refuse_unknown
+from tests.behaviours import reject_unknown_behaviours
 
 ROOT = Path(__file__).resolve().parents[1]
 FAST_SETTINGS = {
@@ -32,17 +32,17 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """Return one worker more than there are cores, because tests of processes spend much time waiting."""
+    """Return one worker more than there are cores, because many tests mostly wait for processes."""
     return (os.cpu_count() or 1) + 1
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    refuse_unknown(items)
+    reject_unknown_behaviours(items)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_teardown() -> None:
-    """Stop the announcer. It must not announce changes after the test database is dropped."""
+    """Stop the announcer, which must not announce changes after the test database is dropped."""
     if announcer := sys.modules.get("berth.server.web.live.announcer"):
         announcer.ANNOUNCER.shut_down()
 
@@ -79,10 +79,10 @@ def django_db_modify_db_settings(postgres: str, django_db_modify_db_settings_par
 
 @pytest.fixture(scope="session")
 def django_db_setup(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[None]:
-    """Close the connections that test threads left open. They would keep the database from being dropped."""
+    """Close connections that test threads left open, because they would prevent dropping the database."""
     from berth.server.web.live import listener
 
-    listener.IDLE_SECONDS = 0.0  # the listener ends with the last page
+    listener.IDLE_SECONDS = 0.0  # the listener ends once the last page is closed
     with django_db_blocker.unblock():
         database_cleanup.install()
     yield
@@ -93,7 +93,7 @@ def django_db_setup(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -
             cursor.execute(
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
                 "WHERE datname = current_database() AND pid <> pg_backend_pid() AND usesysid IS NOT NULL"
-            )  # except autovacuum, which only a superuser may end
+            )  # autovacuum has no user, and only a superuser may terminate it
 
 
 def url_of_test_database(postgres: str) -> str:

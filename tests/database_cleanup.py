@@ -1,8 +1,8 @@
 """Empty the test database after a test that committed, faster than Django's flush and without deadlocks.
 
 Django truncates every table, which takes exclusive locks, and then creates its permissions and content types
-again. Most tests write to a few of about 90 tables. Only those are emptied, by `DELETE`, which does not wait
-for readers. Django's own rows stay.
+again. Most tests write to a few of about 90 tables. This module empties only those tables, with `DELETE`,
+which does not wait for readers. Django's own rows are kept.
 """
 
 import time
@@ -10,9 +10,9 @@ import time
 from django.db import OperationalError, connection, transaction
 from django.test import TransactionTestCase
 
-# Tables that migrations write and tests never change.
+# Tables that only migrations write to.
 CONSTANT_TABLES = ("auth_permission", "django_content_type", "django_migrations")
-# Time that leftover requests and threads have to end before they are disconnected.
+# Time in which leftover requests and threads can end before they are disconnected.
 PROBE_TIMEOUT_SECONDS = 10.0
 ATTEMPTS = 3
 

@@ -31,7 +31,10 @@ def ago(**units: float) -> datetime:
 
 
 def reasons(*periods: tuple[Any, ...]) -> list[dict[str, str]]:
-    """Return a workload's `wait_reasons` from (reason, start, end) in minutes ago; the end is optional."""
+    """Return a workload's `wait_reasons` from tuples (reason, start, end).
+
+    The times are in minutes ago, and the end is optional.
+    """
     times = ((reason, [ago(minutes=n).isoformat() for n in when]) for reason, *when in periods)
     return [{"reason": reason, **dict(zip(("since", "until"), at, strict=False))} for reason, at in times]
 
@@ -88,7 +91,7 @@ def workload(
     pools: list[str] | None = None,
     **columns: Any,
 ) -> Workload:
-    """Create a workload of equal replicas."""
+    """Create a workload with identical replicas."""
     names = pools or list(NodePool.objects.order_by("name").values_list("name", flat=True)) or ["local"]
     document = {
         "name": name,
@@ -160,7 +163,7 @@ def used(
     at: datetime | None = None,
     busy_at: datetime | None = None,
 ) -> PodUtilization:
-    """Create the last measurement of a pod. `busy` is a percentage per device."""
+    """Create the latest measurement of a pod. `busy` is a percentage per device."""
     devices = [[None if percent is None else percent * 10, gpu_memory] for percent in busy]
     return PodUtilization.objects.create(
         pod=pod, at=at or timezone.now(), cpu_seconds=600, cpu_milli=cpu, memory_mib=memory, devices=devices,
@@ -215,7 +218,7 @@ def eviction(workload: Workload, preemptor: Workload | None, pool: NodePool, **c
         "department_name": project.department.name,
         "gpu_milli": workload.gpu_milli_min,
         "lost_gpu_seconds": 1260,
-        "rule": f"{project.name} holds more than its quota; what is beyond it may be taken back.",
+        "rule": f"{project.name} has more than its quota allocated, so the excess may be reclaimed.",
         "pods": [{"role": "worker", "index": 0}],
     }
     if preemptor is not None:

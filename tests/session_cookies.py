@@ -6,7 +6,7 @@ from django.test import Client
 
 
 def session_cookie(user: User | AnonymousUser | None) -> str:
-    """Return the Cookie header of a new session of `user`; empty for an anonymous user."""
+    """Return the Cookie header for a new session of `user`, or an empty header for an anonymous user."""
     if user is None or user.pk is None:
         return ""
     browser = Client()

@@ -9,9 +9,9 @@ from pytest_django import DjangoDbBlocker
 
 @contextmanager
 def kept_rows(blocker: DjangoDbBlocker) -> Iterator[None]:
-    """Keep the rows created in the block until the block ends.
+    """Share the rows created in the block with all tests in a file.
 
-    Each test runs in a savepoint, so its own changes are undone. No test of the file may commit.
+    Each test runs in a savepoint, which is rolled back. No test in the file may commit.
     """
     with blocker.unblock(), transaction.atomic():
         yield

@@ -22,7 +22,7 @@ WARNING = timedelta(seconds=120)
 
 @dataclass(frozen=True)
 class Luck:
-    """Probabilities per call or machine. `taken_back` and `vanishes` are per machine and hour."""
+    """Probabilities of faults per call or machine. `taken_back` and `vanishes` are per machine and hour."""
 
     refused: float = 0.05
     answer_lost: float = 0.02

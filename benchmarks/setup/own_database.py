@@ -9,7 +9,7 @@ from pathlib import Path
 
 @contextmanager
 def own_database(name: str) -> Iterator[None]:
-    """Create a database, and delete it at the end of the block."""
+    """Create a database and delete it at the end of the block."""
     from berth.db.embedded import EmbeddedCluster
     from berth.db.embedded import run_server as database
 

@@ -1,4 +1,4 @@
-"""Clusters for the decision benchmarks, with eight GPUs per node unless stated otherwise."""
+"""Clusters for the decision benchmarks. Nodes have eight GPUs unless stated otherwise."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -92,7 +92,7 @@ def one_big_reclaim(size: int) -> Snapshot:
 
 
 def one_gpu_short(size: int) -> Snapshot:
-    """Return a gang of ten whole-node pods that may reclaim one GPU less than it needs."""
+    """Return a cluster with a gang of ten whole-node pods that may reclaim one GPU less than it needs."""
     total = size * PER_NODE
     tenants = (queue("d0", None, None), queue("owner", "d0", 80), queue("guest", "d0", total - 79))
     running = [work(f"r{j:05}", "guest", 1, 1, j, (seat,)) for j, seat in enumerate(seats(size))]
@@ -100,7 +100,7 @@ def one_gpu_short(size: int) -> Snapshot:
 
 
 def gangs_by_reclaim(size: int, gangs: int) -> Snapshot:
-    """Return gangs of 10 pods x 5 GPUs that reclaim their GPUs one after another."""
+    """Return a cluster with gangs of 10 pods x 5 GPUs that reclaim their GPUs one after another."""
     tenants = (queue("d0", None, None), queue("owner", "d0", gangs * 50), queue("guest", "d0", 0))
     running = [work(f"r{j:05}", "guest", 1, 1, j, (seat,)) for j, seat in enumerate(seats(size))]
     waiting = [work(f"g{g:02}", "owner", 10, 5, 9000 + g) for g in range(gangs)]
@@ -108,7 +108,7 @@ def gangs_by_reclaim(size: int, gangs: int) -> Snapshot:
 
 
 def steady(size: int, projects: int, jobs: int) -> Snapshot:
-    """Return a full cluster with many pending workloads and every queue at quota: nothing to decide."""
+    """Return a full cluster with many pending workloads. Every queue is at its quota: nothing to decide."""
     tenants = queues(projects, 20, size * PER_NODE / projects)
     used_seats = seats(size)
     return snapshot(size, tenants, [
@@ -118,7 +118,7 @@ def steady(size: int, projects: int, jobs: int) -> Snapshot:
 
 
 def change_pending_workloads(before: Snapshot, rows: int, turn: int) -> Snapshot:
-    """Advance by a second, and change some pending workloads."""
+    """Advance the time by a second, and change some pending workloads."""
     workloads = list(before.workloads)
     waiting = range(len(before.nodes) * PER_NODE, len(workloads))
     for at in waiting[turn * rows : (turn + 1) * rows]:
@@ -127,7 +127,7 @@ def change_pending_workloads(before: Snapshot, rows: int, turn: int) -> Snapshot
 
 
 def change_usage(before: Snapshot, rows: int, turn: int) -> Snapshot:
-    """Advance by a second, and change some pending workloads and every queue's decayed usage."""
+    """Advance the time by a second, and change some pending workloads and every queue's decayed usage."""
     now = change_pending_workloads(before, rows, turn)
     used = Usage((0.3 + turn / 1000, 0.0, 0.0), (1.0, 1.0, 1.0))
     queues = tuple(
@@ -142,14 +142,14 @@ def settings(before: Snapshot, **changed: Any) -> Snapshot:
 
 
 def end_running_workloads(before: Snapshot, rows: int, turn: int) -> Snapshot:
-    """Advance by a second, and end some running workloads, so that as many pending workloads may start."""
+    """Advance the time by a second, and end some running workloads, so that pending workloads can start."""
     ended = {workload.name for workload in before.workloads[turn * rows : (turn + 1) * rows]}
     staying = tuple(workload for workload in before.workloads if workload.name not in ended)
     return replace(before, now=before.now + 1, workloads=staying)
 
 
 def many_request_kinds(size: int, kinds: int) -> Snapshot:
-    """Return a full cluster with many different pending requests, two of each kind."""
+    """Return a full cluster with many kinds of pending requests, two of each kind."""
     tenants = queues(50, 5, size * PER_NODE / 50)
     running = [work(f"r{j:05}", f"p{j % 50:04}", 1, 1, j, (seat,)) for j, seat in enumerate(seats(size))]
     waiting = [

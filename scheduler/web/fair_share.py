@@ -90,7 +90,7 @@ def _with_bar(each: QueueShare, scale: int) -> tuple[QueueShare, Bar]:
         allocated=each.allocated,
         quota=each.quota,
         share=each.share,
-        wanted=max(0, each.requested - each.allocated),
+        requested=max(0, each.requested - each.allocated),
         scale=scale,
         label=label,
     )

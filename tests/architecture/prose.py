@@ -1,6 +1,6 @@
 """Check names, docstrings, messages, templates, documents and commit subjects against the language rules.
 
-python -m tests.architecture.prose    print every violation; exit 1 if there is any
+python -m tests.architecture.prose    print all violations; exit with 1 if there are any
 """
 
 import ast
@@ -44,7 +44,7 @@ class Violation:
 
 
 def violations() -> list[Violation]:
-    """Return every violation in tracked files, in the order of files and lines."""
+    """Return all violations in tracked files, ordered by file and line."""
     listed = subprocess.run(
         ["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True, check=True
     )
@@ -116,7 +116,7 @@ def is_banned(identifier: str, *, function: bool) -> bool:
 
 
 def subjects() -> list[str]:
-    """Return the faults of commit subjects since SUBJECTS_SINCE; none outside a full checkout."""
+    """Return the violations in commit subjects since SUBJECTS_SINCE, or none without the full history."""
     log = subprocess.run(
         ["git", "log", "--no-merges", "--format=%h %s", f"{SUBJECTS_SINCE}..HEAD"],
         cwd=ROOT, capture_output=True, text=True, check=False,

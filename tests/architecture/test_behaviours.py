@@ -5,7 +5,7 @@ from typing import cast
 
 import pytest
 
-from tests.behaviours import chapters, refuse_unknown, table
+from tests.behaviours import chapters, reject_unknown_behaviours, table
 
 BEHAVIOUR_COUNTS = {"elastic-jobs": 35, "plugins": 48, "pools": 87, "scheduler": 82, "services": 101}
 
@@ -22,9 +22,9 @@ def test_every_behaviour_is_listed_once() -> None:
 
 
 def test_unknown_behaviour_stops_the_tests() -> None:
-    refuse_unknown([item_showing("RAI-01", "PAD-35")])
+    reject_unknown_behaviours([item_showing("RAI-01", "PAD-35")])
     with pytest.raises(pytest.UsageError, match="RAI-83"):
-        refuse_unknown([item_showing("RAI-01"), item_showing("RAI-83")])
+        reject_unknown_behaviours([item_showing("RAI-01"), item_showing("RAI-83")])
 
 
 def test_table_lists_tests_by_behaviour_and_missing_behaviours() -> None:

@@ -1,4 +1,4 @@
-"""Tests that the engines import neither Django nor modules with side effects."""
+"""Tests that the engines do not import Django or modules with side effects."""
 
 import ast
 import os
@@ -15,9 +15,9 @@ SIDE_EFFECT_MODULES = {
     "asyncio", "http", "io", "logging", "multiprocessing", "os", "pathlib", "random", "secrets", "shutil",
     "signal", "socket", "sqlite3", "subprocess", "sys", "tempfile", "threading", "time", "urllib", "uuid",
 }  # fmt: skip
-# The simulator reads scenarios and traces from files and measures its own time. The engines get values.
+# The simulator reads files and measures its own run time. The engines only receive values.
 ALLOWED_TO_SIMULATOR = {"pathlib", "time"}
-# Libraries that only compute. Their types validate a workload document before any other code reads it.
+# Libraries without side effects. Their types validate workload documents before other code reads them.
 ALLOWED_LIBRARIES = {"cronsim", "numpy", "pydantic", "yaml"}
 ALLOWED_IN_CORE = {"pydantic", "pydantic_core"}
 

@@ -4,7 +4,7 @@ from berth.client import generate, model_generator
 
 
 def test_synchronous_client_matches_its_asynchronous_source() -> None:
-    """Update the client with `python -m berth.client.generate`."""
+    """If this fails, run: python -m berth.client.generate"""
     folder = generate.FOLDER / "sync"
     current = {
         file.name: file.read_text() for file in folder.glob("*.py") if file.name not in generate.HAND_WRITTEN

@@ -1,4 +1,4 @@
-"""Tests for the documentation: tables are rendered as such, and paths exist."""
+"""Tests for the documentation: tables are well-formed, and paths exist."""
 
 import re
 from pathlib import Path
@@ -25,7 +25,7 @@ def stray_rows(text: str) -> list[str]:
 
 
 def uneven_rows(text: str) -> list[int]:
-    """Return the line numbers, from 1, of rows that have more or fewer cells than their table's header."""
+    """Return the line numbers (from 1) of rows whose number of cells differs from their table's header."""
     uneven, lines = [], text.splitlines()
     for token in PARSER.parse(text):
         if token.type == "table_open" and token.map:

@@ -97,7 +97,10 @@ def test_failed_backup_prints_one_line(
     assert "already exists" in existing.stderr
     assert backup_file.stat().st_size == size
     assert "is not a directory" in admin("backup", str(tmp_path / "nowhere" / "a.backup")).stderr
-    assert "is empty: nothing to back up" in admin("backup", str(tmp_path / "b"), url=empty_url).stderr
+    assert (
+        "is empty, so there is nothing to back up"
+        in admin("backup", str(tmp_path / "b"), url=empty_url).stderr
+    )
     unreachable = admin("backup", str(tmp_path / "c"), url="postgres://nobody@127.0.0.1:9/berth")
     assert (unreachable.returncode, len(unreachable.stderr.splitlines())) == (1, 1)
     assert unreachable.stderr.startswith("berth: the database cannot be used: ")
@@ -107,7 +110,7 @@ def test_failed_backup_prints_one_line(
 def test_backup_ignores_open_transactions(
     admin: Berth, backup_file: Path, database_url: str, empty_url: str, tmp_path: Path
 ) -> None:
-    """An open transaction neither blocks the backup nor appears in it."""
+    """An open transaction does not block the backup, and its changes are not included."""
     file = tmp_path / "second.backup"
     before = contents(database_url)
     with psycopg.connect(database_url) as writer:

@@ -1,4 +1,4 @@
-"""Tests for backups that are refused."""
+"""Tests for backups that cannot be restored."""
 
 import dataclasses
 import io
@@ -10,8 +10,8 @@ import psycopg
 import pytest
 
 from berth.server.backup import archive, restore
+from berth.server.backup.errors import BackupError
 from berth.server.backup.manifest import Manifest
-from berth.server.backup.trouble import BackupError
 from tests.backup.conftest import Berth, contents
 
 MANIFEST = Manifest(
@@ -37,7 +37,7 @@ def current_migrations() -> tuple[tuple[str, str], ...]:
 def berth_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Set a home directory for restores in this process."""
     monkeypatch.setenv("BERTH_HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("DATABASE_URL", "that of the test, which the settings know")
+    monkeypatch.setenv("DATABASE_URL", "the settings must use the test's home directory")
 
 
 def restore_error(file: Path, **options: bool) -> str:
@@ -46,7 +46,7 @@ def restore_error(file: Path, **options: bool) -> str:
     return str(raised.value)
 
 
-def test_damaged_dump_is_refused(tmp_path: Path) -> None:
+def test_damaged_dump_is_rejected(tmp_path: Path) -> None:
     content = bytes(range(256)) * 20
     whole = write_backup(tmp_path, content).read_bytes()
     begin = whole.index(content)
@@ -56,11 +56,11 @@ def test_damaged_dump_is_refused(tmp_path: Path) -> None:
         assert "is damaged" in restore_error(damaged)
 
 
-def test_truncated_or_foreign_file_is_refused(tmp_path: Path) -> None:
+def test_truncated_or_foreign_file_is_rejected(tmp_path: Path) -> None:
     whole = write_backup(tmp_path, b"x" * 9000).read_bytes()
     for name, content in (("short", whole[:6000]), ("none", b""), ("text", b"SELECT 1;\n" * 500)):
         (tmp_path / name).write_bytes(content)
-        assert "is not a backup of Berth" in restore_error(tmp_path / name)
+        assert "is not a Berth backup" in restore_error(tmp_path / name)
     assert "cannot be read: No such file" in restore_error(tmp_path / "nowhere")
     with tarfile.open(tmp_path / "other.tar", "w") as tar:
         tar.add(tmp_path / "text", "text")
@@ -103,14 +103,14 @@ def test_database_in_use_is_not_restored(
     with psycopg.connect(database_url, application_name="somebody") as other:
         other.execute("SELECT 1")
         message = restore_error(write_backup(tmp_path, b"", migrations=current_migrations()), force=True)
-    assert message.startswith("other clients use this database (")
+    assert message.startswith("other clients are using this database (")
     assert "somebody" in message
     assert contents(database_url) == before
 
 
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.usefixtures("berth_home")
-def test_restore_is_refused_while_berth_runs(tmp_path: Path) -> None:
+def test_restore_is_rejected_while_berth_runs(tmp_path: Path) -> None:
     from berth.server.up.claim import claim_home
 
     with claim_home(tmp_path / "home"):

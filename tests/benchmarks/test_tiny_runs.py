@@ -20,7 +20,7 @@ EXPECTED_OUTPUT = {  # text that a successful run prints
     "pools_at_size": "leaks 0", "elastic_service": "drawn: ", "whole_system": "submit to running",
 }  # fmt: skip
 
-# The other benchmarks start servers and pods.
+# The other benchmarks start servers and pods, which takes too long here.
 ONLY_DECISIONS = {"decide", "turns", "tenants", "openb"}
 
 

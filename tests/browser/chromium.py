@@ -60,15 +60,15 @@ def chromium() -> Iterator[Browser]:
 
 @contextlib.contextmanager
 def reader(
-    browser: Browser, address: str, user: User | None, *, beyond: tuple[str, ...] = (), **options: Any
+    browser: Browser, address: str, user: User | None, *, allowed_hosts: tuple[str, ...] = (), **options: Any
 ) -> Iterator[tuple[Page, Faults]]:
     """Open a page of a signed-in user and yield it with the faults that occur in it.
 
-    `beyond` are suffixes of other hosts that the page may reach.
+    The page may reach other hosts only if their names end with one of `allowed_hosts`.
     """
     context = new_context(browser, address, options)
     try:
-        with open_page(context, address, user, beyond=beyond) as opened:
+        with open_page(context, address, user, allowed_hosts=allowed_hosts) as opened:
             yield opened
     finally:
         context.close()
@@ -83,16 +83,16 @@ def new_context(browser: Browser, address: str, options: dict[str, Any]) -> Brow
 
 @contextlib.contextmanager
 def open_page(
-    context: BrowserContext, address: str, user: User | None, *, beyond: tuple[str, ...] = ()
+    context: BrowserContext, address: str, user: User | None, *, allowed_hosts: tuple[str, ...] = ()
 ) -> Iterator[tuple[Page, Faults]]:
     """Open a page of a signed-in user in the context, as `reader` does."""
     faults, host = Faults(), urlsplit(address).netloc
 
     def check_host(request: Request) -> None:
         url = urlsplit(request.url)
-        is_ours = url.netloc == host or (url.hostname or "").endswith(beyond)
+        is_ours = url.netloc == host or (url.hostname or "").endswith(allowed_hosts)
         if url.scheme in {"http", "https"} and not is_ours:
-            faults.append(f"request to elsewhere: {request.url}")
+            faults.append(f"request to another host: {request.url}")
 
     context.on("request", check_host)
     try:

@@ -16,7 +16,7 @@ from tests.browser.site import serving
 from tests.browser.snapshot import Snapshot
 from tests.browser.warm import WarmContexts
 
-# Few tests use other options. Each of them gets its own context.
+# The few tests with other options get their own contexts.
 REUSED_OPTIONS = {"viewport", "has_touch"}
 Open = Callable[..., AbstractContextManager[tuple[Page, Faults]]]
 
@@ -26,21 +26,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if Path(__file__).parent in item.path.parents:
             item.add_marker(pytest.mark.browser)
             if not Path(PROGRAM).exists():
-                item.add_marker(pytest.mark.skip(reason=f"there is no {PROGRAM} here"))
+                item.add_marker(pytest.mark.skip(reason=f"{PROGRAM} is not installed"))
 
 
 @pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
     """Start a browser. It is closed before tests in another folder start an event loop."""
     with chromium() as started, pytest.MonkeyPatch.context() as patched:
-        # The driver runs an event loop on this thread. Rows are created between its calls, never during one.
+        # The driver runs an event loop on this thread. Rows are created only between calls to the driver.
         patched.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "true")
         yield started
 
 
 @pytest.fixture(scope="session")
 def snapshots() -> list[Snapshot]:
-    """Hold the snapshot of the scene, if any."""
+    """Return a list that holds the scene's snapshot once a test has requested it."""
     return []
 
 

@@ -116,7 +116,7 @@ def _request(
 
 
 def _metrics(service: Service, now: datetime) -> None:
-    """Create an hour of metrics in waves, with a gap of one and a half minutes."""
+    """Create an hour of fluctuating metrics, with a gap of one and a half minutes."""
     for number in range(120):
         at = now - timedelta(seconds=30 * (120 - number))
         wave = 0.45 + 0.45 * math.sin(number / 14)

@@ -6,7 +6,7 @@ from projects.actor import Actor
 from projects.services.workloads.templates import set_template
 
 NIGHTLY = """\
-# Train every night on the data of the day.
+# Train every night on the day's data.
 kind: elastic
 command: torchrun train.py --data /data/today
 env:
@@ -33,7 +33,7 @@ def create_templates(scene: Any) -> None:
     dave, ada = (Actor.for_user(scene.people[name]) for name in ("dave", "ada"))
     vision, speech = scene.projects["vision"], scene.projects["speech"]
     for name, text, description in (
-        ("nightly", NIGHTLY, "The run of every night"), ("notebook", NOTEBOOK, "Half a GPU to try things"),
+        ("nightly", NIGHTLY, "The nightly run"), ("notebook", NOTEBOOK, "Half a GPU for experiments"),
     ):  # fmt: skip
         set_template(actor=dave, project=vision, name=name, text=text, description=description)
     set_template(actor=ada, project=speech, name="transcribe", text=NIGHTLY)

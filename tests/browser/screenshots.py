@@ -67,7 +67,7 @@ def take_screenshots(database_url: str, home: Path, folder: Path, only: str) -> 
     from tests.browser.scene import busy, people_only
     from tests.browser.site import run_server
 
-    # Playwright runs an event loop on this thread. Rows are created between its calls, never during one.
+    # Playwright runs an event loop on this thread. Rows are created only between calls to Playwright.
     os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "true"
     call_command("migrate", verbosity=0)
     folder.mkdir(parents=True, exist_ok=True)

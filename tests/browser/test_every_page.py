@@ -13,7 +13,7 @@ pytestmark = pytest.mark.timeout(600)  # seconds; the first test to run does the
 
 @pytest.fixture(scope="session")
 def walks() -> list[Walk]:
-    """Hold the walk through every page once a test has requested it."""
+    """Return a list that holds the walk through every page once a test has requested it."""
     return []
 
 
@@ -99,7 +99,7 @@ def test_admin_site_works_under_its_content_security_policy(opened: Open, scene:
         assert faults == []
 
 
-# Ends when the image has failed to load, and its inline handler would have run.
+# Resolves once the image has failed to load, which is when its inline handler would have run.
 INLINE_SCRIPTS = """() => new Promise(done => {
     document.body.insertAdjacentHTML('beforeend', `<img src=/static/none.png onerror='window.ran = true'>`);
     document.body.lastElementChild.addEventListener('error', done);

@@ -18,7 +18,7 @@ def test_admin_date_filter_is_usable_on_the_first_visit(
         page.get_by_text("Filters").first.click()
         note = page.locator(".timezonewarning")
         assert note.count() > 0
-        assert [each.is_visible() for each in note.all()] == [False] * note.count()
+        assert [element.is_visible() for element in note.all()] == [False] * note.count()
         for name in ("at_from_0", "at_from_1", "at_to_0", "at_to_1"):
             page.locator(f"[name={name}]").click()
         page.locator("[name=at_to_0]").fill("2020-01-01")

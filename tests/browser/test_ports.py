@@ -50,7 +50,7 @@ def interactive_workload(scene: Scene, pod: tuple[Pod, int]) -> Workload:
 def test_port_opens_from_the_workload_page_and_is_isolated_from_berth(
     browser: Browser, address: str, scene: Scene, interactive_workload: Workload, pod: tuple[Pod, int]
 ) -> None:
-    with reader(browser, address, scene.people["bert"], beyond=(".localhost",)) as (page, faults):
+    with reader(browser, address, scene.people["bert"], allowed_hosts=(".localhost",)) as (page, faults):
         page.goto(f"/workloads/{interactive_workload.pk}")
         with page.context.expect_page() as opened:
             page.get_by_role("button", name="Open lab").click()
@@ -71,7 +71,7 @@ def test_port_opens_from_the_workload_page_and_is_isolated_from_berth(
 def test_port_link_cannot_be_reused_by_another_browser(
     browser: Browser, address: str, scene: Scene, interactive_workload: Workload
 ) -> None:
-    with reader(browser, address, scene.people["bert"], beyond=(".localhost",)) as (page, _):
+    with reader(browser, address, scene.people["bert"], allowed_hosts=(".localhost",)) as (page, _):
         page.goto(f"/workloads/{interactive_workload.pk}")
         with (
             page.context.expect_page() as opened,
@@ -80,6 +80,6 @@ def test_port_link_cannot_be_reused_by_another_browser(
             page.get_by_role("button", name="Open lab").click()
         expect(opened.value.locator("#what")).to_have_text("you said hello")
         link = request.value.url
-    with reader(browser, address, None, beyond=(".localhost",)) as (page, _):
+    with reader(browser, address, None, allowed_hosts=(".localhost",)) as (page, _):
         page.goto(link)
         expect(page.get_by_role("heading", name="Open this port from Berth")).to_be_visible()

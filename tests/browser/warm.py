@@ -13,10 +13,10 @@ from tests.browser.chromium import Faults, new_context, open_page
 
 
 class WarmContexts:
-    """Contexts in which the first page loads several times faster than in a new one.
+    """Contexts in which the first page loads several times faster than in a new context.
 
-    Each keeps a page of the site open, and with it the process that draws pages, its scripts and its fonts.
-    Nothing else is left between two tests: no page, cookie, stored value or permission.
+    Each context keeps a page of the site open, which keeps the renderer process, scripts and fonts loaded.
+    Everything else is cleared between tests: other pages, cookies, stored values and permissions.
     """
 
     def __init__(self, browser: Browser, address: str) -> None:

@@ -1,4 +1,4 @@
-"""A proxy that loses answers after the server has sent them."""
+"""A proxy that drops responses after the server has sent them."""
 
 import socket
 import threading

@@ -17,7 +17,7 @@ from tests.client.stub_server import HERE, StubServer
 
 
 class Terminal:
-    """Runs commands in this process, connected to a stub server."""
+    """Terminal that runs commands in this process, connected to a stub server."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._monkeypatch = monkeypatch
@@ -38,6 +38,6 @@ class Terminal:
 
 def _commands() -> list[Any]:
     """Return every command module that talks to a server."""
-    names = [each.name for each in walk_packages(commands.__path__, f"{commands.__name__}.")]
+    names = [module.name for module in walk_packages(commands.__path__, f"{commands.__name__}.")]
     modules = [import_module(name) for name in names]
     return [module for module in modules if hasattr(module, "open_client")]

@@ -33,7 +33,7 @@ SEPARATORS = {"|", "||", "&&", ">", "<", "#"}
 
 
 def examples(words: tuple[str, ...]) -> list[list[str]]:
-    """Return every call of `berth` in a command's help, without the shell syntax around it."""
+    """Return each `berth` command line in a command's help, without the shell syntax around it."""
     called = []
     for line in (ALL[words].help or "").splitlines():
         if not re.match(r"\s*([A-Z_]+=\S+ |[^`]+\| )?berth ", line):
@@ -68,7 +68,7 @@ def test_every_command_has_an_example_that_parses(words: tuple[str, ...]) -> Non
 
 @pytest.mark.parametrize("words", WORDS, ids=" ".join)
 def test_every_command_that_prints_data_has_an_output_option(words: tuple[str, ...]) -> None:
-    options = {option for each in ALL[words].params for option in each.opts}
+    options = {option for parameter in ALL[words].params for option in parameter.opts}
     without = words[-1] in WITHOUT_DATA and words not in PRINTS_DATA
     assert ("--output" in options) is not without, sorted(options)
     if words[-1] == "list" and not set(words) & set(CHANGED_BY_USERS):

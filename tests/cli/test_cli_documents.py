@@ -1,4 +1,4 @@
-"""Tests that the documentation matches the commands, options, files and examples that exist."""
+"""Tests that the documentation matches the actual commands, options, files and examples."""
 
 import re
 import shlex
@@ -18,8 +18,10 @@ SCENARIOS = sorted((ROOT / "examples" / "scenarios").glob("*.yaml"))
 
 
 def commands() -> list[str]:
-    """Return every line that calls `berth` in code blocks and in the comments of scenarios."""
-    pages = [page for page in PAGES if page.name != "cli.md"]  # compared with the commands by its own test
+    """Return each line that calls `berth` in a code block or in a scenario's comments."""
+    pages = [
+        page for page in PAGES if page.name != "cli.md"
+    ]  # another test compares this page with the commands
     texts = [block for page in pages for block in re.findall(r"```\n(.*?)```", page.read_text(), re.DOTALL)]
     texts += [re.sub(r"(?m)^#\s*", "", file.read_text()) for file in SCENARIOS]
     lines = [line.strip() for text in texts for line in text.splitlines()]

@@ -89,7 +89,7 @@ def test_invalid_nodes_option_prints_one_line(terminal: Terminal, typed: str) ->
 
 
 @pytest.mark.shows("SKY-18")
-def test_error_names_the_field_of_a_refused_value(terminal: Terminal) -> None:
+def test_error_names_the_field_of_an_invalid_value(terminal: Terminal) -> None:
     fault = {"path": "nodes.max", "message": "is below nodes.min", "received": "3", "allowed": "at least 4"}
     result = terminal.run(
         "pool", "create", "x", "--nodes", "4:3", server=StubServer(problem(422, errors=[fault]))
@@ -173,7 +173,7 @@ def test_node_action_prints_the_resulting_state(terminal: Terminal, step: str) -
     assert server.calls == [f"POST /api/v1/nodes/train-1/{step}"]
 
 
-def test_terminate_asks_before_ending_a_node_with_workloads(
+def test_terminate_asks_for_confirmation_if_the_node_has_workloads(
     terminal: Terminal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     work = ["vision/train (8 pods)", "ads/rank (1 pod, not preemptible)"]

@@ -65,7 +65,7 @@ def test_each_server_side_error_is_printed_on_one_line(terminal: Terminal) -> No
     assert result.stderr == "berth: roles[0].gpu: too many; received 9; allowed: at most 8\n" * 2
 
 
-def test_duplicate_key_is_refused(terminal: Terminal) -> None:
+def test_duplicate_key_is_rejected(terminal: Terminal) -> None:
     result = terminal.run("submit", "-f", "-", input="name: a\nname: b\n")
     assert result.exit_code == 2
     assert "name is set twice on line 2" in result.stderr

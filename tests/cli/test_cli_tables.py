@@ -50,7 +50,7 @@ ROWS: dict[str, tuple[Any, Any]] = {
 
 @pytest.mark.parametrize("width", [60, 80, 100, 200])
 @pytest.mark.parametrize("kind", ROWS)
-def test_row_fits_one_line_with_wide_characters(kind: str, width: int) -> None:
+def test_row_with_wide_characters_fits_on_one_line(kind: str, width: int) -> None:
     columns, items = ROWS[kind]
     console = Console(width=width, force_terminal=True, color_system=None, legacy_windows=False)
     with console.capture() as captured:
@@ -158,10 +158,10 @@ def test_colours_are_off_with_no_color_and_in_pipes(monkeypatch: pytest.MonkeyPa
         with console.capture() as captured:
             console.print(build_table(items, columns))
         assert ("\x1b[32m" in captured.get()) is coloured
-    assert output.make_console().is_terminal is False, "a pipe gets none at all"
+    assert output.make_console().is_terminal is False, "a pipe receives no colours"
 
 
-def test_wide_table_shortens_cells_then_drops_columns_then_truncates() -> None:
+def test_wide_table_abbreviates_cells_then_omits_columns_then_truncates() -> None:
     sizes = [
         ColumnSize(30),
         ColumnSize(24, brief=8),
@@ -171,7 +171,7 @@ def test_wide_table_shortens_cells_then_drops_columns_then_truncates() -> None:
     ]
     everything = [FittedColumn(at) for at in range(5)]
     assert fit_columns(sizes, 200) == everything
-    assert fit_columns(sizes, 30 + 24 + 6 + 9 + 16 + 8) == everything, "columns that grow are cut first"
+    assert fit_columns(sizes, 30 + 24 + 6 + 9 + 16 + 8) == everything, "flexible columns are truncated first"
     brief = [FittedColumn(0), FittedColumn(1, brief=True), FittedColumn(2), FittedColumn(3), FittedColumn(4)]
     assert fit_columns(sizes, 30 + 8 + 6 + 9 + 16 + 8) == brief
     assert fit_columns(sizes, 30 + 8 + 6 + 16 + 6) == [column for column in brief if column.column != 3]
@@ -181,7 +181,7 @@ def test_wide_table_shortens_cells_then_drops_columns_then_truncates() -> None:
         FittedColumn(4),
     ]
     assert fit_columns(sizes, 50) == [FittedColumn(0, cut=22), FittedColumn(1, brief=True), FittedColumn(4)]
-    assert fit_columns(sizes, 10)[0] == FittedColumn(0, cut=16), "and is not cut further"
+    assert fit_columns(sizes, 10)[0] == FittedColumn(0, cut=16), "the column is not truncated further"
     assert fit_columns([], 10) == []
 
 

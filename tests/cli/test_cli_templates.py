@@ -132,7 +132,7 @@ async def _template_calls(server: StubServer) -> list[str]:
 
     client = AsyncClient(HERE, http=httpx.MockTransport(server.handle_request))
     async with client:
-        handles = [each.handle async for each in client.templates.list("vision")]
+        handles = [template.handle async for template in client.templates.list("vision")]
         one = await client.templates.get("vision", "nightly")
         made = await client.templates.create("vision", "b", one.document)
         changed = await client.templates.edit("vision", "b", TEXT, description="x")

@@ -64,7 +64,7 @@ def test_ambiguous_or_missing_role_is_not_removed(berth: Berth, cast: Cast, as_a
     assert several.returncode == 2
     assert several.stderr.startswith("berth: dave has several roles (member of vision, viewer of ads)")
     without_role = berth("member", "remove", "grace", "--project", "vision", **as_alice)
-    assert without_role.stderr == "berth: grace has no such role; see berth member list --user grace\n"
+    assert without_role.stderr == "berth: grace has no such role; see `berth member list --user grace`\n"
     assert berth("project", "edit", "vision", **as_alice).returncode == 2
     dave = {"BERTH_TOKEN": token_of(cast.dave)}
     assert berth("department", "create", "mine", **dave).returncode == 1
@@ -157,7 +157,7 @@ def test_deliveries_of_a_subscription_are_listed(berth: Berth, cast: Cast, as_al
             next_attempt_at=factories.ago(), attempts=number + 1, last_error=f"answer {number}",
         )  # fmt: skip
     deliveries = json.loads(berth(*words, "--limit", "2", "-o", "json", **as_alice).stdout)
-    assert [each["last_error"] for each in deliveries] == ["answer 2", "answer 1"]
+    assert [delivery["last_error"] for delivery in deliveries] == ["answer 2", "answer 1"]
     assert "failed" in berth(*words, **as_alice).stdout
     assert berth(*words, BERTH_TOKEN=token_of(cast.dave)).returncode == 4, (
         "only the owner sees the deliveries"

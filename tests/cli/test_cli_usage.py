@@ -60,7 +60,7 @@ def test_report_as_json_equals_the_response(monkeypatch) -> None:
     assert json.loads(result.output)["items"] == [DAY_ONE]
 
 
-def test_unknown_dimension_is_refused_without_a_request(monkeypatch) -> None:
+def test_unknown_dimension_is_rejected_without_a_request(monkeypatch) -> None:
     result = Terminal(monkeypatch).run("usage", "report", "--by", "node")
     assert result.exit_code == 2
     assert (

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 @pytest.fixture
 def as_dave(cast: Cast) -> dict[str, str]:
-    """A member of vision, by a token."""
+    """Set up the token of a member of vision."""
     assert cast.dave.user
     return {"BERTH_TOKEN": token_of(cast.dave)}
 
@@ -94,7 +94,7 @@ def test_each_kind_of_refusal_has_its_exit_code(berth: Berth, as_dave: dict[str,
     assert berth("list", "--nonsense", **as_dave).returncode == 2
 
 
-def test_ambiguous_workload_name_is_refused(berth: Berth, cast: Cast) -> None:
+def test_ambiguous_workload_name_is_rejected(berth: Berth, cast: Cast) -> None:
     alice = {"BERTH_TOKEN": token_of(cast.alice)}
     for project in ("vision", "ads"):
         assert berth("submit", "-n", "train", "-p", project, "--", "true", **alice).returncode == 0
@@ -145,7 +145,7 @@ def test_quota_change_is_previewed_applied_listed_and_reverted(
     assert (applied.returncode, applied.stdout[:7]) == (0, "Change ")
     change = applied.stdout.split()[1]
     assert berth("quota", "preview", *words, **alice).returncode == 0, (
-        "no changes: all quotas already have these values"
+        "nothing changed: all quotas already have these values"
     )
     file = tmp_path / "draft.yaml"
     file.write_text("changes:\n- {project: vision, pool: local, set: {gpu: 5}}\n")
@@ -223,7 +223,9 @@ def test_markup_in_labels_is_printed_as_text(berth: Berth, as_dave: dict[str, st
     assert "note [red]<b>" in berth("describe", "t", **as_dave).stdout
 
 
-def test_piped_table_is_neither_cut_nor_coloured(berth: Berth, as_dave: dict[str, str], cast: Cast) -> None:
+def test_piped_table_is_neither_truncated_nor_coloured(
+    berth: Berth, as_dave: dict[str, str], cast: Cast
+) -> None:
     for number in range(3):
         berth(
             "submit",
@@ -241,7 +243,7 @@ def test_piped_table_is_neither_cut_nor_coloured(berth: Berth, as_dave: dict[str
     assert {len(line.split()) >= 14 for line in table.splitlines()} == {True}
 
 
-def test_one_invalid_document_refuses_the_whole_file(
+def test_one_invalid_document_rejects_the_whole_file(
     berth: Berth, as_dave: dict[str, str], tmp_path: Path
 ) -> None:
     file = tmp_path / "work.yaml"
@@ -264,7 +266,7 @@ def test_stored_spec_equals_the_submitted_document(
 def test_ctrl_c_ends_watch_without_a_traceback(
     berth: Berth, as_dave: dict[str, str], environment: dict[str, str]
 ) -> None:
-    """The default handler is set because a shell makes its background jobs ignore SIGINT."""
+    """The default handler is restored because shells make background jobs ignore SIGINT."""
     berth("submit", "-n", "train", "-p", "vision", "--", "true", **as_dave)
     watching = subprocess.Popen(
         [*RUN, "list", "--watch"], env={**environment, **as_dave}, text=True,
@@ -292,7 +294,7 @@ def packages_loaded_by(code: str) -> set[str]:
     return {name.partition(".")[0] for name in done.stdout.split()}
 
 
-def test_command_line_does_not_load_heavy_libraries_at_start() -> None:
+def test_command_line_does_not_load_heavy_libraries_at_startup() -> None:
     heavy = {"httpx", "pydantic", "rich", "django", "yaml", "numpy", "scheduler"}
     assert not packages_loaded_by("import berth.cli.main") & heavy
 
@@ -313,7 +315,7 @@ def test_limits_that_are_not_enforced_print_a_warning(
     assert f"berth: {expected}" in done.stderr
 
 
-def test_image_is_refused_with_the_reason(berth: Berth, as_dave: dict[str, str], cast: Cast) -> None:
+def test_image_is_rejected_with_the_reason(berth: Berth, as_dave: dict[str, str], cast: Cast) -> None:
     options = ("-n", "train", "-p", "vision", "--image", "torch:2", "--", "true")
     for more in ((), ("--dry-run",)):
         done = berth("submit", *more, *options, **as_dave)

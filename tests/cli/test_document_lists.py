@@ -20,7 +20,7 @@ from tests.cli.terminal import Terminal
 TEXT = (Path(__file__).resolve().parents[2] / "docs" / "documents.md").read_text()
 DOCUMENTED = set(re.findall(r"`([a-z_]+)`", TEXT)) | set(re.findall(r"[{ ]([a-z_]+): ", TEXT))
 EXAMPLES = [yaml.safe_load(block) for block in re.findall(r"```yaml\n(.*?)```", TEXT, re.DOTALL)]
-DOCUMENTED_ELSEWHERE = {"ServiceSpec", "RouterSpec", "PortSpec"}  # pages of their own
+DOCUMENTED_ELSEWHERE = {"ServiceSpec", "RouterSpec", "PortSpec"}  # documented on their own pages
 
 
 def models(kind: type[BaseModel], seen: set[type[BaseModel]]) -> Iterator[type[BaseModel]]:

@@ -74,7 +74,7 @@ def test_joblib_is_required_only_for_parallel_and_its_error_names_the_extra() ->
     assert done.stderr.endswith("Install it with: pip install 'berth-platform[joblib]'\n"), done.stderr
 
 
-def test_commands_of_the_client_need_no_server_package() -> None:
+def test_client_commands_work_without_server_packages() -> None:
     done = run_without((*SERVER, "textual", "channels", "authlib"), "--help")
     assert done.returncode == 0, done.stderr
     assert "submit" in done.stdout

@@ -100,7 +100,7 @@ async def test_r_refreshes_immediately() -> None:
         assert len(server.calls) == 8
 
 
-async def test_unreachable_server_is_reported_and_the_last_data_stays() -> None:
+async def test_unreachable_server_is_reported_and_the_last_data_remains() -> None:
     replies: list[httpx.Response | Exception] = []
 
     def fetch_snapshot() -> ServiceSnapshot:
@@ -114,13 +114,13 @@ async def test_unreachable_server_is_reported_and_the_last_data_stays() -> None:
         await pilot.press("r")
         await app.workers.wait_for_complete()
         await pilot.pause()
-        assert "cannot reach http://127.0.0.1:8000" in str(app.query_one("#trouble", Static).render())
+        assert "cannot reach http://127.0.0.1:8000" in str(app.query_one("#error", Static).render())
         assert len(rows(app, "engines")) == 2
         replies.clear()
         await pilot.press("r")
         await app.workers.wait_for_complete()
         await pilot.pause()
-        assert str(app.query_one("#trouble", Static).render()) == ""
+        assert str(app.query_one("#error", Static).render()) == ""
 
 
 def test_control_sequences_in_server_data_are_escaped() -> None:
@@ -152,7 +152,7 @@ def test_missing_values_are_shown_as_dashes() -> None:
         ("", "https://gate/berth/api/v1/services/chat", ServiceAddress("chat", "https://gate/berth")),
     ],
 )
-def test_service_can_be_given_as_a_url(service: str, url: str, expected: ServiceAddress) -> None:
+def test_service_can_be_specified_as_a_url(service: str, url: str, expected: ServiceAddress) -> None:
     assert parse_service_address(service, url) == expected
 
 
@@ -160,7 +160,7 @@ def test_service_can_be_given_as_a_url(service: str, url: str, expected: Service
     ("service", "url"), [("", ""), ("", "http://berth:8000"), ("chat", "berth:8000"), ("chat", "ftp://berth"),
                          ("talk", "http://berth/api/v1/services/chat/autoscaler")]
 )  # fmt: skip
-def test_missing_or_conflicting_service_is_refused(service: str, url: str) -> None:
+def test_missing_or_conflicting_service_is_rejected(service: str, url: str) -> None:
     with pytest.raises(InvalidSettings):
         parse_service_address(service, url)
 

@@ -63,13 +63,13 @@ async def test_allocated_and_used_are_shown_together_and_s_sorts() -> None:
         assert first[:6] == ["vision/\\x1b[31mevil", "running", "4/4", "25 %", "6.5/8", "8.0/16"]
         assert second[1] == "pending"
         assert table_text(app, "pools")[0][:4] == ["train", "1/2", "4/8", "25 %"]
-        assert table_text(app, "nodes")[0][3:5] == ["4/8", "-"], "what was not measured is a dash"
+        assert table_text(app, "nodes")[0][3:5] == ["4/8", "-"], "unmeasured values are shown as dashes"
         await pilot.press("s")
         await app.workers.wait_for_complete()
         assert sorts == [Sort.ALLOCATED, Sort.USED]
 
 
-async def test_unreachable_server_is_reported_and_the_last_data_stays() -> None:
+async def test_unreachable_server_is_reported_and_the_last_data_remains() -> None:
     results: list[Any] = [cluster_snapshot(row("train")), Unreachable("cannot reach http://here")]
 
     def snapshot(_: Sort) -> ClusterSnapshot:
@@ -84,7 +84,7 @@ async def test_unreachable_server_is_reported_and_the_last_data_stays() -> None:
         await pilot.press("r")
         await app.workers.wait_for_complete()
         await pilot.pause()
-        assert "cannot reach http://here" in str(app.query_one("#trouble", Static).render())
+        assert "cannot reach http://here" in str(app.query_one("#error", Static).render())
         assert len(table_text(app, "workloads")) == 1
 
 
@@ -119,6 +119,6 @@ def test_workloads_are_sorted_by_usage_then_name() -> None:
         page([POOL]),
     )
     latest = fetch_snapshot(server.client(), None, None, Sort.USED)
-    assert [each.workload.name for each in latest.workloads] == ["a", "b", "idle"]
+    assert [row.workload.name for row in latest.workloads] == ["a", "b", "idle"]
     assert latest.pools[0].use is not None
     assert latest.nodes[0].use is None

@@ -15,7 +15,7 @@ Reply = httpx.Response | Exception | Callable[[httpx.Request], httpx.Response]
 
 
 class StubServer(httpx.BaseTransport):
-    """Give one reply after the other; repeat the last one."""
+    """Transport that gives its replies in order, and then repeats the last one."""
 
     def __init__(self, *replies: Reply) -> None:
         self._replies = list(replies)

@@ -1,4 +1,4 @@
-"""Tests that the synchronous and the asynchronous client behave the same."""
+"""Tests that the synchronous and the asynchronous client behave identically."""
 
 import asyncio
 import inspect
@@ -13,7 +13,7 @@ from berth.client.aio.session import AsyncSession
 from berth.client.sync.session import Session
 from tests.client.stub_server import HERE, StubServer, page, problem, workload
 
-# (server, "workloads.get", arguments...) -> the result, as a list if the method yields
+# (server, "workloads.get", arguments...) -> the result, or a list if the method is a generator
 CallClient = Callable[..., Any]
 
 
@@ -41,7 +41,7 @@ def call_async(server: StubServer, method: str, *arguments: Any, **named: Any) -
         async with AsyncClient(HERE, http=AsyncStubServer(server), sleep=sleep) as client:
             part, _, name = method.partition(".")
             result = getattr(getattr(client, part), name)(*arguments, **named)
-            return [each async for each in result] if inspect.isasyncgen(result) else await result
+            return [item async for item in result] if inspect.isasyncgen(result) else await result
 
     return asyncio.run(main())
 
@@ -63,7 +63,10 @@ def client_parts(client: object) -> dict[str, object]:
 
 def parameters_of(method: Callable[..., Any]) -> list[tuple[str, Any, Any]]:
     """Return the name, kind and default of each parameter."""
-    return [(each.name, each.kind, each.default) for each in inspect.signature(method).parameters.values()]
+    return [
+        (parameter.name, parameter.kind, parameter.default)
+        for parameter in inspect.signature(method).parameters.values()
+    ]
 
 
 def build_both_clients() -> tuple[Client, AsyncClient]:
@@ -99,7 +102,7 @@ def test_every_call_creates_a_new_port_link(call: CallClient) -> None:
     assert first != second
 
 
-def test_missing_port_and_pending_workload_are_refused(call: CallClient) -> None:
+def test_missing_port_and_pending_workload_are_rejected(call: CallClient) -> None:
     with pytest.raises(NotFound, match="no port named lab"):
         call(
             StubServer(problem(404, detail="There is no port named lab.")),
@@ -119,7 +122,7 @@ def test_evictions_are_read_to_the_last_page(call: CallClient) -> None:
         "workload_name": "train", "project": "vision", "gpus": 4, "summary": "vision/train was reclaimed.",
     }  # fmt: skip
     server = StubServer(page([row], "more"), page([{**row, "id": 2}]))
-    assert [each.id for each in call(server, "workloads.evictions", "w-1")] == [1, 2]
+    assert [eviction.id for eviction in call(server, "workloads.evictions", "w-1")] == [1, 2]
     assert server.requests[1].url.params["cursor"] == "more"
 
 

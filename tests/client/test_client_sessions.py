@@ -119,7 +119,7 @@ def test_call_cancelled_before_sending_is_not_sent() -> None:
     calls.take_batch()
     sent.cancel()
     assert calls.take_cancelled() == [sent.key]
-    calls.handle_outcome(*ended_call(sent.key, 1))  # it ran nevertheless
+    calls.handle_outcome(*ended_call(sent.key, 1))  # the call ran nevertheless
     with pytest.raises(CancelledError):
         sent.result(0)
 
@@ -128,7 +128,7 @@ unpickled_names: list[str] = []
 
 
 def record_unpickling(name: str) -> Exception:
-    """Record that an `RecordsUnpickling` was unpickled."""
+    """Record that a `RecordsUnpickling` error was unpickled."""
     unpickled_names.append(name)
     return ValueError(name)
 
@@ -143,7 +143,9 @@ class RecordsUnpickling(Exception):
 @pytest.mark.parametrize("outcome", ["value", "error"])
 @pytest.mark.parametrize("more", [{}, {"broadcast": str(uuid.uuid4())}, {"late": True}])
 def test_result_of_another_clients_call_is_not_unpickled(outcome: str, more: dict[str, Any]) -> None:
-    """An admin can submit calls to another user's session, whose program must not run the results."""
+    """An admin can submit calls to another user's session. The user's program must not unpickle their
+    results.
+    """
     unpickled_names.clear()
     calls = PendingCalls()
     future = calls.add(b"x")
@@ -180,7 +182,7 @@ def test_callback_of_a_future_can_add_a_call() -> None:
     assert (first.result(0), len(more), calls.outstanding) == (1, 1, 1)
 
 
-def test_ended_session_fails_open_calls_and_refuses_new_ones() -> None:
+def test_ended_session_fails_open_calls_and_rejects_new_ones() -> None:
     calls = PendingCalls()
     future = calls.add(b"x")
     calls.fail(SessionEnded("cancelled by carol"))
@@ -199,11 +201,11 @@ def test_unpicklable_plugin_opens_no_session() -> None:
         pytest.raises(NotPicklable, match="plugin mine, decorate: the enclosing variable lock cannot"),
         server.client().session("local", plugins=[plugin]),
     ):
-        pytest.fail("it must not open")
+        pytest.fail("the session must not open")
     assert server.calls == ["GET /api/v1/node-pools/local"]
 
 
-def test_unopened_session_refuses_calls() -> None:
+def test_unopened_session_rejects_calls() -> None:
     session = StubServer(httpx.Response(200, json={})).client().session("local")
     with pytest.raises(SessionError, match="not open"):
         session.submit(print)

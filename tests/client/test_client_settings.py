@@ -62,7 +62,7 @@ def test_token_is_sent_as_bearer_and_hidden_in_repr() -> None:
 @pytest.mark.parametrize(
     "address", ["", "localhost:8000", "ftp://x", "http://", "http://a:b@c", "http://x:port"]
 )
-def test_invalid_address_is_refused(address: str) -> None:
+def test_invalid_address_is_rejected(address: str) -> None:
     with pytest.raises(InvalidSettings):
         validate_address(address)
 

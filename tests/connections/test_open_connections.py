@@ -1,7 +1,7 @@
-"""Tests that open sockets and streams end soon after their session, token or role.
+"""Tests that open sockets and streams close soon after their session, token or role has ended.
 
-All requests go through a real server. The deadlines allow for a busy machine and are still far below the
-minute after which permissions are checked in any case.
+All requests go through a real server. The deadlines allow for a busy machine, but are far shorter than the
+interval of one minute at which permissions are always rechecked.
 """
 
 import json
@@ -146,14 +146,14 @@ def test_socket_closes_when_the_session_ends(site: Site, kind: str, end: Callabl
             assert other.recv(DEADLINE_SECONDS), "another user's socket stays open"
 
 
-def test_log_closes_when_the_role_is_removed(site: Site) -> None:
+def test_log_stream_closes_when_the_role_is_removed(site: Site) -> None:
     with site.socket("log", session_cookie(site.cast.dave.user)) as connection:
         Membership.objects.filter(user=site.cast.dave.user).delete()
         assert close_code(connection) == NOT_FOUND
 
 
 def test_live_socket_omits_a_project_after_its_role_is_removed(site: Site) -> None:
-    """The test deletes the row directly, so no announcement is made."""
+    """The test deletes the row directly, so the change is not announced."""
     with site.socket("live", session_cookie(site.cast.dave.user)) as connection:
         Membership.objects.filter(user=site.cast.dave.user).delete()
         heard_last = time.monotonic()

@@ -30,7 +30,7 @@ PACKAGES = (
 )
 PROGRAMS = ("buildah", "podman", "podman-compose", "runc", "debootstrap")
 PIP_OPTIONS = {"index-url", "extra-index-url", "find-links", "cert", "proxy", "trusted-host"}
-# Replaces the PostgreSQL image, with the programs from the `embedded` extra.
+# Stands in for the PostgreSQL image. It uses the programs from the `embedded` extra.
 POSTGRES = """\
 FROM {image}
 USER 0
@@ -88,7 +88,7 @@ def _isolated_env(folder: Path) -> dict[str, str]:
     (folder / "storage.conf").write_text(
         f'[storage]\ndriver = "overlay"\ngraphroot = "{folder}/images"\nrunroot = "{folder}/run"\n'
     )
-    # crun refuses cgroup version 1. The limits are for machines where root may not raise its own limits.
+    # crun does not support cgroup version 1. The ulimits are for machines where root cannot raise them.
     runtime = "crun" if Path("/sys/fs/cgroup/cgroup.controllers").exists() else "runc"
     (folder / "containers.conf").write_text(
         f'[containers]\ndefault_ulimits = ["nofile=1024:2048", "nproc=1000:1000"]\n'
@@ -132,11 +132,13 @@ def _apt_mirror() -> str:
     for line in listed.stdout.splitlines():
         if line.startswith("Debian main "):
             return line.removeprefix("Debian main ")
-    pytest.fail("apt has no Debian mirror here. Set BERTH_TEST_BASE_IMAGE or BERTH_TEST_DEBIAN_MIRROR.")
+    pytest.fail(
+        "apt has no Debian mirror on this machine. Set BERTH_TEST_BASE_IMAGE or BERTH_TEST_DEBIAN_MIRROR."
+    )
 
 
 def _pip_volumes(folder: Path) -> list[str]:
-    """Return options that give the build this user's package indexes, including package folders."""
+    """Return options that let the build use this user's package indexes, including local folders."""
     listed = subprocess.run(
         [sys.executable, "-m", "pip", "config", "list"], capture_output=True, text=True, check=True
     )

@@ -1,4 +1,4 @@
-"""Failover test with two web processes and two schedulers. One of each is killed."""
+"""Failover test: one of two web processes and one of two schedulers are killed."""
 
 import contextlib
 import os
@@ -19,7 +19,7 @@ from tests.cast import make_cast, training
 from tests.journeys.installation import free_port, until
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(180), pytest.mark.django_db(transaction=True)]
-TAKEOVER_SECONDS = 30.0  # the lease lasts 10 s, and a busy machine notices its end late
+TAKEOVER_SECONDS = 30.0  # the lease lasts 10 s, and a busy machine notices its expiry late
 
 
 @pytest.fixture

@@ -20,10 +20,10 @@ PYTHON = "/opt/berth/venv/bin/python -m "
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.name)
 def test_systemd_accepts_every_unit(unit: Path, tmp_path: Path) -> None:
     if shutil.which("systemd-analyze") is None:
-        pytest.skip("systemd-analyze is not here")
-    for each in UNITS:
-        text = each.read_text().replace("/opt/berth/venv/bin/python", shutil.which("true") or "/bin/true")
-        (tmp_path / each.name).write_text(text.replace("/opt/berth/venv/bin/berth", "/bin/true"))
+        pytest.skip("systemd-analyze is not installed")
+    for file in UNITS:
+        text = file.read_text().replace("/opt/berth/venv/bin/python", shutil.which("true") or "/bin/true")
+        (tmp_path / file.name).write_text(text.replace("/opt/berth/venv/bin/berth", "/bin/true"))
     named = tmp_path / unit.name.replace("@.", "@8001.")
     if not named.exists():
         named.write_text((tmp_path / unit.name).read_text())
@@ -45,7 +45,7 @@ def test_every_unit_command_exists(unit: Path) -> None:
 
             assert words[0] in get_commands()
     named = re.findall(r"berth[\w-]*(?:@(?:8\d+)?)?\.(?:service|target|timer)", text)
-    unit_names = {each.name for each in UNITS}
+    unit_names = {file.name for file in UNITS}
     assert {re.sub(r"@\d+", "@", name) for name in named} <= unit_names
     if unit.suffix == ".service":
         assert "User=berth" in text
@@ -66,7 +66,7 @@ def test_restarted_scheduler_does_not_kill_its_pods() -> None:
 def test_nginx_accepts_both_configurations(tmp_path: Path) -> None:
     nginx = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin")
     if nginx is None:
-        pytest.skip("nginx is not here")
+        pytest.skip("nginx is not installed")
     subprocess.run(
         [
             "openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=berth",

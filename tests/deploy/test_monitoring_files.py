@@ -21,7 +21,7 @@ BOARDS = sorted((ROOT / "deploy" / "grafana").glob("*.json"))
 PROMTOOL = shutil.which("promtool")
 PROMETHEUS_OWN = {"instance", "job"}
 UNITS = {"short", "s", "percentunit", "bytes"}
-needs_promtool = pytest.mark.skipif(PROMTOOL is None, reason="there is no promtool here")
+needs_promtool = pytest.mark.skipif(PROMTOOL is None, reason="promtool is not installed")
 
 
 @pytest.fixture
@@ -120,7 +120,7 @@ def test_dashboard_is_consistent(path: Path) -> None:
         panel_cells = {
             (x, y) for x in range(at["x"], at["x"] + at["w"]) for y in range(at["y"], at["y"] + at["h"])
         }
-        assert not panel_cells & cells, f"{panel['title']} lies on another panel"
+        assert not panel_cells & cells, f"{panel['title']} overlaps another panel"
         assert at["x"] + at["w"] <= 24
         cells |= panel_cells
         if panel["type"] != "row":

@@ -23,7 +23,7 @@ from tests.deploy.test_monitoring_files import BOARDS, RULES, board_of, expressi
 PROMETHEUS = shutil.which("prometheus")
 pytestmark = [
     pytest.mark.heavy,
-    pytest.mark.skipif(PROMETHEUS is None, reason="there is no prometheus here"),
+    pytest.mark.skipif(PROMETHEUS is None, reason="prometheus is not installed"),
     pytest.mark.timeout(300),
 ]
 EMPTY_DASHBOARDS = {"berth-services"}  # the scene has no service

@@ -1,4 +1,4 @@
-"""Tests for the release script: files, checksums, bill of materials and refusals."""
+"""Tests for the release script: files, checksums, bill of materials and rejected input."""
 
 import hashlib
 import json
@@ -75,7 +75,7 @@ def test_bill_of_materials_lists_every_locked_package(dist: Path) -> None:
     for part in bill["components"]:
         assert part["purl"] == f"pkg:pypi/{part['name']}@{part['version']}"
         assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", part["name"])
-        hashes = [each["content"] for each in part["externalReferences"][0]["hashes"]]
+        hashes = [entry["content"] for entry in part["externalReferences"][0]["hashes"]]
         assert hashes and all(re.fullmatch(r"[0-9a-f]{64}", content) for content in hashes)
 
 
@@ -90,7 +90,10 @@ def test_bill_of_materials_describes_the_release(dist: Path) -> None:
 
 def test_bill_of_materials_has_unique_references_and_the_direct_dependencies(dist: Path) -> None:
     bill = json.loads(next(dist.glob("*.cdx.json")).read_text())
-    references = [bill["metadata"]["component"]["bom-ref"], *(each["bom-ref"] for each in bill["components"])]
+    references = [
+        bill["metadata"]["component"]["bom-ref"],
+        *(component["bom-ref"] for component in bill["components"]),
+    ]
     assert len(set(references)) == len(references)
     (root,) = bill["dependencies"]
     assert root["ref"] == references[0]
@@ -108,16 +111,16 @@ def test_bill_of_materials_names_no_host(dist: Path) -> None:
 def test_component_lists_the_hash_of_each_of_its_files() -> None:
     first, second = build_sbom(PROJECT, LOCK, 0)["components"]
     assert first["purl"] == "pkg:pypi/annotated-doc@0.0.7"
-    assert [each["content"][0] for each in first["externalReferences"][0]["hashes"]] == ["a", "b"]
+    assert [entry["content"][0] for entry in first["externalReferences"][0]["hashes"]] == ["a", "b"]
     assert second["purl"] == "pkg:pypi/psycopg@3.3.9"
 
 
-def test_requirement_without_a_hash_is_refused() -> None:
+def test_requirement_without_a_hash_is_rejected() -> None:
     with pytest.raises(ReleaseError, match="no hash for django"):
         build_sbom(PROJECT, "django==5.2.1\n", 0)
 
 
-def test_requirement_without_a_pin_is_refused() -> None:
+def test_unpinned_requirement_is_rejected() -> None:
     with pytest.raises(ReleaseError, match="make lock"):
         build_sbom(PROJECT, "django>=5\n", 0)
 
@@ -132,7 +135,7 @@ def test_changelog_must_begin_with_a_dated_version() -> None:
         check_changelog("# Changelog\n", "1.2.0")
 
 
-def test_folder_with_files_is_refused(dist: Path) -> None:
+def test_nonempty_folder_is_rejected(dist: Path) -> None:
     command = [sys.executable, str(ROOT / "deploy" / "release.py"), "--draft", "--out", str(dist)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 1

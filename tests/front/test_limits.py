@@ -26,7 +26,7 @@ main()
 
 @pytest.fixture(scope="module")
 def address(django_db_setup: None, postgres: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Start one web process for all tests. The tests leave nothing in its database."""
+    """Start one web process for all tests, which leave no rows in its database."""
     home = tmp_path_factory.mktemp("limits")
     more = {"BERTH_CONNECTIONS_PER_ADDRESS": "20", "TMPDIR": str(home)}
     with web_processes({**env_of_children(postgres), **more}, home, program=("-c", IMPATIENT_PROGRAM)) as (
@@ -68,7 +68,7 @@ def post(address: str, path: str, *headers: str, size: int, chunked: bool) -> tu
 
 @pytest.mark.parametrize("path", ["/login", "/admin/login/", "/nothing", "/api/v1/login"])
 @pytest.mark.parametrize("chunked", [True, False], ids=["chunked", "announced"])
-def test_too_large_body_is_refused_without_authentication(address: str, path: str, chunked: bool) -> None:
+def test_oversized_body_is_rejected_without_authentication(address: str, path: str, chunked: bool) -> None:
     status, data, sent = post(address, path, size=64 * BODY_MAX, chunked=chunked)
     assert (status, sent) == (413, 64 * BODY_MAX), "the client reads the response instead of a reset"
     assert b"connection: close" in data.lower()
@@ -100,7 +100,7 @@ def test_connection_without_complete_headers_is_closed(address: str) -> None:
         assert [read_response(connection)[0] for connection in connections] == [408, 408, 408]
 
 
-def test_endless_headers_are_refused(address: str) -> None:
+def test_endless_headers_are_rejected(address: str) -> None:
     with open_connection(address) as connection:
         connection.sendall(b"GET /login HTTP/1.1\r\nHost: localhost\r\nX-Long: ")
         try:
@@ -135,7 +135,7 @@ def test_connections_per_address_are_limited(address: str) -> None:
         for connection in held:
             connection.close()
     deadline = time.monotonic() + PATIENCE
-    while True:  # until the closed connections are no longer counted
+    while True:  # wait until the closed connections are no longer counted
         with open_connection(address) as connection:
             connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
             status = read_response(connection)[0]

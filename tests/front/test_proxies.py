@@ -41,7 +41,7 @@ def test_forwarded_address_counts_only_from_a_trusted_proxy(
     assert set(answers) == ({401} if is_believed else {401, 429})
 
 
-def test_invalid_proxy_setting_is_refused_with_the_expected_format(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_proxy_setting_error_shows_the_expected_format(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BERTH_TRUSTED_PROXIES", "10.0.0.5, proxy.example.org")
     with pytest.raises(ImproperlyConfigured, match=r"BERTH_TRUSTED_PROXIES: 'proxy.example.org'.*example"):
         networks("BERTH_TRUSTED_PROXIES")
@@ -49,6 +49,6 @@ def test_invalid_proxy_setting_is_refused_with_the_expected_format(monkeypatch: 
 
 def test_only_addresses_of_trusted_networks_match() -> None:
     trusted = network_matcher(["10.0.0.0/24", "2001:db8::1/128"])
-    assert [trusted(each) for each in ("10.0.0.7", "2001:db8::1", "10.0.1.7", "", "unix")] == [
+    assert [trusted(address) for address in ("10.0.0.7", "2001:db8::1", "10.0.1.7", "", "unix")] == [
         True, True, False, False, False,
     ]  # fmt: skip

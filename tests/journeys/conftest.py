@@ -22,7 +22,7 @@ InstallContext = Callable[..., AbstractContextManager[Installation]]
 
 @pytest.fixture(scope="session")
 def prepared_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Create a home as after a first start with --demo, once for all processes of a test run."""
+    """Create a home directory as a first start with --demo leaves it, once per test run."""
     shared = tmp_path_factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
         shared = shared.parent
@@ -30,7 +30,7 @@ def prepared_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with (shared / "prepared-home.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not home.exists():
-            # Not in pytest's directory, which PostgreSQL's own user cannot enter.
+            # PostgreSQL's own user cannot enter pytest's directory.
             with tempfile.TemporaryDirectory(prefix="berth-prepared-") as place:
                 _prepare(Path(place) / "home")
                 _copy(Path(place) / "home", home)

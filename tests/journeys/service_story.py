@@ -74,7 +74,7 @@ class Story:
         return self.client._transport.get(f"services/{SERVICE}/{path}")
 
     def sample(self) -> Moment:
-        engines = [one for model in self.get("engines")["models"].values() for one in model["engines"]]
+        engines = [engine for model in self.get("engines")["models"].values() for engine in model["engines"]]
         metrics = self.get("autoscaler/status")["recent_metrics"]
         present = [engine for engine in engines if engine["status"] not in {"REMOVED", "FAILED"}]
         return Moment(
@@ -87,7 +87,7 @@ class Story:
         )
 
     def until(self, enough: Callable[[Moment], bool], seconds: float) -> Moment:
-        """Record samples until one satisfies `enough`, and return it."""
+        """Record samples until one satisfies `enough`, and return that sample."""
         deadline = time.monotonic() + seconds
         while True:
             moment = self.sample()

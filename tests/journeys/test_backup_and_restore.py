@@ -48,7 +48,7 @@ def submit(terminal: Terminal, name: str, *command: str) -> None:
 
 
 def phase(terminal: Terminal, name: str) -> str:
-    phases = [one["phase"] for one in terminal.json("list", "--all") if one["name"] == name]
+    phases = [workload["phase"] for workload in terminal.json("list", "--all") if workload["name"] == name]
     return phases[0] if phases else ""
 
 
@@ -66,7 +66,7 @@ def test_restored_installation_continues_its_workloads_and_runs_none_twice(
     submit(dave, "later", "sh", "-c", WORKS)
     until(lambda: len(pods(berth)) == 2)
     assert "Berth is already running" in admin(berth, "restore", str(file), "--force", "--yes")
-    (before,) = (one for one in dave.json("list") if one["name"] == "work")
+    (before,) = (workload for workload in dave.json("list") if workload["name"] == "work")
 
     berth.end(signal.SIGKILL)
     until(lambda: not berth.processes())
@@ -78,7 +78,7 @@ def test_restored_installation_continues_its_workloads_and_runs_none_twice(
     assert phase(dave, "done") == "completed"  # the old token was restored too
     assert phase(dave, "later") == ""
     until(lambda: phase(dave, "work") == "running" and len(pods(berth)) == 1)
-    (after,) = (one for one in dave.json("list") if one["name"] == "work")
+    (after,) = (workload for workload in dave.json("list") if workload["name"] == "work")
     assert after["id"] == before["id"]
     assert after["run"] > before["run"]
     assert "The runtime no longer knows the pod." in dave.berth("events", "work", "--limit", "200")

@@ -23,7 +23,7 @@ FIELDS = {
 
 @pytest.fixture(scope="module")
 def story() -> Iterator[Story]:
-    """Play one run for all tests to inspect."""
+    """Run the load once, and return the story for all tests to inspect."""
     with (
         tempfile.TemporaryDirectory(prefix="berth-service-") as place,
         running_service(Path(place) / "home") as story,
@@ -63,7 +63,7 @@ def test_scale_history_records_each_step_and_its_outcome(story: Story) -> None:
 
 @pytest.mark.shows("RLX-10", "RLX-56")
 def test_router_lists_only_the_initial_engine_in_the_end(story: Story) -> None:
-    engines = [one for model in story.get("engines")["models"].values() for one in model["engines"]]
+    engines = [engine for model in story.get("engines")["models"].values() for engine in model["engines"]]
     (remaining,) = [engine for engine in engines if engine["status"] not in {"REMOVED", "FAILED"}]
     assert remaining["origin"] == "initial"
     (worker,) = SGLangRouter(WIRE, story.load.address).workers()

@@ -40,7 +40,7 @@ def _wait(dave: Terminal, workload_id: str) -> None:
         until(lambda: b"is running at" in client.workloads.log(workload_id).data, 120)
 
 
-@pytest.mark.skipif(not Path(PROGRAM).exists(), reason=f"there is no {PROGRAM} here")
+@pytest.mark.skipif(not Path(PROGRAM).exists(), reason=f"{PROGRAM} is not installed")
 def test_notebook_runs_code_through_berth(link: str) -> None:
     origin = "{0.scheme}://{0.netloc}".format(urlsplit(link))
     with chromium() as browser, reader(browser, origin, None) as (page, faults):

@@ -147,7 +147,7 @@ raise SystemExit(3)
 
 
 @pytest.mark.heavy
-def test_gang_starts_its_own_ray_cluster_and_does_not_see_the_pools_cluster(
+def test_gang_starts_its_own_ray_cluster_isolated_from_the_pools_cluster(
     installation: RayInstallation,
 ) -> None:
     """Tasks and the joblib backend use exactly the gang's devices. The exit code comes from rank 0."""

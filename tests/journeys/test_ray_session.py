@@ -67,7 +67,7 @@ def test_documented_example_runs_unchanged(client: Client, installation: RayInst
     [program] = re.findall(r"## Ray\n.*?```python\n(.*?)```", text, re.DOTALL)
     with redirect_stdout(StringIO()) as output:
         exec(program, {"__name__": "__main__", "client": client})
-    assert {each.address for each in installation.nodes().values()} == set(
+    assert {node.address for node in installation.nodes().values()} == set(
         re.findall(r"'(.+?)'", output.getvalue())
     )
 
@@ -78,10 +78,10 @@ def test_functions_use_a_ray_cluster_of_exactly_the_sessions_nodes(
     def ray_view() -> tuple[bool, dict[str, float], set[str]]:
         import ray
 
-        seen = {each["NodeManagerAddress"] for each in ray.nodes() if each["Alive"]}
+        seen = {node["NodeManagerAddress"] for node in ray.nodes() if node["Alive"]}
         return ray.is_initialized(), ray.cluster_resources(), seen
 
-    addresses = {each.address for each in installation.nodes().values()}
+    addresses = {node.address for node in installation.nodes().values()}
     for initialised, resources, seen in session.broadcast(ray_view).result(LONG):
         assert (initialised, resources["CPU"], resources["GPU"]) == (True, 2, 4)
         assert seen == addresses
@@ -93,7 +93,7 @@ def test_task_runs_on_the_other_node_with_its_devices(session: Session) -> None:
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         own = ray.get_runtime_context().get_node_id()
-        [other] = [each["NodeID"] for each in ray.nodes() if each["Alive"] and each["NodeID"] != own]
+        [other] = [node["NodeID"] for node in ray.nodes() if node["Alive"] and node["NodeID"] != own]
 
         def where() -> tuple[int, str]:
             return int(os.environ["RANK"]), os.environ["CUDA_VISIBLE_DEVICES"]

@@ -14,7 +14,7 @@ from tests.journeys.installation import ROOT, Installation
 pytestmark = [
     pytest.mark.browser,
     pytest.mark.timeout(300),
-    pytest.mark.skipif(not Path(PROGRAM).exists(), reason=f"there is no {PROGRAM} here"),
+    pytest.mark.skipif(not Path(PROGRAM).exists(), reason=f"{PROGRAM} is not installed"),
 ]
 DOCUMENTS = ROOT / "examples" / "main-job"
 SLOW = 60_000  # milliseconds; nodes boot and gangs write checkpoints
@@ -44,7 +44,7 @@ def signed_in(browser: Browser, berth: Installation, name: str) -> Iterator[Page
 def submit(page: Page, name: str) -> None:
     page.goto("/submit")
     document = (DOCUMENTS / f"{name}.yaml").read_text()
-    page.locator("#document").fill(document.replace('"600"', '"1000000"'))  # long enough
+    page.locator("#document").fill(document.replace('"600"', '"1000000"'))  # runs longer than the test
 
 
 def send(page: Page, name: str) -> None:
@@ -101,7 +101,9 @@ def read_eviction_reason(dave: Page) -> None:
     expect(dave.get_by_role("main")).to_contain_text("quota")
     dave.goto(address)
     why = dave.get_by_role("region", name="Pending reason")
-    expect(why).to_contain_text("Over fair share", timeout=SLOW)  # the workload backs off first
+    expect(why).to_contain_text(
+        "Over fair share", timeout=SLOW
+    )  # the workload first waits for its backoff to end
 
 
 def change_quotas(admin: Page) -> None:

@@ -140,7 +140,7 @@ def test_error_for_an_uninstallable_plugin_names_what_the_pool_must_declare(
         pytest.raises(SessionEnded) as ended,
         client.session("local", gpus=1, project="vision", plugins=[plugin]),
     ):
-        pytest.fail("it must not open")
+        pytest.fail("the session must not open")
     message = str(ended.value)
     assert f"The index file://{index} cannot serve shipped" in message
     assert "let the pool local declare it" in message
@@ -164,7 +164,7 @@ def test_session_fails_if_its_pool_cannot_provide_the_environment(
         pytest.raises(SessionEnded, match=expected),
         client.session("local", gpus=1, project="vision", plugins=[plugin]),
     ):
-        pytest.fail("it must not open")
+        pytest.fail("the session must not open")
 
 
 def test_error_for_a_plugin_without_its_package_explains_how_to_install_it(client: Client) -> None:
@@ -179,7 +179,7 @@ def test_error_for_a_plugin_without_its_package_explains_how_to_install_it(clien
         pytest.raises(SessionEnded, match="No plugin installs nothing_installs_this: add its package in"),
         client.session("local", gpus=1, project="vision", plugins=[plugin]),
     ):
-        pytest.fail("it must not open")
+        pytest.fail("the session must not open")
 
 
 @pytest.mark.shows("PLG-23")
@@ -201,7 +201,7 @@ def test_failing_app_hook_ends_the_session_with_an_error_that_names_the_plugin(c
         pytest.raises(SessionEnded, match="the plugin mine failed in around_app: RuntimeError: no such"),
         client.session("local", gpus=1, project="vision", plugins=[plugin]),
     ):
-        pytest.fail("it must not open")
+        pytest.fail("the session must not open")
 
 
 @pytest.mark.shows("PLG-27")
@@ -213,6 +213,6 @@ def test_failing_client_hook_exits_earlier_hooks_and_ends_the_session(client: Cl
     plugins = [recording_plugin(file, "first"), Plugin.create("mine").with_around_client(broken)]
     session = client.session("local", gpus=1, project="vision", plugins=plugins)
     with pytest.raises(Exception, match="the plugin mine failed in around_client"), session:
-        pytest.fail("it must not open")
+        pytest.fail("the session must not open")
     assert "-first client on local" in file.read_text()
     until(lambda: client.workloads.get(session.id).has_ended)

@@ -178,12 +178,12 @@ def test_unknown_plugin_or_pool_and_bad_node_range_are_rejected(client: Client) 
     with pytest.raises(SessionError, match="The plugin torch is set twice"):
         client.session("local", plugins=["torch", Plugin.create("torch")])
     with pytest.raises(NotFound, match="No node pool is named 'cloud'"), client.session("cloud"):
-        pytest.fail("it must not open")
+        pytest.fail("the session must not open")
     with (
         pytest.raises(Invalid, match=r"node.min: above max"),
         client.session("local", nodes=(3, 2), project="vision"),
     ):
-        pytest.fail("it must not open")
+        pytest.fail("the session must not open")
 
 
 def test_documented_quick_start_runs_unchanged(dave_on_shared_berth: Terminal, tmp_path: Path) -> None:

@@ -84,7 +84,7 @@ def test_calls_survive_killing_any_berth_process(
     until(lambda: berth.children().get(part) not in (None, victim))
     (tmp_path / "go").touch()
     assert future.result(120) == 1
-    assert [one.result(120) for one in more] == [x * x for x in range(10)]
+    assert [call.result(120) for call in more] == [x * x for x in range(10)]
     assert len((tmp_path / "note").read_text().split()) == 1  # the call never started twice
 
 

@@ -25,9 +25,9 @@ pytestmark = pytest.mark.timeout(300)
 
 @pytest.fixture(scope="module")
 def berth() -> Iterator[Installation]:
-    """Return one home for all tests in this file. Each start finds the data of the previous start.
+    """Return an installation whose home all tests in this file share. Data persists between starts.
 
-    The home is outside pytest's directory, which pytest keeps closed to the database user.
+    The home is outside pytest's directory, which the database user cannot enter.
     """
     with tempfile.TemporaryDirectory(prefix="berth-up-") as place:
         installation = Installation(Path(place) / "home", settings={"BERTH_DECLARED_GPUS": "8"})

@@ -34,7 +34,7 @@ class Collector:
         return [span for span in self.spans if span.name == name]
 
     def wait_for(self, *names: str, seconds: float = 20) -> None:
-        """Wait until a span of each name has arrived; spans are sent in batches."""
+        """Wait until a span of each name has arrived. Spans are sent in batches."""
         self.until(lambda: all(self.named(name) for name in names), seconds)
 
     def until(self, done: Callable[[], bool], seconds: float = 20) -> None:
@@ -89,4 +89,7 @@ def collecting() -> Iterator[Collector]:
 
 
 def _values(attributes: Any) -> dict[str, Any]:
-    return {each.key: getattr(each.value, each.value.WhichOneof("value")) for each in attributes}
+    return {
+        attribute.key: getattr(attribute.value, attribute.value.WhichOneof("value"))
+        for attribute in attributes
+    }

@@ -48,7 +48,7 @@ def test_request_is_a_span_in_the_callers_trace_named_after_its_route(
     assert span.attributes["berth.request_id"] == "mine-1"
     assert "hidden" not in str(span)
     assert secret not in str(span)
-    assert not span.failed, "a refusal is a successful response"
+    assert not span.failed, "an error response does not make the span fail"
 
 
 def test_cycle_is_one_trace_with_its_number(collector: Collector, stage: Stage) -> None:
@@ -148,7 +148,7 @@ print(sorted(name for name in sys.modules if name.startswith("opentelemetry")))
 
 
 def test_opentelemetry_is_not_imported_without_a_collector(child_env: dict[str, str]) -> None:
-    """The import happens neither without an endpoint nor while the SDK is disabled."""
+    """This applies both without an endpoint and with a disabled SDK."""
     disabled = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1", "OTEL_SDK_DISABLED": "true"}
     again = f"import os; os.environ.update({disabled!r}); spans._is_set_up = False\n"
     env = {key: value for key, value in child_env.items() if not key.startswith("OTEL_")}

@@ -18,50 +18,50 @@ ROOT = Path(__file__).resolve().parents[2]
 ENV = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "platform")])}
 
 
-def child(tmp_path: Path, code: str) -> Child:
+def make_child(tmp_path: Path, code: str) -> Child:
     return Child("one", lambda: [sys.executable, "-c", code], ENV, tmp_path / "one.log")
 
 
-def run_and_end(one: Child, now: float) -> float | None:
+def run_and_end(child: Child, now: float) -> float | None:
     """Start the child, let it end, and return the time of its next start."""
-    one.start(now)
-    assert one.process
-    one.process.wait()
-    assert one.poll_exit(now) == 3
-    return one.restart_at
+    child.start(now)
+    assert child.process
+    child.process.wait()
+    assert child.poll_exit(now) == 3
+    return child.restart_at
 
 
 def test_child_that_keeps_failing_is_restarted_with_growing_delay(tmp_path: Path) -> None:
-    one = child(tmp_path, "raise SystemExit(3)")
-    pauses = [run_and_end(one, now=100.0) for _ in range(9)]
+    child = make_child(tmp_path, "raise SystemExit(3)")
+    pauses = [run_and_end(child, now=100.0) for _ in range(9)]
     assert pauses == [100.0, 100.25, 100.5, 101.0, 102.0, 104.0, 108.0, 110.0, 110.0]
 
 
 def test_child_that_ran_steadily_is_restarted_at_once(tmp_path: Path) -> None:
-    one = child(tmp_path, "raise SystemExit(3)")
+    child = make_child(tmp_path, "raise SystemExit(3)")
     for _ in range(5):
-        run_and_end(one, now=100.0)
-    one.start(100.0)
-    assert one.process
-    one.process.wait()
-    assert one.poll_exit(131.0) == 3
-    assert one.restart_at == 131.0
+        run_and_end(child, now=100.0)
+    child.start(100.0)
+    assert child.process
+    child.process.wait()
+    assert child.poll_exit(131.0) == 3
+    assert child.restart_at == 131.0
 
 
 def test_child_exit_is_reported_once(tmp_path: Path) -> None:
-    one = child(tmp_path, "raise SystemExit(3)")
-    run_and_end(one, now=0.0)
-    assert one.poll_exit(1.0) is None
+    child = make_child(tmp_path, "raise SystemExit(3)")
+    run_and_end(child, now=0.0)
+    assert child.poll_exit(1.0) is None
 
 
 def test_long_log_is_rotated_while_its_writer_continues(tmp_path: Path) -> None:
-    one = child(tmp_path, "import sys; print('first'); sys.stdout.flush(); sys.stdin.read()")
-    one.log.write_bytes(b"x" * (LOG_LIMIT + 1))
-    one.trim_log()
-    assert one.log.stat().st_size == 0
-    assert one.log.with_name("one.log.1").stat().st_size == LOG_LIMIT + 1
-    one.start(0.0)
-    until(lambda: "first" in one.log_tail())
+    child = make_child(tmp_path, "import sys; print('first'); sys.stdout.flush(); sys.stdin.read()")
+    child.log.write_bytes(b"x" * (LOG_LIMIT + 1))
+    child.trim_log()
+    assert child.log.stat().st_size == 0
+    assert child.log.with_name("one.log.1").stat().st_size == LOG_LIMIT + 1
+    child.start(0.0)
+    until(lambda: "first" in child.log_tail())
 
 
 SUPERVISED = """
@@ -101,7 +101,7 @@ print("stopped", flush=True)
 """
 
 
-def test_pods_that_outlive_their_starter_are_stopped_and_awaited(tmp_path: Path) -> None:
+def test_pods_that_outlive_their_starter_process_are_stopped(tmp_path: Path) -> None:
     supervisor = subprocess.Popen(
         [sys.executable, "-c", SUPERVISED, str(tmp_path)], env=ENV, stdout=subprocess.PIPE, text=True
     )
@@ -129,7 +129,7 @@ def test_tied_process_ends_with_its_starter(tmp_path: Path) -> None:
 
 def test_process_tied_to_an_ended_process_never_starts(tmp_path: Path) -> None:
     line = tie_to_parent(["touch", str(tmp_path / "started")])
-    line[3] = "1"  # another process, as if the original process had exited
+    line[3] = "1"  # a different process, as if the original process had exited
     assert subprocess.run(line, check=False).returncode == 0
     assert not (tmp_path / "started").exists()
 

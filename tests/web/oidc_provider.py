@@ -20,7 +20,10 @@ CLIENT, SECRET = "berth", "a secret between two"
 
 
 class Provider(ThreadingHTTPServer):
-    """Signs in `person`. `forged_claims` replace ID token claims, and another `key` forges the signature."""
+    """Provider that signs in `person`.
+
+    `forged_claims` replace ID token claims, and another `key` forges the signature.
+    """
 
     daemon_threads = True
 
@@ -104,7 +107,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def _matches(request: dict[str, str], form: dict[str, str]) -> bool:
-    """Return True if the code verifier (RFC 7636) and the redirect address match the sign-in request."""
+    """Return whether the code verifier (RFC 7636) and the redirect address match the sign-in request."""
     digest = hashlib.sha256(form.get("code_verifier", "").encode()).digest()
     challenge = base64.urlsafe_b64encode(digest).decode().rstrip("=")
     return request["code_challenge"] == challenge and request["redirect_uri"] == form.get("redirect_uri")

@@ -83,7 +83,7 @@ def test_single_sign_on_user_has_no_password_form(cast: Cast, sign_in: SignIn) -
     assert "no password" in dave.post("/account/password", FORM).content.decode()
 
 
-def test_anonymous_visitor_is_sent_to_the_login(db: None) -> None:
+def test_anonymous_visitor_is_redirected_to_the_login_page(db: None) -> None:
     for path in ("/account", "/account/password"):
         assert Client().get(path).headers["Location"] == f"/login?next={path}"
 

@@ -98,7 +98,7 @@ def test_staff_without_platform_role_gets_403(cast: Cast, running_workload: Work
     assert client.get(reverse("admin:projects_workload_changelist")).status_code == 403
 
 
-def test_non_staff_user_is_sent_to_the_login(cast: Cast) -> None:
+def test_non_staff_user_is_redirected_to_the_login_page(cast: Cast) -> None:
     client = Client()
     client.force_login(cast.bob.user)
     assert client.get("/admin/").status_code == 302
@@ -118,7 +118,7 @@ def test_index_lists_what_needs_attention(admin_client: Client, running_workload
     row = Eviction.objects.get()
     assert reverse("admin:scheduler_eviction_change", args=[row.pk]) in text
     NodePool.objects.update(last_error="no credentials")
-    assert "local fails" in admin_client.get("/admin/").content.decode()
+    assert "local: provider errors" in admin_client.get("/admin/").content.decode()
 
 
 def test_index_hides_workloads_from_staff_without_platform_role(
@@ -233,7 +233,7 @@ def test_selected_evictions_are_exported_as_csv(admin_client: Client, running_wo
     assert lines[0]["preemptor_project"] == "ads"
 
 
-def test_cycle_is_decided_again_and_compared(admin_client: Client) -> None:
+def test_cycle_is_replayed_and_compared(admin_client: Client) -> None:
     train = {"name": "train", "project": "vision", "roles": [{"gpu": 1}]}
     snapshot = load(
         {

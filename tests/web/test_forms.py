@@ -1,4 +1,4 @@
-"""Tests for forms: errors are shown at their fields, and typed values are kept."""
+"""Tests for forms: errors appear on their fields, and the user's input is kept."""
 
 import json
 
@@ -64,7 +64,7 @@ def test_quota_form_creates_and_edits_quota_in_gpus(alice: Client) -> None:
         ({"rank": "1.5"}, "rank", "whole number"),
     ],
 )
-def test_invalid_quota_shows_error_at_its_field_and_keeps_the_input(
+def test_invalid_quota_shows_error_on_the_field_and_keeps_the_input(
     changes: dict[str, str], field: str, words: str, alice: Client
 ) -> None:
     answer = alice.post("/quotas/projects/vision/local", quota_fields(**changes), **HTMX)
@@ -206,7 +206,7 @@ def test_role_is_granted_revoked_and_audited(cast: Cast, sign_in) -> None:
         ({"username": "frank", "scope": "project:vision", "role": "platform_admin"}, "role"),
     ],
 )
-def test_invalid_grant_shows_error_at_its_field(
+def test_invalid_grant_shows_error_on_the_field(
     values: dict[str, str], field: str, cast: Cast, sign_in
 ) -> None:
     answer = sign_in("carol").post("/access/grant", values, **HTMX)
@@ -234,7 +234,7 @@ def test_login_attempts_are_rate_limited(cast: Cast, settings) -> None:
     settings.BERTH_RATE_LIMITS = {**settings.BERTH_RATE_LIMITS, "login": 3}
     guess = {"username": "dave", "password": "wrong"}
     tries = [Client().post("/login", guess, REMOTE_ADDR="203.0.113.9") for _ in range(4)]
-    assert [each.status_code for each in tries] == [200, 200, 200, 429]
+    assert [response.status_code for response in tries] == [200, 200, 200, 429]
     assert int(tries[-1].headers["Retry-After"]) > 0
 
 
@@ -243,7 +243,7 @@ def test_admin_site_login_shares_the_rate_limit(cast: Cast, settings) -> None:
     guess = {"username": "alice", "password": "wrong"}
     paths = ("/admin/login/", "/admin/login/", "/login", "/admin/login/")
     tries = [Client().post(path, guess, REMOTE_ADDR="203.0.113.11") for path in paths]
-    assert [each.status_code for each in tries] == [200, 200, 200, 429]
+    assert [response.status_code for response in tries] == [200, 200, 200, 429]
     assert reverse("admin:login") == "/admin/login/"
     assert Client().get("/admin/", follow=True, REMOTE_ADDR="203.0.113.11").status_code == 200
 
@@ -295,7 +295,7 @@ def test_pool_is_created_paused_and_scaled_within_its_limits(cast: Cast, alice: 
     assert "2 desired" in text
 
 
-def test_invalid_provider_settings_show_error_at_their_field(cast: Cast, alice: Client) -> None:
+def test_invalid_provider_settings_show_error_on_the_field(cast: Cast, alice: Client) -> None:
     provider_settings = {
         "region": "eu-central-1", "instance_types": ["g6.xlarge"], "subnets": ["subnet-0a"],
         "image": "ami-0a",

@@ -19,7 +19,10 @@ from tests.cast import Cast
 
 @dataclass(frozen=True)
 class ListPage:
-    """A list where dave of vision sees `ours` and only users of ads see `theirs`; `search` matches `ours`."""
+    """A list in which dave of vision sees `ours` but not `theirs`, which belongs to ads.
+
+    `search` matches `ours`.
+    """
 
     path: str
     ours: str

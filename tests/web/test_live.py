@@ -60,7 +60,7 @@ class LiveSocket(ApplicationCommunicator):
         return json.loads(answer["text"])
 
     async def receives(self, ident: object) -> bool:
-        """Return True once a message names the id. All other messages are skipped."""
+        """Wait for a message that names the id and return True. All other messages are skipped."""
         try:
             while True:
                 message = await self.receive()
@@ -152,7 +152,7 @@ async def test_page_older_than_the_listener_refreshes_everything(committed_cast:
 
 
 @pytest.mark.parametrize("since", ["", "nan", "-1", "1e400", "yesterday", "9" * 400])
-async def test_invalid_since_is_ignored(committed_cast: Cast, since: str) -> None:
+async def test_invalid_since_parameter_is_ignored(committed_cast: Cast, since: str) -> None:
     async with LiveSocket(committed_cast.dave.user, since=since) as dave:
         assert await dave.receive_nothing(timeout=0.05)
 
@@ -202,7 +202,7 @@ def test_burst_of_changes_is_sent_as_one_note(monkeypatch: pytest.MonkeyPatch) -
     announcer.send = lambda: sent.append(len(announcer._pending))  # type: ignore[method-assign]
     announcer._sent_at = float("inf")
     for _ in range(5000):
-        announcer.announce("workload", project=1, department=1, ident=str(uuid.uuid4()))
+        announcer.announce("workload", project=1, department=1, object_id=str(uuid.uuid4()))
     assert announcer._timer is not None
     announcer._timer.cancel()
     assert sent == []
@@ -220,7 +220,7 @@ def test_note_fits_in_a_postgres_notification() -> None:
 @pytest.mark.parametrize(
     ("name", "sees"), [("alice", True), ("bob", True), ("dave", True), ("grace", False), ("frank", False)]
 )
-def test_visible_updates_follow_roles(name: str, sees: bool, cast: Cast) -> None:
+def test_visible_updates_depend_on_the_role(name: str, sees: bool, cast: Cast) -> None:
     note = {"kind": "workload", "project": cast.vision.pk, "department": cast.research.pk, "ids": None}
     assert load_visibility(cast.people[name]).includes(note) is sees
 

@@ -46,7 +46,7 @@ def running(cast: Cast) -> Workload:
     return workload
 
 
-def test_anonymous_visitor_is_sent_to_the_login_and_back(cast: Cast) -> None:
+def test_anonymous_visitor_is_redirected_to_the_login_page_and_back(cast: Cast) -> None:
     for path in PAGES:
         answer = Client().get(path)
         assert (answer.status_code, answer.headers["Location"]) == (302, f"/login?next={path}")
@@ -194,7 +194,7 @@ def test_htmx_request_gets_the_page_body_only(sign_in, running: Workload) -> Non
 def test_expired_session_returns_401_and_keeps_the_input(cast: Cast, running: Workload) -> None:
     answer = Client().post(f"/workloads/{running.pk}/cancel", **HTMX)
     assert answer.status_code == 401
-    assert "what you typed is kept" in answer.content.decode()
+    assert "Your input is preserved" in answer.content.decode()
 
 
 def test_markup_is_escaped_on_every_page(cast: Cast, sign_in, running: Workload) -> None:
@@ -374,5 +374,5 @@ def test_email_addresses_are_shown_only_to_admins_of_the_scope(
     for query in ("", "?people-format=csv", "?people-search=example.org"):
         answer = sign_in(name).get(f"/access{query}")
         body = b"".join(answer.streaming_content) if answer.streaming else answer.content
-        shown = [each for each in sorted(cast.people) if f"{each}@example.org" in body.decode()]
+        shown = [person for person in sorted(cast.people) if f"{person}@example.org" in body.decode()]
         assert " ".join(shown) == seen, query

@@ -32,11 +32,11 @@ def open_socket(address: str, cast: Cast) -> ClientConnection:
     return connect(url, additional_headers={"Cookie": cookie}, origin=address, open_timeout=20)  # type: ignore[arg-type]
 
 
-def kinds(socket: ClientConnection, wanted: str, seconds: float = 20) -> list[str]:
-    """Return the kinds of messages received up to and including the wanted kind."""
+def kinds(socket: ClientConnection, last_kind: str, seconds: float = 20) -> list[str]:
+    """Return the kinds of the messages received up to the first one of kind `last_kind`."""
     received: list[str] = []
     deadline = time.monotonic() + seconds
-    while wanted not in received:
+    while last_kind not in received:
         received.append(json.loads(socket.recv(timeout=max(0.0, deadline - time.monotonic())))["kind"])
     return received
 

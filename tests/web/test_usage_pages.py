@@ -46,7 +46,7 @@ def test_usage_sums_cover_visible_projects_only(sign_in) -> None:
 def test_every_span_and_step_is_accepted(sign_in, span: str, step: str) -> None:
     client = sign_in("alice")
     client.cookies["berth_zone"] = (
-        "Australia/Lord_Howe"  # both its offset and its daylight saving shift include half an hour
+        "Australia/Lord_Howe"  # this zone's offset and daylight saving shift both include half an hour
     )
     answer = client.get("/usage", {"span": span, "step": step, "by": "user", "pool": "local"})
     assert answer.status_code == 200
@@ -171,7 +171,7 @@ def test_budgets_are_paged(cast: Cast, sign_in, monkeypatch) -> None:
         budgets.set_budget(actor=cast.alice, owner=owner, values={"gpu_hours": 10})
     first = sign_in("alice").get("/usage").context
     second = sign_in("alice").get("/usage", {"cursor": first["slice"].next}).context
-    assert [each.standing.budget.owner.name for each in first["budgets"] + second["budgets"]] == [
+    assert [row.standing.budget.owner.name for row in first["budgets"] + second["budgets"]] == [
         "vision",
         "ads",
     ]

@@ -165,7 +165,7 @@ def test_service_chart_covers_the_hour_and_marks_missing_samples(cast: Cast, sig
     assert not [place for place in filled_ranges(text, "used") if 700 < place < 950], (
         "19 minutes without samples"
     )
-    unknown = re.search(r'<path class="wanted" d="([^"]+)"', text)
+    unknown = re.search(r'<path class="requested" d="([^"]+)"', text)
     assert unknown is not None
     assert [int(x) for x, y in re.findall(r"[ML ](\d+) (\d+)", unknown[1]) if int(y) == HEIGHT] == [
         pytest.approx(967, abs=20), pytest.approx(683, abs=20),

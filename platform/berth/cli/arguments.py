@@ -41,7 +41,7 @@ def service_names(incomplete: str) -> list[str]:
 def _make_completer(kind: str, collection: str) -> NameCompleter:
     def names(incomplete: str) -> list[str]:
         return _complete_names(
-            lambda client: [each.name for each in getattr(client, collection).list()], incomplete
+            lambda client: [item.name for item in getattr(client, collection).list()], incomplete
         )
 
     names.__name__ = f"{kind}_names"
@@ -83,7 +83,7 @@ def _complete_names(fetch: Callable[["Client"], Iterable[str]], incomplete: str)
 WorkloadArgument = Annotated[
     str,
     typer.Argument(
-        metavar="WORKLOAD", help="Name, PROJECT/NAME or id of the workload.", autocompletion=workload_names
+        metavar="WORKLOAD", help="Name, PROJECT/NAME or ID of the workload.", autocompletion=workload_names
     ),
 ]
 PoolArgument = Annotated[
@@ -107,7 +107,7 @@ OwnerArgument = Annotated[
 
 @contextmanager
 def open_client() -> Iterator["Client"]:
-    from berth.client import Client  # slow to import, and not needed by `berth --help`
+    from berth.client import Client  # slow to import, and `berth --help` does not need it
 
     with Client() as client:
         yield client
@@ -117,7 +117,7 @@ T = TypeVar("T", bound="DataclassInstance")
 
 
 def with_options_from(kind: type[T]) -> Callable[[Callable[[T], None]], Callable[..., None]]:
-    """Return a decorator that turns the fields of the dataclass `kind` into options of a command."""
+    """Return a decorator that adds the fields of the dataclass `kind` to a command as options."""
     hints = get_type_hints(kind, include_extras=True)
     parameters = [
         inspect.Parameter(

@@ -27,7 +27,7 @@ def document_from_template(reference: str, project: str | None, name: str | None
 
 
 def resolve_template(client: "Client", reference: str, project: str | None) -> tuple[str, str]:
-    """Split PROJECT/NAME. Without PROJECT, use `project` or the default project."""
+    """Split PROJECT/NAME. If PROJECT is missing, use `project` or the default project."""
     inside, _, name = reference.rpartition("/")
     place = inside or project or client.settings.project
     if not place:
@@ -47,7 +47,7 @@ def apply_settings(documents: SourcedDocuments, settings: Iterable[str]) -> Sour
     except Invalid as error:
         raise BadInput("\n".join(f"--{problem}" for problem in error.problems)) from None
     except KeyError as missing:
-        raise BadInput(f"--set: the document has no such part: {missing}") from None
+        raise BadInput(f"--set: the document has no {missing}") from None
     return documents
 
 
@@ -69,7 +69,7 @@ QuotaKey = tuple[str, str, str]  # "project" or "department", its name, the pool
 def build_quota_draft(
     client: "Client", file: str | None, sets: Iterable[str], removals: Iterable[str], comment: str | None
 ) -> dict[str, Any]:
-    """Return a quota draft for `preview` or `apply`. The server validates its values."""
+    """Return a quota draft for `preview` or `apply`. The server validates the values."""
     draft: dict[str, Any] = _read_draft(file) if file is not None else {"changes": []}
     words = list(sets), list(removals)
     if any(words):

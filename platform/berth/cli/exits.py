@@ -1,4 +1,4 @@
-"""Exit codes, and the code for each error and workload outcome."""
+"""Exit codes for errors and workload outcomes."""
 
 import sys
 from collections.abc import Sequence
@@ -32,7 +32,7 @@ Exit codes:
   2    invalid usage or input
   3    not signed in
   4    not found, or not visible to you
-  5    conflict with the object's state or with a concurrent change
+  5    conflict with the object's state or a concurrent change
   6    the server cannot be reached
   10   the workload failed      11   the workload was cancelled
   130  interrupted by Ctrl-C
@@ -44,7 +44,7 @@ check fails."""
 
 
 def exit_code_for(workload: "Workload") -> ExitCode:
-    """Return the exit code for a command that waited for a workload to end."""
+    """Return the exit code of a command that waited for a workload to end."""
     outcomes = {"failed": ExitCode.WORKLOAD_FAILED, "cancelled": ExitCode.WORKLOAD_CANCELLED}
     return outcomes.get(workload.phase, ExitCode.DONE)
 
@@ -64,7 +64,7 @@ def explain_error(error: Exception) -> tuple[ExitCode, list[str]] | None:
         return codes.get(type(error), ExitCode.REFUSED), error.lines()
     if isinstance(error, errors.Unreachable):
         return ExitCode.UNREACHABLE, [str(error)]
-    spec = sys.modules.get("berth.core.spec")  # avoid importing the module just for its error
+    spec = sys.modules.get("berth.core.spec")  # if the module is not loaded, it raised no error
     if spec is not None and isinstance(error, spec.SpecError):
         return ExitCode.USAGE, [str(problem) for problem in error.problems]
     if isinstance(error, errors.Ambiguous | InvalidSettings | BadInput):
@@ -75,7 +75,7 @@ def explain_error(error: Exception) -> tuple[ExitCode, list[str]] | None:
 
 
 def _missing_extra(error: ModuleNotFoundError) -> tuple[ExitCode, list[str]] | None:
-    """Return an error that names the extra to install, or None if Berth itself lacks a module."""
+    """Return a message that names the extra to install, or None if one of Berth's own modules is missing."""
     package = (error.name or "").partition(".")[0]
     if package in ("", "berth", "scheduler", "pools", "projects"):
         return None
@@ -85,7 +85,7 @@ def _missing_extra(error: ModuleNotFoundError) -> tuple[ExitCode, list[str]] | N
 
 
 class BadInput(Exception):
-    """Raised for invalid input from the command line or a file. The message lists the allowed values."""
+    """Error for invalid input from the command line or a file. The message lists the allowed values."""
 
 
 def invalid_value(option: str, message: str, value: object, allowed: str) -> BadInput:
@@ -98,4 +98,4 @@ def unknown_name_message(kind: str, value: str, key: str, allowed: Sequence[str]
     nearest = get_close_matches(key, allowed, n=1)
     if nearest:
         return f"unknown {kind} {value!r}. Did you mean {nearest[0]!r}?"
-    return f"unknown {kind} {value!r}. Use one of: {', '.join(allowed) or 'none exists'}"
+    return f"unknown {kind} {value!r}. " + (f"Use one of: {', '.join(allowed)}" if allowed else "None exist.")

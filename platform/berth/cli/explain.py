@@ -1,4 +1,4 @@
-"""Print explanations: blockers, fair shares, and the effects of quota changes."""
+"""Print blockers, fair shares, and the effects of quota changes."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
@@ -49,7 +49,7 @@ def format_expected_start(at: datetime | None, reason: str) -> str:
 
 
 def queue_lines(queue: Any) -> Iterator[str]:
-    """Yield lines with the last cycle's amounts for the project and its department."""
+    """Yield lines with the amounts of the project and its department in the last cycle."""
     for kind in ("project", "department"):
         standing = (queue or {}).get(kind)
         if isinstance(standing, dict):
@@ -64,7 +64,7 @@ def queue_lines(queue: Any) -> Iterator[str]:
 
 
 def _share_explanation(standing: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the explanation of the GPU fair share, or of other resources if no GPU is requested."""
+    """Yield lines that explain the GPU fair share, or those of other resources if no GPU is requested."""
     explanations = standing.get("how") or {}
     requested = standing.get("requested") or {}
     chosen = ["gpu"] if requested.get("gpu") else [name for name in explanations if requested.get(name)]

@@ -39,7 +39,7 @@ class SubmitFlags:
     file: Annotated[
         Texts,
         _option(
-            "File of workload documents, YAML or JSON; - reads stdin. Repeatable.",
+            "File with workload documents, YAML or JSON; - reads stdin. Repeatable.",
             "--file",
             "-f",
             metavar="FILE",
@@ -86,14 +86,17 @@ class SubmitFlags:
     shell: Annotated[
         Text, _option("Shell command line for /bin/sh instead of a command.", "--shell", metavar="LINE")
     ] = None
-    role: Annotated[Text, _option("Name of the role; default: worker.", "--role", metavar="NAME")] = None
+    role: Annotated[Text, _option("Role name; default: worker.", "--role", metavar="NAME")] = None
     replicas: Annotated[int | None, _option("Number of replicas, started together.", "--replicas", "-r")] = (
         None
     )
     min: Annotated[int | None, _option("Minimum number of replicas of an elastic workload.", "--min")] = None
     max: Annotated[int | None, _option("Maximum number of replicas of an elastic workload.", "--max")] = None
     gpu: Annotated[
-        Text, _option("GPUs per replica: 2, or 0.5 for half a device.", "--gpu", "-g", metavar="NUMBER")
+        Text,
+        _option(
+            "GPUs per replica, for example 2, or 0.5 for half a device.", "--gpu", "-g", metavar="NUMBER"
+        ),
     ] = None
     gpu_devices: Annotated[
         int | None, _option("Number of devices for a fractional --gpu.", "--gpu-devices")
@@ -101,14 +104,21 @@ class SubmitFlags:
     gpu_memory: Annotated[
         Text,
         _option(
-            "GPU memory per device instead of a fraction: MiB, or 8Gi.", "--gpu-memory", metavar="AMOUNT"
+            "GPU memory per device instead of a fraction, in MiB or with a unit, for example 8Gi.",
+            "--gpu-memory",
+            metavar="AMOUNT",
         ),
     ] = None
     gpu_model: Annotated[Texts, _option("Allowed GPU model; repeatable.", "--gpu-model", metavar="MODEL")] = (
         None
     )
-    cpu: Annotated[Text, _option("CPU cores per replica: 2, 0.5 or 800m.", "--cpu", metavar="CORES")] = None
-    memory: Annotated[Text, _option("Memory per replica: MiB, or 4Gi.", "--memory", metavar="AMOUNT")] = None
+    cpu: Annotated[
+        Text, _option("CPU cores per replica, for example 2, 0.5 or 800m.", "--cpu", metavar="CORES")
+    ] = None
+    memory: Annotated[
+        Text,
+        _option("Memory per replica, in MiB or with a unit, for example 4Gi.", "--memory", metavar="AMOUNT"),
+    ] = None
     cpu_limit: Annotated[
         Text, _option("CPU limit in cores; not enforced yet.", "--cpu-limit", metavar="CORES")
     ] = None
@@ -136,7 +146,7 @@ class SubmitFlags:
     ] = None
     label: Annotated[Texts, _option("Label; repeatable.", "--label", "-l", metavar="KEY=VALUE")] = None
     image: Annotated[
-        Text, _option("Container image; rejected when no pool runs containers.", "--image", metavar="IMAGE")
+        Text, _option("Container image; rejected if no pool runs containers.", "--image", metavar="IMAGE")
     ] = None
     workdir: Annotated[Text, _option("Working directory.", "--workdir", "-w", metavar="DIR")] = None
     max_runtime: Annotated[
@@ -168,7 +178,9 @@ class SubmitFlags:
     stale_gang_grace: Annotated[
         Text,
         _option(
-            "Time a gang may run below its minimum; never: no limit.", "--stale-gang-grace", metavar="TIME"
+            "Time for which a gang may run below its minimum, or never for no limit.",
+            "--stale-gang-grace",
+            metavar="TIME",
         ),
     ] = None
     depends_on: Annotated[
@@ -193,14 +205,14 @@ class SubmitFlags:
             metavar="EVENT",
         ),
     ] = None
-    dry_run: Annotated[bool, _option("Predict the decision; submit nothing.", "--dry-run")] = False
+    dry_run: Annotated[bool, _option("Predict the decision without submitting.", "--dry-run")] = False
     show: Annotated[bool, _option("Print the document instead of submitting it.", "--print")] = False
     watch: Annotated[bool, _option("Print each phase change until the workload ends.", "--watch")] = False
     follow: Annotated[bool, _option("Print the output until the workload ends.", "--follow")] = False
     output: OutputOption = Output.TABLE
 
     def document(self) -> dict[str, Any]:
-        """Return the workload document of these options. Raises BadInput for conflicting options."""
+        """Return the workload document for these options. Raises BadInput if options conflict."""
         if self.shell and self.command:
             raise BadInput("--shell cannot be combined with a command")
         top_level = {
@@ -323,7 +335,10 @@ class ListOptions:
     by: Annotated[str | None, typer.Option("--by", help="User who submitted the workload.")] = None
     search: Annotated[str | None, typer.Option(help="Text to search for in the workload name.")] = None
     sort: Annotated[
-        str, typer.Option(help="Sort key: submitted_at, name, priority, phase or gpus; prefix - to reverse.")
+        str,
+        typer.Option(
+            help="Sort key: submitted_at, name, priority, phase or gpus. The prefix - reverses the order."
+        ),
     ] = "-submitted_at"
     show_all: Annotated[bool, typer.Option("--all", "-a", help="Include workloads that have ended.")] = False
     limit: Annotated[int, typer.Option(min=1, help="Maximum number of rows.")] = DEFAULT_LIMIT

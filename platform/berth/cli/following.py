@@ -25,7 +25,7 @@ def follow_output(
     client: "Client", workload: "Workload", pod: str | None = None, tail: int | None = None,
     out: "TerminalOutput | LineFilter | None" = None,
 ) -> "Workload":  # fmt: skip
-    """Print the output of one pod, attempt by attempt, until the workload ends. Return the ended workload.
+    """Print the output of one pod across its attempts until the workload ends. Return the ended workload.
 
     Phase changes are printed to stderr. `tail` limits the lines of the first attempt.
     """
@@ -82,7 +82,7 @@ def _print_attempt(
             time.sleep(PAUSE_SECONDS * losses)
 
 
-LINE_MAX = 1 << 20  # bytes; a longer line is matched in parts
+LINE_MAX = 1 << 20  # bytes; longer lines are matched in parts
 SEQUENCE_MAX = 4096  # maximum bytes of an incomplete sequence at the end
 COLOUR = rb"\x1b\[[0-9;:]*m"
 CONTROL_SEQUENCES = re.compile(
@@ -97,7 +97,9 @@ INCOMPLETE = re.compile(rb"(\x1b(?:\[[0-?]*[ -/]*|[\]PX^_][^\x07\x1b\x9c]*\x1b?|
 
 
 class TerminalOutput:
-    """Standard output, without control sequences on a terminal. Call `end` after the last piece."""
+    """Writer to standard output that removes control sequences on a terminal. Call `end` after the last
+    piece.
+    """
 
     def __init__(self) -> None:
         self._is_terminal = sys.stdout.isatty()
@@ -119,7 +121,7 @@ class TerminalOutput:
 
 
 class LineFilter:
-    """Filter that passes only lines with a given text. Call `end` after the last piece."""
+    """Filter that passes only lines that contain a given text. Call `end` after the last piece."""
 
     def __init__(self, text: str, ignore_case: bool, out: TerminalOutput) -> None:
         self._fold = ignore_case
@@ -144,13 +146,13 @@ class LineFilter:
 
 
 def format_as_grep(matches: Iterable["LogMatch"], last: int) -> Iterator[tuple[int, str]]:
-    """Yield each line after `last` once, with its number: `12:` for a match, `11-` for its context."""
+    """Yield each line after `last` once, prefixed with `12:` for a match or `11-` for context."""
     shown: dict[int, str] = {}
-    for each in matches:
-        before = enumerate(each.before, each.line - len(each.before))
-        for number, text in (*before, *enumerate(each.after, each.line + 1)):
+    for match in matches:
+        before = enumerate(match.before, match.line - len(match.before))
+        for number, text in (*before, *enumerate(match.after, match.line + 1)):
             shown.setdefault(number, f"{number}-{text}")
-        shown[each.line] = f"{each.line}:{each.text}"
+        shown[match.line] = f"{match.line}:{match.text}"
     yield from sorted((number, line) for number, line in shown.items() if number > last)
 
 

@@ -1,4 +1,4 @@
-"""The `berth` command, which imports the modules of its subcommands on demand."""
+"""The `berth` command. It imports the modules of its subcommands on demand."""
 
 import os
 import sys
@@ -71,7 +71,9 @@ class WorkloadGroup(TyperGroup):
 
 
 workload_app = typer.Typer(
-    cls=WorkloadGroup, no_args_is_help=True, help="Workloads: aliases of the top-level workload commands."
+    cls=WorkloadGroup,
+    no_args_is_help=True,
+    help="Manage workloads; these are aliases of the top-level workload commands.",
 )
 COMMANDS: Mapping[str, Target] = {
     **WORKLOAD_COMMANDS,
@@ -136,7 +138,12 @@ def berth(
     ctx: typer.Context,
     context: Annotated[
         str | None,
-        typer.Option("--context", metavar="NAME", help="Stored server to use.", autocompletion=context_names),
+        typer.Option(
+            "--context",
+            metavar="NAME",
+            help="Context to use; see `berth context list`.",
+            autocompletion=context_names,
+        ),
     ] = None,
     _version: Annotated[
         bool,

@@ -31,7 +31,7 @@ class Output(StrEnum):
 
     @property
     def is_data(self) -> bool:
-        """True for machine-readable formats, which contain the server's values unformatted."""
+        """Whether the format is machine-readable. Such a format contains the server's values unformatted."""
         return self in (Output.JSON, Output.YAML, Output.CSV)
 
 
@@ -147,7 +147,7 @@ def _cell(column: Column, format_cell: Callable[[Any], str], item: Any) -> "Text
 
 
 def print_table(table: "Table", *, full_width: bool = False) -> None:
-    """Print a table. Truncate it to the terminal's width, unless `full_width` is set or there is none."""
+    """Print a table. Truncate it to the terminal's width, if there is one and `full_width` is not set."""
     console = make_console()
     if console.is_terminal and not full_width:
         console.print(table)
@@ -209,7 +209,7 @@ class FittedColumn:
 def fit_columns(sizes: Sequence[ColumnSize], terminal_width: int) -> list[FittedColumn]:
     """Return the columns that fit into `terminal_width` characters.
 
-    Spare columns are omitted first, from the right. If that is not enough, the widest column is truncated.
+    Optional columns are omitted first, from the right. If that is not enough, the widest column is truncated.
     """
     shown, brief = list(range(len(sizes))), False
 
@@ -234,7 +234,7 @@ def fit_columns(sizes: Sequence[ColumnSize], terminal_width: int) -> list[Fitted
     return [FittedColumn(at, brief and sizes[at].brief is not None, cuts.get(at)) for at in shown]
 
 
-WatchOption = Annotated[bool, typer.Option("--watch", "-w", help="Keep running and refresh the output.")]
+WatchOption = Annotated[bool, typer.Option("--watch", "-w", help="Refresh the output until Ctrl-C.")]
 
 
 def print_listing(
@@ -245,7 +245,7 @@ def print_listing(
     *,
     watch: bool = False,
 ) -> None:
-    """Print a list. With `watch`, keep refreshing it; each refresh calls `fetch` and `columns`."""
+    """Print a list. With `watch`, call `fetch` and `columns` again for each refresh."""
     if not watch:
         show_list(fetch(), columns(), output, empty_message)
         return
@@ -284,7 +284,7 @@ def _flatten(item: Any, before: str = "") -> Iterator[tuple[str, str]]:
 
 
 def _csv_cell(value: Any) -> str:
-    """Format a cell. Text that a spreadsheet would run as a formula is quoted."""
+    """Format a cell. Text that a spreadsheet would evaluate as a formula is quoted."""
     if value is None or value == {}:
         return ""
     if isinstance(value, bool):

@@ -22,7 +22,10 @@ class PoolValues:
 
     name: Annotated[Text, typer.Argument(metavar="[POOL]", help="Name of the pool.")] = None
     file: Annotated[
-        Text, typer.Option("--file", "-f", metavar="FILE", help="Pool document, YAML or JSON; - reads stdin.")
+        Text,
+        typer.Option(
+            "--file", "-f", metavar="FILE", help="Pool document, YAML or JSON; - reads it from stdin."
+        ),
     ] = None
     nodes: Annotated[
         Text,
@@ -30,16 +33,21 @@ class PoolValues:
             metavar="NODES", help="Number of nodes: 4 (fixed), 2:16 (elastic) or min=4,desired=2,max=16."
         ),
     ] = None
-    provider: Annotated[Text, typer.Option(help="Provider of nodes: local, static or aws.")] = None
-    runtime: Annotated[Text, typer.Option(help="Runtime of pods: local or ray.")] = None
+    provider: Annotated[Text, typer.Option(help="Node provider: local, static or aws.")] = None
+    runtime: Annotated[Text, typer.Option(help="Pod runtime: local or ray.")] = None
     gpus_per_node: Annotated[int | None, typer.Option(help="GPUs per node.")] = None
     gpu_model: Annotated[Text, typer.Option(help="GPU model, for example H100.")] = None
-    cpu: Annotated[Text, typer.Option(metavar="CORES", help="CPU cores per node: 64, or 500m.")] = None
-    memory: Annotated[Text, typer.Option(metavar="AMOUNT", help="Memory per node: MiB, or 512Gi.")] = None
+    cpu: Annotated[
+        Text, typer.Option(metavar="CORES", help="CPU cores per node, for example 64 or 500m.")
+    ] = None
+    memory: Annotated[
+        Text,
+        typer.Option(metavar="AMOUNT", help="Memory per node, in MiB or with a unit, for example 512Gi."),
+    ] = None
     price: Annotated[Text, typer.Option(metavar="NUMBER", help="Price per GPU-hour.")] = None
     label: Annotated[
         list[str] | None,
-        typer.Option("--label", "-l", metavar="KEY=VALUE", help="Label of the pool's nodes; repeatable."),
+        typer.Option("--label", "-l", metavar="KEY=VALUE", help="Label for the pool's nodes; repeatable."),
     ] = None
     plugin: Annotated[
         list[str] | None,
@@ -72,7 +80,7 @@ class PoolValues:
     ] = None
     env: Annotated[
         list[str] | None,
-        typer.Option("--env", metavar="KEY=VALUE", help="Environment variable of all pods; repeatable."),
+        typer.Option("--env", metavar="KEY=VALUE", help="Environment variable for all pods; repeatable."),
     ] = None
     node_consolidation: Annotated[
         Text,
@@ -90,7 +98,7 @@ class PoolValues:
     sets: Annotated[
         list[str] | None,
         typer.Option(
-            "--set", metavar="KEY=VALUE", help="Any other REST field, with a YAML value; repeatable."
+            "--set", metavar="KEY=VALUE", help="Any other REST field with a YAML value; repeatable."
         ),
     ] = None
     output: OutputOption = Output.TABLE
@@ -128,7 +136,7 @@ class PoolValues:
             raise BadInput("the pool needs a name: pass it as the first argument, or set `name` in the file")
         if self.name and name_in_file not in (None, self.name):
             raise BadInput(
-                f"the pool has two names: {self.name!r} on the command line, {name_in_file!r} in the file"
+                f"the pool has two names: {self.name!r} on the command line and {name_in_file!r} in the file"
             )
         return name
 
@@ -139,16 +147,16 @@ class PoolValues:
 
 @dataclass(frozen=True)
 class PoolChanges(PoolValues):
-    """Options of `berth pool edit`, which may drain nodes and can preview that."""
+    """Options of `berth pool edit`, including those that preview or confirm drains."""
 
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Skip the confirmation prompt.")] = False
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="List the nodes that would be drained; change nothing.")
+        bool, typer.Option("--dry-run", help="List the nodes that would be drained, without draining them.")
     ] = False
 
 
 def parse_nodes(text: str) -> int | list[int] | dict[str, int]:
-    """Parse a number of nodes in one of NODES_ALLOWED. The server checks that the numbers are consistent."""
+    """Parse a number of nodes in one of the forms of NODES_ALLOWED. The server checks consistency."""
     try:
         if "=" in text:
             entries = [entry.partition("=") for entry in text.split(",")]
@@ -200,7 +208,7 @@ PLUGIN_ALLOWED = "NAME, or NAME:KEY=VALUE,KEY=VALUE; VALUE as in YAML, or @FILE"
 
 
 def parse_plugins(entries: Iterable[str]) -> list[dict[str, Any]]:
-    """Parse plugins, in order. The server checks that they exist."""
+    """Parse plugins in order. The server checks that they exist."""
     return [_parse_plugin(entry) for entry in entries]
 
 
@@ -233,7 +241,7 @@ def _parse_parameter(entry: str, text: str) -> Any:
             raise BadInput(f"--plugin: {text[1:]} cannot be read: {error}") from None
     try:
         read = yaml.safe_load(text)
-        return text if isinstance(read, float) else read  # a version such as 12.10, which is not 12.1
+        return text if isinstance(read, float) else read  # a version such as 12.10 must not become 12.1
     except yaml.YAMLError:
         raise invalid_value("--plugin", "is not a plugin", entry, PLUGIN_ALLOWED) from None
 
@@ -253,5 +261,7 @@ def _parse_budget(entry: str) -> dict[str, Any]:
         key, equals, value = part.partition("=")
         if not equals or key not in BUDGET_KEYS or key in budget:
             raise invalid_value("--budget", "is not a budget", entry, BUDGET_ALLOWED)
-        budget[key] = [each for each in re.split(r"[,+ ]+", value) if each] if key == "reasons" else value
+        budget[key] = (
+            [reason for reason in re.split(r"[,+ ]+", value) if reason] if key == "reasons" else value
+        )
     return budget

@@ -53,7 +53,7 @@ def parse_number(option: str, text: str) -> int | float:
 
 
 def parse_number_or_text(text: str) -> int | float | str:
-    """Parse a number. Return other text such as "800m" or "1Gi" as is, to be validated with the document."""
+    """Parse a number. Return any other text, such as "800m" or "1Gi", as is for later validation."""
     try:
         value = float(text)
     except ValueError:
@@ -66,7 +66,7 @@ def parse_number_or_unlimited(option: str, text: str) -> int | float | None:
 
 
 def parse_key_values(option: str, entries: Iterable[str]) -> dict[str, str]:
-    """Parse KEY=VALUE entries. Raises BadInput if a key occurs twice."""
+    """Parse KEY=VALUE entries. Raises BadInput if an entry is malformed or a key occurs twice."""
     values: dict[str, str] = {}
     for entry in entries:
         key, sign, value = entry.partition("=")

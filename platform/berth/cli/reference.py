@@ -55,8 +55,8 @@ def walk_commands(command: Any, names: CommandPath) -> Iterator[tuple[CommandPat
     if subcommands is None:
         yield names, command
         return
-    for name, each in subcommands.items():
-        yield from walk_commands(each, (*names, name))
+    for name, subcommand in subcommands.items():
+        yield from walk_commands(subcommand, (*names, name))
 
 
 def format_help(command: Any, names: CommandPath) -> str:

@@ -80,7 +80,7 @@ def settings_path(environ: Mapping[str, str] | None = None) -> Path:
 
 
 def read_contexts(path: Path) -> Contexts:
-    """Return the contexts in a settings file, or none if it does not exist.
+    """Return the contexts in a settings file. A missing file has no contexts.
 
     Raises InvalidSettings if the file is invalid.
     """
@@ -134,7 +134,7 @@ def _quote(text: str) -> str:
 
 
 def validate_address(address: str) -> str:
-    """Return the address without trailing slashes. Raises InvalidSettings if it is no HTTP(S) URL."""
+    """Return the address without trailing slashes. Raises InvalidSettings if it is not an HTTP(S) URL."""
     try:
         parts = urlsplit(address.strip())
         host, _ = parts.hostname, parts.port

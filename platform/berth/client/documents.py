@@ -31,7 +31,10 @@ class _StrictLoader(yaml.SafeLoader):
 
 
 def read_documents(file: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the source and content of each document in a file; `-` is stdin. Raises SpecError."""
+    """Yield the source and content of each document in a file; `-` is stdin.
+
+    Raises SpecError if the file cannot be read or contains anything but workload documents.
+    """
     source = "stdin" if file == STDIN else file
     try:
         documents = [
@@ -53,7 +56,7 @@ def read_documents(file: str) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def read_text(file: str) -> str:
-    """Return the text of a file; `-` is stdin. Raises SpecError."""
+    """Return the text of a file; `-` is stdin. Raises SpecError if it is unreadable or too large."""
     try:
         data = sys.stdin.buffer.read(SIZE_MAX + 1) if file == STDIN else _read_bytes(Path(file))
         text = data.decode()

@@ -7,7 +7,7 @@ from berth.core.problems import Problem
 
 
 class ClientError(Exception):
-    """Base class of all errors of the client."""
+    """Base class of all client errors."""
 
 
 class Unreachable(ClientError):
@@ -67,7 +67,7 @@ class Refused(ClientError):
     def __init__(self, status: int, problem: Mapping[str, Any], retry_after: float | None = None) -> None:
         self.status = status
         self.code = str(problem.get("code", ""))
-        self.title = str(problem.get("title", "")) or f"The server answered {status}"
+        self.title = str(problem.get("title", "")) or f"The server responded with status {status}"
         self.detail = str(problem.get("detail", "")) or self.title
         self.reason = str(problem.get("reason", ""))
         self.problems = tuple(

@@ -54,7 +54,7 @@ def _finish(text: str, source: str) -> str:
 
 
 def _ruff(text: str, *command: str) -> str:
-    name = str(FOLDER / "sync" / "generated.py")  # makes Ruff use the settings of this folder
+    name = str(FOLDER / "sync" / "generated.py")  # so that Ruff uses the settings of this folder
     arguments = [sys.executable, "-m", "ruff", *command, "--stdin-filename", name, "-"]
     return subprocess.run(arguments, input=text, capture_output=True, text=True, check=True).stdout
 

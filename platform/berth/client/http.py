@@ -30,7 +30,7 @@ def connection_options(settings: Settings) -> dict[str, Any]:
         "trust_env": not settings.is_local,
     }
     if settings.is_local and (certificates := os.environ.get("SSL_CERT_FILE")):
-        options["verify"] = _ssl_context(certificates)  # httpx ignores it with trust_env off
+        options["verify"] = _ssl_context(certificates)  # httpx ignores SSL_CERT_FILE if trust_env is off
     return options
 
 

@@ -7,7 +7,7 @@ OVERLOADED = (502, 503, 504)
 
 
 class Loss(Enum):
-    """Reason why a request got no response."""
+    """Kind of failure that left a request without a response."""
 
     NEVER_SENT = "never sent"  # no connection was made, so retrying is safe
     UNANSWERED = "unanswered"  # the server may have executed it

@@ -7,7 +7,7 @@ os.environ.setdefault("BERTH_DATABASE_POOL", "8")
 
 from django.core.asgi import get_asgi_application
 
-pages = get_asgi_application()  # loads the Django apps, whose models the imports below need
+pages = get_asgi_application()  # loads the Django apps, which the imports below need
 
 from channels.routing import ProtocolTypeRouter, URLRouter
 from channels.security.websocket import AllowedHostsOriginValidator

@@ -46,14 +46,14 @@ class Wiring:
     runtimes: Mapping[str, Runtime]
 
     def provider_for(self, pool: NodePool) -> Provider:
-        provider = _lookup(self.providers, pool.provider, f"provider of the pool {pool.name}")(pool)
+        provider = _lookup(self.providers, pool.provider, f"provider of pool {pool.name}")(pool)
         runtime = self.runtimes.get(pool.runtime)
         if isinstance(runtime, RayRuntime):
             provider = ReachableNodes(provider, runtime.obstacles, pending_instances)
         return trace_provider(provider, pool.provider)
 
     def runtime_for(self, pool: NodePool) -> Runtime:
-        return _lookup(self.runtimes, pool.runtime, f"runtime of the pool {pool.name}")
+        return _lookup(self.runtimes, pool.runtime, f"runtime of pool {pool.name}")
 
 
 def load_wiring() -> Wiring:
@@ -115,10 +115,10 @@ def machine() -> Machine:
     return real if real.devices else measure_this_machine(settings.BERTH_DECLARED_GPUS)
 
 
-def _lookup(implementations: Mapping[str, T], name: str, what: str) -> T:
+def _lookup(implementations: Mapping[str, T], name: str, role: str) -> T:
     try:
         return implementations[name]
     except KeyError:
         raise UnavailableImplementation(
-            f"{name!r}, the {what}, is not available in this installation"
+            f"{name!r}, the {role}, is not available in this installation"
         ) from None

@@ -100,7 +100,7 @@ def _chart(
     gaps = [0 if value is not None else highest for value in values]
     step_lines = step_chart(
         times,
-        [("used", rounded), ("wanted", gaps)],
+        [("used", rounded), ("requested", gaps)],
         [round(threshold)] * len(times),
         begin=axis.begin.timestamp(),
         end=axis.end.timestamp(),

@@ -29,7 +29,7 @@ class Capacity:
         whole = self.total + self.pending
         label = f"{self.allocated // MILLI} of {self.total // MILLI} GPUs allocated"
         return stacked_bar(
-            [(self.allocated, "used"), (self.free, "track"), (self.pending, "wanted")], whole, label
+            [(self.allocated, "used"), (self.free, "track"), (self.pending, "requested")], whole, label
         )
 
 

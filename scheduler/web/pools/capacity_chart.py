@@ -66,7 +66,7 @@ def _chart(points: Sequence[Point], now: datetime) -> StepChart:
         [point.at for point in points],
         [
             ("used", [point.current for point in points]),
-            ("wanted", [point.pending for point in points]),
+            ("requested", [point.pending for point in points]),
             ("over", [point.draining for point in points]),
         ],
         [point.desired for point in points],

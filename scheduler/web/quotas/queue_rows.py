@@ -40,7 +40,7 @@ class QuotaLine:
             allocated=self.allocated,
             quota=self.gpus,
             share=self.share,
-            wanted=self.pending,
+            requested=self.pending,
             scale=self.scale,
             label=_label(self),
         )

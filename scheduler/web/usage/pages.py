@@ -194,7 +194,7 @@ def _budget_bars(rows: Sequence[Budget], now: datetime, may_set: Callable[[Owner
         drawn = stacked_bar(
             [
                 (round(1000 * standing.used), "over" if over else "used"),
-                (round(1000 * max(0.0, standing.forecast - standing.used)), "wanted"),
+                (round(1000 * max(0.0, standing.forecast - standing.used)), "requested"),
             ],
             round(1000 * whole),
             f"{standing.percent:.0f} % used, {standing.forecast_percent:.0f} % forecast for the month",

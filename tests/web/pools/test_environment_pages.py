@@ -50,7 +50,7 @@ def test_pool_form_stores_plugins_and_environment(cast: Cast, alice: Client) -> 
     )  # fmt: skip
     assert status == 302
     pool = stored(cast.pool)
-    assert [(each["name"], each["parameters"]) for each in pool.plugins] == [
+    assert [(plugin["name"], plugin["parameters"]) for plugin in pool.plugins] == [
         ("huggingface", {}), ("mps", {"thread_percentage": 50}),
     ]  # fmt: skip
     assert pool.environment == {
@@ -85,7 +85,7 @@ def test_pool_form_stores_plugins_and_environment(cast: Cast, alice: Client) -> 
         ({"python": "2.7"}, "python", "Is not a Python version"),
     ],
 )
-def test_invalid_environment_shows_error_at_its_field(
+def test_invalid_environment_shows_error_on_the_field(
     cast: Cast, alice: Client, typed: dict[str, str], field: str, expected: str
 ) -> None:
     status, page = save(alice, cast.pool, **typed)
@@ -143,7 +143,7 @@ def test_node_page_shows_exit_code_and_last_output_of_the_start_script(
     page = alice.get(f"/nodes/{node.name}").content.decode()
     assert "<dt>Exit code</dt><dd>7</dd>" in page
     assert "pip: &lt;no&gt; space" in page
-    assert "The pool declares no environment" in page, "the start script is no phase of an environment"
+    assert "The pool declares no environment" in page, "the start script is not a phase of an environment"
     theirs = sign_in("dave").get(f"/nodes/{node.name}").content.decode()
     assert "<dt>Exit code</dt><dd>7</dd>" in theirs
     assert "space" not in theirs, "output of machines is for platform admins"

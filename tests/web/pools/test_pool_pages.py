@@ -112,7 +112,7 @@ def test_empty_pool_form_fields_are_stored_as_unset(
         ({"nodes_min": "4", "ready_threshold": "5"}, "ready_threshold"),
     ],
 )
-def test_contradicting_node_counts_show_error_at_their_field(
+def test_contradictory_node_counts_show_error_on_the_field(
     cast: Cast, alice: Client, filled: dict[str, str], field: str
 ) -> None:
     answer = alice.post("/node-pools/new", {**FORM, "name": "big", **filled}, **HTMX)

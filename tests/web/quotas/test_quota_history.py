@@ -80,7 +80,7 @@ def test_quota_changes_are_visible_and_revertible_by_role(cast_with_quotas: Cast
         pool=cast_with_quotas.pool,
         values={"gpu": 1},
     )
-    department, project = (each.pk for each in QuotaChange.objects.order_by("pk"))
+    department, project = (change.pk for change in QuotaChange.objects.order_by("pk"))
     seen = {
         "alice": (200, 200),
         "bob": (403, 200),

@@ -45,7 +45,7 @@ def test_preview_lists_started_and_reclaimed_workloads(
     assert Quota.objects.get(project=cast.vision).gpu_milli == 0
 
 
-def test_invalid_preview_shows_error_at_its_field(cast: Cast, pending_workload: None, sign_in: Any) -> None:
+def test_invalid_preview_shows_error_on_the_field(cast: Cast, pending_workload: None, sign_in: Any) -> None:
     for values in ({"gpu": 4, "limit_gpu": 2}, {"gpu": -1}, {"weight": "heavy"}):
         page = sign_in("bob").post(f"{ADDRESS}/preview", form(cast, **values), **HTMX)
         assert page.status_code == 422

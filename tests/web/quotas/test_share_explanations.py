@@ -42,7 +42,7 @@ def get(cast: Cast, name: str, address: str) -> Any:
 
 def test_explanation_sentences_match_the_numbers(contended_pool: Cast) -> None:
     answer = get_share(contended_pool, "alice", "projects/vision/local").json()
-    department, project = (each for each in answer["trace"] if each["resource"] == "gpu")
+    department, project = (section for section in answer["trace"] if section["resource"] == "gpu")
     assert (department["name"], department["queue"], department["share"]) == ("research", "local", 2)
     assert (project["name"], project["queue"], project["total"], project["share"]) == (
         "vision",
@@ -60,17 +60,21 @@ def test_explanation_sentences_match_the_numbers(contended_pool: Cast) -> None:
         ),
         "Fair share: 1 GPU.",
     ]
-    assert [(each["phase"], each["remaining"], each["granted"]) for each in project["rounds"]] == [
+    assert [(step["phase"], step["remaining"], step["granted"]) for step in project["rounds"]] == [
         ("over_quota", 2, 1), ("remainder", 1, 0),
     ]  # fmt: skip
     assert project["rounds"][0]["weighted_share"] == pytest.approx(2 / 3)
-    assert sum(each["granted"] for each in project["rounds"]) == project["share"]
+    assert sum(step["granted"] for step in project["rounds"]) == project["share"]
 
 
 def test_page_and_api_show_the_same_sentences(contended_pool: Cast, sign_in: Any) -> None:
     traces = get_share(contended_pool, "alice", "projects/vision/local").json()["trace"]
-    lines = [line for each in traces for line in each["explanation"]]
-    headings = [f"{each['name']}: GPUs of {each['queue']}<" for each in traces if each["resource"] == "gpu"]
+    lines = [line for section in traces for line in section["explanation"]]
+    headings = [
+        f"{section['name']}: GPUs of {section['queue']}<"
+        for section in traces
+        if section["resource"] == "gpu"
+    ]
     whole = sign_in("alice").get("/quotas/projects/vision/local/share").content.decode()
     inner = sign_in("alice").get("/quotas/projects/vision/local/share", **HTMX).content.decode()
     for text in (whole, inner):
@@ -83,7 +87,7 @@ def test_page_and_api_show_the_same_sentences(contended_pool: Cast, sign_in: Any
 
 def test_member_sees_own_project_and_no_other_names(contended_pool: Cast, sign_in: Any) -> None:
     answer = get_share(contended_pool, "dave", "projects/vision/local")
-    assert {each["name"] for each in answer.json()["trace"]} == {"vision"}, (
+    assert {section["name"] for section in answer.json()["trace"]} == {"vision"}, (
         "no department and no other project"
     )
     assert "speech" not in answer.content.decode()
@@ -126,7 +130,7 @@ def test_explain_api_and_admin_site_show_the_same_sentences(contended_pool: Cast
         requested=[2000, 0, 0], usage=[0.0] * 3, at=timezone.now(),
     )  # fmt: skip
     trace = get_share(contended_pool, "alice", "projects/vision/local").json()["trace"]
-    department, project = (each["explanation"] for each in trace if each["resource"] == "gpu")
+    department, project = (section["explanation"] for section in trace if section["resource"] == "gpu")
     waits = Workload.objects.get(name="waits")
     why = get(contended_pool, "alice", f"workloads/{waits.pk}/explain").json()["queue"]
     assert (why["department"]["how"]["gpu"], why["project"]["how"]["gpu"]) == (department, project)

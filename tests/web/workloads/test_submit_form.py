@@ -33,9 +33,9 @@ roles:
 
 def fields(draft: Draft) -> dict[str, str]:
     return {
-        each.form_field.path: each.value
+        field.form_field.path: field.value
         for part in prepare_form(draft, FORM_CHOICES).parts
-        for each in (*part.fields, *part.more)
+        for field in (*part.fields, *part.more)
     }
 
 
@@ -45,11 +45,11 @@ def post(draft: Draft, document: str | None = None, **typed: Any) -> Draft:
     query["document"] = (document if document is not None else draft.text).replace("\n", "\r\n")
     query["agreed"] = draft.agreed
     for part in prepare_form(draft, FORM_CHOICES).parts:
-        for each in (*part.fields, *part.more):
-            if each.form_field.many:
-                query.setlist(each.name, ["", *each.chosen])
-            elif not each.is_text_only:
-                query[each.name] = each.value
+        for field in (*part.fields, *part.more):
+            if field.form_field.many:
+                query.setlist(field.name, ["", *field.chosen])
+            elif not field.is_text_only:
+                query[field.name] = field.value
     for path, value in typed.items():
         query.setlist(PREFIX + path, value if isinstance(value, list) else [value])
     return read_draft(query, FORM_CHOICES)
@@ -95,10 +95,10 @@ def test_form_reflects_the_document() -> None:
     now = fields(draft)
     assert (now["roles[0].at_least"], now["roles[0].at_most"]) == ("1", "3")
     checkboxes = [
-        each
+        field
         for part in prepare_form(draft, FORM_CHOICES).parts
-        for each in part.fields
-        if each.form_field.path == "pools"
+        for field in part.fields
+        if field.form_field.path == "pools"
     ]
     assert checkboxes[0].checkboxes == [
         ("c", "c", True, "1."), ("a", "a", True, "2."), ("b", "b", False, ""),
@@ -126,7 +126,7 @@ def test_invalid_field_keeps_its_input_and_reports_a_problem() -> None:
     draft = post(open_draft(TEXT), env="A=1\nnonsense")
     assert draft.text == TEXT
     assert fields(draft)["env"] == "A=1\nnonsense"
-    assert [(each.path, each.received) for each in draft.problems] == [("env", "nonsense")]
+    assert [(problem.path, problem.received) for problem in draft.problems] == [("env", "nonsense")]
     assert post(draft, env="A=1").text == TEXT.replace("# short\n", "# short\nenv:\n  A: '1'\n")
 
 
@@ -134,7 +134,7 @@ def test_value_that_the_form_cannot_edit_is_kept() -> None:
     text = TEXT + "env:\n  SCRIPT: |\n    a\n    b\n"
     draft = post(open_draft(text), name="weekly")
     parts = prepare_form(draft, FORM_CHOICES).parts
-    env = next(each for part in parts for each in part.fields if each.form_field.path == "env")
+    env = next(field for part in parts for field in part.fields if field.form_field.path == "env")
     assert env.is_text_only
     assert "    a\n    b\n" in draft.text
 
@@ -220,7 +220,7 @@ def dave(cast: Cast, sign_in: Any) -> Client:
         ("command: sleep 1", "", "command", "is required for role worker; allowed: a shell command"),
     ],
 )
-def test_error_is_shown_at_its_field_and_line(
+def test_error_is_shown_on_its_field_and_line(
     cast: Cast, dave: Client, was: str, now: str, path: str, words: str
 ) -> None:
     make.workload(cast.vision, "taken")
@@ -237,7 +237,7 @@ def test_error_is_shown_at_its_field_and_line(
     assert 'aria-invalid="true"' in answer.content.decode()
 
 
-def test_viewer_sees_an_error_at_the_project_field(sign_in: Any, cast: Cast) -> None:
+def test_viewer_sees_an_error_on_the_project_field(sign_in: Any, cast: Cast) -> None:
     document = "name: x\nproject: vision\ncommand: a\nroles: [{replicas: 1}]\n"
     assert "does not allow you to submit" in field_error(refresh_form(sign_in("erin"), document), "project")
 
@@ -309,7 +309,7 @@ def test_form_warns_about_limits_that_are_not_enforced(dave: Client) -> None:
     assert NOT_ENFORCED in " ".join(str(message) for message in answer.context["messages"])
 
 
-def test_image_is_rejected_at_its_field_and_not_offered_on_pools_without_images(dave: Client) -> None:
+def test_image_is_rejected_on_its_field_and_not_offered_on_pools_without_images(dave: Client) -> None:
     text = "name: fine\nproject: vision\ncommand: sleep 1\nroles: [{replicas: 1}]\n"
     answer = refresh_form(dave, text + "image: torch\n")
     assert "container images do not run on the pool local" in field_error(answer, "image")

@@ -92,7 +92,7 @@ def test_conflicting_template_edit_shows_both_versions_and_can_be_saved_again(
     assert "priority: 20" in nightly_template.text
 
 
-def test_template_errors_are_shown_at_fields_and_lines(nightly_template: Template, dave: Client) -> None:
+def test_template_errors_are_shown_on_fields_and_lines(nightly_template: Template, dave: Client) -> None:
     answer = dave.post(PAGE, edit_form(nightly_template, document=TEXT.replace("gpu: 1", "gpu: 1.5")), **HTMX)
     text = answer.content.decode()
     assert answer.status_code == 422

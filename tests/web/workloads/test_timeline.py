@@ -13,7 +13,7 @@ from tests.scheduler.stage import Stage
 
 
 def titles(client, workload: Workload) -> list[str]:
-    return [each.title for each in client.get(f"/workloads/{workload.pk}").context["timeline"].entries]
+    return [entry.title for entry in client.get(f"/workloads/{workload.pk}").context["timeline"].entries]
 
 
 def record_event(workload: Workload, kind: str, message: str, minutes: float, **data: object) -> None:
@@ -51,9 +51,9 @@ def test_timeline_shows_starts_preemptions_and_durations(cast: Cast, sign_in) ->
     ]
     answer = client.get(f"/workloads/{ours.pk}")
     lasted = [
-        (each.lasted_verb, round(each.lasted / timedelta(minutes=1)))
-        for each in answer.context["timeline"].entries
-        if each.lasted is not None
+        (entry.lasted_verb, round(entry.lasted / timedelta(minutes=1)))
+        for entry in answer.context["timeline"].entries
+        if entry.lasted is not None
     ]
     assert lasted == [("pending for", 30), ("ran for", 29), ("pending for", 10)]
     text = answer.content.decode()
@@ -93,11 +93,11 @@ def pending_reasons(client, workload: Workload) -> list[tuple[str, list[str]]]:
     entries = client.get(f"/workloads/{workload.pk}").context["timeline"].entries
     return [
         (
-            each.title,
-            [f"{reason} {round(took / timedelta(minutes=1))}" for reason, took in each.reasons.summary],
+            entry.title,
+            [f"{reason} {round(took / timedelta(minutes=1))}" for reason, took in entry.reasons.summary],
         )
-        for each in entries
-        if each.reasons is not None
+        for entry in entries
+        if entry.reasons is not None
     ]
 
 

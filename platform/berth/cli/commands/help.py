@@ -9,7 +9,7 @@ from berth.cli.exits import EXIT_CODES_HELP, BadInput, unknown_name_message
 
 ENVIRONMENT_HELP = """\b
 Environment:
-  BERTH_URL        address of the server, such as https://berth.example.org
+  BERTH_URL        server address, such as https://berth.example.org
   BERTH_TOKEN      token; overrides the one stored by `berth login`
   BERTH_PROJECT    default project
   BERTH_CONTEXT    stored server to use, like --context
@@ -65,9 +65,9 @@ def help_(
 
 
 def completion(
-    shell: Annotated[Shell, typer.Argument(metavar="bash|zsh|fish", help="Shell.")],
+    shell: Annotated[Shell, typer.Argument(metavar="bash|zsh|fish", help="Name of the shell.")],
 ) -> None:
-    """Print a shell completion script for commands, options and names of objects on the server.
+    """Print a shell completion script for commands, options and the names of objects on the server.
 
     \b
     berth completion bash > ~/.local/share/bash-completion/completions/berth

@@ -29,7 +29,10 @@ if TYPE_CHECKING:
 Since = Annotated[str | None, typer.Option(help="Start time: a timestamp, or an age such as 2h.")]
 Limit = Annotated[int, typer.Option(min=1, help="Maximum number of rows, newest first.")]
 Name = Annotated[
-    str | None, typer.Option(metavar="WORKLOAD", autocompletion=workload_names, help="Workload.")
+    str | None,
+    typer.Option(
+        metavar="WORKLOAD", autocompletion=workload_names, help="Name, PROJECT/NAME or ID of the workload."
+    ),
 ]
 
 
@@ -37,7 +40,11 @@ def events(
     *,
     workload: Annotated[
         str | None,
-        typer.Argument(metavar="[WORKLOAD]", autocompletion=workload_names, help="Workload."),
+        typer.Argument(
+            metavar="[WORKLOAD]",
+            autocompletion=workload_names,
+            help="Name, PROJECT/NAME or ID of the workload.",
+        ),
     ] = None,
     project: ProjectOption = None,
     kind: Annotated[str | None, typer.Option(help="Kind of event.")] = None,
@@ -139,7 +146,7 @@ def _resolve_id(client: "Client", reference: str | None) -> str | None:
 
 
 def _resolve_id_or_name(client: "Client", reference: str | None) -> str | None:
-    """Return the id of a workload, or its name if it was deleted: evictions outlive workloads."""
+    """Return the workload's id, or its name if it was deleted, because evictions outlive workloads."""
     from berth.client import NotFound
 
     try:
@@ -190,7 +197,9 @@ def audit(
 
 
 def health(output: OutputOption = Output.TABLE) -> None:
-    """Check the scheduler leader and the invariants. Exit code 1 on problems. Platform admins only.
+    """Check the scheduler leader and the invariants. Platform admins only.
+
+    Exits with code 1 if there is a problem.
 
     \b
     berth health
@@ -241,7 +250,7 @@ def _audit_columns() -> list[Column]:
 
 
 def _format_changes(change: "AuditEntry") -> str:
-    """Format the values that differ, each with its old and its new value."""
+    """Format the old and new value of each field that differs."""
     before: Any = change.before if isinstance(change.before, dict) else {}
     after: Any = change.after if isinstance(change.after, dict) else {}
     names = [name for name in {**before, **after} if before.get(name) != after.get(name)]

@@ -18,10 +18,11 @@ def logs(
     workload: WorkloadArgument,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Follow until the workload ends.")] = False,
     tail: Annotated[
-        int | None, typer.Option("--tail", "-n", min=0, help="Number of lines to print from the end.")
+        int | None,
+        typer.Option("--tail", "-n", min=0, help="Number of lines to print from the end of the log."),
     ] = None,
-    pod: Annotated[str | None, typer.Option(help="Pod, as ROLE-INDEX; default: the first.")] = None,
-    run: Annotated[int | None, typer.Option(min=1, help="Run number; default: the latest.")] = None,
+    pod: Annotated[str | None, typer.Option(help="Pod, as ROLE-INDEX; default: the first pod.")] = None,
+    run: Annotated[int | None, typer.Option(min=1, help="Run number; default: the latest run.")] = None,
     grep: Annotated[str | None, typer.Option("--grep", "-g", help="Print only lines with this text.")] = None,
     ignore_case: Annotated[bool, typer.Option("--ignore-case", "-i", help="Ignore case in --grep.")] = False,
     context: Annotated[
@@ -42,7 +43,7 @@ def logs(
     berth logs -f train --grep loss       follow matching lines
 
     With --follow, the exit code is 0 if the workload completes, 10 if it fails and 11 if it is cancelled.
-    Terminals show only text and colours; pipes and files receive every byte.
+    Control sequences other than colours are removed on a terminal, but not in pipes and files.
     """
     from berth.cli.following import LineFilter, TerminalOutput, follow_output
 
@@ -73,7 +74,7 @@ def _check_options(follow: bool, tail: int | None, grep: str | None, ignore_case
     if grep is None and (ignore_case or context):
         raise typer.BadParameter("--ignore-case and --context need --grep")
     if grep is not None and (not grep or "\n" in grep):
-        raise typer.BadParameter("--grep needs text on a single line")
+        raise typer.BadParameter("--grep needs a non-empty pattern without line breaks")
     if grep is not None and tail is not None:
         raise typer.BadParameter("--grep searches all lines and cannot be combined with --tail")
     if follow and context:

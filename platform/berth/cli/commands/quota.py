@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from berth.client.models.tenants import QuotaChange
 
 app = typer.Typer(
-    no_args_is_help=True, help="Quotas: guaranteed resources of departments and projects in node pools."
+    no_args_is_help=True,
+    help="Manage quotas: the resources guaranteed to departments and projects in node pools.",
 )
 Amount = str | None
 
@@ -58,7 +59,7 @@ def sorted_quotas(client: "Client", pool: str | None, owner: str | None = None) 
 
 
 def _show_share_traces(owner: str | None, pool: str | None, output: Output) -> None:
-    """Print how the fair share of each quota of `owner` is computed."""
+    """Print how the fair share of each of the owner's quotas is computed."""
     if owner is None:
         raise BadInput("quota show --why: specify a project or a department")
     with open_client() as client:
@@ -79,7 +80,7 @@ def set_quota(
     *,
     owner: OwnerArgument,
     pool: Annotated[str, typer.Option(help="Node pool.", autocompletion=pool_names)],
-    department: Annotated[bool, typer.Option("--department", help="NAME is a department.")] = False,
+    department: Annotated[bool, typer.Option("--department", help="Treat NAME as a department.")] = False,
     gpu: Annotated[Amount, typer.Option(metavar="NUMBER|unlimited", help="Guaranteed GPUs.")] = None,
     cpu: Annotated[Amount, typer.Option(metavar="NUMBER|unlimited", help="Guaranteed CPU cores.")] = None,
     memory: Annotated[Amount, typer.Option(metavar="MIB|unlimited", help="Guaranteed memory in MiB.")] = None,
@@ -104,7 +105,7 @@ def set_quota(
     ] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Create a quota, or change the given values of an existing one. Exit code 5 on a concurrent change.
+    """Create a quota, or change the given values. Exits with code 5 if the quota was changed concurrently.
 
     \b
     berth quota set vision --pool local --gpu 8 --gpu-limit 12 --weight 2
@@ -180,7 +181,10 @@ def _format_weight(weight: Any) -> str:
 
 
 def format_standing_gpus(quota: Any, name: str) -> str:
-    """Format the last cycle's `share`, `allocated` or `requested` in GPUs, or as a dash."""
+    """Format `share`, `allocated` or `requested` from the last cycle in GPUs.
+
+    Return a dash if the amount is unknown.
+    """
     return "-" if quota.standing is None else number(getattr(quota.standing, name).gpu)
 
 
@@ -192,7 +196,7 @@ def _quota_sort_key(quota: Any, projects: dict[str, str]) -> tuple[str, str, boo
 
 NO_EFFECTS, HAS_EFFECTS, PREVIEW_FAILED = 0, 1, 255
 FileOption = Annotated[
-    str | None, typer.Option("--file", "-f", help="YAML or JSON file with `changes:`; - reads stdin.")
+    str | None, typer.Option("--file", "-f", help="YAML or JSON file with `changes:`; - reads it from stdin.")
 ]
 SetOption = Annotated[
     list[str] | None, typer.Option("--set", metavar=SET_FORM, help="Value to set; repeatable.")
@@ -211,7 +215,7 @@ def preview(
     removals: RemoveOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Preview the effects of quota changes. Exit code 0 without effects, 1 with effects, 255 on errors.
+    """Preview quota changes. Exits with code 0 without effects, 1 with effects, and 255 on errors.
 
     \b
     berth quota preview --set research/vision:local.gpu=8 --set research:local.gpu=16
@@ -243,13 +247,13 @@ def apply(
         typer.Option(
             "--for",
             metavar="TIME",
-            help="Expiry: a duration such as 3d, or a timestamp. Checked every minute.",
+            help="Expiry: a duration such as 3d, or a timestamp. Expiry is checked every minute.",
         ),
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Skip the confirmation prompt.")] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Preview quota changes, then apply all of them or none. Exit code 5 on a concurrent change.
+    """Preview quota changes, then apply all or none. Exits with code 5 if a quota was changed concurrently.
 
     \b
     berth quota apply --set research/vision:local.gpu=8 --comment "vision grows"
@@ -268,7 +272,7 @@ def apply(
                 raise typer.Exit(ExitCode.REFUSED)
         result = client.quotas.apply(draft, impact.tag)
     if result is None:
-        print("berth: no changes: all quotas already have these values", file=sys.stderr)
+        print("berth: nothing changed: all quotas already have these values", file=sys.stderr)
         return
     change = result
     show_one(change, output, lambda _: print(f"Change {change.id} applied."))
@@ -293,10 +297,12 @@ def history(
 @app.command("revert")
 def revert(
     *,
-    change: Annotated[int, typer.Argument(metavar="CHANGE", help="Change number; see berth quota history.")],
+    change: Annotated[
+        int, typer.Argument(metavar="CHANGE", help="Change number; see `berth quota history`.")
+    ],
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Revert a change. Exit code 5 if one of its quotas has changed since.
+    """Revert a change. Exits with code 5 if one of its quotas has changed since.
 
     \b
     berth quota revert 17

@@ -32,9 +32,9 @@ def queue(
     with open_client() as client:
         name = pool
         if name is None:
-            names = [each.name for each in client.node_pools.list()]
+            names = [node_pool.name for node_pool in client.node_pools.list()]
             if len(names) != 1:
-                raise BadInput(f"queue: specify a pool, one of: {', '.join(names) or 'none exists'}")
+                raise BadInput(f"queue: specify a pool. Use one of: {', '.join(names) or 'none exists'}")
             name = names[0]
         if watch:
             print_listing(
@@ -51,7 +51,7 @@ def queue(
         show_list(response.items, _queue_columns(), output, f"No pending workloads in {name}.")
         if hidden := response.workloads - len(response.items):
             print(
-                f"berth: {hidden} more pending workloads, beyond --limit or not visible to you",
+                f"berth: {hidden} more pending workloads exceed --limit or are not visible to you",
                 file=sys.stderr,
             )
 
@@ -102,16 +102,14 @@ def cycles(
 
 def replay(
     *,
-    cycle: Annotated[int, typer.Argument(metavar="CYCLE", help="Cycle number; see berth cycles.")],
+    cycle: Annotated[int, typer.Argument(metavar="CYCLE", help="Cycle number; see `berth cycles`.")],
     save: Annotated[
         str | None,
-        typer.Option(
-            metavar="FILE", help="File to write the cycle's input to, as a scenario for berth simulate."
-        ),
+        typer.Option(metavar="FILE", help="File for the cycle's input, as a scenario for `berth simulate`."),
     ] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Replay a stored cycle and list the differences. Exit code 1 if there are any.
+    """Replay a stored cycle and list the differences. Exits with code 1 if there are any.
 
     \b
     berth replay 1812

@@ -17,7 +17,7 @@ from berth.core.version import installed_version
 if TYPE_CHECKING:
     from berth.server.backup.manifest import Manifest
 
-admin_app = typer.Typer(no_args_is_help=True, help="Backup and restore on the server's machine.")
+admin_app = typer.Typer(no_args_is_help=True, help="Back up and restore Berth on the server's machine.")
 BackupFile = Annotated[Path, typer.Argument(metavar="FILE", help="Backup file.")]
 MIB = 1 << 20
 
@@ -32,10 +32,11 @@ def backup(
     force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Write a consistent backup of the database to one file; Berth can keep running.
+    """Write a consistent backup of the database to one file. Berth can keep running.
 
-    Runs pg_dump on the embedded database or DATABASE_URL. Not included: logs and workspaces of pods,
-    environments, and (without --with-keys) the keys that sign sessions and encrypt plugin secrets.
+    This runs pg_dump on the embedded database or DATABASE_URL. The backup does not include logs and
+    workspaces of pods, environments, or (without --with-keys) the keys that sign sessions and encrypt plugin
+    secrets.
 
     \b
     berth admin backup /var/backups/berth.backup --force
@@ -48,7 +49,7 @@ def backup(
     show_one(backup_manifest, output, lambda _: _print_backup(file, backup_manifest))
     if not backup_manifest.files:
         print(
-            "berth: the backup does not include the signing and encryption keys: store them separately",
+            "berth: the backup does not include the signing and encryption keys. Store them separately.",
             file=sys.stderr,
         )
 
@@ -82,7 +83,7 @@ def restore(
     """Restore a backup into an empty database, or with --force over an existing one.
 
     The restore is atomic. Berth must be stopped and its version must match the backup. After the next start,
-    pods that no longer exist are marked lost and their workloads requeued; unknown pods are stopped.
+    pods that no longer exist are marked as lost, their workloads are requeued, and unknown pods are stopped.
 
     \b
     berth admin restore berth.backup
@@ -111,12 +112,12 @@ def restore(
 
 @contextmanager
 def _report_backup_errors() -> Iterator[None]:
-    from berth.server.backup.trouble import BackupError
+    from berth.server.backup.errors import BackupError
 
     try:
         yield
-    except BackupError as trouble:
-        print(f"berth: {safe(trouble)}", file=sys.stderr)
+    except BackupError as error:
+        print(f"berth: {safe(error)}", file=sys.stderr)
         raise typer.Exit(ExitCode.REFUSED) from None
 
 
@@ -138,10 +139,10 @@ def up(
     *,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[
-        int | None, typer.Option(min=1, max=65_535, help="Port; default: 8000, or the next free one.")
+        int | None, typer.Option(min=1, max=65_535, help="Port; default: 8000, or the next free port.")
     ] = None,
     demo: Annotated[
-        bool, typer.Option("--demo", help="Create the demo organisation in an empty database.")
+        bool, typer.Option("--demo", help="Create a demo organisation in an empty database.")
     ] = False,
 ) -> None:
     """Run Berth on this machine: database, web, scheduler and task queue, until Ctrl-C.

@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 
 def simulate(
     *,
-    file: Annotated[str, typer.Argument(metavar="FILE", help="Scenario, YAML or JSON; - reads stdin.")],
+    file: Annotated[
+        str, typer.Argument(metavar="FILE", help="Scenario, YAML or JSON; - reads it from stdin.")
+    ],
     cycles: Annotated[int, typer.Option(min=1, help="Number of scheduling cycles.")] = 1,
     until_stable: Annotated[
         bool, typer.Option("--until-stable", help="Run until a cycle makes no decisions.")
@@ -73,7 +75,8 @@ def trace(
         Path, typer.Option(metavar="DIR", envvar="BERTH_TRACES", help="Directory of the public traces.")
     ] = Path("data"),
     policy: Annotated[
-        PolicyName, typer.Option(help="Scheduling policy: fair is Berth, the others are baselines.")
+        PolicyName,
+        typer.Option(help="Scheduling policy: `fair` is Berth's policy, the others are baselines."),
     ] = "fair",
     nodes: Annotated[int | None, typer.Option(min=1, help="Number of nodes to sample.")] = None,
     jobs: Annotated[
@@ -85,7 +88,8 @@ def trace(
         typer.Option(
             min=1,
             metavar="SECONDS",
-            help="Checkpoint interval. Evicted jobs resume from their last checkpoint. Default: start over.",
+            help="Checkpoint interval. Evicted jobs resume from their last checkpoint; "
+            "by default, they start over.",
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, like -o json.")] = False,
@@ -153,7 +157,7 @@ def _run_replay(
 
 @contextmanager
 def _progress_bar(whole: int) -> Iterator[Any]:
-    """Show progress on stderr, if it is a terminal."""
+    """Show a progress bar on stderr if it is a terminal."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 

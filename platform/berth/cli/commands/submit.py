@@ -30,7 +30,7 @@ def submit(flags: SubmitFlags) -> None:
     berth submit -n sweep --gpu 0.5 --max-runtime 2h --shell 'python a.py | tee log'
     berth submit -f train.yaml -f more.json
     generate | berth submit -f -
-    berth submit -f train.yaml --dry-run      predict the decision, submit nothing
+    berth submit -f train.yaml --dry-run      predict the decision without submitting
     berth submit --template vision/nightly -n run-7 --set roles[0].gpu=2 --set env.EPOCHS=5
     berth submit -n train --gpu 1 --print -- python train.py > train.yaml
 
@@ -58,7 +58,7 @@ def submit(flags: SubmitFlags) -> None:
 
 
 def _documents(flags: SubmitFlags) -> list[tuple[str, dict[str, Any]]]:
-    """Return each document with its source."""
+    """Return the documents, each with its source."""
     if flags.template:
         if flags.file:
             raise BadInput("--template and --file cannot be combined")
@@ -148,7 +148,8 @@ def _follow(client: "Client", workload: "Submission", *, follow: bool) -> None:
         ended = follow_output(client, workload) if follow else follow_phases(client, workload)
     except KeyboardInterrupt:
         print(
-            f"berth: {workload.handle} continues; to stop it: berth cancel {workload.handle}", file=sys.stderr
+            f"berth: {workload.handle} continues to run. To stop it, run: berth cancel {workload.handle}",
+            file=sys.stderr,
         )
         raise typer.Exit(ExitCode.INTERRUPTED) from None
     raise typer.Exit(exit_code_for(ended))

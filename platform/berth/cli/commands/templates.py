@@ -10,8 +10,10 @@ from berth.cli.exits import BadInput
 from berth.cli.output import Column, Output, OutputOption, show_data, show_list
 from berth.cli.text import safe
 
-app = typer.Typer(no_args_is_help=True, help="Workload templates of projects.")
-TemplateArgument = Annotated[str, typer.Argument(metavar="TEMPLATE", help="NAME or PROJECT/NAME.")]
+app = typer.Typer(no_args_is_help=True, help="Manage workload templates.")
+TemplateArgument = Annotated[
+    str, typer.Argument(metavar="TEMPLATE", help="Template, as NAME or PROJECT/NAME.")
+]
 TemplateProjectOption = Annotated[
     str | None,
     typer.Option(
@@ -23,7 +25,7 @@ OMITTED = ("name", "project", "submitted")
 
 @app.command("list")
 def list_templates(project: TemplateProjectOption = None, output: OutputOption = Output.TABLE) -> None:
-    """List templates of one project, or of all visible projects.
+    """List the templates of one project, or of all projects that you can see.
 
     \b
     berth template list -p vision
@@ -57,7 +59,9 @@ def set_template(
     project: TemplateProjectOption = None,
     file: Annotated[
         str | None,
-        typer.Option("--file", "-f", metavar="FILE", help="Workload document, YAML or JSON; - reads stdin."),
+        typer.Option(
+            "--file", "-f", metavar="FILE", help="Workload document, YAML or JSON; - reads it from stdin."
+        ),
     ] = None,
     workload: Annotated[
         str | None, typer.Option(metavar="WORKLOAD", help="Workload to copy the document from.")
@@ -65,7 +69,7 @@ def set_template(
     description: Annotated[str | None, typer.Option(metavar="TEXT", help="One-line description.")] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Create or replace a template. Exit code 5 on a concurrent change.
+    """Create or replace a template. Exits with code 5 if the template was changed concurrently.
 
     \b
     berth template set vision/nightly -f nightly.yaml --description 'Nightly run'

@@ -36,9 +36,12 @@ def top(
     once: Annotated[bool, typer.Option("--once", help="Print the current values and exit.")] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Show allocated and used resources of pools, nodes and workloads. Keys: q quits, r refreshes, s sorts.
+    """Show allocated and used resources of pools, nodes and workloads.
 
-    With --service, show the metrics, decisions and history of its autoscaler. A dash marks an unknown value.
+    Press q to quit, r to refresh and s to change the sort order.
+
+    With --service, show the metrics, decisions and history of the service's autoscaler. A dash marks an
+    unknown value.
 
     \b
     berth top

@@ -13,7 +13,7 @@ from berth.cli.quantities import parse_timestamp
 from berth.cli.text import now, number
 
 usage_app = typer.Typer(
-    no_args_is_help=True, help="Usage: GPU-hours and cost by department, project, user and pool."
+    no_args_is_help=True, help="Show GPU-hours and cost by department, project, user and pool."
 )
 DIMENSIONS = ("department", "project", "user", "pool")
 
@@ -35,7 +35,7 @@ def report(
     since: Annotated[str, typer.Option(help="Start time: a timestamp, or an age such as 30d.")] = "30d",
     until: Annotated[str | None, typer.Option(help="End time: a timestamp, or an age such as 2h.")] = None,
     time_zone: Annotated[
-        str | None, typer.Option(help="Time zone of days and months, for example Europe/Berlin.")
+        str | None, typer.Option(help="Time zone for days and months, for example Europe/Berlin.")
     ] = None,
     department: DepartmentOption = None,
     project: ProjectOption = None,
@@ -44,7 +44,7 @@ def report(
     csv: Annotated[bool, typer.Option("--csv", help="Print CSV, like -o csv.")] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Report allocated resource-hours up to now. The start time is rounded down to the hour.
+    """Report allocated resource-hours. The start time is rounded down to the hour.
 
     \b
     berth usage report --by project --step month --since 180d
@@ -108,16 +108,16 @@ def _format_period(at: Any, step: Step) -> str:
 
 
 budget_app = typer.Typer(
-    no_args_is_help=True, help="Budgets: planned GPU-hours per month of a department or project."
+    no_args_is_help=True, help="Manage monthly GPU-hour budgets of departments and projects."
 )
 Name = OwnerArgument
-DepartmentFlag = Annotated[bool, typer.Option("--department", help="NAME is a department.")]
+DepartmentFlag = Annotated[bool, typer.Option("--department", help="Treat NAME as a department.")]
 FULL_PERCENT = 100
 
 
 @budget_app.command("list")
 def list_budgets(watch: WatchOption = False, output: OutputOption = Output.TABLE) -> None:
-    """List budgets of this month, with usage and a forecast from the last seven days.
+    """List this month's budgets, with usage and a forecast based on the last seven days.
 
     \b
     berth budget list
@@ -142,7 +142,7 @@ def set_budget(
     ] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Create a budget, or change one. Budgets send notifications; they do not stop workloads.
+    """Create or change a budget. Budgets send notifications, but do not stop workloads.
 
     \b
     berth budget set vision 2000
@@ -175,7 +175,7 @@ def delete_budget(*, name: Name, department: DepartmentFlag = False) -> None:
     """
     with open_client() as client:
         client.budgets.delete(_owner_kind(department), name)
-    print(f"Budget of {name} deleted.")
+    print(f"Budget for {name} deleted.")
 
 
 def _owner_kind(department: bool) -> Literal["department", "project"]:

@@ -105,7 +105,7 @@ def _workload_fields(workload: "Workload") -> list[tuple[str, str]]:
     ]
     return [
         ("Workload", workload.handle),
-        ("Id", workload.id),
+        ("ID", workload.id),
         ("Department", workload.department),
         ("Kind", workload.kind),
         ("Phase", f"{workload.phase} since {format_time(workload.since)}"),
@@ -128,14 +128,14 @@ Workloads = Annotated[
     list[str],
     typer.Argument(
         metavar="WORKLOAD...",
-        help="Name, PROJECT/NAME or id of one or more workloads.",
+        help="Name, PROJECT/NAME or ID of one or more workloads.",
         autocompletion=workload_names,
     ),
 ]
 
 
 def cancel(workloads: Workloads, output: OutputOption = Output.TABLE) -> None:
-    """Cancel workloads. Their pods get SIGTERM and the grace period before SIGKILL.
+    """Cancel workloads. Their pods receive SIGTERM and, after the grace period, SIGKILL.
 
     \b
     berth cancel vision/train
@@ -177,7 +177,7 @@ def delete(workloads: Workloads) -> None:
 def _act_on_each(
     references: list[str], output: Output, act: Callable[["Client", "Workload"], "Workload"]
 ) -> None:
-    """Look up all workloads, then act on each of them. A refusal does not stop the other actions."""
+    """Look up all workloads, then act on each of them. If one action is refused, the others still run."""
     exit_codes: list[ExitCode] = []
     with open_client() as client:
         selected = [client.workloads.find(reference) for reference in references]
@@ -250,14 +250,14 @@ def _print_explanation(workload: "Workload", why: "Explanation") -> None:
 
 
 def _print_history(why: "Explanation") -> None:
-    """Print the history of pending reasons, and the evictions."""
+    """Print the history of pending reasons and the evictions."""
     if len(why.pending_history) > 1:
         print_section("Pending time by reason")
-        for each in why.pending_history:
-            duration = format_duration(((each.until or now()) - each.since).total_seconds())
+        for interval in why.pending_history:
+            duration = format_duration(((interval.until or now()) - interval.since).total_seconds())
             print(
-                f"  {format_time(each.since)}  {safe(each.reason)} {duration}"
-                f"{'' if each.until else ' so far'}"
+                f"  {format_time(interval.since)}  {safe(interval.reason)} {duration}"
+                f"{'' if interval.until else ' so far'}"
             )
     if why.evictions:
         print_section("Evictions")
@@ -278,7 +278,7 @@ def _print_eviction(eviction: "Eviction") -> None:
 def open_port(
     workload: WorkloadArgument,
     port: Annotated[
-        str | None, typer.Option("--port", "-p", help="Name of the port; default: the first.")
+        str | None, typer.Option("--port", "-p", help="Name of the port; default: the first port.")
     ] = None,
     just_print: Annotated[
         bool, typer.Option("--print", help="Print the link instead of opening a browser.")

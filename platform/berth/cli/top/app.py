@@ -24,7 +24,7 @@ class ServiceTop(RefreshingApp):
     #lines { width: 40; }
     Sparkline { height: 2; }
     DataTable { height: auto; max-height: 14; border: round $primary; }
-    #trouble { color: $error; height: auto; }
+    #error { color: $error; height: auto; }
     """
 
     def __init__(self, fetch_snapshot: Callable[[], ServiceSnapshot], *, title: str, every: float) -> None:
@@ -35,7 +35,7 @@ class ServiceTop(RefreshingApp):
 
     def compose(self) -> ComposeResult:
         yield Header()
-        yield Static(id="trouble")
+        yield Static(id="error")
         with VerticalScroll():
             with Horizontal(id="first"):
                 yield Static("loading ...", id="status")

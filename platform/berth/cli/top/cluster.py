@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from berth.client.models.usage import Utilization
     from berth.client.models.workloads import Workload
 
-ROWS_MAX = 200  # maximum rows of workloads and of nodes; `berth list` can find the others
+ROWS_MAX = 200  # maximum rows of workloads and of nodes; `berth list` shows the others
 GIB = 1024
 IDLE_STYLE = "yellow"
 
@@ -66,7 +66,7 @@ class ClusterSnapshot:
     pools: Sequence[PoolRow]
     nodes: Sequence[NodeRow]
     workloads: Sequence[WorkloadRow]
-    more: bool  # True if some workloads or nodes are not shown
+    more: bool  # whether some workloads or nodes are not shown
 
     def plain(self) -> dict[str, Any]:
         return {
@@ -81,10 +81,10 @@ class ClusterSnapshot:
 def fetch_snapshot(client: "Client", pool: str | None, project: str | None, sort: Sort) -> ClusterSnapshot:
     """Fetch the pools, nodes and workloads that the user may see."""
     whole = client.utilization.cluster(pool=pool, hours=1)
-    usage_by_pool = {each.pool: each.now for each in whole.pools}
-    usage_by_node = {each.node: each.now for each in client.utilization.nodes(pool=pool, limit=ROWS_MAX)}
+    usage_by_pool = {usage.pool: usage.now for usage in whole.pools}
+    usage_by_node = {usage.node: usage.now for usage in client.utilization.nodes(pool=pool, limit=ROWS_MAX)}
     measured = client.utilization.workloads(pool=pool, project=project, limit=ROWS_MAX)
-    usage_by_workload = {each.id: each for each in measured}
+    usage_by_workload = {usage.id: usage for usage in measured}
     nodes = list(client.nodes.list(pool=pool, limit=ROWS_MAX + 1))
     live = client.workloads.list(
         limit=ROWS_MAX + 1, phase=LIVE_PHASES, pool=pool, project=project, sort="-gpus"
@@ -92,17 +92,21 @@ def fetch_snapshot(client: "Client", pool: str | None, project: str | None, sort
     work, pools = list(live), client.node_pools.list()
     rows = [
         WorkloadRow(
-            each,
-            use.now if (use := usage_by_workload.get(each.id)) else None,
+            workload,
+            use.now if (use := usage_by_workload.get(workload.id)) else None,
             use.idle_since if use else None,
         )
-        for each in work[:ROWS_MAX]
+        for workload in work[:ROWS_MAX]
     ]
     return ClusterSnapshot(
         now(),
         whole.now,
-        [PoolRow(each, usage_by_pool.get(each.name)) for each in pools if pool in (None, each.name)],
-        [NodeRow(each, usage_by_node.get(each.name)) for each in nodes[:ROWS_MAX]],
+        [
+            PoolRow(node_pool, usage_by_pool.get(node_pool.name))
+            for node_pool in pools
+            if pool in (None, node_pool.name)
+        ],
+        [NodeRow(node, usage_by_node.get(node.name)) for node in nodes[:ROWS_MAX]],
         sorted(rows, key=lambda row: _sort_key(row, sort)),
         len(work) > ROWS_MAX or len(nodes) > ROWS_MAX,
     )

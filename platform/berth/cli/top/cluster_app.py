@@ -23,7 +23,7 @@ from berth.cli.top.refreshing import RefreshingApp
 
 class ClusterTop(RefreshingApp):
     CSS = """
-    #trouble { color: $error; height: auto; }
+    #error { color: $error; height: auto; }
     #headline { height: 1; text-style: bold; }
     DataTable { border: round $primary; }
     #pools { height: auto; max-height: 20%; }
@@ -40,7 +40,7 @@ class ClusterTop(RefreshingApp):
 
     def compose(self) -> ComposeResult:
         yield Header()
-        yield Static(id="trouble")
+        yield Static(id="error")
         yield Static("loading ...", id="headline")
         for name in ("pools", "nodes", "workloads"):
             yield DataTable(id=name, cursor_type="row", zebra_stripes=True)
@@ -68,15 +68,15 @@ class ClusterTop(RefreshingApp):
         self.query_one("#workloads").border_title = f"workloads by {self._sort}"
 
     def _fill(self, name: str, rows: Sequence[Any], columns: Sequence[Column]) -> None:
-        """Replace the rows of a table, but keep the cursor and the scroll position."""
+        """Replace the rows of a table, and keep the cursor and the scroll position."""
         table = self.query_one(f"#{name}", DataTable)
         row, left, top = table.cursor_row, table.scroll_x, table.scroll_y
         if not table.columns:
             table.add_columns(*(column.title for column in columns))
         table.clear()
-        for each in rows:
-            styles = (column.style(each) if column.style else "" for column in columns)
-            cells = (safe(column.cell_text(each)) for column in columns)
+        for row in rows:
+            styles = (column.style(row) if column.style else "" for column in columns)
+            cells = (safe(column.cell_text(row)) for column in columns)
             table.add_row(*map(Text, cells, styles))
         table.move_cursor(row=min(row, max(0, len(rows) - 1)), animate=False)
         table.scroll_to(left, top, animate=False)

@@ -34,7 +34,7 @@ def status_lines(snapshot: ServiceSnapshot) -> Iterator[str]:
         action, reason = format_value(decision.get("action")), format_value(decision.get("reason"))
         yield f"decided    {action}{delta}: {reason}"
     pending = status.get("pending_requests") or []
-    yield f"under way  {', '.join(safe(request) for request in pending) or 'nothing'}"
+    yield f"pending    {', '.join(safe(request) for request in pending) or 'nothing'}"
     if error := status.get("error"):
         yield f"error      {safe(error)}"
 
@@ -49,16 +49,16 @@ def condition_rows(snapshot: ServiceSnapshot) -> list[Row]:
     return [
         (
             safe(name),
-            "out" if one.get("type") == "scale_out" else "in",
-            _format_number(one.get("value")),
-            _format_number(one.get("threshold")),
+            "out" if condition.get("type") == "scale_out" else "in",
+            _format_number(condition.get("value")),
+            _format_number(condition.get("threshold")),
             (
-                f"{format_duration(one.get('held_secs') or 0)} "
-                f"of {format_duration(one.get('duration_secs') or 0)}"
+                f"{format_duration(condition.get('held_secs') or 0)} "
+                f"of {format_duration(condition.get('duration_secs') or 0)}"
             ),
-            _condition_state(one),
+            _condition_state(condition),
         )
-        for name, one in conditions.items()
+        for name, condition in conditions.items()
     ]
 
 
@@ -112,10 +112,10 @@ def _last_action(snapshot: ServiceSnapshot) -> str:
     return f"{safe(snapshot.status.get('last_scale_action'))}, {format_age(moment, snapshot.at)} ago"
 
 
-def _condition_state(one: Mapping[str, Any]) -> str:
-    if one.get("triggered"):
+def _condition_state(condition: Mapping[str, Any]) -> str:
+    if condition.get("triggered"):
         return "MET"
-    return {True: "met", False: "no"}.get(one.get("met", False), "unknown")
+    return {True: "met", False: "no"}.get(condition.get("met", False), "unknown")
 
 
 def _duration(record: Mapping[str, Any]) -> str:

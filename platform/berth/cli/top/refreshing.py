@@ -48,7 +48,7 @@ class RefreshingApp(App[None]):
         self.call_from_thread(self._redraw, snapshot)
 
     def _show_error(self, message: str) -> None:
-        self.query_one("#trouble", Static).update(Text(safe(message)))
+        self.query_one("#error", Static).update(Text(safe(message)))
 
     def _redraw(self, snapshot: Any) -> None:
         self._show_error("")

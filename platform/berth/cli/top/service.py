@@ -46,7 +46,7 @@ def parse_service_address(service: str, url: str) -> ServiceAddress:
     parts = urlsplit(url)
     if url and (parts.scheme not in {"http", "https"} or not parts.hostname):
         raise InvalidSettings(
-            f"--url: is not an address; received {url!r}; allowed: http://HOST[:PORT][{ROOT}NAME/autoscaler]"
+            f"--url: is not a valid address; received {url!r}; allowed: http://HOST[:PORT][{ROOT}NAME/autoscaler]"
         )
     before, root, after = parts.path.partition(ROOT)
     named = after.strip("/").removesuffix("/autoscaler") if root else ""
@@ -59,7 +59,7 @@ def parse_service_address(service: str, url: str) -> ServiceAddress:
 
 
 class ServiceWatcher:
-    """Client for one service. It does not retry, because the next refresh follows soon."""
+    """Client for one service. It does not retry requests, because the next refresh follows soon."""
 
     def __init__(
         self,
@@ -101,7 +101,7 @@ class ServiceWatcher:
 
 
 def _load_settings(target: ServiceAddress) -> Settings:
-    """Load the settings for this address. A stored token is used only for the server it belongs to."""
+    """Load the settings for this address. A stored token is used only for its own server."""
     named = {"BERTH_URL": target.address} if target.address else {}
     return load_settings({**os.environ, **named})
 

@@ -15,7 +15,7 @@ class AsyncEvents:
 
     async def list(self, *, limit: int | None = None, **filters: object) -> AsyncIterator[Event]:
         """Iterate over events, newest first. Filters: workload, project, kind, since."""
-        async for item in self._transport.pages("events", filters, limit):
+        async for item in self._transport.iterate_items("events", filters, limit):
             yield Event.model_validate(item)
 
 
@@ -28,7 +28,7 @@ class AsyncEvictions:
 
         Filters: kind, pool, project, preemptor, workload, since, until.
         """
-        async for item in self._transport.pages("evictions", filters, limit):
+        async for item in self._transport.iterate_items("evictions", filters, limit):
             yield Eviction.model_validate(item)
 
     async def matrix(self, **filters: object) -> EvictionMatrix:
@@ -53,7 +53,7 @@ class AsyncAudit:
 
         Filters: actor, action, object_type, object_name, project, department, since, until.
         """
-        async for item in self._transport.pages("audit", filters, limit):
+        async for item in self._transport.iterate_items("audit", filters, limit):
             yield AuditEntry.model_validate(item)
 
 
@@ -65,11 +65,11 @@ class AsyncCycles:
 
     async def list(self, *, limit: int | None = None, **filters: object) -> AsyncIterator[Cycle]:
         """Iterate over cycles, newest first. Filters: since, until."""
-        async for item in self._transport.pages("cycles", filters, limit):
+        async for item in self._transport.iterate_items("cycles", filters, limit):
             yield Cycle.model_validate(item)
 
     async def scenario(self, cycle: int) -> dict[str, Any] | None:
-        """Return the input of a cycle as a scenario for `berth simulate`, or None if no longer stored."""
+        """Return the input of a cycle as a scenario for `berth simulate`, or None if not stored."""
         response = await self._transport.get(f"cycles/{cycle}", {"scenario": True})
         scenario: dict[str, Any] | None = response["scenario"]
         return scenario

@@ -12,7 +12,7 @@ class AsyncTokens:
         self._transport = transport
 
     async def list(self) -> AsyncIterator[Token]:
-        async for item in self._transport.pages("tokens"):
+        async for item in self._transport.iterate_items("tokens"):
             yield Token.model_validate(item)
 
     async def create(self, name: str, scopes: Sequence[str], expires_at: datetime | None = None) -> NewToken:
@@ -38,7 +38,7 @@ class AsyncMembers:
         self, *, project: str | None = None, department: str | None = None, user: str | None = None
     ) -> AsyncIterator[Member]:
         params = {"project": project, "department": department, "user": user}
-        async for item in self._transport.pages("members", params):
+        async for item in self._transport.iterate_items("members", params):
             yield Member.model_validate(item)
 
     async def grant(
@@ -60,7 +60,7 @@ class AsyncUsers:
         self._transport = transport
 
     async def list(self, search: str | None = None, *, limit: int | None = None) -> AsyncIterator[User]:
-        async for item in self._transport.pages("users", {"search": search}, limit):
+        async for item in self._transport.iterate_items("users", {"search": search}, limit):
             yield User.model_validate(item)
 
     async def create(self, username: str, *, email: str = "", password: str | None = None) -> User:

@@ -27,7 +27,7 @@ class AsyncNodePools:
         self._transport = transport
 
     async def list(self) -> AsyncIterator[NodePool]:
-        async for item in self._transport.pages("node-pools"):
+        async for item in self._transport.iterate_items("node-pools"):
             yield NodePool.model_validate(item)
 
     async def get(self, name: str) -> NodePool:
@@ -38,7 +38,7 @@ class AsyncNodePools:
         return NodePool.model_validate(await self._transport.post("node-pools", {"name": name, **values}))
 
     async def edit(self, name: str, changes: Mapping[str, Any], *, version: int | None = None) -> ScaledPool:
-        """Change a pool. The result's `draining` lists the nodes that drain as a consequence.
+        """Change a pool. The result's `draining` lists the nodes that will drain.
 
         Raises Conflict if the pool was changed concurrently, or since `version`.
         """
@@ -59,7 +59,7 @@ class AsyncNodePools:
         await self._transport.execute("DELETE", f"node-pools/{name}")
 
     async def scale(self, name: str, nodes: int) -> ScaledPool:
-        """Set the desired number of nodes. The result's `draining` lists the nodes that drain."""
+        """Set the desired number of nodes. The result's `draining` lists the nodes that will drain."""
         path = f"node-pools/{name}/scale"
         return ScaledPool.model_validate(await self._transport.post(path, {"nodes": nodes}))
 
@@ -92,7 +92,7 @@ class AsyncNodePools:
         self, name: str, *, kind: str | None = None, limit: int | None = None
     ) -> AsyncIterator[ScalingEvent]:
         """Iterate over scaling events, newest first."""
-        async for item in self._transport.pages(f"node-pools/{name}/history", {"kind": kind}, limit):
+        async for item in self._transport.iterate_items(f"node-pools/{name}/history", {"kind": kind}, limit):
             yield ScalingEvent.model_validate(item)
 
     async def capacity(self, name: str, *, seconds: int | None = None) -> AsyncIterator[CapacityPoint]:
@@ -109,7 +109,7 @@ class AsyncNodePools:
         return Fragmentation.model_validate(await self._transport.get(f"node-pools/{name}/fragmentation"))
 
     async def environment(self, name: str) -> PoolEnvironment:
-        """Return the environment that a pool's plugins install. Raises NotFound without plugins."""
+        """Return the environment that a pool's plugins install. Raises NotFound if it has none."""
         return PoolEnvironment.model_validate(await self._transport.get(f"node-pools/{name}/environment"))
 
     async def plugins(self) -> tuple[AvailablePlugin, ...]:
@@ -118,14 +118,14 @@ class AsyncNodePools:
         return tuple(AvailablePlugin.model_validate(item) for item in response["plugins"])
 
     async def join_tokens(self, name: str) -> AsyncIterator[JoinToken]:
-        """Iterate over the tokens with which machines join, newest first."""
-        async for item in self._transport.pages(f"node-pools/{name}/join-tokens"):
+        """Iterate over the pool's join tokens, newest first."""
+        async for item in self._transport.iterate_items(f"node-pools/{name}/join-tokens"):
             yield JoinToken.model_validate(item)
 
     async def issue_join_token(
         self, name: str, *, seconds: int | None = None, comment: str = ""
     ) -> IssuedJoinToken:
-        """Issue a token with which one machine can join. It cannot be read again."""
+        """Issue a token that lets one machine join. The token cannot be read again."""
         body = {"comment": comment} | ({} if seconds is None else {"lifetime_seconds": seconds})
         return IssuedJoinToken.model_validate(
             await self._transport.post(f"node-pools/{name}/join-tokens", body)
@@ -136,7 +136,7 @@ class AsyncNodePools:
 
     async def machines(self, name: str, *, departed: bool = False) -> AsyncIterator[Machine]:
         """Iterate over joined machines; with `departed`, also over those that have left."""
-        async for item in self._transport.pages(
+        async for item in self._transport.iterate_items(
             f"node-pools/{name}/machines", {"departed": departed or None}
         ):
             yield Machine.model_validate(item)
@@ -157,7 +157,7 @@ class AsyncNodes:
     async def list(
         self, *, pool: str | None = None, state: str | None = None, limit: int | None = None
     ) -> AsyncIterator[Node]:
-        async for item in self._transport.pages("nodes", {"pool": pool, "state": state}, limit):
+        async for item in self._transport.iterate_items("nodes", {"pool": pool, "state": state}, limit):
             yield Node.model_validate(item)
 
     async def get(self, name: str) -> Node:

@@ -28,7 +28,7 @@ class AsyncServices:
         self._transport, self._sleep = transport, sleep
 
     async def list(self, *, project: str | None = None, ended: bool | None = None) -> AsyncIterator[Service]:
-        async for item in self._transport.pages("services", {"project": project, "ended": ended}):
+        async for item in self._transport.iterate_items("services", {"project": project, "ended": ended}):
             yield Service.model_validate(item)
 
     async def get(self, service: str) -> ServiceDetail:
@@ -77,7 +77,7 @@ class AsyncServices:
     async def requests(
         self, service: str, direction: Direction, *, status: str | None = None
     ) -> AsyncIterator[ScaleRequest]:
-        async for item in self._transport.pages(_path(service, direction), {"status": status}):
+        async for item in self._transport.iterate_items(_path(service, direction), {"status": status}):
             yield ScaleRequest.model_validate(item)
 
     async def request(self, service: str, direction: Direction, request_id: str) -> ScaleRequest:
@@ -138,7 +138,7 @@ class AsyncServices:
         """Yield an event for each engine that failed, newest first."""
         current = await self.get(service)
         filters = {"workload": current.id, "kind": "engine_failed"}
-        async for item in self._transport.pages("events", filters, limit):
+        async for item in self._transport.iterate_items("events", filters, limit):
             yield Event.model_validate(item)
 
     async def history(

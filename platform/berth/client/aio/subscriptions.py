@@ -11,7 +11,7 @@ class AsyncSubscriptions:
         self._transport = transport
 
     async def list(self) -> AsyncIterator[Subscription]:
-        async for item in self._transport.pages("subscriptions"):
+        async for item in self._transport.iterate_items("subscriptions"):
             yield Subscription.model_validate(item)
 
     async def create(
@@ -35,5 +35,7 @@ class AsyncSubscriptions:
 
     async def deliveries(self, subscription: int, *, limit: int | None = None) -> AsyncIterator[Delivery]:
         """Iterate over deliveries and their outcomes, newest first."""
-        async for item in self._transport.pages(f"subscriptions/{subscription}/deliveries", limit=limit):
+        async for item in self._transport.iterate_items(
+            f"subscriptions/{subscription}/deliveries", limit=limit
+        ):
             yield Delivery.model_validate(item)

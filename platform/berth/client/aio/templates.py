@@ -13,7 +13,7 @@ class AsyncTemplates:
         self._transport = transport
 
     async def list(self, project: str | None = None) -> AsyncIterator[Template]:
-        async for item in self._transport.pages("templates", {"project": project}):
+        async for item in self._transport.iterate_items("templates", {"project": project}):
             yield Template.model_validate(item)
 
     async def get(self, project: str, name: str) -> TemplateDetail:

@@ -25,7 +25,7 @@ class AsyncDepartments:
         self._transport = transport
 
     async def list(self) -> AsyncIterator[Department]:
-        async for item in self._transport.pages("departments"):
+        async for item in self._transport.iterate_items("departments"):
             yield Department.model_validate(item)
 
     async def get(self, name: str) -> Department:
@@ -51,7 +51,7 @@ class AsyncProjects:
         self._transport = transport
 
     async def list(self, department: str | None = None) -> AsyncIterator[Project]:
-        async for item in self._transport.pages("projects", {"department": department}):
+        async for item in self._transport.iterate_items("projects", {"department": department}):
             yield Project.model_validate(item)
 
     async def get(self, name: str) -> Project:
@@ -81,7 +81,7 @@ class AsyncQuotas:
         self, *, pool: str | None = None, department: str | None = None, project: str | None = None
     ) -> AsyncIterator[Quota]:
         params = {"pool": pool, "department": department, "project": project}
-        async for item in self._transport.pages("quotas", params):
+        async for item in self._transport.iterate_items("quotas", params):
             yield Quota.model_validate(item)
 
     async def get(self, kind: Owner, name: str, pool: str) -> Quota:
@@ -121,7 +121,7 @@ class AsyncQuotas:
 
     async def changes(self, *, limit: int | None = None) -> AsyncIterator[QuotaChange]:
         """Iterate over quota changes, newest first."""
-        async for item in self._transport.pages("quotas/changes", limit=limit):
+        async for item in self._transport.iterate_items("quotas/changes", limit=limit):
             yield QuotaChange.model_validate(item)
 
     async def revert(self, change: int) -> QuotaChange:

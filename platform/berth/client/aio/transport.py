@@ -105,7 +105,7 @@ class AsyncTransport:
         response = await self.execute("GET", path)
         return str(response.headers.get("ETag", "*"))
 
-    async def pages(
+    async def iterate_items(
         self, path: str, params: Params | None = None, limit: int | None = None
     ) -> AsyncIterator[dict[str, Any]]:
         """Yield the items from all pages of a list, at most `limit` items."""

@@ -44,7 +44,7 @@ class AsyncBudgets:
         self._transport = transport
 
     async def list(self) -> AsyncIterator[Budget]:
-        async for item in self._transport.pages("budgets"):
+        async for item in self._transport.iterate_items("budgets"):
             yield Budget.model_validate(item)
 
     async def get(self, kind: Owner, name: str) -> Budget:
@@ -91,14 +91,14 @@ class AsyncUtilization:
     async def nodes(
         self, *, pool: str | None = None, limit: int | None = None
     ) -> AsyncIterator[NodeUtilization]:
-        async for item in self._transport.pages("utilization/nodes", {"pool": pool}, limit):
+        async for item in self._transport.iterate_items("utilization/nodes", {"pool": pool}, limit):
             yield NodeUtilization.model_validate(item)
 
     async def workloads(
         self, *, project: str | None = None, pool: str | None = None, limit: int | None = None
     ) -> AsyncIterator[WorkloadUtilization]:
         """Iterate over running workloads, those with the most allocated GPUs first."""
-        async for item in self._transport.pages(
+        async for item in self._transport.iterate_items(
             "utilization/workloads", {"project": project, "pool": pool}, limit
         ):
             yield WorkloadUtilization.model_validate(item)
@@ -111,7 +111,7 @@ class AsyncUtilization:
     async def workload(
         self, workload_id: str, *, span: int | None = None, run: int | None = None
     ) -> WorkloadUtilizationDetail:
-        """Return one workload's utilization in the last `span` seconds before it ended or before now."""
+        """Return one workload's utilization in the last `span` seconds before its end or before now."""
         response = await self._transport.get(
             f"workloads/{workload_id}/utilization", {"span": span, "run": run}
         )

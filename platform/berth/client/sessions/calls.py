@@ -129,7 +129,7 @@ class PendingCalls:
                 if pending_broadcast is None:
                     continue
                 pending_broadcast.expected = {
-                    uuid.UUID(one["key"]): one["node"] for one in broadcast["nodes"]
+                    uuid.UUID(node["key"]): node["node"] for node in broadcast["nodes"]
                 }
                 completion = self._collect_broadcast(key, pending_broadcast)
             self._complete(completion)
@@ -168,7 +168,7 @@ class PendingCalls:
         """Fail all outstanding calls, and make `add` raise the same error from now on."""
         with self._lock:
             self._fatal = self._fatal or error
-            open_futures = [*self._calls.values(), *(one.future for one in self._broadcasts.values())]
+            open_futures = [*self._calls.values(), *(pending.future for pending in self._broadcasts.values())]
             self._calls, self._broadcasts = {}, {}
             self._outgoing.clear()
         for future in open_futures:
@@ -177,7 +177,7 @@ class PendingCalls:
 
     def cancel_all(self) -> None:
         with self._lock:
-            open_futures = [*self._calls.values(), *(one.future for one in self._broadcasts.values())]
+            open_futures = [*self._calls.values(), *(pending.future for pending in self._broadcasts.values())]
         for future in open_futures:
             future.cancel()
 

@@ -115,7 +115,7 @@ def build_options(pool: str | Sequence[str], nodes: Nodes, project: str, options
 
 @dataclass(frozen=True, slots=True)
 class PluginContext:
-    """Pool facts, and the plugins of the pool and session, for hooks that the client runs."""
+    """Pool details and the plugins of pool and session, for hooks that the client runs."""
 
     cluster: Cluster
     plugins: tuple[Plugin, ...]
@@ -137,9 +137,9 @@ def plugin_context(options: Options, pool: NodePool | None) -> PluginContext:
 
 
 def _pickle_worker_hooks(plugins: Sequence[Plugin]) -> bytes:
-    """Pickle the hooks that run on workers, with the hooks that install packages in the first part.
+    """Pickle the hooks that run on workers, in two parts: hooks that install packages, and all others.
 
-    The second part is separate because it may refer to modules that the first part installs.
+    The parts are separate because the second may refer to modules that the first installs.
     """
     if not plugins:
         return b""

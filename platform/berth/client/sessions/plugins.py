@@ -14,7 +14,7 @@ def resolve_plugins(choices: Iterable[Plugin | str]) -> tuple[Plugin, ...]:
 
     Raises SessionError for an unknown name and for two plugins with the same name.
     """
-    plugins = tuple(_build_plugin(one) if isinstance(one, str) else one for one in choices)
+    plugins = tuple(_build_plugin(choice) if isinstance(choice, str) else choice for choice in choices)
     for plugin in plugins:
         if not isinstance(plugin, Plugin):
             raise SessionError(

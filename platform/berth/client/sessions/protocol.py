@@ -16,13 +16,16 @@ RETRY_SECONDS = 0.5
 MAX_OUTAGE_SECONDS = 300.0  # long enough for a server restart
 FRAME_HEADERS = {"Content-Type": CONTENT_TYPE}
 RETRYABLE_REASONS = ("no-node", "full")
-FIRST_LOG_SECONDS, LOG_INTERVAL_SECONDS = 10.0, 60.0  # until the first and between later log lines
+FIRST_LOG_SECONDS, LOG_INTERVAL_SECONDS = (
+    10.0,
+    60.0,
+)  # seconds until the first log line, and between later lines
 
 log = logging.getLogger("berth.session")
 
 
 class StartProgress:
-    """Periodic log of why a session is still waiting for its nodes."""
+    """Logger that periodically reports why a session is still waiting for its nodes."""
 
     def __init__(self) -> None:
         self._reported_at: float | None = None
@@ -48,7 +51,7 @@ class Outage:
         self._unreachable_since = None
 
     def is_final(self, error: ClientError, now: float) -> bool:
-        """Return True if retrying is pointless."""
+        """Return whether retrying is pointless."""
         if not isinstance(error, Unreachable | ServerFailed):
             return True
         self._unreachable_since = self._unreachable_since or now
@@ -64,7 +67,7 @@ def drop_body(keys: Iterable[uuid.UUID]) -> dict[str, Any]:
 
 
 def take_results(calls: PendingCalls, content: bytes, after: int) -> int:
-    """Handle all outcomes and return the number of the last one."""
+    """Handle all outcomes and return the sequence number of the last one."""
     for header, data in unpack_frames(content):
         if "problem" in header:
             raise ServerFailed(500, header["problem"])
@@ -74,12 +77,12 @@ def take_results(calls: PendingCalls, content: bytes, after: int) -> int:
 
 
 def is_retryable(error: ClientError) -> bool:
-    """Return True if a refused request can be retried shortly."""
+    """Return whether a refused request can be retried soon."""
     return isinstance(error, Conflict) and error.reason in RETRYABLE_REASONS
 
 
 def session_error(error: ClientError) -> ClientError:
-    """Return the error with which outstanding calls fail when the session cannot be reached."""
+    """Return the error for outstanding calls when the session cannot be reached."""
     if isinstance(error, Refused) and error.status in (404, 409):
         return SessionEnded(error.detail)
     return error

@@ -16,7 +16,7 @@ class Events:
 
     def list(self, *, limit: int | None = None, **filters: object) -> Iterator[Event]:
         """Iterate over events, newest first. Filters: workload, project, kind, since."""
-        for item in self._transport.pages("events", filters, limit):
+        for item in self._transport.iterate_items("events", filters, limit):
             yield Event.model_validate(item)
 
 
@@ -29,7 +29,7 @@ class Evictions:
 
         Filters: kind, pool, project, preemptor, workload, since, until.
         """
-        for item in self._transport.pages("evictions", filters, limit):
+        for item in self._transport.iterate_items("evictions", filters, limit):
             yield Eviction.model_validate(item)
 
     def matrix(self, **filters: object) -> EvictionMatrix:
@@ -53,7 +53,7 @@ class Audit:
 
         Filters: actor, action, object_type, object_name, project, department, since, until.
         """
-        for item in self._transport.pages("audit", filters, limit):
+        for item in self._transport.iterate_items("audit", filters, limit):
             yield AuditEntry.model_validate(item)
 
 
@@ -65,11 +65,11 @@ class Cycles:
 
     def list(self, *, limit: int | None = None, **filters: object) -> Iterator[Cycle]:
         """Iterate over cycles, newest first. Filters: since, until."""
-        for item in self._transport.pages("cycles", filters, limit):
+        for item in self._transport.iterate_items("cycles", filters, limit):
             yield Cycle.model_validate(item)
 
     def scenario(self, cycle: int) -> dict[str, Any] | None:
-        """Return the input of a cycle as a scenario for `berth simulate`, or None if no longer stored."""
+        """Return the input of a cycle as a scenario for `berth simulate`, or None if not stored."""
         response = self._transport.get(f"cycles/{cycle}", {"scenario": True})
         scenario: dict[str, Any] | None = response["scenario"]
         return scenario

@@ -13,7 +13,7 @@ class Tokens:
         self._transport = transport
 
     def list(self) -> Iterator[Token]:
-        for item in self._transport.pages("tokens"):
+        for item in self._transport.iterate_items("tokens"):
             yield Token.model_validate(item)
 
     def create(self, name: str, scopes: Sequence[str], expires_at: datetime | None = None) -> NewToken:
@@ -39,7 +39,7 @@ class Members:
         self, *, project: str | None = None, department: str | None = None, user: str | None = None
     ) -> Iterator[Member]:
         params = {"project": project, "department": department, "user": user}
-        for item in self._transport.pages("members", params):
+        for item in self._transport.iterate_items("members", params):
             yield Member.model_validate(item)
 
     def grant(
@@ -61,7 +61,7 @@ class Users:
         self._transport = transport
 
     def list(self, search: str | None = None, *, limit: int | None = None) -> Iterator[User]:
-        for item in self._transport.pages("users", {"search": search}, limit):
+        for item in self._transport.iterate_items("users", {"search": search}, limit):
             yield User.model_validate(item)
 
     def create(self, username: str, *, email: str = "", password: str | None = None) -> User:

@@ -28,7 +28,7 @@ class NodePools:
         self._transport = transport
 
     def list(self) -> Iterator[NodePool]:
-        for item in self._transport.pages("node-pools"):
+        for item in self._transport.iterate_items("node-pools"):
             yield NodePool.model_validate(item)
 
     def get(self, name: str) -> NodePool:
@@ -39,7 +39,7 @@ class NodePools:
         return NodePool.model_validate(self._transport.post("node-pools", {"name": name, **values}))
 
     def edit(self, name: str, changes: Mapping[str, Any], *, version: int | None = None) -> ScaledPool:
-        """Change a pool. The result's `draining` lists the nodes that drain as a consequence.
+        """Change a pool. The result's `draining` lists the nodes that will drain.
 
         Raises Conflict if the pool was changed concurrently, or since `version`.
         """
@@ -60,7 +60,7 @@ class NodePools:
         self._transport.execute("DELETE", f"node-pools/{name}")
 
     def scale(self, name: str, nodes: int) -> ScaledPool:
-        """Set the desired number of nodes. The result's `draining` lists the nodes that drain."""
+        """Set the desired number of nodes. The result's `draining` lists the nodes that will drain."""
         path = f"node-pools/{name}/scale"
         return ScaledPool.model_validate(self._transport.post(path, {"nodes": nodes}))
 
@@ -91,7 +91,7 @@ class NodePools:
         self, name: str, *, kind: str | None = None, limit: int | None = None
     ) -> Iterator[ScalingEvent]:
         """Iterate over scaling events, newest first."""
-        for item in self._transport.pages(f"node-pools/{name}/history", {"kind": kind}, limit):
+        for item in self._transport.iterate_items(f"node-pools/{name}/history", {"kind": kind}, limit):
             yield ScalingEvent.model_validate(item)
 
     def capacity(self, name: str, *, seconds: int | None = None) -> Iterator[CapacityPoint]:
@@ -108,7 +108,7 @@ class NodePools:
         return Fragmentation.model_validate(self._transport.get(f"node-pools/{name}/fragmentation"))
 
     def environment(self, name: str) -> PoolEnvironment:
-        """Return the environment that a pool's plugins install. Raises NotFound without plugins."""
+        """Return the environment that a pool's plugins install. Raises NotFound if it has none."""
         return PoolEnvironment.model_validate(self._transport.get(f"node-pools/{name}/environment"))
 
     def plugins(self) -> tuple[AvailablePlugin, ...]:
@@ -117,14 +117,14 @@ class NodePools:
         return tuple(AvailablePlugin.model_validate(item) for item in response["plugins"])
 
     def join_tokens(self, name: str) -> Iterator[JoinToken]:
-        """Iterate over the tokens with which machines join, newest first."""
-        for item in self._transport.pages(f"node-pools/{name}/join-tokens"):
+        """Iterate over the pool's join tokens, newest first."""
+        for item in self._transport.iterate_items(f"node-pools/{name}/join-tokens"):
             yield JoinToken.model_validate(item)
 
     def issue_join_token(
         self, name: str, *, seconds: int | None = None, comment: str = ""
     ) -> IssuedJoinToken:
-        """Issue a token with which one machine can join. It cannot be read again."""
+        """Issue a token that lets one machine join. The token cannot be read again."""
         body = {"comment": comment} | ({} if seconds is None else {"lifetime_seconds": seconds})
         return IssuedJoinToken.model_validate(self._transport.post(f"node-pools/{name}/join-tokens", body))
 
@@ -133,7 +133,9 @@ class NodePools:
 
     def machines(self, name: str, *, departed: bool = False) -> Iterator[Machine]:
         """Iterate over joined machines; with `departed`, also over those that have left."""
-        for item in self._transport.pages(f"node-pools/{name}/machines", {"departed": departed or None}):
+        for item in self._transport.iterate_items(
+            f"node-pools/{name}/machines", {"departed": departed or None}
+        ):
             yield Machine.model_validate(item)
 
     def remove_machine(self, name: str, machine: str, reason: str = "") -> Machine:
@@ -152,7 +154,7 @@ class Nodes:
     def list(
         self, *, pool: str | None = None, state: str | None = None, limit: int | None = None
     ) -> Iterator[Node]:
-        for item in self._transport.pages("nodes", {"pool": pool, "state": state}, limit):
+        for item in self._transport.iterate_items("nodes", {"pool": pool, "state": state}, limit):
             yield Node.model_validate(item)
 
     def get(self, name: str) -> Node:

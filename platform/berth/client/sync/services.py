@@ -29,7 +29,7 @@ class Services:
         self._transport, self._sleep = transport, sleep
 
     def list(self, *, project: str | None = None, ended: bool | None = None) -> Iterator[Service]:
-        for item in self._transport.pages("services", {"project": project, "ended": ended}):
+        for item in self._transport.iterate_items("services", {"project": project, "ended": ended}):
             yield Service.model_validate(item)
 
     def get(self, service: str) -> ServiceDetail:
@@ -78,7 +78,7 @@ class Services:
     def requests(
         self, service: str, direction: Direction, *, status: str | None = None
     ) -> Iterator[ScaleRequest]:
-        for item in self._transport.pages(_path(service, direction), {"status": status}):
+        for item in self._transport.iterate_items(_path(service, direction), {"status": status}):
             yield ScaleRequest.model_validate(item)
 
     def request(self, service: str, direction: Direction, request_id: str) -> ScaleRequest:
@@ -135,7 +135,7 @@ class Services:
         """Yield an event for each engine that failed, newest first."""
         current = self.get(service)
         filters = {"workload": current.id, "kind": "engine_failed"}
-        for item in self._transport.pages("events", filters, limit):
+        for item in self._transport.iterate_items("events", filters, limit):
             yield Event.model_validate(item)
 
     def history(

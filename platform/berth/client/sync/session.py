@@ -35,8 +35,8 @@ POLL_SECONDS, KEEP_ALIVE_SECONDS = 0.2, 5.0
 class Session:
     """Python session on nodes of a pool, opened with `with`.
 
-    The block starts once the nodes are ready, and the session ends with the block. Leaving the block
-    waits for outstanding calls, unless an exception ends it. Plugin contexts and joblib are synchronous;
+    The block starts once the nodes are ready, and the session ends with the block. Leaving the block waits
+    for outstanding calls, unless an exception is raised in it. Plugin contexts and joblib are synchronous;
     run code that uses joblib in a thread (`asyncio.to_thread`).
     """
 
@@ -151,7 +151,7 @@ class Session:
     ) -> Future[Any]:
         """Queue a call and return its future, which may complete in another thread."""
         if not self._background.is_running:
-            raise SessionError("The session is not open. Open it with `with`.")
+            raise SessionError("The session is not open. Use `with` to open it.")
         payload = pickle_call(function, args, kwargs or {}, self._state.call_bytes_max)
         return self._calls.add(payload, everywhere=everywhere)
 
@@ -194,7 +194,7 @@ class Session:
                     return
                 sleep(protocol.RETRY_SECONDS)
                 continue
-            except Exception as error:  # nothing else would report it
+            except Exception as error:  # nothing else would report the error
                 self._calls.fail(error)
                 return
             if not worked:

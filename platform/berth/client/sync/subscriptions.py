@@ -12,7 +12,7 @@ class Subscriptions:
         self._transport = transport
 
     def list(self) -> Iterator[Subscription]:
-        for item in self._transport.pages("subscriptions"):
+        for item in self._transport.iterate_items("subscriptions"):
             yield Subscription.model_validate(item)
 
     def create(
@@ -36,5 +36,5 @@ class Subscriptions:
 
     def deliveries(self, subscription: int, *, limit: int | None = None) -> Iterator[Delivery]:
         """Iterate over deliveries and their outcomes, newest first."""
-        for item in self._transport.pages(f"subscriptions/{subscription}/deliveries", limit=limit):
+        for item in self._transport.iterate_items(f"subscriptions/{subscription}/deliveries", limit=limit):
             yield Delivery.model_validate(item)

@@ -14,7 +14,7 @@ class Templates:
         self._transport = transport
 
     def list(self, project: str | None = None) -> Iterator[Template]:
-        for item in self._transport.pages("templates", {"project": project}):
+        for item in self._transport.iterate_items("templates", {"project": project}):
             yield Template.model_validate(item)
 
     def get(self, project: str, name: str) -> TemplateDetail:

@@ -26,7 +26,7 @@ class Departments:
         self._transport = transport
 
     def list(self) -> Iterator[Department]:
-        for item in self._transport.pages("departments"):
+        for item in self._transport.iterate_items("departments"):
             yield Department.model_validate(item)
 
     def get(self, name: str) -> Department:
@@ -50,7 +50,7 @@ class Projects:
         self._transport = transport
 
     def list(self, department: str | None = None) -> Iterator[Project]:
-        for item in self._transport.pages("projects", {"department": department}):
+        for item in self._transport.iterate_items("projects", {"department": department}):
             yield Project.model_validate(item)
 
     def get(self, name: str) -> Project:
@@ -78,7 +78,7 @@ class Quotas:
         self, *, pool: str | None = None, department: str | None = None, project: str | None = None
     ) -> Iterator[Quota]:
         params = {"pool": pool, "department": department, "project": project}
-        for item in self._transport.pages("quotas", params):
+        for item in self._transport.iterate_items("quotas", params):
             yield Quota.model_validate(item)
 
     def get(self, kind: Owner, name: str, pool: str) -> Quota:
@@ -118,7 +118,7 @@ class Quotas:
 
     def changes(self, *, limit: int | None = None) -> Iterator[QuotaChange]:
         """Iterate over quota changes, newest first."""
-        for item in self._transport.pages("quotas/changes", limit=limit):
+        for item in self._transport.iterate_items("quotas/changes", limit=limit):
             yield QuotaChange.model_validate(item)
 
     def revert(self, change: int) -> QuotaChange:

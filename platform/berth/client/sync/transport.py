@@ -104,7 +104,7 @@ class Transport:
         response = self.execute("GET", path)
         return str(response.headers.get("ETag", "*"))
 
-    def pages(
+    def iterate_items(
         self, path: str, params: Params | None = None, limit: int | None = None
     ) -> Iterator[dict[str, Any]]:
         """Yield the items from all pages of a list, at most `limit` items."""

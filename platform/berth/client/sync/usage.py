@@ -44,7 +44,7 @@ class Budgets:
         self._transport = transport
 
     def list(self) -> Iterator[Budget]:
-        for item in self._transport.pages("budgets"):
+        for item in self._transport.iterate_items("budgets"):
             yield Budget.model_validate(item)
 
     def get(self, kind: Owner, name: str) -> Budget:
@@ -89,14 +89,16 @@ class Utilization:
         )
 
     def nodes(self, *, pool: str | None = None, limit: int | None = None) -> Iterator[NodeUtilization]:
-        for item in self._transport.pages("utilization/nodes", {"pool": pool}, limit):
+        for item in self._transport.iterate_items("utilization/nodes", {"pool": pool}, limit):
             yield NodeUtilization.model_validate(item)
 
     def workloads(
         self, *, project: str | None = None, pool: str | None = None, limit: int | None = None
     ) -> Iterator[WorkloadUtilization]:
         """Iterate over running workloads, those with the most allocated GPUs first."""
-        for item in self._transport.pages("utilization/workloads", {"project": project, "pool": pool}, limit):
+        for item in self._transport.iterate_items(
+            "utilization/workloads", {"project": project, "pool": pool}, limit
+        ):
             yield WorkloadUtilization.model_validate(item)
 
     def node(self, name: str, *, span: int | None = None) -> NodeUtilizationDetail:
@@ -107,6 +109,6 @@ class Utilization:
     def workload(
         self, workload_id: str, *, span: int | None = None, run: int | None = None
     ) -> WorkloadUtilizationDetail:
-        """Return one workload's utilization in the last `span` seconds before it ended or before now."""
+        """Return one workload's utilization in the last `span` seconds before its end or before now."""
         response = self._transport.get(f"workloads/{workload_id}/utilization", {"span": span, "run": run})
         return WorkloadUtilizationDetail.model_validate(response)

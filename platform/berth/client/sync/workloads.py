@@ -50,7 +50,7 @@ class Workloads:
 
         Filters: project, department, pool, phase, kind, reason, label, submitted_by, search, sort.
         """
-        for item in self._transport.pages("workloads", filters, limit):
+        for item in self._transport.iterate_items("workloads", filters, limit):
             yield Workload.model_validate(item)
 
     def get(self, workload_id: str) -> WorkloadDetail:
@@ -81,7 +81,7 @@ class Workloads:
         return Explanation.model_validate(self._transport.get(f"workloads/{workload_id}/explain"))
 
     def pods(self, workload_id: str) -> Sequence[Pod]:
-        items = self._transport.pages(f"workloads/{workload_id}/pods")
+        items = self._transport.iterate_items(f"workloads/{workload_id}/pods")
         return [Pod.model_validate(item) for item in items]
 
     def create_port_link(self, workload_id: str, port: str) -> PortLink:
@@ -90,11 +90,11 @@ class Workloads:
         return PortLink.model_validate(response)
 
     def events(self, workload_id: str) -> Sequence[Event]:
-        items = self._transport.pages(f"workloads/{workload_id}/events")
+        items = self._transport.iterate_items(f"workloads/{workload_id}/events")
         return [Event.model_validate(item) for item in items]
 
     def evictions(self, workload_id: str) -> Sequence[Eviction]:
-        items = self._transport.pages(f"workloads/{workload_id}/evictions")
+        items = self._transport.iterate_items(f"workloads/{workload_id}/evictions")
         return [Eviction.model_validate(item) for item in items]
 
     def changes(self, workload_id: str, poll: float = POLL_SECONDS) -> Iterator[WorkloadDetail]:
@@ -136,7 +136,7 @@ class Workloads:
         ignore_case: bool = False,
         limit: int | None = None,
     ) -> Iterator[LogMatches]:
-        """Yield pages of log lines that contain `text`, with `around` lines before and after each.
+        """Yield pages of log lines that contain `text`, with `around` lines of context.
 
         The search stops at the current end of the log.
         """
@@ -179,7 +179,7 @@ def select_candidates(name: str, workloads: Iterable[Workload]) -> Sequence[Work
 
 def require_unique_match(reference: str, candidates: Sequence[Workload]) -> Workload:
     if not candidates:
-        raise NotFound(404, {"detail": f"There is no workload {reference} that you may see."})
+        raise NotFound(404, {"detail": f"Workload {reference} does not exist or is not visible to you."})
     handles = sorted({workload.handle for workload in candidates})
     if len(handles) > 1:
         raise Ambiguous(reference, handles)

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 HEADER = "Idempotency-Key"
 RETENTION = timedelta(hours=24)
 KEY_MAX = 255
-SWEEP_EVERY = 200  # new rows between two clean-ups of expired responses
-SECRETS = ("token", "secrets")  # returned once; a replayed response contains null instead
+SWEEP_EVERY = 200  # delete expired responses once per this many new rows
+SECRETS = ("token", "secrets")  # returned only once: a replayed response contains null instead
 CLAIM = """
     INSERT INTO berth_api_storedresponse AS stored
         (user_id, key, fingerprint, status, headers, body, created_at)
@@ -78,7 +78,7 @@ def repeatable(handler: AnyHandler[V, P]) -> AnyHandler[V, P]:
 def _validate_key(key: str) -> str:
     if not key or len(key) > KEY_MAX or not key.isascii() or not key.isprintable():
         allowed = f"1 to {KEY_MAX} printable ASCII characters"
-        raise Invalid([Problem(HEADER, "is not a key", format_value(key), allowed)])
+        raise Invalid([Problem(HEADER, "is not a valid key", format_value(key), allowed)])
     return key
 
 

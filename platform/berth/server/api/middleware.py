@@ -20,7 +20,7 @@ ID_PATTERN = re.compile(r"[A-Za-z0-9._:-]{1,64}", re.ASCII)
 
 
 class RequestIds:
-    """Middleware that sets the request id, both in threads and in the event loop."""
+    """Middleware that sets the request id, under both WSGI and ASGI."""
 
     sync_capable = True
     async_capable = True

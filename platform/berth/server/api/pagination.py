@@ -85,8 +85,8 @@ def _parse_cursor(cursor: str, order: Order, model: type[Model]) -> list[Any]:
             for column, value in zip(order.columns, values, strict=True)
         ]
     except (ValueError, TypeError, binascii.Error, ValidationError, RecursionError, FieldError):
-        allowed = "`next` of a previous page with the same sort and filters"
-        raise Invalid([Problem("cursor", "is not a cursor of this list", "", allowed)]) from None
+        allowed = "the `next` value of a page with the same sort order and filters"
+        raise Invalid([Problem("cursor", "is not a cursor for this list", "", allowed)]) from None
 
 
 def _model_field(model: type[Model], column: str) -> Any:
@@ -97,7 +97,7 @@ def _model_field(model: type[Model], column: str) -> Any:
 
 
 class Page(BaseModel):
-    """Schema of a page of any list, for the OpenAPI document."""
+    """OpenAPI schema for one page of a list."""
 
     items: list[Any]
     next: str | None

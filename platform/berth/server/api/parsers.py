@@ -1,4 +1,4 @@
-"""Parse JSON and YAML bodies of bounded size and reject ambiguous ones."""
+"""Parse JSON and YAML bodies, and reject those that are too large or ambiguous."""
 
 import json
 import re
@@ -64,13 +64,13 @@ class YAMLParser(BaseParser):
 
 
 class LegacyYAMLParser(YAMLParser):
-    """YAML parser for the media type that tools used before one was registered."""
+    """YAML parser for the media type that was common before `application/yaml` was registered."""
 
     media_type = "application/x-yaml"
 
 
 class FramesParser(BaseParser):
-    """Parser for the frames of JSON and bytes in session calls and their results."""
+    """Parser for session calls and results, which consist of frames of JSON and bytes."""
 
     media_type = CONTENT_TYPE
 

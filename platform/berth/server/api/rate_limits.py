@@ -78,7 +78,7 @@ class Counter:
     """Counter of one client in one time window."""
 
     key: str
-    seconds: int  # length of the window
+    seconds: int  # window length
     ends_in: int
 
     def add(self) -> tuple[int, int]:
@@ -126,13 +126,13 @@ class Attempt:
     counters: tuple[Counter, ...]
 
     def succeeded(self) -> None:
-        for each in self.counters:
-            each.subtract()
+        for counter in self.counters:
+            counter.subtract()
 
 
 @contextmanager
 def password_attempt(request: HttpRequest, name: str, failure: type[Exception]) -> Iterator[Budget]:
-    """Run the block as one password attempt, which has failed only if the block raises `failure`.
+    """Count the block as one password attempt, which fails only if the block raises `failure`.
 
     Raises RateLimited before the block runs if no attempts are left.
     """
@@ -179,5 +179,5 @@ def _warn_about_untrusted_proxy() -> None:
 
 
 def _normalize_name(name: str) -> str:
-    """Normalize the user name, because sign-in accepts variants, which must share one count."""
+    """Normalize the user name, so that all variants that sign-in accepts share one count."""
     return unicodedata.normalize("NFKC", name.strip()).strip().lower()[:150]

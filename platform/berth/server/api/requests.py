@@ -17,7 +17,7 @@ M = TypeVar("M", bound=BaseModel)
 Q = TypeVar("Q", bound="Query")
 
 Word = Annotated[str, Field(min_length=1, max_length=253), AfterValidator(validate_line)]
-CHANGED_MESSAGE = "It changed after you read it. Read it again and repeat the request with the new ETag."
+CHANGED_MESSAGE = "The object changed after you read it. Read it again and retry with the new ETag."
 
 
 class Body(BaseModel):
@@ -46,13 +46,15 @@ class Query(BaseModel):
 class ListQuery(Query):
     limit: Annotated[int, Field(ge=1, le=500, description="Maximum number of items.")] = 50
     cursor: (
-        Annotated[str, Field(min_length=1, max_length=2000, description="`next` of the previous page.")]
+        Annotated[
+            str, Field(min_length=1, max_length=2000, description="The `next` value of the previous page.")
+        ]
         | None
     ) = None
 
 
 def parse_document(request: Request) -> Mapping[str, Any]:
-    """Return the body as a mapping of bounded depth. Raises Invalid."""
+    """Return the body as a mapping. Raises Invalid if it is not an object or is nested too deeply."""
     data = request.data
     if not isinstance(data, Mapping):
         raise Invalid([Problem("", "is not an object", format_value(data), "keys and values")])
@@ -60,7 +62,10 @@ def parse_document(request: Request) -> Mapping[str, Any]:
         raise Invalid([Problem("", "too deep", "", f"at most {DEPTH_MAX} nested levels")])
     if non_text_keys := [key for key in data if not isinstance(key, str)]:
         raise Invalid(
-            [Problem(format_value(key), "is not a key", format_value(key), "text") for key in non_text_keys]
+            [
+                Problem(format_value(key), "is not a valid key", format_value(key), "text")
+                for key in non_text_keys
+            ]
         )
     return data
 
@@ -121,22 +126,25 @@ def expected_version(request: Request, current: int | None) -> int | None:
         return _version_to_create(match, none_match)
     if none_match is not None:
         if none_match.strip() == "*" or etag(current) in _tags(none_match):
-            raise PreconditionFailed("It already exists. Read it and send its ETag in If-Match.")
+            raise PreconditionFailed("The object already exists. Read it and send its ETag in If-Match.")
         if match is None:
             return current
     if match is None:
-        raise PreconditionRequired("Send the ETag that you read in If-Match.")
+        raise PreconditionRequired("Send the object's ETag in If-Match.")
     return _matching_version(match, current)
 
 
 def optional_version(request: Request, current: int) -> int | None:
-    """Return the version in If-Match, or None for `*` or a missing header."""
+    """Return the version from If-Match, or None for `*` or a missing header."""
     match = request.headers.get("If-Match")
     return None if match is None else _matching_version(match, current)
 
 
 def expected_tag(request: Request) -> str | None:
-    """Return the ETag of a preview in If-Match, or None for `*`. Raises PreconditionRequired."""
+    """Return the preview's ETag from If-Match, or None for `*`.
+
+    Raises PreconditionRequired if the header is missing.
+    """
     match = request.headers.get("If-Match")
     if match is None:
         raise PreconditionRequired(
@@ -157,10 +165,10 @@ def _matching_version(match: str, current: int) -> int | None:
 def _version_to_create(match: str | None, none_match: str | None) -> int:
     if match is not None:
         raise PreconditionFailed(
-            "It does not exist yet. To create it, send `If-None-Match: *` and leave If-Match out."
+            "The object does not exist yet. To create it, send `If-None-Match: *` without `If-Match`."
         )
     if none_match is None:
-        raise PreconditionRequired("It does not exist yet. To create it, send `If-None-Match: *`.")
+        raise PreconditionRequired("The object does not exist yet. To create it, send `If-None-Match: *`.")
     return 0
 
 

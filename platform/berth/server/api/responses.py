@@ -1,4 +1,4 @@
-"""Base models of REST responses, their JSON renderer, and amounts in whole units."""
+"""Base models for REST responses, their JSON renderer, and amounts in whole units."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -54,7 +54,7 @@ class ProblemResponse(BaseModel):
 
 
 class JsonRenderer(BaseRenderer):
-    """Renderer of models, UTC times and ids, several times as fast as the standard library."""
+    """JSON renderer for models, UTC times and UUIDs, several times as fast as the standard library."""
 
     media_type = "application/json"
     format = "json"

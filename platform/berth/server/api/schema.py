@@ -20,7 +20,7 @@ BODY_TYPES = ("application/json", "application/yaml")
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """Decorator that attaches an OpenAPI operation to a view method."""
+    """Decorator that describes a view method as an OpenAPI operation."""
 
     summary: str
     _: KW_ONLY
@@ -44,7 +44,7 @@ operation = Operation
 
 
 class ApiSchema(AutoSchema):
-    """Schema that builds an operation of the OpenAPI document from a method's `Operation`."""
+    """Generator of OpenAPI operations from the `Operation` of each view method."""
 
     @property
     def operation(self) -> Operation:
@@ -97,14 +97,14 @@ class ApiSchema(AutoSchema):
             status, model = operation.alternative
             alternative_content = {"application/json": {"schema": self._reference(model, "serialization")}}
             responses_by_status[str(status)] = {"description": "Success.", "content": alternative_content}
-        return {**responses_by_status, "default": {"description": "The problem.", "content": problem}}
+        return {**responses_by_status, "default": {"description": "A problem document.", "content": problem}}
 
     def _content(self) -> dict[str, Any]:
         operation = self.operation
         content: dict[str, Any] = {}
         if operation.page is not None:
             items = {"type": "array", "items": self._reference(operation.page, "serialization")}
-            next_cursor = {"type": ["string", "null"], "description": "`cursor` of the next page."}
+            next_cursor = {"type": ["string", "null"], "description": "The `cursor` value for the next page."}
             shape = {"type": "object", "properties": {"items": items, "next": next_cursor}}
             content["application/json"] = {"schema": {**shape, "required": ["items", "next"]}}
         elif operation.answer is not None:

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
+from berth.server.backup.errors import BackupError
 from berth.server.backup.manifest import Manifest, parse_manifest
-from berth.server.backup.trouble import BackupError
 
 MANIFEST, DUMP, KEYS = "manifest.json", "database.dump", "keys/"
 BLOCK = 1 << 20
@@ -48,7 +48,7 @@ def open_archive(source: Path) -> Iterator["Archive"]:
     except OSError as error:
         raise BackupError(f"{source} cannot be read: {error.strerror or error}") from None
     except tarfile.TarError:
-        raise BackupError(f"{source} is not a backup of Berth, or is truncated") from None
+        raise BackupError(f"{source} is not a Berth backup, or is truncated") from None
 
 
 class Archive:
@@ -65,7 +65,7 @@ class Archive:
     def check(self) -> None:
         size, sha256 = hash_content(self.dump())
         if (size, sha256) != (self.manifest.size, self.manifest.sha256):
-            raise BackupError(f"{self._source} is damaged: its checksum does not match")
+            raise BackupError(f"{self._source} is damaged: the checksum does not match")
 
     def _part(self, name: str) -> IO[bytes]:
         try:
@@ -73,7 +73,7 @@ class Archive:
         except KeyError:
             part = None
         if part is None:
-            raise BackupError(f"{self._source} is not a backup of Berth: there is no {name} in it")
+            raise BackupError(f"{self._source} is not a Berth backup: {name} is missing")
         return part
 
 

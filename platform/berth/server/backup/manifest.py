@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from berth.server.backup.trouble import BackupError
+from berth.server.backup.errors import BackupError
 
 FORMAT = "berth.backup/1"
 Migrations = tuple[tuple[str, str], ...]
@@ -34,7 +34,7 @@ class Manifest:
     def plain(self) -> dict[str, Any]:
         return {
             **asdict(self),
-            "migrations": [list(each) for each in self.migrations],
+            "migrations": [list(migration) for migration in self.migrations],
             "files": list(self.files),
         }
 
@@ -43,7 +43,7 @@ class Manifest:
 
 
 def parse_manifest(text: bytes, name: str) -> Manifest:
-    """Parse the output of `Manifest.text`. Raises BackupError for any other format."""
+    """Parse the output of `Manifest.text`. Raises BackupError if the text has any other format."""
     try:
         values = json.loads(text)
         if (kind := values.get("format")) != FORMAT:
@@ -56,9 +56,9 @@ def parse_manifest(text: bytes, name: str) -> Manifest:
         }
         return Manifest(**{**values, **converted, "migrations": migrations})
     except (ValueError, TypeError, KeyError, AttributeError):
-        raise BackupError(f"{name} is not a backup of Berth: its manifest is unreadable") from None
+        raise BackupError(f"{name} is not a Berth backup: its manifest is unreadable") from None
 
 
 def secret_fingerprint(secret: str) -> str:
-    """Return a fingerprint of the secret, from which the secret cannot be guessed."""
+    """Return a fingerprint that identifies the secret without revealing it."""
     return hmac.new(secret.encode(), b"berth backup", hashlib.sha256).hexdigest()[:16]

@@ -13,7 +13,7 @@ from typing import Any
 import psycopg
 
 from berth.db.embedded import DatabaseSetupError, programs_directory, running_database
-from berth.server.backup.trouble import BackupError
+from berth.server.backup.errors import BackupError
 
 INSTALLED = Path("/usr/lib/postgresql")
 OPTION_VARIABLES = {option.keyword.decode(): option.envvar for option in psycopg.pq.Conninfo.get_defaults()}
@@ -42,15 +42,16 @@ class Database:
         return {**os.environ, **variables, "PGAPPNAME": "berth admin"}
 
     def program(self, name: str, minimum: int = 0) -> str:
-        """Return the path of a program in the oldest suitable version.
+        """Return the path of the oldest suitable version of a program.
 
-        The version is at least the server's and at least `minimum`.
+        A suitable version is at least the server's and at least `minimum`.
         """
         needed = max(self.server, minimum) // 10_000
         candidates = sorted((version, path) for version, path in _candidates(name) if version >= needed)
         if not candidates:
             raise BackupError(
-                f"{name} of PostgreSQL {needed} or newer is missing: install the PostgreSQL client programs"
+                f"{name} from PostgreSQL {needed} or newer is not installed: "
+                "install the PostgreSQL client programs"
             )
         return candidates[0][1]
 
@@ -65,8 +66,8 @@ def open_database() -> Iterator[Database]:
 
             django.setup()
             yield _connect()
-    except (DatabaseSetupError, psycopg.OperationalError) as trouble:
-        raise BackupError(f"the database cannot be used: {' '.join(str(trouble).split())}") from None
+    except (DatabaseSetupError, psycopg.OperationalError) as error:
+        raise BackupError(f"the database cannot be used: {' '.join(str(error).split())}") from None
 
 
 def _connect() -> Database:

@@ -14,10 +14,10 @@ from typing import IO, Any
 
 from berth.home import home
 from berth.server.backup import archive
+from berth.server.backup.errors import BackupError
 from berth.server.backup.keys import missing_keys, put_keys, running_version
 from berth.server.backup.manifest import Manifest, Migrations, secret_fingerprint
 from berth.server.backup.place import Database, open_database
-from berth.server.backup.trouble import BackupError
 
 DISCONNECT_SECONDS = (
     5.0  # seconds until the server notices that the clients of stopped processes have disconnected
@@ -74,9 +74,9 @@ def restore_backup(source: Path, *, force: bool = False) -> RestoreResult:
 
 @contextmanager
 def _while_stopped() -> Iterator[None]:
-    """Ensure that `berth up` does not run or start with this home directory."""
+    """Ensure that `berth up` is not running and cannot start with this home directory."""
     from berth.server.up.claim import claim_home
-    from berth.server.up.trouble import StartupError
+    from berth.server.up.errors import StartupError
 
     try:
         with claim_home(home()):
@@ -87,16 +87,17 @@ def _while_stopped() -> Iterator[None]:
 
 def _refuse_other_version(manifest: Manifest) -> None:
     own, theirs = _own_migrations(), manifest.migrations
-    made = f"it was made by Berth {manifest.version}, this is {running_version()}"
+    versions = f"Berth {manifest.version} made it, and this is Berth {running_version()}"
     if unknown := sorted(set(theirs) - set(own)):
         first = ".".join(unknown[0])
         raise BackupError(
-            f"the backup is from another version: {made}, which does not know {first}; restore it there"
+            f"the backup is from another version: {versions}, which lacks migration {first}; "
+            "restore it with that version"
         )
     if absent := sorted(set(own) - set(theirs)):
         first = ".".join(absent[0])
         raise BackupError(
-            f"the backup is from an older version: {made}, and its tables lack {first}; "
+            f"the backup is from an older version: {versions}, and the backup lacks migration {first}; "
             "restore it with that version, then upgrade"
         )
 
@@ -117,7 +118,9 @@ def _refuse_other_clients(connection: Any) -> None:
     ).fetchall():
         if time.monotonic() > deadline:
             names = ", ".join(sorted(name for (name,) in others))
-            raise BackupError(f"other clients use this database ({names}): stop Berth's processes first")
+            raise BackupError(
+                f"other clients are using this database ({names}): stop Berth's processes first"
+            )
         time.sleep(0.2)
 
 

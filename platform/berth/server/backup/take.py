@@ -8,10 +8,10 @@ from pathlib import Path
 import psycopg
 
 from berth.server.backup import archive
+from berth.server.backup.errors import BackupError
 from berth.server.backup.keys import key_files, running_version
 from berth.server.backup.manifest import Manifest, Migrations, secret_fingerprint
 from berth.server.backup.place import Database, open_database
-from berth.server.backup.trouble import BackupError
 
 COUNTED_TABLES = {
     "departments": "projects_department", "projects": "projects_project", "workloads": "projects_workload",
@@ -20,9 +20,9 @@ COUNTED_TABLES = {
 
 
 def take_backup(target: Path, *, with_keys: bool = False, replace: bool = False) -> Manifest:
-    """Write a backup to `target` and return its manifest. If this fails, no file is left behind.
+    """Write a backup to `target` and return its manifest.
 
-    Raises BackupError.
+    Raises BackupError if the backup fails, and leaves no file behind.
     """
     if target.exists() and not replace:
         raise BackupError(f"{target} already exists. Choose another file, or use --force")
@@ -55,7 +55,7 @@ def _dump(database: Database, dump: Path) -> tuple[Migrations, dict[str, int]]:
         try:
             rows = connection.execute("SELECT app, name FROM django_migrations ORDER BY app, name").fetchall()
         except psycopg.errors.UndefinedTable:
-            raise BackupError("the database is empty: nothing to back up") from None
+            raise BackupError("the database is empty, so there is nothing to back up") from None
         counts = {
             label: int(connection.execute(f"SELECT count(*) FROM {table}").fetchall()[0][0])  # noqa: S608
             for label, table in COUNTED_TABLES.items()

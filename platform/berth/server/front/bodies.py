@@ -58,7 +58,9 @@ class BoundedBodies:
             body.release()
 
     async def enter_large(self, secret: str) -> None:
-        """Count a large body of this credential until `leave_large` is called. Raises _Refused."""
+        """Count a large body of this credential until `leave_large` is called. Raises _Rejection if the body
+        is not allowed.
+        """
         if not secret or not await self.may_send_large(secret):
             raise _Rejection(Unauthenticated(f"A body of more than {BODY_MAX} bytes needs a valid token."))
         if self._large[secret] >= LARGE_BODIES_MAX:
@@ -93,7 +95,7 @@ class _Body:
         self._started = asyncio.get_running_loop().time()
 
     async def admit(self, size: int) -> None:
-        """Check the declared length, or the length received so far. Raises _Refused."""
+        """Check the declared length, or the length received so far. Raises _Rejection if it is too large."""
         if size > self._size_max:
             raise _Rejection(
                 TooLarge(f"The body exceeds {self._size_max} bytes, the maximum at this address.")

@@ -14,8 +14,8 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 
 HEAD_SECONDS = 10.0
 HEAD_MAX = 64 * 1024  # maximum bytes of the request line and headers
-LINGER_SECONDS = 2.0  # lets the client read a refusal before the connection is reset
-OVERHEAD = 8  # maximum bytes of chunk sizes, extensions and trailers per byte of a chunked body
+LINGER_SECONDS = 2.0  # time for the client to read an error response before the connection is reset
+OVERHEAD = 8  # maximum bytes of chunk headers and trailers per byte of a chunked body
 
 
 class ConnectionCounter:
@@ -93,7 +93,7 @@ class BoundedHttp(HttpToolsProtocol):
             if self._head_size > HEAD_MAX:
                 self._refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "The request head is too long.")
         elif self._raw_size > HEAD_MAX + OVERHEAD * self._body_size and not idle:
-            self.transport.abort()  # endless chunk extensions or trailers
+            self.transport.abort()  # the chunk extensions or trailers are excessive
 
     def on_message_begin(self) -> None:
         super().on_message_begin()

@@ -53,7 +53,7 @@ FORMAT_MODULE_PATH = "berth.server.web.formats"
 
 # Pools
 
-# Providers tag their machines with this name. If empty, a name is generated and stored in the database.
+# Providers tag their machines with this name. If it is empty, a name is generated and stored in the database.
 BERTH_INSTALLATION = env.str("BERTH_INSTALLATION", default="")
 # URL at which a provider's machines reach this server, such as https://berth.example.org.
 BERTH_PUBLIC_URL = env.str("BERTH_PUBLIC_URL", default="").rstrip("/")
@@ -61,7 +61,7 @@ BERTH_PUBLIC_CA = env.str("BERTH_PUBLIC_CA", default="")
 BERTH_PLAIN_HTTP = env.bool("BERTH_PLAIN_HTTP", default=False)
 # Number of GPUs to simulate on a machine without GPUs. Workloads are placed on them but run on the CPU.
 BERTH_DECLARED_GPUS = env.int("BERTH_DECLARED_GPUS", default=0)
-# Package with the `fake` provider and runtime, for tests only. If empty, neither is available.
+# Package with the `fake` provider and runtime, for tests only. If it is empty, neither is available.
 BERTH_FAKE_POOLS = env.str("BERTH_FAKE_POOLS", default="")
 
 # Applications

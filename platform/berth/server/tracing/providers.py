@@ -7,7 +7,7 @@ from pools.providers.base import Instance, Provider, ProviderError, ProvisionOrd
 
 
 def trace_provider(provider: Provider, kind: str) -> Provider:
-    """Wrap a provider so that its calls become spans. Without a collector, return it unchanged."""
+    """Wrap a provider so that its calls become spans. Without a collector, return the provider unchanged."""
     return TracedProvider(provider, kind) if is_tracing_enabled() else provider
 
 

@@ -1,4 +1,4 @@
-"""Spans that cost a single variable check if no collector is configured.
+"""Tracing spans. Without a configured collector, a span costs only a variable check.
 
 OpenTelemetry is imported at the first span, and only if a collector is configured.
 """
@@ -32,12 +32,12 @@ class Span:
     def name(self, name: str) -> None:
         """Rename the span."""
 
-    def mark_failed(self, why: str) -> None:
+    def mark_failed(self, reason: str) -> None:
         """Mark the span as failed."""
 
 
 class RecordedSpan(Span):
-    """Recording span, which is current in this context until the block ends."""
+    """Span that is recorded, and is the current span until the block ends."""
 
     def __init__(self, scope: AbstractContextManager[Any]) -> None:
         self._scope = scope
@@ -59,10 +59,10 @@ class RecordedSpan(Span):
     def name(self, name: str) -> None:
         self._span.update_name(name)
 
-    def mark_failed(self, why: str) -> None:
+    def mark_failed(self, reason: str) -> None:
         from opentelemetry.trace import StatusCode
 
-        self._span.set_status(StatusCode.ERROR, why)
+        self._span.set_status(StatusCode.ERROR, reason)
 
 
 NO_SPAN = Span()
@@ -86,7 +86,7 @@ def is_tracing_enabled() -> bool:
 
 
 def span(name: str, *, headers: Mapping[str, str] | None = None, **attributes: Any) -> Span:
-    """Return a span for a `with` statement, which continues the trace of `headers` if given."""
+    """Return a span for a `with` statement. The span continues the trace in `headers`, if given."""
     tracer = _tracer_if_enabled()
     if tracer is None:
         return NO_SPAN

@@ -5,7 +5,7 @@ import socket
 import time
 from collections.abc import Callable
 
-from berth.server.up.trouble import StartupError
+from berth.server.up.errors import StartupError
 
 FIRST_PORT = 8000
 TRIES = 50

@@ -51,7 +51,7 @@ class Child:
         self._started, self.restart_at = now, None
 
     def poll_exit(self, now: float) -> int | None:
-        """Return the exit code once, and schedule a restart.
+        """Return the exit code of a child that has just exited, and schedule its restart.
 
         The pause before the restart grows with each consecutive failure.
         """
@@ -62,7 +62,7 @@ class Child:
         self.process, self.restart_at = None, now + pause
         return code
 
-    def ask_to_stop(self) -> None:
+    def request_stop(self) -> None:
         self.restart_at = None
         if self.process and self.process.poll() is None:
             self.process.send_signal(self.stop_signal)

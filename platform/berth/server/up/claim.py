@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
 
-from berth.server.up.trouble import StartupError
+from berth.server.up.errors import StartupError
 
 
 @contextmanager

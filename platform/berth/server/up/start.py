@@ -16,10 +16,10 @@ from berth.home import home
 from berth.server.up.address import bind_socket, socket_url, wait_until_ready
 from berth.server.up.child import Child
 from berth.server.up.claim import claim_home, write_status
+from berth.server.up.errors import StartupError
 from berth.server.up.orphans import adopt_orphans
 from berth.server.up.processes import database, environment, scheduler, services, tasks, web
 from berth.server.up.supervisor import Supervisor
-from berth.server.up.trouble import StartupError
 from berth.tied import tie_to_parent
 
 DEFAULT_HOST = "127.0.0.1"
@@ -62,7 +62,8 @@ class Startup:
             if "DATABASE_URL" not in os.environ:
                 last_children = [self._start_database(supervisor)]
             start_pipe, start_gate = os.pipe()
-            supervisor.start(web(self.home, self.listening, start_pipe))  # loads while the tables are created
+            # The web server loads while the tables are being created.
+            supervisor.start(web(self.home, self.listening, start_pipe))
             try:
                 self._prepare(demo)
             finally:
@@ -82,15 +83,17 @@ class Startup:
         while (pid := cluster.server_pid()) and time.monotonic() < deadline:
             time.sleep(0.1)
         if pid:
-            raise StartupError(f"Another PostgreSQL (process {pid}) uses {cluster.data}: stop it first.")
+            raise StartupError(
+                f"Another PostgreSQL server (process {pid}) is using {cluster.data}. Stop it first."
+            )
         cluster.prepare()
         child = database(self.home, cluster)
         supervisor.start(child)
         assert child.process
         try:
             cluster.wait(child.process)
-        except DatabaseSetupError as trouble:
-            raise StartupError(f"{trouble}\n{child.log_tail()}") from None
+        except DatabaseSetupError as error:
+            raise StartupError(f"{error}\n{child.log_tail()}") from None
         os.environ["DATABASE_URL"] = cluster.url()
         return child
 
@@ -126,7 +129,7 @@ class Startup:
             if not ip_address(self.listening.getsockname()[0]).is_loopback and not os.environ.get(
                 HOSTS_VARIABLE
             ):
-                print(f"  others       are refused until {HOSTS_VARIABLE} lists the host names that they use")
+                print(f"  note         other host names are rejected until {HOSTS_VARIABLE} lists them")
             if os.geteuid() == 0:
                 print(f"\n{ROOT_WARNING}")
             print("  Press Ctrl-C to stop Berth and everything it runs.\n", flush=True)

@@ -58,14 +58,14 @@ class Supervisor:
         now = self.now()
         for child in self.children:
             if (code := child.poll_exit(now)) is not None:
-                self.say(f"{child.name} exited ({_exit_text(code)}) and is restarted. Log: {child.log}")
+                self.say(f"{child.name} exited ({_exit_text(code)}) and is being restarted. Log: {child.log}")
             if child.restart_at is not None and child.restart_at <= now:
                 child.start(now)
         reap_orphans(self._own_pids())
 
     def _stop_children(self, children: Sequence[Child], seconds: float) -> bool:
         for child in children:
-            child.ask_to_stop()
+            child.request_stop()
         deadline = self.now() + seconds
         while any(child.process and child.process.poll() is None for child in children):
             received = signal.sigtimedwait(SIGNALS, max(0.0, deadline - self.now()))
@@ -81,7 +81,7 @@ class Supervisor:
         deadline = self.now() + PODS_STOP_SECONDS
         while (remaining := find_orphans(self._own_pids())) and self.now() < deadline:
             if not signalled:
-                self.say(f"Waiting for {len(remaining)} running pods to end.")
+                self.say(f"Waiting for {len(remaining)} running pods to stop.")
             for pid in set(remaining) - signalled:
                 os.kill(pid, signal.SIGTERM)
                 signalled.add(pid)

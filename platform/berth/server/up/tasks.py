@@ -22,7 +22,7 @@ def main() -> None:
 
     from django.core.management import execute_from_command_line
 
-    execute_from_command_line(["berth", "qcluster", "--skip-checks"])  # the checks load every page
+    execute_from_command_line(["berth", "qcluster", "--skip-checks"])  # Django's checks would load every page
 
 
 if __name__ == "__main__":

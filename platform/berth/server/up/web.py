@@ -12,8 +12,8 @@ from berth.server.front.server import config
 def main() -> None:
     """Load the application, then serve requests once the database tables exist.
 
-    The second argument is a pipe whose other end is closed once the tables exist. Clients that connect before
-    that wait in the socket's queue.
+    The second argument is a pipe whose other end is closed once the tables exist. Clients that connect
+    earlier wait in the socket's queue.
     """
     listening = socket.socket(fileno=int(sys.argv[1]))
     ready = config(timeout_graceful_shutdown=3)

@@ -25,7 +25,7 @@ POLICY = (
     "connect-src 'self' {socket}; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
 # The admin site's interface (Alpine.js) evaluates expressions from its own templates, which also set colours,
-# widths and heights. The policy still refuses inline scripts.
+# widths and heights. The policy still blocks inline scripts.
 ADMIN_POLICY = (
     "default-src 'none'; script-src 'self' 'unsafe-eval'; style-src 'self' 'unsafe-inline'; "
     "img-src 'self' data:; font-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; "

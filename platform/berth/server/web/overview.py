@@ -50,12 +50,12 @@ class ReasonCount:
 def index(request: Request) -> HttpResponse:
     actor = request.actor
     pools = list(visible_pools(actor).order_by("name"))
-    pool = next((each for each in pools if each.name == request.GET.get("pool")), None)
+    pool = next((visible for visible in pools if visible.name == request.GET.get("pool")), None)
     shown = [pool] if pool else pools
     capacity = pool_capacity(shown)
     is_drawable = 0 < capacity.total <= DEVICES_MAX * MILLI
-    maps = [each for each in pool_node_maps(actor, shown) if each.devices] if is_drawable else []
-    small = sum(len(each.devices) for each in maps) <= DEVICES_MAX
+    maps = [node_map for node_map in pool_node_maps(actor, shown) if node_map.devices] if is_drawable else []
+    small = sum(len(node_map.devices) for node_map in maps) <= DEVICES_MAX
     now = timezone.now()
     hourly_means = [mean_gpus(hour, now) for hour in hourly_utilization(shown, now, HOURS)]
     zone = reader_zone(request)
@@ -70,7 +70,7 @@ def index(request: Request) -> HttpResponse:
         "legend": build_legend(maps) if small else [],
         "evicted": render_with_links(
             viewer_for(actor),
-            evictions(actor).filter(pool_id__in=[each.pk for each in shown])[:EVICTIONS_MAX],
+            evictions(actor).filter(pool_id__in=[pool.pk for pool in shown])[:EVICTIONS_MAX],
         ),
         "evicted_today": evictions(actor).filter(at__gte=now - DAY).count(),
         "waits": pending_times(actor, shown, now - DAY),
@@ -80,7 +80,7 @@ def index(request: Request) -> HttpResponse:
         "chart": usage_chart(hourly_means, zone),
         "zone": zone.key,
         "no_scheduler": not Lease.objects.filter(name=SCHEDULER, expires_at__gt=now).exists(),
-        "failing": [each for each in shown if each.last_error],
+        "failing": [pool for pool in shown if pool.last_error],
         "is_admin": may(actor, Action.ADMINISTER),
     }
     return page(request, "web/overview.html", context, inner="web/overview_body.html")
@@ -88,21 +88,21 @@ def index(request: Request) -> HttpResponse:
 
 def usage_chart(hourly_means: list[MeanGpus], zone: ZoneInfo) -> Columns:
     """Return hourly columns of GPUs: busy, allocated but idle, allocated but unmeasured, free."""
-    layers: dict[str, list[tuple[float, str]]] = {"busy": [], "quiet": [], "used": [], "wanted": []}
+    layers: dict[str, list[tuple[float, str]]] = {"busy": [], "quiet": [], "used": [], "requested": []}
     for hour in hourly_means:
         at = hour.at.astimezone(zone).strftime("%a %H:00")
         for kind, amount, use in (
             ("busy", hour.used, "allocated and busy"),
             ("quiet", hour.measured - hour.used, "allocated and not busy"),
             ("used", hour.allocated - hour.measured, "allocated, not measured"),
-            ("wanted", hour.total - hour.allocated, "free"),
+            ("requested", hour.total - hour.allocated, "free"),
         ):
             layers[kind].append((amount, f"{at}: {amount:,.1f} GPUs {use}"))
     return stacked_columns(list(layers.items()))
 
 
 def select_busiest(tops: list[QuotaLine]) -> list[tuple[QuotaLine, list[QuotaLine], int]]:
-    """Return each department with the projects to show and the number of its other projects.
+    """Return each department with the projects to show and the number of hidden projects.
 
     If there are many projects, only those with the most allocated and requested GPUs are shown. Departments
     without projects are omitted.

@@ -23,7 +23,7 @@ class Request(HttpRequest):
 
 View = Callable[..., HttpResponse | StreamingHttpResponse]
 SESSION_ENDED_MESSAGE = (
-    "Your session has ended. Sign in again, here or in another tab: what you typed is kept."
+    "Your session has ended. Sign in again, here or in another tab. Your input is preserved."
 )
 
 

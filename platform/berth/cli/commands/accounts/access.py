@@ -13,8 +13,8 @@ from berth.cli.output import Column, Output, OutputOption, show_list, show_one
 from berth.cli.quantities import parse_duration
 from berth.cli.text import format_age, format_short_time, format_time, now, safe
 
-member_app = typer.Typer(no_args_is_help=True, help="Members: roles of users in departments and projects.")
-user_app = typer.Typer(no_args_is_help=True, help="User accounts.")
+member_app = typer.Typer(no_args_is_help=True, help="Manage user roles in departments and projects.")
+user_app = typer.Typer(no_args_is_help=True, help="Manage user accounts.")
 UserArgument = Annotated[str, typer.Argument(metavar="USER", help="User name.")]
 
 
@@ -61,7 +61,7 @@ def add(
     """
     with open_client() as client:
         created = client.members.grant(user, role.value, project=project, department=department)
-    show_one(created, output, lambda one: print(safe(f"{one.user} is {one.role} of {one.scope}")))
+    show_one(created, output, lambda member: print(safe(f"{member.user} is {member.role} of {member.scope}")))
 
 
 @member_app.command("remove")
@@ -81,11 +81,11 @@ def remove(
     """
     with open_client() as client:
         memberships = client.members.list(project=project, department=department, user=user)
-        matching = [one for one in memberships if role in (None, one.role)]
+        matching = [member for member in memberships if role in (None, member.role)]
         if not matching:
-            raise BadInput(f"{user} has no such role; see berth member list --user {user}")
+            raise BadInput(f"{user} has no such role; see `berth member list --user {user}`")
         if len(matching) > 1:
-            several = ", ".join(f"{one.role} of {one.scope}" for one in matching)
+            several = ", ".join(f"{member.role} of {member.scope}" for member in matching)
             raise BadInput(
                 f"{user} has several roles ({several}); choose one with --role, --project or --department"
             )
@@ -100,9 +100,9 @@ def list_users(
     ] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """List users with a role in the projects and departments that you administer.
+    """List users who have a role in the projects and departments that you administer.
 
-    To grant a role to another user, pass the exact user name to: berth member add.
+    To grant a role to any other user, pass the exact user name to `berth member add`.
 
     \b
     berth user list --search example.org
@@ -128,7 +128,7 @@ def create_user(
     ] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Create a user account. Grant roles with berth member add.
+    """Create a user account. Grant roles with `berth member add`.
 
     \b
     berth user create erin --email erin@example.org
@@ -137,7 +137,7 @@ def create_user(
     password = sys.stdin.readline().rstrip("\n") if password_stdin else None
     with open_client() as client:
         created: Any = client.users.create(user, email=email, password=password)
-    show_one(created, output, lambda one: print(safe(f"User {one.username} created.")))
+    show_one(created, output, lambda account: print(safe(f"User {account.username} created.")))
 
 
 def _member_columns() -> list[Column]:
@@ -155,7 +155,7 @@ def _member_columns() -> list[Column]:
     ]
 
 
-token_app = typer.Typer(no_args_is_help=True, help="Access tokens for programs.")
+token_app = typer.Typer(no_args_is_help=True, help="Manage access tokens for programs.")
 
 
 @token_app.command("create")
@@ -167,7 +167,7 @@ def create(
     ] = None,
     expires: Annotated[
         str | None,
-        typer.Option(help="Lifetime, for example 30d, or never. Default: expiry of the current token."),
+        typer.Option(help="Lifetime, for example 30d, or never. Default: expires with the current token."),
     ] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
@@ -182,7 +182,7 @@ def create(
         token = client.tokens.create(name, scope or ["read", "write"], until)
     if token.token is None:
         print(
-            f"berth: {name} was created, but the connection broke before its secret arrived: revoke it",
+            f"berth: {name} was created, but the connection broke before the secret arrived: revoke it",
             file=sys.stderr,
         )
         raise typer.Exit(ExitCode.REFUSED)
@@ -220,7 +220,7 @@ def list_tokens(
 
 
 @token_app.command("revoke")
-def revoke(name: Annotated[str, typer.Argument(metavar="NAME", help="Name or id of the token.")]) -> None:
+def revoke(name: Annotated[str, typer.Argument(metavar="NAME", help="Name or ID of the token.")]) -> None:
     """Revoke a token immediately.
 
     \b
@@ -231,6 +231,6 @@ def revoke(name: Annotated[str, typer.Argument(metavar="NAME", help="Name or id 
         matching = [token for token in live if name in (token.name, str(token.id))]
         if len(matching) != 1:
             names = ", ".join(token.name for token in live) or "none"
-            raise BadInput(f"no token {name!r}; one of: {names}")
+            raise BadInput(f"no token {name!r}. Use one of: {names}")
         client.tokens.revoke(matching[0].id)
     print(f"{matching[0].name} revoked")

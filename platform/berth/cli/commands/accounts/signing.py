@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 import typer
 
 from berth.cli.arguments import context_names, open_client
-from berth.cli.exits import BadInput, ExitCode
+from berth.cli.exits import BadInput, ExitCode, unknown_name_message
 from berth.cli.output import Column, Output, OutputOption, print_fields, show_list, show_one
 
 if TYPE_CHECKING:
@@ -22,13 +22,13 @@ STDIN = "-"
 
 def login(
     address: Annotated[
-        str | None, typer.Argument(help="Address of the server; default: the current one.")
+        str | None, typer.Argument(help="Address of the server; default: the current server.")
     ] = None,
     username: Annotated[
         str | None, typer.Option("--username", "-u", help="User name; prompted for if missing.")
     ] = None,
     token: Annotated[
-        str | None, typer.Option(help="Token to use instead of a password; - reads stdin.")
+        str | None, typer.Option(help="Token to use instead of a password; - reads it from stdin.")
     ] = None,
     password_stdin: Annotated[
         bool, typer.Option("--password-stdin", help="Read the password from stdin.")
@@ -38,7 +38,7 @@ def login(
         str | None, typer.Option("--name", help="Name of the context; default: host name of the server.")
     ] = None,
 ) -> None:
-    """Sign in to a server. Its address and the token are stored as a context that only you can read.
+    """Sign in to a server. The server's address and the token are stored as a context that only you can read.
 
     \b
     berth login http://127.0.0.1:8000
@@ -79,7 +79,7 @@ def login(
 
 
 def logout() -> None:
-    """Sign out: delete the stored token, and revoke it if berth login created it.
+    """Sign out: delete the stored token, and revoke it if `berth login` created it.
 
     \b
     berth logout
@@ -139,7 +139,7 @@ def _sign_in(settings: "Settings", username: str | None, password_stdin: bool) -
 
 
 def _choose_context_name(address: str, contexts: "Contexts") -> str:
-    """Return BERTH_CONTEXT, or the context with this address, or the host name for a new context."""
+    """Return BERTH_CONTEXT, the name of the context with this address, or the host name as a new name."""
     if requested := os.environ.get("BERTH_CONTEXT"):
         return requested
     matching = [name for name, settings in contexts.servers.items() if settings.address == address]
@@ -149,7 +149,7 @@ def _choose_context_name(address: str, contexts: "Contexts") -> str:
 
 
 def _revoke(client: "Client", secret: str) -> None:
-    """Revoke the token if sign-in created it. A token created by hand may be in use elsewhere."""
+    """Revoke the token if it was created by sign-in. A token created by hand may be in use elsewhere."""
     for token in client.tokens.list():
         if token.interactive and token.prefix and secret.startswith(token.prefix):
             client.tokens.revoke(token.id)
@@ -176,7 +176,7 @@ def password(
 ) -> None:
     """Change your password.
 
-    This ends your browser sessions and revokes the `berth login` tokens of your other machines. This machine
+    This ends your browser sessions and revokes the `berth login` tokens on your other machines. This machine
     stays signed in.
 
     \b
@@ -222,7 +222,9 @@ def _store_token(old_token: str, token: str) -> None:
     print(token)
 
 
-context_app = typer.Typer(no_args_is_help=True, help="Contexts: named servers that you are signed in to.")
+context_app = typer.Typer(
+    no_args_is_help=True, help="Manage contexts: named servers that you are signed in to."
+)
 
 
 @dataclass(frozen=True)
@@ -240,14 +242,14 @@ class ContextRow:
 Name = Annotated[
     str,
     typer.Argument(
-        metavar="NAME", help="Name of the context; see berth context list.", autocompletion=context_names
+        metavar="NAME", help="Name of the context; see `berth context list`.", autocompletion=context_names
     ),
 ]
 
 
 @context_app.command("list")
 def list_contexts(output: OutputOption = Output.TABLE) -> None:
-    """List stored servers. A star marks the current one.
+    """List stored servers. An asterisk marks the current one.
 
     \b
     berth context list
@@ -266,7 +268,7 @@ def list_contexts(output: OutputOption = Output.TABLE) -> None:
         Column("PROJECT", lambda row: row.project or "-"),
         Column("SIGNED IN", lambda row: "yes" if row.signed_in else "no"),
     ]
-    show_list(rows, columns, output, "No contexts. Create one with berth login.")
+    show_list(rows, columns, output, "No contexts. Create one with `berth login`.")
 
 
 @context_app.command("use")
@@ -274,7 +276,7 @@ def use(
     name: Name,
     project: Annotated[str | None, typer.Option("--project", "-p", help="Default project.")] = None,
 ) -> None:
-    """Switch to another server. For a single command: berth --context NAME ...
+    """Switch to another server. For a single command, use `berth --context NAME ...`.
 
     \b
     berth context use prod
@@ -292,7 +294,7 @@ def use(
 
 @context_app.command("delete")
 def delete(name: Name) -> None:
-    """Delete a context and its stored token. Run berth logout first to revoke the token.
+    """Delete a context and its stored token. Run `berth logout` first to revoke the token.
 
     \b
     berth --context old logout && berth context delete old
@@ -301,6 +303,6 @@ def delete(name: Name) -> None:
 
     contexts = read_contexts(settings_path())
     if name not in contexts.servers:
-        raise BadInput(f"unknown context {name!r}; one of: {', '.join(contexts.servers) or 'none exists'}")
+        raise BadInput(unknown_name_message("context", name, name, list(contexts.servers)))
     write_contexts(settings_path(), contexts.without_context(name))
     print(f"Context {name} deleted.")

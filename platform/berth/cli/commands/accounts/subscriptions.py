@@ -8,7 +8,7 @@ from berth.cli.arguments import open_client
 from berth.cli.output import Column, Output, OutputOption, WatchOption, print_listing, show_list, show_one
 from berth.cli.text import format_short_time, format_time, safe
 
-app = typer.Typer(no_args_is_help=True, help="Notification subscriptions and their deliveries.")
+app = typer.Typer(no_args_is_help=True, help="Manage notification subscriptions and show their deliveries.")
 
 
 @app.command("list")
@@ -43,7 +43,7 @@ def create(
     minutes: Annotated[int, typer.Option(min=1, help="Pending time in minutes after which to notify.")] = 60,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Subscribe to events of your workloads, a project, a department or the whole platform.
+    """Subscribe to the events of your workloads, a project, a department or the whole platform.
 
     \b
     berth subscription create me@example.org --on preempted,failed,waiting --minutes 30
@@ -65,7 +65,7 @@ def create(
 @app.command("delete")
 def delete(
     subscription: Annotated[
-        int, typer.Argument(metavar="ID", help="Subscription id; see berth subscription list.")
+        int, typer.Argument(metavar="ID", help="Subscription ID; see `berth subscription list`.")
     ],
 ) -> None:
     """Delete a subscription.
@@ -82,7 +82,7 @@ def delete(
 def deliveries(
     *,
     subscription: Annotated[
-        int, typer.Argument(metavar="ID", help="Subscription id; see berth subscription list.")
+        int, typer.Argument(metavar="ID", help="Subscription ID; see `berth subscription list`.")
     ],
     limit: Annotated[int, typer.Option(min=1, help="Maximum number of rows, newest first.")] = 20,
     watch: WatchOption = False,

@@ -31,7 +31,7 @@ PreemptAfter = Annotated[
     ),
 ]
 
-department_app = typer.Typer(no_args_is_help=True, help="Departments: groups of projects.")
+department_app = typer.Typer(no_args_is_help=True, help="Manage departments, which are groups of projects.")
 DepartmentArgument = Annotated[
     str, typer.Argument(metavar="NAME", help="Name of the department.", autocompletion=department_names)
 ]
@@ -62,7 +62,11 @@ def describe_department(name: DepartmentArgument, output: OutputOption = Output.
         if not output.is_data:
             projects = [project.name for project in client.projects.list(name)]
             members = list(client.members.list(department=name))
-    show_one(tenant, output, lambda one: describe_tenant(one, [("Projects", ", ".join(projects))], members))
+    show_one(
+        tenant,
+        output,
+        lambda department: describe_tenant(department, [("Projects", ", ".join(projects))], members),
+    )
 
 
 @department_app.command("create")
@@ -84,7 +88,7 @@ def create_department(
     values = tenant_values(title, rank, reclaim_after, preempt_after)
     with open_client() as client:
         created = client.departments.create(name, **values)
-    show_one(created, output, lambda one: print(f"{one.name} created"))
+    show_one(created, output, lambda department: print(f"{department.name} created"))
 
 
 @department_app.command("edit")
@@ -97,7 +101,7 @@ def edit_department(
     preempt_after: PreemptAfter = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Change settings of a department.
+    """Change a department's settings.
 
     \b
     berth department edit research --rank 20 --reclaim-after 10m
@@ -107,7 +111,7 @@ def edit_department(
 
 @department_app.command("delete")
 def delete_department(name: DepartmentArgument) -> None:
-    """Delete a department. Exit code 5 if it still has projects.
+    """Delete a department. Exits with code 5 if it still has projects.
 
     \b
     berth department delete research
@@ -117,7 +121,7 @@ def delete_department(name: DepartmentArgument) -> None:
     print(f"{name} deleted")
 
 
-project_app = typer.Typer(no_args_is_help=True, help="Projects: owners of workloads.")
+project_app = typer.Typer(no_args_is_help=True, help="Manage projects, which own workloads.")
 ProjectArgument = Annotated[
     str, typer.Argument(metavar="NAME", help="Name of the project.", autocompletion=project_names)
 ]
@@ -145,7 +149,11 @@ def describe_project(name: ProjectArgument, output: OutputOption = Output.TABLE)
     with open_client() as client:
         tenant = client.projects.get(name)
         members = [] if output.is_data else list(client.members.list(project=name))
-    show_one(tenant, output, lambda one: describe_tenant(one, [("Department", one.department)], members))
+    show_one(
+        tenant,
+        output,
+        lambda project: describe_tenant(project, [("Department", project.department)], members),
+    )
 
 
 @project_app.command("create")
@@ -171,7 +179,9 @@ def create_project(
     values = tenant_values(title, rank, reclaim_after, preempt_after)
     with open_client() as client:
         created = client.projects.create(name, department, **values)
-    show_one(created, output, lambda one: print(f"Project {one.name} created in {one.department}."))
+    show_one(
+        created, output, lambda project: print(f"Project {project.name} created in {project.department}.")
+    )
 
 
 @project_app.command("edit")
@@ -184,7 +194,7 @@ def edit_project(
     preempt_after: PreemptAfter = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Change settings of a project.
+    """Change a project's settings.
 
     \b
     berth project edit vision --rank 5 --preempt-after default
@@ -194,7 +204,7 @@ def edit_project(
 
 @project_app.command("delete")
 def delete_project(name: ProjectArgument) -> None:
-    """Delete a project. Exit code 5 if it still has workloads.
+    """Delete a project. Exits with code 5 if it still has workloads.
 
     \b
     berth project delete vision
@@ -207,7 +217,7 @@ def delete_project(name: ProjectArgument) -> None:
 def tenant_values(
     title: str | None, rank: int | None, reclaim_after: str | None, preempt_after: str | None
 ) -> dict[str, Any]:
-    """Return the options that were set, keyed by REST field name."""
+    """Return the values of the options that were set, by REST field name."""
     values: dict[str, Any] = {}
     if title is not None:
         values["title"] = title
@@ -231,7 +241,7 @@ def _edit_tenant(
     with open_client() as client:
         tenants = client.departments if kind == "department" else client.projects
         changed: Any = tenants.edit(name, changes)
-    show_one(changed, output, lambda one: print(f"{one.name} changed"))
+    show_one(changed, output, lambda tenant: print(f"{tenant.name} changed"))
 
 
 def tenant_columns(*extra_columns: Column) -> list[Column]:
@@ -246,7 +256,7 @@ def tenant_columns(*extra_columns: Column) -> list[Column]:
 
 
 def describe_tenant(tenant: Any, related_fields: list[tuple[str, str]], members: list[Any]) -> None:
-    """Print a department or a project. `related_fields` has the fields for its projects or its department."""
+    """Print a department or a project. `related_fields` shows its projects or its department."""
     print_fields(
         [
             ("Name", tenant.name),

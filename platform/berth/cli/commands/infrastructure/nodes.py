@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from berth.client import Client
     from berth.client.models.pools import Node
 
-node_app = typer.Typer(no_args_is_help=True, help="Nodes.")
+node_app = typer.Typer(no_args_is_help=True, help="Manage nodes.")
 Name = Annotated[str, typer.Argument(metavar="NODE", help="Name of the node.", autocompletion=node_names)]
 Reason = Annotated[str, typer.Option(help="Reason to record in the history.")]
 
@@ -100,7 +100,7 @@ def uncordon(name: Name, output: OutputOption = Output.TABLE) -> None:
 
 @node_app.command("drain")
 def drain(name: Name, reason: Reason = "", output: OutputOption = Output.TABLE) -> None:
-    """Drain a node: its pods can finish within the drain timeout, then the node is replaced.
+    """Drain a node: its pods may finish within the drain timeout, and then the node is replaced.
 
     \b
     berth node drain train-3 --reason "new driver"
@@ -162,8 +162,8 @@ def format_free_gpus(place: Any) -> str:
     return f"{number(place.free.gpu)}/{number(place.capacity.gpu)}"
 
 
-machine_app = typer.Typer(no_args_is_help=True, help="Machines that joined a pool with a token.")
-join_token_app = typer.Typer(no_args_is_help=True, help="Tokens that let machines join a pool.")
+machine_app = typer.Typer(no_args_is_help=True, help="Manage machines that joined a pool with a token.")
+join_token_app = typer.Typer(no_args_is_help=True, help="Manage tokens that let machines join a pool.")
 machine_app.add_typer(join_token_app, name="token")
 Pool = PoolArgument
 
@@ -228,7 +228,7 @@ def issue(
     comment: Annotated[str, typer.Option(help="Purpose of the token.")] = "",
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Issue a token that lets one machine join. It is printed only once, as the only output on stdout.
+    """Issue a token that lets one machine join. The token is printed only once, as the only output on stdout.
 
     \b
     berth machine token issue metal --comment "rack 7" --expires 2h
@@ -237,7 +237,10 @@ def issue(
     with open_client() as client:
         token = client.node_pools.issue_join_token(pool, seconds=lifetime, comment=comment)
     if token.token is None:
-        print(f"berth: token {token.id} was issued, but the connection broke: revoke it", file=sys.stderr)
+        print(
+            f"berth: token {token.id} was issued, but the connection broke first: revoke it",
+            file=sys.stderr,
+        )
         raise typer.Exit(ExitCode.REFUSED)
     show_one(token, output, lambda _: print(token.token))
 
@@ -273,7 +276,7 @@ def list_tokens(
 
 @join_token_app.command("revoke")
 def revoke(
-    pool: Pool, token: Annotated[str, typer.Argument(metavar="TOKEN", help="Id or prefix of the token.")]
+    pool: Pool, token: Annotated[str, typer.Argument(metavar="TOKEN", help="Token ID or prefix.")]
 ) -> None:
     """Revoke a join token.
 
@@ -281,11 +284,13 @@ def revoke(
     berth machine token revoke metal 12
     """
     with open_client() as client:
-        live = [each for each in client.node_pools.join_tokens(pool) if each.state == "open"]
-        matching = [each for each in live if token in (str(each.id), each.prefix)]
+        live = [
+            join_token for join_token in client.node_pools.join_tokens(pool) if join_token.state == "open"
+        ]
+        matching = [join_token for join_token in live if token in (str(join_token.id), join_token.prefix)]
         if len(matching) != 1:
-            ids = ", ".join(str(each.id) for each in live) or "none"
-            raise BadInput(f"no open token {token!r}; one of: {ids}")
+            ids = ", ".join(str(join_token.id) for join_token in live) or "none"
+            raise BadInput(f"no open join token {token!r}. Use one of: {ids}")
         client.node_pools.revoke_join_token(pool, matching[0].id)
     print(f"{matching[0].prefix}... revoked")
 

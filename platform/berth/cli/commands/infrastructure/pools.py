@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from berth.client import Client
     from berth.client.models.pools import NodePool
 
-app = typer.Typer(no_args_is_help=True, help="Node pools.")
+app = typer.Typer(no_args_is_help=True, help="Manage node pools.")
 Name = PoolArgument
 # Changes to these fields can remove nodes.
 NODE_COUNT_FIELDS = {
@@ -89,7 +89,7 @@ def create(options: PoolValues) -> None:
 @app.command("edit")
 @with_options_from(PoolChanges)
 def edit(options: PoolChanges) -> None:
-    """Change settings of a pool. Exit code 5 on a concurrent change.
+    """Change a pool's settings. Exits with code 5 if the pool was changed concurrently.
 
     If the maximum is lowered, excess nodes are drained. On a terminal, this asks for confirmation.
 
@@ -157,11 +157,11 @@ def scale(
     nodes: Annotated[int, typer.Argument(help="Desired number of nodes.")],
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Skip the confirmation prompt.")] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="List the nodes that would be drained; change nothing.")
+        bool, typer.Option("--dry-run", help="List the nodes that would be drained, without draining them.")
     ] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Set the desired number of nodes; the autoscaler continues from there.
+    """Set the desired number of nodes. The autoscaler continues from that number.
 
     On a terminal, this lists the nodes that will be drained and asks for confirmation.
 
@@ -195,11 +195,11 @@ def _print_scaled(pool: Any) -> None:
 
 def _drain_lines(scaling: Any) -> list[str]:
     lines = []
-    for each in scaling.draining:
-        runs = "; ".join(each.work or ()) or (f"{each.pods} pods" if each.pods else "no workloads")
-        lines.append(f"  drain {safe(each.node)}: {safe(runs)}")
-        if each.blocked_by:
-            lines[-1] += f" (blocked by a disruption budget: {safe(each.blocked_by)})"
+    for node in scaling.draining:
+        runs = "; ".join(node.work or ()) or (f"{node.pods} pods" if node.pods else "no workloads")
+        lines.append(f"  drain {safe(node.node)}: {safe(runs)}")
+        if node.blocked_by:
+            lines[-1] += f" (blocked by a disruption budget: {safe(node.blocked_by)})"
     more = scaling.draining_count - len(scaling.draining)
     return [*lines, f"  drain {format_count(more, 'more node')}"] if more > 0 else lines
 
@@ -226,7 +226,7 @@ def resume(name: Name, output: OutputOption = Output.TABLE) -> None:
 
 @app.command("retry")
 def retry(name: Name, output: OutputOption = Output.TABLE) -> None:
-    """Retry provisioning after failed boots without waiting.
+    """Retry provisioning immediately after failed boots.
 
     \b
     berth pool retry train
@@ -240,7 +240,7 @@ def drain(
     reason: Annotated[str, typer.Option(help="Reason to record in the history.")] = "",
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Drain a pool: its nodes finish their pods, then terminate and are not replaced.
+    """Drain a pool: its nodes finish their pods, and then terminate without being replaced.
 
     \b
     berth pool drain train --reason "moves to another room"
@@ -250,7 +250,7 @@ def drain(
 
 @app.command("delete")
 def delete(name: Name) -> None:
-    """Delete a pool that was never used. Exit code 5 if it has history; drain it instead.
+    """Delete a pool that was never used. Exits with code 5 if the pool has history: drain it instead.
 
     \b
     berth pool delete tryout
@@ -297,7 +297,7 @@ def _print_environment(environment: Any) -> None:
         ("Digest", environment.digest),
         ("Python", image["python"] or "the node's own"),
         ("Packages", ", ".join(image["pip"])),
-        ("Indexes", "; ".join(_format_index(each) for each in image["indexes"])),
+        ("Indexes", "; ".join(_format_index(index) for index in image["indexes"])),
         ("Debian", ", ".join(image["apt"])),
         ("Variables", format_pairs(image["env"])),
         ("Secrets", ", ".join(image["secrets"])),
@@ -324,7 +324,7 @@ def _format_bounds(pool: Any) -> str:
 
 def _pool_fields(pool: Any, cost: Any, fragmentation: Any) -> list[tuple[str, str]]:
     fitting = [level for level in fragmentation.levels if level.gpus and level.replicas]
-    declared = [each.name for each in pool.plugins] or (["none"] if pool.environment_digest else [])
+    declared = [plugin.name for plugin in pool.plugins] or (["none"] if pool.environment_digest else [])
     fields = [
         ("Name", pool.name),
         ("Provider", f"{pool.provider} provider, {pool.runtime} runtime"),
@@ -340,7 +340,7 @@ def _pool_fields(pool: Any, cost: Any, fragmentation: Any) -> list[tuple[str, st
          f"{number(cost.last_30_days.cost)} in 30 days"),
     ]  # fmt: skip
     if pool.node_consolidation != "never" or pool.disruption_budgets:
-        budgets = "; ".join(format_pairs(each) for each in pool.disruption_budgets) or "no budget"
+        budgets = "; ".join(format_pairs(budget) for budget in pool.disruption_budgets) or "no budget"
         fields.insert(3, ("Consolidation", f"{pool.node_consolidation}; {budgets}"))
     if declared:
         fields.insert(5, ("Plugins", ", ".join(declared) + f"; environment {pool.environment_digest[:12]}"))

@@ -26,11 +26,13 @@ if TYPE_CHECKING:
     from berth.client.models.services import ScaleAccepted
     from berth.client.sync.services import Direction
 
-app = typer.Typer(no_args_is_help=True, help="Inference services, their inference engines and autoscalers.")
+app = typer.Typer(
+    no_args_is_help=True, help="Manage inference services, their engines and their autoscalers."
+)
 Name = Annotated[
     str,
     typer.Argument(
-        metavar="SERVICE", help="Name, PROJECT/NAME or id of the service.", autocompletion=service_names
+        metavar="SERVICE", help="Name, PROJECT/NAME or ID of the service.", autocompletion=service_names
     ),
 ]
 EngineCount = Annotated[
@@ -44,7 +46,7 @@ Timeout = Annotated[
     float | None, typer.Option(metavar="SECONDS", help="Timeout in seconds; default: the service's setting.")
 ]
 Wait = Annotated[
-    bool, typer.Option("--wait", "-w", help="Wait for the request to end and print each status.")
+    bool, typer.Option("--wait", "-w", help="Wait until the request has ended, and print each status.")
 ]
 FAILED_STATUSES = ("FAILED", "CANCELLED")
 
@@ -80,7 +82,7 @@ def describe(name: Name, output: OutputOption = Output.TABLE) -> None:
         service = client.services.get(name)
         engines = client.services.engines(name) if not output.is_data else []
         status = client.services.status(name) if engines or output is Output.TABLE else None
-    show_one(service, output, lambda one: tables.print_service(one, engines, status, output))
+    show_one(service, output, lambda service: tables.print_service(service, engines, status, output))
 
 
 @app.command()
@@ -129,13 +131,14 @@ def scale_in(
     url: EngineUrls = None,
     force: Annotated[bool, typer.Option("--force", help="Do not wait for running requests.")] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="List the engines that would be removed; change nothing.")
+        bool, typer.Option("--dry-run", help="List the engines that would be removed, without removing them.")
     ] = False,
     timeout: Timeout = None,
     wait: Wait = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Scale in to a total number of engines, newest removed first, or remove engines by address.
+    """Scale in to a total number of engines, or remove engines by address. The newest engines are removed
+    first.
 
     \b
     berth service scale-in chat 2 --dry-run
@@ -153,15 +156,17 @@ def cancel(
     *,
     name: Name,
     request: Annotated[
-        str | None, typer.Argument(metavar="[REQUEST]", help="Id of one scale-out request.")
+        str | None, typer.Argument(metavar="[REQUEST]", help="ID of one scale-out request.")
     ] = None,
     status: Annotated[
         str | None, typer.Option(help="Cancel only scale-out requests with this status.")
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="List the requests; cancel nothing.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="List the requests without cancelling them.")
+    ] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Cancel one scale-out request, or all active ones, and release their engines.
+    """Cancel one scale-out request or all active ones, and release their engines.
 
     \b
     berth service cancel chat
@@ -171,8 +176,12 @@ def cancel(
         raise BadInput("service cancel: REQUEST cannot be combined with --status or --dry-run")
     with open_client() as client:
         if request is not None:
-            one = client.services.cancel(name, request)
-            show_one(one, output, lambda _: print(safe(f"{one.request_id} is {one.status}")))
+            cancelled_request = client.services.cancel(name, request)
+            show_one(
+                cancelled_request,
+                output,
+                lambda _: print(safe(f"{cancelled_request.request_id} is {cancelled_request.status}")),
+            )
             return
         cancelled = client.services.cancel_all(name, status=status, dry_run=dry_run)
     show_one(cancelled, output, lambda _: _print_cancelled(cancelled))
@@ -209,7 +218,9 @@ def history(
             *client.services.requests(name, "scale_out"), *client.services.requests(name, "scale_in")
         ]  # fmt: skip
         failures = [] if output.is_data else list(client.services.failed_engines(name, limit=limit))
-    newest = sorted(requests, key=lambda one: (one.created_at, one.request_id), reverse=True)[:limit]
+    newest = sorted(requests, key=lambda request: (request.created_at, request.request_id), reverse=True)[
+        :limit
+    ]
     show_list(newest, tables.request_columns(), output, "No scale requests yet.")
     if failures:
         print_section("Failed engines")
@@ -221,14 +232,14 @@ def autoscale(
     *,
     name: Name,
     file: Annotated[
-        Path | None, typer.Option("--file", "-f", help="YAML file with all settings; - reads stdin.")
+        Path | None, typer.Option("--file", "-f", help="YAML file with all settings; - reads it from stdin.")
     ] = None,
     on: Annotated[
-        bool | None, typer.Option("--on/--off", help="Turn the autoscaler on or off; keep its settings.")
+        bool | None, typer.Option("--on/--off", help="Turn the autoscaler on or off. The settings are kept.")
     ] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Show the autoscaler of a service, configure it, or turn it on or off.
+    """Show or configure a service's autoscaler, or turn it on or off.
 
     \b
     berth service autoscale chat -f autoscaler.yaml
@@ -239,7 +250,7 @@ def autoscale(
         if on is not None:
             client.services.enable(name, on)
         status, conditions = client.services.status(name), client.services.conditions(name)
-    show_one(status, output, lambda one: tables.print_autoscaler(one, conditions, output))
+    show_one(status, output, lambda autoscaler: tables.print_autoscaler(autoscaler, conditions, output))
 
 
 def _read_settings(file: Path) -> dict[str, Any]:
@@ -251,7 +262,7 @@ def _read_settings(file: Path) -> dict[str, Any]:
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise BadInput(f"{file}: {str(error).splitlines()[0]}") from None
     if not isinstance(settings, dict) or not all(isinstance(key, str) for key in settings):
-        raise BadInput(f"{file}: expected keys and values, for example max_engines: 8")
+        raise BadInput(f"{file}: expected keys and values, for example `max_engines: 8`")
     return settings
 
 
@@ -271,5 +282,5 @@ def _report_progress(
 
 def _print_cancelled(cancellation: Any) -> None:
     print(safe(cancellation.message))
-    for one in cancellation.cancelled:
-        print(safe(f"{one.request_id} is {one.status}"))
+    for request in cancellation.cancelled:
+        print(safe(f"{request.request_id} is {request.status}"))

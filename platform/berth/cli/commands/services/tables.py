@@ -81,23 +81,25 @@ def failed_engine_columns() -> list[Column]:
     ]
 
 
-def print_accepted(one: Any) -> None:
-    print_fields([("Status", one.status), ("Request", one.request_id or ""), ("", one.message)])
-    if one.engine_ids:
-        print_fields([("Engines to remove", ", ".join(one.engine_ids))])
+def print_accepted(response: Any) -> None:
+    print_fields(
+        [("Status", response.status), ("Request", response.request_id or ""), ("", response.message)]
+    )
+    if response.engine_ids:
+        print_fields([("Engines to remove", ", ".join(response.engine_ids))])
 
 
-def print_service(one: Any, rows: Sequence[Any], status: Any, output: Output) -> None:
+def print_service(service: Any, rows: Sequence[Any], status: Any, output: Output) -> None:
     print_fields(
         [
-            ("Name", one.handle),
-            ("Phase", one.phase),
-            ("Model", one.model_name),
-            ("Engines", f"{one.active_engines} of {one.total_engines} active"),
-            ("Initial engines", f"{one.initial_engines}"),
-            ("Router", (one.settings.get("router") or {}).get("kind", "none")),
-            ("Weights", one.weight_version or ""),
-            ("Scale request", _format_request(one.request)),
+            ("Name", service.handle),
+            ("Phase", service.phase),
+            ("Model", service.model_name),
+            ("Engines", f"{service.active_engines} of {service.total_engines} active"),
+            ("Initial engines", f"{service.initial_engines}"),
+            ("Router", (service.settings.get("router") or {}).get("kind", "none")),
+            ("Weights", service.weight_version or ""),
+            ("Scale request", _format_request(service.request)),
             ("Autoscaler", _format_autoscaler(status)),
         ]
     )

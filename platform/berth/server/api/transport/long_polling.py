@@ -15,7 +15,7 @@ from berth.db.bell import Wakeup, WakeupListener
 from berth.server.api.problems import to_logged_error
 
 WAIT_MAX = 25  # seconds; many proxies close connections that are silent for longer
-RECHECK_SECONDS = 2.0  # for changes without a wake-up, such as a killed pod or an ended workload
+RECHECK_SECONDS = 2.0  # interval for changes without a wake-up, such as a killed pod or an ended workload
 POLL_SECONDS = 0.1
 
 Responder = Callable[[bool], bytes | None]
@@ -41,7 +41,7 @@ def long_poll(
 async def _wait_async(
     respond: Responder, bell: WakeupListener, key: str, seconds: float
 ) -> AsyncIterator[bytes]:
-    """Wait without a thread or a database connection. A disconnect of the client ends the wait."""
+    """Wait without a thread or a database connection. The wait ends if the client disconnects."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + seconds
     wakeup = Wakeup(key)

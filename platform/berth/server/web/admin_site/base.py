@@ -116,13 +116,13 @@ def as_csv(
 def render_table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> SafeString:
     """Render a small table for a form."""
     head = format_html_join(
-        "", '<th class="px-3 py-1 text-left font-semibold">{}</th>', ((each,) for each in headings)
+        "", '<th class="px-3 py-1 text-left font-semibold">{}</th>', ((heading,) for heading in headings)
     )
     lines = [
         format_html(
             "<tr>{}</tr>",
             format_html_join(
-                "", '<td class="px-3 py-1{}">{}</td>', ((_nowrap_class(each), each) for each in row)
+                "", '<td class="px-3 py-1{}">{}</td>', ((_nowrap_class(cell), cell) for cell in row)
             ),
         )
         for row in rows

@@ -53,7 +53,7 @@ def _scheduling_card(now: datetime) -> Card:
     alive = leader is not None and leader["alive"]
     notes = state["last_cycle"]["notes"] if state["last_cycle"] else []
     lines = [f"{state['pending']:,} pending"]
-    lines += [f"broken: {name}" for name in broken]
+    lines += [f"violated: {name}" for name in broken]
     lines += [f"{len(notes)} invalid rows skipped"] if notes else []
     headline = f"led by {leader['holder']}" if alive else "no leader"
     return _card(
@@ -65,7 +65,7 @@ def _capacity_card() -> Card:
     states = dict(Node.objects.exclude(state="ended").order_by().values_list("state").annotate(n=Count("pk")))
     failing = list(NodePool.objects.exclude(last_error="").values_list("name", flat=True)[:MAX_ROWS])
     lines = [f"{count:,} {state}" for state, count in sorted(states.items()) if state != "ready"]
-    lines += [f"{name} fails" for name in failing]
+    lines += [f"{name}: provider errors" for name in failing]
     return _card("Nodes", f"{states.get('ready', 0):,} ready", lines, "pools_node", is_healthy=not failing)
 
 
@@ -122,7 +122,7 @@ def _cycles_table() -> Card:
         )
         for row in cycles
     ]
-    headings = ("Cycle", "Bundles applied", "Evictions", "Took", "At")
+    headings = ("Cycle", "Bundles applied", "Evictions", "Duration", "At")
     return _table("Latest cycles with decisions", headings, rows, "scheduler_cycle")
 
 

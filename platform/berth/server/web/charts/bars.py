@@ -9,7 +9,7 @@ WIDTH = 1000
 class Part:
     x: int
     width: int
-    kind: str  # used | over | wanted | hue-N
+    kind: str  # used | over | requested | hue-N
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,12 +21,12 @@ class Bar:
 
 
 def quota_bar(
-    *, allocated: int, quota: int | None, share: int | None, wanted: int, scale: int, label: str
+    *, allocated: int, quota: int | None, share: int | None, requested: int, scale: int, label: str
 ) -> Bar:
     """Return a bar of in-quota, over-quota and requested GPUs that marks quota and fair share."""
     within = allocated if quota is None else min(allocated, quota)
     parts, at = [], 0
-    for amount, kind in ((within, "used"), (allocated - within, "over"), (wanted, "wanted")):
+    for amount, kind in ((within, "used"), (allocated - within, "over"), (requested, "requested")):
         end = _x(at + amount, scale)
         start = _x(at, scale)
         if end > start:

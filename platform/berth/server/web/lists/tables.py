@@ -59,13 +59,13 @@ class Listing(Generic[R]):
     next: str | None
     previous: str | None
     all_rows: Iterable[R]
-    has_rows: bool  # whether the list has rows if nothing is searched
+    has_rows: bool  # whether the list has rows without a search
 
     def parameter(self, what: str) -> str:
         return parameter_name(self.name, what)
 
     def as_csv(self, request: HttpRequest) -> StreamingHttpResponse:
-        return csv_response(request, self.file_name, [each.head for each in self.columns], self._lines())
+        return csv_response(request, self.file_name, [column.head for column in self.columns], self._lines())
 
     def _lines(self) -> Iterator[list[Any]]:
         for row in self.all_rows:
@@ -146,7 +146,9 @@ def group_by_top(matches: Listing[tuple[R, R]], tops: Iterable[R]) -> list[tuple
 
 def requested_csv(request: HttpRequest, *listings: Listing[Any]) -> StreamingHttpResponse | None:
     """Return the requested CSV file, or None if the page itself is requested."""
-    state = next((each for each in listings if request.GET.get(each.parameter("format")) == "csv"), None)
+    state = next(
+        (listing for listing in listings if request.GET.get(listing.parameter("format")) == "csv"), None
+    )
     return state.as_csv(request) if state else None
 
 

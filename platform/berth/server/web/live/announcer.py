@@ -35,14 +35,14 @@ class Announcer:
         self._sent_at = -GATHER_SECONDS
 
     def announce(
-        self, kind: str, *, project: int | None = None, department: int | None = None, ident: str = ""
+        self, kind: str, *, project: int | None = None, department: int | None = None, object_id: str = ""
     ) -> None:
         """Announce a change. Call this after the commit."""
         with self._lock:
             ids = self._pending.setdefault((kind, (project, department)), set())
-            if ids is not None and ident:
-                ids.add(ident)
-            elif not ident:
+            if ids is not None and object_id:
+                ids.add(object_id)
+            elif not object_id:
                 self._pending[(kind, (project, department))] = None
             if self._timer is not None:
                 return
@@ -73,14 +73,14 @@ class Announcer:
         try:
             self.send()
         except (OperationalError, InterfaceError) as error:
-            log.info("a change was not announced: %s", error)
+            log.info("could not announce a change: %s", error)
         finally:
             close_old_connections()
             connection.close()
 
 
 def build_notes(pending: dict[tuple[str, NoteScope], set[str] | None]) -> Iterator[dict[str, Any]]:
-    """Yield one note per kind and place. A note without ids stands for all objects of its kind."""
+    """Yield one note per kind and scope. A note without ids stands for all objects of its kind."""
     for (kind, (project, department)), ids in sorted(pending.items(), key=str):
         listed_ids = sorted(ids) if ids is not None and len(ids) <= IDS_MAX else None
         yield {"kind": kind, "project": project, "department": department, "ids": listed_ids}
@@ -92,7 +92,7 @@ ANNOUNCER = Announcer()
 def workload_changed(
     sender: object, *, workload_id: uuid.UUID, project_id: int, department_id: int, **more: object
 ) -> None:
-    ANNOUNCER.announce("workload", project=project_id, department=department_id, ident=str(workload_id))
+    ANNOUNCER.announce("workload", project=project_id, department=department_id, object_id=str(workload_id))
 
 
 def tenants_changed(
@@ -102,5 +102,5 @@ def tenants_changed(
 
 
 def pools_changed(sender: object, **more: object) -> None:
-    """Announce a change of pools to every user with a role, after the commit."""
+    """Announce a pool change to every user with a role, after the commit."""
     transaction.on_commit(partial(ANNOUNCER.announce, "pools"), robust=True)

@@ -18,7 +18,7 @@ WAIT_SECONDS = 5.0
 IDLE_SECONDS = 60.0  # seconds without an open page before the thread ends
 NOTES_KEPT = 1000  # notes kept for pages that are rendered but not yet listening
 CLOCK_SKEW_SECONDS = 0.2  # maximum clock difference between two web processes
-QUEUED_NOTES_MAX = 1000  # maximum queued notes per page; a slower page receives EVERYTHING instead
+QUEUED_NOTES_MAX = 1000  # maximum queued notes per page; on overflow, EVERYTHING_CHANGED replaces them
 EVERYTHING_CHANGED: Note = {"kind": "everything", "project": None, "department": None, "ids": None}
 
 
@@ -33,7 +33,7 @@ class PageQueue:
         """Add a note. Safe to call from any thread."""
         try:
             self._loop.call_soon_threadsafe(self._enqueue, note)
-        except RuntimeError:  # the event loop has closed, and the page with it
+        except RuntimeError:  # the event loop has stopped, and the page is closed
             return
 
     def _enqueue(self, note: Note) -> None:
@@ -74,7 +74,7 @@ class Listener:
     def missed(self, since: float) -> list[Note]:
         """Return the notes since a time on any web process's clock.
 
-        If this process has not been listening since then, return a note that anything may have changed.
+        If this process has not been listening since then, return only EVERYTHING_CHANGED.
         """
         since -= CLOCK_SKEW_SECONDS
         with self._lock:

@@ -145,7 +145,9 @@ def sort_head(context: Context, key: str, title: str, classes: str = "", rowspan
 def heads(context: Context, listing: Listing[Any], target: str = "#rows", last: str = "") -> dict[str, Any]:
     """Render the column headers of a list. `last` is the header of the button column."""
     return {
-        "cells": [_head(context, listing, each, target) for each in listing.columns if not each.in_file],
+        "cells": [
+            _head(context, listing, column, target) for column in listing.columns if not column.in_file
+        ],
         "last": last,
     }
 
