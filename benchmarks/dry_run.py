@@ -56,11 +56,11 @@ def _measure(live: int) -> list[dict[str, Any]]:
     client, rows = Client(), []
     client.force_login(User.objects.get(username="bench"))
     _measure_response(client, {"gpu": 1, "replicas": 1})  # exclude the code that a process loads only once
-    for what, role in DOCUMENTS.items():
+    for label, role in DOCUMENTS.items():
         first = _measure_first(client, role)
         later = [_measure_after_change(client, role, number) for number in range(TIMES)]
         row = {
-            "what": what, "first_cpu_ms": first,
+            "what": label, "first_cpu_ms": first,
             "cpu_ms": min(later), "middle_cpu_ms": round(statistics.median(later)),
         }  # fmt: skip
         rows.append(row)

@@ -50,11 +50,11 @@ def main() -> None:
     (RESULTS / "whole_system.json").write_text(json.dumps(answer, indent=1) + "\n")
 
 
-def first_page(berth: Installation, what: str) -> Row:
+def first_page(berth: Installation, label: str) -> Row:
     began = time.perf_counter()
     visitor = Visitor(berth.start("--demo"))
     until(lambda: visitor.get("/login")[0] == 200)
-    return {"what": what, "seconds_to_first_page": round(time.perf_counter() - began, 2)}
+    return {"what": label, "seconds_to_first_page": round(time.perf_counter() - began, 2)}
 
 
 def at_rest(berth: Installation, seconds: float) -> Row:

@@ -117,7 +117,7 @@ def test_quota_grid_draft_in_later_rows_is_restored_with_conflicts(opened: Open,
         sign_in(page, "bert")
         for cell in cells.values():
             expect(cell.locator("ins")).to_have_text("13")
-        expect(page.get_by_role("alert")).to_contain_text("Quota, GPUs of vision on train")
+        expect(page.get_by_role("alert")).to_contain_text("Quota (GPUs) of vision on train")
         expect(page.get_by_role("button", name="Apply")).to_be_disabled()
 
 

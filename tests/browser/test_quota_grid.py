@@ -229,14 +229,14 @@ def test_conflicting_edits_of_a_quota_are_resolved_cell_by_cell(opened: Open, sc
         expect(ada.get_by_text("1 quota saved.")).to_be_visible()
 
         alert = bert.get_by_role("alert")
-        expect(alert).to_contain_text("Quota, GPUs of vision on train: ada set 6, yours is 7")
+        expect(alert).to_contain_text("Quota (GPUs) of vision on train: ada set 6, yours is 7")
         expect(cell(bert, "vision", field="rank")).to_have_text(
             "4"
         )  # this admin has not edited the cell, so the live update applies at once
         expect(cell(bert, "vision", field="gpu").locator("del")).to_contain_text("ada set 6")
         expect(bert.get_by_role("button", name="Apply")).to_be_disabled()
-        bert.get_by_role("button", name="Keep mine: Quota, GPUs of vision on train").click()
-        bert.get_by_role("button", name="Use theirs: Limit, GPUs of vision on train").click()
+        bert.get_by_role("button", name="Keep mine: Quota (GPUs) of vision on train").click()
+        bert.get_by_role("button", name="Use theirs: Limit (GPUs) of vision on train").click()
         expect(alert).to_have_count(0)
         expect(bert.locator("[data-summary]")).to_have_text("2 cells of 1 quota changed")
         bert.get_by_role("button", name="Apply").click()
@@ -328,7 +328,7 @@ def test_grid_is_one_tab_stop_and_accessible(opened: Open, scene: Scene) -> None
             page.keyboard.press("Enter")
             cell(page, "ads", "local").focus()
             page.keyboard.press("Enter")
-            assert page.locator(".cell-editor").get_attribute("aria-label") == "Quota, GPUs of ads on local"
+            assert page.locator(".cell-editor").get_attribute("aria-label") == "Quota (GPUs) of ads on local"
             assert accessibility_faults(page) == []
             page.keyboard.press("Escape")
             assert accessibility_faults(page) == []

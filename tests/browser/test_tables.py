@@ -57,6 +57,6 @@ def test_chart_table_has_a_search_field_when_it_is_open(opened: Open) -> None:
         search = page.get_by_role("searchbox", name=f"Search {name}")
         expect(page.get_by_role("button", name=f"Download {name} as CSV")).to_be_visible()
         expect(search).to_have_count(0)  # hidden together with the table
-        page.get_by_text("As a table").click()
+        page.get_by_text("Data table").click()
         expect(search).to_be_visible()
         assert faults == []

@@ -153,15 +153,15 @@ def test_export_link_keeps_the_query_of_the_page(populated_cast: Cast, sign_in: 
 def test_export_headers_name_units(populated_cast: Cast, sign_in: Any) -> None:
     client = sign_in("alice")
     heads = {
-        "/workloads": ("Allocated, GPUs", "Requested, GPUs"),
-        "/services": ("Serving, engines",),
-        "/queue?pool=local": ("Requested, GPUs",),
-        "/quotas?pool=local": ("Quota, GPUs", "Fair share, GPUs", "Allocated, GPUs"),
-        "/node-pools": ("Allocated, GPUs", "Allocation, %", "Per node, cores", "Per node, MiB"),
+        "/workloads": ("Allocated GPUs", "Requested GPUs"),
+        "/services": ("Serving (engines)",),
+        "/queue?pool=local": ("Requested (GPUs)",),
+        "/quotas?pool=local": ("Quota (GPUs)", "Fair share (GPUs)", "Allocated (GPUs)"),
+        "/node-pools": ("Allocated (GPUs)", "Allocation (%)", "Per node (cores)", "Per node (MiB)"),
     }
-    for path, wanted in heads.items():
+    for path, expected in heads.items():
         rows = read_export(client, f"{path}{'&' if '?' in path else '?'}format=csv")
-        assert set(wanted) <= set(rows[0]), path
+        assert set(expected) <= set(rows[0]), path
 
 
 @pytest.mark.parametrize("begin", ["=", "+", "-", "@", "\t", "\uff1d"])

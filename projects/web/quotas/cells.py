@@ -34,7 +34,7 @@ class Field:
 
     @property
     def head(self) -> str:
-        return f"{self.title}, {self.unit}" if self.unit else self.title
+        return f"{self.title} ({self.unit})" if self.unit else self.title
 
     @property
     def default_text(self) -> str:

@@ -41,8 +41,8 @@ CSV_COLUMNS: Mapping[str, tuple[tuple[str, CellValue], ...]] = {
     "state": (("State", lambda row: row.phase),),
     "happening": (("Reason", lambda row: row.reason), ("Status", lambda row: row.message)),
     "gpus": (
-        ("Allocated, GPUs", lambda row: row.gpu_milli_now / MILLI),
-        ("Requested, GPUs", lambda row: row.gpu_milli_min / MILLI),
+        ("Allocated GPUs", lambda row: row.gpu_milli_now / MILLI),
+        ("Requested GPUs", lambda row: row.gpu_milli_min / MILLI),
     ),
     "priority": (("Priority", lambda row: row.priority), ("Preemptible", lambda row: row.preemptible)),
     "submitted": (

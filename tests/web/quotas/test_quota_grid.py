@@ -85,7 +85,7 @@ def test_oversold_department_is_marked(cast: Cast, spot: NodePool, sign_in: Any)
 def test_grid_is_filtered_and_sorted_by_query(cast: Cast, spot: NodePool, sign_in: Any) -> None:
     client = sign_in("alice")
     assert read_export(client, "/quotas?pools=spot&values=gpu&values=memory_mib&format=csv")[0] == [
-        "Department", "Project", "spot: Quota, GPUs", "spot: Quota, MiB",
+        "Department", "Project", "spot: Quota (GPUs)", "spot: Quota (MiB)",
     ]  # fmt: skip
     matches = read_export(client, "/quotas?search=vis&values=gpu&format=csv")
     assert matches[1:] == [["research", "", "4", NO_QUOTA], ["research", "vision", "2", "1"]]

@@ -122,7 +122,7 @@ def _report_backup_errors() -> Iterator[None]:
 
 
 def _print_backup(file: Path, manifest: "Manifest") -> None:
-    counts = ", ".join(f"{count} {word.replace('_', ' ')}" for word, count in manifest.counts.items())
+    counts = ", ".join(f"{count} {kind.replace('_', ' ')}" for kind, count in manifest.counts.items())
     print_fields(
         [
             ("File", str(file)),

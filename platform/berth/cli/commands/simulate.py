@@ -50,7 +50,7 @@ def simulate(
     from scheduler.simulator import run
 
     relax_garbage_collection()
-    action_names = None if actions is None else [word.strip() for word in actions.split(",")]
+    action_names = None if actions is None else [action.strip() for action in actions.split(",")]
     whole = as_json or output.is_data
     code, text = run("/dev/stdin" if file == "-" else file, cycles, until_stable, action_names, whole)
     if code:

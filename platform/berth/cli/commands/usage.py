@@ -80,20 +80,20 @@ def report(
 
 
 def _dimensions(text: str) -> list[str]:
-    dimensions = [word.strip() for word in text.split(",") if word.strip()]
-    if not dimensions or any(word not in DIMENSIONS for word in dimensions):
+    dimensions = [dimension.strip() for dimension in text.split(",") if dimension.strip()]
+    if not dimensions or any(dimension not in DIMENSIONS for dimension in dimensions):
         allowed = f"a comma-separated list of {', '.join(DIMENSIONS)}"
         raise invalid_value("--by", "is not a list of dimensions", text, allowed)
     return dimensions
 
 
 def _usage_columns(dimensions: list[str], step: Step | None) -> list[Column]:
-    def make_getter(word: str) -> Any:
-        return lambda used: getattr(used, word) or "-"
+    def make_getter(dimension: str) -> Any:
+        return lambda used: getattr(used, dimension) or "-"
 
     return [
         *([Column(step.upper(), lambda used: _format_period(used.at, step))] if step else []),
-        *(Column(word.upper(), make_getter(word)) for word in dimensions),
+        *(Column(dimension.upper(), make_getter(dimension)) for dimension in dimensions),
         Column("GPU-HOURS", lambda used: f"{used.gpu_hours:.2f}", right=True),
         Column("CPU-HOURS", lambda used: f"{used.cpu_hours:.1f}", right=True),
         Column("MEMORY GIB-H", lambda used: f"{used.memory_gib_hours:.1f}", right=True, wide=True),

@@ -224,44 +224,48 @@ def why(workload: WorkloadArgument, output: OutputOption = Output.TABLE) -> None
     show_one(explanation, output, lambda _: _print_explanation(selected, explanation))
 
 
-def _print_explanation(workload: "Workload", why: "Explanation") -> None:
-    reason = f": {why.reason}" if why.reason else ""
-    print(safe(f"{workload.handle} is {why.phase}{reason}"))
-    if why.message and why.message not in {blocker.message for blocker in why.blockers}:
-        print(f"  {safe(why.message)}")
-    for blocker in why.blockers:
+def _print_explanation(workload: "Workload", explanation: "Explanation") -> None:
+    reason = f": {explanation.reason}" if explanation.reason else ""
+    print(safe(f"{workload.handle} is {explanation.phase}{reason}"))
+    if explanation.message and explanation.message not in {
+        blocker.message for blocker in explanation.blockers
+    }:
+        print(f"  {safe(explanation.message)}")
+    for blocker in explanation.blockers:
         print(f"\n{safe(blocker.reason)}: {safe(blocker.message)}")
         if blocker.numbers:
             print(f"  {blocker_numbers(blocker.numbers)}")
-    if why.queue_position is not None:
-        print_section(f"Queue position {why.queue_position}{_in_pool(workload)}")
-        for line in why.ordering:
+    if explanation.queue_position is not None:
+        print_section(f"Queue position {explanation.queue_position}{_in_pool(workload)}")
+        for line in explanation.ordering:
             print(f"  {safe(line)}")
-    if line := format_expected_start(why.expected_start, why.expected_start_reason):
+    if line := format_expected_start(explanation.expected_start, explanation.expected_start_reason):
         print(f"\n{safe(line)}")
-    if lines := list(queue_lines(why.queue)):
+    if lines := list(queue_lines(explanation.queue)):
         print_section("Queues")
         for line in lines:
             print(f"  {safe(line)}")
-    _print_history(why)
-    if why.explained_at is not None:
-        cycle = f" by cycle {format_value(why.cycle)}" if isinstance(why.cycle, int | str) else ""
-        print(f"\nAs of {format_time(why.explained_at)}{cycle}")
+    _print_history(explanation)
+    if explanation.explained_at is not None:
+        cycle = (
+            f" by cycle {format_value(explanation.cycle)}" if isinstance(explanation.cycle, int | str) else ""
+        )
+        print(f"\nAs of {format_time(explanation.explained_at)}{cycle}")
 
 
-def _print_history(why: "Explanation") -> None:
+def _print_history(explanation: "Explanation") -> None:
     """Print the history of pending reasons and the evictions."""
-    if len(why.pending_history) > 1:
+    if len(explanation.pending_history) > 1:
         print_section("Pending time by reason")
-        for interval in why.pending_history:
+        for interval in explanation.pending_history:
             duration = format_duration(((interval.until or now()) - interval.since).total_seconds())
             print(
                 f"  {format_time(interval.since)}  {safe(interval.reason)} {duration}"
                 f"{'' if interval.until else ' so far'}"
             )
-    if why.evictions:
+    if explanation.evictions:
         print_section("Evictions")
-        for eviction in why.evictions:
+        for eviction in explanation.evictions:
             _print_eviction(eviction)
 
 

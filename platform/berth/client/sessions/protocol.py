@@ -35,9 +35,13 @@ class StartProgress:
         if since < (FIRST_LOG_SECONDS if self._reported_at is None else LOG_INTERVAL_SECONDS):
             return
         self._reported_at = waited_seconds
-        why = f"{state.reason}: {state.message}" if state.reason else state.message
+        explanation = f"{state.reason}: {state.message}" if state.reason else state.message
         log.warning(
-            "%s/%s has waited for its nodes for %.0f s: %s", state.project, state.name, waited_seconds, why
+            "%s/%s has waited for its nodes for %.0f s: %s",
+            state.project,
+            state.name,
+            waited_seconds,
+            explanation,
         )
 
 

@@ -42,5 +42,5 @@ class TracedProvider:
             call_span.set_attributes(berth__nodes__requested=len(instance_ids))
             self._provider.terminate(pool, instance_ids)
 
-    def _call(self, what: str, pool: str) -> Span:
-        return span(f"provider {what}", berth__provider=self._kind, berth__pool=pool)
+    def _call(self, method: str, pool: str) -> Span:
+        return span(f"provider {method}", berth__provider=self._kind, berth__pool=pool)

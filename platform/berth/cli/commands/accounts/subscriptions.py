@@ -49,7 +49,7 @@ def create(
     berth subscription create me@example.org --on preempted,failed,waiting --minutes 30
     berth subscription create slack:https://chat.example.org/hook --project vision --on failed,budget
     """
-    events = [word.strip() for word in on.split(",") if word.strip()]
+    events = [event.strip() for event in on.split(",") if event.strip()]
     with open_client() as client:
         created = client.subscriptions.create(
             to,

@@ -24,7 +24,7 @@ from projects.services.people.identities import user_for_claims
 log = structlog.get_logger(__name__)
 NEXT = "berth_next"
 UNREACHABLE = "The single sign-on provider cannot be reached. Try again in a moment."
-REFUSED = "The single sign-on provider refused the sign-in: {why}"
+REFUSED = "The single sign-on provider refused the sign-in: {reason}"
 MISMATCH = "The provider's response does not match the sign-in request. Sign in again."
 TIMEOUT_SECONDS = 10
 
@@ -69,8 +69,8 @@ def end(request: HttpRequest) -> HttpResponse:
         log.warning("single sign-on could not be completed", error=f"{type(error).__name__}: {error}"[:300])
         return _render_refusal(request, UNREACHABLE, 502)
     except OAuthError as error:
-        why = str(error.description or error.error or "no reason was given")[:200]
-        return _render_refusal(request, REFUSED.format(why=why), 403)
+        reason = str(error.description or error.error or "no reason was given")[:200]
+        return _render_refusal(request, REFUSED.format(reason=reason), 403)
     except (JoseError, ValueError, KeyError) as error:
         log.warning("an ID token was rejected", error=f"{type(error).__name__}: {error}"[:300])
         return _render_refusal(request, MISMATCH, 403)
@@ -118,5 +118,5 @@ def _redirect_url(request: HttpRequest) -> str:
     return f"{public}{path}" if public else request.build_absolute_uri(path)
 
 
-def _render_refusal(request: HttpRequest, why: str, status: int) -> HttpResponse:
-    return render(request, "web/sso_refused.html", {"why": why}, status=status)
+def _render_refusal(request: HttpRequest, reason: str, status: int) -> HttpResponse:
+    return render(request, "web/sso_refused.html", {"reason": reason}, status=status)

@@ -38,7 +38,7 @@ class Column(Generic[R]):
 
     @property
     def head(self) -> str:
-        return f"{self.title}, {self.unit}" if self.unit else self.title
+        return f"{self.title} ({self.unit})" if self.unit else self.title
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +61,8 @@ class Listing(Generic[R]):
     all_rows: Iterable[R]
     has_rows: bool  # whether the list has rows without a search
 
-    def parameter(self, what: str) -> str:
-        return parameter_name(self.name, what)
+    def parameter(self, key: str) -> str:
+        return parameter_name(self.name, key)
 
     def as_csv(self, request: HttpRequest) -> StreamingHttpResponse:
         return csv_response(request, self.file_name, [column.head for column in self.columns], self._lines())
@@ -155,13 +155,13 @@ def requested_csv(request: HttpRequest, *listings: Listing[Any]) -> StreamingHtt
 def table_state(query: QueryDict, name: str) -> dict[str, str]:
     """Return the sort key, search text and cursor of one table from the query parameters."""
     return {
-        what: query.get(parameter_name(name, what), "").replace("\x00", "")[:400].strip()
-        for what in ("sort", "search", "cursor")
+        key: query.get(parameter_name(name, key), "").replace("\x00", "")[:400].strip()
+        for key in ("sort", "search", "cursor")
     }
 
 
-def parameter_name(name: str, what: str) -> str:
-    return f"{name}-{what}" if name else what
+def parameter_name(name: str, key: str) -> str:
+    return f"{name}-{key}" if name else key
 
 
 def _matches(row: R, columns: Sequence[Column[R]], search: str) -> bool:

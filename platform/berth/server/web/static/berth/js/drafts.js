@@ -7,10 +7,10 @@
   const PUSHED = ["submit", "button", "reset", "image"];
   const person = document.body.dataset.person;
   const touched = new Set(); // addresses of forms with input
-  let noticed = false, gone = false, last = null; // gone: the session has ended
+  let noticed = false, hasEnded = false, last = null; // hasEnded: whether the session has ended
 
   const addressOf = (form) => new URL(form.getAttribute("action") || location.href, location.href).pathname;
-  const fieldsOf = (form) => [...form.elements].filter((each) => each.name && !each.matches(SECRET) && !PUSHED.includes(each.type));
+  const fieldsOf = (form) => [...form.elements].filter((field) => field.name && !field.matches(SECRET) && !PUSHED.includes(field.type));
   const isDraft = (form) => (form.method === "post" && touched.has(addressOf(form)))
     || Boolean(form.hasAttribute("data-draft") && form.elements.draft?.value);
 
@@ -34,13 +34,13 @@
     if (!person) return location;
     const forms = [...document.forms].filter(isDraft);
     const front = forms.includes(last) ? last : forms[0];
-    const fields = (form) => fieldsOf(form).map((each) => [each.name, each.value, each.checked ?? null, each.type]);
-    if (forms.length) store({ person, at: Date.now(), due: gone, forms: forms.map((form) => [addressOf(form), fields(form)]) });
+    const fields = (form) => fieldsOf(form).map((field) => [field.name, field.value, field.checked ?? null, field.type]);
+    if (forms.length) store({ person, at: Date.now(), due: hasEnded, forms: forms.map((form) => [addressOf(form), fields(form)]) });
     return placeOf(front);
   }
 
   function leave() {
-    gone = true;
+    hasEnded = true;
     const { pathname, search } = keep();
     document.documentElement.dataset.leaving = "";
     location.assign(`/login?next=${encodeURIComponent(pathname + search)}`);
@@ -61,17 +61,17 @@
     return item;
   }
 
-  function ended() { // found out in the background, so the user decides when to leave
+  function ended() { // noticed by a background request, so the user decides when to leave
     if (!noticed) say("Your session has ended. Your input is saved.", leave);
-    noticed = gone = true;
+    noticed = hasEnded = true;
   }
 
   function restoreFields(form, fields) {
     const seen = new Map();
     for (const [name, value, checked, type] of fields) {
-      const there = [...form.elements].filter((each) => each.name === name && !each.matches(SECRET));
+      const there = [...form.elements].filter((field) => field.name === name && !field.matches(SECRET));
       const boxes = type === "checkbox" || type === "radio", at = seen.get(name) ?? 0;
-      const field = boxes ? there.find((each) => each.value === value && each.type === type) : there.filter((each) => each.type === type)[at];
+      const field = boxes ? there.find((box) => box.value === value && box.type === type) : there.filter((input) => input.type === type)[at];
       if (!boxes) seen.set(name, at + 1);
       if (field && boxes) field.checked = checked;
       else if (field) field.value = value;

@@ -163,13 +163,13 @@
       if (editor || document.activeElement !== active || !active) return;
       event.preventDefault();
       const text = event.clipboardData.getData("text/plain").replace(/\r\n?/g, "\n").replace(/\n$/, "");
-      const pastedCells = text.split("\n").map((line) => line.split("\t").map((each) => each.trim().replace(/^"(.*)"$/, "$1")));
+      const pastedCells = text.split("\n").map((line) => line.split("\t").map((cell) => cell.trim().replace(/^"(.*)"$/, "$1")));
       const cells = block(), one = pastedCells.length === 1 && pastedCells[0].length === 1;
       const [top, left] = place(cells[0][0]);
       while (top + pastedCells.length > body.rows.length && await hooks.more());
-      const wanted = one ? cells.flat().map((td) => [td, pastedCells[0][0]])
+      const targets = one ? cells.flat().map((td) => [td, pastedCells[0][0]])
         : pastedCells.flatMap((line, down) => line.map((typed, right) => [cellAt(top + down, left + right), typed]));
-      hooks.pasted(wanted.filter(([, typed]) => typed !== ""));
+      hooks.pasted(targets.filter(([, typed]) => typed !== ""));
     }
 
     function onPress(event) {

@@ -1,4 +1,4 @@
-// Live pages: a message has only the kind of the changed object, and the parts that show this kind are fetched
+// Live updates: a message has only the kind and ids of changed objects, and the parts that show them are fetched
 // again. Without the socket, they are fetched every few seconds.
 (() => {
   "use strict";
@@ -28,7 +28,7 @@
     if (part.querySelector("[data-editing]")) return;
     if (part.classList.contains("htmx-request")) return late.add(part);
     const url = part.dataset.liveUrl || location.pathname + location.search;
-    const open = [...part.querySelectorAll("details[open][id]")].map((each) => each.id);
+    const open = [...part.querySelectorAll("details[open][id]")].map((details) => details.id);
     htmx.ajax("GET", url, { source: part, target: part, swap: "innerHTML" })
       .then(() => open.forEach((id) => document.getElementById(id)?.setAttribute("open", "")));
   }
@@ -77,7 +77,7 @@
     };
   }
 
-  const nameOf = (each) => each.id || [each.tagName, each.getAttribute("href"), each.getAttribute("name"), each.getAttribute("aria-label") ?? each.textContent].join(" ");
+  const nameOf = (element) => element.id || [element.tagName, element.getAttribute("href"), element.getAttribute("name"), element.getAttribute("aria-label") ?? element.textContent].join(" ");
 
   document.addEventListener("htmx:beforeSwap", (event) => { // the user may have started editing during the request
     const part = event.detail.requestConfig.elt;
@@ -92,7 +92,7 @@
     const part = event.detail.requestConfig?.elt;
     if (!focused || !part?.matches("[data-live]")) return;
     const there = [...part.querySelectorAll("a, button, input, select, summary, [tabindex]")];
-    there.find((each) => nameOf(each) === focused)?.focus({ preventScroll: true });
+    there.find((element) => nameOf(element) === focused)?.focus({ preventScroll: true });
     focused = "";
   });
   document.addEventListener("htmx:afterRequest", (event) => {

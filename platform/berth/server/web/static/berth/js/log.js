@@ -1,4 +1,4 @@
-// Log of a pod: first its end, then new output over a separate socket, and other pieces on request.
+// Pod log: show the end first, then new output from a separate socket, and other parts on request.
 (() => {
   "use strict";
   const PIECE = 65536, MOST = 2_000_000, RETRY_MOST = 20000, POLL = 2000;
@@ -97,7 +97,7 @@
     body.textContent = "Reading…";
     try {
       const got = await fetched(query);
-      if (mine !== turn) return; // the user has chosen something else since
+      if (mine !== turn) return; // the user has made another selection in the meantime
       body.replaceChildren();
       take(got);
     } catch (error) {
@@ -147,7 +147,7 @@
   document.addEventListener("htmx:afterSettle", (event) => { // the list of pods may have changed: keep the selected pod
     if (event.target.id !== "log-pods") return;
     const list = pods();
-    if (pod && [...list.options].some((each) => each.value === pod)) list.value = pod;
+    if (pod && [...list.options].some((option) => option.value === pod)) list.value = pod;
     else if (list.value) newest();
   });
   if (pods()?.value) newest();

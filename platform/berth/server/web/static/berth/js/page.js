@@ -119,7 +119,7 @@
 
   let unfolded = [];
   document.addEventListener("htmx:beforeSwap", (event) => {
-    unfolded = [...event.target.querySelectorAll("details[open][id]")].map((each) => each.id);
+    unfolded = [...event.target.querySelectorAll("details[open][id]")].map((details) => details.id);
   });
   document.addEventListener("htmx:afterSwap", (event) => {
     for (const id of unfolded) document.getElementById(id)?.setAttribute("open", "");

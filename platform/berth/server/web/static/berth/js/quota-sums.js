@@ -1,4 +1,4 @@
-// Sums of the quota grid, with the draft applied: by department over its projects, and by pool over departments.
+// Sums in the quota grid with the draft applied: of each department's projects, and of each pool's departments.
 (() => {
   "use strict";
   const { NONE, amountOf, make } = window.berthQuotas;
@@ -8,13 +8,13 @@
     /** Return [before, after] of a value that the draft changes, or null. A new quota has default values. */
     function changeOf(place, edited, column) {
       const typed = [...edited.cells.values()], entry = edited.cells.get(column.field);
-      if (typed.some((each) => each.typed === NONE)) return [storedAt(place, column.field) ?? entry?.seen ?? NONE, NONE];
+      if (typed.some((cell) => cell.typed === NONE)) return [storedAt(place, column.field) ?? entry?.seen ?? NONE, NONE];
       if (entry) return [entry.seen, entry.typed];
-      return typed.some((each) => each.seen === NONE) ? [NONE, column.default] : null;
+      return typed.some((cell) => cell.seen === NONE) ? [NONE, column.default] : null;
     }
 
     /** Return the stored sum of quotas plus the draft's changes for which `counts` returns true. */
-    function promised(base, open, column, counts) {
+    function draftSum(base, open, column, counts) {
       let finite = base, without = open;
       for (const [place, edited] of draft) {
         const change = place.endsWith(`/${column.pool}`) && counts(place, edited) && changeOf(place, edited, column);
@@ -30,20 +30,20 @@
 
     function sumOf(td) {
       const column = columnOf(td), top = rowOf(td).dataset.owner, text = textOf(td);
-      const inner = promised(Number(td.dataset.sum), Number(td.dataset.open), column, (place, edited) => edited.top === top && !place.startsWith(`${top}/`));
+      const inner = draftSum(Number(td.dataset.sum), Number(td.dataset.open), column, (place, edited) => edited.top === top && !place.startsWith(`${top}/`));
       const own = amountOf(text === NONE ? column.default : text, column);
-      const oversold = own !== null && (inner.without > 0 || inner.finite > own);
-      return make("span", `projects: ${inner.text}`, oversold ? "sub warn" : "sub");
+      const isOversubscribed = own !== null && (inner.without > 0 || inner.finite > own);
+      return make("span", `Project quotas: ${inner.text}`, isOversubscribed ? "sub warn" : "sub");
     }
 
     const headOf = (pool) => table().querySelector(`th[data-pool-head="${pool}"] [data-has]`);
 
     function paintHead(pool) {
-      const head = headOf(pool), column = columns().find((each) => each.pool === pool && each.field === "gpu");
+      const head = headOf(pool), column = columns().find((candidate) => candidate.pool === pool && candidate.field === "gpu");
       if (!head || !column) return;
-      const sum = promised(Number(head.dataset.promised), Number(head.dataset.open), column, (place) => place.startsWith("department-"));
+      const sum = draftSum(Number(head.dataset.promised), Number(head.dataset.open), column, (place) => place.startsWith("department-"));
       const has = Number(head.dataset.has);
-      head.textContent = `departments: ${sum.text} of ${has / 1000} GPUs`;
+      head.textContent = `Department quotas: ${sum.text} of ${has / 1000} GPUs`;
       head.classList.toggle("warn", sum.without > 0 || sum.finite > has);
     }
 

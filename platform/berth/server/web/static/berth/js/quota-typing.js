@@ -15,12 +15,12 @@
         if (!text.fault) groups.set(placeOf(td), [...groups.get(placeOf(td)) ?? [], [td, text]]);
       }
       for (const [place, group] of groups) {
-        const values = group.filter(([, text]) => text !== NONE), wanted = values.length ? values : group.slice(0, 1);
-        const fields = wanted.map(([td]) => columnOf(td).field);
+        const values = group.filter(([, text]) => text !== NONE), written = values.length ? values : group.slice(0, 1);
+        const fields = written.map(([td]) => columnOf(td).field);
         for (const [field, entry] of draft.get(place)?.cells ?? []) {
           if (!fields.includes(field) && (!values.length || entry.typed === NONE)) step.push(dropped(place, field, entry));
         }
-        for (const [td, text] of wanted) {
+        for (const [td, text] of written) {
           const entry = entryOf(td), before = entry?.typed ?? null, after = text === stored(td) && !entry?.theirs ? null : text;
           if (after === before && !entry?.theirs) continue;
           const { top, name } = rowOf(td).dataset;

@@ -57,10 +57,10 @@
   /** Return a box of conflicts. `decide(cells, mine)` is called for resolved conflicts. */
   function conflictBox(open, decide) {
     const list = make("ul", "", "problems");
-    for (const each of open) {
-      const line = make("li", `${each.title}: ${differing(each.entry)}. `);
+    for (const conflict of open) {
+      const line = make("li", `${conflict.title}: ${differing(conflict.entry)}. `);
       for (const [word, mine] of [["Keep mine", true], ["Use theirs", false]]) {
-        line.append(button(word, `${word}: ${each.title}`, () => decide([each], mine)), " ");
+        line.append(button(word, `${word}: ${conflict.title}`, () => decide([conflict], mine)), " ");
       }
       list.append(line);
     }

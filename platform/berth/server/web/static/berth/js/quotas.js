@@ -5,8 +5,8 @@
   const { NONE, read, make, many, conflictBox, faultBox, token } = window.berthQuotas;
   const NO_QUOTA = "No quota";
   const draft = new Map(); // "owner/pool" -> {top, name, cells: Map(field -> {seen, typed, theirs})}
-  // A quota to be deleted has the single cell NONE, from which its other cells follow.
-  const versions = new Map(), rows = new Map(); // versions received since the rows were drawn; rows by owner
+  // A quota to be deleted has a single cell with the value NONE, which also determines its other cells.
+  const versions = new Map(), rows = new Map(); // versions: received since the rows were drawn; rows: by owner
   let past = [], future = [], table = null, grid = null, columns = [], latest = 0, loading = null, applying = false;
 
   const part = (name) => form.querySelector(`[data-${name}]`);
@@ -14,6 +14,10 @@
 
   // -- cells
 
+  const headText = (th) => {
+    const unit = th.querySelector(".unit")?.textContent.trim() ?? "", text = th.textContent.replace(/[↑↓]/g, "").trim();
+    return unit ? `${text.slice(0, text.lastIndexOf(unit)).trim()} (${unit})` : text;
+  };
   const columnOf = (td) => columns[td.cellIndex - 1];
   const rowOf = (td) => td.parentElement;
   const placeOf = (td) => `${rowOf(td).dataset.owner}/${columnOf(td).pool}`;
@@ -28,7 +32,7 @@
     return at < 0 ? null : rowNamed(owner)?.cells[at + 1] ?? null;
   }
 
-  const cellsOf = (place) => columns.filter((each) => each.pool === place.split("/")[1]).map((each) => cellNamed(place, each.field)).filter(Boolean);
+  const cellsOf = (place) => columns.filter((column) => column.pool === place.split("/")[1]).map((column) => cellNamed(place, column.field)).filter(Boolean);
   const removed = (place) => [...draft.get(place)?.cells ?? []].find(([, entry]) => entry.typed === NONE)?.[0];
 
   /** Return the cell's text with the draft applied. */
@@ -77,7 +81,7 @@
 
   function back(from, to, side, verb) {
     const step = from.pop();
-    if (!step) return say(`Nothing to ${verb}.`);
+    if (!step) return say(`There is nothing to ${verb}.`);
     to.push(step);
     take(step, side);
     const td = cellNamed(step[0].place, step[0].field);
@@ -139,9 +143,9 @@
   }
 
   function conflicts(open) {
-    const titled = open.map((each) => {
-      const pool = each.place.split("/")[1], column = columns.find((one) => one.field === each.field);
-      return { ...each, title: `${column?.head ?? each.field} of ${each.edited.name} on ${pool}` };
+    const titled = open.map((conflict) => {
+      const pool = conflict.place.split("/")[1], column = columns.find((candidate) => candidate.field === conflict.field);
+      return { ...conflict, title: `${column?.head ?? conflict.field} of ${conflict.edited.name} on ${pool}` };
     });
     part("conflicts").replaceChildren(...(open.length ? [conflictBox(titled, decide)] : []));
   }
@@ -296,7 +300,7 @@
     versions.clear();
     rows.clear();
     for (const row of table.tBodies[0].rows) rows.set(row.dataset.owner, row);
-    columns = [...table.querySelectorAll("thead [data-field]")].map((th) => ({ ...th.dataset, scale: Number(th.dataset.scale), head: th.textContent.replace(/[↑↓]/g, "").trim().replace(/\s+/g, ", ") }));
+    columns = [...table.querySelectorAll("thead [data-field]")].map((th) => ({ ...th.dataset, scale: Number(th.dataset.scale), head: headText(th) }));
     if (!form) return;
     grid = window.berthGrid(table, {
       text: textOf, label, say, paint, write, undo, redo, more,
@@ -326,7 +330,7 @@
     }
   }
 
-  /** Restore a draft that was saved before a sign-in. Load rows until all of the draft is applied. */
+  /** Restore a draft that was saved before a sign-in. Load rows until the whole draft is applied. */
   async function restore() {
     let saved;
     try { saved = JSON.parse(form.elements.draft.value || "null"); } catch { return; }

@@ -20,12 +20,12 @@
     lines.scrollTop = box.scrollTop;
   }
 
-  function showLine(wanted) {
+  function showLine(lineNumber) {
     const box = text(), all = box.value.split("\n");
-    const start = all.slice(0, wanted - 1).join("\n").length + (wanted > 1 ? 1 : 0);
+    const start = all.slice(0, lineNumber - 1).join("\n").length + (lineNumber > 1 ? 1 : 0);
     box.focus();
-    box.setSelectionRange(start, start + (all[wanted - 1] ?? "").length);
-    box.scrollTop = Math.max(0, (wanted - 4) * parseFloat(getComputedStyle(box).lineHeight));
+    box.setSelectionRange(start, start + (all[lineNumber - 1] ?? "").length);
+    box.scrollTop = Math.max(0, (lineNumber - 4) * parseFloat(getComputedStyle(box).lineHeight));
   }
 
   // Do not disturb typing: in the field that has the focus, replace only errors and hints.
@@ -37,16 +37,16 @@
       if (there?.hasAttribute(name)) here.setAttribute(name, there.getAttribute(name));
       else here.removeAttribute(name);
     }
-    for (const each of old.querySelectorAll(":scope > .hint, :scope > .error")) each.remove();
+    for (const note of old.querySelectorAll(":scope > .hint, :scope > .error")) note.remove();
     old.append(...fresh.querySelectorAll(":scope > .hint, :scope > .error"));
   }
 
   function merge(target, fresh) {
     const now = [...target.querySelectorAll("[data-field]")], then = [...fresh.querySelectorAll("[data-field]")];
     const same = target.dataset.shape === fresh.dataset.shape && now.length === then.length
-      && now.every((each, index) => each.id === then[index].id);
+      && now.every((field, index) => field.id === then[index].id);
     if (!same) return false;
-    now.forEach((each, index) => renew(each, then[index]));
+    now.forEach((field, index) => renew(field, then[index]));
     return true;
   }
 

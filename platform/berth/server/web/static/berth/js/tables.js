@@ -1,4 +1,4 @@
-// Small tables that a page contains completely: sort them by their heads, search them, and export them as CSV.
+// Small tables that are completely on the page: sort them by their column heads, search them and export them.
 // The server sorts, searches and exports long lists, whose heads are links.
 (() => {
   "use strict";
@@ -85,7 +85,7 @@
         states.set(nameOf(table), { ...states.get(nameOf(table)), search: search.value });
         arrange(table, heads);
       });
-      const folded = table.closest("details"); // search a folded table, such as a chart's numbers, inside its fold
+      const folded = table.closest("details"); // a collapsed table, such as a chart's numbers, has its search field inside
       if (folded) folded.querySelector("summary").after(search);
       else place.append(search);
     }
