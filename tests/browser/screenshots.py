@@ -192,7 +192,7 @@ def _predict(page: object) -> None:
         "priority: high\nmax_runtime: 28800\nnotifications:\n  - {to: dave@example.org, on: [failed]}\n"
     )
     page.wait_for_selector("#fields >> text=Notification 1")
-    page.wait_for_selector("#foreseen-title")
+    page.wait_for_selector("#prediction-title")
 
 
 def _new_template(page: object) -> None:

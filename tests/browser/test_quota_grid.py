@@ -100,7 +100,7 @@ def test_quota_is_deleted_in_the_draft_applied_and_reverted(opened: Open, scene:
         for field in ("gpu", "limit_gpu", "weight", "rank"):
             expect(cell(page, "vision", field=field).locator("ins")).to_have_text(NO_QUOTA)
         expect(page.locator("[data-summary]")).to_have_text("1 quota deleted")
-        expect(page.locator("#grid-said")).to_have_text("vision would have no quota on train.")
+        expect(page.locator("#grid-status")).to_have_text("vision would have no quota on train.")
         assert float(sums.inner_text().split()[1]) == float(before.split()[1]) - 8
         limit.focus()
         page.keyboard.type("14")
@@ -176,12 +176,12 @@ def test_oversubscribed_department_is_marked_while_typing(opened: Open, scene: S
         page.keyboard.type("40")
         page.keyboard.press("Enter")
         expect(sums).to_have_class("sub warn")
-        expect(page.locator("#grid-said")).to_contain_text("research is oversubscribed on train")
+        expect(page.locator("#grid-status")).to_contain_text("research is oversubscribed on train")
         page.keyboard.press("Control+z")
         expect(sums).to_have_class("sub")
         cell(page, "research").focus()
         page.keyboard.type("5")
-        expect(page.locator("#grid-said")).to_contain_text("You cannot edit")
+        expect(page.locator("#grid-status")).to_contain_text("You cannot edit")
         assert draft_cells(page) == {}
         assert faults == []
 
@@ -195,7 +195,7 @@ def test_cell_range_is_pasted_from_a_spreadsheet_and_copied_back(opened: Open, s
         page.evaluate("navigator.clipboard.writeText('6\\t1,500\\t3\\n\\t30\\tfoo\\n')")
         cell(page, first).focus()
         page.keyboard.press("Control+v")
-        expect(page.locator("#grid-said")).to_contain_text("4 pasted, 1 skipped")
+        expect(page.locator("#grid-status")).to_contain_text("4 pasted, 1 skipped")
         keys = {name: f"project-{scene.projects[name].pk}" for name in (first, second)}
         assert draft_cells(page) == {
             (keys[first], "gpu"): "6", (keys[first], "limit_gpu"): "1500", (keys[first], "weight"): "3",

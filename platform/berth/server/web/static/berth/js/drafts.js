@@ -117,7 +117,7 @@
   document.addEventListener("htmx:responseError", (event) => {
     if (event.detail.xhr.status !== 401) return;
     const from = event.detail.elt;
-    if (from.matches("[data-live], #look, #foreseen")) ended();
+    if (from.matches("[data-live], #look, #prediction")) ended();
     else leave();
   });
   document.addEventListener("berth:ended", (event) => (event.detail?.leave ? leave() : ended()));

@@ -135,7 +135,7 @@
   }, { passive: true });
   document.addEventListener("change", (event) => {
     if (event.target.id !== "log-pod") return;
-    document.getElementById("log-found").replaceChildren();
+    document.getElementById("log-matches").replaceChildren();
     newest();
   });
   document.addEventListener("click", (event) => {

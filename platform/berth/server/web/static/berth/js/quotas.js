@@ -10,7 +10,7 @@
   let past = [], future = [], table = null, grid = null, columns = [], latest = 0, loading = null, applying = false;
 
   const part = (name) => form.querySelector(`[data-${name}]`);
-  const say = (text) => { document.getElementById("grid-said").textContent = text; };
+  const say = (text) => { document.getElementById("grid-status").textContent = text; };
 
   // -- cells
 
