@@ -64,7 +64,7 @@ def test_truncated_or_foreign_file_is_rejected(tmp_path: Path) -> None:
     assert "cannot be read: No such file" in restore_error(tmp_path / "nowhere")
     with tarfile.open(tmp_path / "other.tar", "w") as tar:
         tar.add(tmp_path / "text", "text")
-    assert "there is no manifest.json in it" in restore_error(tmp_path / "other.tar")
+    assert "manifest.json is missing" in restore_error(tmp_path / "other.tar")
 
 
 def test_error_names_an_unsupported_backup_format(tmp_path: Path) -> None:
@@ -85,7 +85,7 @@ def test_error_for_a_backup_of_another_version_names_both_versions(tmp_path: Pat
         tmp_path, b"", migrations=(*current_migrations(), ("scheduler", "9999_from_the_future"))
     )
     message = restore_error(newer)
-    assert "made by Berth 9.9, this is " in message
+    assert "Berth 9.9 made it, and this is Berth " in message
     assert "scheduler.9999_from_the_future" in message
     older = write_backup(tmp_path, b"", migrations=current_migrations()[:-1])
     message = restore_error(older)

@@ -106,7 +106,7 @@ def test_submission_from_a_file_sets_values(terminal: Terminal, tmp_path: Path) 
         ),
         (
             ("--template", "vision/nightly", "--set", "roles[7].gpu=1"),
-            "--set: the document has no such part: ",
+            "--set: the document does not contain 7",
         ),
         (("--template", "vision/nightly", "--set", "roles[0].gpu=1.5"), "roles[0].gpu: a fraction"),
         (("--template", "vision/nightly", "--gpu", "1"), "--template and --gpu cannot be combined"),

@@ -143,8 +143,9 @@ class RecordsUnpickling(Exception):
 @pytest.mark.parametrize("outcome", ["value", "error"])
 @pytest.mark.parametrize("more", [{}, {"broadcast": str(uuid.uuid4())}, {"late": True}])
 def test_result_of_another_clients_call_is_not_unpickled(outcome: str, more: dict[str, Any]) -> None:
-    """An admin can submit calls to another user's session. The user's program must not unpickle their
-    results.
+    """An admin can submit calls to another user's session.
+
+    The user's program must not unpickle their results.
     """
     unpickled_names.clear()
     calls = PendingCalls()

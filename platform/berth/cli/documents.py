@@ -47,7 +47,7 @@ def apply_settings(documents: SourcedDocuments, settings: Iterable[str]) -> Sour
     except Invalid as error:
         raise BadInput("\n".join(f"--{problem}" for problem in error.problems)) from None
     except KeyError as missing:
-        raise BadInput(f"--set: the document has no {missing}") from None
+        raise BadInput(f"--set: the document does not contain {missing}") from None
     return documents
 
 

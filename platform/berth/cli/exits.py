@@ -98,4 +98,6 @@ def unknown_name_message(kind: str, value: str, key: str, allowed: Sequence[str]
     nearest = get_close_matches(key, allowed, n=1)
     if nearest:
         return f"unknown {kind} {value!r}. Did you mean {nearest[0]!r}?"
-    return f"unknown {kind} {value!r}. " + (f"Use one of: {', '.join(allowed)}" if allowed else "None exist.")
+    return f"unknown {kind} {value!r}. " + (
+        f"Use one of: {', '.join(allowed)}" if allowed else f"No {kind} exists."
+    )

@@ -97,8 +97,9 @@ INCOMPLETE = re.compile(rb"(\x1b(?:\[[0-?]*[ -/]*|[\]PX^_][^\x07\x1b\x9c]*\x1b?|
 
 
 class TerminalOutput:
-    """Writer to standard output that removes control sequences on a terminal. Call `end` after the last
-    piece.
+    """Writer to standard output that removes control sequences on a terminal.
+
+    Call `end` after the last piece.
     """
 
     def __init__(self) -> None:

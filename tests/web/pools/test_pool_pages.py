@@ -59,7 +59,9 @@ def test_terminate_and_drain_dialogs_list_affected_workloads(cast: Cast, alice: 
 def test_partly_filled_node_order_is_marked(cast: Cast, alice: Client) -> None:
     for provided, tone in ((1, "warn"), (2, "info")):
         data = {"asked": 2, "came": provided}
-        make.scaling(cast.pool, "provision", f"{provided} of 2 nodes provided", at=make.ago(minutes=1), data=data)
+        make.scaling(
+            cast.pool, "provision", f"{provided} of 2 nodes provided", at=make.ago(minutes=1), data=data
+        )
         text = alice.get("/node-pools/local").content.decode()
         assert f'<span class="chip {tone}">Provision</span>' in text
 

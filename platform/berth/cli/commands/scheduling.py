@@ -33,8 +33,10 @@ def queue(
         name = pool
         if name is None:
             names = [node_pool.name for node_pool in client.node_pools.list()]
-            if len(names) != 1:
-                raise BadInput(f"queue: specify a pool. Use one of: {', '.join(names) or 'none exists'}")
+            if not names:
+                raise BadInput("queue: no node pool is visible to you")
+            if len(names) > 1:
+                raise BadInput(f"queue: specify a pool. Use one of: {', '.join(names)}")
             name = names[0]
         if watch:
             print_listing(

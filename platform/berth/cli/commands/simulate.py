@@ -96,7 +96,7 @@ def trace(
     output: OutputOption = Output.TABLE,
     plots: Annotated[Path | None, typer.Option(metavar="DIR", help="Directory for SVG plots.")] = None,
 ) -> None:
-    """Replay a trace of jobs in simulated time. Report waiting times, allocation and lost work.
+    """Replay a trace of jobs in simulated time. Report wait times, allocation and lost work.
 
     \b
     berth trace philly --data ~/traces

@@ -70,7 +70,7 @@ class ClusterTop(RefreshingApp):
     def _fill(self, name: str, rows: Sequence[Any], columns: Sequence[Column]) -> None:
         """Replace the rows of a table, and keep the cursor and the scroll position."""
         table = self.query_one(f"#{name}", DataTable)
-        row, left, top = table.cursor_row, table.scroll_x, table.scroll_y
+        cursor, left, top = table.cursor_row, table.scroll_x, table.scroll_y
         if not table.columns:
             table.add_columns(*(column.title for column in columns))
         table.clear()
@@ -78,5 +78,5 @@ class ClusterTop(RefreshingApp):
             styles = (column.style(row) if column.style else "" for column in columns)
             cells = (safe(column.cell_text(row)) for column in columns)
             table.add_row(*map(Text, cells, styles))
-        table.move_cursor(row=min(row, max(0, len(rows) - 1)), animate=False)
+        table.move_cursor(row=min(cursor, max(0, len(rows) - 1)), animate=False)
         table.scroll_to(left, top, animate=False)

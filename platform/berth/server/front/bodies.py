@@ -58,8 +58,9 @@ class BoundedBodies:
             body.release()
 
     async def enter_large(self, secret: str) -> None:
-        """Count a large body of this credential until `leave_large` is called. Raises _Rejection if the body
-        is not allowed.
+        """Count a large body of this credential until `leave_large` is called.
+
+        Raises _Rejection if the body is not allowed.
         """
         if not secret or not await self.may_send_large(secret):
             raise _Rejection(Unauthenticated(f"A body of more than {BODY_MAX} bytes needs a valid token."))

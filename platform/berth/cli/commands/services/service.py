@@ -137,8 +137,9 @@ def scale_in(
     wait: Wait = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Scale in to a total number of engines, or remove engines by address. The newest engines are removed
-    first.
+    """Scale in to a total number of engines, or remove engines by address.
+
+    The newest engines are removed first.
 
     \b
     berth service scale-in chat 2 --dry-run
