@@ -8,7 +8,7 @@ from pytest_django import DjangoDbBlocker
 
 
 @contextmanager
-def kept_rows(blocker: DjangoDbBlocker) -> Iterator[None]:
+def shared_rows(blocker: DjangoDbBlocker) -> Iterator[None]:
     """Share the rows created in the block with all tests in a file.
 
     Each test runs in a savepoint, which is rolled back. No test in the file may commit.

@@ -32,7 +32,7 @@ from scheduler.models import Cycle
 from tests.api.conftest import V1, Caller
 from tests.cast import Cast, make_cast, training
 from tests.services.stage import document
-from tests.shared_rows import kept_rows
+from tests.shared_rows import shared_rows
 
 USERS = ("alice", "bob", "carol", "dave", "erin", "grace", "frank", "")
 NEW = {"If-None-Match": "*"}
@@ -266,7 +266,7 @@ class Scene:
 
 @pytest.fixture(scope="module")
 def scene(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[Scene]:
-    with kept_rows(django_db_blocker):
+    with shared_rows(django_db_blocker):
         cast = make_cast()
         yield Scene(create_one_of_each(cast), {name: caller_for(cast, name) for name in USERS})
 

@@ -135,7 +135,7 @@ def test_dialog_form_is_restored_as_a_page(opened: Open, scene: Scene) -> None:
         expect(page.get_by_label("Expires after")).to_have_value("30")
 
 
-def test_draft_is_not_restored_for_another_user_and_holds_no_secrets(opened: Open, scene: Scene) -> None:
+def test_draft_is_not_restored_for_another_user_and_contains_no_secrets(opened: Open, scene: Scene) -> None:
     with opened("dave") as (page, _):
         page.goto("/notifications/new")
         page.get_by_label("To", exact=True).fill("https://hooks.example.org/a-secret")
@@ -152,7 +152,7 @@ def test_draft_is_not_restored_for_another_user_and_holds_no_secrets(opened: Ope
         expect(page.get_by_label("Long wait, minutes")).to_have_value("60")
 
 
-def test_form_can_be_sent_after_signing_in_in_another_tab(opened: Open, scene: Scene) -> None:
+def test_form_can_be_submitted_after_signing_in_in_another_tab(opened: Open, scene: Scene) -> None:
     with opened("bert") as (page, _):
         page.goto("/access/tokens/new")
         page.get_by_label("Name").fill("nightly-runs")

@@ -12,7 +12,7 @@ from django.conf import settings
 from django.test import Client
 from django_q.tasks import async_task
 
-from berth.server.web.live.named import with_request_id
+from berth.server.web.live.request_ids import with_request_id
 from scheduler.models import Cycle
 from tests.scheduler.stage import Stage
 

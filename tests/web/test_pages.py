@@ -292,7 +292,7 @@ def test_activity_shows_changed_fields_only(cast: Cast, sign_in) -> None:
 
 
 @pytest.mark.parametrize("name", ["alice", "bob", "dave"])
-def test_more_projects_need_no_more_queries(name: str, cast: Cast, sign_in, running: Workload) -> None:
+def test_more_projects_do_not_need_more_queries(name: str, cast: Cast, sign_in, running: Workload) -> None:
     client = sign_in(name)
 
     def count_queries(path: str) -> int:

@@ -18,7 +18,7 @@ from berth.server import urls  # noqa: F401  (loads all pages before the first r
 from berth.server.api.transport.asgi import RestRouter
 from berth.server.front.bodies import BoundedBodies
 from berth.server.tracing.spans import set_process_name
-from berth.server.web.live.named import with_request_id
+from berth.server.web.live.request_ids import with_request_id
 from projects.api.authentication import may_send_large_bodies
 from projects.visits.links import load_port_origins
 from projects.visits.proxy import PortProxy

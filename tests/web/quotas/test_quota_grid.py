@@ -74,7 +74,7 @@ def test_grid_shows_departments_and_projects_in_all_pools(cast: Cast, spot: Node
     assert (research.quota_sum, research.oversold) == ("2", False)
 
 
-def test_oversold_department_is_marked(cast: Cast, spot: NodePool, sign_in: Any) -> None:
+def test_oversubscribed_department_is_marked(cast: Cast, spot: NodePool, sign_in: Any) -> None:
     quotas.set_quota(actor=cast.alice, owner=cast.speech, pool=cast.pool, values={"gpu": 3})
     text = sign_in("bob").get("/quotas").content.decode()
     assert '<span class="sub warn">projects: 5</span>' in text

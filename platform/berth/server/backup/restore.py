@@ -17,7 +17,7 @@ from berth.server.backup import archive
 from berth.server.backup.errors import BackupError
 from berth.server.backup.keys import missing_keys, put_keys, running_version
 from berth.server.backup.manifest import Manifest, Migrations, secret_fingerprint
-from berth.server.backup.place import Database, open_database
+from berth.server.backup.postgres import Database, open_database
 
 DISCONNECT_SECONDS = (
     5.0  # seconds until the server notices that the clients of stopped processes have disconnected
@@ -60,12 +60,12 @@ def restore_backup(source: Path, *, force: bool = False) -> RestoreResult:
         with open_database() as database:
             from django.conf import settings
 
-            _refuse_other_version(backup.manifest)
+            _reject_other_version(backup.manifest)
             with database.connect() as connection:
                 connection.autocommit = True
-                _refuse_other_clients(connection)
+                _reject_other_clients(connection)
                 if not force:
-                    _refuse_nonempty_database(connection)
+                    _reject_nonempty_database(connection)
             _restore(database, backup)
             written, differing = put_keys(settings.BERTH_HOME, backup.keys(), missing)
             same = "secret_key" in written or secret_fingerprint(settings.SECRET_KEY) == backup.manifest.key
@@ -85,7 +85,7 @@ def _while_stopped() -> Iterator[None]:
         raise BackupError(f"{str(running).removesuffix('.')}: stop it first") from None
 
 
-def _refuse_other_version(manifest: Manifest) -> None:
+def _reject_other_version(manifest: Manifest) -> None:
     own, theirs = _own_migrations(), manifest.migrations
     versions = f"Berth {manifest.version} made it, and this is Berth {running_version()}"
     if unknown := sorted(set(theirs) - set(own)):
@@ -108,7 +108,7 @@ def _own_migrations() -> Migrations:
     return tuple(sorted(MigrationLoader(None, ignore_no_migrations=True).disk_migrations))
 
 
-def _refuse_other_clients(connection: Any) -> None:
+def _reject_other_clients(connection: Any) -> None:
     """Raise BackupError if other clients stay connected, because they would keep stale data."""
     deadline = time.monotonic() + DISCONNECT_SECONDS
     while others := connection.execute(
@@ -124,7 +124,7 @@ def _refuse_other_clients(connection: Any) -> None:
         time.sleep(0.2)
 
 
-def _refuse_nonempty_database(connection: Any) -> None:
+def _reject_nonempty_database(connection: Any) -> None:
     (tables,) = connection.execute(
         "SELECT count(*) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
         " WHERE n.nspname = current_schema() AND c.relkind IN ('r', 'p', 'v', 'm')"

@@ -11,7 +11,7 @@ from berth.server.backup import archive
 from berth.server.backup.errors import BackupError
 from berth.server.backup.keys import key_files, running_version
 from berth.server.backup.manifest import Manifest, Migrations, secret_fingerprint
-from berth.server.backup.place import Database, open_database
+from berth.server.backup.postgres import Database, open_database
 
 COUNTED_TABLES = {
     "departments": "projects_department", "projects": "projects_project", "workloads": "projects_workload",

@@ -59,7 +59,7 @@ class BoundedHttp(HttpToolsProtocol):
     _head_timer: asyncio.TimerHandle | None = None
     _head_size = 0
     _in_head = True
-    _is_refused = False
+    _is_rejected = False
     _raw_size = 0  # raw bytes of the current body
     _body_size = 0
 
@@ -67,7 +67,7 @@ class BoundedHttp(HttpToolsProtocol):
         super().connection_made(transport)
         self._address = self.client[0] if self.client else ""
         if not self.connection_counter.enter(self._address):
-            self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, "Too many connections from this address.")
+            self._reject(HTTPStatus.SERVICE_UNAVAILABLE, "Too many connections from this address.")
             return
         self._expect_head()
 
@@ -81,7 +81,7 @@ class BoundedHttp(HttpToolsProtocol):
         super().handle_websocket_upgrade()
 
     def data_received(self, data: bytes) -> None:
-        if self._is_refused or self.transport.is_closing():
+        if self._is_rejected or self.transport.is_closing():
             return
         idle = self.cycle is None or self.cycle.response_complete
         if idle and self._head_timer is None:
@@ -91,7 +91,7 @@ class BoundedHttp(HttpToolsProtocol):
         if self._head_timer is not None:
             self._head_size += len(data)
             if self._head_size > HEAD_MAX:
-                self._refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "The request head is too long.")
+                self._reject(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "The request head is too long.")
         elif self._raw_size > HEAD_MAX + OVERHEAD * self._body_size and not idle:
             self.transport.abort()  # the chunk extensions or trailers are excessive
 
@@ -115,30 +115,30 @@ class BoundedHttp(HttpToolsProtocol):
 
     def _expect_head(self) -> None:
         self._head_size = 0
-        self._head_timer = self.loop.call_later(HEAD_SECONDS, self._refuse_late_head)
+        self._head_timer = self.loop.call_later(HEAD_SECONDS, self._reject_late_head)
 
     def _cancel_head_timer(self) -> None:
         if self._head_timer is not None:
             self._head_timer.cancel()
             self._head_timer = None
 
-    def _refuse_late_head(self) -> None:
-        self._refuse(HTTPStatus.REQUEST_TIMEOUT, "The request head took too long to arrive.")
+    def _reject_late_head(self) -> None:
+        self._reject(HTTPStatus.REQUEST_TIMEOUT, "The request head took too long to arrive.")
 
     def _leave(self) -> None:
         if self._address is not None:
             self.connection_counter.leave(self._address)
             self._address = None
 
-    def _refuse(self, status: HTTPStatus, reason: str) -> None:
+    def _reject(self, status: HTTPStatus, reason: str) -> None:
         """Respond and half-close the connection.
 
         Further data is discarded until the client closes the connection or a timeout expires.
         """
         self._cancel_head_timer()
-        if self._is_refused or self.transport.is_closing():
+        if self._is_rejected or self.transport.is_closing():
             return
-        self._is_refused = True
+        self._is_rejected = True
         text = f"{reason}\n"
         self.transport.write(
             f"HTTP/1.1 {status.value} {status.phrase}\r\ncontent-type: text/plain; charset=utf-8\r\n"
