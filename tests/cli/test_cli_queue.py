@@ -32,7 +32,7 @@ def test_pool_may_be_omitted_if_there_is_only_one(monkeypatch) -> None:
 
 def test_pool_is_required_if_there_are_several(monkeypatch) -> None:
     result = Terminal(monkeypatch).run("queue", server=StubServer(pools("a", "b")))
-    assert (result.exit_code, "specify a pool, one of: a, b" in result.output) == (2, True)
+    assert (result.exit_code, "specify a pool. Use one of: a, b" in result.output) == (2, True)
 
 
 def test_queue_is_read_to_its_last_page(monkeypatch) -> None:
