@@ -25,7 +25,7 @@ from scheduler.reports.fair_share.trace import UNITS, full_share_trace
 from scheduler.reports.replay import ReplayResult, replay
 from scheduler.reports.visibility import UNRESTRICTED
 
-MAX_DIFFERENCES_SHOWN = 20  # differences shown on the page; `berth replay` lists all of them
+MAX_DIFFERENCES_SHOWN = 20  # maximum number of differences shown on the page; `berth replay` lists all
 KINDS = {
     "reclaim": "warning",
     "preempt": "warning",
@@ -62,7 +62,7 @@ class EvictionAdmin(ReadOnlyModelAdmin):
         "entire_workload",
     )
     search_fields = ("workload_name", "preemptor_name", "project_name", "preemptor_project_name", "rule")
-    search_help_text = "Workload, project, or words from the rule"
+    search_help_text = "Workload name, project name or text from the rule"
     date_hierarchy = "at"
     readonly_fields = (
         "summary_text",
@@ -116,10 +116,9 @@ class EvictionAdmin(ReadOnlyModelAdmin):
 
     @display(description="Summary")
     def summary_text(self, row: Eviction) -> SafeString:
-        each = render(UNRESTRICTED, [row])[0]
-        return format_html(
-            "{}<br>{}", each.summary, format_html_join("", "<br>{}", ((line,) for line in each.explanation))
-        )
+        eviction = render(UNRESTRICTED, [row])[0]
+        explanation = format_html_join("", "<br>{}", ((line,) for line in eviction.explanation))
+        return format_html("{}<br>{}", eviction.summary, explanation)
 
     @display(description="GPUs", ordering="gpu_milli")
     def gpus(self, row: Eviction) -> str:
@@ -139,7 +138,7 @@ class EvictionAdmin(ReadOnlyModelAdmin):
 
     @display(description="Alternatives considered")
     def rejected_alternatives(self, row: Eviction) -> SafeString:
-        return render_table(("Reason",), [(each,) for each in row.numbers.get("refused") or []])
+        return render_table(("Reason",), [(reason,) for reason in row.numbers.get("refused") or []])
 
     @display(description="Pods")
     def pod_names(self, row: Eviction) -> str:
@@ -271,15 +270,15 @@ class QueueStandingAdmin(ReadOnlyModelAdmin):
     def owner(self, row: QueueStanding) -> str:
         return str(row.project or row.department)
 
-    @display(description="Fair share, GPUs")
+    @display(description="Fair share (GPUs)")
     def gpu_share(self, row: QueueStanding) -> str:
         return thousandths(row.share[0])
 
-    @display(description="Allocated, GPUs")
+    @display(description="Allocated (GPUs)")
     def gpu_allocated(self, row: QueueStanding) -> str:
         return thousandths(row.allocated[0])
 
-    @display(description="Requested, GPUs")
+    @display(description="Requested (GPUs)")
     def gpu_requested(self, row: QueueStanding) -> str:
         return thousandths(row.requested[0])
 

@@ -21,12 +21,12 @@ class Cycle(models.Model):
     pending = models.PositiveIntegerField(default=0)
     bundles = models.PositiveIntegerField(default=0)
     applied = models.PositiveIntegerField(default=0)
-    stale = models.PositiveIntegerField(default=0, help_text="Bundles dropped as outdated.")
+    stale = models.PositiveIntegerField(default=0, help_text="Number of outdated bundles dropped.")
     evictions = models.PositiveIntegerField(default=0)
     trials = models.PositiveIntegerField(default=0)
     engine = models.CharField(max_length=64, blank=True, help_text="Version of the engine.")
     snapshot = models.BinaryField(
-        null=True, help_text="Snapshot and plan, compressed; deleted after the retention time."
+        null=True, help_text="Compressed snapshot and plan, deleted after the retention time."
     )
     plan = models.JSONField(null=True)
     notes = models.JSONField(default=list, help_text="Inconsistent rows that the cycle skipped.")
@@ -112,15 +112,15 @@ class Reservation(models.Model):
 
 
 class Eviction(models.Model):
-    """Audit row of one eviction: victim, preemptor and rule. Rows are append-only.
+    """Audit row for one eviction: victim, preemptor and rule. Rows are append-only.
 
-    Ids and names are copied, because audit rows outlive the workloads.
+    IDs and names are copied because audit rows outlive the workloads.
     """
 
     KINDS = [(k, k) for k in ("shrink", "consolidate", "reclaim", "preempt", "stale_gang", "drain")]
 
     at = models.DateTimeField(db_default=Now(), editable=False)
-    cycle = models.BigIntegerField(null=True, help_text="The id of the cycle that decided it.")
+    cycle = models.BigIntegerField(null=True, help_text="ID of the cycle that decided the eviction.")
     kind = models.CharField(max_length=12, choices=KINDS)
     pool_id = models.BigIntegerField()
     pool_name = models.CharField(max_length=63)
@@ -134,9 +134,9 @@ class Eviction(models.Model):
     preemptor_name = models.CharField(max_length=63, blank=True)
     preemptor_project_id = models.BigIntegerField(null=True)
     preemptor_project_name = models.CharField(max_length=63, blank=True)
-    rule = models.TextField(help_text="The rule that allowed it, with its numbers.")
+    rule = models.TextField(help_text="Rule that allowed the eviction, with its numbers.")
     numbers = models.JSONField(
-        default=dict, help_text="Quota, share, allocation and usage of both sides; alternatives."
+        default=dict, help_text="Quota, share, allocation and usage of both parties; rejected alternatives."
     )
     pods = models.JSONField(default=list)
     entire_workload = models.BooleanField(default=True)
@@ -168,8 +168,8 @@ class Usage(models.Model):
     project = models.ForeignKey("projects.Project", null=True, on_delete=models.CASCADE, related_name="+")
     used = ArrayField(models.FloatField(), size=3)
     parent = ArrayField(models.FloatField(), size=3)
-    held = ArrayField(models.BigIntegerField(), size=3, help_text="Allocation since settled_at.")
-    rate = ArrayField(models.FloatField(), size=3, help_text="Charged per second since settled_at.")
+    held = ArrayField(models.BigIntegerField(), size=3, help_text="Allocation since `settled_at`.")
+    rate = ArrayField(models.FloatField(), size=3, help_text="Amount charged per second since `settled_at`.")
     parent_rate = ArrayField(models.FloatField(), size=3)
     settled_at = models.DateTimeField()
 
@@ -186,7 +186,7 @@ class Usage(models.Model):
 
 
 class UsagePoint(models.Model):
-    """A usage ledger at an earlier time, from which a sliding window computes expired usage."""
+    """State of a usage ledger at an earlier time. A sliding window computes expired usage from it."""
 
     usage = models.ForeignKey(Usage, on_delete=models.CASCADE, related_name="points")
     at = models.DateTimeField()
@@ -200,7 +200,7 @@ class UsagePoint(models.Model):
 class UsageHour(models.Model):
     """Usage of one user in one project and pool during one hour, from released allocations.
 
-    Ids and names are copied, because the rows outlive the project, user and pool.
+    IDs and names are copied because the rows outlive the project, user and pool.
     """
 
     hour = models.DateTimeField()
@@ -211,7 +211,7 @@ class UsageHour(models.Model):
     project_id = models.BigIntegerField()
     project_name = models.CharField(max_length=63)
     user_name = models.CharField(
-        max_length=150, blank=True, help_text="Submitter; empty for workloads of Berth itself."
+        max_length=150, blank=True, help_text="Submitter; empty for Berth's own workloads."
     )
     gpu_milli_seconds = models.BigIntegerField(default=0)
     cpu_milli_seconds = models.BigIntegerField(default=0)
@@ -256,15 +256,15 @@ class PodUtilization(models.Model):
 
     pod = models.OneToOneField("projects.Pod", primary_key=True, on_delete=models.CASCADE, related_name="use")
     at = models.DateTimeField()
-    cpu_seconds = models.FloatField(help_text="Since the pod started.")
-    cpu_milli = models.PositiveIntegerField(help_text="Since the previous measurement.")
+    cpu_seconds = models.FloatField(help_text="CPU time since the pod started.")
+    cpu_milli = models.PositiveIntegerField(help_text="Mean CPU usage since the previous measurement.")
     memory_mib = models.PositiveIntegerField()
     devices = models.JSONField(
         default=list,
-        help_text="For each device: utilization in thousandths and MiB in use; null: not measured.",
+        help_text="For each device, utilization in thousandths and MiB in use. Null if not measured.",
     )
     busy_at = models.DateTimeField(
-        null=True, help_text="When its GPUs were last not idle, or first measured; null: not measured."
+        null=True, help_text="Time at which the GPUs were last busy or first measured. Null if not measured."
     )
 
 
@@ -273,7 +273,7 @@ class NodeUtilization(models.Model):
 
     node = models.OneToOneField("pools.Node", primary_key=True, on_delete=models.CASCADE, related_name="use")
     at = models.DateTimeField()
-    devices = models.JSONField(help_text="For each device, as in PodUtilization.")
+    devices = models.JSONField(help_text="Measurements of each device, as in PodUtilization.")
 
 
 class UtilizationPoint(models.Model):
@@ -283,14 +283,14 @@ class UtilizationPoint(models.Model):
     """
 
     pod = models.ForeignKey("projects.Pod", on_delete=models.CASCADE, related_name="use_points")
-    step = models.PositiveSmallIntegerField(help_text="Seconds: 60 or 3600.")
-    at = models.DateTimeField(help_text="When the minute or hour began.")
+    step = models.PositiveSmallIntegerField(help_text="Length in seconds: 60 or 3600.")
+    at = models.DateTimeField(help_text="Start of the minute or hour.")
     seconds = models.FloatField()
     cpu_milli_seconds = models.FloatField()
-    memory_mib = models.PositiveIntegerField(help_text="Maximum.")
-    gpu_milli_seconds = models.FloatField(help_text="Measured part of its allocation.")
+    memory_mib = models.PositiveIntegerField(help_text="Peak memory.")
+    gpu_milli_seconds = models.FloatField(help_text="Measured part of the pod's GPU allocation.")
     gpu_busy_milli_seconds = models.FloatField()
-    gpu_memory_mib = models.PositiveIntegerField(null=True, help_text="Maximum over its devices.")
+    gpu_memory_mib = models.PositiveIntegerField(null=True, help_text="Maximum over the pod's devices.")
 
     class Meta:
         constraints = [models.UniqueConstraint(name="use_point_once", fields=["pod", "step", "at"])]

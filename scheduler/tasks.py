@@ -24,7 +24,7 @@ DAY = timedelta(days=1)
 
 
 def clear_workspace(leftover: int) -> bool:
-    """Delete a workspace, then its row, so that the job can be retried. Return False if the row is gone."""
+    """Delete a workspace, then its row, so that the job can be retried. Return whether the row existed."""
     row = Leftover.objects.select_related("pool").filter(pk=leftover, kind=Leftover.Kind.WORKSPACE).first()
     if row is None:
         return False
@@ -34,7 +34,7 @@ def clear_workspace(leftover: int) -> bool:
 
 
 def delete_expired() -> dict[str, int]:
-    """Delete expired rows and files; return the counts by kind. See docs/operations.md for retention."""
+    """Delete expired rows and files. Return counts by kind. See docs/operations.md for retention."""
     now = timezone.now()
     retention = {name: timedelta(days=days) for name, days in settings.BERTH_KEEP_DAYS.items()}
     call_command("clearsessions")
@@ -58,7 +58,7 @@ def delete_expired() -> dict[str, int]:
 
 
 def check_budgets() -> int:
-    """Warn about budgets that are nearly exhausted; return the number of new warnings."""
+    """Warn about budgets that are nearly exhausted. Return the number of new warnings."""
     return record_budget_warnings(timezone.now())
 
 

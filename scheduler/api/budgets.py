@@ -34,7 +34,7 @@ PRECONDITION_HEADERS = ("If-Match", "If-None-Match")
 
 
 class BudgetValues(Body):
-    """Values of a monthly budget; omitted fields keep their values."""
+    """Settings of a monthly budget. Omitted fields are unchanged."""
 
     gpu_hours: Annotated[int, Field(ge=1, le=10**9)]
     warn_at: list[Annotated[int, Field(ge=1, le=1000)]] = Field(
@@ -43,14 +43,14 @@ class BudgetValues(Body):
 
 
 class BudgetMonthResponse(ResponseModel):
-    """GPU-hours of this calendar month (UTC)."""
+    """GPU-hours in the current calendar month (UTC)."""
 
     begin: datetime
     end: datetime
     used: float
     percent: float
     pace_per_hour: float = Field(description="Average GPU-hours per hour over the last seven days.")
-    forecast: float = Field(description="GPU-hours at the end of the month at that pace.")
+    forecast: float = Field(description="Forecast of GPU-hours by the end of the month at that rate.")
     forecast_percent: float
 
 
@@ -79,9 +79,10 @@ class BudgetDetail(ApiView):
     @operation("Get a budget with its usage and forecast", answer=BudgetResponse)
     def get(self, request: Request, name: str) -> Response:
         reject_query(request)
-        budget = self._find_budget(self.owner(name))
+        owner = self.owner(name)
+        budget = self._find_budget(owner)
         if budget is None:
-            raise NotFound("There is no such budget.")
+            raise NotFound(_missing_budget_message(owner))
         return Response(serialize_budgets([budget])[0], headers={"ETag": etag(budget.version)})
 
     @operation(
@@ -112,7 +113,7 @@ class BudgetDetail(ApiView):
         self.require("set_quota", owner)
         existing = self._find_budget(owner)
         if existing is None:
-            raise NotFound("There is no such budget.")
+            raise NotFound(_missing_budget_message(owner))
         expected = expected_version(request, existing.version)
         budgets.delete_budget(actor=self.actor, budget=existing, expected_version=expected)
         return no_content()
@@ -120,6 +121,11 @@ class BudgetDetail(ApiView):
     def _find_budget(self, owner: Department | Project) -> Budget | None:
         owner_filter = {"department": owner} if isinstance(owner, Department) else {"project": owner}
         return selectors.budgets(self.actor).filter(**owner_filter).first()
+
+
+def _missing_budget_message(owner: Department | Project) -> str:
+    kind = "Department" if isinstance(owner, Department) else "Project"
+    return f"{kind} {owner.name} has no budget."
 
 
 class DepartmentBudget(BudgetDetail):

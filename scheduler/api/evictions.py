@@ -51,7 +51,7 @@ class EvictionResponse(ResponseModel):
     at: datetime
     kind: EvictionKindName
     pool: str
-    workload: UUID | None = Field(description="Null, like the name, if you may not see the project.")
+    workload: UUID | None = Field(description="Null if you may not see the project. The name is then empty.")
     workload_name: str
     project: str
     department: str
@@ -59,10 +59,10 @@ class EvictionResponse(ResponseModel):
     preemptor_name: str
     preemptor_project: str
     victim: str = Field(
-        description="Evicted workload as PROJECT/NAME, or its size and project if you may not see it."
+        description="Evicted workload as PROJECT/NAME, or only its size and project if you may not see it."
     )
     preemptor: str = Field(
-        description="Workload for which it was evicted, in the same form. Empty for a drain."
+        description="Workload that the victim was evicted for, in the same form. Empty for a drain."
     )
     rule: str
     numbers: dict[str, Any]
@@ -104,7 +104,7 @@ class EvictionMatrixQuery(Query):
 
 class EvictionPairResponse(ResponseModel):
     victim_project: str
-    preemptor_project: str = Field(description="Empty if there is no preemptor, as for a drain.")
+    preemptor_project: str = Field(description="Empty if there is no preemptor, for example in a drain.")
     evictions: int
     gpus: float
     lost_gpu_seconds: int
@@ -114,12 +114,12 @@ class EvictionMatrixResponse(ResponseModel):
     """Eviction totals by pair of projects."""
 
     pairs: list[EvictionPairResponse] = Field(description="Pairs in descending order of lost work.")
-    omitted: int = Field(description="Number of pairs beyond the limit.")
+    omitted: int = Field(description="Number of pairs left out because of the limit.")
 
 
 class EvictionMatrix(ApiView):
     @operation(
-        "Sum evictions by victim and preemptor project",
+        "Total evictions by victim project and preemptor project",
         query=EvictionMatrixQuery,
         answer=EvictionMatrixResponse,
     )
@@ -144,12 +144,12 @@ class EvictionDetail(ApiView):
         reject_query(request)
         row = selectors.evictions(self.actor).filter(pk=eviction_id).first()
         if row is None:
-            raise NotFound("There is no eviction with that id.")
+            raise NotFound(f"There is no eviction with ID {eviction_id}.")
         return Response(serialize_eviction(render(viewer_for(self.actor), [row])[0]))
 
 
 class WorkloadEvictions(ApiView):
-    @operation("List evictions of a workload or on its behalf", query=ListQuery, page=EvictionResponse)
+    @operation("List evictions that a workload suffered or caused", query=ListQuery, page=EvictionResponse)
     def get(self, request: Request, workload_id: UUID) -> Response:
         query = parse_query(request, ListQuery)
         workload = tenants.find_workload(self.actor, workload_id)
@@ -160,15 +160,15 @@ class WorkloadEvictions(ApiView):
 
 
 def stream_csv(request: Request, rows: QuerySet[Eviction], viewer: Viewer) -> StreamingHttpResponse:
-    """Return a CSV response that streams all rows in their order."""
+    """Return a CSV response that streams all rows in the order of the queryset."""
     shown = (serialize_eviction(render(viewer, [row])[0]) for row in rows.iterator(chunk_size=1000))
     return csv_response(
-        request, "evictions", COLUMNS, ([getattr(each, key) for key in COLUMNS] for each in shown)
+        request, "evictions", COLUMNS, ([getattr(eviction, key) for key in COLUMNS] for eviction in shown)
     )
 
 
-def serialize_eviction(each: RenderedEviction) -> EvictionResponse:
-    row, victim, preemptor = each.row, each.victim, each.preemptor
+def serialize_eviction(eviction: RenderedEviction) -> EvictionResponse:
+    row, victim, preemptor = eviction.row, eviction.victim, eviction.preemptor
     columns: Any = row
     return EvictionResponse(
         pool=row.pool_name,
@@ -182,17 +182,17 @@ def serialize_eviction(each: RenderedEviction) -> EvictionResponse:
         preemptor_project=preemptor.project if preemptor else "",
         preemptor=preemptor.display_name if preemptor else "",
         gpus=from_milli(row.gpu_milli) or 0,
-        rule=each.rule,
-        numbers=each.numbers,
-        pods=each.pods,
-        summary=each.summary,
-        explanation=each.explanation,
+        rule=eviction.rule,
+        numbers=eviction.numbers,
+        pods=eviction.pods,
+        summary=eviction.summary,
+        explanation=eviction.explanation,
         **{name: getattr(columns, name) for name in _COPIED_COLUMNS},
     )
 
 
 def serializer_for(actor: Actor) -> Callable[[Sequence[Eviction]], list[Any]]:
-    return lambda rows: [serialize_eviction(each) for each in render(viewer_for(actor), rows)]
+    return lambda rows: [serialize_eviction(eviction) for eviction in render(viewer_for(actor), rows)]
 
 
 def _filter_evictions(actor: Actor, query: "EvictionsQuery | EvictionMatrixQuery") -> QuerySet[Eviction]:

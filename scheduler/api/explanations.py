@@ -38,13 +38,13 @@ class ExplanationResponse(ResponseModel):
     expected_start_reason: str = Field(description="Assumptions of the estimate, or why there is none.")
     blockers: list[BlockerResponse]
     queue: dict[str, Any] = Field(
-        description="Standing of the project and department; `how` explains each share by resource."
+        description="Standings of the project and its department. `how` explains each resource's share."
     )
     evictions: list[evictions.EvictionResponse]
     explained_at: datetime | None
     cycle: int | None
     pending_history: list[PendingPeriodResponse] = Field(
-        description="Reasons why the workload was pending, oldest first, including earlier runs."
+        description="Reasons the workload was pending, oldest first, including those of earlier runs."
     )
 
 

@@ -18,7 +18,7 @@ class FragmentationLevelResponse(ResponseModel):
 
 
 class FragmentationResponse(ResponseModel):
-    """Free whole devices of ready nodes, except reserved ones. CPU or memory may allow fewer."""
+    """Whole free devices on ready nodes, excluding reserved ones. CPU or memory may allow fewer replicas."""
 
     nodes: int
     free_gpus: int

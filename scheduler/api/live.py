@@ -1,4 +1,4 @@
-"""Notify open pages of changes that their reader may see."""
+"""Notify open pages of changes that the signed-in user may see."""
 
 import re
 from dataclasses import dataclass
@@ -17,12 +17,12 @@ SECONDS = re.compile(r"\d{1,12}(\.\d{1,9})?", re.ASCII)
 
 @dataclass(frozen=True)
 class Visibility:
-    """The departments and projects whose changes the reader may see."""
+    """The departments and projects whose changes the signed-in user may see."""
 
     everything: bool
     departments: frozenset[int]
     projects: frozenset[int]
-    capacity: bool  # whether the reader may see node pools
+    capacity: bool  # whether the user may see node pools
 
     def includes(self, note: Note) -> bool:
         if note["project"] is None and note["department"] is None:
@@ -31,20 +31,20 @@ class Visibility:
 
 
 class LiveConsumer(SignedInConsumer):
-    """Consumer that sends {"kind", "ids"} for each change. Null ids mean any object of that kind.
+    """Consumer that sends {"kind", "ids"} for each change. If `ids` is null, any object may have changed.
 
-    With `?since=` (seconds since 1970), it starts with the changes since that time.
+    With `?since=` (seconds since 1970), the consumer first sends the changes since that time.
     """
 
     async def check_permission(self, actor: Actor) -> int:
-        """Accept every signed-in user; roles decide which changes are sent."""
+        """Accept every signed-in user. The user's roles decide which changes are sent."""
         self.visibility: Visibility = await database_sync_to_async(load_visibility)(actor)
         return 0
 
     async def prepare(self) -> None:
         self.queue = PageQueue()
         await sync_to_async(LISTENER.add(self.queue).wait, thread_sensitive=False)(5.0)
-        for note in self._missed_changes():  # the queue already collects newer changes
+        for note in self._missed_changes():  # newer changes are already being queued
             self.queue.put(note)
 
     async def disconnect(self, code: int) -> None:

@@ -24,7 +24,7 @@ BY_POSITION = Order("queue", ("queue_position", "id"), computed_columns={"queue_
 
 class PendingWorkloadResponse(ResponseModel):
     queue_position: int | None = Field(
-        description="Position among all pending workloads of the pool; null until a cycle has considered it."
+        description="Position in the pool's queue. Null until a cycle has considered the workload."
     )
     workload: UUID
     name: str

@@ -44,7 +44,7 @@ class StartChangeResponse(ResponseModel):
     workload: str
     pool: str
     gpus: float
-    at_once: bool = Field(description="False if it starts only once evicted workloads have stopped.")
+    at_once: bool = Field(description="False if the workload must wait until evicted workloads have stopped.")
 
 
 class ReasonChangeResponse(ResponseModel):
@@ -113,7 +113,7 @@ def serialize_warnings(owner: Department | Project, pool: NodePool) -> list[Quot
 
 
 class ShareRoundResponse(ResponseModel):
-    """One round of the fair-share division in which the queue took part."""
+    """One round of the fair-share division that included the queue."""
 
     phase: Literal["quota", "over_quota", "remainder"]
     rank: int
@@ -142,7 +142,7 @@ class ShareTraceResponse(ResponseModel):
 
     pool: str
     trace: list[ShareTraceEntryResponse] = Field(
-        description="Starts with the department if you may see all of it."
+        description="The department comes first if you may see all of its projects."
     )
 
 

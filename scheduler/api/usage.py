@@ -33,7 +33,7 @@ class UsageQuery(ListQuery):
     group_by: tuple[DimensionName, ...] = ()
     step: Literal["hour", "day", "week", "month"] | None = None
     time_zone: Annotated[
-        Word | None, Field(description="Time zone of days, weeks and months; default UTC.")
+        Word | None, Field(description="Time zone for days, weeks and months. Defaults to UTC.")
     ] = None
     department: Word | None = None
     project: Word | None = None
@@ -48,12 +48,12 @@ class UsageRowResponse(ResponseModel):
     at: datetime | None = Field(description="Start of the interval; null without a step.")
     department: str | None = None
     project: str | None = None
-    user: str | None = Field(None, description="Submitter; empty for workloads of Berth itself.")
+    user: str | None = Field(None, description="Submitter; empty for Berth's own workloads.")
     pool: str | None = None
     gpu_hours: float
     cpu_hours: float
     memory_gib_hours: float
-    cost: float | None = Field(description="Cost of the GPU-hours in the currency of the pool prices.")
+    cost: float | None = Field(description="Cost of the GPU-hours in the currency used for pool prices.")
 
 
 class UsageReportResponse(ResponseModel):
@@ -119,7 +119,7 @@ def _cursor(position: int) -> str:
 
 
 def _position(cursor: str | None) -> int:
-    """Return the index of a page's first row, which is stable for past periods."""
+    """Return the index of the page's first row. The index is stable for past periods."""
     if cursor is None:
         return 0
     try:
@@ -130,4 +130,4 @@ def _position(cursor: str | None) -> int:
     except (ValueError, binascii.Error):
         pass
     allowed = "`next` of an earlier page of the same report"
-    raise Invalid([Problem("cursor", "is not a cursor of this report", "", allowed)])
+    raise Invalid([Problem("cursor", "is not a valid cursor for this report", "", allowed)])

@@ -50,7 +50,7 @@ Span = Annotated[
     Field(
         ge=60,
         le=int(LONGEST.total_seconds()),
-        description="Seconds of history up to now or the end of the workload.",
+        description="Seconds of history, ending now or when the workload ended.",
     ),
 ]
 
@@ -77,19 +77,19 @@ class WorkloadUtilizationDetailResponse(ResponseModel):
     """Utilization of one workload over time."""
 
     workload: str
-    idle_since: datetime | None = Field(description="Time since which the allocated GPUs have been idle.")
+    idle_since: datetime | None = Field(description="Time at which the allocated GPUs became idle.")
     now: UtilizationResponse
     pods: list[PodUtilizationResponse]
     step: int = Field(description="Seconds between points.")
-    over_time: list[UtilizationPointResponse] = Field(description="Oldest first, without unmeasured points.")
+    over_time: list[UtilizationPointResponse] = Field(description="Measured points, oldest first.")
 
 
 class NodeUtilizationResponse(ResponseModel):
     node: str
     pool: str
-    now: UtilizationResponse = Field(description="Utilization of the node's pods.")
+    now: UtilizationResponse = Field(description="Total utilization of the node's pods.")
     devices: list[DeviceUtilizationResponse] = Field(
-        description="All GPUs of the node; empty if not measured."
+        description="All GPUs of the node. Empty if they are not measured."
     )
 
 
@@ -119,12 +119,12 @@ class PoolUtilizationResponse(ResponseModel):
 
 
 class HourlyUtilizationResponse(ResponseModel):
-    """GPU-hours of one hour, or of the current hour so far."""
+    """GPU-hours in one hour, or in the current hour so far."""
 
     at: datetime
     total: float
     allocated: float
-    measured: float = Field(description="Allocated GPU-hours with a measured utilization.")
+    measured: float = Field(description="Allocated GPU-hours with measured utilization.")
     used: float
 
 

@@ -18,7 +18,7 @@ class AllocatedResourcesResponse(ResponseModel):
 
 
 class UsedResourcesResponse(ResponseModel):
-    """Measured amounts. Null means not measured, as opposed to zero."""
+    """Measured amounts. Null means that the amount was not measured; it does not mean zero."""
 
     gpu: float | None = Field(description="Allocated GPUs times their measured utilization.")
     cpu: float | None
@@ -34,12 +34,12 @@ class UtilizationResponse(ResponseModel):
     pods_measured: int
     allocated: AllocatedResourcesResponse
     used: UsedResourcesResponse
-    gpus_measured: float = Field(description="Allocated GPUs with a measured utilization.")
+    gpus_measured: float = Field(description="Allocated GPUs with measured utilization.")
     gpu_busy_percent: float | None = Field(description="Utilization of the measured GPUs.")
 
 
 class UtilizationPointResponse(ResponseModel):
-    """Averages over a minute or an hour, except that memory is the peak."""
+    """Averages over a minute or an hour. Memory is the peak."""
 
     at: datetime
     allocated: AllocatedResourcesResponse
@@ -52,7 +52,7 @@ class DeviceUtilizationResponse(ResponseModel):
     busy_percent: float | None
     memory_mib: int | None
     shared: bool = Field(
-        description="The pod has a fraction of the device; the values are those of the entire device."
+        description="True if the pod has a fraction of the device. The values are for the entire device."
     )
 
 

@@ -11,7 +11,7 @@ from scheduler.engine.layout.other_pools import refresh_other_pools
 from scheduler.engine.model import Snapshot
 from scheduler.engine.plan import Plan
 
-MAX_ROUNDS = 8  # upper bound: usually, the second round finds nothing left to do
+MAX_ROUNDS = 8  # an upper bound; the second round usually has nothing left to do
 
 
 def decide(snapshot: Snapshot, actions: Sequence[str] | None = None) -> Plan:
@@ -27,7 +27,7 @@ def decide_with_layout(
 ) -> tuple[Plan, Layout]:
     """Return the plan and the layout.
 
-    The next cycle passes the layout as `previous_layout`, so that only the changed parts are built again.
+    The next cycle passes the layout as `previous_layout`, so that only changed parts are rebuilt.
     """
     layout = prepare_layout(snapshot, previous_layout)
     boards, choices = list(layout.boards.values()), range(layout.max_choices)
@@ -42,7 +42,7 @@ def decide_with_layout(
         changed = [board for board in boards if board.cycle.evicting_trials or board.pool.name in refreshed]
         before = [board.cycle.accepted_trials for board in changed]
         for board in changed:
-            board.cycle.scaled_down.clear()  # a scaled-down gang may scale up on what the preemptor left
+            board.cycle.scaled_down.clear()  # these gangs may scale up into what the preemptor left
         _run_actions(changed, chosen, choices)
         if before == [board.cycle.accepted_trials for board in changed]:
             break
@@ -52,6 +52,6 @@ def decide_with_layout(
 def _run_actions(boards: Sequence[Board], chosen: Iterable[Action], choices: range) -> None:
     for action in chosen:
         for step in action:
-            for choice in choices:  # every workload's first pool before any workload's second pool
+            for choice in choices:  # try every workload's first pool before any workload's second pool
                 for board in boards:
                     step(board, choice)

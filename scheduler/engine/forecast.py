@@ -1,4 +1,4 @@
-"""Estimate start times of pending workloads from declared runtimes.
+"""Estimate the start times of pending workloads from declared runtimes.
 
 Workloads free their GPUs, CPUs and memory at their declared end, and pending workloads take them
 in queue order. The estimate ignores later submissions and where resources are free.
@@ -13,31 +13,31 @@ from berth.core.words import format_amount
 from scheduler.engine.model import Group, NodeState, PodState, Role, Snapshot, Workload
 from scheduler.engine.plan import Evict, Place, Plan, Reason, Refusal
 
-MAX_ESTIMATES = 500  # maximum number of workloads per pool, in queue order
+MAX_ESTIMATES = 500  # maximum number of estimates per pool, in queue order
 ASSUMPTIONS = (
     "if running workloads end within their max_runtime, workloads ahead in the queue start first, "
     "nothing new is queued ahead, and the capacity becomes free in one block"
 )
-NEVER_STARTS = "it can never start as specified"
+NEVER_STARTS = "the workload can never start as specified"
 UNKNOWN_START: Mapping[Reason, str] = {
     Reason.MISCONFIGURED: NEVER_STARTS,
     Reason.NO_MATCHING_NODE: NEVER_STARTS,
     Reason.EXCEEDS_NODE_SHAPE: NEVER_STARTS,
     Reason.EXCEEDS_POOL_MAX: NEVER_STARTS,
     Reason.EXCEEDS_DOMAIN: NEVER_STARTS,
-    Reason.SUSPENDED: "a user has to resume it",
-    Reason.DEPENDENCY_NOT_MET: "its dependencies have to complete first",
-    Reason.PROJECT_LIMIT: "another workload in its project has to end, or the limit has to be raised",
-    Reason.DEPARTMENT_LIMIT: "another workload in its department has to end, or the limit has to be raised",
-    Reason.NON_PREEMPTIBLE_OVER_QUOTA: "another workload in its project has to end, "
+    Reason.SUSPENDED: "a user has to resume the workload",
+    Reason.DEPENDENCY_NOT_MET: "the workload's dependencies have to complete first",
+    Reason.PROJECT_LIMIT: "another workload in the project has to end, or the limit has to be raised",
+    Reason.DEPARTMENT_LIMIT: "another workload in the department has to end, or the limit has to be raised",
+    Reason.NON_PREEMPTIBLE_OVER_QUOTA: "another workload in the project has to end, "
     "or the quota has to be raised",
-    Reason.DEPARTMENT_OVERSOLD: "another workload in its department has to end, "
+    Reason.DEPARTMENT_OVERSOLD: "another workload in the department has to end, "
     "or the quota has to be raised",
-    Reason.WAITING_FOR_SCALE_UP: "it is waiting for nodes, and their boot time is unknown",
+    Reason.WAITING_FOR_SCALE_UP: "the workload is waiting for nodes, and their boot time is unknown",
 }
-TOO_FAR_BACK = "it is too far back in the queue for an estimate"
-CAPACITY_FREE = "enough capacity is free or should be free by now; see the reasons why it is pending"
-PARTLY_PLACED = "some of its replicas have already been placed"
+TOO_FAR_BACK = "the workload is too far back in the queue for an estimate"
+CAPACITY_FREE = "enough capacity is free or should be free by now; see the workload's pending reasons"
+PARTLY_PLACED = "some of the workload's replicas have already been placed"
 Sums = list[int]
 
 
@@ -45,8 +45,8 @@ Sums = list[int]
 class Forecast:
     """Estimated start time of a pending workload, in seconds since the epoch.
 
-    `at` is None if the start time is unknown. `because` states the assumptions, or why there is no
-    estimate.
+    `at` is None if the start time is unknown. `because` states the assumptions, or the reason for a
+    missing estimate.
     """
 
     at: int | None
@@ -70,7 +70,7 @@ def forecasts(snapshot: Snapshot, plan: Plan) -> Mapping[str, Forecast]:
 def minimum_request(tree: Group | Role) -> tuple[int, int, int]:
     """Return the smallest amounts that the workload needs to run.
 
-    If only some of the groups are needed, the smallest ones count.
+    If only some of the groups are needed, the smallest groups count.
     """
     if isinstance(tree, Role):
         gpu, cpu, memory = tree.request.amounts

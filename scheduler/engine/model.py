@@ -16,14 +16,14 @@ NO_GPUS = Bounds(0, None, None)
 class Strategy(StrEnum):
     BINPACK = "binpack"
     SPREAD = "spread"
-    FRAGMENTATION = "fragmentation"  # the node where the least free capacity becomes unusable
-    AUTO = "auto"  # fragmentation if nodes or requests are mixed, else binpack
+    FRAGMENTATION = "fragmentation"  # prefer the node where the least free capacity becomes unusable
+    AUTO = "auto"  # FRAGMENTATION if nodes or requests are mixed, else BINPACK
 
 
 class NodeState(StrEnum):
     READY = "ready"
     CORDONED = "cordoned"  # keeps its pods but accepts no new ones
-    DRAINING = "draining"  # its pods are being moved away; accepts no new ones
+    DRAINING = "draining"  # its pods are being moved away, and it accepts no new ones
     BOOTING = "booting"  # counts as future capacity, but no pod can start on it yet
 
 
@@ -47,7 +47,7 @@ class Consolidation:
 class FairShareMode:
     """How past usage affects shares.
 
-    `half_life` and `window` are in seconds. Without either, history does not count.
+    `half_life` and `window` are in seconds. If neither is set, history does not count.
     """
 
     time_based: bool = False
@@ -55,7 +55,7 @@ class FairShareMode:
     window: int | None = None
     tumbling: bool = False
     k: float = 1.0
-    count_all: bool = False  # False: only usage over quota counts as history
+    count_all: bool = False  # if False, only usage over quota counts as history
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,15 +80,15 @@ class Pool:
     reclaim_min_runtime: int = 0
     preempt_min_runtime: int = 0
     preemption_delay: int = 0
-    stale_gang_grace: int = 60  # negative: stale gangs are never stopped
+    stale_gang_grace: int = 60  # in seconds; if negative, stale gangs are never stopped
     consolidation: Consolidation = Consolidation()
     fair_share: FairShareMode = FairShareMode()
     over_quota_weights: bool = True
     topology: tuple[str, ...] = ()  # node label keys, outermost first
     reservation_after: int | None = None
     cpu_load_limit: int = MILLI  # fraction of each node's CPU that may be allocated, in thousandths
-    nodes_max: int | None = None  # None: the pool cannot add nodes now
-    nodes_ever: int | None = None  # maximum when not paused, drained or failing; None: nodes_max
+    nodes_max: int | None = None  # None if the pool cannot add nodes now
+    nodes_ever: int | None = None  # maximum if not paused, drained or failing; None means `nodes_max`
     node_shape: NodeShape | None = None
 
 
@@ -101,10 +101,10 @@ class Taint:
 
 @dataclass(frozen=True, slots=True)
 class Toleration:
-    key: str = ""  # empty with operator Exists: tolerates everything
+    key: str = ""  # if empty with operator Exists, every taint is tolerated
     operator: str = "Equal"  # Equal | Exists
     value: str = ""
-    effect: str = ""  # empty: any effect
+    effect: str = ""  # if empty, any effect matches
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +120,7 @@ class Node:
     labels: Mapping[str, str] = field(default_factory=dict)
     taints: tuple[Taint, ...] = ()
     state: NodeState = NodeState.READY
-    ordinal: int = 0  # 0: the head node
+    ordinal: int = 0  # 0 is the head node
     ready_at: int | None = None  # expected time at which a booting node is ready
 
     @property
@@ -130,19 +130,19 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Decayed usage of a queue and allocation of its parent, in unit-seconds by resource."""
+    """Decayed usage of a queue, and allocation of its parent, in unit-seconds by resource."""
 
     used: tuple[float, float, float] = (0.0, 0.0, 0.0)
     parent: tuple[float, float, float] = (0.0, 0.0, 0.0)
 
     def normalised(self, resource: int) -> float:
-        """Return the queue's usage as a fraction of its parent's allocation. It may exceed 1."""
+        """Return the queue's usage as a fraction of its parent's allocation. The fraction may exceed 1."""
         return self.used[resource] / self.parent[resource] if self.parent[resource] > 0 else 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Entitlement:
-    """Quota, limit and weights of one queue in one pool. A quota of None is unlimited."""
+    """Quota, limit and weights of one queue in one pool. None means an unlimited quota."""
 
     quota: Bounds = NO_GPUS
     limit: Bounds = UNLIMITED
@@ -154,19 +154,19 @@ class Entitlement:
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """A department (parent None) or a project (parent: its department)."""
+    """A department (`parent` is None) or a project (`parent` is its department)."""
 
     name: str
     parent: str | None = None
     created: int = 0
-    entitlements: Mapping[str, Entitlement] = field(default_factory=dict)  # by pool; absent: quota 0
-    reclaim_min_runtime: int | None = None  # None: inherit from parent, then pool
+    entitlements: Mapping[str, Entitlement] = field(default_factory=dict)  # by pool; quota 0 if absent
+    reclaim_min_runtime: int | None = None  # None inherits from the parent, then from the pool
     preempt_min_runtime: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class TopologyConstraint:
-    """Topology label keys. All pods of the group must share one value of the label `required`."""
+    """Topology label keys. All pods of the group must run on nodes with one value of label `required`."""
 
     required: str | None = None
     preferred: str | None = None
@@ -192,7 +192,7 @@ class Request:
 
     @property
     def amounts(self) -> Amounts:
-        """Amounts charged to quotas. The board adds the GPU share of GPU memory requests."""
+        """Amounts charged to quotas. For GPU memory requests, the board adds the share of the device."""
         return Amounts(self.gpu * self.devices, self.cpu, self.memory_mib)
 
 
@@ -212,7 +212,7 @@ class Role:
     request: Request
     node_selector: Mapping[str, str] = field(default_factory=dict)
     tolerations: tuple[Toleration, ...] = ()
-    gpu_models: tuple[str, ...] = ()  # empty: any
+    gpu_models: tuple[str, ...] = ()  # empty means any
     spread_per_node: int | None = None  # maximum number of replicas of the role per node
     topology: TopologyConstraint | None = None
     scale_with: ScaleWith | None = None
@@ -220,7 +220,7 @@ class Role:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """An inner node of the workload tree: `need` of its children must run.
+    """An inner node of the workload tree, of whose children at least `need` must run.
 
     A role runs if at least `min` of its replicas run.
     """
@@ -233,7 +233,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Pod:
-    """A placed replica. `milli` is its share of each of the node's `devices`, given by index."""
+    """A placed replica. `milli` is its share of each device in `devices`, which holds device indices."""
 
     role: str
     index: int
@@ -260,12 +260,12 @@ class Workload:
     preemptions: int = 0
     restarts: int = 0  # number of restarts after failed runs
     backoff_until: int | None = None
-    preemption_delay: int | None = None  # None: pool default
-    stale_gang_grace: int | None = None  # None: pool default; negative: never stopped
+    preemption_delay: int | None = None  # None means the pool's default
+    stale_gang_grace: int | None = None  # None means the pool's default; if negative, never stopped
     stale_since: int | None = None
-    scale_up_adds_nodes: bool = True  # False: scales up only onto existing nodes
+    scale_up_adds_nodes: bool = True  # if False, the workload scales up only onto existing nodes
     suspended: bool = False
-    misconfigured: str = ""  # why it can never run, as a clause; empty if valid
+    misconfigured: str = ""  # reason the workload can never run, as a clause; empty if valid
     depends_on: tuple[str, ...] = ()  # names of workloads that must complete first
     unsubmitted: tuple[str, ...] = ()  # names in `depends_on` that have not been submitted
     pods: tuple[Pod, ...] = ()

@@ -16,10 +16,10 @@ from scheduler.engine.forecast import forecasts
 from scheduler.engine.model import Node, NodeState, Pod, PodState, Pool, Queue, Snapshot, Workload
 from scheduler.engine.plan import Bundle, Evict, Eviction, Kind, Place, Plan, QueueStanding, Reason
 
-PAYBACK = 3600  # a move may lose at most the work that the node does in this many seconds
-MAX_NODES_TRIED = 4  # nodes tried per call; not a time limit, so that every machine decides alike
+PAYBACK = 3600  # maximum work lost by a move, in seconds of the node's full capacity
+MAX_NODES_TRIED = 4  # maximum nodes tried per call; a time limit would make decisions depend on the machine
 
-# Reasons for being pending that do not depend on the number of nodes.
+# Pending reasons that do not depend on the number of nodes.
 NOT_ABOUT_CAPACITY = frozenset({
     Reason.MISCONFIGURED, Reason.SUSPENDED, Reason.DEPENDENCY_NOT_MET, Reason.NO_MATCHING_NODE,
     Reason.EXCEEDS_NODE_SHAPE, Reason.EXCEEDS_POOL_MAX, Reason.PROJECT_LIMIT, Reason.DEPARTMENT_LIMIT,
@@ -95,7 +95,7 @@ def is_at_rest(plan: Plan, pool: str) -> bool:
 
 
 def _candidates(snapshot: Snapshot, pool: str, offered: Iterable[str]) -> list[Node]:
-    """Return the ready nodes that may be released, newest first.
+    """Return the ready nodes that the pool may release, newest first.
 
     The head node and nodes with reservations are excluded.
     """
@@ -171,7 +171,7 @@ def _remove_pods(workload: Workload, pool: str, removed: AbstractSet[str]) -> Wo
 
 
 def _places(new_plan: Plan, pool: str, moving: Mapping[str, Sequence[Pod]]) -> Mapping[Key, Place] | None:
-    """Return the new place of each moving pod, or None if the plan does more or less than that."""
+    """Return the new place of each moving pod, or None if the plan does anything else or not all of it."""
     steps = [step for bundle in new_plan.bundles if bundle.workload in moving for step in bundle.steps]
     placed = {
         (step.workload, step.role, step.index): step
@@ -206,7 +206,7 @@ def _bundle(
     places: Mapping[Key, Place],
     standings: tuple[QueueStanding, ...],
 ) -> Bundle:
-    """Return a bundle that stops the pods and reserves their new places until then."""
+    """Return a bundle that stops the pods and reserves their new places until they have stopped."""
     rule = f"moved to release node {node.name}: its workloads fit on other nodes"
     stops = [Evict(name, p.role, p.index, p.node, p.devices, p.milli) for p in pods]
     placements = [replace(places[name, p.role, p.index], reserved=True) for p in pods]
@@ -216,7 +216,7 @@ def _bundle(
 
 
 def _standings(snapshot: Snapshot, plan: Plan, pool: str, project: str) -> tuple[QueueStanding, ...]:
-    """Return the standings of the project and its department, which a move leaves unchanged."""
+    """Return the standings of the project and its department. A move does not change them."""
     parents = {queue.name: queue.parent for queue in snapshot.queues}
     reports = {report.queue: report for report in plan.queues if report.pool == pool}
     path = [reports[name] for name in (project, parents.get(project)) if name in reports]

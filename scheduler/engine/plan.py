@@ -23,7 +23,7 @@ class Kind(StrEnum):
 
 
 class Reason(StrEnum):
-    """Reasons why a workload is pending, most dominant first."""
+    """Reasons for which a workload is pending, most dominant first."""
 
     MISCONFIGURED = "Misconfigured"
     SUSPENDED = "Suspended"
@@ -57,7 +57,7 @@ Numbers = Mapping[str, int | float | str | None]  # milli-GPU, milli-CPU, MiB, s
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Place a replica on a node: start it, or reserve the capacity until it is free."""
+    """Place a replica on a node: start the replica, or reserve the capacity until it is free."""
 
     workload: str
     role: str
@@ -97,7 +97,7 @@ class QueueStanding:
 
 @dataclass(frozen=True, slots=True)
 class Blocker:
-    """One reason why a workload is pending, with its message and numbers."""
+    """One reason that a workload is pending, with its message and numbers."""
 
     reason: Reason
     message: str
@@ -113,17 +113,17 @@ class Eviction:
     preemptor: str | None
     rule: str  # the rule that allowed the eviction, in words and numbers
     pods: tuple[tuple[str, int], ...]  # (role, index)
-    whole: bool  # True: the entire gang is requeued
+    whole: bool  # whether the entire gang is requeued
     victim: tuple[QueueStanding, ...] = ()  # project first, then department
     winner: tuple[QueueStanding, ...] = ()
-    refused: tuple[Blocker, ...] = ()  # why the preemptor could not start without the eviction
+    refused: tuple[Blocker, ...] = ()  # the reasons that the preemptor could not start without the eviction
     lost_gpu_seconds: int = 0
-    earns_backoff: bool = True  # False: only the victim's turn ended, so it may restart at once
+    earns_backoff: bool = True  # False if only the victim's turn ended: it may restart at once
 
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """Steps taken for one workload. They are committed together or not at all."""
+    """Steps taken for one workload, committed together or not at all."""
 
     kind: Kind
     workload: str  # the workload that is placed or, for stale_gang, stopped
@@ -137,9 +137,9 @@ class Bundle:
 class Refusal:
     workload: str
     blockers: tuple[Blocker, ...]  # most dominant first; never empty
-    position: int | None  # 1: next in its pool; None: unschedulable, so not queued
-    key: tuple[str, ...] = ()  # the sort key behind the position, in words
-    expected_start: int | None = None  # from declared runtimes; None: unknown
+    position: int | None  # 1 is next in its pool; None if unschedulable and therefore not queued
+    key: tuple[str, ...] = ()  # the sort key that determines the position, in words
+    expected_start: int | None = None  # estimated from declared runtimes; None if unknown
     pool: str = ""
 
 
@@ -157,7 +157,7 @@ class QueueReport:
 
 @dataclass(frozen=True, slots=True)
 class UnmetShape:
-    """Pending replicas with the same request, as many as limits allow."""
+    """Pending replicas with the same request. Replicas that limits rule out are not counted."""
 
     workload: str  # the first workload with this request
     role: str
@@ -165,11 +165,11 @@ class UnmetShape:
     replicas: int  # per workload
     amounts: Amounts
     devices: int
-    gang: bool  # all or nothing with the other shapes of the same workload
+    gang: bool  # whether this shape and the workload's other shapes must start together
 
 
 class Load(NamedTuple):
-    """Resources that pods take up on nodes. CPU and memory are limits."""
+    """Resources that pods take up on nodes. CPU and memory are the pods' limits."""
 
     gpu: int = 0
     cpu: int = 0
@@ -185,7 +185,7 @@ NO_LOAD = Load()
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """Load waiting for nodes (`queued`), and load on the nodes after the plan (`standing`)."""
+    """Load waiting for nodes (`queued`), and load on the nodes after the plan is applied (`standing`)."""
 
     pool: str
     queued: Load = NO_LOAD

@@ -24,7 +24,7 @@ from scheduler.reports.explanations.pool_readiness import with_pool_readiness
 from scheduler.reports.explanations.writer import ExplanationWriter
 from scheduler.reports.queues.queue_standings import settle_usage, store_standings
 
-RECORD_EVERY = timedelta(seconds=60)  # interval for cycles without changes
+RECORD_EVERY = timedelta(seconds=60)  # interval at which cycles without changes are recorded
 
 
 @dataclass(slots=True)
@@ -42,7 +42,7 @@ class CycleTimer:
         self.milliseconds[step] = (time.perf_counter() - began) * 1000
 
     def record(self, view: ClusterView, plan: Plan, held_lease: HeldLease) -> Cycle:
-        """Build the row of a cycle that has a plan. The row is not saved."""
+        """Return an unsaved row for a cycle that has a plan."""
         return Cycle(
             at=self.at,
             epoch=held_lease.epoch,
@@ -92,7 +92,7 @@ class CycleRun:
 def record_cycle(
     run: CycleRun, context: SchedulerContext, memory: CycleMemory, notes: list[str], *, newest: bool
 ) -> bool:
-    """Record a cycle and, if it is the newest, pending reasons, shares and usage. Return True on a change."""
+    """Record a cycle and, for the newest, pending reasons, shares and usage. Return whether rows changed."""
     with span("record cycle") as traced:
         changed = _record(run, context, memory, notes, newest=newest)
         log_context.bind_cycle(run.record.pk, traced)
@@ -129,7 +129,7 @@ def _record(
 def record_failure(
     timer: CycleTimer, held_lease: HeldLease, memory: CycleMemory, notes: Sequence[str]
 ) -> bool:
-    """Record a failed cycle unless its notes repeat the previous ones. Return True if a row was written."""
+    """Record a failed cycle unless its notes are the previous ones. Return whether a row was written."""
     if tuple(notes) == memory.notes:
         return False
     with fenced_transaction(held_lease):
@@ -141,7 +141,7 @@ def record_failure(
 
 
 def save_outcome(run: CycleRun, notes: Sequence[str]) -> None:
-    """Save the cycle's row with the outcome in the caller's transaction."""
+    """Save the cycle's row and outcome in the caller's transaction."""
     record, outcome = run.record, run.outcome
     record.applied, record.stale = len(outcome.applied), len(outcome.stale)
     record.evictions = outcome.evictions
@@ -155,7 +155,7 @@ def save_outcome(run: CycleRun, notes: Sequence[str]) -> None:
 
 
 def _store_snapshot(run: CycleRun, context: SchedulerContext, memory: CycleMemory) -> None:
-    """Store the snapshot after the transaction. After a crash in between, the cycle cannot be replayed."""
+    """Store the snapshot after the transaction. A crash in between leaves a cycle that cannot be replayed."""
     snapshot = pack(run.view.snapshot, run.plan, memory.encoder)
     if snapshot is not None:
         with fenced_transaction(context.held_lease):

@@ -15,13 +15,13 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class LayoutCache:
-    """Layout after the last decision, reused as the start of the next one. It only saves work."""
+    """Layout after the last decision, reused for the next decision. The cache never affects a plan."""
 
     layout: Layout | None = None
 
 
 def decide_pools(snapshot: Snapshot, cache: LayoutCache | None = None) -> Plan:
-    """Return the plan for all pools. If the engine fails, leave out the pools that cause the failure.
+    """Return the plan for all pools. If the engine fails, skip the pools that cause the failure.
 
     The plan's notes list the skipped pools. Raises the engine's error if no single pool causes it.
     """
@@ -53,7 +53,7 @@ def _decide_from_cache(snapshot: Snapshot, cache: LayoutCache) -> Plan:
 
 
 def _broken_pools(snapshot: Snapshot) -> Mapping[str, str]:
-    """Return, by pool, the engine's error for pools that fail even on their own."""
+    """Return the engine's errors, by pool, for pools that fail even when decided alone."""
     names = sorted(pool.name for pool in snapshot.pools)
     errors: dict[str, str] = {}
     for name in names:
@@ -68,7 +68,7 @@ def _broken_pools(snapshot: Snapshot) -> Mapping[str, str]:
 def without_pools(snapshot: Snapshot, pools: Collection[str]) -> Snapshot:
     """Return the snapshot as if these pools did not exist.
 
-    A workload is suspended if it runs or has a reservation in these pools, or if it allows no other pool.
+    A workload is suspended if it runs or has a reservation in one of these pools, or allows no other pool.
     """
     nodes = {node.name for node in snapshot.nodes if node.pool in pools}
     reserved = {reservation.workload for reservation in snapshot.reservations if reservation.node in nodes}
@@ -90,5 +90,5 @@ def _workload_without_pools(
     remaining = tuple(pool for pool in workload.pools if pool not in pools)
     if remaining and not is_reserved and not any(pod.node in nodes for pod in workload.pods):
         return replace(workload, pools=remaining)
-    # Suspend the workload rather than remove it, because its dependents must not start.
+    # Suspend the workload instead of removing it, because its dependents must not start.
     return replace(workload, pools=(), tree=NOTHING_TO_RUN, pods=(), suspended=True)

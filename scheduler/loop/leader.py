@@ -20,9 +20,9 @@ from scheduler.loop.tick import POD_TRIGGER, Loop, ReconcilePool
 NAME = "scheduler"
 LEASE_SECONDS = 10.0
 BUSY_SECONDS, IDLE_SECONDS = 2.0, 5.0
-QUIET_SECONDS = 0.05  # time without a wake-up after which a deferred reconcile begins
-DEFER_SECONDS = 1.0  # maximum deferral of a reconcile
-BURST_SECONDS = 0.005  # wait that lets one cycle decide submissions that arrive together
+QUIET_SECONDS = 0.05  # length of a pause in wake-ups that starts a deferred reconcile
+DEFER_SECONDS = 1.0  # longest time by which a reconcile is deferred
+BURST_SECONDS = 0.005  # delay before a cycle, so that one cycle handles submissions that arrive together
 
 
 @dataclass(slots=True, kw_only=True)
@@ -49,7 +49,7 @@ class Scheduler(LeaderLoop):
         self.loop = None
 
     def work(self, trigger: str) -> float:
-        """Run a tick; reconcile now or after a burst of changes. Return the seconds until the next round."""
+        """Run a tick, then reconcile now or after a burst. Return the seconds until the next round."""
         assert self.loop is not None
         if not (self._is_deferred and trigger == TIMEOUT):
             self._changed |= self.loop.tick(trigger, reconcile=False)

@@ -11,7 +11,7 @@ def clear_cycle() -> None:
 
 
 def bind_cycle(cycle: int | None, *spans: Span) -> None:
-    """Add the cycle's id to log lines and spans. A cycle without a row has no id."""
+    """Add the cycle's ID to log lines and spans. A cycle without a row has no ID."""
     if cycle is None:
         return
     bind_contextvars(cycle=cycle)

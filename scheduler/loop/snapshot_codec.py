@@ -15,8 +15,8 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 from scheduler.engine.model import Node, Snapshot, Workload
 
 Decoder = Callable[[Any], Any]
-Encoded = dict[str, tuple[object, str]]  # by name: the value and its JSON text
-LARGE_FIELDS = ("nodes", "workloads")  # long snapshot fields, mostly unchanged between cycles
+Encoded = dict[str, tuple[object, str]]  # values with their JSON texts, by name
+LARGE_FIELDS = ("nodes", "workloads")  # snapshot fields that are long and mostly unchanged between cycles
 
 
 class UnreadableSnapshot(ValueError):
@@ -58,7 +58,7 @@ def to_json(document: Any) -> str:
 
 
 def decode_snapshot(document: Any) -> Snapshot:
-    """Return the snapshot. Raises UnreadableSnapshot."""
+    """Return the snapshot. Raises UnreadableSnapshot if the engine cannot read the document."""
     try:
         snapshot: Snapshot = _decoder(Snapshot)(document)
     except (TypeError, ValueError, KeyError, AttributeError) as error:

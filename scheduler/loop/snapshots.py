@@ -73,7 +73,7 @@ def plan_document(plan: Plan) -> Document:
 
 
 def load_snapshot(cycle: Cycle) -> StoredCycle | None:
-    """Return the stored snapshot and plan, or None if there are none (any more). Raises Unreadable."""
+    """Return the stored snapshot and plan, or None if none are stored. Raises UnreadableSnapshot."""
     if cycle.snapshot is None:
         return None
     document: Document = json.loads(zlib.decompress(bytes(cycle.snapshot)))
@@ -96,7 +96,7 @@ def drop_expired_cycles(
     snapshot_retention: timedelta = SNAPSHOT_RETENTION,
     cycle_retention: timedelta = CYCLE_RETENTION,
 ) -> int:
-    """Drop expired cycles, expired snapshots, and the oldest snapshots beyond the size limit.
+    """Drop expired cycles, expired snapshots, and the oldest snapshots above the size limit.
 
     Return the number of dropped snapshots.
     """

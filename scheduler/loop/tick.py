@@ -44,14 +44,14 @@ from scheduler.schedules import sync_schedules
 log = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
-ReconcilePool = Callable[[NodePool, datetime, HeldLease, Mapping[int, Work]], bool]  # True on a change
-POD_TRIGGER = "pod"  # trigger of a tick that only pod reports caused
+ReconcilePool = Callable[[NodePool, datetime, HeldLease, Mapping[int, Work]], bool]  # True on change
+POD_TRIGGER = "pod"  # trigger of a tick caused only by pod reports
 SWEEP_EVERY = timedelta(seconds=60)
 
 
 @dataclass(slots=True)
 class Loop:
-    """The loop of the leading scheduler. Its caches only save work and never affect a decision."""
+    """The leading scheduler's loop. Its caches only save work and never affect a decision."""
 
     context: SchedulerContext
     clock: Clock
@@ -67,13 +67,13 @@ class Loop:
     _changed: bool = False
 
     def tick(self, trigger: str = "tick", *, reconcile: bool = True) -> bool:
-        """Run the five steps once; return True if the next tick should follow soon.
+        """Run the five steps once. Return whether the next tick should follow soon.
 
         With `reconcile=False`, the caller runs the slow last step and may defer it for a moment.
         """
         now, self._changed = self.clock.now(), False
         with self._trace_tick(trigger):
-            view = self.observe(now, trigger)  # rows -> a frozen view; None: nothing to decide
+            view = self.observe(now, trigger)  # rows -> a frozen view, or None if there is nothing to decide
             plan = self.decide(view)  # view -> plan, without side effects
             self.commit(view, plan)  # plan -> rows, each bundle rechecked under locks
             self.dispatch(now)  # rows -> started and stopped pods
@@ -122,13 +122,13 @@ class Loop:
             self._changed |= bool(run.outcome.applied or run.outcome.stale)
 
     def dispatch(self, now: datetime) -> None:
-        """Start and stop pods from their rows."""
+        """Start and stop pods to match their rows."""
         with span("dispatch"):
             self._notes += start_pods(now, self.context)
             self._notes += stop_pods(now, self.context)
 
     def reconcile(self) -> bool:
-        """Enforce time limits, record cycles, resize pools and clean up. Return True if anything changed."""
+        """Enforce time limits, record cycles, resize pools and clean up. Return whether anything changed."""
         now = self.clock.now()
         with span("scheduler reconcile", berth__epoch=self.context.held_lease.epoch):
             self._record_checkpoints(now)
@@ -218,7 +218,7 @@ class Loop:
         return result
 
     def _fenced(self, step: Callable[[], Result]) -> Callable[[], Result]:
-        """Fence a step that does not check the lease, so that it writes only while this process leads."""
+        """Fence a step that does not check the lease itself. It then writes only while this process leads."""
 
         def fenced_step() -> Result:
             with fenced_transaction(self.context.held_lease):

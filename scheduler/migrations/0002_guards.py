@@ -1,6 +1,6 @@
-"""Here we let the database itself refuse to sell a device twice, and to rewrite who gave way for whom.
+"""Triggers that prevent overallocated devices and nodes, and changes to the eviction history.
 
-Room on a node is judged with the node's row locked, so that two writers cannot both take the last of it.
+The triggers lock the node's row, so that two writers cannot both allocate the last free resources.
 """
 
 from django.db import migrations

@@ -14,7 +14,7 @@ MAX_FULL_LEVELS = 16
 
 @dataclass(frozen=True, slots=True)
 class FragmentationLevel:
-    """Nodes with exactly `gpus` free GPUs, and how many replicas of that size the pool can fit."""
+    """Number of nodes with exactly `gpus` free GPUs, and number of replicas of that size that would fit."""
 
     gpus: int
     nodes: int
@@ -71,7 +71,7 @@ def build_fragmentation(free: Sequence[int], max_gpus: int, partial_milli: int =
 
 
 def _levels_to_show(free: Iterable[int], max_gpus: int) -> list[int]:
-    """Return all levels or, for large nodes, only the powers of two and the levels that occur."""
+    """Return all levels. For large nodes, return only powers of two and levels that occur."""
     if max_gpus <= MAX_FULL_LEVELS:
         return list(range(max_gpus + 1))
     powers = {1 << bit for bit in range(max_gpus.bit_length()) if 1 << bit <= max_gpus}

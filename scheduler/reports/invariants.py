@@ -60,7 +60,7 @@ HALF_STARTED_GANGS = """
                       AND pod.run = workload.run AND pod.state IN ('running', 'succeeded'))
      ORDER BY 1
 """
-# Only allocations made after a limit's last edit count, because older ones may exceed it.
+# Only allocations made after a limit's last edit count. Older allocations may exceed the new limit.
 EXCEEDED_LIMITS = """
     SELECT coalesce(mine.name, above.name), pool.name, quota.limit_gpu_milli,
            sum(held.gpu_milli::bigint * cardinality(held.devices)) AS holds
@@ -124,7 +124,7 @@ CHECKS = (
     _Check(
         "live_pods_have_placed_workloads",
         ORPHANED_PODS,
-        lambda r: f"{r[0]} is {r[1]}, but has a pod that is {r[2]}",
+        lambda r: f"{r[0]} is {r[1]} but has a pod that is {r[2]}",
     ),
     _Check(
         "no_gang_half_started",

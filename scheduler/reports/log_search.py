@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pools.runtimes.base import LogChunk
 
 CHUNK_SIZE = 4 * 1024 * 1024
-TIME_LIMIT = 8.0  # time limit per search; the client resumes at the returned position
+TIME_LIMIT = 8.0  # seconds per search; the client resumes at the returned position
 MAX_TEXT_LENGTH = 200
-MAX_LINE_BYTES = 4096  # bytes shown per line
+MAX_LINE_BYTES = 4096  # maximum bytes shown per line
 MAX_CONTEXT_LINES = 20
 CONTEXT_BYTES = 64 * 1024  # bytes read before and after a match to find its context lines
 ReadChunk = Callable[[int, int], LogChunk]
@@ -18,7 +18,7 @@ ReadChunk = Callable[[int, int], LogChunk]
 
 @dataclass(frozen=True, slots=True)
 class LinePosition:
-    """Start of a line: its byte offset and its one-based number among the stored lines."""
+    """Start of a line: its byte offset, and its line number in the stored log, starting at 1."""
 
     offset: int
     line: int
@@ -39,7 +39,7 @@ class MatchingLine:
 class LogMatches:
     """Result of a log search.
 
-    `matches` counts the matching lines up to `searched_bytes`; `lines` holds the first of them.
+    `matches` counts the matching lines up to `searched_bytes`, the first of which are in `lines`.
     `resume_at` is where to continue: at the first match that is not in `lines`, otherwise where the
     time ran out. It is None if the search is complete.
     """
@@ -57,14 +57,14 @@ class LogMatches:
 
 
 class _LogSearch:
-    """Single pass over the chunks of a log. Each matching line counts once, even if incomplete."""
+    """Single pass over the chunks of a log. Each matching line is counted once, even if incomplete."""
 
     def __init__(self, needle: bytes, ignore_case: bool, start: LinePosition, max_matches: int) -> None:
         self._needle, self._ignore_case = needle.lower() if ignore_case else needle, ignore_case
         self._max_matches = max_matches
         self._line = start  # current line
-        self._has_matched = False  # True if the current line has already matched
-        self._tail = b""  # end of the current line, where a match may begin
+        self._has_matched = False  # whether the current line has already matched
+        self._tail = b""  # end of the current line, in which a match may begin
         self._next = start.offset
         self.matches = 0
         self.places: list[LinePosition] = []
@@ -76,7 +76,7 @@ class _LogSearch:
         return self._line
 
     def feed(self, chunk: LogChunk) -> None:
-        if chunk.offset != self._next:  # the bytes in between were deleted, so a new line begins
+        if chunk.offset != self._next:  # bytes in between were deleted, so a new line begins
             self._line, self._has_matched, self._tail = (
                 LinePosition(chunk.offset, self._line.line + 1),
                 False,
@@ -132,7 +132,7 @@ def search_log(
     seconds: float = TIME_LIMIT,
     clock: Callable[[], float] = time.monotonic,
 ) -> LogMatches:
-    """Search a log for a text. `ignore_case` applies only to ASCII letters."""
+    """Search a log for literal text. `ignore_case` applies only to ASCII letters."""
     log_search = _LogSearch(text.encode(), ignore_case, start, max_matches)
     until, offset = clock() + seconds, start.offset
     size = read(offset, 0).size

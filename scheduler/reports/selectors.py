@@ -19,14 +19,14 @@ def evictions(actor: Actor) -> QuerySet[Eviction]:
 
 
 def victim_filter(actor: Actor, text: str) -> Q:
-    """Return a filter by the victim's id or name that matches only visible projects."""
+    """Return a filter by the victim's ID or name that matches only visible projects."""
     return _if_visible(actor, "project_id", _by_id_or_name(text, "workload_id", "workload_name"))
 
 
 def preemptor_filter(actor: Actor, text: str) -> Q:
-    """Return a filter by the preemptor's id, name or project name.
+    """Return a filter by the preemptor's ID, name or project name.
 
-    The project name matches even if the preemptor is hidden, because both sides may see it.
+    The project name matches even if the preemptor is hidden, because both parties may see that name.
     """
     visible = _if_visible(
         actor, "preemptor_project_id", _by_id_or_name(text, "preemptor_id", "preemptor_name")
@@ -35,7 +35,7 @@ def preemptor_filter(actor: Actor, text: str) -> Q:
 
 
 def cycles(actor: Actor) -> QuerySet[Cycle]:
-    """Return the cycles, for platform admins only, because they show the plans of all tenants."""
+    """Return the cycles. Only platform admins may see them, because they show the plans of all tenants."""
     return Cycle.objects.order_by("-id") if is_platform_admin(actor) else Cycle.objects.none()
 
 

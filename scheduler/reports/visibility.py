@@ -22,7 +22,7 @@ HIDDEN_WORKLOAD = "a workload of another project"
 
 @dataclass(frozen=True, slots=True)
 class Viewer:
-    """User's view of projects: the visible ones as names by id, or None for all projects."""
+    """Projects whose workloads a user may see: their names by ID, or None for all projects."""
 
     projects: Mapping[int, str] | None
 
@@ -37,21 +37,21 @@ UNRESTRICTED = Viewer(None)
 
 
 def viewer_for(actor: Actor) -> Viewer:
-    """Return the projects whose workloads the user may see, with a single query."""
+    """Return the projects whose workloads the user may see, using a single query."""
     if is_platform_admin(actor):
         return UNRESTRICTED
     return Viewer(dict(visible_projects(actor).values_list("pk", "name")))
 
 
 def visible_department_ids(actor: Actor) -> set[int] | None:
-    """Return the ids of the departments whose own numbers the user may see, or None for all."""
+    """Return the IDs of the departments whose own numbers the user may see, or None for all."""
     if is_platform_admin(actor):
         return None
     return set(fully_visible_departments(actor).values_list("pk", flat=True))
 
 
 def workload_display_name(project: str, workload: str, gpu_milli: int | None, *, is_visible: bool) -> str:
-    """Return "vision/train" or, if it is hidden, "a 4-GPU workload of project vision"."""
+    """Return "vision/train" or, for a hidden workload, "a 4-GPU workload of project vision"."""
     if is_visible:
         return f"{project}/{workload}"
     if not gpu_milli:
@@ -76,9 +76,9 @@ def project_in_handle(handle: str) -> str:
 
 
 def diverging_queue(numbers: Mapping[str, Any], side: str) -> list[dict[str, Any]]:
-    """Return the queue of one side at which the two paths diverge.
+    """Return the queue of one party at which the two paths diverge.
 
-    It is the only queue of that side that the other side may see.
+    The other party may see no other queue on this path.
     """
     mine, others = (_queues(numbers, name) for name in (side, "preemptor" if side == "victim" else "victim"))
     shared = {queue.get("queue") for queue in others}

@@ -1,4 +1,4 @@
-"""Read, write and run scenarios: clusters described in YAML."""
+"""Read, write and run scenarios, which describe clusters in YAML."""
 
 from scheduler.simulator.command import run
 from scheduler.simulator.cycles import play, simulate

@@ -1,4 +1,4 @@
-"""Detect when no later cycle of a simulation can make a decision.
+"""Detect when no further cycle of a simulation can make a decision.
 
 A simulation is at rest when no event is pending, no decision depends on the clock, and amounts that grow with
 time (decayed usage, lost work) no longer affect a decision. When in doubt, a simulation is not at rest.
@@ -24,7 +24,7 @@ CANNOT_START_REASONS = UNSCHEDULABLE_REASONS | {
 
 
 def is_at_rest(last_two: Sequence[tuple[Snapshot, Plan]], world: World) -> bool:
-    """Return whether the last two cycles show that no later cycle can make a decision."""
+    """Return whether the last two cycles show that no further cycle can make a decision."""
     if len(last_two) < 2 or any(plan.bundles for _, plan in last_two) or world.next_change() is not None:
         return False
     (before, _), (now, plan) = last_two
@@ -40,7 +40,7 @@ def is_at_rest(last_two: Sequence[tuple[Snapshot, Plan]], world: World) -> bool:
 
 
 def _has_demand(workload: Workload, refusal: Refusal | None) -> bool:
-    """Return whether the workload could use freed resources, to start or to scale up."""
+    """Return whether the workload could use freed resources to start or to scale up."""
     if is_finished(workload):
         return False
     if refusal is not None:
@@ -57,7 +57,7 @@ def _can_never_start(refusal: Refusal, workload: Workload) -> bool:
 
 
 def _decision_times(snapshot: Snapshot) -> Iterator[int]:
-    """Yield the times at which an input of a decision changes with the clock alone."""
+    """Yield the times at which an input of a decision changes only because time passes."""
     min_runtime = max(chain(*(_min_runtimes(pool) for pool in snapshot.pools), _queue_min_runtimes(snapshot)))
     delay = max(pool.preemption_delay for pool in snapshot.pools)
     reservation_delays = [
@@ -92,8 +92,9 @@ def _queue_min_runtimes(snapshot: Snapshot) -> Iterator[int]:
 def _victim_order_settled_at(snapshot: Snapshot) -> float:
     """Return the time from which the order of victims by lost work no longer changes.
 
-    The work lost by stopping a pod grows in proportion to the pod's GPUs. A pod with an initial lead is
-    overtaken once the smallest difference in GPUs has made up for the sum of all leads.
+    The work lost by stopping a pod grows in proportion to its GPUs, so a pod with more GPUs eventually
+    overtakes a pod that started with more lost work. This takes at most the sum of all leads divided by
+    the smallest possible difference in GPUs.
     """
     runs = [(pod, _since(pod, workload)) for workload in snapshot.workloads for pod in workload.pods
             if pod.state in RUNNING_STATES and pod.devices]  # fmt: skip
@@ -110,7 +111,7 @@ def _since(pod: Pod, workload: Workload) -> int:
 
 
 def _is_usage_changing(pool: Pool, with_demand: Sequence[Workload], before: Snapshot, now: Snapshot) -> bool:
-    """Return whether the pool has demand and its decayed usage still changes."""
+    """Return whether the pool has demand and its decayed usage is still changing."""
     mode = pool.fair_share
     if not mode.time_based or mode.k <= 0 or not any(pool.name in workload.pools for workload in with_demand):
         return False

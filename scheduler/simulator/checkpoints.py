@@ -9,7 +9,7 @@ from scheduler.simulator.gangs import RUNNING_STATES, has_pod_in
 
 @dataclass(slots=True)
 class Checkpoints:
-    """Checkpoints of running workloads at intervals of `every` seconds, or none if it is None."""
+    """Checkpoints of running workloads every `every` seconds, or no checkpoints if `every` is None."""
 
     every: int | None = None
     _runs: dict[str, int] = field(default_factory=dict)  # start time of each workload's run
@@ -25,7 +25,7 @@ class Checkpoints:
             heappush(self._next, (started + self.every, workload.name, started))
 
     def record_due(self, workloads: dict[str, Workload], now: int) -> None:
-        """Record the checkpoints up to `now` in `workloads`. A checkpoint requires no new decision."""
+        """Record the checkpoints up to `now` in `workloads`. Checkpoints do not require a new decision."""
         while self.every is not None and self._next and self._next[0][0] <= now:
             _, name, started = heappop(self._next)
             workload = workloads.get(name)
@@ -38,7 +38,7 @@ class Checkpoints:
             heappush(self._next, (saved_at + self.every, name, started))
 
     def subtract_saved_work(self, workload: Workload) -> Workload:
-        """Subtract the saved work of a stopped run from the remaining runtime."""
+        """Subtract the saved work of a stopped run from the workload's remaining runtime."""
         self._runs.pop(workload.name, None)
         saved_at, started, runtime = workload.last_checkpoint, workload.started, workload.runtime_seconds
         if self.every is None or saved_at is None or started is None or runtime is None:

@@ -17,7 +17,7 @@ from scheduler.simulator.scenario.load import Scenario, load
 from scheduler.simulator.simulation import World
 from scheduler.simulator.usage import UsageMeter
 
-MAX_CYCLES = 10_000  # limit on cycles in a run until stable, and on cycles listed in a result
+MAX_CYCLES = 10_000  # maximum cycles in a run until stable, and maximum cycles listed in a result
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class SimulationRun:
     cycles: tuple[tuple[Snapshot, Plan], ...]
     after: Snapshot
     seconds: float  # total decision time
-    skipped: int = 0  # cycles skipped before the last one, because nothing could change
+    skipped: int = 0  # cycles skipped before the last one because nothing could change
 
 
 def simulate(
@@ -37,7 +37,7 @@ def simulate(
     actions: Collection[str] | None = None,
     stopwatch: Callable[[], float] = time.perf_counter,
 ) -> dict[str, Any]:
-    """Simulate a scenario (object, data or file); return the result in format `berth.plan/1`."""
+    """Simulate a scenario (object, data or file). Return the result in format `berth.plan/1`."""
     loaded = scenario if isinstance(scenario, Scenario) else load(scenario)
     return run_result(play(loaded, cycles, until_stable, actions, stopwatch))
 
@@ -80,7 +80,7 @@ def play(
         is_resting = remaining > 1 and is_at_rest(played[-2:], world)
         if until_stable and not plan.bundles and (is_resting or world.is_settled):
             break
-        if is_resting:  # decide the last cycle again, so that its times are up to date
+        if is_resting:  # repeat the last cycle's decision, so that its times are up to date
             skipped, remaining = remaining - 1, 1
             _advance_clock(world, meter, plan, scenario.cycle_seconds * skipped)
     return SimulationRun(tuple(played), world.snapshot(), decision_seconds, skipped)

@@ -38,7 +38,7 @@ def build_result(
 
 
 def plan_decisions(before: Snapshot, plan: Plan) -> list[Document]:
-    """Return the decisions by bundle: first the evictions, then the workload they make room for."""
+    """Return the decisions by bundle: first its evictions, then the workload they make room for."""
     standing = {workload.name for workload in before.workloads if has_pod_in(workload, RUNNING_STATES)}
     return [decision for bundle in plan.bundles for decision in _decisions(bundle, standing)]
 

@@ -26,7 +26,7 @@ class World:
     """Simulated cluster. Workloads are frozen values that are replaced on change."""
 
     def __init__(self, snapshot: Snapshot, stop_seconds: int = 0, checkpoint: int | None = None) -> None:
-        """Set up the cluster. Runs save a checkpoint every `checkpoint` seconds, or never if it is None."""
+        """Set up the cluster. Runs save a checkpoint every `checkpoint` seconds, or never if that is None."""
         self.now, self.initial, self.stop_seconds = snapshot.now, snapshot, stop_seconds
         self._checkpoints = Checkpoints(checkpoint)
         self.nodes = {node.name: node for node in snapshot.nodes}
@@ -35,7 +35,7 @@ class World:
         self._unchecked: set[str] = set()  # workloads changed since the last check for stale gangs
         self._transition_ends: dict[str, int] = {}  # times at which stopping or starting pods finish
         self._reserved: set[str] = set()
-        self._run_ends: list[tuple[int, str]] = []  # end times of runs that are not stopped earlier
+        self._run_ends: list[tuple[int, str]] = []  # times at which runs end unless they are stopped earlier
         self._booting = sorted(
             (node.ready_at, node.name)
             for node in snapshot.nodes
@@ -74,7 +74,7 @@ class World:
         self._write(workload)
 
     def forget(self, name: str) -> None:
-        """Remove a finished workload that no other depends on."""
+        """Remove a finished workload. No other workload may depend on it."""
         del self.workloads[name]
         self._unchecked.discard(name)
         self._reserved.discard(name)
@@ -106,7 +106,7 @@ class World:
         self._mark_stale()
 
     def next_change(self) -> int | None:
-        """Return the next change's time, or None. It may be too early if a workload was stopped meanwhile."""
+        """Return the time of the next change, or None. After a stop, the returned time may be too early."""
         times = [ready_at for ready_at, _ in self._booting[:1]]
         times += [max(time, self.now + 1) for time in self._transition_ends.values()]
         if self._run_ends:
@@ -115,7 +115,7 @@ class World:
 
     @property
     def is_settled(self) -> bool:
-        """Return whether no pod is stopping or starting and no later event is known."""
+        """Return whether no pod is stopping or starting and no future event is known."""
         return not any(
             has_pod_in(workload, (*TRANSITION_STATES, PodState.RESERVED))
             or (workload.runtime_seconds is not None and has_pod_in(workload, RUNNING_STATES))
@@ -244,7 +244,7 @@ class World:
         self._write(replace(workload, pods=pods, started=since, backoff_until=None))
 
     def _mark_stale(self) -> None:
-        """Start the grace period of gangs that are below their minimum, or have a group that is."""
+        """Start the grace period of gangs that are, or have a group that is, below the minimum."""
         for name in sorted(self._unchecked):
             workload = self.workloads[name]
             broken = self._is_broken(workload) and not is_finished(workload)
@@ -262,7 +262,7 @@ class World:
 
 
 def _runtime(workload: Workload) -> int | None:
-    """Return the actual runtime, limited by max_runtime."""
+    """Return the actual runtime, limited by `max_runtime`."""
     if workload.runtime_seconds is None or workload.max_runtime is None:
         return workload.runtime_seconds
     return min(workload.runtime_seconds, workload.max_runtime)

@@ -13,7 +13,7 @@ COUNTED_NODE_STATES = (NodeState.READY, NodeState.BOOTING)
 
 
 def allocated_by_queue(snapshot: Snapshot) -> Mapping[tuple[str, str], Amounts]:
-    """Return allocations by (pool, queue). A project's allocations count for its department as well."""
+    """Return allocations by (pool, queue). A project's allocations also count for its department."""
     pools = {node.name: node.pool for node in snapshot.nodes}
     parents = {queue.name: queue.parent for queue in snapshot.queues}
     allocations: dict[tuple[str, str], Amounts] = {}

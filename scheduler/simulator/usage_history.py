@@ -10,7 +10,7 @@ PerResource = tuple[float, float, float]
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """Usage charged to a queue and share of its parent, per second."""
+    """Usage charged to a queue, and the share of its parent, per second."""
 
     charged: PerResource
     parent: PerResource

@@ -1,4 +1,4 @@
-"""Eviction pages, with the applied rules and the numbers."""
+"""Eviction pages. Each eviction is shown with its rule and the standings of the queues involved."""
 
 from datetime import datetime, time
 from typing import Any
@@ -70,7 +70,7 @@ def detail(request: Request, eviction_id: int) -> HttpResponse:
         raise Http404
     each = render_with_links(viewer_for(request.actor), [row])[0]
     return page(
-        request, "scheduler/evictions/detail.html", {"each": each, "row": row, "sides": queues_by_side(each)}
+        request, "scheduler/evictions/detail.html", {"each": each, "row": row, "sides": titled_queues(each)}
     )
 
 
@@ -89,13 +89,13 @@ def filter_evictions(actor: Actor, filters: dict[str, str], zone: ZoneInfo) -> Q
 
 
 def parse_time(text: str, zone: ZoneInfo, *, end: bool = False) -> datetime | None:
-    """Parse a time from a URL. Returns None if the text is not a time.
+    """Parse a time from a URL. Return None if the text is not a time.
 
     A time without an offset is in `zone`. A date means the start of the day, or its end if `end` is
     set.
     """
     try:
-        if day := parse_date(text):  # tried first, because a date also parses as midnight
+        if day := parse_date(text):  # try this first, because a date also parses as midnight
             return make_aware(datetime.combine(day, time.max if end else time.min), zone)
         at = parse_datetime(text)
     except ValueError:
@@ -103,7 +103,10 @@ def parse_time(text: str, zone: ZoneInfo, *, end: bool = False) -> datetime | No
     return make_aware(at, zone) if at is not None and is_naive(at) else at
 
 
-def queues_by_side(each: RenderedEviction) -> list[tuple[str, list[dict[str, Any]]]]:
+def titled_queues(eviction: RenderedEviction) -> list[tuple[str, list[dict[str, Any]]]]:
     """Return the visible queues of the victim and of the preemptor, each list with a title."""
-    parties = (("Queues of the evicted workload", each.victim), ("Queues of the preemptor", each.preemptor))
+    parties = (
+        ("Queues of the evicted workload", eviction.victim),
+        ("Queues of the preemptor", eviction.preemptor),
+    )
     return [(title, party.queues) for title, party in parties if party is not None and party.queues]

@@ -14,7 +14,7 @@ from berth.server.web.pages import Request, page, signed_in
 from projects.access import visible_pools
 from scheduler.reports.queues.queue_list import NOT_EVALUATED, queue_length, queued_workloads
 
-QueueEntry = tuple[Any, datetime | None, bool]  # workload, expected start, whether a cycle evaluated it
+QueueEntry = tuple[Any, datetime | None, bool]  # workload, expected start, whether it has been evaluated
 COLUMNS: tuple[Column[QueueEntry], ...] = (
     Column(
         "position",

@@ -44,7 +44,7 @@ class Logs(ApiView):
         query = parse_query(request, LogsQuery)
         if query.tail is not None and "offset" in query.model_fields_set:
             raise Invalid(
-                [Problem("offset", "given together with tail", f"{query.offset}", "one of the two")]
+                [Problem("offset", "cannot be combined with `tail`", f"{query.offset}", "`offset` or `tail`")]
             )
         workload = selectors.find_workload(self.actor, workload_id)
         log = find_latest_log(self.actor, workload, name=query.pod, run=query.run)
@@ -59,7 +59,7 @@ class Logs(ApiView):
 
 
 async def _follow(log: PodLog, chunk: LogChunk) -> AsyncIterator[bytes]:
-    """Stream the log without a thread while idle. Cancelled when the client disconnects."""
+    """Stream the log without occupying a thread. The stream is cancelled when the client disconnects."""
     while True:
         if chunk.data:
             yield chunk.data
@@ -70,7 +70,7 @@ async def _follow(log: PodLog, chunk: LogChunk) -> AsyncIterator[bytes]:
         try:
             chunk = await sync_to_async(_read_next)(log, chunk)
         except BerthError:
-            return  # headers are already sent, so ending the stream is the only way to report it
+            return  # the headers have been sent, so the error can be reported only by ending the stream
 
 
 def _follow_in_thread(log: PodLog, chunk: LogChunk) -> Iterator[bytes]:

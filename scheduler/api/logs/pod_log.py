@@ -15,27 +15,28 @@ from projects.models import Pod, Workload
 from projects.models.workloads import LIVE_POD_STATES
 
 MAX_CHUNK_BYTES = 2**20
-MAX_LISTED_PODS = 20  # pods in an error message
-MAX_TAIL_BYTES = 2**20  # bytes to search for the last lines
+MAX_LISTED_PODS = 20  # maximum number of pods that an error message lists
+MAX_TAIL_BYTES = 2**20  # maximum number of bytes read to find the last lines
 
 
 @dataclass(frozen=True, slots=True)
 class PodLog:
-    """The log of a pod, incomplete while the pod is live even if unknown to its runtime."""
+    """The log of a pod. It is complete once the pod has ended, not when the runtime forgets the pod."""
 
     pod: Pod
     runtime: Runtime
 
     def read_chunk(self, offset: int, limit: int = MAX_CHUNK_BYTES) -> LogChunk:
         try:
-            complete = self._has_ended()  # checked before reading, so that no later data is missed
+            # Check before reading: otherwise the pod could write more output and end in between.
+        complete = self._has_ended()
             chunk = self.runtime.read_log(str(self.pod.pk), offset, min(limit, MAX_CHUNK_BYTES))
         except (RuntimeFailure, OSError) as error:
             raise Unavailable(f"The log cannot be read right now: {error}") from None
         return replace(chunk, complete=complete and chunk.next_offset >= chunk.size)
 
     def read_large_chunk(self, offset: int, limit: int) -> LogChunk:
-        """Return a chunk of any size. Its `complete` is unreliable and must be ignored."""
+        """Return a chunk of any size. Ignore its `complete`, which is unreliable."""
         try:
             return self.runtime.read_log(str(self.pod.pk), offset, limit)
         except (RuntimeFailure, OSError) as error:
@@ -46,7 +47,7 @@ class PodLog:
         return f"{self.pod.role}-{self.pod.index}"
 
     def tail(self, lines: int) -> LogChunk:
-        """Return the last lines, at most TAIL_MAX bytes."""
+        """Return the last lines, up to TAIL_MAX bytes."""
         size = self.read_chunk(0, 0).size
         chunk = self.read_chunk(max(0, size - MAX_TAIL_BYTES), MAX_TAIL_BYTES)
         cut = _start_of_last_lines(chunk.data, lines)
@@ -58,7 +59,7 @@ class PodLog:
         report = self.runtime.get_reports([str(self.pod.pk)])[str(self.pod.pk)]
         if report.state != PodState.UNKNOWN:
             return report.state == PodState.EXITED
-        # The pod has not started or is no longer known to the runtime, so its row decides.
+        # The pod has not started or the runtime has forgotten it, so use the state in the row.
         state = Pod.objects.filter(pk=self.pod.pk).values_list("state", flat=True).first()
         return state not in LIVE_POD_STATES
 
@@ -74,20 +75,20 @@ def _missing_pod_message(pods: QuerySet[Pod], name: str | None, run: int | None)
 
 
 def find_pod_log(actor: Actor, workload_id: UUID, pod_id: str) -> PodLog:
-    """Return the log of the pod with this id. Raises NotFound or Unavailable."""
+    """Return the log of the pod with this ID. Raises NotFound, or Unavailable if the runtime is missing."""
     try:
         pod = selectors.pods(actor).get(workload=workload_id, pk=UUID(pod_id))
         return PodLog(pod, load_wiring().runtime_for(pod.node.pool))
     except (Pod.DoesNotExist, ValueError):
-        raise NotFound("There is no such pod.") from None
+        raise NotFound(f"The workload has no pod with ID {format_value(pod_id)}.") from None
     except UnavailableImplementation as error:
         raise Unavailable(str(error)) from None
 
 
 def find_latest_log(actor: Actor, workload: Workload, *, name: str | None, run: int | None) -> PodLog:
-    """Return the log of the latest attempt of a pod, by default of rank 0 in the latest run.
+    """Return the log of a pod's latest attempt. By default, the pod is rank 0 of the latest run.
 
-    `name` is ROLE-INDEX. Raises NotFound or Unavailable.
+    `name` is ROLE-INDEX. Raises NotFound, or Unavailable if the pool's runtime is missing.
     """
     pods = selectors.pods(actor).filter(workload=workload)
     if run is not None:
@@ -95,7 +96,7 @@ def find_latest_log(actor: Actor, workload: Workload, *, name: str | None, run: 
     if name is not None:
         role, _, index = name.rpartition("-")
         if not (role and index.isascii() and index.isdigit() and len(index) <= 9):
-            raise NotFound(f"There is no pod {format_value(name)}: pods are named ROLE-INDEX.")
+            raise NotFound(f"There is no pod {format_value(name)}. Pods are named ROLE-INDEX.")
         pods = pods.filter(role=role, index=int(index))
     pod = pods.order_by("-run", "rank", "-created_at", "pk").first()
     if pod is None:

@@ -26,7 +26,7 @@ CURSOR = re.compile(r"(\d{1,16})-(\d{1,16})")
 def _check_cursor(text: str) -> str:
     if CURSOR.fullmatch(text) is None:
         raise PydanticCustomError(
-            "cursor", "is not a cursor of this search", {"allowed": "`next` of the previous search"}
+            "cursor", "is not a valid search cursor", {"allowed": "`next` of the previous search"}
         )
     return text
 
@@ -41,8 +41,8 @@ class LogSearchQuery(Query):
     around: Annotated[
         int, Field(ge=0, le=MAX_CONTEXT_LINES, description="Lines of context before and after.")
     ] = 0
-    ignore_case: Annotated[bool, Field(description="Ignore the case of A to Z.")] = False
-    limit: Annotated[int, Field(ge=1, le=500, description="Maximum number of lines; all are counted.")] = 50
+    ignore_case: Annotated[bool, Field(description="Ignore case for the letters A to Z.")] = False
+    limit: Annotated[int, Field(ge=1, le=500, description="Maximum number of lines to return.")] = 50
     cursor: (
         Annotated[str, AfterValidator(_check_cursor), Field(description="`next` of the previous search.")]
         | None
@@ -64,9 +64,11 @@ class LogMatchesResponse(ResponseModel):
 
     pod: str
     run: int
-    matches: int = Field(description="Matching lines between the start of the search and `searched_bytes`.")
+    matches: int = Field(description="Matching lines from the start of the search up to `searched_bytes`.")
     size: int = Field(description="Size of the log in bytes.")
-    searched_bytes: int = Field(description="End of the search, which stops early in very long logs.")
+    searched_bytes: int = Field(
+        description="Byte offset at which the search ended. Very long logs are not searched to the end."
+    )
     items: list[LogMatchResponse]
     next: str | None
 

@@ -32,7 +32,7 @@ from scheduler.models import Cycle, Eviction
 
 TEXT = "text/plain; version=0.0.4; charset=utf-8"
 FORWARDED = ("HTTP_FORWARDED", "HTTP_X_FORWARDED_FOR", "HTTP_X_REAL_IP", "HTTP_VIA")
-CYCLE_WINDOW = 100  # number of cycles for the duration quantiles
+CYCLE_WINDOW = 100  # number of cycles that the duration quantiles cover
 MILLISECONDS = 1000.0
 UNAUTHENTICATED = (
     "Send the metrics token, which the server keeps in BERTH_METRICS_TOKEN or BERTH_HOME/metrics_token, "
@@ -79,7 +79,7 @@ def has_metrics_token(request: HttpRequest) -> bool:
 
 
 def is_from_allowed_network(request: HttpRequest) -> bool:
-    """Return True for direct requests from allowed networks. Proxied addresses can be forged."""
+    """Return whether the request comes directly from an allowed network. Proxied addresses can be forged."""
     if any(name in request.META for name in FORWARDED):
         return False
     try:

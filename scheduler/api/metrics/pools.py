@@ -29,7 +29,7 @@ def pool_metrics() -> Iterable[Metric]:
 
 
 def _count_nodes() -> NodeCounts:
-    """Return the number of nodes and of their GPUs by pool and state."""
+    """Return the numbers of nodes and GPUs by pool and state."""
     rows = Node.objects.exclude(state=NodeState.ENDED).order_by().values_list("pool__name", "state")
     return {
         (pool, state): (count, gpus or 0)
@@ -70,7 +70,7 @@ def _scaling_metrics(pools: Iterable[NodePool]) -> Iterable[Metric]:
     )
     decisions = CounterMetricFamily(
         "berth_pool_scaling_decisions",
-        "Changes of the desired node count by rule.",
+        "Changes to the desired node count by rule.",
         labels=["pool", "reason"],
     )
     scaling_events = ScalingEvent.objects.filter(kind=ScalingKind.AUTOSCALE).order_by()

@@ -16,7 +16,7 @@ MILLI = 1000.0
 ONE_DAY = timedelta(days=1)
 QUANTILES = (0.5, 0.95, 1.0)
 QUEUE = ("pool", "department", "project")
-NO_REASON_YET = "NotSeenYet"  # submitted after the last cycle
+NO_REASON_YET = "NotSeenYet"  # for workloads submitted after the last cycle
 
 
 def queue_metrics() -> Iterable[Metric]:
@@ -38,7 +38,7 @@ def _pending_metrics() -> Iterable[Metric]:
     waits = (timezone.now() - oldest).total_seconds() if oldest is not None else 0.0
     yield GaugeMetricFamily(
         "berth_longest_wait_seconds",
-        "Pending time of the oldest pending workload.",
+        "Time since submission of the oldest pending workload.",
         value=max(0.0, waits),
     )
 
@@ -60,7 +60,7 @@ def _waiting_time_metric() -> Metric:
 
 
 def _share_metrics() -> Iterable[Metric]:
-    """Return queue standings of the last cycle. The project label of departments is empty."""
+    """Return the queue standings of the last cycle. Departments have an empty project label."""
     families = {
         "share": GaugeMetricFamily("berth_queue_share_gpus", "Fair share of the queue.", labels=QUEUE),
         "allocated": GaugeMetricFamily(
@@ -82,9 +82,9 @@ def _share_metrics() -> Iterable[Metric]:
 
 
 def _quota_metric() -> Metric:
-    """Return quotas. Unlimited quotas have no sample."""
+    """Return the quotas. Unlimited quotas have no sample."""
     metric = GaugeMetricFamily(
-        "berth_queue_quota_gpus", "Quota of the queue, unless unlimited.", labels=QUEUE
+        "berth_queue_quota_gpus", "Quota of the queue; absent if unlimited.", labels=QUEUE
     )
     rows = Quota.objects.filter(gpu_milli__isnull=False).values_list(
         "pool__name", "department__name", "project__department__name", "project__name", "gpu_milli"

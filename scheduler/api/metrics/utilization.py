@@ -28,7 +28,7 @@ def utilization_metrics() -> Iterable[Metric]:
     idle = [pool_by_workload[pk] for pk in idle_since(pool_by_workload, now)]
     gauge = GaugeMetricFamily(
         "berth_workloads_gpus_idle",
-        "Workloads whose allocated GPUs have long been idle.",
+        "Workloads whose allocated GPUs have been idle for a long time.",
         labels=["pool"],
     )
     for name in pools:
@@ -73,7 +73,7 @@ def _pool_metrics(by_pool: dict[str, summary.Utilization]) -> Iterable[Metric]:
 def _device_metrics() -> Iterable[Metric]:
     names = ["pool", "node", "device"]
     busy = GaugeMetricFamily(
-        "berth_gpu_utilization_ratio", "Fraction of time in which the GPU was busy.", labels=names
+        "berth_gpu_utilization_ratio", "Fraction of time that the GPU was busy.", labels=names
     )
     memory = GaugeMetricFamily("berth_gpu_memory_used_bytes", "Memory used on the GPU.", labels=names)
     nodes = {node.pk: node for node in Node.objects.filter(state__in=HOSTING).select_related("pool")}

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 class Trial:
     """Context manager for tentative moves of one gang, undone on exit unless accepted.
 
-    A trial that is not accepted records why: the reason passed to `refuse`, or else `default_reason`.
+    If the trial is not accepted, the reason passed to `refuse`, or else `default_reason`, is recorded.
     An optional trial has no `default_reason`, because its failure does not leave the gang pending.
     """
 
@@ -40,7 +40,7 @@ class Trial:
         self.message = ""
         self.evictions: tuple[Eviction, ...] = ()
         self.numbers: Numbers = {}
-        self.waits = False  # True: start only after the victims have stopped, even on free nodes
+        self.waits = False  # if True, start only after the victims have stopped, even on free nodes
         self.retry = False
 
     def accept(
@@ -86,21 +86,21 @@ class Board:
         self.can_grow = pool.nodes_max is not None and len(nodes) < pool.nodes_max
         self.gangs: dict[str, Gang] = {}
         self.mix = RequestMix(self.gangs)
-        self.by_project: dict[QueueAccount, dict[str, Gang]] = {}  # gangs that have pods
+        self.by_project: dict[QueueAccount, dict[str, Gang]] = {}  # gangs that have pods, by project and name
         self.on_node: list[dict[int, Move]] = [{} for _ in nodes]  # by node index: moves by `id(pod)`
-        # Groups of gangs that may start, because the snapshot has them below their minimum.
+        # Groups of gangs that may start because they are below their minimum in the snapshot.
         self.waiting: dict[Hashable, PendingGroup] = {}
         self.groups_by_project: dict[QueueAccount, list[PendingGroup]] = {}
         self.elastic: list[Gang] = []
         self.reserved: list[Gang] = []  # gangs with reservations from an earlier cycle
         self.incomplete: list[Gang] = []  # gangs with pods that may have to start, stop or scale
-        self.ineligible: dict[str, tuple[Reason, Numbers]] = {}  # suspended, in backoff, and so on
+        self.ineligible: dict[str, tuple[Reason, Numbers]] = {}  # gangs suspended, in backoff, and so on
         self.served = served
         self.cycle = CycleState()
         self._log: list[Move] = []
-        # Indices blocked until their pods have stopped.
+        # Replica indices that cannot be reused until their pods have stopped.
         self._blocked_indices: list[tuple[BoardRole, int]] = []
-        self._new_placements: dict[int, Move] = {}  # accepted placements of this cycle, by the pod's identity
+        self._new_placements: dict[int, Move] = {}  # accepted placements of this cycle, by `id(pod)`
 
     # -- adding and removing workloads
 
@@ -117,7 +117,7 @@ class Board:
         return gang
 
     def remove(self, gang: Gang) -> None:
-        """Undo `add`. No trial may be open."""
+        """Undo `add`. Do not call this during a trial."""
         del self.gangs[gang.name]
         self.mix.count(gang, -1)
         parts = {part.role.name: part for part in gang.parts}
@@ -213,7 +213,7 @@ class Board:
         """Remove a pod. Its resources count as leaving until the pod has stopped."""
         move = Move(gang, part, pod, self.nodes.index[pod.node], False, False)
         self._apply_removal(move)
-        if pod.state is not PodState.RESERVED:  # a reserved pod is not running, so nothing has to stop
+        if pod.state is not PodState.RESERVED:  # a reserved pod is not running, so there is nothing to stop
             self.nodes.leave(move.node, pod.devices, pod.milli, part.request)
         self._log.append(move)
 
@@ -289,7 +289,7 @@ class Board:
     # -- accepting and refusing
 
     def accept(self, trial: Trial) -> None:
-        """Append a bundle with the trial's moves. A gang starts only when all its replicas can."""
+        """Append a bundle with the trial's moves. A gang starts only when all its replicas can start."""
         assert trial.kind is not None
         moves, gang = self._log[trial.start :], trial.gang
         self.cycle.accepted_trials += 1
@@ -358,7 +358,7 @@ class Board:
         return id(pod) in self._new_placements
 
     def _replace_placements(self, withdrawn_ids: AbstractSet[int], moves: Sequence[Move]) -> list[Move]:
-        """Withdraw or relocate pods that this cycle has already placed. Return the other moves."""
+        """Withdraw or relocate pods that this cycle has already placed. Return the remaining moves."""
         withdrawn = [self._new_placements.pop(pod) for pod in sorted(withdrawn_ids)]
         keys = {move_key(move) for move in withdrawn}
         replacements = {move_key(move): move for move in moves if move.placed and move_key(move) in keys}
@@ -390,12 +390,12 @@ class Board:
         )
 
     def reasons(self, gang: Gang) -> Mapping[Reason, Numbers]:
-        """Return the reasons why the gang is pending: its group's and its own."""
+        """Return the reasons for which the gang is pending: those of its group and its own."""
         own = self.cycle.refusals.get(gang.name, {})
         return own if gang.group is None else {**gang.group.reasons, **own}
 
     def add_reason(self, gang: Gang, reason: Reason, numbers: Numbers) -> None:
-        """Record a reason why the gang and its group are pending."""
+        """Record a reason for which the gang and its group are pending."""
         if gang.group is None:
             self.add_own_reason(gang, reason, numbers)
             return

@@ -13,17 +13,18 @@ from scheduler.engine.plan import Bundle, Numbers, Reason
 class CycleState:
     """Decisions and counters of one cycle. Strings are workload names."""
 
-    refusals: dict[str, dict[Reason, Numbers]] = field(default_factory=dict)  # besides those of groups
+    # By gang, in addition to the refusals of its group.
+    refusals: dict[str, dict[Reason, Numbers]] = field(default_factory=dict)
     reserved_only: set[str] = field(default_factory=set)  # gangs with reservations but no running pods
-    started_reservations: set[str] = field(default_factory=set)  # gangs that start as reserved
-    excluded: set[str] = field(default_factory=set)  # never victims: preemptors and moved workloads
+    started_reservations: set[str] = field(default_factory=set)  # gangs started on reserved capacity
+    excluded: set[str] = field(default_factory=set)  # preemptors and moved workloads, never victims
     evicted: set[str] = field(default_factory=set)
     scaled_down: set[str] = field(default_factory=set)
     placed_in_other_pool: set[str] = field(default_factory=set)
     bundles: list[Bundle] = field(default_factory=list)
     backfill_hold: NodeHold | None = None
-    trials: int = 0  # includes the attempts within each trial
+    trials: int = 0  # number of trials and of attempts within them
     accepted_trials: int = 0
-    evicting_trials: int = 0  # accepted trials that make all pending gangs worth retrying
+    evicting_trials: int = 0  # number of accepted trials after which all pending gangs are retried
     placement_attempts: PlacementAttempts = field(default_factory=PlacementAttempts)
     reclaimable_cache: dict[QueueAccount, dict[Hashable, object]] = field(default_factory=dict)

@@ -10,7 +10,7 @@ from scheduler.engine.board.ledger import QueueAccount
 
 MAX_REPLICAS_PER_WORKLOAD = 50_000  # replicas tried per workload and cycle, summed over all attempts
 MAX_REPLICAS_PER_PROJECT = 200_000
-MIN_ATTEMPTS = 3  # attempts that every workload gets, however large it is
+MIN_ATTEMPTS = 3  # minimum number of attempts per workload, however large the workload is
 
 
 @dataclass(slots=True)
@@ -21,7 +21,7 @@ class AttemptCount:
 
 
 class PlacementAttempts:
-    """Counts placement attempts in this cycle, by workload and by project."""
+    """Counters of this cycle's placement attempts, by workload and by project."""
 
     def __init__(self) -> None:
         self._spent: dict[str | QueueAccount, AttemptCount] = {}
@@ -49,6 +49,6 @@ class PlacementAttempts:
         return True
 
     def attempts_if_exhausted(self, gang: Gang) -> int:
-        """Return the number of attempts if the gang has used up its attempts, else 0."""
+        """Return the gang's number of attempts if no more are allowed, else 0."""
         own = self._spent.get(gang.name)
         return own.trials if own is not None and own.exhausted else 0

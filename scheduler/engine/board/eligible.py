@@ -57,7 +57,7 @@ def is_still_pending(board: Board, gang: Gang) -> bool:
 
 
 def exceeded_bound(gang: Gang, requested: Sequence[int]) -> tuple[Reason, Numbers] | None:
-    """Return the first limit or quota that the request would exceed, project first, or None."""
+    """Return the first limit or quota that the request would exceed, or None. Check the project first."""
     for account in gang.account.path:
         kind = first_exceeded(account.allocated, account.limit, requested) if account.has_limit else None
         if kind is not None:
@@ -67,7 +67,7 @@ def exceeded_bound(gang: Gang, requested: Sequence[int]) -> tuple[Reason, Number
 
 
 def exceeded_non_preemptible_quota(gang: Gang, requested: Sequence[int]) -> tuple[Reason, Numbers] | None:
-    """Return the quota that a non-preemptible gang would exceed. Evictions do not help."""
+    """Return the quota that a non-preemptible gang would exceed, or None. Evictions cannot help."""
     if gang.non_preemptible:
         for account in gang.account.path:
             kind = first_exceeded(account.non_preemptible, account.quota, requested)
@@ -78,15 +78,15 @@ def exceeded_non_preemptible_quota(gang: Gang, requested: Sequence[int]) -> tupl
 
 
 def _numbers(
-    account: QueueAccount, held: Sequence[int], bound: Sequence[int], kind: int, requested: Sequence[int]
+    account: QueueAccount, allocated: Sequence[int], bound: Sequence[int], kind: int, requested: Sequence[int]
 ) -> Numbers:
     return {
         "queue": account.name,
         "resource": RESOURCES[kind],
         "requested": requested[kind],
-        "allocated": held[kind],
+        "allocated": allocated[kind],
         "bound": bound[kind] if bound[kind] < NO_BOUND else None,
-        "missing": held[kind] + requested[kind] - bound[kind],
+        "missing": allocated[kind] + requested[kind] - bound[kind],
     }
 
 

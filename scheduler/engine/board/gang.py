@@ -36,14 +36,14 @@ class BoardRole:
 
     def __init__(self, role: Role, milli: int, mask: bytes | None, avoid_mask: bytes | None) -> None:
         self.role, self.request, self.mask, self.avoid_mask = role, role.request, mask, avoid_mask
-        self.ignores_limits = False  # True: placed by requests, not by limits
-        self.milli = milli  # share of each device, on the smallest device that fits
+        self.ignores_limits = False  # if True, replicas are placed by their requests instead of their limits
+        self.milli = milli  # share of each device in thousandths, on the smallest device that fits
         request = role.request
         self.amounts = (milli * request.devices, request.cpu, request.memory_mib)
         self.live: dict[int, Pod] = {}
-        self.done = 0  # completed replicas, which hold no resources and are not missing
+        self.done = 0  # completed replicas, which hold no resources but count towards the minimum
         self.used: set[int] = set()  # indices of completed, stopping or stuck pods, which cannot be reused
-        self._first = 0  # no lower index is free
+        self._first = 0  # all lower indices are in use
         self.replicas_by_node: dict[int, int] | None = None if role.spread_per_node is None else {}
 
     @property
@@ -97,7 +97,7 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaRequest:
-    """A request for `count` more replicas of a role within these scopes."""
+    """A request for `count` more replicas of a role, subject to these scopes."""
 
     part: BoardRole
     count: int
@@ -108,18 +108,18 @@ Arrangement = tuple[ReplicaRequest, ...]  # one way to complete a gang or to sca
 
 
 class PendingGroup:
-    """Gangs of one project with identical requests, in queue order. The first represents all."""
+    """Gangs of one project with identical requests, in queue order. The first gang represents the group."""
 
     __slots__ = ("account", "at", "choice", "gangs", "kind", "reasons", "request_key", "shared")
 
     def __init__(self, kind: Hashable, account: QueueAccount, choice: int) -> None:
         self.kind, self.account, self.choice = kind, account, choice
-        # Shared by groups of all projects that would be refused for the same reasons.
+        # Shared by all groups, of any project, that would be refused for the same reasons.
         self.request_key: Hashable = None
         self.gangs: list[Gang] = []
         self.at = 0  # gangs before this index are no longer pending
-        self.reasons: dict[Reason, Numbers] = {}  # why the gangs are pending in this cycle
-        self.shared = False  # True: a plan refers to `gangs` too, so copy it before a change
+        self.reasons: dict[Reason, Numbers] = {}  # reasons for which the gangs are pending in this cycle
+        self.shared = False  # if True, a plan also refers to `gangs`, so copy the list before changing it
 
 
 class Gang:
@@ -147,22 +147,22 @@ class Gang:
         self, workload: Workload, account: QueueAccount, choice: int, parts: tuple[BoardRole, ...]
     ) -> None:
         self.workload, self.name, self.account = workload, workload.name, account
-        self.choice = choice  # position of this pool among the workload's pools
+        self.choice = choice  # position of this pool in the workload's list of pools
         self.non_preemptible = not workload.preemptible
         self.parts = parts
         self.pod_count = 0  # number of pods on the board
         self.simple = _is_simple(workload.tree)
         self.may_grow = not self.simple or any(part.role.max > part.role.min for part in parts)
         self.group: PendingGroup | None = None  # pending gangs with the same request
-        self.pods: tuple[Pod, ...] = ()  # as in the snapshot
-        self.extra_request = (0, 0, 0)  # added to its queues' requests, on top of its allocation
+        self.pods: tuple[Pod, ...] = ()  # the pods in the snapshot
+        self.extra_request = (0, 0, 0)  # request counted in its queues, in addition to its allocation
         self.whole_victim: object = None  # cached `Victim` of all pods, until the pods change
         self._root: BoardGroup | None = None
         self._requested: tuple[int, int, int] | None = None
 
     @property
     def root(self) -> BoardGroup:
-        """Group tree, built on first use because most gangs never need it."""
+        """Tree of groups and roles, built on first use because most gangs never need it."""
         if self._root is None:
             self._root = _board_group(self.workload.tree, {id(part.role): part for part in self.parts})
         return self._root
@@ -179,7 +179,7 @@ class Gang:
 
     @property
     def requested(self) -> tuple[int, int, int]:
-        """Resources still missing for the gang's minimum, by its first arrangement."""
+        """Resources that the gang still needs to reach its minimum, in its first arrangement."""
         if self.pod_count:
             return total_request(next(arrangements(self)))
         if self._requested is None:
@@ -200,14 +200,14 @@ class Gang:
 
     @property
     def is_stopping(self) -> bool:
-        """True if the gang has no placed pods, but some that are stopping or stuck."""
+        """Whether the gang has no placed pods but has some that are stopping or stuck."""
         return not self.pod_count and any(
             pod.state in (PodState.STOPPING, PodState.STUCK) for pod in self.workload.pods
         )
 
     @property
     def is_running(self) -> bool:
-        """True if any placed pod is more than a reservation."""
+        """Whether any placed pod is more than a reservation."""
         return any(pod.state is not PodState.RESERVED for part in self.parts for pod in part.live.values())
 
     def part(self, role: str) -> BoardRole:
@@ -308,7 +308,7 @@ def _add_scope(node: "BoardGroup | BoardRole", scopes: tuple[Scope, ...]) -> tup
 def current_max(gang: Gang, part: BoardRole, more: int = 0) -> int:
     """Return the current maximum number of replicas of a role.
 
-    For a role that scales with another, it follows from the replicas of that role plus `more`.
+    If the role scales with another role, the maximum follows from that role's replicas plus `more`.
     """
     scaling = part.role.scale_with
     if scaling is None:

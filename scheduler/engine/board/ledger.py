@@ -15,22 +15,22 @@ NO_ENTITLEMENT = Entitlement()
 
 
 class RelativeUsage(NamedTuple):
-    """Decayed usage relative to the queue's weighted share of all siblings' usage."""
+    """A queue's decayed usage relative to its weighted share of the usage of all siblings."""
 
     used: float
-    mean: float  # mean of all siblings: 1, or less if much capacity was idle
-    at_reset: float  # weighted share at the end of the calendar window, when history is reset
+    mean: float  # mean over all siblings: 1, or less if much capacity was idle
+    at_reset: float  # value at the end of the calendar window, when history is reset
 
 
 class QueueKey(NamedTuple):
     """Sort key of a queue with its next workload. The smallest key goes first."""
 
     over_quota: bool
-    rank: int  # negated: higher first
-    exceeds_share: bool  # would exceed its share; a starved queue may do so with one workload
-    relative_usage: float  # decayed usage relative to its weighted share, where history counts
+    rank: int  # negated, so that a higher rank goes first
+    exceeds_share: bool  # whether the workload would exceed the share; a starved queue may exceed it once
+    relative_usage: float  # decayed usage relative to the weighted share, if history counts
     over_share: bool
-    dominant_share: float  # including the next workload
+    dominant_share: float  # share including the next workload
     dominant_share_now: float
 
     def sentences(self, name: str) -> tuple[str, ...]:
@@ -94,20 +94,20 @@ class QueueAccount:
         self.limit = limit if entitlement.over_quota else tuple(map(min, limit, self.quota))
         self.has_limit = min(self.limit) < NO_BOUND
         self.allocated, self.non_preemptible = [0, 0, 0], [0, 0, 0]
-        self.leaving = [0, 0, 0]  # held by stopping pods, on top of `allocated`
-        self.pending_request = [0, 0, 0]  # requested by pending work, on top of the allocation
+        self.leaving = [0, 0, 0]  # held by stopping pods, in addition to `allocated`
+        self.pending_request = [0, 0, 0]  # requested by pending workloads, in addition to the allocation
         self.share = [0, 0, 0]
         self.rounded_off = [0, 0, 0]  # the fraction of a unit that rounding removed from the share
-        # Allocated and pending when the cycle began, without workloads placed in other pools.
+        # Allocated and pending amounts at the start of the cycle, without workloads placed in other pools.
         self.requested = [0, 0, 0]
         self.wanted = [0, 0, 0]  # the part of `requested` that limits allow
-        # max(quota, share), below which other queues cannot reclaim
+        # max(quota, share); other queues cannot reclaim anything below this
         self.deserved: list[int] = list(self.quota)
         self.cache: dict[Hashable, Any] = {}  # values derived from the allocation, cleared when it changes
         self.version = 0  # incremented with every change of the allocation
         self.sibling_cache: dict[Hashable, Any] = {}  # shared by siblings, cleared when an allocation changes
-        self.relative_usage: Sequence[RelativeUsage] = ()  # by resource, where history counts
-        # The report, preceded by the values it was built from.
+        self.relative_usage: Sequence[RelativeUsage] = ()  # by resource; empty if history does not count
+        # The values from which the report was built, followed by the report.
         self.cached_report: tuple[tuple[object, ...], QueueReport] | None = None
         if parent:
             self.sibling_cache = parent.children[0].sibling_cache if parent.children else self.sibling_cache
@@ -139,7 +139,7 @@ class QueueAccount:
         return result
 
     def is_starved(self, requested: Sequence[int]) -> bool:
-        """Return whether the queue's decayed usage is below the mean of its siblings."""
+        """Return whether the queue's decayed usage is below the mean of its siblings' usage."""
         return (
             bool(self.relative_usage)
             and self.relative_usage[main_resource(requested)].used
@@ -147,7 +147,7 @@ class QueueAccount:
         )
 
     def may_exceed_share_once(self, requested: Sequence[int]) -> bool:
-        """Return whether the queue is below its share now, so that one workload may exceed it."""
+        """Return whether the queue is below its share, so that one workload may take it above."""
         return all(
             self.allocated[kind] + requested[kind] <= self.deserved[kind]
             or self.allocated[kind] < self.deserved[kind]
@@ -157,7 +157,7 @@ class QueueAccount:
         )
 
     def saturation(self, requested: Sequence[int], with_request: bool = True) -> float:
-        """Return the highest ratio of allocated to deserved among the requested resources.
+        """Return the highest ratio of allocated to deserved amounts among the requested resources.
 
         With `with_request`, the request is added to the allocation.
         """
@@ -178,7 +178,7 @@ class Ledger:
     def __init__(self, pool: Pool, queues: Sequence[Queue]) -> None:
         self.accounts: dict[str, QueueAccount] = {}
         self.roots: list[QueueAccount] = []
-        self.division_inputs: dict[QueueAccount | None, object] = {}  # by parent: inputs of the last division
+        self.division_inputs: dict[QueueAccount | None, object] = {}  # inputs of the last division, by parent
         by_name = {queue.name: queue for queue in queues}
         for queue in sorted(queues, key=lambda queue: queue.name):
             self._open(queue, by_name, pool.name)
@@ -232,7 +232,7 @@ def within(held: Sequence[int], bound: Sequence[int], requested: Sequence[int]) 
 def siblings_over_quota(
     account: QueueAccount, siblings: Sequence[QueueAccount], kinds: tuple[int, ...]
 ) -> Sequence[QueueAccount]:
-    """Return the siblings that are over their quota of any of these resources."""
+    """Return the siblings that are over their quota for any of these resources."""
     result: Sequence[QueueAccount] | None = account.sibling_cache.get(kinds)
     if result is None:
         result = account.sibling_cache[kinds] = [

@@ -38,7 +38,7 @@ def meets_constraints(role: Role, node: Node) -> bool:
 
 
 def should_avoid(role: Role, node: Node) -> bool:
-    """Return whether the node should be used only if no other fits."""
+    """Return whether the node should be used only if no other node fits."""
     return any(
         taint.effect not in HARD_TAINT_EFFECTS and not tolerates(role.tolerations, taint)
         for taint in node.taints
@@ -46,7 +46,7 @@ def should_avoid(role: Role, node: Node) -> bool:
 
 
 def node_constraints(role: Role) -> Hashable:
-    """Return a key shared by roles that match the same nodes."""
+    """Return a key that is the same for roles that match the same nodes."""
     selector = role.node_selector
     return (
         tuple(sorted(selector.items())) if selector else (),
@@ -57,7 +57,7 @@ def node_constraints(role: Role) -> Hashable:
 
 
 class Matcher:
-    """Matches roles to nodes, once for each distinct set of constraints."""
+    """Matches roles to nodes. Each distinct set of constraints is matched only once."""
 
     def __init__(self, nodes: Sequence[Node]) -> None:
         self._nodes = nodes
@@ -85,7 +85,7 @@ class Matcher:
         return self._masks[key]
 
     def avoid_mask(self, role: Role) -> bytes | None:
-        """Return a mask of the nodes to use last, or None if there are none."""
+        """Return a mask of the nodes to avoid while others fit, or None if there are none."""
         if self._has_no_taints:
             return None
         key = node_constraints(role)
@@ -95,7 +95,7 @@ class Matcher:
         return self._avoid_masks[key]
 
     def milli(self, role: Role, min_memory_mib: int = 0) -> int:
-        """Return a GPU memory request's share of the smallest matching device, in thousandths."""
+        """Return the share of the smallest matching device that the role requests, in thousandths."""
         key, requested = (node_constraints(role), min_memory_mib), role.request.gpu_memory_mib
         if key not in self._millis:
             mask = self.mask(role, min_memory_mib)

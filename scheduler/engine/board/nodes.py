@@ -40,7 +40,7 @@ class LeavingPods:
 
 
 class Nodes:
-    """Parallel lists with one entry per node, in order of node name."""
+    """The pool's nodes as parallel lists with one entry per node, in order of node name."""
 
     def __init__(self, nodes: Sequence[Node], cpu_load_limit: int = MILLI) -> None:
         self.nodes = sorted(nodes, key=lambda node: node.name)
@@ -48,16 +48,16 @@ class Nodes:
         self.cpu_load_limit = cpu_load_limit
         self.ready = [node.state is NodeState.READY for node in self.nodes]
         self.booting = [node.state is NodeState.BOOTING for node in self.nodes]
-        self.cpu = [node.cpu * cpu_load_limit // MILLI for node in self.nodes]  # minus the pods' limits
+        self.cpu = [node.cpu * cpu_load_limit // MILLI for node in self.nodes]  # CPU minus the pods' limits
         self.memory = [node.memory_mib for node in self.nodes]
-        self.cpu_unrequested = list(self.cpu)  # minus the pods' requests
+        self.cpu_unrequested = list(self.cpu)  # CPU minus the pods' requests
         self.memory_unrequested = list(self.memory)
         self.pods = [node.max_pods for node in self.nodes]
         self.devices = [[MILLI] * node.gpus for node in self.nodes]
         self.gpu = [node.gpus * MILLI for node in self.nodes]
-        self.whole = [node.gpus for node in self.nodes]  # devices that are entirely free
+        self.whole = [node.gpus for node in self.nodes]  # number of devices that are entirely free
         self.leaving: dict[int, LeavingPods] = {}
-        self.touched: list[int] | None = None  # changed nodes in order of change; None: not recorded
+        self.touched: list[int] | None = None  # changed nodes in order of change; None if not recorded
         # Cache of values that depend only on the nodes and the pool.
         self.static_cache: dict[Hashable, Any] = {}
         self._free: tuple[int, int, int] | None = None
@@ -67,7 +67,7 @@ class Nodes:
 
     @property
     def by_whole(self) -> list[list[int]]:
-        """Ready nodes by number of free whole devices, kept up to date after the first use."""
+        """Ready nodes by their number of whole free devices, kept up to date after the first use."""
         if self._by_whole is None:
             self._by_whole = [[] for _ in range(max((node.gpus for node in self.nodes), default=0) + 1)]
             for i, count in enumerate(self.whole):
@@ -78,7 +78,7 @@ class Nodes:
 
     @property
     def shared(self) -> set[int]:
-        """Ready nodes with a device that is partly free."""
+        """Ready nodes with a partly free device."""
         return self._shared if self.by_whole else set()
 
     def _update_shared(self, i: int) -> None:
@@ -89,7 +89,7 @@ class Nodes:
         self._shared.discard(i)
 
     def capacity(self) -> tuple[int, int, int]:
-        """Return the capacity that is divided into shares: ready and booting nodes."""
+        """Return the capacity that is divided into shares: that of ready and booting nodes."""
         if self._capacity is None:
             self._capacity = self._sum_capacity()
         return self._capacity
@@ -103,7 +103,7 @@ class Nodes:
         )
 
     def free(self) -> tuple[int, int, int]:
-        """Return the free resources of ready nodes, cached until a pod is placed or removed."""
+        """Return the total free resources of ready nodes, cached until a pod is placed or removed."""
         if self._free is None:
             gpu, cpu, memory = (
                 sum([free for free, ready in zip(kind, self.ready, strict=True) if ready and free > 0])
@@ -113,7 +113,7 @@ class Nodes:
         return self._free
 
     def milli_on(self, i: int, request: Request) -> int:
-        """Return the replica's share of a device on the node in thousandths; over 1000: no fit."""
+        """Return the replica's share of a device on the node in thousandths. Above 1000, it does not fit."""
         if not request.gpu_memory_mib:
             return request.gpu
         has = self.nodes[i].gpu_memory_mib
@@ -179,7 +179,7 @@ class Nodes:
             del self.leaving[i]
 
     def starts_now(self, i: int, devices: Sequence[int], milli: int, request: Request) -> bool:
-        """Return whether the resources are free now. Must be called before they are taken."""
+        """Return whether the resources are free now. Call this before taking them."""
         if not self.ready[i]:
             return False
         leaving_pods = self.leaving.get(i)

@@ -48,7 +48,7 @@ class QueueOrder(Generic[P]):
             self._top.pop()
 
     def _fold_levels(self, members: "dict[QueueAccount | None, list[_Queue[P]]]") -> "list[_Queue[P]]":
-        """Combine queues below their parents, deepest first, until only the top level is left."""
+        """Combine the queues of each parent, deepest first, until only the top level is left."""
         while set(members) - {None}:
             deepest = max((a for a in members if a is not None), key=lambda account: len(account.path))
             level = _Level(self, deepest, members.pop(deepest))
@@ -77,7 +77,7 @@ class PendingOrder(QueueOrder[PendingGroup]):
 
 
 class _Project(Generic[P]):
-    """Heap of one project's groups, ordered by their first gangs."""
+    """Heap of one project's groups, ordered by the first gang of each group."""
 
     __slots__ = ("account", "heap", "order")
 

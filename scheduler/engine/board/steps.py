@@ -41,7 +41,7 @@ def rewrite_bundles(
 ) -> list[Bundle]:
     """Return the bundles with withdrawn placements removed, or replaced by those in `replacements`.
 
-    Workloads in `waits` get reservations, because they can no longer start at once.
+    Workloads in `waits` get reservations because they can no longer start at once.
     """
     result = []
     for bundle in bundles:

@@ -1,4 +1,4 @@
-"""Topology domains, which keep gangs within one rack or zone."""
+"""Topology domains: groups of nodes, such as a rack or zone, within which a gang must run."""
 
 from collections.abc import Sequence
 from functools import cached_property
@@ -8,7 +8,7 @@ from scheduler.engine.board.nodes import Nodes
 
 
 class Topology:
-    """Domains of a pool's nodes, by level. A node without the label is in no domain.
+    """Domains of a pool's nodes, by level. A node without the level's label is in no domain.
 
     Racks with the same name in two zones are two domains. Those without a zone label form a third
     domain.
@@ -19,7 +19,7 @@ class Topology:
         self._domains: dict[str, dict[tuple[str, ...], frozenset[int]]] = {}
 
     def domains(self, level: str) -> dict[tuple[str, ...], frozenset[int]]:
-        """Return the nodes of each domain, by the labels of this level and its outer levels."""
+        """Return the nodes of each domain, keyed by the labels of this level and the levels above it."""
         if level not in self._domains:
             path, result = self._path(level), dict[tuple[str, ...], set[int]]()
             for i, node in enumerate(self._nodes.nodes):

@@ -1,4 +1,4 @@
-"""Compute the unmet demand within limits that additional nodes would serve, for the autoscaler."""
+"""Compute unmet demand for the autoscaler: requests within limits that additional nodes would serve."""
 
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterator, Sequence
@@ -27,12 +27,12 @@ from scheduler.engine.plan import Demand, Load, Reason, UnmetShape
 CAPACITY_REASONS = {Reason.WAITING_FOR_CAPACITY, Reason.FRAGMENTED, Reason.TOPOLOGY}
 
 Sums = dict[QueueAccount, list[int]]
-FullRoles = set[tuple[Hashable, str]]  # request and role combinations for which no node has room left
+FullRoles = set[tuple[Hashable, str]]  # pairs of a request and a role for which no node has room left
 
 
 @dataclass(frozen=True, slots=True)
 class GroupDemand:
-    """The first `count` gangs of a group that are waiting for capacity, except excluded gangs."""
+    """The first `count` gangs of a group that wait for capacity, without excluded gangs."""
 
     group: PendingGroup
     first: Gang
@@ -93,7 +93,7 @@ def _placed_load(board: Board) -> Load:
 
 
 def demand_within_bounds(board: Board, counted_elsewhere: Collection[str]) -> list[GroupDemand]:
-    """Return the gangs waiting for capacity that fit under all bounds together, in queue order.
+    """Return, in queue order, the gangs waiting for capacity that together stay within all bounds.
 
     `counted_elsewhere` names workloads that are counted in another pool.
     """
@@ -144,14 +144,14 @@ def _is_ahead(gang: Gang, group: PendingGroup) -> bool:
 
 
 def _max_repeats(held: Sequence[int], bound: Sequence[int], requested: Sequence[int]) -> int:
-    """Return how many times the request fits under the bound."""
+    """Return how many times the request fits within the bound."""
     return max(
         0, min([(bound[k] - held[k]) // requested[k] for k in KINDS if requested[k]], default=NO_BOUND)
     )
 
 
 class _NewNodeSimulation:
-    """Simulates new nodes, for pending gangs first and then for scaling up running gangs.
+    """Simulation of new nodes that serve pending gangs first and then let running gangs scale up.
 
     Booting nodes are filled before new nodes. A gang that does not fit adds no node.
     """
@@ -224,7 +224,7 @@ def _try_place_gang(
             left -= place_most(board, gang, ReplicaRequest(need.part, left), Horizon.BOOTING, None)
             if (
                 left and need.part.replicas_by_node is None
-            ):  # nodes full only by spread limits have room for other gangs
+            ):  # nodes that are full only because of spread limits have room for other gangs
                 full.add((request_key, name))
         if left:
             if not place(new_board, twin, ReplicaRequest(twin.part(name), left), Horizon.NOW, None):

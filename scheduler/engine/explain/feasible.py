@@ -1,4 +1,4 @@
-"""Check by node shapes and sums whether a pool at its maximum size could ever hold a gang.
+"""Check node shapes and totals for whether a pool at its maximum size could ever hold a gang.
 
 Each check is a necessary condition: a gang that fails one cannot start until the pool's maximum or
 its nodes change. A gang that passes all checks may still not fit.
@@ -17,13 +17,13 @@ from scheduler.engine.model import Node, NodeState, Pool, Request, Role
 from scheduler.engine.plan import Numbers, Reason
 
 Obstacle = tuple[Reason, Numbers]
-NodeCounts = tuple[tuple[Node, int], ...]  # for each node size, an example node and the number of nodes
+NodeCounts = tuple[tuple[Node, int], ...]  # an example node of each size, with the number of such nodes
 Sums = tuple[int, int, int, int]  # milli-GPU, milli-CPU, MiB, pods
 RESOURCE_NAMES = (*RESOURCES, "pods")
 
 
 def permanent_obstacle(board: Board, gang: Gang, cache_key: Hashable = None) -> Obstacle | None:
-    """Return the reason why the pool can never hold the gang, or None if it might.
+    """Return the reason for which the pool can never hold the gang, or None if it might.
 
     `cache_key` is a cache key shared by gangs with identical requests and role names.
     """
@@ -84,7 +84,7 @@ def _find_role_obstacle(board: Board, role: Role) -> Obstacle | None:
         rooms.append(room)
     if not rooms:
         return Reason.NO_MATCHING_NODE, mismatch_numbers(role, board.nodes.nodes, _addable_nodes(board))
-    # Report a resource that no node has enough of, else one that the largest node lacks.
+    # Report a resource that every node lacks, else a resource that the largest node lacks.
     for column in zip(*rooms, strict=True):
         most = max(has for _, _, has in column)
         if column[0][1] > most:

@@ -1,4 +1,4 @@
-"""Count the extra replicas of elastic gangs that booting or additional nodes would hold."""
+"""Count the extra replicas of elastic gangs that booting or additional nodes could hold."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -12,11 +12,11 @@ from scheduler.engine.board.matching import node_constraints
 from scheduler.engine.placement.find_room import place
 from scheduler.engine.placement.spots import Horizon
 
-MAX_REPLICAS = 256  # counted per pool and cycle; the rest are counted once these run
+MAX_REPLICAS = 256  # maximum per pool and cycle; later cycles count the rest once these run
 
 
 class Unplaced(NamedTuple):
-    """Replicas of a role that no node of the board holds."""
+    """Replicas of a role that are not on any node of the board."""
 
     gang: Gang
     part: BoardRole
@@ -27,7 +27,7 @@ def gangs_to_scale_up(board: Board) -> list[Gang]:
     """Return the complete elastic gangs for which the pool may add nodes.
 
     Gangs bound to a topology domain are excluded, because an added node may be in another domain.
-    Gangs with completed replicas are excluded, because their work is coming to an end.
+    Gangs with completed replicas are excluded because they are about to finish.
     """
     return [
         gang
@@ -71,7 +71,7 @@ def simulate_scale_up(
                     failed_kinds.add(kind)
                 continue
             for grown in placed.on_new_nodes:
-                grown.part.done += grown.replicas  # counts as running until the simulation ends
+                grown.part.done += grown.replicas  # count the replicas as running until the simulation ends
                 count(grown)
             left -= sum(need.count for need in step.arrangement)
             result += [*placed.on_booting, *placed.on_new_nodes]
@@ -110,7 +110,7 @@ def _place(board: Board, new_board: Board, step: ScaleUpStep) -> _PlacedStep | N
 
 @contextmanager
 def _temporary_charges() -> Iterator[Callable[[Unplaced], None]]:
-    """Yield a function that charges replicas to their queues, and undo the charges on exit."""
+    """Yield a function that charges replicas to their queues. Undo all charges on exit."""
     charged: list[Unplaced] = []
 
     def charge(unplaced: Unplaced, sign: int) -> None:

@@ -8,14 +8,14 @@ from scheduler.engine.board.matching import HARD_TAINT_EFFECTS, tolerates
 from scheduler.engine.model import Node, NodeState, Role, Taint
 from scheduler.engine.plan import Numbers
 
-MAX_OBSTACLES = 6  # obstacles per message, most frequent first
+MAX_OBSTACLES = 6  # maximum number of obstacles per message, most frequent first
 _STATES = {NodeState.CORDONED: "cordon", NodeState.DRAINING: "drain"}
 
 Obstacle = tuple[str, str]  # kind and description
 
 
 def mismatch_numbers(role: Role, nodes: Sequence[Node], fresh: Iterable[tuple[Node, int]] = ()) -> Numbers:
-    """Count nodes by their first obstacle. `fresh` are nodes that the pool could add."""
+    """Count nodes by the obstacle that rules them out. `fresh` holds nodes that the pool could add."""
     obstacles = Counter(result for node in nodes if (result := _obstacle(role, node)) is not None)
     new = Counter(result for node, _ in fresh if (result := _obstacle(role, node)) is not None)
     by_kind = Counter[str]()
@@ -30,7 +30,7 @@ def mismatch_numbers(role: Role, nodes: Sequence[Node], fresh: Iterable[tuple[No
 
 
 def _obstacle(role: Role, node: Node) -> Obstacle | None:
-    """Return the most permanent obstacle between the node and the role, or None."""
+    """Return the most permanent obstacle that keeps the role off the node, or None."""
     if role.gpu_models and node.gpu_model not in role.gpu_models:
         return "model", f"GPU model {' or '.join(role.gpu_models)}"
     for key, value in sorted(role.node_selector.items()):

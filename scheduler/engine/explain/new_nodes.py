@@ -6,14 +6,14 @@ from scheduler.engine.model import Node, NodeShape, NodeState, Pool, Request
 
 
 def addable_node_count(board: Board) -> int:
-    """Return how many nodes the pool may still add."""
+    """Return how many more nodes the pool may add now."""
     if board.pool.nodes_max is None or _shape(board) is None:
         return 0
     return max(0, board.pool.nodes_max - _staying_node_count(board))
 
 
 def ever_addable_node_count(board: Board) -> int:
-    """Return how many nodes the pool could add if it were not paused, drained or failing."""
+    """Return how many more nodes the pool could add if it were not paused, drained or failing."""
     pool = board.pool
     ceiling = pool.nodes_max if pool.nodes_ever is None else pool.nodes_ever
     if ceiling is None or _shape(board) is None:

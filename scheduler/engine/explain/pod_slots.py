@@ -1,4 +1,4 @@
-"""Check whether a gang is held back only by pod limits of nodes or spread limits of its roles."""
+"""Check whether only pod limits of nodes or spread limits of roles keep a gang from starting."""
 
 from collections import Counter
 
@@ -11,7 +11,7 @@ from scheduler.engine.plan import Numbers, Reason
 
 
 def pod_slot_obstacle(board: Board, gang: Gang, arrangement: Arrangement) -> tuple[Reason, Numbers] | None:
-    """Return a reason if only pod limits or spread limits rule the arrangement out, else None."""
+    """Return a reason if only pod limits or spread limits rule out the arrangement, else None."""
     nodes = board.nodes
     arrangement = tuple(ReplicaRequest(need.part, need.count) for need in arrangement)
     if min(nodes.pods, default=0) < sum(need.count for need in arrangement):

@@ -1,4 +1,4 @@
-"""Messages and numbers for the reasons why a workload is pending."""
+"""Messages and numbers for the reasons a workload is pending."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -84,7 +84,7 @@ def blocker(reason: Reason, numbers: Numbers) -> Blocker:
     return Blocker(reason, MESSAGE_TEMPLATES[reason].format_map(values), dict(numbers))
 
 
-# Keys of the numbers that are amounts of the resource named by `resource`.
+# Keys of numbers that are amounts of the resource that `resource` names.
 _AMOUNT_KEYS = ("requested", "allocated", "bound", "free", "missing", "share", "quota", "most", "reclaimable",
             "protected", "biggest_block")  # fmt: skip
 AMOUNTS = frozenset({*_AMOUNT_KEYS, "by_runtime", "non_preemptible"})
@@ -108,7 +108,7 @@ def _with_unit(key: str, numbers: Numbers) -> str:
 
 
 def _phrases(reason: Reason, numbers: Numbers) -> Iterator[tuple[str, str]]:
-    """Yield the placeholders that depend on several numbers or on singular and plural."""
+    """Yield the placeholders whose text depends on several numbers or on grammatical number."""
     match reason:
         case Reason.VICTIMS_PROTECTED:
             yield "holders", _holders_phrase(numbers)
@@ -181,7 +181,7 @@ def _holders_phrase(numbers: Numbers) -> str:
 
 
 class BlockerFormatter:
-    """Formats each blocker once for all workloads that share its numbers."""
+    """Formatter that formats each blocker once for all workloads with the same numbers."""
 
     def __init__(self) -> None:
         self._formatted: dict[tuple[Reason, int], tuple[Numbers, Blocker]] = {}
@@ -193,7 +193,7 @@ class BlockerFormatter:
     def _blocker(self, reason: Reason, numbers: Numbers) -> Blocker:
         key = reason, id(numbers)
         if key not in self._formatted:
-            # Keep a reference to the numbers, so that their id stays valid.
+            # Keep a reference to the numbers, so that their id() is not reused.
             self._formatted[key] = numbers, blocker(reason, numbers)
         return self._formatted[key][1]
 

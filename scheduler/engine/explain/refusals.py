@@ -25,7 +25,7 @@ Reasons = Mapping[Reason, Numbers]
 
 
 class ReportedGroup(PendingGroup):
-    """A pending group with its reasons at the end of the cycle.
+    """A pending group with its pending reasons at the end of the cycle.
 
     Later changes to the board do not affect the group.
     """
@@ -48,10 +48,10 @@ class PoolRefusals:
 
     pool: str
     groups: Sequence[ReportedGroup]
-    own_reasons: Mapping[str, Reasons]  # reasons of individual workloads, in addition to their group's
+    own_reasons: Mapping[str, Reasons]  # reasons of workloads, in addition to those of their groups
     ungrouped: Sequence[Gang]  # gangs with reasons but without a group
     served: AbstractSet[str]
-    hold: tuple[str, int] | None  # the workload for which nodes are held, and the end of the hold
+    hold: tuple[str, int] | None  # the workload for which nodes are held, with the end of the hold
 
     def expand(self) -> Iterator[Refusal]:
         """Yield refusals in queue order, followed by those of gangs that are not queued."""
@@ -144,7 +144,7 @@ def _reported_group(board: Board, group: PendingGroup) -> ReportedGroup | None:
 
 
 def _report_binding_resource(board: Board, gang: Gang, reasons: dict[Reason, Numbers]) -> None:
-    """Report the resource that evictions could not free, if several are short."""
+    """If several resources are short, report the one that evictions could not free."""
     capacity = reasons.get(Reason.WAITING_FOR_CAPACITY)
     if capacity is None:
         return

@@ -40,7 +40,7 @@ def _demand(boards: Sequence[Board]) -> tuple[Demand, ...]:
 
 
 def _preferred_boards(boards: Sequence[Board]) -> dict[str, Board]:
-    """Return the board that counts each pending workload, preferably of a pool that can grow."""
+    """Map each pending workload to the board whose demand includes it. Prefer pools that can grow."""
     result: dict[str, list[tuple[bool, int, str, Board]]] = {}
     for board in boards:
         cannot_grow = addable_node_count(board) == 0
@@ -51,7 +51,7 @@ def _preferred_boards(boards: Sequence[Board]) -> dict[str, Board]:
 
 
 def _cached_queue_report(board: Board, account: QueueAccount) -> QueueReport:
-    """Return the queue's report, cached until its values change."""
+    """Return the queue's report. The report is cached until its values change."""
     values = account.entitlement, *account.allocated, *account.requested, *account.share
     if account.cached_report is None or account.cached_report[0] != values:
         account.cached_report = values, _queue_report(board, account)

@@ -22,7 +22,7 @@ _NOUNS = dict(zip(KINDS, ("GPUs", "CPUs", "memory"), strict=True))
 
 
 def explain_shortage(board: Board, gang: Gang) -> Obstacle:
-    """Return the first obstacle on the current board, for the scarcest resource."""
+    """Return the first obstacle on the current board. A shortage is that of the scarcest resource."""
     never = permanent_obstacle(board, gang, _cache_key(gang))
     if never is not None:
         return never
@@ -58,13 +58,13 @@ def capacity_shortage(board: Board, gang: Gang, resource: str) -> Numbers | None
 
 
 def _cache_key(gang: Gang) -> Hashable:
-    """Return the cache key that the gang shares with its group, or None for a gang with pods."""
+    """Return the cache key shared by all gangs of the group, or None for a gang with pods."""
     request_key = None if gang.group is None else gang.group.request_key
     return None if request_key == gang.name else request_key
 
 
 def _unavailable_nodes(board: Board, arrangement: Arrangement) -> Obstacle | None:
-    """Return an obstacle if no node accepts one of the roles now, else None."""
+    """Return an obstacle if some role is accepted by no node now, else None."""
     nodes = board.nodes
     for need in arrangement:
         mask = need.part.mask
@@ -82,7 +82,7 @@ def _unavailable_nodes(board: Board, arrangement: Arrangement) -> Obstacle | Non
 
 
 def _short_resources(needed: Sequence[int], free: Sequence[int]) -> list[int]:
-    """Return the resources that are short, largest missing fraction first."""
+    """Return the resources that are short, in descending order of the missing fraction."""
     short = [kind for kind in KINDS if needed[kind] > free[kind]]
     return sorted(short, key=lambda kind: (free[kind] - needed[kind]) / needed[kind])
 
@@ -97,7 +97,7 @@ def _capacity_numbers(
 
 
 def _fragmentation_numbers(board: Board, usable: Sequence[int], arrangement: Arrangement) -> Numbers:
-    """Return the numbers of the resource that is fragmented."""
+    """Return the numbers for the fragmented resource."""
     for need in arrangement:
         replicas_by_resource = {
             kind: [_max_replicas(board, i, need.part, kind) for i in usable]
@@ -130,10 +130,10 @@ def _combined_fragmentation_numbers(
     count: int,
     replicas_by_resource: Mapping[int, Sequence[int]],
 ) -> Numbers:
-    """Return the numbers when each resource alone would suffice, but not on the same nodes.
+    """Return the numbers if each resource would suffice alone, but not all on the same nodes.
 
-    The reported resource is the one without which most replicas would fit. On a tie, GPUs come
-    last.
+    The reported resource is the one whose absence from the request would let the most replicas fit.
+    On a tie, GPUs come last.
     """
 
     def others(kind: int) -> list[int]:
@@ -187,7 +187,7 @@ def _largest_block(board: Board, i: int, arrangement: Arrangement, kind: int) ->
 
 
 def _max_replicas(board: Board, i: int, part: BoardRole, kind: int) -> int:
-    """Return how many replicas of the role the node has room for by this resource alone."""
+    """Return how many replicas of the role fit on the node, considering only this resource."""
     nodes, request = board.nodes, part.request
     if part.mask is not None and not part.mask[i]:
         return 0

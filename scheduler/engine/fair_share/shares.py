@@ -13,7 +13,7 @@ from scheduler.engine.fair_share.trace import Division, DivisionLog, Offer, Queu
 from scheduler.engine.model import Pool
 
 UNITS = (MILLI, 1, 1)  # shares are rounded to whole GPUs, milli-CPUs and MiB
-_USAGE_SCALE = 10**9  # measured usage, a float, is rounded to this precision for exact arithmetic
+_USAGE_SCALE = 10**9  # measured usage is a float and is rounded to this precision for exact arithmetic
 
 
 @dataclass(slots=True)
@@ -26,8 +26,8 @@ class Claim:
     weight: Fraction
     usage: Fraction
     granted: int = 0
-    rounded_up: int = 0  # part of `granted` that is due to rounding up
-    rounded_off: int = 0  # what rounding up would still add
+    rounded_up: int = 0  # part of `granted` that results from rounding up
+    rounded_off: int = 0  # amount that rounding up would add
 
     @property
     def age_key(self) -> tuple[int, str]:
@@ -70,7 +70,7 @@ def _divide_below(
     current_inputs = tuple(total), [(a.entitlement, *a.wanted) for a in accounts]
     if (
         recorded is not None or ledger.division_inputs.get(parent) != current_inputs
-    ):  # otherwise the last result is still valid
+    ):  # otherwise, the last result is still valid
         ledger.division_inputs[parent] = current_inputs
         _divide_among(accounts, total, pool, recorded)
     for account in accounts:
@@ -101,7 +101,7 @@ def _divide_among(
 
 
 def _uncontended_share(account: QueueAccount, kind: int, pool: Pool) -> int:
-    """Return the queue's share if capacity suffices for all. Weight 0 limits it to the quota."""
+    """Return the queue's share if capacity suffices for all. Weight 0 limits the share to the quota."""
     quota, wanted = account.quota[kind], account.wanted[kind]
     weight = account.entitlement.weights[kind] if pool.over_quota_weights else quota
     return wanted if weight > 0 else min(quota, wanted)
@@ -139,7 +139,7 @@ def _input(claim: Claim, kind: int) -> QueueInput:
 
 
 def _usable_request(account: QueueAccount) -> list[int]:
-    """Return the part of the queue's requests that its own and its children's limits allow."""
+    """Return the part of the queue's requests that its own limit and its children's limits allow."""
     requested = account.requested
     if account.children:
         requested = list(map(sum, zip(*[child.wanted for child in account.children], strict=True)))
@@ -152,7 +152,7 @@ def _history_factor(pool: Pool) -> Fraction:
 
 @cache
 def exact(number: float) -> Fraction:
-    """Return a float as the exact decimal that it prints as: 0.1 is one tenth."""
+    """Return a float as the exact decimal number that it prints, so that 0.1 is one tenth."""
     return Fraction(repr(number))
 
 
@@ -207,7 +207,7 @@ def _quota_weights(total: int) -> WeightFunction:
 def _history_weights(k: Fraction) -> WeightFunction:
     """Return a function that weighs claims by weight, adjusted for history.
 
-    Usage above a queue's part (u > n) lowers its weight.
+    A queue whose usage exceeds its normalised weight (u > n) has its weight lowered.
     """
 
     def weight_function(claims: Sequence[Claim]) -> Sequence[Fraction]:
@@ -232,7 +232,7 @@ def _distribute(
     weight_function: WeightFunction,
     notes: DivisionLog | None,
 ) -> int:
-    """Divide what is left by weight, until all needs are met. Return the amount granted."""
+    """Divide the amount left by weight until all needs are met. Return the amount granted."""
     if left <= 0 and notes is None:
         return 0
     target = {claim.account.name: goal for claim, goal in zip(claims, targets, strict=True)}
@@ -299,7 +299,7 @@ def _round_down(
 ) -> int:
     """Grant the whole units of each offer, then single units by largest remainder.
 
-    Called when no claim can be met in full. Return the amount granted.
+    This is called when no claim can be met in full. Return the amount granted.
     """
     start, total_weight = left, sum(weights)
     remainders: list[tuple[int, int, str, Claim]] = []
@@ -335,7 +335,7 @@ def _round_down(
 
 
 def _remainder_offer(offer: Offer, granted: int) -> Offer:
-    """Return the part of an offer that was rounded off, with the amount granted for it."""
+    """Return the rounded-off part of an offer, with the amount granted for it."""
     return replace(
         offer, needed=offer.needed - offer.granted, offered=offer.offered - offer.granted, granted=granted
     )

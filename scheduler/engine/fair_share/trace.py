@@ -7,7 +7,7 @@ from fractions import Fraction
 
 @dataclass(frozen=True, slots=True)
 class QueueInput:
-    """Inputs of one queue to a division, in engine units. None is unlimited."""
+    """Inputs of one queue to a division, in engine units. None means unlimited."""
 
     queue: str
     rank: int
@@ -24,7 +24,7 @@ class QueueInput:
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """Offer to one queue in one round.
+    """Amount offered to one queue in one round.
 
     `part` is the queue's fraction of the rest, and `plain` is that fraction without history.
     """
@@ -39,9 +39,9 @@ class Offer:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """Offers to the queues of one rank whose needs are not met yet.
+    """One round of offers to the queues of one rank whose needs have not been met.
 
-    In a remainder phase, offers are in the order of granting.
+    In a remainder phase, offers are listed in the order in which they are granted.
     """
 
     phase: str  # quota | over_quota | remainder
@@ -53,14 +53,14 @@ class Round:
 
 @dataclass(frozen=True, slots=True)
 class Division:
-    """Division of one resource of a parent's share, or of the pool if `parent` is None."""
+    """Division of one resource among the children of `parent`, or of the pool if `parent` is None."""
 
     parent: str | None
     resource: str
     total: int
     unit: int
-    k: Fraction  # weight of history; 0: history does not count
-    by_quota: bool  # True: quotas serve as weights
+    k: Fraction  # weight of history; 0 if history does not count
+    by_quota: bool  # whether quotas serve as weights
     inputs: tuple[QueueInput, ...]
     rounds: tuple[Round, ...]
 
@@ -70,7 +70,7 @@ class Division:
 
 @dataclass(slots=True)
 class DivisionLog:
-    """Log of the rounds in which one resource is divided."""
+    """Log of the rounds in the division of one resource."""
 
     rounds: list[Round] = field(default_factory=list)
     phase: str = ""

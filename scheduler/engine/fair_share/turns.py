@@ -27,7 +27,7 @@ from scheduler.engine.fair_share.usage_history import (
     sum_weights,
 )
 
-HYSTERESIS = 0.4  # upper bound, in relative usage; two equal queues swap about three times per half-life
+HYSTERESIS = 0.4  # maximum required difference; two equal queues swap about three times per half-life
 MIN_DIFFERENCE = 0.02  # smaller differences in relative usage are ignored
 
 
@@ -76,7 +76,7 @@ class TurnTaking:
         return self._has_had_its_turn(own_queue, victim_queue, max(amount, self._requested))
 
     def may_lose(self, own_queue: QueueAccount, victim_queue: QueueAccount, amount: int) -> bool:
-        """Return whether the victim queue, which is above its share, may lose this amount.
+        """Return whether the victim queue may lose this amount. The queue must be above its share.
 
         A victim queue that would end up less far over quota than the other queue must have had its
         turn. Any other victim queue must keep its share, or have used at least as much as the
@@ -103,7 +103,7 @@ class TurnTaking:
             own_queue.relative_usage[self.kind].used,
         )
         if used >= at_reset > less:
-            return True  # any later, the window would leave the preemptor's queue no time
+            return True  # later in the window, no time would be left for the preemptor's queue
         if used - less <= MIN_DIFFERENCE:
             return False
         margin = self._hysteresis(own_queue, victim_queue, exchanged) / 2

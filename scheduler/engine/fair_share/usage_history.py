@@ -1,6 +1,6 @@
 """Relative usage: decayed usage of queues compared with their weighted shares.
 
-The total usage of siblings is divided among them by weight. A queue with weight 0 is due nothing.
+A queue's weighted share is its part of its siblings' total usage by weight. It is 0 for weight 0.
 """
 
 import math
@@ -14,7 +14,7 @@ USAGE_DIGITS = 9  # decimal places of relative usage
 
 
 def history_seconds(mode: FairShareMode) -> float:
-    """Return the seconds of steady usage that count as history, or 0 if history does not count."""
+    """Return how many seconds of steady usage count as history, or 0 if history does not count."""
     if not mode.time_based or mode.k <= 0:
         return 0.0
     if mode.half_life is None:
@@ -26,7 +26,7 @@ def history_seconds(mode: FairShareMode) -> float:
 
 
 def update_usage_history(pool: Pool, ledger: Ledger, capacity: Sequence[int], now: int) -> None:
-    """Set the relative usage of every account by resource, if history counts."""
+    """If history counts, set the relative usage of every account by resource."""
     history, left = history_seconds(pool.fair_share), _seconds_until_reset(pool.fair_share, now)
     for accounts in siblings(ledger.roots) if history else ():
         parent = accounts[0].parent
@@ -52,8 +52,8 @@ def _relative_usages(
 ) -> list[RelativeUsage]:
     """Return the relative usage of siblings.
 
-    `steady` is the usage that would have been possible with the parent's current share throughout.
-    `left` is the usage that is still possible before history is reset.
+    `steady` is the usage that was possible if the parent always had its current share.
+    `left` is the usage that is still possible until history is reset.
     """
     requesting = requesting_accounts(accounts, kind)
     weights = sum_weights(requesting, kind)

@@ -1,4 +1,4 @@
-"""Update the layout of the previous snapshot instead of building a new one.
+"""Update the previous snapshot's layout instead of building a new one.
 
 The layout holds the state of the cluster and no decisions. Updated boards equal newly built ones,
 so the plan is the same either way.
@@ -79,7 +79,7 @@ def _update_layout(layout: Layout, snapshot: Snapshot) -> None:
     for name in (*affected, *was):
         layout.remove(name)
     layout.snapshot, layout.now, layout.reserved = snapshot, snapshot.now, reserved
-    layout.workload_names.difference_update(was)  # in place, because the set is large
+    layout.workload_names.difference_update(was)  # updated in place because the set is large
     layout.workload_names.update(now)
     layout.finished.difference_update(was)
     layout.finished.update(finished)
@@ -89,7 +89,7 @@ def _update_layout(layout: Layout, snapshot: Snapshot) -> None:
     layout.served.clear()
     for board in layout.boards.values():
         _update_usage(board, before.queues, snapshot.queues)
-        # Only changed nodes can have new notes.
+        # Only changed nodes can produce new notes.
         layout.notes += overallocated(board.nodes, board.nodes.touched)
         start_cycle(board, snapshot.now)
 

@@ -7,14 +7,14 @@ from operator import is_not
 from scheduler.engine.model import Workload
 
 WorkloadsByName = Mapping[str, Workload]
-CHUNK_SIZE = 512  # workloads compared at once while they are equal
-MAX_LOOKAHEAD = 4096  # maximum distance to the next equal workload
+CHUNK_SIZE = 512  # number of workloads compared at once while both sequences are equal
+MAX_LOOKAHEAD = 4096  # maximum number of workloads searched for the next match
 
 
 def find_differences(
     before: Sequence[Workload], now: Sequence[Workload]
 ) -> tuple[WorkloadsByName, WorkloadsByName]:
-    """Return each sequence's workloads that are missing or different in the other, by name."""
+    """Return, by name, the workloads of each sequence that are missing from the other or differ there."""
     only_before: list[Workload] = []
     only_now: list[Workload] = []
     i = j = 0
@@ -34,9 +34,9 @@ def find_differences(
 
 
 def _count_equal(before: Sequence[Workload], i: int, now: Sequence[Workload], j: int) -> int:
-    """Return how many workloads in a row are equal from here on.
+    """Return the number of consecutive equal workloads from these positions on.
 
-    Nearly all of them are the same objects.
+    Nearly all of these are the same objects.
     """
     same = 0
     while True:
@@ -49,9 +49,9 @@ def _count_equal(before: Sequence[Workload], i: int, now: Sequence[Workload], j:
 
 
 def _count_different(before: Sequence[Workload], i: int, now: Sequence[Workload], j: int) -> tuple[int, int]:
-    """Return how many workloads to skip in each sequence until they match again.
+    """Return how many workloads to skip in each sequence to reach the next match.
 
-    If the next match is too far away, that is all of them.
+    Return the lengths of both remainders if there is no match within MAX_LOOKAHEAD.
     """
     left, new = len(before) - i, len(now) - j
     if not left or not new:

@@ -39,7 +39,7 @@ class Layout:
 
     def _prepare(self, snapshot: Snapshot) -> None:
         self.snapshot, self.now = snapshot, snapshot.now
-        # Number of gangs by the position of the pool in their list of pools.
+        # Number of gangs for each position of the pool in the gangs' lists of pools.
         self.choices: Counter[int] = Counter()
         self.with_dependencies: set[str] = set()  # workloads that depend on others
         self.time_dependent: set[str] = set()  # workloads whose eligibility changes with time
@@ -49,7 +49,7 @@ class Layout:
         self.closed_nodes = {
             node.name for node in snapshot.nodes if node.state in (NodeState.CORDONED, NodeState.DRAINING)
         }
-        self.served = served = set[str]()  # shared by all boards, because a workload starts in one pool
+        self.served = served = set[str]()  # shared by all boards, because a workload starts in only one pool
         self.boards = {
             pool.name: Board(
                 pool,
@@ -67,7 +67,7 @@ class Layout:
         self.notes += unmatched_reservations(snapshot.reservations, self.workload_names)
         self.notes += queues_without_parent(snapshot.queues)
         self.reserved = reservations_by_workload(snapshot)
-        self._startable: dict[Hashable, bool] = {}  # by request: whether bounds could ever allow it
+        self._startable: dict[Hashable, bool] = {}  # whether bounds could ever allow a request, by request
 
     def add(self, workload: Workload) -> None:
         if workload.pods and workload.name in self.finished:
@@ -116,7 +116,7 @@ class Layout:
         elif len(pods) == 1 and pods[0].state in _ACTIVE_STATES and pods[0].role in roles:
             pool = self.pool_by_node.get(pods[0].node)
             if pool is not None:
-                return {pool: pods}  # the usual case needs no validation
+                return {pool: pods}  # the common case needs no validation
         sound, strange, notes = validated_pods(workload.name, tuple(pods), roles, self.pool_by_node)
         self.notes += notes
         self._block_resources(strange)
@@ -153,7 +153,7 @@ class Layout:
             self.time_dependent.add(gang.name)
         if not gang.pod_count and (reason is None or reason[0] is Reason.BACKOFF):
             kind = _group_key(board, gang)
-            if kind not in board.waiting:  # otherwise, a gang with the same request has passed this check
+            if kind not in board.waiting:  # else an equal gang passed the check
                 reason = permanent_obstacle(board, gang, kind[0]) or reason
         if reason is None or reason[0] is Reason.BACKOFF:
             self._count_request(gang)
@@ -223,7 +223,7 @@ class Layout:
 
 
 def _group_key(board: Board, gang: Gang) -> tuple[Hashable, ...]:
-    """Return the key shared by gangs with the same refusal, starting with the request key."""
+    """Return the key that gangs with the same refusal share. Its first item is the request key."""
     workload = gang.workload
     ends = workload.max_runtime if board.pool.reservation_after is not None else None
     waits = remaining_preemption_delay(board, workload) > 0
@@ -248,7 +248,7 @@ def _dependency_numbers(workload: Workload, unmet: Sequence[str]) -> Numbers:
 
 
 def is_finished(workload: Workload) -> bool:
-    """Return whether all pods have completed, and enough of them for every role's minimum."""
+    """Return whether all pods have completed and every role has reached its minimum."""
     for pod in workload.pods:
         if pod.state is not PodState.COMPLETED:
             return False

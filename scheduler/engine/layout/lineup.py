@@ -17,7 +17,7 @@ by_name = attrgetter("name")
 
 
 def enqueue(board: Board, kind: tuple[Hashable, ...], gang: Gang) -> None:
-    """Add a gang to the pending group of its kind. The kind's first item is the request key."""
+    """Add a gang to the pending group for its kind. The first item of a kind is the request key."""
     group = board.waiting.get(kind)
     if group is None:
         group = board.waiting[kind] = PendingGroup(kind, gang.account, gang.choice)
@@ -32,7 +32,7 @@ def enqueue(board: Board, kind: tuple[Hashable, ...], gang: Gang) -> None:
 
 
 def remove_gang(board: Board, gang: Gang) -> None:
-    """Remove a gang from the board and from all its lists."""
+    """Remove a gang from the board and from all lists of the board."""
     group = gang.group
     if group is not None:
         gangs = _writable_gangs(group)
@@ -65,7 +65,7 @@ def start_cycle(board: Board, now: int) -> None:
         reserved_only={gang.name for gang in board.reserved if not gang.is_running},
         excluded={
             gang.name for gang in board.reserved
-        },  # workloads were evicted for them, or they are being moved
+        },  # preemptors with a reservation, and workloads that are being moved
     )
     for group in board.waiting.values():
         group.at, group.reasons = 0, {}

@@ -10,7 +10,7 @@ from scheduler.engine.fair_share.usage_history import update_usage_history
 def refresh_other_pools(board: Board) -> bool:
     """Drop the requests of workloads placed in other pools. Return whether any request changed.
 
-    This anticipates the next cycle. A workload whose placement has been withdrawn counts again.
+    The next cycle would do the same. A workload whose placement was withdrawn counts again.
     """
     placed_in_other_pool = {
         name for name in board.served - board.cycle.evicted if _was_placed_elsewhere(board.gangs.get(name))

@@ -14,7 +14,7 @@ ValidatedPods = tuple[list[Pod], list[Pod], list[str]]
 def validated_pods(
     name: str, pods: Sequence[Pod], roles: Collection[str], nodes: Collection[str]
 ) -> ValidatedPods:
-    """Validate a workload's pods. Duplicates are stuck, pods of unknown roles are invalid."""
+    """Validate a workload's pods. Duplicate pods count as stuck, and pods of unknown roles as invalid."""
     valid, invalid, notes = [], [], []
     replicas: set[tuple[str, int]] = set()
     for pod in pods:

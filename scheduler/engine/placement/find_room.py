@@ -44,7 +44,7 @@ def available_nodes(
 
 
 def may_use_held_nodes(board: Board, gang: Gang) -> bool:
-    """Return whether the nodes are held for this gang, or the gang ends before the hold does."""
+    """Return whether the nodes are held for this gang, or the gang will end before the hold does."""
     hold, longest = board.cycle.backfill_hold, gang.workload.max_runtime
     if hold is None or hold.name == gang.name:
         return True
@@ -71,12 +71,12 @@ def _place_unscoped(
 
 
 def _without_scopes(arrangement: Arrangement) -> Arrangement:
-    """Return the arrangement without its scopes, which the choice of nodes already satisfies."""
+    """Return the arrangement without its scopes. The choice of nodes already satisfies the scopes."""
     return tuple(ReplicaRequest(need.part, need.count) for need in arrangement)
 
 
 def _replica_orders(arrangement: Arrangement) -> Iterator[Arrangement]:
-    """Yield the distinct orders of the replicas: by size, by constraints, by CPU, and as given."""
+    """Yield the distinct orders of the replicas: by size, by constraints, by CPU, and the original order."""
     tried = set()
     for order in (
         tuple(sorted(arrangement, key=difficulty_key)),
@@ -95,7 +95,7 @@ def _matching_node_count(need: ReplicaRequest) -> int:
 
 
 class _ScopedPlacement:
-    """Places an arrangement scope by scope, trying a limited number of domains."""
+    """Placement of an arrangement scope by scope, with a limited number of domains tried."""
 
     def __init__(self, board: Board, gang: Gang, horizon: Horizon) -> None:
         self.board, self.gang, self.horizon, self.left = board, gang, horizon, MAX_DOMAINS
@@ -140,7 +140,7 @@ def difficulty_key(need: ReplicaRequest) -> tuple[int, int, int, int]:
 def place(
     board: Board, gang: Gang, need: ReplicaRequest, horizon: Horizon, within: AbstractSet[int] | None
 ) -> bool:
-    """Place all replicas, each where it fits best. On failure, some may stay on the board."""
+    """Place all replicas, each where it fits best. On failure, some may remain on the board."""
     return place_most(board, gang, need, horizon, within) == need.count
 
 

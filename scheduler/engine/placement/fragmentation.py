@@ -21,9 +21,9 @@ from scheduler.engine.model import Request
 
 Ints = NDArray[np.int64]
 
-MAX_KINDS = 512  # request kinds in the mix; those with the most GPUs are kept
-LOSS_STEP = MILLI // 5  # losses are compared in steps of a fifth of a device; ties go by name
-BATCH_SIZE = 1024  # node states evaluated together
+MAX_KINDS = 512  # maximum number of request kinds in the mix; the kinds with the most GPUs are used
+LOSS_STEP = MILLI // 5  # losses are compared in steps of a fifth of a device; ties go to the first name
+BATCH_SIZE = 1024  # number of node states evaluated together
 NO_FIT = np.iinfo(np.int64).max
 
 
@@ -35,16 +35,16 @@ class RequestMixRows:
     memory: Ints
     devices: Ints
     sizes: Ints  # distinct shares of one device
-    size: Ints  # by kind: index in `sizes`
+    size: Ints  # for each kind, its index in `sizes`
     matches: NDArray[np.bool_]  # kind x node
     weights: Ints
-    gpus: int  # sums over all kinds
+    gpus: int  # sum over all kinds
     cpus: int
     memories: int
 
 
 def request_mix_rows(mix: RequestMix, nodes: int) -> RequestMixRows:
-    """Return the request kinds with the most GPUs in the mix, as arrays."""
+    """Return the kinds that request the most GPUs in the mix, as arrays."""
     replicas = [(kinds, count.replicas) for kinds, count in mix.counts.items()]
     largest = sorted(replicas, key=_most_gpus_first)[:MAX_KINDS]
     kinds = [request for (request, _, _), _ in largest]
@@ -74,7 +74,7 @@ def _ints(values: Iterable[int]) -> Ints:
 
 @dataclass(slots=True)
 class _Kind:
-    """Loss caused on each node by another replica of a kind, and the best device for it."""
+    """Loss that one more replica of a kind would cause on each node, and the best device for the replica."""
 
     losses: Ints
     device: Ints
@@ -83,7 +83,7 @@ class _Kind:
 
 @dataclass(frozen=True, slots=True)
 class _States:
-    """Current or hypothetical node states. A node may appear more than once."""
+    """Current or hypothetical states of nodes. A node may appear more than once."""
 
     node: Ints
     cpu: Ints
@@ -92,7 +92,7 @@ class _States:
 
 
 class Fragmentation:
-    """Losses of a pool's nodes, updated with node changes at the next query."""
+    """Losses on a pool's nodes. Node changes are applied at the next query."""
 
     def __init__(self, nodes: Nodes, mix: RequestMix) -> None:
         self._nodes, count = nodes, len(nodes.nodes)
@@ -112,7 +112,7 @@ class Fragmentation:
         self._update_losses(np.arange(count))
 
     def best_first(self, part: BoardRole, among: Iterable[int] | None) -> Iterator[tuple[int, int]]:
-        """Yield nodes with room for a replica and the device to share (-1: any), best first."""
+        """Yield nodes with room for a replica and the device to share (-1 for any), best first."""
         kind = self._kind(part)
         losses = kind.losses
         if among is not None:
@@ -120,7 +120,7 @@ class Fragmentation:
         elif not len(losses) or losses[first := int(losses.argmin())] == NO_FIT:
             return
         else:
-            yield first, int(kind.device[first])  # usually, the caller needs no other node
+            yield first, int(kind.device[first])  # the caller usually needs no other node
             chosen = np.arange(len(losses))
         for i in chosen[np.argsort(losses[chosen], kind="stable")]:
             if losses[i] == NO_FIT:
@@ -173,7 +173,7 @@ class Fragmentation:
         )
         kind.losses[candidates] = self._scores(states)
         if not request.devices:
-            # Among equals, prefer a node without GPUs.
+            # Among equal nodes, prefer one without GPUs.
             kind.losses[candidates] += self._has_devices[candidates]
 
     def _nodes_with_room(self, part: BoardRole, stale: Ints) -> tuple[Ints, Ints]:
@@ -195,7 +195,7 @@ class Fragmentation:
         return stale[fits], milli[fits]
 
     def _evaluate_shared(self, kind: _Kind, request: Request, candidates: Ints, milli: Ints) -> None:
-        """Evaluate devices with room, but only one of several with equal free capacity."""
+        """Evaluate devices with room, but only one of several with the same free capacity."""
         free = self._free[candidates]
         best, which = np.full(len(candidates), NO_FIT), np.full(len(candidates), -1)
         for device in range(self._width):
@@ -248,7 +248,7 @@ class Fragmentation:
 
 
 def _tightest(free: Ints, milli: Ints, count: int) -> Ints:
-    """Return what a replica takes from each device on the `count` fullest devices with room."""
+    """Return the amount taken from each device if a replica uses the `count` fullest devices with room."""
     used = np.zeros_like(free)
     if count:
         order = np.argsort(np.where(free >= milli[:, None], free, NO_FIT), axis=1, kind="stable")[:, :count]

@@ -17,13 +17,13 @@ from scheduler.engine.board.ledger import KINDS
 from scheduler.engine.board.nodes import Spot
 from scheduler.engine.placement.spots import Horizon, has_room, on_node
 
-MAX_STEPS = 3000  # steps on few nodes; with more nodes, steps are more expensive and fewer are allowed
+MAX_STEPS = 3000  # limit for few nodes; it shrinks as nodes are added, because each step costs more
 MIN_STEPS = 200
-MAX_REPLICAS = 500  # each replica adds a step and a level of recursion
-MAX_EVALUATIONS = 20_000  # node evaluations, summed over all steps
-MAX_DEVICE_CHOICES = 16  # combinations of devices tried per node
+MAX_REPLICAS = 500  # maximum, because each replica adds a step and a level of recursion
+MAX_EVALUATIONS = 20_000  # maximum number of node evaluations over all steps
+MAX_DEVICE_CHOICES = 16  # maximum number of device combinations tried per node
 
-Domains = dict[Scope, frozenset[int]]  # by scope: the domain that holds its pods
+Domains = dict[Scope, frozenset[int]]  # the domain that holds the pods of each scope
 
 
 def search(
@@ -49,7 +49,7 @@ def search(
 
 
 def is_search_useful(arrangement: Arrangement) -> bool:
-    """Return whether packing may miss a placement (several roles, scopes, shared devices)."""
+    """Return whether packing may miss a placement: with several roles, scopes or shared devices."""
     return len(arrangement) > 1 or any(
         need.scopes or (need.part.request.devices > 1 and need.part.milli < MILLI) for need in arrangement
     )
@@ -61,7 +61,7 @@ def _difficulty_key(need: ReplicaRequest) -> tuple[int, ...]:
 
 
 def _fits_anywhere(board: Board, need: ReplicaRequest, horizon: Horizon, usable: Sequence[int]) -> bool:
-    """Return whether one replica fits anywhere. Usually, this check is the one that fails."""
+    """Return whether one replica fits anywhere. If a gang does not fit, this check usually fails."""
     part = need.part
     return any(
         has_room(board.nodes, i, part, horizon) and on_node(board.nodes, i, part, horizon) is not None
@@ -70,7 +70,7 @@ def _fits_anywhere(board: Board, need: ReplicaRequest, horizon: Horizon, usable:
 
 
 class _Choice(NamedTuple):
-    """A place for one replica, ordered by free GPUs on the node."""
+    """A possible place for one replica. Choices are ordered by free GPUs on the node."""
 
     free: int
     position: int
@@ -102,7 +102,7 @@ class _Search:
         self.kinds = {i: self._static_key(i) for i in usable}
 
     def place(self, which: int, first: int, inside: Domains) -> bool:
-        """Place the replicas from index `which` on, the first at position `first` or later."""
+        """Place the replicas from index `which` on, with the first of them at choice `first` or later."""
         if which == len(self.replicas):
             return True
         need = self.replicas[which]
@@ -122,7 +122,7 @@ class _Search:
         return False
 
     def _choices(self, need: ReplicaRequest, first: int, inside: Domains) -> list[_Choice]:
-        """Return the choices, tightest nodes first, using only one of several equal nodes."""
+        """Return the choices, tightest nodes first, with only one of several equal nodes."""
         nodes, part, tried, result = self.board.nodes, need.part, set[Hashable](), list[_Choice]()
         for position in range(first, len(self.usable)):
             i = self.usable[position]
@@ -140,7 +140,7 @@ class _Search:
         return sorted(result, key=lambda choice: choice[:3])
 
     def _domains(self, scopes: Sequence[Scope], i: int, inside: Domains) -> Domains | None:
-        """Return `inside` with this node's domains, or None if a scope rules the node out."""
+        """Return `inside` with this node's domains added, or None if a scope rules out the node."""
         for scope in scopes:
             level = scope.constraint.required
             if level is None:
@@ -176,7 +176,7 @@ class _Search:
         )  # fmt: skip
 
     def _spots(self, i: int, part: BoardRole) -> list[Spot]:
-        """Return choices of devices, tightest first, using one of several equally free ones."""
+        """Return choices of devices, tightest first, with only one of several equally free devices."""
         nodes = self.board.nodes
         packed = on_node(nodes, i, part, self.horizon)
         if packed is None or packed.milli == MILLI or not packed.devices or i in nodes.leaving:

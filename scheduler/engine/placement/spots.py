@@ -11,13 +11,13 @@ from scheduler.engine.board.gang import BoardRole
 from scheduler.engine.board.nodes import Nodes, Spot
 from scheduler.engine.model import Strategy
 
-RANKING_THRESHOLD = 64  # number of replicas from which nodes are ranked once for all of them
+RANKING_THRESHOLD = 64  # minimum number of replicas for which nodes are ranked only once
 
 
 class Horizon(IntEnum):
-    """Capacity that a placement may use, from free now to available later."""
+    """Capacity that a placement may use, from capacity that is free now to capacity available later."""
 
-    NOW = 0  # only free capacity
+    NOW = 0  # only capacity that is free now
     LEAVING = 1  # also the capacity that stopping pods will free
     BOOTING = 2  # also booting nodes
 
@@ -68,7 +68,7 @@ def equal_spots(
 def _ranked(
     board: Board, part: BoardRole, horizon: Horizon, within: AbstractSet[int] | None
 ) -> Iterator[Spot]:
-    """Yield the same places as `pick_spot`, using a heap of nodes."""
+    """Yield the places that repeated calls of `pick_spot` would return, using a heap of nodes."""
     preferred = None if part.avoid_mask is None else [not avoid_mask for avoid_mask in part.avoid_mask]
     for only in (None,) if preferred is None else (preferred, None):
         yield from _from_heap(board, part, horizon, within, only)
@@ -197,7 +197,7 @@ def _candidates(
     whole = part.milli == MILLI and not part.request.gpu_memory_mib
     if within is None and horizon < Horizon.BOOTING and pack and part.request.devices:
         return _tightest_first(nodes, part.request.devices) if whole else _shared_first(nodes, part)
-    # Most nodes are usually full. Skip them to avoid sorting them.
+    # Most nodes are usually full. Skip full nodes to avoid sorting them.
     least = part.request.devices if whole else 0
     open_nodes = [
         i

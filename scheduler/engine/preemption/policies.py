@@ -1,4 +1,4 @@
-"""Preemption policies: which workloads may be evicted for which others, and down to which bound.
+"""Preemption policies: which workloads a preemptor may evict, and how far each queue may be reduced.
 
 A policy object serves one preemptor. It reads the current board, from which selected victims are
 removed.
@@ -51,7 +51,8 @@ class Reclaim(PreemptionPolicy):
         self.turns = TurnTaking(board, gang, requested)
         # The results of `ahead`, with the version of the victim queue for which they are valid.
         self._queue_prefixes: dict[Hashable, tuple[int, Key | None]] = {}
-        # Whether a proposal took the department over its share, and whether that is now ruled out.
+        # Whether a proposal was rejected for exceeding the department's share, and whether the retry is
+        # capped at that share.
         self._exceeded_share = self._capped_at_share = False
 
     def may_evict_from_queue(self, account: QueueAccount) -> bool:

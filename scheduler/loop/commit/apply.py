@@ -54,7 +54,7 @@ def commit(
 ) -> Outcome:
     """Apply the plan in one transaction fenced by `held_lease`, and return the outcome of each bundle.
 
-    The cycle's row is written first, because allocations and evictions refer to it. `rendezvous` maps the
+    The cycle's row is written first because allocations and evictions refer to it. `rendezvous` maps the
     workloads that start to their rendezvous addresses. A workload without an address gets one before its
     first pod starts.
 
@@ -72,7 +72,7 @@ def commit(
 
 
 def _apply(bundles: Sequence[Bundle], commit_input: CommitInput, outcome: Outcome) -> None:
-    """Apply all bundles. If the database rejects them, bisect them to isolate the offending bundle."""
+    """Apply all bundles. If the database rejects them, bisect to isolate the offending bundle."""
     attempt = Outcome()
     try:
         with transaction.atomic():

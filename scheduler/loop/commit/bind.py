@@ -47,7 +47,7 @@ class NewRows:
 
 
 def start(order: StartOrder, rows: NewRows, kind: str, message: str = "") -> None:
-    """Start or scale up a workload in the caller's transaction. A pending workload begins a new run."""
+    """Start or scale up a workload in the caller's transaction. Begin a new run if it is pending."""
     workload = order.workload
     rows.started.append(workload)
     ranks: dict[tuple[str, int], int] = {}

@@ -1,4 +1,4 @@
-"""Recheck limits and quotas of workloads that hold a reservation."""
+"""Recheck the limits and quotas of workloads with a reservation."""
 
 from collections.abc import Iterable, Sequence
 
@@ -23,7 +23,7 @@ def total_request(rows: Iterable[Reservation], spec: ParsedSpec) -> Amounts:
 
 
 def exceeded_bound(workload: Workload, pool: NodePool, requested: Amounts) -> str:
-    """Return a sentence naming the first limit or quota that the request exceeds, or an empty string."""
+    """Return a sentence about the first limit or quota that the request exceeds, or an empty string."""
     project, department = workload.project, workload.project.department
     allocated = allocated_by_queue()
     for name, quota, key, within in (
@@ -58,7 +58,7 @@ def _non_preemptible_allocation(within: Q, pool: NodePool) -> Sequence[int]:
 
 
 def _limit(quota: Quota | None) -> Bound:
-    """Return the upper bound: the limit, or for a queue that may not borrow the lower of limit and quota."""
+    """Return the upper bound: the limit or, if the queue may not borrow, the lower of limit and quota."""
     if quota is None:
         return (None, None, None)
     limit = (quota.limit_gpu_milli, quota.limit_cpu_milli, quota.limit_memory_mib)

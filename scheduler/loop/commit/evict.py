@@ -29,7 +29,7 @@ PREEMPTION_KINDS = (Kind.RECLAIM, Kind.PREEMPT)  # kinds that count as preemptio
 
 
 def evict(bundle: Bundle, context: CommitContext) -> int:
-    """Apply the evictions of a bundle; return the number of evicted workloads."""
+    """Apply the evictions of a bundle. Return the number of evicted workloads."""
     stopping = {(s.workload, s.role, s.index): s for s in bundle.steps if isinstance(s, Evict)}
     moved = {step.workload for step in bundle.steps if isinstance(step, Place)}
     for decided in bundle.evictions:
@@ -50,7 +50,7 @@ def evict(bundle: Bundle, context: CommitContext) -> int:
 
 
 def _stop_pods(keys: Iterable[Key], reason: str, message: str, context: CommitContext) -> None:
-    """Mark pods as stopping. If a replica is only reserved, cancel all reservations of its workload."""
+    """Mark pods as stopping. For a replica that is only reserved, cancel all its workload's reservations."""
     pods: list[uuid.UUID] = []
     for key in keys:
         pod = context.locked.live_pod(context.view, key)
@@ -90,7 +90,7 @@ def requeue(workload: Workload, decided: Decided, context: CommitContext, *, is_
 
 
 def _message(decided: Decided, context: CommitContext) -> str:
-    """Return the message for the victim's project. Reveal only the size of another project's preemptor."""
+    """Return the message for the victim's project. Of another project's preemptor, reveal only the size."""
     purpose = ""
     if decided.preemptor is not None:
         project, _, name = decided.preemptor.partition("/")

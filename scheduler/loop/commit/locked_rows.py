@@ -42,11 +42,11 @@ class LockedRows:
     reserved: frozenset[Key]
     nodes: Mapping[str, Node]
     claimed: dict[tuple[int, int], int]  # milli-GPU by (node, device), updated with every accepted bundle
-    allocated: dict[int, NodeResources]  # by node, updated with every accepted bundle
+    allocated: dict[int, NodeResources]  # amounts by node, updated with every accepted bundle
     changed_queues: frozenset[str]
 
     def live_pod(self, view: ClusterView, key: Key) -> uuid.UUID | None:
-        """Return the id of a replica's pod, or None if the pod can no longer be stopped."""
+        """Return the ID of a replica's pod, or None if the pod can no longer be stopped."""
         pod = self.pods.get(view.pods.get(key, uuid.UUID(int=0)))
         return pod.pk if pod is not None and pod.state in STOPPABLE_STATES else None
 
@@ -122,7 +122,7 @@ def count_allocations(bundle: Bundle, view: ClusterView, locked: LockedRows) -> 
 def _workload_conflict(name: str, view: ClusterView, locked: LockedRows) -> str:
     observed, row = view.workloads.get(name), locked.workloads.get(name)
     if observed is None or row is None:
-        return f"{name} is gone"
+        return f"{name} no longer exists"
     if locked.before[name] != (observed.phase, observed.version):
         return f"{name} was {observed.phase} and is {locked.before[name][0]}"
     changed = locked.changed_queues.intersection(view.queues.path(view.queues.projects[row.project_id]))
@@ -139,7 +139,7 @@ def _evict_conflict(step: Evict, view: ClusterView, locked: LockedRows) -> str:
 def _place_conflict(step: Place, locked: LockedRows) -> str:
     node = locked.nodes.get(step.node)
     if node is None or node.state not in (RESERVABLE_NODE_STATES if step.reserved else USABLE_NODE_STATES):
-        return f"node {step.node} no longer accepts work"
+        return f"node {step.node} no longer accepts pods"
     if any(device >= node.gpus for device in step.devices):
         return f"node {step.node} has only {node.gpus} devices"
     if not step.reserved and locked.workloads[step.workload].phase not in PLACEABLE_PHASES:
@@ -159,7 +159,7 @@ def _requested_resources(step: Place, view: ClusterView) -> NodeResources:
 def _resource_conflict(requested: Mapping[int, NodeResources], locked: LockedRows) -> str:
     """Return the reason a node lacks capacity, or an empty string.
 
-    The database would reject the bundle too, but then the whole batch would have to be repeated.
+    The database would also reject the bundle, but the whole batch would then have to be repeated.
     """
     nodes = {node.pk: node for node in locked.nodes.values()}
     for pk, more in requested.items():
@@ -226,6 +226,6 @@ def _changed_queues(view: ClusterView) -> frozenset[str]:
     owners = {
         row.pk: row.project_id for row in Quota.objects.filter(pk__in=edited) if row.project_id is not None
     }
-    if edited - owners.keys():  # a department's quota or a deleted one: any queue may depend on it
+    if edited - owners.keys():  # if it is a department's quota or was deleted, any queue may depend on it
         return frozenset(view.queues.owners)
     return frozenset(view.queues.projects[pk] for pk in owners.values() if pk in view.queues.projects)

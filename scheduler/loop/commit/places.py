@@ -1,4 +1,4 @@
-"""Place replicas: create pods where they fit now, and reservations where they will fit later."""
+"""Place replicas: create pods that fit now, and reservations for pods that will fit later."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -66,13 +66,13 @@ def _reserve(name: str, places: Sequence[Place], expires: datetime, context: Com
 
 
 def _reason(places: Sequence[Place], context: CommitContext) -> tuple[Reason, str]:
-    """Return the reason and message of a reservation that waits for nodes to boot or pods to stop."""
+    """Return the reason and message for a reservation that waits for nodes to boot or pods to stop."""
     booting = {step.node for step in places if _is_booting(context.locked.nodes[step.node])}
     if not booting:
-        message = f"Reserved: {describe_placement(places)} It starts as soon as the pods there have stopped."
+        message = f"Reserved: {describe_placement(places)} The workload starts once pods there have stopped."
         return Reason.WAITING_FOR_VICTIMS, message
     nodes, have = format_count(len(booting), "node"), "has" if len(booting) == 1 else "have"
-    message = f"Reserved: {describe_placement(places)} It starts as soon as {nodes} {have} booted."
+    message = f"Reserved: {describe_placement(places)} The workload starts once {nodes} {have} booted."
     return Reason.WAITING_FOR_SCALE_UP, message
 
 
@@ -81,7 +81,7 @@ def _is_booting(node: Node) -> bool:
 
 
 def _expiry(bundle: Bundle, context: CommitContext) -> datetime:
-    """Return when a reservation expires, allowing for grace periods and for nodes to boot."""
+    """Return the expiry time of a reservation, which allows for grace periods and boot times."""
     graces = [
         spec.grace_period_seconds
         for step in bundle.steps

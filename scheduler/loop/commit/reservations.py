@@ -17,12 +17,12 @@ from scheduler.loop.observe.specs import SpecCache
 from scheduler.models import Reservation
 
 RESERVATION_EXPIRED = "The reserved resources did not become free in time."
-NODE_GONE = "A node with reserved resources is gone or no longer accepts work."
+NODE_GONE = "A node with reserved resources was removed or no longer accepts pods."
 CLOSED_NODE_STATES = ("lost", "ended", "draining", "cordoned")
 
 
 def drop_stale_reservations(now: datetime, context: SchedulerContext) -> int:
-    """Drop reservations that can no longer be used; return the number of affected workloads."""
+    """Drop reservations that can no longer be used. Return the number of affected workloads."""
     reserved = list(Reservation.objects.select_related("node__pool", "workload").order_by("pk"))
     if not reserved:
         return 0
@@ -49,7 +49,7 @@ def drop_stale_reservations(now: datetime, context: SchedulerContext) -> int:
 
 
 def cancel_reservation(workload: Workload, reason: str, message: str, now: datetime, **data: object) -> None:
-    """Delete all reservations of a workload whose row is locked, and return it to pending."""
+    """Delete all reservations of a workload and return the workload to pending. Its row must be locked."""
     Reservation.objects.filter(workload=workload).delete()
     if workload.phase == Phase.RESERVED:
         moved = move(
@@ -69,7 +69,7 @@ def cancel_reservation(workload: Workload, reason: str, message: str, now: datet
 def _limit_conflicts(
     reserved: Iterable[Reservation], workloads: Iterable[Workload], specs: SpecCache
 ) -> dict[uuid.UUID, str]:
-    """Return, by workload, the reason that an edited limit, quota or document prevents its start."""
+    """Return, by workload, the reason for which an edited limit, quota or document prevents its start."""
     rows: dict[uuid.UUID, list[Reservation]] = defaultdict(list)
     for row in reserved:
         rows[row.workload_id].append(row)

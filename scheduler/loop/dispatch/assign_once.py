@@ -17,7 +17,7 @@ def assign_once(
     find: Callable[[Pod], Assignment],
     context: SchedulerContext,
 ) -> None:
-    """Assign `column` to pods without a value. A pod keeps its value; its replacement gets a new one.
+    """Assign `column` to pods that have no value. A pod keeps its value, but a replacement gets a new one.
 
     `find` returns None if nothing is available yet.
     """

@@ -1,6 +1,6 @@
-"""Record the last checkpoint of each running workload, which shows what an eviction would lose.
+"""Record each running workload's last checkpoint, which shows how much work an eviction would lose.
 
-The convention is a file: a pod that has saved its work touches `.berth-checkpoint` in its workspace.
+By convention, a pod that has saved its work touches the file `.berth-checkpoint` in its workspace.
 """
 
 import logging
@@ -20,7 +20,7 @@ CHECK_INTERVAL = timedelta(seconds=5)
 
 
 def record_checkpoints(context: SchedulerContext) -> int:
-    """Record new checkpoints of running workloads; return the number recorded."""
+    """Record new checkpoints of running workloads. Return the number of recorded checkpoints."""
     assert_no_transaction()
     pools = {pool.pk: pool for pool in NodePool.objects.order_by("pk")}
     running = Workload.objects.filter(phase__in=(Phase.RUNNING, Phase.STOPPING), pool_id__in=pools)

@@ -1,7 +1,7 @@
 """Evict pods from draining nodes after the drain timeout.
 
 The engine only avoids draining nodes. Evictions of kind `drain` come from this module alone.
-A drain never evicts a non-preemptible workload, unless its machine is about to disappear.
+A drain never evicts a non-preemptible workload unless its node has a spot interruption.
 """
 
 import uuid
@@ -21,7 +21,7 @@ from scheduler.models import Eviction
 
 
 def evict_from_overdue_drains(now: datetime, context: SchedulerContext) -> int:
-    """Evict workloads from nodes whose drain timeout has passed; return the number evicted."""
+    """Evict workloads from nodes whose drain timeout has passed. Return the number of evicted workloads."""
     overdue = {node.pk: node for node in overdue_drains(now)}
     if not overdue:
         return 0
@@ -38,7 +38,8 @@ def evict_from_overdue_drains(now: datetime, context: SchedulerContext) -> int:
             for pk, live_pods in pods_by_workload.items()
             if any(overdue[p.node_id].interruption_at for p in live_pods)
         ]
-        protected = Q(preemptible=False) & ~Q(pk__in=interrupted)  # a disappearing machine cannot wait
+        # A node with a spot interruption is about to disappear.
+    protected = Q(preemptible=False) & ~Q(pk__in=interrupted)
         live = rows.filter(pk__in=pods_by_workload, phase__in=(Phase.STARTING, Phase.RUNNING)).exclude(
             protected
         )

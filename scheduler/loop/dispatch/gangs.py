@@ -21,11 +21,11 @@ log = logging.getLogger(__name__)
 
 ACTOR = "scheduler"
 EVALUATED_PHASES = (Phase.STARTING, Phase.RUNNING, Phase.STOPPING)
-MAX_TRANSITIONS = 4  # starting, running, stopping, ended
+MAX_TRANSITIONS = 4  # maximum per evaluation: starting, running, stopping, ended
 
 
 def evaluate_gangs(ids: Collection[uuid.UUID], now: datetime, specs: SpecCache) -> list[str]:
-    """Evaluate gangs in the caller's transaction. Return a note for each gang that cannot be evaluated."""
+    """Evaluate gangs in the caller's transaction. Return a note for each gang that could not be evaluated."""
     rows = Workload.objects.select_for_update(of=("self",)).select_related("project__department")
     workloads = list(rows.filter(pk__in=ids, phase__in=EVALUATED_PHASES).order_by("pk"))
     notes = _evaluate_all(workloads, now, specs)
@@ -34,7 +34,7 @@ def evaluate_gangs(ids: Collection[uuid.UUID], now: datetime, specs: SpecCache) 
 
 
 def _evaluate_all(workloads: Sequence[Workload], now: datetime, specs: SpecCache) -> list[str]:
-    """Evaluate all workloads. If that fails, bisect them to isolate the offending workload."""
+    """Evaluate all workloads. If that fails, bisect to isolate the offending workload."""
     if not workloads:
         return []
     try:
@@ -141,7 +141,7 @@ def _apply_verdict(step: Verdict, workload: Workload, pods: Iterable[Pod], now: 
 
 
 def _all_consolidated(pods: Iterable[Pod]) -> bool:
-    """Return True if a consolidation stopped every pod. The new placement then stays reserved."""
+    """Return whether a consolidation stopped every pod. If so, the new placement stays reserved."""
     return all(pod.state == PodState.STOPPED and pod.stop_reason == "Consolidated" for pod in pods)
 
 
@@ -164,7 +164,7 @@ def _verdict_columns(step: Verdict, workload: Workload, now: datetime) -> dict[s
 
 
 def workloads_to_evaluate() -> Iterable[uuid.UUID]:
-    """Return the ids of workloads that always need a verdict: stopping, or active without a live pod."""
+    """Return IDs of workloads that always need a verdict: stopping, or active without a live pod."""
     stopping = Workload.objects.filter(phase=Phase.STOPPING).values_list("pk", flat=True)
     live = Pod.objects.filter(state__in=("starting", "running", "stopping")).values("workload_id")
     empty = Workload.objects.filter(phase__in=(Phase.STARTING, Phase.RUNNING)).exclude(pk__in=live)

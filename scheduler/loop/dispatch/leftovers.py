@@ -22,7 +22,7 @@ from scheduler.loop.context import SchedulerContext
 
 log = logging.getLogger(__name__)
 
-MAX_ROWS_PER_ROUND = 500  # rows per round, so that the loop is not delayed
+MAX_ROWS_PER_ROUND = 500  # maximum rows per round, so that the loop is not delayed
 RETRY_INTERVAL = timedelta(
     minutes=15
 )  # retry interval for lost jobs, longer than the task queue's own retries
@@ -30,7 +30,7 @@ TASK = "scheduler.tasks.clear_workspace"
 
 
 def clear_logs(context: SchedulerContext) -> int:
-    """Delete the logs of deleted workloads; return the number of cleared pods."""
+    """Delete the logs of deleted workloads. Return the number of cleared pods."""
     assert_no_transaction()
     by_pool: dict[NodePool, list[Leftover]] = defaultdict(list)
     pods = Leftover.objects.filter(kind=Leftover.Kind.POD).select_related("pool").order_by("pk")
@@ -49,7 +49,7 @@ def clear_logs(context: SchedulerContext) -> int:
 
 
 def queue_workspaces(now: datetime, context: SchedulerContext) -> int:
-    """Queue workspaces for deletion and mark them in one transaction; return the number queued."""
+    """Queue workspaces for deletion and mark them in one transaction. Return the number queued."""
     due = Leftover.objects.filter(
         Q(handed_at__isnull=True) | Q(handed_at__lte=now - RETRY_INTERVAL), kind=Leftover.Kind.WORKSPACE
     )
@@ -74,7 +74,7 @@ def _clear_pods(leftovers: Iterable[Leftover], runtime: Runtime, context: Schedu
 
 
 def _clear_pod(pod_id: str, runtime: Runtime, is_known: bool) -> bool:
-    """Delete a pod's log and return True. If the pod still runs, stop it and return False for a retry."""
+    """Delete a pod's log, or stop the pod if it still runs. Return whether the log was deleted."""
     if is_known:
         if runtime.get_reports([pod_id])[pod_id].state is not Reported.EXITED:
             runtime.stop(pod_id, 0)

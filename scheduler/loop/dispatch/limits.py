@@ -28,7 +28,7 @@ from scheduler.loop.dispatch.gangs import ACTOR, stop_live_pods
 log = logging.getLogger(__name__)
 
 START_TIMEOUT = timedelta(minutes=5)
-NO_KNOWN_FAILURE = "; the node accepted them and has reported nothing since."
+NO_KNOWN_FAILURE = "; the node accepted the pods but has reported nothing since."
 PENDING_PHASES = (Phase.PENDING, Phase.RESERVED, Phase.SUSPENDED)
 
 
@@ -41,7 +41,7 @@ class IdleTracker:
 
 
 def end_overdue(now: datetime, context: SchedulerContext, idle: IdleTracker) -> int:
-    """End workloads that exceed a time limit; return the number of ended workloads."""
+    """End workloads that exceed a time limit. Return the number of ended workloads."""
     overdue = [
         *_start_timeouts(now),
         *_exceeded_runtimes(now),
@@ -72,7 +72,7 @@ def _start_timeouts(now: datetime) -> list[OverdueWorkload]:
 
 
 def _start_failures(workloads: Collection[uuid.UUID]) -> dict[uuid.UUID, str]:
-    """Return, by workload, why its lowest-ranked pod that failed to start could not be started."""
+    """Return, by workload, the start failure of the lowest-ranked pod that has one."""
     pods = Pod.objects.filter(workload_id__in=workloads, state=PodState.STARTING).exclude(message="")
     rows = pods.order_by("workload_id", "-rank").values_list(
         "workload_id", "role", "index", "node__name", "message"

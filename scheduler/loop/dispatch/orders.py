@@ -44,7 +44,7 @@ def build_pod_order(pod: Pod, spec: WorkloadSpec, gang: Sequence[Pod]) -> PodOrd
 
 
 def _pool_env(pod: Pod) -> dict[str, str]:
-    """Return the pool's variables and secrets; a workload document may override them."""
+    """Return the pool's variables and secrets. A workload document may override them."""
     environment = pod.node.environment
     if environment is None:
         return {}
@@ -60,7 +60,7 @@ def _lowest_rank_pod(gang: Sequence[Pod], pod: Pod) -> Pod:
 
 
 def device_ids(pod: Pod) -> tuple[str, ...]:
-    """Return physical device ids, or device indices if the node has no device names."""
+    """Return physical device IDs, or device indices if the node has no device names."""
     names = pod.node.devices
     return tuple(str(names[i]) if i < len(names) else str(i) for i in pod.allocation.devices)
 
@@ -85,7 +85,7 @@ def _gang_env(pod: Pod, spec: WorkloadSpec, gang: Sequence[Pod]) -> dict[str, st
     role_replicas = sum(other.role == pod.role for other in gang)
     return {
         "RANK": str(pod.rank),
-        "WORLD_SIZE": str(len(gang)),  # size at start; running pods are not notified when others join
+        "WORLD_SIZE": str(len(gang)),  # size at start; running pods are not notified when other pods join
         "BERTH_WORLD_MIN": str(smallest_gang_size(build_tree(spec))),
         "BERTH_WORLD_MAX": str(sum(role.maximum for role in spec.all_roles)),
         "LOCAL_RANK": "0",

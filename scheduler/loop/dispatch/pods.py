@@ -1,4 +1,4 @@
-"""Start and stop pods from their rows, idempotently."""
+"""Start and stop pods to match their rows. All operations are idempotent."""
 
 import logging
 import uuid
@@ -17,11 +17,11 @@ from scheduler.loop.dispatch.rendezvous import assign_rendezvous
 
 log = logging.getLogger(__name__)
 
-RESEND_INTERVAL = timedelta(seconds=15)  # interval for repeating a start or stop that had no effect
+RESEND_INTERVAL = timedelta(seconds=15)  # interval for repeating orders that had no effect
 
 
 def start_pods(now: datetime, context: SchedulerContext) -> list[str]:
-    """Start every pod in state `starting`; return a note for each failure."""
+    """Start every pod in state `starting`. Return a note for each failure."""
     assert_no_transaction()
     due_pods = [pod for pod in _starting_pods() if _is_due(context.sent.started, pod.pk, now)]
     if not due_pods:
@@ -63,7 +63,7 @@ def _store_failures(
 
 
 def stop_pods(now: datetime, context: SchedulerContext) -> list[str]:
-    """Stop every pod in state `stopping`; return a note for each failure."""
+    """Stop every pod in state `stopping`. Return a note for each failure."""
     assert_no_transaction()
     rows = Pod.objects.filter(state=PodState.STOPPING).select_related("node__pool", "workload").order_by("pk")
     pods = list(rows)
@@ -103,13 +103,13 @@ def _starting_pods() -> Iterable[Pod]:
 def _start_pod(pod: Pod, gang: Sequence[Pod], context: SchedulerContext) -> None:
     spec = context.specs.get(pod.workload).spec
     if spec is None:
-        raise ValueError("its stored document is no longer valid")
+        raise ValueError("the workload's stored document is no longer valid")
     if pod.workload.rendezvous is None:
-        raise ValueError("its ranks have no rendezvous address yet")
+        raise ValueError("no rendezvous address has been assigned to the workload yet")
     if is_service_pod(pod) and pod.endpoint is None:
-        raise ValueError("it has no service port yet")
+        raise ValueError("no service port has been assigned to it yet")
     if has_ports(pod) and pod.ports is None:
-        raise ValueError("it has no open ports yet")
+        raise ValueError("no host ports have been assigned to it yet")
     order = build_pod_order(pod, spec, gang)
     crash_point("dispatch.before_start")
     context.runtimes(pod.node.pool).start(order)

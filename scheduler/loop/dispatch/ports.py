@@ -14,7 +14,7 @@ from scheduler.loop.dispatch.assign_once import assign_once
 log = logging.getLogger(__name__)
 
 
-MAX_ATTEMPTS = 20  # attempts to find a port that the pod does not use yet
+MAX_ATTEMPTS = 20  # maximum attempts to find a port that the pod does not use yet
 
 
 def assign_ports(pods: Iterable[Pod], context: SchedulerContext) -> None:
@@ -26,7 +26,7 @@ def has_ports(pod: Pod) -> bool:
 
 
 def port_env(pod: Pod) -> dict[str, str]:
-    """Return environment variables: the ports to listen on, and the secret in every request from Berth."""
+    """Return variables with the ports to listen on and the secret that every request from Berth contains."""
     if not pod.ports:
         return {}
     places = list(pod.ports.items())
@@ -40,7 +40,7 @@ def port_env(pod: Pod) -> dict[str, str]:
 
 
 def _free_ports(pod: Pod, context: SchedulerContext) -> dict[str, Any] | None:
-    """Return an address for each port. Port numbers in the document are used unchanged."""
+    """Return an address for each port. Port numbers from the document are used unchanged."""
     runtime = context.runtimes(pod.node.pool)
     try:
         specs = [PortSpec.model_validate(each) for each in pod.workload.spec["ports"]]

@@ -52,12 +52,12 @@ class Intake:
 
     changed: int = 0
     ended: int = 0  # changed pods that have ended
-    unknown: frozenset[uuid.UUID] = frozenset()  # starting pods that no runtime knows
+    unknown: frozenset[uuid.UUID] = frozenset()  # starting pods that are unknown to their runtimes
     notes: tuple[str, ...] = ()
 
 
 def record_reports(now: datetime, context: SchedulerContext) -> Intake:
-    """Ask the runtimes about all live pods and update the rows. Idempotent."""
+    """Query the runtimes for all live pods and update their rows. Idempotent."""
     pods = [pod for pod in context.cache.workloads.pods.read() if pod.state in LIVE_POD_STATES]
     node_values = Node.objects.filter(pk__in={pod.node_id for pod in pods}).values_list(*NodeSummary._fields)
     nodes = {row[0]: NodeSummary._make(row) for row in node_values}
@@ -91,9 +91,10 @@ def record_reports(now: datetime, context: SchedulerContext) -> Intake:
 
 
 def pod_change(pod: PodRow, node: NodeSummary, report: PodReport | None, now: datetime) -> PodChange | None:
-    """Return the change to a pod that its report causes, or None."""
+    """Return the change that a report causes to its pod, or None."""
     if node.state in GONE_NODE_STATES:
-        return PodChange(pod, PodState.LOST, {"ended_at": now, "message": f"Node {node.name} is gone."})
+        message = f"Node {node.name} no longer exists."
+        return PodChange(pod, PodState.LOST, {"ended_at": now, "message": message})
     if report is None or report.state is Reported.STARTING:
         return None
     if report.state is Reported.UNKNOWN:

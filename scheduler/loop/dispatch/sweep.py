@@ -19,13 +19,12 @@ from scheduler.loop.context import SchedulerContext
 log = logging.getLogger(__name__)
 
 ALIVE = (Reported.STARTING, Reported.RUNNING)
-MIN_ENDED_AGE = timedelta(
-    seconds=60
-)  # minimum age of an ended row, which may be newer than the runtime's report
+# Do not sweep rows that ended more recently: they may be newer than the runtime's report.
+MIN_ENDED_AGE = timedelta(seconds=60)
 
 
 def sweep(now: datetime, context: SchedulerContext) -> list[str]:
-    """Sweep every runtime once; return a note for each stopped pod."""
+    """Sweep every runtime once. Return a note for each stopped pod."""
     assert_no_transaction()
     notes: list[str] = []
     swept: set[int] = set()

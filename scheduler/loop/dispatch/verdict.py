@@ -45,7 +45,7 @@ class GangFacts:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The gang's next transition. If `to` is empty, only `stale` changes. `next_phase` follows `stopping`."""
+    """A gang's next transition. If `to` is empty, only `stale` changes. `next_phase` follows `stopping`."""
 
     to: str
     reason: str = ""
@@ -57,7 +57,7 @@ class Verdict:
 
 
 def verdict(gang: GangFacts) -> Verdict | None:
-    """Return the gang's next transition, or None. Call it again after each transition."""
+    """Return the gang's next transition, or None. Call this again after each transition."""
     states = [pod.state for pod in gang.pods]
     live = any(state in LIVE_STATES for state in states)
     if gang.phase == "stopping":
@@ -84,7 +84,7 @@ def has_minimum(node: Group | Role, pods: Collection[PodFact], states: Collectio
 
 
 def _stopped_verdict(gang: GangFacts, states: Sequence[str]) -> Verdict:
-    """Return the verdict once all pods have ended. A gang completes if all its pods succeeded."""
+    """Return the verdict for a gang whose pods have all ended. It completes if all pods succeeded."""
     if gang.next_phase in ("pending", "suspended") and states and all(s == "succeeded" for s in states):
         return Verdict(
             "completed", "Completed", "All pods succeeded before they could be stopped.", exit_code=0
@@ -141,7 +141,7 @@ def _restart_verdict(gang: GangFacts, cause: str) -> Verdict:
 
 
 def _loss_verdict(pod: PodFact | None) -> Verdict:
-    cause = "All pods are gone." if pod is None else f"{pod.role} {pod.index} was lost: {pod.message}"
+    cause = "All pods were lost." if pod is None else f"{pod.role} {pod.index} was lost: {pod.message}"
     text = f"{cause} The workload is requeued; this does not count as a failure."
     return Verdict("stopping", "PodsLost", text, next_phase="pending")
 
@@ -152,7 +152,7 @@ def _staleness_verdict(gang: GangFacts) -> Verdict | None:
 
 
 def _is_degraded(node: Group | Role, pods: Collection[PodFact]) -> bool:
-    """Return True if the node or one of its groups is alive but below its minimum."""
+    """Return whether the node or one of its groups is alive but below its minimum."""
     if not _is_alive(node, pods):
         return False
     if not has_minimum(node, pods, COUNTED_STATES):

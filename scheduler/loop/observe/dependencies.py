@@ -15,7 +15,7 @@ from scheduler.loop.observe.workloads import WorkloadRow
 
 @dataclass(frozen=True, slots=True)
 class Dependencies:
-    """Unmet dependencies by workload id, and stand-ins for dependencies that the snapshot lacks.
+    """Unmet dependencies by workload ID, and stand-ins for dependencies that the snapshot lacks.
 
     `unsubmitted` lists the dependencies that were never submitted, such as a mistyped name. A dependency that
     failed, was cancelled, is suspended or was never submitted cannot complete by itself, so a suspended

@@ -48,7 +48,7 @@ def load_node_rows(pool: NodePool | None = None) -> list[NodeRow]:
 
 @dataclass(slots=True)
 class NodeCache:
-    """Engine nodes by id. A node stays the same object as long as its row is unchanged."""
+    """Engine nodes by ID. A node stays the same object as long as its row is unchanged."""
 
     _nodes: dict[int, tuple[Any, model.Node]] = field(default_factory=dict)
 

@@ -23,7 +23,7 @@ DEPARTMENT_SUFFIX = " (department)"
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """The owner of a queue: a project, with its department, or a department."""
+    """The owner of a queue: a department, or a project with its department."""
 
     department_id: int
     project_id: int | None
@@ -35,10 +35,10 @@ class Owner:
 class Queues:
     queues: tuple[Queue, ...]
     owners: Mapping[str, Owner]  # owner by queue name
-    projects: Mapping[int, str]  # queue name by project id
-    departments: Mapping[int, str]  # queue name by department id
+    projects: Mapping[int, str]  # queue name by project ID
+    departments: Mapping[int, str]  # queue name by department ID
     project_names: Mapping[int, str]
-    versions: Mapping[int, int] = field(default_factory=dict)  # quota row version by id
+    versions: Mapping[int, int] = field(default_factory=dict)  # version of each quota row by ID
 
     def path(self, queue: str) -> tuple[str, ...]:
         """Return the queue and, for a project, its department's queue."""
@@ -124,7 +124,7 @@ def _entitlements(
 
 
 def build_entitlement(row: Quota | None, rank: int, usage: Decayed) -> Entitlement:
-    """Return the entitlement. A quota without a rank of its own has the owner's `rank`."""
+    """Return the entitlement. A quota without its own rank gets the owner's `rank`."""
     if row is None:
         return Entitlement(rank=rank, usage=usage)
     return Entitlement(

@@ -11,12 +11,12 @@ from typing import Any, Generic, TypeVar
 from django.db import connection
 
 Row = TypeVar("Row")
-ID_LENGTH = 36  # length of the id at the start of each mark
+ID_LENGTH = 36  # length of the ID at the start of each mark
 
 
 @dataclass(frozen=True, slots=True)
 class RowQuery(Generic[Row]):
-    """A query whose mark starts with the row's id and identifies the version of all columns read."""
+    """A query with a mark per row. The mark starts with the row's ID and changes with any column read."""
 
     mark: str
     columns: str
@@ -49,7 +49,7 @@ class VersionedRows(Generic[Row]):
                 rows[mark] = cached[mark]
             elif (
                 mark[:ID_LENGTH] in fresh
-            ):  # a missing row was deleted meanwhile; a fresh one may have a newer mark
+            ):  # a missing row has been deleted; a fresh row may have a newer mark
                 newer, row = fresh[mark[:ID_LENGTH]]
                 rows[newer] = row
         self._rows = rows

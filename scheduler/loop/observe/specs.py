@@ -1,6 +1,6 @@
 """Cache the parsed document of each live workload.
 
-A stored document never changes, so the workload's id is a sufficient key.
+A stored document never changes, so the workload's ID is a sufficient key.
 """
 
 import uuid
@@ -44,7 +44,7 @@ def roles_in(group: Group) -> Iterator[Role]:
 
 
 class SpecCache:
-    """Parsed documents of live workloads, by id."""
+    """Parsed documents of live workloads, by workload ID."""
 
     def __init__(self) -> None:
         self._specs: dict[uuid.UUID, ParsedSpec] = {}
@@ -56,7 +56,7 @@ class SpecCache:
         return spec
 
     def get_all(self, ids: Collection[uuid.UUID]) -> Mapping[uuid.UUID, ParsedSpec]:
-        """Return the parsed documents by id, reading only documents that are not cached."""
+        """Return the parsed documents by workload ID. Read only documents that are not cached."""
         missing = [pk for pk in ids if pk not in self._specs]
         for pk, document in _documents(missing):
             self._specs[pk] = parse_spec(document)

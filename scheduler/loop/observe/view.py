@@ -24,7 +24,7 @@ from scheduler.reports.explanations.pool_readiness import PoolReadiness, pools_b
 
 @dataclass(frozen=True, slots=True)
 class ClusterView:
-    """Snapshot built from the rows, with the row behind each name that the engine uses."""
+    """Snapshot built from the rows, with the row of each object that the engine names."""
 
     at: datetime
     snapshot: model.Snapshot

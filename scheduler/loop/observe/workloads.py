@@ -16,7 +16,7 @@ from scheduler.engine.from_spec import scale_up_adds_nodes, to_timestamp
 from scheduler.loop.observe.row_versions import RowQuery, VersionedRows
 from scheduler.loop.observe.specs import ParsedSpec
 
-STUCK_AFTER = timedelta(seconds=60)  # time after the grace period at which a stopping pod counts as stuck
+STUCK_AFTER = timedelta(seconds=60)  # time after the grace period until a stopping pod counts as stuck
 
 
 class WorkloadRow(NamedTuple):
@@ -106,10 +106,10 @@ class WorkloadEntry(NamedTuple):
     row: WorkloadRow
     pods: Sequence[PodRow]
     names: WorkloadNames
-    nodes: Sequence[str]  # node name of each pod, empty if the node is gone
+    nodes: Sequence[str]  # node name of each pod, empty if the node no longer exists
     workload: model.Workload
     observed: ObservedWorkload
-    pod_ids: Sequence[tuple[tuple[str, str, int], uuid.UUID]]  # pairs of a pod's engine name and id
+    pod_ids: Sequence[tuple[tuple[str, str, int], uuid.UUID]]  # pairs of a pod's engine name and ID
 
 
 @dataclass(slots=True)
@@ -165,7 +165,7 @@ def group_pods_by_workload(
 
 
 def _depends_on_time(row: WorkloadRow, pods: Sequence[PodRow]) -> bool:
-    """Return True if time alone can change the entry: a stopping pod eventually counts as stuck."""
+    """Return whether time alone can change the entry: a stopping pod eventually counts as stuck."""
     return bool(pods) and (row.phase == Phase.STOPPING or any(pod.state == PodState.STOPPING for pod in pods))
 
 

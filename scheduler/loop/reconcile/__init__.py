@@ -1,1 +1,1 @@
-"""Report demand to the pools, and release nodes that they do not need."""
+"""Report demand to the pools, and release nodes that the pools do not need."""

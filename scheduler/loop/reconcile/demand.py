@@ -26,14 +26,14 @@ ALLOCATED_BY_POOL = """
 
 
 def report_demand(view: ClusterView, demands: Iterable[Demand]) -> int:
-    """Report the allocated and queued load of each pool; return the number of pools to resize."""
+    """Report the allocated and queued load of each pool. Return the number of pools to resize."""
     by_name = {demand.pool: demand for demand in demands}
     allocated = _allocated_by_pool()
     capacity, reserved = _capacity_by_pool(), _reserved_by_pool()
     changed = 0
     for name, pool in sorted(view.pools.items()):
         demand = by_name.get(name)
-        if demand is None:  # no decision in this pool during the cycle: its last report is still valid
+        if demand is None:  # the cycle made no decision in this pool, so the last report is still valid
             continue
         reserved_load = reserved.get(pool.pk, ReservedLoad())
         queued, binding = fill_slots(demand.queued.plus(reserved_load.load), pool)
@@ -56,7 +56,7 @@ def report_demand(view: ClusterView, demands: Iterable[Demand]) -> int:
 
 
 def fill_slots(load: Load, pool: NodePool) -> tuple[int, str]:
-    """Return the slots that a load fills, in thousandths, and the name of the binding resource.
+    """Return the number of slots that a load fills, in thousandths, and the resource that fills them.
 
     A node has one slot per GPU, or one slot if it has no GPUs. A load that takes half of a node's memory, and
     less than half of everything else, fills half of the node's slots.
@@ -81,14 +81,14 @@ def _allocated_by_pool() -> dict[int, Load]:
 
 
 def report_empty_drains(now: datetime) -> int:
-    """Report draining nodes without live pods, which can be removed; return the number of new ones."""
+    """Report draining nodes without live pods, which can be removed. Return the number newly reported."""
     busy = Pod.objects.filter(state__in=LIVE_POD_STATES).values("node_id")
     return mark_nodes_emptied(Node.objects.exclude(pk__in=busy), at=now)
 
 
 @dataclass(slots=True)
 class ReservedLoad:
-    """A pool's reservations: the load on booting nodes, these nodes, and whether there is any."""
+    """A pool's reservations: the load on booting nodes, these nodes, and whether any exist."""
 
     load: Load = NO_LOAD
     nodes: set[int] = field(default_factory=set)
@@ -107,7 +107,7 @@ def _reserved_by_pool() -> dict[int, ReservedLoad]:
 
 
 def _capacity_by_pool() -> dict[int, int]:
-    """Return the usable nodes' capacity by pool, in milli-GPU. A node without GPUs counts as one GPU."""
+    """Return the capacity of usable nodes by pool, in milli-GPU. A node without GPUs counts as one GPU."""
     sums: dict[int, int] = {}
     for pool_id, gpus in Node.objects.filter(state__in=USABLE).values_list("pool_id", "gpus").order_by("pk"):
         sums[pool_id] = sums.get(pool_id, 0) + (gpus or 1) * MILLI

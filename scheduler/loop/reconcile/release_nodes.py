@@ -24,13 +24,13 @@ from scheduler.models import Cycle
 
 log = logging.getLogger(__name__)
 
-SEARCH_INTERVAL = timedelta(seconds=30)  # per pool, because a search costs as much as several decisions
+SEARCH_INTERVAL = timedelta(seconds=30)  # per pool: a search costs as much as several decisions
 SEARCH_COST_FACTOR = 20  # minimum interval as a multiple of the search time
 TRIGGER = "release nodes"
 
 
 class _ReleaseOutdated(Exception):
-    """Raised if the pool or the rows have changed. Nothing was written."""
+    """Raised if the pool or the rows have changed, in which case nothing has been written."""
 
 
 @dataclass(slots=True)
@@ -40,7 +40,7 @@ class NodeReleases:
     searched: dict[int, tuple[datetime, timedelta]] = field(default_factory=dict)
 
     def release_unneeded(self, run: CycleRun, now: datetime, context: SchedulerContext) -> int:
-        """Release empty and underutilized nodes after the newest cycle; return the number released."""
+        """Release empty and underutilized nodes after the newest cycle. Return the number released."""
         return sum(
             self._release_from(pool, run, now, context)
             for _, pool in sorted(run.view.pools.items())
@@ -63,7 +63,7 @@ class NodeReleases:
         return count
 
     def _is_search_due(self, pool: NodePool, now: datetime) -> bool:
-        """Return whether a search is due. A clock that was set back must not delay it for long."""
+        """Return whether a search is due. A clock that was set back must not delay the search for long."""
         if pool.pk not in self.searched:
             return True
         at, pause = self.searched[pool.pk]
@@ -98,14 +98,14 @@ def _release_underutilized(
 
 
 def _commit_release(release: Release, pool: NodePool, run: CycleRun, context: SchedulerContext) -> None:
-    """Commit a release. The pool is locked before the workloads, in the same order as in a resize."""
+    """Commit a release. As in a resize, the pool is locked before the workloads."""
     moved = Plan(bundles=release.bundles, queues=run.plan.queues)
     record = Cycle(
         at=run.view.at, epoch=context.held_lease.epoch, trigger=TRIGGER, nodes=len(run.view.snapshot.nodes),
         workloads=len(run.view.snapshot.workloads), bundles=len(release.bundles), engine=run.record.engine,
     )  # fmt: skip
     with fenced_transaction(context.held_lease):
-        message = f"its work fits on the other nodes: {_move_summary(release)}"
+        message = f"the node's workloads fit on other nodes: {_move_summary(release)}"
         if not release_pool_nodes(
             pool.pk, [release.node], DisruptionReason.UNDERUTILISED, message=message, at=run.view.at
         ):

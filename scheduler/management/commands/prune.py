@@ -21,14 +21,14 @@ HISTORY = (
 
 
 class Command(BaseCommand):
-    help = "Delete events, audit rows, evictions and scaling events from before a day. Export them first."
+    help = "Delete events, audit rows, evictions and scaling events older than a day. Export them first."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument(
-            "--before", required=True, type=_parse_day, metavar="YYYY-MM-DD", help="first day to keep, in UTC"
+            "--before", required=True, type=_parse_day, metavar="YYYY-MM-DD", help="First day to keep, in UTC."
         )
         parser.add_argument(
-            "--yes", action="store_true", help="delete the rows instead of only counting them"
+            "--yes", action="store_true", help="Delete the rows instead of only counting them."
         )
 
     def handle(self, *args: Any, before: datetime, yes: bool, **options: Any) -> None:
@@ -55,7 +55,7 @@ def _count_older(table: str, before: datetime) -> int:
 
 
 def _prune(table: str, trigger: str, before: datetime) -> int:
-    """Delete and audit old rows of one table in one transaction; return the number of deleted rows.
+    """Delete old rows of one table and audit the deletion. Return the number of deleted rows.
 
     The trigger is disabled only within this transaction, and other writers wait until it ends.
     """

@@ -21,7 +21,7 @@ from scheduler.reports.utilization.watch import UtilizationWatcher
 
 class Command(BaseCommand):
     requires_system_checks = []  # system checks load every web page; `make check` runs them
-    help = "Run the scheduler. Any number of processes may run; one leads and the others stand by."
+    help = "Run the scheduler. Any number of processes may run. One of them leads and the others stand by."
 
     def handle(self, *args: Any, **options: Any) -> None:
         set_process_name("scheduler")

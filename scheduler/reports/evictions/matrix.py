@@ -12,7 +12,7 @@ MAX_PROJECTS = 12
 
 @dataclass(frozen=True, slots=True)
 class ProjectPair:
-    """Totals of the evictions of one project's workloads for another project's workloads.
+    """Totals of the evictions of one project's workloads in favour of another project's workloads.
 
     `preemptor` is empty for evictions without a preemptor, such as drains and stale gangs.
     """
@@ -27,7 +27,7 @@ class ProjectPair:
 def totals_by_project_pair(rows: QuerySet[Eviction]) -> list[ProjectPair]:
     """Return the totals by project pair, sorted by lost work in descending order.
 
-    The two projects of a pair may see each other's name.
+    Users of either project in a pair may see the name of the other.
     """
     sums = (
         rows.order_by()
@@ -68,7 +68,7 @@ def build_matrix(project_pairs: Iterable[ProjectPair]) -> EvictionMatrix:
 
 
 def _top_by_lost_work(project_pairs: Iterable[ProjectPair], name: Callable[[ProjectPair], str]) -> list[str]:
-    """Return the project names with the most lost work, as many as the matrix can show."""
+    """Return the names of the projects with the most lost work, up to the size of the matrix."""
     lost_work: dict[str, int] = {}
     for pair in project_pairs:
         lost_work[name(pair)] = lost_work.get(name(pair), 0) + pair.lost_gpu_seconds

@@ -23,7 +23,7 @@ OUTCOMES = {
 
 @dataclass(frozen=True, slots=True)
 class EvictionParty:
-    """One side of an eviction: the victim or the preemptor.
+    """One party to an eviction: the victim or the preemptor.
 
     `name` is empty and `id` is None if the user may not see the project.
     """
@@ -67,7 +67,7 @@ class RenderedEviction:
 def render(
     reader: Viewer, rows: Iterable[Eviction], existing_ids: Collection[UUID] = ()
 ) -> list[RenderedEviction]:
-    """Render evictions for one user. `existing_ids` holds the ids of the workloads that still exist."""
+    """Render evictions for one user. `existing_ids` holds the IDs of workloads that still exist."""
     return [_render_row(reader, row, existing_ids) for row in rows]
 
 
@@ -179,9 +179,9 @@ def _explain(
 
 
 def _is_mentioned(queue: Mapping[str, Any], resource: str, gpus_freed: bool) -> bool:
-    """Return True if the description of a queue should mention a resource.
+    """Return whether the description of a queue should mention a resource.
 
-    If GPUs were freed or moved, only GPUs are mentioned, otherwise the resources that changed.
+    If GPUs were freed or moved, only GPUs are mentioned. Otherwise, every resource that changed is.
     """
     before, after = (queue.get(key) or {} for key in ("allocated_before", "allocated_after"))
     about_gpus = gpus_freed or before.get("gpu") != after.get("gpu")

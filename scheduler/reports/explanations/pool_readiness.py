@@ -19,13 +19,13 @@ class PoolReadiness:
     pool: str
     ready: int
     needed: int
-    stop_reason: str = ""  # clause that says why the pool gets no more nodes
+    stop_reason: str = ""  # clause with the reason the pool gets no more nodes
 
     def __str__(self) -> str:
         if self.stop_reason and self.ready < self.needed:
-            return f"The pool {self.pool} accepts no workloads: {self.stop_reason}."
+            return f"Pool {self.pool} accepts no workloads: {self.stop_reason}."
         nodes = "1 node is" if self.needed == 1 else f"{self.needed} nodes are"
-        return f"The pool {self.pool} accepts workloads once {nodes} ready; {self.ready} so far."
+        return f"Pool {self.pool} accepts workloads once {nodes} ready; {self.ready} ready so far."
 
 
 def pools_below_threshold(pools: Iterable[NodePool], nodes: Iterable[NodeRow]) -> Mapping[str, PoolReadiness]:
@@ -39,16 +39,16 @@ def pools_below_threshold(pools: Iterable[NodePool], nodes: Iterable[NodeRow]) -
 
 def _stop_reason(pool: NodePool) -> str:
     if pool.expires_at is not None and pool.ticked_at is not None and pool.expires_at <= pool.ticked_at:
-        return "it is drained and gets no nodes until it is resumed"
+        return "the pool is drained and gets no nodes until it is resumed"
     if pool.paused:
-        return "it is paused and gets no nodes until it is resumed"
+        return "the pool is paused and gets no nodes until it is resumed"
     return "node provisioning has stopped after failed boots" if pool.provisioning_stopped else ""
 
 
 def with_pool_readiness(
     refusals: Iterable[Refusal], below_threshold: Mapping[str, PoolReadiness]
 ) -> tuple[Refusal, ...]:
-    """Replace the capacity blockers of pools with too few ready nodes; keep all other blockers."""
+    """Replace capacity blockers of pools with too few ready nodes. Keep all other blockers."""
     return tuple(
         replace(
             refusal,

@@ -73,7 +73,7 @@ def explain(actor: Actor, workload: Workload) -> Explanation:
 
 
 def with_share_explanations(actor: Actor, workload: Workload, queues: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the queues, each with the share explanations by resource that the user may see."""
+    """Return the queues, adding to each the share explanations by resource that the user may see."""
     pool = NodePool.objects.filter(name=queues["project"]["pool"]).first()
     explanations: dict[str, dict[str, list[str]]] = {kind: {} for kind in queues}
     for each in [] if pool is None else share_trace(actor=actor, owner=workload.project, pool=pool):
@@ -84,7 +84,7 @@ def with_share_explanations(actor: Actor, workload: Workload, queues: Mapping[st
 def _queue_documents(workload: Workload) -> dict[str, Any]:
     """Return the quotas and standings of the workload's project and department.
 
-    They refer to the workload's pool or, before it is placed, to the first pool that it allows.
+    The pool is the workload's pool or, before placement, the first pool that the workload allows.
     """
     project = workload.project
     pool = workload.pool.name if workload.pool else workload.pools[0]

@@ -19,8 +19,8 @@ from scheduler.loop.observe.view import ClusterView
 from scheduler.reports.visibility import redact_blocker
 
 ACTOR = "scheduler"
-MAX_REASONS = 16  # pending reasons stored per workload
-MAX_POSITION_UPDATES = 2000  # per cycle, for workloads whose only change is their position
+MAX_REASONS = 16  # maximum number of pending reasons stored per workload
+MAX_POSITION_UPDATES = 2000  # maximum per cycle, for workloads with a changed queue position only
 
 UPDATE_WORKLOADS = """
     UPDATE projects_workload AS workload
@@ -111,7 +111,7 @@ def _build_row(pk: uuid.UUID, refusal: Refusal, expected: Forecast) -> NewRow:
 
 
 def _digest(refusal: Refusal) -> int:
-    """Hash all but the queue position, which changes whenever a workload ahead starts."""
+    """Hash everything except the queue position, which changes whenever a workload ahead starts."""
     blockers = tuple((each.reason, each.message, *each.numbers.items()) for each in refusal.blockers)
     return hash((refusal.pool, refusal.key, blockers))
 
@@ -119,7 +119,7 @@ def _digest(refusal: Refusal) -> int:
 def _write_rows(new_rows: list[NewRow], now: datetime, cycle: int | None) -> None:
     if not new_rows:
         return
-    # A single JSON document, because each element of an array parameter would be quoted separately.
+    # Pass a single JSON document: each element of an array parameter would be quoted separately.
     rows = [
         {"id": str(pk), "reason": reason, "message": message, "explanation": {**explanation, "cycle": cycle}}
         for pk, reason, message, explanation in new_rows
@@ -131,5 +131,5 @@ def _write_rows(new_rows: list[NewRow], now: datetime, cycle: int | None) -> Non
 def _announce_changes(ids: list[uuid.UUID]) -> None:
     if ids:
         rows = Workload.objects.filter(pk__in=ids).select_related("project").order_by("pk")
-        for workload in rows.only("pk", "project__department"):  # skip the long documents
+        for workload in rows.only("pk", "project__department"):  # do not load the long documents
             announce.workload_changed(workload)

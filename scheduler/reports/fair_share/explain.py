@@ -11,7 +11,7 @@ DisplayName = Callable[[str], str]  # returns a queue's name, or a placeholder i
 
 
 def explain_share(division: Division, queue: str, display_name: DisplayName = str) -> list[str]:
-    """Return the sentences that explain a queue's share, from its request to the result.
+    """Return sentences that explain a queue's share, from its request to the result.
 
     The granted amounts add up to the share.
     """
@@ -44,65 +44,69 @@ class _ShareExplanation:
             return f"{request}."
         allowed = self._format_amount(mine.wanted)
         if mine.limit is not None and mine.limit == mine.wanted:
-            return f"{request}; its limit allows {allowed}."
+            return f"{request}. The queue's limit allows {allowed}."
         if not mine.over_quota and mine.quota == mine.wanted:
-            return f"{request}; it may not borrow beyond its quota of {allowed}."
-        return f"{request}; its limits and those of its projects allow {allowed}."
+            return f"{request}. The queue may not borrow, so its quota of {allowed} applies."
+        return f"{request}. The limits of the queue and its projects allow {allowed}."
 
     def _explain_quota(self) -> Iterator[str]:
         mine, rounds = self.mine, self._rounds("quota")
         if mine.quota == 0:
-            yield "It has no quota."
+            yield "The queue has no quota."
             return
         quota = "unlimited" if mine.quota is None else self._format_amount(mine.quota)
         goal = mine.wanted if mine.quota is None else min(mine.quota, mine.wanted)
-        granted = sum(self._own_offer(each).granted for each in rounds)
+        granted = sum(self._own_offer(round_).granted for round_ in rounds)
         if granted == goal and mine.wanted <= goal:
-            yield f"Its quota is {quota} and covers the whole request."
+            yield f"The queue's quota is {quota} and covers the whole request."
         elif granted == goal:
-            yield f"Its quota is {quota} and fully available."
+            yield f"The queue's quota is {quota} and fully available."
         elif not rounds:
-            yield f"Its quota is {quota}, but queues of higher rank leave nothing for rank {mine.rank}."
+            yield f"The queue's quota is {quota}, but higher ranks leave nothing for rank {mine.rank}."
         else:
             oversold = self._describe_oversold_quota()
-            yield f"Its quota is {quota}, but quotas of rank {mine.rank} are oversold: {oversold}."
+            yield f"The queue's quota is {quota}, but quotas of rank {mine.rank} are oversold: {oversold}."
             yield from self._explain_rounds(rounds, "quota")
 
     def _describe_oversold_quota(self) -> str:
-        same = [each for each in self.division.inputs if each.rank == self.mine.rank]
-        due = sum(each.wanted if each.quota is None else min(each.quota, each.wanted) for each in same)
-        left = self._rounds("quota")[0].left
-        return f"{self._format_amount(due)} requested within quota, {self._format_amount(left)} available"
+        peers = [queue for queue in self.division.inputs if queue.rank == self.mine.rank]
+        in_quota = sum(
+            queue.wanted if queue.quota is None else min(queue.quota, queue.wanted) for queue in peers
+        )
+        available = self._format_amount(self._rounds("quota")[0].left)
+        return f"{self._format_amount(in_quota)} requested within quota, {available} available"
 
     def _explain_over_quota(self) -> Iterator[str]:
         mine, rounds = self.mine, self._rounds("over_quota")
         if rounds:
             yield from self._explain_rounds(rounds, "quota" if self.division.by_quota else "weight")
         elif mine.weight == 0 and self.division.by_quota:
-            yield "Weights are disabled: a queue without quota gets nothing beyond quotas."
+            yield "Weights are disabled, so a queue without a quota cannot borrow."
         elif mine.weight == 0:
-            yield "Its weight is 0: it gets nothing beyond its quota."
+            yield "The queue's weight is 0, so it gets nothing above its quota."
         else:
-            above = any(each.rank > mine.rank for each in self.division.inputs)
-            yield f"Quotas{' and higher ranks' if above else ''} leave nothing to borrow."
+            has_higher_ranks = any(queue.rank > mine.rank for queue in self.division.inputs)
+            yield f"Quotas{' and higher ranks' if has_higher_ranks else ''} leave nothing to borrow."
 
     def _explain_rounds(self, rounds: list[Round], by: str) -> Iterator[str]:
-        for number, each in enumerate(rounds):
-            if each.phase == "remainder":
-                yield self._explain_remainder(each)
+        for number, round_ in enumerate(rounds):
+            if round_.phase == "remainder":
+                yield self._explain_remainder(round_)
             else:
-                yield self._explain_offer(each, by, first=number == 0)
+                yield self._explain_offer(round_, by, first=number == 0)
 
     def _explain_offer(self, round_: Round, by: str, *, first: bool) -> str:
         mine = self._own_offer(round_)
         left = f"{'Left' if first else 'Then left'} to divide by {by}{self._rank_suffix(round_)}"
         line = f"{left}: {self._format_amount(round_.left)}."
         if len(round_.offers) == 1:
-            return f"{line} No other queue requests more: it gets {self._format_amount(mine.granted)}."
-        line = f"{line} Its portion of {self._format_portion(mine)} is {self._format_amount(mine.offered)}"
+            granted = self._format_amount(mine.granted)
+            return f"{line} No other queue requests more, so the queue gets {granted}."
+        portion = f"{self._format_portion(mine)} is {self._format_amount(mine.offered)}"
+        line = f"{line} The queue's portion of {portion}"
         if mine.granted == mine.needed:
-            return f"{line}; it needs only {self._format_amount(mine.granted)}."
-        if any(each.granted == each.needed for each in round_.offers):
+            return f"{line}, but the queue needs only {self._format_amount(mine.granted)}."
+        if any(offer.granted == offer.needed for offer in round_.offers):
             return f"{line}. Queues that need less than their portion are served first."
         whole = mine.granted == mine.offered
         return f"{line}." if whole else f"{line}, rounded down to {self._format_amount(mine.granted)}."
@@ -116,7 +120,7 @@ class _ShareExplanation:
         return f"{_format_percent(mine.plain)}, {adjusted},"
 
     def _rank_suffix(self, round_: Round) -> str:
-        ranks = {each.rank for each in self.division.inputs}
+        ranks = {queue.rank for queue in self.division.inputs}
         return f" in rank {round_.rank}" if len(ranks) > 1 else ""
 
     def _explain_remainder(self, round_: Round) -> str:
@@ -126,14 +130,14 @@ class _ShareExplanation:
         remainder = self._format_amount(mine.offered) if mine.offered else "0"
         return (
             f"Left after rounding: {self._format_amount(round_.left)}. "
-            f"Its remainder is {remainder}{self._compare_remainder(round_, mine)}: {result}."
+            f"The queue's remainder is {remainder}{self._compare_remainder(round_, mine)}: {result}."
         )
 
     def _compare_remainder(self, round_: Round, mine: Offer) -> str:
-        served = [each for each in round_.offers if each.granted]
-        others = [each for each in (round_.offers if mine.granted else served) if each is not mine]
+        served = [offer for offer in round_.offers if offer.granted]
+        others = [offer for offer in (round_.offers if mine.granted else served) if offer is not mine]
         if mine.granted:
-            unserved = [each for each in others if not each.granted]
+            unserved = [offer for offer in others if not offer.granted]
             if not unserved:
                 return ""
             rival = unserved[0]
@@ -147,20 +151,20 @@ class _ShareExplanation:
         if mine.offered != rival.offered:
             return f" ({self._format_amount(rival.offered)})"
         first, second = (mine, rival) if mine.granted else (rival, mine)
-        ages = [queue.created for each in (first, second) if (queue := self.division.of(each.queue))]
+        ages = [queue.created for offer in (first, second) if (queue := self.division.of(offer.queue))]
         why = "is older" if ages[0] != ages[1] else "comes first by name"
-        return f", but {'it' if first is mine else self.display_name(first.queue)} {why}"
+        return f", but {'this queue' if first is mine else self.display_name(first.queue)} {why}"
 
     def _rounds(self, phase: str) -> list[Round]:
         name = self.mine.queue
         return [
-            each
-            for each in self.division.rounds
-            if each.within == phase and any(offer.queue == name for offer in each.offers)
+            round_
+            for round_ in self.division.rounds
+            if round_.within == phase and any(offer.queue == name for offer in round_.offers)
         ]
 
     def _own_offer(self, round_: Round) -> Offer:
-        return next(each for each in round_.offers if each.queue == self.mine.queue)
+        return next(offer for offer in round_.offers if offer.queue == self.mine.queue)
 
 
 def _format_percent(part: Fraction) -> str:

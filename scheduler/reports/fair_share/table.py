@@ -37,12 +37,12 @@ class QueueShare:
 
     @property
     def below_share(self) -> int:
-        """Unallocated part of the request that is within the fair share."""
+        """Unallocated part of the request that lies within the fair share."""
         return max(0, min(self.share, self.requested) - self.allocated)
 
 
 def share_table(actor: Actor, pool: NodePool) -> list[tuple[QueueShare, list[QueueShare]]]:
-    """Return the departments, sorted by rank and name, each with its projects."""
+    """Return the departments sorted by rank and name, each with its projects."""
     stored = {_owner_key(row): row for row in standings(actor).filter(pool=pool).select_related(None)}
     set_quotas = {_owner_key(row): row for row in quotas(actor).filter(pool=pool).select_related(None)}
     children: dict[int, list[QueueShare]] = defaultdict(list)

@@ -35,7 +35,7 @@ HIDDEN_NAMES = {"project": "another project", "department": "another department"
 class ShareTrace:
     """Trace of a queue's share of one resource, in GPUs, CPUs or MiB.
 
-    `rounds` lists the rounds in which the queue took part.
+    `rounds` lists the rounds that included the queue.
     """
 
     kind: str  # department | project
@@ -61,7 +61,7 @@ def share_trace(
         and visible_departments is not None
         and owner.pk not in visible_departments
     ):
-        raise NotFound("You can see projects of this department, but not the department itself.")
+        raise NotFound(f"You may see projects of department {owner.name}, but not the department itself.")
     return _traces(owner, pool, viewer, visible_departments, now)
 
 
@@ -155,7 +155,7 @@ def _trace(
 
 
 def _round_document(division: Division, round_: Round, offer: Offer) -> dict[str, Any]:
-    """Return a round as JSON. In remainder rounds, `offered` is the fraction lost to rounding."""
+    """Return a round as a JSON object. In remainder rounds, `offered` is the fraction lost to rounding."""
     return {
         "phase": round_.phase,
         "rank": round_.rank,

@@ -27,7 +27,7 @@ class QueueLength:
 def queued_workloads(actor: Actor, pool: NodePool) -> QuerySet[Workload]:
     """Return the pending workloads that the user may see, in queue order.
 
-    Each is annotated with its queue position. Workloads that no cycle has evaluated yet come last.
+    Each workload is annotated with its queue position. Workloads not yet evaluated by a cycle come last.
     """
     queue_position = Cast(KT("explanation__queue_position"), IntegerField())
     waiting = workloads(actor).filter(_queue_filter(pool))

@@ -14,8 +14,8 @@ from scheduler.models import QueueStanding, Usage
 from scheduler.reports.usage.decayed import RESOURCE_INDEXES, Rates, needs_settling, settle
 from scheduler.reports.usage.window import store_points
 
-Owner = tuple[int | None, int | None]  # department id and project id, one of them None
-Key = tuple[int, Owner]  # pool id and owner
+Owner = tuple[int | None, int | None]  # department ID and project ID, one of which is None
+Key = tuple[int, Owner]  # pool ID and owner
 
 ALLOCATED_BY_QUEUE = """
     SELECT node.pool_id, project.department_id, project.id,
@@ -28,7 +28,7 @@ ALLOCATED_BY_QUEUE = """
      WHERE held.released_at IS NULL
      GROUP BY 1, 2, 3
 """
-USAGE_INTERVAL = timedelta(seconds=60)  # write interval while only the decayed usage changes
+USAGE_INTERVAL = timedelta(seconds=60)  # interval between writes while only the decayed usage changes
 FIELDS = ["share", "allocated", "requested", "usage", "at"]
 
 Amounts3 = tuple[int, int, int]
@@ -36,7 +36,7 @@ ZERO: Amounts3 = (0, 0, 0)
 
 
 def store_standings(view: ClusterView, reports: Iterable[QueueReport]) -> int:
-    """Store changed standings in the caller's transaction and return the number of rows written.
+    """Store changed standings in the caller's transaction. Return the number of rows written.
 
     If only the decayed usage of a queue changes, its standing is written once per minute.
     """

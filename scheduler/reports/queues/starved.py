@@ -18,7 +18,7 @@ class Borrower:
 
 @dataclass(frozen=True, slots=True)
 class Shortfall:
-    """Project below its fair share that requests more than it has, in milli-GPU."""
+    """Project that is below its fair share and requests more than it has. Amounts are in milli-GPU."""
 
     pool: str
     project: str

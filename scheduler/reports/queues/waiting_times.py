@@ -14,7 +14,7 @@ from projects.selectors import workloads
 
 @dataclass(frozen=True, slots=True)
 class PendingTimes:
-    """Median and 95th percentile of pending times in seconds; None if no workload started."""
+    """Median and 95th percentile of pending times in seconds, or None if no workload started."""
 
     started: int
     median: float | None

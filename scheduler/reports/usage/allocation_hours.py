@@ -53,7 +53,7 @@ RELEASE = """
 
 
 def update_gpu_totals(workloads: Iterable[uuid.UUID]) -> None:
-    """Update the stored GPU totals of workloads from their allocations."""
+    """Recompute the stored GPU totals of workloads from their allocations."""
     ids = sorted(set(workloads))
     if ids:
         with connection.cursor() as cursor:

@@ -20,7 +20,7 @@ FULL_PERCENT = 100
 
 @dataclass(frozen=True, slots=True)
 class BudgetStatus:
-    """Usage and forecast of a budget, in GPU-hours.
+    """Usage and forecast for a budget, in GPU-hours.
 
     `pace` is the hourly average of the last seven days. `forecast` is the usage at the end of the
     month if that pace continues.
@@ -43,12 +43,12 @@ class BudgetStatus:
 
     @property
     def reached_thresholds(self) -> list[int]:
-        """Warning thresholds that the usage has reached, in percent."""
+        """Alert thresholds that the usage has reached, in percent."""
         return [percent for percent in self.budget.warn_at if self.percent >= percent]
 
 
 def budget_statuses(budgets: Sequence[Budget], now: datetime) -> list[BudgetStatus]:
-    """Return the standing of each budget, in the order of `budgets`."""
+    """Return the status of each budget, in the order of `budgets`."""
     if not budgets:
         return []
     begin, end = month_bounds(now)

@@ -26,7 +26,7 @@ Triple = tuple[float, float, float]
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """Rates per second: a queue's allocation, the charged part of it, and its parent's share."""
+    """Rates per second: a queue's allocation, the part of it that is charged, and its parent's share."""
 
     held: tuple[int, int, int] = (0, 0, 0)
     charged: Triple = (0.0, 0.0, 0.0)
@@ -63,7 +63,7 @@ def settle(row: Usage, pool: NodePool, now: datetime, rates: Rates) -> None:
 
 
 def needs_settling(row: Usage, now: datetime, rates: Rates) -> bool:
-    """Return True if the rates changed, or if an active ledger is older than SETTLE_AFTER."""
+    """Return whether the rates changed or an active ledger is older than SETTLE_AFTER."""
     if (tuple(row.held), tuple(row.rate), tuple(row.parent_rate)) != (
         rates.held,
         rates.charged,

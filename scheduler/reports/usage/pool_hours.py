@@ -15,7 +15,7 @@ HOUR = timedelta(hours=1)
 
 @dataclass(frozen=True, slots=True)
 class PoolHour:
-    """GPU-hours of one hour, or of the current hour so far."""
+    """GPU-hours in one hour, or in the current hour so far."""
 
     at: datetime
     allocated: float
@@ -33,7 +33,7 @@ def hourly_allocation(pools: Iterable[NodePool], now: datetime, hours: int) -> l
         for number, nodes in enumerate(_node_hours(points, first, now, hours)):
             totals[number] += nodes * pool.gpus_per_node
     starts = [first + number * HOUR for number in range(hours)]
-    # A pod may run longer than its node appears in the capacity history.
+    # A node may leave the capacity history before its pods have ended.
     return [
         PoolHour(at, held.get(at, 0.0), max(totals[number], held.get(at, 0.0)))
         for number, at in enumerate(starts)
@@ -50,7 +50,7 @@ def _allocated_gpu_hours(pools: set[str], first: datetime, now: datetime) -> dic
 
 
 def _node_hours(points: Sequence[Point], first: datetime, now: datetime, hours: int) -> list[float]:
-    """Return the node-hours of each hour. A point applies until the next one."""
+    """Return the node-hours in each hour. A point applies until the next point."""
     sums = [0.0] * hours
     begin = first.timestamp()
     ends = [point.at for point in points[1:]] + [now.timestamp()]

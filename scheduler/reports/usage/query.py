@@ -21,7 +21,7 @@ def usage_request(
     time_zone: str | None = None,
     only: Mapping[str, str | None] | None = None,
 ) -> UsageRequest:
-    """Return a validated usage request. Raises Invalid.
+    """Return a validated usage request. Raises Invalid if a parameter is invalid.
 
     By default, it covers the last 30 days, grouped by department and project.
     """
@@ -30,7 +30,7 @@ def usage_request(
     period_step = Step(step) if step else None
     if begin >= end:
         allowed = f"before {end.isoformat()}"
-        problems.append(Problem("since", "is not before until", begin.isoformat(), allowed))
+        problems.append(Problem("since", "is not before `until`", begin.isoformat(), allowed))
     elif end - begin > MAX_PERIODS[period_step]:
         problem_path = "since" if period_step is None else "step"
         with_step = f" with step {period_step}" if period_step else ""

@@ -54,13 +54,13 @@ class UsageRequest:
     group_by: tuple[Dimension, ...] = (Dimension.DEPARTMENT, Dimension.PROJECT)
     step: Step | None = None
     time_zone: ZoneInfo = field(default_factory=lambda: ZoneInfo("UTC"))
-    only: Mapping[Dimension, str] = field(default_factory=dict)  # exact names
-    any_of: Mapping[Dimension, Sequence[str]] = field(default_factory=dict)  # one of these must match
+    only: Mapping[Dimension, str] = field(default_factory=dict)  # exact names that must match
+    any_of: Mapping[Dimension, Sequence[str]] = field(default_factory=dict)  # names of which one must match
 
 
 @dataclass(frozen=True, slots=True)
 class UsageRow:
-    """Usage in the period that begins at `at`. `cost` is None if part of it has no known price."""
+    """Usage in the period that begins at `at`. `cost` is None if the price of any part is unknown."""
 
     at: datetime | None
     names: Mapping[Dimension, str]
@@ -106,7 +106,7 @@ COLUMNS = {dimension: f"{dimension}_name" for dimension in Dimension}
 
 
 def usage_report(actor: Actor, request: UsageRequest, now: datetime) -> list[UsageRow]:
-    """Return the usage that the user may see, sorted by period and descending GPU-hours."""
+    """Return the usage that the user may see, by period and then in descending order of GPU-hours."""
     request = replace(request, since=floor_to_hour(request.since), until=min(request.until, now))
     prices: Prices = {}
     sums: dict[tuple[Any, ...], list[Any]] = {}
@@ -125,7 +125,7 @@ def usage_report(actor: Actor, request: UsageRequest, now: datetime) -> list[Usa
 
 
 def total(rows: Iterable[UsageRow]) -> UsageRow:
-    """Return the sum of all rows. Its cost is None if any row has no cost."""
+    """Return the sum of all rows. Its cost is None if the cost of any row is None."""
     rows = list(rows)
     costs = [row.cost for row in rows]
     priced = [cost for cost in costs if cost is not None]

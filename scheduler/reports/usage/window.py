@@ -20,7 +20,7 @@ STEPS = 256  # maximum number of points per window
 
 @dataclass(frozen=True, slots=True)
 class WindowStart:
-    """Stored ledger points just before and just after a window's start, if any."""
+    """Stored ledger points just before and just after a window's start, if they exist."""
 
     before: UsagePoint | None = None
     after: UsagePoint | None = None
@@ -35,7 +35,7 @@ def window_start(pool: NodePool, now: datetime) -> datetime:
 
 
 def window_starts(pools: Iterable[NodePool], now: datetime) -> Mapping[int, WindowStart]:
-    """Return the points around each window's start by ledger id, for pools with sliding windows."""
+    """Return the points around each window's start by ledger ID, for pools with sliding windows."""
     starts: dict[int, WindowStart] = {}
     for pool in pools:
         if is_sliding(pool):

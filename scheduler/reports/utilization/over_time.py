@@ -13,7 +13,7 @@ from scheduler.models import UtilizationPoint
 from scheduler.reports.usage.pool_hours import hourly_allocation
 from scheduler.reports.utilization.storage import HOUR, MINUTE
 
-MINUTE_STEP_LIMIT = timedelta(hours=6)  # longer periods are shown by the hour
+MINUTE_STEP_LIMIT = timedelta(hours=6)  # periods longer than this are shown by the hour
 LONGEST = timedelta(days=366)
 GPU_HOURS = 1000.0 * HOUR
 ALLOCATION = "pod__allocation__"
@@ -41,7 +41,7 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class UtilizationHour:
-    """GPU-hours of one hour, or of the current hour so far.
+    """GPU-hours in one hour, or in the current hour so far.
 
     `measured` is the part of `allocated` whose utilization was measured; `used` is the busy part of
     `measured`.
@@ -72,7 +72,7 @@ def choose_step(since: datetime, until: datetime, now: datetime) -> int:
 
 
 def utilization_points(pod_filter: Q, since: datetime, until: datetime, step: int) -> list[Point]:
-    """Return the points over time for the pods that match `pod_filter`, oldest first.
+    """Return the utilization points for the pods that match `pod_filter`, oldest first.
 
     Periods without measurements are omitted.
     """
@@ -125,7 +125,7 @@ def hourly_utilization(pools: Iterable[NodePool], now: datetime, hours: int) -> 
 
 
 def mean_gpus(hour: UtilizationHour, now: datetime) -> MeanGpus:
-    """Convert GPU-hours to the mean number of GPUs.
+    """Return the mean number of GPUs that corresponds to the GPU-hours of `hour`.
 
     The divisor is the elapsed time: 8 GPUs in the first ten minutes count as 8, not as 1.3.
     """

@@ -36,7 +36,7 @@ class RunningPod(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Measurement of one pod over the preceding `seconds`."""
+    """Measurement of one pod over the preceding `seconds` seconds."""
 
     pod_id: uuid.UUID
     at: datetime
@@ -92,7 +92,7 @@ def build_reading(
     before: models.PodUtilization | None,
     at: datetime,
 ) -> Reading:
-    """Build a reading. CPU time counts from the previous reading, or from the pod's start."""
+    """Return a reading. CPU time is counted from the previous reading or from the pod's start."""
     since = before.at if before is not None else pod.started_at or at
     elapsed = (at - since).total_seconds()
     used = max(use.cpu_seconds - (before.cpu_seconds if before is not None else 0.0), 0.0)
@@ -112,7 +112,7 @@ def build_reading(
 
 
 def match_devices(identities: Sequence[object], uses: Iterable[DeviceUsage]) -> tuple[DeviceMeasurement, ...]:
-    """Return the measurements in the node's device order, matched by identity or index."""
+    """Return the measurements in the order of the node's devices, matched by identity or index."""
     by_name = {name: use for use in uses for name in (str(use.index), use.identity)}
     matched = [by_name.get(str(identity)) for identity in identities]
     if not any(matched):

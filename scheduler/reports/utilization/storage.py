@@ -65,7 +65,7 @@ BATCH_SIZE = 20_000
 def write_readings(readings: Readings, held: HeldLease) -> None:
     """Store readings in one transaction.
 
-    The lease `held` fences the transaction, so that no two processes count the same seconds.
+    The lease `held` fences the transaction, so that two processes cannot count the same seconds.
     """
     pods = json.dumps([_row(each) for each in readings.pods])
     nodes = [{"node_id": pk, "devices": devices} for pk, devices in (readings.nodes or {}).items()]

@@ -53,7 +53,7 @@ class Device:
     index: int
     busy_milli: int | None
     memory_mib: int | None
-    shared: bool = False  # partly allocated to the pod; measurements cover the whole device
+    shared: bool = False  # whether the pod has only part of the device; measurements cover the whole device
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ def summarize_pods(held: QuerySet[Allocation], now: datetime) -> list[PodSummary
 
 
 def sum_utilization(uses: Iterable[Utilization]) -> Utilization:
-    """Return the total of several pods. A value is None if it was measured for no pod."""
+    """Return the total over several pods. An amount is None if it was not measured for any pod."""
     uses = list(uses)
     read = [use.at for use in uses if use.at is not None]
     held = ("pods", "measured", "allocated_gpu_milli", "allocated_cpu_milli", "allocated_memory_mib",
@@ -111,7 +111,7 @@ def devices_by_node(nodes: Sequence[Node], now: datetime) -> dict[int, tuple[Dev
 
 
 def hosting_nodes(pools: Iterable[NodePool]) -> QuerySet[Node, tuple[int, int]]:
-    """Return the pool id and GPU count of each node that can host pods."""
+    """Return the pool ID and GPU count of each node that can host pods."""
     rows = Node.objects.filter(pool__in=list(pools), state__in=HOSTING).order_by("pk")
     return rows.values_list("pool_id", "gpus")
 

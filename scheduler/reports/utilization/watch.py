@@ -28,7 +28,7 @@ LEASE_INTERVALS = 3  # lease duration in measurement intervals
 
 
 class UtilizationWatcher:
-    """Background thread that measures every `seconds` seconds, or never if `seconds` is 0."""
+    """Background thread that measures utilization every `seconds` seconds, or never if `seconds` is 0."""
 
     def __init__(
         self, clock: Clock, runtime_for: Callable[[NodePool], Runtime], seconds: float,
@@ -51,7 +51,7 @@ class UtilizationWatcher:
             self._thread.join(timeout)
 
     def measure_once(self) -> bool:
-        """Measure once. Returns False if another process is responsible for measuring."""
+        """Measure once. Return False if another process is responsible for measuring."""
         if not self._is_leader():
             self._release_lease()
             return False

@@ -100,7 +100,7 @@ def _decision_document(bundle: Bundle, handle: str) -> dict[str, Any]:
 
 
 def eviction_document(each: RenderedEviction) -> dict[str, Any]:
-    """Return a predicted eviction as JSON, with the wording and redactions of the audit."""
+    """Return a predicted eviction as a JSON object, with the wording and redactions of the audit."""
     row = each.row
     return {
         "kind": row.kind,

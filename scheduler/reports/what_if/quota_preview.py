@@ -37,7 +37,7 @@ Document = dict[str, Any]
 
 @dataclass(slots=True)
 class HiddenCounts:
-    """Number of changes to workloads and queues that the user may not see."""
+    """Numbers of changes to workloads and queues that the user may not see."""
 
     shares: int = 0
     starts: int = 0

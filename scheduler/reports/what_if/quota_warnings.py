@@ -27,7 +27,7 @@ class QuotaWarning:
 
 
 def find_warnings(snapshot: model.Snapshot, edited_queues: Iterable[tuple[str, str]]) -> list[QuotaWarning]:
-    """Return the warnings for edited (queue, pool) pairs and the departments above them."""
+    """Return the warnings for edited (queue, pool) pairs and for the departments of these queues."""
     queues = {queue.name: queue for queue in snapshot.queues}
     allocated, non_preemptible = _allocations(snapshot, queues)
     result: list[QuotaWarning] = []
@@ -56,7 +56,7 @@ def _queue_warnings(
             yield QuotaWarning(
                 "below_firm", queue.name, pool,
                 f"{queue.name} has {amount} allocated to non-preemptible workloads, more than its quota "
-                f"of {format_amount(resource, quota)}. They keep running, but no more can start.",
+                f"of {format_amount(resource, quota)}. These workloads keep running, but no more can start.",
             )  # fmt: skip
         if limit is not None and allocated[kind] > limit:
             yield QuotaWarning(

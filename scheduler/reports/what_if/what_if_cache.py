@@ -13,7 +13,7 @@ from scheduler.loop.decide import LayoutCache
 from scheduler.loop.observe.specs import SpecCache
 from scheduler.loop.observe.view import ObservationCache
 
-MAX_WAIT_SECONDS = 1.0  # seconds that a dry run waits for the shared cache
+MAX_WAIT_SECONDS = 1.0  # maximum seconds that a dry run waits for the shared cache
 
 SPEC_CACHE = SpecCache()  # parsed documents, shared by all dry runs of this process
 
@@ -34,7 +34,7 @@ _shared_lock = Lock()
 def shared_cache() -> Iterator[WhatIfCache]:
     """Lend the cache to one caller at a time.
 
-    A caller that cannot get it in time gets an empty cache instead.
+    A caller that does not get the shared cache in time gets an empty cache instead.
     """
     if not _shared_lock.acquire(timeout=MAX_WAIT_SECONDS):
         yield WhatIfCache()

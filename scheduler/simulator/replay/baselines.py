@@ -31,7 +31,7 @@ class Machine:
         return len(self.devices(role)) == request.devices and matches(role, self.node)
 
     def devices(self, role: Role) -> tuple[int, ...]:
-        """Return the fullest devices with room for the request."""
+        """Return the fullest devices that have room for the request."""
         request = role.request
         candidates = sorted((free, device) for device, free in enumerate(self.free) if free >= request.gpu)
         return tuple(device for _, device in candidates[: request.devices])
@@ -46,7 +46,7 @@ class Machine:
 
 
 class FifoPolicy:
-    """Policy that starts jobs in order of arrival. With `skip`, jobs may overtake one that does not fit."""
+    """Policy that starts jobs in order of arrival. With `skip`, jobs may overtake a job that does not fit."""
 
     def __init__(self, trace: Trace, records: Records, skip: bool) -> None:
         self.trace, self.records, self.skip = trace, records, skip
@@ -99,7 +99,7 @@ class FifoPolicy:
         self.queue = still_queued
 
     def _assign(self, workload: Workload) -> list[Assignment] | None:
-        """Place each replica on the fullest node that fits it. Return None if the gang does not fit."""
+        """Place each replica on the fullest node with room for it. Return None if the gang does not fit."""
         assignments: list[Assignment] = []
         for role in leaf_roles(workload.tree):
             for _ in range(role.min):

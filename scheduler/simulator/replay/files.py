@@ -72,7 +72,7 @@ def load_trace(source: str, data: Path) -> Trace:
 
 
 def shrink_trace(trace: Trace, nodes: int | None, jobs: int | None, seed: int) -> Trace:
-    """Return the trace with `nodes` nodes, sampled with the seed, and the first `jobs` jobs."""
+    """Return the trace with `nodes` randomly sampled nodes and the first `jobs` jobs."""
     cluster = trace.cluster
     if nodes is not None and nodes < len(cluster.nodes):
         shuffled = sorted(cluster.nodes, key=lambda node: sha256(f"{seed} {node.name}".encode()).digest())
@@ -93,7 +93,7 @@ def _read_node_file(path: Path, kind: str) -> list[Row]:
     matches = sorted(path.parent.glob(NODE_FILE_PATTERNS[kind]))
     if not matches:
         pattern = str(path.parent / NODE_FILE_PATTERNS[kind])
-        raise ScenarioError([Problem("", "node file is missing next to the trace", format_value(pattern))])
+        raise ScenarioError([Problem("", "has no node file in the same directory", format_value(pattern))])
     return _rows(matches[0])[1]
 
 

@@ -34,7 +34,7 @@ SIX_WEEKS = (
 
 
 def read_cluster_sizes(rows: Iterable[Row]) -> Mapping[str, int]:
-    """Return the number of nodes of each virtual cluster, reduced to a quarter."""
+    """Return a quarter of the number of nodes of each virtual cluster."""
     return {
         parse_text(line, row, "vc"): max(1, parse_integer(line, row, "node_num", 1) // SCALE_DOWN_FACTOR)
         for line, row in with_line_numbers(rows)
@@ -44,7 +44,7 @@ def read_cluster_sizes(rows: Iterable[Row]) -> Mapping[str, int]:
 def philly(
     jobs: Iterable[Row], cluster_sizes: Mapping[str, int], window: tuple[int, int] | None = SIX_WEEKS
 ) -> Trace:
-    """Return the jobs submitted inside the window by virtual clusters with known nodes."""
+    """Return the jobs submitted in the window to virtual clusters whose node count is known."""
     arrivals = []
     for line, row in with_line_numbers(jobs):
         at = parse_time(line, row, "timestamp")
@@ -52,7 +52,8 @@ def philly(
             window is None or window[0] <= at < window[1]
         ):
             arrivals.append(_workload(line, row, at))
-    arrivals.sort(key=lambda workload: workload.submitted)  # in file order if submitted in the same second
+    # The sort is stable: jobs submitted in the same second stay in file order.
+    arrivals.sort(key=lambda workload: workload.submitted)
     count = sum(cluster_sizes.values())
     cluster = Snapshot(
         now=arrivals[0].submitted if arrivals else 0,
@@ -84,7 +85,7 @@ def _workload(line: int, row: Row, at: int) -> Workload:
 
 @cache
 def _gang(gpus: int) -> Group:
-    """Return a gang of whole nodes, plus one node for the rest of the job's GPUs."""
+    """Return a gang of whole nodes, plus a part of one node for the job's remaining GPUs."""
     nodes, remaining_gpus = divmod(gpus, GPUS_PER_NODE)
     roles = [_role("node", nodes, GPUS_PER_NODE)] if nodes else []
     roles += [_role("rest", 1, remaining_gpus)] if remaining_gpus else []

@@ -38,7 +38,7 @@ class Player:
         checkpoint: int | None = None,
     ) -> None:
         self.trace, self.records = trace, records
-        self.min_cycle_seconds = min_cycle_seconds  # minimum seconds between two cycles
+        self.min_cycle_seconds = min_cycle_seconds  # minimum time between two cycles
         self.next_cycle = trace.cluster.now
         self.needs_settling = False  # whether anything happened since the last cycle
         self.layout: Layout | None = None  # layout passed to the next cycle
@@ -108,7 +108,7 @@ class Player:
         self._record_changes()
 
     def _record_changes(self) -> None:
-        """Record the changes and forget workloads that have ended."""
+        """Record the changes, and forget workloads that have ended."""
         world = self.world
         for name in sorted(world.changed_workloads):
             workload = world.workloads[name]
@@ -128,7 +128,7 @@ class Player:
 
 
 def _depends_on_time(pool: Pool) -> bool:
-    """Return whether a decision can change with time alone."""
+    """Return whether a decision can change only because time passes."""
     return (
         pool.fair_share.time_based
         or pool.reservation_after is not None

@@ -12,9 +12,9 @@ from scheduler.simulator.replay.trace import Trace, split_by_project
 def play(
     trace: Trace, policy: Policy, records: Records, min_cycle_seconds: int = 0, checkpoint: int | None = None
 ) -> Iterator[Progress]:
-    """Replay a trace to its end, with at least `min_cycle_seconds` seconds between two engine cycles.
+    """Replay an entire trace, with at least `min_cycle_seconds` seconds between two engine cycles.
 
-    Running workloads save a checkpoint every `checkpoint` seconds and continue from the last one after an
+    Running workloads save a checkpoint every `checkpoint` seconds and resume from the last one after an
     eviction. Without `checkpoint`, evicted workloads start over. Only the engine evicts workloads.
 
     Static policies replay one project after the other, each on its own nodes.

@@ -1,4 +1,4 @@
-"""Names of the replay policies, in a module that imports no policy."""
+"""Names of the replay policies. This module imports no policy."""
 
 from enum import StrEnum
 

@@ -27,23 +27,22 @@ class Job:
     since: int | None = None  # start of the current run
     pending_since: int | None = None
     ended: int | None = None
-    pending_seconds: int = 0  # seconds pending in total, including after evictions
-    pending_seconds_in_quota: float = (
-        0.0  # part of `waited` in which the job would have fit in its project's quota
-    )
+    pending_seconds: int = 0  # total, including time after evictions
+    # Part of `pending_seconds` during which the job would have fit in its project's quota.
+    pending_seconds_in_quota: float = 0.0
     stops: int = 0
     clock_at_submission: float = 0.0  # the account's clock when the job became pending
 
 
 @dataclass(slots=True)
 class Account:
-    """A project's allocation, and how long a job of each size would have fit in its quota."""
+    """A project's allocation, and for how long a job of each size would have fit in its quota."""
 
     quota: float | None
     held: float = 0.0
     pending: int = 0
     sizes: list[float] = field(default_factory=list)
-    clocks: list[float] = field(default_factory=list)  # seconds during which each size fit in the quota
+    clocks: list[float] = field(default_factory=list)  # for each size, seconds in which a job fit
     at: int = 0
     gpu_seconds: float = 0.0
     allocated: Curve = field(default_factory=list)
@@ -69,10 +68,10 @@ class Records:
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
         self.jobs: dict[str, Job] = {}
-        self.evictions: dict[str, int] = defaultdict(int)  # workloads stopped or moved, by kind
+        self.evictions: dict[str, int] = defaultdict(int)  # numbers of workloads stopped or moved, by kind
         self.evictions_by_project: dict[str, int] = defaultdict(int)
         self.lost_gpu_seconds_by_project: dict[str, float] = defaultdict(float)  # GPU-seconds
-        # Times at which a workload became pending (+1) or stopped being pending (-1).
+        # Times at which a workload became pending (+1) or ceased to be pending (-1).
         self._queue_changes: list[tuple[int, int]] = []
         self.accounts = _accounts(trace)
         self._allocated_gpus: dict[str, float] = {}
@@ -87,7 +86,7 @@ class Records:
                 self.lost_gpu_seconds_by_project[project] += eviction.lost_gpu_seconds
 
     def record_workload(self, now: int, workload: Workload, has_ended: bool) -> None:
-        """Record that a workload arrived, started, stopped, was scaled or ended."""
+        """Record the arrival, start, stop, scaling or end of a workload."""
         job = self.jobs.get(workload.name)
         if job is None:
             requested = gpus_requested(workload)
@@ -104,7 +103,7 @@ class Records:
                 job.since = now
                 if job.first_start is None:
                     at = now if workload.started is None else min(now, workload.started)
-                    job.first_start = max(job.submitted, at)  # jobs that run from the start did not wait
+                    job.first_start = max(job.submitted, at)  # jobs running at the start did not wait
         elif job.pending_since is None:
             self._start_pending(now, job, account)
         if has_ended:

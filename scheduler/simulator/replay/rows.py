@@ -31,7 +31,7 @@ def parse_integer(line: int, row: Row, column: str, minimum: int = 0, default: i
 
 
 def parse_time(line: int, row: Row, column: str) -> int:
-    """Return seconds since the epoch. Times without a time zone are read as UTC."""
+    """Return seconds since the epoch. Times without a time zone are in UTC."""
     at = _read(line, row, column, datetime.fromisoformat, "YYYY-MM-DD HH:MM:SS")
     return int((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp())
 

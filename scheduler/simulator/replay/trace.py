@@ -10,7 +10,7 @@ from scheduler.engine.model import Node, Queue, Snapshot, Workload
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """A cluster before the first arrival, and workloads in order of arrival."""
+    """A cluster before the first arrival, and its workloads in order of arrival."""
 
     name: str
     cluster: Snapshot
@@ -28,7 +28,7 @@ class Trace:
 def snapshot_to_trace(name: str, snapshot: Snapshot) -> Trace:
     """Convert a snapshot to a trace.
 
-    Workloads with pods run from the start. The others arrive at their submission times.
+    Workloads with pods run from the start. Other workloads arrive at their submission times.
     """
     running = tuple(workload for workload in snapshot.workloads if workload.pods)
     arriving = sorted((w for w in snapshot.workloads if not w.pods), key=lambda w: (w.submitted, w.name))
@@ -44,7 +44,7 @@ def gpus_requested(workload: Workload) -> float:
 
 
 def split_by_project(trace: Trace) -> Iterator[Trace]:
-    """Yield one trace per project with as many nodes as its quota covers: a static partition."""
+    """Yield one trace per project, with as many nodes as the project's quota covers: a static partition."""
     nodes: list[Node] = sorted(trace.cluster.nodes, key=lambda node: (-node.gpus, node.name))
     projects = [queue for queue in trace.cluster.queues if queue.parent is not None]
     for project in sorted(projects, key=lambda queue: (-(total_gpu_quota(queue) or 0), queue.name)):

@@ -6,8 +6,8 @@ from berth.core.amounts import MILLI
 from berth.core.problems import Problem
 from scheduler.engine.model import Node, PodState, Request, Strategy
 
-# Reservations may overlap with these pods. Stopping pods end before a reserved pod starts; stuck pods
-# may never end.
+# Reservations may overlap with pods in these states. Stopping pods end before a reserved pod starts, and
+# stuck pods may never end.
 RESERVABLE_STATES = (PodState.STOPPING, PodState.STUCK)
 ALLOCATED_STATES = (PodState.RUNNING, PodState.STARTING, *RESERVABLE_STATES)
 
@@ -53,7 +53,10 @@ class _Room:
 
 
 def fits(left: int, milli: int) -> bool:
-    """Return whether the share is free. A device is allocated whole or in shares of 1000 in total."""
+    """Return whether a device with `left` thousandths free can hold a share of `milli`.
+
+    A whole device must be entirely free.
+    """
     return left == MILLI if milli == MILLI else left >= milli
 
 
@@ -62,7 +65,7 @@ class DeviceAllocator:
 
     def __init__(self, nodes: tuple[Node, ...], strategies: dict[str, Strategy]) -> None:
         self.nodes = {node.name: node for node in nodes}
-        self.strategies = strategies  # placement strategy of devices, by pool
+        self.strategies = strategies  # device placement strategy, by pool
         self._current = {node.name: _room(node) for node in nodes}
         self._after_stopping = {node.name: _room(node) for node in nodes}
 
@@ -85,7 +88,7 @@ class DeviceAllocator:
         return None
 
     def choose(self, node: Node, state: PodState, request: Request) -> tuple[int, ...]:
-        """Choose devices for a pod that lists none: fullest or emptiest first, as the pool specifies."""
+        """Choose devices for a pod that lists none: fullest or emptiest first, by the pool's strategy."""
         milli = milli_on(node, request) or MILLI
         left = self._affected_rooms(state)[0][node.name].devices
         sign = -1 if self.strategies[node.pool] is Strategy.SPREAD else 1
@@ -106,7 +109,7 @@ def _device_list_problem(path: str, node: Node, devices: tuple[int, ...], reques
     spec = str(list(devices))
     if len(devices) != request.devices:
         return Problem(
-            f"{path}.devices", "does not match the number that the role requests", spec, f"{request.devices}"
+            f"{path}.devices", "does not match the role's number of devices", spec, f"{request.devices}"
         )
     if len(set(devices)) != len(devices):
         return Problem(f"{path}.devices", "lists a device twice", spec)

@@ -8,7 +8,7 @@ from berth.core.problems import Problem
 
 
 class ScenarioError(Invalid):
-    """Error for an invalid scenario. `problems` lists all errors; the message shows the first."""
+    """Error for an invalid scenario. `problems` lists all errors, and the message shows the first."""
 
     code: ClassVar[str] = "invalid-scenario"
     title: ClassVar[str] = "The scenario is invalid"

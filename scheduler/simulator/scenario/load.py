@@ -1,4 +1,4 @@
-"""Load a scenario as a snapshot, or reject it with the offending key."""
+"""Load a scenario as a snapshot, or reject the scenario and name the offending key."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ class Scenario:
 
 
 def load(source: object) -> Scenario:
-    """Load a scenario from a path or from data. Raise ScenarioError if it is invalid."""
+    """Load a scenario from a path or from data. Raises ScenarioError if the scenario is invalid."""
     data = read(source) if isinstance(source, str | Path) else source
     document = _document(data)
     if problems := list(broken_references(document)):

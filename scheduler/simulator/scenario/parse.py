@@ -26,12 +26,12 @@ def read(path: str | Path) -> object:
 
 
 def parse(text: str) -> object:
-    """Parse text as JSON if it looks like JSON, because YAML is slow. Parse other text as YAML."""
+    """Parse text as JSON if it looks like JSON, because YAML is slow to parse. Parse other text as YAML."""
     if text.lstrip()[:1] in ("{", "["):
         try:
             return json.loads(text, object_pairs_hook=_reject_duplicates)
         except json.JSONDecodeError:
-            pass  # may still be valid YAML
+            pass  # the text may still be valid YAML
         except RecursionError:
             raise _parse_error("too deep") from None
     return _yaml(text)

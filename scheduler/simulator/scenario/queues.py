@@ -82,7 +82,7 @@ def _milli(amount: float | None) -> int | None:
 
 
 def _usage(spec: UsageDocument, horizon: PerResource) -> Usage:
-    """Convert fractions of the parent's usage as if they had been constant over the whole history."""
+    """Convert fractions of the parent's usage to usage, as if constant over the whole history."""
     if spec.used is not None and spec.parent is not None:
         return Usage(spec.used, spec.parent)
     parts = (spec.gpu, spec.cpu, spec.memory_mib)

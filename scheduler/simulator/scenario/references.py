@@ -95,7 +95,7 @@ def _check_topology_levels(
 def _dependency_cycles(workloads: Sequence[ScenarioWorkload]) -> Iterator[Problem]:
     """Yield a problem for each workload in a dependency cycle.
 
-    Workloads without unmet dependencies are removed until only cycles are left.
+    Workloads without unmet dependencies are removed until only cycles remain.
     """
     waiting = {workload.name: set(workload.depends_on) for workload in workloads}
     while resolved := {name for name, others in waiting.items() if not others & waiting.keys()}:

@@ -83,7 +83,7 @@ class Shape(Document):
 class NodeBounds(Document):
     min: Count = 0
     max: Count | None = None
-    shape: Shape | None = None  # shape of additional nodes; default: shape of the pool's first node
+    shape: Shape | None = None  # shape of additional nodes; defaults to the shape of the pool's first node
 
 
 class PoolDocument(Document):
@@ -135,7 +135,7 @@ class QuotaDocument(Document):
     weight: Annotated[Weights, BeforeValidator(expand_weight)] = Weights()
     over_quota: bool = True
     limit: Limits = Limits()
-    rank: Number | None = None  # rank in this pool; default: rank of the queue
+    rank: Number | None = None  # rank in this pool; defaults to the queue's rank
 
 
 class UsageDocument(Document):

@@ -25,7 +25,7 @@ def read_workloads(
     podless = [_workload(spec, all_pools, now) for spec in document.workloads]
     allocator = DeviceAllocator(nodes, {pool.name: pool.device_strategy for pool in pools})
     pods: dict[tuple[int, int], Pod] = {}
-    # First allocate the devices that the file lists, then choose devices for the other pods.
+    # Allocate the devices that the file lists first, and then choose devices for the other pods.
     for named in (True, False):
         for number, spec in enumerate(document.workloads):
             for place, pod in enumerate(spec.pods):

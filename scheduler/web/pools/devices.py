@@ -1,4 +1,4 @@
-"""Map of devices and the workloads on them, naming only those that the user may see."""
+"""Map of devices and the workloads on them. Only workloads that the user may see are named."""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -19,7 +19,7 @@ OTHER_PROJECTS_HUE = "hue-other"
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """Part of a device that a pod holds. `pod` is None if its project is hidden from the user."""
+    """Part of a device that is allocated to a pod. `pod` is None if its project is hidden from the user."""
 
     pod: Pod | None
     milli: int
@@ -34,7 +34,7 @@ class Holder:
 class DeviceMap:
     index: int
     holders: list[Holder] = field(default_factory=list)
-    reserved_for: str = ""  # handle of the workload with the reservation
+    reserved_for: str = ""  # handle of the workload for which the device is reserved
 
     @property
     def held(self) -> int:
@@ -46,7 +46,7 @@ class DeviceMap:
 
     @property
     def stacked(self) -> list[tuple[int, Holder]]:
-        """Pairs of (top edge, holder), from the bottom up."""
+        """Pairs of (top edge, holder) from the bottom up."""
         result, top = [], WIDTH
         for holder in self.holders:
             top -= holder.height
@@ -90,7 +90,7 @@ def pool_node_maps(actor: Actor, pools: Iterable[NodePool]) -> list[NodeMap]:
 
 
 def build_node_maps(actor: Actor, nodes: Iterable[Node]) -> list[NodeMap]:
-    """Return maps of the given nodes, in the same order."""
+    """Return maps of these nodes, in the same order."""
     visible = set(visible_projects(actor).values_list("pk", flat=True))
     maps = {node.pk: NodeMap(node, [DeviceMap(index) for index in range(node.gpus)]) for node in nodes}
     _add_allocations(maps, visible)
@@ -103,7 +103,7 @@ def hue(project_id: int) -> str:
 
 
 def build_legend(maps: Iterable[NodeMap]) -> list[tuple[str, str, int]]:
-    """Return (hue, project, milli-GPU) per visible project, sorted by name, other projects last."""
+    """Return (hue, project, milli-GPU) per visible project, sorted by name. Other projects come last."""
     held: dict[tuple[int, str, str], int] = defaultdict(int)
     for each in maps:
         for device in each.devices:

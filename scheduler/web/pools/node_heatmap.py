@@ -14,7 +14,7 @@ from pools.models.node import ALIVE, NodeState
 from scheduler.models import Allocation
 
 CELL, GAP = 10, 2
-MAX_COLUMNS = 100  # maximum squares per row
+MAX_COLUMNS = 100  # maximum number of squares per row
 TITLES = {
     "full": "full",
     "most": "more than half allocated",
@@ -79,7 +79,7 @@ _SQUARE = f"h{CELL - GAP}v{CELL - GAP}h-{CELL - GAP}z"
 
 
 def _allocated_by_node(pool: NodePool) -> Mapping[int, tuple[int, int]]:
-    """Return the allocated milli-GPU and milli-CPU by node id."""
+    """Return the allocated milli-GPU and milli-CPU by node ID."""
     active = Allocation.objects.filter(node__pool=pool, released_at__isnull=True).order_by()
     sums = active.values_list("node_id").annotate(
         gpu=Sum(F("gpu_milli") * F("devices__len")), cpu=Sum("cpu_milli")

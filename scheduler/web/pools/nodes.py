@@ -16,7 +16,7 @@ from scheduler.models import Allocation
 from scheduler.web.pools.devices import OTHER_PROJECTS_HUE, NodeMap, build_node_maps, hue
 from scheduler.web.pools.node_heatmap import NodeHeatmap, build_heatmap
 
-MAX_UNPAGED_NODES, PAGE_SIZE = 24, 12  # most nodes shown without paging, and nodes per page
+MAX_UNPAGED_NODES, PAGE_SIZE = 24, 12  # maximum nodes without pagination, and nodes per page
 NODE_ACTIONS: Mapping[str, tuple[str, ...]] = {
     "requested": ("terminate",),
     "booting": ("terminate",),
@@ -30,13 +30,13 @@ NODE_ACTIONS: Mapping[str, tuple[str, ...]] = {
 class PoolNodes:
     """Nodes shown on a pool's page.
 
-    `maps` pairs each node with its available actions. `mosaic` is set only for pools too large to
-    show without paging.
+    `maps` pairs each node with its available actions. `mosaic` is set only for pools that are too large
+    to be shown without pagination.
     """
 
     maps: Sequence[tuple[NodeMap, tuple[str, ...]]]
     slice: Slice[Node]
-    states: Sequence[tuple[str, int]]  # states with node counts
+    states: Sequence[tuple[str, int]]  # pairs of a state and its node count
     state: str
     find: str
     mosaic: NodeHeatmap | None
@@ -68,7 +68,7 @@ def list_pool_nodes(request: Request, pool: NodePool) -> PoolNodes:
 
 
 def allocated_by_project(actor: Actor, pool: NodePool) -> list[tuple[str, str, int]]:
-    """Return (hue, project, milli-GPU) per visible project by name, then one for all others."""
+    """Return (hue, project, milli-GPU) per visible project by name, then one entry for all others."""
     visible = set(visible_projects(actor).values_list("pk", flat=True))
     rows: Any = Allocation.objects.filter(node__pool=pool, released_at__isnull=True).order_by()
     names = ("pod__workload__project_id", "pod__workload__project__name")

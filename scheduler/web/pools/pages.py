@@ -57,7 +57,7 @@ class PoolRow:
 
     @property
     def allocation(self) -> float | None:
-        """Percentage of the GPUs that is allocated."""
+        """Percentage of the pool's GPUs that is allocated."""
         return round(100 * self.capacity.allocated / self.capacity.total, 1) if self.capacity.total else None
 
 
@@ -66,7 +66,7 @@ def _visible_pools(request: Request) -> QuerySet[NodePool]:
 
 
 def _ready_nodes(pool: Any) -> int:
-    """Return the number of ready nodes that the selector annotated."""
+    """Return the number of ready nodes, which the selector has annotated."""
     return int(pool.nodes_ready)
 
 
@@ -140,7 +140,7 @@ def detail(request: Request, name: str) -> HttpResponse | StreamingHttpResponse:
 
 
 def outcome_tone(row: ScalingEvent) -> str:
-    """Return an event's tone. A provisioning request that returned too few nodes is a warning."""
+    """Return the tone of an event. A provisioning request that returned too few nodes is a warning."""
     if row.kind == ScalingKind.PROVISION and row.data.get("came", 0) < row.data.get("asked", 0):
         return "warn"
     return TONES.get(ScalingKind(row.kind), "")

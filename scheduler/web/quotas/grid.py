@@ -19,8 +19,8 @@ from projects.selectors import departments
 from projects.web.quotas.cells import FIELDS
 from scheduler.web.quotas.grid_table import Row, Table, build_table, gpu_capacity
 
-PAGE_SIZE = 60  # rows
-MAX_POOLS = 6  # with more, the user selects which to show
+PAGE_SIZE = 60  # rows per page
+MAX_POOLS = 6  # if there are more pools, the user selects which to show
 DEFAULT_FIELDS = tuple(name for name, field in FIELDS.items() if field.usual)
 
 
@@ -56,7 +56,7 @@ class PoolHeader:
 @require_GET
 def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     query = parse_grid_query(request.GET, request.actor)
-    # Read before the rows, so that no change is missed.
+    # Read the latest change before the rows, so that no change is missed.
     latest = QuotaChange.objects.aggregate(n=Max("pk"))["n"] or 0
     grid = build_table(
         request.actor, query.pools, query.fields,

@@ -27,7 +27,7 @@ from scheduler.web.quotas.grid_input import EditedQuota, build_changes, errors_b
 from scheduler.web.quotas.grid_table import cell_value, visible_quotas
 from scheduler.web.quotas.preview_by_pool import group_by_pool
 
-MAX_CHANGES = 100  # with more changes, the page reloads instead
+MAX_CHANGES = 100  # after more changes than this, the page reloads instead
 QuotaPlace = tuple[str, str]  # owner key and pool name
 
 
@@ -36,7 +36,7 @@ QuotaPlace = tuple[str, str]  # owner key and pool name
 def submit(request: Request) -> HttpResponse:
     """Preview or apply the edited cells.
 
-    Returns the preview as HTML, or JSON that lists the applied, conflicting or invalid changes.
+    Return the preview as HTML, or JSON that lists the applied, conflicting or invalid changes.
     """
     typed: Sequence[EditedQuota] = ()
     try:
@@ -83,7 +83,7 @@ def updates(request: Request) -> JsonResponse:
 
 
 def current_cells(actor: Actor, places: Mapping[QuotaPlace, Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return the stored values of the visible cells, merged with each cell's entry in `places`."""
+    """Return the stored values of the visible quotas, merged with each quota's entry in `places`."""
     pools = {pool.name: pool for pool in NodePool.objects.filter(name__in={name for _, name in places})}
     held = visible_quotas(actor, pools.values(), {key for key, _ in places})
     cells = []
@@ -110,7 +110,7 @@ def latest_change_id() -> int:
 def _expiry(request: Request) -> datetime | None:
     """Return the time at which the change expires, or None if it never expires.
 
-    A time without an offset is in the user's time zone. Raises Invalid.
+    A time without an offset is in the user's time zone. Raises Invalid if the time is not valid.
     """
     text = request.POST.get("until", "").strip()
     if not text:

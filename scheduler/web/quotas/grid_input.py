@@ -24,7 +24,7 @@ Owner = Department | Project
 
 @dataclass(frozen=True, slots=True)
 class EditedQuota:
-    """Edited cells of one quota, and the version on which they are based."""
+    """Edited cells of one quota, and the quota version on which the edits are based."""
 
     key: str
     owner: Owner
@@ -70,7 +70,7 @@ def parse_edits(actor: Actor, text: str) -> list[EditedQuota]:
 
 
 def build_changes(typed: Sequence[EditedQuota]) -> tuple[Change, ...]:
-    """Return the quota changes. Raises Invalid with the errors of all cells."""
+    """Return the quota changes. If any cell has an error, raises Invalid with the errors of all cells."""
     stored, problems, result = stored_quotas([(each.owner, each.pool) for each in typed]), [], []
     for number, each in enumerate(typed):
         path, quota = f"changes[{number}]", stored.get(quota_key(each.owner, each.pool))
@@ -90,7 +90,7 @@ def build_changes(typed: Sequence[EditedQuota]) -> tuple[Change, ...]:
 
 
 def _columns(each: EditedQuota, *, equal_weights: bool) -> Columns | None:
-    """Return the columns to set, or None to delete the quota. Raises Invalid."""
+    """Return the columns to set, or None to delete the quota. Raises Invalid if a cell has an error."""
     if each.removes:
         return None
     if mixed := [FIELDS[name].path for name, text in each.cells.items() if removes_quota(text)]:
@@ -102,7 +102,7 @@ def _columns(each: EditedQuota, *, equal_weights: bool) -> Columns | None:
 
 
 def errors_by_cell(typed: Sequence[EditedQuota], error: Invalid) -> Iterator[dict[str, str]]:
-    """Yield each error, with the cell that it concerns if there is one."""
+    """Yield each error with the cell that it concerns, if any."""
     for problem in error.problems:
         message = f"{problem.message}{problem.advice}"
         if problem.path == "expires_at":
@@ -118,13 +118,13 @@ def errors_by_cell(typed: Sequence[EditedQuota], error: Invalid) -> Iterator[dic
             "owner": each.key,
             "pool": each.pool.name,
             "field": name,
-            "cell": f"{FIELDS[name].head} of {each.owner.name} on {each.pool.name}",
+            "cell": f"{FIELDS[name].head} for {each.owner.name} in {each.pool.name}",
             "message": message[:1].upper() + message[1:],
         }
 
 
 def _parse_draft(text: str) -> tuple[list[tuple[str, str, str, str]], dict[str, str]]:
-    """Parse the submitted cells and versions. Raises Invalid."""
+    """Parse the submitted cells and versions. Raises Invalid for malformed input."""
     malformed = Invalid(
         [Problem("draft", "is not a valid draft", format_value(text[:40]), "the JSON that the grid sends")]
     )

@@ -24,7 +24,7 @@ Values = Mapping[str, Any]  # values by database column
 
 @dataclass(frozen=True, slots=True)
 class StoredQuota:
-    """Stored quota. Drafts refer to its version."""
+    """Stored quota. Drafts refer to the version of the quota."""
 
     version: str
     values: Values
@@ -34,8 +34,8 @@ class StoredQuota:
 class Cell:
     """Cell of the grid.
 
-    In a department's row, `quota_sum` is the sum of the project quotas. `has_quota` is False if no
-    quota is stored: the default values then apply, but the cell is shown differently.
+    In a department's row, `quota_sum` is the sum of the project quotas. If no quota is stored,
+    `has_quota` is False: default values apply, and the cell is shown differently.
     """
 
     text: str
@@ -137,7 +137,7 @@ def cell_value(row: StoredQuota | None, name: str) -> str:
 
 
 def gpu_capacity(pools: Sequence[NodePool]) -> dict[int, int]:
-    """Return the GPU capacity of the current nodes by pool id, in milli-GPU."""
+    """Return the GPU capacity of the current nodes by pool ID, in milli-GPU."""
     nodes = Node.objects.filter(pool__in=pools, state__in=HOSTING).order_by().values_list("pool")
     return {pool: MILLI * (gpus or 0) for pool, gpus in nodes.annotate(n=Sum("gpus"))}
 
@@ -180,7 +180,7 @@ def _rows(actor: Actor, pools: Sequence[NodePool]) -> list[tuple[Row, list[Row]]
 def _sums(
     every: Iterable[tuple[Row, list[Row]]], fields: Iterable[str]
 ) -> dict[tuple[str, int, str], tuple[int, int]]:
-    """Return the sum of the project quotas and the number of unlimited ones.
+    """Return the sum of the project quotas and the number of unlimited quotas.
 
     The keys are department, pool and field.
     """
@@ -200,27 +200,27 @@ def _sums(
 def _sort_rows(rows: list[Row], pools: Sequence[NodePool], sort: str) -> list[Row]:
     """Sort by name, or by a value in one pool, for example "gpu.train".
 
-    A leading "-" reverses the order. Unlimited quotas sort as the highest value, unset ranks as the
-    lowest.
+    A leading "-" reverses the order. Unlimited quotas sort as the highest value, and unset ranks as
+    the lowest.
     """
     down, word = sort.startswith("-"), sort.removeprefix("-")
     name, _, where = word.partition(".")
-    pool = next((each for each in pools if each.name == where), None)
+    pool = next((pool for pool in pools if pool.name == where), None)
     if pool is None or name not in FIELDS:
         return sorted(rows, key=lambda row: row.name, reverse=down)
     field_: Field = FIELDS[name]
     high = float("-inf") if field_.kind == "rank" else float("inf")
 
-    def value(row: Row) -> tuple[float, str]:
-        held = row.quotas.get(pool.pk)
-        result = held.values[field_.column] if held else field_.default
-        return (high if result is None else float(result), row.name)
+    def sort_key(row: Row) -> tuple[float, str]:
+        stored = row.quotas.get(pool.pk)
+        value = stored.values[field_.column] if stored else field_.default
+        return (high if value is None else float(value), row.name)
 
-    return sorted(rows, key=value, reverse=down)
+    return sorted(rows, key=sort_key, reverse=down)
 
 
 def parse_owner_keys(keys: Iterable[str]) -> tuple[set[int], set[int]]:
-    """Return the department and project ids in row keys. Invalid keys are ignored."""
+    """Return the department and project IDs from row keys. Invalid keys are ignored."""
     result: dict[str, set[int]] = {"department": set(), "project": set()}
     for key in keys:
         kind, _, pk = key.partition("-")

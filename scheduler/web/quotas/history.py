@@ -1,4 +1,4 @@
-"""Page of quota changes, with the preview and reversal of each."""
+"""Page of quota changes, on which users preview and revert changes."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ PAGE_SIZE = 25
 
 @dataclass(frozen=True, slots=True)
 class ChangedQuota:
-    """Quota in a change, with its old and new values."""
+    """A quota in a change, with its old and new values."""
 
     name: str
     pool: str
@@ -156,7 +156,7 @@ def _changed_quota(each: Mapping[str, Any]) -> ChangedQuota:
 
 
 def _merge_weights(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Replace the weights by a single value if they are equal for all resources."""
+    """Replace the weights with a single value if they are equal for all resources."""
     weights = values.get("weight")
     if isinstance(weights, dict) and len(set(weights.values())) == 1:
         return {**values, "weight": next(iter(weights.values()))}

@@ -23,7 +23,7 @@ Key = tuple[str, int]  # ("department" | "project", id)
 
 @dataclass
 class QuotaLine:
-    """Row of a queue in one or more pools, in milli-GPU. A quota of None is unlimited."""
+    """Row of a queue for one or more pools, in milli-GPU. None means an unlimited quota."""
 
     owner: Owner
     quotas: list[Quota] = field(default_factory=list)
@@ -32,7 +32,7 @@ class QuotaLine:
     pending: int = 0
     numbers_visible: bool = True  # False if the user may not see a department's own numbers
     children: list["QuotaLine"] = field(default_factory=list)
-    scale: int = 0  # value at the full width of a bar
+    scale: int = 0  # value that corresponds to the full width of a bar
 
     @cached_property
     def bar(self) -> Bar:
@@ -51,7 +51,7 @@ class QuotaLine:
 
     @property
     def gpus(self) -> int | None:
-        """GPU quota; None if one of the quotas is unlimited."""
+        """Total GPU quota, or None if any of the quotas is unlimited."""
         return _sum_or_none(quota.gpu_milli for quota in self.quotas)
 
     @property
@@ -107,7 +107,7 @@ def quota_lines(actor: Actor, pools: Iterable[NodePool]) -> list[QuotaLine]:
 
 
 def allocated_by_project(pools: list[NodePool]) -> dict[int, int]:
-    """Return the allocated milli-GPU by project id."""
+    """Return the allocated milli-GPU by project ID."""
     rows = (
         Allocation.objects.filter(released_at__isnull=True, node__pool__in=pools)
         .order_by()
@@ -120,7 +120,7 @@ def allocated_by_project(pools: list[NodePool]) -> dict[int, int]:
 
 
 def pending_by_project(pools: list[NodePool]) -> dict[int, int]:
-    """Return the pending milli-GPU by project id, for workloads that allow one of the pools."""
+    """Return the pending milli-GPU by project ID, for workloads that allow one of the pools."""
     rows = (
         Workload.objects.filter(
             phase__in=(Phase.PENDING, Phase.RESERVED), pools__overlap=[pool.name for pool in pools]
@@ -155,7 +155,7 @@ def _owner_key(project: int | None, department: int | None) -> Key:
 
 
 def _set_scale(tops: list[QuotaLine]) -> None:
-    """Set a common scale for all projects and one for all departments, to make bars comparable."""
+    """Set one scale for all projects and one for all departments, so that bars are comparable."""
     for row in (tops, [child for top in tops for child in top.children]):
         ends = [max(line.gpus or 0, line.share or 0, line.allocated + line.pending) for line in row]
         longest = max(ends, default=0)

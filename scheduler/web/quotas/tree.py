@@ -13,7 +13,7 @@ from scheduler.web.pools.capacity import pool_capacity
 from scheduler.web.quotas import grid
 from scheduler.web.quotas.queue_rows import QuotaLine, quota_lines
 
-MAX_EXPANDED_PROJECTS = 150  # projects; with more, departments are collapsed and expand one at a time
+MAX_EXPANDED_PROJECTS = 150  # with more projects, departments are collapsed and expand one at a time
 UNPAGED = 10**9  # long trees are collapsed, not paginated
 QueueRow = tuple[QuotaLine, QuotaLine]  # department and queue
 
