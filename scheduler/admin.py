@@ -287,9 +287,9 @@ class QueueStandingAdmin(ReadOnlyModelAdmin):
         owner = row.project or row.department
         assert owner is not None, "a queue standing has an owner"
         kind = "department" if row.project is None else "project"
-        own = [each for each in full_share_trace(owner, row.pool) if each.kind == kind]
+        own = [trace for trace in full_share_trace(owner, row.pool) if trace.kind == kind]
         return render_table(
-            ("Resource", ""), [(UNITS[each.resource], line) for each in own for line in each.explanation]
+            ("Resource", ""), [(UNITS[trace.resource], line) for trace in own for line in trace.explanation]
         )
 
 
@@ -329,13 +329,13 @@ def _difference_message(result: ReplayResult) -> SafeString:
 
 def _standings_table(row: Eviction, side: str) -> SafeString:
     lines: list[list[Any]] = []
-    for each in row.numbers.get(side) or []:
-        amounts = [each.get(key) or {} for key in ("quota", "share", "allocated_before", "allocated_after")]
+    for queue in row.numbers.get(side) or []:
+        amounts = [queue.get(key) or {} for key in ("quota", "share", "allocated_before", "allocated_after")]
         lines.append(
             [
-                each.get("queue", ""),
+                queue.get("queue", ""),
                 *(thousandths(amount.get("gpu")) for amount in amounts),
-                each.get("usage"),
+                queue.get("usage"),
             ]
         )
     return render_table(STANDING_HEADERS, lines)

@@ -57,8 +57,8 @@ class WorkloadExplanation(ApiView):
         values = {name: getattr(explanation, name) for name in ExplanationResponse.model_fields}
         values["queue"] = with_share_explanations(self.actor, workload, explanation.queue)
         values["pending_history"] = [
-            PendingPeriodResponse(reason=each.reason, since=each.since, until=each.until)
-            for each in explanation.pending_history
+            PendingPeriodResponse(reason=period.reason, since=period.since, until=period.until)
+            for period in explanation.pending_history
         ]
         values["evictions"] = evictions.serializer_for(self.actor)(explanation.evictions)
         return Response(ExplanationResponse(**values))

@@ -109,7 +109,7 @@ class ProjectQuota(quota_views.ProjectQuota):
 
 
 def serialize_warnings(owner: Department | Project, pool: NodePool) -> list[QuotaWarningResponse]:
-    return [QuotaWarningResponse(**each) for each in current_warnings(owner, pool)]
+    return [QuotaWarningResponse(**warning) for warning in current_warnings(owner, pool)]
 
 
 class ShareRoundResponse(ResponseModel):
@@ -156,9 +156,9 @@ class ShareTrace(ApiView):
         owner, node_pool = self.owner(name), resolve_pool(pool)
         trace = [
             ShareTraceEntryResponse(
-                **{key: getattr(each, key) for key in ShareTraceEntryResponse.model_fields}
+                **{key: getattr(trace, key) for key in ShareTraceEntryResponse.model_fields}
             )
-            for each in share_trace(actor=self.actor, owner=owner, pool=node_pool)
+            for trace in share_trace(actor=self.actor, owner=owner, pool=node_pool)
         ]
         return Response(ShareTraceResponse(pool=node_pool.name, trace=trace))
 

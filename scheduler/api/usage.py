@@ -98,7 +98,7 @@ def stream_csv(
     columns = [*(["at"] if report_request.step else []), *report_request.group_by, *AMOUNTS]
     responses = (serialize_row(row) for row in rows)
     return csv_response(
-        request, "usage", columns, ([getattr(each, key) for key in columns] for each in responses)
+        request, "usage", columns, ([getattr(row, key) for key in columns] for row in responses)
     )
 
 

@@ -304,6 +304,6 @@ def _serialize_pools(
 
 def _serialize_hours(pools: Sequence[NodePool], now: datetime, hours: int) -> list[HourlyUtilizationResponse]:
     return [
-        HourlyUtilizationResponse(at=each.at, **{name: round(getattr(each, name), 3) for name in AMOUNTS})
-        for each in hourly_utilization(pools, now, hours)
+        HourlyUtilizationResponse(at=hour.at, **{name: round(getattr(hour, name), 3) for name in AMOUNTS})
+        for hour in hourly_utilization(pools, now, hours)
     ]

@@ -76,7 +76,7 @@ def minimum_request(tree: Group | Role) -> tuple[int, int, int]:
         gpu, cpu, memory = tree.request.amounts
         return gpu * tree.min, cpu * tree.min, memory * tree.min
     chosen = sorted(minimum_request(child) for child in tree.children)[: tree.need]
-    gpu, cpu, memory = (sum(each[kind] for each in chosen) for kind in range(3))
+    gpu, cpu, memory = (sum(child[kind] for child in chosen) for kind in range(3))
     return gpu, cpu, memory
 
 
@@ -119,13 +119,13 @@ class _FutureCapacity:
         while self._ends and (self._ends[0][0] <= earliest or not _fits(requested, self._free)):
             self._now, freed = max(self._now, self._ends[0][0]), heappop(self._ends)[1]
             _add(self._free, freed)
-            _add(self._freed_later, tuple(-each for each in freed))
+            _add(self._freed_later, tuple(-amount for amount in freed))
         at = max(self._now, earliest)
         self._take(workload, requested, at)
         return Forecast(at, ASSUMPTIONS) if at > self._began else Forecast(None, CAPACITY_FREE)
 
     def _take(self, workload: Workload, amounts: tuple[int, int, int], since: int) -> None:
-        _add(self._free, tuple(-each for each in amounts))
+        _add(self._free, tuple(-amount for amount in amounts))
         if workload.max_runtime is None:
             _add(self._undeclared, amounts)
         else:
@@ -159,7 +159,7 @@ def _allocations(
 
 
 def _amounts(workload: Workload, role: str, gpu: int) -> tuple[int, int, int]:
-    request = next((each.request for each in _roles(workload.tree) if each.name == role), None)
+    request = next((candidate.request for candidate in _roles(workload.tree) if candidate.name == role), None)
     return (gpu, 0, 0) if request is None else (gpu, request.cpu, request.memory_mib)
 
 

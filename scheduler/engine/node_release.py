@@ -228,7 +228,7 @@ class MoveRules:
 
     def __init__(self, snapshot: Snapshot, pool: str, payback: int) -> None:
         self.now, self.payback = snapshot.now, payback
-        self.pool = next(each for each in snapshot.pools if each.name == pool)
+        self.pool = next(candidate for candidate in snapshot.pools if candidate.name == pool)
         self.queues = {queue.name: queue for queue in snapshot.queues}
 
     def cost(self, node: Node, standing: Sequence[Workload]) -> int | None:

@@ -45,11 +45,11 @@ class SnapshotEncoder:
     def _encode_each(self, kind: str, values: Sequence[Workload | Node]) -> Iterator[str]:
         before = self._encoded.get(kind, {})
         now = self._encoded[kind] = {}
-        for each in values:
-            cached = before.get(each.name)
-            if cached is None or cached[0] is not each:
-                cached = each, to_json(_to_plain(each))
-            now[each.name] = cached
+        for item in values:
+            cached = before.get(item.name)
+            if cached is None or cached[0] is not item:
+                cached = item, to_json(_to_plain(item))
+            now[item.name] = cached
             yield cached[1]
 
 
@@ -80,8 +80,8 @@ def _to_plain(value: Any) -> Any:
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, Mapping):
-        return {key: _to_plain(each) for key, each in value.items()}
-    return [_to_plain(each) for each in value]
+        return {key: _to_plain(item) for key, item in value.items()}
+    return [_to_plain(item) for item in value]
 
 
 _FIELDS_BY_TYPE: dict[type, list[tuple[str, Any]]] = {}
@@ -91,8 +91,11 @@ def _fields(kind: type) -> list[tuple[str, Any]]:
     """Return field names with their defaults. The default of a required field is MISSING."""
     if kind not in _FIELDS_BY_TYPE:
         _FIELDS_BY_TYPE[kind] = [
-            (each.name, each.default_factory() if each.default_factory is not MISSING else each.default)
-            for each in fields(kind)
+            (
+                field_.name,
+                field_.default_factory() if field_.default_factory is not MISSING else field_.default,
+            )
+            for field_ in fields(kind)
         ]
     return _FIELDS_BY_TYPE[kind]
 
@@ -106,8 +109,8 @@ def _decoder(hint: Any) -> Decoder:
     if origin is tuple:
         return _tuple_decoder(inner)
     if isinstance(origin, type) and issubclass(origin, Mapping):
-        each = _decoder(inner[1])
-        return lambda raw: {key: each(value) for key, value in raw.items()}
+        decode_item = _decoder(inner[1])
+        return lambda raw: {key: decode_item(value) for key, value in raw.items()}
     if isinstance(hint, str):
         raise UnreadableSnapshot(f"unknown type: {hint}")
     if is_dataclass(hint):
@@ -121,10 +124,10 @@ def _decoder(hint: Any) -> Decoder:
 
 def _tuple_decoder(inner: tuple[Any, ...]) -> Decoder:
     if len(inner) == 2 and inner[1] is Ellipsis:
-        each = _decoder(inner[0])
-        return lambda raw: tuple([each(value) for value in raw])
+        decode_item = _decoder(inner[0])
+        return lambda raw: tuple([decode_item(value) for value in raw])
     every = [_decoder(kind) for kind in inner]
-    return lambda raw: tuple([each(value) for each, value in zip(every, raw, strict=True)])
+    return lambda raw: tuple([decode_item(value) for decode_item, value in zip(every, raw, strict=True)])
 
 
 def _union_decoder(inner: tuple[Any, ...]) -> Decoder:

@@ -28,7 +28,7 @@ class Migration(migrations.Migration):
                     ),
                 ),
                 ("at", models.DateTimeField()),
-                ("devices", models.JSONField(help_text="For each device, as in PodUtilization.")),
+                ("devices", models.JSONField(help_text="Measurements of each device, as in PodUtilization.")),
             ],
         ),
         migrations.CreateModel(
@@ -45,20 +45,23 @@ class Migration(migrations.Migration):
                     ),
                 ),
                 ("at", models.DateTimeField()),
-                ("cpu_seconds", models.FloatField(help_text="Since the pod started.")),
-                ("cpu_milli", models.PositiveIntegerField(help_text="Since the previous measurement.")),
+                ("cpu_seconds", models.FloatField(help_text="CPU time since the pod started.")),
+                (
+                    "cpu_milli",
+                    models.PositiveIntegerField(help_text="Mean CPU usage since the previous measurement."),
+                ),
                 ("memory_mib", models.PositiveIntegerField()),
                 (
                     "devices",
                     models.JSONField(
                         default=list,
-                        help_text="For each device: utilization in thousandths and MiB in use; null: not measured.",
+                        help_text="For each device, utilization in thousandths and MiB in use. Null if not measured.",
                     ),
                 ),
                 (
                     "busy_at",
                     models.DateTimeField(
-                        help_text="When its GPUs were last not idle, or first measured; null: not measured.",
+                        help_text="Time at which the GPUs were last busy or first measured. Null if not measured.",
                         null=True,
                     ),
                 ),
@@ -91,7 +94,7 @@ class Migration(migrations.Migration):
                 ("applied", models.PositiveIntegerField(default=0)),
                 (
                     "stale",
-                    models.PositiveIntegerField(default=0, help_text="Bundles dropped as outdated."),
+                    models.PositiveIntegerField(default=0, help_text="Number of outdated bundles dropped."),
                 ),
                 ("evictions", models.PositiveIntegerField(default=0)),
                 ("trials", models.PositiveIntegerField(default=0)),
@@ -99,7 +102,7 @@ class Migration(migrations.Migration):
                 (
                     "snapshot",
                     models.BinaryField(
-                        help_text="Snapshot and plan, compressed; deleted after the retention time.",
+                        help_text="Compressed snapshot and plan, deleted after the retention time.",
                         null=True,
                     ),
                 ),
@@ -246,7 +249,7 @@ class Migration(migrations.Migration):
                 ),
                 (
                     "cycle",
-                    models.BigIntegerField(help_text="The id of the cycle that decided it.", null=True),
+                    models.BigIntegerField(help_text="ID of the cycle that decided the eviction.", null=True),
                 ),
                 (
                     "kind",
@@ -274,12 +277,12 @@ class Migration(migrations.Migration):
                 ("preemptor_name", models.CharField(blank=True, max_length=63)),
                 ("preemptor_project_id", models.BigIntegerField(null=True)),
                 ("preemptor_project_name", models.CharField(blank=True, max_length=63)),
-                ("rule", models.TextField(help_text="The rule that allowed it, with its numbers.")),
+                ("rule", models.TextField(help_text="Rule that allowed the eviction, with its numbers.")),
                 (
                     "numbers",
                     models.JSONField(
                         default=dict,
-                        help_text="Quota, share, allocation and usage of both sides; alternatives.",
+                        help_text="Quota, share, allocation and usage of both parties; rejected alternatives.",
                     ),
                 ),
                 ("pods", models.JSONField(default=list)),
@@ -419,7 +422,7 @@ class Migration(migrations.Migration):
                     "held",
                     django.contrib.postgres.fields.ArrayField(
                         base_field=models.BigIntegerField(),
-                        help_text="Allocation since settled_at.",
+                        help_text="Allocation since `settled_at`.",
                         size=3,
                     ),
                 ),
@@ -427,7 +430,7 @@ class Migration(migrations.Migration):
                     "rate",
                     django.contrib.postgres.fields.ArrayField(
                         base_field=models.FloatField(),
-                        help_text="Charged per second since settled_at.",
+                        help_text="Amount charged per second since `settled_at`.",
                         size=3,
                     ),
                 ),
@@ -500,7 +503,7 @@ class Migration(migrations.Migration):
                     "user_name",
                     models.CharField(
                         blank=True,
-                        help_text="Submitter; empty for workloads of Berth itself.",
+                        help_text="Submitter; empty for Berth's own workloads.",
                         max_length=150,
                     ),
                 ),
@@ -551,19 +554,19 @@ class Migration(migrations.Migration):
                         auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
                     ),
                 ),
-                ("step", models.PositiveSmallIntegerField(help_text="Seconds: 60 or 3600.")),
-                ("at", models.DateTimeField(help_text="When the minute or hour began.")),
+                ("step", models.PositiveSmallIntegerField(help_text="Length in seconds: 60 or 3600.")),
+                ("at", models.DateTimeField(help_text="Start of the minute or hour.")),
                 ("seconds", models.FloatField()),
                 ("cpu_milli_seconds", models.FloatField()),
-                ("memory_mib", models.PositiveIntegerField(help_text="Maximum.")),
+                ("memory_mib", models.PositiveIntegerField(help_text="Peak memory.")),
                 (
                     "gpu_milli_seconds",
-                    models.FloatField(help_text="Measured part of its allocation."),
+                    models.FloatField(help_text="Measured part of the pod's GPU allocation."),
                 ),
                 ("gpu_busy_milli_seconds", models.FloatField()),
                 (
                     "gpu_memory_mib",
-                    models.PositiveIntegerField(help_text="Maximum over its devices.", null=True),
+                    models.PositiveIntegerField(help_text="Maximum over the pod's devices.", null=True),
                 ),
                 (
                     "pod",

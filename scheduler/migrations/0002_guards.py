@@ -8,7 +8,7 @@ from django.db import migrations
 FORBID = """
 CREATE FUNCTION scheduler_eviction_forbid() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-    RAISE EXCEPTION 'the history of evictions is append-only' USING ERRCODE = 'restrict_violation';
+    RAISE EXCEPTION 'the eviction history is append-only' USING ERRCODE = 'restrict_violation';
 END $$;
 CREATE TRIGGER scheduler_eviction_append_only BEFORE UPDATE OR DELETE ON scheduler_eviction
     FOR EACH ROW EXECUTE FUNCTION scheduler_eviction_forbid();
@@ -25,7 +25,7 @@ BEGIN
     SELECT coalesce(sum(milli), 0) INTO held FROM scheduler_deviceclaim
         WHERE node_id = NEW.node_id AND device = NEW.device;
     IF held > 1000 THEN
-        RAISE EXCEPTION 'device % of node % would be sold to % thousandths', NEW.device, place.name, held
+        RAISE EXCEPTION 'device % of node % would have % thousandths allocated', NEW.device, place.name, held
             USING ERRCODE = 'check_violation';
     END IF;
     RETURN NULL;
@@ -49,15 +49,15 @@ BEGIN
     SELECT coalesce(sum(cpu_milli), 0), coalesce(sum(memory_mib), 0), count(*) INTO cpu, memory, pods
         FROM scheduler_allocation WHERE node_id = NEW.node_id AND released_at IS NULL;
     IF cpu * 1000 > place.cpu_milli::bigint * load_limit THEN
-        RAISE EXCEPTION 'node % would give % of its % milli-CPU', place.name, cpu, place.cpu_milli
+        RAISE EXCEPTION 'node % would allocate % of its % milli-CPU', place.name, cpu, place.cpu_milli
             USING ERRCODE = 'check_violation';
     END IF;
     IF memory > place.memory_mib THEN
-        RAISE EXCEPTION 'node % would give % of its % MiB', place.name, memory, place.memory_mib
+        RAISE EXCEPTION 'node % would allocate % of its % MiB', place.name, memory, place.memory_mib
             USING ERRCODE = 'check_violation';
     END IF;
     IF pods > place.max_pods THEN
-        RAISE EXCEPTION 'node % would hold % pods of at most %', place.name, pods, place.max_pods
+        RAISE EXCEPTION 'node % would run % pods, but its maximum is %', place.name, pods, place.max_pods
             USING ERRCODE = 'check_violation';
     END IF;
     RETURN NULL;

@@ -38,7 +38,8 @@ def health_document(now: datetime) -> dict[str, Any]:
             "notes": cycle.notes,
         },
         "invariants": [
-            {"name": each.name, "ok": each.ok, "detail": each.detail} for each in check_invariants(now)
+            {"name": invariant.name, "ok": invariant.ok, "detail": invariant.detail}
+            for invariant in check_invariants(now)
         ],
         "pending": Workload.objects.filter(phase__in=(Phase.PENDING, Phase.RESERVED)).count(),
         "wake": None

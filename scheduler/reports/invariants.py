@@ -147,10 +147,10 @@ CHECKS = (
 def check_invariants(now: datetime) -> list[InvariantResult]:
     results = [_check_leader(now)]
     with connection.cursor() as cursor:
-        for each in CHECKS:
-            cursor.execute(each.query, {"half_started": now - HALF_STARTED_AFTER})
-            violations = [each.describe(row) for row in cursor.fetchmany(5)]
-            results.append(InvariantResult(each.name, not violations, "; ".join(violations)))
+        for check in CHECKS:
+            cursor.execute(check.query, {"half_started": now - HALF_STARTED_AFTER})
+            violations = [check.describe(row) for row in cursor.fetchmany(5)]
+            results.append(InvariantResult(check.name, not violations, "; ".join(violations)))
     return results
 
 

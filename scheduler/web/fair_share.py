@@ -42,18 +42,18 @@ COLUMNS: tuple[Column[QueueRow], ...] = (
 )
 
 
-def _if_visible(each: QueueShare, milli: int) -> float | None:
+def _if_visible(queue: QueueShare, milli: int) -> float | None:
     """Return GPUs, or None for a department whose own numbers the user may not see."""
-    return milli / MILLI if each.numbers_visible else None
+    return milli / MILLI if queue.numbers_visible else None
 
 
 @signed_in
 @require_GET
 def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     pools = list(visible_pools(request.actor).order_by("name"))
-    pool = next((each for each in pools if each.name == request.GET.get("pool")), pools[0] if pools else None)
+    pool = next((pool for pool in pools if pool.name == request.GET.get("pool")), pools[0] if pools else None)
     departments = share_table(request.actor, pool) if pool else []
-    pairs = [(top, each) for top, children in departments for each in (top, *children)]
+    pairs = [(top, queue) for top, children in departments for queue in (top, *children)]
     listing = list_rows(request, COLUMNS, pairs, file_name=f"fair-shares-in-{pool}", default="", size=UNPAGED)
     if file := requested_csv(request, listing):
         return file
@@ -61,8 +61,8 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     few = sum(len(children) for _, children in shown) <= MAX_EXPANDED_PROJECTS
     unfolded = request.GET.get("open", "")
     tree = [(top, children, few or top.name == unfolded) for top, children in shown]
-    every = [each for top, children, is_open in tree for each in (top, *(children if is_open else ()))]
-    ends = [max(each.quota or 0, each.share, each.requested, each.allocated) for each in every]
+    every = [queue for top, children, is_open in tree for queue in (top, *(children if is_open else ()))]
+    ends = [max(queue.quota or 0, queue.share, queue.requested, queue.allocated) for queue in every]
     scale = max(ends, default=0)
     context = {
         "listing": listing,
@@ -71,7 +71,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         "tree": [
             (
                 _with_bar(top, scale),
-                [_with_bar(each, scale) for each in children] if is_open else [],
+                [_with_bar(queue, scale) for queue in children] if is_open else [],
                 len(children),
             )
             for top, children, is_open in tree
@@ -84,13 +84,15 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     return page(request, "scheduler/fair_share/list.html", context, inner="scheduler/fair_share/rows.html")
 
 
-def _with_bar(each: QueueShare, scale: int) -> tuple[QueueShare, Bar]:
-    label = f"{each.name}: {thousandths(each.allocated)} GPUs allocated, fair share {thousandths(each.share)}"
-    return each, quota_bar(
-        allocated=each.allocated,
-        quota=each.quota,
-        share=each.share,
-        requested=max(0, each.requested - each.allocated),
+def _with_bar(queue: QueueShare, scale: int) -> tuple[QueueShare, Bar]:
+    label = (
+        f"{queue.name}: {thousandths(queue.allocated)} GPUs allocated, fair share {thousandths(queue.share)}"
+    )
+    return queue, quota_bar(
+        allocated=queue.allocated,
+        quota=queue.quota,
+        share=queue.share,
+        requested=max(0, queue.requested - queue.allocated),
         scale=scale,
         label=label,
     )

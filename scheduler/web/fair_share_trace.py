@@ -19,8 +19,8 @@ def trace(request: Request, kind: str, name: str, pool: str) -> HttpResponse:
     context = {
         "owner": owner,
         "pool": where,
-        "chapters": [(each, UNITS[each.resource]) for each in traces],
-        "others": [(each, UNITS[each.resource]) for each in traces if each.resource != "gpu"],
+        "chapters": [(trace_, UNITS[trace_.resource]) for trace_ in traces],
+        "others": [(trace_, UNITS[trace_.resource]) for trace_ in traces if trace_.resource != "gpu"],
         "back": f"{reverse('quotas')}?pool={where.name}",
     }
     return page(

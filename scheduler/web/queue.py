@@ -40,7 +40,7 @@ COLUMNS: tuple[Column[QueueEntry], ...] = (
 @require_GET
 def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     pools = list(visible_pools(request.actor).order_by("name"))
-    pool = next((each for each in pools if each.name == request.GET.get("pool")), pools[0] if pools else None)
+    pool = next((pool for pool in pools if pool.name == request.GET.get("pool")), pools[0] if pools else None)
     listing = None
     if pool is not None:
         rows = queued_workloads(request.actor, pool)

@@ -29,7 +29,7 @@ class PodLog:
     def read_chunk(self, offset: int, limit: int = MAX_CHUNK_BYTES) -> LogChunk:
         try:
             # Check before reading: otherwise the pod could write more output and end in between.
-        complete = self._has_ended()
+            complete = self._has_ended()
             chunk = self.runtime.read_log(str(self.pod.pk), offset, min(limit, MAX_CHUNK_BYTES))
         except (RuntimeFailure, OSError) as error:
             raise Unavailable(f"The log cannot be read right now: {error}") from None

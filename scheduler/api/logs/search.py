@@ -107,8 +107,8 @@ def _serialize_line(line: MatchingLine) -> LogMatchResponse:
         line=line.at.line,
         offset=line.at.offset,
         text=_decode_line(line.text),
-        before=[_decode_line(each) for each in line.before],
-        after=[_decode_line(each) for each in line.after],
+        before=[_decode_line(context_line) for context_line in line.before],
+        after=[_decode_line(context_line) for context_line in line.after],
     )
 
 

@@ -54,7 +54,7 @@ def capacity_shortage(board: Board, gang: Gang, resource: str) -> Numbers | None
     short = _short_resources(_total_request(arrangement), _free_amounts(board, usable))
     if kind not in short:
         return None
-    return _capacity_numbers(board, usable, arrangement, [kind, *(each for each in short if each != kind)])
+    return _capacity_numbers(board, usable, arrangement, [kind, *(other for other in short if other != kind)])
 
 
 def _cache_key(gang: Gang) -> Hashable:
@@ -91,7 +91,7 @@ def _capacity_numbers(
     board: Board, usable: Sequence[int], arrangement: Arrangement, short: Sequence[int]
 ) -> Numbers:
     kind, needed, free = short[0], _total_request(arrangement), _free_amounts(board, usable)
-    also = ", ".join(format_amount(RESOURCES[each], needed[each] - free[each]) for each in short[1:])
+    also = ", ".join(format_amount(RESOURCES[kind], needed[kind] - free[kind]) for kind in short[1:])
     numbers = {**_numbers(board, usable, arrangement, kind), "missing": needed[kind] - free[kind]}
     return {**numbers, "also": also} if also else numbers
 

@@ -65,7 +65,7 @@ class Division:
     rounds: tuple[Round, ...]
 
     def of(self, queue: str) -> QueueInput | None:
-        return next((each for each in self.inputs if each.queue == queue), None)
+        return next((entry for entry in self.inputs if entry.queue == queue), None)
 
 
 @dataclass(slots=True)

@@ -17,8 +17,8 @@ from scheduler.engine.layout.lineup import start_cycle
 from scheduler.engine.layout.soundness import overallocated, unmatched_reservations
 from scheduler.engine.model import Entitlement, Queue, Snapshot, Workload
 
-_queue_settings = attrgetter(*(each.name for each in fields(Queue) if each.name != "entitlements"))
-_entitlement_settings = attrgetter(*(each.name for each in fields(Entitlement) if each.name != "usage"))
+_queue_settings = attrgetter(*(field.name for field in fields(Queue) if field.name != "entitlements"))
+_entitlement_settings = attrgetter(*(field.name for field in fields(Entitlement) if field.name != "usage"))
 
 
 def prepare_layout(snapshot: Snapshot, previous_layout: Layout | None) -> Layout:

@@ -46,10 +46,10 @@ class RequestMixRows:
 def request_mix_rows(mix: RequestMix, nodes: int) -> RequestMixRows:
     """Return the kinds that request the most GPUs in the mix, as arrays."""
     replicas = [(kinds, count.replicas) for kinds, count in mix.counts.items()]
-    largest = sorted(replicas, key=_most_gpus_first)[:MAX_KINDS]
+    largest = sorted(replicas, key=_gpu_sort_key)[:MAX_KINDS]
     kinds = [request for (request, _, _), _ in largest]
     weights = _ints(count for _, count in largest)
-    milli = _ints(each for (_, _, each), _ in largest)
+    milli = _ints(share for (_, _, share), _ in largest)
     cpu, memory = _ints(r.limit_cpu for r in kinds), _ints(r.limit_memory_mib for r in kinds)
     devices = _ints(r.devices for r in kinds)
     sizes, size = np.unique(milli, return_inverse=True)
@@ -63,7 +63,7 @@ def request_mix_rows(mix: RequestMix, nodes: int) -> RequestMixRows:
     )  # fmt: skip
 
 
-def _most_gpus_first(entry: tuple[RequestKind, int]) -> tuple[int, str, bytes]:
+def _gpu_sort_key(entry: tuple[RequestKind, int]) -> tuple[int, str, bytes]:
     (request, mask, milli), count = entry
     return -milli * request.devices * count, repr(request), mask or b""
 
@@ -113,7 +113,7 @@ class Fragmentation:
 
     def best_first(self, part: BoardRole, among: Iterable[int] | None) -> Iterator[tuple[int, int]]:
         """Yield nodes with room for a replica and the device to share (-1 for any), best first."""
-        kind = self._kind(part)
+        kind = self._evaluated_kind(part)
         losses = kind.losses
         if among is not None:
             chosen = _ints(sorted(among))
@@ -129,7 +129,7 @@ class Fragmentation:
 
     # -- tracking node changes
 
-    def _kind(self, part: BoardRole) -> _Kind:
+    def _evaluated_kind(self, part: BoardRole) -> _Kind:
         self._apply_changes()
         key = (part.request, part.mask, part.ignores_limits)
         kind = self._kinds.get(key)
@@ -221,8 +221,8 @@ class Fragmentation:
 
     def _scores(self, after: _States) -> Ints:
         """Return the additional loss per replica of the mix, in fifths of a device."""
-        each = max(1, int(self._mix.weights.sum())) * LOSS_STEP
-        return (self._loss(after) - self._losses[after.node]) // each
+        divisor = max(1, int(self._mix.weights.sum())) * LOSS_STEP
+        return (self._loss(after) - self._losses[after.node]) // divisor
 
     def _loss(self, states: _States) -> Ints:
         parts = [

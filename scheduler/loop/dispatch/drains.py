@@ -39,7 +39,7 @@ def evict_from_overdue_drains(now: datetime, context: SchedulerContext) -> int:
             if any(overdue[p.node_id].interruption_at for p in live_pods)
         ]
         # A node with a spot interruption is about to disappear.
-    protected = Q(preemptible=False) & ~Q(pk__in=interrupted)
+        protected = Q(preemptible=False) & ~Q(pk__in=interrupted)
         live = rows.filter(pk__in=pods_by_workload, phase__in=(Phase.STARTING, Phase.RUNNING)).exclude(
             protected
         )

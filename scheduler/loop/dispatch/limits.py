@@ -52,7 +52,7 @@ def end_overdue(now: datetime, context: SchedulerContext, idle: IdleTracker) -> 
     if not overdue:
         return 0
     with fenced_transaction(context.held_lease):
-        return sum(_end_workload(each, now) for each in overdue)
+        return sum(_end_workload(workload, now) for workload in overdue)
 
 
 @dataclass(frozen=True, slots=True)

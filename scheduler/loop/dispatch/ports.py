@@ -43,13 +43,13 @@ def _free_ports(pod: Pod, context: SchedulerContext) -> dict[str, Any] | None:
     """Return an address for each port. Port numbers from the document are used unchanged."""
     runtime = context.runtimes(pod.node.pool)
     try:
-        specs = [PortSpec.model_validate(each) for each in pod.workload.spec["ports"]]
-        used = {each.port for each in specs if each.port}
+        specs = [PortSpec.model_validate(document) for document in pod.workload.spec["ports"]]
+        used = {spec.port for spec in specs if spec.port}
         ports: dict[str, Any] = {}
-        for each in specs:
+        for spec in specs:
             address, number = _unused_port(runtime, used)
             used.add(number)
-            ports[each.name] = {"address": address, "port": each.port or number}
+            ports[spec.name] = {"address": address, "port": spec.port or number}
     except (RuntimeFailure, LookupError, OSError, ValueError) as error:
         log.warning("no port for pod %s: %s", pod.pk, error)
         return None

@@ -25,7 +25,11 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument(
-            "--before", required=True, type=_parse_day, metavar="YYYY-MM-DD", help="First day to keep, in UTC."
+            "--before",
+            required=True,
+            type=_parse_day,
+            metavar="YYYY-MM-DD",
+            help="First day to keep, in UTC.",
         )
         parser.add_argument(
             "--yes", action="store_true", help="Delete the rows instead of only counting them."

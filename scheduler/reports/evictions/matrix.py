@@ -72,4 +72,4 @@ def _top_by_lost_work(project_pairs: Iterable[ProjectPair], name: Callable[[Proj
     lost_work: dict[str, int] = {}
     for pair in project_pairs:
         lost_work[name(pair)] = lost_work.get(name(pair), 0) + pair.lost_gpu_seconds
-    return sorted(lost_work, key=lambda each: (-lost_work[each], each))[:MAX_PROJECTS]
+    return sorted(lost_work, key=lambda project: (-lost_work[project], project))[:MAX_PROJECTS]

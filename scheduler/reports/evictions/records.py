@@ -35,7 +35,7 @@ def predicted_evictions(
 
     `candidates` are workloads that have not been submitted yet.
     """
-    by_name = {each.name: each for each in (*view.snapshot.workloads, *candidates)}
+    by_name = {workload.name: workload for workload in (*view.snapshot.workloads, *candidates)}
     return [
         _unsaved_row(evicted, bundle, view, by_name) for bundle in bundles for evicted in bundle.evictions
     ]

@@ -94,7 +94,7 @@ def _render_row(reader: Viewer, row: Eviction, existing_ids: Collection[UUID]) -
     stored = _stored_numbers(row)
     victim = _render_victim(reader, row, stored, existing_ids)
     preemptor = _render_preemptor(reader, row, stored, existing_ids)
-    refused = [str(each) for each in stored.get("refused") or ()]
+    refused = [str(sentence) for sentence in stored.get("refused") or ()]
     if preemptor is not None and not preemptor.is_visible:
         refused = []
     return RenderedEviction(

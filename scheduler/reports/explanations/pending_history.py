@@ -39,13 +39,15 @@ def reasons_in_period(
 ) -> tuple[PendingReason, ...]:
     """Return the reasons of one pending period. `end` is None while the period lasts."""
     return tuple(
-        each for each in history if each.since >= begin - CLOCK_SKEW and (end is None or each.since <= end)
+        reason
+        for reason in history
+        if reason.since >= begin - CLOCK_SKEW and (end is None or reason.since <= end)
     )
 
 
 def total_by_reason(parts: Iterable[PendingReason], now: datetime) -> list[tuple[str, timedelta]]:
     """Return the total duration of each reason, longest first."""
     totals: dict[str, timedelta] = {}
-    for each in parts:
-        totals[each.reason] = totals.get(each.reason, timedelta()) + each.duration(now)
+    for reason in parts:
+        totals[reason.reason] = totals.get(reason.reason, timedelta()) + reason.duration(now)
     return sorted(totals.items(), key=lambda entry: (-entry[1], entry[0]))

@@ -52,7 +52,9 @@ def with_pool_readiness(
     return tuple(
         replace(
             refusal,
-            blockers=tuple(_with_readiness(each, below_threshold[refusal.pool]) for each in refusal.blockers),
+            blockers=tuple(
+                _with_readiness(blocker, below_threshold[refusal.pool]) for blocker in refusal.blockers
+            ),
         )
         if refusal.pool in below_threshold
         else refusal

@@ -76,8 +76,8 @@ def with_share_explanations(actor: Actor, workload: Workload, queues: Mapping[st
     """Return the queues, adding to each the share explanations by resource that the user may see."""
     pool = NodePool.objects.filter(name=queues["project"]["pool"]).first()
     explanations: dict[str, dict[str, list[str]]] = {kind: {} for kind in queues}
-    for each in [] if pool is None else share_trace(actor=actor, owner=workload.project, pool=pool):
-        explanations[each.kind][each.resource] = each.explanation
+    for trace in [] if pool is None else share_trace(actor=actor, owner=workload.project, pool=pool):
+        explanations[trace.kind][trace.resource] = trace.explanation
     return {kind: {**standing, "how": explanations[kind]} for kind, standing in queues.items()}
 
 

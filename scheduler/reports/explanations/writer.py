@@ -112,7 +112,9 @@ def _build_row(pk: uuid.UUID, refusal: Refusal, expected: Forecast) -> NewRow:
 
 def _digest(refusal: Refusal) -> int:
     """Hash everything except the queue position, which changes whenever a workload ahead starts."""
-    blockers = tuple((each.reason, each.message, *each.numbers.items()) for each in refusal.blockers)
+    blockers = tuple(
+        (blocker.reason, blocker.message, *blocker.numbers.items()) for blocker in refusal.blockers
+    )
     return hash((refusal.pool, refusal.key, blockers))
 
 

@@ -29,7 +29,7 @@ class _ShareExplanation:
         yield self._explain_request()
         if mine.wanted > 0:
             yield from self._explain_quota()
-            if mine.wanted > sum(self._own_offer(each).granted for each in self._rounds("quota")):
+            if mine.wanted > sum(self._own_offer(round_).granted for round_ in self._rounds("quota")):
                 yield from self._explain_over_quota()
         yield f"Fair share: {self._format_amount(mine.share)}."
 

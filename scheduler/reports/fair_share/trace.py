@@ -146,9 +146,9 @@ def _trace(
         share=_to_api_units(division, mine.share),
         explanation=explain_share(division, queue, display_name),
         rounds=[
-            _round_document(division, each, offer)
-            for each in division.rounds
-            for offer in each.offers
+            _round_document(division, round_, offer)
+            for round_ in division.rounds
+            for offer in round_.offers
             if offer.queue == queue
         ],
     )

@@ -43,13 +43,14 @@ def find_shortfalls(actor: Actor, pools: Iterable[NodePool]) -> list[Shortfall]:
         )
     result = []
     for pool, project_standings in by_pool.items():
-        starved = [each for each in project_standings if each.allocated < each.deserved]
+        starved = [standing for standing in project_standings if standing.allocated < standing.deserved]
         if starved:
             borrowers = _find_borrowers(project_standings)
             result += [
-                Shortfall(pool, each.project, each.deserved, each.allocated, borrowers) for each in starved
+                Shortfall(pool, standing.project, standing.deserved, standing.allocated, borrowers)
+                for standing in starved
             ]
-    return sorted(result, key=lambda each: (-each.below_share, each.pool, each.project))
+    return sorted(result, key=lambda shortfall: (-shortfall.below_share, shortfall.pool, shortfall.project))
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,12 +71,12 @@ class _ProjectStanding:
 
 def _find_borrowers(project_standings: list[_ProjectStanding]) -> tuple[Borrower, ...]:
     rows = Quota.objects.filter(
-        pool=project_standings[0].pool_id, project__in=[each.project_id for each in project_standings]
+        pool=project_standings[0].pool_id, project__in=[standing.project_id for standing in project_standings]
     )
     quotas = dict(rows.values_list("project_id", "gpu_milli"))
     result = []
-    for each in project_standings:
-        quota = quotas.get(each.project_id, 0)
-        if quota is not None and each.allocated > quota:
-            result.append(Borrower(each.project, each.allocated - quota))
-    return tuple(sorted(result, key=lambda each: (-each.over_quota, each.project)))
+    for standing in project_standings:
+        quota = quotas.get(standing.project_id, 0)
+        if quota is not None and standing.allocated > quota:
+            result.append(Borrower(standing.project, standing.allocated - quota))
+    return tuple(sorted(result, key=lambda borrower: (-borrower.over_quota, borrower.project)))

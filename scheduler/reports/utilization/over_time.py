@@ -119,7 +119,7 @@ def hourly_utilization(pools: Iterable[NodePool], now: datetime, hours: int) -> 
     by_hour = {at: (measured / GPU_HOURS, busy / GPU_HOURS) for at, measured, busy in sums}
     result = []
     for hour in allocated:
-        measured, busy = (min(each, hour.allocated) for each in by_hour.get(hour.at, (0.0, 0.0)))
+        measured, busy = (min(hours_used, hour.allocated) for hours_used in by_hour.get(hour.at, (0.0, 0.0)))
         result.append(UtilizationHour(hour.at, hour.total, hour.allocated, measured, busy))
     return result
 

@@ -66,7 +66,7 @@ def take_readings(now: Callable[[], datetime], runtime_for: Callable[[NodePool],
     """Measure all running pods, skipping runtimes that do not respond."""
     running = [RunningPod._make(row) for row in _running_rows()]
     nodes = {node.pk: node for node in Node.objects.filter(state__in=HOSTING).select_related("pool")}
-    before = models.PodUtilization.objects.in_bulk([each.pod_id for each in running])
+    before = models.PodUtilization.objects.in_bulk([pod.pod_id for pod in running])
     assert_no_transaction()
     measured = _measure_pods(running, nodes, runtime_for)
     at = now()

@@ -72,7 +72,7 @@ def _prediction(
             "gpus": workload.gpu_milli_min / MILLI,
         },
         decisions=[_decision_document(bundle, workload.handle) for bundle in bundles],
-        evictions=[eviction_document(each) for each in evictions],
+        evictions=[eviction_document(eviction) for eviction in evictions],
         blockers=[asdict(redact_blocker(blocker, workload.handle)) for blocker in blockers],
         queue_position=refusal.position if refusal else None,
     )
@@ -99,21 +99,21 @@ def _decision_document(bundle: Bundle, handle: str) -> dict[str, Any]:
     }
 
 
-def eviction_document(each: RenderedEviction) -> dict[str, Any]:
+def eviction_document(eviction: RenderedEviction) -> dict[str, Any]:
     """Return a predicted eviction as a JSON object, with the wording and redactions of the audit."""
-    row = each.row
+    row = eviction.row
     return {
         "kind": row.kind,
         "pool": row.pool_name,
-        "project": each.victim.project,
-        "workload": each.victim.name,
-        "victim": each.victim.display_name,
-        "preemptor": each.preemptor.display_name if each.preemptor else "",
-        "rule": each.rule,
+        "project": eviction.victim.project,
+        "workload": eviction.victim.name,
+        "victim": eviction.victim.display_name,
+        "preemptor": eviction.preemptor.display_name if eviction.preemptor else "",
+        "rule": eviction.rule,
         "pods": len(row.pods),
         "entire_workload": row.entire_workload,
         "gpus": row.gpu_milli / MILLI,
         "lost_gpu_seconds": row.lost_gpu_seconds,
-        "summary": each.summary,
-        "explanation": each.explanation,
+        "summary": eviction.summary,
+        "explanation": eviction.explanation,
     }

@@ -108,9 +108,9 @@ def _build_impact(
 ) -> Impact:
     view = observe(now, SPEC_CACHE, cache.observations)
     edited = apply_quotas(view, drafted)
-    impact = Impact(tag_before(drafted), [_quota_document(each) for each in drafted])
+    impact = Impact(tag_before(drafted), [_quota_document(edit) for edit in drafted])
     viewer = viewer_for(actor)
-    edited_queues = [(_queue_name(each.change.owner, view), each.change.pool.name) for each in drafted]
+    edited_queues = [(_queue_name(edit.change.owner, view), edit.change.pool.name) for edit in drafted]
     impact.warnings = _warning_documents(edited, edited_queues)
     if not impact.changes_nothing:
         before, after = _plan(view.snapshot, view, cache.layouts), _plan(edited, view)
@@ -126,16 +126,16 @@ def _plan(snapshot: Snapshot, view: ClusterView, layouts: LayoutCache | None = N
 def apply_quotas(view: ClusterView, drafted: Iterable[DraftedChange]) -> Snapshot:
     """Return the snapshot with the edited quotas."""
     queues = {queue.name: queue for queue in view.snapshot.queues}
-    for each in drafted:
-        name, pool = _queue_name(each.change.owner, view), each.change.pool.name
-        queues[name] = _edit_entitlement(queues[name], pool, each)
+    for edit in drafted:
+        name, pool = _queue_name(edit.change.owner, view), edit.change.pool.name
+        queues[name] = _edit_entitlement(queues[name], pool, edit)
     return replace(view.snapshot, queues=tuple(queues[queue.name] for queue in view.snapshot.queues))
 
 
-def _edit_entitlement(queue: Queue, pool: str, each: DraftedChange) -> Queue:
+def _edit_entitlement(queue: Queue, pool: str, drafted: DraftedChange) -> Queue:
     present = queue.entitlements.get(pool)
     usage = present.usage if present is not None else Decayed()
-    entitled = build_entitlement(each.after, each.change.owner.rank, usage)
+    entitled = build_entitlement(drafted.after, drafted.change.owner.rank, usage)
     return replace(queue, entitlements={**queue.entitlements, pool: entitled})
 
 
@@ -144,14 +144,14 @@ def _queue_name(owner: Department | Project, view: ClusterView) -> str:
     return names[owner.pk]
 
 
-def _quota_document(each: DraftedChange) -> Document:
-    owner = each.change.owner
+def _quota_document(drafted: DraftedChange) -> Document:
+    owner = drafted.change.owner
     return {
         "kind": "department" if isinstance(owner, Department) else "project",
         "name": owner.name,
-        "pool": each.change.pool.name,
-        "before": quota_values(each.before) if each.before else None,
-        "after": quota_values(each.after) if each.after else None,
+        "pool": drafted.change.pool.name,
+        "before": quota_values(drafted.before) if drafted.before else None,
+        "after": quota_values(drafted.after) if drafted.after else None,
     }
 
 
@@ -229,13 +229,15 @@ def _list_or_count(impact: Impact, what: str, handle: str, entry: Document, view
 
 
 def _compare_evictions(impact: Impact, before: Plan, after: Plan, view: ClusterView, viewer: Viewer) -> None:
-    already_planned = {(each.workload, each.kind) for bundle in before.bundles for each in bundle.evictions}
-    for each in render(viewer, predicted_evictions(after.bundles, view)):
-        row = each.row
+    already_planned = {
+        (eviction.workload, eviction.kind) for bundle in before.bundles for eviction in bundle.evictions
+    }
+    for eviction in render(viewer, predicted_evictions(after.bundles, view)):
+        row = eviction.row
         if (f"{row.project_name}/{row.workload_name}", row.kind) in already_planned:
             continue
-        if each.victim.is_visible or (each.preemptor is not None and each.preemptor.is_visible):
-            impact.evictions.append(eviction_document(each))
+        if eviction.victim.is_visible or (eviction.preemptor is not None and eviction.preemptor.is_visible):
+            impact.evictions.append(eviction_document(eviction))
         else:
             impact.hidden.evictions += 1
             impact.hidden.evicted_gpus += row.gpu_milli / MILLI

@@ -105,8 +105,8 @@ def hue(project_id: int) -> str:
 def build_legend(maps: Iterable[NodeMap]) -> list[tuple[str, str, int]]:
     """Return (hue, project, milli-GPU) per visible project, sorted by name. Other projects come last."""
     held: dict[tuple[int, str, str], int] = defaultdict(int)
-    for each in maps:
-        for device in each.devices:
+    for node_map in maps:
+        for device in node_map.devices:
             for holder in device.holders:
                 name = holder.pod.workload.project.name if holder.pod else "Other projects"
                 held[(holder.pod is None, name, holder.hue)] += holder.milli
@@ -120,19 +120,19 @@ def _add_allocations(maps: dict[int, NodeMap], visible: set[int]) -> None:
         .order_by("node_id", "pod__workload__project__name", "pod__workload__name", "pk")
     )
     for row in rows:
-        each, project = maps[row.node_id], row.pod.workload.project
+        node_map, project = maps[row.node_id], row.pod.workload.project
         seen = project.pk in visible
         holder = Holder(
             row.pod if seen else None, row.gpu_milli, hue(project.pk) if seen else OTHER_PROJECTS_HUE
         )
-        each.cpu_milli += row.cpu_milli
-        each.memory_mib += row.memory_mib
-        each.pods += 1
+        node_map.cpu_milli += row.cpu_milli
+        node_map.memory_mib += row.memory_mib
+        node_map.pods += 1
         if not row.devices:
-            each.others.append(holder)
+            node_map.others.append(holder)
         for index in row.devices:
-            if index < len(each.devices):
-                each.devices[index].holders.append(holder)
+            if index < len(node_map.devices):
+                node_map.devices[index].holders.append(holder)
 
 
 def _add_reservations(maps: dict[int, NodeMap], visible: set[int]) -> None:

@@ -57,9 +57,9 @@ def list_pool_nodes(request: Request, pool: NodePool) -> PoolNodes:
     )  # fmt: skip
     maps = build_node_maps(request.actor, shown.rows)
     return PoolNodes(
-        maps=[(each, NODE_ACTIONS.get(each.node.state, ())) for each in maps],
+        maps=[(node_map, NODE_ACTIONS.get(node_map.node.state, ())) for node_map in maps],
         slice=shown,
-        states=[(each, counts[each]) for each in map(str, ALIVE) if each in counts],
+        states=[(state_, counts[state_]) for state_ in map(str, ALIVE) if state_ in counts],
         state=state,
         find=find,
         mosaic=build_heatmap(pool) if large else None,

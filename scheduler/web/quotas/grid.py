@@ -133,8 +133,8 @@ def _build_pool_headers(grid: Table, *, administers: bool) -> list[PoolHeader]:
                 pool=pool,
                 columns=len(grid.fields),
                 capacity=capacity.get(pool.pk, 0) if administers and "gpu" in grid.fields else None,
-                quota_sum=sum(each for each in quotas if each is not None),
-                unlimited=sum(each is None for each in quotas),
+                quota_sum=sum(quota for quota in quotas if quota is not None),
+                unlimited=sum(quota is None for quota in quotas),
             )
         )
     return pool_headers

@@ -47,14 +47,14 @@ def submit(request: Request) -> HttpResponse:
             return JsonResponse({"theirs": stale, "latest": latest_change_id()}, status=412)
         if request.POST.get("do") != "apply":
             return _render_preview(request, draft)
-        apply_draft(actor=request.actor, draft=draft, expected="-".join(each.version for each in typed))
+        apply_draft(actor=request.actor, draft=draft, expected="-".join(edited.version for edited in typed))
     except Invalid as error:
         return JsonResponse({"faults": list(errors_by_cell(typed, error))}, status=422)
     except PreconditionFailed:
         return JsonResponse(
             {"theirs": _conflicting_quotas(request.actor, typed), "latest": latest_change_id()}, status=412
         )
-    now = current_cells(request.actor, {(each.key, each.pool.name): {} for each in typed})
+    now = current_cells(request.actor, {(edited.key, edited.pool.name): {} for edited in typed})
     return JsonResponse({"applied": _applied_message(typed), "latest": latest_change_id(), "theirs": now})
 
 
@@ -126,7 +126,7 @@ def _expiry(request: Request) -> datetime | None:
 
 
 def _applied_message(typed: Sequence[EditedQuota]) -> str:
-    removals = sum(each.removes for each in typed)
+    removals = sum(edited.removes for edited in typed)
     parts = [
         f"{format_count(count, 'quota')} {what}"
         for count, what in ((len(typed) - removals, "saved"), (removals, "deleted"))
@@ -143,8 +143,8 @@ def _render_preview(request: Request, draft: Draft) -> HttpResponse:
 
 def _conflicting_quotas(actor: Actor, typed: Iterable[EditedQuota]) -> list[dict[str, Any]]:
     """Return the draft's quotas that others have changed since the user began editing."""
-    current = current_cells(actor, {(each.key, each.pool.name): {} for each in typed})
-    versions = {(each.key, each.pool.name): each.version for each in typed}
+    current = current_cells(actor, {(edited.key, edited.pool.name): {} for edited in typed})
+    versions = {(edited.key, edited.pool.name): edited.version for edited in typed}
     changed = [row for row in current if row["version"] != versions[row["owner"], row["pool"]]]
     by = _last_changes([row["owner"] for row in changed])
     return [{**row, **by.get((row["owner"], row["pool"]), {"by": "Someone else"})} for row in changed]

@@ -55,7 +55,7 @@ def parse_edits(actor: Actor, text: str) -> list[EditedQuota]:
     if len(result) > MAX_QUOTAS:
         allowed = f"{MAX_QUOTAS} at a time"
         raise Invalid([Problem("draft", "changes too many quotas", format_value(len(result)), allowed)])
-    owners, pools = _owners(actor, result), {each.name: each for each in NodePool.objects.all()}
+    owners, pools = _owners(actor, result), {pool.name: pool for pool in NodePool.objects.all()}
     typed: list[EditedQuota] = []
     for place, values in sorted(result.items()):
         key, _, pool = place.partition("/")
@@ -64,41 +64,41 @@ def parse_edits(actor: Actor, text: str) -> list[EditedQuota]:
                 [Problem("draft", "names an unknown quota", format_value(place), "a quota in the grid")]
             )
         typed.append(EditedQuota(key, owners[key], pools[pool], values, versions.get(place, "")))
-    for owner in dict.fromkeys(each.owner for each in typed):
+    for owner in dict.fromkeys(edited.owner for edited in typed):
         require_set_quota(actor, owner)
     return typed
 
 
 def build_changes(typed: Sequence[EditedQuota]) -> tuple[Change, ...]:
     """Return the quota changes. If any cell has an error, raises Invalid with the errors of all cells."""
-    stored, problems, result = stored_quotas([(each.owner, each.pool) for each in typed]), [], []
-    for number, each in enumerate(typed):
-        path, quota = f"changes[{number}]", stored.get(quota_key(each.owner, each.pool))
+    stored, problems, result = stored_quotas([(edited.owner, edited.pool) for edited in typed]), [], []
+    for number, edited in enumerate(typed):
+        path, quota = f"changes[{number}]", stored.get(quota_key(edited.owner, edited.pool))
         equal_weights = quota is None or quota.weight_gpu == quota.weight_cpu == quota.weight_memory
         try:
-            columns = _columns(each, equal_weights=equal_weights)
+            columns = _columns(edited, equal_weights=equal_weights)
         except Invalid as error:
             problems += [
                 Problem(f"{path}.set.{fault.path}", fault.message, fault.received, fault.allowed)
                 for fault in error.problems
             ]
         else:
-            result.append(Change(each.owner, each.pool, columns, path))
+            result.append(Change(edited.owner, edited.pool, columns, path))
     if problems:
         raise Invalid(problems)
     return tuple(result)
 
 
-def _columns(each: EditedQuota, *, equal_weights: bool) -> Columns | None:
+def _columns(edited: EditedQuota, *, equal_weights: bool) -> Columns | None:
     """Return the columns to set, or None to delete the quota. Raises Invalid if a cell has an error."""
-    if each.removes:
+    if edited.removes:
         return None
-    if mixed := [FIELDS[name].path for name, text in each.cells.items() if removes_quota(text)]:
+    if mixed := [FIELDS[name].path for name, text in edited.cells.items() if removes_quota(text)]:
         raise Invalid([
             Problem(path, "deletes a quota whose other values are set", NO_QUOTA, "delete or set the quota")
             for path in mixed
         ])  # fmt: skip
-    return parse_columns(document(each.cells, equal_weights=equal_weights))
+    return parse_columns(document(edited.cells, equal_weights=equal_weights))
 
 
 def errors_by_cell(typed: Sequence[EditedQuota], error: Invalid) -> Iterator[dict[str, str]]:
@@ -112,13 +112,13 @@ def errors_by_cell(typed: Sequence[EditedQuota], error: Invalid) -> Iterator[dic
         if not number.isdecimal() or int(number) >= len(typed):
             yield {"message": f"{problem.path}: {message}"}
             continue
-        each = typed[int(number)]
-        name = field_for_path(path, each.cells)
+        edited = typed[int(number)]
+        name = field_for_path(path, edited.cells)
         yield {
-            "owner": each.key,
-            "pool": each.pool.name,
+            "owner": edited.key,
+            "pool": edited.pool.name,
             "field": name,
-            "cell": f"{FIELDS[name].head} for {each.owner.name} in {each.pool.name}",
+            "cell": f"{FIELDS[name].head} for {edited.owner.name} in {edited.pool.name}",
             "message": message[:1].upper() + message[1:],
         }
 
@@ -146,7 +146,7 @@ def _parse_draft(text: str) -> tuple[list[tuple[str, str, str, str]], dict[str, 
 def _owners(actor: Actor, places: dict[str, dict[str, str]]) -> dict[str, Owner]:
     tops, inner = parse_owner_keys(place.partition("/")[0] for place in places)
     result: dict[str, Owner] = {
-        f"department-{each.pk}": each for each in departments(actor).filter(pk__in=tops)
+        f"department-{department.pk}": department for department in departments(actor).filter(pk__in=tops)
     }
-    result |= {f"project-{each.pk}": each for each in projects(actor).filter(pk__in=inner)}
+    result |= {f"project-{project.pk}": project for project in projects(actor).filter(pk__in=inner)}
     return result

@@ -96,7 +96,7 @@ class Table:
 
     def _with_cells(self, row: Row, number: int) -> Row:
         held = [row.quotas.get(pool.pk) for pool in self.pools]
-        versions = " ".join(each.version if each else NO_VERSION for each in held)
+        versions = " ".join(quota.version if quota else NO_VERSION for quota in held)
         return replace(row, number=number, cells=tuple(self._cells(row)), versions=versions)
 
     def _cells(self, row: Row) -> Iterator[Cell]:

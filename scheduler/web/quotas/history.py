@@ -93,8 +93,8 @@ def revert_change(request: Request, change_id: int) -> HttpResponse:
     draft, impact, fault = None, None, None
     try:
         draft, _ = inverse_draft(change)
-        for each in draft.changes:
-            require_set_quota(request.actor, each.owner)
+        for edit in draft.changes:
+            require_set_quota(request.actor, edit.owner)
         if request.method == "POST":
             revert(actor=request.actor, change=change)
             return done(request, f"Change {change.pk} reverted.", to=reverse("quota-changes"), leave=True)
@@ -129,18 +129,20 @@ def list_changes(actor: Actor, rows: Iterable[QuotaChange]) -> list[ListedChange
     expiries = {
         row.change_id: row for row in QuotaExpiry.objects.filter(change__in=[row.pk for row in changes])
     }
-    mine = {each.pk for each in departments(actor) if may(actor, Action.EDIT, each)}
+    mine = {department.pk for department in departments(actor) if may(actor, Action.EDIT, department)}
     everything = may(actor, Action.ADMINISTER)
     listing = []
     for row in changes:
-        shown = [each for each in row.written if seen.includes(each.get("project_id"), each["department_id"])]
+        shown = [
+            quota for quota in row.written if seen.includes(quota.get("project_id"), quota["department_id"])
+        ]
         settable = everything or all(
-            each["kind"] == "project" and each["department_id"] in mine for each in row.written
+            quota["kind"] == "project" and quota["department_id"] in mine for quota in row.written
         )
         listing.append(
             ListedChange(
                 change=row,
-                quotas=[_changed_quota(each) for each in shown],
+                quotas=[_changed_quota(quota) for quota in shown],
                 hidden=len(row.written) - len(shown),
                 reverted_by=reverted.get(row.pk),
                 expiry=expiries.get(row.pk),
@@ -150,9 +152,9 @@ def list_changes(actor: Actor, rows: Iterable[QuotaChange]) -> list[ListedChange
     return listing
 
 
-def _changed_quota(each: Mapping[str, Any]) -> ChangedQuota:
-    before, after = (_merge_weights(each[side] or {}) for side in ("before", "after"))
-    return ChangedQuota(each["name"], each["pool"], not after, list_differences(before, after))
+def _changed_quota(quota: Mapping[str, Any]) -> ChangedQuota:
+    before, after = (_merge_weights(quota[side] or {}) for side in ("before", "after"))
+    return ChangedQuota(quota["name"], quota["pool"], not after, list_differences(before, after))
 
 
 def _merge_weights(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -84,13 +84,13 @@ def quota_lines(actor: Actor, pools: Iterable[NodePool]) -> list[QuotaLine]:
     shares = _shares_by_owner(actor, wanted)
     held, waiting = allocated_by_project(wanted), pending_by_project(wanted)
     tops = {
-        each.pk: QuotaLine(
-            each,
-            owned[("department", each.pk)],
-            shares.get(("department", each.pk)),
-            numbers_visible=each.pk in whole,
+        department.pk: QuotaLine(
+            department,
+            owned[("department", department.pk)],
+            shares.get(("department", department.pk)),
+            numbers_visible=department.pk in whole,
         )
-        for each in departments(actor)
+        for department in departments(actor)
     }
     for project in projects(actor).select_related(None):
         key = ("project", project.pk)

@@ -68,7 +68,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     if not request.GET.get("pool"):
         return grid.index(request)
     pools = list(visible_pools(request.actor).order_by("name"))
-    pool = next((each for each in pools if each.name == request.GET.get("pool")), pools[0] if pools else None)
+    pool = next((pool for pool in pools if pool.name == request.GET.get("pool")), pools[0] if pools else None)
     tree = quota_lines(request.actor, [pool] if pool else [])
     listing = list_rows(
         request, COLUMNS, _flatten(tree), file_name=f"quotas-on-{pool}", default="name", size=UNPAGED

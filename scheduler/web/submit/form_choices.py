@@ -30,7 +30,7 @@ def submittable_projects(actor: Actor) -> list[str]:
 
     Permissions are checked once per department, and once per project that has the user as a member.
     """
-    whole = {each.pk for each in departments(actor) if may(actor, Action.EDIT, each)}
+    whole = {department.pk for department in departments(actor) if may(actor, Action.EDIT, department)}
     mine = set(
         Membership.objects.filter(user=actor.user, project__isnull=False).values_list("project", flat=True)
     )

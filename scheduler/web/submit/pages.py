@@ -91,7 +91,7 @@ def _add_error(answer: CheckResult, error: BerthError) -> None:
     elif isinstance(error, Forbidden):
         answer.problems = [Problem("project", error.detail)]
     elif named := error.extra.get("errors"):
-        answer.problems = [Problem(**each) for each in named]
+        answer.problems = [Problem(**problem) for problem in named]
     else:
         answer.refused = error.detail
 

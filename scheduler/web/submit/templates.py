@@ -257,12 +257,12 @@ def _add_error(template_page: TemplatePage, error: BerthError) -> None:
         template_page.refused = error.detail
         return
     inside = f"{service.DOCUMENT_PATH}."
-    for each in error.problems:
-        if each.path in ("name", "description"):
-            template_page.field_problems.append(each)
+    for problem in error.problems:
+        if problem.path in ("name", "description"):
+            template_page.field_problems.append(problem)
         else:
-            path = each.path.removeprefix(inside) if each.path != service.DOCUMENT_PATH else ""
-            template_page.problems.append(Problem(path, each.message, each.received, each.allowed))
+            path = problem.path.removeprefix(inside) if problem.path != service.DOCUMENT_PATH else ""
+            template_page.problems.append(Problem(path, problem.message, problem.received, problem.allowed))
 
 
 def _page(request: Request, draft: Draft, template_page: TemplatePage, *, status: int = 200) -> HttpResponse:

@@ -86,7 +86,7 @@ def _lines(rows: Iterable[UsageRow], by: Dimension) -> list[UsageLine]:
     names: dict[str, list[UsageRow]] = {}
     for row in rows:
         names.setdefault(row.names[by], []).append(row)
-    sums = [(total(each), name) for name, each in names.items()]
+    sums = [(total(used), name) for name, used in names.items()]
     sums.sort(key=lambda pair: (-pair[0].gpu_hours, pair[1]))
     most = max([used.gpu_hours for used, _ in sums], default=0.0)
     rows_ = []
@@ -138,7 +138,7 @@ def _chart_periods(rows: Sequence[UsageRow], question: UsageQuery) -> list[Chart
         if row.at is not None:
             at.setdefault(row.at, []).append(row)
     return [
-        ChartPeriod(_label(start, question), total(each)) for start, each in sorted(at.items(), reverse=True)
+        ChartPeriod(_label(start, question), total(used)) for start, used in sorted(at.items(), reverse=True)
     ]
 
 

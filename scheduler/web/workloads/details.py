@@ -104,8 +104,10 @@ def _with_trace_urls(actor: Actor, workload: Workload, queues: Mapping[str, Any]
 
 def obstacles(blockers: Iterable[Mapping[str, Any]]) -> list[Obstacle]:
     return [
-        Obstacle(str(each["reason"]), str(each["message"]), format_numbers(each.get("numbers") or {}))
-        for each in blockers
+        Obstacle(
+            str(blocker["reason"]), str(blocker["message"]), format_numbers(blocker.get("numbers") or {})
+        )
+        for blocker in blockers
     ]
 
 
@@ -131,8 +133,8 @@ def pod_placements(actor: Actor, workload: Workload) -> tuple[list[PodPlacement]
     )
     attempts = [PodPlacement(pod, getattr(pod, "allocation", None)) for pod in result]
     return (
-        [each for each in attempts if each.pod.run == workload.run],
-        [each for each in attempts if each.pod.run != workload.run],
+        [attempt for attempt in attempts if attempt.pod.run == workload.run],
+        [attempt for attempt in attempts if attempt.pod.run != workload.run],
     )
 
 

@@ -107,8 +107,8 @@ def download(request: Request, workload_id: uuid.UUID) -> StreamingHttpResponse:
 def pods_by_run(pods: list[PodPlacement]) -> list[tuple[int, list[PodPlacement]]]:
     """Group pods by run, latest run first."""
     runs: dict[int, list[PodPlacement]] = {}
-    for each in pods:
-        runs.setdefault(each.pod.run, []).append(each)
+    for pod in pods:
+        runs.setdefault(pod.pod.run, []).append(pod)
     return sorted(runs.items(), reverse=True)
 
 
@@ -117,13 +117,13 @@ def build_hits(matches: LogMatches, text: str, ignore_case: bool) -> list[Hit]:
     return [
         Hit(
             line,
-            tuple(plain_text(each) for each in line.before),
+            tuple(plain_text(context_line) for context_line in line.before),
             tuple(
                 (piece, place % 2 == 1)
                 for place, piece in enumerate(wanted.split(plain_text(line.text)))
                 if piece
             ),
-            tuple(plain_text(each) for each in line.after),
+            tuple(plain_text(context_line) for context_line in line.after),
         )
         for line in matches.lines
     ]

@@ -58,7 +58,7 @@ def workload_context(request: Request, workload: Workload) -> dict[str, Any]:
 
 def _open_ports(actor: Actor, workload: Workload) -> list[str]:
     """Return the names of the ports that the user can open now."""
-    names = [each["name"] for each in ports.declared_ports(workload)]
+    names = [port["name"] for port in ports.declared_ports(workload)]
     can = bool(names) and bool(settings.BERTH_APPS_ORIGIN) and workload.phase == Phase.RUNNING
     return names if can and may(actor, Action.OPERATE, workload) else []
 

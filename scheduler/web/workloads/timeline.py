@@ -96,11 +96,13 @@ def timeline(
     unmatched = list(evictions)
     entries = [_entry(row, _matching_evictions(row, unmatched)) for row in reversed(shown)]
     since = shown[-1].at if shown else None
-    entries += [_eviction_entry(each) for each in unmatched if since is None or each.row.at >= since]
     entries += [
-        Entry(each.row.at, EVICTED_ANOTHER, each.summary, "", evictions=(each,))
-        for each in evicted_others
-        if since is None or each.row.at >= since
+        _eviction_entry(eviction) for eviction in unmatched if since is None or eviction.row.at >= since
+    ]
+    entries += [
+        Entry(eviction.row.at, EVICTED_ANOTHER, eviction.summary, "", evictions=(eviction,))
+        for eviction in evicted_others
+        if since is None or eviction.row.at >= since
     ]
     entries.sort(key=lambda entry: entry.at)
     history, now = pending_history(workload), timezone.now()
@@ -132,15 +134,15 @@ def _matching_evictions(row: Event, unmatched: list[RenderedEviction]) -> tuple[
     """Remove the evictions that belong to this event from `unmatched`, and return them."""
     if row.kind != Phase.STOPPING and _partial_eviction(row.kind) is None:
         return ()
-    matching = tuple(each for each in unmatched if abs(each.row.at - row.at) <= SAME_TRANSACTION)
-    for each in matching:
-        unmatched.remove(each)
+    matching = tuple(eviction for eviction in unmatched if abs(eviction.row.at - row.at) <= SAME_TRANSACTION)
+    for eviction in matching:
+        unmatched.remove(eviction)
     return matching
 
 
-def _eviction_entry(each: RenderedEviction) -> Entry:
-    title = TITLES_BY_KIND.get(each.row.kind, "Evicted")
-    return Entry(each.row.at, title, each.summary, "warn", evictions=(each,))
+def _eviction_entry(eviction: RenderedEviction) -> Entry:
+    title = TITLES_BY_KIND.get(eviction.row.kind, "Evicted")
+    return Entry(eviction.row.at, title, eviction.summary, "warn", evictions=(eviction,))
 
 
 def _with_durations(entries: Iterable[Entry]) -> list[Entry]:
@@ -170,7 +172,7 @@ def _with_reasons(entry: Entry, history: Sequence[PendingReason], now: datetime)
 def _reasons(parts: Sequence[PendingReason], now: datetime) -> PendingReasons | None:
     if not parts:
         return None
-    each = tuple((part.reason, part.since, part.duration(now)) for part in parts)
+    periods = tuple((part.reason, part.since, part.duration(now)) for part in parts)
     many = len(parts) > MAX_LISTED_REASONS
-    summary = total_by_reason(parts, now) if many else [(reason, lasted) for reason, _, lasted in each]
-    return PendingReasons(tuple(summary), each)
+    summary = total_by_reason(parts, now) if many else [(reason, lasted) for reason, _, lasted in periods]
+    return PendingReasons(tuple(summary), periods)

@@ -96,7 +96,7 @@ def test_database_refuses_to_allocate_a_device_twice(stage: Stage) -> None:
     stage.submit()
     stage.tick(2)
     claim = DeviceClaim.objects.get(node__name="local-0", device=0)
-    with pytest.raises(Exception, match="would be sold to 1001 thousandths"):
+    with pytest.raises(Exception, match="would have 1001 thousandths allocated"):
         DeviceClaim.objects.create(allocation=_other(claim), node=claim.node, device=claim.device, milli=1)
     with pytest.raises(Exception, match="has no device 2"):
         DeviceClaim.objects.create(allocation=claim.allocation, node=claim.node, device=2, milli=1)

@@ -44,7 +44,7 @@ def _format_scalar(value: Any, written: str | None) -> str | None:
 
 def _format_command(value: Any, written: str | None) -> str | None:
     if isinstance(value, list):
-        words = [each for each in value if isinstance(each, str) and "\n" not in each]
+        words = [word for word in value if isinstance(word, str) and "\n" not in word]
         return "\n".join(words) if len(words) == len(value) else None
     text = _format_scalar(value, written)
     return None if text is None else text.rstrip("\n")

@@ -18,7 +18,7 @@ KINDS: Choices = (
 )  # fmt: skip
 FLAGS: Choices = (("", "From priority"), ("true", "Yes"), ("false", "No"))
 RESTARTS: Choices = (("", "Never"), ("on_failure", "On failure"), ("always", "Always"))
-NOTIFICATION_EVENTS: Choices = tuple((each, each.capitalize()) for each in
+NOTIFICATION_EVENTS: Choices = tuple((event, event.capitalize()) for event in
                       ("started", "completed", "failed", "preempted", "cancelled",
                        "unschedulable"))  # fmt: skip
 MIN_REPLICAS, MAX_REPLICAS = "at_least", "at_most"  # keys of the two replica fields

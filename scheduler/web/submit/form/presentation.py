@@ -81,7 +81,7 @@ class ShownPart:
     @property
     def unfolded(self) -> bool:
         """True if the section is expanded because one of its fields has a value or an error."""
-        return any(each.value or each.errors or each.is_text_only for each in self.more)
+        return any(field.value or field.errors or field.is_text_only for field in self.more)
 
 
 @dataclass
@@ -104,7 +104,7 @@ class ShownForm:
 
     @property
     def fault_lines(self) -> str:
-        return " ".join(str(each.line) for each in self.faults if each.line)
+        return " ".join(str(error.line) for error in self.faults if error.line)
 
 
 def prepare_form(draft: Draft, offer: FormChoices, problems: Iterable[Problem] = ()) -> ShownForm:
@@ -112,14 +112,14 @@ def prepare_form(draft: Draft, offer: FormChoices, problems: Iterable[Problem] =
     places = SourceLines.from_text(draft.text if draft.data is not None else draft.agreed)
     data = draft.form_data or {}
     parts = [_shown_part(part, draft, data, places) for part in draft.parts(offer)]
-    fields = {each.form_field.path: each for part in parts for each in (*part.fields, *part.more)}
+    fields = {field.form_field.path: field for part in parts for field in (*part.fields, *part.more)}
     other_errors = []
     for problem in faults:
         if owner := find_field(problem.path, fields):
             fields[owner].errors.append(problem)
         else:
             other_errors.append(problem)
-    lines = [ShownError(_line_number(draft, places, each), each) for each in faults]
+    lines = [ShownError(_line_number(draft, places, problem), problem) for problem in faults]
     return ShownForm(
         parts, sorted(lines, key=lambda fault: fault.line or 0), other_errors, draft.data is None
     )
@@ -139,14 +139,14 @@ def _shown_part(part: FormPart, draft: Draft, data: Mapping[str, Any], places: S
 def _shown_fields(
     fields: Iterable[Field], draft: Draft, data: Mapping[str, Any], places: SourceLines
 ) -> Iterator[ShownField]:
-    for each in fields:
-        value = field_text(each, data, places)
+    for form_field in fields:
+        value = field_text(form_field, data, places)
         yield ShownField(
-            each,
-            draft.typed.get(each.path, value or ""),
-            chosen=selected_values(each, data) if each.many else [],
-            is_text_only=value is None and each.path not in draft.typed,
-            words=each.at[-1] == "command" and isinstance(value_at(data, each.at), list),
+            form_field,
+            draft.typed.get(form_field.path, value or ""),
+            chosen=selected_values(form_field, data) if form_field.many else [],
+            is_text_only=value is None and form_field.path not in draft.typed,
+            words=form_field.at[-1] == "command" and isinstance(value_at(data, form_field.at), list),
         )
 
 
