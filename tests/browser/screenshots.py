@@ -144,7 +144,7 @@ def create_cycle() -> int:
 
 
 def _edit_quota(page: object) -> None:
-    page.get_by_role("link", name="Edit the quota of vision").click()
+    page.get_by_role("link", name="Edit the quota for vision").click()
     page.locator("#quota_gpu").fill("40")
     page.get_by_role("button", name="Save").click()
     page.wait_for_selector(".error")

@@ -51,7 +51,7 @@ def test_invalid_document_is_corrected_and_submitted(opened: Open, scene: Scene)
         expect(page.get_by_text("roles[0].gpu")).to_be_visible()
         expect(page.locator("#document")).to_have_value(re.compile("1.5"))
         page.locator("#document").fill(DOCUMENT)
-        expect(page.get_by_role("heading", name="It would start and evict other workloads")).to_be_visible()
+        expect(page.get_by_role("heading", name="Would start and evict other workloads")).to_be_visible()
         expect(page.locator("#answer")).to_contain_text("vision/segment-eval")
         assert not Workload.objects.filter(name="from-here").exists()
         page.get_by_role("button", name="Submit workload", exact=True).click()
@@ -81,7 +81,7 @@ def test_live_update_keeps_the_keyboard_focus(opened: Open, scene: Scene) -> Non
     with opened("bert") as (page, faults):
         page.goto("/quotas?pool=train")
         expect(page.locator(".live")).to_have_text("Live")
-        link = page.get_by_role("link", name="Edit the quota of speech")
+        link = page.get_by_role("link", name="Edit the quota for speech")
         link.focus()
         quotas.set_quota(actor=actor(scene, "ada"), owner=vision, pool=train, values={"gpu": 7})
         row = page.get_by_role("row").filter(has=page.get_by_role("rowheader", name="vision"))
@@ -190,7 +190,7 @@ def test_cancel_needs_confirmation_and_escape_closes_the_dialog(opened: Open, sc
 def test_quota_is_edited_by_keyboard(opened: Open, scene: Scene) -> None:
     with opened("bert") as (page, _):
         page.goto("/quotas?pool=train")
-        page.get_by_role("link", name="Edit the quota of speech").focus()
+        page.get_by_role("link", name="Edit the quota for speech").focus()
         page.keyboard.press("Enter")
         page.locator("#quota_gpu").fill("30")
         page.locator("#quota_limit_gpu").fill("10")
@@ -209,7 +209,7 @@ def test_conflicting_quota_edits_are_both_kept(opened: Open, scene: Scene) -> No
     vision, train = scene.projects["vision"], scene.pools["train"]
     with opened("bert") as (page, _):
         page.goto("/quotas?pool=train")
-        page.get_by_role("link", name="Edit the quota of vision").click()
+        page.get_by_role("link", name="Edit the quota for vision").click()
         page.locator("#quota_gpu").fill("7")
         quotas.set_quota(actor=actor(scene, "ada"), owner=vision, pool=train, values={"weight": 5})
         page.get_by_role("button", name="Save").click()

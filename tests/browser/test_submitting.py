@@ -43,16 +43,18 @@ def test_prediction_follows_the_form_and_the_workload_is_submitted(opened: Open,
         page.get_by_label("Command", exact=True).fill("sleep 1")
         page.get_by_label("Priority").fill("very-low")
         page.get_by_label("Replicas", exact=True).fill("12")
-        expect(page.get_by_role("heading", name="It would be queued")).to_be_visible()
+        expect(page.get_by_role("heading", name="Would be queued")).to_be_visible()
         answer = page.locator("#answer")
         expect(answer).to_contain_text("Project vision is limited to 16 GPUs: 12 allocated, 12 requested.")
         expect(answer).to_contain_text("missing8 GPUs")
         expect(
-            page.get_by_role("status").filter(has_text="It would be queued. Project vision is limited to")
+            page.get_by_role("status").filter(
+                has_text="The workload would be queued. Project vision is limited to"
+            )
         ).to_be_attached()
         page.get_by_label("Replicas", exact=True).fill("1")
         page.get_by_label("GPUs per pod").fill("0.25")
-        expect(page.get_by_role("heading", name="It would start immediately")).to_be_visible()
+        expect(page.get_by_role("heading", name="Would start immediately")).to_be_visible()
         expect(answer).to_contain_text("worker-0 → train-")
         assert "replicas: 1        # a gang" in document(page), "the comment is still there"
         assert not Workload.objects.filter(name="from-the-form").exists()
@@ -83,7 +85,7 @@ def test_form_and_document_stay_in_sync(opened: Open) -> None:
         page.get_by_role("button", name="Remove Role role-2").click()
         expect(page.locator("#document")).to_have_value(expected)
         page.locator("#document").fill(expected + "pools: [\n")
-        expect(page.get_by_text("The document is not valid YAML from line")).to_be_visible()
+        expect(page.get_by_text("The document is not valid YAML (see line")).to_be_visible()
         page.get_by_label("Name", exact=True).fill("renamed")
         page.wait_for_timeout(600)
         page.locator("#document").fill(expected)

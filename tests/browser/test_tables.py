@@ -9,7 +9,7 @@ from tests.browser.conftest import Open
 def test_small_table_is_sorted_by_its_headers_and_stays_sorted(opened: Open) -> None:
     with opened("ada") as (page, faults):
         open_settled(page, "/node-pools/train")
-        page.get_by_text("As a table").click()
+        page.get_by_text("Data table").click()
         table = page.locator("table").filter(has=page.locator("caption", has_text="Nodes over time"))
         head = table.get_by_role("columnheader", name="Current")
         head.get_by_role("button").focus()

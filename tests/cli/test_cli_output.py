@@ -100,7 +100,7 @@ def test_why_lists_every_blocker_with_its_numbers(terminal: Terminal) -> None:
         ],
         "queue": {"project": {
             "name": "vision", "pool": "local", "quota": {"gpu": 0}, "requested": {"gpu": 2},
-            "how": {"gpu": ["It has no quota.", "Fair share: 1 GPU."], "cpu": ["It asks for none."]},
+            "how": {"gpu": ["The queue has no quota.", "Fair share: 1 GPU."], "cpu": ["Fair share: no CPU."]},
         }},
         "explained_at": None, "cycle": 7,
         "pending_history": [
@@ -126,7 +126,7 @@ def test_why_lists_every_blocker_with_its_numbers(terminal: Terminal) -> None:
         "OverFairShare: Beyond.\n  requested 4 GPUs, fair share 2 GPUs\n",
         "Fragmented: In pieces.\n  largest free block 1 GPU\n",
         "Queue position 2 in local\n  within quota: no\n",
-        "project vision: quota 0, requested 2 (GPUs in local)\n    It has no quota.\n",
+        "project vision: quota 0, requested 2 (GPUs in local)\n    The queue has no quota.\n",
         "    Fair share: 1 GPU.\n", "ProjectLimit 3m\n", " so far\n",
         "reclaim: vision/train was reclaimed for a 4-GPU workload of project ads\n",
         "    Rule: research held 8 GPUs.\n",

@@ -20,7 +20,7 @@ from tests.engine.stories import assert_expectations
 from tests.engine.test_laws import test_shares_equal_the_reference_calculation as agree
 
 SHARES = "fair shares of the reference calculation"
-CRASH = "it falls over"
+CRASH = "the engine raises an error"
 
 
 def main() -> None:
@@ -29,7 +29,7 @@ def main() -> None:
 
 
 def _laws(documents: list[dict[str, Any]]) -> list[str]:
-    """Return the names of the laws that a plan for any of the clusters breaks."""
+    """Return the names of the laws that the plan for at least one cluster breaks."""
     broken: set[str] = set()
     for document in documents:
         try:

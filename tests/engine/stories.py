@@ -1,4 +1,4 @@
-"""Compare a simulation's result with a story's expectations.
+"""Compare the result of a simulation with the expectations of a story.
 
 `expect`:
   decisions  a list for each cycle of "kind workload [for workload]", in any order
@@ -46,7 +46,7 @@ def _wanted(expect: Story) -> dict[str, Story]:
 
 
 def _outcome(answer: Story, wanted: Story) -> Story:
-    """Return the parts of the workload's outcome that the story checks."""
+    """Return the parts of a workload's outcome that the story checks."""
     reasons = [blocker["reason"] for blocker in answer["blockers"]]
     pods = [pod for pod in answer["pods"] if pod["node"] is not None and pod["state"] != "stopping"]
     outcome: Story = {

@@ -66,7 +66,7 @@ def test_consolidation_places_every_moved_workload() -> None:
 
 
 @pytest.mark.shows("RAI-35")
-def test_consolidation_can_be_switched_off() -> None:
+def test_consolidation_can_be_disabled() -> None:
     world = World(pool=Pool("default", consolidation=Consolidation(enabled=False)), n1=4, n2=4)
     world.department("d", None).project("a", "d", 8).running("x", "a", "n1").running("y", "a", "n2")
     plan = world.queued("wide", "a", gpus=4).decide()

@@ -1,4 +1,4 @@
-"""Tests that no gang is refused if an arrangement exists."""
+"""Tests that a gang is placed whenever an arrangement exists."""
 
 import pytest
 from hypothesis import given, settings
@@ -113,8 +113,10 @@ def test_fractions_of_two_devices_leave_devices_for_the_next_replica() -> None:
 
 
 @pytest.mark.parametrize(("word", "device"), [("binpack", 1), ("spread", 2), ("fragmentation", 1)])
-def test_fraction_takes_fullest_device_with_binpack_and_emptiest_with_spread(word: str, device: int) -> None:
-    """The devices have 0.3, 0.5 and 1.0 free. The request is 0.4."""
+def test_fraction_takes_the_fullest_device_with_binpack_and_the_emptiest_with_spread(
+    word: str, device: int
+) -> None:
+    """The devices have free shares of 0.3, 0.5 and 1.0, and the request is 0.4."""
     pool = Pool("default", Strategy(word), Strategy(word))
     cluster = World(pool=pool, n=3).department("d", None).project("a", "d", None)
     cluster.running("x", "a", "n", 0.7).running("y", "a", "n", 0.5).queued("w", "a", gpus=0.4)
@@ -123,7 +125,7 @@ def test_fraction_takes_fullest_device_with_binpack_and_emptiest_with_spread(wor
 
 
 def test_memory_request_uses_a_device_with_enough_free_share() -> None:
-    """The request is three quarters of the small device and a quarter of the large device."""
+    """The request takes three quarters of the small device or a quarter of the large device."""
     cluster = gangs("w", (role("r", 3, ask=request(gpu_memory=6000)),))
     cluster.node("large", 1, gpu_memory_mib=24_000).node("small", 1, gpu_memory_mib=8000)
     plan = cluster.decide()

@@ -1,4 +1,4 @@
-"""Tests that a broken scenario file gives either a result or a one-line error."""
+"""Tests that a broken scenario file leads to a result or to a one-line error."""
 
 import copy
 import json
@@ -95,7 +95,7 @@ def broken_scenarios(draw: st.DrawFn) -> dict[str, Any]:
 
 @settings(max_examples=400, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(document=broken_scenarios())
-def test_mutated_scenario_is_simulated_or_refused_in_one_line(document: dict[str, Any]) -> None:
+def test_mutated_scenario_is_simulated_or_rejected_in_one_line(document: dict[str, Any]) -> None:
     try:
         answer = simulate(document, cycles=3)
     except ScenarioError as refused:
@@ -160,7 +160,7 @@ def test_error_names_the_invalid_value_and_the_allowed_values(pods: list[Any], e
 
 @settings(max_examples=150, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(place=st.integers(0, 10**6), junk=st.binary(max_size=4), cut=st.booleans())
-def test_damaged_file_is_simulated_or_refused_with_status_2(
+def test_damaged_file_is_simulated_or_rejected_with_status_2(
     tmp_path_factory: pytest.TempPathFactory, place: int, junk: bytes, cut: bool
 ) -> None:
     text = (ROOT / "examples" / "scenarios" / "reclaim.yaml").read_bytes()

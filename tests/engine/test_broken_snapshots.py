@@ -1,4 +1,4 @@
-"""Tests that inconsistent objects in a snapshot are reported, skipped and never made worse."""
+"""Tests that inconsistent objects in a snapshot are reported and skipped, and never made worse."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -57,18 +57,18 @@ INCONSISTENT: dict[str, tuple[Break, str]] = {
     "a node that lost CPUs": (node(cpu=3000), "n1: its CPU is oversold by 5 CPUs"),
     "a node that lost memory": (node(memory_mib=15), "n1: its memory is oversold by 5 MiB"),
     "a node that takes fewer pods": (node(max_pods=1), "n1: more pods"),
-    "a pod on no known node": (pods(lambda p: (replace(p[0], node="gone"), *p[1:])), "unknown node"),
-    "a pod of no known role": (pods(lambda p: (replace(p[0], role="chief"), *p[1:])), "no role chief"),
+    "a pod on an unknown node": (pods(lambda p: (replace(p[0], node="gone"), *p[1:])), "unknown node"),
+    "a pod of an unknown role": (pods(lambda p: (replace(p[0], role="chief"), *p[1:])), "no role chief"),
     "one replica twice": (pods(lambda p: (p[0], replace(p[1], index=0))), "is listed twice"),
-    "a device that no node ever had": (pods(lambda p: (replace(p[0], devices=(9,)), *p[1:])), "n1: device 9"),
+    "a device that never existed": (pods(lambda p: (replace(p[0], devices=(9,)), *p[1:])), "n1: device 9"),
     "an unknown project": (workload("one", project="x"), "no project x"),
     "an unknown pool": (workload("new", pools=("x",)), "no pool x"),
-    "a promise to an unknown workload": (with_reservation(workload="missing"), "missing"),
-    "a promise on no node": (with_reservation(node="gone"), "unknown node"),
-    "a promise to no role": (with_reservation(role="chief"), "no role chief"),
-    "a promise of a device that is not there": (with_reservation(devices=(7,)), "n2: device 7"),
-    "a promise of a device that is taken": (with_reservation(node="n1"), "n1: device 0"),
-    "a department that is not there": (
+    "a reservation for an unknown workload": (with_reservation(workload="missing"), "missing"),
+    "a reservation on an unknown node": (with_reservation(node="gone"), "unknown node"),
+    "a reservation for an unknown role": (with_reservation(role="chief"), "no role chief"),
+    "a reservation of a missing device": (with_reservation(devices=(7,)), "n2: device 7"),
+    "a reservation of an allocated device": (with_reservation(node="n1"), "n1: device 0"),
+    "a missing department": (
         lambda s: replace(s, queues=tuple(q for q in s.queues if q.name != "d")),
         "no department d",
     ),

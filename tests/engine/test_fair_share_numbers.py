@@ -18,7 +18,7 @@ def computed_shares(total: int, queues: list[dict[str, Any]], **pool: Any) -> di
 
 
 def document(total: int, queues: list[dict[str, Any]], **pool: Any) -> dict[str, Any]:
-    """Return a scenario with one department whose projects have nothing allocated and request whole GPUs."""
+    """Return a scenario with one department whose projects request whole GPUs and have none allocated."""
     return {
         "format": "berth.scenario/1",
         "pools": [{"name": "default", **pool}],
@@ -75,7 +75,7 @@ CASES = [
         [queue("a", 2, 6, weight=2, created=2), queue("b", 2, 6, weight=2, created=1)],
         {},
         {"a": 5, "b": 6},
-        id="age decides before the name",
+        id="age goes before the name",
     ),
     pytest.param(
         20,
@@ -90,7 +90,7 @@ CASES = [
         [queue("a", 5, 20), queue("b", 5, 20)],
         {},
         {"a": 10, "b": 10},
-        id="equal queues, equal shares",
+        id="equal queues get equal shares",
         marks=pytest.mark.shows("RAI-50"),
     ),
     pytest.param(
@@ -102,7 +102,7 @@ CASES = [
         ],
         {},
         {"a": 0, "b": 1, "c": 0},
-        id="rank decides before age",
+        id="rank goes before age",
         marks=pytest.mark.shows("RAI-07", "RAI-48"),
     ),
     pytest.param(

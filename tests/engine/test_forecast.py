@@ -14,7 +14,7 @@ def expected_start(world: World) -> dict[str, Forecast]:
 
 
 def full_cluster(**more: int) -> World:
-    """Return a full cluster of eight GPUs. Half become free in 600 s, half in 1200 s."""
+    """Return a full cluster of eight GPUs. Four become free in 600 s and four in 1200 s."""
     world = World(n0=8).department("d", None).project("p", "d", None)
     world.running("p/first", "p", "n0 n0 n0 n0", since=100, max_runtime=700)
     return world.running("p/second", "p", "n0 n0 n0 n0", since=100, max_runtime=1300, **more)
@@ -41,7 +41,7 @@ def test_workloads_without_a_maximum_runtime_are_not_expected_to_end() -> None:
     assert estimates["p/a"].because.startswith("2 GPUs would be missing even after every workload")
     assert estimates["p/a"].because.endswith("have, or will have, 6 GPUs allocated")
     assert estimates["p/b"].at == NOON + 600, (
-        "a workload without an estimate does not hide those of the others"
+        "a workload without an estimate does not hide the estimates of others"
     )
 
 
@@ -55,9 +55,9 @@ def test_estimate_is_omitted_if_capacity_is_not_the_only_blocker() -> None:
 @pytest.mark.parametrize(
     ("more", "because"),
     [
-        ({"gpus": 16}, "it can never start as specified"),
-        ({"suspended": True}, "a user has to resume it"),
-        ({"depends_on": ("p/first",)}, "its dependencies have to complete first"),
+        ({"gpus": 16}, "the workload can never start as specified"),
+        ({"suspended": True}, "a user has to resume the workload"),
+        ({"depends_on": ("p/first",)}, "the workload's dependencies have to complete first"),
     ],
 )
 def test_explanation_without_an_estimate_states_what_would_help(

@@ -26,7 +26,7 @@ from tests.engine.reference.laws_of_shares import capacity
 
 SHRINK_SECONDS = (
     os.environ.get("BERTH_LAWS_SHRINK") != "no"
-)  # search some minutes for a smaller counterexample
+)  # search for a smaller counterexample for some minutes
 EXAMPLES = int(os.environ.get("BERTH_LAWS", "0"))
 Test = TypeVar("Test", bound=Callable[..., None])
 UNITS = {"gpu": MILLI, "cpu": 1, "memory_mib": 1}
@@ -101,7 +101,7 @@ def test_second_plan_on_an_unchanged_cluster_is_empty(document: dict[str, Any]) 
 @on_random_clusters(150)
 @given(document=clusters(quiet=True, time_based=True))
 def test_second_time_based_plan_with_unchanged_usage_is_empty(document: dict[str, Any]) -> None:
-    """Turns change with time alone, not with current allocations."""
+    """Turns change only with time, not with current allocations."""
     snapshot, plan = load_snapshot(document)
     world = World(snapshot)
     world.apply_plan(plan)
@@ -126,7 +126,7 @@ def test_second_plan_after_a_lower_load_limit_is_empty(document: dict[str, Any],
 @on_random_clusters(30)
 @given(document=st.one_of(clusters(quiet=True), clusters(quiet=True, time_based=True)))
 def test_unchanged_cluster_stops_evicting(document: dict[str, Any]) -> None:
-    """No two workloads evict each other in turn. After a while, evictions end."""
+    """Workloads do not evict each other in turn: after a while, evictions end."""
     world = World(load(document).snapshot)
     evictions = []
     for _ in range(40):
@@ -197,7 +197,7 @@ def test_shares_equal_the_reference_calculation(document: dict[str, Any]) -> Non
 
 
 def wants(snapshot: Snapshot, reports: Any, queue: Queue, pool: str, resource: int) -> int:
-    """Return the queue's allocated and requested amount, capped by its limit and borrowing rule."""
+    """Return the queue's allocated and requested amount, capped by its limit or, without borrowing, quota."""
     entitlement = queue.entitlements.get(pool, Entitlement())
     children = [child for child in snapshot.queues if child.parent == queue.name]
     requested: int = reports[pool, queue.name].requested[resource]
@@ -231,7 +231,7 @@ claims = st.builds(
 def test_more_weight_rank_or_quota_never_lowers_a_share(
     drawn: list[Claimant], total: int, k: Fraction, better: str
 ) -> None:
-    """The test uses the reference calculation, which gives the engine's results."""
+    """The test uses the reference calculation, whose results equal the engine's."""
     claimants = [replace(claim, name=f"q{number}") for number, claim in enumerate(drawn)]
     first = claimants[0]
     if better == "weight":

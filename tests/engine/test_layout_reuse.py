@@ -116,7 +116,7 @@ def test_reused_layout_leads_to_the_same_plan_as_a_fresh_layout(document: Any, o
         else:
             snapshot = replace(snapshot, now=snapshot.now + data.draw(st.sampled_from(ELAPSED_SECONDS)))
         snapshot = change_snapshot(data.draw, snapshot, others)
-    for plan, seen in unread:  # plans expand their refusals on first access
+    for plan, seen in unread:  # a plan expands its refusals on first access
         assert plan == decide(seen)
 
 
@@ -138,7 +138,7 @@ NAMES = st.lists(st.integers(0, 20), unique=True, max_size=12)
 def test_differences_are_detected_at_every_position(
     before: list[int], now: list[int], change_snapshot: set[int], anew: set[int]
 ) -> None:
-    """`anew` numbers the workloads that equal copies replace."""
+    """`anew` holds the indices of workloads that are replaced with equal copies."""
     workloads = {number: Cluster().queued(f"w{number}", "p").workloads[0] for number in range(21)}
     was = tuple(workloads[number] for number in before)
     are = tuple(

@@ -1,4 +1,4 @@
-"""Break one engine rule at a time and check that the tests detect it."""
+"""Break one engine rule at a time and check that the tests notice."""
 
 import json
 import os
@@ -50,7 +50,7 @@ def test_readme_lists_the_mutations() -> None:
 
 @pytest.fixture(scope="session")
 def mutant_copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Copy what a mutant needs, with a file of random clusters."""
+    """Copy the files that a mutant needs, and add a file of random clusters."""
     place = tmp_path_factory.mktemp("engine")
     for part in COPIED_FOLDERS:
         shutil.copytree(ROOT / part, place / part, ignore=shutil.ignore_patterns("__pycache__"))
@@ -97,7 +97,7 @@ def test_mutation_is_detected(mutant_copy: Path, mutation: Mutation) -> None:
 
 
 def broken_by(mutant_copy: Path) -> list[str]:
-    """Return the laws (on the random clusters) and the stories that the copy breaks."""
+    """Return the stories that the copy breaks and the laws that it breaks on the random clusters."""
     process = subprocess.run(
         [sys.executable, "-m", "tests.engine.mutant", "clusters.json"],
         cwd=mutant_copy,

@@ -1,4 +1,4 @@
-"""Tests that the queue order matches a simple count on one large node."""
+"""Tests that the queue order matches a simple reference on one large node."""
 
 from typing import Any
 
@@ -81,7 +81,7 @@ def reference_order(snapshot: Snapshot, plan: Plan) -> OneNodeScheduler:
     for workload in snapshot.workloads:
         path, gpus = PATHS[workload.project], workload.tree.children[0].request.devices  # type: ignore[union-attr]
         if not workload.pods and gpus > size:
-            continue  # unschedulable, so not in the queue
+            continue  # unschedulable and therefore not queued
         if not workload.pods:
             node.pending.append(
                 Pending(

@@ -1,4 +1,4 @@
-"""Tests that simulate random clusters to the end and judge only the result.
+"""Tests that simulate random clusters to the end and check only the result.
 
 `BERTH_LAWS=20000` sets the number of clusters (default: some dozens).
 """
@@ -56,7 +56,7 @@ def test_reported_free_gpus_are_not_allocated_to_any_pod(document: Document) -> 
 @on_random_clusters(40)
 @given(document=clusters())
 def test_pending_workload_without_quota_adds_no_evictions(document: Document) -> None:
-    """The workload is last in the queue, and its project has neither quota nor weight.
+    """The workload is last in the queue because its project has neither quota nor weight.
 
     A placed workload may block a move, so that another reclaim evicts one more.
     """
@@ -123,7 +123,7 @@ def _pending_but_fitting(document: Document, answer: Document) -> Iterator[str]:
             whole = sum(not devices[node["name"], device] for device in range(node["gpus"]))
             room = whole, cpu[node["name"]], pods[node["name"]]
             if node["pool"] in workload["pools"] and _fits_on_node(node, roles[0], room):
-                yield f"{workload['name']} would fit on {node['name']}, but is pending: {sorted(reasons)}"
+                yield f"{workload['name']} would fit on {node['name']} but is pending: {sorted(reasons)}"
 
 
 def _fits_on_node(node: Document, role: Document, room: tuple[int, float, int]) -> bool:

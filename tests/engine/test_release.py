@@ -1,4 +1,4 @@
-"""Tests for node release: a node is released only if its workloads fit elsewhere without a loss."""
+"""Tests that a node is released only if its workloads fit elsewhere without loss."""
 
 from collections import defaultdict
 from dataclasses import replace
@@ -216,7 +216,7 @@ def test_next_plan_after_a_release_has_no_further_decisions(document: dict[str, 
 
 
 def _without_pending(snapshot: Snapshot) -> Snapshot:
-    """Return the snapshot with only its running workloads, as in a pool with more nodes than it needs."""
+    """Return the snapshot with running workloads only, as in a pool with more nodes than it needs."""
     ordinals = {node.name: number for number, node in enumerate(snapshot.nodes)}
     return replace(
         snapshot,

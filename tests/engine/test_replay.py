@@ -1,4 +1,4 @@
-"""Tests for traces and their replay."""
+"""Tests for traces and trace replays."""
 
 import xml.etree.ElementTree as ET
 from pathlib import Path
@@ -20,7 +20,7 @@ HEAD = "timestamp,duration,num_gpus,gpu_time,cluster\n"
 
 
 def philly(folder: Path, *jobs: str, nodes: str = NODES) -> Trace:
-    """Write a trace of jobs given as `second duration gpus cluster`."""
+    """Write a trace. Each job is given as `second duration gpus cluster`."""
     rows = []
     for job in jobs:
         second, duration, gpus, cluster = job.split()
@@ -66,7 +66,7 @@ def test_longer_cycles_batch_more_arrivals(tmp_path: Path) -> None:
 
 
 def test_borrowed_gpus_are_reclaimed_and_lost_work_is_reported(tmp_path: Path) -> None:
-    """Red borrows blue's node for 16 GPUs; blue arrives at 100 and gets its node after the grace period."""
+    """Red's 16-GPU job borrows blue's node. Blue arrives at 100 and gets the node after the grace period."""
     _, summary = replay(philly(tmp_path, "0 1000 16 red", "100 50 8 blue"))
     blue, red = summary["projects"]["blue"], summary["projects"]["red"]
     assert blue["in_quota"]["longest"] == blue["queueing"]["longest"] == 10
@@ -144,7 +144,7 @@ def test_openb_trace_has_gpu_fractions_and_models(tmp_path: Path) -> None:
         ("2017-10-03 00:00:00", "line 2, cluster"),
     ],
 )
-def test_unreadable_row_is_refused_with_its_line_number(tmp_path: Path, row: str, message: str) -> None:
+def test_unreadable_row_is_rejected_with_its_line_number(tmp_path: Path, row: str, message: str) -> None:
     (tmp_path / "jobs.csv").write_text(HEAD + row + "\n")
     (tmp_path / "my_vc_nodes.csv").write_text(NODES)
     with pytest.raises(ScenarioError) as refused:

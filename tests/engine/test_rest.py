@@ -1,4 +1,4 @@
-"""Tests that a simulation stops at rest and that continuing would change nothing.
+"""Tests that a simulation stops at rest, and that continuing would change nothing.
 
 `BERTH_LAWS=20000` sets the number of clusters (default: some dozens).
 """
@@ -40,7 +40,7 @@ def test_unlimited_simulation_ends_at_rest() -> None:
     assert len(played.cycles) < 10
 
 
-def test_last_cycle_is_decided_at_its_regular_time() -> None:
+def test_skipping_cycles_at_rest_does_not_shift_the_last_cycle() -> None:
     played = play(load(cluster(WAITS, cycle_seconds=7)), cycles=1000)
     first, last = played.cycles[0][0].now, played.cycles[-1][0].now
     assert last - first == 999 * 7
@@ -57,7 +57,15 @@ def test_last_cycle_is_decided_at_its_regular_time() -> None:
         ({"fairshare": {"mode": "time_based", "half_life": 60}}, {}, 500),
         ({"fairshare": {"mode": "time_based", "window": 60, "tumbling": True}}, {}, 900),
     ],
-    ids=["a runtime", "a backoff", "a reservation", "a delay", "a guarantee", "use that fades", "a calendar"],
+    ids=[
+        "a runtime",
+        "a backoff",
+        "a reservation",
+        "a delay",
+        "a minimum runtime",
+        "decaying usage",
+        "a calendar",
+    ],
 )
 def test_cluster_with_a_running_timer_is_not_at_rest(pool: Document, workload: Document, until: int) -> None:
     now = 1_800_000_000

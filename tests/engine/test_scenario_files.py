@@ -35,7 +35,7 @@ def parse_entitlements(quotas: dict[str, Any]) -> dict[str, Any]:
 BOMB = "a0: &a0 [x]\n" + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 9))
 
 
-def refusal_message(data: object) -> str:
+def rejection_message(data: object) -> str:
     with pytest.raises(ScenarioError) as refused:
         load(data)
     line = str(refused.value)
@@ -103,11 +103,11 @@ def test_empty_scenario_has_one_pool_and_a_fixed_date() -> None:
     ],
 )  # fmt: skip
 def test_error_names_the_offending_key(data: object, path: str) -> None:
-    assert refusal_message(data).startswith(f"{path}: ")
+    assert rejection_message(data).startswith(f"{path}: ")
 
 
-def test_circular_dependencies_are_refused() -> None:
-    line = refusal_message(
+def test_circular_dependencies_are_rejected() -> None:
+    line = rejection_message(
         scenario_with_workload({"name": "a", "depends_on": ["b"]}, {"name": "b", "depends_on": ["a"]})
     )
     assert "is part of a dependency cycle" in line
@@ -127,10 +127,10 @@ def test_circular_dependencies_are_refused() -> None:
         ("", "not a scenario"),
     ],
 )
-def test_unsafe_yaml_and_wrong_formats_are_refused(tmp_path: Path, text: str, words: str) -> None:
+def test_unsafe_yaml_and_wrong_formats_are_rejected(tmp_path: Path, text: str, words: str) -> None:
     path = tmp_path / "scenario.yaml"
     path.write_text(text)
-    assert words in refusal_message(path)
+    assert words in rejection_message(path)
 
 
 def test_yaml_alias_is_resolved(tmp_path: Path) -> None:
@@ -140,11 +140,11 @@ def test_yaml_alias_is_resolved(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"\xff\xfe\x00", None])
-def test_unreadable_file_is_refused(tmp_path: Path, content: bytes | None) -> None:
+def test_unreadable_file_is_rejected(tmp_path: Path, content: bytes | None) -> None:
     path = tmp_path / "scenario.yaml"
     if content is not None:
         path.write_bytes(content)
-    assert "cannot be read" in refusal_message(path)
+    assert "cannot be read" in rejection_message(path)
 
 
 def entitlement(quota: dict[str, Any]) -> Entitlement:
@@ -236,7 +236,7 @@ def test_command_prints_text_or_json(tmp_path: Path) -> None:
     assert (status, json.loads(text)["workloads"]["w"]["phase"]) == (0, "running")
 
 
-def test_command_refuses_an_invalid_file_with_status_2_and_one_line(tmp_path: Path) -> None:
+def test_command_rejects_an_invalid_file_with_status_2_and_one_line(tmp_path: Path) -> None:
     path = tmp_path / "scenario.yaml"
     path.write_text("format: berth.scenario/1\nnodes: [{name: n, gpu: 1}]\n")
     assert run(path) == (2, "nodes[0].gpu: unknown key; received 'gpu'. Did you mean `gpus`?")

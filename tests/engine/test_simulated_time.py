@@ -1,4 +1,4 @@
-"""Tests for the time between two simulation cycles."""
+"""Tests for events between two simulation cycles."""
 
 from typing import Any
 
@@ -49,7 +49,7 @@ def test_next_workload_starts_in_the_cycle_in_which_the_first_ends() -> None:
 
 
 def test_victim_stops_before_the_preemptor_starts_and_restarts_from_scratch() -> None:
-    """The guest loses its progress and has to run for its whole duration again."""
+    """The guest loses its progress and has to run for its entire duration again."""
     guest = job("g", "guest", runtime_seconds=100, pods=[{"node": "n", "started": "2025-12-31T23:59:00Z"}])
     document = cluster(guest, job("o", runtime_seconds=30))
     assert phases(document, "o", 6) == ["reserved", *["running"] * 3, "completed", "completed"]
@@ -89,7 +89,7 @@ def test_run_until_stable_ends_when_no_event_is_due() -> None:
 
 @pytest.mark.shows("RAI-80")
 def test_short_burst_does_not_evict_a_steady_user() -> None:
-    """Steady has long held two of four GPUs. A burst takes at most half, and steady keeps its share."""
+    """Queue `steady` has long used two of four GPUs. A burst gets at most half; `steady` keeps its share."""
     document = cluster(
         *(job(f"s{n}", "steady", 1, runtime_seconds=600) for n in range(6)),
         *(job(f"b{n}", "burst", 1, runtime_seconds=60) for n in range(4)),

@@ -124,7 +124,7 @@ def test_role_without_an_entrypoint_is_idle() -> None:
     assert (served.idle, served.command) == (False, "python serve.py")
 
 
-def test_document_with_only_idle_roles_is_refused() -> None:
+def test_document_with_only_idle_roles_is_rejected() -> None:
     with pytest.raises(SpecError, match="every role is idle"):
         parse_workload({"name": "x", "roles": [{"idle": True}]})
     with pytest.raises(SpecError, match="cannot be combined with idle"):

@@ -104,7 +104,7 @@ def allocation_by_cycle(
 
 
 def allocated_fractions(held: list[dict[str, int]]) -> dict[str, float]:
-    """Return each queue's part of all allocated GPUs."""
+    """Return each queue's fraction of all allocated GPUs."""
     whole = sum(sum(gpus.values()) for gpus in held)
     return {queue: sum(gpus[queue] for gpus in held) / whole for queue in held[0]}
 
@@ -117,14 +117,14 @@ def longest_run(held: list[dict[str, int]], queue: str, holding: bool) -> int:
 @pytest.mark.shows("RAI-75", "RAI-76", "RAI-77", "RAI-78", "RAI-81")
 @pytest.mark.parametrize(("queues", "gpus"), [(2, 16), (2, 9), (3, 16), (6, 9)])
 def test_queues_with_unlimited_demand_take_turns(queues: int, gpus: int) -> None:
-    """Each queue runs for its part of the time, give or take a tenth. No turn outlasts a half-life."""
+    """Each queue runs for its share of the time, within a tenth. No turn is longer than a half-life."""
     sizes = {f"q{number}": (gpus,) for number in range(queues)}
     held, evicted = allocation_by_cycle(sizes)
     for queue, part in allocated_fractions(held).items():
         assert part == pytest.approx(1 / queues, rel=0.1), allocated_fractions(held)
         assert longest_run(held, queue, holding=True) <= HALF_LIFE
         assert longest_run(held, queue, holding=False) <= (queues - 1) * HALF_LIFE
-    assert evicted <= 20 * queues  # evictions mark turns and do not happen in every cycle
+    assert evicted <= 20 * queues  # evictions end turns and do not happen in every cycle
 
 
 @pytest.mark.shows("RAI-78")
@@ -188,7 +188,7 @@ def test_uneven_sizes_get_equal_shares_over_time(sizes: tuple[Sizes, ...]) -> No
 
 
 def test_rounding_unit_does_not_move_to_another_queue_in_every_cycle() -> None:
-    """Seventeen queues take turns on sixteen GPUs: a queue waits for a while, not for a second."""
+    """Seventeen queues take turns on sixteen GPUs. A queue's turn lasts for a while, not for a second."""
     held, evicted = allocation_by_cycle({f"q{number:02}": (1,) for number in range(17)}, half_lives=4)
     assert evicted <= 4 * 6
     assert len({queue for gpus in held for queue, gpu in gpus.items() if not gpu}) >= 8
@@ -197,7 +197,7 @@ def test_rounding_unit_does_not_move_to_another_queue_in_every_cycle() -> None:
 @pytest.mark.shows("RAI-74", "RAI-78")
 @pytest.mark.parametrize("sizes", [((16,), (16,)), ((16,),) * 3, ((16,), (1,))], ids=str)
 def test_shares_are_equal_within_each_calendar_window(sizes: tuple[Sizes, ...]) -> None:
-    """Debt ends with its window, so it is repaid within the window."""
+    """A window's imbalance is forgotten at its end, so it must be balanced within the window."""
     window = 120
     queues = {f"q{number}": gpus for number, gpus in enumerate(sizes)}
     held, _ = allocation_by_cycle(queues, half_lives=9, half_life=None, window=window, tumbling=True)
@@ -216,7 +216,7 @@ def test_history_has_no_effect_when_k_is_zero(sizes: tuple[int, int]) -> None:
 
 
 def test_time_based_fairness_never_reclaims_quota() -> None:
-    """A queue within quota keeps it whatever its usage; a queue below quota gets it back at once."""
+    """A queue keeps its quota whatever its usage, and a queue below its quota gets it back at once."""
     document: dict[str, Any] = {
         "format": "berth.scenario/1",
         "pools": [{"name": "default", "fairshare": {"mode": "time_based", "half_life": 40, "count": "all"}}],

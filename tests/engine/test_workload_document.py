@@ -116,11 +116,11 @@ def test_unknown_key_error_suggests_the_nearest_key() -> None:
 
 
 @pytest.mark.parametrize("document", [None, 3, "text", [], {"roles": [{}]}, {"name": "w"}])
-def test_value_that_is_not_a_document_is_refused(document: object) -> None:
+def test_value_that_is_not_a_document_is_rejected(document: object) -> None:
     assert find_problems(document)
 
 
-def test_too_deep_document_is_refused_before_parsing() -> None:
+def test_too_deeply_nested_document_is_rejected_before_parsing() -> None:
     document: dict[str, Any] = {"name": "w"}
     inner = document
     for _ in range(100_000):
@@ -134,7 +134,7 @@ def test_role_names_are_unique_in_the_whole_tree() -> None:
     assert set(find_problems({"name": "w", "groups": groups})) == {"groups[1].roles[0].name"}
 
 
-def test_circular_scale_with_is_refused() -> None:
+def test_circular_scale_with_is_rejected() -> None:
     roles = [{"name": "a", "scale_with": {"role": "b"}}, {"name": "b", "scale_with": {"role": "a"}}]
     assert len(find_problems({"name": "w", "roles": roles})) == 2
 
@@ -144,7 +144,7 @@ def test_group_minimum_cannot_exceed_its_number_of_children() -> None:
     assert list(find_problems(document)) == ["groups[0].need"]
 
 
-def test_gang_without_a_required_replica_is_refused() -> None:
+def test_gang_without_a_required_replica_is_rejected() -> None:
     roles = [{"name": "a", "min": 0, "max": 2}, {"name": "b"}]
     assert parse_workload({"name": "w", "roles": roles})
     assert "no replicas" in find_problems({"name": "w", "need": 1, "roles": roles})["roles"]
@@ -167,7 +167,7 @@ def test_omitted_priority_is_the_default_of_the_kind(
 
 
 @pytest.mark.parametrize("value", ["highest", 1001, -1, True, 50.0])
-def test_invalid_priority_is_refused(value: object) -> None:
+def test_invalid_priority_is_rejected(value: object) -> None:
     assert list(find_problems(one_role() | {"priority": value})) == ["priority"]
 
 

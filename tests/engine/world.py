@@ -1,4 +1,4 @@
-"""Build a small cluster for tests. GPUs and CPUs are whole units, times are seconds before or after NOON."""
+"""Build small clusters for tests. GPUs and CPUs are whole units, and times are seconds relative to NOON."""
 
 from collections.abc import Mapping
 from typing import Any, Self
@@ -35,11 +35,11 @@ def request(gpus: float = 1, devices: int | None = None, cpu: float = 0, memory:
     if gpu_memory:
         return Request(0, devices or 1, gpu_memory, milli(cpu), memory, milli(cpu), memory)
     whole = gpus >= 1
-    each = MILLI if whole else milli(gpus)
+    share = MILLI if whole else milli(gpus)
     count = (int(gpus) if whole else 1 if gpus else 0) if devices is None else devices
     top_cpu = milli(cpu if limit_cpu is None else limit_cpu)
     return Request(
-        each, count, 0, milli(cpu), memory, top_cpu, memory if limit_memory is None else limit_memory
+        share, count, 0, milli(cpu), memory, top_cpu, memory if limit_memory is None else limit_memory
     )
 
 
@@ -130,14 +130,14 @@ class World:
 
     def _pod(self, of: Role, index: int, node: str, started: int, state: PodState) -> Pod:
         ask, memory = of.request, next(n.gpu_memory_mib for n in self.nodes if n.name == node)
-        each = -(-MILLI * ask.gpu_memory_mib // memory) if ask.gpu_memory_mib else ask.gpu
+        share = -(-MILLI * ask.gpu_memory_mib // memory) if ask.gpu_memory_mib else ask.gpu
         devices = []
         for device in range(next(n.gpus for n in self.nodes if n.name == node)):
-            if len(devices) < ask.devices and self._held.get((node, device), 0) + each <= MILLI:
-                self._held[node, device] = self._held.get((node, device), 0) + each
+            if len(devices) < ask.devices and self._held.get((node, device), 0) + share <= MILLI:
+                self._held[node, device] = self._held.get((node, device), 0) + share
                 devices.append(device)
         assert len(devices) == ask.devices, f"{node} is full"
-        return Pod(of.name, index, node, tuple(devices), each, state, started)
+        return Pod(of.name, index, node, tuple(devices), share, state, started)
 
     def snapshot(self, now: int = NOON) -> Snapshot:
         return Snapshot(now, tuple(self.pools), tuple(self.nodes), tuple(self.queues), tuple(self.workloads),
@@ -164,12 +164,12 @@ def steps(plan: Plan) -> list[Place | Evict]:
 
 
 def stopped(plan: Plan) -> set[str]:
-    """Return the workloads that are evicted whole."""
+    """Return the workloads that are evicted as a whole."""
     return {e.workload for bundle in plan.bundles for e in bundle.evictions if e.whole}
 
 
 def evicted(plan: Plan) -> dict[str, int]:
-    """Count the pods by workload that are evicted and not placed again."""
+    """Return the number of pods, by workload, that are evicted and not placed again."""
     moved = {(s.workload, s.role, s.index) for s in steps(plan) if isinstance(s, Place)}
     counts: dict[str, int] = {}
     for step in steps(plan):

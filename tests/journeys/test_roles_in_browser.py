@@ -84,7 +84,7 @@ def borrow_gpus(dave: Page) -> None:
 def reclaim_quota(grace: Page) -> None:
     """Before submitting, a member of ads sees that a vision workload would be evicted."""
     submit(grace, "ranking")
-    expect(grace.get_by_role("heading", name="It would start")).to_be_visible(timeout=SLOW)
+    expect(grace.get_by_role("heading", name="Would start")).to_be_visible(timeout=SLOW)
     expect(grace.locator("#answer")).to_contain_text("vision")
     send(grace, "ranking")
     wait_until_running(grace)

@@ -1,4 +1,4 @@
-"""The stage for scheduler tests."""
+"""Fixture for scheduler tests."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from tests.scheduler.stage import Stage
 
 @pytest.fixture
 def stage(transactional_db: None) -> Stage:
-    """Create two nodes of two GPUs each and a quota of four GPUs for the project vision."""
+    """Create two nodes with two GPUs each, and a quota of four GPUs for project vision."""
     made = Stage(make_cast())
     made.node(0)
     made.node(1)

@@ -70,7 +70,7 @@ class Stage:
         return Quota.objects.create(**{kind: owner}, pool=self.cast.pool, gpu_milli=gpus * 1000, **values)
 
     def submit(self, name: str = "train-1", project: Project | None = None, **changes: Any) -> Workload:
-        """Submit at the stage's time, then advance it by a second."""
+        """Submit a workload at the stage's current time, then advance the clock by a second."""
         workload = submission.submit(
             actor=self.cast.alice,
             project=project or self.cast.vision,

@@ -1,4 +1,4 @@
-"""Tests that a broken row, machine or cycle does not affect others."""
+"""Tests that a broken row, machine or cycle does not affect the rest."""
 
 import pytest
 

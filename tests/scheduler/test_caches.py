@@ -1,4 +1,4 @@
-"""Tests that caches between ticks change no decision.
+"""Tests that caches between ticks do not change any decision.
 
 Days are random: users submit, cancel, suspend and resume, pods end and fail, admins edit quotas and nodes,
 rows are edited directly in the database, and leadership changes. In each cycle, the snapshot read with the
@@ -47,7 +47,7 @@ class Day:
 
     def apply_random_event(self) -> None:
         for _ in range(self.chance.randint(0, 3)):
-            name = self.chance.choice([each for each in dir(self) if each.startswith("do_")])
+            name = self.chance.choice([method for method in dir(self) if method.startswith("do_")])
             getattr(self, name)()
         self.stage.clock.advance(self.chance.choice([0.2, 1, 7, 45, 400]))
 
@@ -153,7 +153,7 @@ class Day:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_caches_never_change_the_plan(stage: Stage, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    wrong: list[str] = []  # collected, because the loop continues after an error
+    wrong: list[str] = []  # collect the differences, because the loop continues after an error
     used_cache: list[bool] = []
 
     def observe_twice(now: Any, specs: SpecCache, cache: observe.ObservationCache) -> observe.ClusterView:

@@ -56,7 +56,7 @@ def test_logs_and_workspace_are_deleted_with_the_workload(stage: Stage) -> None:
     assert logs(stage, pods) == [b"", b""]
     assert not set(pods) & set(stage.runtime.list_pods())
     assert queue_workspaces(stage.clock.now(), stage.loop.context) == 1
-    assert ("drop_workspace", name) not in stage.runtime.calls, "the loop does not wait for it"
+    assert ("drop_workspace", name) not in stage.runtime.calls, "the loop does not wait for the deletion"
     assert run_queued_tasks(stage) == 1
     assert ("drop_workspace", name) in stage.runtime.calls
     assert not Leftover.objects.exists()
@@ -90,7 +90,7 @@ def test_workspace_deletion_may_run_twice(stage: Stage) -> None:
 def test_failed_cleanup_is_repeated_later(stage: Stage) -> None:
     workload = ended(stage)
     control.delete(actor=stage.cast.alice, workload=workload)
-    stage.runtime.next("drop_workspace", RuntimeFailure("the disk is away"))
+    stage.runtime.next("drop_workspace", RuntimeFailure("the disk is unavailable"))
     left = Leftover.objects.get(kind="workspace")
     with pytest.raises(RuntimeFailure):
         tasks.clear_workspace(left.pk)

@@ -77,7 +77,7 @@ def test_stale_bundle_does_not_block_other_bundles(stage: Stage) -> None:
 
 
 def test_bundle_beyond_node_capacity_is_dropped_alone(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The plan itself is invalid because its pods need more CPU than the node has."""
+    """The plan itself is invalid: its pods request more CPU than the node has."""
     written = 0
     insert = NewRows.insert
 
@@ -102,7 +102,7 @@ def test_bundle_beyond_node_capacity_is_dropped_alone(stage: Stage, monkeypatch:
     outcome = commit(seen, Plan(bundles=(wrong, right)), stage.loop.context.held_lease, record(stage))
     assert [bundle.workload for bundle in outcome.applied] == ["vision/modest"]
     assert "milli-CPU" in outcome.stale[0][1]
-    assert written == 1, "it is seen before anything is written"
+    assert written == 1, "the conflict is detected before anything is written"
     assert (stage.phase(greedy), stage.phase(modest)) == (Phase.PENDING, Phase.STARTING)
     assert DeviceClaim.objects.count() == 1
 

@@ -40,7 +40,7 @@ MOST_TICKS = 60
 
 
 class Killed(BaseException):
-    """Simulates a crash. Not an `Exception`, so that no handler in the scheduler catches the crash."""
+    """Simulates a crash. It is not an `Exception`, so no handler in the scheduler catches it."""
 
 
 @pytest.fixture(autouse=True)
@@ -50,7 +50,7 @@ def reset_crash_points() -> Iterator[None]:
 
 
 class CrashingScheduler:
-    """One process dies at the crash point, and its successor completes one tick."""
+    """A scheduler process that dies at the crash point, and its successor, which completes one tick."""
 
     def __init__(self, stage: Stage, name: str) -> None:
         self.stage, self.name = stage, name
@@ -59,7 +59,7 @@ class CrashingScheduler:
 
     def tick(self) -> None:
         self.ticks += 1
-        assert self.ticks < MOST_TICKS, "it never came to an end"
+        assert self.ticks < MOST_TICKS, "the scheduler never came to rest"
         crash_points.set_listener(None if self.just_died else self._die)
         self.just_died = False
         try:

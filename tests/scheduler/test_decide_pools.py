@@ -1,4 +1,4 @@
-"""Tests that a pool for which the engine fails is reported and blocks no other pool."""
+"""Tests that a pool for which the engine fails is reported and does not block other pools."""
 
 from typing import Any
 

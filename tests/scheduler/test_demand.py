@@ -1,4 +1,4 @@
-"""Tests that elastic pools grow as pending and elastic workloads need, by the binding resource."""
+"""Tests that elastic pools grow with the demand of workloads, by the binding resource."""
 
 import pytest
 
@@ -10,7 +10,7 @@ from tests.scheduler.stage import Stage
 
 @pytest.fixture
 def empty_pool(stage: Stage) -> NodePool:
-    """Create a pool without nodes, but with up to four nodes of 2 GPUs, 8 CPUs and 16 GiB."""
+    """Create a pool without nodes that may have up to four nodes of 2 GPUs, 8 CPUs and 16 GiB each."""
     Node.objects.all().delete()
     NodePool.objects.update(operational_since=None, nodes_desired=0)
     stage.cast.pool.refresh_from_db()

@@ -1,4 +1,4 @@
-"""Tests for evictions in the database: stopped, reserved, recorded, started."""
+"""Tests for evictions in the database: stops, reservations, audit rows and starts."""
 
 from datetime import timedelta
 

@@ -1,4 +1,4 @@
-"""Tests that a pool releases nodes that it does not need, both empty nodes and nodes that can be emptied."""
+"""Tests that a pool releases the nodes that it does not need, whether empty or underutilized."""
 
 from collections.abc import Callable
 from typing import Any
@@ -37,14 +37,14 @@ class PoolStage(Stage):
         return [pod.node.ordinal for pod in live]
 
     def pass_time(self, seconds: float) -> None:
-        """Advance in steps that leave time for checkpoints."""
+        """Advance the clock in steps that leave time for checkpoints."""
         self.clock.advance(seconds)
         self.tick(5, seconds=1)
 
 
 @pytest.fixture
 def stage(transactional_db: None) -> PoolStage:
-    """Create three nodes of two GPUs over which workloads are spread."""
+    """Create three nodes with two GPUs each. Workloads are spread over them."""
     made = PoolStage(make_cast())
     made.provider = FakeProvider()
     made.loop.reconcile_pool = lambda pool, now, held_lease, work: reconcile(
@@ -65,7 +65,7 @@ def submit_one_per_node(stage: PoolStage, **more: Any) -> list[Workload]:
     role = {"name": "worker", "replicas": 1, "gpu": 1}
     workloads = [stage.submit(name, roles=[role], **more) for name in ("a", "b", "c")]
     stage.tick(3, seconds=1)
-    assert [stage.on(each) for each in workloads] == [[0], [1], [2]]
+    assert [stage.on(workload) for workload in workloads] == [[0], [1], [2]]
     return workloads
 
 
@@ -84,8 +84,11 @@ def test_underutilized_node_is_emptied_and_released(stage: PoolStage) -> None:
     stage.pass_time(400)
     assert stage.pool().nodes_desired == 2
     assert stage.nodes() == {0: "ready", 1: "ready"}
-    assert sorted(ordinal for each in (a, b, c) for ordinal in stage.on(each)) in ([0, 0, 1], [0, 1, 1])
-    assert [stage.phase(each) for each in (a, b, c)] == [Phase.RUNNING] * 3
+    assert sorted(ordinal for workload in (a, b, c) for ordinal in stage.on(workload)) in (
+        [0, 0, 1],
+        [0, 1, 1],
+    )
+    assert [stage.phase(workload) for workload in (a, b, c)] == [Phase.RUNNING] * 3
     assert not Reservation.objects.exists()
     assert {i.instance_id for i in stage.provider.living()} == {
         node.instance_id for node in Node.objects.exclude(state="ended")
@@ -108,7 +111,7 @@ def test_each_move_is_audited_with_its_cycle_and_reason(stage: PoolStage) -> Non
     cycle = Cycle.objects.get(pk=row.cycle)
     assert (cycle.trigger, cycle.applied, cycle.evictions) == ("release nodes", 1, 1)
     event = ScalingEvent.objects.filter(node__ordinal=2, kind="drain").get()
-    assert event.reason == "its work fits on the other nodes: 1 pod of 1 workload moved off local-2"
+    assert event.reason == "the node's workloads fit on other nodes: 1 pod of 1 workload moved off local-2"
     wanted = ScalingEvent.objects.filter(kind="autoscale", data__rule="underutilised").get()
     assert (wanted.before, wanted.after) == (3, 2)
 

@@ -1,4 +1,4 @@
-"""Tests for interactive workload ports: port numbers, environment variables and idleness."""
+"""Tests for the ports of interactive workloads: numbers, environment variables and idle timeouts."""
 
 from collections.abc import Mapping
 from datetime import timedelta

@@ -19,7 +19,7 @@ from scheduler.models import Allocation, DeviceClaim
 from tests.cast import Cast, make_cast, training
 
 ROOT = Path(__file__).resolve().parents[2]
-PATIENCE = 180.0  # seconds; a machine under load starts slowly
+PATIENCE = 180.0  # in seconds; processes start slowly on a busy machine
 pytestmark = pytest.mark.timeout(600)
 
 

@@ -96,9 +96,9 @@ def test_scaled_up_workload_is_reclaimed_and_requeued_whole(
     rival = stage.submit("rival", roles=everything, project=stage.cast.speech)
     stage.tick(3)
     assert [stage.phase(row) for row in (workload, rival)] == [Phase.RUNNING, Phase.PENDING]
-    assert list(Reservation.objects.all()) == [promise], "it is left alone until it stands there"
+    assert list(Reservation.objects.all()) == [promise], "the workload is left alone until it runs there"
     states = [_wait_for_second_run(stage, workload, seconds=40) for _ in range(8)]
-    assert set(states) == {0}, "there is no room for a second run"
+    assert set(states) == {0}, "there is no capacity for a second run"
     assert len(Eviction.objects.get(workload_id=workload.pk, entire_workload=True).pods) == 3
     assert not Reservation.objects.exists()
     assert stage.phase(rival) == Phase.RUNNING

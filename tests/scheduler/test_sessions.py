@@ -127,7 +127,7 @@ def test_call_with_a_lost_response_is_sent_again_and_counts_once(play: SessionPl
 
 
 def test_returned_call_may_be_sent_to_the_same_node_again(play: SessionPlay) -> None:
-    """The call is sent again even while the node's last poll, which lists the call, is still open."""
+    """The call is sent again even while the node's last poll, which contains the call, is still open."""
     play.add(b"a")
     number = play.take(0)[b"a"]
     play.accept_results(0, number, outcome="interrupted")
@@ -215,7 +215,7 @@ def test_broadcast_runs_on_every_current_and_later_node(stage: Stage) -> None:
     assert [(one.broadcast, one.node, one.late) for one in play.ended()] == [(key, 1, True)]
 
 
-def test_broadcast_without_a_node_is_refused(stage: Stage) -> None:
+def test_broadcast_without_a_node_is_rejected(stage: Stage) -> None:
     play = SessionPlay(stage, open_session(stage))
     with pytest.raises(Conflict) as refused:
         play.add(b"setup", everywhere=True)
@@ -300,7 +300,7 @@ def test_only_the_secret_of_a_session_pod_is_accepted(play: SessionPlay, stage: 
             session_workers.authenticate_pod(secret)
 
 
-def test_call_above_the_size_limit_is_refused(play: SessionPlay, settings: object) -> None:
+def test_call_above_the_size_limit_is_rejected(play: SessionPlay, settings: object) -> None:
     settings.BERTH_CALL_MIB = 1  # type: ignore[attr-defined]
     with pytest.raises(TooLarge, match="at most 1 MiB"):
         play.add(bytes(2**20 + 1))
@@ -332,7 +332,7 @@ def test_call_payloads_are_read_only_for_their_recipients(play: SessionPlay) -> 
         calls.cancel_calls(session=play.session, keys=keys)
         Workload.objects.filter(pk=play.session.pk).update(ended_at=play.stage.clock.now(), phase="completed")
         calls.delete_ended(before=play.stage.clock.now() + timedelta(seconds=1))
-    read = [each["sql"] for each in queries.captured_queries if each["sql"].startswith("SELECT")]
+    read = [query["sql"] for query in queries.captured_queries if query["sql"].startswith("SELECT")]
     assert any('"projects_call"."state"' in sql for sql in read)
     assert not any(f'"projects_call"."{column}"' in sql for sql in read for column in ("payload", "result"))
 

@@ -61,7 +61,7 @@ def kill(process: subprocess.Popen[bytes]) -> None:
 def until(true: Callable[[], bool], seconds: float = 40) -> None:
     deadline = time.monotonic() + seconds
     while not true():
-        assert time.monotonic() < deadline, "it did not come true in time"
+        assert time.monotonic() < deadline, "the condition was not met in time"
         time.sleep(0.005)
 
 
@@ -81,10 +81,10 @@ def test_workspace_deletion_continues_after_a_killed_task_queue(
     first = queue()
     until(lambda: len(list(place.iterdir())) < 40)
     kill(first)
-    assert place.exists(), "it was in the middle of it"
+    assert place.exists(), "the deletion was interrupted"
     assert Leftover.objects.exists()
     stage.clock.advance(RETRY_INTERVAL.total_seconds())
-    assert queue_workspaces(stage.clock.now(), stage.loop.context) == 1, "the next tick comes back to it"
+    assert queue_workspaces(stage.clock.now(), stage.loop.context) == 1, "the next tick queues it again"
     queue()
     until(lambda: not Leftover.objects.exists())
     assert not place.exists()
@@ -174,7 +174,7 @@ def test_interrupted_prune_has_audited_what_it_deleted(cast: Cast, monkeypatch: 
     assert Audit.objects.get(action="prune").after == {"before": "2026-01-10", "projects_event": 1}
 
 
-def test_prune_up_to_a_future_time_is_refused(cast: Cast) -> None:
+def test_prune_up_to_a_future_time_is_rejected(cast: Cast) -> None:
     with pytest.raises(CommandError, match="allowed: a day in the past"):
         call_command("prune", "--before=2999-01-01", "--yes")
 

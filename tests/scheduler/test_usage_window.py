@@ -52,7 +52,7 @@ def cast(db: None) -> Cast:
     return make_cast()
 
 
-def ledger_usage(cast: Cast, story: Story, mode: dict[str, Any], each: Any = None) -> None:
+def ledger_usage(cast: Cast, story: Story, mode: dict[str, Any], check: Any = None) -> None:
     """Write the ledger at every change and read it back from the database, as after a restart."""
     NodePool.objects.update(fairshare_mode="time_based", **mode)
     pool = NodePool.objects.get()
@@ -67,10 +67,10 @@ def ledger_usage(cast: Cast, story: Story, mode: dict[str, Any], each: Any = Non
         settle(row, pool, BEGIN + timedelta(seconds=now), rates)
         row.save()
         store_points([row], {pool.pk: pool})
-        for later in (seconds // 3, seconds) if each is not None else ():
+        for later in (seconds // 3, seconds) if check is not None else ():
             at = BEGIN + timedelta(seconds=now + later)
             fresh = Usage.objects.get()
-            each(now + later, decayed_usage(fresh, pool, at, window_starts([pool], at).get(fresh.pk)))
+            check(now + later, decayed_usage(fresh, pool, at, window_starts([pool], at).get(fresh.pk)))
         now += seconds
 
 
@@ -121,7 +121,7 @@ def test_unneeded_points_are_deleted(cast: Cast) -> None:
 
 
 def test_usage_before_the_window_is_forgotten(stage: Stage) -> None:
-    """End to end: GPUs are allocated, the scheduler settles the ledger, and the window passes."""
+    """An end-to-end test: GPUs are allocated, the scheduler settles the ledger, and the window passes."""
     mode = {"half_life": None, "window": 3600, "tumbling_window": False}
     NodePool.objects.update(fairshare_mode="time_based", count_all=True, **mode)
     workload = stage.submit(roles=[{"name": "worker", "replicas": 2, "gpu": 1}])

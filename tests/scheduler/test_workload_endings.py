@@ -102,7 +102,7 @@ def test_gang_with_a_replaced_pod_keeps_running(stage: Stage) -> None:
     stage.runtime.end(str(stage.pods(workload)[1].pk), cause=PodCause.LOST, message="killed")
     stage.tick()
     states = sorted((pod.rank, pod.state) for pod in stage.pods(workload))
-    assert states == [(0, "running"), (1, "lost"), (1, "starting")], "the replacement takes over the rank"
+    assert states == [(0, "running"), (1, "lost"), (1, "starting")], "the replacement inherits the rank"
     stage.tick(2)
     assert stage.phase(workload) == Phase.RUNNING
     assert workload.stale_since is None

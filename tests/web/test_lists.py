@@ -177,7 +177,7 @@ def test_pool_charts_are_exported(populated_cast: Cast, sign_in: Any) -> None:
     nodes = read_export(client, "/node-pools/local?format=nodes")
     assert [row["GPUs"] for row in nodes] == ["2"]
     course = read_export(client, "/node-pools/local?format=course&span=1h")
-    assert {"From", "Desired, nodes", "Current, nodes"} <= set(course[0])
+    assert {"From", "Desired (nodes)", "Current (nodes)"} <= set(course[0])
 
 
 def test_long_list_is_paged_and_its_export_is_complete(cast: Cast, sign_in: Any) -> None:

@@ -330,9 +330,9 @@ def test_large_fair_share_page_expands_one_department(cast: Cast, sign_in, monke
     monkeypatch.setattr("scheduler.web.fair_share.MAX_EXPANDED_PROJECTS", 1)
     alice = sign_in("alice")
     folded = alice.get("/fair-share?pool=local").content.decode()
-    assert "Show 2 projects of research" in folded and "?project=vision" not in folded
+    assert "Show 2 projects in research" in folded and "?project=vision" not in folded
     opened = alice.get("/fair-share?pool=local&open=research").content.decode()
-    assert "Hide 2 projects of research" in opened and "?project=vision" in opened
+    assert "Hide 2 projects in research" in opened and "?project=vision" in opened
     assert "?project=ads" not in opened
 
 

@@ -126,11 +126,12 @@ class _ShareExplanation:
     def _explain_remainder(self, round_: Round) -> str:
         """Explain which queues get the units left after rounding down."""
         mine = self._own_offer(round_)
-        result = f"it gets {self._format_amount(mine.granted)}" if mine.granted else "it gets none"
+        result = self._format_amount(mine.granted) if mine.granted else "none"
         remainder = self._format_amount(mine.offered) if mine.offered else "0"
         return (
             f"Left after rounding: {self._format_amount(round_.left)}. "
-            f"The queue's remainder is {remainder}{self._compare_remainder(round_, mine)}: {result}."
+            f"The queue's remainder is {remainder}{self._compare_remainder(round_, mine)}, "
+            f"so the queue gets {result}."
         )
 
     def _compare_remainder(self, round_: Round, mine: Offer) -> str:
@@ -153,7 +154,7 @@ class _ShareExplanation:
         first, second = (mine, rival) if mine.granted else (rival, mine)
         ages = [queue.created for offer in (first, second) if (queue := self.division.of(offer.queue))]
         why = "is older" if ages[0] != ages[1] else "comes first by name"
-        return f", but {'this queue' if first is mine else self.display_name(first.queue)} {why}"
+        return f", but {'the queue' if first is mine else self.display_name(first.queue)} {why}"
 
     def _rounds(self, phase: str) -> list[Round]:
         name = self.mine.queue

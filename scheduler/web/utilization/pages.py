@@ -48,7 +48,7 @@ def workload_utilization(workload: Workload, span: str, now: datetime) -> dict[s
         "begun": workload.run > 0 or bool(pods),
         "pods_used": pods,
         "idle": idle_since([workload.pk], now).get(workload.pk),
-        "devices_told": _has_measurements(device for pod in pods for device in pod.devices),
+        "has_measured_devices": _has_measurements(device for pod in pods for device in pod.devices),
         "course": utilization_over_time(Q(pod__workload=workload), use, span=span, end=end, now=now),
         "spans": SPANS,
         "address": reverse("workload-utilization", args=[workload.pk]),

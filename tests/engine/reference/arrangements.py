@@ -21,7 +21,7 @@ class _FreeNode:
 
 
 def has_arrangement(nodes: Sequence[Node], tree: Group) -> bool:
-    """Return True if the whole tree fits on the empty nodes. A group needs `need` of its children."""
+    """Return whether the whole tree fits on the empty nodes. A group needs `need` of its children."""
     left = [_FreeNode(node, [MILLI] * node.gpus, node.cpu) for node in nodes]
     replicas = list(_replicas(tree, ()))
     return _fit(left, replicas, 0, {}, {})
@@ -82,7 +82,7 @@ def _milli(node: Node, role: Role) -> int:
 
 
 def _choices(place: _FreeNode, role: Role) -> list[tuple[int, ...]]:
-    """Return the choices of devices. Only one of several devices with equal free shares is tried."""
+    """Return the choices of devices. Of several devices with equal free shares, only one is tried."""
     count, milli = role.request.devices, _milli(place.node, role) if role.request.devices else 0
     able = [device for device, has in enumerate(place.free) if has >= milli]
     choices = {}

@@ -1,4 +1,4 @@
-"""A slow and simple reference calculation of fair shares.
+"""A simple and slow reference calculation of fair shares.
 
 It uses no engine code, only exact fractions for one resource on one level. The caller walks the levels.
 """
@@ -64,7 +64,7 @@ def _quotas(claimants: Sequence[Claimant], total: int) -> list[Fraction]:
 def _adjusted_weights(
     hungry: Sequence[Claimant], weights: dict[str, Fraction], k: Fraction
 ) -> list[Fraction]:
-    """Return w = max(0, n + K(n - u)) per claimant; n is the weight among the claimants with unmet demand."""
+    """Return max(0, n + K(n - u)) per claimant, where n is its part of the weight of unmet claimants."""
     everything = sum((weights[c.name] for c in hungry), Fraction(0))
     n = [weights[c.name] / everything for c in hungry]
     w = [max(Fraction(0), part + k * (part - c.usage)) for part, c in zip(n, hungry, strict=True)]
@@ -89,7 +89,7 @@ class Division:
 
 
 def _divide_rounds(division: Division, claimants: Sequence[Claimant], weigh: WeightFunction) -> int:
-    """Divide round after round and return what remains."""
+    """Divide the resource round by round and return what remains."""
     while division.left > 0:
         hungry = [c for c in claimants if division.lacks(c) > 0]
         weights = weigh(hungry) if hungry else []
@@ -108,7 +108,7 @@ def _divide_rounds(division: Division, claimants: Sequence[Claimant], weigh: Wei
 
 
 def _whole_units(division: Division, hungry: Sequence[Claimant], offers: dict[str, Fraction]) -> None:
-    """Give whole units of each offer, then one more unit each by largest remainder, oldest queue and name."""
+    """Give the whole units of each offer, then single units by largest remainder, oldest queue and name."""
     unit = division.unit
     for c in hungry:
         division.give(c, int(offers[c.name] // unit) * unit)

@@ -16,11 +16,11 @@ from tests.engine.reference import (
 Law = Callable[[Snapshot, Plan], Iterator[str]]
 
 FAMILIES: Mapping[str, tuple[Law, ...]] = {
-    "room": laws_of_placement.LAWS,
+    "placement": laws_of_placement.LAWS,
     "gangs": laws_of_gangs.LAWS,
     "bounds": laws_of_bounds.LAWS,
     "evictions": laws_of_evictions.LAWS,
-    "answers": laws_of_reasons.LAWS,
+    "reasons": laws_of_reasons.LAWS,
     "shares": laws_of_shares.LAWS,
 }
 

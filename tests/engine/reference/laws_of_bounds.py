@@ -25,7 +25,7 @@ def limits_hold_at_every_level(snapshot: Snapshot, plan: Plan) -> Broken:
     quotas = bounds_of(snapshot, lambda entitlement: None if entitlement.over_quota else entitlement.quota)
     for bundle, before, after in replay_steps(snapshot, plan):
         for queue in _served_queues(bundle, after):
-            for what, bounds in (("limit", limits), ("quota without leave to borrow", quotas)):
+            for what, bounds in (("limit", limits), ("quota without permission to borrow", quotas)):
                 bound = bounds.get((bundle.pool, queue))
                 was, now = before.allocated(bundle.pool, queue), after.allocated(bundle.pool, queue)
                 for kind in _kinds_grown_beyond(bound, was, now):
@@ -43,7 +43,7 @@ def non_preemptible_workloads_stay_within_quota(snapshot: Snapshot, plan: Plan) 
             for kind in _kinds_grown_beyond(
                 quotas.get((bundle.pool, queue), Bounds(0, None, None)), was, now
             ):
-                yield f"non-preemptible {bundle.workload} takes {queue} beyond its quota in {kind}: {now}"
+                yield f"non-preemptible {bundle.workload} takes {queue} over its quota in {kind}: {now}"
 
 
 def _served_queues(bundle: Bundle, cluster: Cluster) -> list[str]:

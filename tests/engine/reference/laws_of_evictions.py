@@ -31,7 +31,7 @@ def non_preemptible_workloads_are_never_evicted(snapshot: Snapshot, plan: Plan) 
     for bundle in plan.bundles:
         for eviction in bundle.evictions:
             if eviction.workload in firm and eviction.kind in FOR_ANOTHER:
-                yield f"non-preemptible {eviction.workload} gives way ({eviction.kind}) to {bundle.workload}"
+                yield f"non-preemptible {eviction.workload} is evicted ({eviction.kind}): {bundle.workload}"
 
 
 def every_eviction_names_victim_rule_and_preemptor(snapshot: Snapshot, plan: Plan) -> Broken:
@@ -43,7 +43,7 @@ def every_eviction_names_victim_rule_and_preemptor(snapshot: Snapshot, plan: Pla
             yield f"bundle for {bundle.workload}: audit and steps differ: {sorted(audited ^ evicted)}"
         for eviction in bundle.evictions:
             if not eviction.rule:
-                yield f"{eviction.workload} is evicted by no rule"
+                yield f"{eviction.workload} is evicted without a rule"
             if eviction.kind in FOR_ANOTHER and eviction.preemptor is None:
                 yield f"{eviction.workload} is evicted ({eviction.kind}) without a preemptor"
             if eviction.preemptor not in (None, eviction.workload, *placed(bundle)):
@@ -58,7 +58,7 @@ def consolidation_places_every_moved_pod(snapshot: Snapshot, plan: Plan) -> Brok
         most = settings[bundle.pool].max_moves
         moved = [step for step in bundle.steps if isinstance(step, Evict)]
         if not settings[bundle.pool].enabled:
-            yield "consolidation is switched off"
+            yield "consolidation is disabled"
         if most is not None and len(moved) > most:
             yield f"{len(moved)} moves, at most {most}"
         for step in moved:
@@ -96,11 +96,11 @@ def reclaim_takes_from_queues_over_quota(snapshot: Snapshot, plan: Plan) -> Brok
                 for kind, most, have in zip(RESOURCES, quota, held, strict=True)
                 if kind in wanted
             ):
-                yield f"{queue} holds {held} of quota {quota} and is reclaimed for {winner.name}"
+                yield f"{queue} has {held} of quota {quota} allocated and is reclaimed for {winner.name}"
 
 
 def reclaim_leaves_queues_their_quota(snapshot: Snapshot, plan: Plan) -> Broken:
-    """Check that victims leave their queue at or over quota in a requested resource, or straddled it."""
+    """Check that each victim straddled its queue's quota or left the queue at or over it."""
     quotas = bounds_of(snapshot, lambda entitlement: entitlement.quota)
     for bundle, before, after in replay_steps(snapshot, plan):
         winner = before.workloads[bundle.workload]
@@ -123,7 +123,7 @@ def reclaim_leaves_queues_their_quota(snapshot: Snapshot, plan: Plan) -> Broken:
 
 
 def only_queues_below_their_share_reclaim(snapshot: Snapshot, plan: Plan) -> Broken:
-    """Check that the preemptor's project ends within quota or fair share, unless fairness is time-based."""
+    """Check that a preemptor's project ends within quota or fair share unless fairness is time-based."""
     modes = {pool.name: pool.fair_share for pool in snapshot.pools}
     due = {(r.pool, r.queue): (r.quota, r.share) for r in plan.queues}
     for bundle, _, after in replay_steps(snapshot, plan):
@@ -166,12 +166,12 @@ def preemption_delay_is_respected(snapshot: Snapshot, plan: Plan) -> Broken:
 
 
 def elastic_replicas_are_evicted_before_gangs(snapshot: Snapshot, plan: Plan) -> Broken:
-    """Check that a scaled-down victim keeps its gang, or every gang pod that was left."""
+    """Check that a scaled-down victim keeps its gang, or all gang pods that it still had."""
     for bundle, before, after in replay_steps(snapshot, plan):
         for eviction in bundle.evictions:
             victim, shrunk = eviction.workload, not eviction.whole and eviction.kind is not Kind.STALE_GANG
             if shrunk and not after.is_whole(victim) and not after.keeps_its_pods(victim, before):
-                yield f"{victim} is shrunk below its minimum"
+                yield f"{victim} is scaled down below its minimum"
 
 
 def _requested_kinds(workload: Workload) -> set[str]:
@@ -186,7 +186,7 @@ def _requested_kinds(workload: Workload) -> set[str]:
 
 
 def _diverging_queue(cluster: Cluster, victim: str, winner: str) -> str:
-    """Return the queue on the victim's side where the two paths diverge."""
+    """Return the victim's queue at which the two paths diverge."""
     winners = set(cluster.path(winner))
     return [queue for queue in cluster.path(victim) if queue not in winners][-1]
 

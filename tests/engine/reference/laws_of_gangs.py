@@ -27,7 +27,7 @@ Broken = Iterator[str]
 
 
 def gangs_run_whole_or_not_at_all(snapshot: Snapshot, plan: Plan) -> Broken:
-    """Check that gangs are whole, except those that were incomplete before and keep their pods."""
+    """Check that gangs are whole, except for incomplete gangs that keep their pods."""
     cluster, before = replay_plan(snapshot, plan), Cluster(snapshot)
     for name in sorted({name for bundle in plan.bundles for name in placed(bundle) | evicted(bundle)}):
         counts = cluster.counts(name)
@@ -39,7 +39,7 @@ def gangs_run_whole_or_not_at_all(snapshot: Snapshot, plan: Plan) -> Broken:
             if len(indexes) > role.max:
                 yield f"{name} has {len(indexes)} replicas of {role.name}, at most {role.max}"
             if len(set(indexes)) != len(indexes):
-                yield f"{name} has an index of {role.name} twice: {indexes}"
+                yield f"{name} has a duplicate index in {role.name}: {indexes}"
 
 
 def groups_run_whole_or_not_at_all(snapshot: Snapshot, plan: Plan) -> Broken:
@@ -65,11 +65,11 @@ def gangs_start_together(snapshot: Snapshot, plan: Plan) -> Broken:
         for name in placed(bundle):
             steps = [s for s in bundle.steps if isinstance(s, Place) and s.workload == name]
             if len({step.reserved for step in steps}) > 1 and not before.is_whole(name):
-                yield f"{name} starts in part"
+                yield f"only part of {name} starts"
 
 
 def follower_roles_keep_their_ratio(snapshot: Snapshot, plan: Plan) -> Broken:
-    """Check that a role tied to another role stays within the ratio once the plan changes the gang."""
+    """Check that a role that scales with another stays within the ratio if the plan changes the gang."""
     cluster = replay_plan(snapshot, plan)
     for name in sorted({name for bundle in plan.bundles for name in placed(bundle) | evicted(bundle)}):
         counts = cluster.counts(name)

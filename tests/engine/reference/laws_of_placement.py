@@ -31,13 +31,13 @@ Broken = Iterator[str]
 
 
 def no_node_exceeds_its_capacity(snapshot: Snapshot, plan: Plan) -> Broken:
-    """Check the final state without stopping pods, and the pods that start at once with stopping pods."""
+    """Check capacity once stopping pods are gone, and at once with stopping pods still running."""
     cluster = replay_plan(snapshot, plan)
     staying = [
         s.pod.state for s in cluster.pods if s.pod.state not in (PodState.STOPPING, PodState.COMPLETED)
     ]
     now = [s for s in staying if s is not PodState.RESERVED] + [PodState.STOPPING]
-    yield from _overfull_nodes(cluster, set(staying), "once everything has left")
+    yield from _overfull_nodes(cluster, set(staying), "once all pods have stopped")
     yield from _overfull_nodes(cluster, set(now), "at once")
 
 
@@ -74,7 +74,7 @@ def pods_run_only_on_matching_nodes(snapshot: Snapshot, plan: Plan) -> Broken:
                 yield f"{stood.workload} {stood.pod.role}-{stood.pod.index} on {stood.pod.node}: {why}"
     for name in {stood.workload for stood in cluster.pods if stood.new}:
         if len({cluster.nodes[pod.node].pool for pod in cluster.of(name)}) > 1:
-            yield f"{name} stands in two pools"
+            yield f"{name} runs in two pools"
 
 
 def _mismatches(cluster: Cluster, workload: Workload, pod: Pod) -> Broken:
@@ -83,11 +83,11 @@ def _mismatches(cluster: Cluster, workload: Workload, pod: Pod) -> Broken:
     if node.state not in (promised if pod.state is PodState.RESERVED else (NodeState.READY,)):
         yield f"the node is {node.state}"
     if node.pool not in workload.pools:
-        yield "not one of its pools"
+        yield "the pool is not one of the workload's pools"
     if any(node.labels.get(key) != value for key, value in role.node_selector.items()):
-        yield "the selector does not match"
+        yield "the node selector does not match"
     if role.gpu_models and node.gpu_model not in role.gpu_models:
-        yield "not one of its GPU models"
+        yield "the GPU model is not one of the role's models"
     if any(not _is_tolerated(taint, role.tolerations) for taint in node.taints):
         yield "a taint is not tolerated"
     request = role.request
@@ -96,7 +96,7 @@ def _mismatches(cluster: Cluster, workload: Workload, pod: Pod) -> Broken:
     if request.gpu and pod.milli != request.gpu and request.devices:
         yield f"holds {pod.milli} of each device, requested {request.gpu}"
     if request.gpu_memory_mib and pod.milli * node.gpu_memory_mib < request.gpu_memory_mib * MILLI:
-        yield "holds too little GPU memory"
+        yield "has too little GPU memory"
     here = sum(1 for p in cluster.of(workload.name) if p.role == role.name and p.node == node.name)
     if role.spread_per_node is not None and here > role.spread_per_node:
         yield f"{here} replicas on one node"
@@ -130,7 +130,7 @@ def _outside_domain(cluster: Cluster, name: str, node: Group | Role) -> Broken:
 
 
 def _home(cluster: Cluster, name: str, level: str) -> tuple[str, ...] | None:
-    """Return the domain of a node: its label at this level and the labels of the enclosing levels."""
+    """Return a node's domain: its labels at this level and the levels above."""
     node = cluster.nodes[name]
     levels = tuple(cluster.levels[node.pool])
     around = levels[: levels.index(level)] if level in levels else ()

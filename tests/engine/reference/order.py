@@ -60,7 +60,7 @@ class OneNodeScheduler:
                         self.firm[name] = self.firm.get(name, 0) + head.gpus
 
     def _head(self, pending: Sequence[Pending], level: int) -> Pending:
-        """Return the first workload of the best queue at each level, down to a project's own order."""
+        """Return the first workload in the best queue at each level, down to the order within a project."""
         if level == 2:
             return min(pending, key=lambda w: w.in_project)
         names = {w.path[level] for w in pending}

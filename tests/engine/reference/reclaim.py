@@ -1,4 +1,4 @@
-"""Brute-force reference for reclaim over every set of running gangs.
+"""Brute-force reference for reclaim, which tries every set of running gangs.
 
 Whole GPUs, gangs of one role, nothing elastic, one pool: small enough to try everything. It uses no engine
 code, only the shares that the engine reports.
@@ -13,7 +13,7 @@ Path = tuple[str, ...]  # department, project
 
 @dataclass(frozen=True)
 class QueueShare:
-    """A queue's quota and fair share in GPUs. A quota of None is unlimited."""
+    """A queue's quota and fair share in GPUs. None means an unlimited quota."""
 
     quota: int | None
     share: int
@@ -29,13 +29,13 @@ class QueueShare:
 
 @dataclass(frozen=True)
 class RunningGang:
-    """A running gang: replicas of the same number of GPUs on these nodes."""
+    """A running gang: replicas with the same number of GPUs on these nodes."""
 
     name: str
     path: Path
     gpus: int
     nodes: tuple[str, ...]
-    may_go: bool = True  # preemptible, and its minimum runtime is over
+    may_go: bool = True  # whether it is preemptible and past its minimum runtime
 
     @property
     def all_gpus(self) -> int:

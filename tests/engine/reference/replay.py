@@ -1,4 +1,4 @@
-"""Apply a plan to simple lists."""
+"""Apply a plan to plain lists of pods."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
@@ -14,7 +14,7 @@ HELD = (PodState.RUNNING, PodState.STARTING, PodState.STUCK, PodState.RESERVED) 
 
 @dataclass(frozen=True)
 class PlacedPod:
-    """A pod, its workload, and a flag that says whether this plan placed the pod."""
+    """A pod, its workload, and whether this plan placed the pod."""
 
     workload: str
     pod: Pod
@@ -26,7 +26,7 @@ class IllegalStep(Exception):
 
 
 class Cluster:
-    """The pods of all workloads, which replaying a bundle changes."""
+    """The pods of all workloads. Replaying a bundle changes them."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self.snapshot = snapshot
@@ -45,16 +45,16 @@ class Cluster:
             pod = stood.pod
             if stood.workload == step.workload and same(pod, step) and pod.state in ALIVE:
                 if (pod.node, pod.devices, pod.milli) != (step.node, step.devices, step.milli):
-                    raise IllegalStep(f"evicts {step} but it stands as {pod}")
+                    raise IllegalStep(f"evicts {step}, but the pod is {pod}")
                 self.pods[place] = replace(stood, pod=replace(pod, state=PodState.STOPPING))
                 return
-        raise IllegalStep(f"evicts {step}, which does not stand")
+        raise IllegalStep(f"evicts {step}, which has no pod")
 
     def _place(self, step: Place) -> None:
         for stood in list(self.pods):
             if stood.workload == step.workload and same(stood.pod, step) and stood.pod.state in ALIVE:
                 if stood.pod.state is not PodState.RESERVED or stood.pod.node != step.node:
-                    raise IllegalStep(f"places {step}, which stands already")
+                    raise IllegalStep(f"places {step}, which already has a pod")
                 self.pods.remove(stood)  # the pod starts in its reservation
         state = PodState.RESERVED if step.reserved else PodState.STARTING
         pod = Pod(step.role, step.index, step.node, step.devices, step.milli, state, self.snapshot.now)
@@ -74,7 +74,7 @@ class Cluster:
         return whole(self.workloads[workload].tree, self.counts(workload))
 
     def keeps_its_pods(self, workload: str, before: "Cluster") -> bool:
-        """Return True if every role keeps its pods up to the role's minimum."""
+        """Return whether every role keeps its pods, up to the role's minimum."""
         had, has = before.counts(workload), self.counts(workload)
         return not before.is_whole(workload) and all(
             has.get(role.name, 0) >= min(role.min, had.get(role.name, 0))
@@ -85,7 +85,7 @@ class Cluster:
         return next((self.nodes[pod.node].pool for pod in self.of(workload) if pod.node in self.nodes), None)
 
     def path(self, workload: str) -> list[str]:
-        """Return the queues from the project upward."""
+        """Return the queues from the project up."""
         path: list[str] = []
         name: str | None = self.workloads[workload].project
         while name is not None:

@@ -83,11 +83,11 @@ def test_limit_blocker_has_its_numbers(stage: Stage, gpus: int) -> None:
     assert prediction.blockers[0]["reason"] == "ProjectLimit"
     assert prediction.blockers[0]["numbers"]["bound"] == gpus * 1000
     assert prediction.expected_start is None
-    assert prediction.expected_start_reason.startswith("another workload in its project has to end")
+    assert prediction.expected_start_reason.startswith("another workload in the project has to end")
 
 
 def test_unchanged_estimate_writes_no_cycle(stage: Stage) -> None:
-    """No cycle is written while nothing changes, even if running workloads are overdue."""
+    """No cycle is recorded while nothing changes, even if running workloads are overdue."""
     from scheduler.models import Cycle
 
     stage.submit("held", roles=FOUR, max_runtime=600)

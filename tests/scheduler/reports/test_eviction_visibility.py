@@ -1,4 +1,4 @@
-"""Tests for the details that the two sides of an eviction see of each other."""
+"""Tests for what the two parties to an eviction see of each other."""
 
 import json
 from dataclasses import dataclass
@@ -61,7 +61,7 @@ def create_user_of_both_projects(stage: Stage, role: str) -> Actor:
 
 
 def issue_token(actor: Actor) -> str:
-    """Issue a new token for each request."""
+    """Issue a new token."""
     name = f"t{actor.user.api_tokens.count()}" if actor.user else ""
     return tokens.issue(actor=actor, name=name, scopes=["read"], expires_at=None)[1]
 
@@ -114,7 +114,7 @@ def test_eviction_numbers_come_from_the_diverging_queues(case: Case) -> None:
 
     assert queues("dave", "victim") == ["vision", "research"]
     assert queues("dave", "preemptor") == ["product"], (
-        "numbers of ads inside its department are not for vision"
+        "vision must not see the numbers of ads within its department"
     )
     assert (queues("grace", "victim"), queues("grace", "preemptor")) == (["research"], ["ads", "product"])
     assert (queues("alice", "victim"), queues("alice", "preemptor")) == (

@@ -92,7 +92,7 @@ def test_ended_pod_that_holds_devices_is_reported(stage: Stage) -> None:
     assert list(broken) == ["claims_match_allocations", "holdings_are_counted_right"]
 
 
-def test_database_refuses_to_allocate_a_device_twice(stage: Stage) -> None:
+def test_database_rejects_a_second_allocation_of_a_device(stage: Stage) -> None:
     stage.submit()
     stage.tick(2)
     claim = DeviceClaim.objects.get(node__name="local-0", device=0)
@@ -108,7 +108,7 @@ def _other(claim: DeviceClaim):
     return Allocation.objects.exclude(pk=claim.allocation_id).get()
 
 
-def test_database_refuses_to_update_an_eviction(stage: Stage) -> None:
+def test_database_rejects_changes_to_evictions(stage: Stage) -> None:
     stage.submit("low", roles=FOUR, priority=10)
     stage.tick(2)
     stage.submit("high", roles=FOUR, priority=90)

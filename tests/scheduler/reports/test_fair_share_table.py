@@ -18,8 +18,8 @@ def test_queues_are_sorted_by_rank_with_borrowed_and_missing_amounts(stage: Stag
         )  # fmt: skip
     tree = share_table(cast.alice, cast.pool)
     assert [top.name for top, _ in tree] == ["product", "research"]
-    (ads,) = [each for _, children in tree for each in children if each.name == "ads"]
-    (vision,) = [each for _, children in tree for each in children if each.name == "vision"]
+    (ads,) = [child for _, children in tree for child in children if child.name == "ads"]
+    (vision,) = [child for _, children in tree for child in children if child.name == "vision"]
     assert (ads.allocated, ads.over_quota, ads.quota) == (3000, 3000, 0)
     assert (vision.quota, vision.share, vision.below_share, vision.used) == (4000, 4000, 3000, 0.25)
 
@@ -28,5 +28,5 @@ def test_projects_are_visible_without_their_department(stage: Stage) -> None:
     stage.submit(roles=ALL)
     stage.tick(2)
     ((research, children),) = share_table(stage.cast.dave, stage.cast.pool)
-    assert (research.numbers_visible, [each.name for each in children]) == (False, ["vision"])
+    assert (research.numbers_visible, [child.name for child in children]) == (False, ["vision"])
     assert share_table(stage.cast.frank, stage.cast.pool) == []

@@ -31,4 +31,4 @@ def test_trace_reads_no_workloads(stage: Stage) -> None:
     stage.tick()
     with CaptureQueriesContext(connection) as queries:
         full_share_trace(stage.cast.vision, stage.cast.pool)
-    assert not [each["sql"] for each in queries.captured_queries if "projects_workload" in each["sql"]]
+    assert not [query["sql"] for query in queries.captured_queries if "projects_workload" in query["sql"]]

@@ -58,7 +58,7 @@ def test_search_text_is_literal() -> None:
 
 
 @pytest.mark.parametrize("piece", [1, 2, 3, 7, 64])
-def test_result_does_not_depend_on_chunk_size(piece: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_search_result_does_not_depend_on_chunk_size(piece: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_search, "CHUNK_SIZE", piece)
     chance = random.Random(piece)
     for _ in range(60):

@@ -1,4 +1,4 @@
-"""Tests that the overview's numbers match the rows."""
+"""Tests that the numbers on the overview match the database rows."""
 
 from datetime import timedelta
 
@@ -48,14 +48,14 @@ def standing(stage: Stage, project: Project, *, share: int, allocated: int, requ
     )  # fmt: skip
 
 
-def test_queue_below_fair_share_is_listed_with_queues_above(stage: Stage) -> None:
+def test_queue_below_its_fair_share_is_listed_with_queues_above_theirs(stage: Stage) -> None:
     cast = stage.cast
     standing(stage, cast.vision, share=4000, allocated=1000, requested=9000)
     standing(stage, cast.speech, share=2000, allocated=500, requested=500)  # no further demand
     standing(stage, cast.ads, share=1000, allocated=3000, requested=3000)
     (rows,) = find_shortfalls(cast.alice, [cast.pool])
     assert (rows.project, rows.below_share) == ("vision", 3000)
-    held = [(each.project, each.over_quota) for each in rows.borrowers]
+    held = [(borrower.project, borrower.over_quota) for borrower in rows.borrowers]
     assert held == [("ads", 3000), ("speech", 500)]
     (own,) = find_shortfalls(cast.dave, [cast.pool])
     assert (own.project, own.borrowers) == ("vision", ())

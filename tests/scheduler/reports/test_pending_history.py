@@ -20,11 +20,11 @@ def read_history(workload: Workload) -> list[tuple[str, int, int | None]]:
     workload.refresh_from_db()
     return [
         (
-            each.reason,
-            _seconds_after_noon(each.since),
-            None if each.until is None else _seconds_after_noon(each.until),
+            reason.reason,
+            _seconds_after_noon(reason.since),
+            None if reason.until is None else _seconds_after_noon(reason.until),
         )
-        for each in pending_history(workload)
+        for reason in pending_history(workload)
     ]
 
 
@@ -47,7 +47,7 @@ def test_each_change_of_the_main_reason_is_recorded_until_the_start(stage: Stage
     begun = _seconds_after_noon(Workload.objects.get(pk=third.pk).explained_at)
     assert read_history(third) == [("OverFairShare", begun, None)]
     stage.tick(3, seconds=10)
-    assert read_history(third) == [("OverFairShare", begun, None)], "nothing changed, nothing is added"
+    assert read_history(third) == [("OverFairShare", begun, None)], "unchanged reasons add no entry"
     limit(stage, 4)
     stage.tick(1, seconds=30)
     changed = begun + 90
@@ -59,7 +59,7 @@ def test_each_change_of_the_main_reason_is_recorded_until_the_start(stage: Stage
     assert read_history(third) == [("OverFairShare", begun, changed), ("ProjectLimit", changed, begun + 120)]
 
 
-def test_requeued_workload_gets_a_new_row_with_the_same_reason(stage: Stage) -> None:
+def test_resumed_workload_gets_a_new_entry_with_the_same_reason(stage: Stage) -> None:
     stage.submit("first", roles=TWO, preemptible=False)
     stage.submit("second", roles=TWO, preemptible=False)
     waits = stage.submit("waits")
@@ -110,4 +110,4 @@ def test_cycle_without_changes_writes_no_workload(stage: Stage) -> None:
     stage.tick(3, seconds=5)
     with CaptureQueriesContext(connection) as queries:
         stage.tick(1)
-    assert not [each["sql"] for each in queries if "SET explanation" in each["sql"]]
+    assert not [query["sql"] for query in queries if "SET explanation" in query["sql"]]

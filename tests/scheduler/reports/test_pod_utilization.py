@@ -1,4 +1,4 @@
-"""Tests for pod utilization, which is recorded once and then shown."""
+"""Tests that pod utilization is recorded exactly once and shown."""
 
 from collections.abc import Iterator
 from datetime import timedelta
@@ -106,7 +106,7 @@ def test_unmeasured_is_not_reported_as_zero(measured_workload: MeasuredWorkload)
     assert (use.measured_gpu_milli, use.gpu_milli, use.busy_percent) == (1000, 800, 80.0)
     assert use.gpu_memory_mib is None
     measured_workload.stage.clock.advance(MAX_MEASUREMENT_AGE.total_seconds() + 1)
-    assert measured_workload.now().cpu_milli is None, "what was read long ago is not what is used now"
+    assert measured_workload.now().cpu_milli is None, "an old measurement is not the current usage"
 
 
 def test_fraction_of_a_device_reports_the_devices_utilization(stage: Stage) -> None:
@@ -139,7 +139,7 @@ def test_sample_counts_in_its_minute_and_its_hour(measured_workload: MeasuredWor
 
 
 @pytest.mark.parametrize("place", ["use.now", "use.over_time", "use.before_end"])
-def test_killed_writer_leaves_no_partial_or_double_points(
+def test_killed_writer_leaves_no_partial_or_duplicate_points(
     measured_workload: MeasuredWorkload, place: str
 ) -> None:
     (first, _) = measured_workload.pods
@@ -155,14 +155,14 @@ def test_killed_writer_leaves_no_partial_or_double_points(
     measured_workload.pass_time()
     for step in (MINUTE, HOUR):
         seconds, cpu = measured_workload.sums(step)
-        assert seconds - before[step][0] == 60, "two pods, thirty seconds, also those it was not seen in"
+        assert seconds - before[step][0] == 60, "two pods, thirty seconds, measured or not"
         assert cpu - before[step][1] == pytest.approx(30_000)
 
 
 def test_another_process_takes_over_measuring(measured_workload: MeasuredWorkload) -> None:
     measured_workload.pass_time()
     second = measured_workload.another("second")
-    assert not second.measure_once(), "the first one still holds the lease"
+    assert not second.measure_once(), "the first process still holds the lease"
     held = lease.acquire("use", "first", 0.0)
     assert held is not None
     assert second.measure_once()
@@ -190,7 +190,7 @@ def test_only_the_leader_measures_and_releases_the_task(measured_workload: Measu
 
 
 def test_unresponsive_runtime_does_not_block_others(measured_workload: MeasuredWorkload) -> None:
-    measured_workload.runtime.next("measure", RuntimeFailure("its head is away"))
+    measured_workload.runtime.next("measure", RuntimeFailure("the head node does not respond"))
     measured_workload.pass_time()
     assert measured_workload.now().measured == 0
     measured_workload.pass_time()
@@ -214,7 +214,7 @@ def test_allocated_gpu_that_is_idle_for_long_is_reported(measured_workload: Meas
     assert idle() == {workload.pk: busy_until}
     measured_workload.gpus(4, 20)
     measured_workload.pass_time(60)
-    assert idle() == {}, "one of its GPUs works"
+    assert idle() == {}, "one of its GPUs is busy"
 
 
 def test_unmeasured_gpu_is_not_idle(measured_workload: MeasuredWorkload) -> None:

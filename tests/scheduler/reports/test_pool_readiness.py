@@ -27,7 +27,7 @@ def test_workloads_start_once_the_pool_is_operational(stage: Stage, starting_poo
     assert not stage.pods(workload)
     first = workload.explanation["blockers"][0]
     assert first["reason"] == "WaitingForScaleUp"
-    assert first["message"] == "The pool local accepts workloads once 2 nodes are ready; 1 so far."
+    assert first["message"] == "Pool local accepts workloads once 2 nodes are ready; 1 ready so far."
     Node.objects.update(state="ready")
     NodePool.objects.update(operational_since=NOON)
     stage.tick(2)

@@ -1,4 +1,4 @@
-"""Tests for the visible part of a pool's queue, in the order of the last cycle."""
+"""Tests that the visible part of a pool's queue is in the order of the last cycle."""
 
 from projects.models import Workload
 from projects.services import workloads

@@ -41,7 +41,7 @@ GIVE_TO_ADS = build_draft(
 
 @pytest.fixture
 def full_stage(stage: Stage) -> Stage:
-    """Allocate all four GPUs to vision, within its quota. A two-GPU workload of ads is pending."""
+    """Allocate all four GPUs to vision within its quota, and submit a two-GPU workload of ads."""
     stage.submit("held", roles=FOUR)
     stage.tick(2, seconds=10)
     stage.submit("rank", stage.cast.ads, roles=TWO)

@@ -1,4 +1,4 @@
-"""Tests that replayed cycles repeat their decisions."""
+"""Tests that replayed cycles lead to the same decisions."""
 
 import json
 import zlib
@@ -63,11 +63,11 @@ def test_every_cycle_of_a_busy_day_replays_identically(stage: Stage) -> None:
     stage.tick(3, seconds=90)
     again = list(replay_all())
     assert len(again) >= 6
-    assert any(each.bundles for each in again)
-    assert any(each.waiting for each in again)
-    for each in again:
-        assert each.identical, each.differences
-        assert each.summary.endswith("with the same engine version.")
+    assert any(result.bundles for result in again)
+    assert any(result.waiting for result in again)
+    for result in again:
+        assert result.identical, result.differences
+        assert result.summary.endswith("with the same engine version.")
 
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.yaml")), ids=lambda path: path.stem)
@@ -107,7 +107,7 @@ def test_incremental_snapshot_equals_a_full_snapshot(document: dict[str, Any], c
         snapshot = replace(snapshot, workloads=tuple(workloads), nodes=tuple(nodes))
 
 
-def test_snapshot_of_another_engine_version_is_refused() -> None:
+def test_snapshot_of_another_engine_version_is_rejected() -> None:
     snapshot = json.loads(SnapshotEncoder().encode(load(min(EXAMPLES.glob("*.yaml"))).snapshot))
     with pytest.raises(UnreadableSnapshot):
         decode_snapshot({**snapshot, "moons": 1})
@@ -151,7 +151,7 @@ def test_deleted_snapshot_cannot_be_replayed() -> None:
 def test_snapshot_is_stored_outside_the_commit_transaction(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Compression takes as long as the decision, so no lock is held meanwhile."""
+    """Compression takes as long as the decision, so no lock must be held during it."""
     from django.db import connection
 
     from scheduler.loop import cycle_record

@@ -113,7 +113,7 @@ def test_days_follow_the_users_time_zone(stage: Stage) -> None:
     days = usage_rows(stage, step="day", time_zone="Asia/Tokyo")
     tokyo = ZoneInfo("Asia/Tokyo")
     assert [row.at and row.at.astimezone(tokyo).hour for row in days] == [0, 0]
-    # Noon UTC is 21:00 in the tested time zone.
+    # Noon UTC is 21:00 in the time zone of this test.
     assert [row.gpu_hours for row in days] == pytest.approx([0.5 * 3, 0.5 * 21], rel=1e-3)
     assert total(days).gpu_hours == pytest.approx(total(usage_rows(stage, step="hour")).gpu_hours)
 

@@ -1,4 +1,4 @@
-"""Tests for usage accounting: charged to the second, halved every half-life."""
+"""Tests that usage is charged to the second and halved every half-life."""
 
 import math
 from datetime import UTC, datetime, timedelta

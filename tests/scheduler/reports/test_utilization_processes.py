@@ -50,7 +50,7 @@ def test_pod_utilization_is_measured_across_a_killed_leader(cast: Cast, schedule
     until(lambda: measured_cpu_seconds(workload) > before + 1)
     use = PodUtilization.objects.get(pod__workload=workload)
     (device,) = use.pod.allocation.devices
-    assert use.devices == [[100 * device, 1000 + device]], "as the probe told"
+    assert use.devices == [[100 * device, 1000 + device]], "as the probe reported"
     assert [device for device, _ in NodeUtilization.objects.get(node=use.pod.node).devices] == [0, 100]
     flag.touch()
     until(lambda: phase(workload) == Phase.COMPLETED, details=lambda: (workload.reason, workload.message))

@@ -58,7 +58,7 @@ def test_second_dry_run_rereads_no_unchanged_row(stage: Stage) -> None:
     predict(stage)
     with CaptureQueriesContext(connection) as queries:
         predict(stage)
-    read = [each["sql"] for each in queries if "FROM projects_workload AS work" in each["sql"]]
+    read = [query["sql"] for query in queries if "FROM projects_workload AS work" in query["sql"]]
     assert read and not any("work.priority" in sql for sql in read), "versions only"
 
 

@@ -69,7 +69,7 @@ def test_grid_shows_departments_and_projects_in_all_pools(cast: Cast, spot: Node
     assert [head.pool.name for head in page.context["heads"]] == ["local", "spot"]
     text = page.content.decode()
     assert 'role="grid"' in text and 'aria-rowcount="8"' in text
-    assert "departments: 4 of 2 GPUs" in text, "sum of the departments' quotas and capacity of the pool"
+    assert "Department quotas: 4 of 2 GPUs" in text, "sum of the departments' quotas and capacity of the pool"
     research = rows["research"].cells[0]
     assert (research.quota_sum, research.oversold) == ("2", False)
 
@@ -77,9 +77,9 @@ def test_grid_shows_departments_and_projects_in_all_pools(cast: Cast, spot: Node
 def test_oversubscribed_department_is_marked(cast: Cast, spot: NodePool, sign_in: Any) -> None:
     quotas.set_quota(actor=cast.alice, owner=cast.speech, pool=cast.pool, values={"gpu": 3})
     text = sign_in("bob").get("/quotas").content.decode()
-    assert '<span class="sub warn">projects: 5</span>' in text
+    assert '<span class="sub warn">Project quotas: 5</span>' in text
     quotas.set_quota(actor=cast.alice, owner=cast.speech, pool=cast.pool, values={"gpu": None})
-    assert '<span class="sub warn">projects: ∞</span>' in sign_in("bob").get("/quotas").content.decode()
+    assert '<span class="sub warn">Project quotas: ∞</span>' in sign_in("bob").get("/quotas").content.decode()
 
 
 def test_grid_is_filtered_and_sorted_by_query(cast: Cast, spot: NodePool, sign_in: Any) -> None:

@@ -13,11 +13,11 @@ def test_many_projects_are_collapsed_by_department(cast: Cast, sign_in: Any) -> 
     client = sign_in("alice")
     folded = client.get("/quotas?pool=local")
     text = folded.content.decode()
-    assert "Show 1002 projects of product" in text
+    assert "Show 1002 projects in product" in text
     assert "many-7" not in text
     assert len(folded.content) < 60_000
     opened = client.get("/quotas?pool=local&open=research").content.decode()
-    assert "Hide 2 projects of research" in opened
+    assert "Hide 2 projects in research" in opened
     assert ">vision</a>" in opened
     assert "many-7" not in opened
     assert ">many-7</a>" in client.get("/quotas?pool=local&open=product").content.decode()

@@ -256,10 +256,10 @@ def test_prediction_is_loaded_separately_and_creates_nothing(cast: Cast, dave: C
     document = "name: fine\nproject: vision\ncommand: sleep 1\nroles: [{replicas: 1, gpu: 1}]\n"
     assert 'hx-post="/submit/prediction"' in refresh_form(dave, document).content.decode()
     prediction = dave.post("/submit/prediction", {"document": document}, **HTMX).content.decode()
-    assert "It would be queued" in prediction
+    assert "Would be queued" in prediction
     make.node(cast.pool)
     prediction = dave.post("/submit/prediction", {"document": document}, **HTMX).content.decode()
-    assert "It would start immediately" in prediction
+    assert "Would start immediately" in prediction
     assert not Workload.objects.exists()
     assert dave.get("/submit/prediction").status_code == 405
 

@@ -83,7 +83,7 @@ def build_parts(data: Mapping[str, Any], offer: FormChoices) -> list[FormPart]:
 
 def _workload_fields(offer: FormChoices, *, has_image: bool) -> tuple[Field, ...]:
     identity = (
-        Field(("name",), "Name", hint="Lower-case letters, digits, dashes"),
+        Field(("name",), "Name", hint="Lowercase letters, digits, dashes"),
         Field(
             ("project",),
             "Project",
@@ -107,20 +107,34 @@ def _role_part(data: Mapping[str, Any], at: Location, *, alone: bool, last: bool
         Field((*at, "name"), "Role name"),
         Field((*at, MIN_REPLICAS), "Replicas", field_kinds.AMOUNT, "Start together or not at all"),
         Field(
-            (*at, MAX_REPLICAS), "Max replicas", field_kinds.AMOUNT, "Grows up to this while capacity is free"
+            (*at, MAX_REPLICAS),
+            "Max replicas",
+            field_kinds.AMOUNT,
+            "Scales up to this number while capacity is free",
         ),
         Field((*at, "gpu"), "GPUs per pod", field_kinds.AMOUNT, "2, or a fraction: 0.5"),
-        Field((*at, "gpu_memory_mib"), "or GPU memory", field_kinds.AMOUNT, "MiB, or 8Gi"),
+        Field(
+            (*at, "gpu_memory_mib"),
+            "GPU memory",
+            field_kinds.AMOUNT,
+            "Instead of GPUs: MiB, or with a unit: 8Gi",
+        ),
         Field((*at, "cpu"), "CPU cores", field_kinds.AMOUNT, "2, 0.5 or 800m"),
-        Field((*at, "memory_mib"), "Memory", field_kinds.AMOUNT, "MiB, or 4Gi"),
-        Field((*at, "gpu_models"), "GPU models", field_kinds.NAMES, "Empty: any", suggestions="models"),
+        Field((*at, "memory_mib"), "Memory", field_kinds.AMOUNT, "MiB, or with a unit: 4Gi"),
+        Field(
+            (*at, "gpu_models"),
+            "GPU models",
+            field_kinds.NAMES,
+            "Leave empty for any model",
+            suggestions="models",
+        ),
     )
     more = (
         Field(
             (*at, "gpu_devices"),
             "Shared devices",
             field_kinds.AMOUNT,
-            "Number of devices the GPU share or memory is split over",
+            "Number of devices over which the GPU share or memory is split",
         ),
         Field((*at, "spread_per_node"), "Max pods per node", field_kinds.AMOUNT),
         Field((*at, "topology", "required"), "Required topology", suggestions="labels"),
@@ -146,7 +160,7 @@ def _role_part(data: Mapping[str, Any], at: Location, *, alone: bool, last: bool
 
 def _scheduling_fields(offer: FormChoices) -> tuple[Field, ...]:
     return (
-        Field(("pools",), "Node pools", field_kinds.NAMES, "In order of preference. None selected: any pool",
+        Field(("pools",), "Node pools", field_kinds.NAMES, "In order of preference. Leave empty for any pool",
               choices=_name_choices(offer.pools), many=True, wide=True),
         Field(("priority",), "Priority", field_kinds.AMOUNT, PRIORITY_HINT, suggestions="priorities"),
         Field(("preemptible",), "Preemptible", field_kinds.FLAG, choices=FLAGS),
@@ -172,8 +186,8 @@ def _notification_part(number: int) -> FormPart:
     return FormPart(
         f"Notification {number + 1}",
         (
-            Field((*at, "to"), "To", hint="An e-mail address, https://… or slack:https://…", wide=True),
-            Field((*at, "on"), "Events", field_kinds.NAMES, "None selected: completed and failed",
+            Field((*at, "to"), "To", hint="An email address, https://… or slack:https://…", wide=True),
+            Field((*at, "on"), "Events", field_kinds.NAMES, "Leave empty for completed and failed",
                   choices=NOTIFICATION_EVENTS, many=True, wide=True),
         ),
         at=at,
