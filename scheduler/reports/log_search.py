@@ -39,7 +39,7 @@ class MatchingLine:
 class LogMatches:
     """Result of a log search.
 
-    `matches` counts the matching lines up to `searched_bytes`, the first of which are in `lines`.
+    `matches` counts the matching lines up to `searched_bytes`, and `lines` holds the first of them.
     `resume_at` is where to continue: at the first match that is not in `lines`, otherwise where the
     time ran out. It is None if the search is complete.
     """
