@@ -110,7 +110,7 @@ def test_quota_is_deleted_in_the_draft_applied_and_reverted(opened: Open, scene:
         page.keyboard.press("Control+z")
         expect(vision.locator("ins")).to_have_text(NO_QUOTA)
         page.get_by_role("button", name="Preview impact").click()
-        expect(page.get_by_role("region", name="On train")).to_contain_text("Deleted: the quota of vision")
+        expect(page.get_by_role("region", name="On train")).to_contain_text("Deleted: the quota for vision")
         page.get_by_role("button", name="Apply").click()
         expect(page.get_by_text("1 quota deleted.")).to_be_visible()
         expect(vision).to_have_text(NO_QUOTA)

@@ -186,7 +186,7 @@ def test_reason_of_a_reservation_mentions_booting_nodes(stage: Stage) -> None:
     stage.tick()
     assert stage.phase(workload) == Phase.RESERVED
     assert workload.reason == "WaitingForScaleUp"
-    assert workload.message.endswith("as soon as 1 node has booted.")
+    assert workload.message.endswith("once 1 node has booted.")
     stage.tick(seconds=5)
     workload.refresh_from_db()
     assert workload.reason == "WaitingForScaleUp"

@@ -146,7 +146,7 @@ def test_draft_sets_and_deletes_quotas_and_can_be_reverted(cast: Cast, spot: Nod
     bob = sign_in("bob")
     cells = [(cast.vision, "local", "gpu", NO_QUOTA), (cast.vision, "spot", "gpu", "3")]
     preview = bob.post(GRID_URL, {**draft_form(cells), "do": "preview"}).content.decode()
-    assert "Deleted: the quota of vision" in preview
+    assert "Deleted: the quota for vision" in preview
     assert gpu_quotas()["vision", "local"] == 2000, "a preview changes nothing"
     applied = bob.post(GRID_URL, {**draft_form(cells), "do": "apply"}).json()
     assert applied["applied"] == "1 quota saved, 1 quota deleted."
