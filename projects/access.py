@@ -55,7 +55,7 @@ def is_platform_admin(actor: Actor) -> bool:
 
 
 def has_role(actor: Actor) -> bool:
-    """Return True if the user has a role in any project, any department or the platform."""
+    """Return whether the user has a role in any project, any department or the platform."""
     if is_platform_admin(actor):
         return True
     if "role" not in actor.role_cache:
@@ -92,7 +92,7 @@ def visible_projects(actor: Actor) -> QuerySet[Project]:
 
 
 def fully_visible_departments(actor: Actor) -> QuerySet[Department]:
-    """Return the departments that are visible in full, not only some of their projects."""
+    """Return the departments that the user sees in full, not only through some of their projects."""
     if is_platform_admin(actor):
         return Department.objects.all()
     return Department.objects.filter(
@@ -110,7 +110,7 @@ def administered_departments(actor: Actor) -> QuerySet[Department]:
 
 
 def administered_projects(actor: Actor) -> QuerySet[Project]:
-    """Return the projects that a project, department or platform role lets the user administer."""
+    """Return the projects that the user administers through a project, department or platform role."""
     if is_platform_admin(actor):
         return Project.objects.all()
     memberships = Membership.objects.filter(user=_active_user(actor), role=Role.PROJECT_ADMIN)
@@ -120,7 +120,7 @@ def administered_projects(actor: Actor) -> QuerySet[Project]:
 
 
 def has_admin_role(actor: Actor) -> bool:
-    """Return True if the user administers any project, any department or the platform."""
+    """Return whether the user administers any project, any department or the platform."""
     if is_platform_admin(actor):
         return True
     memberships = Membership.objects.filter(user=_active_user(actor))
@@ -140,7 +140,7 @@ def may(actor: Actor, action: Action, obj: Any = None) -> bool:
 def require(actor: Actor, action: Action, obj: Any = None) -> None:
     """Raise NotFound if the object is not visible or Forbidden if the action is denied."""
     if obj is not None and not _can_see(actor, obj):
-        raise NotFound(f"There is no {_verbose_name(obj)} with that name or id.")
+        raise NotFound(f"There is no {_verbose_name(obj)} with that name or ID.")
     if not may(actor, action, obj):
         missing = REQUIRED_SCOPES[action]
         if missing not in actor.scopes:
@@ -234,12 +234,12 @@ def _verbose_name(obj: Model) -> str:
 
 def _describe_action(action: Action) -> str:
     return {
-        Action.VIEW: "see this",
-        Action.SUBMIT: "submit workloads here",
+        Action.VIEW: "view this object",
+        Action.SUBMIT: "submit workloads to this project",
         Action.OPERATE: "control this workload",
-        Action.EDIT: "change this",
+        Action.EDIT: "change this object",
         Action.SET_QUOTA: "set this quota",
-        Action.GRANT: "change members here",
+        Action.GRANT: "manage members here",
         Action.ADMINISTER: "administer the platform",
-        Action.VIEW_CAPACITY: "see node pools and nodes",
+        Action.VIEW_CAPACITY: "view node pools and nodes",
     }[action]

@@ -22,8 +22,8 @@ class Actor:
     name: str
     scopes: frozenset[str] = ALL_SCOPES
     request_id: str = ""
-    token_expires_at: datetime | None = None  # expiry of the token in use, if it has one
-    token_id: int | None = None  # id of the token in use; None for a session
+    token_expires_at: datetime | None = None  # expiry of the token in use, if any
+    token_id: int | None = None  # ID of the token in use; None for a session
     session_key: str = ""  # key of the browser session in use
     # Role lookups, cached for the duration of one request.
     role_cache: dict[str, bool] = field(default_factory=dict, compare=False, repr=False)

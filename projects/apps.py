@@ -8,4 +8,4 @@ class ProjectsConfig(AppConfig):
     label = "projects"
 
     def ready(self) -> None:
-        from projects import receivers  # noqa: F401  (importing connects them)
+        from projects import receivers  # noqa: F401  (the import connects the receivers)

@@ -1,4 +1,4 @@
-"""Tenant-scoped queries for everything that a user may see."""
+"""Tenant-scoped queries for the objects that a user may see."""
 
 from uuid import UUID
 
@@ -96,7 +96,7 @@ def events(actor: Actor) -> QuerySet[Event]:
 
 
 def audit(actor: Actor) -> QuerySet[Audit]:
-    """Return audit entries of visible projects and departments; platform admins see all."""
+    """Return audit entries of visible projects and departments. Platform admins see all entries."""
     rows = Audit.objects.order_by("-id")
     if is_platform_admin(actor):
         return rows
@@ -117,12 +117,12 @@ def quota_changes(actor: Actor) -> QuerySet[QuotaChange]:
 def find_quota_change(actor: Actor, change_id: int) -> QuotaChange:
     change = quota_changes(actor).filter(pk=change_id).first()
     if change is None:
-        raise NotFound("There is no quota change with that id.")
+        raise NotFound("There is no quota change with that ID.")
     return change
 
 
 class VisibleScope:
-    """Ids of the projects and departments that a user may see, queried once for many checks."""
+    """IDs of the projects and departments that a user may see, queried once for many checks."""
 
     def __init__(self, actor: Actor) -> None:
         self._all = is_platform_admin(actor)
@@ -132,7 +132,7 @@ class VisibleScope:
             self._departments = set(fully_visible_departments(actor).values_list("pk", flat=True))
 
     def includes(self, project_id: int | None, department_id: int | None) -> bool:
-        """Return True if objects of this project, or of this department if None, are visible."""
+        """Return whether objects of this project are visible, or of this department if not in a project."""
         if self._all:
             return True
         return project_id in self._projects if project_id is not None else department_id in self._departments
@@ -162,7 +162,7 @@ def tokens(actor: Actor) -> QuerySet[ApiToken]:
 
 
 def users(actor: Actor) -> QuerySet[User]:
-    """Return the users in scopes that the actor administers; platform admins see all users."""
+    """Return the users in scopes that the actor administers. Platform admins see all users."""
     rows = User.objects.order_by("username")
     if is_platform_admin(actor):
         return rows
@@ -194,5 +194,5 @@ def find_project(actor: Actor, name: str) -> Project:
 def find_workload(actor: Actor, workload_id: UUID | str) -> Workload:
     workload = workloads(actor).filter(pk=workload_id).first()
     if workload is None:
-        raise NotFound("There is no workload with that id.")
+        raise NotFound("There is no workload with that ID.")
     return workload

@@ -14,7 +14,7 @@ from projects.models.workloads import ENDED_PHASES
 
 
 def services(actor: Actor) -> QuerySet[Service]:
-    """Return visible services, annotated with their total and active engine counts."""
+    """Return visible services, annotated with their numbers of all and of active engines."""
     rows = Service.objects.select_related("workload__project__department", "autoscaler")
     if not is_platform_admin(actor):
         rows = rows.filter(workload__project__in=visible_projects(actor))
@@ -27,7 +27,7 @@ def services(actor: Actor) -> QuerySet[Service]:
 
 
 def find_service(actor: Actor, reference: str) -> Service:
-    """Return a service by its workload's id, `project.name` or a name unique among live services.
+    """Return a service by its workload's ID, `project.name` or a name unique among live services.
 
     Raises NotFound or, for an ambiguous name, Conflict.
     """
@@ -41,7 +41,7 @@ def find_service(actor: Actor, reference: str) -> Service:
         rows = rows.filter(workload__project__name=project)
     live_services = list(rows.exclude(workload__phase__in=ENDED_PHASES)[:2])
     if len(live_services) > 1:
-        raise Conflict(f"Several services are named {name}: use PROJECT.{name} or the id.")
+        raise Conflict(f"Several services are named {name}: use PROJECT.{name} or the ID.")
     service = live_services[0] if live_services else rows.order_by("-created_at", "-pk").first()
     return service or _raise_unknown(reference)
 
@@ -53,13 +53,13 @@ def select_requests(service: Service, direction: str) -> QuerySet[ScaleRequest]:
 
 
 def find_request(service: Service, direction: str, request_id: str) -> ScaleRequest:
-    """Return a scale request. Raises NotFound, including for a malformed id."""
+    """Return a scale request. Raises NotFound, including for a malformed ID."""
     try:
         request = select_requests(service, direction).filter(pk=UUID(request_id)).first()
     except ValueError:
         request = None
     if request is None:
-        raise NotFound(f"This service has no {direction} request with the id {format_value(request_id)}.")
+        raise NotFound(f"This service has no {direction} request with the ID {format_value(request_id)}.")
     return request
 
 

@@ -1,6 +1,6 @@
-"""Signals of changes, sent after the commit.
+"""Change signals, sent after the commit.
 
-Every signal carries only ids. Receivers read the rows with the permissions of their user.
+Every signal carries only IDs. Receivers read the rows with the permissions of their user.
 """
 
 from django.dispatch import Signal

@@ -73,7 +73,7 @@ class QuotaChangeAdmin(ReadOnlyModelAdmin):
 
 @admin.register(Budget)
 class BudgetAdmin(ReadOnlyModelAdmin):
-    """Read-only admin of budgets, which are set on the usage page."""
+    """Read-only admin for budgets, which are set on the usage page."""
 
     list_display = ("owner", "gpu_hours", "alert_thresholds", "updated_at")
     list_filter = (("department", RelatedDropdownFilter), ("project", RelatedDropdownFilter))
@@ -92,7 +92,7 @@ class BudgetAdmin(ReadOnlyModelAdmin):
 
 @admin.register(Delivery)
 class DeliveryAdmin(ReadOnlyModelAdmin):
-    """Read-only admin of deliveries. Webhook addresses are secret and therefore masked."""
+    """Read-only admin for deliveries. Webhook addresses are secret and therefore masked."""
 
     list_display = ("at", "kind", "address", "channel", "state", "attempts", "last_error")
     exclude = ("to",)

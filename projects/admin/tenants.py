@@ -71,14 +71,22 @@ class ProjectAdmin(PlatformModelAdmin):
 class QuotaForm(forms.ModelForm):  # type: ignore[type-arg]
     """Form for a quota in GPUs, CPU cores and MiB."""
 
-    gpu = forms.FloatField(label="GPUs", required=False, min_value=0, help_text="Empty: unlimited", initial=0)
-    limit_gpu = forms.FloatField(label="GPU limit", required=False, min_value=0, help_text="Empty: none")
-    cpu = forms.FloatField(label="CPU cores", required=False, min_value=0, help_text="Empty: unlimited")
-    limit_cpu = forms.FloatField(label="CPU limit", required=False, min_value=0, help_text="Empty: none")
-    memory_mib = forms.IntegerField(
-        label="Memory, MiB", required=False, min_value=0, help_text="Empty: unlimited"
+    gpu = forms.FloatField(
+        label="GPUs", required=False, min_value=0, help_text="Leave empty for unlimited", initial=0
     )
-    limit_memory_mib = forms.IntegerField(label="Memory limit, MiB", required=False, min_value=0)
+    limit_gpu = forms.FloatField(
+        label="GPU limit", required=False, min_value=0, help_text="Leave empty for no limit"
+    )
+    cpu = forms.FloatField(
+        label="CPU cores", required=False, min_value=0, help_text="Leave empty for unlimited"
+    )
+    limit_cpu = forms.FloatField(
+        label="CPU limit", required=False, min_value=0, help_text="Leave empty for no limit"
+    )
+    memory_mib = forms.IntegerField(
+        label="Memory (MiB)", required=False, min_value=0, help_text="Leave empty for unlimited"
+    )
+    limit_memory_mib = forms.IntegerField(label="Memory limit (MiB)", required=False, min_value=0)
 
     class Meta:
         model = Quota

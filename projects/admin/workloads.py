@@ -125,7 +125,7 @@ class WorkloadAdmin(ReadOnlyModelAdmin):
     def pending_reason(self, row: Workload) -> Any:
         blockers = (row.explanation or {}).get("blockers") or []
         return render_table(
-            ("Reason", "Message"), [(each.get("reason"), each.get("message")) for each in blockers]
+            ("Reason", "Message"), [(blocker.get("reason"), blocker.get("message")) for blocker in blockers]
         )
 
     @display(description="Spec")

@@ -99,13 +99,16 @@ class PasswordChangeResponse(ResponseModel):
 
 
 class PasswordView(ApiView):
-    """Base view that checks a password. Failures are rate-limited per address and per account."""
+    """Base view for endpoints that check a password.
+
+    Failures are rate-limited per address and per account.
+    """
 
     @contextmanager
     def password_attempt(
         self, request: Request, name: str, wrong_password_error: type[Exception]
     ) -> Iterator[None]:
-        """Count the block as one password attempt. Raises RateLimited."""
+        """Context manager that runs its block as one rate-limited password attempt. Raises RateLimited."""
         try:
             with password_attempt(request._request, name, wrong_password_error) as self.budget:
                 yield
@@ -222,7 +225,7 @@ class TokenDetail(ApiView):
     def _find_token(self, token_id: int) -> ApiToken:
         token = selectors.tokens(self.actor).filter(pk=token_id).first()
         if token is None:
-            raise NotFound("There is no token with that id.")
+            raise NotFound("There is no token with that ID.")
         return token
 
 

@@ -56,7 +56,7 @@ def _request_id(request: Request) -> str:
 
 
 async def may_send_large_bodies(secret: str) -> bool:
-    """Return True if the secret is a valid API token or belongs to a live session pod.
+    """Return whether the secret is a valid API token or belongs to a live session pod.
 
     Only these callers may exceed the usual body size limit, to send functions and their results.
     """

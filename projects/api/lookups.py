@@ -1,4 +1,4 @@
-"""Look up the objects named in a request among those that the user may see."""
+"""Look up the objects named in a request, limited to those that the user may see."""
 
 from typing import NoReturn
 
@@ -13,7 +13,7 @@ from projects.models import Department, Project
 
 
 def resolve_pool(name: str) -> NodePool:
-    """Return the pool with this name. Raises NotFound.
+    """Return the pool with this name. Raises NotFound if there is none.
 
     Permissions are not checked here: the caller must have checked access to the quota's owner.
     """
@@ -34,7 +34,7 @@ def resolve_project(actor: Actor, name: str) -> Project:
 
 
 def resolve_user(username: str) -> User:
-    """Return the user with this name. Raises Invalid.
+    """Return the user with this name. Raises Invalid if there is none.
 
     Permissions are not checked here: the caller must have checked that the actor may grant roles.
     """
@@ -45,4 +45,6 @@ def resolve_user(username: str) -> User:
 
 
 def _raise_unknown(path: str, name: str) -> NoReturn:
-    raise Invalid([Problem(path, "does not exist", format_value(name), f"the name of a {path} that you see")])
+    raise Invalid(
+        [Problem(path, "does not exist", format_value(name), f"the name of a {path} that you can see")]
+    )

@@ -103,7 +103,7 @@ class Members(ApiView):
                         "department",
                         "conflicts with project",
                         format_value(body.department),
-                        "one of the two",
+                        "either project or department",
                     )
                 ]
             )
@@ -129,7 +129,7 @@ class MemberDetail(ApiView):
     def _find_membership(self, member_id: int) -> Membership:
         membership = selectors.members(self.actor).filter(pk=member_id).first()
         if membership is None:
-            raise NotFound("There is no member with that id.")
+            raise NotFound("There is no member with that ID.")
         return membership
 
 

@@ -36,7 +36,9 @@ class NewSubscription(Body):
 
     to: Text
     events: Annotated[list[EventName], Field(min_length=1, max_length=10)]
-    pending_minutes: int = Field(60, description="Minutes pending before `waiting` is sent.")
+    pending_minutes: int = Field(
+        60, description="Minutes a workload must be pending before `waiting` is sent."
+    )
     project: Text | None = None
     department: Text | None = None
     platform_wide: bool = False
@@ -50,7 +52,7 @@ class SubscriptionResponse(ResponseModel):
     user: str | None
     events: list[EventName]
     pending_minutes: int
-    to: str = Field(description="Address; of a secret webhook, only the host and the last characters.")
+    to: str = Field(description="Address. A secret webhook shows only its host and last characters.")
     channel: Literal["mail", "webhook", "chat"]
     created_by: str
     created_at: datetime
@@ -92,7 +94,11 @@ class Subscriptions(ApiView):
         scopes = [name for name in ("project", "department", "platform_wide") if getattr(body, name)]
         if len(scopes) > 1:
             raise Invalid(
-                [Problem(scopes[1], f"conflicts with {scopes[0]}", format_value(scopes), "one of them")]
+                [
+                    Problem(
+                        scopes[1], f"conflicts with {scopes[0]}", format_value(scopes), "only one of the two"
+                    )
+                ]
             )
         if body.project is not None:
             return resolve_project(self.actor, body.project)
@@ -119,7 +125,7 @@ class SubscriptionDetail(ApiView):
 
 
 class SubscriptionDeliveries(ApiView):
-    @operation("List the deliveries of a subscription, newest first", query=ListQuery, page=DeliveryResponse)
+    @operation("List a subscription's deliveries, newest first", query=ListQuery, page=DeliveryResponse)
     def get(self, request: Request, subscription_id: int) -> Response:
         query = parse_query(request, ListQuery)
         row = find_subscription(self.actor, subscription_id)
@@ -140,7 +146,7 @@ class WorkloadDeliveries(ApiView):
 def find_subscription(actor: Any, subscription_id: int) -> Subscription:
     row = selectors.subscriptions(actor).filter(pk=subscription_id).first()
     if row is None:
-        raise NotFound("There is no subscription with that id.")
+        raise NotFound("There is no subscription with that ID.")
     return row
 
 

@@ -8,7 +8,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from berth.core.errors import Invalid, NotFound
-from berth.core.problems import Problem
+from berth.core.problems import Problem, format_value
 from berth.core.spec.texts import Text
 from berth.documents.ordered import dump_workload
 from berth.server.api.pagination import Order, page
@@ -34,7 +34,7 @@ PRECONDITION_HEADERS = ("If-Match", "If-None-Match")
 
 
 class TemplateValues(Body):
-    """A workload document, as `document` or as YAML in `text`, which keeps its comments."""
+    """A workload document: either `document`, or `text` in YAML, which keeps its comments."""
 
     document: dict[str, Any] | None = None
     text: str | None = None
@@ -72,7 +72,7 @@ class Templates(ApiView):
 
 
 class ProjectTemplates(ApiView):
-    @operation("List the templates of a project", query=ListQuery, page=TemplateResponse)
+    @operation("List a project's templates", query=ListQuery, page=TemplateResponse)
     def get(self, request: Request, name: str) -> Response:
         query = parse_query(request, ListQuery)
         project = selectors.find_project(self.actor, name)
@@ -128,7 +128,7 @@ class TemplateDetail(ApiView):
     def _get_template(self, project: Project, name: str) -> Template:
         template = self._find_template(project, name)
         if template is None:
-            raise NotFound("There is no such template.")
+            raise NotFound(f"Project {project.name} has no template named {format_value(name)}.")
         return template
 
 
@@ -158,5 +158,5 @@ def _template_values(row: Template) -> dict[str, Any]:
 def _document_text(values: TemplateValues) -> str:
     if (values.text is None) == (values.document is None):
         received = "neither" if values.text is None else "both"
-        raise Invalid([Problem("document", "needs document or text", received, "one of the two")])
+        raise Invalid([Problem("document", "needs document or text", received, "either document or text")])
     return dump_workload(values.document) if values.document is not None else values.text or ""

@@ -1,1 +1,1 @@
-"""Open connections of users, which end soon after the user loses permission to read them."""
+"""User connections, which end soon after the user loses permission to read from them."""

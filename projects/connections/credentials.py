@@ -47,22 +47,25 @@ def load_roles(user: User) -> frozenset[tuple[Any, ...]]:
 
 
 def load_states(credentials: Iterable[Credential]) -> Mapping[Credential, object]:
-    """Return a value per credential that changes when it ends or its user's rights change.
+    """Return one value per credential, which changes when the credential ends or its user's rights change.
 
-    Needs at most seven queries, regardless of the number of credentials.
+    Runs at most seven queries, regardless of the number of credentials.
     """
     unique = frozenset(credentials)
     owners = {**_session_owners(unique), **_token_owners(unique), **_visit_owners(unique)}
     rights = _load_rights({user for user, _ in owners.values()})
-    return {each: (owner, rights.get(owner[0])) if (owner := owners.get(each)) else None for each in unique}
+    return {
+        credential: (owner, rights.get(owner[0])) if (owner := owners.get(credential)) else None
+        for credential in unique
+    }
 
 
-# The user's id, and a value that changes when the credential is no longer valid.
+# The user's ID, and a value that changes when the credential is no longer valid.
 OwnersByCredential = dict[Credential, tuple[int, object]]
 
 
 def _session_owners(credentials: frozenset[Credential]) -> OwnersByCredential:
-    keys = [each.session_key for each in credentials if each.session_key]
+    keys = [credential.session_key for credential in credentials if credential.session_key]
     if not keys:
         return {}
     rows = Session.objects.filter(session_key__in=keys, expire_date__gt=timezone.now())
@@ -75,7 +78,7 @@ def _session_owners(credentials: frozenset[Credential]) -> OwnersByCredential:
 
 
 def _token_owners(credentials: frozenset[Credential]) -> OwnersByCredential:
-    ids = [each.token_id for each in credentials if each.token_id is not None]
+    ids = [credential.token_id for credential in credentials if credential.token_id is not None]
     if not ids:
         return {}
     rows = valid_tokens(timezone.now()).filter(pk__in=ids)
@@ -83,8 +86,8 @@ def _token_owners(credentials: frozenset[Credential]) -> OwnersByCredential:
 
 
 def _visit_owners(credentials: frozenset[Credential]) -> OwnersByCredential:
-    """Return the owners of live visits, which end with the session or token behind them."""
-    digests = [each.visit for each in credentials if each.visit]
+    """Return the owners of live visits. A visit ends with the session or token that opened it."""
+    digests = [credential.visit for credential in credentials if credential.visit]
     if not digests:
         return {}
     rows = PortLink.objects.filter(cookie_digest__in=digests, visit_until__gt=timezone.now())
@@ -94,7 +97,7 @@ def _visit_owners(credentials: frozenset[Credential]) -> OwnersByCredential:
             "cookie_digest", "user_id", "session_key", "token_id"
         )
     }
-    openers = frozenset(each for _, each in visits.values()) - {Credential()}
+    openers = frozenset(opener for _, opener in visits.values()) - {Credential()}
     alive = {Credential(), *_session_owners(openers), *_token_owners(openers)}
     return {visit: owner for visit, owner in visits.items() if owner[1] in alive}
 
@@ -112,7 +115,7 @@ def _load_rights(ids: set[int]) -> dict[int, object]:
 
 
 def _session_user(key: str) -> User | None:
-    """Return the user of a session, without the caching and writes of Django's `get_user`."""
+    """Return the session's user without the caching and writes of Django's `get_user`."""
     data = SessionStore(key).load()
     user_id = _user_id(data)
     user = User.objects.filter(pk=user_id, is_active=True).first() if user_id is not None else None

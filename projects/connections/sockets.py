@@ -1,4 +1,4 @@
-"""WebSockets of signed-in users. They close soon after the session or the permission ends."""
+"""WebSockets for signed-in users. A socket closes soon after the session or the permission ends."""
 
 import asyncio
 import contextlib
@@ -21,7 +21,7 @@ SIGNED_OUT = 4401
 TOO_MANY_CONNECTIONS = 4429
 ABNORMAL = 1006
 INTERNAL_ERROR, TRY_AGAIN = 1011, 1013
-RECHECK_SECONDS = 60.0  # interval for permissions that depend on more than roles
+RECHECK_SECONDS = 60.0  # recheck interval for permissions that depend on more than roles
 
 
 class SignedInConsumer(AsyncJsonWebsocketConsumer):
@@ -32,7 +32,7 @@ class SignedInConsumer(AsyncJsonWebsocketConsumer):
     """
 
     async def check_permission(self, actor: Actor) -> int:
-        """Return 0 or a close code. Called again whenever permissions might have changed."""
+        """Return 0 if permitted, or a close code. Called again whenever permissions might have changed."""
         raise NotImplementedError
 
     async def prepare(self) -> None:
@@ -77,7 +77,7 @@ class SignedInConsumer(AsyncJsonWebsocketConsumer):
         """Ignore incoming messages: pages only listen."""
 
     async def check(self) -> int:
-        """Return 0 while the user is signed in and permitted, else a close code."""
+        """Return 0 if the user is signed in and permitted, otherwise a close code."""
         user = await self._load_user()
         return SIGNED_OUT if user is None else await self.check_permission(Actor.for_user(user))
 
@@ -104,7 +104,7 @@ class SignedInConsumer(AsyncJsonWebsocketConsumer):
             except (OperationalError, InterfaceError):
                 code = TRY_AGAIN  # the page reconnects and is checked again
             except Exception:
-                log.exception("could not check the permissions of a socket")
+                log.exception("could not check permissions for a WebSocket")
                 code = INTERNAL_ERROR
         self.tasks[0].cancel()
         with contextlib.suppress(asyncio.CancelledError):
@@ -115,5 +115,5 @@ class SignedInConsumer(AsyncJsonWebsocketConsumer):
         try:
             await self.send_messages()
         except Exception:
-            log.exception("a socket failed")
+            log.exception("a WebSocket failed")
             await self.close(INTERNAL_ERROR)

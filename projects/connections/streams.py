@@ -113,7 +113,7 @@ def _is_allowed(credential: Credential, roles: Roles) -> bool:
 
 def _too_many_connections(request: HttpRequest) -> HttpResponse:
     error = RateLimited(
-        5, f"At most {settings.BERTH_CONNECTIONS_PER_USER} concurrent connections per user. Close some first."
+        5, f"Limit of {settings.BERTH_CONNECTIONS_PER_USER} concurrent connections reached. Close some first."
     )
     headers = {"Retry-After": str(error.retry_after)}
     if request.path.startswith("/api/"):

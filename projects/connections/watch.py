@@ -1,8 +1,8 @@
-"""Detect which open connections of this process have lost their permission.
+"""Detect open connections of this process that are no longer permitted.
 
-While connections are open, one thread queries the database twice a second. It detects ended sessions
-and tokens, deactivated accounts, changed passwords and changed roles, regardless of what changed
-them. A connection whose state has changed is signalled and then checks its own permission.
+While connections are open, one thread queries the database twice a second. It detects ended sessions and
+tokens, deactivated accounts, changed passwords and changed roles, regardless of what changed them. A
+connection whose state has changed is signalled and then checks its own permission.
 """
 
 import asyncio
@@ -50,7 +50,7 @@ class Connection:
 
 
 class ConnectionWatcher:
-    """Watcher of the open connections of this process."""
+    """Watcher for this process's open connections."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -113,21 +113,22 @@ class ConnectionWatcher:
         if not opened:
             return
         try:
-            now = load_states(each.credential for each in opened)
+            states = load_states(watched.credential for watched in opened)
         # While the database is down, nothing can be revoked either.
         except (OperationalError, InterfaceError) as error:
             log.info("could not check open connections: %s", error)
             return
-        except Exception:  # the thread must survive: connections alone check much more slowly
+        # The thread must survive: without it, connections check their permissions much less often.
+        except Exception:
             log.exception("could not check open connections")
             return
         finally:
             connection.close()
-        for each in opened:
-            state = now[each.credential]
-            if state != each.state:
-                each.state = state
-                each.signal()
+        for watched in opened:
+            state = states[watched.credential]
+            if state != watched.state:
+                watched.state = state
+                watched.signal()
 
 
 WATCHER = ConnectionWatcher()

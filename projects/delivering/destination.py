@@ -19,7 +19,8 @@ FORBIDDEN_NETWORKS = tuple(
         "fec0::/10",
     )
 )  # fmt: skip
-# Networks whose last 32 bits embed an IPv4 address, to which a gateway or the OS translates.
+# IPv6 networks whose addresses carry an IPv4 address in the last 32 bits.
+# Gateways or the OS translate these addresses to IPv4.
 IPV4_EMBEDDING_NETWORKS = tuple(
     ipaddress.IPv6Network(network) for network in ("::ffff:0:0/96", "64:ff9b::/96", "::/96")
 )
@@ -39,9 +40,9 @@ class Destination:
 
 
 def resolve_destination(url: str, allowed: Collection[str]) -> Destination:
-    """Resolve and check a URL; `allowed` are private networks that may be called.
+    """Resolve a URL and check its addresses. `allowed` lists private networks that may be called.
 
-    Raises Refused for a forbidden address, or OSError if the name does not resolve.
+    Raises ForbiddenAddress for a forbidden address, or OSError if the name does not resolve.
     """
     parts = urlsplit(url)
     secure = parts.scheme == "https"
@@ -60,10 +61,10 @@ def resolve_destination(url: str, allowed: Collection[str]) -> Destination:
 
 
 def find_refusal_without_lookup(url: str, allowed: Collection[str]) -> str | None:
-    """Return why a URL must not be called, as far as known without a DNS lookup, or None.
+    """Return the reason a URL must not be called, as far as known without a DNS lookup, or None.
 
-    Literal addresses and names of this machine are checked here. Other names are checked on delivery,
-    when they are resolved.
+    Literal addresses and names of this machine are checked here. Other names are checked on delivery, when
+    they are resolved.
     """
     host = (urlsplit(url).hostname or "").rstrip(".")
     try:
@@ -78,7 +79,7 @@ def find_refusal_without_lookup(url: str, allowed: Collection[str]) -> str | Non
 
 
 def _is_ip_literal(host: str) -> bool:
-    """Return True for an address in any notation that the resolver accepts, such as 2130706433."""
+    """Return whether the host is an IP address in any notation of the resolver, such as 2130706433."""
     try:
         socket.getaddrinfo(host, None, flags=socket.AI_NUMERICHOST)
     except (OSError, UnicodeError):
@@ -89,7 +90,7 @@ def _is_ip_literal(host: str) -> bool:
 def find_refusal(
     address: Address, allowed: Collection[ipaddress.IPv4Network | ipaddress.IPv6Network]
 ) -> str | None:
-    """Return why this address must not be called, or None."""
+    """Return the reason this address must not be called, or None."""
     target = embedded_ipv4(address)
     if any(target in network for network in FORBIDDEN_NETWORKS):
         return "which is never allowed"

@@ -71,7 +71,7 @@ def _wrap_tls(raw_socket: socket.socket, to: Destination) -> socket.socket:
 
 @contextmanager
 def _enforce_deadline(raw_socket: socket.socket, seconds: float) -> Iterator[None]:
-    duplicate = raw_socket.dup()  # because TLS takes over the socket's handle
+    duplicate = raw_socket.dup()  # TLS takes over the handle of the original socket
     timer = threading.Timer(seconds, _shut_down, [duplicate])
     timer.daemon = True
     timer.start()

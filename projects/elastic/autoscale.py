@@ -31,7 +31,7 @@ METRICS_RETENTION = timedelta(hours=24)
 def run_autoscaler(view: View, ports: Ports, now: datetime) -> bool:
     """Scrape metrics and evaluate them at the configured intervals.
 
-    Return True if a scale request was submitted.
+    Return whether a scale request was submitted.
     """
     if view.has_ended:
         return False
@@ -49,7 +49,7 @@ def load_window(row: Autoscaler) -> Window:
 
 
 def scaling_clock(service: Service, now: datetime) -> Clock:
-    """Return the times for the decision. Scale requests by users start a cooldown as well."""
+    """Return the timestamps for the decision. Users' scale requests start a cooldown as well."""
     last = last_scale_request(service)
     if last is None:
         return Clock(now.timestamp())
@@ -65,7 +65,7 @@ def snapshot(window: Window, config: AutoscalerConfig) -> dict[str, Any]:
 
 
 def _is_due(last: datetime | None, every: float, now: datetime) -> bool:
-    """Return True if `every` seconds have passed or the clock was set back."""
+    """Return whether `every` seconds have passed or the clock was set back."""
     return last is None or not last <= now < last + timedelta(seconds=every)
 
 
@@ -131,7 +131,7 @@ def _submit(service: Service, decision: Decision, count: int, metrics: dict[str,
         else:
             accepted = scale_in(actor=AUTOSCALER, service=service, parameters=parameters, now=now)
     except BerthError as error:
-        log.warning("the scale request of the autoscaler of %s was rejected: %s", service, error)
+        log.warning("the autoscaler's scale request for %s was rejected: %s", service, error)
         update_columns(service, last_error=str(error))
         return False
     request = accepted.request

@@ -20,7 +20,7 @@ ROUTER_TIMEOUT = timedelta(hours=1)
 
 
 def apply_probes(view: View, probes: Mapping[uuid.UUID, Probe], has_router: bool, now: datetime) -> bool:
-    """Update states in the caller's transaction. Return True if a state changed.
+    """Update states in the caller's transaction. Return whether a state changed.
 
     `view` must have been loaded after the service was locked.
     """
@@ -39,7 +39,7 @@ def apply_probes(view: View, probes: Mapping[uuid.UUID, Probe], has_router: bool
 
 
 def _may_end_service(view: View, now: datetime) -> bool:
-    """Return True once all engines ended so long ago that Berth gives up on an unreachable router."""
+    """Return whether all engines ended so long ago that Berth stops waiting for an unreachable router."""
     return all(e.ended_at is not None and now - e.ended_at >= ROUTER_TIMEOUT for e in view.engines)
 
 
@@ -76,7 +76,7 @@ def engine_facts(
 
 
 def _router_timed_out(engine: InferenceEngine, timeout: float, now: datetime) -> bool:
-    """Return True if the removal no longer waits for the router.
+    """Return whether the removal no longer waits for the router.
 
     The engine is unregistered once the router is reachable again.
     """
@@ -121,7 +121,7 @@ def _move_engine(engine: InferenceEngine, view: View, probe: Probe, has_router: 
 
 
 def _start_removal(engine: InferenceEngine, ends_as: str, failure: str, message: str, now: datetime) -> bool:
-    """Start removing an engine, and store the cause for the scale request."""
+    """Start removing an engine, and record the reason for the scale request."""
     reason = message or engine.message
     any_moved = transition_engine(
         engine, "REMOVING", now=now, ends_as=ends_as, failure=failure, message=reason, is_healthy=False
@@ -179,7 +179,7 @@ def _request_columns(
 
 
 def _apply_status(request: ScaleRequest, engines: list[InferenceEngine], now: datetime) -> bool:
-    """Drain or remove the request's engines if its status says so. Return True if a state changed.
+    """Drain or remove the request's engines if its status says so. Return whether a state changed.
 
     Idempotent.
     """
@@ -197,7 +197,7 @@ def _apply_status(request: ScaleRequest, engines: list[InferenceEngine], now: da
 
 
 def _release(engine: InferenceEngine, now: datetime) -> bool:
-    """Drain the engine if it is routed, otherwise remove it. Return True if its state changed."""
+    """Drain the engine if it is routed, otherwise remove it. Return whether its state changed."""
     if engine.is_routed:
         return transition_engine(engine, "DRAINING", now=now, message="Rolled back.")
     return _start_removal(engine, "REMOVED", "", engine.message or "Rolled back.", now)
@@ -222,10 +222,10 @@ def _give_up(
 
 def _request_engines(request: ScaleRequest) -> list[InferenceEngine]:
     rows = request.added if request.direction == "scale_out" else request.removed
-    probe = list(rows.select_related("workload").order_by("number"))
-    for engine in probe:
+    engines = list(rows.select_related("workload").order_by("number"))
+    for engine in engines:
         engine.service = request.service
-    return probe
+    return engines
 
 
 def _summarize(engine: InferenceEngine) -> request_rules.EngineSummary:

@@ -1,4 +1,4 @@
-"""Dependencies of a service pass: clients for engines and routers, and the leadership."""
+"""Dependencies of a service pass: clients for engines and routers, and the leadership fence."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager

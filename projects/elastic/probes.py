@@ -25,7 +25,7 @@ from projects.serving.base import (
 T = TypeVar("T")
 
 MAX_CONCURRENT = 8
-# for active engines; engines that are starting or draining are probed in every pass
+# interval for active engines; engines that are starting or draining are probed in every pass
 PROBE_INTERVAL = timedelta(seconds=5)
 RETRY_INTERVAL = timedelta(seconds=2)  # delay after a failed connection attempt
 PROBED_EVERY_PASS = ("CONNECTING", "HEALTH_CHECKING", "WEIGHT_SYNCING", "READY", "DRAINING")
@@ -37,8 +37,8 @@ PERMANENT = (ErrorKind.FORBIDDEN, ErrorKind.REFUSED, ErrorKind.UNREADABLE, Error
 class Probe:
     """Result of probing an engine.
 
-    `healthy` is None if health was not checked. `refusal` is the reason why the engine cannot join the
-    service. `unreachable` is True if no connection was possible or the engine did not respond in time.
+    `healthy` is None if health was not checked. `refusal` is the reason the engine cannot join the service.
+    `unreachable` is True if no connection was possible or the engine did not respond in time.
     """
 
     healthy: bool | None = None
@@ -98,7 +98,7 @@ def _is_due(engine: InferenceEngine, view: View, now: datetime) -> bool:
 
 
 def _has_passed(engine: InferenceEngine, pause: timedelta, now: datetime) -> bool:
-    """Return True if `pause` has passed since the last probe or the clock was set back."""
+    """Return whether `pause` has passed since the last probe or the clock was set back."""
     return engine.looked_at is None or not engine.looked_at <= now < engine.looked_at + pause
 
 

@@ -1,4 +1,4 @@
-"""The services process, which runs a pass over each service at its own interval."""
+"""The services process, which runs passes over each service at the service's own interval."""
 
 import logging
 import time
@@ -69,7 +69,7 @@ class ServiceLoop(LeaderLoop):
         return super(ServiceLoop, self).trigger(waiter, woken)
 
     def _forget_ended(self, live_ids: Collection[int]) -> None:
-        """Forget services that have ended and have no pass in progress, because they would stay due."""
+        """Forget ended services that have no pass in progress. Otherwise they would stay due forever."""
         for pk in [pk for pk, running in self._passes.items() if pk not in live_ids and running.done()]:
             del self._passes[pk]
             self._due.pop(pk, None)

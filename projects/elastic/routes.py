@@ -25,7 +25,7 @@ NOT_ROUTED_STATES = ("CREATING", "CONNECTING", "HEALTH_CHECKING", "REMOVING", "R
 
 
 def update_router(view: View, router: RouterClient | None, fence: Fence, now: datetime) -> bool:
-    """Bring the router's list of engines up to date. Return True if anything changed."""
+    """Bring the router's list of engines up to date. Return whether anything changed."""
     changed = False
     for engine in view.engines:
         changed |= (
@@ -53,7 +53,7 @@ def find_lost_engines(view: View, router: RouterClient | None, fence: Fence) -> 
 
 
 def should_route(engine: InferenceEngine, view: View, now: datetime) -> bool:
-    """Return True if the router should send requests to the engine."""
+    """Return whether the router should send requests to the engine."""
     current = view.service.weight_version
     is_stale = bool(current) and engine.weight_version != current
     facts = engine_facts(engine, view, NO_PROBE, has_router=True, now=now)
@@ -61,7 +61,7 @@ def should_route(engine: InferenceEngine, view: View, now: datetime) -> bool:
 
 
 def _without_router(engine: InferenceEngine, fence: Fence, now: datetime) -> bool:
-    """Mark a draining engine as isolated. Without a router, clients stop using it on their own."""
+    """Mark a draining engine as isolated. Without a router, clients stop using the engine on their own."""
     if engine.state != "DRAINING" or engine.isolated_at is not None:
         return False
     with fence():

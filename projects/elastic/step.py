@@ -1,4 +1,4 @@
-"""One pass over a service, which moves it towards its desired state."""
+"""A pass over a service, which moves the service towards its desired state."""
 
 import logging
 import uuid
@@ -21,7 +21,7 @@ TRANSIENT_STATES = ("CONNECTING", "HEALTH_CHECKING", "WEIGHT_SYNCING", "READY", 
 
 
 def run_pass(service: Service, ports: Ports, now: datetime) -> bool:
-    """Run one pass. Return True if the service is still changing and needs another pass soon."""
+    """Run one pass. Return whether the service is still changing and needs another pass soon."""
     assert_no_transaction()
     view_before = load_view(service)
     router = ports.router(service, view_before.spec)
@@ -56,9 +56,9 @@ def _apply_probes(
     ports: Ports,
     now: datetime,
 ) -> tuple[View, bool]:
-    """Apply the probes to the current rows, which may have changed since the probes.
+    """Apply the probes to the current rows, which may have changed since the engines were probed.
 
-    Return the rows, and True if a state changed. In that case the caller must load the rows again.
+    Return the rows and whether a state changed. If so, the caller must load the rows again.
     """
     with ports.fence():
         view = load_view(lock_service(service))

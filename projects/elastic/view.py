@@ -18,7 +18,7 @@ Pods = Mapping[tuple[uuid.UUID | None, int], Pod]
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """Process of an engine, with its address or the reason why it has ended."""
+    """Engine process, with its address or the reason it ended."""
 
     process_state: ProcessState
     url: str = ""

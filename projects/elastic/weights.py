@@ -1,6 +1,6 @@
 """Copy weights from initial engines to added ones.
 
-While weights are being copied, a mark in the service's row keeps trainers from changing them. While a
+While weights are being copied, a mark in the service's row keeps trainers from changing the weights. While a
 trainer changes the weights, nothing is copied. If a process dies during a copy, the next leader clears its
 mark.
 """
@@ -26,7 +26,7 @@ COPYING = "copying"
 
 
 def update_version(view: View, fence: Fence) -> None:
-    """Set the service's weight version once all healthy initial engines report the same one."""
+    """Set the service's weight version once all healthy initial engines report the same version."""
     if not view.spec.weight_sync or view.service.updating_since is not None:
         return
     versions = {engine.weight_version for engine in healthy_initial_engines(view.engines)}
@@ -40,7 +40,7 @@ def update_version(view: View, fence: Fence) -> None:
 
 
 def copy_to_next_engine(view: View, ports: Ports, now: datetime) -> bool:
-    """Copy weights to the next engine that needs them. Return True if one did.
+    """Copy weights to the next engine that needs them. Return whether any engine did.
 
     Each pass copies to one engine, because concurrent copies from the same seed would interfere.
     """
@@ -61,7 +61,7 @@ def copy_to_next_engine(view: View, ports: Ports, now: datetime) -> bool:
 
 
 def clear_copy_marks(fence: Fence) -> None:
-    """Clear all copy marks. A new leader does this, because no other process is copying."""
+    """Clear all copy marks. Only a new leader calls this, when no other process is copying."""
     with fence():
         Service.objects.filter(syncing_since__isnull=False).update(syncing_since=None)
 

@@ -5,8 +5,8 @@ from enum import Enum
 
 from projects.engine.scaling import ENDED
 
-CONNECTION_ATTEMPTS = 5  # consecutive failures after which an external engine that is not serving yet fails
-SETTLE_SECONDS = 1.0  # time for requests that the router sent just before the engine was isolated to arrive
+CONNECTION_ATTEMPTS = 5  # consecutive failures after which an external engine fails if it is not serving yet
+SETTLE_SECONDS = 1.0  # wait for requests that the router sent just before it isolated the engine
 
 
 class ProcessState(Enum):
@@ -21,15 +21,15 @@ class ProcessState(Enum):
 class EngineFacts:
     """Everything that determines the next state of an engine.
 
-    `healthy` and `connected` come from the current probe and are None without a result. `isolated` is the
-    number of seconds since the router stopped sending requests, or None if it may still send some. `running`
-    is None if unknown. `in_router` is True while the engine may be registered with the router.
+    `healthy` and `connected` come from the current probe and are None if it returned no result. `isolated` is
+    the number of seconds since the router stopped sending requests, or None if it may still send some.
+    `running` is None if unknown. `in_router` is True while the engine may be registered with the router.
     """
 
     state: str
     origin: str
     process_state: ProcessState
-    error: str = ""  # reason why the process has ended
+    error: str = ""  # reason the process ended
     started_once: bool = False
     connected: bool | None = None
     refusal: str = ""
@@ -84,7 +84,7 @@ def next_state(engine: EngineFacts) -> EngineMove | None:
 
 
 def is_drained(engine: EngineFacts) -> bool:
-    """Return True once the isolated engine has no requests left or its timeout has passed."""
+    """Return whether the isolated engine has no requests left or its timeout has passed."""
     if engine.force or engine.process_state is not ProcessState.RUNNING:
         return True
     if engine.isolated is None:
@@ -95,7 +95,7 @@ def is_drained(engine: EngineFacts) -> bool:
 
 
 def may_serve(engine: EngineFacts, *, is_stale: bool) -> bool:
-    """Return True if the router may send requests to the engine.
+    """Return whether the router may send requests to the engine.
 
     Stale weights prevent this only with strict consistency.
     """

@@ -135,7 +135,7 @@ def _next_scale_in_status(request: RequestFacts) -> RequestMove | None:
 
 
 def _keep_unisolated(request: RequestFacts, stuck: tuple[str, ...]) -> RequestMove:
-    message = f"The router could not be stopped from sending requests to {', '.join(stuck)}, so they stay."
+    message = f"The router did not stop sending requests to {', '.join(stuck)}, so they stay."
     to = "FAILED" if len(stuck) == len(request.engines) else ""
     return RequestMove(to, failure="router", message=message, give_up=stuck)
 

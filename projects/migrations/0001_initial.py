@@ -36,7 +36,7 @@ class Migration(migrations.Migration):
                         validators=[
                             django.core.validators.RegexValidator(
                                 "^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$",
-                                "Use 1 to 63 lower-case letters, digits and dashes. Start and end with a letter or digit.",
+                                "Use 1 to 63 lowercase letters, digits and dashes. Start and end with a letter or digit.",
                             )
                         ],
                     ),
@@ -46,13 +46,13 @@ class Migration(migrations.Migration):
                 (
                     "reclaim_min_runtime",
                     models.PositiveIntegerField(
-                        blank=True, help_text="Seconds. Empty: the pool's value.", null=True
+                        blank=True, help_text="In seconds. Leave empty to use the pool's value.", null=True
                     ),
                 ),
                 (
                     "preempt_min_runtime",
                     models.PositiveIntegerField(
-                        blank=True, help_text="Seconds. Empty: the pool's value.", null=True
+                        blank=True, help_text="In seconds. Leave empty to use the pool's value.", null=True
                     ),
                 ),
                 (
@@ -89,7 +89,7 @@ class Migration(migrations.Migration):
                         validators=[
                             django.core.validators.RegexValidator(
                                 "^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$",
-                                "Use 1 to 63 lower-case letters, digits and dashes. Start and end with a letter or digit.",
+                                "Use 1 to 63 lowercase letters, digits and dashes. Start and end with a letter or digit.",
                             )
                         ],
                     ),
@@ -104,13 +104,17 @@ class Migration(migrations.Migration):
                 (
                     "reclaim_min_runtime",
                     models.PositiveIntegerField(
-                        blank=True, help_text="Seconds. Empty: the department's value.", null=True
+                        blank=True,
+                        help_text="In seconds. Leave empty to use the department's value.",
+                        null=True,
                     ),
                 ),
                 (
                     "preempt_min_runtime",
                     models.PositiveIntegerField(
-                        blank=True, help_text="Seconds. Empty: the department's value.", null=True
+                        blank=True,
+                        help_text="In seconds. Leave empty to use the department's value.",
+                        null=True,
                     ),
                 ),
                 (
@@ -212,7 +216,7 @@ class Migration(migrations.Migration):
                         validators=[
                             django.core.validators.RegexValidator(
                                 "^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$",
-                                "Use 1 to 63 lower-case letters, digits and dashes. Start and end with a letter or digit.",
+                                "Use 1 to 63 lowercase letters, digits and dashes. Start and end with a letter or digit.",
                             )
                         ],
                     ),
@@ -296,7 +300,7 @@ class Migration(migrations.Migration):
                 ("backoff_until", models.DateTimeField(blank=True, null=True)),
                 (
                     "max_runtime",
-                    models.PositiveIntegerField(blank=True, help_text="Seconds per run.", null=True),
+                    models.PositiveIntegerField(blank=True, help_text="In seconds, per run.", null=True),
                 ),
                 ("deadline", models.DateTimeField(blank=True, null=True)),
                 (
@@ -324,12 +328,15 @@ class Migration(migrations.Migration):
                     "gpu_milli_min",
                     models.BigIntegerField(default=0, help_text="Request of the minimum gang."),
                 ),
-                ("gpu_milli_now", models.BigIntegerField(default=0, help_text="Allocated to its pods.")),
+                (
+                    "gpu_milli_now",
+                    models.BigIntegerField(default=0, help_text="Allocated to the workload's pods."),
+                ),
                 (
                     "explanation",
                     models.JSONField(
                         blank=True,
-                        help_text="Blockers, queue position and ordering of the last cycle.",
+                        help_text="Blockers, queue position and ordering from the last cycle.",
                         null=True,
                     ),
                 ),
@@ -340,7 +347,7 @@ class Migration(migrations.Migration):
                         blank=True,
                         default=list,
                         editable=False,
-                        help_text="Main pending reasons in order, each with since and until.",
+                        help_text="Main pending reasons in order, each with its start and end.",
                     ),
                 ),
                 ("version", models.PositiveBigIntegerField(default=1, editable=False)),
@@ -439,7 +446,7 @@ class Migration(migrations.Migration):
                 ),
                 ("role", models.CharField(max_length=63)),
                 ("index", models.PositiveIntegerField()),
-                ("run", models.PositiveIntegerField(help_text="Run of the workload.")),
+                ("run", models.PositiveIntegerField(help_text="Run number within the workload.")),
                 ("rank", models.PositiveIntegerField(default=0, help_text="Value of RANK in the run.")),
                 (
                     "state",
@@ -736,7 +743,7 @@ class Migration(migrations.Migration):
                         blank=True,
                         default="",
                         editable=False,
-                        help_text="Set for tokens created by sign-in; changes with the user's password.",
+                        help_text="Set for tokens created by sign-in. Changes with the user's password.",
                         max_length=64,
                     ),
                 ),
@@ -866,12 +873,15 @@ class Migration(migrations.Migration):
                 ("max_attempts", models.PositiveIntegerField(default=3)),
                 (
                     "idle_timeout",
-                    models.PositiveIntegerField(help_text="Seconds without a request from the client."),
+                    models.PositiveIntegerField(
+                        help_text="The session ends after this many seconds without a request from the client."
+                    ),
                 ),
                 (
                     "python",
                     models.CharField(
-                        help_text="Python version of the client; workers need the same.", max_length=20
+                        help_text="Python version of the client. Workers must run the same version.",
+                        max_length=20,
                     ),
                 ),
                 ("cloudpickle", models.CharField(max_length=20)),
@@ -890,7 +900,7 @@ class Migration(migrations.Migration):
                 (
                     "error",
                     models.TextField(
-                        blank=True, help_text="Error that keeps the session from running functions."
+                        blank=True, help_text="Error that prevents the session from running functions."
                     ),
                 ),
                 (
@@ -1002,7 +1012,12 @@ class Migration(migrations.Migration):
                 ),
                 ("payload", models.BinaryField(default=bytes)),
                 ("result", models.BinaryField(default=bytes)),
-                ("size", models.PositiveBigIntegerField(default=0, help_text="Bytes of payload and result.")),
+                (
+                    "size",
+                    models.PositiveBigIntegerField(
+                        default=0, help_text="Size of payload and result in bytes."
+                    ),
+                ),
                 ("created_at", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
                 (
                     "ended",
@@ -1095,7 +1110,9 @@ class Migration(migrations.Migration):
                 ("data", models.JSONField(default=dict)),
                 (
                     "actor",
-                    models.CharField(help_text="User name, or the part of Berth that acted.", max_length=150),
+                    models.CharField(
+                        help_text="User name, or the component of Berth that acted.", max_length=150
+                    ),
                 ),
             ],
             options={
@@ -1152,7 +1169,7 @@ class Migration(migrations.Migration):
                     "kind",
                     models.CharField(choices=[("pod", "Pod"), ("workspace", "Workspace")], max_length=10),
                 ),
-                ("name", models.CharField(help_text="Name in the runtime of the pool.", max_length=64)),
+                ("name", models.CharField(help_text="Name in the pool's runtime.", max_length=64)),
                 (
                     "left_at",
                     models.DateTimeField(
@@ -1162,7 +1179,7 @@ class Migration(migrations.Migration):
                 (
                     "handed_at",
                     models.DateTimeField(
-                        editable=False, help_text="Last time it was queued for cleanup.", null=True
+                        editable=False, help_text="Time of the last request for cleanup.", null=True
                     ),
                 ),
                 (
@@ -1426,7 +1443,7 @@ class Migration(migrations.Migration):
                 (
                     "written",
                     models.JSONField(
-                        help_text="Every quota in full, before and after; amounts in units of documents."
+                        help_text="Every changed quota in full, before and after, in the units of documents."
                     ),
                 ),
             ],
@@ -1744,7 +1761,7 @@ class Migration(migrations.Migration):
                 ),
                 ("scraped_at", models.DateTimeField(blank=True, null=True)),
                 ("evaluated_at", models.DateTimeField(blank=True, null=True)),
-                ("last_error", models.TextField(blank=True, help_text="Error of the last decision.")),
+                ("last_error", models.TextField(blank=True, help_text="Error from the last decision.")),
                 (
                     "service",
                     models.OneToOneField(
@@ -1853,7 +1870,7 @@ class Migration(migrations.Migration):
                 ("expires_at", models.DateTimeField(help_text="Expiry of the link.")),
                 ("used_at", models.DateTimeField(blank=True, null=True)),
                 ("cookie_digest", models.CharField(blank=True, max_length=64, null=True, unique=True)),
-                ("visit_until", models.DateTimeField(help_text="Latest end of the visit.")),
+                ("visit_until", models.DateTimeField(help_text="Latest possible end of the visit.")),
                 (
                     "seen_at",
                     models.DateTimeField(blank=True, help_text="Time of the last request.", null=True),
@@ -1953,12 +1970,16 @@ class Migration(migrations.Migration):
                 ("router_url", models.CharField(blank=True, max_length=500)),
                 (
                     "is_routed",
-                    models.BooleanField(default=False, help_text="The router confirmed the engine."),
+                    models.BooleanField(
+                        default=False, help_text="The router has confirmed that the engine is registered."
+                    ),
                 ),
                 (
                     "isolated_at",
                     models.DateTimeField(
-                        blank=True, help_text="Time since which the router sends no new requests.", null=True
+                        blank=True,
+                        help_text="Time at which the router stopped sending new requests.",
+                        null=True,
                     ),
                 ),
                 ("is_healthy", models.BooleanField(default=False)),
@@ -2092,7 +2113,8 @@ class Migration(migrations.Migration):
                 (
                     "pending_minutes",
                     models.PositiveIntegerField(
-                        default=60, help_text="Minutes a workload is pending before a notification."
+                        default=60,
+                        help_text="Minutes a workload must be pending before a notification is sent.",
                     ),
                 ),
                 ("to", models.TextField()),
@@ -2144,7 +2166,7 @@ class Migration(migrations.Migration):
                 (
                     "user",
                     models.ForeignKey(
-                        help_text="Workloads submitted by this user.",
+                        help_text="User whose workloads are subscribed to.",
                         null=True,
                         on_delete=django.db.models.deletion.CASCADE,
                         related_name="+",
@@ -2286,7 +2308,7 @@ class Migration(migrations.Migration):
                         validators=[
                             django.core.validators.RegexValidator(
                                 "^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$",
-                                "Use 1 to 63 lower-case letters, digits and dashes. Start and end with a letter or digit.",
+                                "Use 1 to 63 lowercase letters, digits and dashes. Start and end with a letter or digit.",
                             )
                         ],
                     ),

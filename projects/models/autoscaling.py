@@ -20,10 +20,10 @@ class Autoscaler(models.Model):
     last_scale_action = models.CharField(max_length=9, choices=Direction.choices, blank=True)
     scraped_at = models.DateTimeField(null=True, blank=True)
     evaluated_at = models.DateTimeField(null=True, blank=True)
-    last_error = models.TextField(blank=True, help_text="Error of the last decision.")
+    last_error = models.TextField(blank=True, help_text="Error from the last decision.")
 
     def __str__(self) -> str:
-        return f"autoscaler of {self.service}"
+        return f"{self.service} autoscaler"
 
 
 class MetricsPoint(models.Model):

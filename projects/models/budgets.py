@@ -16,7 +16,7 @@ def default_warnings() -> list[int]:
 
 
 class Budget(models.Model):
-    """GPU-hours per calendar month (UTC), enforced only by notifications."""
+    """Monthly budget in GPU-hours (calendar months in UTC). Exceeding it only triggers notifications."""
 
     department = models.ForeignKey(Department, null=True, on_delete=models.CASCADE, related_name="+")
     project = models.ForeignKey(Project, null=True, on_delete=models.CASCADE, related_name="+")

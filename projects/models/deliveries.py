@@ -11,7 +11,7 @@ from projects.models.subscriptions import Subscription
 class Delivery(models.Model):
     """A notification to one address, stored in the same transaction as the change that it reports.
 
-    Ids and names are copied, because deliveries outlive the workload.
+    IDs and names are copied, because deliveries outlive the workload.
     """
 
     class State(models.TextChoices):

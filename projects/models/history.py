@@ -1,6 +1,6 @@
 """Append-only models of events, audit entries and quota changes.
 
-Ids and names are copied, not referenced, because history outlives its objects.
+IDs and names are copied, not referenced, because history outlives its objects.
 """
 
 from django.contrib.postgres.indexes import BrinIndex
@@ -19,7 +19,7 @@ class Event(models.Model):
     subject = models.CharField(max_length=200, help_text="Name of the object at that time.")
     message = models.TextField()
     data = models.JSONField(default=dict)
-    actor = models.CharField(max_length=150, help_text="User name, or the part of Berth that acted.")
+    actor = models.CharField(max_length=150, help_text="User name, or the component of Berth that acted.")
 
     class Meta:
         ordering = ["-id"]
@@ -64,7 +64,7 @@ class QuotaChange(models.Model):
     comment = models.CharField(max_length=500, blank=True, help_text="Reason for the change.")
     reverts = models.BigIntegerField(null=True, help_text="Change that this one reverts.")
     written = models.JSONField(
-        help_text="Every quota in full, before and after; amounts in units of documents."
+        help_text="Every changed quota in full, before and after, in the units of documents."
     )
 
     class Meta:

@@ -68,7 +68,7 @@ class ApiToken(models.Model):
         blank=True,
         default="",
         editable=False,
-        help_text="Set for tokens created by sign-in; changes with the user's password.",
+        help_text="Set for tokens created by sign-in. Changes with the user's password.",
     )
 
     class Meta:

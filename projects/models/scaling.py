@@ -174,9 +174,11 @@ class InferenceEngine(models.Model):
     pod_id = models.UUIDField(null=True, blank=True, help_text="Pod that serves at this address.")
     url = models.CharField(max_length=500, blank=True)
     router_url = models.CharField(max_length=500, blank=True)
-    is_routed = models.BooleanField(default=False, help_text="The router confirmed the engine.")
+    is_routed = models.BooleanField(
+        default=False, help_text="The router has confirmed that the engine is registered."
+    )
     isolated_at = models.DateTimeField(
-        null=True, blank=True, help_text="Time since which the router sends no new requests."
+        null=True, blank=True, help_text="Time at which the router stopped sending new requests."
     )
     is_healthy = models.BooleanField(default=False)
     failures = models.PositiveIntegerField(default=0, help_text="Consecutive failed health checks.")

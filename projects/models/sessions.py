@@ -21,8 +21,12 @@ class Session(models.Model):
     executor = models.CharField(max_length=10, choices=Executor.choices, default=Executor.PROCESS)
     slots = models.PositiveIntegerField(default=1, help_text="Concurrent calls per node.")
     max_attempts = models.PositiveIntegerField(default=3)
-    idle_timeout = models.PositiveIntegerField(help_text="Seconds without a request from the client.")
-    python = models.CharField(max_length=20, help_text="Python version of the client; workers need the same.")
+    idle_timeout = models.PositiveIntegerField(
+        help_text="The session ends after this many seconds without a request from the client."
+    )
+    python = models.CharField(
+        max_length=20, help_text="Python version of the client. Workers must run the same version."
+    )
     cloudpickle = models.CharField(max_length=20)
     setup = models.BinaryField(default=bytes, help_text="Pickled plugins of the client.")
     turn = models.PositiveBigIntegerField(default=0, help_text="Node whose turn is next.")
@@ -30,7 +34,7 @@ class Session(models.Model):
     received_count = models.PositiveBigIntegerField(
         default=0, help_text="Number of ended calls that the client has received."
     )
-    error = models.TextField(blank=True, help_text="Error that keeps the session from running functions.")
+    error = models.TextField(blank=True, help_text="Error that prevents the session from running functions.")
     seen_at = models.DateTimeField(db_default=Now(), help_text="Time of the client's last request.")
 
     class Meta:
@@ -68,9 +72,9 @@ class SessionWorker(models.Model):
 
 
 class Call(models.Model):
-    """A function call to run once, on `node` if set or else on the next node in turn.
+    """A function call to run once, on `node` if set, otherwise on the next node in turn.
 
-    A broadcast is never leased itself. It has one child call per worker.
+    A broadcast itself is never leased. It has one child call per worker.
     """
 
     class State(models.TextChoices):
@@ -104,7 +108,7 @@ class Call(models.Model):
     )
     payload = models.BinaryField(default=bytes)
     result = models.BinaryField(default=bytes)
-    size = models.PositiveBigIntegerField(default=0, help_text="Bytes of payload and result.")
+    size = models.PositiveBigIntegerField(default=0, help_text="Size of payload and result in bytes.")
     created_at = models.DateTimeField(db_default=Now())
     ended = models.PositiveBigIntegerField(null=True, blank=True, help_text="Position among the ended calls.")
 

@@ -28,13 +28,13 @@ class Subscription(models.Model):
 
     user = models.ForeignKey(
         settings.AUTH_USER_MODEL, null=True, on_delete=models.CASCADE, related_name="+",
-        help_text="Workloads submitted by this user.",
+        help_text="User whose workloads are subscribed to.",
     )  # fmt: skip
     project = models.ForeignKey(Project, null=True, on_delete=models.CASCADE, related_name="+")
     department = models.ForeignKey(Department, null=True, on_delete=models.CASCADE, related_name="+")
     events = ArrayField(models.CharField(max_length=20))
     pending_minutes = models.PositiveIntegerField(
-        default=60, help_text="Minutes a workload is pending before a notification."
+        default=60, help_text="Minutes a workload must be pending before a notification is sent."
     )
     to = models.TextField()
     channel = models.CharField(max_length=7, choices=[(channel, channel) for channel in Channel])
@@ -64,6 +64,6 @@ class Subscription(models.Model):
     def scope_name(self) -> str:
         """Return the subscription's scope as text."""
         if self.user is not None:
-            return f"workloads of {self.user.get_username()}"
+            return f"workloads submitted by {self.user.get_username()}"
         owner = self.project or self.department
         return "the platform" if owner is None else owner.name

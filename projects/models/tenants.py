@@ -7,7 +7,7 @@ from django.db.models.functions import Now
 
 NAME = RegexValidator(
     r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$",
-    "Use 1 to 63 lower-case letters, digits and dashes. Start and end with a letter or digit.",
+    "Use 1 to 63 lowercase letters, digits and dashes. Start and end with a letter or digit.",
 )
 
 
@@ -16,10 +16,10 @@ class Department(models.Model):
     title = models.CharField(max_length=200, blank=True)
     rank = models.IntegerField(default=0, help_text="Higher ranks come first.")
     reclaim_min_runtime = models.PositiveIntegerField(
-        null=True, blank=True, help_text="Seconds. Empty: the pool's value."
+        null=True, blank=True, help_text="In seconds. Leave empty to use the pool's value."
     )
     preempt_min_runtime = models.PositiveIntegerField(
-        null=True, blank=True, help_text="Seconds. Empty: the pool's value."
+        null=True, blank=True, help_text="In seconds. Leave empty to use the pool's value."
     )
     created_at = models.DateTimeField(db_default=Now(), editable=False)
 
@@ -41,10 +41,10 @@ class Project(models.Model):
     title = models.CharField(max_length=200, blank=True)
     rank = models.IntegerField(default=0, help_text="Higher ranks within the department come first.")
     reclaim_min_runtime = models.PositiveIntegerField(
-        null=True, blank=True, help_text="Seconds. Empty: the department's value."
+        null=True, blank=True, help_text="In seconds. Leave empty to use the department's value."
     )
     preempt_min_runtime = models.PositiveIntegerField(
-        null=True, blank=True, help_text="Seconds. Empty: the department's value."
+        null=True, blank=True, help_text="In seconds. Leave empty to use the department's value."
     )
     created_at = models.DateTimeField(db_default=Now(), editable=False)
 
@@ -135,7 +135,7 @@ class Quota(models.Model):
 
 
 class RemovedQuota(models.Model):
-    """The last version of a removed quota, from which a new quota continues to count."""
+    """The last version of a removed quota. A new quota in its place continues counting from there."""
 
     department = models.ForeignKey(Department, null=True, on_delete=models.CASCADE, related_name="+")
     project = models.ForeignKey(Project, null=True, on_delete=models.CASCADE, related_name="+")

@@ -81,7 +81,7 @@ class Workload(models.Model):
     last_checkpoint_at = models.DateTimeField(null=True, blank=True)
     stale_since = models.DateTimeField(null=True, blank=True)
     backoff_until = models.DateTimeField(null=True, blank=True)
-    max_runtime = models.PositiveIntegerField(null=True, blank=True, help_text="Seconds per run.")
+    max_runtime = models.PositiveIntegerField(null=True, blank=True, help_text="In seconds, per run.")
     deadline = models.DateTimeField(null=True, blank=True)
     idle_timeout = models.PositiveIntegerField(
         null=True, blank=True, help_text="Seconds without log output or port visits."
@@ -98,16 +98,16 @@ class Workload(models.Model):
     rendezvous = models.JSONField(null=True, blank=True, help_text="Address and port of rank 0 in this run.")
 
     gpu_milli_min = models.BigIntegerField(default=0, help_text="Request of the minimum gang.")
-    gpu_milli_now = models.BigIntegerField(default=0, help_text="Allocated to its pods.")
+    gpu_milli_now = models.BigIntegerField(default=0, help_text="Allocated to the workload's pods.")
     explanation = models.JSONField(
-        null=True, blank=True, help_text="Blockers, queue position and ordering of the last cycle."
+        null=True, blank=True, help_text="Blockers, queue position and ordering from the last cycle."
     )
     explained_at = models.DateTimeField(null=True, blank=True)
     wait_reasons = models.JSONField(
         default=list,
         blank=True,
         editable=False,
-        help_text="Main pending reasons in order, each with since and until.",
+        help_text="Main pending reasons in order, each with its start and end.",
     )
     version = models.PositiveBigIntegerField(default=1, editable=False)
 
@@ -160,7 +160,7 @@ class Workload(models.Model):
 
 
 class RoleNode(models.Model):
-    """A node of the role tree: a group (`need` of its children) or a role (min to max replicas)."""
+    """A node in the role tree: a group (needs `need` of its children) or a role (min to max replicas)."""
 
     workload = models.ForeignKey(Workload, on_delete=models.CASCADE, related_name="roles")
     parent = models.ForeignKey(
@@ -210,7 +210,7 @@ class Pod(models.Model):
     workload = models.ForeignKey(Workload, on_delete=models.CASCADE, related_name="pods")
     role = models.CharField(max_length=63)
     index = models.PositiveIntegerField()
-    run = models.PositiveIntegerField(help_text="Run of the workload.")
+    run = models.PositiveIntegerField(help_text="Run number within the workload.")
     rank = models.PositiveIntegerField(default=0, help_text="Value of RANK in the run.")
     node = models.ForeignKey("pools.Node", on_delete=models.PROTECT, related_name="pods")
     state = models.CharField(max_length=10, choices=PodState.choices, default=PodState.STARTING)
@@ -288,10 +288,10 @@ class Leftover(models.Model):
 
     pool = models.ForeignKey("pools.NodePool", on_delete=models.CASCADE, related_name="+")
     kind = models.CharField(max_length=10, choices=Kind.choices)
-    name = models.CharField(max_length=64, help_text="Name in the runtime of the pool.")
+    name = models.CharField(max_length=64, help_text="Name in the pool's runtime.")
     left_at = models.DateTimeField(db_default=Now(), editable=False)
     handed_at = models.DateTimeField(
-        null=True, editable=False, help_text="Last time it was queued for cleanup."
+        null=True, editable=False, help_text="Time of the last request for cleanup."
     )
 
     class Meta:

@@ -1,1 +1,1 @@
-"""Audited write operations on tenants and workloads, called with keyword arguments and `actor`."""
+"""Audited write operations on tenants and workloads. All arguments, including `actor`, are keywords."""

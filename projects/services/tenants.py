@@ -112,7 +112,7 @@ def _editable(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _save(obj: Model) -> None:
-    """Validate and save. Raises Invalid with every invalid field, or Conflict for a name in use."""
+    """Validate and save. Raises Invalid with every invalid field, or Conflict if the name is in use."""
     try:
         obj.full_clean()
     except ValidationError as error:

@@ -1,1 +1,1 @@
-"""Clients of inference engines and routers."""
+"""Clients for inference engines and routers."""

@@ -40,8 +40,8 @@ class AddressPolicy:
     """The addresses that Berth may call as engines or routers.
 
     `networks` are allowed in addition to public addresses. This machine is allowed only if they include its
-    loopback address. `own_ports` are Berth's ports on this machine. Berth never calls them, nor link-local or
-    metadata addresses.
+    loopback address. `own_ports` are Berth's ports on this machine. Berth never calls these ports, nor
+    link-local or metadata addresses.
     """
 
     networks: tuple[str, ...] = ()
@@ -80,7 +80,7 @@ def normalize(url: str) -> str:
 
 
 def resolve_destination(base: str, path: str, reach: AddressPolicy) -> Destination:
-    """Return the checked destination of a call to `path`. Raises Refused and OSError."""
+    """Return the checked destination of a call to `path`. Raises ForbiddenAddress or OSError."""
     parts = urlsplit(base)
     addresses = resolve_addresses(base, reach)
     return Destination(
@@ -89,7 +89,7 @@ def resolve_destination(base: str, path: str, reach: AddressPolicy) -> Destinati
 
 
 def resolve_addresses(base: str, reach: AddressPolicy) -> tuple[str, ...]:
-    """Return the IP addresses that the host resolves to. Raises Refused and OSError.
+    """Return the IP addresses that the host resolves to. Raises ForbiddenAddress or OSError.
 
     All of them must be allowed, because Berth cannot choose which one responds.
     """
@@ -127,7 +127,7 @@ def _rejection_reason(
 
 
 def is_local(address: Address) -> bool:
-    """Return True if the address belongs to this machine, that is, if a socket can be bound to it."""
+    """Return whether the address belongs to this machine, that is, whether a socket can be bound to it."""
     address = embedded_ipv4(address)
     family = socket.AF_INET if address.version == 4 else socket.AF_INET6
     with suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as probe:
@@ -139,7 +139,7 @@ def is_local(address: Address) -> bool:
 def _normalize_host(host: str) -> str:
     name = host.lower().removesuffix(".")
     if "%" in name:
-        raise InvalidAddress("an address must not contain a zone")
+        raise InvalidAddress("an address must not contain an IPv6 zone ID")
     try:
         return _format_host(str(ipaddress.ip_address(name)))
     except ValueError:

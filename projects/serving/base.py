@@ -30,7 +30,7 @@ class ServingError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Model and parameters reported by an engine. `weight_version` is None if it reports none.
+    """Model and parameters reported by an engine. `weight_version` is None if the engine reports none.
 
     All engines of a service must have the same `parameters`, or they would respond differently to the same
     request.
@@ -51,14 +51,14 @@ def differing_parameters(one: Identity, other: Identity) -> tuple[str, ...]:
 
 
 class EngineAdapter(Protocol):
-    """Client for one kind of inference engine. It is stateless: each call takes the engine's address."""
+    """Stateless client for one kind of inference engine. Each call takes the engine's address."""
 
     @property
     def kind(self) -> str: ...
 
     @property
     def syncs_weights(self) -> bool:
-        """True if weights can be copied between serving engines.
+        """Whether weights can be copied between serving engines.
 
         If not, calls that change weights or pause generation raise UNSUPPORTED.
         """
@@ -101,7 +101,7 @@ class EngineAdapter(Protocol):
         ...
 
     def running_requests(self, engine: str) -> int | None:
-        """Return the number of running and queued requests, or None if it is not reported."""
+        """Return the number of running and queued requests, or None if the engine does not report it."""
         ...
 
     def abort(self, engine: str) -> None:

@@ -68,17 +68,17 @@ def _parse_lines(engine: str, text: str) -> Lines:
     """
     if text and not text.endswith("\n"):
         raise ServingError(
-            ErrorKind.UNREADABLE, engine, "its metrics are truncated: the last line is incomplete"
+            ErrorKind.UNREADABLE, engine, "the metrics are truncated: the last line is incomplete"
         )
     if text.count("\n") > MAX_LINES:
-        raise ServingError(ErrorKind.UNREADABLE, engine, f"its metrics exceed {MAX_LINES} lines")
+        raise ServingError(ErrorKind.UNREADABLE, engine, f"the metrics exceed {MAX_LINES} lines")
     by_name: dict[str, list[Line]] = defaultdict(list)
     try:
         for family in text_string_to_metric_families(text):
             for line in family.samples:
                 by_name[line.name].append(line)
     except (ValueError, KeyError, IndexError, TypeError) as error:
-        raise ServingError(ErrorKind.UNREADABLE, engine, f"its metrics are invalid: {error}"[:200]) from None
+        raise ServingError(ErrorKind.UNREADABLE, engine, f"the metrics are invalid: {error}"[:200]) from None
     return by_name
 
 
@@ -107,7 +107,7 @@ def _token_usage(lines: Lines) -> float | None:
 
 
 def _gauges_by_rank(lines: Lines, names: Iterable[str]) -> dict[Key, float]:
-    """Return the values by rank of the first metric that is present, without those per priority.
+    """Return the first present metric's values by rank, ignoring values per priority.
 
     If a rank has several values, its value is NaN.
     """
@@ -135,7 +135,7 @@ def _parse_histogram(lines: Lines, names: Iterable[str]) -> Histogram | None:
 
 
 def _is_valid(histogram: Histogram) -> bool:
-    """Return True if the bounds ascend to infinity and the counts never decrease."""
+    """Return whether the bounds ascend to infinity and the counts never decrease."""
     bounds, counts = histogram.bounds, [count for _, count in histogram.buckets]
     if bounds[-1] != math.inf or any(math.isnan(bound) for bound in bounds):
         return False

@@ -61,4 +61,4 @@ def _scrape_one(target: Target, deadline: float) -> Reading | ServingError:
 
 
 def _late_error(target: Target) -> ServingError:
-    return ServingError(ErrorKind.TIMEOUT, target.address, "its metrics did not arrive in time")
+    return ServingError(ErrorKind.TIMEOUT, target.address, "the metrics did not arrive in time")

@@ -128,7 +128,9 @@ class Wire:
         if late or isinstance(error, TimeoutError):
             return ServingError(ErrorKind.TIMEOUT, base, f"no complete response within {limit:g} s")
         if isinstance(error, http.client.RemoteDisconnected | ConnectionResetError | BrokenPipeError):
-            return ServingError(ErrorKind.UNREADABLE, base, "it closed the connection without a response")
+            return ServingError(
+                ErrorKind.UNREADABLE, base, "the server closed the connection without a response"
+            )
         if isinstance(error, http.client.HTTPException):
             return ServingError(
                 ErrorKind.UNREADABLE, base, f"the response is truncated: {type(error).__name__}"

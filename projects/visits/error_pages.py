@@ -26,8 +26,8 @@ class ErrorPage:
 
 LINK_NEEDED = ErrorPage(
     403, "Open this port from Berth",
-    "A link works once and for a minute. A visit ends with the run, with your permission to control the "
-    "workload, or after twelve hours. Choose Open on the workload's page, or run `berth open`.",
+    "A link works once, within a minute. A visit ends with the run, when you lose permission to control "
+    "the workload, or after twelve hours. Choose Open on the workload's page, or run `berth open`.",
 )  # fmt: skip
 NOT_LISTENING = ErrorPage(
     502, "The port is not responding",
@@ -39,7 +39,9 @@ TOO_MANY_REQUESTS = ErrorPage(
     503, "Too many requests", "This port has reached its limit of concurrent requests. Try again in a moment."
 )
 NO_DATABASE = ErrorPage(
-    503, "Berth's database cannot be reached", "The port opens again once it can. Try again in a moment."
+    503,
+    "Berth's database cannot be reached",
+    "Ports can be opened again once the database is back. Try again in a moment.",
 )
 NOT_FOUND = ErrorPage(404, "Not found", "There is no page at this address.")
 

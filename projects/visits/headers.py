@@ -111,9 +111,9 @@ def _connection_header_names(headers: Iterable[tuple[bytes, bytes]]) -> frozense
 
 
 def is_cross_site(headers: Iterable[tuple[bytes, bytes]], *, own: str, method: str, is_socket: bool) -> bool:
-    """Return True for cross-site requests, except for links to pages and requests from programs.
+    """Return whether the request is cross-site, except for links to pages and requests from programs.
 
-    To a browser, port hosts of other workloads belong to the same site, and it sends cookies to all of them.
+    Browsers treat the port hosts of all workloads as one site and send cookies to all of them.
     """
     headers = list(headers)
     origin = find_header(headers, b"origin")

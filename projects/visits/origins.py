@@ -32,7 +32,7 @@ class Origins:
         return f"{self.scheme}://{workload.hex}-{port}{self.suffix}{shown}"
 
     def parse_host(self, host: str) -> tuple[uuid.UUID, str] | None:
-        """Return the workload and port of a Host header, or None for any other host."""
+        """Return the workload and port that a Host header names, or None for any other host."""
         name = host.lower().rpartition(":")[0] if re.search(r":\d+$", host) else host.lower()
         if not name.endswith(self.suffix):
             return None

@@ -43,7 +43,7 @@ class VisitCache:
         return address
 
     async def is_valid(self, cookie: str, port: Port, address: PortAddress) -> bool:
-        """Return True if an open connection may continue. Bypasses the cache."""
+        """Return whether an open connection may continue. Bypasses the cache."""
         self._cache.pop((hash_cookie(cookie), port), None)
         try:
             return await self.address(cookie, port) == address
@@ -55,7 +55,7 @@ class VisitCache:
         return await _query_in_thread(lambda: redeem_link(secret, *port, timezone.now()))
 
     def enter(self, port: Port) -> bool:
-        """Count a request; call `leave` afterwards. Return False if the port has too many."""
+        """Count a request. Return False if the port has too many; otherwise call `leave` afterwards."""
         if self._active.get(port, 0) >= MAX_CONCURRENT:
             return False
         self._active[port] = self._active.get(port, 0) + 1

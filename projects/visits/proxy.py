@@ -33,7 +33,8 @@ from projects.visits.sockets import proxy_socket
 
 RESERVED_PREFIX = "/.berth/"
 OPEN_PREFIX = "/.berth/open/"
-# Recheck interval for visits that end without a change of rights, for example with the run.
+# A visit can end without a permission change, for example when its run ends, so it is rechecked at
+# this interval.
 RECHECK_SECONDS = 30.0
 WATCH_DELAY_SECONDS = 0.5  # most responses complete before this
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "PROPFIND", "REPORT"})
@@ -210,7 +211,7 @@ class _TooManyRequests(Exception):
 
 
 def is_allowed(address: PortAddress, own_ports: Collection[int]) -> bool:
-    """Return False for cloud metadata addresses and for Berth's own ports."""
+    """Return whether Berth may call the address: no cloud metadata address and none of Berth's own ports."""
     host = ipaddress.ip_address(address.host)
     if any(embedded_ipv4(host) in network for network in FORBIDDEN_NETWORKS):
         return False

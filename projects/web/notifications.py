@@ -43,7 +43,7 @@ class SubscriptionForm(forms.Form):
         label="Events", choices=list(TITLES.items()), widget=forms.CheckboxSelectMultiple
     )
     pending_minutes = forms.IntegerField(
-        label="Long wait, minutes",
+        label="Long wait (minutes)",
         min_value=1,
         max_value=MAX_PENDING_MINUTES,
         widget=forms.NumberInput(attrs={"class": "short"}),
@@ -51,7 +51,7 @@ class SubscriptionForm(forms.Form):
     to = forms.CharField(
         label="To",
         max_length=2000,
-        help_text="An e-mail address, https://…, or slack:https://… for a Slack webhook",
+        help_text="An email address, https://…, or slack:https://… for a Slack webhook",
         widget=forms.TextInput(attrs={"data-secret": ""}),  # a webhook's address is a secret
     )
 
@@ -176,8 +176,9 @@ def delete(request: Request, subscription_id: int) -> HttpResponse:
         service.unsubscribe(actor=request.actor, subscription=row)
         return done(request, "Subscription deleted.", to=reverse("notifications"))
     context = {
-        "title": f"Delete the subscription of {service.display_address(row.to)}?",
-        "warning": f"It receives events of {row.scope_name}. Deliveries in progress still arrive.",
+        "title": f"Delete the subscription for {service.display_address(row.to)}?",
+        "warning": f"The address no longer receives events for {row.scope_name}. "
+        "Deliveries in progress still arrive.",
         "label": "Delete subscription",
         "post_to": request.path,
         "back": reverse("notifications"),
@@ -189,12 +190,12 @@ def delete(request: Request, subscription_id: int) -> HttpResponse:
 def _scope_choices(actor: Actor) -> list[tuple[str, str]]:
     choices = [(MINE, "My workloads")]
     choices += [
-        (f"projects/{each.name}", f"Project {each.name}")
-        for each in projects(actor).filter(pk__in=administered_projects(actor))
+        (f"projects/{scope.name}", f"Project {scope.name}")
+        for scope in projects(actor).filter(pk__in=administered_projects(actor))
     ]
     choices += [
-        (f"departments/{each.name}", f"Department {each.name}")
-        for each in departments(actor).filter(pk__in=administered_departments(actor))
+        (f"departments/{scope.name}", f"Department {scope.name}")
+        for scope in departments(actor).filter(pk__in=administered_departments(actor))
     ]
     if may(actor, Action.ADMINISTER):
         choices.append((PLATFORM, "The whole platform"))

@@ -203,7 +203,7 @@ def _new_template(page: object) -> None:
 def _wrong_password(page: object) -> None:
     page.get_by_role("link", name="Change password").click()
     page.get_by_label("Current password").fill("not the right one")
-    for label in ("New password", "New password, again"):
+    for label in ("New password", "Confirm new password"):
         page.get_by_label(label, exact=True).fill("a better horse battery")
     page.get_by_role("button", name="Change password").click()
     page.wait_for_selector("dialog .error")

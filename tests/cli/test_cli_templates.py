@@ -12,7 +12,7 @@ from tests.client.stub_server import HERE, StubServer, page, problem, workload
 
 TEXT = "# the night's run\ncommand: train\nroles: [{replicas: 2, gpu: 1}]\n"
 DOCUMENT = {"name": "nightly", "project": "vision", "command": "train", "roles": [{"replicas": 2, "gpu": 1}]}
-NOT_FOUND = problem(404, code="not-found", detail="There is no such template.")
+NOT_FOUND = problem(404, code="not-found", detail="Project vision has no template named 'x'.")
 
 
 def template(version: int = 1, **values: Any) -> httpx.Response:

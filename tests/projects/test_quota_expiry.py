@@ -58,7 +58,10 @@ def test_expiry_does_not_revert_quotas_edited_since(cast: Cast) -> None:
     quotas.set_quota(actor=cast.bob, owner=cast.vision, pool=cast.pool, values={"gpu": 5})
     revert_expired(until)
     assert gpus(cast) == {"speech": 2, "vision": 5}
-    assert QuotaExpiry.objects.get().outcome == "Not reverted because edited since: vision on local."
+    assert (
+        QuotaExpiry.objects.get().outcome
+        == "Not reverted because they were edited in the meantime: vision on local."
+    )
 
 
 def test_expiry_deletes_a_temporary_quota(cast: Cast) -> None:

@@ -158,7 +158,7 @@ def test_missing_dependency_returns_a_warning(cast: Cast) -> None:
     workloads.submit(actor=cast.dave, project=cast.vision, document=training("small"))
     dependent = workloads.submit(actor=cast.dave, project=cast.vision, document=document)
     (warning,) = Event.objects.get(workload_id=dependent.pk).data["warnings"]
-    assert warning == "There is no workload vision/first to wait for yet."
+    assert warning == "The dependency vision/first does not exist yet."
 
 
 def test_deadline_in_the_past_is_refused(cast: Cast) -> None:

@@ -123,7 +123,7 @@ def test_quota_form_keeps_a_separate_cpu_weight(cast: Cast, alice: Client) -> No
 def test_project_form_creates_project_and_rejects_bad_or_duplicate_names(alice: Client) -> None:
     path = "/departments/research/new-project"
     answer = alice.post(path, {"name": "No Good", "title": "", "rank": "0"}, **HTMX)
-    assert "lower-case" in errors(answer)["name"][0]
+    assert "lowercase" in errors(answer)["name"][0]
     assert alice.post(path, {"name": "robots", "title": "", "rank": "3"}, **HTMX).status_code == 204
     assert Project.objects.get(name="robots").rank == 3
     answer = alice.post(path, {"name": "robots", "title": "", "rank": "0"}, **HTMX)

@@ -92,7 +92,7 @@ def test_user_name_alone_does_not_link_an_account(provider: Provider, mail: str)
     client = Client()
     answer = sign_in(client)
     assert (answer.status_code, user_name(client), Identity.objects.count()) == (403, None, 0)
-    assert "Ask a platform admin to check the account&#x27;s e-mail address" in answer.content.decode()
+    assert "Ask a platform admin to check the account&#x27;s email address" in answer.content.decode()
 
 
 @pytest.mark.parametrize("claims", [{"email_verified": False}, {"email_verified": None},
@@ -109,7 +109,7 @@ def test_email_shared_by_two_accounts_links_neither(provider: Provider) -> None:
     account_without_password("two", "hedy@example.org")
     answer = sign_in(Client())
     assert (answer.status_code, Identity.objects.count()) == (403, 0)
-    assert "More than one account has the e-mail address" in answer.content.decode()
+    assert "More than one account has the email address" in answer.content.decode()
 
 
 def test_email_with_look_alike_letter_does_not_match(provider: Provider) -> None:

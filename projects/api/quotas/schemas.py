@@ -44,7 +44,7 @@ class QuotaValues(Body):
 
 
 class DraftChange(Body):
-    """One change of a draft: owner, pool, and either the values to set or the removal."""
+    """A single change in a draft: the owner, the pool, and either the values to set or a removal."""
 
     project: str | None = None
     department: str | None = None
@@ -133,14 +133,17 @@ def serialize_quota(quota: Quota) -> QuotaResponse:
 
 
 def _find_standing(quota: Quota) -> QueueStandingResponse | None:
-    """Return the standing of the quota's owner in the pool, or None, from prefetched rows."""
+    """Return the owner's standing in the quota's pool from prefetched rows, or None."""
     rows: Iterable[Any] = quota.owner.standings.all()
     standing = next((row for row in rows if row.pool_id == quota.pool_id), None)
     return None if standing is None else serialize_standing(standing)
 
 
 def serialize_standing(row: Any) -> QueueStandingResponse:
-    """Serialize a `QueueStanding` row, untyped because this app does not import the scheduler."""
+    """Serialize a `QueueStanding` row.
+
+    The parameter is untyped because this app does not import the scheduler.
+    """
     gpu, cpu, memory = row.usage
     return QueueStandingResponse(
         share=to_amounts(*row.share),

@@ -74,9 +74,10 @@ class QuotaDetail(ApiView):
     @operation("Get a quota", answer=QuotaResponse)
     def get(self, request: Request, name: str, pool: str) -> Response:
         reject_query(request)
-        quota = self._find_quota(self.owner(name), resolve_pool(pool))
+        owner, node_pool = self.owner(name), resolve_pool(pool)
+        quota = self._find_quota(owner, node_pool)
         if quota is None:
-            raise NotFound("There is no such quota.")
+            raise _quota_not_found(owner, node_pool)
         return Response(serialize_quota(quota), headers={"ETag": etag(quota.version)})
 
     @operation(
@@ -113,7 +114,7 @@ class QuotaDetail(ApiView):
         self.require("set_quota", owner)
         existing = self._find_quota(owner, node_pool)
         if existing is None:
-            raise NotFound("There is no such quota.")
+            raise _quota_not_found(owner, node_pool)
         expected = expected_version(request, existing.version)
         quotas.remove_quota(actor=self.actor, quota=existing, expected_version=expected)
         return no_content()
@@ -121,6 +122,11 @@ class QuotaDetail(ApiView):
     def _find_quota(self, owner: Department | Project, pool: NodePool) -> Quota | None:
         owner_filter = {"department": owner} if isinstance(owner, Department) else {"project": owner}
         return prefetch_standings(selectors.quotas(self.actor)).filter(pool=pool, **owner_filter).first()
+
+
+def _quota_not_found(owner: Department | Project, pool: NodePool) -> NotFound:
+    kind = "Department" if isinstance(owner, Department) else "Project"
+    return NotFound(f"{kind} {owner.name} has no quota in pool {pool.name}.")
 
 
 class DepartmentQuota(QuotaDetail):

@@ -34,6 +34,7 @@ from projects.services.inference.rules import engine_count
 
 ScalingActionName = Literal["scale_out", "scale_in"]
 STALE_AFTER_SECONDS = 60.0
+NOT_EVALUATED = "The autoscaler has not been evaluated recently. Check that the services process is running."
 
 
 class AutoscalerEnableBody(Body):
@@ -134,14 +135,12 @@ class MetricsPointResponse(ResponseModel):
 
 
 class ServiceAutoscaler(ServiceView):
-    @operation("Get the settings of an autoscaler", answer=AutoscalerSettingsResponse)
+    @operation("Get autoscaler settings", answer=AutoscalerSettingsResponse)
     def get(self, request: Request, service: str) -> Response:
         reject_query(request)
         return Response(_serialize_settings(self.service(service).autoscaler))
 
-    @operation(
-        "Set the settings of an autoscaler", body=AutoscalerSettingsBody, answer=AutoscalerSettingsResponse
-    )
+    @operation("Replace autoscaler settings", body=AutoscalerSettingsBody, answer=AutoscalerSettingsResponse)
     def put(self, request: Request, service: str) -> Response:
         reject_query(request)
         row = self.service(service)
@@ -153,7 +152,7 @@ class ServiceAutoscaler(ServiceView):
 
 
 class AutoscalerStatus(ServiceView):
-    @operation("Get the status of an autoscaler", answer=AutoscalerStatusResponse)
+    @operation("Get autoscaler status", answer=AutoscalerStatusResponse)
     def get(self, request: Request, service: str) -> Response:
         reject_query(request)
         return Response(build_status(self.service(service)))
@@ -170,7 +169,7 @@ class AutoscalerEnable(ServiceView):
 
 
 class AutoscalerConditions(ServiceView):
-    @operation("List the conditions of an autoscaler", answer=AutoscalerConditionsResponse)
+    @operation("List autoscaler conditions", answer=AutoscalerConditionsResponse)
     def get(self, request: Request, service: str) -> Response:
         reject_query(request)
         row = self.service(service).autoscaler
@@ -188,12 +187,12 @@ class AutoscalerConditions(ServiceView):
 
 
 class AutoscalerHealth(ServiceView):
-    @operation("Get the health of an autoscaler", answer=AutoscalerHealthResponse)
+    @operation("Get autoscaler health", answer=AutoscalerHealthResponse)
     def get(self, request: Request, service: str) -> Response:
         reject_query(request)
         service_row = self.service(service)
         row, running = service_row.autoscaler, is_running(service_row)
-        message = row.last_error or ("" if running else "Not evaluated recently. Check the scheduler.")
+        message = row.last_error or ("" if running else NOT_EVALUATED)
         return Response(
             AutoscalerHealthResponse(
                 status="healthy" if running and not row.last_error else "unhealthy", enabled=row.enabled,
@@ -205,7 +204,7 @@ class AutoscalerHealth(ServiceView):
 
 class ScaleHistory(ServiceView):
     @operation(
-        "List the scaling actions of an autoscaler, newest first",
+        "List autoscaler actions, newest first",
         query=ScaleHistoryQuery,
         answer=ScaleHistoryResponse,
     )
@@ -223,14 +222,14 @@ class ScaleHistory(ServiceView):
 
 
 class ServiceMetrics(ServiceView):
-    @operation("List the metrics of a service, newest first", query=ListQuery, page=MetricsPointResponse)
+    @operation("List a service's metrics, newest first", query=ListQuery, page=MetricsPointResponse)
     def get(self, request: Request, service: str) -> Response:
         query = parse_query(request, ListQuery)
         return Response(page(self.service(service).points.all(), query, NEWEST, _serialize_points))
 
 
 def is_running(service: Service) -> bool:
-    """Return True if the autoscaler was evaluated recently enough for its settings."""
+    """Return whether the autoscaler was evaluated recently enough for its settings."""
     row = service.autoscaler
     if service.ended_at is not None or row.scraped_at is None:
         return False
@@ -276,7 +275,7 @@ def _serialize_condition(condition: Condition) -> AutoscalerConditionResponse:
 
 
 def _serialize_scaling(row: Scaling) -> AutoscalingActionResponse:
-    """Serialize a scaling action. Until it completes, its status is that of its request."""
+    """Serialize a scaling action. Until it completes, the action has the status of its scale request."""
     request = row.request
     status = request.status if request is not None and row.completed_at is None else row.status
     return AutoscalingActionResponse(

@@ -42,7 +42,7 @@ class ScaleOuts(ScaleRequestView):
     direction = "scale_out"
 
     @operation(
-        "List the scale-outs of a service",
+        "List a service's scale-outs",
         query=schemas.ScaleRequestsQuery,
         page=schemas.ScaleRequestResponse,
     )
@@ -83,7 +83,7 @@ class CancelScaleOut(ScaleRequestView):
 
 class CancelScaleOuts(ServiceView):
     @operation(
-        "Cancel scale-outs, or list which would be cancelled",
+        "Cancel scale-outs, or list the ones that would be cancelled",
         body=schemas.CancelScaleOutsBody,
         answer=schemas.ScaleOutCancellationResponse,
     )
@@ -102,7 +102,7 @@ class ScaleIns(ScaleRequestView):
     direction = "scale_in"
 
     @operation(
-        "List the scale-ins of a service", query=schemas.ScaleRequestsQuery, page=schemas.ScaleRequestResponse
+        "List a service's scale-ins", query=schemas.ScaleRequestsQuery, page=schemas.ScaleRequestResponse
     )
     def get(self, request: Request, service: str) -> Response:
         return self.list_requests(request, service)

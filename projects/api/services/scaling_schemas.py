@@ -1,6 +1,6 @@
 """REST models for scale requests.
 
-Times are in seconds since 1970, which programs that scale services expect.
+Times are Unix timestamps in seconds, as expected by programs that scale services.
 """
 
 from collections.abc import Iterable, Sequence

@@ -102,7 +102,7 @@ class WeightUpdateResponse(ResponseModel):
 class ServiceView(ApiView):
     """Base view for services.
 
-    Invalid values are rejected with 400 instead of 422, which clients that scale services expect.
+    Invalid values are rejected with 400 instead of 422, because clients that scale services expect 400.
     """
 
     def service(self, name_or_id: str) -> Service:
@@ -139,7 +139,7 @@ class ServiceDetail(ServiceView):
 
 
 class ServiceEngines(ServiceView):
-    @operation("List the engines of a service by model", answer=EnginesResponse)
+    @operation("List a service's engines by model", answer=EnginesResponse)
     def get(self, request: Request, service: str) -> Response:
         reject_query(request)
         row = self.service(service)

@@ -1,4 +1,4 @@
-"""REST endpoints with which a session's client submits calls and fetches results."""
+"""REST endpoints for a session's client to submit calls and fetch their results."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any
@@ -57,7 +57,12 @@ class CancelCallsBody(Body):
 
 class ResultsQuery(Query):
     after: Annotated[
-        int, Field(ge=0, le=2**53, description="Acknowledged results: those up to this number are deleted.")
+        int,
+        Field(
+            ge=0,
+            le=2**53,
+            description="Number of the last result received. Results up to this number are deleted.",
+        ),
     ] = 0
     wait: Annotated[float, Field(ge=0, le=WAIT_MAX, description="Seconds to wait for a result.")] = 0
 
@@ -90,7 +95,7 @@ class CancelCalls(CallsView):
 
 
 class Results(CallsView):
-    @operation("Fetch results of calls", query=ResultsQuery, media_type=CONTENT_TYPE)
+    @operation("Fetch call results", query=ResultsQuery, media_type=CONTENT_TYPE)
     def get(self, request: Request, workload_id: UUID) -> HttpResponse | StreamingHttpResponse:
         query = parse_query(request, ResultsQuery)
         session = self.session(workload_id)

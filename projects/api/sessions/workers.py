@@ -38,7 +38,7 @@ class RegisterWorkerBody(Body):
 
 
 class RegisterWorkerResponse(ResponseModel):
-    error: str = Field(description="Reason why the worker cannot be used; empty if it can.")
+    error: str = Field(description="Reason the worker cannot be used; empty if it can.")
     executor: Literal["process", "thread"]
     slots: int
     result_bytes_max: int
@@ -117,14 +117,14 @@ class SubmitResults(WorkerView):
     parser_classes = [FramesParser]
 
     @operation(
-        "Submit results of calls",
+        "Submit call results",
         query=UnfinishedCallsQuery,
         body_type=CONTENT_TYPE,
         media_type=CONTENT_TYPE,
     )
     @idempotent  # type: ignore[arg-type]  # without a user, no idempotency key is stored
     def post(self, request: Request) -> HttpResponse:
-        """Accept results and return the next calls, which saves one request per call."""
+        """Accept results and return the next calls. This saves one request per call."""
         pod, query = self.pod(request), parse_query(request, UnfinishedCallsQuery)
         workers.accept_results(pod=pod, results=_parse_results(request.data))
         return HttpResponse(_encode_calls(pod, query.having), content_type=CONTENT_TYPE)
@@ -145,11 +145,11 @@ def program(request: HttpRequest) -> HttpResponse:
     return HttpResponse(build_worker_program(), content_type="application/zip")
 
 
-def _encode_calls(pod: Pod, having: Sequence[int]) -> bytes:
+def _encode_calls(pod: Pod, received: Sequence[int]) -> bytes:
     instructions = workers.instructions_for(pod)
-    leased = () if instructions.leave else workers.leased_calls(pod=pod, received=having)
+    leased = () if instructions.leave else workers.leased_calls(pod=pod, received=received)
     first: Frame = ({"leave": instructions.leave, "at_once": instructions.at_once}, b"")
-    return pack_frames([first, *(_encode_call(order) for order in leased)])
+    return pack_frames([first, *(_encode_call(call) for call in leased)])
 
 
 def _parse_results(frames: Sequence[Frame] | Any) -> list[workers.CallResult]:

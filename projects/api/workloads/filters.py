@@ -48,7 +48,7 @@ class WorkloadsQuery(ListQuery):
         tuple[Label, ...], Field(max_length=16, description="key=value; all labels must match.")
     ] = ()
     submitted_by: Word | None = None
-    search: Annotated[Word, Field(description="Part of the name, or the full id.")] | None = None
+    search: Annotated[Word, Field(description="Part of the name, or the full ID.")] | None = None
     sort: Sort = "-submitted_at"
 
 

@@ -67,7 +67,7 @@ class Pods(ApiView):
 
 
 class WorkloadPods(ApiView):
-    @operation("List the pods of a workload, including earlier runs", query=ListQuery, page=PodResponse)
+    @operation("List a workload's pods, including those of earlier runs", query=ListQuery, page=PodResponse)
     def get(self, request: Request, workload_id: UUID) -> Response:
         query = parse_query(request, ListQuery)
         workload = selectors.find_workload(self.actor, workload_id)
@@ -84,7 +84,7 @@ def serialize_pods(rows: Sequence[Pod]) -> list[Any]:
 
 
 def _serialize_pod(pod: Pod) -> PodResponse:
-    allocation = getattr(pod, "allocation", None)  # reverse relation from a scheduler model
+    allocation = getattr(pod, "allocation", None)  # reverse relation of a scheduler model
     pod_values = {name: getattr(pod, name) for name in _POD_FIELDS}
     return PodResponse(
         workload=pod.workload_id,

@@ -92,7 +92,7 @@ class DryRunResponse(ResponseModel):
 
 
 def annotate_pod_counts(rows: QuerySet[Workload]) -> QuerySet[Workload]:
-    """Annotate the rows with pod counts, so that a page takes a single query."""
+    """Annotate the rows with pod counts, so that a page needs only one query."""
     running = (
         Pod.objects.filter(workload=OuterRef("pk"), state=PodState.RUNNING).order_by().values("workload")
     )

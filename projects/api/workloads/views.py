@@ -40,7 +40,7 @@ from projects.models import Workload
 from projects.services import workloads
 from projects.services.workloads.prediction import dry_run
 
-WORKLOAD_NOT_FOUND = "There is no workload with that id."
+WORKLOAD_NOT_FOUND = "There is no workload with that ID."
 
 
 class SubmitQuery(Query):
@@ -88,7 +88,7 @@ class WorkloadDetail(ApiView):
 
 
 class WorkloadAction(ApiView):
-    """Base view for actions on a workload, which take neither query parameters nor a body."""
+    """Base view for workload actions, which take neither query parameters nor a body."""
 
     def target(self, request: Request, workload_id: UUID) -> Workload:
         reject_query(request)
@@ -122,7 +122,7 @@ class CancelMany(ApiView):
     @operation("Cancel several workloads", body=CancelManyBody, answer=CancelManyResponse)
     @idempotent
     def post(self, request: Request) -> Response:
-        """Cancel the workloads that can be cancelled; report the others with a reason."""
+        """Cancel the workloads that can be cancelled, and return a reason for each of the others."""
         reject_query(request)
         ids = list(dict.fromkeys(parse_body(request, CancelManyBody).ids))
         rows = {row.pk: row for row in selectors.workloads(self.actor).filter(pk__in=ids)}

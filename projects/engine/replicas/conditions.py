@@ -93,7 +93,7 @@ def with_sample(window: Window, sample: Sample, config: AutoscalerConfig) -> Win
 def conditions(window: Window, config: AutoscalerConfig, now: float) -> tuple[Condition, ...]:
     """Return the conditions as of the latest sample.
 
-    All of them are unknown if the sample is too old or in the future.
+    All conditions are unknown if the sample is too old or in the future.
     """
     latest = window.latest
     is_fresh = latest is not None and 0 <= now - latest.at <= config.max_sample_age

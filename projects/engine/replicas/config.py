@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-TOKEN_USAGE_HIGH = "token_usage_high"  # noqa: S105 (a condition, no secret)
+TOKEN_USAGE_HIGH = "token_usage_high"  # noqa: S105 (a condition, not a secret)
 QUEUE_BACKLOG = "queue_backlog"
 QUEUE_LATENCY_HIGH = "queue_latency_high"
 TTFT_HIGH = "ttft_high"
-TOKEN_USAGE_LOW = "token_usage_low"  # noqa: S105 (a condition, no secret)
+TOKEN_USAGE_LOW = "token_usage_low"  # noqa: S105 (a condition, not a secret)
 NO_QUEUE = "no_queue"
 THROUGHPUT_STABLE = "throughput_stable"
 
@@ -23,7 +23,7 @@ MAX_MISSED_SAMPLES = 3  # consecutive missing samples after which streaks are re
 
 @dataclass(frozen=True, slots=True)
 class ScaleOutPolicy:
-    """Scale-out policy, which any one of its conditions triggers.
+    """Scale-out policy. Any one of its conditions triggers a scale-out.
 
     `durations` are the seconds for which each condition must hold.
     """
@@ -38,7 +38,7 @@ class ScaleOutPolicy:
 
 @dataclass(frozen=True, slots=True)
 class ScaleInPolicy:
-    """Scale-in policy, which only all of its conditions together trigger.
+    """Scale-in policy. Only all of its conditions together trigger a scale-in.
 
     Variance is relative to the squared mean.
     """

@@ -19,7 +19,7 @@ class Action(StrEnum):
 
 
 class HoldReason(StrEnum):
-    """Reason why the autoscaler does not scale, even if conditions are met."""
+    """Reason the autoscaler does not scale, even if conditions are met."""
 
     DISABLED = "disabled"
     PENDING = "pending"
@@ -33,7 +33,7 @@ class HoldReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """Number of serving engines. The `initial` ones among them are never removed."""
+    """Number of serving engines. The `initial` engines among them are never removed."""
 
     engines: int
     initial: int = 0
@@ -50,7 +50,7 @@ class Clock:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """Scaling decision. `conditions` led to it, and `target` is the desired number of engines."""
+    """Scaling decision, with the `conditions` that led to it and the `target` number of engines."""
 
     action: Action
     delta: int
@@ -97,7 +97,7 @@ def engines_to_add(current_metrics: ServiceMetrics | None, engines: int, config:
 
 
 def _raise_to_minimum(fleet: Fleet, config: AutoscalerConfig) -> Decision | None:
-    """Return a decision to scale out to the minimum, which needs no metrics, or None."""
+    """Return a decision to scale out to the minimum, or None. This needs no metrics."""
     missing = config.min_engines - fleet.engines
     if missing <= 0:
         return None
@@ -185,6 +185,6 @@ def _hold(fleet: Fleet, reason: str, held: HoldReason, intended: Decision | None
 
 
 def _all_report(evaluated: tuple[Condition, ...]) -> bool:
-    """Return True if all engines report the two metrics that every kind of engine supports."""
+    """Return whether all engines report the two metrics that every kind of engine supports."""
     required = [condition for condition in evaluated if condition.name in {"token_usage_low", "no_queue"}]
     return all(condition.holds is not None for condition in required)

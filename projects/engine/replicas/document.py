@@ -44,8 +44,8 @@ def _integer_rule(least: int, most: int) -> Rule:
 
 
 FRACTION = _number_rule(0, 1, "a number from 0 to 1")
-SECONDS = _number_rule(0, MAX_SECONDS, "seconds, a number from 0 to 604800")
-INTERVAL = _number_rule(0, MAX_SECONDS, "seconds, a number above 0 and up to 604800", above=True)
+SECONDS = _number_rule(0, MAX_SECONDS, "a number of seconds from 0 to 604800")
+INTERVAL = _number_rule(0, MAX_SECONDS, "a number of seconds above 0 and up to 604800", above=True)
 RULES: Mapping[str, Rule] = {
     "enabled": Rule(lambda value: isinstance(value, bool), "true or false"),
     "min_engines": _integer_rule(0, MAX_ENGINES),
@@ -117,18 +117,18 @@ def _durations(
     problems: list[Problem],
 ) -> Mapping[str, float]:
     """Return the duration of each condition, from one shared value or one value per condition."""
-    each = value.get("durations")
-    if each is None:
+    durations = value.get("durations")
+    if durations is None:
         return defaults if shared_seconds is None else dict.fromkeys(defaults, shared_seconds)
     path = f"{policy}.durations"
-    if not isinstance(each, Mapping):
-        problems.append(Problem(path, "must map conditions to seconds", format_value(each)))
+    if not isinstance(durations, Mapping):
+        problems.append(Problem(path, "must map conditions to seconds", format_value(durations)))
         return defaults
     if shared_seconds is not None:
         problems.append(Problem(path, f"cannot be combined with {SHARED_DURATION}"))
         return defaults
     rules = dict.fromkeys(defaults, SECONDS)
-    return {**defaults, **_valid_values(each, set(rules), path, problems, rules)}
+    return {**defaults, **_valid_values(durations, set(rules), path, problems, rules)}
 
 
 def _valid_values(
@@ -138,7 +138,7 @@ def _valid_values(
     problems: list[Problem],
     rules: Mapping[str, Rule] = RULES,
 ) -> dict[str, Any]:
-    """Return the valid values, and append a problem for each other one. Null counts as missing."""
+    """Return the valid values, and append a problem for each invalid value. Null counts as missing."""
     valid: dict[str, Any] = {}
     for key, value in values.items():
         field_path = f"{path}.{key}" if path else str(key)

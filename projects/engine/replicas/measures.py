@@ -1,4 +1,4 @@
-"""Aggregate the metrics of engines into metrics of their service."""
+"""Aggregate engine metrics into service metrics."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
@@ -12,7 +12,7 @@ PickHistogram = Callable[[Reading], Histogram | None]
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """Aggregated value, or None if unknown, with the numbers of reporting and of all engines."""
+    """Aggregated value, or None if unknown, with the number of reporting engines and of all engines."""
 
     value: float | None
     reporting: int
@@ -38,9 +38,9 @@ def total(sample: Sample, pick: Pick) -> Measure:
 
 
 def quantile(samples: tuple[Sample, ...], pick: PickHistogram, fraction: float) -> Measure:
-    """Return a quantile of the observations within the samples over all engines.
+    """Return a quantile of all engines' observations within the samples.
 
-    The value is None without observations.
+    The value is None if there are no observations.
     """
     if not samples:
         return Measure(None, 0, 0)
@@ -73,7 +73,7 @@ def variation(samples: tuple[Sample, ...], pick: Pick) -> Measure:
 
 
 def merge_histograms(histograms: Iterable[Histogram]) -> Histogram:
-    """Merge histograms over the bucket bounds that all of them share, where counts are exact."""
+    """Merge histograms over the bucket bounds that all of them share. Counts at these bounds are exact."""
     non_empty = [histogram for histogram in histograms if histogram.buckets]
     if not non_empty:
         return Histogram()
@@ -83,7 +83,7 @@ def merge_histograms(histograms: Iterable[Histogram]) -> Histogram:
 
 
 def interpolate_quantile(histogram: Histogram, fraction: float) -> float | None:
-    """Return a quantile, interpolated linearly within its bucket and at most the last finite bound."""
+    """Return a quantile, interpolated linearly within its bucket and capped at the last finite bound."""
     if histogram.total <= 0:
         return None
     rank = fraction * histogram.total

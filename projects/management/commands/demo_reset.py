@@ -19,7 +19,7 @@ class Command(BaseCommand):
     def handle(self, *args: Any, yes: bool, **options: Any) -> None:
         leader = _leader()
         if leader is not None:
-            raise CommandError(f"Berth is running ({leader.holder} leads {leader.name}): stop it first.")
+            raise CommandError(f"Berth is running ({leader.holder} leads {leader.name}). Stop Berth first.")
         name = connection.settings_dict["NAME"]
         if (
             not yes
@@ -35,7 +35,7 @@ class Command(BaseCommand):
 
 
 def _leader() -> Lease | None:
-    """Return the current leader's lease, or None without a leader or database tables."""
+    """Return the current leader's lease, or None if there is no leader or no tables exist."""
     if Lease._meta.db_table not in connection.introspection.table_names():
         return None
     return Lease.objects.filter(expires_at__gt=Now()).exclude(holder="").first()

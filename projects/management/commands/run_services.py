@@ -15,8 +15,8 @@ from projects.elastic.wires import ServingClients
 
 
 class Command(BaseCommand):
-    requires_system_checks = []  # `make check` runs them; here they would load all pages
-    help = "Scale inference services and monitor their engines. Several may run; one leads."
+    requires_system_checks = []  # `make check` runs the system checks; here they would load all pages
+    help = "Scale inference services and monitor their engines. Several processes may run; one leads."
 
     def handle(self, *args: Any, **options: Any) -> None:
         set_process_name("services")

@@ -16,7 +16,7 @@ from projects.serving.addresses import AddressPolicy, InvalidAddress, normalize,
 
 
 def allowed_reach() -> AddressPolicy:
-    """Return this installation's rules for which addresses may be added as engines."""
+    """Return this installation's rules for engine addresses."""
     return AddressPolicy(tuple(settings.BERTH_SERVICE_NETWORKS), frozenset(settings.BERTH_OWN_PORTS))
 
 
@@ -37,7 +37,7 @@ def new_addresses(urls: Sequence[str]) -> tuple[str, ...]:
 
 
 def addresses(urls: Sequence[str]) -> tuple[str, ...]:
-    """Return the addresses, normalized and deduplicated. Raises InvalidScaleRequest for invalid ones."""
+    """Return the addresses, normalized and deduplicated. Raises InvalidScaleRequest if one is invalid."""
     normalized_urls, problems = [], []
     for number, url in enumerate(urls):
         try:
@@ -52,7 +52,7 @@ def addresses(urls: Sequence[str]) -> tuple[str, ...]:
 
 
 def _refusal_reason(url: str) -> str:
-    """Return why Berth must not call a literal IP address, or an empty string if it may.
+    """Return the reason Berth must not call a literal IP address, or an empty string if it may.
 
     Only loopback, link-local, metadata and similar addresses are checked here. Host names are not resolved
     during the request. Other addresses are refused when Berth connects to the engine.

@@ -26,7 +26,7 @@ def validate_settings(settings: Mapping[str, Any], *, at: str = "") -> dict[str,
 
 
 def load_config(row: Autoscaler) -> AutoscalerConfig:
-    """Return the stored settings. `enabled` has its own column: it is switched separately."""
+    """Return the stored settings. `enabled` has its own column, because it is switched separately."""
     config, _ = document.parse(row.settings)
     return replace(config, enabled=row.enabled)
 
@@ -51,7 +51,7 @@ def configure(*, actor: Actor, service: Service, settings: Mapping[str, Any]) ->
 
 
 def enable(*, actor: Actor, service: Service, enabled: bool) -> Autoscaler:
-    """Switch the autoscaler on or off. Idempotent. Metrics collected while it was off still count."""
+    """Enable or disable the autoscaler. Idempotent. Metrics collected while it was disabled still count."""
     require(actor, Action.OPERATE, service.workload)
     with transaction.atomic():
         row = _locked(service)

@@ -60,7 +60,14 @@ def scale_out(
     if parameters.num_replicas > 0 and parameters.urls:
         received = f"num_replicas {parameters.num_replicas} and {len(parameters.urls)} addresses"
         raise InvalidScaleRequest(
-            [Problem("engine_urls", "cannot be combined with num_replicas", received, "only one of the two")]
+            [
+                Problem(
+                    "engine_urls",
+                    "cannot be combined with num_replicas",
+                    received,
+                    "either num_replicas or engine_urls",
+                )
+            ]
         )
     at = now or timezone.now()
     with transaction.atomic():

@@ -69,7 +69,12 @@ def check_parameters(service: Service, parameters: ScaleParameters) -> None:
         )
     if parameters.num_replicas == 0 and not parameters.urls:
         problems.append(
-            Problem("num_replicas", "num_replicas or engine_urls is required", "0", "one of the two")
+            Problem(
+                "num_replicas",
+                "num_replicas or engine_urls is required",
+                "0",
+                "either num_replicas or engine_urls",
+            )
         )
     timeout = parameters.timeout_secs
     if timeout is not None and not (math.isfinite(timeout) and 0 < timeout <= TIMEOUT_MAX):

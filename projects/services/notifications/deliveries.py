@@ -20,7 +20,7 @@ from projects.services.notifications import notify
 
 MAX_ATTEMPTS = 8
 FIRST_DELAY, MAX_DELAY = timedelta(seconds=30), timedelta(hours=2)
-ATTEMPT_TIMEOUT = timedelta(minutes=5)  # after which another task may retry
+ATTEMPT_TIMEOUT = timedelta(minutes=5)  # time after which another task may retry
 MAX_BATCH = 200
 WORKER_DIED = "the delivery task died"
 KIND_BY_PHASE = {
@@ -76,8 +76,8 @@ def _addresses(workload: Workload, kinds: Sequence[str]) -> dict[str, notify.Rec
         if channel := detect_channel(address):
             addresses[address] = (address, channel, None)
     for kind in kinds:
-        for each in notify.subscribers(workload, kind):
-            addresses.setdefault(each[0], each)
+        for recipient in notify.subscribers(workload, kind):
+            addresses.setdefault(recipient[0], recipient)
     return addresses
 
 
@@ -86,13 +86,13 @@ def _write(
     now: datetime,
 ) -> int:  # fmt: skip
     content = _content(workload, kind, reason, message, now) if addresses else {}
-    for each in addresses.values():
-        notify.create_delivery(kind, each, content, now, workload)
+    for recipient in addresses.values():
+        notify.create_delivery(kind, recipient, content, now, workload)
     return len(addresses)
 
 
 def deliver(delivery: int, now: datetime) -> bool:
-    """Attempt a delivery if it is due and no other task attempts it. Return True on success."""
+    """Attempt a delivery if it is due and no other task attempts it. Return whether it succeeded."""
     due = Delivery.objects.filter(pk=delivery, state=Delivery.State.WAITING, next_attempt_at__lte=now)
     if not due.update(next_attempt_at=now + ATTEMPT_TIMEOUT, attempts=F("attempts") + 1):
         return False

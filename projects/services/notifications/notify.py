@@ -161,7 +161,7 @@ def _pending_content(workload: Workload, now: datetime) -> dict[str, Any]:
         "project": workload.project.name,
         "run": workload.run,
         "reason": workload.reason,
-        "message": workload.message or workload.reason or "Not evaluated by the scheduler yet.",
+        "message": workload.message or workload.reason or "The scheduler has not evaluated the workload yet.",
         "minutes": int((now - workload.since).total_seconds() // 60),
         "at": now.isoformat(timespec="seconds"),
     }

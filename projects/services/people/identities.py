@@ -23,11 +23,11 @@ INACTIVE = "This account is deactivated. Ask a platform admin."
 NO_ACCOUNT = "You do not have an account yet. Ask a platform admin to create one."
 NAME_TAKEN = (
     "An account with the user name {name} already exists. Berth links it to single sign-on only if it has no "
-    "password, no other linked identity, and the e-mail address that the provider has verified. "
-    "Ask a platform admin to check the account's e-mail address."
+    "password, no other linked identity, and the email address that the provider has verified. "
+    "Ask a platform admin to check the account's email address."
 )
 AMBIGUOUS = (
-    "More than one account has the e-mail address {mail}. "
+    "More than one account has the email address {mail}. "
     "Ask a platform admin to remove it from all of them but yours."
 )
 NO_USER_NAME = "The identity provider sent no usable user name: {claim} is missing or has invalid characters."

@@ -20,7 +20,11 @@ PROJECT_ROLES = (Role.PROJECT_ADMIN, Role.MEMBER, Role.VIEWER)
 
 
 def grant(*, actor: Actor, user: User, role: str, scope: Department | Project | None) -> Membership:
-    """Grant the user this role in the scope, replacing any other. Raises Invalid, Forbidden, NotFound."""
+    """Grant the user this role in the scope, replacing any other role.
+
+    Raises Invalid if the scope does not have this role, Forbidden, or NotFound if the user or scope was
+    deleted.
+    """
     _check(role, scope)
     require(actor, Action.ADMINISTER if scope is None else Action.GRANT, scope)
     place: dict[str, Any] = {
@@ -61,7 +65,10 @@ def revoke(*, actor: Actor, membership: Membership) -> None:
 
 
 def create_user(*, actor: Actor, username: str, email: str = "", password: str | None = None) -> User:
-    """Create a user, who cannot sign in until a password is set. Raises Invalid, Conflict."""
+    """Create a user, who cannot sign in until a password is set.
+
+    Raises Invalid for unsuitable values, or Conflict if the name is in use.
+    """
     require(actor, Action.ADMINISTER)
     user = User(username=username, email=email)
     try:

@@ -16,8 +16,8 @@ from projects.services.people import tokens
 from projects.services.workloads.ports import end_visits
 
 SINGLE_SIGN_ON = (
-    "This account has no password: it signs in by single sign-on. Change the password at your provider, or "
-    "ask a platform admin to set one in Berth."
+    "This account signs in with single sign-on and has no password in Berth. Change your password with your "
+    "identity provider, or ask a platform admin to set one in Berth."
 )
 
 
@@ -30,7 +30,7 @@ class WrongPassword(Invalid):
 
 @dataclass(frozen=True, slots=True)
 class PasswordChange:
-    """Result of a password change; `token` and `secret` replace a sign-in token in use."""
+    """Result of a password change. `token` and `secret` replace the sign-in token in use, if any."""
 
     user: User
     revoked: int

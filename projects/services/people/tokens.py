@@ -106,7 +106,7 @@ def revoke_all(*, actor: Actor, user: User, only_by_sign_in: bool) -> int:
 
 
 def delete_ended(*, before: datetime) -> int:
-    """Delete tokens revoked or expired before `before`; their audit rows stay. Return the number deleted."""
+    """Delete tokens revoked or expired before `before`. Their audit rows stay. Return the number deleted."""
     ended = ApiToken.objects.filter(Q(revoked_at__lt=before) | Q(expires_at__lt=before))
     return ended.delete()[0]
 
@@ -130,16 +130,16 @@ def valid_tokens(now: datetime) -> QuerySet[ApiToken]:
 
 
 def is_usable(token: ApiToken) -> bool:
-    """Return True if the user is active and no password change has ended a sign-in token."""
+    """Return whether the user is active and no password change has ended a sign-in token."""
     return token.user.is_active and (
         not token.interactive or has_session_hash(token.user, token.session_hash)
     )
 
 
 def has_session_hash(user: User, session_hash: str) -> bool:
-    """Return True if the hash matches the user's current password and a secret key in use."""
+    """Return whether the hash matches the user's current password and a secret key in use."""
     hashes = (user.get_session_auth_hash(), *user.get_session_auth_fallback_hash())
-    return any(constant_time_compare(session_hash, each) for each in hashes)
+    return any(constant_time_compare(session_hash, valid_hash) for valid_hash in hashes)
 
 
 def _digest(secret: str) -> str:

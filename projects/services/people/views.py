@@ -18,7 +18,7 @@ DROPPED_KEYS = ("cursor", "csrfmiddlewaretoken", "format")
 def save_view(*, actor: Actor, name: str, query: str) -> SavedView:
     """Create a view for the acting user, or replace the view with that name.
 
-    Raises Invalid for the name, Conflict for too many views, Forbidden without a user.
+    Raises Invalid for an invalid name, Conflict for too many views, and Forbidden if the actor is not a user.
     """
     owner = _require_user(actor)
     name = name.strip()

@@ -105,7 +105,7 @@ def _parse_warnings(value: Any, problems: list[Problem]) -> list[int]:
     if value is None:
         return default_warnings()
     is_list = isinstance(value, list | tuple) and len(value) <= MAX_WARNINGS
-    if is_list and all(type(each) is int and 1 <= each <= MAX_PERCENT for each in value):
+    if is_list and all(type(percent) is int and 1 <= percent <= MAX_PERCENT for percent in value):
         return sorted(set(value))
     allowed = f"at most {MAX_WARNINGS} whole percentages, 1 to {MAX_PERCENT}"
     problems.append(Problem("warn_at", "is not a list of percentages", format_value(value), allowed))

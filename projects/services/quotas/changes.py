@@ -13,7 +13,7 @@ from projects.services.quotas.versions import store_removed_version
 
 @dataclass(frozen=True, slots=True)
 class WrittenQuota:
-    """Document values of a quota before and after a change, each None if there is no quota."""
+    """A quota before and after a change, as document values. None means that there was no quota."""
 
     quota: Quota
     owner: Department | Project
@@ -26,44 +26,44 @@ def record(
 ) -> QuotaChange:
     """Record a change in the caller's transaction, after rows are stored and before rows are deleted."""
     change = QuotaChange.objects.create(
-        actor=actor.name, comment=comment, reverts=reverts, written=[_entry(each) for each in written]
+        actor=actor.name, comment=comment, reverts=reverts, written=[_describe(entry) for entry in written]
     )
-    for each in written:
-        _audit(actor, each, change.pk)
-        if each.after is None:
-            store_removed_version(each.quota)
-        announce.tenants_changed(**_ids(each.owner))
+    for entry in written:
+        _audit(actor, entry, change.pk)
+        if entry.after is None:
+            store_removed_version(entry.quota)
+        announce.tenants_changed(**_ids(entry.owner))
     wake("scheduler")
     return change
 
 
-def _audit(actor: Actor, each: WrittenQuota, change_id: int) -> None:
+def _audit(actor: Actor, entry: WrittenQuota, change_id: int) -> None:
     owner_columns: dict[str, Any] = (
-        {"department": each.owner} if isinstance(each.owner, Department) else {"project": each.owner}
+        {"department": entry.owner} if isinstance(entry.owner, Department) else {"project": entry.owner}
     )
-    if each.after is None:
-        action, before, after = "remove_quota", each.before, None
+    if entry.after is None:
+        action, before, after = "remove_quota", entry.before, None
     else:
         action = "set_quota"
-        before, after = audit.changed_values(each.before or {}, each.after)
+        before, after = audit.changed_values(entry.before or {}, entry.after)
     audit.write_entry(
-        actor, action, each.quota, before=before if each.before else None, after=after,
+        actor, action, entry.quota, before=before if entry.before else None, after=after,
         change_id=change_id, **owner_columns,
     )  # fmt: skip
 
 
-def _entry(each: WrittenQuota) -> dict[str, Any]:
-    """Describe a quota by ids, and by names that can be shown after the objects are deleted."""
+def _describe(entry: WrittenQuota) -> dict[str, Any]:
+    """Describe a quota by IDs, and by names that can be shown after the objects are deleted."""
     return {
-        **_ids(each.owner),
-        "kind": "department" if isinstance(each.owner, Department) else "project",
-        "name": each.owner.name,
-        "pool_id": each.quota.pool_id,
-        "pool": each.quota.pool.name,
-        "quota_id": each.quota.pk,
-        "version": each.quota.version if each.after is not None else 0,
-        "before": each.before,
-        "after": each.after,
+        **_ids(entry.owner),
+        "kind": "department" if isinstance(entry.owner, Department) else "project",
+        "name": entry.owner.name,
+        "pool_id": entry.quota.pool_id,
+        "pool": entry.quota.pool.name,
+        "quota_id": entry.quota.pk,
+        "version": entry.quota.version if entry.after is not None else 0,
+        "before": entry.before,
+        "after": entry.after,
     }
 
 

@@ -131,7 +131,7 @@ def _parse_columns(path: str, entry: Mapping[str, Any], problems: list[Problem])
 
 
 class _NameLookup:
-    """Lookup of visible owners and pools by name. Each list is read once."""
+    """Lookup of visible owners and pools by name. Each list is read at most once."""
 
     def __init__(self, actor: Actor) -> None:
         self._acting = actor
@@ -158,7 +158,7 @@ class _NameLookup:
             allowed = (
                 suggest(str(name), rows) if closest_match(str(name), rows) else f"a {kind} that you can see"
             )
-            problems.append(Problem(path, f"no such {kind}", format_value(name), allowed))
+            problems.append(Problem(path, "does not exist", format_value(name), allowed))
         return row
 
     def _rows(self, kind: str) -> Any:

@@ -48,12 +48,14 @@ class Change:
 class Draft:
     changes: tuple[Change, ...]
     comment: str = ""
-    expires_at: datetime | None = None  # when quotas not edited since then are reverted
+    expires_at: datetime | None = (
+        None  # time at which quotas that were not edited in the meantime are reverted
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class DraftedChange:
-    """A change with its quota before and after. `after` is not stored, and None if the quota is removed."""
+    """A change with the quota before and after it. `after` is unsaved, or None if the quota is removed."""
 
     change: Change
     before: Quota | None
@@ -65,13 +67,13 @@ class DraftedChange:
 
 
 def compare(draft: Draft, *, lock: bool = False) -> list[DraftedChange]:
-    """Compare each change with the stored quota. Raises Invalid with every problem in the result."""
+    """Compare each change with the stored quota. Raises Invalid listing every problem with the new values."""
     stored = _stored_pairs(draft, lock=lock)
     drafted = [DraftedChange(change, before, _after(change, before)) for change, before in stored]
     problems = [
-        Problem(f"{each.change.path}.set.{problem.path}", problem.message, problem.received, problem.allowed)
-        for each in drafted
-        for problem in (value_problems(each.after) if each.after else ())
+        Problem(f"{item.change.path}.set.{problem.path}", problem.message, problem.received, problem.allowed)
+        for item in drafted
+        for problem in (value_problems(item.after) if item.after else ())
     ]
     if problems:
         raise Invalid(problems)
@@ -80,18 +82,18 @@ def compare(draft: Draft, *, lock: bool = False) -> list[DraftedChange]:
 
 def tag_before(drafted: Sequence[DraftedChange]) -> str:
     """Return a tag of the quota versions before the draft, in the draft's order."""
-    return "-".join(version_tag(each.before) for each in drafted)
+    return "-".join(version_tag(item.before) for item in drafted)
 
 
 def tag_after(drafted: Sequence[DraftedChange]) -> str:
     """Return a tag of the quota versions that the draft wrote, not of later versions."""
-    return "-".join(version_tag(each.after) for each in drafted)
+    return "-".join(version_tag(item.after) for item in drafted)
 
 
 def apply_draft(
     *, actor: Actor, draft: Draft, expected: str | None = None, reverts: int | None = None
 ) -> tuple[QuotaChange | None, list[DraftedChange]]:
-    """Apply the whole draft or nothing. The change is None if every quota already has its values.
+    """Apply the whole draft or nothing. The returned change is None if every quota already has its values.
 
     `expected` is the tag that the author saw. Raises PreconditionFailed, Invalid, NotFound, Forbidden.
     """
@@ -102,7 +104,7 @@ def apply_draft(
             drafted = compare(draft, lock=True)
             if expected is not None and expected != tag_before(drafted):
                 raise _conflict(drafted, expected)
-            changed = [each for each in drafted if each.is_changed]
+            changed = [item for item in drafted if item.is_changed]
             return (_write(actor, changed, draft, reverts) if changed else None), drafted
     except IntegrityError as error:
         if not isinstance(error.__cause__, UniqueViolation):
@@ -148,19 +150,19 @@ def revert(*, actor: Actor, change: QuotaChange) -> QuotaChange:
 
 def _write(actor: Actor, changed: Sequence[DraftedChange], draft: Draft, reverts: int | None) -> QuotaChange:
     written = []
-    for each in changed:
-        quota = each.after or each.before
+    for item in changed:
+        quota = item.after or item.before
         assert quota is not None, "a change has a quota before or after it"
-        if each.after is not None:
+        if item.after is not None:
             quota.version = next_version(quota)
             quota.save()
-        written.append(WrittenQuota(quota, each.change.owner, _values(each.before), _values(each.after)))
+        written.append(WrittenQuota(quota, item.change.owner, _values(item.before), _values(item.after)))
     change = record(actor, written, comment=draft.comment, reverts=reverts)
     if draft.expires_at is not None:
         QuotaExpiry.objects.create(change=change, due_at=draft.expires_at)
-    for each in changed:
-        if each.after is None and each.before is not None:
-            each.before.delete()
+    for item in changed:
+        if item.after is None and item.before is not None:
+            item.before.delete()
     return change
 
 
@@ -214,16 +216,16 @@ def version_tag(quota: Quota | None) -> str:
 
 
 def _conflict(drafted: Sequence[DraftedChange], expected: str) -> PreconditionFailed:
-    """Return an error that lists the quotas changed since the draft began, and by whom."""
+    """Return an error that lists the quotas changed since the draft began, and who changed them."""
     expected_versions = expected.split("-")
     if len(expected_versions) != len(drafted):
         return PreconditionFailed("If-Match does not belong to this draft. Preview the draft again.")
     outdated = [
-        each
-        for each, version in zip(drafted, expected_versions, strict=True)
-        if version != version_tag(each.before)
+        item
+        for item, version in zip(drafted, expected_versions, strict=True)
+        if version != version_tag(item.before)
     ]
-    changed = [_last_change(each) for each in outdated]
+    changed = [_last_change(item) for item in outdated]
     names = ", ".join(f"{entry['name']} on {entry['pool']} (by {entry['by']})" for entry in changed)
     return PreconditionFailed(
         f"Changed in the meantime: {names}. Preview the draft again.",
@@ -232,19 +234,19 @@ def _conflict(drafted: Sequence[DraftedChange], expected: str) -> PreconditionFa
     )
 
 
-def _last_change(each: DraftedChange) -> dict[str, Any]:
-    owner, rows = each.change.owner, Audit.objects.filter(object_type="quota")
-    if each.before is not None:
-        last = rows.filter(object_id=str(each.before.pk)).first()
+def _last_change(item: DraftedChange) -> dict[str, Any]:
+    owner, rows = item.change.owner, Audit.objects.filter(object_type="quota")
+    if item.before is not None:
+        last = rows.filter(object_id=str(item.before.pk)).first()
     else:
-        last = rows.filter(object_name=f"{owner} on {each.change.pool}", action="remove_quota").first()
+        last = rows.filter(object_name=f"{owner} on {item.change.pool}", action="remove_quota").first()
     return {
         "kind": "department" if isinstance(owner, Department) else "project",
         "name": owner.name,
-        "pool": each.change.pool.name,
+        "pool": item.change.pool.name,
         "by": last.actor if last else "unknown",
         "at": last.at.isoformat() if last else None,
-        "current": _values(each.before),
+        "current": _values(item.before),
     }
 
 

@@ -20,7 +20,7 @@ REVERTED_EARLY = "Reverted before it expired."
 
 
 def expiry_problems(at: datetime, now: datetime) -> list[Problem]:
-    """Return a problem if the expiry is not within the next 366 days."""
+    """Return a problem if the expiry is not in the future or is more than 366 days away."""
     if now < at <= now + MAX_LIFETIME:
         return []
     allowed = f"later than {now:%Y-%m-%dT%H:%M:%SZ}, within {MAX_LIFETIME.days} days"
@@ -53,7 +53,9 @@ def _revert(change: QuotaChange) -> str:
         draft, _ = inverse_draft(change)
         unchanged = [_is_unchanged(entry) for entry in change.written]
         reverted = tuple(
-            each for each, is_unchanged in zip(draft.changes, unchanged, strict=True) if is_unchanged
+            change_in_draft
+            for change_in_draft, is_unchanged in zip(draft.changes, unchanged, strict=True)
+            if is_unchanged
         )
         if reverted:
             comment = f"Change {change.pk} has expired"
@@ -66,11 +68,11 @@ def _revert(change: QuotaChange) -> str:
         for entry, is_unchanged in zip(change.written, unchanged, strict=True)
         if not is_unchanged
     ]
-    return f"Not reverted because edited since: {', '.join(edited)}." if edited else ""
+    return f"Not reverted because they were edited in the meantime: {', '.join(edited)}." if edited else ""
 
 
 def _is_unchanged(entry: Mapping[str, Any]) -> bool:
-    """Return True if the quota still has the values that the change set."""
+    """Return whether the quota still has the values that the change set."""
     owner = {"project_id": entry.get("project_id")} if entry["kind"] == "project" else {
         "department_id": entry["department_id"]
     }  # fmt: skip

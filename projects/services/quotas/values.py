@@ -81,8 +81,8 @@ def _parse_limit(key: str, value: Any, columns: Columns, problems: list[Problem]
 
 
 def _parse_weight(key: str, value: Any, columns: Columns, problems: list[Problem]) -> None:
-    each = value if isinstance(value, Mapping) else dict.fromkeys(RESOURCES, value)
-    for name, amount_value in each.items():
+    weights = value if isinstance(value, Mapping) else dict.fromkeys(RESOURCES, value)
+    for name, amount_value in weights.items():
         path = f"{key}.{name}" if isinstance(value, Mapping) else key
         if name not in WEIGHTS:
             problems.append(Problem(path, "unknown key", format_value(amount_value), ", ".join(RESOURCES)))
@@ -123,7 +123,7 @@ _PARSERS: dict[str, Callable[[str, Any, Columns, list[Problem]], None]] = {
 
 
 def _to_units(path: str, resource: str, value: Any, problems: list[Problem]) -> int | None:
-    """Return the amount in thousandths or MiB, or None for unlimited. Appends to `problems`."""
+    """Return the amount in thousandths or MiB, or None for unlimited. Append errors to `problems`."""
     if value is None:
         return None
     scale = SCALE[resource]

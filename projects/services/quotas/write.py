@@ -78,7 +78,7 @@ def _check_version(quota: Quota | None, expected: int | None) -> None:
 
 
 def require_set_quota(actor: Actor, owner: Department | Project) -> None:
-    """Raise Forbidden unless the user may set the quota. Departments' need a platform admin."""
+    """Raise Forbidden unless the user may set the quota. Department quotas need a platform admin."""
     require(actor, Action.SET_QUOTA, owner)
     if isinstance(owner, Department):
         require(actor, Action.ADMINISTER)

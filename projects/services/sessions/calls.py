@@ -99,7 +99,7 @@ def cancel_calls(*, session: Session, keys: Iterable[uuid.UUID]) -> None:
 
 
 def take_ended(*, session: Session, after: int, now: datetime | None = None) -> list[EndedCall]:
-    """Return calls that ended after number `after`, and delete those that ended before."""
+    """Return the calls that ended after number `after`, and delete those up to that number."""
     at = now or timezone.now()
     with locked_session(session) as locked:
         recover_lost_workers(locked, at)
@@ -158,7 +158,8 @@ def _broadcast_calls(session: Session, key: uuid.UUID) -> list[BroadcastCall]:
         ready = session.workers.filter(state=SessionWorker.State.READY).order_by("node")
         if not ready.exists():
             raise Conflict(
-                "No node of the session is ready. Send the broadcast again once one is.", reason="no-node"
+                "No node of the session is ready. Send the broadcast again when a node is ready.",
+                reason="no-node",
             )
         Call.objects.bulk_create(
             Call(session=session, key=uuid.uuid4(), broadcast=parent, node=worker.node) for worker in ready

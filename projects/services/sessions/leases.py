@@ -1,6 +1,6 @@
 """Lease session calls to workers, and requeue or end them.
 
-Everything happens under the lock on the session's row, so that calls end in a total order and only once.
+All operations hold the lock on the session's row, so that calls end in a total order and only once.
 """
 
 import uuid
@@ -68,7 +68,7 @@ def lease_pending(session: Session) -> None:
 
 
 def recover_lost_workers(session: Session, now: datetime) -> bool:
-    """Requeue the calls of lost workers. Return True if anything changed."""
+    """Requeue the calls of lost workers. Return whether anything changed."""
     if session.workload.phase in ENDED_PHASES:
         return _fail_open_calls(session)
     is_live = Q(pod__state__in=LIVE_POD_STATES, seen_at__gte=now - WORKER_TIMEOUT)
@@ -133,7 +133,7 @@ def end_message(session: Session) -> str:
 def _fail_calls_without_node(session: Session) -> bool:
     """Fail broadcast calls for nodes that have left permanently.
 
-    Calls are kept while a gang restarts, because it gets all its nodes again.
+    Calls are kept while a gang restarts, because the gang gets all its nodes again.
     """
     if session.workload.phase != Phase.RUNNING:
         return False
@@ -149,7 +149,7 @@ def _fail_calls_without_node(session: Session) -> bool:
 
 
 def add_broadcasts(session: Session, node: int) -> None:
-    """Add open broadcasts for a node that joined later, unless its calls are already pending."""
+    """Add calls for open broadcasts to a node that joined later, unless such calls are already pending."""
     pending = session.calls.filter(node=node, broadcast__isnull=False).exclude(state=Call.State.ENDED)
     parents = session.calls.filter(is_broadcast=True).exclude(state=Call.State.ENDED)
     late = parents.exclude(pk__in=pending.values("broadcast")).order_by("id")

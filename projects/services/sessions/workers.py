@@ -72,7 +72,7 @@ def authenticate_pod(secret: str) -> Pod:
 
 
 def check_versions(*, pod: Pod, versions: WorkerVersions) -> str:
-    """Return a version mismatch, which also fails the session, or an empty string."""
+    """Return the error message for a version mismatch, which also fails the session, or an empty string."""
     error = _version_mismatch(pod.workload.session, versions, pod)
     if error:
         fail_session(pod.workload.session, error)
@@ -100,7 +100,7 @@ def join(*, pod: Pod, versions: WorkerVersions, now: datetime | None = None) -> 
 
 
 def record_alive(*, pod: Pod, now: datetime | None = None) -> None:
-    """Record that a worker is alive, at most every few seconds. Marks a lost worker as ready."""
+    """Record that a worker is alive, at most every few seconds. Mark a lost worker as ready again."""
     at = now or timezone.now()
     worker = getattr(pod, "session_worker", None)
     if worker is None or (
@@ -144,13 +144,13 @@ def _payload(call: Call) -> bytes:
 
 
 def has_changes(pod: Pod, received: Collection[int]) -> bool:
-    """Return True if there are new calls or the worker must leave. Cheap enough to poll."""
+    """Return whether there are new calls or the worker must leave. Cheap enough to poll."""
     return _unreceived_calls(pod, received).exists() or instructions_for(pod).leave
 
 
 @dataclass(frozen=True, slots=True)
 class Instructions:
-    """Whether a worker must `leave`, and whether `at_once`, without finishing running calls."""
+    """Whether a worker must `leave`, and whether it must do so `at_once`, without finishing running calls."""
 
     leave: bool
     at_once: bool

@@ -17,8 +17,8 @@ NAMES_SHOWN = 20
 def resolve_project(actor: Actor, spec: WorkloadSpec, project: Project | None, where: str) -> Project:
     """Return the project of a submission. `where` is the document key that contains its name.
 
-    If the document names no project, the only project in which the user may submit is used. Raises
-    Invalid.
+    If the document names no project, the only project in which the user may submit is used. Raises Invalid if
+    there is no such project or more than one.
     """
     if project is not None:
         if spec.project is not None and spec.project != project.name:
@@ -43,7 +43,10 @@ def _only_project(actor: Actor, where: str) -> Project:
 
 
 def resolve_pools(spec: WorkloadSpec, at: datetime) -> list[str]:
-    """Return the pools listed in a document, or else all pools that have not expired. Raises Invalid."""
+    """Return the pools listed in a document, or all pools that have not expired if it lists none.
+
+    Raises Invalid if a listed pool does not exist or there is no pool at all.
+    """
     expiries = dict(NodePool.objects.order_by("name").values_list("name", "expires_at"))
     names = list(expiries)
     allowed = ", ".join(names[:NAMES_SHOWN]) or "no pool exists yet"
@@ -70,7 +73,7 @@ def resolve_pools(spec: WorkloadSpec, at: datetime) -> list[str]:
 
 
 def check_deadline(spec: WorkloadSpec, at: datetime) -> None:
-    """Raise Invalid for a past deadline, with which the workload would evict others and end."""
+    """Raise Invalid for a past deadline. Such a workload would evict others and then end immediately."""
     if spec.deadline is not None and spec.deadline <= at:
         received, allowed = (
             format_value(spec.deadline.isoformat()),
@@ -95,4 +98,4 @@ def missing_dependencies(workload: Workload, spec: WorkloadSpec) -> list[str]:
     """Return one warning for each dependency that does not exist."""
     existing = Workload.objects.filter(project=workload.project, name__in=spec.depends_on)
     missing = sorted(set(spec.depends_on) - set(existing.values_list("name", flat=True)))
-    return [f"There is no workload {workload.project.name}/{name} to wait for yet." for name in missing]
+    return [f"The dependency {workload.project.name}/{name} does not exist yet." for name in missing]

@@ -22,12 +22,12 @@ from projects.services.workloads.moves import move
 
 
 def cancel(*, actor: Actor, workload: Workload, now: datetime | None = None) -> Workload:
-    """Cancel a workload. If it is running, it ends once its pods have stopped. Idempotent."""
+    """Cancel a workload. A running workload ends once its pods have stopped. Idempotent."""
     return _cancel_or_suspend(actor, workload, to=Phase.CANCELLED, reason="Cancelled", now=now)
 
 
 def suspend(*, actor: Actor, workload: Workload, now: datetime | None = None) -> Workload:
-    """Stop a workload until it is resumed. It keeps its submission time. Idempotent."""
+    """Stop a workload until it is resumed. The submission time does not change. Idempotent."""
     return _cancel_or_suspend(actor, workload, to=Phase.SUSPENDED, reason="Suspended", now=now)
 
 
@@ -50,9 +50,7 @@ def resume(*, actor: Actor, workload: Workload, now: datetime | None = None) -> 
             assert moved, "the phase of a locked workload cannot change"
         elif locked.phase == Phase.STOPPING and locked.next_phase == Phase.SUSPENDED:
             _update_and_bump_version(locked, next_phase=Phase.PENDING)
-            events.record(
-                "resumed", locked, f"Resumed by {actor.name} while it was stopping.", actor=actor.name
-            )
+            events.record("resumed", locked, f"Resumed by {actor.name} while stopping.", actor=actor.name)
             announce.workload_changed(locked)
         elif locked.phase in lifecycle.ENDED:
             raise Conflict(f"This workload has ended ({locked.phase}). Submit it again.")

@@ -58,11 +58,11 @@ def declared_ports(workload: Workload) -> list[dict[str, Any]]:
 
 
 def issue_link(*, actor: Actor, workload: Workload, port: str, at: datetime) -> tuple[PortLink, str]:
-    """Return a new link and its secret, which is not stored. Raises NotFound, Forbidden, Conflict."""
+    """Return a new link and its secret, which is not stored. Raises NotFound, Forbidden or Conflict."""
     require(actor, Action.OPERATE, workload)
     if actor.user is None:
         raise Forbidden("Ports can only be opened by a user, not by a service token.")
-    if port not in (names := [each["name"] for each in declared_ports(workload)]):
+    if port not in (names := [declared["name"] for declared in declared_ports(workload)]):
         hint = f"its ports are {', '.join(names)}" if names else "it declares no ports"
         raise NotFound(f"{workload.name} has no port {format_value(port[:80])}; {hint}.")
     if workload.phase != Phase.RUNNING:

@@ -199,7 +199,7 @@ def quota_allowance(quota: Quota) -> admission.Allowance:
 
 
 def _audit_submission(actor: Actor, workload: Workload) -> None:
-    """Audit a user's submission. Scale requests record the engines that a service adds."""
+    """Audit a user's submission. Engines that a service adds are recorded with their scale request."""
     if actor.is_system:
         return
     after = {

@@ -81,7 +81,7 @@ def delete_template(*, actor: Actor, template: Template, expected_version: int |
 
 
 def may_change(actor: Actor, template: Template) -> bool:
-    """Return True for project admins, and for the author as long as they may submit to the project."""
+    """Return whether the user is a project admin, or an author who may still submit to the project."""
     if may(actor, Action.OPERATE, template.project):
         return True
     is_author = actor.user is not None and template.made_by_id == actor.user.pk

@@ -12,7 +12,7 @@ EVENT, REASON = "unschedulable", "Unschedulable"
 
 
 def report_unschedulable(messages: Mapping[UUID, str], *, actor: str, now: datetime) -> int:
-    """Report workloads in the transaction that stores the reason. Return how many are new."""
+    """Report workloads in the transaction that stores the reason. Return the number newly reported."""
     if not messages:
         return 0
     events_before = Event.objects.filter(kind=EVENT, workload_id__in=messages.keys())

@@ -30,7 +30,7 @@ class OpenAIEngines:
         first_model = model_list[0] if isinstance(model_list, list) and model_list else None
         model = first_model.get("id") if isinstance(first_model, dict) else None
         if not isinstance(model, str) or not model:
-            raise ServingError(ErrorKind.UNREADABLE, engine, "it reports no model")
+            raise ServingError(ErrorKind.UNREADABLE, engine, "the engine reports no model")
         max_length = first_model.get("max_model_len") if isinstance(first_model, dict) else None
         parameters = (("context_length", str(max_length)),) if isinstance(max_length, int) else ()
         return Identity(model, parameters=parameters)
@@ -57,7 +57,7 @@ class OpenAIEngines:
         raise _unsupported(engine, "flush its cache")
 
     def running_requests(self, engine: str) -> int | None:
-        """Return the number from the engine's metrics, or None if it has none."""
+        """Return the number from the engine's metrics, or None if the metrics do not include it."""
         try:
             metrics = parse_metrics(engine, self.metrics(engine))
         except ServingError as error:

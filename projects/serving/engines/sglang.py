@@ -34,7 +34,7 @@ class SGLangEngines:
         info = self._get_info(engine, "/server_info", "/get_server_info")
         model = info.get("served_model_name") or info.get("model_path")
         if not isinstance(model, str):
-            raise ServingError(ErrorKind.UNREADABLE, engine, "it reports no model")
+            raise ServingError(ErrorKind.UNREADABLE, engine, "the engine reports no model")
         parameters = tuple((name, str(info[name])) for name in PARAMETERS if name in info)
         ranks, version = _parse_ranks(engine, info.get("tp_size", 1)), str(info.get("version", ""))
         return Identity(model, self.weight_version(engine), ranks, version, parameters)
@@ -139,12 +139,12 @@ def _copy_ports(group: str, ranks: int) -> range:
 def _parse_ranks(engine: str, info: object) -> int:
     if isinstance(info, int) and not isinstance(info, bool) and 1 <= info <= MAX_RANKS:
         return info
-    raise ServingError(ErrorKind.UNREADABLE, engine, "it reports an invalid number of ranks")
+    raise ServingError(ErrorKind.UNREADABLE, engine, "the engine reports an invalid number of ranks")
 
 
 def _total_load(engine: str, loads: object) -> int | None:
     if not isinstance(loads, list) or not all(isinstance(load, dict) for load in loads):
-        raise ServingError(ErrorKind.UNREADABLE, engine, "its loads are not a list")
+        raise ServingError(ErrorKind.UNREADABLE, engine, "the engine's loads are not a list")
     counts = [load.get(name) for load in loads for name in ("num_running_reqs", "num_waiting_reqs")]
     if any(isinstance(count, bool) or not isinstance(count, int) or count < 0 for count in counts):
         return None
@@ -153,4 +153,4 @@ def _total_load(engine: str, loads: object) -> int | None:
 
 def _error_message(response: WireResponse) -> str:
     info = response.json().get("message")
-    return str(info)[:200] if info else "it failed without a message"
+    return str(info)[:200] if info else "the engine failed without a message"

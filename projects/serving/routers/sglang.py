@@ -1,7 +1,7 @@
 """Client for sglang-router.
 
-The router cannot mark engines that should get no new requests, and it checks their health only once a minute.
-Such engines are therefore removed from its list. Their running requests still complete.
+The router cannot mark engines as unhealthy, and it checks their health only once a minute. Engines that
+should get no new requests are therefore removed from its list. Their running requests still complete.
 """
 
 import time
@@ -35,7 +35,8 @@ class SGLangRouter:
             return
         self.wire.post(self.address, "/workers", {"url": engine}).raise_for_status()
         self._wait_until(
-            lambda workers_by_address: engine in workers_by_address, f"it did not find {engine} healthy"
+            lambda workers_by_address: engine in workers_by_address,
+            f"the router did not find {engine} healthy",
         )
 
     def unregister(self, engine: str) -> None:
@@ -51,7 +52,7 @@ class SGLangRouter:
         if response.status != HTTPStatus.NOT_FOUND:
             response.raise_for_status()
         self._wait_until(
-            lambda workers_by_address: engine not in workers_by_address, f"it did not remove {engine}"
+            lambda workers_by_address: engine not in workers_by_address, f"the router did not remove {engine}"
         )
 
     def mark_unhealthy(self, engine: str) -> None:
@@ -73,13 +74,15 @@ class SGLangRouter:
         return None
 
     def _list_workers(self) -> dict[str, dict[str, Any]] | None:
-        """Return the router's engines by address, or None if it is too old to have this endpoint."""
+        """Return the router's engines by address, or None if the router is too old for this endpoint."""
         response = self.wire.get(self.address, "/workers")
         if response.status in NOT_SUPPORTED:
             return None
         info = response.raise_for_status().json().get("workers")
         if not isinstance(info, list) or not all(isinstance(worker, dict) for worker in info):
-            raise ServingError(ErrorKind.UNREADABLE, self.address, "its workers are not a list")
+            raise ServingError(
+                ErrorKind.UNREADABLE, self.address, "the router returned an invalid worker list"
+            )
         return {_normalize_or_keep(str(worker.get("url", ""))): worker for worker in info}
 
     def _wait_until(self, is_done: Callable[[dict[str, dict[str, Any]]], bool], reason: str) -> None:
@@ -109,10 +112,12 @@ class SGLangRouter:
     def _list_legacy_workers(self) -> set[str]:
         response = self.wire.get(self.address, "/list_workers")
         if response.status in NOT_SUPPORTED:
-            raise ServingError(ErrorKind.UNSUPPORTED, self.address, "its version cannot list engines")
+            raise ServingError(ErrorKind.UNSUPPORTED, self.address, "this router version cannot list engines")
         urls = response.raise_for_status().json().get("urls")
         if not isinstance(urls, list) or not all(isinstance(url, str) for url in urls):
-            raise ServingError(ErrorKind.UNREADABLE, self.address, "its workers are not a list")
+            raise ServingError(
+                ErrorKind.UNREADABLE, self.address, "the router returned an invalid worker list"
+            )
         return {_normalize_or_keep(url) for url in urls}
 
 

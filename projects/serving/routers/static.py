@@ -1,8 +1,8 @@
 """Router that consists of an nginx upstream file.
 
 The file is the only state and is replaced atomically. Each call reads it again, so a restarted process
-continues from it. After each change, a command configured by the administrator reloads nginx. A failed reload
-is retried.
+continues from the file. After each change, a command configured by the administrator reloads nginx. A
+failed reload is retried.
 
 nginx resolves host names when it reloads. By then, a name may resolve to an address that Berth must not call.
 The file therefore contains only IP addresses that Berth has resolved and checked.
@@ -44,8 +44,8 @@ class ListedEngine:
 class StaticRouter:
     """Router client that edits the upstream file of one service.
 
-    `resolve` returns the checked IP addresses of an engine's URL and raises Refused or OSError. `reload` is
-    the command to run after each change, such as `nginx -s reload`.
+    `resolve` returns the checked IP addresses of an engine's URL and raises ForbiddenAddress or OSError.
+    `reload` is the command to run after each change, such as `nginx -s reload`.
     """
 
     kind = "static"
@@ -207,7 +207,7 @@ def _format_server(address: str, engine: str) -> str:
 
 
 def _is_resolved(server: str) -> bool:
-    """Return True if the server is a resolved IP address and port rather than a host name."""
+    """Return whether the server is a resolved IP address and port rather than a host name."""
     try:
         ipaddress.ip_address(server.rpartition(":")[0].strip("[]"))
     except ValueError:

@@ -51,7 +51,7 @@ class GrantForm(forms.Form):
 
 class UserForm(forms.Form):
     username = forms.CharField(label="User name", max_length=150)
-    email = forms.EmailField(label="E-mail", required=False)
+    email = forms.EmailField(label="Email", required=False)
     password = forms.CharField(
         label="Initial password",
         widget=forms.PasswordInput(attrs={"autocomplete": "new-password"}),
@@ -67,7 +67,7 @@ class Member:
 
 MEMBERS: tuple[Column[Member], ...] = (
     Column("user", "User", lambda member: member.row.user.username),
-    Column("mail", "E-mail", lambda member: member.email, in_file=True),
+    Column("mail", "Email", lambda member: member.email, in_file=True),
     Column("role", "Role", lambda member: member.row.get_role_display()),
     Column("scope", "Scope", lambda member: _scope_title(member.row)),
     Column("since", "Since", lambda member: member.row.created_at),
@@ -123,7 +123,9 @@ def grant(request: Request) -> HttpResponse:
                 add_form_errors(form, error, {"user": "username"})
             else:
                 return done(request, f"Role granted to {person.username}.", to=reverse("access"))
-    return _form(request, form, "Grant role", "It replaces the user's current role in the same scope.")
+    return _form(
+        request, form, "Grant role", "The new role replaces the user's current role in the same scope."
+    )
 
 
 @signed_in
@@ -134,10 +136,10 @@ def revoke(request: Request, membership_id: int) -> HttpResponse:
         raise Http404
     if request.method == "POST":
         service.revoke(actor=request.actor, membership=membership)
-        return done(request, f"Role of {membership.user.username} revoked.", to=reverse("access"))
+        return done(request, f"Role revoked from {membership.user.username}.", to=reverse("access"))
     scope_name = membership.project or membership.department or "Berth"
     context = {
-        "title": f"Revoke the role of {membership.user.username}?",
+        "title": f"Revoke the role from {membership.user.username}?",
         "danger": True,
         "label": "Revoke role",
         "warning": f"{membership.get_role_display()} of {scope_name}. Their workloads keep running.",

@@ -18,7 +18,9 @@ from projects.selectors import tokens
 from projects.services.people import passwords
 
 MAX_PASSWORD_LENGTH = 1024
-CHANGE_HELP = "This ends your other browser sessions and revokes tokens issued by berth login."
+CHANGE_HELP = (
+    "Changing your password ends your other browser sessions and revokes tokens issued by berth login."
+)
 
 
 def _field(label: str, autocomplete: str, help_text: str = "") -> forms.CharField:
@@ -32,7 +34,7 @@ def _field(label: str, autocomplete: str, help_text: str = "") -> forms.CharFiel
 class PasswordForm(forms.Form):
     current_password = _field("Current password", "current-password")
     new_password = _field("New password", "new-password", "At least 10 characters")
-    repeated = _field("New password, again", "new-password")
+    repeated = _field("Confirm new password", "new-password")
     revoke_tokens = forms.BooleanField(label="Also revoke all my other tokens", required=False)
 
     def clean_repeated(self) -> str:

@@ -33,10 +33,10 @@ class BudgetForm(forms.Form):
         widget=forms.NumberInput(attrs={"class": "short", "step": "1"}),
     )
     warn_at = forms.CharField(
-        label="Alert thresholds, %",
+        label="Alert thresholds (%)",
         required=False,
         widget=forms.TextInput(attrs={"class": "short", "inputmode": "numeric"}),
-        help_text="Whole percentages, for example 80, 100. Empty: no alerts",
+        help_text="Whole percentages, for example 80, 100. Leave empty for no alerts",
     )
     version = forms.IntegerField(widget=forms.HiddenInput)
 
@@ -76,7 +76,7 @@ def add(request: Request) -> HttpResponse:
         except BerthError as error:
             add_form_errors(form, error)
         else:
-            return done(request, f"Budget of {owner} saved.", to=reverse("usage"))
+            return done(request, f"Budget for {owner} saved.", to=reverse("usage"))
     return _form_response(request, form, "New budget", "Create budget")
 
 
@@ -95,13 +95,13 @@ def edit(request: Request, kind: str, name: str) -> HttpResponse:
             stored_budget = _find_budget(request.actor, owner)
             form = BudgetForm(initial=_initial(stored_budget), auto_id="budget_%s")
             return _form_response(
-                request, form, f"Budget of {owner}", "Save budget", text=CONFLICT_MESSAGE, status=412
+                request, form, f"Budget for {owner}", "Save budget", text=CONFLICT_MESSAGE, status=412
             )
         except BerthError as error:
             add_form_errors(form, error)
         else:
-            return done(request, f"Budget of {owner} saved.", to=reverse("usage"))
-    return _form_response(request, form, f"Budget of {owner}", "Save budget")
+            return done(request, f"Budget for {owner} saved.", to=reverse("usage"))
+    return _form_response(request, form, f"Budget for {owner}", "Save budget")
 
 
 @signed_in
@@ -114,9 +114,9 @@ def delete(request: Request, kind: str, name: str) -> HttpResponse:
         raise Http404
     if request.method == "POST":
         delete_budget(actor=request.actor, budget=budget)
-        return done(request, f"Budget of {owner} deleted.", to=reverse("usage"))
+        return done(request, f"Budget for {owner} deleted.", to=reverse("usage"))
     context = {
-        "title": f"Delete the budget of {owner}?",
+        "title": f"Delete the budget for {owner}?",
         "warning": "Budget alerts stop. Usage history is kept.",
         "label": "Delete budget",
         "post_to": request.path,
@@ -134,7 +134,7 @@ def editable_budget_owners(actor: Actor) -> Iterator[Owner]:
 
 
 def budget_setter(actor: Actor) -> Callable[[Owner], bool]:
-    """Return a function that tells whether the user may set an owner's budget."""
+    """Return a function that checks whether the user may set an owner's budget."""
     is_admin = may(actor, Action.ADMINISTER)
     administered = set(administered_departments(actor).values_list("pk", flat=True))
     return lambda owner: is_admin if isinstance(owner, Department) else owner.department_id in administered

@@ -87,7 +87,7 @@ def parse_cell(field: Field, text: str) -> Any:
 
 
 def removes_quota(text: str) -> bool:
-    """Return True if the text removes the quota, which is different from a quota of 0."""
+    """Return whether the text removes the quota, which is different from a quota of 0."""
     return text.strip() in NO_QUOTA_WORDS
 
 

@@ -9,7 +9,7 @@ from django import forms
 from projects.models import Quota
 from projects.services.quotas import quota_values
 
-UNLIMITED = "Empty: unlimited"
+UNLIMITED = "Leave empty for unlimited"
 FIELDS = (
     "gpu",
     "limit_gpu",
@@ -46,18 +46,18 @@ class QuotaForm(forms.Form):
     weight = forms.FloatField(
         label="Over-quota weight",
         widget=forms.NumberInput(attrs={"class": "short", "step": "any", "min": "0"}),
-        help_text="Weight of the share beyond quota",
+        help_text="Weight of the share over quota",
     )
     rank = forms.IntegerField(
         label="Rank",
         required=False,
         widget=forms.NumberInput(attrs={"class": "short"}),
-        help_text="Empty: inherited",
+        help_text="Leave empty to inherit",
     )
     cpu = _amount("CPU cores", "any")
     limit_cpu = _amount("CPU limit", "any")
-    memory_mib = _amount("Memory, MiB", "1")
-    limit_memory_mib = _amount("Memory limit, MiB", "1")
+    memory_mib = _amount("Memory (MiB)", "1")
+    limit_memory_mib = _amount("Memory limit (MiB)", "1")
     over_quota = forms.BooleanField(label="Can exceed quota", required=False)
     version = forms.IntegerField(widget=forms.HiddenInput)
     seen = forms.JSONField(widget=forms.HiddenInput, required=False)  # values when the form was opened

@@ -16,7 +16,7 @@ from projects.services import tenants
 
 
 class TenantForm(forms.Form):
-    name = forms.CharField(label="Name", max_length=63, help_text="Lower-case letters, digits and dashes")
+    name = forms.CharField(label="Name", max_length=63, help_text="Lowercase letters, digits and dashes")
     title = forms.CharField(label="Title", max_length=200, required=False)
     rank = forms.IntegerField(
         label="Rank", initial=0, help_text="-1000 to 1000; higher ranks are served first"
@@ -30,13 +30,13 @@ class ChangeForm(forms.Form):
         label="Reclaim minimum runtime",
         required=False,
         min_value=0,
-        help_text="Seconds. Empty: inherited",
+        help_text="In seconds. Leave empty to inherit",
     )
     preempt_min_runtime = forms.IntegerField(
         label="Preemption minimum runtime",
         required=False,
         min_value=0,
-        help_text="Seconds. Empty: inherited",
+        help_text="In seconds. Leave empty to inherit",
     )
 
 
@@ -91,8 +91,8 @@ def change(request: Request, kind: str, name: str) -> HttpResponse:
         except BerthError as error:
             add_form_errors(form, error)
         else:
-            return done(request, f"Settings of {tenant} saved.", to=reverse("quotas"))
-    return _form_response(request, form, f"Settings of {tenant}", "Save settings")
+            return done(request, f"Settings for {tenant} saved.", to=reverse("quotas"))
+    return _form_response(request, form, f"Settings for {tenant}", "Save settings")
 
 
 @signed_in
@@ -110,7 +110,7 @@ def delete(request: Request, kind: str, name: str) -> HttpResponse:
         return done(request, f"{tenant} deleted.", to=reverse("quotas"))
     context = {
         "title": f"Delete {tenant}?",
-        "warning": "Its quotas and role assignments are deleted too. History is kept.",
+        "warning": "All quotas and role assignments are deleted too. History is kept.",
         "label": f"Delete {tenant._meta.verbose_name}",
         "danger": True,
         "post_to": request.path,
@@ -120,8 +120,8 @@ def delete(request: Request, kind: str, name: str) -> HttpResponse:
 
 
 def editable_departments(actor: Actor) -> set[int]:
-    """Return the ids of the departments whose projects the user may create and change."""
-    return {each.pk for each in departments(actor) if may(actor, Action.EDIT, each)}
+    """Return the IDs of the departments whose projects the user may create and change."""
+    return {department.pk for department in departments(actor) if may(actor, Action.EDIT, department)}
 
 
 def _edit(actor: Actor, tenant: Department | Project, changes: dict[str, object]) -> None:

@@ -13,8 +13,8 @@ SPAN = timedelta(hours=1)
 MAX_POINTS = 400  # points per chart; the CSV file has all points
 
 CSV_HEADERS = (
-    "Time", "Serving, engines", "Reporting, engines", "Token cache usage, %", "Queued, requests",
-    "Queue time p95, ms",
+    "Time", "Serving engines", "Reporting engines", "Token cache usage (%)", "Queued requests",
+    "Queue time p95 (ms)",
 )  # fmt: skip
 
 MIN_VALID_SECONDS = 60.0  # seconds for which a sample is valid, even if the scrape interval is shorter

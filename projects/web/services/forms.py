@@ -126,8 +126,8 @@ def cancel(request: Request, service: str, request_id: str) -> HttpResponse:
     ]
     return _confirm(
         request, row, title=f"Cancel the scale-out of {row}?", label="Cancel scale-out",
-        warning="Engines it added are released. Engines that existed before stay.", dismiss="Keep scaling",
-        names="Engines to release", work=engine_names, danger=True,
+        warning="Engines added by this scale-out are released. Engines that existed before stay.",
+        dismiss="Keep scaling", names="Engines to release", work=engine_names, danger=True,
     )  # fmt: skip
 
 
@@ -138,14 +138,14 @@ def switch(request: Request, service: str, word: str) -> HttpResponse:
     verb = "Enable" if on else "Disable"
     if request.method == "POST":
         autoscalers.enable(actor=request.actor, service=row, enabled=on)
-        return done(request, f"Autoscaler of {row} {'enabled' if on else 'disabled'}.", to=_service_url(row))
+        return done(request, f"{row} autoscaler {'enabled' if on else 'disabled'}.", to=_service_url(row))
     warning = (
-        "It scales the service between its minimum and maximum when its conditions are met."
+        "The autoscaler scales the service between its minimum and maximum when its conditions are met."
         if on
-        else "It keeps collecting metrics but does not scale. A scale request in progress continues."
+        else "Metrics are still collected, but the service is not scaled. Requests in progress continue."
     )
     return _confirm(
-        request, row, title=f"{verb} the autoscaler of {row}?", label=f"{verb} autoscaler",
+        request, row, title=f"{verb} the {row} autoscaler?", label=f"{verb} autoscaler",
         warning=warning,
     )  # fmt: skip
 
@@ -163,8 +163,8 @@ def settings(request: Request, service: str) -> HttpResponse:
         except BerthError as error:
             _add_settings_errors(form, error)
         else:
-            return done(request, f"Autoscaler settings of {row} saved.", to=_service_url(row))
-    return _form(request, form, title=f"Autoscaler of {row}", label="Save settings", back=_service_url(row))
+            return done(request, f"Autoscaler settings for {row} saved.", to=_service_url(row))
+    return _form(request, form, title=f"{row} autoscaler", label="Save settings", back=_service_url(row))
 
 
 def _add_settings_errors(form: forms.Form, error: BerthError) -> None:

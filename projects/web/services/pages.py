@@ -56,7 +56,7 @@ COLUMNS: tuple[Column[ServiceRow], ...] = (
 
 
 def _engine_counts(service: Any) -> tuple[int, int]:
-    """Return the numbers of active and of all engines, as counted by the selector."""
+    """Return the numbers of active engines and of all engines, as counted by the selector."""
     return service.active, service.total
 
 

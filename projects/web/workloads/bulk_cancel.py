@@ -27,7 +27,7 @@ def cancel(request: Request) -> HttpResponse:
     """
     query = request.POST if request.method == "POST" else request.GET
     selected = _visible_workloads(request, query.getlist("w"))
-    cancellable = [each for each in selected if may(request.actor, Action.OPERATE, each)]
+    cancellable = [workload for workload in selected if may(request.actor, Action.OPERATE, workload)]
     if request.method == "POST":
         outcome = bulk_cancel(actor=request.actor, workloads=cancellable)
         message = f"{format_count(len(outcome.cancelled), 'workload')} cancelled."
@@ -35,7 +35,7 @@ def cancel(request: Request) -> HttpResponse:
             message += " " + "; ".join(f"{each.name}: {reason}" for each, reason in outcome.refused[:3])
         return done(request, message, to=reverse("workloads"))
     excluded_count = len(selected) - len(cancellable)
-    warning = "Their pods get the grace period to stop. Cancelled workloads cannot be resumed."
+    warning = "The pods get the grace period to stop. Cancelled workloads cannot be resumed."
     if excluded_count:
         warning += (
             f" Your role does not allow you to cancel {format_count(excluded_count, 'other workload')}."

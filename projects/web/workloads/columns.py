@@ -62,13 +62,13 @@ FIXED_CSV_COLUMNS: tuple[tuple[str, CellValue], ...] = (
     ("Workload", lambda row: row.name),
     ("Project", lambda row: row.project.name),
     ("Kind", lambda row: row.kind),
-    ("Id", lambda row: str(row.pk)),
+    ("ID", lambda row: str(row.pk)),
 )
 
 
 def csv_columns(keys: Iterable[str]) -> tuple[tuple[str, CellValue], ...]:
     """Return the CSV columns for these columns of the list."""
-    return (*FIXED_CSV_COLUMNS, *(each for key in keys for each in CSV_COLUMNS[key]))
+    return (*FIXED_CSV_COLUMNS, *(column for key in keys for column in CSV_COLUMNS[key]))
 
 
 def chosen_columns(query: QueryDict) -> tuple[str, ...]:

@@ -25,7 +25,7 @@ from projects.web.workloads.filters import SORTS, count_by_state, filter_workloa
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Action on a workload, with the texts of its confirmation page."""
+    """Action on a workload, with the text of its confirmation page."""
 
     title: str
     warning: str
@@ -42,7 +42,7 @@ class Step:
 STEPS: Mapping[str, Step] = {
     "cancel": Step(
         "Cancel",
-        "Its pods get the grace period to stop. A cancelled workload cannot be resumed.",
+        "The pods get the grace period to stop. A cancelled workload cannot be resumed.",
         "is being cancelled",
         service.cancel,
         "Keep running",
@@ -50,15 +50,15 @@ STEPS: Mapping[str, Step] = {
     ),
     "suspend": Step(
         "Suspend",
-        "Its pods get the grace period to stop. It keeps its submission time and stays suspended until you"
-        " resume it.",
+        "The pods get the grace period to stop. The workload keeps its submission time and stays "
+        "suspended until you resume it.",
         "is being suspended",
         service.suspend,
         "Keep running",
     ),
     "resume": Step(
         "Resume",
-        "It returns to the queue of its project.",
+        "The workload returns to its project's queue.",
         "is queued again",
         service.resume,
         "Keep suspended",

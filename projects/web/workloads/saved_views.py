@@ -35,7 +35,7 @@ def save(request: Request) -> HttpResponse:
     context = {
         "form": form,
         "title": "Save view",
-        "text": "Saves the current filters, columns and order. Only you can see it.",
+        "text": "Saves the current filters, columns and order. Only you can see the view.",
         "label": "Save view",
         "post_to": request.path,
         "back": reverse("workloads"),

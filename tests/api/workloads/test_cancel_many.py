@@ -17,7 +17,7 @@ def test_one_refused_cancellation_does_not_stop_the_others(cast: Cast, dave: Cal
     refused = {each["id"]: each["reason"] for each in answer["refused"]}
     assert set(refused) == {str(carols.pk), str(ended.pk), str(hidden.pk)}
     assert "has already ended" in refused[str(ended.pk)]
-    assert refused[str(hidden.pk)] == "There is no workload with that id."
+    assert refused[str(hidden.pk)] == "There is no workload with that ID."
     assert Workload.objects.get(name="carols").phase == "pending"
 
 
