@@ -1,4 +1,4 @@
-"""A client for one ASGI request."""
+"""A client that sends one ASGI request."""
 
 import asyncio
 from typing import Any

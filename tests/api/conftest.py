@@ -51,7 +51,7 @@ class Caller:
 
 @lru_cache
 def shared_client() -> Client:
-    """Return one client for all callers. Creating a client is slow, and tokens need no cookies."""
+    """Return one client for all callers. Creating a client is slow, and token requests need no cookies."""
     return Client()
 
 
@@ -63,7 +63,7 @@ def _json(body: Any) -> bytes:
 
 @pytest.fixture(autouse=True)
 def reset_rate_limits(frozen_rate_limits: None) -> None:
-    """Give each test full rate limits."""
+    """Reset the rate limits before each test."""
 
 
 @pytest.fixture
@@ -73,7 +73,10 @@ def cast(db: None) -> Cast:
 
 @pytest.fixture
 def caller(cast: Cast) -> Callable[..., Caller]:
-    """`caller("dave")`, or with fewer scopes `caller("dave", "read")`; "" has no token."""
+    """Return a function: `caller("dave")` is dave's client, and `caller("dave", "read")` has fewer scopes.
+
+    `caller("")` sends no token.
+    """
 
     def make(name: str, *scopes: str) -> Caller:
         if not name:

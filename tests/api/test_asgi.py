@@ -47,16 +47,16 @@ async def page_app(scope: Any, receive: Any, send: Any) -> None:
     await send({"type": "http.response.start", "status": 299, "headers": []})
 
 
-async def test_excessive_content_length_is_refused_before_the_body_is_read(secret: str) -> None:
+async def test_excessive_content_length_is_rejected_before_the_body_is_read(secret: str) -> None:
     wire = submission(secret, headers={"content-length": str(BODY_MAX + 1)}, parts=(CHUNK,) * 200)
     await run_app(wire)
     assert wire.status == 413
     assert json.loads(wire.body)["code"] == "too-large"
-    assert wire.sent[1]["body"], "the response is sent before the rest is read"
-    assert wire.left == [], "the rest is read, so that the connection is not reset"
+    assert wire.sent[1]["body"], "the response is sent before the rest of the body is read"
+    assert wire.left == [], "the rest of the body is read, so that the connection is not reset"
 
 
-async def test_body_without_a_length_is_refused_at_the_limit(secret: str) -> None:
+async def test_body_without_a_length_is_rejected_at_the_limit(secret: str) -> None:
     wire = await run_app(submission(secret, parts=(CHUNK,) * 200))
     assert (wire.status, wire.left) == (413, [])
 
@@ -103,11 +103,11 @@ async def test_concurrent_large_bodies_per_token_are_limited(secret: str) -> Non
     assert wire.status == 404
 
 
-async def test_slow_body_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_slow_body_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bodies, "FIRST_SECONDS", 0.05)
     monkeypatch.setattr(bodies, "DRAIN_SECONDS", 0.05)
     wire = Wire("/login", method="POST")
-    wire.left = []  # no message arrives
+    wire.left = []  # no message ever arrives
     async with asyncio.timeout(30):
         await front()(wire.scope, wire.receive, wire.send)
     assert wire.status == 408

@@ -1,4 +1,4 @@
-"""Tests that every change over REST leaves an audit row that names the user."""
+"""Tests that every change over REST writes an audit row that names the user."""
 
 from collections.abc import Callable
 from typing import Any
@@ -17,18 +17,18 @@ from tests.cast import Cast, training
 
 WRITES = ("POST", "PUT", "PATCH", "DELETE")
 WRITES_WITHOUT_CHANGE = {
-    "quotas/preview": "a dry run",
-    "sessions/{session}/calls": "data that a session works on",
-    "sessions/{session}/calls/drop": "data that a session works on",
-    "workloads/cancel": "names no workload that exists, in the table of addresses",
+    "quotas/preview": "only a dry run",
+    "sessions/{session}/calls": "the data of a session is not audited",
+    "sessions/{session}/calls/drop": "the data of a session is not audited",
+    "workloads/cancel": "the matrix names no existing workload",
 }
 CALLS_WITHOUT_EFFECT = {
-    "workloads/{workload}/resume": "it is not suspended",
-    "node-pools/local/resume": "it is not paused",
-    "services/chat/scale_out": "it has as many engines",
-    "services/chat/scale_in": "it has no more engines",
-    "services/chat/scale_out_cancel": "nothing is scaled out",
-    "services/chat/autoscaler/enable": "it is enabled",
+    "workloads/{workload}/resume": "the workload is not suspended",
+    "node-pools/local/resume": "the pool is not paused",
+    "services/chat/scale_out": "the service already has this many engines",
+    "services/chat/scale_in": "the service has no more engines than requested",
+    "services/chat/scale_out_cancel": "no scale-out is in progress",
+    "services/chat/autoscaler/enable": "the autoscaler is already enabled",
 }
 CHANGES = [
     (method, path, body, headers)
@@ -68,7 +68,7 @@ def test_submission_is_audited_and_visible_to_project_admins(caller: Callable[..
     assert (row["after"]["phase"], row["after"]["kind"], row["after"]["gpus"]) == ("pending", "training", 2)
 
 
-def test_refused_submission_leaves_no_audit_row(caller: Callable[..., Caller]) -> None:
+def test_rejected_submission_leaves_no_audit_row(caller: Callable[..., Caller]) -> None:
     assert caller("erin").post("workloads", training("night", project="vision")).status_code == 403
     assert caller("dave").post("workloads", {"name": "night", "project": "vision"}).status_code == 422
     assert not Audit.objects.filter(action="submit").exists()
@@ -81,7 +81,7 @@ def test_submission_query_count_does_not_grow_with_replicas(cast: Cast) -> None:
         with CaptureQueriesContext(connection) as queries:
             workloads.submit(actor=cast.dave, project=cast.vision, document=document)
         counts.append(len(queries))
-    assert counts[1] == counts[2], "the first one also reads the user's roles"
+    assert counts[1] == counts[2], "the first submission also reads the user's roles"
 
 
 def test_saved_views_are_audited_for_platform_admins(cast: Cast) -> None:

@@ -1,4 +1,4 @@
-"""Tests that invalid input is refused and changes nothing."""
+"""Tests that invalid input is rejected and changes nothing."""
 
 from typing import Any
 
@@ -16,44 +16,44 @@ DOCUMENTS: dict[str, tuple[Any, int, str]] = {
     "NUL in an argument": (training(command=["echo", "a\0b"]), 422, "command[1]"),
     "NUL in the name": (training(name="a\0b"), 422, "name"),
     "markup in the name": (training(name="<script>alert(1)</script>"), 422, "name"),
-    "an endless name": (training(name="x" * 64), 422, "name"),
+    "name too long": (training(name="x" * 64), 422, "name"),
     "min above max": (training(roles=[{"name": "w", "min": 3, "max": 2, "gpu": 1}]), 422, "roles[0].min"),
-    "a part beyond one device": (training(roles=[{"name": "w", "gpu": 1.5}]), 422, "roles[0].gpu"),
-    "fewer GPUs than none": (training(roles=[{"name": "w", "gpu": -1}]), 422, "roles[0].gpu"),
-    "an unknown key": (training(gpus=2), 422, "gpus"),
-    "an unknown key inside": (training(roles=[{"name": "w", "gpuz": 1}]), 422, "roles[0].gpuz"),
-    "text for a number": (training(roles=[{"name": "w", "gpu": "two"}]), 422, "roles[0].gpu"),
-    "a number for text": (training(name=5), 422, "name"),
-    "true for a number": (training(priority=True), 422, "priority"),
-    "a pool that is not there": (training(pools=["moon"]), 422, "pools[0]"),
-    "a project that is not there": (training(project="moon"), 422, "project"),
-    "nothing to run": ({"name": "a", "project": "vision", "roles": [{"name": "w"}]}, 422, "command"),
-    "a list": ([], 422, ""),
-    "a text": (b'"hello"', 422, ""),
+    "fraction above one device": (training(roles=[{"name": "w", "gpu": 1.5}]), 422, "roles[0].gpu"),
+    "negative number of GPUs": (training(roles=[{"name": "w", "gpu": -1}]), 422, "roles[0].gpu"),
+    "unknown key": (training(gpus=2), 422, "gpus"),
+    "unknown nested key": (training(roles=[{"name": "w", "gpuz": 1}]), 422, "roles[0].gpuz"),
+    "text instead of a number": (training(roles=[{"name": "w", "gpu": "two"}]), 422, "roles[0].gpu"),
+    "number instead of text": (training(name=5), 422, "name"),
+    "boolean instead of a number": (training(priority=True), 422, "priority"),
+    "missing pool": (training(pools=["moon"]), 422, "pools[0]"),
+    "missing project": (training(project="moon"), 422, "project"),
+    "no command": ({"name": "a", "project": "vision", "roles": [{"name": "w"}]}, 422, "command"),
+    "list": ([], 422, ""),
+    "string": (b'"hello"', 422, ""),
     "null": (None, 422, ""),
 }
 BODIES: dict[str, tuple[str, bytes, int]] = {
     "NaN": ("application/json", b'{"name": "a", "priority": NaN}', 400),
-    "a key twice": ("application/json", b'{"name": "a", "name": "b"}', 400),
-    "half a document": ("application/json", b'{"name": ', 400),
-    "no UTF-8": ("application/json", b'{"name": "\xff"}', 400),
+    "duplicate key": ("application/json", b'{"name": "a", "name": "b"}', 400),
+    "truncated document": ("application/json", b'{"name": ', 400),
+    "invalid UTF-8": ("application/json", b'{"name": "\xff"}', 400),
     "deep nesting": ("application/json", NESTED, 400),
-    "a number of 5000 digits": ("application/json", b'{"priority": ' + b"9" * 5000 + b"}", 400),
-    "a lone surrogate": ("application/json", b'{"name": "a", "command": "\\ud800"}', 422),
-    "an empty body": ("application/json", b"", 422),
+    "number with 5000 digits": ("application/json", b'{"priority": ' + b"9" * 5000 + b"}", 400),
+    "lone surrogate": ("application/json", b'{"name": "a", "command": "\\ud800"}', 422),
+    "empty body": ("application/json", b"", 422),
     "10 MB": ("application/json", TOO_LARGE, 413),
     "YAML with references": ("application/yaml", b"a: &x [1]\nb: *x", 400),
-    "YAML with a key twice": ("application/yaml", b"name: a\nname: b", 400),
-    "YAML that makes objects": ("application/yaml", b"a: !!python/object/apply:os.system [id]", 400),
-    "deep YAML": ("application/yaml", b"[" * 100_000, 400),
-    "YAML with a bad time": ("application/yaml", b"a: !!timestamp x", 400),
-    "a form": ("application/x-www-form-urlencoded", b"name=a", 415),
+    "YAML with a duplicate key": ("application/yaml", b"name: a\nname: b", 400),
+    "YAML that constructs objects": ("application/yaml", b"a: !!python/object/apply:os.system [id]", 400),
+    "deeply nested YAML": ("application/yaml", b"[" * 100_000, 400),
+    "YAML with an invalid time": ("application/yaml", b"a: !!timestamp x", 400),
+    "form": ("application/x-www-form-urlencoded", b"name=a", 415),
     "XML": ("application/xml", b"<a/>", 415),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("case", DOCUMENTS)
-def test_invalid_document_is_refused_with_its_path(dave: Caller, case: str) -> None:
+def test_error_for_an_invalid_document_names_its_path(dave: Caller, case: str) -> None:
     document, status, path = DOCUMENTS[case]
     if isinstance(document, dict):
         document = {"project": "vision", **document}
@@ -66,7 +66,7 @@ def test_invalid_document_is_refused_with_its_path(dave: Caller, case: str) -> N
 
 
 @pytest.mark.parametrize("case", BODIES)
-def test_malformed_body_is_refused(dave: Caller, case: str) -> None:
+def test_malformed_body_is_rejected(dave: Caller, case: str) -> None:
     kind, body, status = BODIES[case]
     answer = dave("POST", "workloads", (kind, body))
     assert (answer.status_code, answer["Content-Type"]) == (status, "application/problem+json")
@@ -134,6 +134,6 @@ def test_error_names_the_invalid_field(alice: Caller, path: str, body: dict[str,
     assert answer.json()["errors"][0]["path"] == named
 
 
-def test_nul_byte_in_the_url_is_refused(bob: Caller) -> None:
+def test_nul_byte_in_the_url_is_rejected(bob: Caller) -> None:
     assert bob("GET", "/api/v1/departments/a%00b").status_code == 400
     assert bob("GET", "/api/v1/workloads?search=%00").status_code == 400

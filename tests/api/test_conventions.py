@@ -13,7 +13,7 @@ from tests.api.conftest import Caller
 from tests.cast import Cast, training
 
 
-def test_request_without_a_valid_token_is_refused(caller: Callable[..., Caller]) -> None:
+def test_request_without_a_valid_token_is_rejected(caller: Callable[..., Caller]) -> None:
     for secret in ("", "berth_wrong", "berth_" + "a" * 5000):
         answer = Caller(secret).get("workloads")
         assert answer.status_code == 401
@@ -21,7 +21,7 @@ def test_request_without_a_valid_token_is_refused(caller: Callable[..., Caller])
         assert answer.json()["code"] == "unauthenticated"
 
 
-def test_revoked_token_and_locked_user_are_refused(cast: Cast, dave: Caller, erin: Caller) -> None:
+def test_revoked_token_and_deactivated_user_are_rejected(cast: Cast, dave: Caller, erin: Caller) -> None:
     ApiToken.objects.filter(user=cast.dave.user).get()
     tokens.revoke(actor=cast.dave, token=ApiToken.objects.get(user=cast.dave.user))
     assert dave.get("whoami").status_code == 401

@@ -48,7 +48,7 @@ def test_projects_are_filtered_by_department(alice: Caller, cast: Cast) -> None:
     assert [project["name"] for project in projects] == ["ads", "search"]
 
 
-def test_duplicate_department_name_is_refused(alice: Caller) -> None:
+def test_duplicate_department_name_is_rejected(alice: Caller) -> None:
     assert alice.post("departments", {"name": "research"}).status_code in (409, 422)
     assert len(alice.get("departments").json()["items"]) == 2
 

@@ -66,7 +66,7 @@ def test_docs_page_has_no_inline_script(db: None) -> None:
 
 
 def test_schema_names_are_unique() -> None:
-    """OpenAPI would merge two schemas with equal names."""
+    """OpenAPI would merge two schemas with the same name."""
     get_resolver().url_patterns  # noqa: B018, imports every view
     modules: dict[str, set[str]] = {}
     for shape in (*submodels(ResponseModel), *submodels(Body)):

@@ -29,12 +29,12 @@ CHECK_NAMES = (
     "response_schema_conformance",
 )  # fmt: skip
 GROUPS = 4
-CALLS = 6  # per operation; more calls found no further errors
+CALLS = 6  # per operation; more calls have not revealed further errors
 
 
 @contextmanager
 def keep_connection_open() -> Iterator[None]:
-    """Keep the connection open between requests; the application runs in the test's transaction."""
+    """Keep the database connection open between requests; the application runs in the test's transaction."""
     for signal in (request_started, request_finished):
         signal.disconnect(close_old_connections)
     yield

@@ -29,7 +29,7 @@ def test_repeated_request_gets_the_first_response(dave: Caller) -> None:
     assert Workload.objects.count() == 1
 
 
-def test_key_reuse_for_another_request_is_refused(dave: Caller) -> None:
+def test_reusing_a_key_for_another_request_is_rejected(dave: Caller) -> None:
     dave.post("workloads", TRAINING, Idempotency_Key="k1")
     other = dave.post("workloads", training("other", project="vision"), Idempotency_Key="k1")
     assert (other.status_code, other.json()["errors"][0]["path"]) == (422, "Idempotency-Key")
@@ -43,7 +43,7 @@ def test_two_users_can_use_the_same_key(dave: Caller, carol: Caller) -> None:
     )
 
 
-def test_refused_request_can_be_corrected_under_the_same_key(dave: Caller) -> None:
+def test_rejected_request_can_be_corrected_with_the_same_key(dave: Caller) -> None:
     assert (
         dave.post("workloads", training("-bad-", project="vision"), Idempotency_Key="k1").status_code == 422
     )
@@ -71,7 +71,7 @@ def test_stored_response_contains_no_secret(dave: Caller) -> None:
 
 
 @pytest.mark.parametrize("key", ["", "x" * 256, "käse"])
-def test_invalid_key_is_refused(dave: Caller, key: str) -> None:
+def test_invalid_key_is_rejected(dave: Caller, key: str) -> None:
     assert dave.post("workloads", TRAINING, Idempotency_Key=key).status_code == 422
 
 

@@ -212,7 +212,7 @@ MATRIX: list[tuple[str, str, Any, dict[str, str], str]] = [
     ("GET", "cycles/{cycle}", None, {}, "200 404 404 404 404 404 404 401"),
 ]  # fmt: skip
 
-# Lists of tenants' objects, and the rows that each user sees, in the order of USERS.
+# Lists of tenants' objects, and the rows that each user sees, in the order of USERS
 VISIBLE: list[tuple[str, str, Callable[[Any], str], tuple[str, ...]]] = [
     (
         "departments", "names", lambda item: item["name"],
@@ -258,7 +258,7 @@ VISIBLE: list[tuple[str, str, Callable[[Any], str], tuple[str, ...]]] = [
 
 @dataclass(frozen=True)
 class Scene:
-    """The cast and one object of each kind. `named` holds their ids; project objects belong to vision."""
+    """The cast and one object of each kind. `named` holds their IDs; project objects belong to vision."""
 
     named: dict[str, object]
     callers: dict[str, Caller]

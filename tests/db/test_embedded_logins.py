@@ -63,7 +63,7 @@ def older_cluster(template_clusters: Path, new_cluster: EmbeddedCluster) -> Embe
 
 
 def copy_cluster(source: Path, cluster: EmbeddedCluster) -> EmbeddedCluster:
-    """Copy the files and keep their owner, PostgreSQL's account."""
+    """Copy the files and preserve their owner, which is PostgreSQL's account."""
     subprocess.run(["cp", "-a", f"{source}/.", str(cluster.data.parent)], check=True)
     return cluster
 
@@ -80,7 +80,7 @@ def role_url(cluster: EmbeddedCluster, role: str, password: str = "") -> str:
 
 
 def create_older_cluster(cluster: EmbeddedCluster) -> None:
-    """Create a cluster as the previous release did, with every local user as a superuser."""
+    """Create a cluster as the previous release did, in which every local user is a superuser."""
     cluster._create()
     (cluster.data / "pg_hba.conf").write_text(OLDER_HBA)
     log = (cluster.data.parent / "older.log").open("ab")
@@ -167,7 +167,7 @@ def test_cluster_of_an_older_release_is_restricted_in_place(
                 connection.execute(change)  # type: ignore[call-overload]
 
 
-def test_interrupted_upgrade_is_repeated(
+def test_interrupted_upgrade_is_retried(
     older_cluster: EmbeddedCluster, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
 
@@ -191,7 +191,7 @@ def test_missing_password_is_replaced_at_the_next_start(cluster: EmbeddedCluster
         assert query_one(cluster.url(), "SELECT 1") == 1
 
 
-def test_wrong_password_file_is_refused_with_advice(cluster: EmbeddedCluster, place: Path) -> None:
+def test_wrong_password_file_is_rejected_with_advice(cluster: EmbeddedCluster, place: Path) -> None:
     cluster.prepare()
     cluster.password_file.write_text("another\n")
     with pytest.raises(DatabaseSetupError, match="Remove that file"), run_server(cluster, log=place / "log"):
@@ -218,7 +218,7 @@ def prepare_and_kill(exists: Path, cluster: EmbeddedCluster) -> None:
     process = subprocess.Popen([sys.executable, "-c", PREPARE, str(cluster.data)])
     deadline = time.monotonic() + 60
     while not exists.exists():
-        assert process.poll() is None, "it ended before it could be killed"
+        assert process.poll() is None, "the process ended before it could be killed"
         assert time.monotonic() < deadline
         time.sleep(0.001)
     process.kill()
@@ -228,14 +228,14 @@ def prepare_and_kill(exists: Path, cluster: EmbeddedCluster) -> None:
         time.sleep(0.01)
 
 
-def test_first_start_is_repeated_after_a_kill(new_cluster: EmbeddedCluster, place: Path) -> None:
+def test_first_start_is_retried_after_a_kill(new_cluster: EmbeddedCluster, place: Path) -> None:
     prepare_and_kill(place / ".postgres.new" / "PG_VERSION", new_cluster)
     with run_server(new_cluster, log=place / "log"):
         assert query_one(new_cluster.url(), "SELECT 1") == 1
     assert not (place / ".postgres.new").exists()
 
 
-def test_upgrade_is_repeated_after_a_kill(older_cluster: EmbeddedCluster, place: Path) -> None:
+def test_upgrade_is_retried_after_a_kill(older_cluster: EmbeddedCluster, place: Path) -> None:
     prepare_and_kill(older_cluster.data / "postmaster.pid", older_cluster)
     with run_server(older_cluster, log=place / "log"):
         assert query_one(older_cluster.url(), "SELECT name FROM runs") == "first"

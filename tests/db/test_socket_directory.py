@@ -22,7 +22,7 @@ def test_socket_directory_is_private(tmp_path: Path) -> None:
     assert stat.S_IMODE(place.stat().st_mode) == 0o700
 
 
-def test_symbolic_link_is_refused_and_its_target_unchanged(tmp_path: Path) -> None:
+def test_symbolic_link_is_rejected_and_its_target_is_unchanged(tmp_path: Path) -> None:
     victim = tmp_path / "victim"
     victim.mkdir(mode=0o755)
     (tmp_path / "sockets").symlink_to(victim)
@@ -32,7 +32,7 @@ def test_symbolic_link_is_refused_and_its_target_unchanged(tmp_path: Path) -> No
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a directory away")
-def test_directory_of_another_user_is_refused(tmp_path: Path) -> None:
+def test_directory_owned_by_another_user_is_rejected(tmp_path: Path) -> None:
     place = tmp_path / "sockets"
     place.mkdir(mode=0o777)
     os.chown(place, 12345, 12345)

@@ -28,7 +28,7 @@ def test_rollback_does_not_wake_the_waiter() -> None:
         assert not waiter.wait(0.05)
 
 
-def test_wake_ups_of_this_loop_are_collected() -> None:
+def test_wake_ups_for_other_loops_are_ignored() -> None:
     with Waiter("scheduler") as waiter:
         wake("scheduler", "a")
         wake("another loop", "b")

@@ -48,10 +48,10 @@ def skip_permission_check(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("attempt", WRITES)
-def test_writes_to_a_concurrently_deleted_project_are_refused(
+def test_writes_to_a_concurrently_deleted_project_are_rejected(
     cast: Cast, attempt: Callable[[Cast], object], skip_permission_check: None
 ) -> None:
-    """The project is deleted between the writer's check and write, inside an outer transaction."""
+    """The project is deleted between the permission check and the write, inside an outer transaction."""
     run_on_second_connection(
         lambda: tenants.delete_project(actor=cast.alice, project=Project.objects.get(name="vision"))
     )
@@ -62,27 +62,27 @@ def test_writes_to_a_concurrently_deleted_project_are_refused(
     assert not Quota.objects.exists()
 
 
-def test_quota_in_a_concurrently_deleted_pool_is_refused(cast: Cast) -> None:
+def test_quota_in_a_concurrently_deleted_pool_is_rejected(cast: Cast) -> None:
     run_on_second_connection(lambda: NodePool.objects.all().delete())
     with pytest.raises(NotFound, match="the pool local was deleted"):
         set_quota(cast)
 
 
-def test_project_in_a_concurrently_deleted_department_is_refused(cast: Cast) -> None:
+def test_project_in_a_concurrently_deleted_department_is_rejected(cast: Cast) -> None:
     empty = Department.objects.create(name="empty")
     run_on_second_connection(lambda: Department.objects.filter(name="empty").delete())
     with pytest.raises((NotFound, Invalid)):
         tenants.create_project(actor=cast.alice, department=empty, name="late")
 
 
-def test_second_deletion_of_a_project_is_refused(cast: Cast) -> None:
+def test_second_deletion_of_a_project_is_rejected(cast: Cast) -> None:
     tenants.delete_project(actor=cast.alice, project=Project.objects.get(name="speech"))
     with pytest.raises(NotFound, match="already deleted"):
         tenants.delete_project(actor=cast.alice, project=cast.speech)
 
 
 def test_concurrent_submission_and_deletion_have_one_winner(cast: Cast) -> None:
-    """In each race the second caller gets an error, and no row refers to a deleted project."""
+    """In each race, the second caller gets an error, and no row refers to a deleted project."""
     for number in range(8):
         project = Project.objects.create(name=f"p{number}", department=cast.research)
         barrier = threading.Barrier(2)

@@ -30,7 +30,7 @@ LOOPBACK = ["127.0.0.0/8"]
 
 @dataclass
 class Receiver:
-    """A server that records requests and gives scripted responses."""
+    """A server that records requests and returns scripted responses."""
 
     url: str
     answers: list[int] = field(default_factory=list)
@@ -134,12 +134,14 @@ def test_failed_delivery_is_retried_with_backoff_and_given_up(
         assert row.last_error
         pauses.append((row.next_attempt_at - now).total_seconds())
         assert not deliveries.deliver(row.pk, row.next_attempt_at - timedelta(seconds=1)), (
-            "not before its time"
+            "no attempt before it is due"
         )
         now = row.next_attempt_at
         row = deliver(now)
     assert (row.state, row.attempts, pauses) == ("delivered", 4, [30, 60, 120])
-    assert [request[0]["path"] for request in receiver.requests] == ["/berth?key=1"] * 4, "no redirects"
+    assert [request[0]["path"] for request in receiver.requests] == ["/berth?key=1"] * 4, (
+        "redirects are not followed"
+    )
     receiver.answers = [500] * 20
     Delivery.objects.update(state="waiting", ended_at=None, attempts=0, next_attempt_at=now)
     for _ in range(deliveries.MAX_ATTEMPTS):
@@ -148,7 +150,7 @@ def test_failed_delivery_is_retried_with_backoff_and_given_up(
     assert "responded with 500" in row.last_error
 
 
-def test_status_410_gives_up_the_delivery(cast: Cast, receiver: Receiver, settings: Any) -> None:
+def test_delivery_is_given_up_on_status_410(cast: Cast, receiver: Receiver, settings: Any) -> None:
     settings.BERTH_NOTIFY_NETWORKS = LOOPBACK
     receiver.answers = [410]
     start(submit_with_notification(cast, receiver.url))
@@ -165,7 +167,7 @@ def test_status_410_gives_up_the_delivery(cast: Cast, receiver: Receiver, settin
         "http://[::7f00:1]/", "http://[2002:a9fe:a9fe::1]/", "http://[2002:a00:1::]/", "http://[fec0::1]/",
     ],
 )  # fmt: skip
-def test_internal_addresses_are_refused(url: str) -> None:
+def test_internal_addresses_are_rejected(url: str) -> None:
     with pytest.raises(ForbiddenAddress):
         resolve_destination(url, ())
 
@@ -176,7 +178,7 @@ def test_allowed_networks_never_include_cloud_metadata() -> None:
         resolve_destination("http://169.254.169.254/", ["0.0.0.0/0"])
 
 
-def test_delivery_to_a_refused_address_is_given_up_at_once(cast: Cast, receiver: Receiver) -> None:
+def test_delivery_to_a_forbidden_address_is_given_up_at_once(cast: Cast, receiver: Receiver) -> None:
     start(submit_with_notification(cast, receiver.url))
     row = deliver()
     assert (row.state, row.attempts) == ("given_up", 1)
@@ -201,7 +203,7 @@ def test_error_response_is_stored_as_printable_text(cast: Cast, receiver: Receiv
 
 
 def test_slow_response_times_out(cast: Cast, settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each byte arrives in time, but the whole response is too slow. Other deliveries must not wait."""
+    """Each byte arrives in time, but the whole response is too slow. Other deliveries must not be held up."""
     monkeypatch.setattr(http, "TIMEOUT_SECONDS", 0.3)
     settings.BERTH_NOTIFY_NETWORKS = LOOPBACK
     over = threading.Event()
@@ -245,7 +247,7 @@ def test_delivery_that_kills_its_task_is_given_up(cast: Cast, monkeypatch: pytes
     assert row.last_error == "the delivery task died"
 
 
-def test_only_requested_events_that_happened_are_delivered(cast: Cast) -> None:
+def test_events_that_were_not_requested_or_did_not_happen_are_not_delivered(cast: Cast) -> None:
     workload = submit_with_notification(cast, "https://example.org/", "failed")
     start(workload)
     assert not Delivery.objects.exists()
@@ -280,6 +282,6 @@ def test_delivery_of_a_dead_task_is_enqueued_again(
     assert OrmQ.objects.count() == 1
     assert deliver(NOON + deliveries.ATTEMPT_TIMEOUT).state == "delivered"
     assert not deliveries.deliver(Delivery.objects.get().pk, NOON + timedelta(days=1)), (
-        "it is delivered only once"
+        "the notification is delivered only once"
     )
     assert len(mail.outbox) == 1

@@ -93,7 +93,7 @@ def test_expiry_in_a_deleted_project_is_closed(cast: Cast) -> None:
 @pytest.mark.parametrize(
     "wrong", ["yesterday", "2020-01-01T00:00:00Z", "2099-01-01T00:00:00Z", "2026-12-01T00:00"]
 )
-def test_invalid_expiry_is_refused(cast: Cast, wrong: str) -> None:
+def test_invalid_expiry_is_rejected(cast: Cast, wrong: str) -> None:
     document = {"changes": [{"project": "vision", "pool": "local", "set": {"gpu": 3}}], "expires_at": wrong}
     with pytest.raises(Invalid) as refused:
         read_draft(cast.bob, document)

@@ -77,13 +77,13 @@ def test_every_change_is_audited_with_before_and_after(cast: Cast) -> None:
     assert (created.actor, removed.action) == ("alice", "remove_quota")
 
 
-def test_database_refuses_a_quota_without_exactly_one_owner(cast: Cast) -> None:
+def test_database_rejects_a_quota_without_exactly_one_owner(cast: Cast) -> None:
     for owners in ({}, {"department": cast.research, "project": cast.vision}):
         with pytest.raises(IntegrityError), transaction.atomic():
             Quota.objects.create(pool=cast.pool, **owners)
 
 
-def test_database_refuses_changes_to_audit_rows(cast: Cast) -> None:
+def test_database_rejects_changes_to_audit_rows(cast: Cast) -> None:
     quotas.set_quota(actor=cast.alice, owner=cast.vision, pool=cast.pool, values={"gpu": 4})
     for attempt in (lambda: Audit.objects.update(actor="nobody"), lambda: Audit.objects.all().delete()):
         with pytest.raises(IntegrityError, match="append-only"), transaction.atomic():

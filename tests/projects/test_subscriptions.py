@@ -157,7 +157,7 @@ def test_error_for_an_invalid_subscription_names_the_field(cast: Cast, wrong: di
         ("http://169.254.169.254/", "169.254.169.254 resolves to 169.254.169.254, which is never allowed"),
     ],
 )
-def test_refused_address_gets_the_error_message_of_a_delivery(cast: Cast, to: str, why: str) -> None:
+def test_forbidden_address_gets_the_same_error_message_as_a_delivery(cast: Cast, to: str, why: str) -> None:
     with pytest.raises(Invalid) as refused:
         subscribe(actor=cast.dave, scope=cast.dave.user, to=to, events=["failed"])
     (problem,) = refused.value.problems
@@ -168,7 +168,7 @@ def test_refused_address_gets_the_error_message_of_a_delivery(cast: Cast, to: st
     assert str(at_delivery.value) == why
 
 
-def test_localhost_is_refused_and_other_names_are_resolved_at_delivery(
+def test_localhost_is_rejected_and_other_names_are_resolved_on_delivery(
     cast: Cast, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(Invalid, match="which is the Berth server itself"):
@@ -176,7 +176,7 @@ def test_localhost_is_refused_and_other_names_are_resolved_at_delivery(
     look_up = socket.getaddrinfo
 
     def refuse_host_names(*arguments: Any, flags: int = 0, **more: Any) -> Any:
-        assert flags & socket.AI_NUMERICHOST, "names must not be resolved during the request"
+        assert flags & socket.AI_NUMERICHOST, "host names must not be resolved during the request"
         return look_up(*arguments, flags=flags, **more)
 
     monkeypatch.setattr(socket, "getaddrinfo", refuse_host_names)
@@ -190,7 +190,7 @@ def test_address_in_an_allowed_network_is_accepted(cast: Cast, settings: Any) ->
     assert made.channel == "webhook"
 
 
-def test_duplicate_subscription_is_refused(cast: Cast) -> None:
+def test_duplicate_subscription_is_rejected(cast: Cast) -> None:
     subscribe(actor=cast.dave, scope=cast.dave.user, to=WEBHOOK, events=["failed"])
     with pytest.raises(Conflict):
         subscribe(actor=cast.dave, scope=cast.dave.user, to=WEBHOOK, events=["started"])

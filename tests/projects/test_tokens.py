@@ -37,7 +37,7 @@ def test_token_cannot_outlive_its_issuing_token(cast: Cast) -> None:
     assert shorter.expires_at < until
 
 
-def test_token_without_expiry_inherits_the_issuing_tokens_expiry(cast: Cast) -> None:
+def test_token_without_expiry_inherits_the_expiry_of_its_issuing_token(cast: Cast) -> None:
     until = timezone.now() + timedelta(days=2)
     token, _ = tokens.issue(actor=acting_by_token(cast, until), name="same", scopes=["read"], expires_at=None)
     assert token.expires_at == until

@@ -52,7 +52,9 @@ def test_name_of_an_ended_workload_can_be_reused(cast: Cast) -> None:
         ({"unknown": 1}, "unknown"),
     ],
 )
-def test_invalid_document_is_refused_with_its_path(cast: Cast, changes: dict[str, object], path: str) -> None:
+def test_error_for_an_invalid_document_names_its_path(
+    cast: Cast, changes: dict[str, object], path: str
+) -> None:
     document = {key: value for key, value in training(**changes).items() if value is not None}
     with pytest.raises(Invalid) as refused:
         workloads.submit(actor=cast.dave, project=cast.vision, document=document)
@@ -161,7 +163,7 @@ def test_missing_dependency_returns_a_warning(cast: Cast) -> None:
     assert warning == "The dependency vision/first does not exist yet."
 
 
-def test_deadline_in_the_past_is_refused(cast: Cast) -> None:
+def test_deadline_in_the_past_is_rejected(cast: Cast) -> None:
     now = datetime(2026, 5, 1, 12, tzinfo=UTC)
     late = training("late", deadline="2026-05-01T13:00:00+01:00")
     with pytest.raises(Invalid) as refused:

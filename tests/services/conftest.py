@@ -1,4 +1,4 @@
-"""Fixtures: a service stage and API callers."""
+"""Fixtures for the service stage and API callers."""
 
 from collections.abc import Callable, Iterator
 

@@ -122,7 +122,7 @@ class ServiceStage:
         self.router.always("register", Fail(message="the router is full"))
 
     def tick(self, times: int = 1, seconds: float = 1) -> None:
-        """Tick the scheduler, sync the engines, step every service and advance the clock."""
+        """Tick the scheduler, sync the engines, run a pass over every service and advance the clock."""
         for _ in range(times):
             self.tick_scheduler()
             self.sync_engines()
@@ -146,7 +146,7 @@ class ServiceStage:
             return list(cursor.fetchall())
 
     def have_pods_changed(self) -> bool:
-        """Return True if a pod has started or ended since the last call."""
+        """Return whether a pod has started or ended since the last call."""
         try:
             return os.eventfd_read(self.stage.runtime.wake_fds()[0]) > 0
         except BlockingIOError:
@@ -161,7 +161,7 @@ class ServiceStage:
         return list(rows.order_by("pk"))
 
     def sync_engines(self) -> None:
-        """Start and stop simulated engines so that one engine responds wherever a pod runs."""
+        """Start and stop simulated engines so that an engine responds wherever a pod runs."""
         running = set(self.addresses())
         for address in running - set(self.engines.engines) if self.answers else ():
             self.engines.appear(address, FakeEngine(Identity("default", self.weights), weights=self.weights))
@@ -206,7 +206,7 @@ class ServiceStage:
         return sorted(address for address, worker in self.router.has.items() if worker.healthy)
 
     def assert_no_orphans(self) -> None:
-        """Assert that every process belongs to a live engine and every router entry to a known engine."""
+        """Assert that every process belongs to a live engine and every router entry to an existing engine."""
         live = InferenceEngine.objects.filter(ended_at__isnull=True)
         owned = set(live.values_list("workload_id", flat=True))
         for pod_id in self.stage.runtime.running():
@@ -218,7 +218,7 @@ class ServiceStage:
 
 
 def make_stage(nodes: int = 4) -> ServiceStage:
-    """Return a stage with `nodes` nodes of two GPUs each, which vision's quota covers."""
+    """Return a stage with `nodes` nodes of two GPUs each, all covered by vision's quota."""
     made = Stage(make_cast())
     for number in range(nodes):
         made.node(number)

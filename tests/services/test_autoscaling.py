@@ -31,7 +31,7 @@ def run(stage: ServiceStage, usage: float, ticks: int, queued: int = 0, seconds:
 
 
 def run_until_idle(stage: ServiceStage, service: Service) -> None:
-    """Keep the service idle until only its initial engine is left and no scaling request is open."""
+    """Keep the service idle until only its initial engine is left and no scale request is open."""
     for _ in range(36):
         if len(stage.live(service)) == 1 and not Scaling.objects.filter(completed_at=None).exists():
             return
@@ -77,7 +77,7 @@ def test_scale_history_is_newest_first_filtered_and_limited(stage: ServiceStage,
     times = [one["triggered_at"] for one in whole["history"]]
     assert times == sorted(times, reverse=True)
     one = dave.get(path, limit="1", action="scale_in").json()
-    assert ([each["action"] for each in one["history"]], one["action_filter"]) == (["scale_in"], "scale_in")
+    assert ([item["action"] for item in one["history"]], one["action_filter"]) == (["scale_in"], "scale_in")
     assert one["total_count"] == Scaling.objects.filter(action="scale_in").count()
     assert dave.get(path, action="sideways").status_code == 400
 

@@ -28,7 +28,7 @@ def reset_crash_points() -> Iterator[None]:
 
 
 class CrashingProcess:
-    """A service process that dies at the crash point. Its successor completes one pass."""
+    """A service process that dies at the crash point. Its successor completes the pass."""
 
     def __init__(self, stage: ServiceStage, name: str) -> None:
         self.stage, self.name, self.deaths, self.just_died = stage, name, 0, False
@@ -82,4 +82,4 @@ def test_scale_requests_complete_despite_crashes(stage: ServiceStage, name: str)
     assert stage.states(service) == ["ACTIVE", *["REMOVED"] * 4]
     assert list(stage.router.has) == [engine.url for engine in stage.live(service)]
     assert {child.phase for child in stage.children()} == {"cancelled"}
-    assert process.deaths > 0, "the point was never reached"
+    assert process.deaths > 0, "the crash point was never reached"

@@ -22,7 +22,7 @@ SOON_TICKS = 15  # ticks of two seconds; the regular time limit is half an hour
 
 @pytest.fixture
 def closed_port() -> Iterator[str]:
-    """Return an address that refuses connections: the port is bound, but no process listens on the port."""
+    """Return an address that refuses connections: its port is bound, but no process listens on it."""
     with closing(socket.socket()) as bound:
         bound.bind(("127.0.0.1", 0))
         yield f"http://127.0.0.1:{bound.getsockname()[1]}"
@@ -93,7 +93,7 @@ def test_external_engine_may_be_unreachable_for_a_moment(stage: ServiceStage) ->
 
 
 def test_engine_that_is_loading_its_model_is_not_failed(stage: ServiceStage) -> None:
-    """The engine returns 503 for longer than Berth retries a dead engine."""
+    """The engine returns 503 for longer than Berth retries an unreachable engine."""
     service = stage.serve()
     stage.engines.appear(LIVE_ENGINE)
     stage.engines.make_unhealthy(LIVE_ENGINE)

@@ -108,7 +108,7 @@ def test_added_engine_follows_weight_updates_of_the_initial_engine(http_stage: H
 
 
 @pytest.mark.shows("RLX-31", "RLX-37")
-def test_strict_consistency_routes_no_engine_with_old_weights(http_stage: HttpStage) -> None:
+def test_strict_consistency_never_routes_to_engines_with_old_weights(http_stage: HttpStage) -> None:
     service = http_stage.chat(weight_consistency="strict")
     (initial,) = http_stage.live(service)
     http_stage.train(initial, "7")

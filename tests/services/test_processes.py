@@ -24,7 +24,7 @@ SERVE = f"exec {sys.executable} -m tests.serving.engine.server --port $BERTH_POR
 
 
 class ServiceProcesses(Schedulers):
-    """A scheduler and the processes that run services."""
+    """A scheduler and the service processes."""
 
     def run_services(self) -> subprocess.Popen[bytes]:
         with (self.home / "services.log").open("ab") as log:

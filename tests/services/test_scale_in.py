@@ -27,7 +27,7 @@ def test_scale_in_removes_newest_engines_and_their_workloads(stage: ServiceStage
     assert len(stage.routed()) == 3
     stage.tick(5, seconds=10)
     assert stage.states(service) == ["ACTIVE", "ACTIVE", "ACTIVE", "REMOVED"], (
-        "the removed engine does not come back"
+        "the removed engine is not registered again"
     )
     stage.assert_no_orphans()
 
@@ -40,7 +40,7 @@ def test_engine_drains_before_it_is_removed(stage: ServiceStage) -> None:
     request = stage.scale_in(service, num_replicas=2)
     stage.tick(8)
     assert stage.reload(request).status == "DRAINING"
-    assert last not in stage.routed(), "it gets no new requests"
+    assert last not in stage.routed(), "the engine gets no new requests"
     stage.engines.run(last, 0)
     assert stage.finish(request).status == "COMPLETED"
     assert stage.engines.count("abort") == 0

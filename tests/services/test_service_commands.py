@@ -27,7 +27,7 @@ scale_in_policy:
 
 
 class InProcessServer(StubServer, httpx.BaseTransport):
-    """Passes the client's requests to the server in this process."""
+    """Transport that passes the client's requests to the server in this process."""
 
     def __init__(self, caller: Caller) -> None:
         self.caller = caller

@@ -38,7 +38,7 @@ def test_list_and_page_show_engines_and_running_scale_out(
     assert 'aria-current="step"' in shown
     assert "Token usage high" in shown
     assert "above 5 s" in shown and "above 0.85<" in shown, "every number has its unit"
-    assert '<path class="used" d="M' in shown, "measurements are charted"
+    assert '<path class="used" d="M' in shown, "the measurements are shown as a chart"
 
 
 def test_scale_in_is_previewed_before_it_starts(

@@ -37,7 +37,7 @@ def test_strict_consistency_does_not_register_before_the_copy(stage: ServiceStag
 
 @pytest.mark.shows("RLX-33", "RLX-34")
 @pytest.mark.parametrize("failure", ["no version", "copy"])
-def test_eventual_consistency_routes_engine_with_old_weights(stage: ServiceStage, failure: str) -> None:
+def test_eventual_consistency_routes_to_engines_with_old_weights(stage: ServiceStage, failure: str) -> None:
     service = stage.serve(weight_sync=True)
     if failure == "copy":
         stage.engines.always("copy_weights", Fail(message="no"))
@@ -67,7 +67,7 @@ def test_added_engines_follow_a_weight_update(stage: ServiceStage, dave: Caller)
 
 
 @pytest.mark.shows("RLX-37")
-def test_strict_consistency_unroutes_engines_with_old_weights(stage: ServiceStage) -> None:
+def test_strict_consistency_stops_routing_to_engines_with_old_weights(stage: ServiceStage) -> None:
     service = stage.serve(weight_sync=True, weight_consistency="strict")
     stage.finish(stage.scale_out(service, num_replicas=2))
     initial, added = (engine.url for engine in stage.live(service))

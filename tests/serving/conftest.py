@@ -18,7 +18,7 @@ Starts = Callable[..., Server]
 
 @pytest.fixture
 def start() -> Iterator[Starts]:
-    """Return `start(kind="openai", slots=2, ...)`, which starts an engine for the duration of the test."""
+    """Return `start(kind="openai", slots=2, ...)`, which starts an engine that runs until the test ends."""
     with ExitStack() as stack:
 
         def begin(

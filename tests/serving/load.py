@@ -13,11 +13,11 @@ PATIENCE = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """The outcome of one request. `trouble` is the failure reason, if any. Times are in seconds."""
+    """The outcome of one request. `failure` is the failure reason, if any. Times are in seconds."""
 
     sent_at: float
     seconds: float
-    trouble: str = ""
+    failure: str = ""
 
 
 @dataclass
@@ -37,7 +37,7 @@ class Load:
 
     @property
     def failed(self) -> list[Request]:
-        return [request for request in self.requests if request.trouble]
+        return [request for request in self.requests if request.failure]
 
     def set(self, clients: int) -> None:
         self.clients = clients
@@ -60,9 +60,9 @@ class Load:
                 time.sleep(0.05)
                 continue
             sent_at = self.now
-            trouble = ""
+            failure = ""
             try:
                 wire.post(self.address, "/generate", body).raise_for_status()
             except ServingError as error:
-                trouble = str(error)
-            self.requests.append(Request(sent_at, self.now - sent_at, trouble))
+                failure = str(error)
+            self.requests.append(Request(sent_at, self.now - sent_at, failure))

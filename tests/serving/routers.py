@@ -28,7 +28,7 @@ def free_port() -> int:
 
 @contextmanager
 def sglang_router(log: Path, *more: str, port: int = 0) -> Iterator[str]:
-    """Run the real router. Its tokenizer hub is a closed port, so that no tokenizer is downloaded."""
+    """Run the real router. A closed port stands in for its tokenizer hub, so that nothing is downloaded."""
     address, metrics = f"http://127.0.0.1:{port or free_port()}", str(free_port())
     command = [
         sys.executable, "-m", "sglang_router.launch_router", "--host", "127.0.0.1",
@@ -63,7 +63,7 @@ def _wait_for(address: str, process: subprocess.Popen[bytes], log: Path) -> None
 
 
 class OlderRouter(ThreadingHTTPServer):
-    """A router with the API before 0.2. Only additions wait, until the engine is healthy."""
+    """A router with the API from before version 0.2. Only additions wait until the engine is healthy."""
 
     daemon_threads = True
 
@@ -77,7 +77,7 @@ class OlderRouter(ThreadingHTTPServer):
         return f"http://127.0.0.1:{self.server_port}"
 
     def handle_error(self, *_: Any) -> None:
-        """Ignore clients that hang up."""
+        """Ignore clients that disconnect."""
 
 
 class _OlderHandler(BaseHTTPRequestHandler):
@@ -124,7 +124,7 @@ class _OlderHandler(BaseHTTPRequestHandler):
         self.wfile.write(text.encode())
 
     def log_message(self, *_: Any) -> None:
-        """Log nothing. Tests inspect the responses."""
+        """Log nothing. Tests inspect the responses instead."""
 
 
 @contextmanager

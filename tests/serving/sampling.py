@@ -12,7 +12,7 @@ INFINITY = float("inf")
 
 @dataclass
 class Watch:
-    """Samples of a service; `take_sample` takes one every ten seconds by default."""
+    """Samples of a service. `take_sample` takes one sample every ten seconds by default."""
 
     engines: int = 4
     initial: int = 1
@@ -26,7 +26,10 @@ class Watch:
         silent: int = 0, throughput: float | None = 100.0, waits: Histogram | None = None,
         first_token: Histogram | None = None,
     ) -> "Watch":  # fmt: skip
-        """Take a sample with equal readings from all engines. The last `silent` engines report nothing."""
+        """Take a sample in which all engines report the same readings.
+
+        The last `silent` engines report nothing.
+        """
         for _ in range(times):
             self.now += every
             names = tuple(f"engine_{number}" for number in range(self.engines))
@@ -54,6 +57,6 @@ class Watch:
 
 
 def cumulative_observations(*seconds: float) -> Histogram:
-    """Return the cumulative observations in buckets of 1, 5, 10, 20 and more seconds."""
+    """Return the cumulative observations in buckets up to 1, 5, 10, 20 and more seconds."""
     bounds = (1.0, 5.0, 10.0, 20.0, INFINITY)
     return Histogram(tuple((bound, float(sum(took <= bound for took in seconds))) for bound in bounds))

@@ -1,4 +1,4 @@
-"""An engine list in a file, read like nginx reads it."""
+"""An engine list in a file, read as nginx would read it."""
 
 import sys
 from pathlib import Path
@@ -16,7 +16,7 @@ def resolved(url: str) -> tuple[str, ...]:
 
 
 class FileStage:
-    """A stage with an engine list in a file, read like nginx reads the file at each reload."""
+    """A stage with an engine list in a file, read at each reload as nginx would read it."""
 
     def __init__(self, folder: Path) -> None:
         self.path, self.seen = folder / "upstreams" / "chat.conf", folder / "seen.conf"

@@ -53,7 +53,7 @@ def test_equivalent_addresses_identify_one_engine(written: str, same: str) -> No
         "http://" + "a" * 400, "http://[::1", "http://[fe80::1%25eth0]/",
     ],
 )  # fmt: skip
-def test_invalid_address_is_refused_before_any_call(wrong: str) -> None:
+def test_invalid_address_is_rejected_before_any_call(wrong: str) -> None:
     with pytest.raises(InvalidAddress):
         normalize(wrong)
 
@@ -128,7 +128,7 @@ def test_host_name_with_one_forbidden_address_is_forbidden(monkeypatch: pytest.M
 
 
 def test_only_the_checked_address_is_called(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The address is resolved only once, so a changed DNS response has no effect."""
+    """The host name is resolved only once, so a changed DNS response has no effect."""
     answers = iter(["10.1.2.3", "169.254.169.254"])
 
     def look_up(host: str, port: int, *_: Any, **__: Any) -> list[Any]:

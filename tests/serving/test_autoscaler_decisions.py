@@ -54,7 +54,7 @@ def test_long_wait_in_the_queue_scales_out_after_fifteen_seconds() -> None:
 
 
 @pytest.mark.shows("RLX-72")
-def test_late_first_token_scales_out_after_fifteen_seconds() -> None:
+def test_slow_first_token_scales_out_after_fifteen_seconds() -> None:
     watch = Watch().take_sample(first_token=cumulative_observations())
     for answers in (20, 40, 60):
         watch.take_sample(first_token=cumulative_observations(*[15.0] * answers))
@@ -92,7 +92,7 @@ def test_backlog_adds_an_engine_per_twenty_requests_above_five_per_engine(queue:
 
 
 @pytest.mark.shows("RLX-76", "RLX-77", "RLX-78", "RLX-79", "RLX-80")
-def test_low_load_removes_one_engine_once_all_conditions_have_lasted() -> None:
+def test_low_load_removes_one_engine_once_all_conditions_have_held_long_enough() -> None:
     watch = Watch().take_sample(**QUIET, times=12)
     assert watch.decide().action is Action.NONE
     decision = watch.take_sample(**QUIET).decide()
@@ -235,7 +235,7 @@ def test_initial_engines_stay_even_above_the_maximum() -> None:
 
 @pytest.mark.shows("RLX-67", "RLX-79")
 def test_throughput_is_computed_from_token_counters() -> None:
-    """The counter of a restarted engine starts at zero, which must not give a negative throughput."""
+    """The counter of a restarted engine starts at zero. This must not result in a negative throughput."""
     window, config = Window(), AutoscalerConfig()
     for step, generated in enumerate([100.0, 600.0, 1100.0, 500.0]):
         reading = Reading("engine_0", generated=generated)

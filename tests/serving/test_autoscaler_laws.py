@@ -107,7 +107,7 @@ def test_stored_window_is_restored_unchanged(story: tuple[Window, AutoscalerConf
 
 @settings(max_examples=40)
 @given(stories(), st.floats(-50, 50))
-def test_no_duration_is_longer_than_its_samples(
+def test_no_streak_is_longer_than_its_samples(
     story: tuple[Window, AutoscalerConfig, float], step: float
 ) -> None:
     window, config, now = story

@@ -1,4 +1,4 @@
-"""Tests that missing data triggers no scaling: silent engines, missing samples, clock jumps."""
+"""Tests that missing data never triggers scaling: silent engines, missing samples, clock jumps."""
 
 import pytest
 
@@ -11,7 +11,7 @@ QUIET = {"usage": 0.1, "queue": 0.0}
 
 
 @pytest.mark.shows("RLX-64")
-def test_scale_out_needs_readings_of_half_the_engines() -> None:
+def test_scale_out_needs_readings_from_half_the_engines() -> None:
     assert Watch().take_sample(usage=0.95, silent=2, times=4).decide().action is Action.OUT
     watch = Watch().take_sample(usage=0.95, silent=3, times=4)
     assert watch.condition("token_usage_high").holds is None

@@ -70,7 +70,7 @@ def test_partial_document_keeps_other_defaults() -> None:
 
 
 @pytest.mark.shows("RLX-91")
-def test_service_address_can_be_set() -> None:
+def test_rollout_service_url_can_be_set() -> None:
     assert parse({"rollout_service_url": "http://berth/x"})[0].rollout_service_url == "http://berth/x"
 
 

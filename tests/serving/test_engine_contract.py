@@ -21,7 +21,7 @@ WIRE = Wire(HERE, seconds=2.0)
 
 
 class Stage(Protocol):
-    """The operations that the contract tests need besides the port."""
+    """The operations that the contract tests need in addition to the engine adapter."""
 
     adapter: EngineAdapter
 
@@ -32,7 +32,7 @@ class Stage(Protocol):
     def end(self, engine: str) -> None: ...
 
     def work(self, engine: str, requests: int) -> Callable[[], list[bool]]:
-        """Start requests in the engine. Return a function that waits for and lists the answered requests."""
+        """Start requests in the engine. Return a function that waits for and returns the answered ones."""
 
     def held(self, engine: str) -> str:
         """Return the engine's actual weights."""
@@ -126,7 +126,7 @@ def plain(request: pytest.FixtureRequest, start: Starts) -> Stage:
     return PLAIN[request.param](start)
 
 
-def trouble(call: Callable[[], object]) -> ErrorKind:
+def error_kind(call: Callable[[], object]) -> ErrorKind:
     with pytest.raises(ServingError) as caught:
         call()
     return caught.value.kind
@@ -136,14 +136,14 @@ def test_health_check_distinguishes_healthy_and_unhealthy_engines(stage: Stage) 
     engine = stage.begin()
     stage.adapter.health(engine)
     stage.make_unhealthy(engine)
-    assert trouble(lambda: stage.adapter.health(engine)) is ErrorKind.REFUSED
+    assert error_kind(lambda: stage.adapter.health(engine)) is ErrorKind.REFUSED
 
 
 def test_ended_engine_is_unreachable(stage: Stage) -> None:
     engine = stage.begin()
     stage.end(engine)
     for call in (stage.adapter.health, stage.adapter.identity, stage.adapter.metrics):
-        assert trouble(lambda call=call: call(engine)) is ErrorKind.UNREACHABLE
+        assert error_kind(lambda call=call: call(engine)) is ErrorKind.UNREACHABLE
 
 
 def test_engine_reports_its_model(stage: Stage) -> None:
@@ -168,7 +168,7 @@ def test_running_requests_are_aborted_where_supported(stage: Stage) -> None:
     engine = stage.begin()
     answered = stage.work(engine, 3)
     if stage.adapter.kind == "openai":
-        assert trouble(lambda: stage.adapter.abort(engine)) is ErrorKind.UNSUPPORTED
+        assert error_kind(lambda: stage.adapter.abort(engine)) is ErrorKind.UNSUPPORTED
         assert answered() == [True] * 3
         return
     stage.adapter.abort(engine)
@@ -183,7 +183,7 @@ def test_engine_kind_without_weight_sync_raises_an_error(plain: Stage) -> None:
         lambda: adapter.set_weight_version(one, "2"),
         lambda: adapter.pause(one), lambda: adapter.resume(one), lambda: adapter.flush(one),
     ]  # fmt: skip
-    assert {trouble(call) for call in calls} == {ErrorKind.UNSUPPORTED}
+    assert {error_kind(call) for call in calls} == {ErrorKind.UNSUPPORTED}
 
 
 @pytest.mark.shows("RLX-29")
@@ -200,7 +200,7 @@ def test_copy_to_an_ended_engine_fails_and_changes_nothing(syncing: Stage) -> No
     seed, added = syncing.begin(weights="7"), syncing.begin()
     syncing.end(added)
     call = lambda: syncing.adapter.copy_weights(seed, added, group="copy-1", seconds=2.0)  # noqa: E731
-    assert trouble(call) is ErrorKind.UNREACHABLE
+    assert error_kind(call) is ErrorKind.UNREACHABLE
     assert syncing.held(seed) == "7"
 
 
@@ -226,12 +226,12 @@ def test_paused_engine_resumes_its_requests(syncing: Stage) -> None:
 def test_cache_in_use_is_not_flushed(syncing: Stage) -> None:
     engine = syncing.begin()
     answered = syncing.work(engine, 2)
-    assert trouble(lambda: syncing.adapter.flush(engine)) is ErrorKind.REFUSED
+    assert error_kind(lambda: syncing.adapter.flush(engine)) is ErrorKind.REFUSED
     answered()
     syncing.adapter.flush(engine)
 
 
-# --- only for SGLang's own protocol
+# --- SGLang's own protocol only
 
 
 def sglang(start: Starts, **model: int) -> tuple[EngineAdapter, Server]:
@@ -252,14 +252,14 @@ def test_older_servers_are_queried_at_their_older_endpoints(start: Starts) -> No
 def test_invalid_identity_is_unreadable(start: Starts, body: str) -> None:
     adapter, server = sglang(start)
     server.engine.faults["/server_info"] = Fault(body=body)
-    assert trouble(lambda: adapter.identity(server.address)) is ErrorKind.UNREADABLE
+    assert error_kind(lambda: adapter.identity(server.address)) is ErrorKind.UNREADABLE
 
 
 @pytest.mark.parametrize("body", ['{"loads": 3}', '{"loads": [4]}', '{"loads": null}'])
 def test_invalid_loads_are_unreadable(start: Starts, body: str) -> None:
     adapter, server = sglang(start)
     server.engine.faults["/v1/loads"] = Fault(body=body)
-    assert trouble(lambda: adapter.running_requests(server.address)) is ErrorKind.UNREADABLE
+    assert error_kind(lambda: adapter.running_requests(server.address)) is ErrorKind.UNREADABLE
 
 
 def test_loads_without_counts_are_unknown(start: Starts) -> None:
@@ -272,7 +272,7 @@ def test_weights_are_not_copied_between_different_rank_counts(start: Starts) -> 
     adapter, seed = sglang(start)
     added = start(ranks=2)
     call = lambda: adapter.copy_weights(seed.address, added.address, group="g", seconds=2.0)  # noqa: E731
-    assert trouble(call) is ErrorKind.REFUSED
+    assert error_kind(call) is ErrorKind.REFUSED
     assert not [path for path, _ in seed.engine.received if path.startswith("/init")]
 
 
@@ -291,6 +291,6 @@ def test_copy_that_fails_on_one_side_does_not_wait_for_the_other(start: Starts) 
     added.engine.weights.join = lambda *_: None  # type: ignore[method-assign]
     began = time.monotonic()
     call = lambda: adapter.copy_weights(seed.address, added.address, group="g", seconds=10.0)  # noqa: E731
-    assert trouble(call) is ErrorKind.UNREADABLE
+    assert error_kind(call) is ErrorKind.UNREADABLE
     assert time.monotonic() - began < 8
     assert threading.active_count() < 100

@@ -22,14 +22,14 @@ POOL = ThreadPoolExecutor(8)
 
 
 class Stage(Protocol):
-    """The operations that the contract tests need besides the port."""
+    """The operations that the contract tests need in addition to the router client."""
 
     client: RouterClient
 
     def engine(self) -> str: ...
 
     def answers(self, count: int = 4) -> set[str]:
-        """Send `count` requests in sequence, and return the engine that responded to each request."""
+        """Send `count` requests in sequence, and return the engine that responded to each."""
 
 
 class HttpStage:

@@ -41,7 +41,7 @@ def test_another_process_continues_from_the_file(tmp_path: Path) -> None:
     assert listed(again) == {"https://engine.example.com": False}
 
 
-def test_failed_reload_is_repeated(tmp_path: Path) -> None:
+def test_failed_reload_is_retried(tmp_path: Path) -> None:
     path, reloaded = tmp_path / "chat.conf", tmp_path / "told"
     failing = StaticRouter(
         path, "chat", resolve=resolved, reload=["sh", "-c", "echo no such pid >&2; exit 3"]
@@ -57,7 +57,7 @@ def test_failed_reload_is_repeated(tmp_path: Path) -> None:
     assert not reloaded.exists()
 
 
-def test_concurrent_changes_lose_nothing(tmp_path: Path) -> None:
+def test_concurrent_changes_are_not_lost(tmp_path: Path) -> None:
     path = tmp_path / "chat.conf"
     engines = [f"http://10.0.0.{number}:30000" for number in range(20)]
     each = partial(StaticRouter, path, "chat", resolve=resolved)
@@ -71,7 +71,7 @@ def test_upstream_name_is_validated(tmp_path: Path, name: str) -> None:
         StaticRouter(tmp_path / "chat.conf", name, resolve=resolved)
 
 
-def test_address_with_a_path_is_refused(tmp_path: Path) -> None:
+def test_address_with_a_path_is_rejected(tmp_path: Path) -> None:
     router = StaticRouter(tmp_path / "chat.conf", "chat", resolve=resolved)
     with pytest.raises(ServingError) as caught:
         router.register("http://10.0.0.1:80/v1", model="m")

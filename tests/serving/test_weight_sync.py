@@ -25,7 +25,7 @@ JOIN, SEND = "/init_weights_send_group_for_remote_instance", "/send_weights_to_r
 
 @pytest.fixture
 def pair(start: Starts, tmp_path: Path) -> tuple[Server, Server]:
-    """Return a seed with a trainer's seventh weights, and an added engine with the weights on its disk."""
+    """Return a seed with a trainer's seventh weights, and an added engine with the weights from disk."""
     seed, added = start(slots=4), start(slots=4, weights=Weights(b"from disk", "1"))
     trained = tmp_path / "weights-7"
     trained.write_bytes(b"trained" * 10_000)
@@ -35,7 +35,7 @@ def pair(start: Starts, tmp_path: Path) -> tuple[Server, Server]:
 
 
 def copy_weights_to(seed: Server, added: Server, seconds: float = 5.0) -> str:
-    """Copy the weights in a separate group, because the group's name determines the rendezvous."""
+    """Copy the weights in a separate group, because both engines find each other by the group's name."""
     return copy_weights(ADAPTER, seed.address, added.address, group=f"berth-{uuid.uuid4()}", seconds=seconds)
 
 
@@ -61,7 +61,7 @@ def test_added_engine_gets_and_reports_the_seeds_weights(pair: tuple[Server, Ser
 
 
 @pytest.mark.shows("RLX-29", "RLX-35")
-def test_no_request_of_either_engine_is_lost(pair: tuple[Server, Server]) -> None:
+def test_neither_engine_loses_requests(pair: tuple[Server, Server]) -> None:
     seed, added = pair
     futures = requests(seed, 4) + requests(added, 6)
     copy_weights_to(seed, added)
@@ -110,7 +110,7 @@ def test_failed_copy_resumes_the_engine_without_a_version(
     (seed if side == "seed" else added).engine.faults[step] = fault
     with pytest.raises(ServingError):
         copy_weights_to(seed, added)
-    if step != "/update_weight_version":  # only the response is wrong, and the copy is complete
+    if step != "/update_weight_version":  # only the response is broken; the copy is complete
         assert ADAPTER.weight_version(added.address) == "1"
     assert not added.engine.model.paused
     assert WIRE.post(added.address, "/generate", {"max_new_tokens": 2}).is_success
@@ -118,7 +118,7 @@ def test_failed_copy_resumes_the_engine_without_a_version(
 
 
 @pytest.mark.shows("RLX-34")
-def test_missing_seed_is_not_awaited_beyond_the_timeout(pair: tuple[Server, Server]) -> None:
+def test_copy_stops_waiting_for_a_missing_seed_at_the_timeout(pair: tuple[Server, Server]) -> None:
     seed, added = pair
     seed.engine.faults[JOIN] = Fault(slow=30.0)
     seed.engine.weights.join = lambda *_: None  # type: ignore[method-assign]
@@ -145,7 +145,7 @@ def test_weights_that_change_during_the_copy_get_no_version(pair: tuple[Server, 
     assert copy_weights_to(seed, added) == "8"
 
 
-def test_copy_can_be_repeated(pair: tuple[Server, Server]) -> None:
+def test_weights_can_be_copied_again(pair: tuple[Server, Server]) -> None:
     seed, added = pair
     added.engine.faults[SEND] = Fault(status=500)
     with pytest.raises(ServingError):
@@ -163,14 +163,14 @@ def fakes() -> FakeEngines:
     return adapter
 
 
-def test_resume_is_repeated_after_a_lost_response() -> None:
+def test_resume_is_retried_after_a_lost_response() -> None:
     adapter = fakes()
     adapter.next("resume", Fail(ErrorKind.TIMEOUT))
     assert copy_weights(adapter, "http://seed", "http://added", group="g", seconds=1.0) == "7"
     assert not adapter.engines["http://added"].paused
 
 
-def test_engine_that_cannot_resume_is_an_error() -> None:
+def test_failure_to_resume_an_engine_raises_an_error() -> None:
     adapter = fakes()
     adapter.always("resume", Fail(ErrorKind.TIMEOUT))
     with pytest.raises(ServingError):
@@ -179,7 +179,7 @@ def test_engine_that_cannot_resume_is_an_error() -> None:
 
 def test_only_the_first_error_is_reported() -> None:
     adapter = fakes()
-    adapter.next("copy_weights", Fail(message="the wire broke"))
+    adapter.next("copy_weights", Fail(message="the connection broke"))
     adapter.always("resume", Fail(ErrorKind.TIMEOUT, "late"))
-    with pytest.raises(ServingError, match="the wire broke"):
+    with pytest.raises(ServingError, match="the connection broke"):
         copy_weights(adapter, "http://seed", "http://added", group="g", seconds=1.0)

@@ -1,4 +1,4 @@
-"""Tests that calls to engines end in time with a complete, bounded response or an error."""
+"""Tests that each call to an engine ends in time, with a complete, bounded response or an error."""
 
 import socket
 import threading
@@ -14,7 +14,7 @@ from tests.serving.engine.server import Fault
 QUICK = Wire(HERE, seconds=0.4)
 
 
-def trouble(wire: Wire, address: str, path: str = "/health") -> ServingError:
+def catch_error(wire: Wire, address: str, path: str = "/health") -> ServingError:
     with pytest.raises(ServingError) as caught:
         wire.get(address, path)
     return caught.value
@@ -29,11 +29,11 @@ def test_complete_response_is_returned_with_any_status(start: Starts, wire: Wire
 def test_closed_port_is_unreachable(wire: Wire) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
-    assert trouble(wire, f"http://127.0.0.1:{port}").kind is ErrorKind.UNREACHABLE
+    assert catch_error(wire, f"http://127.0.0.1:{port}").kind is ErrorKind.UNREACHABLE
 
 
 def test_unresolvable_name_is_unreachable(wire: Wire) -> None:
-    assert trouble(wire, "http://engine.invalid:30000").kind is ErrorKind.UNREACHABLE
+    assert catch_error(wire, "http://engine.invalid:30000").kind is ErrorKind.UNREACHABLE
 
 
 @pytest.mark.parametrize("fault", [Fault(slow=0.8), Fault(drip=True)])
@@ -41,7 +41,7 @@ def test_slow_or_dripping_server_is_cut_off_in_time(start: Starts, fault: Fault)
     server = start()
     server.engine.faults["/server_info"] = fault
     began = time.monotonic()
-    assert trouble(QUICK, server.address, "/server_info").kind is ErrorKind.TIMEOUT
+    assert catch_error(QUICK, server.address, "/server_info").kind is ErrorKind.TIMEOUT
     assert time.monotonic() - began < 10
 
 
@@ -49,17 +49,17 @@ def test_slow_or_dripping_server_is_cut_off_in_time(start: Starts, fault: Fault)
 def test_incomplete_response_is_an_error(start: Starts, wire: Wire, fault: Fault) -> None:
     server = start()
     server.engine.faults["/server_info"] = fault
-    assert trouble(wire, server.address, "/server_info").kind is ErrorKind.UNREADABLE
+    assert catch_error(wire, server.address, "/server_info").kind is ErrorKind.UNREADABLE
 
 
 def test_endless_response_is_cut_off(start: Starts) -> None:
     server = start()
     server.engine.faults["/metrics"] = Fault(body="x" * 100_000)
-    error = trouble(Wire(HERE, max_bytes=50_000), server.address, "/metrics")
+    error = catch_error(Wire(HERE, max_bytes=50_000), server.address, "/metrics")
     assert (error.kind, error.message) == (ErrorKind.UNREADABLE, "the response exceeds 50000 bytes")
 
 
-def test_other_protocol_is_unreadable(wire: Wire) -> None:
+def test_response_in_another_protocol_is_unreadable(wire: Wire) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def greet() -> None:
@@ -69,7 +69,7 @@ def test_other_protocol_is_unreadable(wire: Wire) -> None:
 
         thread = threading.Thread(target=greet)
         thread.start()
-        error = trouble(wire, f"http://127.0.0.1:{listener.getsockname()[1]}")
+        error = catch_error(wire, f"http://127.0.0.1:{listener.getsockname()[1]}")
         thread.join()
     assert error.kind is ErrorKind.UNREADABLE
 
@@ -94,7 +94,7 @@ def test_response_without_a_json_object_is_unreadable(start: Starts, wire: Wire,
     assert caught.value.kind is ErrorKind.UNREADABLE
 
 
-def test_refusal_is_one_line_without_control_characters(start: Starts, wire: Wire) -> None:
+def test_error_message_is_one_line_without_control_characters(start: Starts, wire: Wire) -> None:
     server = start()
     server.engine.faults["/health"] = Fault(status=500, body="no\n\x1b[2Jroom")
     with pytest.raises(ServingError) as caught:

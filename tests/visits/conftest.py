@@ -23,7 +23,7 @@ from tests.visits.pod import Pod, serve_all
 
 @dataclass
 class VisitSetup:
-    """A running interactive workload behind the port proxy. The proxy listens on `port` for any host name."""
+    """A running interactive workload behind the port proxy, which serves any host name on `port`."""
 
     cast: Cast
     workload: Workload
@@ -77,7 +77,7 @@ def visit_setup(transactional_db: None) -> Iterator[VisitSetup]:
 
 @pytest.fixture
 def offline_setup(db: None) -> VisitSetup:
-    """Return a setup that consists only of database rows, without a server."""
+    """Return a setup that consists only of database rows, without a running server."""
     cast = make_cast()
     workload, pod = running(cast)
     pod.ports = {"lab": {"address": "127.0.0.1", "port": 20_000}, "other": {"address": "", "port": 20_001}}
@@ -97,6 +97,6 @@ def running(cast: Cast) -> tuple[Workload, PodRow]:
 
 
 async def _berth(scope: Any, receive: Any, send: Any) -> None:
-    """Respond like Berth to requests for any other host."""
+    """Respond as Berth to requests for any other host."""
     await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"5")]})
     await send({"type": "http.response.body", "body": b"berth"})

@@ -23,7 +23,7 @@ socket.onmessage = (event) => { document.getElementById("what").textContent = ev
 
 @dataclass
 class Pod:
-    """The pod. `heard` lists requests, newest last. `left` is set when a visitor leaves early."""
+    """The pod. `heard` lists requests, newest last. `left` is set when a visitor disconnects early."""
 
     heard: list[dict[str, Any]] = field(default_factory=list)
     left: threading.Event = field(default_factory=threading.Event)
@@ -53,7 +53,7 @@ class Pod:
 
 
 class Server(uvicorn.Server):
-    """A server that checks more often whether to stop."""
+    """A server that checks more often whether it should stop."""
 
     async def main_loop(self) -> None:
         await self.on_tick(0)
@@ -143,7 +143,7 @@ async def _unchanged(scope: Any, receive: Any, send: Any) -> None:
 
 
 async def _broken(scope: Any, receive: Any, send: Any) -> None:
-    """Send less than the announced content length."""
+    """Send fewer bytes than the announced content length."""
     await _begin(send, [(b"content-length", b"1000")])
     await send({"type": "http.response.body", "body": b"half", "more_body": True})
 

@@ -29,7 +29,7 @@ def test_member_with_write_access_gets_an_audited_link(visit_setup: VisitSetup) 
     assert Audit.objects.filter(action="open port", after={"port": "lab"}).count() == 4
 
 
-def test_viewer_is_refused_a_link_and_others_get_404(offline_setup: VisitSetup) -> None:
+def test_viewer_cannot_create_a_link_and_others_do_not_see_the_workload(offline_setup: VisitSetup) -> None:
     with pytest.raises(Forbidden):
         offline_setup.link(offline_setup.cast.erin)
     with pytest.raises(NotFound):

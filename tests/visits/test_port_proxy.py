@@ -41,7 +41,9 @@ def fetch_metadata(site: str, mode: str, dest: str) -> dict[str, str]:
     return {"Sec-Fetch-Site": site, "Sec-Fetch-Mode": mode, "Sec-Fetch-Dest": dest}
 
 
-def test_link_is_removed_from_the_address_and_sets_a_host_only_cookie(visit_setup: VisitSetup) -> None:
+def test_opening_a_link_sets_a_host_only_cookie_and_redirects_without_the_link(
+    visit_setup: VisitSetup,
+) -> None:
     answer = visit_setup.ask(OPEN_PREFIX + visit_setup.link())
     assert answer.headers["location"] == "/"
     assert answer.headers["referrer-policy"] == "no-referrer"
@@ -101,7 +103,7 @@ def test_pod_cannot_set_or_clear_cookies_of_other_hosts(visit_setup: VisitSetup)
     (fetch_metadata("cross-site", "navigate", "document"), "GET", 200),
     (fetch_metadata("same-origin", "cors", "empty"), "POST", 200),
 ])  # fmt: skip
-def test_cross_site_requests_are_refused(
+def test_cross_site_requests_are_rejected(
     visit_setup: VisitSetup, headers: dict[str, str], method: str, status: int
 ) -> None:
     assert visit_setup.ask("/tell", method, cookie=visit_setup.visit(), headers=headers).status_code == status
@@ -165,7 +167,7 @@ def test_page_explains_that_no_process_listens_on_the_port(visit_setup: VisitSet
     assert "The port is not responding" in answer.text
 
 
-def test_visit_that_ends_before_the_pod_answers_gets_a_page(visit_setup: VisitSetup) -> None:
+def test_visit_that_ends_before_the_pod_responds_gets_an_error_page(visit_setup: VisitSetup) -> None:
     cookie = visit_setup.visit()
     visit_setup.passes.is_valid = AsyncMock(return_value=False)
     answer = visit_setup.ask("/slow", cookie=cookie)
@@ -204,7 +206,7 @@ def test_websockets_pass_messages_and_close_codes_both_ways(visit_setup: VisitSe
 
 
 @pytest.mark.parametrize("origin", ["https://elsewhere.example.org", "http://other.localhost"])
-def test_cross_site_websocket_is_refused(visit_setup: VisitSetup, origin: str) -> None:
+def test_cross_site_websocket_is_rejected(visit_setup: VisitSetup, origin: str) -> None:
     cookie = visit_setup.visit()
     with pytest.raises(InvalidStatus) as refused:
         open_socket(visit_setup, cookie=cookie, origin=origin)
@@ -212,12 +214,12 @@ def test_cross_site_websocket_is_refused(visit_setup: VisitSetup, origin: str) -
     assert visit_setup.server.heard == []
 
 
-def test_websocket_refused_by_the_pod_is_refused(visit_setup: VisitSetup) -> None:
+def test_websocket_that_the_pod_rejects_is_rejected(visit_setup: VisitSetup) -> None:
     with pytest.raises(InvalidStatus):
         open_socket(visit_setup, "/closed")
 
 
-def test_redirect_of_the_pod_is_not_followed(visit_setup: VisitSetup) -> None:
+def test_redirects_from_the_pod_are_not_followed(visit_setup: VisitSetup) -> None:
     other = Pod()
     with served(other) as elsewhere:
         with pytest.raises(InvalidStatus):
@@ -225,7 +227,7 @@ def test_redirect_of_the_pod_is_not_followed(visit_setup: VisitSetup) -> None:
         with pytest.raises(InvalidStatus):
             open_socket(visit_setup, f"/moved/{visit_setup.port}")
     assert other.heard == []
-    assert [each["path"] for each in visit_setup.server.heard] == [
+    assert [request["path"] for request in visit_setup.server.heard] == [
         f"/moved/{elsewhere}",
         f"/moved/{visit_setup.port}",
     ]
@@ -247,7 +249,7 @@ def close_account(visit_setup: VisitSetup, session: str) -> None:
 def test_open_visit_is_cut_off_when_access_ends(
     visit_setup: VisitSetup, monkeypatch: pytest.MonkeyPatch, end: Callable[[VisitSetup, str], None]
 ) -> None:
-    """The visit ends soon, before the row is read for another reason."""
+    """The visit ends soon, even though nothing else causes the row to be read."""
     monkeypatch.setattr(proxy, "RECHECK_SECONDS", 3600.0)
     session = session_cookie(visit_setup.cast.dave.user).partition("=")[2]
     cookie = visit_setup.visit(replace(visit_setup.cast.dave, session_key=session))
@@ -272,7 +274,7 @@ def test_visits_end_when_the_pod_stops(visit_setup: VisitSetup) -> None:
     assert visit_setup.ask("/", cookie=cookie).status_code == 502
 
 
-def test_connections_of_one_port_are_limited(visit_setup: VisitSetup) -> None:
+def test_connections_per_port_are_limited(visit_setup: VisitSetup) -> None:
     cookie = visit_setup.visit()
     port = (visit_setup.workload.pk, "lab")
     assert all(visit_setup.passes.enter(port) for _ in range(MAX_CONCURRENT))
@@ -304,7 +306,7 @@ def test_non_http_scopes_are_not_forwarded(visit_setup: VisitSetup) -> None:
     assert visit_setup.ask("/.berth/anything", cookie=cookie).status_code == 404
     assert visit_setup.ask(OPEN_PREFIX + "wrong").status_code == 403
     assert visit_setup.ask(OPEN_PREFIX + visit_setup.link(), "HEAD").status_code == 404, (
-        "a preview does not use the link up"
+        "a link preview does not use up the link"
     )
     assert visit_setup.ask("/", "TRACE", cookie=cookie).status_code == 404
     assert visit_setup.server.heard == []

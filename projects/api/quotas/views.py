@@ -77,7 +77,7 @@ class QuotaDetail(ApiView):
         owner, node_pool = self.owner(name), resolve_pool(pool)
         quota = self._find_quota(owner, node_pool)
         if quota is None:
-            raise _quota_not_found(owner, node_pool)
+            raise _missing_quota_error(owner, node_pool)
         return Response(serialize_quota(quota), headers={"ETag": etag(quota.version)})
 
     @operation(
@@ -114,7 +114,7 @@ class QuotaDetail(ApiView):
         self.require("set_quota", owner)
         existing = self._find_quota(owner, node_pool)
         if existing is None:
-            raise _quota_not_found(owner, node_pool)
+            raise _missing_quota_error(owner, node_pool)
         expected = expected_version(request, existing.version)
         quotas.remove_quota(actor=self.actor, quota=existing, expected_version=expected)
         return no_content()
@@ -124,7 +124,7 @@ class QuotaDetail(ApiView):
         return prefetch_standings(selectors.quotas(self.actor)).filter(pool=pool, **owner_filter).first()
 
 
-def _quota_not_found(owner: Department | Project, pool: NodePool) -> NotFound:
+def _missing_quota_error(owner: Department | Project, pool: NodePool) -> NotFound:
     kind = "Department" if isinstance(owner, Department) else "Project"
     return NotFound(f"{kind} {owner.name} has no quota in pool {pool.name}.")
 

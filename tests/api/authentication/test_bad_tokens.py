@@ -24,7 +24,7 @@ def test_address_with_many_invalid_tokens_is_throttled(cast: Cast) -> None:
     assert [answer.status_code for answer in answers] == [401, 401, 401, 429, 429]
     assert int(answers[-1].headers["Retry-After"]) > 0
     assert answers[-1].headers["Content-Type"] == "application/problem+json"
-    assert request_with("berth_x", "203.0.113.8").status_code == 401, "another address has its own limit"
+    assert request_with("berth_x", "203.0.113.8").status_code == 401, "each address has its own limit"
 
 
 def test_invalid_token_count_survives_many_counts_for_other_keys(cast: Cast) -> None:

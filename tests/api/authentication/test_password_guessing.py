@@ -20,7 +20,7 @@ def low_limit(cast: Cast, settings: Any) -> None:
 
 
 def sign_in_by_form(name: str, password: str, address: str) -> int:
-    """Return the status that REST would return. The page returns 200 for a wrong password."""
+    """Sign in on the page. Return 401 for a wrong password, as REST does, although the page returns 200."""
     answer = Client().post("/login", {"username": name, "password": password}, REMOTE_ADDR=address)
     return {200: 401, 302: 200}.get(answer.status_code, answer.status_code)
 
@@ -55,11 +55,11 @@ def test_guesses_from_many_addresses_reduce_the_attempts_per_address() -> None:
     late = [sign_in_by_rest("dave", "wrong", "192.0.2.1") for _ in range(TRIES_UNDER_ATTACK + 2)]
     assert late == [401] * TRIES_UNDER_ATTACK + [429] * 2
     assert sign_in_by_rest("dave", "wrong", addresses[0]) == 429, (
-        "an address that has guessed before is stopped"
+        "an address with earlier guesses is throttled"
     )
-    assert sign_in_by_rest("dave", PASSWORD, "203.0.113.1") == 200, "the owner gets in"
+    assert sign_in_by_rest("dave", PASSWORD, "203.0.113.1") == 200, "the owner can sign in"
     assert [sign_in_by_rest("grace", "wrong", "192.0.2.2") for _ in range(5)] == [401] * 5, (
-        "other names are free"
+        "other user names are not throttled"
     )
 
 

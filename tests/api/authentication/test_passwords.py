@@ -42,7 +42,7 @@ def test_password_change_revokes_sign_in_tokens_and_replaces_the_current_token(
     assert (here.get("whoami").status_code, elsewhere.get("whoami").status_code) == (401, 401)
     replacement = Caller(answer["token"]).get("whoami").json()
     assert (replacement["username"], replacement["scopes"]) == ("dave", ["read", "write", "admin"])
-    assert dave.get("whoami").status_code == 200, "a token issued by hand stays"
+    assert dave.get("whoami").status_code == 200, "a manually issued token stays valid"
 
 
 def test_password_change_revokes_other_tokens_on_request(cast: Cast, dave: Caller) -> None:
@@ -97,7 +97,7 @@ def test_error_for_an_unsuitable_password_names_the_field(
     cast.dave.user.save()  # type: ignore[union-attr]
     answer = change(dave, current, new)
     assert answer.status_code == 422
-    assert message in {each["path"]: each["message"] for each in answer.json()["errors"]}[path]
+    assert message in {error["path"]: error["message"] for error in answer.json()["errors"]}[path]
     assert sign_in()
 
 
@@ -106,7 +106,7 @@ def test_guessing_the_current_password_is_throttled(cast: Cast, dave: Caller, se
     answers = [change(dave, f"guess {n}") for n in range(5)]
     assert [answer.status_code for answer in answers] == [422, 422, 422, 429, 429]
     assert int(answers[-1].headers["Retry-After"]) > 0
-    assert change(dave).status_code == 429, "even the right password is refused from this address"
+    assert change(dave).status_code == 429, "even the correct password is rejected from this address"
 
 
 def test_unsuitable_new_password_does_not_count_as_a_guess(cast: Cast, dave: Caller, settings: Any) -> None:
@@ -175,4 +175,6 @@ def test_token_name_alone_does_not_mark_a_sign_in_token(cast: Cast) -> None:
     )
     assert not token.interactive
     assert change(Caller(secret)).status_code == 200
-    assert Caller(secret).get("tokens").status_code == 403, "still known; it lacks the scope read"
+    assert Caller(secret).get("tokens").status_code == 403, (
+        "the token is still valid but lacks the scope read"
+    )

@@ -31,7 +31,7 @@ BOOT_TIMEOUT_REASON = "not ready within 60 s"
 
 
 class Ec2Pool:
-    """A pool on EC2 whose machines run but never join; the test advances the time."""
+    """An EC2 pool whose machines run but never join. The test advances the time."""
 
     def __init__(self, alice: Caller, place: Ec2Place) -> None:
         self.alice, self.place, self.now = alice, place, START
@@ -58,7 +58,7 @@ class Ec2Pool:
 
     @property
     def launches(self) -> list[int]:
-        """Return the seconds after the start at which machines were provisioned."""
+        """Return the times at which machines were provisioned, in seconds after the start."""
         events = ScalingEvent.objects.filter(kind="provision").order_by("pk")
         return [round((event.at - START).total_seconds()) for event in events]
 
@@ -108,7 +108,9 @@ def test_failed_boots_delay_and_then_stop_provisioning(cloud: Ec2Pool) -> None:
         "Fix the cause, then run `berth pool retry cloud`."
     )
     history = cloud.alice.get(f"{PATH}/history", kind="boot_failed").json()["items"]
-    assert [event["data"]["failures"] for event in history] == [3, 2, 1], "two nodes of one order count once"
+    assert [event["data"]["failures"] for event in history] == [3, 2, 1], (
+        "two nodes in one order count as one failure"
+    )
     assert history[0]["data"]["stopped"] is True
 
 
@@ -149,7 +151,7 @@ def test_joined_node_resets_the_failed_boot_count(cloud: Ec2Pool) -> None:
     cloud.create(boot_failure_limit=3)
     cloud.run(105)
     assert (cloud.answer["boot_failures"], cloud.launches) == (1, [0, 90])
-    assert cloud.answer["state"] == "failing", "until a node of the second order is ready"
+    assert cloud.answer["state"] == "failing", "the pool is failing until a node of the second order is ready"
     cloud.join()
     cloud.run(15)
     answer = cloud.answer
@@ -186,7 +188,7 @@ def test_subscribers_are_notified_of_the_first_failed_boot_and_when_provisioning
     assert [notify.notify_pools(cloud.now), notify.notify_pools(cloud.now)] == [1, 0]
     cloud.run(300)
     assert [notify.notify_pools(cloud.now), notify.notify_pools(cloud.now)] == [1, 0]
-    sent = [(each.to, each.content["stopped"]) for each in Delivery.objects.order_by("pk")]
+    sent = [(delivery.to, delivery.content["stopped"]) for delivery in Delivery.objects.order_by("pk")]
     assert sent == [("ops@example.org", False), ("ops@example.org", True)]
 
 
@@ -204,7 +206,9 @@ def test_pool_page_shows_the_boot_failure_and_retries_provisioning(cloud: Ec2Poo
     client.force_login(cast.alice.user)
     page = client.get("/node-pools/cloud").content.decode()
     assert '<span class="chip bad">Failing</span>' in page
-    assert page.count("Provisioning stopped after 1 failed boot.") == 2, "notice and history"
+    assert page.count("Provisioning stopped after 1 failed boot.") == 2, (
+        "the notice and the history both say so"
+    )
     assert 'href="/node-pools/cloud/retry"' in page
     assert '<span class="chip bad">Failing</span>' in client.get("/node-pools").content.decode()
     confirmation = client.get("/node-pools/cloud/retry").content.decode()

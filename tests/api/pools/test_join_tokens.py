@@ -136,14 +136,14 @@ def test_free_machine_is_removed_immediately(alice: Caller, metal_pool: NodePool
     assert listed(alice)["box-1"]["state"] == "free"
     answer = alice.post(f"{MACHINES}/box-1/remove", {"reason": "sold"})
     assert (answer.status_code, answer.json()["state"]) == (200, "departed")
-    assert report_in(secret).status_code == 401, "its program ends"
+    assert report_in(secret).status_code == 401, "the machine's program ends"
     assert listed(alice) == {}
     assert listed(alice, departed="true")["box-1"]["departed_at"] is not None
     assert alice.post(f"{MACHINES}/box-1/remove", {}).status_code == 409
     assert alice.post(f"{MACHINES}/box-9/remove", {}).status_code == 404
     audit = Audit.objects.get(action="remove machine")
     assert (audit.object_name, audit.after) == ("box-1", {"departed": True, "reason": "sold"})
-    assert join(alice), "another machine may join under its name"
+    assert join(alice), "another machine may join with the same name"
 
 
 def test_machine_with_a_node_is_drained_before_it_is_removed(alice: Caller, metal_pool: NodePool) -> None:
@@ -157,7 +157,7 @@ def test_machine_with_a_node_is_drained_before_it_is_removed(alice: Caller, meta
     node.refresh_from_db()
     assert node.state == "draining"
     assert node.drain_reason == "machine box-1 removed by alice: to be sold"
-    assert report_in(secret).json()["node"] == node.name, "it stays a node until it is drained"
+    assert report_in(secret).json()["node"] == node.name, "the machine stays a node until the node is drained"
     assert alice.post(f"nodes/{node.name}/uncordon").status_code == 200
     reconcile_pool(metal_pool)
     node.refresh_from_db()

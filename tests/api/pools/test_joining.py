@@ -71,7 +71,7 @@ def test_joined_machine_becomes_a_node_and_is_released(alice: Caller, metal_pool
     reconcile_pool(metal_pool)
     assert report_in(secret).json()["node"] is None
     reconcile_pool(metal_pool, nodes_desired=1)
-    assert report_in(secret).json()["node"] == "metal-0", "the same machine again"
+    assert report_in(secret).json()["node"] == "metal-0", "the same machine is used again"
     event = ScalingEvent.objects.filter(pool=metal_pool, kind="joined").get()
     assert event.reason == "box-1 joined with 2 GPUs, using a token issued by alice"
 
@@ -106,7 +106,7 @@ def test_only_platform_admins_issue_tokens(alice: Caller, bob: Caller, metal_poo
     assert alice.post("node-pools/metal/join-tokens", {"lifetime_seconds": 10**9}).status_code == 422
 
 
-def test_call_with_a_forged_secret_is_refused(alice: Caller, metal_pool: NodePool) -> None:
+def test_request_with_a_forged_secret_is_rejected(alice: Caller, metal_pool: NodePool) -> None:
     secret = join(alice)
     key = Machine.objects.get().pk
     forged = secrets.for_machine(key)[:-1] + "x", secrets.for_node(key), secret + "0", "machine..", "x"
@@ -150,11 +150,11 @@ def test_valid_machine_is_accepted_from_a_throttled_address(
 
 
 def test_reinstalled_machine_replaces_its_previous_registration(alice: Caller, metal_pool: NodePool) -> None:
-    """This also covers a machine that never received the response with its secret."""
+    """A reinstalled machine may never have received the response that contained its secret."""
     former = join(alice)
     token = alice.post("node-pools/metal/join-tokens", {}).json()["token"]
     assert anonymous.post("node-pools/metal/join", {**MACHINE, "token": token}).status_code == 409, (
-        "it is there"
+        "a live machine has this name"
     )
     Machine.objects.update(last_seen_at=timezone.now() - timedelta(seconds=181))
     assert anonymous.post("node-pools/metal/join", {**MACHINE, "token": token}).status_code == 200
@@ -170,7 +170,7 @@ def test_expired_tokens_are_deleted(alice: Caller, cast: Cast, metal_pool: NodeP
     assert JoinToken.objects.count() == 1
 
 
-def test_silent_machine_is_marked_lost_and_recovers_with_its_next_call(
+def test_silent_machine_is_marked_lost_and_recovers_with_its_next_report(
     alice: Caller, metal_pool: NodePool
 ) -> None:
     secret = join(alice)
@@ -218,7 +218,9 @@ def test_ordered_machine_joins_as_the_node_it_was_ordered_for(
 ) -> None:
     token = secrets.for_order("metal", "t1")
     body = {**MACHINE, "token": token, "instance_id": "i-2"}
-    assert anonymous.post("node-pools/metal/join", body).status_code == 409, "not known yet"
+    assert anonymous.post("node-pools/metal/join", body).status_code == 409, (
+        "the node's instance is not known yet"
+    )
     body |= {"instance_id": "i-1", "memory_mib": 15900}
     first = anonymous.post("node-pools/metal/join", body).json()["secret"]
     assert anonymous.post("node-pools/metal/join", body).json()["secret"] == first, (
@@ -243,7 +245,7 @@ def test_ordered_machine_joins_as_the_node_it_was_ordered_for(
     assert report_in(first).json() == {**instructions, "digest": "", "prepare": "", "secrets": {}}
 
 
-def test_machine_reports_its_interruption(ordered_node: Node) -> None:
+def test_machine_reports_its_spot_interruption(ordered_node: Node) -> None:
     Node.objects.update(state="ready")
     secret = secrets.for_node(ordered_node.pk)
     interruption_at = datetime(2030, 1, 1, 12, 2, tzinfo=UTC)
@@ -277,7 +279,7 @@ def test_repeated_orders_get_identical_user_data(settings: Any) -> None:
 
 
 def start_join_program(live_server: LiveServer, state: Path, token: str) -> "subprocess.Popen[bytes]":
-    """Start the join program as a process with a shorter call interval."""
+    """Start the join program as a process with a shorter report interval."""
     env = {
         **os.environ, "BERTH_URL": live_server.url, "BERTH_POOL": "metal", "BERTH_JOIN_TOKEN": token,
         "BERTH_MACHINE_STATE": str(state), "BERTH_METADATA_URL": "http://127.0.0.1:9",
@@ -318,7 +320,7 @@ def test_join_program_joins_and_runs_the_start_script(
         assert machine.cpu_milli >= 1000
         assert (tmp_path / "state/secret").stat().st_mode & 0o777 == 0o600
         Machine.objects.update(departed_at=timezone.now())
-        assert running.wait(timeout=60) == 1, "an unknown machine stops"
+        assert running.wait(timeout=60) == 1, "the program of an unknown machine exits"
     finally:
         running.kill()
         running.wait()

@@ -83,7 +83,7 @@ def test_node_with_a_failed_installation_is_marked_lost_with_the_reason(
     assert node().state == "lost"
     reconcile_pool(metal_pool)
     reconcile_pool(metal_pool)
-    assert Node.objects.count() == 1, "a machine that just failed gets no new node at once"
+    assert Node.objects.count() == 1, "a machine that just failed does not get a new node immediately"
     failed = f"Failed boot 1 of 5 (metal-0): {why}. Next attempt in 30 s."
     assert alice.get("node-pools/metal").json()["last_error"] == failed
     assert bob.get("node-pools/metal").json()["last_error"] is None
@@ -115,7 +115,7 @@ def test_report_for_another_environment_is_ignored(secret: str) -> None:
         ({"digest": "a", "exit_code": 1000}, "booted.exit_code"),
     ],
 )
-def test_invalid_report_is_refused(secret: str, booted: dict[str, Any], path: str) -> None:
+def test_invalid_report_is_rejected(secret: str, booted: dict[str, Any], path: str) -> None:
     answer = report_in(secret, {"booted": booted})
     assert (answer.status_code, answer.json()["errors"][0]["path"]) == (422, path)
 
@@ -129,10 +129,10 @@ def test_machines_can_download_the_worker_code(client: Any, db: None) -> None:
 @pytest.mark.heavy
 @pytest.mark.shows("PLG-08", "PLG-11", "PLG-41")
 @pytest.mark.django_db(transaction=True)
-def test_join_program_runs_the_installation_script_between_calls(
+def test_join_program_runs_the_installation_script_between_reports(
     live_server: LiveServer, cast: Cast, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The test runs the same program and script as a machine."""
+    """The test runs the same program and script as a real machine."""
     (tmp_path / "wheels").mkdir()
     wheel(tmp_path / "wheels", "cloudpickle", version("cloudpickle"))
     wheel(tmp_path / "wheels", "lib", "1.0")
@@ -159,7 +159,10 @@ def test_join_program_runs_the_installation_script_between_calls(
                 break
             time.sleep(0.2)
         assert node_row is not None
-        assert (node_row.state, [each["state"] for each in node_row.phases]) == ("ready", ["done"] * 4)
+        assert (node_row.state, [phase_row["state"] for phase_row in node_row.phases]) == (
+            "ready",
+            ["done"] * 4,
+        )
         place = tmp_path / "state" / "environments" / str(node_row.environment_id)
         code = "import lib, pools.plugins; print(lib.VERSION)"
         assert subprocess.check_output([place / "bin/python", "-c", code], text=True) == "1.0\n"

@@ -21,7 +21,7 @@ def node(cast: Cast) -> Node:
     )  # fmt: skip
 
 
-def test_every_role_sees_free_resources_and_users_without_a_role_see_none(
+def test_every_role_sees_free_resources_and_users_without_a_role_see_nothing(
     cast: Cast, erin: Caller, frank: Caller, alice: Caller, node: Node
 ) -> None:
     workload = workloads.submit(actor=cast.dave, project=cast.vision, document=training())
@@ -69,7 +69,7 @@ def test_platform_admins_create_edit_and_delete_a_pool(alice: Caller, bob: Calle
     assert alice.get("node-pools/big").status_code == 404
 
 
-def test_fake_providers_are_refused_unless_enabled(cast: Cast, alice: Caller, settings: Any) -> None:
+def test_fake_providers_are_rejected_unless_enabled(cast: Cast, alice: Caller, settings: Any) -> None:
     settings.BERTH_FAKE_POOLS = ""
     for field, allowed in (("provider", "'local', 'static' or 'aws'"), ("runtime", "'local' or 'ray'")):
         errors = [
@@ -212,7 +212,7 @@ def test_pool_is_drained_and_resumed(alice: Caller, node: Node) -> None:
     drained = alice.post("node-pools/local/drain", {"reason": "moving house"}).json()
     assert (drained["nodes_desired"], drained["expires_at"] is None) == (0, False)
     again = alice.post("node-pools/local/drain", {}).json()
-    assert again["expires_at"] == drained["expires_at"], "it is drained already"
+    assert again["expires_at"] == drained["expires_at"], "draining again does not extend the drain"
     back = alice.post("node-pools/local/resume").json()
     assert (back["nodes_desired"], back["expires_at"]) == (1, None)
     reasons = [event["reason"] for event in alice.get("node-pools/local/history").json()["items"]]

@@ -25,7 +25,7 @@ def test_plugins_keep_their_order_and_tokens_are_never_returned(alice: Caller, f
     assert [answer.status_code for answer in answers[:5]] == [201, 201, 200, 200, 200]
     assert not [answer for answer in answers if TOKEN in answer.content.decode()]
     pool = answers[2].json()
-    assert [(each["name"], list(each["secrets_set"])) for each in pool["plugins"]] == [
+    assert [(plugin["name"], list(plugin["secrets_set"])) for plugin in pool["plugins"]] == [
         ("torch", []), ("huggingface", ["token"]),
     ]  # fmt: skip
     assert pool["environment"] == POOL["environment"]
@@ -78,9 +78,9 @@ def test_only_platform_admins_set_plugins(bob: Caller, cast: Cast) -> None:
 
 @pytest.mark.shows("PLG-35")
 def test_available_plugins_are_listed_with_their_parameters(frank: Caller, alice: Caller) -> None:
-    plugins = {each["name"]: each for each in frank.get("plugins").json()["plugins"]}
+    plugins = {plugin["name"]: plugin for plugin in frank.get("plugins").json()["plugins"]}
     assert {"accelerate", "torch", "jax", "keras", "huggingface", "joblib", "sklearn", "cuml", "mps",
-            "mig"} == {name for name, each in plugins.items() if not each["source"]}  # fmt: skip
+            "mig"} == {name for name, plugin in plugins.items() if not plugin["source"]}  # fmt: skip
     assert plugins["huggingface"]["parameters"]["properties"]["token"]["writeOnly"] is True
     assert frank.get("plugins").json()["refused"] is None
     assert alice.get("plugins").json()["refused"] == {}

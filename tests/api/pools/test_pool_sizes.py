@@ -24,7 +24,7 @@ PATH = "node-pools/small"
 
 @dataclass
 class Cluster:
-    """The scheduler loop and a provider whose machines boot when the test says so."""
+    """The scheduler loop and a provider whose machines boot when the test tells them to."""
 
     provider: FakeProvider
     clock: FixedClock = field(default_factory=lambda: FixedClock(NOON))
@@ -80,7 +80,7 @@ def test_nodes_above_the_minimum_are_removed_after_the_idle_timeout(alice: Calle
 
 @pytest.mark.shows("SKY-21", "SKY-33")
 def test_manually_added_nodes_are_not_idle_before_they_are_ready(alice: Caller) -> None:
-    """The pool has been idle for 200 s, and its machines take longer to boot than the cooldown lasts."""
+    """The pool has been idle for 200 s, and its machines take longer to boot than the cooldown."""
     create(alice, [0, 4])
     cluster = Cluster(FakeProvider(boots_at_once=False))
     cluster.run(200)

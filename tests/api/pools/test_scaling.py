@@ -32,8 +32,8 @@ def edit(caller: Caller, changes: Mapping[str, object]) -> Any:
 
 def test_scale_down_lists_the_nodes_to_drain(cast: Cast, alice: Caller, nodes: list[Node]) -> None:
     before = alice.get("node-pools/local/scale", nodes=1).json()
-    assert [each["node"] for each in before["draining"]] == ["local-1", "local-2", "local-3"]
-    assert [(each["pods"], each["not_preemptible"]) for each in before["draining"]] == [
+    assert [item["node"] for item in before["draining"]] == ["local-1", "local-2", "local-3"]
+    assert [(item["pods"], item["not_preemptible"]) for item in before["draining"]] == [
         (0, 0),
         (1, 0),
         (1, 1),
@@ -41,23 +41,23 @@ def test_scale_down_lists_the_nodes_to_drain(cast: Cast, alice: Caller, nodes: l
     assert before["draining"][2]["work"] == ["vision/firm (1 pod, not preemptible)"]
     assert alice.get("node-pools/local").json()["nodes_desired"] == 4
     after = alice.post("node-pools/local/scale", {"nodes": 2}).json()
-    assert (after["nodes_desired"], [each["node"] for each in after["draining"]]) == (
+    assert (after["nodes_desired"], [item["node"] for item in after["draining"]]) == (
         2,
         ["local-1", "local-2"],
     )
-    assert [each["node"] for each in alice.get("node-pools/local/scale").json()["draining"]] == [
+    assert [item["node"] for item in alice.get("node-pools/local/scale").json()["draining"]] == [
         "local-1", "local-2",
     ]  # fmt: skip
     Node.objects.filter(ordinal=1).update(
         state="draining", drained_by_scaling=True, drain_started_at=make.ago()
     )
     draining = alice.get("node-pools/local/scale").json()["draining"]
-    assert [each["node"] for each in draining] == ["local-1", "local-2"]
+    assert [item["node"] for item in draining] == ["local-1", "local-2"]
 
 
 def test_viewer_sees_no_workload_names_and_cannot_scale(cast: Cast, erin: Caller, nodes: list[Node]) -> None:
     draining = erin.get("node-pools/local/scale", nodes=0).json()["draining"]
-    assert [(each["node"], each["work"]) for each in draining][-1] == ("local-0", None)
+    assert [(item["node"], item["work"]) for item in draining][-1] == ("local-0", None)
     assert erin.get("node-pools/local/scale", nodes=5).status_code == 422
     assert erin.post("node-pools/local/scale", {"nodes": 1}).status_code == 403
 
@@ -68,7 +68,7 @@ def test_preview_names_the_budget_that_blocks_nodes(cast: Cast, alice: Caller, n
     assert changed["disruption_budgets"] == budgets
     draining = alice.post("node-pools/local/scale", {"nodes": 1}).json()["draining"]
     reason = "at most 1 node at once for being underutilised"
-    assert [(each["node"], each["blocked_by"]) for each in draining] == [
+    assert [(item["node"], item["blocked_by"]) for item in draining] == [
         ("local-1", ""), ("local-2", reason), ("local-3", reason),
     ]  # fmt: skip
     assert alice.get("node-pools/local/scale").json()["blocked"] == [
@@ -123,13 +123,13 @@ def test_lower_maximum_previews_and_drains_the_excess_nodes(
     before = alice("PATCH", "node-pools/local", changes, dry_run="true")
     assert before.status_code == 200, before.content
     preview = before.json()
-    assert (preview["nodes_desired"], [each["node"] for each in preview["draining"]]) == (staying, draining)
+    assert (preview["nodes_desired"], [item["node"] for item in preview["draining"]]) == (staying, draining)
     assert preview["draining"][1]["work"] == ["vision/train (1 pod)"]
     stored = alice.get("node-pools/local").json()
     assert (stored["nodes_desired"], stored["nodes_max"], stored["version"]) == (4, 4, 1), "nothing is stored"
     after = edit(alice, changes)
     assert after.status_code == 200, after.content
-    assert (after.json()["nodes_desired"], [each["node"] for each in after.json()["draining"]]) == (
+    assert (after.json()["nodes_desired"], [item["node"] for item in after.json()["draining"]]) == (
         staying,
         draining,
     )
@@ -148,12 +148,12 @@ def test_higher_minimum_raises_the_desired_nodes(cast: Cast, alice: Caller) -> N
     assert (both.status_code, both.json()["nodes_desired"]) == (200, 6)
 
 
-def test_maximum_below_the_ready_threshold_is_refused(cast: Cast, alice: Caller, nodes: list[Node]) -> None:
+def test_maximum_below_the_ready_threshold_is_rejected(cast: Cast, alice: Caller, nodes: list[Node]) -> None:
     edit(alice, {"nodes": {"min": 1, "desired": 4, "max": 4}})
     for query in ({}, {"dry_run": "true"}):
         refused = alice("PATCH", "node-pools/local", {"nodes_max": 2}, **query)
         assert refused.status_code == 422
-        assert [each["path"] for each in refused.json()["errors"]] == ["ready_threshold"]
+        assert [item["path"] for item in refused.json()["errors"]] == ["ready_threshold"]
 
 
 def test_only_platform_admins_preview_an_edit(bob: Caller, nodes: list[Node]) -> None:
@@ -161,7 +161,7 @@ def test_only_platform_admins_preview_an_edit(bob: Caller, nodes: list[Node]) ->
 
 
 class ListingProvider(FakeProvider):
-    """A provider that lists the instances of nodes created without an order."""
+    """A provider that lists instances for nodes created without an order."""
 
     def __init__(self, nodes: list[Node]) -> None:
         super().__init__()

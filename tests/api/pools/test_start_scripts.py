@@ -43,7 +43,7 @@ def test_node_whose_start_script_failed_is_marked_lost_with_exit_code_and_output
     assert send_report(secret, **FAILED_REPORT).status_code == 200
     assert ScalingEvent.objects.get(kind="lost").reason == FAILURE_REASON
     reconcile_pool(metal_pool)
-    assert not Node.objects.exclude(state="ended").exists(), "it is not used"
+    assert not Node.objects.exclude(state="ended").exists(), "the machine is not used"
     node = alice.get("nodes/metal-0").json()
     phase = {"phase": "start", "state": "failed", "seconds": 3, "exit_code": 127}
     assert (node["state"], node["phases"]) == ("ended", [{**phase, "message": FAILED_REPORT["output"]}])
@@ -79,7 +79,7 @@ def test_start_script_progress_is_stored_with_its_node(alice: Caller, metal_pool
 
 
 def test_report_for_a_previous_instance_is_ignored(alice: Caller, metal_pool: NodePool) -> None:
-    """Both reports name one machine and one node. Only the instance differs."""
+    """Both reports name the same machine and node. Only the instance differs."""
     secret = join(alice)
     reconcile_pool(metal_pool, nodes_desired=1)
     former = report_in(secret).json()["instance"]
@@ -95,7 +95,7 @@ def test_report_for_a_previous_instance_is_ignored(alice: Caller, metal_pool: No
     ("wrong", "path"),
     [({"instance": ""}, "instance"), ({"exit_code": 1000}, "exit_code"), ({"output": "x" * 4001}, "output")],
 )
-def test_malformed_start_script_report_is_refused(
+def test_malformed_start_script_report_is_rejected(
     alice: Caller, metal_pool: NodePool, wrong: dict[str, Any], path: str
 ) -> None:
     answer = report_in(join(alice), {"started": {"instance": "box-1/1", **wrong}})
@@ -127,7 +127,7 @@ def test_join_program_reports_exit_code_and_output_of_a_start_script(
         assert (phase["exit_code"], phase["message"]) == (7, "preparing\nno such program\n")
         reconcile_pool(metal_pool)
         wait_until(stopped.exists)
-        assert (tmp_path / "state/start.sh").stat().st_mode & 0o777 == 0o600, "a script holds secrets"
+        assert (tmp_path / "state/start.sh").stat().st_mode & 0o777 == 0o600, "start scripts contain secrets"
     finally:
         running.kill()
         running.wait()

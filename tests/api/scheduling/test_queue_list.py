@@ -35,7 +35,7 @@ def test_workloads_of_other_projects_are_counted_but_not_listed(cast: Cast, dave
     assert (queue["workloads"], [item["name"] for item in queue["items"]]) == (2, ["ours"])
 
 
-def test_unknown_pool_and_invalid_cursor_are_refused(alice: Caller) -> None:
+def test_unknown_pool_and_invalid_cursor_are_rejected(alice: Caller) -> None:
     assert alice.get("node-pools/none/queue").status_code == 404
     assert alice.get("node-pools/local/queue", cursor="abc").status_code == 422
 

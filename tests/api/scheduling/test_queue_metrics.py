@@ -29,7 +29,7 @@ def test_pending_workloads_are_counted_by_reason_with_the_longest_wait(cast: Cas
     assert metrics["berth_longest_wait_seconds"] == pytest.approx(5400, abs=30)
 
 
-def test_wait_quantiles_cover_workloads_started_within_a_day(cast: Cast) -> None:
+def test_wait_quantiles_cover_workloads_started_in_the_last_day(cast: Cast) -> None:
     other = make.pool("other")
     hour_ago = make.ago(hours=1)
     for pool, wait_seconds in ((cast.pool, (10, 20, 30)), (other, (600,))):
@@ -61,7 +61,7 @@ def test_queue_metrics_include_quota_fair_share_and_demand(cast: Cast) -> None:
     assert metrics[f"berth_queue_allocated_gpus{{{of_project}}}"] == 2
     assert metrics[f"berth_queue_requested_gpus{{{of_department}}}"] == 6
     assert metrics[f"berth_queue_quota_gpus{{{of_project}}}"] == 1.5
-    assert f"berth_queue_quota_gpus{{{of_department}}}" not in metrics, "unlimited is no number"
+    assert f"berth_queue_quota_gpus{{{of_department}}}" not in metrics, "an unlimited quota is not exported"
 
 
 def test_service_metrics_include_engines_requests_and_missing_metrics(cast: Cast) -> None:

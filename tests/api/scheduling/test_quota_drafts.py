@@ -39,14 +39,14 @@ def test_change_is_applied_with_an_audit_row_per_quota(vision: Quota, bob: Calle
     answer = bob.post("quotas/apply", TWO_QUOTA_DRAFT, If_Match=preview_tag(bob))
     change = answer.json()["change"]
     assert (change["actor"], change["comment"], change["hidden"]) == ("bob", "speech begins", 0)
-    assert [(each["name"], each["before"] and each["before"]["gpu"], each["after"]["gpu"])
-            for each in change["quotas"]] == [("vision", 4, 3), ("speech", None, 1)]  # fmt: skip
+    assert [(item["name"], item["before"] and item["before"]["gpu"], item["after"]["gpu"])
+            for item in change["quotas"]] == [("vision", 4, 3), ("speech", None, 1)]  # fmt: skip
     rows = Audit.objects.filter(change_id=change["id"]).order_by("object_name")
     assert [(row.object_name, row.action) for row in rows] == [
         ("speech on local", "set_quota"), ("vision on local", "set_quota"),
     ]  # fmt: skip
     assert gpu_quotas() == {"vision": 3000, "speech": 1000}
-    assert answer["ETag"] == preview_tag(bob), "the next change can build on it"
+    assert answer["ETag"] == preview_tag(bob), "the next change can use this tag"
 
 
 def test_conflict_names_the_other_user_and_the_current_value(
@@ -60,7 +60,7 @@ def test_conflict_names_the_other_user_and_the_current_value(
     assert (changed["name"], changed["pool"], changed["by"]) == ("vision", "local", "alice")
     assert changed["current"]["gpu"] == 5
     assert "vision on local (by alice)" in answer.json()["detail"]
-    assert gpu_quotas() == {"vision": 5000}, "all or nothing"
+    assert gpu_quotas() == {"vision": 5000}, "the whole draft is rejected"
     assert bob.post("quotas/apply", TWO_QUOTA_DRAFT, If_Match=preview_tag(bob)).status_code == 200
 
 
@@ -69,7 +69,7 @@ def test_concurrently_deleted_or_created_quota_is_a_conflict(cast: Cast, vision:
     quotas.remove_quota(actor=cast.alice, quota=vision)
     quotas.set_quota(actor=cast.alice, owner=cast.speech, pool=cast.pool, values={"gpu": 9})
     changed = bob.post("quotas/apply", TWO_QUOTA_DRAFT, If_Match=etag).json()["changed"]
-    assert [(each["name"], each["by"], each["current"] and each["current"]["gpu"]) for each in changed] == [
+    assert [(item["name"], item["by"], item["current"] and item["current"]["gpu"]) for item in changed] == [
         ("vision", "alice", None), ("speech", "alice", 9),
     ]  # fmt: skip
 
@@ -135,7 +135,7 @@ def test_superseded_change_cannot_be_reverted(cast: Cast, vision: Quota, bob: Ca
     made = bob.post("quotas/apply", TWO_QUOTA_DRAFT, If_Match="*").json()["change"]["id"]
     quotas.set_quota(actor=cast.alice, owner=cast.speech, pool=cast.pool, values={"gpu": 2})
     answer = bob.post(f"quotas/changes/{made}/revert")
-    assert (answer.status_code, [each["name"] for each in answer.json()["changed"]]) == (412, ["speech"])
+    assert (answer.status_code, [item["name"] for item in answer.json()["changed"]]) == (412, ["speech"])
     assert gpu_quotas() == {"vision": 3000, "speech": 2000}
 
 
@@ -147,7 +147,7 @@ def test_history_hides_quotas_that_the_user_cannot_see(
 
     def newest_change(reader: Caller) -> tuple[list[str], int]:
         items = reader.get("quotas/changes").json()["items"]
-        return ([each["name"] for each in items[0]["quotas"]], items[0]["hidden"]) if items else ([], 0)
+        return ([item["name"] for item in items[0]["quotas"]], items[0]["hidden"]) if items else ([], 0)
 
     assert newest_change(alice) == (["vision", "speech", "ads"], 0)
     assert newest_change(bob) == (["vision", "speech"], 1)
@@ -160,7 +160,7 @@ def test_history_hides_quotas_that_the_user_cannot_see(
     assert carol.post(f"quotas/changes/{made}/revert").status_code == 403
 
 
-def test_refused_revert_does_not_reveal_hidden_quotas(
+def test_rejected_revert_does_not_reveal_hidden_quotas(
     cast: Cast, vision: Quota, alice: Caller, bob: Caller
 ) -> None:
     secret = Project.objects.create(name="secret-merger", department=cast.product)
@@ -186,11 +186,9 @@ def test_preview_and_apply_need_permission_to_set_the_quotas(
     for path in ("quotas/preview", "quotas/apply"):
         own = {"changes": TWO_QUOTA_DRAFT["changes"][:1]}
         assert carol.post(path, own, If_Match="*").status_code == 403
-        assert carol.post(path, TWO_QUOTA_DRAFT, If_Match="*").status_code == 422, (
-            "speech is not there for carol"
-        )
+        assert carol.post(path, TWO_QUOTA_DRAFT, If_Match="*").status_code == 422, "carol cannot see speech"
         assert frank.post(path, TWO_QUOTA_DRAFT, If_Match="*").status_code == 422, (
-            "there are no such projects for frank"
+            "frank cannot see the projects"
         )
         assert caller("bob", "read", "write").post(path, TWO_QUOTA_DRAFT, If_Match="*").status_code == 403
         assert caller("")("POST", path, TWO_QUOTA_DRAFT).status_code == 401
@@ -200,7 +198,7 @@ def test_preview_and_apply_need_permission_to_set_the_quotas(
 @pytest.mark.parametrize("body", [{}, [], {"changes": []}, {"changes": "x"}, {"changes": [1]},
                                   {"changes": [{"project": "vision"}]}, {"change": []},
                                   {"changes": [{"project": ["vision"], "pool": {}, "set": []}]}])  # fmt: skip
-def test_malformed_change_is_refused_with_its_path(body: Any, vision: Quota, bob: Caller) -> None:
+def test_error_for_a_malformed_change_names_its_path(body: Any, vision: Quota, bob: Caller) -> None:
     for path in ("quotas/preview", "quotas/apply"):
         answer = bob.post(path, body, If_Match="*")
         assert answer.status_code == 422

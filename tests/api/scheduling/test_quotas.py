@@ -37,7 +37,7 @@ def test_quota_is_created_read_and_edited_with_an_etag(cast: Cast, bob: Caller) 
     assert changed.json()["limit"]["gpu"] == 6.0
 
 
-def test_change_without_the_current_version_is_refused(bob: Caller) -> None:
+def test_change_without_the_current_version_is_rejected(bob: Caller) -> None:
     assert bob("PUT", VISION_QUOTA, {"gpu": 1}).status_code == 428
     assert bob("PUT", VISION_QUOTA, {"gpu": 1}, headers={"If-Match": '"1"'}).status_code == 412
     bob("PUT", VISION_QUOTA, {"gpu": 1}, headers=NEW)
@@ -69,7 +69,7 @@ def test_error_names_the_invalid_amount_and_nothing_is_stored(bob: Caller) -> No
     assert not Quota.objects.exists()
 
 
-def test_quota_above_department_quota_returns_the_preview_warning(
+def test_quota_above_the_department_quota_returns_the_same_warning_as_the_preview(
     cast: Cast, alice: Caller, bob: Caller
 ) -> None:
     factories.quota(cast.research, cast.pool, 2)
@@ -86,7 +86,7 @@ def test_quota_above_department_quota_returns_the_preview_warning(
     again = bob("PUT", VISION_QUOTA, {"gpu": 2}, headers={"If-Match": made["ETag"]})
     assert again.json()["warnings"] == []
     of_department = alice("PUT", "quotas/departments/research/local", {"gpu": 1}, headers={"If-Match": '"1"'})
-    assert "projects_above_department" in [each["code"] for each in of_department.json()["warnings"]]
+    assert "projects_above_department" in [warning["code"] for warning in of_department.json()["warnings"]]
 
 
 def test_quota_includes_its_standing_in_the_last_cycle(cast: Cast, carol: Caller, bob: Caller) -> None:

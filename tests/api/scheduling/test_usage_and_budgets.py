@@ -15,14 +15,14 @@ from scheduler.reports.usage.budgets import budget_statuses, record_budget_warni
 from tests.api.conftest import Caller
 from tests.cast import Cast
 
-MID_JUNE = datetime(2026, 6, 16, tzinfo=UTC)  # half of June is over
+MID_JUNE = datetime(2026, 6, 16, tzinfo=UTC)  # half of June has passed
 NEW = {"If-None-Match": "*"}
 VISION_BUDGET = "budgets/projects/vision"
 
 
 @pytest.fixture
 def create_usage_hour(cast: Cast) -> Callable[..., UsageHour]:
-    """Return a function that creates one user's usage in one project and hour."""
+    """Return a function that records one user's usage in one project and hour."""
 
     def make(at: datetime, gpu_hours: float, project: str = "vision", user_name: str = "dave") -> UsageHour:
         owner = getattr(cast, project)
@@ -116,17 +116,17 @@ def test_error_for_an_invalid_budget_names_the_field(bob: Caller, body: dict, pa
 
 def test_forecast_extrapolates_the_last_seven_days(cast: Cast, create_usage_hour) -> None:
     budget = budgets.set_budget(actor=cast.alice, owner=cast.research, values={"gpu_hours": 1000})
-    create_usage_hour(datetime(2026, 5, 31, 23, tzinfo=UTC), 999)  # in the previous month
+    create_usage_hour(datetime(2026, 5, 31, 23, tzinfo=UTC), 999)  # last month
     create_usage_hour(datetime(2026, 6, 1, tzinfo=UTC), 100)
-    create_usage_hour(datetime(2026, 6, 12, tzinfo=UTC), 84, project="speech")  # half a GPU over seven days
-    create_usage_hour(datetime(2026, 6, 12, tzinfo=UTC), 500, project="ads")  # in another department
+    create_usage_hour(datetime(2026, 6, 12, tzinfo=UTC), 84, project="speech")  # half a GPU for seven days
+    create_usage_hour(datetime(2026, 6, 12, tzinfo=UTC), 500, project="ads")  # other department
     (standing,) = budget_statuses([budget], MID_JUNE)
     assert (standing.used, standing.percent) == (184, 18.4)
     assert standing.forecast == pytest.approx(184 + 0.5 * 24 * 15)
 
 
 def test_forecast_uses_full_hours_for_usage_and_time(cast: Cast, create_usage_hour) -> None:
-    """At half past, the first hour of the seven days counts in full for both usage and time."""
+    """At half past the hour, the first hour of the seven days counts in full for both usage and time."""
     budget = budgets.set_budget(actor=cast.alice, owner=cast.research, values={"gpu_hours": 1000})
     for back in range(1, 8 * 24):
         create_usage_hour(MID_JUNE - timedelta(hours=back), 2)

@@ -36,7 +36,7 @@ def test_workload_utilization_includes_pods_and_devices(cast: Cast, dave: Caller
     )
     assert (utilization.now.allocated.cpu, utilization.now.used.cpu) == (2, 0.5)
     assert (utilization.now.allocated.gpu_memory_mib, utilization.now.used.gpu_memory_mib) == (80_000, None)
-    assert [(each.pod, each.devices[0].index, each.devices[0].busy_percent) for each in utilization.pods] == [
+    assert [(item.pod, item.devices[0].index, item.devices[0].busy_percent) for item in utilization.pods] == [
         ("worker-0", 1, 25.0)
     ]
     (point,) = utilization.over_time
@@ -65,7 +65,7 @@ def test_node_utilization_includes_all_gpus_and_pods(cast: Cast, dave: Caller) -
     node = ours.node
     NodeUtilization.objects.create(node=node, at=timezone.now(), devices=[[500, 100], [30, None]])
     utilization = NodeUtilizationDetail.model_validate(dave.get(f"nodes/{node.name}/utilization").json())
-    assert [(each.index, each.busy_percent, each.memory_mib) for each in utilization.devices] == [
+    assert [(item.index, item.busy_percent, item.memory_mib) for item in utilization.devices] == [
         (0, 50.0, 100), (1, 3.0, None),
     ]  # fmt: skip
     assert (utilization.now.pods, utilization.now.used.cpu, utilization.now.used.gpu) == (2, 1.25, 0.5)
@@ -98,18 +98,18 @@ def test_workload_utilization_is_listed_for_visible_projects(cast: Cast, dave: C
     make.used(create_running_pod(cast, cast.vision, "ours", []), cpu=250)
     make.used(create_running_pod(cast, cast.ads, "theirs", [0]), 10)
     (mine,) = [
-        WorkloadUtilization.model_validate(each) for each in dave.get("utilization/workloads").json()["items"]
+        WorkloadUtilization.model_validate(item) for item in dave.get("utilization/workloads").json()["items"]
     ]
     assert (mine.workload, mine.now.used.cpu, mine.now.used.gpu) == ("vision/ours", 0.25, None)
     both = alice.get("utilization/workloads", limit=1).json()
     assert both["items"][0]["workload"] == "ads/theirs", "the largest allocation comes first"
     rest = alice.get("utilization/workloads", limit=1, cursor=both["next"]).json()
-    assert [each["workload"] for each in rest["items"]] == ["vision/ours"]
+    assert [item["workload"] for item in rest["items"]] == ["vision/ours"]
     assert alice.get("utilization/workloads", project="search").json()["items"] == []
 
 
 @pytest.mark.parametrize("span", ["0", "59", "-1", "x", "99999999999"])
-def test_invalid_span_is_refused(cast: Cast, dave: Caller, span: str) -> None:
+def test_invalid_time_span_is_rejected(cast: Cast, dave: Caller, span: str) -> None:
     pod = create_running_pod(cast, cast.vision, "train", [])
     answer = dave.get(f"workloads/{pod.workload_id}/utilization", span=span)
     assert (answer.status_code, answer.json()["errors"][0]["path"]) == (422, "span")

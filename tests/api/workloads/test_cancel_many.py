@@ -6,7 +6,7 @@ from tests.api.conftest import Caller
 from tests.cast import Cast
 
 
-def test_one_refused_cancellation_does_not_stop_the_others(cast: Cast, dave: Caller) -> None:
+def test_one_failed_cancellation_does_not_stop_the_others(cast: Cast, dave: Caller) -> None:
     mine = make.workload(cast.vision, "mine", by=cast.dave.user)
     carols = make.workload(cast.vision, "carols", by=cast.carol.user)
     ended = make.workload(cast.vision, "ended", by=cast.dave.user, phase="failed")
@@ -14,13 +14,13 @@ def test_one_refused_cancellation_does_not_stop_the_others(cast: Cast, dave: Cal
     ids = [str(row.pk) for row in (mine, carols, ended, hidden, mine)]
     answer = dave.post("workloads/cancel", {"ids": ids}).json()
     assert answer["cancelled"] == [str(mine.pk)]
-    refused = {each["id"]: each["reason"] for each in answer["refused"]}
+    refused = {item["id"]: item["reason"] for item in answer["refused"]}
     assert set(refused) == {str(carols.pk), str(ended.pk), str(hidden.pk)}
     assert "has already ended" in refused[str(ended.pk)]
     assert refused[str(hidden.pk)] == "There is no workload with that ID."
     assert Workload.objects.get(name="carols").phase == "pending"
 
 
-def test_invalid_list_of_ids_is_refused(dave: Caller) -> None:
+def test_invalid_list_of_ids_is_rejected(dave: Caller) -> None:
     assert dave.post("workloads/cancel", {"ids": []}).status_code == 422
     assert dave.post("workloads/cancel", {"ids": ["x"]}).status_code == 422

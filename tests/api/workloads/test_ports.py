@@ -36,21 +36,21 @@ def test_link_uses_the_ports_own_host(dave: Caller, interactive_workload: str) -
     assert answer.headers["Cache-Control"] == "no-store"
 
 
-def test_every_call_creates_a_link_despite_the_idempotency_key(
+def test_every_request_creates_a_link_despite_the_idempotency_key(
     dave: Caller, interactive_workload: str
 ) -> None:
     urls = {dave.post(interactive_workload, Idempotency_Key="once").json()["url"] for _ in range(2)}
     assert len(urls) == PortLink.objects.count() == 2, "a stored response would store the secret"
 
 
-def test_viewer_is_refused_and_other_users_get_404(
+def test_viewer_gets_403_and_other_projects_users_get_404(
     erin: Caller, caller: Callable[..., Caller], interactive_workload: str
 ) -> None:
     assert erin.post(interactive_workload).status_code == 403
     assert caller("grace").post(interactive_workload).status_code == 404
 
 
-def test_missing_port_pending_workload_and_unknown_field_are_refused(
+def test_missing_port_pending_workload_and_unknown_field_are_rejected(
     dave: Caller, interactive_workload: str
 ) -> None:
     assert dave.post(interactive_workload.replace("/lab/", "/nowhere/")).status_code == 404
@@ -88,7 +88,7 @@ def test_workload_page_opens_ports(cast: Cast, interactive_workload: str, client
     "https://apps.example.org", "ftp://*.x", "*.apps.example.org", "https://*.*.org", "https://*.", "https://*.x/y",
     "https://a:b@*.x", "https://a*.x",
 ])  # fmt: skip
-def test_invalid_apps_origin_is_refused(text: str) -> None:
+def test_invalid_apps_origin_is_rejected(text: str) -> None:
     with pytest.raises(ValueError, match="must look like"):
         parse_origins(text)
 

@@ -111,7 +111,7 @@ def test_worker_endpoints_need_the_secret_of_a_live_pod(db: None, path: str) -> 
         assert answer.status_code == 401
 
 
-def test_user_token_is_refused_by_worker_endpoints(dave: Caller, running_session: str) -> None:
+def test_worker_endpoints_reject_user_tokens(dave: Caller, running_session: str) -> None:
     assert dave.get("workers/orders").status_code == 401
 
 
@@ -145,7 +145,7 @@ def test_error_names_the_invalid_field_of_a_session(dave: Caller, change: dict[s
         (frames(*[({"key": "00000000-0000-4000-8000-000000000001"}, b"")] * 2), 422),
     ],
 )  # fmt: skip
-def test_malformed_calls_are_refused(dave: Caller, running_session: str, body: Any, status: int) -> None:
+def test_malformed_calls_are_rejected(dave: Caller, running_session: str, body: Any, status: int) -> None:
     assert dave.post(f"sessions/{running_session}/calls", body).status_code == status
 
 
@@ -158,7 +158,7 @@ def test_broadcast_without_a_ready_node_can_be_retried(dave: Caller, running_ses
     assert [node["node"] for node in broadcast["nodes"]] == [0]
 
 
-def test_position_beyond_the_results_is_refused(dave: Caller, running_session: str) -> None:
+def test_acknowledging_future_results_is_rejected(dave: Caller, running_session: str) -> None:
     assert dave.get(f"sessions/{running_session}/results", after=1).status_code == 422
 
 
@@ -176,7 +176,7 @@ def test_pod_secret_is_never_returned(dave: Caller, alice: Caller, running_sessi
 
 
 @pytest.mark.django_db(transaction=True)
-async def test_long_poll_returns_once_an_order_arrives() -> None:
+async def test_long_poll_returns_once_a_call_arrives() -> None:
     def set_up() -> tuple[str, Caller, Caller]:
         cast = make_cast()
         _, secret = tokens.issue(actor=cast.dave, name="t", scopes=["read", "write"], expires_at=None)

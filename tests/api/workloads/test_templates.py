@@ -99,7 +99,7 @@ def test_error_for_an_invalid_template_names_the_field(
     assert not Template.objects.exists()
 
 
-def test_invalid_template_name_is_refused(cast: Cast, dave: Caller) -> None:
+def test_invalid_template_name_is_rejected(cast: Cast, dave: Caller) -> None:
     answer = save(dave, "projects/vision/templates/No Name")
     assert (answer.status_code, answer.json()["errors"][0]["path"]) == (422, "name")
 

@@ -39,7 +39,7 @@ def test_workload_is_submitted_as_yaml(dave: Caller) -> None:
 
 @pytest.mark.shows("PAD-10")
 def test_training_job_manifest_is_accepted_as_written(dave: Caller) -> None:
-    """The user has one project, so the manifest need not name it."""
+    """The user has only one project, so the manifest need not name a project."""
     sent = dave("POST", "workloads", ("application/yaml", MANIFEST.read_text()))
     assert sent.status_code == 201, sent.json()
     answer = sent.json()
@@ -52,7 +52,7 @@ def test_training_job_manifest_is_accepted_as_written(dave: Caller) -> None:
     assert as_json.json()["errors"] == []
 
 
-def test_document_without_a_project_is_refused_if_the_user_has_several(alice: Caller) -> None:
+def test_document_must_name_a_project_if_the_user_has_several(alice: Caller) -> None:
     refused = alice("POST", "workloads", ("application/yaml", MANIFEST.read_text()))
     assert refused.status_code == 422
     (error,) = refused.json()["errors"]
@@ -91,7 +91,7 @@ def test_workload_is_suspended_resumed_cancelled_and_deleted(dave: Caller) -> No
     assert dave.get(path).status_code == 404
 
 
-def test_actions_refuse_unknown_fields(dave: Caller) -> None:
+def test_actions_reject_unknown_fields(dave: Caller) -> None:
     path = "workloads/" + dave.post("workloads", training(project="vision")).json()["id"]
     refused = dave.post(f"{path}/cancel", {"force": True})
     assert (refused.status_code, refused.json()["errors"][0]["path"]) == (422, "force")
@@ -148,7 +148,7 @@ def test_audit_names_actor_action_and_request(alice: Caller) -> None:
 LIMITED = [{"name": "worker", "replicas": 2, "gpu": 1, "limit": {"cpu": 4, "memory_mib": "8Gi"}}]
 
 
-def test_image_is_refused_where_no_pool_runs_images(cast: Cast, dave: Caller) -> None:
+def test_image_is_rejected_if_no_pool_runs_images(cast: Cast, dave: Caller) -> None:
     document = training(project="vision", image="registry.example.org/torch:2")
     refused = dave.post("workloads", document)
     (error,) = refused.json()["errors"]
@@ -161,7 +161,7 @@ def test_image_is_refused_where_no_pool_runs_images(cast: Cast, dave: Caller) ->
 
 
 @pytest.mark.parametrize("kind", ["interactive", "service"])
-def test_image_is_refused_for_every_kind_of_workload(cast: Cast, dave: Caller, kind: str) -> None:
+def test_image_is_rejected_for_every_kind_of_workload(cast: Cast, dave: Caller, kind: str) -> None:
     service = {"service": {}} if kind == "service" else {}
     refused = dave.post("workloads", training(project="vision", kind=kind, image="torch", **service))
     assert (refused.status_code, refused.json()["errors"][0]["path"]) == (422, "image")
@@ -191,7 +191,7 @@ def test_submission_warns_about_limits_that_are_not_enforced(cast: Cast, dave: C
     dry_run = dave.post("workloads?dry_run=true", {**document, "name": "other"}).json()
     assert dry_run["warnings"][-1] == warning
     plain = dave.post("workloads", training("plain", project="vision")).json()
-    assert not [each for each in plain["warnings"] if "limits" in each]
+    assert not [warning for warning in plain["warnings"] if "limits" in warning]
 
 
 def test_manifest_warns_about_limits_that_are_not_enforced(cast: Cast, dave: Caller) -> None:
@@ -206,7 +206,7 @@ def test_manifest_warns_about_limits_that_are_not_enforced(cast: Cast, dave: Cal
 def test_enforced_limits_give_no_warning(cast: Cast, dave: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(capabilities, "CAPABILITIES", {"fake": Capabilities(enforces_limits=True)})
     answer = dave.post("workloads", training(project="vision", roles=LIMITED)).json()
-    assert not [each for each in answer["warnings"] if "limits" in each]
+    assert not [warning for warning in answer["warnings"] if "limits" in warning]
 
 
 def test_every_runtime_declares_its_capabilities() -> None:

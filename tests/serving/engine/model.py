@@ -1,4 +1,4 @@
-"""A simulated model with bounded concurrency and real metrics."""
+"""A simulated model with limited concurrency and real metrics."""
 
 import threading
 import time

@@ -37,7 +37,7 @@ class Fault:
 
 @dataclass
 class SimulatedEngine:
-    """An engine with its model, its weights and its received requests."""
+    """An engine with its model, its weights and the requests it has received."""
 
     model: Model
     weights: Weights = field(default_factory=Weights)
@@ -71,7 +71,7 @@ class Server(ThreadingHTTPServer):
         self.engine = engine
 
     def handle_error(self, *_: Any) -> None:
-        """Ignore clients that hang up. Tests see the disconnect on the client side."""
+        """Ignore clients that disconnect. Tests check for the disconnect on the client side."""
 
     @property
     def address(self) -> str:
@@ -89,7 +89,7 @@ class Handler(BaseHTTPRequestHandler):
         self._answer("post")
 
     def log_message(self, *_: Any) -> None:
-        """Log nothing. Tests inspect the responses."""
+        """Log nothing. Tests inspect the responses instead."""
 
     def _answer(self, verb: str) -> None:
         path = urlsplit(self.path).path

@@ -11,7 +11,7 @@ SENDER, RECEIVER = 0, 1
 
 
 class Failed(Exception):
-    """Raised for a broken copy; the engine responds with its message."""
+    """Raised when a copy fails; the engine responds with the message."""
 
 
 @dataclass
@@ -75,7 +75,7 @@ def _connect(address: str, port: int) -> socket.socket:
             return socket.create_connection((address, port), timeout=RENDEZVOUS_SECONDS)
         except ConnectionRefusedError:
             clock.wait(0.05)
-    raise ConnectionRefusedError("the other one never came")
+    raise ConnectionRefusedError("the other engine never connected")
 
 
 def _read_exactly(line: socket.socket, count: int) -> bytes:
@@ -83,6 +83,6 @@ def _read_exactly(line: socket.socket, count: int) -> bytes:
     while len(got) < count:
         part = line.recv(count - len(got))
         if not part:
-            raise ConnectionResetError("the other one left")
+            raise ConnectionResetError("the other engine disconnected")
         got += part
     return bytes(got)
