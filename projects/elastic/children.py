@@ -84,7 +84,7 @@ def _engine(request: ScaleRequest, now: datetime, **columns: Any) -> InferenceEn
 
 
 def _submit_workload(engine: InferenceEngine, now: datetime) -> None:
-    """Submit the engine's workload. If it is rejected, the engine fails and the pass continues."""
+    """Submit the engine's workload. If that fails, the engine fails and the pass continues."""
     base = engine.service.workload
     try:
         with transaction.atomic():

@@ -139,7 +139,7 @@ def _move_request(request: ScaleRequest, view: View, now: datetime) -> bool:
             direction=request.direction, mode=request.mode, status=request.status,
             engines=[_summarize(engine) for engine in engines], policy=request.policy or "rollback_all",
             ends_as=request.ends_as, error=request.error_message, overdue=now >= request.deadline,
-            weights_change=_weights_change(view.service), service_ended=view.has_ended,
+            weights_change=_weights_are_changing(view.service), service_ended=view.has_ended,
         )
     )  # fmt: skip
     if move is None:
@@ -173,13 +173,13 @@ def _request_columns(
         columns |= {"weight_version": versions.pop() if len(versions) == 1 else ""}
     else:
         broken = [engine for engine in engines if engine.state not in ENDED] if move.to == "COMPLETED" else []
-    recorded = {one["engine_id"] for one in request.failed_engines}
+    recorded = {failed["engine_id"] for failed in request.failed_engines}
     added = [_failure(engine) for engine in broken if engine.name not in recorded]
     return columns | {"failed_engines": [*request.failed_engines, *added]}
 
 
 def _apply_status(request: ScaleRequest, engines: list[InferenceEngine], now: datetime) -> bool:
-    """Drain or remove the request's engines if its status says so. Return whether a state changed.
+    """Drain or remove the request's engines if its status requires it. Return whether a state changed.
 
     Idempotent.
     """
@@ -241,5 +241,5 @@ def _failure(engine: InferenceEngine) -> dict[str, str]:
     }  # fmt: skip
 
 
-def _weights_change(service: Service) -> bool:
+def _weights_are_changing(service: Service) -> bool:
     return service.updating_since is not None or service.syncing_since is not None

@@ -58,7 +58,11 @@ class ServiceLoop(LeaderLoop):
             due = self._due.get(service.pk, 0.0) <= time.monotonic()
             if due and (running is None or running.done()):
                 self._passes[service.pk] = self._threads.submit(self._run_pass, service)
-        return BUSY_SECONDS if any(not one.done() for one in self._passes.values()) else self._pause_seconds()
+        return (
+            BUSY_SECONDS
+            if any(not future.done() for future in self._passes.values())
+            else self._pause_seconds()
+        )
 
     def on_leadership_gained(self, held: HeldLease) -> None:
         clear_copy_marks(self._fence)

@@ -29,7 +29,7 @@ def update_router(view: View, router: RouterClient | None, fence: Fence, now: da
     changed = False
     for engine in view.engines:
         changed |= (
-            _without_router(engine, fence, now)
+            _isolate_without_router(engine, fence, now)
             if router is None
             else _update_engine(engine, view, router, fence, now)
         )
@@ -60,7 +60,7 @@ def should_route(engine: InferenceEngine, view: View, now: datetime) -> bool:
     return engine.is_healthy and may_serve(facts, is_stale=is_stale)
 
 
-def _without_router(engine: InferenceEngine, fence: Fence, now: datetime) -> bool:
+def _isolate_without_router(engine: InferenceEngine, fence: Fence, now: datetime) -> bool:
     """Mark a draining engine as isolated. Without a router, clients stop using the engine on their own."""
     if engine.state != "DRAINING" or engine.isolated_at is not None:
         return False
@@ -119,7 +119,7 @@ def _isolate(engine: InferenceEngine, router: RouterClient, fence: Fence, now: d
     if engine.isolated_at is not None:
         return False
     if not engine.router_url:
-        return _without_router(engine, fence, now)
+        return _isolate_without_router(engine, fence, now)
     try:
         router.mark_unhealthy(engine.router_url)
     except ServingError as error:

@@ -53,7 +53,12 @@ def copy_to_next_engine(view: View, ports: Ports, now: datetime) -> bool:
     if not due:
         return False
     engine = min(
-        due, key=lambda one: (one.state == "ACTIVE", one.sync_tried_at or one.created_at, one.number)
+        due,
+        key=lambda engine: (
+            engine.state == "ACTIVE",
+            engine.sync_tried_at or engine.created_at,
+            engine.number,
+        ),
     )
     adapter = ports.engines(view.spec.engine, engine.origin != "external")
     _copy(engine, view, adapter, ports.fence, now)

@@ -39,7 +39,7 @@ class ServingClients:
         return Ports(engines=self.engines, router=self.router, fence=fence)
 
     def engines(self, kind: str, is_managed: bool) -> EngineAdapter:
-        return _adapter(kind, Wire(self._reach(is_managed)))
+        return _adapter(kind, Wire(self._address_policy(is_managed)))
 
     def router(self, service: Service, spec: ServiceSpec) -> RouterClient | None:
         if spec.router is None:
@@ -48,15 +48,17 @@ class ServingClients:
             name = f"berth_{service.workload.project.name}_{service.workload.name}"
             path = self.routers / f"{service.workload_id}.conf"
             return StaticRouter(path, name[:100], resolve=partial(self._resolve, service), reload=self.reload)
-        return SGLangRouter(Wire(self._reach(is_managed=False)), self._address(spec.router.url or ""))
+        return SGLangRouter(
+            Wire(self._address_policy(is_managed=False)), self._address(spec.router.url or "")
+        )
 
     def _resolve(self, service: Service, url: str) -> tuple[str, ...]:
         managed = InferenceEngine.objects.filter(service=service, url=url, ended_at=None).exclude(
             origin="external"
         )
-        return resolve_addresses(url, self._reach(managed.exists()))
+        return resolve_addresses(url, self._address_policy(managed.exists()))
 
-    def _reach(self, is_managed: bool) -> AddressPolicy:
+    def _address_policy(self, is_managed: bool) -> AddressPolicy:
         networks: Sequence[str] = (*self.networks, *PRIVATE, *THIS_MACHINE) if is_managed else self.networks
         return AddressPolicy(tuple(dict.fromkeys(networks)), self.own_ports)
 

@@ -133,7 +133,7 @@ def _move_forward(engine: EngineFacts) -> EngineMove | None:
 
 
 def _fail_unreachable(engine: EngineFacts) -> EngineMove:
-    """Fail an external engine that cannot be reached. It must be running before it is added."""
+    """Fail an external engine that cannot be reached. External engines must run before they are added."""
     failure = "init" if engine.state == "CONNECTING" else "health"
     message = f"{engine.connection_failures} connection attempts failed. {engine.connection_error}"
     return EngineMove("REMOVING", "FAILED", failure, message)

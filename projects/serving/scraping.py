@@ -14,7 +14,7 @@ MAX_CONCURRENT = 16
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Engine to scrape: its id, address and adapter."""
+    """An engine to scrape, with its ID, address and adapter."""
 
     engine: str
     address: str
@@ -23,7 +23,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Scrape:
-    """A sample, and the errors of engines that are missing from it, by engine id."""
+    """A sample, and the errors of engines that are missing from it, by engine ID."""
 
     sample: Sample
     errors: dict[str, ServingError]

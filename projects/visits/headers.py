@@ -122,9 +122,9 @@ def is_cross_site(headers: Iterable[tuple[bytes, bytes]], *, own: str, method: s
     site = find_header(headers, b"sec-fetch-site").lower()
     if site in SAME_ORIGIN:
         return False
-    follows_a_link = find_header(headers, b"sec-fetch-mode").lower() == "navigate" and method in (
+    follows_link = find_header(headers, b"sec-fetch-mode").lower() == "navigate" and method in (
         "GET",
         "HEAD",
     )
-    to_a_page = find_header(headers, b"sec-fetch-dest").lower() == "document"
-    return is_socket or not (follows_a_link and to_a_page)
+    targets_page = find_header(headers, b"sec-fetch-dest").lower() == "document"
+    return is_socket or not (follows_link and targets_page)

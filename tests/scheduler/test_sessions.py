@@ -61,7 +61,7 @@ class SessionPlay:
         )
 
     def ended(self) -> list[EndedCall]:
-        results = calls.take_ended(session=self.session, after=self.after, now=self.stage.clock.now())
+        results = calls.fetch_ended_calls(session=self.session, after=self.after, now=self.stage.clock.now())
         self.after = results[-1].number if results else self.after
         return results
 
@@ -145,7 +145,7 @@ def test_call_sent_twice_is_stored_once(play: SessionPlay) -> None:
 def test_results_are_deleted_after_the_client_received_them(play: SessionPlay) -> None:
     play.add(b"a")
     play.accept_results(0, play.take(0)[b"a"], result=b"42")
-    assert [one.result for one in calls.take_ended(session=play.session, after=0)] == [b"42"]
+    assert [one.result for one in calls.fetch_ended_calls(session=play.session, after=0)] == [b"42"]
     assert [one.result for one in play.ended()] == [b"42"]
     assert play.ended() == []
     assert not Call.objects.filter(session=play.session).exists()

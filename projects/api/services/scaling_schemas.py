@@ -133,7 +133,7 @@ def serialize_scale_request(row: ScaleRequest) -> ScaleRequestResponse:
         request_id=row.pk, direction=row.direction, mode=row.mode, status=row.status,  # type: ignore[arg-type]
         model_name=row.model_name, num_replicas=row.num_replicas, engine_urls=row.engine_urls,
         engine_ids=[engine.name for engine in engines],
-        failed_engines=[FailedEngineResponse(**one) for one in row.failed_engines],
+        failed_engines=[FailedEngineResponse(**failed) for failed in row.failed_engines],
         created_at=to_timestamp(row.created_at), updated_at=to_timestamp(row.updated_at),
         deadline=to_timestamp(row.deadline), error_message=row.error_message or None,
         failure=row.failure or None, weight_version=row.weight_version or None, force=row.force,

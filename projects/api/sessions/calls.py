@@ -101,7 +101,7 @@ class Results(CallsView):
         session = self.session(workload_id)
 
         def poll(last: bool) -> bytes | None:
-            ended = calls.take_ended(session=session, after=query.after)
+            ended = calls.fetch_ended_calls(session=session, after=query.after)
             return pack_frames(_encode_result(call) for call in ended) if ended or last else None
 
         return long_poll(request, poll, bell=SESSION_BELL, key=str(session.pk), seconds=query.wait)

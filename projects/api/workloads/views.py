@@ -128,7 +128,7 @@ class CancelMany(ApiView):
         rows = {row.pk: row for row in selectors.workloads(self.actor).filter(pk__in=ids)}
         visible = [rows[pk] for pk in ids if pk in rows]
         outcome = workloads.bulk_cancel(actor=self.actor, workloads=visible)
-        refused = [RefusedCancelResponse(id=row.pk, reason=why) for row, why in outcome.refused]
+        refused = [RefusedCancelResponse(id=row.pk, reason=reason) for row, reason in outcome.refused]
         refused += [RefusedCancelResponse(id=pk, reason=WORKLOAD_NOT_FOUND) for pk in ids if pk not in rows]
         return Response(CancelManyResponse(cancelled=[row.pk for row in outcome.cancelled], refused=refused))
 

@@ -15,7 +15,7 @@ from projects.services.inference.rules import InvalidScaleRequest
 from projects.serving.addresses import AddressPolicy, InvalidAddress, normalize, resolve_destination
 
 
-def allowed_reach() -> AddressPolicy:
+def address_policy() -> AddressPolicy:
     """Return this installation's rules for engine addresses."""
     return AddressPolicy(tuple(settings.BERTH_SERVICE_NETWORKS), frozenset(settings.BERTH_OWN_PORTS))
 
@@ -27,9 +27,9 @@ def new_addresses(urls: Sequence[str]) -> tuple[str, ...]:
     """
     normalized_urls = addresses(urls)
     problems = [
-        Problem(f"engine_urls[{number}]", "is not allowed as an engine", format_value(url), why)
+        Problem(f"engine_urls[{number}]", "is not allowed as an engine", format_value(url), reason)
         for number, url in enumerate(normalized_urls)
-        if (why := _refusal_reason(url))
+        if (reason := _refusal_reason(url))
     ]
     if problems:
         raise InvalidScaleRequest(problems)
@@ -64,7 +64,7 @@ def _refusal_reason(url: str) -> str:
             address.is_loopback or address.is_link_local or address.is_unspecified or address.is_multicast
         )
         if is_local:
-            resolve_destination(url, "", allowed_reach())
+            resolve_destination(url, "", address_policy())
     except ForbiddenAddress as refused:
         return f"another address: {refused}"
     except (ValueError, OSError):

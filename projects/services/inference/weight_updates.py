@@ -22,7 +22,7 @@ def begin(*, actor: Actor, service: Service, now: datetime | None = None) -> Ser
         if row.syncing_since is not None:
             raise Conflict("Weights are being copied to added engines. Try again in a moment.")
         if row.updating_since is None:
-            _set(row, now or timezone.now())
+            _set_updating_since(row, now or timezone.now())
             _audit(actor, "begin_weight_update", row)
     return row
 
@@ -33,13 +33,13 @@ def end(*, actor: Actor, service: Service) -> Service:
     with transaction.atomic():
         row = lock_service(service)
         if row.updating_since is not None:
-            _set(row, None)
+            _set_updating_since(row, None)
             _audit(actor, "end_weight_update", row)
             wake("services")
     return row
 
 
-def _set(row: Service, since: datetime | None) -> None:
+def _set_updating_since(row: Service, since: datetime | None) -> None:
     Service.objects.filter(pk=row.pk).update(updating_since=since)
     row.updating_since = since
     announce.workload_changed(row.workload)

@@ -34,7 +34,7 @@ EVICTION_REASONS = ("Reclaimed", "Preempted")
 
 
 def event_kind(to: str, reason: str) -> str | None:
-    """Return the notification event for a phase change, or None if it is not reported."""
+    """Return the notification event for a phase change, or None if the change is not reported."""
     if to == Phase.STOPPING:
         return "preempted" if reason in EVICTION_REASONS else None
     return KIND_BY_PHASE.get(Phase(to))

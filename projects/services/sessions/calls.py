@@ -98,7 +98,7 @@ def cancel_calls(*, session: Session, keys: Iterable[uuid.UUID]) -> None:
         lease_pending(locked)
 
 
-def take_ended(*, session: Session, after: int, now: datetime | None = None) -> list[EndedCall]:
+def fetch_ended_calls(*, session: Session, after: int, now: datetime | None = None) -> list[EndedCall]:
     """Return the calls that ended after number `after`, and delete those up to that number."""
     at = now or timezone.now()
     with locked_session(session) as locked:

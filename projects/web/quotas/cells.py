@@ -58,7 +58,7 @@ WEIGHTS = ("weight_gpu", "weight_cpu", "weight_memory")
 
 
 def cell_text(field: Field, value: Any) -> str:
-    """Return the text of a value in its cell and in a copy for a spreadsheet."""
+    """Return a value's text, as shown in its cell and copied to a spreadsheet."""
     if field.kind == "flag":
         return "yes" if value else "no"
     if value is None:

@@ -103,7 +103,7 @@ def scale_in(request: Request, service: str) -> HttpResponse:
                     back=_service_url(row),
                     text=text,
                     names="Engines to remove",
-                    work=[f"{one.name}, {one.url or 'no address yet'}" for one in preview.engines],
+                    work=[f"{engine.name}, {engine.url or 'no address yet'}" for engine in preview.engines],
                 )
             accepted = requests.scale_in(actor=request.actor, service=row, parameters=parameters)
         except BerthError as error:

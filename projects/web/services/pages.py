@@ -110,7 +110,7 @@ def service_context(request: Request, service: Service) -> dict[str, Any]:
             "steps", "added__workload", "removed"
         )[:MAX_ROWS]
     )
-    running = next((one for one in requests if not one.is_final), None)
+    running = next((request for request in requests if not request.is_final), None)
     ended = service.workload.phase in ENDED_PHASES
     return {
         "service": service,
@@ -122,7 +122,9 @@ def service_context(request: Request, service: Service) -> dict[str, Any]:
         "requests": requests,
         "scaler": scaler,
         "config": config,
-        "conditions": [_condition_row(one) for one in conditions(window, config, now.timestamp())],
+        "conditions": [
+            _condition_row(condition) for condition in conditions(window, config, now.timestamp())
+        ],
         "figures": snapshot(window, config),
         "charts": build_charts(service, config, now),
         "history": service.scalings.order_by("-id")[:MAX_ROWS],
@@ -148,13 +150,15 @@ def _progress(request: ScaleRequest) -> dict[str, Any]:
         state_names = [*reached_at, request.ends_as]
     engines = sorted(
         request.added.all() if request.direction == "scale_out" else request.removed.all(),
-        key=lambda one: one.number,
+        key=lambda engine: engine.number,
     )
     return {
         "request": request,
         "way": [(state, reached_at.get(state), state == request.status) for state in state_names],
         "engines": engines,
-        "waiting": [one for one in engines if one.state == "CREATING" and one.workload is not None],
+        "waiting": [
+            engine for engine in engines if engine.state == "CREATING" and engine.workload is not None
+        ],
     }
 
 

@@ -78,13 +78,13 @@ def test_error_after_the_response_began_is_logged(
 ) -> None:
     looks = iter([[], ZeroDivisionError("in the middle")])
 
-    def take_ended(**options: Any) -> list[Any]:
+    def fetch_ended_calls(**options: Any) -> list[Any]:
         next_look = next(looks)
         if isinstance(next_look, Exception):
             raise next_look
         return next_look
 
-    monkeypatch.setattr("projects.services.sessions.calls.take_ended", take_ended)
+    monkeypatch.setattr("projects.services.sessions.calls.fetch_ended_calls", fetch_ended_calls)
     answer = dave.get(f"sessions/{running_session}/results", wait=5)
     [(words, _)] = unpack_frames(b"".join(answer.streaming_content))
     assert words["problem"]["status"] == 500
