@@ -39,18 +39,18 @@ def submission_warnings(
     for allowance in path:
         for resource in allowance.limit.exceeded_by(requested):
             warnings.append(
-                f"The workload requests more {RESOURCE_NAMES[resource]} than the limit of {allowance.owner}. "
-                "It cannot start as specified."
+                f"The workload requests more {RESOURCE_NAMES[resource]} than the limit of {allowance.owner}, "
+                "so it cannot start as specified."
             )
         if not preemptible:
             for resource in allowance.quota.exceeded_by(requested):
                 warnings.append(
                     f"The workload is non-preemptible and requests more {RESOURCE_NAMES[resource]} than "
-                    f"the quota of {allowance.owner}. It cannot start until the quota is raised."
+                    f"the quota of {allowance.owner}, so it cannot start until the quota is raised."
                 )
     if department_oversold and not preemptible:
         warnings.append(
-            "The quotas of the department's projects add up to more than the department's own: "
+            "The quotas of the department's projects add up to more than the department's own quota: "
             "non-preemptible workloads may stay pending although the project is within its quota."
         )
     return warnings

@@ -149,4 +149,6 @@ def _describe_failures(failed: Sequence[EngineSummary]) -> str:
 
 
 def _start_failure(request: RequestFacts) -> str:
-    return "The service has ended." if request.service_ended else "Timed out before it could start."
+    return (
+        "The service has ended." if request.service_ended else "The request timed out before it could start."
+    )

@@ -16,7 +16,7 @@ from projects.services.workloads.ports import NoVisit, PortAddress, PortClosed, 
 CACHE_SECONDS = 1.0
 T = TypeVar("T")
 MAX_CACHED = 4096
-MAX_CONCURRENT = 128  # requests and sockets per port
+MAX_CONCURRENT = 128  # maximum concurrent requests and sockets per port
 
 Port = tuple[uuid.UUID, str]
 

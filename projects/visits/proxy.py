@@ -36,7 +36,7 @@ OPEN_PREFIX = "/.berth/open/"
 # A visit can end without a permission change, for example when its run ends, so it is rechecked at
 # this interval.
 RECHECK_SECONDS = 30.0
-WATCH_DELAY_SECONDS = 0.5  # most responses complete before this
+WATCH_DELAY_SECONDS = 0.5  # most responses complete within this time
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "PROPFIND", "REPORT"})
 FORBIDDEN_CLOSE_CODE = 4403
 

@@ -26,7 +26,7 @@ async def proxy_socket(
 
     Raises NoResponse if the pod refuses, before the socket is accepted.
     """
-    await receive()  # websocket.connect
+    await receive()  # consume websocket.connect
     pod = await _connect(scope, address, headers)
     async with pod:
         await send({"type": "websocket.accept", "subprotocol": pod.subprotocol})

@@ -56,7 +56,7 @@ class SubscriptionForm(forms.Form):
     )
 
 
-SubscriptionRow = tuple[Subscription, str, list[str]]  # masked address, titles of the events
+SubscriptionRow = tuple[Subscription, str, list[str]]  # with the masked address and the event titles
 DeliveryRow = tuple[Delivery, str, str]
 SUBSCRIPTIONS: tuple[Column[SubscriptionRow], ...] = (
     Column("of", "Scope", lambda row: row[0].scope_name),

@@ -28,7 +28,7 @@ from projects.worker_program import build_worker_program
 Version = Annotated[Text, Field(min_length=1, max_length=20)]
 Number = Annotated[int, Field(ge=1, le=2**53)]
 MAX_RESULTS_PER_REQUEST = 1000
-MAX_ERROR_LENGTH = 128 * 1024  # characters in the error details of one result
+MAX_ERROR_LENGTH = 128 * 1024  # maximum length of a result's error details, in characters
 
 
 class RegisterWorkerBody(Body):

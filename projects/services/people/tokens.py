@@ -75,7 +75,7 @@ def issue(
             )
     except IntegrityError:
         raise Conflict(
-            f"A token named {format_value(name)} already exists. Revoke it or choose another name."
+            f"A token named {format_value(name)} already exists. Revoke that token or choose another name."
         ) from None
     return token, secret
 

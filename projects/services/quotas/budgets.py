@@ -30,7 +30,8 @@ def set_budget(
 ) -> Budget:
     """Create or change a budget. Missing keys keep their values. `expected_version` 0 means "none yet".
 
-    Requires the permission to set the owner's quota. Raises Invalid, PreconditionFailed, NotFound, Forbidden.
+    Requires the permission to set the owner's quota. Raises Invalid, PreconditionFailed, NotFound or
+    Forbidden.
     """
     require_set_quota(actor, owner)
     try:

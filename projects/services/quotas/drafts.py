@@ -95,7 +95,7 @@ def apply_draft(
 ) -> tuple[QuotaChange | None, list[DraftedChange]]:
     """Apply the whole draft or nothing. The returned change is None if every quota already has its values.
 
-    `expected` is the tag that the author saw. Raises PreconditionFailed, Invalid, NotFound, Forbidden.
+    `expected` is the tag that the author saw. Raises PreconditionFailed, Invalid, NotFound or Forbidden.
     """
     for owner in dict.fromkeys(change.owner for change in draft.changes):
         require_set_quota(actor, owner)

@@ -28,7 +28,7 @@ def set_quota(
     """Create or change a quota. `values` have the keys and units of documents (gpu, limit, weight, ...).
 
     A missing key keeps its value, or the default for a new quota. `expected_version` 0 means "none yet".
-    Raises Invalid, PreconditionFailed, NotFound, Forbidden.
+    Raises Invalid, PreconditionFailed, NotFound or Forbidden.
     """
     require_set_quota(actor, owner)
     columns = parse_columns(values)

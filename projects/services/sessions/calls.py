@@ -21,8 +21,8 @@ from projects.services.sessions.leases import (
     recover_lost_workers,
 )
 
-MAX_CALLS = 20_000  # open calls per session
-MAX_RESULT_BYTES = 16 * 2**20  # per response, unless a single result is larger
+MAX_CALLS = 20_000  # maximum open calls per session
+MAX_RESULT_BYTES = 16 * 2**20  # maximum size of a response, unless a single result is larger
 LAST_SEEN_INTERVAL = timedelta(seconds=5)
 MIB = 2**20
 

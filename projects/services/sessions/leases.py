@@ -17,10 +17,10 @@ from projects.engine.turns import PendingCall, assign_calls
 from projects.models import Call, Phase, Pod, Session, SessionWorker
 from projects.models.workloads import ENDED_PHASES, LIVE_POD_STATES
 
-CHANNEL = "calls"  # carries session ids to clients and pod ids to workers
+CHANNEL = "calls"  # carries session IDs to clients and pod IDs to workers
 WORKER_TIMEOUT = timedelta(seconds=90)  # silence after which a worker's calls are requeued
 _SAVED_FIELDS = ("turn", "ended_count", "received_count", "seen_at")
-MAX_BATCH = 1000  # pending calls processed at a time
+MAX_BATCH = 1000  # maximum pending calls processed at a time
 
 
 @contextmanager

@@ -29,7 +29,7 @@ from projects.services.people.tokens import has_session_hash
 LINK_LIFETIME = timedelta(seconds=60)
 VISIT_LIFETIME = timedelta(hours=12)
 LAST_USED_INTERVAL = timedelta(minutes=1)
-MAX_UNUSED_LINKS = 20  # per user and workload
+MAX_UNUSED_LINKS = 20  # maximum per user and workload
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ def redeem_link(secret: str, workload: uuid.UUID, port: str, at: datetime) -> st
 
 
 def resolve_visit(cookie: str, workload: uuid.UUID, port: str, at: datetime) -> PortAddress:
-    """Return the current address of a visited port. Raises NoVisit, PortClosed."""
+    """Return the current address of a visited port. Raises NoVisit or PortClosed."""
     link = (
         PortLink.objects.select_related("user", "workload__project")
         .filter(cookie_digest=_digest(cookie), workload=workload, port=port, visit_until__gt=at)

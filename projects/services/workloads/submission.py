@@ -36,7 +36,7 @@ from projects.services.workloads.runtime_support import limit_warnings, pools_fo
 NO_QUOTA = Bounds(0, None, None)
 
 
-MAX_GANG_GPU = 10**9  # milli-GPU per gang
+MAX_GANG_GPU = 10**9  # maximum milli-GPU per gang
 
 
 @dataclass(frozen=True)

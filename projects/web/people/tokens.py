@@ -76,7 +76,7 @@ def revoke(request: Request, token_id: int) -> HttpResponse:
         return done(request, f"Token {token.name} revoked.", to=reverse("access"))
     context = {
         "title": f"Revoke token {token.name}?",
-        "warning": "Programs that use it lose access immediately.",
+        "warning": "Programs that use this token lose access immediately.",
         "label": "Revoke token",
         "danger": True,
         "post_to": request.path,

@@ -10,7 +10,7 @@ from berth.core.amounts import MILLI
 UNLIMITED, INHERITED, NO_QUOTA = "∞", "inherited", "\N{EN DASH}"
 NO_QUOTA_WORDS = (NO_QUOTA, "-", "—")
 UNLIMITED_WORDS = ("", UNLIMITED, "unlimited", "none", "null")
-AMBIGUOUS = ("", "none")  # could mean unlimited or no quota at all
+AMBIGUOUS = ("", "none")  # input that could mean unlimited or no quota at all
 YES, NO = ("yes", "true", "1"), ("no", "false", "0")
 THOUSANDS = re.compile(r"\d{1,3}(,\d{3})+(\.\d+)?")
 

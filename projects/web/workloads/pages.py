@@ -65,7 +65,7 @@ STEPS: Mapping[str, Step] = {
     ),
     "delete": Step(
         "Delete",
-        "The workload and its logs are deleted. Its events and evictions are kept in the history.",
+        "The workload and its logs are deleted. The events and evictions are kept in the history.",
         "was deleted",
         service.delete,
         "Keep workload",
