@@ -214,7 +214,7 @@ def test_conflicting_quota_edits_are_both_kept(opened: Open, scene: Scene) -> No
         quotas.set_quota(actor=actor(scene, "ada"), owner=vision, pool=train, values={"weight": 5})
         page.get_by_role("button", name="Save").click()
         expect(page.get_by_text("Someone else changed this quota")).to_be_visible()
-        expect(page.get_by_role("alert")).to_contain_text("ada changed it")
+        expect(page.get_by_role("alert")).to_contain_text("Changed by ada")
         expect(page.locator("#quota_weight")).to_have_value("5")
         expect(page.locator("#quota_gpu")).to_have_value("7.0")
         page.get_by_role("button", name="Overwrite quota").click()

@@ -87,7 +87,7 @@ def test_conflicting_quota_edit_shows_the_other_change_and_can_be_saved_again(
     answer = alice.post(path, quota_fields(gpu="4", **seen), **HTMX)
     assert answer.status_code == 412
     text = answer.content.decode()
-    assert "bob changed it" in text
+    assert "Changed by bob" in text
     assert answer.context["differing"] == [("GPUs", "3", "4")], "only bob changed the rank"
     assert Quota.objects.get().gpu_milli == 3000, "nothing was overwritten"
     again = {name: answer.context["form"][name].value() for name in ("gpu", "rank", "version", "seen")}
@@ -101,7 +101,7 @@ def test_editing_a_deleted_quota_is_a_conflict(cast: Cast, alice: Client) -> Non
     make.quota(cast.vision, cast.pool, 2).delete()
     answer = alice.post(path, quota_fields(version="1"), **HTMX)
     assert answer.status_code == 412
-    assert "It was deleted" in answer.content.decode()
+    assert "The quota was deleted" in answer.content.decode()
 
 
 def test_deleting_a_quota_needs_confirmation(cast: Cast, alice: Client) -> None:
