@@ -27,7 +27,7 @@ def test_port_requires_a_name_and_has_an_optional_number() -> None:
 
 @pytest.mark.parametrize("name", ["Lab", "1lab", "lab-", "a.b", "", "x" * 16, "läb"])
 def test_port_name_must_fit_into_a_host_name(name: str) -> None:
-    assert "15 lower-case letters" in find_problems(document({"name": name}))["ports[0].name"]
+    assert "15 lowercase letters" in find_problems(document({"name": name}))["ports[0].name"]
 
 
 @pytest.mark.parametrize("number", [0, 22, 1023, 65_536])

@@ -143,14 +143,14 @@ def test_error_for_an_uninstallable_plugin_names_what_the_pool_must_declare(
         pytest.fail("the session must not open")
     message = str(ended.value)
     assert f"The index file://{index} cannot serve shipped" in message
-    assert "let the pool local declare it" in message
+    assert "declare the plugin in pool local" in message
 
 
 @pytest.mark.parametrize(
     ("plugin", "expected"),
     [
         (Plugin.create("mine").with_transform(lambda image, cluster: image.with_secrets("MY_TOKEN")),
-         "needs the secret MY_TOKEN. Declare the plugin on the pool local"),
+         "needs the secret MY_TOKEN. Declare the plugin in pool local"),
         (Plugin.create("mine").with_transform(lambda image, cluster: replace(image, python="3.99")),
          "plugins cannot be installed: python"),
         (Plugin.create("mine").with_transform(lambda image, cluster: image.with_apt("no-such-package")),

@@ -1,4 +1,4 @@
-"""Integer resource amounts, so that sums and comparisons are exact."""
+"""Resource amounts as integers, so that sums and comparisons are exact."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -37,7 +37,7 @@ class Bounds(NamedTuple):
     memory_mib: int | None = None
 
     def exceeded_by(self, amounts: Amounts) -> Iterator[str]:
-        """Yield the names of the resources whose bound `amounts` exceeds."""
+        """Yield the name of each resource for which `amounts` exceeds the bound."""
         for name, bound, amount in zip(RESOURCES, self, amounts, strict=True):
             if bound is not None and amount > bound:
                 yield name

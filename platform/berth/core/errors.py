@@ -32,7 +32,7 @@ class BerthError(Exception):
 
 
 class Malformed(BerthError):
-    code, status, title = "malformed", 400, "The request cannot be read"
+    code, status, title = "malformed", 400, "The request is malformed"
 
 
 class Unauthenticated(BerthError):
@@ -44,11 +44,11 @@ class Forbidden(BerthError):
 
 
 class NotFound(BerthError):
-    code, status, title = "not-found", 404, "There is no such object"
+    code, status, title = "not-found", 404, "The object does not exist"
 
 
 class Conflict(BerthError):
-    code, status, title = "conflict", 409, "The object is not in a state that allows this"
+    code, status, title = "conflict", 409, "The object's current state does not allow this"
 
 
 class RequestTimeout(BerthError):
@@ -56,7 +56,7 @@ class RequestTimeout(BerthError):
 
 
 class PreconditionFailed(BerthError):
-    code, status, title = "precondition-failed", 412, "Changed since you read it"
+    code, status, title = "precondition-failed", 412, "The object has changed since you read it"
 
 
 class TooLarge(BerthError):
@@ -75,7 +75,7 @@ class Invalid(BerthError):
 
 
 class PreconditionRequired(BerthError):
-    code, status, title = "precondition-required", 428, "Specify which version you are changing"
+    code, status, title = "precondition-required", 428, "Specify the version that you are changing"
 
 
 class RateLimited(BerthError):

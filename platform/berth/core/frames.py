@@ -28,7 +28,7 @@ def pack_frames(frames: Iterable[Frame]) -> bytes:
 def unpack_frames(message: bytes) -> list[Frame]:
     """Return the frames of a message. Raises ValueError if the message is malformed."""
     if len(message) < _LENGTH.size:
-        raise ValueError("the length of the header is missing")
+        raise ValueError("the header length is missing")
     (length,) = _LENGTH.unpack_from(message)
     at = _LENGTH.size + length
     if length > HEADER_MAX or at > len(message):
@@ -52,5 +52,5 @@ def _entries(header: object) -> Iterator[tuple[dict[str, Any], int]]:
     for entry in header if isinstance(header, list) else [None]:
         metadata, size = entry if isinstance(entry, list) and len(entry) == 2 else (None, None)
         if not isinstance(metadata, dict) or type(size) is not int or size < 0:
-            raise ValueError("an entry of the header is not an object and a size")
+            raise ValueError("a header entry is not an object and a size")
         yield metadata, size

@@ -1,4 +1,4 @@
-"""Validation problems with their path, the received value and the allowed values."""
+"""Validation problems, each with its path, the received value and the allowed values."""
 
 import difflib
 from collections.abc import Iterable
@@ -33,7 +33,7 @@ class Problem:
 
 
 def format_value(value: object) -> str:
-    """Format a value for a message: short, on one line and printable."""
+    """Format a value for a message as a short, printable string on one line."""
     text = ascii(value)
     return text if len(text) <= VALUE_MAX else text[: VALUE_MAX - 3] + "..."
 

@@ -1,4 +1,4 @@
-"""Format amounts and counts with their unit and the correct plural."""
+"""Format amounts and counts with their units and correct plurals."""
 
 from berth.core.amounts import MILLI
 

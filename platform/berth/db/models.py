@@ -4,7 +4,7 @@ from django.db import models
 
 
 class Lease(models.Model):
-    """Lease that lasts until `expires_at` by the database's clock.
+    """Lease that expires at `expires_at` by the database's clock.
 
     Every new holder increments `epoch`.
     """

@@ -9,9 +9,9 @@ M = TypeVar("M", bound=Model)
 
 
 def compare_and_set(row: Model, field: str, *, expected: Collection[Any], to: Any, **changes: Any) -> bool:
-    """Set `field` and `changes` if `field` still has an expected value. Otherwise return False.
+    """Set `field` and `changes` if `field` still has an expected value. Return whether the row was updated.
 
-    The object in memory is updated only if the row was updated.
+    The object in memory changes only if the row was updated.
     """
     values = {field: to, **changes}
     matching = type(row)._default_manager.filter(pk=row.pk, **{f"{field}__in": list(expected)})

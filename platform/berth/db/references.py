@@ -11,9 +11,9 @@ from berth.core.errors import NotFound
 
 @contextmanager
 def checked_references(what: str) -> Iterator[None]:
-    """Run a transaction that checks its foreign keys at its end rather than at the outer commit.
+    """Run a transaction that checks its foreign keys when it ends, not when the outer transaction commits.
 
-    After the check, a deletion of the referenced rows waits for the commit. Raises NotFound for `what` if a
+    After the check, any deletion of the referenced rows waits for the commit. Raises NotFound for `what` if a
     referenced row is missing.
     """
     try:

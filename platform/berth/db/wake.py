@@ -1,4 +1,4 @@
-"""Wake a loop in another process, and wait for a wake-up, a file or a timeout."""
+"""Wake a loop in another process. Wait for a wake-up, a readable file or a timeout."""
 
 import selectors
 import time
@@ -35,7 +35,7 @@ def _channel(name: str) -> str:
 
 @dataclass(frozen=True)
 class WakeResult:
-    """Result of `wait`: notification reasons and readable files, both empty after a timeout."""
+    """Result of `wait`: the received reasons and the readable files. Both are empty after a timeout."""
 
     reasons: frozenset[str] = frozenset()
     ready: frozenset[int] = frozenset()
@@ -47,7 +47,7 @@ class WakeResult:
 class Waiter:
     """Listener on a separate connection that reconnects when the database restarts.
 
-    After a reconnect, the reason is "reconnected", because notifications may have been missed.
+    After a reconnect, `wait` returns the reason "reconnected", because notifications may have been missed.
     """
 
     def __init__(self, name: str, files: Iterable[int] = ()) -> None:
@@ -117,7 +117,7 @@ class Waiter:
 
 
 def _listen(name: str) -> psycopg.Connection[Any]:
-    """Open a separate connection. Django's belongs to its thread and may be in a transaction."""
+    """Open a separate connection, because Django's belongs to one thread and may be in a transaction."""
     values = connection.get_connection_params()
     for key in ("cursor_factory", "context", "pool"):
         values.pop(key, None)

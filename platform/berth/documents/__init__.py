@@ -1,4 +1,4 @@
-"""Edit YAML documents in place: locate their parts, and change one part at a time."""
+"""Edit YAML documents in place: locate values, and change one value at a time."""
 
 from berth.documents.edits import CannotEdit, edit_text
 from berth.documents.places import SourceLines

@@ -20,7 +20,7 @@ class TextEditor:
         self.text, self.order = text, order
 
     def put(self, top: yaml.Node | None, at: Location, value: object) -> str:
-        """Return the text with the value set at a location, creating missing parents."""
+        """Return the text with the value set at a location. Create missing parents."""
         node = top
         for depth, step in enumerate(at):
             entry = None if node is None else _find_entry(node, step)
@@ -33,7 +33,7 @@ class TextEditor:
         raise KeyError(at)
 
     def remove(self, top: yaml.Node, data: Any, at: Location) -> str:
-        """Return the text without the value at a location and without parents left empty."""
+        """Return the text without the value at a location, and without parents that would be left empty."""
         while len(at) > 1 and isinstance(at[-2], str) and value_at(remove_value(data, at), at[:-1]) is None:
             at = at[:-1]
         parent = top
@@ -88,7 +88,7 @@ class TextEditor:
         return self._add_line(self._entry_end(predecessor or node.value[0]), line)
 
     def _preceding_entry(self, node: yaml.MappingNode, step: Step) -> Entry | None:
-        """Return the entry after which to insert a key, according to the usual key order."""
+        """Return the entry after which the usual key order places a key, or None to insert it first."""
         key_positions = {key: place for place, key in enumerate(self.order)}
         if step not in key_positions:
             return _entries(node)[-1]
@@ -118,7 +118,7 @@ class TextEditor:
         start, end = node.start_mark.index, self._node_end(node)
         if _is_flow(parent) or name is node:
             if not _is_flow(parent) and "\n" in self.text[start:end]:
-                raise KeyError("a list item with several lines")
+                raise KeyError("a multi-line list item")
             return self._replace_range(
                 start, end, format_inline(value, as_json=getattr(name, "style", "") == '"')
             )
@@ -149,7 +149,7 @@ class TextEditor:
         return max(self._node_end(entry[0]), self._node_end(entry[1]))
 
     def _node_end(self, node: yaml.Node) -> int:
-        """Return the index after a node's last character. PyYAML's end mark follows trailing comments."""
+        """Return the index after a node's last character. PyYAML's end mark includes trailing comments."""
         if isinstance(node, yaml.CollectionNode) and not node.flow_style and node.value:
             return self._entry_end(_entries(node)[-1])
         start, end = node.start_mark.index, node.end_mark.index
@@ -166,7 +166,7 @@ class TextEditor:
 def _entries(node: yaml.Node) -> list[Entry]:
     if isinstance(node, yaml.MappingNode):
         return list(node.value)
-    return [(each, each) for each in node.value] if isinstance(node, yaml.SequenceNode) else []
+    return [(item, item) for item in node.value] if isinstance(node, yaml.SequenceNode) else []
 
 
 def _find_entry(node: yaml.Node, step: Step) -> Entry | None:

@@ -1,7 +1,7 @@
-"""Change one part of a YAML text and keep the rest, including comments.
+"""Change one value in a YAML text and leave the rest unchanged, including comments.
 
-The text is cut at the positions of its parsed nodes, and the result is parsed again. The edit is refused
-unless the result has exactly the intended value.
+Edits replace text between the positions of parsed nodes. The result is then parsed again, and the edit is
+rejected unless the result is exactly the intended document.
 """
 
 from collections.abc import Sequence
@@ -22,13 +22,14 @@ EDIT_ERRORS = (BerthError, yaml.YAMLError, LookupError, ValueError, AttributeErr
 class CannotEdit(BerthError):
     code: ClassVar[str] = "cannot-edit"
     status: ClassVar[int] = 409
-    title: ClassVar[str] = "This part can only be changed by editing its text"
+    title: ClassVar[str] = "This value can only be changed by editing the YAML text"
 
 
 def edit_text(text: str, at: Location, value: object = ABSENT, *, order: Sequence[str] = ()) -> str:
-    """Return the text with `value` set at a location, or without that part if no value is given.
+    """Return the text with `value` set at a location. If `value` is omitted, remove the entry there.
 
-    New keys are inserted according to `order`, the usual order of keys. Raises CannotEdit.
+    New keys are inserted according to `order`, the usual order of keys. Raises CannotEdit if the change
+    cannot be made in place.
     """
     try:
         before = value_at(read_text(text), at)
@@ -56,9 +57,9 @@ def _edit_items(text: str, at: Location, before: list[Any], value: list[Any], or
     for number in reversed(range(len(before))):
         if before[number] not in value:
             text = _edit_one(text, (*at, number), ABSENT, order)
-    remaining = sum(one in value for one in before)
-    for number, one in enumerate(value[remaining:], remaining):
-        text = _edit_one(text, (*at, number), one, order)
+    remaining = sum(item in value for item in before)
+    for number, item in enumerate(value[remaining:], remaining):
+        text = _edit_one(text, (*at, number), item, order)
     return text
 
 
@@ -81,10 +82,10 @@ def _edit_one(text: str, at: Location, value: object, order: Sequence[str]) -> s
 
 
 def _begins_with_remaining(before: list[Any], value: list[Any]) -> bool:
-    """Return whether all items are scalars and `value` begins with those it keeps from `before`."""
-    remaining = [one for one in before if one in value]
-    plain = not any(isinstance(one, dict | list) for one in (*before, *value))
-    return plain and bool(remaining) and value[: len(remaining)] == remaining
+    """Return whether all items are scalars, and `value` begins with the items of `before` that remain."""
+    remaining = [item for item in before if item in value]
+    all_scalars = not any(isinstance(item, dict | list) for item in (*before, *value))
+    return all_scalars and bool(remaining) and value[: len(remaining)] == remaining
 
 
 def _have_same_type(one: object, other: object) -> bool:

@@ -17,12 +17,12 @@ def dump_workload(document: Mapping[str, Any]) -> str:
 
 
 def _in_order(value: Any, model: type[BaseModel]) -> Any:
-    """Return the value with its keys in schema order, which JSONB does not preserve."""
+    """Return the value with its keys in schema order, because JSONB does not preserve the order of keys."""
     if not isinstance(value, dict):
         return value
     ordered = [key for key in model.model_fields if key in value]
     return {
-        key: [_in_order(each, PARTS[key]) for each in value[key]]
+        key: [_in_order(child, PARTS[key]) for child in value[key]]
         if key in PARTS and isinstance(value[key], list)
         else value[key]
         for key in [*ordered, *(key for key in value if key not in ordered)]

@@ -1,4 +1,4 @@
-"""Line numbers of the parts of a YAML text, for error messages."""
+"""Line numbers of the values in a YAML text, for error messages."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -14,28 +14,28 @@ from berth.documents.values import Location, Step, parse_location
 
 @dataclass(frozen=True, slots=True)
 class SourceLines:
-    """Line numbers of the parts of a text by path, counted from 1."""
+    """Line number of each value in a text, by path. Lines are counted from 1."""
 
     lines: dict[str, int] = field(default_factory=dict)
     scalars: dict[Location, str] = field(default_factory=dict)  # scalars by location, as written in the text
 
     @classmethod
     def from_text(cls, text: str) -> "SourceLines":
-        """Return the line numbers of a text, or none if the text cannot be parsed."""
-        places = cls()
+        """Return the line numbers of a text. If the text cannot be parsed, the result is empty."""
+        source_lines = cls()
         try:
             check_structure(text.encode())
             top = yaml.compose(text, Loader=SafeLoader)
         except (Malformed, yaml.YAMLError, ValueError, RecursionError):
-            return places
+            return source_lines
         for at, node, line in [] if top is None else _walk((), top, 1):
-            places.lines.setdefault(join_path(at), line)
+            source_lines.lines.setdefault(join_path(at), line)
             if isinstance(node, yaml.ScalarNode):
-                places.scalars[at] = node.value
-        return places
+                source_lines.scalars[at] = node.value
+        return source_lines
 
     def line_number(self, path: str) -> int | None:
-        """Return the line of the part at this path, or of its nearest existing parent."""
+        """Return the line of the value at this path or, if there is none, of its nearest existing parent."""
         if path in self.lines:
             return self.lines[path]
         at = parse_location(path)
@@ -46,7 +46,7 @@ class SourceLines:
 
 
 def _walk(at: Location, node: yaml.Node, line: int) -> Iterator[tuple[Location, yaml.Node, int]]:
-    """Yield each part with the line of its key or list item."""
+    """Yield the location and node of each value, and the line of its key or list item."""
     yield at, node, line
     if isinstance(node, yaml.MappingNode):
         for key, value in node.value:

@@ -17,7 +17,7 @@ NO_REFERENCES = "Anchors and aliases (& and *) are not supported: write the valu
 
 
 class InvalidYaml(Malformed):
-    """Invalid YAML; `line` counts from 1 and is None if the error has no line."""
+    """Raised for invalid YAML. `line` counts from 1 and is None if the error has no line."""
 
     def __init__(self, detail: str, line: int | None = None) -> None:
         super().__init__(detail)
@@ -25,7 +25,7 @@ class InvalidYaml(Malformed):
 
 
 def read_yaml(body: bytes) -> Any:
-    """Parse YAML after checking its events, because the parser recurses in C without a limit."""
+    """Parse YAML after checking the nesting of its events, because the C parser recurses without a limit."""
     try:
         check_structure(body)
         return yaml.load(body, Loader=PlainLoader)  # noqa: S506, PlainLoader is a SafeLoader
@@ -46,7 +46,10 @@ def read_text(text: str) -> Any:
 
 
 def read_document(text: str) -> dict[str, Any]:
-    """Parse a YAML or JSON mapping. Raises Invalid, with the line if the error has one."""
+    """Parse a YAML or JSON mapping.
+
+    Raises Invalid if the text is too long, invalid or not a mapping. The error includes the line if known.
+    """
     if len(text) > TEXT_MAX:
         raise Invalid(
             [Problem("", "is too long", f"{len(text):,} characters", f"at most {TEXT_MAX:,} characters")]
@@ -58,14 +61,12 @@ def read_document(text: str) -> dict[str, Any]:
         where = {} if error.line is None else {"line": error.line}
         raise Invalid([Problem("", detail)], **where) from None
     if not isinstance(document, dict):
-        raise Invalid(
-            [Problem("", "is not keys and values", format_value(document), "key: value, one per line")]
-        )
+        raise Invalid([Problem("", "is not a mapping", format_value(document), "key: value, one per line")])
     return document
 
 
 def check_structure(body: bytes) -> None:
-    """Raise InvalidYaml for deep nesting or aliases. With aliases, a few lines can expand to gigabytes."""
+    """Raise InvalidYaml for deep nesting or aliases. A few lines with aliases can expand to gigabytes."""
     depth = 0
     for event in yaml.parse(body, Loader=SafeLoader):
         if isinstance(event, yaml.AliasEvent):
@@ -88,7 +89,7 @@ class PlainLoader(SafeLoader):
         pairs: dict[Hashable, Any] = super().construct_mapping(node, deep)
         if len(pairs) < len(node.value):
             line = node.start_mark.line + 1
-            raise InvalidYaml(f"A key is set twice, below line {line}.", line)
+            raise InvalidYaml(f"The mapping that starts on line {line} has a duplicate key.", line)
         return pairs
 
 

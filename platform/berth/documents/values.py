@@ -23,7 +23,7 @@ _STEP = re.compile(r"\.?([^.\[\]=]+)|\[(\d{1,4})\]")
 
 
 def set_value(data: Any, at: Location, value: object) -> Any:
-    """Return a copy with `value` at this location, creating missing parents.
+    """Return a copy with `value` at this location. Create missing parents.
 
     Raises KeyError if the location leads through a scalar or past the end of a list.
     """
@@ -43,7 +43,7 @@ def set_value(data: Any, at: Location, value: object) -> Any:
 
 
 def remove_value(data: Any, at: Location) -> Any:
-    """Return a copy without the part at this location and without parents left empty."""
+    """Return a copy without the value at this location, and without parents that would be left empty."""
     step, *rest = at
     if isinstance(step, int):
         if not isinstance(data, list) or step >= len(data):
@@ -70,7 +70,7 @@ def value_at(data: Any, at: Sequence[Step]) -> Any:
 def parse_setting(text: str) -> tuple[Location, object]:
     """Parse a setting such as `roles[0].gpu=2` into a location and a value.
 
-    The value is YAML unless the field is text. Raises Invalid.
+    The value is parsed as YAML unless the field is a text field. Raises Invalid if the setting is malformed.
     """
     where, sign, value = text.partition("=")
     at = parse_location(where.strip())

@@ -17,7 +17,7 @@ def format_key(name: object, *, as_json: bool = False) -> str:
 
 
 def format_inline(value: object, *, as_json: bool = False) -> str:
-    """Format the value on one line so that it is valid inside brackets; as JSON if `as_json`."""
+    """Format the value on one line that is valid inside brackets. Use JSON if `as_json` is set."""
     if as_json:
         return json.dumps(value, ensure_ascii=False)
     if isinstance(value, str) and ("\n" in value or "\t" in value):
@@ -29,7 +29,7 @@ def format_inline(value: object, *, as_json: bool = False) -> str:
 
 
 def format_below_key(value: object, indent: int, comment: str = "") -> str:
-    """Return the text that follows `key:` at this indent, including the comment on the key's line."""
+    """Return the text that follows a `key:` with this indent, including the comment on the key's line."""
     tail = f"  {comment}" if comment else ""
     if isinstance(value, str) and (mark := _block_indicator(value)):
         lines = value.removesuffix("\n").split("\n")
@@ -61,7 +61,7 @@ def format_item(value: object, indent: int) -> str:
 def _block_indicator(text: str) -> str:
     """Return the block scalar indicator for a text, or "" if a block would not preserve the text."""
     lines = text.removesuffix("\n").split("\n")
-    odd = text.endswith("\n\n") or not lines[0] or lines[0].startswith((" ", "\t"))
-    if len(lines) < 2 or odd or not all(line.isprintable() for line in lines):
+    has_odd_edges = text.endswith("\n\n") or not lines[0] or lines[0].startswith((" ", "\t"))
+    if len(lines) < 2 or has_odd_edges or not all(line.isprintable() for line in lines):
         return ""
     return "|" if text.endswith("\n") else "|-"

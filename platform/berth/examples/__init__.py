@@ -2,5 +2,5 @@
 
 import os
 
-# One thread per rank: ranks share the processors of this machine, and the matrices are small.
+# Use one thread per rank, because ranks share the processors of this machine and the matrices are small.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")

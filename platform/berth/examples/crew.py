@@ -17,11 +17,11 @@ JOIN_SECONDS = 120.0
 
 
 class LeaderEnded(Exception):
-    """Raised if rank 0 has ended, which ends the run."""
+    """Raised if rank 0 has ended. The run then ends, too."""
 
 
 def open_data_listener() -> socket.socket:
-    """Return a listening socket for the previous rank of the ring."""
+    """Return a listening socket to which the previous rank of the ring connects."""
     host = socket.gethostbyname("localhost")
     return socket.create_server((host, 0))
 

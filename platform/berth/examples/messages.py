@@ -24,6 +24,6 @@ def _receive_exactly(sock: socket.socket, count: int) -> bytes:
     while len(parts) < count:
         part = sock.recv(min(count - len(parts), 1 << 20))
         if not part:
-            raise ConnectionError("the other end closed the connection")
+            raise ConnectionError("the other side closed the connection")
         parts += part
     return bytes(parts)

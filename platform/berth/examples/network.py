@@ -11,7 +11,7 @@ INPUTS, CLASSES = 6, 2
 
 @dataclass(slots=True)
 class State:
-    """Training state. Training is deterministic: equal states lead to equal results."""
+    """Training state. Training is deterministic, so equal states lead to equal results."""
 
     step: int
     weights: Array
@@ -36,7 +36,7 @@ def initial_state(hidden: int, seed: int) -> State:
 
 
 def make_batch(step: int, count: int, seed: int) -> tuple[Array, NDArray[np.int64]]:
-    """Return the batch of a step. All ranks get the same batch, so their number does not affect results."""
+    """Return the batch of a step. The batch is the same for any number of ranks, and so are the results."""
     rng = np.random.default_rng([seed, step])
     kind = rng.integers(0, CLASSES, count)
     radius = np.sqrt(rng.random(count)) * 2 * np.pi
@@ -69,7 +69,7 @@ def compute_sums(state: State, hidden: int, features: Array, kind: NDArray[np.in
 
 
 def adam_step(state: State, gradient: Array, rate: float) -> None:
-    """Take one Adam step."""
+    """Update the state in place with one Adam step."""
     state.step += 1
     state.mean += 0.1 * (gradient - state.mean)
     state.spread += 0.001 * (gradient**2 - state.spread)

@@ -15,7 +15,7 @@ EXCHANGE_SECONDS, FORM_SECONDS = 30.0, 5.0
 class Ring:
     """Connections to the next rank and from the previous rank.
 
-    Any failure raises ConnectionError and closes both connections, which spreads the failure around the ring.
+    Any failure raises ConnectionError and closes both connections, so that it spreads around the ring.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class Ring:
             sock.setblocking(False)
 
     def sum(self, vector: Array) -> Array:
-        """Return the sum of all ranks' vectors. Chunks circulate once for summing and once for sharing."""
+        """Return the sum of all ranks' vectors. Chunks go around once to be summed, and once to be shared."""
         if self.size == 1:
             return vector
         chunks = [chunk.copy() for chunk in np.array_split(vector, self.size)]
@@ -67,7 +67,7 @@ class Ring:
                 sock.close()
 
     def _exchange(self, chunk: Array, count: int) -> Array:
-        """Send and receive at the same time: if all ranks sent first, full buffers would block them."""
+        """Send and receive at the same time. If all ranks sent first, full buffers would block them all."""
         assert self._next is not None
         assert self._previous is not None
         out, received = memoryview(chunk.tobytes()), bytearray()

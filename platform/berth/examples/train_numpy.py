@@ -111,7 +111,10 @@ def follow(job: Job, crew: Member, stop: StopRequest) -> int:
 
 
 def take_step(job: Job, state: State, ring: Ring) -> tuple[float, float]:
-    """Train on this rank's share of the batch; return loss and accuracy. On failure, `state` is unchanged."""
+    """Train on this rank's share of the batch. Return loss and accuracy.
+
+    A failure leaves `state` unchanged.
+    """
     features, kind = make_batch(state.step, job.batch, job.seed)
     own = slice(ring.position, None, ring.size)
     ours = compute_sums(state, job.hidden, features[own], kind[own])
@@ -146,7 +149,10 @@ def _parse_job(arguments: Sequence[str] | None) -> Job:
     parser.add_argument("--rate", type=float, default=0.003)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument(
-        "--step-seconds", type=float, default=0.0, help="extra seconds per step, divided among the ranks"
+        "--step-seconds",
+        type=float,
+        default=0.0,
+        help="extra time per step in seconds, divided among the ranks",
     )
     parser.add_argument("--checkpoint-every", type=int, default=50)
     parser.add_argument("--report-every", type=int, default=20)

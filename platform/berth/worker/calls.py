@@ -1,4 +1,4 @@
-"""Unpack one call, run it within its plugins, and pack the outcome."""
+"""Unpack a call, run the call with the session's plugins, and pack the outcome."""
 
 import traceback
 from collections.abc import Sequence
@@ -54,7 +54,7 @@ def run(payload: bytes, plugins: Sequence[Plugin], result_bytes_max: int) -> Out
 
 
 def error_outcome(error: BaseException, result_bytes_max: int) -> Outcome:
-    """Return the outcome of an error: its text, and the pickled error if possible."""
+    """Return the outcome for an error that the function raised, with the pickled error if possible."""
     details = _details(type(error).__qualname__, _error_text(error), error)
     try:
         data = cloudpickle.dumps(error)
@@ -86,7 +86,10 @@ def interrupted_outcome(why: str) -> Outcome:
 
 
 def _too_large_outcome(what: str, size: int, result_bytes_max: int) -> Outcome:
-    text = f"the {what} has {size} bytes; the maximum is {result_bytes_max}: store it and return its location"
+    text = (
+        f"the {what} has {size} bytes, but the maximum is {result_bytes_max}. "
+        f"Store the {what} elsewhere and return its location"
+    )
     return Outcome("failed", {"type": "ResultTooLarge", "message": text})
 
 
@@ -96,7 +99,7 @@ def _details(kind: str, message: str, error: BaseException) -> dict[str, str]:
 
 
 def _user_traceback(error: BaseException) -> Any:
-    """Return the traceback without Berth's own frame at the top."""
+    """Return the traceback without Berth's own frame at its top."""
     at = error.__traceback__
     return at.tb_next if at is not None and at.tb_next is not None else at
 
@@ -105,4 +108,4 @@ def _error_text(error: BaseException) -> str:
     try:
         return str(error)
     except Exception as broken:
-        return f"(its text cannot be read: {type(broken).__qualname__})"
+        return f"(error message not available: {type(broken).__qualname__})"

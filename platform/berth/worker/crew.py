@@ -1,4 +1,4 @@
-"""A worker's slots, which take calls from one queue and put their outcomes in another."""
+"""A worker's slots. They take calls from one queue and put the outcomes into another."""
 
 import queue
 import threading
@@ -36,7 +36,7 @@ class SlotPool:
         self._orders.put(order)
 
     def close(self, grace_seconds: float) -> None:
-        """Start no more calls. Interrupt running calls after `grace_seconds`, then kill the remaining."""
+        """Start no more calls. Interrupt running calls after `grace_seconds`, and later kill the rest."""
         self._closing = True
         for _ in self._threads:
             self._orders.put(None)

@@ -19,9 +19,9 @@ LENGTH = struct.Struct(">Q")
 
 
 def main(number: int) -> None:
-    """Run calls until the worker closes its end of the socket pair. `number` is the fd of our end."""
+    """Run calls until the worker closes its end of the socket pair. `number` is our file descriptor."""
     connection = socket.socket(fileno=number)
-    # Stopping a pod signals all its processes, but the worker decides when this process ends.
+    # When a pod stops, all its processes receive a signal, but the worker decides when this process ends.
     signal.signal(signal.SIGTERM, _ignore_signal)
     signal.signal(signal.SIGINT, _ignore_signal)
     [(header, setup)] = unpack_frames(receive(connection) or pack_frames([({}, b"")]))

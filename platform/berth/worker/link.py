@@ -20,7 +20,7 @@ RETRY_STATUSES = (408, 425, 429, 500, 502, 503, 504)
 
 
 class Rejected(Exception):
-    """Raised if the server does not know this worker or refused its request."""
+    """Raised if the server does not know this worker or rejects its request."""
 
 
 class ServerUnreachable(Exception):
@@ -54,7 +54,7 @@ class Orders:
 
 
 class ServerConnection:
-    """Requests from a worker, retried while `should_continue` returns True."""
+    """Connection for a worker's requests. Requests are retried while `should_continue` returns True."""
 
     def __init__(self, address: str, secret: str, should_continue: Callable[[], bool] = lambda: True) -> None:
         self._url = urlsplit(address)
@@ -63,7 +63,7 @@ class ServerConnection:
         self._own = threading.local()
 
     def register(self, python: str, cloudpickle: str, *, ready: bool = False) -> Registration:
-        """Register the worker. Call this again with `ready` once the setup is done."""
+        """Register the worker. Call this method again with `ready` once the worker is set up."""
         request = {"python": python, "cloudpickle": cloudpickle, "ready": ready}
         response = json.loads(self._post("hello", request))
         response["setup"] = base64.b64decode(response["setup"])

@@ -1,13 +1,14 @@
 """Start a Ray cluster from the pods of one run.
 
 Workloads have no access to a pool's Ray cluster: its secret would let them run code on all nodes, bypassing
-all quotas. A session that needs Ray's tasks, actors or joblib backend therefore starts its own cluster,
-which ends with its pods. Rank 0 is the head, and the cluster's secret is derived from the run's. This module
-uses only the standard library.
+all quotas. A session that needs Ray's tasks, actors or joblib backend therefore starts its own cluster, which
+ends when its pods end. Rank 0 is the head node, and the cluster's secret is derived from the run's secret.
+This module uses only the standard library.
 
     python -m berth.worker.own_ray python train.py
 
-As the command of a gang, this runs `train.py` on rank 0. The other ranks are Ray nodes until it ends.
+As the command of a gang, this line runs `train.py` on rank 0. The other ranks serve as Ray nodes until the
+program ends.
 """
 
 import ctypes
@@ -37,12 +38,12 @@ _DISABLED_SERVICES = {
 
 
 class RayUnavailable(Exception):
-    """Raised if Ray could not be started. The message says why."""
+    """Raised if Ray could not be started. The message gives the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class PodPosition:
-    """Position of a pod in its run. `head` is the address at which rank 0 listens for the other ranks."""
+    """Position of a pod in its run. `head` is the address on which rank 0 listens for the other ranks."""
 
     rank: int
     address: str
@@ -53,7 +54,7 @@ class PodPosition:
 
 
 def read_position(environ: Mapping[str, str] = os.environ, cpus: int = 1) -> PodPosition:
-    """Return the seat of this pod. The head's port is one above the rendezvous port.
+    """Return this pod's position. The head's port is one above the rendezvous port.
 
     Raises KeyError or ValueError outside a pod.
     """
@@ -101,10 +102,10 @@ class OwnRay:
     ) -> None:
         """Start Ray, and return once this pod has joined. Ranks above 0 retry until the head is reachable.
 
-        Raises RayUnavailable after `seconds`, or when `should_continue` returns false.
+        Raises RayUnavailable after `seconds`, or as soon as `should_continue` returns False.
         """
         if find_spec("ray") is None:
-            raise RayUnavailable("Ray is not installed where this pod runs")
+            raise RayUnavailable("Ray is not installed on this pod's node")
         self._directory = Path(tempfile.mkdtemp(prefix="own-ray-", dir="/tmp"))  # socket paths must be short
         (self._directory / "secret").write_text(
             hashlib.sha256(f"ray of {self.position.secret}".encode()).hexdigest()
@@ -180,7 +181,7 @@ class OwnRay:
 
 
 def main(command: list[str]) -> int:
-    """Start Ray, run the program on rank 0, and return its exit code, or 0 on the other ranks."""
+    """Start Ray and, on rank 0, run the program. Return the program's exit code, or 0 on other ranks."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     own = OwnRay(read_position(cpus=len(os.sched_getaffinity(0))))
     try:

@@ -29,7 +29,7 @@ NVIDIA = ("/proc/driver/nvidia/version", "/dev/nvidiactl")
 
 
 class PreparationFailed(PluginError):
-    """Raised if the session's plugins cannot be installed. The message says what the pool lacks."""
+    """Raised if the session's plugins cannot be installed. The message says what is missing."""
 
 
 def load_session_plugins(
@@ -88,13 +88,13 @@ def _check(image: Image, pool: str) -> None:
     ours = "{}.{}".format(*sys.version_info)
     if image.python not in ("", ours):
         raise PreparationFailed(
-            f"a plugin of the session needs Python {image.python}, and the nodes of the pool {pool} run "
-            f"{ours}. Let the pool declare it in `environment.python`."
+            f"a plugin of the session requires Python {image.python}, but the nodes of pool {pool} run "
+            f"{ours}. Set the pool's `environment.python` to {image.python}."
         )
     if missing := [name for name in image.secrets if not os.environ.get(name)]:
         raise PreparationFailed(
-            f"a plugin of the session needs the secret {missing[0]}. Declare the plugin on the pool {pool}, "
-            "which stores its secrets, or set the variable in the session's `env`."
+            f"a plugin of the session needs the secret {missing[0]}. Declare the plugin in pool {pool}, "
+            "which then stores the secret, or set the variable in the session's `env`."
         )
 
 
@@ -127,5 +127,5 @@ def _failure_message(phases: str, code: int, names: str) -> str:
     return (
         f"the requirements of the session's plugins could not be installed ({names}): "
         f"{failed.get('phase', 'script')}: {reason}. "
-        f"Correct the plugin, or let the pool {pool} declare it: its nodes install it when they boot."
+        f"Correct the plugin, or declare the plugin in pool {pool} to install it when nodes boot."
     )

@@ -15,7 +15,7 @@ RAY_DIRECTORY_VARIABLE = (
     "BERTH_SESSION_RAY"  # environment variable with Ray's directory on this node, set once Ray runs
 )
 # Ray errors that report the loss of a node or process, rather than an error in a task's function.
-_LOST = {
+_LOSS_ERRORS = {
     "ActorDiedError", "ActorUnavailableError", "LocalRayletDiedError", "NodeDiedError", "ObjectLostError",
     "RaySystemError", "RpcError", "WorkerCrashedError",
 }  # fmt: skip
@@ -29,7 +29,7 @@ class SessionRay:
 
     @property
     def is_lost(self) -> bool:
-        """True if Ray has ended since this worker started it."""
+        """Whether Ray has ended since this worker started it."""
         return self._own is not None and not self._own.is_running
 
     def join(self, should_continue: Callable[[], bool], environ: Mapping[str, str] = os.environ) -> None:
@@ -37,7 +37,9 @@ class SessionRay:
         if environ.get("BERTH_RUNTIME") != "ray":
             return
         if find_spec("ray") is None:
-            log.warning("Ray is not installed in the Python that runs functions, so they cannot use it")
+            log.warning(
+                "Ray is not installed in the functions' Python environment, so functions cannot use Ray"
+            )
             return
         own = OwnRay(read_position(environ, cpus=max(1, int(float(environ.get("BERTH_CPUS", "1"))))))
         try:
@@ -75,4 +77,4 @@ def disconnect() -> None:
 def is_ray_loss(error: BaseException) -> bool:
     """Return whether a Ray node or process was lost, in which case the call is retried."""
     kinds = type(error).__mro__
-    return any(kind.__module__ == "ray.exceptions" and kind.__name__ in _LOST for kind in kinds)
+    return any(kind.__module__ == "ray.exceptions" and kind.__name__ in _LOSS_ERRORS for kind in kinds)

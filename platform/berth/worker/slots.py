@@ -14,7 +14,7 @@ from berth.worker.executor import receive, send
 from pools.plugins.base import Plugin
 from pools.plugins.facts import InstanceInfo
 
-EXIT_SECONDS = 10.0  # seconds for a process to exit the contexts of its plugins
+EXIT_SECONDS = 10.0  # maximum time for a process to exit the contexts of its plugins
 
 
 class Slot(Protocol):
@@ -41,7 +41,7 @@ class ThreadSlot:
         return calls.run(payload, self._plugins, self._result_bytes_max)
 
     def interrupt(self) -> None:
-        """Do nothing, because a thread cannot be stopped. Its call is reported as interrupted."""
+        """Do nothing, because a thread cannot be stopped. The call is reported as interrupted."""
 
     def close(self) -> None:
         """Do nothing."""

@@ -27,9 +27,9 @@ from pools.plugins.errors import HookFailed, PluginError
 
 log = logging.getLogger("berth.worker")
 
-LONG_POLL_SECONDS = 20.0  # seconds for which the server may delay a response
+LONG_POLL_SECONDS = 20.0  # maximum time for which the server may hold a request open
 CHECK_SECONDS = 2.0  # seconds between checks of Ray
-SIGN_OFF_SECONDS = 4.0  # seconds to send finished results
+SIGN_OFF_SECONDS = 4.0  # maximum time for sending finished results
 BATCH_BYTES = 16 << 20
 
 
@@ -95,7 +95,7 @@ class Worker:
         pool = SlotPool(self._slots(tuple(plugins), registration))
         pool.start()
         fetching = threading.Thread(target=self._fetch, args=(pool,), name="fetch", daemon=True)
-        sender = threading.Thread(target=self._send_finished, args=(pool,), name="hand-in", daemon=True)
+        sender = threading.Thread(target=self._send_finished, args=(pool,), name="send-finished", daemon=True)
         fetching.start()
         sender.start()
         while not self._stop.wait(CHECK_SECONDS):
@@ -164,7 +164,7 @@ class Worker:
             self._stop.set()
 
     def _send_results(self, frames: list[Frame], pool: SlotPool) -> None:
-        """Send results. Replace a rejected result with an error, as its call would otherwise be retried."""
+        """Send results. Replace a rejected result with an error, or its call would be retried."""
         try:
             with self._lock:
                 held_orders = sorted(self._held_orders)
@@ -181,7 +181,7 @@ class Worker:
                 self._send_results([({**frames[0][0], "outcome": "failed", "error": details}, b"")], pool)
 
     def _is_session_over(self) -> bool:
-        """Return whether the session is over or other workers take over this worker's calls."""
+        """Return whether the session is over or other workers are taking over this worker's calls."""
         if self._at_once:
             return True
         self._deadline = time.monotonic() + 1.0
@@ -213,7 +213,7 @@ class Worker:
 
 
 def _next_batch(finished: "queue.SimpleQueue[Finished]") -> tuple[list[Finished], bool]:
-    """Wait for outcomes, and return a batch of them and True if no more will follow."""
+    """Wait for outcomes. Return a batch of outcomes, and whether it is the last batch."""
     batch, size = [finished.get()], 0
     while batch[-1][1].kind != "last" and len(batch) < 100 and size < BATCH_BYTES:
         size += len(batch[-1][1].data)

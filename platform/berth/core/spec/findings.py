@@ -11,8 +11,8 @@ from berth.core.spec.roles import ONE_LINE, WORD_LIST
 
 EXPECTED = {
     "string_type": "text", "int_type": "a whole number", "int_from_float": "a whole number",
-    "float_type": "a number", "bool_type": "true or false", "dict_type": "keys and values",
-    "model_type": "keys and values", "tuple_type": "a list", "list_type": "a list",
+    "float_type": "a number", "bool_type": "true or false", "dict_type": "a mapping",
+    "model_type": "a mapping", "tuple_type": "a list", "list_type": "a list",
     "finite_number": "a finite number",
 }  # fmt: skip
 MESSAGES = {
@@ -29,7 +29,7 @@ def convert_errors(error: ValidationError, root_model: type[BaseModel]) -> list[
     """Convert validation errors to problems. `root_model` is the model of the whole document."""
     errors = error.errors(include_url=False)
     prefixes = {details["loc"][:depth] for details in errors for depth in range(len(details["loc"]))}
-    # Pydantic drops invalid list items, so a list can look too short. Do not report that.
+    # Pydantic drops invalid list items, so the list may appear too short. Skip that follow-up error.
     return [
         _convert_error(details, root_model)
         for details in errors
@@ -84,5 +84,5 @@ def _describe_allowed(kind: str, context: Mapping[str, Any]) -> str:
 
 
 def _is_union_tag(step: str | int) -> bool:
-    """Return whether pydantic inserted this step for a union, so that it is not a document key."""
+    """Return whether this step is a union tag that pydantic inserted, rather than a document key."""
     return step in (ONE_LINE, WORD_LIST, "[key]")

@@ -23,7 +23,7 @@ PARTS = {
     "pserver": ("entrypoint", "workspace", *BOUNDS, "resources"),
     "master": ("entrypoint", "workspace", "resources"),
 }
-# Document keys, and the manifest paths that can set them.
+# Manifest paths by the document key that they set.
 METADATA_KEYS = {"name": "metadata.name", "project": "metadata.namespace", "labels": "metadata.labels"}
 ROLE_KEYS = {
     "command": ("entrypoint",),
@@ -44,9 +44,9 @@ def is_manifest(data: Mapping[Any, Any]) -> bool:
 
 
 def to_workload_document(data: Mapping[Any, Any]) -> dict[str, Any]:
-    """Return the manifest as a workload document with one role per part.
+    """Convert the manifest to a workload document with one role for each of its parts.
 
-    Raises SpecError with all problems of the manifest.
+    Raises SpecError with all problems if the manifest is invalid.
     """
     problems: list[Problem] = []
     _check_keys(problems, (), data, TOP_LEVEL)
@@ -71,7 +71,7 @@ def to_workload_document(data: Mapping[Any, Any]) -> dict[str, Any]:
 
 
 def with_manifest_paths(problems: Iterable[Problem], data: Mapping[Any, Any]) -> list[Problem]:
-    """Return the problems with manifest paths instead of document paths."""
+    """Return the problems with document paths replaced by manifest paths."""
     parts = [part for part in PARTS if part in data["spec"]]
     return [replace(problem, path=_manifest_path(problem.path, parts, data)) for problem in problems]
 
@@ -130,7 +130,7 @@ def _read_resources(problems: list[Problem], location: Location, value: object) 
         return {}
     if not isinstance(value, Mapping):
         problems.append(
-            Problem(join_path(location), "is not keys and values", format_value(value), "limits and requests")
+            Problem(join_path(location), "is not a mapping", format_value(value), "limits and requests")
         )
         return {}
     _check_keys(problems, location, value, ("limits", "requests"))
@@ -191,9 +191,7 @@ def _read_part(
         return {}
     if not isinstance(part, Mapping):
         problems.append(
-            Problem(
-                join_path((*location, key)), "is not keys and values", format_value(part), ", ".join(allowed)
-            )
+            Problem(join_path((*location, key)), "is not a mapping", format_value(part), ", ".join(allowed))
         )
         return {}
     _check_keys(problems, (*location, key), part, allowed)

@@ -19,10 +19,11 @@ DEPTH_MAX = 24  # enough for eight nested groups and the contents of a role
 def parse_workload(data: object, *, free_names: bool = False) -> WorkloadSpec:
     """Return the validated spec of a workload document or a `kind: TrainingJob` manifest.
 
-    `free_names` allows any printable names, for scenario files. Raises SpecError with all problems.
+    `free_names` allows any printable names, for scenario files. Raises SpecError with all problems if the
+    document is invalid.
     """
     if not isinstance(data, Mapping):
-        raise SpecError([Problem("", "is not a workload document", format_value(data), "keys and values")])
+        raise SpecError([Problem("", "is not a workload document", format_value(data), "a mapping")])
     if is_too_deep(data):
         raise SpecError([Problem("", "too deep", "", f"at most {DEPTH_MAX} nested levels")])
     if is_manifest(data):
@@ -48,7 +49,7 @@ def _parse(document: Mapping[Any, Any], free_names: bool) -> WorkloadSpec:
 def is_too_deep(data: object, most: int = DEPTH_MAX) -> bool:
     """Return whether a document is nested too deeply.
 
-    This function loops, because recursion could overflow the stack.
+    This function uses a loop, because recursion could overflow the stack.
     """
     level = [data]
     for _ in range(most):
@@ -65,7 +66,7 @@ def is_too_deep(data: object, most: int = DEPTH_MAX) -> bool:
 
 
 def _lone_role_problems(path: str, node: object) -> Iterator[Problem]:
-    """Yield the problems of roles that can be parsed although the whole document cannot."""
+    """Yield the problems of each role that can be parsed by itself, for documents that cannot be parsed."""
     if not isinstance(node, Mapping):
         return
     prefix = f"{path}." if path else ""

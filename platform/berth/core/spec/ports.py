@@ -14,11 +14,11 @@ from berth.core.spec.roles import Document
 PORTS_MAX = 8
 LOWEST_PORT, HIGHEST_PORT = 1024, 65_535
 NAME = re.compile(r"[a-z]([-a-z0-9]{0,13}[a-z0-9])?", re.ASCII)
-NAME_ALLOWED = "1 to 15 lower-case letters, digits and dashes, starting with a letter, not ending with a dash"
+NAME_ALLOWED = "1 to 15 lowercase letters, digits and dashes, starting with a letter, not ending with a dash"
 
 
 def _validate_port_name(text: str) -> str:
-    """Validate a port name, which becomes part of a host name and a variable name."""
+    """Validate a port name. The name becomes part of a host name and of a variable name."""
     if not NAME.fullmatch(text):
         raise PydanticCustomError("name", "is not a port name", {"allowed": NAME_ALLOWED})
     return text
@@ -27,7 +27,7 @@ def _validate_port_name(text: str) -> str:
 class PortSpec(Document):
     """A port on which the pod serves HTTP.
 
-    If `port` is missing, Berth chooses a port and passes it in an environment variable.
+    If `port` is missing, Berth chooses a port and passes its number in an environment variable.
     """
 
     name: Annotated[str, AfterValidator(_validate_port_name)]

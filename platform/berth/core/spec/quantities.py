@@ -58,7 +58,7 @@ def parse_cores(value: object) -> int | float:
 
 
 def parse_memory(value: object) -> int:
-    """Parse memory as whole MiB, rounded up. Text must include a unit."""
+    """Parse an amount of memory into whole MiB, rounded up. Text must include a unit."""
     if isinstance(value, str):
         digits, suffix = _parse_quantity(value, "memory", MEMORY_ALLOWED)
         if suffix not in BYTES or not suffix:
@@ -82,7 +82,7 @@ def parse_priority(value: object) -> int:
 
 
 def parse_time(value: object) -> datetime:
-    """Parse a time, which must have a time zone. Return it in UTC, truncated to seconds."""
+    """Parse a time with a time zone. Return the time in UTC, truncated to whole seconds."""
     if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= LATEST:
         return datetime.fromtimestamp(value, UTC)
     if isinstance(value, str):
@@ -104,7 +104,7 @@ def parse_time(value: object) -> datetime:
 
 
 def to_thousandths(number: float) -> int:
-    """Convert devices or cores to thousandths, exactly for every number a document can contain."""
+    """Convert devices or cores to thousandths. Exact for every number that a document can contain."""
     return round(number * MILLI)
 
 

@@ -36,7 +36,7 @@ class Document(BaseModel):
 
 
 class Topology(Document):
-    """Topology labels: all replicas must (`required`) or should (`preferred`) share one value."""
+    """Label keys: the nodes of all replicas must (`required`) or should (`preferred`) have the same value."""
 
     required: LabelKey | None = None
     preferred: LabelKey | None = None

@@ -15,7 +15,7 @@ RolesWithPaths = list[tuple[str, RoleSpec]]  # (path, role)
 
 
 def check_rules(spec: WorkloadSpec) -> Iterator[Problem]:
-    """Yield contradictions between fields of the document, in the order of its keys."""
+    """Yield contradictions between fields of the document, in the order of the document's keys."""
     roles: RolesWithPaths = []
     tree_problems = list(_check_tree("", spec, roles))
     yield from tree_problems
@@ -29,7 +29,9 @@ def check_rules(spec: WorkloadSpec) -> Iterator[Problem]:
     yield from _check_idle_roles(roles)
     yield from _check_directories(spec)
     if not tree_problems and smallest_gang_size(build_tree(spec)) == 0:
-        yield Problem("roles", "the gang has no replicas", "min 0", "a required role with min of 1 or more")
+        yield Problem(
+            "roles", "the gang has no replicas", "min 0", "a required role with a min of at least 1"
+        )
     for number, notification in enumerate(spec.notifications):
         if detect_channel(notification.to) is None:
             path = f"notifications[{number}].to"
@@ -38,7 +40,7 @@ def check_rules(spec: WorkloadSpec) -> Iterator[Problem]:
     yield from check_ports(spec.ports, spec.kind)
     if spec.name in spec.depends_on:
         yield Problem(
-            "depends_on", "names the workload itself", format_value(spec.name), "names of other workloads"
+            "depends_on", "refers to the workload itself", format_value(spec.name), "names of other workloads"
         )
 
 
@@ -55,7 +57,7 @@ def check_role(path: str, role: RoleSpec) -> Iterator[Problem]:
     for number, toleration in enumerate(role.tolerations):
         if not toleration.key and toleration.operator == "Equal":
             where = f"{prefix}tolerations[{number}].key"
-            yield Problem(where, "missing", "", "a key, or none together with operator Exists")
+            yield Problem(where, "missing", "", "a key, or operator Exists without a key")
     yield from _check_sizes(prefix, role)
 
 
@@ -69,7 +71,7 @@ def _check_counts(prefix: str, role: RoleSpec) -> Iterator[Problem]:
     elif role.minimum > role.maximum:
         yield Problem(f"{prefix}min", "above max", f"{role.min}", f"at most {role.max}")
     elif role.maximum == 0:
-        yield Problem(f"{prefix}max", "allows no replicas", "0", "max of 1 or more")
+        yield Problem(f"{prefix}max", "allows no replicas", "0", "a max of at least 1")
 
 
 def _check_gpus(prefix: str, role: RoleSpec) -> Iterator[Problem]:
@@ -123,11 +125,13 @@ def _check_scaling(roles: RolesWithPaths) -> Iterator[Problem]:
         if role.scale_with is None:
             continue
         where = f"{path}.scale_with.role"
-        others = ", ".join(sorted(names - {role.name})) or "there is no other role"
+        others = ", ".join(sorted(names - {role.name})) or "nothing, because the document has no other role"
         if role.scale_with.role not in names:
             yield Problem(where, "no such role", format_value(role.scale_with.role), others)
         elif _is_circular(role.name, followed_roles):
-            yield Problem(where, "is circular", format_value(role.scale_with.role), "a chain without a cycle")
+            yield Problem(
+                where, "is circular", format_value(role.scale_with.role), "a chain of roles without a cycle"
+            )
 
 
 def _check_idle_roles(roles: RolesWithPaths) -> Iterator[Problem]:

@@ -31,11 +31,11 @@ def check_service(spec: WorkloadSpec) -> Iterator[Problem]:
         yield Problem("service.role", message, received, names or "a role of the document")
     elif role.minimum != role.maximum:
         received = f"{role.minimum} to {role.maximum}"
-        yield Problem("service.role", "is an elastic role", received,
-                      "a role with fixed `replicas`; add engines by scale-out")  # fmt: skip
+        yield Problem("service.role", "names an elastic role", received,
+                      "a role with fixed `replicas`; scale out to add engines")  # fmt: skip
     elif role.scale_with is not None:
         yield Problem(
-            "service.role", "follows another role", role.scale_with.role, "a role without scale_with"
+            "service.role", "names a role with scale_with", role.scale_with.role, "a role without scale_with"
         )
     if service.router is not None and service.router.kind == "sglang" and service.router.url is None:
         yield Problem("service.router.url", "missing", "", "the address of the router")

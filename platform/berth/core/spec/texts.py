@@ -1,4 +1,4 @@
-"""Text types of a document: names, labels and commands, all without control characters."""
+"""Text types for documents: names, labels and commands, all without control characters."""
 
 import re
 import unicodedata
@@ -11,12 +11,12 @@ NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 LABEL_KEY_MAX, TEXT_MAX, FREE_NAME_MAX = 253, 1024, 253
 COMMAND_MAX = ENV_MAX = 64 * 1024
-NAME_ALLOWED = "1 to 63 lower-case letters, digits and dashes, beginning and ending with a letter or digit"
+NAME_ALLOWED = "1 to 63 lowercase letters, digits and dashes, beginning and ending with a letter or digit"
 PRINTABLE = "printable characters"
 
 
 def find_control_character(text: str, keep: str = "") -> str:
-    """Return the code of the first control character not in `keep`, such as U+0007, or ""."""
+    """Return the code of the first control character that is not in `keep`, such as U+0007, or ""."""
     for char in text:
         if char not in keep and unicodedata.category(char) in ("Cc", "Cs"):
             return f"U+{ord(char):04X}"

@@ -15,7 +15,7 @@ ROOT = "all"
 class RoleShape:
     """Resource amounts of one role.
 
-    `gpu` is the milli-GPU on each of `devices` devices. A whole device is 1000.
+    Each replica requests `gpu` thousandths of each of `devices` devices. A whole device is 1000.
     """
 
     name: str
@@ -39,14 +39,15 @@ class RoleShape:
     def amounts(self) -> Amounts:
         """Resources of one replica that count towards quotas.
 
-        GPU memory is counted once the replica is placed, because its share depends on the device.
+        A request for GPU memory counts only once the replica is placed, because the share of the device that
+        it represents depends on the device.
         """
         return Amounts(self.gpu * self.devices, self.cpu, self.memory_mib)
 
 
 @dataclass(frozen=True, slots=True)
 class GroupShape:
-    """A group of roles or groups; `need` of them must run."""
+    """A group of roles or of nested groups. At least `need` of them must run."""
 
     name: str
     children: tuple["GroupShape | RoleShape", ...]
@@ -55,7 +56,7 @@ class GroupShape:
 
 
 def build_tree(spec: WorkloadSpec) -> GroupShape:
-    """Return the whole gang as one group with the `need` and `topology` of the document."""
+    """Return the whole gang as one group with the document's `need` and `topology`."""
     return _build_group(ROOT, spec)
 
 
@@ -100,7 +101,7 @@ def _build_role(role: RoleSpec) -> RoleShape:
 
 
 def _split_devices(role: RoleSpec) -> tuple[int, int]:
-    """Return the milli-GPU per device and the number of devices."""
+    """Return the thousandths requested of each device, and the number of devices."""
     if role.gpu_memory_mib is not None:
         return 0, role.gpu_devices or 1
     if role.gpu == 0:

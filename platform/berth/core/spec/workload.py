@@ -26,7 +26,7 @@ Names = Annotated[tuple[Name, ...], Field(max_length=256, strict=False)]
 
 
 class GroupSpec(Document):
-    """A group of roles or groups; `need` of them must run (default: all)."""
+    """A group of roles or of nested groups. At least `need` of them must run (default: all)."""
 
     name: Name
     need: Annotated[int, Field(ge=1, le=CHILDREN_MAX)] | None = None
@@ -104,7 +104,7 @@ class WorkloadSpec(Document):
         return tuple(_leaf_roles(self))
 
     def role_argv(self, role: RoleSpec) -> tuple[str, ...]:
-        """Return the argument vector of the role's replicas. A single string runs in a shell."""
+        """Return the argument vector of the role's replicas. A single-string command runs in a shell."""
         if role.idle:
             return IDLE_COMMAND
         command = role.command if role.command is not None else self.command
