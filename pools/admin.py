@@ -1,4 +1,4 @@
-"""Admin pages of node pools and nodes; every change goes through the services."""
+"""Admin pages for node pools and nodes. Every change goes through the services."""
 
 from typing import Any
 
@@ -187,7 +187,7 @@ class MachineAdmin(ReadOnlyModelAdmin):
     list_select_related = ("pool",)
     actions = ("remove", "download")
 
-    @action(description="Remove from pool (drains its node first)")
+    @action(description="Remove from pool (drains the node first)")
     def remove(self, request: HttpRequest, queryset: QuerySet[Machine]) -> HttpResponse | None:
         now = timezone.now()
         return apply_to_each(

@@ -26,7 +26,7 @@ StoredBudget = dict[str, Any]
 
 
 def normalize_budgets(budgets: object) -> list[StoredBudget]:
-    """Validate budgets and return them as stored, with durations in seconds. Raises Invalid."""
+    """Return the budgets as stored, with durations in seconds. Raises Invalid if any budget is invalid."""
     if not isinstance(budgets, list | tuple):
         allowed = "[] for none, or a list of budgets"
         raise Invalid(
@@ -42,16 +42,16 @@ def normalize_budgets(budgets: object) -> list[StoredBudget]:
         )
     problems = [
         problem
-        for i, each in enumerate(budgets)
-        for problem in _budget_problems(f"disruption_budgets[{i}]", each)
+        for i, entry in enumerate(budgets)
+        for problem in _budget_problems(f"disruption_budgets[{i}]", entry)
     ]
     if problems:
         raise Invalid(problems)
-    return [_normalize_budget(each) for each in budgets]
+    return [_normalize_budget(entry) for entry in budgets]
 
 
 def parse_budgets(pool: NodePool) -> tuple[Budget, ...]:
-    return tuple(_parse_budget(each) for each in pool.disruption_budgets)
+    return tuple(_parse_budget(entry) for entry in pool.disruption_budgets)
 
 
 def drain_allowance(pool: NodePool, nodes: Iterable[Node], now: datetime) -> Allowance:
@@ -69,34 +69,34 @@ def describe(budget: Budget, now: datetime) -> str:
     return budget.text + (f", until {until:%Y-%m-%d %H:%M} UTC" if until else "")
 
 
-def summarize(each: Mapping[str, Any]) -> str:
-    nodes, reasons = each["nodes"], each.get("reasons") or ()
+def summarize(entry: Mapping[str, Any]) -> str:
+    nodes, reasons = entry["nodes"], entry.get("reasons") or ()
     limit = (
         f"{nodes} of the nodes" if isinstance(nodes, str) else "1 node" if nodes == 1 else f"{nodes} nodes"
     )
-    cause = f" for being {' or '.join(reasons)}" if reasons else ""
-    if not each.get("schedule"):
+    cause = f" if {' or '.join(reasons)}" if reasons else ""
+    if not entry.get("schedule"):
         return f"at most {limit} at once{cause}"
-    zone = each.get("zone", "UTC")
-    duration = _format_duration(each["duration"])
-    return f"at most {limit} at once{cause}, from {each['schedule']} ({zone}) for {duration}"
+    zone = entry.get("zone", "UTC")
+    duration = _format_duration(entry["duration"])
+    return f"at most {limit} at once{cause}, from {entry['schedule']} ({zone}) for {duration}"
 
 
-def _parse_budget(each: Mapping[str, Any]) -> Budget:
-    nodes = each["nodes"]
+def _parse_budget(entry: Mapping[str, Any]) -> Budget:
+    nodes = entry["nodes"]
     return Budget(
         nodes=nodes if isinstance(nodes, int) else None,
         percent=int(nodes.removesuffix("%")) if isinstance(nodes, str) else None,
-        reasons=frozenset(map(DisruptionReason, each.get("reasons") or DisruptionReason)),
-        schedule=parse_schedule(each["schedule"]) if each.get("schedule") else None,
-        duration=timedelta(seconds=each.get("duration") or 0),
-        zone=_parse_zone(each.get("zone", "UTC")) or UTC,
-        text=summarize(each),
+        reasons=frozenset(map(DisruptionReason, entry.get("reasons") or DisruptionReason)),
+        schedule=parse_schedule(entry["schedule"]) if entry.get("schedule") else None,
+        duration=timedelta(seconds=entry.get("duration") or 0),
+        zone=_parse_zone(entry.get("zone", "UTC")) or UTC,
+        text=summarize(entry),
     )
 
 
-def _normalize_budget(each: Mapping[str, Any]) -> StoredBudget:
-    budget = {key: each[key] for key in KEYS if each.get(key) not in (None, "", [], ())}
+def _normalize_budget(entry: Mapping[str, Any]) -> StoredBudget:
+    budget = {key: entry[key] for key in KEYS if entry.get(key) not in (None, "", [], ())}
     if isinstance(nodes := budget["nodes"], str) and nodes.isdigit():
         budget["nodes"] = int(nodes)
     if "duration" in budget:
@@ -106,18 +106,20 @@ def _normalize_budget(each: Mapping[str, Any]) -> StoredBudget:
     return budget
 
 
-def _budget_problems(path: str, each: object) -> Iterator[Problem]:
-    if not isinstance(each, Mapping):
-        yield Problem(path, "is not a budget", format_value(each), ", ".join(KEYS))
+def _budget_problems(path: str, entry: object) -> Iterator[Problem]:
+    if not isinstance(entry, Mapping):
+        yield Problem(path, "is not a budget", format_value(entry), ", ".join(KEYS))
         return
-    for key in each.keys() - set(KEYS):
+    for key in entry.keys() - set(KEYS):
         yield Problem(f"{path}.{key}", "unknown key", allowed=suggest(str(key), KEYS))
-    if each.get("nodes") is None:
+    if entry.get("nodes") is None:
         yield Problem(f"{path}.nodes", "is missing", allowed=NODES_ALLOWED)
-    elif not _is_node_count(each["nodes"]):
-        yield Problem(f"{path}.nodes", "is not a number of nodes", format_value(each["nodes"]), NODES_ALLOWED)
-    yield from _reason_problems(path, each.get("reasons"))
-    yield from _window_problems(path, each)
+    elif not _is_node_count(entry["nodes"]):
+        yield Problem(
+            f"{path}.nodes", "is not a number of nodes", format_value(entry["nodes"]), NODES_ALLOWED
+        )
+    yield from _reason_problems(path, entry.get("reasons"))
+    yield from _window_problems(path, entry)
 
 
 def _is_node_count(nodes: object) -> bool:
@@ -143,8 +145,8 @@ def _reason_problems(path: str, reasons: object) -> Iterator[Problem]:
             yield Problem(f"{path}.reasons[{index}]", "is not a valid reason", format_value(reason), allowed)
 
 
-def _window_problems(path: str, each: Mapping[str, Any]) -> Iterator[Problem]:
-    schedule, duration, zone = (each.get(key) or None for key in ("schedule", "duration", "zone"))
+def _window_problems(path: str, entry: Mapping[str, Any]) -> Iterator[Problem]:
+    schedule, duration, zone = (entry.get(key) or None for key in ("schedule", "duration", "zone"))
     if schedule is None and duration is not None:
         yield Problem(f"{path}.schedule", "is required with duration", allowed="such as 0 9 * * mon-fri")
     if schedule is None and zone is not None:

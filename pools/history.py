@@ -19,7 +19,7 @@ def write(
     after: int | None = None,
     **data: Any,
 ) -> ScalingEvent:
-    """Write one event in the caller's transaction; `before` and `after` are desired node counts."""
+    """Write one event in the caller's transaction. `before` and `after` are desired node counts."""
     return ScalingEvent.objects.create(
         pool=pool, kind=kind, reason=reason, at=at, node=node, before=before, after=after, data=data
     )

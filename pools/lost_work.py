@@ -1,7 +1,7 @@
 """Work that would be lost if a node ended.
 
-Pods and allocations belong to a higher layer and are reached through the node's relations. The database adds
-them up, because there are many more pods than nodes.
+Pods and allocations belong to a higher layer, so this module reads them through the node's relations. The
+database computes the sums, because there are many more pods than nodes.
 """
 
 from datetime import datetime

@@ -23,7 +23,7 @@ POLICY = NodePool.NodeConsolidation
 
 @dataclass(frozen=True, slots=True)
 class NodeToDrain:
-    """Node to drain; `blocked_by` describes the budget that delays the drain, or is empty."""
+    """Node to drain. `blocked_by` describes the budget that delays the drain, or is empty."""
 
     node: Node
     work: Work
@@ -63,15 +63,15 @@ def list_nodes_to_drain(pool: NodePool, desired: int, now: datetime) -> tuple[No
 
 
 def blocked_reasons(pool: NodePool, now: datetime) -> tuple[str, ...]:
-    """Return a sentence for each action that a budget blocks; makes no query without budgets."""
+    """Return a sentence for each action that a budget blocks. Makes no query if there are no budgets."""
     if not pool.disruption_budgets or pool.paused:
         return ()
     nodes = load_living_nodes(pool.pk)
     allowance, sentences = drain_allowance(pool, nodes, now), []
     if pool.nodes_desired < sum(node.state in (NodeState.READY, NodeState.CORDONED) for node in nodes):
-        blocked = [each for each in list_nodes_to_drain(pool, pool.nodes_desired, now) if each.blocked_by]
+        blocked = [entry for entry in list_nodes_to_drain(pool, pool.nodes_desired, now) if entry.blocked_by]
         for reason in DisruptionReason:
-            count = sum(disruption_reason(each.work) is reason for each in blocked)
+            count = sum(disruption_reason(entry.work) is reason for entry in blocked)
             if count:
                 label = f"{count} {PHRASES[reason][0]} node{'s' * (count != 1)}"
                 sentences.append(

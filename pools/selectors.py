@@ -42,13 +42,13 @@ def nodes() -> QuerySet[Node]:
 
 
 def find_node(name: str, among: QuerySet[Node] | None = None) -> Node | None:
-    """Return the current node with this name, else the last node that had the name, else None."""
+    """Return the current node with this name, or else the last node that had this name, or None."""
     rows = (Node.objects if among is None else among).filter(name=name).select_related("pool", "environment")
     return rows.order_by(F("ended_at").desc(nulls_first=True), "-pk").first()
 
 
 def pending_instances(pool_name: str, *, joined: bool) -> frozenset[str]:
-    """Return the instances of nodes that are not ready yet; with `joined`, only of joined machines."""
+    """Return the instances of nodes that are not ready yet. With `joined`, only those that have joined."""
     rows = Node.objects.filter(pool__name=pool_name, state__in=PENDING)
     if joined:
         rows = rows.filter(joined_at__isnull=False)
@@ -65,13 +65,13 @@ class NodeWorkload:
 
     def __str__(self) -> str:
         pods = "1 pod" if self.pods == 1 else f"{self.pods} pods"
-        return f"{self.handle} ({pods}{'' if self.preemptible else ', not preemptible'})"
+        return f"{self.handle} ({pods}{'' if self.preemptible else ', non-preemptible'})"
 
 
 def workloads_on_nodes(node_ids: Iterable[int]) -> dict[int, list[NodeWorkload]]:
-    """Return the workloads of all projects on each node; show them only to platform admins."""
+    """Return the workloads of all projects on each node. Show them only to platform admins."""
     workloads: dict[int, list[NodeWorkload]] = {node_id: [] for node_id in node_ids}
-    # Pods belong to a higher layer and are reached through the node's relations.
+    # Pods belong to a higher layer, so this function reads them through the node's relations.
     active_states = ("starting", "running", "stopping")
     rows = Node.objects.filter(pk__in=list(workloads), pods__state__in=active_states)
     names = ("pk", "pods__workload__project__name", "pods__workload__name", "pods__workload__preemptible")
@@ -113,14 +113,14 @@ def overdue_drains(now: datetime) -> QuerySet[Node]:
 
 
 def installation() -> str:
-    """Return the name that identifies our machines at providers: the setting or a generated name."""
+    """Return the name that identifies our machines at providers, either configured or generated."""
     if name := str(settings.BERTH_INSTALLATION):
         return name
     return Installation.objects.get_or_create(pk=1, defaults={"name": uuid.uuid4().hex[:12]})[0].name
 
 
 def is_operational(pool: NodePool) -> bool:
-    """Return True if the ready threshold was reached. The pool then accepts pods until it is empty."""
+    """Return whether the pool has reached its ready threshold. It then accepts pods until it is empty."""
     return pool.operational_since is not None
 
 
@@ -139,7 +139,7 @@ def ready_threshold(pool: NodePool) -> int:
 
 
 def visible_reason(event: ScalingEvent, *, is_admin: bool) -> str:
-    """Return the event's reason; only platform admins see provider messages."""
+    """Return the event's reason. Only platform admins see provider messages."""
     if is_admin or event.kind not in PROVIDER_EVENTS:
         return event.reason
     return PROVIDER_EVENTS[ScalingKind(event.kind)]

@@ -9,7 +9,7 @@ from berth.server.api.responses import Amounts, to_amounts
 from pools.models import Node
 from pools.models.node import NodeState
 
-# The scheduler, two layers up, owns allocations: this module reaches them through the node's relations.
+# The scheduler, two layers up, owns allocations, so this module reads them through the node's relations.
 IS_ACTIVE = Q(allocations__released_at__isnull=True)
 DEVICES = Func(F("allocations__devices"), function="cardinality", output_field=IntegerField())
 
@@ -28,7 +28,7 @@ def node_capacity(node: Node) -> Amounts:
 
 
 def node_free_capacity(node: Node) -> Amounts:
-    """Return the free resources of a node from `annotate_allocated`; zero if it accepts no pods."""
+    """Return the free resources of an annotated node, or zero if the node accepts no pods."""
     return to_amounts(*_free(node))
 
 

@@ -1,4 +1,4 @@
-"""Responses that list the nodes to drain when a pool shrinks, and the work on them."""
+"""Responses that list the nodes that a shrinking pool drains, and the work on these nodes."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -15,12 +15,14 @@ NODES_LISTED_MAX = 500
 
 
 class DrainingNodeResponse(ResponseModel):
-    """Node to drain, selected by its current work; the selection may change before the drain starts."""
+    """Node to drain, chosen by its current work. The choice may change before the drain starts."""
 
     node: str
     pods: int
-    not_preemptible: int = Field(description="Pods that the drain waits for without a time limit.")
-    gpu_seconds_lost: int = Field(description="GPU-seconds since the start or the last checkpoint.")
+    not_preemptible: int = Field(
+        description="Non-preemptible pods. The drain waits for them without a time limit."
+    )
+    gpu_seconds_lost: int = Field(description="GPU-seconds of work since the start or the last checkpoint.")
     work: list[str] | None = Field(
         description="Workloads with pods on the node; null unless you are a platform admin."
     )
@@ -33,7 +35,7 @@ class ScaledPoolResponse(NodePoolResponse):
 
 
 def scaled_pool_response(pool: NodePool, now: datetime) -> ScaledPoolResponse:
-    """Return the response with a pool and its nodes to drain, as shown to platform admins."""
+    """Return the pool and its nodes to drain, as shown to platform admins."""
     base = to_pool_response(pool, pool_capacity([pool.pk]), is_admin=True)
     nodes_to_drain = list_nodes_to_drain(pool, pool.nodes_desired, now)
     listed = draining_node_responses(nodes_to_drain, is_admin=True)
@@ -45,12 +47,12 @@ def draining_node_responses(
 ) -> list[DrainingNodeResponse]:
     return [
         DrainingNodeResponse(
-            node=each.node.name,
-            pods=each.work.pods,
-            not_preemptible=each.work.non_preemptible,
-            gpu_seconds_lost=each.work.gpu_seconds,
-            work=[str(work) for work in each.workloads] if is_admin else None,
-            blocked_by=each.blocked_by,
+            node=node_to_drain.node.name,
+            pods=node_to_drain.work.pods,
+            not_preemptible=node_to_drain.work.non_preemptible,
+            gpu_seconds_lost=node_to_drain.work.gpu_seconds,
+            work=[str(work) for work in node_to_drain.workloads] if is_admin else None,
+            blocked_by=node_to_drain.blocked_by,
         )
-        for each in nodes_to_drain[:NODES_LISTED_MAX]
+        for node_to_drain in nodes_to_drain[:NODES_LISTED_MAX]
     ]

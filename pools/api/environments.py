@@ -1,4 +1,4 @@
-"""REST endpoints of plugins and of a pool's environment."""
+"""REST endpoints for plugins and pool environments."""
 
 from datetime import datetime
 from typing import Any
@@ -26,7 +26,7 @@ class AvailablePlugin(ResponseModel):
 class PluginsResponse(ResponseModel):
     plugins: list[AvailablePlugin]
     refused: dict[str, str] | None = Field(
-        description="Unusable plugins, each with the reason; null unless you are a platform admin."
+        description="Reason for each unusable plugin, by name; null unless you are a platform admin."
     )
 
 
@@ -34,7 +34,9 @@ class PoolEnvironmentResponse(ResponseModel):
     """Environment that a pool's plugins install."""
 
     digest: str
-    image: dict[str, Any] = Field(description="Image after all plugins; secrets appear as variable names.")
+    image: dict[str, Any] = Field(
+        description="Image after all plugins; secrets appear only as variable names."
+    )
     phases: list[str]
     script: str = Field(description="Script that each node runs at boot.")
     created_at: datetime
@@ -46,18 +48,16 @@ class Plugins(ApiView):
         reject_query(request)
         plugins = [
             AvailablePlugin(
-                name=each.name, summary=each.summary, source=each.source, parameters=dict(each.schema)
+                name=plugin.name, summary=plugin.summary, source=plugin.source, parameters=dict(plugin.schema)
             )
-            for _, each in sorted(available_plugins().items())
+            for _, plugin in sorted(available_plugins().items())
         ]
         reasons = dict(unavailable_plugins()) if self.is_allowed("administer") else None
         return Response(PluginsResponse(plugins=plugins, refused=reasons))
 
 
 class PoolEnvironment(PoolView):
-    @operation(
-        "Get the environment that a pool's plugins install, and its script", answer=PoolEnvironmentResponse
-    )
+    @operation("Get a pool's environment and the script that installs it", answer=PoolEnvironmentResponse)
     def get(self, request: Request, name: str) -> Response:
         reject_query(request)
         environment = self.get_pool(name).built_environment

@@ -1,8 +1,8 @@
 """REST endpoints through which machines join a pool and poll for instructions.
 
-No user accounts are involved: each request authenticates with a secret, which is random or signed and has
-256 bits. Invalid requests are throttled by address, and requests of registered machines by machine: many
-machines may share a proxy, and other traffic from its address must not keep them from calling.
+Machines have no user accounts. Each request authenticates with a 256-bit secret, which is random or signed.
+Requests with an invalid secret are throttled by address, and requests from registered machines by machine:
+many machines may share a proxy, and other traffic from the proxy must not keep them from reporting.
 """
 
 from collections.abc import Mapping
@@ -42,7 +42,7 @@ Address = Annotated[str, Field(min_length=1, max_length=255, pattern=r"^[A-Za-z0
 
 def _check_distinct(devices: tuple[str, ...]) -> tuple[str, ...]:
     if len(set(devices)) < len(devices):
-        raise PydanticCustomError("twice", "lists a device twice", {"allowed": "each device once"})
+        raise PydanticCustomError("twice", "contains a duplicate device", {"allowed": "each device once"})
     return devices
 
 
@@ -63,7 +63,7 @@ class JoinBody(Body):
 
 
 class JoinResponse(ResponseModel):
-    secret: str = Field(description="Authenticates the machine's later calls.")
+    secret: str = Field(description="Secret that authenticates the machine's later requests.")
 
 
 class InterruptionBody(Body):
@@ -96,22 +96,24 @@ class StartedBody(Body):
     output: Annotated[Script, Field(max_length=4000)] = ""
 
 
-class CallBody(Body):
+class ReportBody(Body):
     interruption: InterruptionBody | None = Field(None, description="Interruption announced by the provider.")
     booted: BootedBody | None = Field(None, description="Progress of `prepare`.")
     started: StartedBody | None = Field(
-        None, description="Progress of `start`, for the instance in the response; null before it runs."
+        None, description="Progress of `start` for one `instance`; null before the script has started."
     )
 
 
-class CallResponse(ResponseModel):
-    node: str | None = Field(description="Node that the machine is to become; null if none is assigned.")
+class InstructionsResponse(ResponseModel):
+    node: str | None = Field(description="Node assigned to the machine; null if there is none.")
     ordinal: int | None
     instance: str = Field(
         description="Instance that the scripts are for; the machine returns it in `started`."
     )
     digest: str = Field(description="Digest of the environment that `prepare` installs.")
-    prepare: str = Field(description="Script to run first, whose progress is reported; empty for none.")
+    prepare: str = Field(
+        description="Script to run first; empty if there is none. Report its progress in `booted`."
+    )
     secrets: dict[str, str] | None = Field(description="Variables for `prepare`, never written to a file.")
     start: str = Field(description="Idempotent shell script that turns the machine into this node.")
     stop: str = Field(description="Shell script that undoes `start`.")
@@ -121,7 +123,7 @@ class MachineView(TokenlessView):
     caller = "machine"
 
     def machine_secret(self, headers: Mapping[str, Any]) -> str:
-        """Return the machine's secret; raise Unauthenticated if Berth did not issue it."""
+        """Return the machine's secret. Raises Unauthenticated if Berth did not issue the secret."""
         secret = _bearer_secret(headers)
         if not secrets.is_machine_secret(secret):
             raise Unauthenticated(UNKNOWN_MACHINE)
@@ -144,15 +146,17 @@ class JoinPool(MachineView):
         return Response(JoinResponse(secret=secret))
 
 
-class MachineCall(MachineView):
-    @operation("Report a machine's state and get its instructions", body=CallBody, answer=CallResponse)
+class ReportMachine(MachineView):
+    @operation(
+        "Report a machine's state and get its instructions", body=ReportBody, answer=InstructionsResponse
+    )
     @idempotent
     def post(self, request: Request) -> Response:
         reject_query(request)
-        body = parse_body(request, CallBody)
+        body = parse_body(request, ReportBody)
         reported = body.interruption
         interruption = Interruption(reported.reason, reported.at) if reported else None
-        node = services.record_call(
+        node = services.record_report(
             self.machine_secret(request.headers), at=timezone.now(), interruption=interruption,
             booted=_parse_booted(body.booted), started=_parse_started(body.started),
         )  # fmt: skip
@@ -162,7 +166,7 @@ class MachineCall(MachineView):
         environment = load_environment_setup(node)
         is_installing = node.environment_id is not None and node.prepared_at is None
         return Response(
-            CallResponse(
+            InstructionsResponse(
                 node=node.name, ordinal=node.ordinal, instance=node.instance_id,
                 start="" if is_installing else instructions.start, stop=instructions.stop,
                 digest=environment.digest, prepare=environment.script, secrets=dict(environment.secrets),
@@ -170,7 +174,7 @@ class MachineCall(MachineView):
         )  # fmt: skip
 
 
-NO_NODE = CallResponse(
+NO_NODE = InstructionsResponse(
     node=None, ordinal=None, instance="", start="", stop="", digest="", prepare="", secrets={}
 )  # fmt: skip
 
@@ -178,7 +182,7 @@ NO_NODE = CallResponse(
 def _parse_booted(body: BootedBody | None) -> BootReport | None:
     if body is None:
         return None
-    phases = tuple(Phase(each.phase, each.state, each.seconds, each.message) for each in body.phases)
+    phases = tuple(Phase(phase.phase, phase.state, phase.seconds, phase.message) for phase in body.phases)
     return BootReport(body.digest, phases, body.exit_code, body.output)
 
 
@@ -187,7 +191,7 @@ def _parse_started(body: StartedBody | None) -> StartReport | None:
 
 
 class LeavePool(MachineView):
-    @operation("Remove the calling machine permanently", status=204)
+    @operation("Remove the requesting machine permanently", status=204)
     @idempotent
     def post(self, request: Request) -> Response:
         reject_query(request)
@@ -196,17 +200,17 @@ class LeavePool(MachineView):
 
 
 def download_join_program(request: HttpRequest) -> HttpResponse:
-    """Return the program that machines run to join and call; it contains no secret."""
+    """Return the program that machines run to join a pool. The program contains no secret."""
     return HttpResponse(program_source(), content_type="text/x-python; charset=utf-8")
 
 
 def download_worker_code(request: HttpRequest) -> HttpResponse:
-    """Return Berth's code for workers; it contains no secret."""
+    """Return Berth's code for workers. The code contains no secret."""
     return HttpResponse(worker_code(), content_type="application/x-tar")
 
 
 def download_node_code(request: HttpRequest) -> HttpResponse:
-    """Return the code that Ray nodes run in addition to Ray; it contains no secret."""
+    """Return the code that Ray nodes run in addition to Ray. The code contains no secret."""
     return HttpResponse(node_code(), content_type="application/gzip")
 
 

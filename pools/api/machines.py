@@ -50,7 +50,7 @@ class IssuedJoinTokenResponse(JoinTokenResponse):
 class MachineResponse(ResponseModel):
     name: str
     state: joined_machines.MachineState = Field(
-        description="`draining`: being removed while its node drains; `silent`: no longer reports."
+        description="`draining`: to be removed once the node is drained; `silent`: no longer reporting."
     )
     node: str | None = Field(description="Node that the machine currently serves as.")
     address: str
@@ -121,13 +121,13 @@ class JoinTokenDetail(MachinesView):
         rows = joined_machines.join_tokens(self.get_administered_pool(name), timezone.now())
         token = rows.filter(pk=token_id).first()
         if token is None:
-            raise NotFound(f"Pool {name} has no join token with this id.")
+            raise NotFound(f"Pool {name} has no join token with the ID {token_id}.")
         return token
 
 
 class MachineView(MachinesView):
     def machine(self, name: str, machine: str) -> Machine:
-        """Return the machine that joined last under this name, departed or not; raise NotFound."""
+        """Return the machine that last joined under this name, even if departed. Raises NotFound."""
         rows = joined_machines.machines(self.get_administered_pool(name), timezone.now()).filter(name=machine)
         row = rows.order_by("-joined_at", "-pk").first()
         if row is None:

@@ -1,4 +1,4 @@
-"""REST endpoints for a pool's capacity over time and its cost."""
+"""REST endpoints for a pool's cost and its capacity over time."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any
@@ -45,10 +45,10 @@ class PeriodCostResponse(ResponseModel):
 
 
 class PoolCostResponse(ResponseModel):
-    """Cost at the price in effect in each hour; null if no price is known."""
+    """Cost, based on the price that applied in each hour; null if no price is known."""
 
     price_per_gpu_hour: float | None
-    per_hour: float | None = Field(description="Cost of the current nodes.")
+    per_hour: float | None = Field(description="Hourly cost of the current nodes.")
     last_24_hours: PeriodCostResponse
     last_30_days: PeriodCostResponse
 

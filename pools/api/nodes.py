@@ -1,4 +1,4 @@
-"""REST endpoints of nodes: list, cordon, drain, terminate."""
+"""REST endpoints that list, cordon, drain and terminate nodes."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -111,7 +111,7 @@ class Nodes(NodeView):
 
 
 class NodeDetail(NodeView):
-    @operation("Get the current or last node of this name", answer=NodeResponse)
+    @operation("Get the current or last node with this name", answer=NodeResponse)
     def get(self, request: Request, name: str) -> Response:
         reject_query(request)
         node = selectors.find_node(name, self.visible(Node.objects.all()))
@@ -159,7 +159,10 @@ class TerminateNode(NodeView):
 
 def _node_responses(nodes: Sequence[Node], *, is_admin: bool) -> list[Any]:
     work = selectors.workloads_on_nodes([node.pk for node in nodes]) if is_admin else {}
-    return [_node_response(node, is_admin, [str(each) for each in work.get(node.pk, ())]) for node in nodes]
+    return [
+        _node_response(node, is_admin, [str(workload) for workload in work.get(node.pk, ())])
+        for node in nodes
+    ]
 
 
 def _node_response(node: Node, is_admin: bool, work: list[str]) -> NodeResponse:
@@ -171,7 +174,7 @@ def _node_response(node: Node, is_admin: bool, work: list[str]) -> NodeResponse:
         address=node.address if is_admin else None,
         work=work if is_admin else None,
         environment_digest=node.environment_id,
-        phases=[_phase_response(each, is_admin) for each in node.phases],
+        phases=[_phase_response(phase, is_admin) for phase in node.phases],
         **{name: getattr(node, name) for name in _COPIED_FIELDS},
     )
 

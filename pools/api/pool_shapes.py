@@ -24,7 +24,7 @@ Count = Annotated[int, Field(ge=0, le=INT_MAX)]
 Positive = Annotated[int, Field(ge=1, le=INT_MAX)]
 ProviderChoice = Literal["local", "static", "fake", "aws"]
 RuntimeChoice = Literal["local", "fake", "ray"]
-# Choices shown in the schema. The service validates `fake`, because it knows the pool and the settings.
+# Accept `fake`, although the schema does not list it. The service checks whether the pool may use it.
 AllowFake = WrapValidator(lambda value, validate: value if value == "fake" else validate(value))
 OfferedProvider = Annotated[Literal["local", "static", "aws"], AllowFake]
 OfferedRuntime = Annotated[Literal["local", "ray"], AllowFake]
@@ -32,11 +32,12 @@ PlacementChoice = Literal["binpack", "spread", "fragmentation", "auto"]
 ConsolidationChoice = Literal["never", "when_empty", "when_underutilised"]
 FairShareChoice = Literal["point_in_time", "time_based"]
 Price = Annotated[float, Field(ge=0, le=999_999)]
-# Validated by the pool's own rule, which names the invalid field: nodes.min, nodes.max or nodes.desired.
+# The node spec rules validate this value and report the invalid field: nodes.min, nodes.max or nodes.desired.
 Nodes = Annotated[
     Any,
     Field(
-        description="Replaces the three fields below: 4, [2, 16] or {min: 8, desired: 4}; elastic with max."
+        description="Short form of the three fields below: 4, [2, 16] or {min: 8, desired: 4}. A pool with a "
+        "max is elastic."
     ),
     WithJsonSchema(
         {
@@ -53,12 +54,13 @@ Nodes = Annotated[
         }
     ),
 ]
-# Validated by the plugin and image rules, which name the invalid field: plugins[1].parameters.backend.
+# The plugin and image rules validate this value and report the invalid field: plugins[1].parameters.backend.
 Plugins = Annotated[
     Any,
     Field(
         description="Plugins in order: names, or entries with name and parameters. Secret parameters are "
-        "stored and never shown; an omitted one is unchanged, null deletes it. `GET plugins` lists plugins."
+        "stored but never shown. Omit a secret to keep its value, or set it to null to delete it. "
+        "`GET plugins` lists the available plugins."
     ),
     WithJsonSchema(
         {
@@ -111,14 +113,14 @@ EnvironmentValues = Annotated[
         }
     ),
 ]
-# Validated by the budget rules, which name the invalid field: disruption_budgets[0].schedule.
+# The budget rules validate this value and report the invalid field: disruption_budgets[0].schedule.
 Budgets = Annotated[
     Any,
     Field(
         description="Maximum number of nodes that may be disrupted at once when the pool removes nodes "
-        "because they are empty or underutilised (default: both). With a schedule (five cron fields) a "
-        "budget applies for its duration (seconds, or 8h) from each scheduled time in its zone. The "
-        "strictest budget applies. Manual drains are not blocked, but count."
+        "because they are empty or underutilised (default: both). With a schedule (five cron fields), a "
+        "budget applies for its duration (in seconds, or for example 8h) from each scheduled time in its "
+        "zone. The strictest budget applies. Manual drains are never blocked, but count towards the limit."
     ),
     WithJsonSchema(
         {
@@ -216,7 +218,7 @@ class PoolValues(Body):
     ] = 1.0
 
     def columns(self) -> dict[str, Any]:
-        """Return the explicitly set fields as values of the model's columns."""
+        """Return the explicitly set fields as model column values."""
         return {
             IN_THOUSANDTHS.get(name, name): _stored_value(name, value)
             for name, value in self.explicit_values().items()
@@ -262,7 +264,9 @@ class NodePoolResponse(ResponseModel):
     boot_timeout: int
     boot_failure_limit: int
     boot_failures: int = Field(description="Consecutive orders whose nodes never became ready.")
-    boot_retry_at: datetime | None = Field(description="Earliest time of the next order; null for no delay.")
+    boot_retry_at: datetime | None = Field(
+        description="Earliest time of the next order; null if there is no delay."
+    )
     provisioning_stopped: bool = Field(description="If true, no nodes are ordered until POST .../retry.")
     node_consolidation: ConsolidationChoice = Field(
         description="Nodes that are released in addition to the autoscaler's rules: none, empty nodes, or "
@@ -281,9 +285,11 @@ class NodePoolResponse(ResponseModel):
     taints: list[dict[str, Any]]
     price_per_gpu_hour: float | None
     plugins: list[PluginResponse]
-    environment: dict[str, Any] = Field(description="As declared; GET .../environment returns the result.")
+    environment: dict[str, Any] = Field(
+        description="Environment as declared; GET .../environment returns the resulting image."
+    )
     environment_digest: str | None = Field(
-        description="Environment of newly ordered nodes; null if there is none."
+        description="Digest of the environment of new nodes; null if there is none."
     )
     current_price: float | None = Field(
         description="Price per GPU-hour in effect: the pool's own or, if unset, the list price."
@@ -314,7 +320,7 @@ class NodePoolResponse(ResponseModel):
 def to_pool_response(
     pool: NodePool, capacity_by_pool: Mapping[int, tuple[Amounts, Amounts]], *, is_admin: bool
 ) -> NodePoolResponse:
-    """Return a pool with its node counts; `capacity_by_pool` is total and free capacity by pool id."""
+    """Return a pool with its node counts. `capacity_by_pool` maps pool ids to total and free capacity."""
     capacity, free = capacity_by_pool[pool.pk]
     columns: Any = pool
     return NodePoolResponse(

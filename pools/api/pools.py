@@ -1,4 +1,4 @@
-"""REST endpoints of node pools: list, create, edit, pause and drain."""
+"""REST endpoints that list, create, edit, pause and drain node pools."""
 
 from collections.abc import Callable, Sequence
 from datetime import datetime

@@ -42,7 +42,9 @@ class ScalePreviewResponse(ResponseModel):
 
 
 class ScalePool(PoolView):
-    @operation("Preview the nodes to drain at a size", query=ScaleQuery, answer=ScalePreviewResponse)
+    @operation(
+        "Preview the nodes that a smaller pool would drain", query=ScaleQuery, answer=ScalePreviewResponse
+    )
     def get(self, request: Request, name: str) -> Response:
         query, pool, now = parse_query(request, ScaleQuery), self.get_pool(name), timezone.now()
         nodes = pool.nodes_desired if query.nodes is None else query.nodes

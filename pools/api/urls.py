@@ -22,7 +22,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("node-pools/<str:name>/machines/<str:machine>", machines.MachineDetail.as_view()),
     path("node-pools/<str:name>/machines/<str:machine>/remove", machines.RemoveMachine.as_view()),
     path("node-pools/<str:name>/join", joining.JoinPool.as_view()),
-    path("machines/call", joining.MachineCall.as_view()),
+    path("machines/call", joining.ReportMachine.as_view()),
     path("machines/leave", joining.LeavePool.as_view()),
     path("machines/program", joining.download_join_program),
     path("machines/worker.tar", joining.download_worker_code),

@@ -144,7 +144,7 @@ def _apply_limits(config: AutoscalerConfig, decision: ScaleDecision) -> ScaleDec
 
 
 def _is_cooling_down(config: AutoscalerConfig, clock: ScalingTimes) -> bool:
-    """Return True during the cooldown, which ends early if the clock is set back."""
+    """Return whether the cooldown is active. Setting the clock back ends the cooldown early."""
     if clock.last_scaled_at is None:
         return False
     return 0 <= clock.now - clock.last_scaled_at < config.cooldown

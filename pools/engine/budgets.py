@@ -9,7 +9,7 @@ from pools.engine.schedule import Schedule
 
 
 class DisruptionReason(StrEnum):
-    """Reason why a pool removes one of its own nodes."""
+    """Reason for removing a node that the pool does not need."""
 
     EMPTY = "empty"  # no pod runs on the node
     UNDERUTILISED = "underutilised"  # the pool can do without the node once its pods have moved
@@ -41,7 +41,7 @@ class Budget:
         return self.schedule is None or self._start(now) is not None
 
     def active_until(self, now: datetime) -> datetime | None:
-        """Return when the budget stops applying, or None if it has no schedule or is inactive."""
+        """Return when the active budget becomes inactive. None if it is inactive or has no schedule."""
         start = None if self.schedule is None else self._start(now)
         return None if start is None else start + self.duration
 
@@ -61,7 +61,7 @@ class Allowance:
     limiting_budgets: Mapping[DisruptionReason, Budget] = field(default_factory=dict)
 
     def allows(self, reason: DisruptionReason, chosen: int = 0) -> bool:
-        """Return True if a node may be drained in addition to `chosen` nodes."""
+        """Return whether a node may be drained in addition to `chosen` nodes."""
         return reason not in self.remaining or chosen < self.remaining[reason]
 
     def cap_count(self, reason: DisruptionReason, count: int) -> int:
@@ -72,7 +72,7 @@ UNLIMITED = Allowance()
 
 
 def compute_allowance(budgets: Iterable[Budget], total: int, disrupted: int, now: datetime) -> Allowance:
-    """Return what the budgets still allow when `disrupted` of `total` nodes are already disrupted.
+    """Return how many nodes may still be drained when `disrupted` of `total` nodes are already disrupted.
 
     The strictest budget applies to each reason.
     """

@@ -52,7 +52,7 @@ def parse_node_spec(value: Any) -> NodeSpec:
     """Return the NodeSpec for any of the four notations.
 
     These are a number, a pair of minimum and maximum, a mapping with min, max and desired, and a NodeSpec.
-    Raises Invalid.
+    Raises Invalid if the value has none of these notations or contradicts itself.
     """
     match value:
         case NodeSpec():

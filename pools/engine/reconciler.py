@@ -115,7 +115,7 @@ class UndoDrain:
 class Step:
     """Commands to run, and the fleet after them.
 
-    `blocked` nodes would be drained now if a disruption budget allowed it.
+    Only a disruption budget keeps the `blocked` nodes from being drained now.
     """
 
     fleet: Fleet
@@ -175,7 +175,7 @@ def _undo_drains(fleet: Fleet) -> tuple[Fleet, UndoDrain]:
 
 
 def _lacks_nodes(fleet: Fleet) -> bool:
-    """Return True if the pool needs more nodes or has no head, without which the others are useless."""
+    """Return whether the pool needs more nodes or a head. Without a head, the other nodes are useless."""
     return fleet.desired > fleet.effective_size or (fleet.desired > 0 and HEAD not in fleet.ordinals_in_use)
 
 

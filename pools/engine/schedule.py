@@ -1,4 +1,4 @@
-"""Cron schedules and their latest run."""
+"""Cron schedules and their latest runs."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
@@ -17,7 +17,7 @@ FIELDS = "minute, hour, day of month, month and day of week"
 
 
 class InvalidSchedule(ValueError):
-    """Invalid cron schedule. The message names the invalid field and its allowed values."""
+    """Raised for an invalid cron schedule. The message names the invalid field and its allowed values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Schedule:
 
 
 def parse_schedule(text: str) -> Schedule:
-    """Return the schedule for a cron expression or a nickname such as @daily. Raises InvalidSchedule."""
+    """Parse a cron expression or a nickname such as @daily. Raises InvalidSchedule for any other text."""
     words = NICKNAMES.get(text.strip().lower(), text).split()
     if len(words) != 5:
         raise InvalidSchedule(f"has {len(words)} fields instead of 5: {FIELDS}")

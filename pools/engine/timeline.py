@@ -16,7 +16,7 @@ class NodePhase(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class NodeHistory:
-    """Phases of one node, which is pending from `began`. `moves` are in the order of recording."""
+    """Phases of one node. The node is pending from `began`. `moves` lists later phases as recorded."""
 
     began: float
     moves: tuple[tuple[float, NodePhase], ...] = ()

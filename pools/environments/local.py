@@ -1,4 +1,4 @@
-"""Run bootstrap scripts on this machine; nodes with the same digest share an environment."""
+"""Run bootstrap scripts on this machine. Nodes with the same digest share an environment."""
 
 import fcntl
 import os
@@ -16,7 +16,7 @@ from pools.environments.progress import Progress, add_script_failure, parse_prog
 from pools.runtimes.shim.processes import start_time, stat_fields
 from pools.runtimes.shim.records import read_record, write_record
 
-# Writes the script's output and exit code to files, so that no process has to wait for the script.
+# Write the script's output and exit code to files, so that no process has to wait for the script.
 RUN_SCRIPT = (
     'cd / && /bin/sh "$0/script" > "$0/output" 2>&1; echo $? > "$0/exit.new"; mv "$0/exit.new" "$0/exit"'
 )
@@ -56,7 +56,7 @@ class InstallStatus:
 
 
 class LocalEnvironments:
-    """Environments under `root`, by digest; `boots/NAME` is the record of a node being installed."""
+    """Environments under `root`, by digest. `boots/NAME` records the installation of one node."""
 
     def __init__(self, root: Path) -> None:
         self.root = root.absolute()
@@ -80,10 +80,10 @@ class LocalEnvironments:
         write_record(str(home / "process"), [("pid", str(child.pid)), ("start", start_time(child.pid))])
 
     def get_status(self, name: str, secrets: Mapping[str, str]) -> InstallStatus | None:
-        """Return the script's progress, or None if it is not running and left no exit code."""
+        """Return the script's progress, or None if the script is not running and left no exit code."""
         self._reap()
         home = self._home(name)
-        # Checked before the exit code is read, so that a script that ends in between is not missed.
+        # Check before reading the exit code, or a script that ends in between would be missed.
         is_running = self._is_running(home)
         code = _read_text(home / "exit").strip()
         progress = parse_progress(_read_text(home / "phases").splitlines(), secrets.values())
@@ -97,7 +97,7 @@ class LocalEnvironments:
         return InstallStatus(progress) if is_running else None
 
     def end(self, name: str) -> None:
-        """Stop the node's script and delete its record; other nodes of the environment are unaffected."""
+        """Stop the node's script and delete its record. Other nodes with this environment are unaffected."""
         home = self._home(name)
         record = read_record(str(home / "process"))
         if record is not None and self._is_running(home):
@@ -106,7 +106,7 @@ class LocalEnvironments:
         shutil.rmtree(home, ignore_errors=True)
 
     def clear(self, keep: frozenset[str]) -> list[str]:
-        """Delete environments that are neither in `keep` nor being installed; return their digests."""
+        """Delete environments that are neither in `keep` nor being installed. Return their digests."""
         installing = {_read_text(path) for path in self.root.glob("boots/*/digest")}
         deleted = []
         for path in sorted(self.root.glob("[0-9a-f]" * 64)):
@@ -115,7 +115,7 @@ class LocalEnvironments:
         return deleted
 
     def _remove(self, path: Path) -> bool:
-        """Delete an environment unless its script holds the lock. Return True if it was deleted."""
+        """Delete an environment unless its script holds the lock. Return whether it was deleted."""
         with Path(f"{path}.lock").open("w") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

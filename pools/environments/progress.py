@@ -43,16 +43,16 @@ class Progress:
 
     @classmethod
     def from_rows(cls, rows: Iterable[Mapping[str, Any]]) -> "Progress":
-        """Return the progress given by stored phases."""
+        """Build the progress from stored phases."""
         return cls(tuple(Phase(**row) for row in rows))
 
     @property
     def failed(self) -> Phase | None:
-        return next((each for each in self.phases if each.state == "failed"), None)
+        return next((phase for phase in self.phases if phase.state == "failed"), None)
 
     @property
     def failure(self) -> str:
-        """Return the reason for the failure, with the last line of output; empty if no phase failed."""
+        """Reason for the failure, with the last line of output; empty if no phase failed."""
         failed = self.failed
         if failed is None:
             return ""
@@ -81,7 +81,7 @@ def parse_progress(lines: Iterable[str], secrets: Iterable[str] = ()) -> Progres
 
 
 def add_script_failure(progress: Progress, output: str, secrets: Iterable[str] = ()) -> Progress:
-    """Return the progress with a failed phase added for a script that failed outside its phases."""
+    """Return the progress with an added phase for a script that failed outside its phases."""
     failed = Phase("script", "failed", 0, _redact_secrets(output.strip(), secrets)[-MESSAGE_MAX:])
     return Progress((*progress.phases, failed))
 

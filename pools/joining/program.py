@@ -1,15 +1,16 @@
 """The program that joins a machine to a pool and follows its instructions.
 
-It uses only the standard library.
+The program uses only the standard library.
 
 BERTH_URL=https://berth.example.org BERTH_POOL=metal BERTH_JOIN_TOKEN=join_... python3 program.py
 
-It measures the machine and joins the pool. Every few seconds it reports that the machine is running and
-whether EC2 is about to interrupt it, and fetches the node assigned to the machine. The response contains a
-shell script that turns the machine into this node, and a script that undoes this. Both run as the user who
-runs this program. Each call reports the first script's exit code and last output.
+The program measures the machine and joins the pool. Every few seconds, it reports that the machine is running
+and whether EC2 is about to interrupt the machine. The response names the node that the machine should serve
+as, and contains a shell script that turns the machine into this node and a script that undoes this. Both
+scripts run as the user who runs this program. Each report includes the first script's exit code and last
+output.
 
-It requires Python 3.9 or later.
+The program requires Python 3.9 or later.
 
 Certificates are verified, against the file BERTH_CA if it is set. Plain HTTP is allowed only to this machine,
 unless BERTH_PLAIN_HTTP=1 declares the network trusted: a forged response could run any command here.
@@ -25,7 +26,7 @@ import time
 import urllib.error
 import urllib.request
 
-CALL_INTERVAL_SECONDS = 5.0
+REPORT_INTERVAL_SECONDS = 5.0
 TIMEOUT = 20.0
 METADATA = os.environ.get("BERTH_METADATA_URL", "http://169.254.169.254")
 URL = os.environ.get("BERTH_URL", "").rstrip("/")
@@ -34,11 +35,11 @@ STATE = os.environ.get("BERTH_MACHINE_STATE", "/var/lib/berth-machine")
 
 
 class MachineRejected(Exception):
-    """Error raised when the server does not know this machine."""
+    """Raised if the server does not know this machine."""
 
 
 class NoRedirects(urllib.request.HTTPRedirectHandler):
-    """Reject redirects: they would send the machine's secret to another server."""
+    """Reject redirects, because they would send the machine's secret to another server."""
 
     def redirect_request(self, *arguments):
         # type: (object) -> None
@@ -48,14 +49,14 @@ class NoRedirects(urllib.request.HTTPRedirectHandler):
 def main():
     # type: () -> int
     if not is_safe(URL):
-        print("BERTH_URL is not https:// (BERTH_PLAIN_HTTP=1 allows it)", file=sys.stderr)
+        print("BERTH_URL is not https:// (BERTH_PLAIN_HTTP=1 allows plain HTTP)", file=sys.stderr)
         return 2
-    on_ec2 = get_metadata("instance-id")
-    secret = load_secret() or join_pool(on_ec2)
+    ec2_instance_id = get_metadata("instance-id")
+    secret = load_secret() or join_pool(ec2_instance_id)
     boot, start = EnvironmentScript(), StartScript()
     while True:
         try:
-            body = {"interruption": detect_interruption() if on_ec2 else None}  # type: dict[str, object]
+            body = {"interruption": detect_interruption() if ec2_instance_id else None}  # type: dict[str, object]
             body.update(booted=boot.report(), started=start.report())
             answer = send("machines/call", body, secret)
             boot.follow(answer)
@@ -66,11 +67,11 @@ def main():
             return 1
         except OSError as error:
             print("no response: %s" % error, file=sys.stderr)
-        time.sleep(CALL_INTERVAL_SECONDS)
+        time.sleep(REPORT_INTERVAL_SECONDS)
 
 
 class EnvironmentScript:
-    """Script that installs a node's environment. Each call reports its progress."""
+    """Script that installs a node's environment. Each report includes the script's progress."""
 
     def __init__(self):
         # type: () -> None
@@ -79,7 +80,7 @@ class EnvironmentScript:
 
     def follow(self, answer):
         # type: (dict[str, object]) -> None
-        """Start the script once per environment; stop a script that is no longer requested."""
+        """Start the script once per environment. Stop a script that is no longer requested."""
         digest = str(answer.get("digest") or "")
         if digest == self.digest:
             return
@@ -111,7 +112,7 @@ class EnvironmentScript:
         # type: () -> dict[str, object] | None
         if self.process is None:
             return None
-        code = self.process.poll()  # before the phases are read: those of an ended script are complete
+        code = self.process.poll()  # before reading the phases, which are complete once the script has ended
         with open(os.path.join(self.directory, "phases"), "rb") as file:
             phases = parse_phases(file.read().decode("utf-8", "replace"))
         output = last_output(os.path.join(self.directory, "output"))
@@ -157,7 +158,7 @@ class StartScript:
 
     def report(self):
         # type: () -> dict[str, object] | None
-        """Return the script's progress; None without a script or an instance."""
+        """Return the script's progress, or None if there is no script or no instance."""
         if self.process is None or not self.answer.get("instance"):
             return None
         running = self.process.returncode is None
@@ -174,7 +175,7 @@ class StartScript:
 
 def command(answer, name):
     # type: (dict[str, object], str) -> list[str]
-    """Return a command that reads the script from a private file: command lines are visible to all users."""
+    """Return a command that reads the script from a private file. All users can see command lines."""
     return ["/bin/sh", write_private_file(name + ".sh", str(answer[name]))]
 
 
@@ -192,7 +193,7 @@ def last_output(path):
 
 def parse_phases(lines):
     # type: (str) -> list[dict[str, object]]
-    """Return the latest state of each phase; incomplete lines are ignored."""
+    """Return the latest state of each phase. Incomplete lines are ignored."""
     phases = {}  # type: dict[str, dict[str, object]]
     for line in lines.splitlines():
         try:
@@ -207,30 +208,32 @@ def parse_phases(lines):
 
 def strip_unprintable(text):
     # type: (str) -> str
-    return "".join(each for each in text if each.isprintable() or each in "\n\t")[-4000:]
+    return "".join(char for char in text if char.isprintable() or char in "\n\t")[-4000:]
 
 
-def join_pool(on_ec2):
+def join_pool(ec2_instance_id):
     # type: (str) -> str
     token = os.environ.pop("BERTH_JOIN_TOKEN", "")
     while True:
         try:
-            body = measure(on_ec2)  # fails until the server's name resolves, which the address needs
+            body = measure(ec2_instance_id)  # fails until the server's host name can be resolved
             body["token"] = token
             answer = send("node-pools/%s/join" % POOL, body)
             return store_secret(str(answer["secret"]))
-        except OSError as error:  # may be a conflict: the machine can call before its order is recorded
+        except (
+            OSError
+        ) as error:  # for example a conflict, if the machine is faster than Berth's record of its order
             print("not joined yet: %s" % error, file=sys.stderr)
-            time.sleep(CALL_INTERVAL_SECONDS)
+            time.sleep(REPORT_INTERVAL_SECONDS)
 
 
-def measure(on_ec2):
+def measure(ec2_instance_id):
     # type: (str) -> dict[str, object]
     gpus = [line.split(", ") for line in query_nvidia_smi().splitlines() if line.strip()]
     return {
         "name": socket.gethostname().split(".")[0],
-        "address": get_metadata("local-ipv4") if on_ec2 else own_address(),
-        "instance_id": on_ec2,
+        "address": get_metadata("local-ipv4") if ec2_instance_id else own_address(),
+        "instance_id": ec2_instance_id,
         "cpu": float(len(os.sched_getaffinity(0))),
         "memory_mib": memory_mib(),
         "devices": [gpu[0] for gpu in gpus],
@@ -334,7 +337,7 @@ def store_secret(secret):
 
 def write_private_file(name, text):
     # type: (str, str) -> str
-    """Write a file that only its owner can read; return its path."""
+    """Write a file that only its owner can read. Return the file's path."""
     os.makedirs(STATE, mode=0o700, exist_ok=True)
     path = os.path.join(STATE, name)
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:

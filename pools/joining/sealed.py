@@ -10,7 +10,7 @@ SALT = b"berth.pools.sealed"
 
 
 class UnsealError(Exception):
-    """Error for a secret that was encrypted with a key that this installation no longer has."""
+    """Raised for a secret that was encrypted with a key that this installation no longer has."""
 
 
 def seal(secret: str) -> str:
@@ -21,11 +21,13 @@ def unseal(sealed: str) -> str:
     try:
         return _keys().decrypt(sealed.encode()).decode()
     except InvalidToken:
-        raise UnsealError("encrypted with another BERTH_SECRET_KEY; set it again") from None
+        raise UnsealError(
+            "the secret was encrypted with another BERTH_SECRET_KEY. Set the secret again"
+        ) from None
 
 
 def _keys() -> MultiFernet:
-    """Return the current key, which encrypts secrets, and former keys, which can still decrypt them."""
+    """Return the current key, which encrypts secrets, and former keys, which only decrypt secrets."""
     keys = [str(key) for key in (settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS)]
     return MultiFernet([Fernet(_derive_key(key)) for key in keys])
 

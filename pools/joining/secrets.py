@@ -1,8 +1,8 @@
 """Derive and verify the secrets of machines.
 
-The secrets of orders, machines and pods are derived from the installation's key: they are not stored, and an
-order that is repeated after a crash has the same secret. Only issued join tokens are random, and only
-their digests are stored.
+The secrets of orders, machines and pods are derived from the installation's key. They are not stored, and an
+order that is repeated after a crash has the same secret. Only issued join tokens are random, and only their
+digests are stored.
 """
 
 import hashlib
@@ -48,12 +48,12 @@ def for_gang(workload: str, run: int) -> str:
 
 
 def is_machine_secret(secret: str) -> bool:
-    """Return True if the secret has a valid signature for a node or machine; makes no query."""
+    """Return whether the secret has a valid signature for a node or machine, without any query."""
     return any(verified_key(secret, kind) is not None for kind in ("node", "machine"))
 
 
 def verified_key(secret: str, kind: str) -> str | None:
-    """Return the key signed by the secret, or None if the secret is not a valid one of this kind."""
+    """Return the key that the secret signs, or None if the secret is invalid or of another kind."""
     stated_kind, _, signed = secret.partition(".")
     value, _, signature = signed.rpartition(".")
     if stated_kind != kind or not value or not constant_time_compare(signature, _signature(kind, value)):

@@ -48,13 +48,16 @@ BERTH_CA
 
 
 def user_data(order: ProvisionOrder) -> str:
-    """Return the first-boot script; the same order always gets the same script. Raises ProviderError."""
+    """Return an order's first-boot script, which never changes for the same order.
+
+    Raises ProviderError if machines could not join with the current settings.
+    """
     url = str(settings.BERTH_PUBLIC_URL)
     if not url:
-        message = "BERTH_PUBLIC_URL is not set; machines need it to join"
+        message = "BERTH_PUBLIC_URL is not set. Set it to the URL at which machines reach this server"
         raise ProviderError(ProviderErrorKind.SETTINGS, message)
     if not url.startswith("https://") and not settings.BERTH_PLAIN_HTTP:
-        message = "BERTH_PUBLIC_URL is not https:// (BERTH_PLAIN_HTTP=1 allows it)"
+        message = "BERTH_PUBLIC_URL is not https:// (BERTH_PLAIN_HTTP=1 allows plain HTTP)"
         raise ProviderError(ProviderErrorKind.SETTINGS, message)
     ca = _ca_certificates()
     more = f"BERTH_CA={STATE_DIR}/ca.pem\n" if ca else ""

@@ -14,8 +14,8 @@ class Migration(migrations.Migration):
             fields=[
                 ("digest", models.CharField(max_length=64, primary_key=True, serialize=False)),
                 ("image", models.JSONField(help_text="Packages, variables and secret names.")),
-                ("script", models.TextField(help_text="Script that installs it on a node.")),
-                ("phases", models.JSONField(help_text="Names of its phases, in order.")),
+                ("script", models.TextField(help_text="Script that installs the environment on a node.")),
+                ("phases", models.JSONField(help_text="Names of the script's phases, in order.")),
                 ("created_at", models.DateTimeField()),
             ],
             options={
@@ -105,7 +105,8 @@ class Migration(migrations.Migration):
                 (
                     "node_consolidation_after",
                     models.PositiveIntegerField(
-                        default=300, help_text="Seconds without a change of the node or of the pool's size."
+                        default=300,
+                        help_text="Seconds for which the node and the pool's size must be unchanged.",
                     ),
                 ),
                 (
@@ -113,7 +114,7 @@ class Migration(migrations.Migration):
                     models.JSONField(
                         blank=True,
                         default=list,
-                        help_text='Such as [{"nodes": "10%"}, {"nodes": 0, "schedule": "0 9 * * mon-fri", "duration": "8h", "zone": "Europe/Berlin"}]; reasons are empty and underutilised.',
+                        help_text='For example [{"nodes": "10%"}, {"nodes": 0, "schedule": "0 9 * * mon-fri", "duration": "8h", "zone": "Europe/Berlin"}]. Reasons: empty, underutilised.',
                     ),
                 ),
                 ("last_scaled_at", models.DateTimeField(blank=True, editable=False, null=True)),
@@ -143,7 +144,9 @@ class Migration(migrations.Migration):
                 (
                     "plugins",
                     models.JSONField(
-                        blank=True, default=list, help_text="Names and parameters, in order, without secrets."
+                        blank=True,
+                        default=list,
+                        help_text="Names and parameters of plugins, in order, without secrets.",
                     ),
                 ),
                 (
@@ -151,7 +154,7 @@ class Migration(migrations.Migration):
                     models.JSONField(
                         blank=True,
                         default=dict,
-                        help_text="python, pip, indexes, apt and env, before plugins add theirs.",
+                        help_text="Keys: python, pip, indexes, apt and env. Plugins extend these values.",
                     ),
                 ),
                 (
@@ -183,7 +186,10 @@ class Migration(migrations.Migration):
                 ("reclaim_min_runtime", models.PositiveIntegerField(default=0)),
                 ("preempt_min_runtime", models.PositiveIntegerField(default=0)),
                 ("preemption_delay", models.PositiveIntegerField(default=0)),
-                ("stale_gang_grace", models.IntegerField(default=60, help_text="Negative: never.")),
+                (
+                    "stale_gang_grace",
+                    models.IntegerField(default=60, help_text="In seconds. Negative to disable."),
+                ),
                 ("consolidation_enabled", models.BooleanField(default=True)),
                 ("consolidation_max_moves", models.PositiveIntegerField(blank=True, null=True)),
                 ("consolidation_max_trials", models.PositiveIntegerField(blank=True, null=True)),
@@ -367,7 +373,7 @@ class Migration(migrations.Migration):
                 (
                     "client_token",
                     models.CharField(
-                        blank=True, help_text="Token of the order that created it.", max_length=64
+                        blank=True, help_text="Token of the order that created the node.", max_length=64
                     ),
                 ),
                 ("address", models.CharField(blank=True, max_length=255)),
@@ -381,31 +387,31 @@ class Migration(migrations.Migration):
                 ("taints", models.JSONField(blank=True, default=list)),
                 (
                     "devices",
-                    models.JSONField(blank=True, default=list, help_text="Each device's physical identity."),
+                    models.JSONField(blank=True, default=list, help_text="Physical ID of each device."),
                 ),
                 (
                     "phases",
-                    models.JSONField(
-                        blank=True, default=list, help_text="Phases of its environment, in order."
-                    ),
+                    models.JSONField(blank=True, default=list, help_text="Installation phases, in order."),
                 ),
                 (
                     "prepared_at",
                     models.DateTimeField(
-                        blank=True, help_text="Time at which its environment was installed.", null=True
+                        blank=True, help_text="Time at which the environment was installed.", null=True
                     ),
                 ),
                 ("since", models.DateTimeField(help_text="Time of the last state change.")),
                 (
                     "ready_at",
                     models.DateTimeField(
-                        blank=True, help_text="Time at which it became or should become ready.", null=True
+                        blank=True,
+                        help_text="Time at which the node became, or should become, ready.",
+                        null=True,
                     ),
                 ),
                 (
                     "joined_at",
                     models.DateTimeField(
-                        blank=True, help_text="Time at which its machine joined.", null=True
+                        blank=True, help_text="Time at which the machine joined.", null=True
                     ),
                 ),
                 (
@@ -503,7 +509,7 @@ class Migration(migrations.Migration):
                 ("memory_mib", models.PositiveIntegerField()),
                 (
                     "devices",
-                    models.JSONField(default=list, help_text="Each device's physical identity, in order."),
+                    models.JSONField(default=list, help_text="Physical ID of each device, in order."),
                 ),
                 ("gpu_model", models.CharField(blank=True, max_length=64)),
                 ("joined_at", models.DateTimeField()),
@@ -512,7 +518,7 @@ class Migration(migrations.Migration):
                     "removed_at",
                     models.DateTimeField(
                         blank=True,
-                        help_text="Time of its removal; it leaves once it runs no pods.",
+                        help_text="Time of the removal request. The machine leaves once it runs no pods.",
                         null=True,
                     ),
                 ),

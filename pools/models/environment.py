@@ -9,13 +9,13 @@ from pools.models.pool import NodePool
 class Environment(models.Model):
     """Immutable environment, identified by the digest of its content.
 
-    Nodes run its script, which contains no secret.
+    Nodes run the environment's script, which contains no secret.
     """
 
     digest = models.CharField(max_length=64, primary_key=True)
     image = models.JSONField(help_text="Packages, variables and secret names.")
-    script = models.TextField(help_text="Script that installs it on a node.")
-    phases = models.JSONField(help_text="Names of its phases, in order.")
+    script = models.TextField(help_text="Script that installs the environment on a node.")
+    phases = models.JSONField(help_text="Names of the script's phases, in order.")
     created_at = models.DateTimeField()
 
     class Meta:
@@ -26,7 +26,7 @@ class Environment(models.Model):
 
 
 class PoolSecret(models.Model):
-    """Plugin secret, encrypted with the installation's key. Only processes receive it, in `variable`."""
+    """Plugin secret, encrypted with the installation's key and passed to processes in `variable`."""
 
     pool = models.ForeignKey(NodePool, on_delete=models.CASCADE, related_name="secrets")
     plugin = models.CharField(max_length=40)

@@ -1,4 +1,4 @@
-"""Models of machines that joined by token, and of their use as nodes."""
+"""Models of machines that joined with a token, and of their use as nodes."""
 
 from django.db import models
 from django.db.models import Q
@@ -7,7 +7,7 @@ from pools.models.pool import NodePool
 
 
 class JoinToken(models.Model):
-    """Token with which one machine joins one pool; only the secret's digest and prefix are stored."""
+    """Token with which one machine joins one pool. Only the secret's digest and prefix are stored."""
 
     pool = models.ForeignKey(NodePool, on_delete=models.PROTECT, related_name="join_tokens")
     digest = models.CharField(max_length=64, unique=True)
@@ -28,19 +28,21 @@ class JoinToken(models.Model):
 
 
 class Machine(models.Model):
-    """Machine that joined a pool, with its measured capacity. It is free while it has no open use."""
+    """Machine that joined a pool, with its measured capacity. A machine without an open use is free."""
 
     pool = models.ForeignKey(NodePool, on_delete=models.PROTECT, related_name="machines")
     name = models.CharField(max_length=64)
     address = models.CharField(max_length=255)
     cpu_milli = models.PositiveIntegerField()
     memory_mib = models.PositiveIntegerField()
-    devices = models.JSONField(default=list, help_text="Each device's physical identity, in order.")
+    devices = models.JSONField(default=list, help_text="Physical ID of each device, in order.")
     gpu_model = models.CharField(max_length=64, blank=True)
     joined_at = models.DateTimeField()
     last_seen_at = models.DateTimeField(help_text="Time of the last report.")
     removed_at = models.DateTimeField(
-        null=True, blank=True, help_text="Time of its removal; it leaves once it runs no pods."
+        null=True,
+        blank=True,
+        help_text="Time of the removal request. The machine leaves once it runs no pods.",
     )
     departed_at = models.DateTimeField(null=True, blank=True)
 
@@ -59,7 +61,7 @@ class Machine(models.Model):
 
 
 class MachineUse(models.Model):
-    """Use of a machine by one node, from its order until it ends: an instance of the static provider."""
+    """Use of a machine as one node, from the node's order to its end. An instance of the static provider."""
 
     machine = models.ForeignKey(Machine, on_delete=models.PROTECT, related_name="uses")
     client_token = models.CharField(max_length=64)

@@ -24,7 +24,7 @@ ALIVE = (*PENDING, *HOSTING, NodeState.LOST)
 
 
 class Node(models.Model):
-    """Node of a pool. It keeps the shape that the pool had when the node was ordered."""
+    """Node of a pool, with the shape that the pool had when the node was ordered."""
 
     State = NodeState
 
@@ -34,7 +34,7 @@ class Node(models.Model):
     state = models.CharField(max_length=16, choices=NodeState, default=NodeState.REQUESTED)
     instance_id = models.CharField(max_length=128)
     client_token = models.CharField(
-        max_length=64, blank=True, help_text="Token of the order that created it."
+        max_length=64, blank=True, help_text="Token of the order that created the node."
     )
     address = models.CharField(max_length=255, blank=True)
 
@@ -46,21 +46,21 @@ class Node(models.Model):
     max_pods = models.PositiveIntegerField(default=110)
     labels = models.JSONField(default=dict, blank=True)
     taints = models.JSONField(default=list, blank=True)
-    devices = models.JSONField(default=list, blank=True, help_text="Each device's physical identity.")
+    devices = models.JSONField(default=list, blank=True, help_text="Physical ID of each device.")
 
     environment = models.ForeignKey(
         "pools.Environment", on_delete=models.PROTECT, null=True, related_name="nodes"
     )
-    phases = models.JSONField(default=list, blank=True, help_text="Phases of its environment, in order.")
+    phases = models.JSONField(default=list, blank=True, help_text="Installation phases, in order.")
     prepared_at = models.DateTimeField(
-        null=True, blank=True, help_text="Time at which its environment was installed."
+        null=True, blank=True, help_text="Time at which the environment was installed."
     )
 
     since = models.DateTimeField(help_text="Time of the last state change.")
     ready_at = models.DateTimeField(
-        null=True, blank=True, help_text="Time at which it became or should become ready."
+        null=True, blank=True, help_text="Time at which the node became, or should become, ready."
     )
-    joined_at = models.DateTimeField(null=True, blank=True, help_text="Time at which its machine joined.")
+    joined_at = models.DateTimeField(null=True, blank=True, help_text="Time at which the machine joined.")
     interruption_at = models.DateTimeField(null=True, blank=True, help_text="Time of the spot interruption.")
     drain_started_at = models.DateTimeField(null=True, blank=True)
     drained_by_scaling = models.BooleanField(

@@ -42,7 +42,7 @@ class NodePool(models.Model):
         default=dict, blank=True, help_text="Provider settings; must not contain secrets."
     )
 
-    # Size. Without `nodes_max` the pool has a fixed size of `nodes_min` nodes.
+    # Size. Without `nodes_max`, the pool has a fixed size of `nodes_min` nodes.
     nodes_min = models.PositiveIntegerField(default=1)
     ready_threshold = models.PositiveIntegerField(null=True, blank=True)
     nodes_max = models.PositiveIntegerField(null=True, blank=True)
@@ -63,13 +63,13 @@ class NodePool(models.Model):
         max_length=20, choices=NodeConsolidation, default=NodeConsolidation.NEVER
     )
     node_consolidation_after = models.PositiveIntegerField(
-        default=300, help_text="Seconds without a change of the node or of the pool's size."
+        default=300, help_text="Seconds for which the node and the pool's size must be unchanged."
     )
     disruption_budgets = models.JSONField(
         default=list,
         blank=True,
-        help_text='Such as [{"nodes": "10%"}, {"nodes": 0, "schedule": "0 9 * * mon-fri", '
-        '"duration": "8h", "zone": "Europe/Berlin"}]; reasons are empty and underutilised.',
+        help_text='For example [{"nodes": "10%"}, {"nodes": 0, "schedule": "0 9 * * mon-fri", '
+        '"duration": "8h", "zone": "Europe/Berlin"}]. Reasons: empty, underutilised.',
     )
 
     # State of the autoscaler and the reconciler between two ticks.
@@ -101,10 +101,12 @@ class NodePool(models.Model):
 
     # Environment of each node. Without one, nodes use the machine's own Python and packages.
     plugins = models.JSONField(
-        default=list, blank=True, help_text="Names and parameters, in order, without secrets."
+        default=list, blank=True, help_text="Names and parameters of plugins, in order, without secrets."
     )
     environment = models.JSONField(
-        default=dict, blank=True, help_text="python, pip, indexes, apt and env, before plugins add theirs."
+        default=dict,
+        blank=True,
+        help_text="Keys: python, pip, indexes, apt and env. Plugins extend these values.",
     )
     built_environment = models.ForeignKey(
         "pools.Environment", on_delete=models.PROTECT, null=True, related_name="+", editable=False
@@ -116,7 +118,7 @@ class NodePool(models.Model):
     reclaim_min_runtime = models.PositiveIntegerField(default=0)
     preempt_min_runtime = models.PositiveIntegerField(default=0)
     preemption_delay = models.PositiveIntegerField(default=0)
-    stale_gang_grace = models.IntegerField(default=60, help_text="Negative: never.")
+    stale_gang_grace = models.IntegerField(default=60, help_text="In seconds. Negative to disable.")
     consolidation_enabled = models.BooleanField(default=True)
     consolidation_max_moves = models.PositiveIntegerField(null=True, blank=True)
     consolidation_max_trials = models.PositiveIntegerField(null=True, blank=True)
@@ -206,7 +208,7 @@ class NodePool(models.Model):
 
     @property
     def provisioning_stopped(self) -> bool:
-        """Return True if too many boots failed in a row. No node is ordered until an admin retries."""
+        """Whether too many boots have failed in a row. No node is ordered until an admin retries."""
         return should_stop_provisioning(self.boot_failures, self.boot_failure_limit)
 
 

@@ -1,4 +1,4 @@
-"""Model of scaling events, append-only."""
+"""Append-only model of scaling events."""
 
 from django.db import models
 
@@ -10,7 +10,7 @@ class ScalingKind(models.TextChoices):
     AUTOSCALE = "autoscale"  # the autoscaler or a user changed the desired number of nodes
     PROVISION = "provision"  # the provider returned instances
     SURPLUS = "surplus"  # the provider returned more instances than are still desired
-    ADOPTED = "adopted"  # an instance was found whose provider response had been lost
+    ADOPTED = "adopted"  # an instance was found although the response to its order was lost
     JOINED = "joined"  # the machine called the join endpoint
     READY = "ready"
     CORDON = "cordon"
@@ -21,15 +21,15 @@ class ScalingKind(models.TextChoices):
     INTERRUPTION = "interruption"  # the provider will take the machine back
     LOST = "lost"
     ORPHAN = "orphan"  # an instance with our tags but without a node was terminated
-    BOOT_FAILED = "boot_failed"  # an order's nodes were lost before they became ready
-    RETRIED = "retried"  # the count of failed boots was reset: nodes are ordered again at once
+    BOOT_FAILED = "boot_failed"  # a node was lost before it became ready
+    RETRIED = "retried"  # the count of failed boots was reset, so nodes are ordered again at once
     ERROR = "error"
     PAUSED = "paused"
     RESUMED = "resumed"
 
 
 class ScalingEvent(models.Model):
-    """Event in a pool's scaling history; a database trigger rejects updates and deletes."""
+    """Event in a pool's scaling history. A database trigger rejects updates and deletes."""
 
     Kind = ScalingKind
 

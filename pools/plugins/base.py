@@ -16,7 +16,8 @@ HookContext = AbstractContextManager[object]
 class Operation:
     """Idempotent shell script that runs on each node after the packages are installed.
 
-    It runs under `sh -eu` with the pool's variables and secrets set and the pool's `python` first in PATH.
+    The script runs under `sh -eu` with the pool's variables and secrets set, and with the pool's `python`
+    first in PATH.
     """
 
     script: str

@@ -1,15 +1,15 @@
 #!/bin/sh
 # Creates the environment @DIGEST@
-# on this machine. Idempotent: phases that are done are skipped.
+# on this machine. Idempotent: completed phases are skipped.
 #
 # Variables:
 #   BERTH_ENVIRONMENTS  directory of all environments
 #   BERTH_CODE          Berth's code for workers: a URL or a file
-#   BERTH_PHASES        file to which a line of JSON is added for each phase that begins or ends
+#   BERTH_PHASES        file to which the script appends a JSON line whenever a phase begins or ends
 #   BERTH_PYTHON        preferred Python, if it has the right version
-#   BERTH_BESIDE        set for a session: the packages of BERTH_PYTHON, with Berth's code, are visible too
+#   BERTH_BESIDE        set for sessions: also make the packages of BERTH_PYTHON visible, with Berth's code
 #   BERTH_APT           "no": require Debian packages but never install them
-# The pool's secrets are in variables of their own.
+# Each of the pool's secrets is in its own variable.
 set -u
 umask 022
 
@@ -24,7 +24,7 @@ trap 'rm -f "$log"' EXIT
 
 # --- progress
 
-tell() { # PHASE STATE SECONDS MESSAGE
+report() { # PHASE STATE SECONDS MESSAGE
   printf '{"phase": "%s", "state": "%s", "seconds": %s, "message": "%s"}\n' "$1" "$2" "$3" "$4" >> "$phases"
 }
 
@@ -44,12 +44,12 @@ quoted() { # escape for a JSON string
 
 phase() { # NAME FUNCTION
   began=$(date +%s)
-  tell "$1" running 0 ""
+  report "$1" running 0 ""
   ( set -eu; "$2" ) > "$log" 2>&1 < /dev/null &
   if wait $!; then
-    tell "$1" done $(($(date +%s) - began)) ""
+    report "$1" done $(($(date +%s) - began)) ""
   else
-    tell "$1" failed $(($(date +%s) - began)) "$(hidden < "$log" | tail -c 3000 | quoted)"
+    report "$1" failed $(($(date +%s) - began)) "$(hidden < "$log" | tail -c 3000 | quoted)"
     [ -f "$venv/.ready" ] || rm -rf "$venv"
     exit 1
   fi
@@ -67,7 +67,7 @@ install_apt() {
   [ -n "$missing" ] || return 0
   if [ "${BERTH_APT:-}" = no ] || [ "$(id -u)" != 0 ]; then
     echo "These Debian packages are not on this machine:$missing"
-    echo "Berth does not install them here. Its administrator can: apt-get install$missing"
+    echo "Berth cannot install them here. An administrator can run: apt-get install$missing"
     return 1
   fi
   command -v apt-get > /dev/null || { echo "There is no apt-get on this machine to install$missing"; return 1; }
@@ -79,10 +79,10 @@ install_apt() {
 
 find_python() {
   wanted=@PYTHON@
-  for each in "${BERTH_PYTHON:-}" ${wanted:+"python$wanted"} python3 python3.14 python3.13 python3.12 python3.11; do
-    if [ -n "$each" ] && command -v "$each" > /dev/null && "$each" -c "import sys
+  for candidate in "${BERTH_PYTHON:-}" ${wanted:+"python$wanted"} python3 python3.14 python3.13 python3.12 python3.11; do
+    if [ -n "$candidate" ] && command -v "$candidate" > /dev/null && "$candidate" -c "import sys
 sys.exit(sys.version_info < (3, 11) or '$wanted' not in ('', '%d.%d' % sys.version_info[:2]))"; then
-      echo "$each"
+      echo "$candidate"
       return 0
     fi
   done
@@ -92,7 +92,7 @@ sys.exit(sys.version_info < (3, 11) or '$wanted' not in ('', '%d.%d' % sys.versi
 make_python() {
   if ! python=$(find_python); then
     wanted=@PYTHON@
-    echo "Python ${wanted:-3.11 or later} is not on this machine. It has: $(command -v python3 > /dev/null && python3 --version || echo none)"
+    echo "Python ${wanted:-3.11 or later} is not on this machine. Available: $(command -v python3 > /dev/null && python3 --version || echo none)"
     return 1
   fi
   rm -rf "$venv"
@@ -106,7 +106,7 @@ make_python() {
   [ -z "${BERTH_BESIDE:-}" ] || beside "$python"
 }
 
-beside() { # PYTHON: make its packages visible too; those of the environment take precedence
+beside() { # PYTHON: also make its packages visible; the environment's packages take precedence
   "$venv/bin/python" - "$("$1" -c 'import json, site; print(json.dumps(site.getsitepackages()))')" <<'BERTH_BESIDE'
 import json, os, sys, sysconfig
 lines = ["import site; site.addsitedir(%r)\n" % path for path in json.loads(sys.argv[1])]
@@ -119,7 +119,7 @@ pip() {
   "$(cat "$venv/pip-of")" -m pip --disable-pip-version-check --python "$venv/bin/python" "$@"
 }
 
-# pip's configuration may set how to connect and which indexes to use: only the first is kept.
+# pip's configuration may set connection options and indexes. Only the connection options are kept.
 connection="cert client-cert proxy trusted-host timeout retries cache-dir no-cache-dir keyring-provider"
 
 isolated_pip() { # pip without its configured indexes, link pages and constraints
@@ -141,7 +141,7 @@ from_index() { # URL REQUIREMENT...: from this index, without dependencies
   index=$1
   shift
   isolated_pip install --no-input --retries 2 --no-deps --index-url "$index" "$@" && return
-  echo "The index $index cannot serve $*, and packages that are scoped to an index come from nowhere else."
+  echo "The index $index cannot serve $*, and packages that are scoped to an index are never taken from another index."
   return 1
 }
 
@@ -152,22 +152,22 @@ hold_scoped() { # pin packages that were installed from their own index
   done < "$venv/scoped" > "$venv/held"
 }
 
-scoped_dependencies() { # NAME VERSION INDEX of each scoped package that pip would take from elsewhere
+scoped_dependencies() { # print NAME VERSION INDEX of each scoped package that pip would take from another index
   "$venv/bin/python" - "$venv/report" "$venv/scoped" <<'BERTH_SCOPED'
 import json, re, sys
 report, scoped = sys.argv[1:]
 index_of = dict(line.split(None, 1) for line in open(scoped).read().splitlines())
-for each in json.load(open(report))["install"]:
-    name = re.sub(r"[-_.]+", "-", each["metadata"]["name"]).lower()
+for item in json.load(open(report))["install"]:
+    name = re.sub(r"[-_.]+", "-", item["metadata"]["name"]).lower()
     if name in index_of:
-        print(name, each["metadata"]["version"], index_of[name])
+        print(name, item["metadata"]["version"], index_of[name])
 BERTH_SCOPED
 }
 
-install_rest() { # COMMAND...: all requirements; dependencies that are scoped to an index come from there
+install_rest() { # COMMAND...: install all requirements, with scoped dependencies from their own index
   while :; do
     hold_scoped
-    # Resolving may build a source distribution: never one of a scoped name, from an index that is not its own.
+    # Resolving may build source distributions. Never build one for a scoped package from another index.
     "$@" --quiet --dry-run --report "$venv/report" --constraint "$venv/held" \
       --only-binary "$(cut -d ' ' -f 1 "$venv/scoped" | paste -s -d , -)"
     scoped_dependencies > "$venv/dependencies"
@@ -186,7 +186,7 @@ BERTH_REQUIREMENTS
 @PIP@
 }
 
-# --- current code of Berth for workers
+# --- Berth's current code for workers
 
 install_code() {
   [ -n "${BERTH_CODE:-}" ] || { echo "BERTH_CODE is not set"; return 1; }
@@ -212,14 +212,14 @@ os.rename(path + ".new", path)
 BERTH_PYTHON_CODE
 }
 
-# --- operations of plugins
+# --- plugin operations
 
 @OPERATIONS@
 # --- all phases in order
 
 @VARIABLES@
 exec 9> "$venv.lock"
-flock 9 # another node of this machine may be installing it
+flock 9 # another node on this machine may be installing the environment
 if [ ! -f "$venv/.ready" ]; then
   phase apt install_apt
   phase python make_python

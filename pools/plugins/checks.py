@@ -27,10 +27,14 @@ def image_problems(image: Image) -> Iterator[Problem]:
         allowed = "3.11 or later, such as 3.12, or empty for the machine's default"
         yield Problem("python", "is not a Python version", format_value(image.python), allowed)
     yield from _requirement_problems(image.pip)
-    for index, each in enumerate(image.indexes):
-        yield from _pattern_problem(f"indexes[{index}].url", each.url, URL, "a URL without a password")
-        yield from _entry_problems(f"indexes[{index}].packages", each.packages, PACKAGE, "package names")
-    unscoped = [index for index, each in enumerate(image.indexes) if not each.packages]
+    for index, package_index in enumerate(image.indexes):
+        yield from _pattern_problem(
+            f"indexes[{index}].url", package_index.url, URL, "a URL without a password"
+        )
+        yield from _entry_problems(
+            f"indexes[{index}].packages", package_index.packages, PACKAGE, "package names"
+        )
+    unscoped = [index for index, package_index in enumerate(image.indexes) if not package_index.packages]
     for index in unscoped[1:]:
         yield Problem(
             f"indexes[{index}].packages", "are missing", allowed="only one index may serve all other packages"
@@ -44,7 +48,7 @@ def image_problems(image: Image) -> Iterator[Problem]:
 def environment_problems(declared: Any) -> Iterator[Problem]:
     """Yield problems with the structure of a declared environment, before an image is built from it."""
     if not isinstance(declared, Mapping):
-        yield Problem("", "is not keys and values", format_value(declared), ", ".join(FIELDS))
+        yield Problem("", "is not a mapping", format_value(declared), ", ".join(FIELDS))
         return
     for name, value in declared.items():
         if name not in FIELDS:
@@ -70,14 +74,14 @@ def _index_problems(value: Any) -> Iterator[Problem]:
             "indexes", "are not a list", format_value(value), "entries with url and optional packages"
         )
         return
-    for number, each in enumerate(value):
+    for number, entry in enumerate(value):
         item_path = f"indexes[{number}]"
-        if not isinstance(each, Mapping) or not isinstance(each.get("url"), str):
-            yield Problem(item_path, "has no url", format_value(each), "url, and optionally packages")
-        elif unknown := sorted(set(each) - {"url", "packages"}):
+        if not isinstance(entry, Mapping) or not isinstance(entry.get("url"), str):
+            yield Problem(item_path, "has no url", format_value(entry), "url, and optionally packages")
+        elif unknown := sorted(set(entry) - {"url", "packages"}):
             yield Problem(f"{item_path}.{unknown[0]}", "unknown key", allowed="url, packages")
         else:
-            yield from _text_list_problems(f"{item_path}.packages", each.get("packages", []))
+            yield from _text_list_problems(f"{item_path}.packages", entry.get("packages", []))
 
 
 def _requirement_problems(value: Sequence[str]) -> Iterator[Problem]:

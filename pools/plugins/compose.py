@@ -10,7 +10,7 @@ from pools.plugins.image import Image
 
 
 def transform_all(plugins: Iterable[Plugin], image: Image, cluster: Cluster) -> Image:
-    """Return the image after the transforms of all plugins, in order. Raises HookFailed."""
+    """Apply the transforms of all plugins to the image in order. Raises HookFailed if one fails."""
     for plugin in plugins:
         if plugin.transform is None:
             continue
@@ -24,7 +24,7 @@ def transform_all(plugins: Iterable[Plugin], image: Image, cluster: Cluster) -> 
 
 
 def bootstrap_all(plugins: Iterable[Plugin], cluster: Cluster) -> tuple[Operation, ...]:
-    """Return the operations of all plugins; the default title is the plugin's name. Raises HookFailed."""
+    """Return the operations of all plugins, by default titled with the plugin's name. Raises HookFailed."""
     operations: list[Operation] = []
     for plugin in plugins:
         if plugin.bootstrap is None:
@@ -43,7 +43,7 @@ def bootstrap_all(plugins: Iterable[Plugin], cluster: Cluster) -> tuple[Operatio
 
 
 def decorate_all(plugins: Iterable[Plugin], function: Function) -> Function:
-    """Return the decorated function; the first plugin's decorator is outermost. Raises HookFailed."""
+    """Decorate the function, with the first plugin's decorator outermost. Raises HookFailed if one fails."""
     for plugin in reversed(tuple(plugins)):
         if plugin.decorate is None:
             continue

@@ -41,7 +41,7 @@ class HookContexts:
     def enter(self, plugins: Iterable[Plugin], *facts: Any) -> None:
         """Enter the contexts that are not open yet.
 
-        If one fails, the contexts that this call opened are exited and HookFailed is raised.
+        If a context fails, the contexts that this call opened are exited, and HookFailed is raised.
         """
         with self._lock:
             before = len(self._open)
@@ -59,7 +59,7 @@ class HookContexts:
                 self._open[plugin.name] = context
 
     def leave(self) -> tuple[HookFailed, ...]:
-        """Exit all contexts in reverse order; log and return the failures."""
+        """Exit all contexts in reverse order. Log and return the failures."""
         with self._lock:
             return self._leave(down_to=0)
 
@@ -79,7 +79,7 @@ class HookContexts:
 
 @contextmanager
 def hook_contexts(plugins: Iterable[Plugin], hook: Hook, *facts: Any) -> Iterator[HookContexts]:
-    """Open all contexts of one hook for a block; errors in the block are never swallowed."""
+    """Open all contexts of one hook for a block. Errors in the block are never swallowed."""
     record = HookContexts(hook)
     record.enter(plugins, *facts)
     try:

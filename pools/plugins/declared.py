@@ -17,7 +17,7 @@ KEYS = ("name", "parameters", "secrets_set")  # `secrets_set` appears in respons
 
 @dataclass(frozen=True)
 class DeclaredPlugin:
-    """One plugin of a pool, with the secrets to store; None deletes a secret."""
+    """One plugin of a pool, with the secrets to store. A value of None deletes the secret."""
 
     name: str
     parameters: Mapping[str, Any] = field(default_factory=dict)
@@ -34,7 +34,7 @@ class DeclaredPlugin:
 
 
 def parse_plugins(value: object) -> tuple[tuple[DeclaredPlugin, ...], tuple[Problem, ...]]:
-    """Parse a list of plugins and return them with any problems; an entry may be just a name."""
+    """Parse a list of plugins. Return the plugins and any problems. An entry may be just a name."""
     if not isinstance(value, list | tuple):
         return (), (
             Problem(
@@ -47,7 +47,7 @@ def parse_plugins(value: object) -> tuple[tuple[DeclaredPlugin, ...], tuple[Prob
     problems: list[Problem] = []
     for index, entry in enumerate(value):
         entry = {"name": entry} if isinstance(entry, str) else entry  # noqa: PLW2901
-        entry_problems = list(_entry_problems(entry, f"[{index}]", [each.name for each in plugins]))
+        entry_problems = list(_entry_problems(entry, f"[{index}]", [earlier.name for earlier in plugins]))
         problems += entry_problems
         if not entry_problems:
             plugins.append(_parse_entry(entry))
@@ -57,7 +57,7 @@ def parse_plugins(value: object) -> tuple[tuple[DeclaredPlugin, ...], tuple[Prob
 def build_image(environment: Mapping[str, Any]) -> Image:
     """Return the image of a pool's validated environment."""
     indexes = tuple(
-        Index(each["url"], tuple(each.get("packages", ()))) for each in environment.get("indexes", ())
+        Index(entry["url"], tuple(entry.get("packages", ()))) for entry in environment.get("indexes", ())
     )
     return Image(**{**environment, "indexes": indexes})
 
@@ -81,7 +81,7 @@ def _entry_problems(entry: Any, path: str, earlier_names: Sequence[str]) -> Iter
 
 def _parameter_problems(name: str, values: Any, path: str) -> Iterator[Problem]:
     plugin = available_plugins()[name]
-    if isinstance(values, Mapping):  # a secret may be null, which deletes it
+    if isinstance(values, Mapping):  # a secret may be null, which deletes the stored secret
         values = {
             key: value for key, value in values.items() if key not in plugin.secrets or value is not None
         }

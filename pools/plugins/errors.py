@@ -1,12 +1,12 @@
-"""Errors of plugin hooks, picklable so that workers can send them to clients."""
+"""Plugin errors, which can be pickled so that workers can send them to clients."""
 
 
 class PluginError(Exception):
-    """Error for a plugin that is broken or used incorrectly."""
+    """Raised if a plugin is broken or used incorrectly."""
 
 
 class HookFailed(PluginError):
-    """Error for a hook that returned a wrong value or raised the error stored as `__cause__`."""
+    """Raised if a hook returned a wrong value, or raised the error stored as `__cause__`."""
 
     def __init__(self, plugin: str, hook: str, problem: str) -> None:
         super().__init__(plugin, hook, problem)

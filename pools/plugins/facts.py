@@ -9,8 +9,9 @@ from typing import Protocol
 class Cluster:
     """Description of a pool.
 
-    `head_address` is empty without nodes; `node_count` is the desired number. `cuda` is true if programs can
-    use the nodes' NVIDIA GPUs; simulated GPUs are counted in `gpus_per_node`, but `cuda` is false.
+    `head_address` is empty if there are no nodes. `node_count` is the desired number of nodes. `cuda` is true
+    if programs can use the nodes' NVIDIA GPUs. Simulated GPUs count in `gpus_per_node`, but `cuda` is then
+    false.
     """
 
     name: str
@@ -25,8 +26,9 @@ class Cluster:
 class InstanceInfo:
     """Position of a worker among all workers of a session.
 
-    It runs on node `node_index` of `node_count` as worker `worker_index` of `workers_per_node`, all counted
-    from 0, and sees `gpus` GPUs. The rendezvous is at `head_address`, on the first node, and `head_port`.
+    The worker runs on node `node_index` of `node_count` as worker `worker_index` of `workers_per_node`, with
+    indexes from 0, and sees `gpus` GPUs. The rendezvous is at `head_address`, on the first node, and
+    `head_port`.
     """
 
     node_index: int = 0
@@ -39,7 +41,7 @@ class InstanceInfo:
 
     @property
     def rank(self) -> int:
-        """Rank among all workers; with one worker per node it is the node's index."""
+        """Rank among all workers. With one worker per node, the rank is the node's index."""
         return self.node_index * self.workers_per_node + self.worker_index
 
     @property

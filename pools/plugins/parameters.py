@@ -19,13 +19,13 @@ Schema = Mapping[str, Any]
 _JSON_TYPES = {str: "string", bool: "boolean", int: "integer", float: "number", type(None): "null"}
 _TYPE_DESCRIPTIONS = {
     "string": "text", "boolean": "true or false", "integer": "a whole number", "number": "a number",
-    "null": "null", "array": "a list", "object": "keys and values",
+    "null": "null", "array": "a list", "object": "a mapping",
 }  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Parameter:
-    """Description and constraints of a parameter; `pattern` must match the whole text."""
+    """Description and constraints of a parameter. `pattern` must match the whole text."""
 
     description: str
     pattern: str = ""
@@ -36,14 +36,14 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Secret:
-    """Marker for a secret parameter, which is never shown; the plugin function gets a placeholder."""
+    """Marker for a secret parameter. Its value is never shown, and the plugin function gets a placeholder."""
 
     variable: str
     description: str = ""
 
 
 def parameter_schema(function: Callable[..., object]) -> dict[str, Any]:
-    """Return a JSON schema of the function's parameters; raise PluginError for unsupported ones."""
+    """Return a JSON schema of the function's parameters. Raises PluginError if one is unsupported."""
     hints = get_type_hints(function, include_extras=True)
     properties, required = {}, []
     for name, parameter in inspect.signature(function).parameters.items():

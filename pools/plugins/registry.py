@@ -14,13 +14,13 @@ from pools.plugins.parameters import Schema, parameter_schema, secret_variables
 
 GROUP = "berth.plugins"
 # Passed to a plugin function in place of a secret.
-SECRET_PLACEHOLDER = "(kept as a secret)"  # noqa: S105
+SECRET_PLACEHOLDER = "(stored as a secret)"  # noqa: S105
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,39}")
 
 
 @dataclass(frozen=True)
 class RegisteredPlugin:
-    """Plugin that pools can use; `source` is the package that provides it, empty for built-in ones."""
+    """Plugin that pools can use. `source` is the package that provides it, empty for built-in plugins."""
 
     name: str
     factory: Callable[..., Plugin]
@@ -35,7 +35,7 @@ class RegisteredPlugin:
         return text.partition("\n")[0]
 
     def build(self, parameters: Mapping[str, Any]) -> Plugin:
-        """Build the plugin from parameters with placeholders instead of secrets. Raises PluginError."""
+        """Build the plugin. The parameters have placeholders instead of secrets. Raises PluginError."""
         try:
             plugin = self.factory(**parameters)
         except Exception as error:
@@ -56,7 +56,7 @@ def available_plugins() -> Mapping[str, RegisteredPlugin]:
 
 
 def unavailable_plugins() -> Mapping[str, str]:
-    """Return the reasons why plugins of installed packages cannot be used, by plugin name."""
+    """Return the reason for each plugin of an installed package that cannot be used, by plugin name."""
     return {entry.name: reason for entry in _entries() if isinstance(reason := _load(entry), str)}
 
 
@@ -69,7 +69,7 @@ def _load(entry: EntryPoint) -> RegisteredPlugin | str:
     if entry.name in builtin.ALL:
         return f"{source}: Berth has a built-in plugin of this name"
     if not _NAME.fullmatch(entry.name):
-        return f"{source}: plugin names consist of lower-case letters, digits, - and _"
+        return f"{source}: plugin names consist of lowercase letters, digits, - and _"
     try:
         return _register(entry.name, entry.load(), source)
     except Exception as error:  # a broken package must not break Berth

@@ -16,13 +16,13 @@ _PIP = "pip install --no-input --retries 2"
 
 def compute_digest(image: Image, operations: Sequence[Operation]) -> str:
     """Return the digest that names an environment, computed from its canonical content."""
-    scripts = [[each.title, each.script] for each in operations]
+    scripts = [[operation.title, operation.script] for operation in operations]
     content = {**image.to_dict(), "installer": INSTALLER, "operations": scripts}
     return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
 def bootstrap_script(image: Image, operations: Sequence[Operation]) -> str:
-    """Return the script that nodes run when they boot; deterministic and without secrets."""
+    """Return the script that nodes run when they boot. The script is deterministic and has no secrets."""
     replacements = {
         "@DIGEST@": compute_digest(image, operations),
         "@PYTHON@": shlex.quote(image.python),
@@ -31,9 +31,12 @@ def bootstrap_script(image: Image, operations: Sequence[Operation]) -> str:
         "@VARIABLES@": "\n".join(f"export {name}={shlex.quote(value)}" for name, value in image.env.items()),
         "@REQUIREMENTS@": "\n".join(image.pip),
         "@PIP@": "\n".join(_pip_commands(image)),
-        "@OPERATIONS@": "\n".join(_shell_function(number, each) for number, each in enumerate(operations)),
+        "@OPERATIONS@": "\n".join(
+            _shell_function(number, operation) for number, operation in enumerate(operations)
+        ),
         "@PHASES@": "\n".join(
-            f"phase {shlex.quote(each.title)} operation_{number}" for number, each in enumerate(operations)
+            f"phase {shlex.quote(operation.title)} operation_{number}"
+            for number, operation in enumerate(operations)
         ),
     }
     text = files("pools.plugins").joinpath("bootstrap.sh").read_text(encoding="utf-8")
@@ -63,9 +66,9 @@ def _pip_commands(image: Image) -> Iterator[str]:
     yield f"  printf '%s\\n' {lines} > \"$venv/scoped\""
     for index in image.indexes:
         if requirements := [
-            each
-            for each in image.pip
-            if url_by_package.get(_package_name(each)) == index.url and index.packages
+            requirement
+            for requirement in image.pip
+            if url_by_package.get(_package_name(requirement)) == index.url and index.packages
         ]:
             yield f"  from_index {shlex.quote(index.url)} {shlex.join(requirements)}"
     yield f"  install_rest {install}"

@@ -1,4 +1,4 @@
-"""The provider port: the contract for every source of machines."""
+"""The provider port: the contract that every source of machines implements."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -45,7 +45,7 @@ class ProvisionOrder:
 
 @dataclass(frozen=True, slots=True)
 class Interruption:
-    """The provider will take the machine back; `at` is None while the time is unknown."""
+    """Announcement that the provider will take the machine back. `at` is None while the time is unknown."""
 
     reason: str
     at: datetime | None = None
@@ -56,10 +56,10 @@ class Instance:
     """One machine of a provider.
 
     `devices` lists the physical identity of each device in index order, in the format of
-    CUDA_VISIBLE_DEVICES. `ordinal` is UNNUMBERED if the provider crashed before it could tag the instance.
-    `prepared` is true once the environment is installed, and false if the machine itself reports that.
-    `phases` is the progress of the installation, or None if the provider does not know. `message` is the
-    reason why an instance is gone or still booting, if known.
+    CUDA_VISIBLE_DEVICES. `ordinal` is UNNUMBERED if a crash prevented the provider from tagging the instance.
+    `prepared` is true once the provider knows that the environment is installed; it stays false if the
+    machine reports the installation itself. `phases` is the progress of the installation, or None if the
+    provider does not know it. `message` explains why an instance is gone or still booting, if known.
     """
 
     instance_id: str
@@ -80,7 +80,7 @@ UNNUMBERED = -1
 @dataclass(frozen=True, slots=True)
 class ProvisionResult:
     instances: tuple[Instance, ...]
-    message: str = ""  # reason why fewer instances were created than requested
+    message: str = ""  # explains why fewer instances than requested were created
 
 
 class ProviderErrorKind(StrEnum):
@@ -88,13 +88,13 @@ class ProviderErrorKind(StrEnum):
     QUOTA = "quota"  # a limit of the account was reached
     CREDENTIALS = "credentials"
     THROTTLED = "throttled"
-    SETTINGS = "settings"  # the settings refer to something that does not exist or fit
+    SETTINGS = "settings"  # the settings refer to something that does not exist or does not fit
     TIMEOUT = "timeout"  # no response arrived: the call may have succeeded
     BROKEN = "broken"  # anything else; the message comes from the provider
 
 
 class ProviderError(Exception):
-    """Error from a provider call that failed or was rejected; `kind` says why."""
+    """Raised if a provider call fails or is rejected. `kind` classifies the error."""
 
     def __init__(self, kind: ProviderErrorKind, message: str) -> None:
         super().__init__(message)
@@ -105,9 +105,9 @@ class ProviderError(Exception):
 class Provider(Protocol):
     """Source of instances.
 
-    Every call may be slow and may raise ProviderError; none is made while a transaction is open. If
+    Every call may be slow and may raise ProviderError. No call is made while a transaction is open. If
     `machines_join` is true, a ready instance has only booted, and its node is ready once the machine has
-    called the join endpoint. Otherwise the node is ready with its instance.
+    called the join endpoint. Otherwise, the node is ready as soon as its instance is.
     """
 
     @property
@@ -116,9 +116,9 @@ class Provider(Protocol):
     def provision(self, order: ProvisionOrder) -> ProvisionResult:
         """Create `order.count` instances, tagged with pool, token and ordinal.
 
-        Idempotent by `client_token`: a repeated call returns the instances of the first call and creates
-        none, whether or not the first response arrived. It may return fewer instances; instead of returning
-        none it raises ProviderError. Ordinals lie in start_ordinal .. start_ordinal+count-1.
+        Idempotent by `client_token`: a repeated call returns the instances of the first call and creates no
+        others, whether or not the first response arrived. The result may contain fewer instances, but never
+        none: in that case, ProviderError is raised. Ordinals lie in start_ordinal .. start_ordinal+count-1.
         """
         ...
 

@@ -11,7 +11,7 @@ MIB = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """A GPU; `identity` is its value in CUDA_VISIBLE_DEVICES."""
+    """A GPU. `identity` is its value in CUDA_VISIBLE_DEVICES."""
 
     identity: str
     model: str = ""
@@ -27,7 +27,7 @@ class Machine:
 
 
 def measure_this_machine(declared_gpus: int | None = None) -> Machine:
-    """Measure this machine; `declared_gpus` replaces its GPUs with that many simulated ones."""
+    """Measure this machine. If `declared_gpus` is set, report that many simulated GPUs instead of its own."""
     devices = tuple(_nvml_devices()) if declared_gpus is None else simulated_devices(declared_gpus)
     return Machine(_cpu_milli(), _memory_mib(), devices)
 
@@ -37,7 +37,7 @@ def simulated_devices(count: int) -> tuple[Device, ...]:
 
 
 def _nvml_devices() -> Iterator[Device]:
-    """Yield the GPUs in PCI order; none if the driver or the library is missing or broken."""
+    """Yield the GPUs in PCI order. Yield none if the driver or the library is missing or broken."""
     try:
         import pynvml
 

@@ -28,7 +28,7 @@ from pools.providers.hardware import Machine
 class LocalProvider:
     """Provider of nodes on this machine. Each device belongs to at most one instance under `root`.
 
-    CPU and memory come from the pool's node shape, not from the machine; only the scheduler enforces them.
+    CPU and memory come from the pool's node shape, not from the machine. Only the scheduler enforces them.
     """
 
     machines_join = False
@@ -49,7 +49,7 @@ class LocalProvider:
 
     def list_instances(self, pool: str) -> tuple[Instance, ...]:
         with self._locked():
-            active = [each for each in self._instances(pool) if each.state != InstanceState.GONE]
+            active = [instance for instance in self._instances(pool) if instance.state != InstanceState.GONE]
         return tuple(sorted(active, key=lambda instance: (instance.ordinal, instance.instance_id)))
 
     def terminate(self, pool: str, instance_ids: Sequence[str]) -> None:
@@ -67,7 +67,7 @@ class LocalProvider:
                     _write(path, after)
 
     def _create_instances(self, order: ProvisionOrder) -> tuple[Instance, ...]:
-        """Create as many instances as the free devices allow; nodes without GPUs always fit."""
+        """Create as many instances as the free devices allow. Nodes without GPUs always fit."""
         free = self._free_devices()
         gpus = order.shape.gpus
         count = min(order.count, len(free) // gpus) if gpus else order.count

@@ -17,8 +17,8 @@ from pools.providers.base import (
 class PreparedNodes:
     """Provider whose instances stay `is_booting` until their environment is installed on this machine.
 
-    `recipe(pool, digest)` returns the recipe of an order's nodes; `recipes(pool)` returns the recipes of
-    nodes that are being provisioned, by instance id.
+    `recipe(pool, digest)` returns the recipe for an order's nodes. `recipes(pool)` returns the recipes for
+    the nodes that are being provisioned, by instance id.
     """
 
     machines_join = False
@@ -40,13 +40,13 @@ class PreparedNodes:
         )
 
     def list_instances(self, pool: str) -> tuple[Instance, ...]:
-        """List the instances; one whose installation failed is reported as gone, with the reason."""
+        """List the instances. If an installation failed, report the instance as gone, with the reason."""
         pending_recipes = self._recipes(pool)
         listed = tuple(
-            self._with_progress(each, pending_recipes[each.instance_id])
-            if each.instance_id in pending_recipes
-            else each
-            for each in self.provider.list_instances(pool)
+            self._with_progress(instance, pending_recipes[instance.instance_id])
+            if instance.instance_id in pending_recipes
+            else instance
+            for instance in self.provider.list_instances(pool)
         )
         failed_ids = [instance.instance_id for instance in listed if instance.state is InstanceState.GONE]
         if failed_ids:
@@ -59,14 +59,14 @@ class PreparedNodes:
         self.provider.terminate(pool, instance_ids)
 
     def _with_progress(self, instance: Instance, recipe: Recipe) -> Instance:
-        """Return the instance with its progress; start the installation unless a process is running it."""
+        """Return the instance with its progress. Start the installation unless a process is running it."""
         boot = self.environments.get_status(instance.instance_id, recipe.secrets)
         if boot is None:
             self.environments.begin(instance.instance_id, recipe)
             boot = self.environments.get_status(instance.instance_id, recipe.secrets) or InstallStatus(
                 Progress()
             )
-        phases = tuple(each.to_dict() for each in boot.progress.phases)
+        phases = tuple(phase.to_dict() for phase in boot.progress.phases)
         if boot.failure:
             return replace(instance, state=InstanceState.GONE, phases=phases, message=boot.failure)
         is_booting = not boot.ready and instance.state is InstanceState.READY

@@ -16,10 +16,10 @@ class PendingInstances(Protocol):
 class ReachableNodes:
     """Provider whose instances stay `booting` until the runtime can run pods on them.
 
-    `obstacles(instance_ids)` returns, for each instance that cannot run pods yet, the reason.
-    `pending(pool, joined=...)` returns the instances of nodes that are not ready yet: only these are checked,
-    because the runtime watches ready nodes itself. If machines join, only joined ones are checked:
-    nothing is sent to an address from which no machine has called.
+    `obstacles(instance_ids)` returns the reason for each instance that cannot run pods yet. `pending(pool,
+    joined=...)` returns the instances of nodes that are not ready yet. Only these are checked, because the
+    runtime watches ready nodes itself. If machines join, only joined machines are checked, so that nothing is
+    sent to an address from which no machine has joined.
     """
 
     def __init__(self, provider: Provider, obstacles: Obstacles, pending: PendingInstances) -> None:
@@ -37,11 +37,13 @@ class ReachableNodes:
     def list_instances(self, pool: str) -> tuple[Instance, ...]:
         listed = self.provider.list_instances(pool)
         pending = self._pending(pool, joined=self.machines_join)
-        ready = {each.instance_id for each in listed if each.state is InstanceState.READY}
+        ready = {instance.instance_id for instance in listed if instance.state is InstanceState.READY}
         obstacles = self._obstacles(sorted(ready.intersection(pending)))
         return tuple(
-            _booting(each, obstacles[each.instance_id]) if each.instance_id in obstacles else each
-            for each in listed
+            _booting(instance, obstacles[instance.instance_id])
+            if instance.instance_id in obstacles
+            else instance
+            for instance in listed
         )
 
     def terminate(self, pool: str, instance_ids: Sequence[str]) -> None:

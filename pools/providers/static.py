@@ -1,7 +1,7 @@
 """Nodes from existing machines that joined the pool.
 
-All state is in the database. Each use of a machine corresponds to an instance of other providers, and the
-machine outlives its uses.
+All state is in the database. A use of a machine is what other providers call an instance. The machine
+outlives its uses.
 """
 
 from collections.abc import Callable, Sequence
@@ -26,13 +26,13 @@ from pools.providers.base import (
 )
 
 SILENT_AFTER = timedelta(seconds=180)
-RETRY_AFTER = timedelta(minutes=2)  # retry a machine whose start script failed
+RETRY_AFTER = timedelta(minutes=2)  # delay before a machine whose start script failed is used again
 
 
 class StaticProvider:
     """Provider backed by machines that joined the pool.
 
-    A machine that has been silent for three minutes counts as gone until it calls again. A machine whose
+    A machine that has been silent for three minutes counts as gone until it reports again. A machine whose
     start script failed is not used again for two minutes, so that other machines are tried first.
     """
 
@@ -52,11 +52,11 @@ class StaticProvider:
 
     def list_instances(self, pool: str) -> tuple[Instance, ...]:
         uses = _uses(pool).filter(ended_at=None)
-        active = [each for each in map(self._instance, uses) if each.state != InstanceState.GONE]
+        active = [instance for instance in map(self._instance, uses) if instance.state != InstanceState.GONE]
         return tuple(sorted(active, key=lambda instance: (instance.ordinal, instance.instance_id)))
 
     def terminate(self, pool: str, instance_ids: Sequence[str]) -> None:
-        """End the uses; each machine is free again unless it is being removed."""
+        """End the uses. Each machine is free again unless it is being removed."""
         keys = [key for key in map(parse_use_id, instance_ids) if key is not None]
         now = self._now()
         with transaction.atomic():
@@ -88,7 +88,7 @@ class StaticProvider:
         return list(responding.exclude(pk__in=used).exclude(pk__in=failed).order_by("name", "pk"))
 
     def _failed_machines(self, pool: str) -> list[tuple[Machine, str]]:
-        """Return the machines whose start script failed recently, each with the reason."""
+        """Return the machines whose start script failed recently, and the reason for each failure."""
         now = self._now()
         nodes = Node.objects.filter(
             pool__name=pool, state__in=(NodeState.LOST, NodeState.ENDED), since__gt=now - RETRY_AFTER,
@@ -130,7 +130,7 @@ class StaticProvider:
 
 
 def depart_if_unused(machine: int, at: datetime) -> bool:
-    """Mark a removed machine as departed if it is unused, which revokes its secret. Return True if marked."""
+    """Mark a removed, unused machine as departed, which revokes its secret. Return whether it was marked."""
     used = MachineUse.objects.filter(ended_at=None).values("machine_id")
     departing = Machine.objects.filter(pk=machine, departed_at=None, removed_at__isnull=False)
     return departing.exclude(pk__in=used).update(departed_at=at) == 1

@@ -1,4 +1,4 @@
-"""Compare the provider's instances with our rows."""
+"""Compare the provider's instances with the database rows."""
 
 from datetime import timedelta
 
@@ -18,7 +18,10 @@ BOOTING_INTERVAL = timedelta(seconds=3)
 
 
 def sync_nodes(pool_id: int, context: PassContext) -> bool:
-    """Compare at each tick, and more often while nodes boot. Return True if rows changed."""
+    """Update nodes from the provider's listing, if one is due. Return whether rows changed.
+
+    A listing is due at each tick, and more often while nodes boot.
+    """
     pool = NodePool.objects.get(pk=pool_id)
     if not _is_due(pool, context):
         return False
@@ -90,7 +93,7 @@ def _sync_node(node: Node, instance: Instance | None, pool: NodePool, context: P
 
 
 def _is_ready(node: Node, instance: Instance, context: PassContext) -> bool:
-    """Return True if the machine runs, has joined if required, and has its environment."""
+    """Return whether the machine runs, has joined (if required) and has its environment."""
     joined = node.joined_at or not context.provider.machines_join
     prepared = node.environment_id is None or node.prepared_at or instance.prepared
     return bool(instance.state == InstanceState.READY and joined and prepared)
@@ -106,7 +109,7 @@ def _store_phases(node: Node, instance: Instance | None) -> bool:
 
 
 def _store_address(node: Node, instance: Instance, context: PassContext) -> bool:
-    """Store a booting node's address for checks of its runtime; joining machines report their own."""
+    """Store a booting node's address for runtime checks. Machines that join report their own address."""
     if context.provider.machines_join or node.address or not instance.address:
         return False
     node.address = instance.address

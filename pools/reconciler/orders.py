@@ -22,13 +22,13 @@ from pools.reconciler import terminations
 from pools.reconciler.rows import PassContext, load_living_nodes, lock_pool, record_error, retry_is_delayed
 from pools.services.failed_boots import reset_failed_boots
 
-# After these errors, as after a crash, the call may have succeeded: it is repeated with the same token.
+# After these errors, as after a crash, the call may have succeeded, so it is repeated with the same token.
 UNCERTAIN = (ProviderErrorKind.TIMEOUT, ProviderErrorKind.BROKEN)
 RECENT_BOOTS = 10
 
 
 def execute_order(pool_id: int, context: PassContext) -> bool:
-    """Execute the pool's order, possibly from an earlier pass. Return True if rows changed."""
+    """Execute the pool's order, possibly from an earlier pass. Return whether rows changed."""
     pool = NodePool.objects.get(pk=pool_id)
     if not pool.provisioning or pool.paused or retry_is_delayed(pool, context.now):
         return False
@@ -91,7 +91,7 @@ def _record_failure(pool_id: int, order: ProvisionOrder, error: ProviderError, c
 def _record_result(
     pool_id: int, order: ProvisionOrder, result: ProvisionResult, context: PassContext
 ) -> bool:
-    """Create a node for each instance in the result; terminate instances that cannot be nodes."""
+    """Create a node for each instance in the result. Terminate instances that cannot be nodes."""
     with context.fence():
         pool = lock_pool(pool_id)
         if not _is_current(pool, order):
@@ -129,7 +129,7 @@ def _is_current(pool: NodePool, order: ProvisionOrder) -> bool:
 
 
 def _is_new(pool: NodePool, context: PassContext) -> bool:
-    """Return True if this pass created the order. Otherwise an earlier call may have succeeded."""
+    """Return whether this pass created the order. If not, an earlier call may have succeeded."""
     return pool.provisioning is not None and pool.provisioning["pass"] == context.name
 
 

@@ -60,7 +60,7 @@ def _grace_is_over(pool: NodePool, instance_id: str, context: PassContext) -> tu
     if first is None:
         reason = (
             f"instance {instance_id} has this pool's tags but no node: "
-            f"it is terminated after {GRACE.total_seconds():.0f} s"
+            f"the instance will be terminated in {GRACE.total_seconds():.0f} s"
         )
         history.write(pool, ScalingKind.ORPHAN, reason, at=context.now, instance=instance_id)
         return False, True

@@ -27,10 +27,10 @@ def reconcile(
     fence: Fence = transaction.atomic,
     work_to_lose: Mapping[int, Work] | None = None,
 ) -> bool:
-    """Run one pass; return True if it changed anything.
+    """Run one pass. Return whether the pass changed anything.
 
-    `work_to_lose` is keyed by node id: nodes with the least work are drained first. A pass with nothing to
-    do is cheap.
+    `work_to_lose` maps node ids to the work that a drain would lose. Nodes with the least work are drained
+    first. A pass with nothing to do is cheap.
     """
     context = PassContext(provider, now, fence, uuid.uuid4().hex)
     has_changed = observe.sync_nodes(pool_id, context)

@@ -32,16 +32,16 @@ class PassContext:
 
 
 def lock_pool(pool_id: int) -> NodePool:
-    """Return the pool's row, locked against changes but not against references.
+    """Return the pool's row, locked against updates but not against new foreign keys to it.
 
-    A transaction that locks a node and writes its history therefore does not wait for the pool, which
-    prevents deadlocks.
+    A transaction that locks a node and writes its history does not have to wait for the pool. This prevents
+    deadlocks.
     """
     return NodePool.objects.select_for_update(no_key=True).get(pk=pool_id)
 
 
 def load_living_nodes(pool_id: int) -> list[Node]:
-    """Return the nodes that have not ended, including lost nodes, which keep their ordinal until they end."""
+    """Return the nodes that have not ended. This includes lost nodes, which keep their ordinal until then."""
     return list(Node.objects.filter(pool_id=pool_id).exclude(state=NodeState.ENDED).order_by("ordinal"))
 
 
@@ -72,9 +72,9 @@ def build_fleet(pool: NodePool, nodes: Iterable[Node], now: datetime) -> Fleet:
 
 
 def retry_is_delayed(pool: NodePool, now: datetime) -> bool:
-    """Return True if a failed call delays the next one.
+    """Return whether a failed call delays the next one.
 
-    A clock that was set back does not prolong the delay.
+    Setting the clock back does not prolong the delay.
     """
     if pool.retry_at is None:
         return False
@@ -85,7 +85,7 @@ def record_error(pool: NodePool, action: str, error: ProviderError, now: datetim
     """Store the error with the pool, and in the history unless the same error was recorded recently."""
     pool.last_error = f"could not {action} ({error.kind}): {error.message}"
     pool.save(update_fields=["last_error"])
-    # Sorted by key, because the clock may have been set back.
+    # Sort by primary key, because the clock may have been set back.
     latest = ScalingEvent.objects.filter(pool=pool).order_by("-pk").first()
     if latest is not None and (latest.kind, latest.reason) == (ScalingKind.ERROR, pool.last_error):
         recorded_at = latest.at
@@ -95,7 +95,7 @@ def record_error(pool: NodePool, action: str, error: ProviderError, now: datetim
 
 
 def clear_error(pool: NodePool) -> bool:
-    """Clear the provider's error but not a boot failure. Return True if there was an error to clear."""
+    """Clear the provider's error but not a boot failure. Return whether there was an error to clear."""
     if pool.last_error == pool.boot_error:
         return False
     pool.last_error = pool.boot_error

@@ -15,9 +15,10 @@ FINISHED = Q(state=NodeState.LOST) | Q(state=NodeState.DRAINING, emptied_at__isn
 
 
 def terminate_finished(pool_id: int, context: PassContext) -> bool:
-    """End lost and drained nodes and terminate their instances. Return True if there were any.
+    """End lost and drained nodes and terminate their instances. Return whether there were any.
 
-    Rows are written first. A surviving instance has no node, so the next listing leads to another attempt.
+    Rows are written first. If an instance survives, it has no node, so the next listing leads to a new
+    attempt.
     """
     if not Node.objects.filter(FINISHED, pool_id=pool_id).exists():
         return False
@@ -39,7 +40,7 @@ def terminate(pool: NodePool, instance_ids: Sequence[str], context: PassContext)
 
 
 def _end_rows(pool: NodePool, context: PassContext) -> list[Node]:
-    """End the rows, highest ordinals first. The lock excludes nodes whose drain was just reverted."""
+    """End the nodes' rows, highest ordinals first. The lock excludes nodes whose drain was just reverted."""
     rows = Node.objects.select_for_update(of=("self",), no_key=True).filter(FINISHED, pool=pool)
     done = list(rows.order_by("-ordinal"))
     ended = {"state": NodeState.ENDED, "since": context.now, "ended_at": context.now}

@@ -11,7 +11,7 @@ from typing import Protocol
 
 @dataclass(frozen=True)
 class PodOrder:
-    """Order to run one attempt at one replica; `pod_id` is unique to the attempt.
+    """Order to run one pod, which is one attempt at a replica. `pod_id` is unique to the attempt.
 
     `workspace` names the directory that the workload's pods share and that outlives them. `devices` are
     physical ids; without any, the pod sees no GPU. `device_milli` is the share of each device that the pod
@@ -45,13 +45,13 @@ class PodState(str, Enum):
 
 
 class PodCause(str, Enum):
-    """Reason why a pod ended, if its command did not exit by itself."""
+    """Reason a pod ended, if its command did not exit by itself."""
 
     __str__ = str.__str__
 
     NONE = ""
     STOPPED = "stopped"  # stopped on request
-    HOST_STOPPED = "host_stopped"  # the process that pods are tied to ended
+    HOST_STOPPED = "host_stopped"  # the process to which pods are tied has ended
     LOST = "lost"  # the exit was not observed
     START_FAILED = "start_failed"
 
@@ -71,7 +71,7 @@ class PodReport:
 
 @dataclass(frozen=True)
 class LogChunk:
-    """Bytes `offset` .. `next_offset` of a log that is `size` bytes long so far.
+    """Bytes from `offset` to `next_offset` of a log that has `size` bytes so far.
 
     Offsets count the bytes that the pod wrote. `complete` is true if the pod has ended and `next_offset` is
     the end of the log.
@@ -126,23 +126,23 @@ class Runtime(Protocol):
     """Runtime that starts pods and reports how they ended, even after the calling process restarts."""
 
     def start(self, order: PodOrder) -> None:
-        """Start the pod; return once the order is durable, which may be before the command runs.
+        """Start the pod. Return once the order is durable, which may be before the command runs.
 
         Idempotent by `pod_id`: a pod that runs or has ended is left alone, and a pod that was stopped before
-        it started never starts. A command that cannot be started is reported as `start_failed`, not raised.
-        Raises RuntimeFailure.
+        it started never starts. If the command cannot be started, the pod's report says `start_failed`.
+        Raises RuntimeFailure only if the runtime itself fails.
         """
         ...
 
     def stop(self, pod_id: str, grace_seconds: int) -> None:
-        """End the pod's processes with SIGTERM, then SIGKILL after the grace period; return at once.
+        """End the pod's processes with SIGTERM, then SIGKILL after the grace period. Return at once.
 
-        Idempotent. A shorter grace period replaces the earlier one. An unknown id is recorded as stopped.
+        Idempotent. A shorter grace period replaces the earlier one. An unknown pod is recorded as stopped.
         """
         ...
 
     def get_reports(self, pod_ids: Collection[str]) -> dict[str, PodReport]:
-        """Return a report for each of these pods; ids without a record are reported as `unknown`."""
+        """Return a report for each of these pods. Pods without a record are reported as `unknown`."""
         ...
 
     def list_pods(self) -> tuple[str, ...]:
@@ -150,7 +150,7 @@ class Runtime(Protocol):
         ...
 
     def forget(self, pod_id: str) -> None:
-        """Delete the record of an ended pod but not its log; ignore a pod that has not ended."""
+        """Delete the record of an ended pod but not its log. Ignore a pod that has not ended."""
         ...
 
     def drop_log(self, pod_id: str) -> None:

@@ -1,4 +1,4 @@
-"""Capabilities of each runtime, and the providers that each supports."""
+"""Capabilities of the runtimes, and the providers that each runtime supports."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -42,5 +42,5 @@ def check_runtime(provider: str, runtime: str) -> None:
     if provider == "fake":
         raise Invalid([Problem("runtime", "does not work with the provider fake", runtime, "fake")])
     if provider == "local" and not (find_spec("ray") and find_spec("aiohttp")):
-        message = "is not installed on this machine: pip install 'berth-platform[ray]'"
+        message = "is not installed on this machine. Run `pip install 'berth-platform[ray]'`"
         raise Invalid([Problem("runtime", message, runtime, "local")])

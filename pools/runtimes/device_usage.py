@@ -1,4 +1,4 @@
-"""GPU utilization from `nvidia-smi`; standard library only, since it runs on nodes."""
+"""GPU utilization from `nvidia-smi`. This module runs on nodes, so it uses only the standard library."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class DeviceProbe:
         self._paused_until = 0.0
 
     def measure(self) -> tuple[DeviceUsage, ...]:
-        """Return the utilization of each GPU by index; empty if it cannot be measured."""
+        """Return the utilization of each GPU by index, or an empty tuple if it cannot be measured."""
         if time.monotonic() < self._paused_until:
             return ()
         output = _run_probe(
@@ -36,7 +36,7 @@ class DeviceProbe:
 
 
 def parse_output(output: str) -> tuple[DeviceUsage, ...]:
-    """Parse one line per GPU. Values such as `[N/A]` become None; other lines are ignored."""
+    """Parse one line per GPU. Values such as `[N/A]` become None. Other lines are ignored."""
     devices = []
     for line in output.splitlines():
         fields = [field.strip() for field in line.split(",")]

@@ -45,8 +45,9 @@ SOURCE_ROOT = str(Path(__file__).resolve().parents[2])
 class LocalRuntime:
     """Runtime whose pods are processes on this machine, run as the same user as Berth.
 
-    All state is under `root`, so several processes may use it at once and after a crash. Pods are tied to
-    `anchor` (`pid:start`) and stopped when that process ends. Without an anchor, only a reboot ends them.
+    All state is under `root`, so several processes may use the runtime at once, and a new process may take
+    over after a crash. Pods are tied to `anchor` (`pid:start`) and stopped when that process ends. Without an
+    anchor, pods outlive every process except the machine's own.
     """
 
     def __init__(
@@ -152,7 +153,7 @@ class LocalRuntime:
         report = self._exit_report(pod) or self._running_report(pod)
         if report is not None:
             return report
-        # No shim is running. The exit record may have been written since the first check, so check again.
+        # No shim is running. The exit record may have been written since the last check, so check again.
         if not pod.has("exit"):
             if pod.has("status") or self._predates_boot(pod):
                 pod.finish(PodCause.LOST, "shim process was killed; exit status unknown")
@@ -190,7 +191,7 @@ class LocalRuntime:
         return order is not None and order["boot"] != boot_id()
 
     def _reap_shims(self) -> None:
-        """Reap ended shims, but keep those that failed before taking their lock until they are reported."""
+        """Reap ended shims. Shims that failed before taking their lock are kept until they are reported."""
         for pod_id, shim in list(self._shims.items()):
             if shim.poll() is not None and (shim.returncode == 0 or self._pod_dir(pod_id).has("exit")):
                 del self._shims[pod_id]
@@ -291,7 +292,7 @@ class LocalRuntime:
 
 
 def validate_name(name: str) -> str:
-    """Return the name; raise ValueError if its path could lead out of the directory."""
+    """Return the name. Raises ValueError if its path could lead out of the directory."""
     if not _NAME.fullmatch(name):
         raise ValueError(f"not a valid pod or workspace name: {name!r}")
     return name

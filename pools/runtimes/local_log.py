@@ -15,7 +15,7 @@ TAIL_MAX = 4 * 1024 * 1024
 def read_log(path: Path, offset: int, limit: int, ended: bool) -> LogChunk:
     """Read a chunk of the log.
 
-    `ended` must be determined before the call, or the last bytes may be missed.
+    Determine `ended` before the call, or the last bytes may be missed.
     """
     offset, limit = max(offset, 0), max(limit, 0)
     try:
@@ -49,7 +49,8 @@ def _skip_gap(gap: tuple[int, int], offset: int, limit: int) -> tuple[int, int]:
 def tail_log(path: Path, lines: int, ended: bool) -> LogChunk:
     """Read the last `lines` lines.
 
-    Stops at a hole and after `TAIL_MAX` bytes. Otherwise, a log without line breaks would be read in full.
+    Reading stops at a hole and after `TAIL_MAX` bytes, because a log without line breaks would otherwise be
+    read in full.
     """
     try:
         size = path.stat().st_size

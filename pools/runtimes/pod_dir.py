@@ -21,7 +21,7 @@ _FLOCK = "hhqqi4x"  # short type, short whence, off_t start, off_t len, pid_t
 
 
 class PodDir:
-    """Directory of records: `order`, `stop` and `exit` are durable; `status` is valid until a reboot."""
+    """Directory of records. `order`, `stop` and `exit` are durable, and `status` is valid until a reboot."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -89,7 +89,7 @@ class PodDir:
             os.close(fd)
 
     def has_shim(self) -> bool:
-        """Return True if a shim runs for this pod, without taking the lock that a new shim needs."""
+        """Return whether a shim runs for this pod, without taking the lock that a new shim needs."""
         return self.shim_pid() is not None
 
     def shim_pid(self) -> int | None:
@@ -107,7 +107,7 @@ class PodDir:
 
     @contextmanager
     def locked(self) -> Iterator[bool]:
-        """Hold the shim's lock so that no shim starts; yield False if a shim holds it."""
+        """Hold the shim's lock so that no shim starts. Yield False if a shim already holds the lock."""
         fd = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT, 0o600)
         try:
             fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,4 +1,4 @@
-"""Add up the resource usage of pods' processes from /proc; standard library only."""
+"""Add up the resource usage of pods' processes from /proc, with only the standard library."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ class _Process:
 
 
 def usage_by_pod(shims: Mapping[str, int]) -> dict[str, PodUsage]:
-    """Return the usage of each pod: all descendants of its shim, but not the shim itself.
+    """Return the usage of each pod, summed over all descendants of its shim but not the shim itself.
 
-    Orphans are reparented to the shim, so none is missed. The CPU time of ended processes is counted with
-    the process that reaped them.
+    Orphans are reparented to the shim, so none is missed. The CPU time of ended processes is counted with the
+    process that reaped them.
     """
     processes = _processes()
     children: dict[int, list[int]] = {}
@@ -64,7 +64,7 @@ def _descendants(root: int, children: Mapping[int, list[int]]) -> list[int]:
 def _pod_usage(shim: _Process, below: list[int], processes: Mapping[int, _Process]) -> PodUsage:
     ticks = shim.reaped + sum(processes[pid].own + processes[pid].reaped for pid in below)
     pages = [_pages(pid) for pid in below]
-    # Shared pages exist once but count for every process that maps them, so use the largest count.
+    # Shared pages exist only once but count for every process that maps them, so use the largest count.
     resident = sum(own for own, _ in pages) + max((shared for _, shared in pages), default=0)
     return PodUsage(ticks / _TICK, resident * _PAGE // _MIB)
 

@@ -1,6 +1,6 @@
 """Services that change pools and nodes."""
 
-from pools.services.joining import join, leave, record_call
+from pools.services.joining import join, leave, record_report
 from pools.services.machines import issue_join_token, remove_machine, revoke_join_token
 from pools.services.nodes import (
     cordon_node,
@@ -43,7 +43,7 @@ __all__ = [
     "mark_nodes_emptied",
     "pause_pool",
     "preview_edit",
-    "record_call",
+    "record_report",
     "releasable_nodes",
     "release_pool_nodes",
     "remove_machine",

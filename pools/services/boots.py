@@ -28,7 +28,7 @@ class BootReport:
 
 @dataclass(frozen=True, slots=True)
 class EnvironmentSetup:
-    """Environment that a machine must install before its node is ready; empty if there is none."""
+    """Environment that a machine must install before its node is ready. Empty if there is none."""
 
     digest: str = ""
     script: str = ""
@@ -57,7 +57,7 @@ def record_start(node: Node, started: StartReport, *, at: datetime) -> None:
     phase = Phase(START, state, started.seconds, started.output, started.exit_code)
     if state == "running":
         phase = replace(phase, seconds=0)  # otherwise every report would change the row
-    phases = [each for each in node.phases if each["phase"] != START] + [phase.to_dict()]
+    phases = [row for row in node.phases if row["phase"] != START] + [phase.to_dict()]
     if phases != node.phases:
         Node.objects.filter(pk=node.pk).update(phases=phases)
     if started.exit_code:
@@ -68,7 +68,7 @@ def record_start(node: Node, started: StartReport, *, at: datetime) -> None:
 def record_boot(node: Node, booted: BootReport, *, at: datetime) -> None:
     """Store the progress of the environment's script.
 
-    Reports on another environment or on a node that is no longer pending are ignored.
+    A report is ignored if it is about another environment, or if the node is no longer pending.
     """
     if booted.digest != node.environment_id or node.state not in PENDING or node.prepared_at is not None:
         return

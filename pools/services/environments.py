@@ -31,7 +31,7 @@ class PluginChanges:
 
 
 def split_values(values: Mapping[str, Any]) -> tuple[dict[str, Any], PluginChanges]:
-    """Return the pool's columns without secrets, and the plugins with secrets. Raises Invalid."""
+    """Split the values into pool columns without secrets, and plugins with secrets. Raises Invalid."""
     columns = dict(values)
     for name, empty in (("plugins", []), ("environment", {})):
         if name in columns and columns[name] is None:
@@ -41,12 +41,12 @@ def split_values(values: Mapping[str, Any]) -> tuple[dict[str, Any], PluginChang
     declared, problems = parse_plugins(columns["plugins"])
     if problems:
         raise Invalid(_with_prefix("plugins", problems))
-    columns["plugins"] = [{"name": each.name, "parameters": dict(each.parameters)} for each in declared]
+    columns["plugins"] = [{"name": plugin.name, "parameters": dict(plugin.parameters)} for plugin in declared]
     return columns, PluginChanges(declared)
 
 
 def merge_environment(pool: NodePool, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values with the requested environment merged into the pool's. Raises Invalid."""
+    """Merge the requested environment into the pool's. Raises Invalid if the requested one is invalid."""
     if "environment" not in values:
         return dict(values)
     if problems := tuple(environment_problems(values["environment"])):
@@ -64,7 +64,7 @@ def build(pool: NodePool, changes: PluginChanges, *, at: datetime) -> None:
         _store_secrets(pool, changes.plugins, at)
     set_times = {(row.plugin, row.parameter): row.set_at for row in PoolSecret.objects.filter(pool=pool)}
     if changes.plugins is not None:
-        pool.plugins = [_with_secret_times(each, set_times) for each in pool.plugins]
+        pool.plugins = [_with_secret_times(entry, set_times) for entry in pool.plugins]
     pool.built_environment = _build_environment(pool, set_times, Cluster(
         pool.name, node_count=max(pool.nodes_desired, 1), gpus_per_node=pool.gpus_per_node,
         gpu_model=pool.gpu_model, cuda=_has_cuda(pool),
@@ -72,7 +72,7 @@ def build(pool: NodePool, changes: PluginChanges, *, at: datetime) -> None:
 
 
 def secrets_for(pool: NodePool, environment: Environment | None) -> dict[str, str]:
-    """Return the environment's secrets by variable. Raises Unopened if the key has changed."""
+    """Return the environment's secrets by variable. Raises UnsealError if a secret cannot be decrypted."""
     names = environment.image["secrets"] if environment else ()
     rows = PoolSecret.objects.filter(pool=pool, variable__in=names) if names else ()
     return {row.variable: unseal(row.sealed) for row in rows}
@@ -125,7 +125,7 @@ def _worker_packages(pool: NodePool) -> list[str]:
 
 
 def _has_cuda(pool: NodePool) -> bool:
-    """Return True if programs can use NVIDIA GPUs. Simulated GPUs do not count."""
+    """Return whether programs can use NVIDIA GPUs. Simulated GPUs do not count."""
     if not pool.gpus_per_node or pool.provider == NodePool.Provider.FAKE:
         return False
     if pool.provider == NodePool.Provider.LOCAL:
@@ -152,15 +152,15 @@ def _load_plugins(
 
 
 def _store_secrets(pool: NodePool, plugins: Sequence[DeclaredPlugin], at: datetime) -> None:
-    """Store new secrets, delete those set to null or of removed plugins, and keep the rest."""
-    PoolSecret.objects.filter(pool=pool).exclude(plugin__in=[each.name for each in plugins]).delete()
-    for each in plugins:
-        for parameter, secret in each.secrets.items():
-            key: dict[str, Any] = {"pool": pool, "plugin": each.name, "parameter": parameter}
+    """Store new secrets. Delete secrets that are set to null or belong to removed plugins. Keep the rest."""
+    PoolSecret.objects.filter(pool=pool).exclude(plugin__in=[plugin.name for plugin in plugins]).delete()
+    for plugin in plugins:
+        for parameter, secret in plugin.secrets.items():
+            key: dict[str, Any] = {"pool": pool, "plugin": plugin.name, "parameter": parameter}
             if secret is None:
                 PoolSecret.objects.filter(**key).delete()
             else:
-                values = {"variable": each.secret_variable(parameter), "sealed": seal(secret), "set_at": at}
+                values = {"variable": plugin.secret_variable(parameter), "sealed": seal(secret), "set_at": at}
                 PoolSecret.objects.update_or_create(**key, defaults=values)
 
 

@@ -1,7 +1,7 @@
 """Count failed boots, back off before the next order, and stop after too many in a row.
 
-A boot fails if a node is lost before it becomes ready. Machines cost money even if they fail to boot. A
-rejected order costs nothing and is repeated at the pool's next tick.
+A boot fails if a node is lost before it becomes ready. Machines cost money even if they fail to boot, whereas
+a rejected order costs nothing and is repeated at the pool's next tick.
 """
 
 from datetime import datetime, timedelta
@@ -38,9 +38,9 @@ def record_failed_boot(node: Node, reason: str, *, at: datetime) -> None:
 
 
 def reset_failed_boots(pool: NodePool) -> bool:
-    """Reset the count of failed boots. Return True if there were any.
+    """Reset the count of failed boots. Return whether there were any.
 
-    Callers do this after a node has become ready or a user has asked for a retry. They must hold the lock on
+    Callers do this after a node has become ready or a user has requested a retry. They must hold the lock on
     the pool.
     """
     if not pool.boot_failures:
@@ -66,7 +66,7 @@ def retry(pool: NodePool, *, actor: Any, at: datetime, by: str = "retried") -> b
 
 
 def orders_are_delayed(pool: NodePool, now: datetime) -> bool:
-    """Return True while failed boots delay or stop orders.
+    """Return whether failed boots currently delay or stop orders.
 
     Setting the clock back does not prolong the delay.
     """

@@ -22,7 +22,7 @@ UNKNOWN_MACHINE = "Unknown machine secret."
 
 @dataclass(frozen=True, slots=True)
 class MachineReport:
-    """Hardware that a machine reports. `instance_id` is set for instances from a provider."""
+    """Hardware that a machine reports when it joins. `instance_id` is set for a provider's instances."""
 
     name: str
     address: str
@@ -34,9 +34,9 @@ class MachineReport:
 
 
 def join(*, pool_name: str, token: str, measured: MachineReport, at: datetime) -> str:
-    """Let a machine join a pool, and return the secret for its later calls.
+    """Let a machine join a pool. Return the secret for the machine's later reports.
 
-    Raises Unauthenticated for an unusable token and Conflict for a duplicate name or a missing node.
+    Raises Unauthenticated for an unusable token, and Conflict for a duplicate name or a missing node.
     """
     if (order := secrets.verified_key(token, "order")) is not None:
         return _join_node(pool_name, order, measured, at)
@@ -56,12 +56,15 @@ def join(*, pool_name: str, token: str, measured: MachineReport, at: datetime) -
     return secrets.for_machine(machine.pk)
 
 
-def record_call(
+def record_report(
     secret: str, *, at: datetime, interruption: Interruption | None = None, booted: BootReport | None = None,
     started: StartReport | None = None,
 ) -> Node | None:  # fmt: skip
-    """Record a machine's call. Return its current node, or None. Raises Unauthenticated."""
-    node = _calling_node(secret, at)
+    """Record a machine's report. Return the machine's current node, or None if it has no node.
+
+    Raises Unauthenticated if the secret is unknown or the node has ended.
+    """
+    node = _reporting_node(secret, at)
     if node is not None and booted is not None:
         record_boot(node, booted, at=at)
     if node is not None and started is not None:
@@ -73,9 +76,9 @@ def record_call(
 
 
 def leave(secret: str, *, at: datetime) -> None:
-    """Remove a machine that joined with a token. Raises Unauthenticated.
+    """Remove a machine that joined with a token. Raises Unauthenticated if the secret is unknown.
 
-    The next tick marks its node as lost.
+    The next tick marks the machine's node as lost.
     """
     key = secrets.verified_key(secret, "machine")
     if key is None or not Machine.objects.filter(pk=int(key), departed_at=None).update(departed_at=at):
@@ -83,7 +86,7 @@ def leave(secret: str, *, at: datetime) -> None:
 
 
 def _join_node(pool_name: str, order: str, measured: MachineReport, at: datetime) -> str:
-    """Join an order's node. Idempotent until the node is ready, because a response may be lost."""
+    """Join a node of an order. Idempotent until the node is ready, because a response may be lost."""
     pool, _, client_token = order.partition(".")
     if pool != pool_name:
         raise Unauthenticated(JOIN_REFUSED)
@@ -114,7 +117,7 @@ def _new_machine(pool: NodePool, measured: MachineReport, at: datetime) -> Machi
     """Create the machine, and mark a silent machine with the same name as departed.
 
     The silent machine was reinstalled or never received its secret. Raises Conflict if a machine with this
-    name still calls.
+    name still reports.
     """
     namesakes = Machine.objects.filter(pool=pool, name=measured.name, departed_at=None)
     namesakes.filter(last_seen_at__lte=at - SILENT_AFTER).update(departed_at=at)
@@ -129,7 +132,7 @@ def _new_machine(pool: NodePool, measured: MachineReport, at: datetime) -> Machi
         raise Conflict(f"A machine named {measured.name} has already joined pool {pool.name}.") from None
 
 
-def _calling_node(secret: str, at: datetime) -> Node | None:
+def _reporting_node(secret: str, at: datetime) -> Node | None:
     if (key := secrets.verified_key(secret, "node")) is not None:
         node = Node.objects.select_related("pool").filter(pk=int(key)).exclude(state=NodeState.ENDED).first()
         if node is None:

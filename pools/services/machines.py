@@ -21,7 +21,7 @@ from pools.services.nodes import interrupt_node
 from pools.signals import changed
 
 MAX_LIFETIME = timedelta(days=7)
-PREFIX_LENGTH = 10  # leading characters of the secret that are stored, including its kind
+PREFIX_LENGTH = 10  # number of leading characters that are stored, including the secret's kind
 
 
 def issue_join_token(
@@ -29,10 +29,10 @@ def issue_join_token(
 ) -> tuple[JoinToken, str]:
     """Create a token for one machine. Return the token and its secret, which is shown only once.
 
-    Raises Invalid, and Conflict if the pool's machines do not join with tokens.
+    Raises Invalid if a value is not allowed, and Conflict if the pool's machines do not join with tokens.
     """
     if pool.provider != NodePool.Provider.STATIC:
-        detail = f"Pool {pool.name} uses the provider {pool.provider}; its machines join without a token."
+        detail = f"Pool {pool.name} uses the provider {pool.provider}, whose machines join without a token."
         raise Conflict(detail)
     _check_token_values(lifetime, comment)
     secret, digest = secrets.generate_join_token()
@@ -70,7 +70,7 @@ def delete_expired_tokens(*, before: datetime) -> int:
 
 
 def remove_machine(*, actor: Any, machine: Machine, at: datetime, reason: str = "") -> bool:
-    """Remove a machine. Return False if it leaves the pool only after its node has been drained.
+    """Remove a machine. Return False if the machine leaves only after its node has been drained.
 
     The provider repeats the interruption whenever it lists its machines, so the node cannot be uncordoned
     by mistake. Raises Conflict if the machine has already left.

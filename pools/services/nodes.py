@@ -24,22 +24,22 @@ DRAIN_RESET: dict[str, Any] = {
 
 
 def cordon_node(*, actor: Any, node: Node, reason: str = "") -> None:
-    """Cordon a ready node, so that it keeps its pods but accepts no new ones. Raises Conflict."""
+    """Cordon a node: it keeps its pods but accepts no new ones. Raises Conflict unless it is ready."""
     cordon = _Change("cordon", ScalingKind.CORDON, (NodeState.READY,), NodeState.CORDONED)
     _apply(cordon, actor=actor, node=node, reason=reason)
 
 
 def uncordon_node(*, actor: Any, node: Node) -> None:
-    """Return a cordoned or draining node to service. Raises Conflict."""
+    """Return a node to service. Raises Conflict unless it is cordoned or draining."""
     expected_states = (NodeState.CORDONED, NodeState.DRAINING)
     uncordon = _Change("uncordon", ScalingKind.UNCORDON, expected_states, NodeState.READY)
     _apply(uncordon, actor=actor, node=node, **DRAIN_RESET)
 
 
 def drain_node(*, actor: Any, node: Node, reason: str = "") -> None:
-    """Drain a node: its pods may finish within the pool's drain timeout, then it is terminated.
+    """Drain a node: its pods may finish within the pool's drain timeout, then the node is terminated.
 
-    The pool replaces the node. Raises Conflict.
+    The pool replaces the node. Raises Conflict if the node's state does not allow this.
     """
     drain = _Change("drain", ScalingKind.DRAIN, USABLE, NodeState.DRAINING)
     drain_columns = {"drain_started_at": timezone.now(), "drain_reason": reason[:255]}
@@ -47,7 +47,10 @@ def drain_node(*, actor: Any, node: Node, reason: str = "") -> None:
 
 
 def terminate_node(*, actor: Any, node: Node, reason: str = "") -> None:
-    """Terminate a node and its pods at once. The pool replaces the node. Raises Conflict."""
+    """Terminate a node and its pods at once. The pool replaces the node.
+
+    Raises Conflict if the node's state does not allow this.
+    """
     live_states = tuple(state for state in ALIVE if state != NodeState.LOST)
     terminate = _Change("terminate", ScalingKind.TERMINATE, live_states, NodeState.LOST)
     _apply(terminate, actor=actor, node=node, reason=reason)
@@ -65,7 +68,7 @@ def mark_node_emptied(node: Node, *, at: datetime | None = None) -> bool:
 def mark_nodes_emptied(nodes: QuerySet[Node], *, at: datetime) -> int:
     """Record in one statement that no pods are left on these draining nodes.
 
-    Return the number of nodes for which this was not recorded before.
+    Return the number of nodes for which this was not yet recorded.
     """
     return nodes.filter(state=NodeState.DRAINING, emptied_at=None).update(emptied_at=at)
 
@@ -73,8 +76,8 @@ def mark_nodes_emptied(nodes: QuerySet[Node], *, at: datetime) -> int:
 def interrupt_node(node: Node, interruption: Interruption, *, at: datetime) -> bool:
     """Drain a node whose machine is being taken back, for example a spot instance.
 
-    A node that is not ready yet is marked as lost instead. The node does not return to service. Returns
-    False if the interruption was already recorded.
+    A node that is not ready yet is marked as lost instead. An interrupted node never returns to service.
+    Returns False if the interruption was already recorded.
     """
     reason, ends_at = interruption.reason, interruption.at
     with transaction.atomic():
@@ -118,7 +121,7 @@ def _apply(change: _Change, *, actor: Any, node: Node, reason: str = "", **colum
         before = node.state
         if not compare_and_set(node, "state", expected=change.expected, to=change.to, since=now, **columns):
             node.refresh_from_db()
-            raise Conflict(f"Cannot {change.action} node {node.name}: it is {node.state}.")
+            raise Conflict(f"Cannot {change.action} node {node.name}, because the node is {node.state}.")
         text = f"{change.action} by {actor.name}" + (f": {reason}" if reason else "")
         history.write(node.pool, change.kind, text, at=now, node=node)
         changed.send(

@@ -28,7 +28,7 @@ def check_offered(pool: NodePool, values: Mapping[str, Any]) -> None:
     A pool that already uses a fake may be edited.
     """
     problems = [
-        Problem(field, "is not one of the choices", format_value(values[field]), _format_choices(field))
+        Problem(field, "is not an allowed value", format_value(values[field]), _format_choices(field))
         for field in KINDS
         if values.get(field) == FAKE
         and FAKE not in (value for value, _ in offered_choices(field, getattr(pool, field)))

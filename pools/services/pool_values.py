@@ -27,9 +27,9 @@ NODE_SPEC_KEYS = {"nodes_min": "min", "ready_threshold": "desired", "nodes_max":
 
 
 def apply_values(pool: NodePool, values: Mapping[str, Any]) -> NodePool:
-    """Set values on the pool without saving it. Raises Invalid.
+    """Set values on the pool without saving it. Raises Invalid if a value is not allowed.
 
-    `nodes` may be given instead of the minimum, the ready threshold and the maximum.
+    The field `nodes` may replace the minimum, the ready threshold and the maximum.
     """
     fields = dict(values)
     if "nodes" in fields:
@@ -65,7 +65,9 @@ def _report_by_requested_field(values: Mapping[str, Any]) -> Iterator[None]:
         if "nodes" in values:
             raise
         columns = {f"nodes.{part}": column for column, part in NODE_SPEC_KEYS.items()}
-        problems = [replace(each, path=columns.get(each.path, each.path)) for each in error.problems]
+        problems = [
+            replace(problem, path=columns.get(problem.path, problem.path)) for problem in error.problems
+        ]
         raise Invalid(problems) from None
 
 
@@ -81,7 +83,7 @@ def check_pool(pool: NodePool) -> None:
         *_topology_problems(pool.topology),
     ]
     # `nodes_desired` is not checked, because the caller clamps it to the limits before saving.
-    excluded = ["labels", "taints", "topology", "nodes_desired", *(each.path for each in misnamed)]
+    excluded = ["labels", "taints", "topology", "nodes_desired", *(problem.path for problem in misnamed)]
     try:
         pool.full_clean(exclude=excluded, validate_constraints=True)
     except ValidationError as error:

@@ -29,9 +29,9 @@ BOOT_FIELDS = (
 
 
 def create_pool(*, actor: Any, name: str, **values: Any) -> NodePool:
-    """Create a pool from the model's fields. Raises Invalid.
+    """Create a pool from the model's fields. Raises Invalid if a value is not allowed.
 
-    `nodes` may use any of its notations.
+    `nodes` may use any of the node spec notations.
     """
     columns, plugins = environments.split_values(values)
     with transaction.atomic():
@@ -51,7 +51,8 @@ def edit_pool(
 ) -> NodePool:
     """Edit a pool. Existing nodes keep their shape.
 
-    Raises Invalid, Conflict, and PreconditionFailed if the pool is no longer at `version`.
+    Raises Invalid if a value is not allowed, Conflict if the provider or runtime changes while the pool has
+    nodes, and PreconditionFailed if the pool is no longer at `version`.
     """
     columns, plugins = environments.split_values(changes)
     with _lock_pool(actor, pool, "edit", version) as locked:
@@ -136,7 +137,7 @@ def set_nodes_desired(
 ) -> NodePool:
     """Set the node count manually. The autoscaler continues from there after its cooldown.
 
-    Raises Invalid and PreconditionFailed.
+    Raises Invalid if the number is not allowed, and PreconditionFailed if the pool is no longer at `version`.
     """
     with _lock_pool(actor, pool, "scale", version) as locked:
         check_nodes_desired(locked, nodes_desired)
@@ -223,4 +224,4 @@ def _check_unused(pool: NodePool) -> None:
     if all(getattr(stored, name) == getattr(pool, name) for name in FIXED_WHILE_USED):
         return
     if pool.provisioning or Node.objects.filter(pool=pool).exclude(state=NodeState.ENDED).exists():
-        raise Conflict(f"Pool {pool.name} has nodes. Change provider and runtime once all are gone.")
+        raise Conflict(f"Pool {pool.name} has nodes. Change the provider or runtime once all nodes are gone.")

@@ -1,4 +1,4 @@
-"""Store the scheduler's reports on a pool's load, and autoscale the pool accordingly."""
+"""Store the scheduler's reports about a pool's load, and autoscale the pool accordingly."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -40,7 +40,7 @@ class NodeCounts:
         return cls(len(usable), pending, max(ready_at, default=None))
 
     @classmethod
-    def in_pool(cls, pool_id: int) -> "NodeCounts":
+    def for_pool(cls, pool_id: int) -> "NodeCounts":
         usable = Q(state__in=USABLE)
         counts = Node.objects.filter(pool_id=pool_id).aggregate(
             usable=Count("pk", filter=usable),
@@ -54,7 +54,7 @@ def report_pressure(
     pool_id: int, *, queued: int, running: int, capacity: int, gang_nodes: int, at: datetime,
     binding: str = "gpu",
 ) -> bool:  # fmt: skip
-    """Store the report and autoscale the pool. Return True if the desired node count changed.
+    """Store the report and autoscale the pool. Return whether the desired node count changed.
 
     `queued`, `running` and `capacity` are in thousandths of a slot. A node has one slot per GPU, or a single
     slot if it has no GPU. Pods that use half of a node's CPU, memory or pod limit fill half of its slots.
@@ -62,7 +62,7 @@ def report_pressure(
     booting nodes. `binding` is the scarcest resource of the queued work. `gang_nodes` is the number of
     additional nodes needed to run the queued work without splitting gangs.
     """
-    nodes = NodeCounts.in_pool(pool_id)
+    nodes = NodeCounts.for_pool(pool_id)
     pressure = {
         "queued": queued, "running": running, "capacity": capacity, "nodes": nodes.usable,
         "gang_nodes": gang_nodes, "binding": binding,
@@ -77,7 +77,7 @@ def report_pressure(
 
 
 def autoscale(pool: NodePool, nodes: Iterable[Node], at: datetime) -> bool:
-    """Decide again on the latest report, because time has passed. Return True if it scaled.
+    """Autoscale the pool again, based on the latest report. Return whether the desired count changed.
 
     `nodes` are the pool's nodes that have not ended. The caller must hold the lock on the pool's row.
     """
@@ -89,9 +89,9 @@ def would_autoscale(pool: NodePool, nodes: Iterable[Node], at: datetime) -> bool
 
 
 def _needs_write(pool: NodePool, pressure: Mapping[str, Any], nodes: NodeCounts, at: datetime) -> bool:
-    """Return True if the report changes anything.
+    """Return whether the report changes anything.
 
-    Most reports repeat the previous one and then cost only two reads.
+    Most reports repeat the previous report and then cost only two reads.
     """
     if pool.pressure != pressure or (pool.idle_since is None) != (_is_busy(pressure)):
         return True

@@ -39,7 +39,7 @@ class ReleasableNodes:
 def releasable_nodes(pool: NodePool, now: datetime) -> ReleasableNodes:
     """Return the nodes that may be released.
 
-    None may be released while the pool is being resized or shortly after that.
+    No node may be released while the pool is being resized, or shortly afterwards.
     """
     if pool.node_consolidation == POLICY.NEVER or not _is_stable(pool, now):
         return ReleasableNodes()
@@ -95,7 +95,7 @@ def _have_allocations(nodes: Sequence[Node]) -> bool:
 
 
 def _is_stable(pool: NodePool, now: datetime) -> bool:
-    """Return True if the pool is elastic and operational and was not resized recently."""
+    """Return whether the pool is elastic, operational and not recently resized."""
     expired = pool.expires_at is not None and now >= pool.expires_at
     if pool.paused or expired or not pool.elastic or pool.operational_since is None or pool.provisioning:
         return False
@@ -104,7 +104,7 @@ def _is_stable(pool: NodePool, now: datetime) -> bool:
 
 
 def _is_releasable(node: Node, pool: NodePool, now: datetime) -> bool:
-    """Return True if the node may be released.
+    """Return whether the node may be released.
 
     Cordoned nodes stay, because an admin has set them aside.
     """
@@ -115,7 +115,7 @@ def _is_releasable(node: Node, pool: NodePool, now: datetime) -> bool:
 def _recently_used_ids(pool: NodePool, now: datetime) -> Collection[int]:
     """Return the ids of nodes with recent allocations."""
     since = now - timedelta(seconds=pool.node_consolidation_after)
-    # Allocations belong to a higher layer, so this uses their relation to nodes instead of their model.
+    # Allocations belong to a higher layer, so this function reads them through the node's relations.
     began_or_ended = Q(allocations__bound_at__gt=since) | Q(allocations__released_at__gt=since)
     rows = Node.objects.filter(began_or_ended, pool=pool).exclude(state=NodeState.ENDED)
     return set(rows.order_by().values_list("pk", flat=True))

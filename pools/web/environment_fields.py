@@ -1,4 +1,4 @@
-"""Form fields of a pool's plugins and environment."""
+"""Form fields for a pool's plugins and environment."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -34,9 +34,9 @@ class PluginsField(LinesField):
         try:
             entries = yaml.safe_load(forms.CharField.clean(self, value)) or []
         except yaml.YAMLError as error:
-            raise ValidationError(f"Not valid YAML: {getattr(error, 'problem', error)}") from None
+            raise ValidationError(f"This is not valid YAML: {getattr(error, 'problem', error)}") from None
         if not isinstance(entries, list):
-            raise ValidationError("Not a list. Write one plugin per line, starting with a dash.")
+            raise ValidationError("This is not a list. Write one plugin per line, starting with a dash.")
         return [_parse_plugin(entry) for entry in entries]
 
 
@@ -53,7 +53,7 @@ class VariablesField(LinesField):
         for line in super().clean(value):
             name, separator, text = line.partition("=")
             if not separator:
-                raise ValidationError(f"{line}: no = found. Write NAME=value.")
+                raise ValidationError(f"{line} has no equals sign. Write NAME=value.")
             variables[name.strip()] = text
         return variables
 
@@ -102,27 +102,28 @@ def environment_fields() -> dict[str, forms.Field]:
 
 def environment_values(cleaned: Mapping[str, Any]) -> dict[str, Any]:
     """Return the form's values for the services. A secret stays unchanged if its field is empty."""
-    plugins = [dict(each) if isinstance(each, dict) else each for each in cleaned["plugins"]]
-    for each in plugins:
-        if not isinstance(each, dict) or each.get("name") not in available_plugins():
+    plugins = [dict(entry) if isinstance(entry, dict) else entry for entry in cleaned["plugins"]]
+    for entry in plugins:
+        if not isinstance(entry, dict) or entry.get("name") not in available_plugins():
             continue
-        for parameter in available_plugins()[each["name"]].secrets:
-            if secret := cleaned[f"{SECRET}_{each['name']}_{parameter}"]:
-                each["parameters"] = {**each["parameters"], parameter: secret}
+        for parameter in available_plugins()[entry["name"]].secrets:
+            if secret := cleaned[f"{SECRET}_{entry['name']}_{parameter}"]:
+                entry["parameters"] = {**entry["parameters"], parameter: secret}
     names = ("python", "pip", "indexes", "apt", "env")
     return {"plugins": plugins, "environment": {name: cleaned[name] for name in names}}
 
 
 def initial_values(pool: NodePool) -> dict[str, Any]:
     declared = [
-        {each["name"]: each["parameters"]} if each["parameters"] else each["name"] for each in pool.plugins
+        {entry["name"]: entry["parameters"]} if entry["parameters"] else entry["name"]
+        for entry in pool.plugins
     ]
     environment = pool.environment
     return {
-        "plugins": "\n".join(f"- {_format_plugin(each)}" for each in declared),
+        "plugins": "\n".join(f"- {_format_plugin(entry)}" for entry in declared),
         "python": environment.get("python", ""),
         "pip": "\n".join(environment.get("pip", ())),
-        "indexes": "\n".join(_format_index(each) for each in environment.get("indexes", ())),
+        "indexes": "\n".join(_format_index(index) for index in environment.get("indexes", ())),
         "apt": "\n".join(environment.get("apt", ())),
         "env": "\n".join(f"{name}={value}" for name, value in environment.get("env", {}).items()),
     }
@@ -130,9 +131,12 @@ def initial_values(pool: NodePool) -> dict[str, Any]:
 
 def secret_help_texts(pool: NodePool) -> Iterable[tuple[str, str]]:
     """Yield the field name of each stored secret, and a help text that says when it was set."""
-    for each in pool.plugins:
-        for parameter, at in each.get("secrets_set", {}).items():
-            yield f"{SECRET}_{each['name']}_{parameter}", f"Set on {at[:10]}. Leave empty to keep it."
+    for entry in pool.plugins:
+        for parameter, at in entry.get("secrets_set", {}).items():
+            yield (
+                f"{SECRET}_{entry['name']}_{parameter}",
+                f"Set on {at[:10]}. Leave empty to keep the secret.",
+            )
 
 
 def _format_plugin(entry: str | Mapping[str, Any]) -> str:

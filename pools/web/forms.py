@@ -1,4 +1,4 @@
-"""Forms of node pools."""
+"""Forms for node pools."""
 
 from functools import partial
 from typing import Any
@@ -19,7 +19,7 @@ class JsonField(forms.JSONField):
 
 
 class PoolForm(forms.Form):
-    name = forms.SlugField(label="Name", max_length=40, help_text="Lower-case letters, digits and dashes.")
+    name = forms.SlugField(label="Name", max_length=40, help_text="Lowercase letters, digits and dashes.")
     provider = forms.ChoiceField(
         label="Provider", choices=partial(offered_choices, "provider"), help_text="Source of the nodes."
     )
@@ -29,7 +29,7 @@ class PoolForm(forms.Form):
     provider_settings = JsonField(
         label="Provider settings",
         required=False,
-        help_text='JSON, for example {"region": "eu-central-1", ...}; empty if none are needed.',
+        help_text='JSON, for example {"region": "eu-central-1", ...}. Leave empty if none are needed.',
     )
     nodes_min = forms.IntegerField(label="Minimum nodes", min_value=0, initial=0)
     nodes_max = forms.IntegerField(
@@ -91,8 +91,8 @@ class PoolForm(forms.Form):
         label="Disruption budgets",
         required=False,
         help_text='JSON: [{"nodes": "10%"}] allows 10 % of the nodes to be disrupted at a time; '
-        '{"nodes": 0, "schedule": "0 9 * * mon-fri", "duration": "8h", "zone": "Europe/Berlin"} none during '
-        "office hours. Reasons: empty, underutilised.",
+        '{"nodes": 0, "schedule": "0 9 * * mon-fri", "duration": "8h", "zone": "Europe/Berlin"} allows none '
+        "during office hours. Reasons: empty, underutilised.",
     )
     reclaim_min_runtime = forms.IntegerField(label="Reclaim minimum runtime (s)", min_value=0, initial=0)
     preempt_min_runtime = forms.IntegerField(label="Preemption minimum runtime (s)", min_value=0, initial=0)
@@ -112,7 +112,7 @@ class PoolForm(forms.Form):
 
 
 class SettingsForm(PoolForm):
-    """Form for an existing pool, without the name, provider and runtime, which cannot be changed."""
+    """Form for an existing pool. The name, provider and runtime are omitted, because they cannot change."""
 
     confirmed = forms.IntegerField(widget=forms.HiddenInput, required=False)  # confirmed number of nodes
 
@@ -153,7 +153,7 @@ class JoinTokenForm(forms.Form):
         label="Comment",
         max_length=100,
         required=False,
-        help_text="For example the machine that the token is for.",
+        help_text="For example, the name of the machine.",
     )
     lasts = forms.ChoiceField(
         label="Expires after", choices=(("3600", "1 hour"), ("86400", "1 day"), ("604800", "7 days"))

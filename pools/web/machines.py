@@ -33,7 +33,7 @@ MACHINES: tuple[Column[MachineRow], ...] = (
     Column("model", "Model", lambda row: row[0].gpu_model, in_file=True),
     Column("cores", "CPU", lambda row: row[0].cpu_milli / MILLI, "cores", "cpu_milli", number=True),
     Column("memory", "Memory", lambda row: row[0].memory_mib, "MiB", "memory_mib", number=True),
-    Column("called", "Last seen", lambda row: row[0].last_seen_at, order="last_seen_at"),
+    Column("last_seen", "Last seen", lambda row: row[0].last_seen_at, order="last_seen_at"),
 )
 TOKENS: tuple[Column[Any], ...] = (
     Column("prefix", "Prefix", lambda row: row.prefix),

@@ -93,18 +93,18 @@ def _phase_rows(node: Node, *, is_admin: bool) -> list[dict[str, Any]]:
     """
     if node.environment is None:
         return []
-    reported = {each["phase"]: each for each in node.phases if each["phase"] != START}
+    reported = {row["phase"]: row for row in node.phases if row["phase"] != START}
     names = [*dict.fromkeys([*node.environment.phases, *reported])]
     if node.prepared_at is not None and reported:
-        names = list(reported)  # an earlier node on this machine had already installed the rest
+        names = list(reported)  # an earlier node on this machine has already installed the rest
     pending = {"state": "waiting", "seconds": 0, "message": ""}
     phases = [{**pending, **reported.get(name, {}), "phase": name} for name in names]
-    return phases if is_admin else [{**each, "message": ""} for each in phases]
+    return phases if is_admin else [{**row, "message": ""} for row in phases]
 
 
 def _start_progress(node: Node, *, is_admin: bool) -> dict[str, Any] | None:
     """Return the progress of the start script, or None if there is none or it has not started."""
-    started = next((each for each in node.phases if each["phase"] == START), None)
+    started = next((row for row in node.phases if row["phase"] == START), None)
     return started if started is None or is_admin else {**started, "message": ""}
 
 

@@ -47,7 +47,9 @@ def create(request: Request) -> HttpResponse:
         except BerthError as error:
             add_form_errors(form, error, FIELDS)
         else:
-            return done(request, f"Pool {pool} created. Assign department quotas on it next.", to=_list_url())
+            return done(
+                request, f"Pool {pool} created. Next, assign department quotas in the pool.", to=_list_url()
+            )
     return _form(request, form, title="New node pool", label="Create pool", back=_list_url())
 
 
@@ -75,9 +77,9 @@ def settings(request: Request, name: str) -> HttpResponse:
             add_form_errors(form, error, FIELDS)
         else:
             return done(
-                request, f"Settings of {pool} saved.{_draining_text(nodes_to_drain)}", to=_pool_url(pool)
+                request, f"Settings for {pool} saved.{_draining_text(nodes_to_drain)}", to=_pool_url(pool)
             )
-    return _form(request, form, title=f"Settings of {pool}", label="Save settings", back=_pool_url(pool))
+    return _form(request, form, title=f"Settings for {pool}", label="Save settings", back=_pool_url(pool))
 
 
 @signed_in
@@ -147,7 +149,7 @@ def pause(request: Request, name: str, step: str) -> HttpResponse:
 def _confirm_drains(
     request: Request, form: SettingsForm, edited: NodePool, nodes_to_drain: Sequence[NodeToDrain]
 ) -> HttpResponse:
-    """Show the completed form again with the nodes to be drained, and ask for confirmation."""
+    """Show the completed form again with the nodes to drain, and ask for confirmation."""
     data = request.POST.copy()
     data["confirmed"] = str(edited.nodes_desired)
     confirmation_form = SettingsForm(data, auto_id="pool_%s")
@@ -164,7 +166,7 @@ def _draining_text(nodes_to_drain: Sequence[NodeToDrain]) -> str:
     if not nodes_to_drain:
         return ""
     more = f" and {len(nodes_to_drain) - MAX_LISTED} more" if len(nodes_to_drain) > MAX_LISTED else ""
-    return f" Draining: {', '.join(each.node.name for each in nodes_to_drain[:MAX_LISTED])}{more}."
+    return f" Draining: {', '.join(entry.node.name for entry in nodes_to_drain[:MAX_LISTED])}{more}."
 
 
 def _pool(request: Request, name: str) -> NodePool:

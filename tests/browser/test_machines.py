@@ -40,7 +40,7 @@ def metal_pool(scene: Scene) -> NodePool:
 def test_machine_page_fits_on_a_phone(opened: Open, metal_pool: NodePool, options: dict[str, Any]) -> None:
     with opened("ada", **options) as (page, faults):
         open_settled(page, PAGE)
-        assert page.locator("h1").inner_text() == "Machines of metal"
+        assert page.locator("h1").inner_text() == "Machines in metal"
         assert page.evaluate(OVERFLOW) <= 0
         assert options or page.evaluate(UNNAMED) == []
         assert page.evaluate(DUPLICATE_IDS) == []

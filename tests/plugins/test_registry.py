@@ -61,7 +61,7 @@ def test_broken_or_conflicting_packages_do_not_affect_others(package: None) -> N
     why = unavailable_plugins()
     assert "Berth has a built-in plugin" in why["torch"]
     assert "cannot be loaded: AttributeError" in why["broken"]
-    assert "lower-case" in why["Bad Name"]
+    assert "lowercase" in why["Bad Name"]
 
 
 def test_built_in_plugins_have_a_summary_and_typed_parameters() -> None:
@@ -95,7 +95,7 @@ def test_built_in_plugins_have_a_summary_and_typed_parameters() -> None:
         ("joblib", {"n_jobs": 2}, "n_jobs: unknown parameter; allowed: no parameters"),
         ("huggingface", {"token": 17}, "token: is not text; received (a secret); allowed: text"),
         ("accelerate", {"fsdp_config": {"a": [1]}}, "fsdp_config.a: is not allowed; received [1]; allowed: "),
-        ("jax", ["cuda"], "document: is not keys and values; received ['cuda']"),
+        ("jax", ["cuda"], "document: is not a mapping; received ['cuda']"),
     ],
 )
 def test_invalid_parameter_is_reported_with_its_path(name: str, parameters: Any, expected: str) -> None:

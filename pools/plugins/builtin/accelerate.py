@@ -29,13 +29,13 @@ def accelerate(
     deepspeed: Annotated[bool | dict[str, Scalar], Parameter("true to use DeepSpeed, or settings")] = False,
     deepspeed_config: Settings = {},  # noqa: B006 - never modified
 ) -> Plugin:
-    """Accelerate, set up in each worker process: `Accelerator()` finds its rank and these settings there.
+    """Accelerate, set up in each worker process so that `Accelerator()` uses these settings and the rank.
 
-    If listed after the torch plugin, it uses the process group that torch has created.
+    If listed after the torch plugin, Accelerate uses the process group that torch has created.
     """
     fsdp_settings, deepspeed_settings = _settings(fsdp, fsdp_config), _settings(deepspeed, deepspeed_config)
     if fsdp_settings is not None and deepspeed_settings is not None:
-        raise ValueError("fsdp and deepspeed are mutually exclusive: use one of them")
+        raise ValueError("fsdp and deepspeed are mutually exclusive. Use only one of them")
 
     def transform(image: Image, cluster: Cluster) -> Image:
         return image.with_pip("accelerate", *(("deepspeed",) if deepspeed_settings is not None else ()))
@@ -54,7 +54,7 @@ def accelerate(
 
 
 def _settings(switch: bool | Mapping[str, Any], config: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the merged settings of both keys; `..._config` takes precedence. None if both are unset."""
+    """Return the merged settings of both keys, or None if both are unset. `..._config` takes precedence."""
     if switch is False and not config:
         return None
     return {**(switch if isinstance(switch, Mapping) else {}), **config}

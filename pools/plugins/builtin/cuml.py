@@ -13,9 +13,9 @@ from pools.plugins.parameters import Parameter
 def cuml(
     *, cuda: Annotated[Literal["12", "13"], Parameter("CUDA release, which selects the package")] = "13"
 ) -> Plugin:
-    """RAPIDS cuML, whose accelerator is activated in each worker process before scikit-learn is used.
+    """RAPIDS cuML, activated in each worker process before scikit-learn is used.
 
-    In a pool without NVIDIA GPUs only scikit-learn is installed, and nothing is accelerated.
+    In a pool without NVIDIA GPUs, only scikit-learn is installed, and nothing is accelerated.
     """
 
     def transform(image: Image, cluster: Cluster) -> Image:

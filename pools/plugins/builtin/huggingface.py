@@ -1,4 +1,4 @@
-"""Hugging Face libraries and the login of each node."""
+"""Hugging Face libraries, and a login on each node."""
 
 from typing import Annotated
 
@@ -17,7 +17,7 @@ def huggingface(
 ) -> Plugin:
     """transformers, datasets and tokenizers; with a token, HF_TOKEN in each process and a login on each node.
 
-    The token is a secret: it appears in no script, log or response.
+    The token is a secret. It never appears in a script, log or response.
     """
     has_token = bool(token)
 

@@ -20,7 +20,7 @@ _cache = threading.local()
 def joblib() -> Plugin:
     """joblib, with the session as the backend of `Parallel(n_jobs=-1)` in the client's process.
 
-    On Ray pools it uses Ray's own backend, in the client and inside functions.
+    On Ray pools, joblib uses Ray's own backend, in the client and inside functions.
     """
 
     def transform(image: Image, cluster: Cluster) -> Image:
@@ -54,7 +54,7 @@ def run_batch(batch: Any) -> list[Any]:
         try:
             return list(_parallel_on_all_nodes()(batch.items))
         except BaseException:
-            _cache.parallel = None  # its processes may be gone
+            _cache.parallel = None  # the cached instance's processes may have ended
             raise
 
 
@@ -73,7 +73,7 @@ def _ray_backend() -> Iterator[bool]:
 
 
 def _parallel_on_all_nodes() -> Any:
-    """Return a Parallel, reused until the nodes change, because its processes take a second to start."""
+    """Return a Parallel. It is reused until the nodes change, because its processes start slowly."""
     from joblib import Parallel, effective_n_jobs
 
     count, parallel = effective_n_jobs(-1), getattr(_cache, "parallel", None)

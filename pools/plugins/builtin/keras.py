@@ -18,10 +18,10 @@ def keras(
     backend: Literal["jax", "torch", "tensorflow"] = "jax",
     data_parallel: Annotated[bool, Parameter("Spread each batch over all devices of all workers")] = True,
 ) -> Plugin:
-    """Keras 3 with KERAS_BACKEND, and DataParallel set as the distribution of each worker process.
+    """Keras 3 with KERAS_BACKEND set, and DataParallel as the distribution in each worker process.
 
-    List jax or torch before it, because the distribution covers the devices that the backend sees. Keras
-    distributes on JAX only; with other backends, no distribution is set and a line is logged.
+    List jax or torch before keras, because the distribution covers the devices that the backend sees. Keras
+    distributes only on JAX. With other backends, no distribution is set, and a message is logged.
     """
 
     def transform(image: Image, cluster: Cluster) -> Image:

@@ -10,7 +10,7 @@ from pools.plugins.parameters import Parameter
 PIPES, LOGS = "/tmp/nvidia-mps", "/tmp/nvidia-mps-log"  # noqa: S108 - NVIDIA's default paths
 # A running daemon is left alone, so that a repeated call does not disturb running processes.
 START_DAEMON = """if ! command -v nvidia-cuda-mps-control >/dev/null; then
-  echo "nvidia-cuda-mps-control is not on this machine: it comes with NVIDIA's driver" >&2
+  echo "nvidia-cuda-mps-control is not on this machine. Install NVIDIA's driver, which includes it." >&2
   exit 1
 fi
 mkdir -p "$CUDA_MPS_PIPE_DIRECTORY" "$CUDA_MPS_LOG_DIRECTORY"

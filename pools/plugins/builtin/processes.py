@@ -1,4 +1,4 @@
-"""Environment variables for rank and world size, under their usual names."""
+"""Environment variables for the rank and the world size, under their usual names."""
 
 import os
 from collections.abc import Iterator, Mapping

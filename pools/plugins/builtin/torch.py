@@ -13,7 +13,7 @@ from pools.plugins.parameters import Parameter
 WHEELS = "https://download.pytorch.org/whl"
 INDEX = r"|default|(https?|file)://[^\s@]+"
 PACKAGES = ("torch", "torchvision", "torchaudio")
-# Each CUDA release has its own package index; PyTorch adds one with each release.
+# PyTorch publishes a package index for each CUDA release, and new releases add indexes.
 Cuda = Annotated[
     str,
     Parameter(

@@ -1,1 +1,1 @@
-"""The Amazon EC2 provider; its SDK is imported on first use."""
+"""Amazon EC2 provider. The AWS SDK is imported on first use."""

@@ -13,8 +13,8 @@ CONNECT_SECONDS, READ_SECONDS, LAUNCH_SECONDS = 5, 20, 60
 class Clients:
     """Clients of one region, created on first use.
 
-    The SDK does not retry launches: the reconciler repeats them itself under the same client token. It
-    retries calls that only read or terminate.
+    The SDK does not retry launches, because the reconciler repeats them with the same client token. The SDK
+    does retry calls that only read or terminate.
     """
 
     def __init__(self, region: str, endpoint_url: str | None = None) -> None:
@@ -58,7 +58,7 @@ class Clients:
 
 @cache
 def service_models() -> Any:
-    """Return the model loader that all sessions share, because reading EC2's model takes a second."""
+    """Return the shared model loader. Sessions share it, because reading EC2's model takes a second."""
     from botocore.session import Session
 
     return Session().get_component("data_loader")

@@ -36,7 +36,7 @@ CODES: dict[Kind, frozenset[str]] = {
     }),
 }  # fmt: skip
 REQUEST_ERROR_PREFIXES = ("Invalid", "Malformed", "Missing")
-# If several errors occur at once, the first of these kinds is reported: the admin has to fix it first.
+# If several errors occur at once, the first of these kinds is reported, because it must be fixed first.
 PRECEDENCE = (Kind.CREDENTIALS, Kind.SETTINGS, Kind.QUOTA, Kind.THROTTLED, Kind.CAPACITY, Kind.BROKEN)
 
 
@@ -72,7 +72,7 @@ def provider_errors() -> Iterator[None]:
 
 
 def summarize(codes: Iterable[tuple[str, str]]) -> tuple[Kind, str]:
-    """Return the most important kind among these (code, message) pairs, and all of them as text."""
+    """Return the most important kind among these (code, message) pairs, and all pairs as text."""
     distinct = sorted(set(codes))
     kinds = {classify(code) for code, _ in distinct}
     kind = next((kind for kind in PRECEDENCE if kind in kinds), Kind.CAPACITY)

@@ -18,7 +18,7 @@ USER_DATA_MAX = 16 * 1024
 
 @dataclass(frozen=True, slots=True)
 class LaunchResult:
-    """Launched instances; `failures` holds (code, message) pairs that explain a shortfall."""
+    """Launched instances. `failures` holds (code, message) pairs that explain a shortfall."""
 
     instance_ids: tuple[str, ...] = ()
     failures: tuple[tuple[str, str], ...] = ()
@@ -26,7 +26,7 @@ class LaunchResult:
 
 @dataclass(frozen=True, slots=True)
 class LaunchRequest:
-    """Launch of an order; each fleet request derives its own client token from `token`."""
+    """Launch of an order. Each fleet request derives its own client token from `token`."""
 
     token: str
     templates: Mapping[Purchase, str]
@@ -57,7 +57,7 @@ def launch(clients: Clients, settings: AwsSettings, order: LaunchRequest, count:
 def no_instances_error(result: LaunchResult) -> ProviderError:
     """Return the error for a launch without instances.
 
-    Its kind is never uncertain: EC2 repeats its response as long as the token stays the same.
+    The outcome is never uncertain, because EC2 repeats its response for the same token.
     """
     kind, message = summarize(result.failures)
     if kind is ProviderErrorKind.BROKEN:
@@ -110,7 +110,7 @@ def fleet_request(
 
 
 def _overrides(settings: AwsSettings, purchase: Purchase) -> list[dict[str, Any]]:
-    """Return an override for each type in each subnet, with types in order of preference."""
+    """Return an override for each combination of type and subnet, with types in order of preference."""
     overrides: list[dict[str, Any]] = []
     for rank, machine_type in enumerate(settings.instance_types):
         for subnet in settings.subnets:
@@ -126,8 +126,8 @@ def _overrides(settings: AwsSettings, purchase: Purchase) -> list[dict[str, Any]
 def _client_token(order: LaunchRequest, request: Mapping[str, Any]) -> str:
     """Derive the token from the order and the content of the request.
 
-    EC2 rejects a token that is reused with other parameters, so a changed order could never be fulfilled
-    under its old token.
+    EC2 rejects a token that is reused with other parameters, so an order with changed settings could never be
+    fulfilled with its old token.
     """
     content = json.dumps(request, sort_keys=True).encode()
     return f"{order.token[:40]}-{hashlib.sha256(content).hexdigest()[:16]}"

@@ -1,8 +1,8 @@
 """Detect upcoming spot interruptions from request status.
 
-Without an event bus, the status of the spot request is the only signal: it becomes `marked-for-termination`
-two minutes before the end. Every listing reads it, so up to one tick of the two minutes may have passed. The
-rebalance recommendation, which comes earlier, is visible only on the instance itself.
+Without an event bus, the status of the spot request is the only signal. The status becomes
+`marked-for-termination` two minutes before the end. Only listings read it, so up to one tick of the two
+minutes may already have passed. The earlier rebalance recommendation is visible only on the instance itself.
 """
 
 from collections.abc import Collection, Mapping

@@ -17,7 +17,7 @@ class MachineType:
 
 
 class MachineTypes:
-    """Instance types, each read once because they do not change."""
+    """Cache of instance types, which never change."""
 
     def __init__(self, clients: Clients) -> None:
         self._clients, self._cache = clients, dict[str, MachineType]()
@@ -34,8 +34,8 @@ class MachineTypes:
     def check_fit(self, names: Sequence[str], shape: Shape) -> None:
         """Raise ProviderError for a type that does not fit the node shape.
 
-        Pods would fail on a node that promises more than its machine has. GPUs that the node
-        does not declare would cost money without being used.
+        Pods would fail on a node that declares more than its machine has. GPUs that the node does not declare
+        would cost money without being used.
         """
         for machine_type in self.get(names):
             if machine_type.gpus != shape.gpus:

@@ -1,4 +1,4 @@
-"""Find or create a pool's security group, closed to the outside."""
+"""Find or create a pool's security group, which allows only internal traffic."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ ANY_PROTOCOL = "-1"
 def ensure_security_group(clients: Clients, installation: str, pool: str, subnets: tuple[str, ...]) -> str:
     """Return the id of the pool's group, created on the first launch.
 
-    Idempotent: a repeated call after a crash at any point returns the same group.
+    Idempotent. A repeated call returns the same group, even after a crash at any point.
     """
     vpc = _vpc(clients, subnets)
     group = _find_group(clients, installation, pool, vpc) or _create(clients, installation, pool, vpc)

@@ -1,7 +1,7 @@
 """Hourly GPU prices from a dated table of list prices.
 
-The table holds the on-demand prices of one region; prices in other regions and spot prices differ and
-are not derived from it. A pool's own `price_per_gpu_hour` takes precedence.
+The table holds the on-demand prices of one region. Spot prices and prices in other regions cannot be derived
+from the table. A pool's own `price_per_gpu_hour` takes precedence.
 """
 
 import json

@@ -22,9 +22,9 @@ TERMINATE_BATCH_SIZE = 500
 class AwsProvider:
     """Provider of EC2 instances.
 
-    `installation` separates installations that share an account: each sees and terminates only its own
-    instances. `user_data` returns the first-boot script of an order's instances; the same order always gets
-    the same script.
+    `installation` separates installations that share an account. Each installation sees and terminates only
+    its own instances. `user_data` returns the first-boot script for an order's instances, which must never
+    change for the same order.
     """
 
     machines_join = True
@@ -40,8 +40,8 @@ class AwsProvider:
     def provision(self, order: ProvisionOrder) -> ProvisionResult:
         """Return the instances that carry the order's tag, or launch them.
 
-        Tags may appear late, so a launch uses the order's client token: EC2 repeats its first response to a
-        repeated request.
+        Tags may appear late, so a launch also uses the order's client token. If a request is repeated, EC2
+        repeats its first response.
         """
         with provider_errors():
             description_by_id, message = self._descriptions(self._tags(order), include_terminated=True), ""
@@ -80,7 +80,7 @@ class AwsProvider:
         return tuple(sorted(listed, key=lambda instance: (instance.ordinal, instance.instance_id)))
 
     def terminate(self, pool: str, instance_ids: Sequence[str]) -> None:
-        """Terminate instances that carry our tags and are not gone; ignore any other id."""
+        """Terminate those instances that carry our tags and are not gone. Ignore all other ids."""
         with provider_errors():
             living = self._descriptions(tags.tags_for_pool(self.installation, pool))
             ids_to_end = sorted(living.keys() & set(instance_ids))
@@ -124,7 +124,7 @@ class AwsProvider:
         ordinal_by_id: Mapping[str, int],
         description_by_id: Mapping[str, instances.Description],
     ) -> tuple[Instance, ...]:
-        """Return the order's instances; those that no listing shows yet count as booting."""
+        """Return the order's instances. Instances that no listing shows yet count as booting."""
         devices = tuple(str(index) for index in range(order.shape.gpus))
         result = []
         for instance_id, ordinal in instances.sorted_by_ordinal(ordinal_by_id):

@@ -22,7 +22,7 @@ Profile = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9+=,.@_-]+$", max
 
 
 class AwsSettings(BaseModel):
-    """EC2 settings with either `image` or `image_parameter`, an SSM parameter read at each launch."""
+    """EC2 settings with either `image` or `image_parameter`, an SSM parameter that each launch reads."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
 
@@ -85,5 +85,5 @@ def _settings_path(path: str) -> str:
 
 
 def _received_value(problem: Problem) -> str:
-    """Return the rejected value, or nothing if the problem concerns the settings as a whole."""
+    """Return the rejected value, or an empty string if the problem concerns the settings as a whole."""
     return problem.received if problem.path else ""

@@ -1,8 +1,8 @@
 """Find or create a pool's content-addressed launch templates.
 
-A template's name contains a digest of its content: equal settings share a template, changed settings create
-another one. Templates that the current settings do not use are deleted. Spot has its own template: EC2
-launches no on-demand instances from a template that tags spot requests.
+A template's name contains a digest of its content, so equal settings share a template and changed settings
+create another one. Templates that the current settings do not use are deleted. Spot instances have their own
+template, because EC2 launches no on-demand instances from a template that tags spot requests.
 """
 
 import hashlib

@@ -11,7 +11,7 @@ from pools.runtimes.ray.wire import LOG_HEADER, decode_chunk, decode_measurement
 
 
 class AgentUnreachable(RuntimeFailure):
-    """Error for an agent that does not respond: its node is booting, disconnected or gone."""
+    """Raised if an agent does not respond because its node is booting, disconnected or gone."""
 
 
 class NodeAgent:

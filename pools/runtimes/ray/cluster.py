@@ -16,8 +16,8 @@ _LABEL_LENGTH = 60
 class RayNode:
     """A node of a pool that runs Ray; node 0 is the head.
 
-    `secret` belongs to the node's cluster: Ray and the agents require it. `address` is empty until it is
-    known.
+    `secret` is the cluster's secret, which Ray and the agents require. `address` is empty while it is
+    unknown.
     """
 
     instance_id: str
@@ -33,10 +33,10 @@ class RayNode:
 
 
 def node_label(instance_id: str) -> str:
-    """Return the node's label in Ray, which allows fewer characters than an id."""
+    """Return the node's label in Ray. Ray labels allow fewer characters than instance ids."""
     return "n" + re.sub(r"[^A-Za-z0-9_.-]", "-", instance_id)[-_LABEL_LENGTH:] + "n"
 
 
 def device_resource(index: int) -> str:
-    """Return the name of the Ray resource of one device, which keeps Ray from overcommitting the device."""
+    """Return the name of the Ray resource that keeps Ray from overcommitting one device."""
     return f"berth-device-{index}"

@@ -32,7 +32,7 @@ class Jobs:
     def submit(
         self, name: str, entrypoint: str, *, labels: dict[str, str], devices: dict[str, float]
     ) -> None:
-        """Submit the job. The call can be repeated: an id that Ray already has is not an error."""
+        """Submit the job. The call can be repeated, because a job that Ray already has is not an error."""
         body = {
             "submission_id": name, "entrypoint": entrypoint, "entrypoint_label_selector": labels,
             "entrypoint_resources": devices or None,
@@ -49,7 +49,7 @@ class Jobs:
         return Job(str(details["status"]), str(details.get("message") or ""))
 
     def node_state(self, label: str) -> str:
-        """Return Ray's state of the node with this label, such as ALIVE; empty if it has not registered.
+        """Return Ray's state for the node with this label, such as ALIVE; empty if it has not registered.
 
         A node that rejoined is listed twice, as DEAD and as ALIVE.
         """
@@ -62,7 +62,7 @@ class Jobs:
         self._jobs_request("POST", f"{quote(name, safe='')}/stop")
 
     def delete(self, name: str) -> None:
-        """Delete the job. Until Ray has seen the job end, it rejects this and keeps listing the id."""
+        """Delete the job. Ray rejects this, and keeps listing the job, until Ray has seen the job end."""
         self._jobs_request("DELETE", quote(name, safe=""))
 
     def _jobs_request(self, method: str, path: str, **body: Any) -> httpx.Response:

@@ -1,6 +1,6 @@
 """Berth's record of the pods on Ray nodes, one file per pod.
 
-Files are written atomically: any process may read them, and a new process resumes after a crash.
+Files are written atomically, so any process may read them, and a new process can resume after a crash.
 """
 
 import json
@@ -68,7 +68,7 @@ class Ledger:
             return True
 
     def stop_before_start(self, pod_id: str) -> None:
-        """End a pod that no node has received; ignore a pod that a node may have."""
+        """End a pod that no node has received. Ignore a pod that a node may have."""
         report = PodReport(
             PodState.EXITED, ended_at=datetime.fromtimestamp(time.time(), UTC), cause=PodCause.STOPPED,
             message="stopped before it started",
@@ -79,7 +79,7 @@ class Ledger:
                 self._write(pod_id, [*_placement_record(entry), _end_field(report)])
 
     def end(self, pod_id: str, report: PodReport) -> PodReport:
-        """Record the end and return the report in effect: an end recorded earlier takes precedence."""
+        """Record the end. Return the report in effect: an end that was recorded earlier takes precedence."""
         with self._lock:
             entry = self.find(pod_id)
             if entry is None or entry.ended is not None:
@@ -88,7 +88,7 @@ class Ledger:
             return report
 
     def forget(self, pod_id: str) -> None:
-        """Delete the record; the log stays, even if it is empty."""
+        """Delete the record. The log stays, even if it is empty."""
         log_path = self.log_path(pod_id)
         if not log_path.exists():
             log_path.touch(mode=0o600)

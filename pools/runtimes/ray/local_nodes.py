@@ -1,4 +1,4 @@
-"""Raylets on this machine, each at its own loopback address."""
+"""Raylets on this machine, each with its own loopback address."""
 
 import json
 import os
@@ -63,7 +63,7 @@ class LocalRayNodes:
         self.list_instances(pool)
 
     def _with_state(self, pool: str, instance: Instance) -> Instance:
-        """Return the instance with the state of its process; start the process if the pool has a head."""
+        """Return the instance with the state of its process. Start the process if the pool has a head."""
         self._reap()
         home = self._home(pool, instance.instance_id)
         record, ending = read_record(str(home / "process")), read_record(str(home / "ending"))
@@ -85,7 +85,7 @@ class LocalRayNodes:
         return replace(instance, state=state, address=address)
 
     def _head(self, pool: str, instance: Instance) -> str | None:
-        """Return the address that raylets join: empty for the head itself, None if there is no head."""
+        """Return the address that raylets join. Empty for the head itself, and None if there is no head."""
         if instance.ordinal == 0:
             return ""
         for other in self.local.list_instances(pool):
@@ -95,7 +95,7 @@ class LocalRayNodes:
         return None
 
     def _has_lost_head(self, pool: str, instance: Instance, record: dict[str, str]) -> bool:
-        """Return True if the head that the node joined is gone. A raylet cannot join another cluster."""
+        """Return whether the head that the node joined is gone. A raylet cannot join another cluster."""
         return instance.ordinal != 0 and record["head"] != self._head(pool, instance)
 
     def _start(self, pool: str, instance: Instance, home: Path, head: str) -> None:
@@ -136,7 +136,7 @@ class LocalRayNodes:
     def _free_address(self) -> str:
         records = (read_record(str(path)) for path in self.root.glob("nodes/*/*/process"))
         used = {record["address"] for record in records if record is not None and _is_running(record)}
-        block = 100 + os.getuid() % 100  # other users of this machine may run nodes too
+        block = 100 + os.getuid() % 100  # because other users of this machine may also run nodes
         return next(
             address
             for number in range(2, 65000)
@@ -152,7 +152,7 @@ class LocalRayNodes:
 
 
 def _last_line(home: Path) -> str:
-    """Return the last output of the node's process, or else Ray's."""
+    """Return the last line of output from the node's process or, if there is none, from Ray."""
     for path in (home / "node.log", home / "node" / "ray.log"):
         lines = [line.strip() for line in _read_text(path).splitlines() if line.strip()]
         if lines:
@@ -177,7 +177,7 @@ def _request_termination(home: Path) -> dict[str, str]:
 
 
 def _end_process(record: dict[str, str] | None, ending: dict[str, str]) -> InstanceState:
-    """Signal the process, which ends its pods and Ray. Kill it and Ray if they take too long."""
+    """Signal the process to end its pods and Ray. Kill the process and Ray if they take too long."""
     if record is None or not _is_running(record):
         return InstanceState.GONE
     is_overdue = time.time() > float(ending["at"]) + END_SECONDS_MAX
@@ -186,7 +186,7 @@ def _end_process(record: dict[str, str] | None, ending: dict[str, str]) -> Insta
 
 
 def _is_running(record: dict[str, str]) -> bool:
-    """Return True if the process is running and is not a zombie."""
+    """Return whether the process is running and is not a zombie."""
     fields = stat_fields(int(record["pid"]))
     return fields is not None and fields[19] == record["start"] and fields[0] != "Z"
 

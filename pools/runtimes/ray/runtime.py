@@ -41,7 +41,7 @@ class RayRuntime:
     """Runtime of all pools that run Ray.
 
     `nodes` returns the current nodes. All other state is under `root` and on the nodes, so a new process
-    finds all pods again. The names of our jobs start with `prefix`.
+    finds all pods again. The names of this installation's jobs start with `prefix`.
     """
 
     def __init__(self, root: Path, nodes: Callable[[], Iterable[RayNode]], prefix: str = "berth-") -> None:
@@ -128,7 +128,7 @@ class RayRuntime:
     def _node_reports(self, instance_id: str, pod_ids: list[str]) -> dict[str, PodReport]:
         node = self._nodes.get(instance_id)
         if node is None:
-            return {i: self._end(i, _lost_report("node is gone")) for i in pod_ids}
+            return {pod_id: self._end(pod_id, _lost_report("node is gone")) for pod_id in pod_ids}
         try:
             reports = self._agent(node).get_reports(pod_ids)
         except RuntimeFailure as failure:
@@ -245,8 +245,13 @@ class RayRuntime:
             )
         )
         return Measurements(
-            {pod_id: use for each in measurements for pod_id, use in each.pods.items()},
-            {i: devices for each in measurements for i, devices in each.devices.items() if i in instance_ids},
+            {pod_id: use for measured in measurements for pod_id, use in measured.pods.items()},
+            {
+                instance_id: devices
+                for measured in measurements
+                for instance_id, devices in measured.devices.items()
+                if instance_id in instance_ids
+            },
         )
 
     def _measure_node(self, node: RayNode, pod_ids: list[str]) -> Measurements:
@@ -258,7 +263,7 @@ class RayRuntime:
     # --- rendezvous and wake-ups
 
     def rendezvous(self) -> tuple[str, int]:
-        """Return a random port: the node of rank 0 and its free ports are not known yet."""
+        """Return a random port, because the node of rank 0 and its free ports are not known yet."""
         return ADDRESS_OF_RANK_0, random.randrange(FIRST_PORT, LAST_PORT)  # noqa: S311
 
     def wake_fds(self) -> tuple[int, ...]:
@@ -267,10 +272,10 @@ class RayRuntime:
     def drain_wakes(self) -> None:
         self._watch.drain()
 
-    # --- start of nodes
+    # --- starting nodes
 
     def instructions(self, node: Any) -> Instructions:
-        """Return the node's scripts, empty while the pool has no head or the node has no address."""
+        """Return the node's scripts. They are empty while the pool has no head or the node no address."""
         nodes = self._nodes_by_instance()
         ray_node = nodes.get(node.instance_id)
         head = self._head(ray_node.pool) if ray_node is not None else None
@@ -279,15 +284,17 @@ class RayRuntime:
         return Instructions(start_script(ray_node, head), STOP)
 
     def obstacles(self, instance_ids: Collection[str]) -> dict[str, str]:
-        """Return the reason why an instance cannot run pods yet, by instance id; omits the ready ones."""
+        """Return, by instance id, the reason each instance that is not ready cannot run pods yet."""
         if not instance_ids:
             return {}
         nodes = self._nodes_by_instance()
-        reasons = self._threads.map(lambda each: self._obstacle(nodes.get(each)), instance_ids)
-        return {each: why for each, why in zip(instance_ids, reasons, strict=True) if why}
+        reasons = self._threads.map(lambda instance_id: self._obstacle(nodes.get(instance_id)), instance_ids)
+        return {
+            instance_id: reason for instance_id, reason in zip(instance_ids, reasons, strict=True) if reason
+        }
 
     def _obstacle(self, node: RayNode | None) -> str:
-        """Return why the agent does not respond or the raylet is not registered; empty if both work."""
+        """Return the reason the node is unusable (no agent, or no live raylet), or an empty string."""
         if node is None:
             return "the machine's address is not known yet"
         try:
@@ -344,7 +351,7 @@ class RayRuntime:
 
 
 def _device_resources(order: PodOrder, node: RayNode) -> dict[str, float]:
-    """Return the pod's Ray resources: one per device, so that Ray reserves exactly these devices."""
+    """Return the pod's Ray resources, one per device, so that Ray reserves exactly these devices."""
     names = list(node.devices)
     numbers = [names.index(name) if name in names else int(name) for name in order.devices]
     return {device_resource(number): order.device_milli / 1000 for number in numbers}

@@ -1,4 +1,4 @@
-"""Shell scripts that turn a machine into a node of its pool's Ray cluster, and back."""
+"""Shell scripts that add a machine to its pool's Ray cluster, and that remove it again."""
 
 import io
 import json
@@ -33,8 +33,9 @@ umask 077
 ray={ray} version={python}
 wait_seconds=${{BERTH_NODE_START_SECONDS:-300}}
 
-# Print a Python of the cluster's version that can create virtual environments: all nodes of a Ray cluster
-# need the same version. If the machine has none, uv downloads it (from GitHub or UV_PYTHON_INSTALL_MIRROR).
+# Print the path of a Python with the cluster's version that can create virtual environments. All nodes of a
+# Ray cluster need the same version. If there is none, uv downloads it from GitHub or
+# UV_PYTHON_INSTALL_MIRROR.
 find_python() {{
   if "python$version" -c 'import ensurepip, venv' 2> /dev/null; then
     command -v "python$version"

@@ -16,9 +16,9 @@ from pools.runtimes.shim.wakes import wake_listeners
 
 
 def main(directory: str, anchor: str) -> None:
-    """Run the pod of this directory unless another shim does.
+    """Run the pod in this directory unless another shim does.
 
-    `anchor` is `pid:start` of the process that the pod is tied to, or empty.
+    `anchor` is the `pid:start` of the process to which the pod is tied, or empty.
     """
     lock = os.open(f"{directory}/lock", os.O_RDWR | os.O_CREAT, 0o600)
     try:
@@ -105,7 +105,7 @@ def write_exit(directory: str, cause: str, pod: Pod | None = None, message: str 
 
 
 def _open_control(directory: str) -> int:
-    """Open the pipe that announces stop records, also for writing, which prevents end-of-file."""
+    """Open the pipe that announces stop records. Opening it for writing, too, prevents end-of-file."""
     path = f"{directory}/control"
     if not os.path.exists(path):
         os.mkfifo(path, 0o600)

@@ -12,7 +12,7 @@ _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 
 
 class Pod:
-    """The command and its descendants; orphans are reparented to this process."""
+    """The command and its descendants. Orphans are reparented to this process."""
 
     def __init__(self, directory: str, order: Record) -> None:
         self.directory = directory
@@ -27,7 +27,7 @@ class Pod:
         self.cause = ""
 
     def start(self) -> str:
-        """Record the command's process id, then let it run; return an error message, or an empty string."""
+        """Record the command's process id, then let the command run. Return an error message or ""."""
         import ctypes
 
         prctl = ctypes.CDLL(None).prctl
@@ -95,13 +95,13 @@ class Pod:
 
     @property
     def is_over(self) -> bool:
-        """Return True if the command has ended; after a stop, if all processes have ended or time is up."""
+        """Whether the command has ended or, after a stop, all processes have ended or the time is up."""
         if self.deadline is None:
             return self.wait_status is not None
         return self.childless or time.monotonic() >= self.deadline
 
     def stop(self, cause: str, grace: float) -> None:
-        """Send SIGTERM to all processes. On a repeated call the earlier deadline applies."""
+        """Send SIGTERM to all processes. If the call is repeated, the earlier deadline applies."""
         deadline = time.monotonic() + max(grace, 0.0)
         if self.deadline is not None:
             self.deadline = min(self.deadline, deadline)
@@ -116,7 +116,7 @@ class Pod:
             send_signal(pid, signal.SIGTERM)
 
     def kill(self) -> None:
-        """Kill all processes, including newly forked ones, and wait until they are gone.
+        """Kill all processes, including newly forked processes, and wait until they are gone.
 
         A process in an uninterruptible state still occupies its devices.
         """

@@ -1,8 +1,8 @@
 """Keep a pod's log within its size limit.
 
-The command writes to the file directly. Above the limit a hole is punched into the middle: the first quarter
-and the last half of the limit are kept, offsets still count all bytes written, and the rest of the disk space
-is freed. Between two checks, a fast writer may exceed the limit.
+The command writes directly to the file. When the log exceeds the limit, a hole is punched into its middle to
+free disk space. The kept beginning is a quarter of the limit, and the kept end is half of it. Offsets still
+count all bytes written. Between two checks, a fast writer may exceed the limit.
 """
 
 import os
@@ -14,7 +14,7 @@ _KEEP_SIZE_AND_PUNCH_HOLE = 0x02 | 0x01
 
 
 def read_gap(path: str) -> tuple[int, int]:
-    """Return the start and end of the hole in this log; (0, 0) if there is none."""
+    """Return the start and end of the hole in this log, or (0, 0) if there is none."""
     record = read_record(f"{path}.gap")
     return (int(record["start"]), int(record["end"])) if record else (0, 0)
 

@@ -20,7 +20,7 @@ def stat_fields(pid: int) -> list[str] | None:
 
 
 def start_time(pid: int) -> str:
-    """Return the start time in ticks since boot. Together with its id, it identifies a process."""
+    """Return the process's start time in ticks since boot. The id and start time identify a process."""
     fields = stat_fields(pid)
     return fields[19] if fields else ""
 
@@ -57,7 +57,7 @@ def send_signal(pid: int, number: int) -> None:
 
 
 def open_anchor(text: str) -> int | None:
-    """Return a descriptor that becomes readable when the process ends; None if it already has."""
+    """Return a descriptor that becomes readable when the process ends, or None if it has already ended."""
     pid, _, start = text.partition(":")
     try:
         fd = os.pidfd_open(int(pid))

@@ -1,7 +1,7 @@
 """Small crash-safe records on disk.
 
-A record is `key=value` pairs joined by NUL, which cannot occur in an argument, path or variable. JSON is
-avoided because importing it takes the shim as long as Python takes to start.
+A record consists of `key=value` pairs joined by NUL, which cannot occur in an argument, path or variable. The
+shim avoids JSON, because importing the module takes as long as starting Python.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def read_record(path: str) -> dict[str, str] | None:
 
 
 def write_record(path: str, record: Iterable[tuple[str, str]], durable: bool = True) -> None:
-    """Write the record atomically; if `durable`, sync it to disk."""
+    """Write the record atomically. If `durable` is set, sync it to disk."""
     draft = f"{path}.{os.getpid()}.new"
     with open(draft, "wb") as file:
         file.write(encode(record))

@@ -1,11 +1,11 @@
-"""Wake the processes that wait for changes of pods."""
+"""Wake the processes that wait for pod changes."""
 
 import errno
 import os
 
 
 def wake_listeners(directory: str) -> None:
-    """Wake every listener; delete sockets without a listener and skip full sockets."""
+    """Wake every listener. Delete sockets that have no listener, and skip full sockets."""
     import _socket  # importing `socket` takes as long as starting Python
 
     try:
@@ -16,7 +16,7 @@ def wake_listeners(directory: str) -> None:
     try:
         for name in os.listdir(directory):
             try:
-                # By descriptor: socket paths are limited to 107 bytes.
+                # Use the directory's descriptor, because socket paths are limited to 107 bytes.
                 sock.sendto(b".", f"/proc/self/fd/{fd}/{name}")
             except OSError as error:
                 if error.errno == errno.ECONNREFUSED:

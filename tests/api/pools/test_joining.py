@@ -287,7 +287,7 @@ def start_join_program(live_server: LiveServer, state: Path, token: str) -> "sub
     folder = Path(__file__).parents[3] / "pools/joining"
     run = (
         f"import sys; sys.path.insert(0, {str(folder)!r}); import program; "
-        "program.CALL_INTERVAL_SECONDS = 0.2; sys.exit(program.main())"
+        "program.REPORT_INTERVAL_SECONDS = 0.2; sys.exit(program.main())"
     )
     return subprocess.Popen([sys.executable, "-S", "-c", run], env=env, cwd=state.parent)
 

@@ -77,7 +77,7 @@ def test_fake_providers_are_rejected_unless_enabled(cast: Cast, alice: Caller, s
             for word in ("fake", "moon")
         ]
         for (error,), word in zip(errors, ("fake", "moon"), strict=True):
-            assert (error["path"], error["message"]) == (field, "is not one of the choices")
+            assert (error["path"], error["message"]) == (field, "is not an allowed value")
             assert (error["received"], error["allowed"]) == (f"'{word}'", allowed)
     assert cast.pool.provider == cast.pool.runtime == "fake"
     change = {"provider": "fake", "runtime": "fake", "memory_mib": 2048}

@@ -67,7 +67,7 @@ def test_preview_names_the_budget_that_blocks_nodes(cast: Cast, alice: Caller, n
     changed = edit(alice, {"disruption_budgets": budgets}).json()
     assert changed["disruption_budgets"] == budgets
     draining = alice.post("node-pools/local/scale", {"nodes": 1}).json()["draining"]
-    reason = "at most 1 node at once for being underutilised"
+    reason = "at most 1 node at once if underutilised"
     assert [(item["node"], item["blocked_by"]) for item in draining] == [
         ("local-1", ""), ("local-2", reason), ("local-3", reason),
     ]  # fmt: skip

@@ -61,7 +61,9 @@ class Ec2Front:
         self.trouble.setdefault(action, deque()).extend(trouble)
 
     def boot(self, *instance_ids: str) -> None:
-        self.booted |= set(instance_ids) or {each for ids in self.launched.values() for each in ids}
+        self.booted |= set(instance_ids) or {
+            instance_id for ids in self.launched.values() for instance_id in ids
+        }
 
     def interrupt_spot_machine(self, instance_id: str, noticed_at: datetime) -> None:
         self.taken_back[instance_id] = noticed_at
@@ -71,7 +73,7 @@ class Ec2Front:
 
     def living(self) -> set[str]:
         """Return the ids of launched machines that cost money now, read directly from moto."""
-        launched = {each for ids in self.launched.values() for each in ids}
+        launched = {instance_id for ids in self.launched.values() for instance_id in ids}
         body = {"Action": "DescribeInstances", "Version": "2016-11-15"}
         return _alive(self._forward({}, body).text) & launched
 

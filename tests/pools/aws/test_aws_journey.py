@@ -50,7 +50,7 @@ def test_ec2_pool_scales_up_and_back_down(place: Ec2Place) -> None:
     assert look() == "ready"
     node.refresh_from_db()
     assert (node.devices, node.address, node.cpu_milli) == (["GPU-x", "GPU-y"], "10.9.9.9", 8000)
-    called = services.record_call(secret, at=START)
+    called = services.record_report(secret, at=START)
     assert called == node
     NodePool.objects.update(nodes_desired=0)
     assert look() == "draining"

@@ -90,8 +90,8 @@ def test_script_installs_packages_and_runs_plugin_operations(here: LocalEnvironm
     here.begin("node-0", node_recipe)
     boot = ended(here, "node-0", node_recipe)
     assert boot.ready, boot
-    assert [each.phase for each in boot.progress.phases] == list(phase_names(image, operations))
-    assert {each.state for each in boot.progress.phases} == {"done"}
+    assert [phase.phase for phase in boot.progress.phases] == list(phase_names(image, operations))
+    assert {phase.state for phase in boot.progress.phases} == {"done"}
     assert (here.root / node_recipe.digest / "said").read_text() == "it's\nme"
     assert python(here, node_recipe, "import lib; print(lib.VERSION)") == "2.0"
     assert python(here, node_recipe, "import pools.plugins, berth.core.errors; print('ours')") == "ours"
@@ -107,10 +107,10 @@ def test_second_node_reuses_the_environment_of_the_first(here: LocalEnvironments
         here.begin(name, node_recipe)
     boots = [ended(here, name, node_recipe) for name in ("node-0", "node-1")]
     assert all(boot.ready for boot in boots)
-    made = [boot for boot in boots if "pip" in {each.phase for each in boot.progress.phases}]
+    made = [boot for boot in boots if "pip" in {phase.phase for phase in boot.progress.phases}]
     assert len(made) == 1
     assert (here.root / node_recipe.digest / "runs").read_text() == "run\nrun\n", (
-        "operations run on each node"
+        "operations run on phase node"
     )
 
 
@@ -145,7 +145,7 @@ def test_package_from_its_own_index_is_not_replaced(
     [
         (Image(pip=("nosuchpackage",)), (), "pip: ERROR: No matching distribution found for nosuchpackage"),
         (Image(apt=("no-such-debian-package",)), (),
-         "apt: Berth does not install them here. Its administrator can: apt-get install no-such-debian"),
+         "apt: Berth cannot install them here. An administrator can run: apt-get install no-such-debian"),
         (Image(python="3.19"), (), "python: Python 3.19 is not on this machine"),
         (Image(), (Operation("echo about to\nfalse\necho not here", "bad"),), "bad: about to"),
         (Image(secrets=("KEY",)), (Operation('echo "the key is $KEY" >&2; exit 3', "login"),),
@@ -161,7 +161,7 @@ def test_failed_build_is_reported_with_its_last_output(
     assert not boot.ready
     assert boot.failure.startswith(f"environment could not be installed: {expected}")
     assert boot.progress.failed is not None
-    assert SECRET not in json.dumps([each.to_dict() for each in boot.progress.phases])
+    assert SECRET not in json.dumps([phase.to_dict() for phase in boot.progress.phases])
     assert (here.root / node_recipe.digest).exists() == bool(operations), "what is half made is not left"
 
 
@@ -234,7 +234,7 @@ def test_any_script_output_can_be_parsed() -> None:
         '{"phase": "pip", "state": "failed", "seconds": 1, "message": "key hf_x\\n\\nlast"}',
     ]  # fmt: skip
     progress = parse_progress(lines, ["hf_x"])
-    assert [(each.phase, each.state) for each in progress.phases] == [("apt", "done"), ("pip", "failed")]
+    assert [(phase.phase, phase.state) for phase in progress.phases] == [("apt", "done"), ("pip", "failed")]
     assert progress.failed is not None
     assert "hf_x" not in progress.failed.message
     assert progress.failure == "environment could not be installed: pip: last"

@@ -79,10 +79,12 @@ def has_unevaluated_annotations(source: str) -> bool:
     """Return True if annotations such as `int | None` are never evaluated, as Python 3.9 requires."""
     nodes = list(ast.walk(ast.parse(source)))
     functions = [node for node in nodes if isinstance(node, ast.FunctionDef)]
-    local = {id(node) for each in functions for node in ast.walk(each) if isinstance(node, ast.AnnAssign)}
+    local = {
+        id(node) for function in functions for node in ast.walk(function) if isinstance(node, ast.AnnAssign)
+    }
     evaluated = [node for node in nodes if id(node) not in local]
     written = [getattr(node, name, None) for node in evaluated for name in ("annotation", "returns")]
-    parts = (part for each in written if each is not None for part in ast.walk(each))
+    parts = (part for annotation in written if annotation is not None for part in ast.walk(annotation))
     unions = any(isinstance(part, ast.BinOp) and isinstance(part.op, ast.BitOr) for part in parts)
     return not unions or "from __future__ import annotations" in source
 

@@ -128,7 +128,7 @@ def test_bootstrap_fails_and_names_the_index_that_cannot_serve_its_package(
     boot = boot_node(here, recipe(Image(pip=("torchy",), indexes=(Index(empty, ("torchy",)),))))
     assert not boot.ready
     assert f"The index {empty} cannot serve torchy" in boot.failure
-    assert "come from nowhere else" in boot.failure
+    assert "are never taken from another index" in boot.failure
 
 
 @pytest.mark.heavy

@@ -62,7 +62,7 @@ def test_pod_runs_in_the_declared_environment(
             break
         time.sleep(0.1)
     assert node is not None
-    assert (node.state, [each["phase"] for each in node.phases if each["state"] == "done"]) == (
+    assert (node.state, [phase["phase"] for phase in node.phases if phase["state"] == "done"]) == (
         "ready", ["apt", "python", "pip", "code", "huggingface login"],
     ), node.phases  # fmt: skip
     run_ticks(stage)

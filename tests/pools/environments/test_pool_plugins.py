@@ -62,7 +62,7 @@ def test_declared_plugins_form_one_environment_in_order(cast: Cast) -> None:
         plugins=["jax", {"name": "keras"}, {"name": "mps", "parameters": {"thread_percentage": 50}}],
         environment={"python": "3.12", "pip": ["numpy>=2"], "env": {"GREETING": "it's me"}},
     )  # fmt: skip
-    assert [each["name"] for each in pool.plugins] == ["jax", "keras", "mps"]
+    assert [plugin["name"] for plugin in pool.plugins] == ["jax", "keras", "mps"]
     built = pool.built_environment
     assert built is not None
     assert built.image["pip"][0] == "numpy>=2"

@@ -83,7 +83,7 @@ def test_node_shows_progress_and_is_ready_with_its_environment(stage: Stage, scr
     assert (begun_recipe.script, begun_recipe.secrets) == (built.script, {"HF_TOKEN": "hf_secret"})
     scripts.now = InstallStatus(PIP_RUNS)
     run_ticks(stage)
-    assert [(each["phase"], each["state"]) for each in node(stage).phases] == [
+    assert [(phase["phase"], phase["state"]) for phase in node(stage).phases] == [
         ("python", "done"), ("pip", "running"),
     ]  # fmt: skip
     assert (node(stage).state, node(stage).environment_id) == ("booting", built.pk)

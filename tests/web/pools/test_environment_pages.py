@@ -62,7 +62,7 @@ def test_pool_form_stores_plugins_and_environment(cast: Cast, alice: Client) -> 
     }  # fmt: skip
     page = alice.get(f"/node-pools/{pool.name}/settings").content.decode()
     assert "- mps: {thread_percentage: 50}" in page
-    assert "Leave empty to keep it" in page
+    assert "Leave empty to keep the secret" in page
     assert TOKEN not in page + alice.get("/activity").content.decode()
     version = pool.version
     assert save(alice, pool)[0] == 302, "saved as it was shown"
@@ -80,7 +80,7 @@ def test_pool_form_stores_plugins_and_environment(cast: Cast, alice: Client) -> 
         ({"plugins": "- mps: {thread_percentage: 0}"}, "plugins", "[0].parameters.thread_percentage: is"),
         ({"pip": "--index-url=x"}, "pip", "[0]: is not allowed; allowed: a pip requirement"),
         ({"indexes": "ftp://x"}, "indexes", "[0].url: is not allowed"),
-        ({"env": "A"}, "env", "A: no = found"),
+        ({"env": "A"}, "env", "A has no equals sign"),
         ({"env": "PATH=x"}, "env", "PATH: is set by Berth"),
         ({"python": "2.7"}, "python", "Is not a Python version"),
     ],

@@ -16,7 +16,7 @@ EXPECTED = {
     "finite_number": "a finite number",
 }  # fmt: skip
 MESSAGES = {
-    "literal_error": "is not one of the choices", "too_long": "too many", "too_short": "too few",
+    "literal_error": "is not an allowed value", "too_long": "too many", "too_short": "too few",
     "string_too_long": "too long", "string_too_short": "too short", "greater_than_equal": "too small",
     "greater_than": "too small", "less_than_equal": "too large", "less_than": "too large",
     "int_parsing_size": "too large",

@@ -1,4 +1,4 @@
-"""HTTP agent of a node, authenticated by the cluster's secret."""
+"""HTTP agent of a node. Requests authenticate with the cluster's secret."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Agent(ThreadingHTTPServer):
     def __init__(
         self, address: tuple[str, int], pods: NodePods, secret: str, obstacle: Callable[[], str]
     ) -> None:
-        """`obstacle()` returns the reason why Ray cannot run pods on this node yet, or an empty string."""
+        """`obstacle()` returns the reason Ray cannot run pods on this node yet, or an empty string."""
         super().__init__(address, Handler)
         self.pods, self.serial_lock, self.obstacle = pods, threading.Lock(), obstacle
         self.closing = False
@@ -40,7 +40,7 @@ class Agent(ThreadingHTTPServer):
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Handler of POST requests: the path names a method, the body is JSON. Logs are returned as bytes."""
+    """POST handler. The path names a method, and the body is JSON. Logs are returned as bytes."""
 
     server: Agent
     protocol_version = "HTTP/1.1"

@@ -1,4 +1,4 @@
-"""Exit with 0 if the agent of this machine responds and Ray has started; else print the obstacle.
+"""Exit with 0 if this machine's agent responds and Ray has started. Otherwise, print the obstacle.
 
 python -m pools.runtimes.ray.node.check SETTINGS
 """
@@ -22,7 +22,7 @@ def main(path: str) -> int:
 
 
 def find_obstacle(node: NodeSettings) -> str:
-    """Return the reason why the node cannot run pods yet, or an empty string."""
+    """Return the reason the node cannot run pods yet, or an empty string."""
     request = urllib.request.Request(
         f"http://{node.address}:{node.agent_port}/obstacle", data=b"{}", method="POST",
         headers={"Authorization": f"Bearer {node.secret}"},

@@ -40,7 +40,7 @@ def main(path: str) -> int:
     try:
         _wait_for_end(process, stopping)
     finally:
-        # Pods that end from now on must not be reported, because this shutdown ends them.
+        # Do not report pods that end from now on, because this shutdown ends them.
         agent.closing = True
         agent.shutdown()
         agent.server_close()

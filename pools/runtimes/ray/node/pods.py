@@ -21,7 +21,7 @@ class NodePods(LocalRuntime):
             self._workspaces.mkdir(parents=True, exist_ok=True, mode=0o700)
 
     def entrypoint(self, order: PodOrder) -> str:
-        """Record the order; return the command for the pod's job, empty if the pod must not start."""
+        """Record the order. Return the command for the pod's job, or "" if the pod must not start."""
         self.start(order)
         pod = self._pod_dir(order.pod_id)
         if not pod.has("order") or any(pod.has(record) for record in ("exit", "stop", "status")):
@@ -30,4 +30,4 @@ class NodePods(LocalRuntime):
         return f"cd / && exec {shlex.join(shim)}"
 
     def _spawn_shim(self, pod_id: str, pod: PodDir) -> None:
-        """Do nothing: Ray starts the shim as the pod's job."""
+        """Do nothing, because Ray starts the shim as the pod's job."""

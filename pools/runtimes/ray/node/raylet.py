@@ -31,7 +31,7 @@ _HEALTH_CHECKS = {
     "RAY_gcs_rpc_server_reconnect_timeout_s": "20",
 }
 
-# Disables unauthenticated listeners on all addresses. Two of them have no switch, but an invalid port keeps
+# Disable unauthenticated listeners on all addresses. Two listeners have no switch, but an invalid port keeps
 # them from starting.
 _NO_OPEN_PORTS = {
     "RAY_enable_metrics_collection": "false",
@@ -57,9 +57,9 @@ def start(node: NodeSettings) -> subprocess.Popen[bytes]:
 
 
 def obstacle(node: NodeSettings, process: subprocess.Popen[bytes]) -> str:
-    """Return the reason why Ray cannot run pods on this node yet, or an empty string.
+    """Return the reason Ray cannot run pods on this node yet, or an empty string.
 
-    `ray start` reports that the runtime started once the raylet has registered with the head.
+    `ray start` reports that the runtime has started once the raylet has registered with the head.
     """
     if process.poll() is not None:
         return f"ray start ended with exit code {process.returncode}"
@@ -85,7 +85,7 @@ def _command(node: NodeSettings) -> list[str]:
 
 
 def _environment(token: Path) -> dict[str, str]:
-    """Return Ray's settings and the few inherited variables that Ray needs; pods get their own."""
+    """Return Ray's settings and the few inherited variables that Ray needs. Pods get their own."""
     names = ("PATH", "HOME", "LANG", "LD_LIBRARY_PATH")
     inherited = {name: os.environ[name] for name in names if name in os.environ}
     return inherited | _HEALTH_CHECKS | _NO_OPEN_PORTS | {

@@ -12,9 +12,10 @@ from typing import Any
 class NodeSettings:
     """Settings of one node.
 
-    `head` is the `address:port` that raylets join; the head has its own. `temp` is Ray's temporary
-    directory, deleted at the end, or empty for Ray's default. `workspaces` is a directory shared by all
-    nodes, or empty if each node has its own. `extra` holds additional arguments for `ray start`.
+    `head` is the `address:port` that raylets join. On the head node, it is the node's own address. `temp` is
+    Ray's temporary directory, which is deleted at the end, or empty for Ray's default. `workspaces` is a
+    directory shared by all nodes, or empty if each node has its own. `extra` holds additional arguments for
+    `ray start`.
     """
 
     label: str
