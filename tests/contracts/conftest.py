@@ -1,4 +1,4 @@
-"""One Ray cluster for all contract tests. It ends with the last one, because it is never quite idle."""
+"""One Ray cluster for all contract tests, stopped after the last test because it is never quite idle."""
 
 from collections.abc import Iterator
 

@@ -27,10 +27,10 @@ def order(pod_id: str, *command: str, **changes: object) -> PodOrder:
 
 
 def poll_until(look: Callable[[], T], enough: Callable[[T], bool] = bool) -> T:
-    """Poll `look` until `enough` accepts its result, and return it."""
+    """Poll `look` until `enough` accepts the result. Return the result."""
     deadline = time.monotonic() + PATIENCE
     while not enough(answer := look()):
-        assert time.monotonic() < deadline, f"not in {PATIENCE} s: {answer}"
+        assert time.monotonic() < deadline, f"condition not met within {PATIENCE} s: {answer}"
         time.sleep(0.02)
     return answer
 
@@ -76,7 +76,7 @@ class Stage(Protocol):
 
 
 class LocalStage:
-    """Pods are shells that read commands from a pipe."""
+    """Stage whose pods are shells that read commands from a pipe."""
 
     SHELL = 'mkfifo "$BERTH_POD_DIR/do"; while :; do . "$BERTH_POD_DIR/do"; done'
 
@@ -108,7 +108,7 @@ class LocalStage:
         poll_until(lambda: self.runtime.read_log(pod_id, 0, 0).size > size)
 
     def wait_out_grace_period(self, seconds: int) -> None:
-        """Do nothing: the real clock runs."""
+        """Do nothing, because real time passes."""
 
     def restart(self) -> Runtime:
         self.runtime = LocalRuntime(self.root, anchor="")
@@ -134,7 +134,7 @@ class LocalStage:
 
 
 class RayStage(LocalStage):
-    """Pods are shells that run as jobs on a real Ray cluster, which all tests share."""
+    """Stage whose pods are shells that run as jobs on a real Ray cluster. All tests share the cluster."""
 
     def __init__(self, cluster: RayCluster, root: Path) -> None:
         self.cluster, self.berth = cluster, root
@@ -185,7 +185,7 @@ class FakeStage:
 
 
 def alive(pid: int) -> bool:
-    """Return True if the process runs and is not a zombie."""
+    """Return whether the process is running and is not a zombie."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):

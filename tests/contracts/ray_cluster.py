@@ -1,4 +1,4 @@
-"""A real Ray cluster on this machine, one process and address per node."""
+"""A real Ray cluster on this machine, with one process and one address per node."""
 
 import contextlib
 import itertools
@@ -89,7 +89,7 @@ class RayCluster:
         deadline = time.monotonic() + BOOT_SECONDS
         alive = 0
         while alive < len(self.at):
-            assert time.monotonic() < deadline, f"{alive} of {len(self.at)} nodes came: {self._logs()}"
+            assert time.monotonic() < deadline, f"{alive} of {len(self.at)} nodes registered: {self._logs()}"
             assert all(process.poll() is None for process in self._processes.values()), self._logs()
             time.sleep(0.1)
             with contextlib.suppress(httpx.HTTPError, KeyError, ValueError):

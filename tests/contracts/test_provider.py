@@ -20,7 +20,7 @@ from pools.providers.local import LocalProvider
 from pools.providers.static import StaticProvider
 from pools.services.joining import MachineReport
 from tests.fakes.provider import FakeProvider
-from tests.pools.aws.ec2_account import ec2_place
+from tests.pools.aws.ec2_account import ec2_account
 from tests.pools.stage import START, SYSTEM
 
 
@@ -44,11 +44,11 @@ def provider(
         case "static":
             yield static_provider()
         case "aws":
-            with ec2_place(monkeypatch) as place:
-                place.front.capacity["on-demand"] = 4
+            with ec2_account(monkeypatch) as place:
+                place.proxy.capacity["on-demand"] = 4
                 yield place.provider()
         case "aws on bare moto":
-            with ec2_place(monkeypatch, fronted=False) as place:
+            with ec2_account(monkeypatch, with_proxy=False) as place:
                 yield place.provider()
 
 
@@ -103,9 +103,9 @@ def test_order_beyond_capacity_is_partly_filled_with_a_message(
     result = provider_with_limited_capacity.provision(order(count=6))
     assert len(result.instances) == 4
     assert result.message
-    with pytest.raises(ProviderError) as refused:
+    with pytest.raises(ProviderError) as raised:
         provider_with_limited_capacity.provision(order("t-2", start=4))
-    assert refused.value.kind == ProviderErrorKind.CAPACITY
+    assert raised.value.kind == ProviderErrorKind.CAPACITY
 
 
 def test_terminated_instance_frees_capacity(provider: Provider) -> None:

@@ -97,7 +97,7 @@ def test_obstacles_name_silent_agents_and_unregistered_raylets(stage: RayStage, 
     assert obstacles["i-10"] == "the machine's address is not known yet"
 
 
-def test_stop_is_repeated_after_the_node_was_unreachable(stage: RayStage, tmp_path: Path) -> None:
+def test_stop_can_be_repeated_once_the_node_is_reachable(stage: RayStage, tmp_path: Path) -> None:
     stage.runtime.start(stage.long("p-1"))
     running(stage.runtime, "p-1")
     at = stage.cluster.at
@@ -121,7 +121,7 @@ def test_jobs_and_agents_require_the_cluster_secret(cluster: RayCluster) -> None
 
 def test_ports_bound_to_all_addresses_require_the_secret(cluster: RayCluster) -> None:
     open_ports = cluster.ports_on_all_addresses()
-    assert open_ports, "raylets and the head's store do, with the secret"
+    assert open_ports, "raylets and the head's store listen on all addresses"
     for port in open_ports:
         with contextlib.suppress(httpx.TransportError):  # these ports speak gRPC
             answer = httpx.get(f"http://127.0.0.1:{port}/metrics", timeout=2, trust_env=False)
@@ -135,10 +135,10 @@ def test_grpc_services_require_the_secret_on_every_port(cluster: RayCluster) -> 
         for call in GRPC_METHODS:
             with (
                 grpc.insecure_channel(f"127.0.0.1:{port}") as channel,
-                pytest.raises(grpc.RpcError) as refused,
+                pytest.raises(grpc.RpcError) as raised,
             ):
                 channel.unary_unary(call)(b"", timeout=10)
-            code = refused.value.code()
+            code = raised.value.code()
             assert code in (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.UNIMPLEMENTED), (port, call)
             refusals[call] += code is grpc.StatusCode.UNAUTHENTICATED
     nodes = len(cluster.at)
@@ -153,7 +153,7 @@ def test_pods_survive_a_killed_server_and_are_recovered(stage: RayStage, tmp_pat
     killed = subprocess.run(command, check=False)
     assert killed.returncode == -signal.SIGKILL
     stage.restart()
-    stage.runtime.poll_reports()  # as the watch does, which may start before the nodes are set
+    stage.runtime.poll_reports()  # like the watcher, which may start before the nodes are set
     report = running(stage.runtime, "p-1")
     stage.runtime.start(order("p-1", "sh", "-c", "echo two"))
     assert stage.runtime.get_reports(["p-1"])["p-1"] == report

@@ -38,7 +38,9 @@ def test_start_script_names_the_head_of_the_pool(tmp_path: Path) -> None:
     nodes = [HEAD, WORKER]
     instructions = RayRuntime(tmp_path, lambda: nodes).instructions(WORKER)
     assert f'"head": "127.99.1.1:{GCS_PORT}", "is_head": false' in instructions.start
-    assert instructions.start == start_script(WORKER, HEAD), "a machine runs the script again when it changes"
+    assert instructions.start == start_script(WORKER, HEAD), (
+        "the script is stable, because a machine runs a changed script again"
+    )
     for script in (instructions.start, instructions.stop):
         assert subprocess.run(["sh", "-n"], input=script, text=True, check=False).returncode == 0
 

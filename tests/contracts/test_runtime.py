@@ -178,7 +178,7 @@ def test_usage_of_running_pods_is_measured(stage: Stage) -> None:
     assert stage.runtime.measure(["p-1"], []).pods == {}
 
 
-def test_command_that_cannot_start_is_reported(stage: Stage) -> None:
+def test_command_that_cannot_be_started_is_reported(stage: Stage) -> None:
     stage.runtime.start(order("p-1", "echo", "a\0b"))
     report = ended(stage.runtime, "p-1")
     assert report.cause == PodCause.START_FAILED

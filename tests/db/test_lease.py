@@ -15,7 +15,7 @@ from berth.db.models import Lease
 pytestmark = pytest.mark.django_db
 
 
-def test_second_process_does_not_get_the_lease() -> None:
+def test_second_process_does_not_acquire_the_lease() -> None:
     assert acquire("scheduler", "a", ttl=60) == HeldLease("scheduler", "a", 1)
     assert acquire("scheduler", "b", ttl=60) is None
     assert acquire("other", "b", ttl=60) == HeldLease("other", "b", 1)
@@ -48,7 +48,7 @@ def test_released_lease_is_free_at_once() -> None:
     assert acquire("scheduler", "b", ttl=60) == HeldLease("scheduler", "b", 2)
 
 
-def test_expired_lease_without_successor_is_renewed() -> None:
+def test_expired_lease_is_renewed_if_no_other_process_holds_it() -> None:
     held = acquire("scheduler", "a", ttl=0)
     assert held
     assert renew(held, ttl=60)
@@ -64,7 +64,7 @@ def test_stale_leader_cannot_write() -> None:
     assert not Group.objects.exists()
 
 
-def test_leader_without_a_lease_cannot_write() -> None:
+def test_process_without_a_lease_cannot_write() -> None:
     with pytest.raises(LeadershipLost), fenced_transaction(HeldLease("scheduler", "a", 1)):
         Group.objects.create(name="never")
 

@@ -109,7 +109,7 @@ def test_json_stays_json() -> None:
     assert json.loads(changed) == {"name": "y: z", "roles": [{"gpu": 1, "cpu": "1"}]}
 
 
-def test_unsafe_edit_is_refused() -> None:
+def test_unsafe_edit_is_rejected() -> None:
     for text, at in (("- a\n- b\n", ("name",)), ("name: [", ("name",)), ("a: 1", ("a", "b"))):
         with pytest.raises(CannotEdit):
             edit_text(text, at, "x")
@@ -133,7 +133,7 @@ places = st.lists(keys | st.integers(0, 2), min_size=1, max_size=3).map(tuple)
 
 @settings(max_examples=400, deadline=None)
 @given(documents, places, values, st.booleans(), st.sampled_from([None, True, False]))
-def test_edit_is_exact_or_refused(
+def test_edit_is_exact_or_rejected(
     document: dict, at: Any, value: object, take: bool, flow: bool | None
 ) -> None:
     text = yaml.safe_dump(document, default_flow_style=flow, allow_unicode=True)

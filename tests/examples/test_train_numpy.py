@@ -43,7 +43,7 @@ class Run:
 
     def next_event(self, rank: int = 0) -> dict[str, Any]:
         line = self.ranks[rank].stdout.readline()  # type: ignore[union-attr]
-        assert line, f"rank {rank} says no more"
+        assert line, f"rank {rank} has no more output"
         event: dict[str, Any] = json.loads(line)
         return event
 
@@ -84,7 +84,7 @@ def test_weights_do_not_depend_on_the_number_of_ranks(tmp_path: Path, runs: list
         losses = [event["loss"] for event in events if event["event"] == "step"]
         assert losses[-1] < losses[0] / 2
         checksums = {events[-1]["weights"], *(run.next_event(rank)["weights"] for rank in range(1, size))}
-        assert len(checksums) == 1, "to the last bit among the ranks of one run"
+        assert len(checksums) == 1, "the ranks of one run agree to the last bit"
         assert set(run.codes().values()) == {0}
         state = checkpoint.load(workspace)
         assert state is not None

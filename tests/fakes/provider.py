@@ -17,7 +17,7 @@ from pools.providers.base import (
 
 @dataclass(frozen=True, slots=True)
 class Fail:
-    """Make the next call raise. With `after`, the work is done first, as if the response were lost."""
+    """Make the next call fail. With `after`, the call takes effect first, as if its response were lost."""
 
     kind: ProviderErrorKind = ProviderErrorKind.BROKEN
     message: str = "scripted failure"
@@ -25,7 +25,7 @@ class Fail:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ExtraInstances:
     """Make the next order return `more` extra instances, or fewer if negative."""
 
     more: int = 0
@@ -42,16 +42,16 @@ class FakeProvider:
     def __init__(self, *, boots_at_once: bool = True, capacity: int | None = None) -> None:
         self.boots_at_once, self.capacity = boots_at_once, capacity
         self.calls: list[tuple[str, object]] = []
-        self.trouble: dict[str, deque[Fail | Answer]] = {}
+        self.outcomes: dict[str, deque[Fail | ExtraInstances]] = {}
         self.hidden: set[str] = set()
         self._instances: dict[str, tuple[str, Instance]] = {}
         self._answers: dict[str, tuple[Instance, ...]] = {}
 
     # --- controlled by the test
 
-    def next(self, call: str, *trouble: Fail | Answer) -> None:
+    def next(self, call: str, *outcomes: Fail | ExtraInstances) -> None:
         """Script the next calls of `provision`, `list_instances` or `terminate`, one entry per call."""
-        self.trouble.setdefault(call, deque()).extend(trouble)
+        self.outcomes.setdefault(call, deque()).extend(outcomes)
 
     def boot(self, *instance_ids: str) -> None:
         """Make the named instances ready, or all instances if no name is passed."""
@@ -85,44 +85,44 @@ class FakeProvider:
 
     def provision(self, order: ProvisionOrder) -> ProvisionResult:
         self.calls.append(("provision", order))
-        trouble = self._next_scripted_outcome("provision")
-        if isinstance(trouble, Fail) and not trouble.after:
-            raise ProviderError(trouble.kind, trouble.message)
+        outcome = self._next_scripted_outcome("provision")
+        if isinstance(outcome, Fail) and not outcome.after:
+            raise ProviderError(outcome.kind, outcome.message)
         if order.client_token not in self._answers:
-            more = trouble.more if isinstance(trouble, Answer) else 0
+            more = outcome.more if isinstance(outcome, ExtraInstances) else 0
             self._answers[order.client_token] = self._make(order, more)
-        if isinstance(trouble, Fail):
-            raise ProviderError(trouble.kind, trouble.message)
+        if isinstance(outcome, Fail):
+            raise ProviderError(outcome.kind, outcome.message)
         made = tuple(
             self._instances[instance.instance_id][1] for instance in self._answers[order.client_token]
         )
-        return ProvisionResult(made, "" if len(made) >= order.count else "no more to be had")
+        return ProvisionResult(made, "" if len(made) >= order.count else "no more machines are available")
 
     def list_instances(self, pool: str) -> tuple[Instance, ...]:
         self.calls.append(("list_instances", pool))
-        trouble = self._next_scripted_outcome("list_instances")
-        if isinstance(trouble, Fail):
-            raise ProviderError(trouble.kind, trouble.message)
+        outcome = self._next_scripted_outcome("list_instances")
+        if isinstance(outcome, Fail):
+            raise ProviderError(outcome.kind, outcome.message)
         listed = [instance for _, instance in self._pairs(pool) if instance.instance_id not in self.hidden]
         return tuple(sorted(listed, key=lambda instance: (instance.ordinal, instance.instance_id)))
 
     def terminate(self, pool: str, instance_ids: Sequence[str]) -> None:
         self.calls.append(("terminate", tuple(instance_ids)))
-        trouble = self._next_scripted_outcome("terminate")
-        if isinstance(trouble, Fail) and not trouble.after:
-            raise ProviderError(trouble.kind, trouble.message)
+        outcome = self._next_scripted_outcome("terminate")
+        if isinstance(outcome, Fail) and not outcome.after:
+            raise ProviderError(outcome.kind, outcome.message)
         for instance_id in instance_ids:
             if self._instances.get(instance_id, ("",))[0] == pool:
                 self._set(instance_id, InstanceState.GONE)
-        if isinstance(trouble, Fail):
-            raise ProviderError(trouble.kind, trouble.message)
+        if isinstance(outcome, Fail):
+            raise ProviderError(outcome.kind, outcome.message)
 
     def _make(self, order: ProvisionOrder, more: int) -> tuple[Instance, ...]:
         count = order.count + more
         if self.capacity is not None:
             count = min(count, self.capacity - len(self.living()))
         if count <= 0:
-            raise ProviderError(ProviderErrorKind.CAPACITY, "no such machine to be had")
+            raise ProviderError(ProviderErrorKind.CAPACITY, "no such machine is available")
         made = tuple(self._instance(order, index) for index in range(count))
         self._instances |= {instance.instance_id: (order.pool, instance) for instance in made}
         return made
@@ -134,8 +134,8 @@ class FakeProvider:
         instance_id = f"fake-{order.client_token[:8]}-{ordinal}"
         return Instance(instance_id, ordinal, state, order.client_token, f"10.0.0.{ordinal}", devices)
 
-    def _next_scripted_outcome(self, call: str) -> Fail | Answer | None:
-        waiting = self.trouble.get(call)
+    def _next_scripted_outcome(self, call: str) -> Fail | ExtraInstances | None:
+        waiting = self.outcomes.get(call)
         return waiting.popleft() if waiting else None
 
     def _set(self, instance_id: str, state: InstanceState) -> None:

@@ -62,7 +62,7 @@ class FakeRuntime:
         self.uses: dict[str, PodUsage] = {}
         self.devices: dict[str, tuple[DeviceUsage, ...]] = {}
         self.calls: list[tuple[str, object]] = []
-        self.trouble: dict[str, deque[Exception]] = {}
+        self.errors_by_call: dict[str, deque[Exception]] = {}
         self._pods: dict[str, _Pod] = {}
         self._logs: dict[str, bytes] = {}
         self._port = 20000
@@ -71,8 +71,8 @@ class FakeRuntime:
     # --- controlled by the test
 
     def next(self, call: str, *errors: Exception) -> None:
-        """Set the errors that the next calls of `start`, `stop` or `get_reports` raise, one each."""
-        self.trouble.setdefault(call, deque()).extend(errors)
+        """Set the errors that the next calls of `start`, `stop` or `get_reports` raise, one per call."""
+        self.errors_by_call.setdefault(call, deque()).extend(errors)
 
     def run(self, pod_id: str) -> None:
         pod = self._pods[pod_id]
@@ -180,7 +180,7 @@ class FakeRuntime:
         return self.checkpoints.get(workspace)
 
     def measure(self, pod_ids: Collection[str], instance_ids: Collection[str]) -> Measurements:
-        """Return the usage set by the test; other running pods use nothing."""
+        """Return the usage that the test has set. Other running pods use nothing."""
         self._called("measure", tuple(pod_ids))
         running = set(self.running())
         pods = {i: self.uses.get(i, PodUsage(0.0, 0)) for i in pod_ids if i in running}
@@ -214,7 +214,7 @@ class FakeRuntime:
 
     def _called(self, call: str, what: object) -> None:
         self.calls.append((call, what))
-        waiting = self.trouble.get(call)
+        waiting = self.errors_by_call.get(call)
         if waiting:
             raise waiting.popleft()
 

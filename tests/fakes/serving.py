@@ -8,49 +8,49 @@ from projects.serving.base import ErrorKind, Identity, ServingError, Worker
 
 @dataclass(frozen=True, slots=True)
 class Fail:
-    """Make the next call raise. With `after`, the work is done first, as if the response were lost."""
+    """Make the next call fail. With `after`, the call takes effect first, as if its response were lost."""
 
-    trouble: ErrorKind = ErrorKind.REFUSED
+    kind: ErrorKind = ErrorKind.REFUSED
     message: str = "scripted failure"
     after: bool = False
 
 
 class Script:
-    """The recorded calls and the failures still to come."""
+    """Recorded calls and scripted failures."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, str]] = []
-        self._trouble: dict[tuple[str, str], deque[Fail | None]] = {}
+        self._next_failures: dict[tuple[str, str], deque[Fail | None]] = {}
         self._always: dict[tuple[str, str], Fail] = {}
 
-    def next(self, call: str, *trouble: Fail | None, engine: str = "") -> None:
-        """Script the next calls, one entry per call; None succeeds. By default, for any engine."""
-        self._trouble.setdefault((call, engine), deque()).extend(trouble)
+    def next(self, call: str, *failures: Fail | None, engine: str = "") -> None:
+        """Script the next calls to an engine (default: any), one entry per call. None lets a call succeed."""
+        self._next_failures.setdefault((call, engine), deque()).extend(failures)
 
-    def always(self, call: str, trouble: Fail | None, *, engine: str = "") -> None:
-        """Make every call fail with `trouble`, or stop failing if `trouble` is None."""
-        if trouble is None:
+    def always(self, call: str, failure: Fail | None, *, engine: str = "") -> None:
+        """Make every call fail with `failure`, or stop failing if `failure` is None."""
+        if failure is None:
             self._always.pop((call, engine), None)
         else:
-            self._always[call, engine] = trouble
+            self._always[call, engine] = failure
 
     def count(self, call: str) -> int:
         return Counter(name for name, _ in self.calls)[call]
 
     def enter(self, call: str, engine: str) -> Fail | None:
-        """Record the call and raise its failure. A failure to raise after the work is returned instead."""
+        """Record the call and raise its failure. Return a failure that the caller must raise afterwards."""
         self.calls.append((call, engine))
         fail = self._always.get((call, engine)) or self._always.get((call, ""))
         for key in ((call, engine), (call, "")):
-            if fail is None and self._trouble.get(key):
-                fail = self._trouble[key].popleft()
+            if fail is None and self._next_failures.get(key):
+                fail = self._next_failures[key].popleft()
         if fail is not None and not fail.after:
-            raise ServingError(fail.trouble, engine, fail.message)
+            raise ServingError(fail.kind, engine, fail.message)
         return fail
 
     def leave(self, fail: Fail | None, engine: str) -> None:
         if fail is not None:
-            raise ServingError(fail.trouble, engine, fail.message)
+            raise ServingError(fail.kind, engine, fail.message)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class FakeEngine:
     weights: str = "1"
     metrics: str = ""
     running: int = 0
-    well: bool = True
+    healthy: bool = True
     paused: bool = False
     flushed: int = 0
     aborted: int = 0
@@ -92,7 +92,7 @@ class FakeEngines(Script):
         self._set(address, metrics=metrics)
 
     def make_unhealthy(self, address: str) -> None:
-        self._set(address, well=False)
+        self._set(address, healthy=False)
 
     def hold(self, address: str, weights: str) -> None:
         """Set the weights, as a trainer does."""
@@ -103,7 +103,7 @@ class FakeEngines(Script):
 
     def health(self, engine: str) -> None:
         fail = self.enter("health", engine)
-        if not self._engine(engine).well:
+        if not self._engine(engine).healthy:
             raise ServingError(ErrorKind.REFUSED, engine, "responded with 503: not healthy")
         self.leave(fail, engine)
 
@@ -186,61 +186,61 @@ class FakeEngines(Script):
 class FakeRouter(Script):
     """An in-memory router.
 
-    With `tells_running` it reports the requests in flight. Without `has_marks` it removes an engine that is
-    marked unhealthy.
+    With `reports_running`, the router reports the requests in flight. Without `supports_marks`, it removes
+    engines that are marked unhealthy.
     """
 
     kind = "fake"
 
-    def __init__(self, *, tells_running: bool = True, has_marks: bool = True) -> None:
+    def __init__(self, *, reports_running: bool = True, supports_marks: bool = True) -> None:
         super().__init__()
-        self.tells_running, self.has_marks = tells_running, has_marks
-        self.has: dict[str, Worker] = {}
+        self.reports_running, self.supports_marks = reports_running, supports_marks
+        self.registered: dict[str, Worker] = {}
 
     # --- controlled by the test
 
     def run(self, engine: str, requests: int) -> None:
-        self.has[engine] = replace(self.has[engine], running=requests)
+        self.registered[engine] = replace(self.registered[engine], running=requests)
 
     def forget(self, engine: str) -> None:
         """Forget an engine, as a restarted router does."""
-        self.has.pop(engine, None)
+        self.registered.pop(engine, None)
 
     # --- the port
 
     def register(self, engine: str, *, model: str) -> None:
         fail = self.enter("register", engine)
-        self.has.setdefault(engine, Worker(engine, healthy=True, running=0, model=model))
+        self.registered.setdefault(engine, Worker(engine, healthy=True, running=0, model=model))
         self.leave(fail, engine)
 
     def unregister(self, engine: str) -> None:
         fail = self.enter("unregister", engine)
-        self.has.pop(engine, None)
+        self.registered.pop(engine, None)
         self.leave(fail, engine)
 
     def mark_unhealthy(self, engine: str) -> None:
         fail = self.enter("mark_unhealthy", engine)
-        worker = self.has.pop(engine, None)
-        if worker is not None and self.has_marks:
-            self.has[engine] = replace(worker, healthy=False)
+        worker = self.registered.pop(engine, None)
+        if worker is not None and self.supports_marks:
+            self.registered[engine] = replace(worker, healthy=False)
         self.leave(fail, engine)
 
     def mark_healthy(self, engine: str) -> None:
         fail = self.enter("mark_healthy", engine)
-        worker = self.has.get(engine) or Worker(engine, healthy=True, running=0)
-        self.has[engine] = replace(worker, healthy=True)
+        worker = self.registered.get(engine) or Worker(engine, healthy=True, running=0)
+        self.registered[engine] = replace(worker, healthy=True)
         self.leave(fail, engine)
 
     def workers(self) -> tuple[Worker, ...]:
         fail = self.enter("workers", "")
         self.leave(fail, "")
-        return tuple(self._shown(self.has[address]) for address in sorted(self.has))
+        return tuple(self._shown(self.registered[address]) for address in sorted(self.registered))
 
     def running_requests(self, engine: str) -> int | None:
         fail = self.enter("running_requests", engine)
-        worker = self.has.get(engine)
+        worker = self.registered.get(engine)
         self.leave(fail, engine)
         return self._shown(worker).running if worker else 0
 
     def _shown(self, worker: Worker) -> Worker:
-        return worker if self.tells_running else replace(worker, running=None)
+        return worker if self.reports_running else replace(worker, running=None)

@@ -21,7 +21,7 @@ START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 class Killed(BaseException):
-    """Simulates kill -9: no later line runs."""
+    """Raised to simulate kill -9: no later line runs."""
 
 
 @dataclass
@@ -46,7 +46,7 @@ class Stage:
                 self.pass_time(60)  # the grace period of instances without a node
                 if not self.reconcile():
                     return
-        raise AssertionError("does not come to rest")
+        raise AssertionError("the pool does not come to rest")
 
     def empty_drains(self) -> bool:
         draining = Node.objects.filter(pool=self.pool, state=NodeState.DRAINING)

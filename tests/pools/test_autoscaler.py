@@ -1,4 +1,4 @@
-"""Tests for the desired number of nodes under demand, in whole GPU slots."""
+"""Tests for the desired number of nodes, with demand in whole GPU slots."""
 
 import dataclasses
 

@@ -26,7 +26,7 @@ def load_budgets(*documents: object) -> tuple[Budget, ...]:
     )
 
 
-def more(now: datetime, *documents: object, total: int = 20, out: int = 0) -> dict[str, int]:
+def remaining(now: datetime, *documents: object, total: int = 20, out: int = 0) -> dict[str, int]:
     return {
         str(reason): left
         for reason, left in compute_allowance(load_budgets(*documents), total, out, now).remaining.items()
@@ -34,18 +34,18 @@ def more(now: datetime, *documents: object, total: int = 20, out: int = 0) -> di
 
 
 def test_budget_counts_nodes_that_are_already_unavailable() -> None:
-    assert more(MONDAY_NOON, {"nodes": 3}) == {"empty": 3, "underutilised": 3}
-    assert more(MONDAY_NOON, {"nodes": "10%"}, total=19) == {"empty": 2, "underutilised": 2}
-    assert more(MONDAY_NOON, {"nodes": "10%"}, total=19, out=1) == {"empty": 1, "underutilised": 1}
-    assert more(MONDAY_NOON, {"nodes": "10%"}, out=5) == {"empty": 0, "underutilised": 0}
-    assert more(MONDAY_NOON, {"nodes": "100%"}, total=0) == {"empty": 0, "underutilised": 0}
-    assert more(MONDAY_NOON) == {}
+    assert remaining(MONDAY_NOON, {"nodes": 3}) == {"empty": 3, "underutilised": 3}
+    assert remaining(MONDAY_NOON, {"nodes": "10%"}, total=19) == {"empty": 2, "underutilised": 2}
+    assert remaining(MONDAY_NOON, {"nodes": "10%"}, total=19, out=1) == {"empty": 1, "underutilised": 1}
+    assert remaining(MONDAY_NOON, {"nodes": "10%"}, out=5) == {"empty": 0, "underutilised": 0}
+    assert remaining(MONDAY_NOON, {"nodes": "100%"}, total=0) == {"empty": 0, "underutilised": 0}
+    assert remaining(MONDAY_NOON) == {}
 
 
-def test_tightest_budget_applies_per_reason() -> None:
+def test_strictest_budget_applies_per_reason() -> None:
     documents = {"nodes": "50%"}, {"nodes": 2, "reasons": ["underutilised"]}
-    assert more(MONDAY_NOON, *documents) == {"empty": 10, "underutilised": 2}
-    assert more(MONDAY_NOON, {"nodes": 4, "reasons": ["empty"]}) == {"empty": 4}
+    assert remaining(MONDAY_NOON, *documents) == {"empty": 10, "underutilised": 2}
+    assert remaining(MONDAY_NOON, {"nodes": 4, "reasons": ["empty"]}) == {"empty": 4}
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_tightest_budget_applies_per_reason() -> None:
 )
 def test_budget_window_follows_its_time_zone(at: str, holds: bool) -> None:
     now = datetime.fromisoformat(at).replace(tzinfo=UTC)
-    assert bool(more(now, OFFICE_HOURS)) is holds
+    assert bool(remaining(now, OFFICE_HOURS)) is holds
     (budget,) = load_budgets(OFFICE_HOURS)
     if holds:
         assert budget.active_until(now) == now.replace(hour=15 if now.month == 6 else 16, minute=0)
@@ -100,9 +100,9 @@ def test_budget_window_follows_its_time_zone(at: str, holds: bool) -> None:
     ],
 )
 def test_error_names_the_invalid_budget(document: Any, path: str, message: str) -> None:
-    with pytest.raises(Invalid) as refused:
+    with pytest.raises(Invalid) as raised:
         budgets.normalize_budgets(document)
-    problem = refused.value.problems[0]
+    problem = raised.value.problems[0]
     assert (problem.path, problem.message[: len(message)]) == (path, message)
 
 

@@ -22,14 +22,14 @@ def probe(place: Path, *lines: str) -> DeviceProbe:
 
 
 def test_each_gpu_has_utilization_and_used_memory(tmp_path: Path) -> None:
-    probed = probe(tmp_path / "smi", f'echo "$@" > {tmp_path}/asked', f"cat <<E\n{OUTPUT}E")
+    probed = probe(tmp_path / "smi", f'echo "$@" > {tmp_path}/arguments', f"cat <<E\n{OUTPUT}E")
     assert probed.measure() == (
         DeviceUsage(0, "GPU-aaaa", 0, 4),
         DeviceUsage(1, "GPU-bbbb", 970, 40537),
         DeviceUsage(2, "GPU-cccc", None, None),
     )
-    question = (tmp_path / "asked").read_text()
-    assert question == ("--query-gpu=index,uuid,utilization.gpu,memory.used --format=csv,noheader,nounits\n")
+    arguments = (tmp_path / "arguments").read_text()
+    assert arguments == ("--query-gpu=index,uuid,utilization.gpu,memory.used --format=csv,noheader,nounits\n")
 
 
 def test_comment_lines_are_ignored() -> None:

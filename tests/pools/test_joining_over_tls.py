@@ -1,4 +1,4 @@
-"""Join program tests with real TLS servers and valid and invalid certificates."""
+"""Tests for the join program with real TLS servers and valid and invalid certificates."""
 
 import json
 import os
@@ -64,7 +64,7 @@ class Authority:
 
 @dataclass
 class Server:
-    """A server that lets every machine join but refuses later calls, or that redirects all requests."""
+    """A server that lets every machine join but rejects later reports, or that redirects all requests."""
 
     context: ssl.SSLContext | None
     onward: str = ""
@@ -90,7 +90,7 @@ class Server:
                 self.wfile.write(json.dumps({"secret": "s"} if joins else {}).encode())
 
             def log_message(self, format: str, *args: Any) -> None:
-                """Nothing."""
+                """Suppress request logging."""
 
         server = ThreadingHTTPServer((host, 0), Handler)
         if self.context is not None:
@@ -169,14 +169,14 @@ def test_server_with_a_certificate_from_an_unknown_authority_gets_no_token(
     assert server.requests == []
 
 
-def test_certificate_for_another_host_is_refused(machine: Machine, own_authority: Authority) -> None:
+def test_certificate_for_another_host_is_rejected(machine: Machine, own_authority: Authority) -> None:
     with Server(own_authority.server("10.0.0.1")).running() as server:
         output = machine.joins(server.address, until="not joined", BERTH_CA=str(own_authority.file))
     assert "IP address mismatch" in output
     assert server.requests == []
 
 
-def test_join_program_follows_no_redirect(machine: Machine, own_authority: Authority) -> None:
+def test_join_program_does_not_follow_redirects(machine: Machine, own_authority: Authority) -> None:
     context = own_authority.server("127.0.0.1")
     with Server(None).running() as other, Server(context, onward=other.address).running() as server:
         output = machine.joins(server.address, until="not joined", BERTH_CA=str(own_authority.file))
@@ -188,7 +188,7 @@ def test_join_program_follows_no_redirect(machine: Machine, own_authority: Autho
 @pytest.mark.parametrize(
     "address", ["http://berth.example.org", "http://127.example.org", "http://localhost:1@10.0.0.1", "berth"]
 )
-def test_plain_http_is_refused_for_other_hosts(machine: Machine, address: str) -> None:
+def test_plain_http_to_other_hosts_is_rejected(machine: Machine, address: str) -> None:
     assert "is not https://" in machine.joins(address, until="never")
 
 
@@ -211,15 +211,15 @@ def test_ordered_machines_get_the_authority(settings: Any, own_authority: Author
     assert "\nBERTH_CA=/var/lib/berth-machine/ca.pem\n" in text
     assert subprocess.run(["sh", "-n"], input=text, text=True, check=False).returncode == 0
     settings.BERTH_PUBLIC_CA = "/nowhere"
-    with pytest.raises(ProviderError, match="BERTH_PUBLIC_CA") as refused:
+    with pytest.raises(ProviderError, match="BERTH_PUBLIC_CA") as raised:
         user_data(ORDER)
-    assert refused.value.kind is ProviderErrorKind.SETTINGS
+    assert raised.value.kind is ProviderErrorKind.SETTINGS
 
 
 def test_ordered_machines_join_over_https_unless_plain_http_is_allowed(settings: Any) -> None:
     settings.BERTH_PUBLIC_URL = "http://berth.example.org"
-    with pytest.raises(ProviderError, match="not https") as refused:
+    with pytest.raises(ProviderError, match="not https") as raised:
         user_data(ORDER)
-    assert refused.value.kind is ProviderErrorKind.SETTINGS
+    assert raised.value.kind is ProviderErrorKind.SETTINGS
     settings.BERTH_PLAIN_HTTP = True
     assert "\nBERTH_PLAIN_HTTP=1\n" in user_data(ORDER)

@@ -33,7 +33,7 @@ def test_another_process_finds_the_same_instances(tmp_path: Path) -> None:
     assert provider(tmp_path).provision(order("t-1", 2, 2)).instances == made
 
 
-def test_shortage_message_names_the_machines_devices(tmp_path: Path) -> None:
+def test_shortage_message_states_the_machines_gpus(tmp_path: Path) -> None:
     local = provider(tmp_path, gpus=3)
     message = local.provision(order("t-1", 2, 2)).message
     assert message == "this machine has 3 GPUs, 1 of them free; a node needs 2"

@@ -17,7 +17,7 @@ from tests.factories import node, pool
 def test_node_can_be_cordoned_while_a_pass_locks_its_pool() -> None:
     """The pass locks the node next, so the cordon must not wait for the pool lock."""
     made = node(pool())
-    trouble: list[Exception] = []
+    errors: list[Exception] = []
 
     def cordon() -> None:
         try:
@@ -25,14 +25,14 @@ def test_node_can_be_cordoned_while_a_pass_locks_its_pool() -> None:
                 cursor.execute("SET lock_timeout = '2s'")
             services.cordon_node(actor=Actor.system("tests"), node=Node.objects.get(pk=made.pk))
         except Exception as error:
-            trouble.append(error)
+            errors.append(error)
         finally:
             connection.close()
 
     with transaction.atomic():
         lock_pool(made.pool_id)
-        person = Thread(target=cordon)
-        person.start()
-        person.join()
+        thread = Thread(target=cordon)
+        thread.start()
+        thread.join()
     made.refresh_from_db()
-    assert (trouble, made.state) == ([], NodeState.CORDONED)
+    assert (errors, made.state) == ([], NodeState.CORDONED)

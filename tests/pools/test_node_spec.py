@@ -1,4 +1,4 @@
-"""Tests for node counts: four notations, and contradictions."""
+"""Tests for node specs: the four notations, and contradictions."""
 
 import dataclasses
 
@@ -32,7 +32,7 @@ def test_node_spec_is_immutable() -> None:
         (NodeSpec(3), NodeSpec(3)),
     ],
 )
-def test_equivalent_notations_give_equal_specs(notation: object, spec: NodeSpec) -> None:
+def test_equivalent_notations_yield_equal_specs(notation: object, spec: NodeSpec) -> None:
     assert parse_node_spec(notation) == spec
 
 
@@ -73,7 +73,7 @@ def test_pool_is_elastic_if_and_only_if_it_has_a_maximum() -> None:
 def test_elastic_pool_starts_with_its_minimum_or_ready_threshold() -> None:
     assert NodeSpec(2, max=16).initial_nodes == 2
     assert NodeSpec(2, max=16, desired=6).initial_nodes == 6
-    assert NodeSpec(0, max=4, desired=2).initial_nodes == 0, "nothing is wanted before there is work"
+    assert NodeSpec(0, max=4, desired=2).initial_nodes == 0, "no nodes are needed before there is work"
 
 
 @shows("SKY-09", "SKY-16", "SKY-18")
@@ -102,9 +102,9 @@ def test_elastic_pool_starts_with_its_minimum_or_ready_threshold() -> None:
     ],
 )
 def test_error_names_the_contradictory_field(notation: object, path: str) -> None:
-    with pytest.raises(Invalid) as refused:
+    with pytest.raises(Invalid) as raised:
         parse_node_spec(notation)
-    assert [problem.path for problem in refused.value.problems] == [path]
+    assert [problem.path for problem in raised.value.problems] == [path]
 
 
 @shows("SKY-18")
@@ -120,8 +120,8 @@ NUMBERS = st.one_of(st.none(), st.integers(-2, 12))
 def test_accepted_specs_are_consistent(floor: int, ceiling: int | None, desired: int | None) -> None:
     try:
         spec = NodeSpec(floor, ceiling, desired)
-    except Invalid as refused:
-        assert refused.problems
+    except Invalid as raised:
+        assert raised.problems
         return
     assert 0 <= spec.min <= spec.ceiling
     assert spec.min >= 1 or spec.elastic

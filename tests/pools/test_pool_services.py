@@ -47,7 +47,7 @@ def test_error_names_the_contradictory_field_and_nothing_is_stored() -> None:
     assert refused_paths(nodes={"min": 4, "desired": 5}) == ["nodes.desired"]
     assert refused_paths(name="Not A Slug", nodes=1) == ["name"]
     for name in ("x" * 41, "with_line", "Large", "-a", ""):
-        assert refused_paths(name=name, nodes=1) == ["name"], "no workload's document could name it"
+        assert refused_paths(name=name, nodes=1) == ["name"], "no workload document could name the pool"
     assert refused_paths(nodes=1, nodes_desired=3) == ["nodes_desired"]
     assert refused_paths(nodes=1, colour="red") == ["colour"]
     assert refused_paths(nodes=1, provider="moon") == ["provider"]
@@ -58,7 +58,7 @@ def test_error_names_the_contradictory_field_and_nothing_is_stored() -> None:
     assert not NodePool.objects.exists()
 
 
-def test_database_constraints_refuse_invalid_rows() -> None:
+def test_database_constraints_reject_invalid_rows() -> None:
     made = pool((1, 4))
     for values in (
         {"nodes_desired": 5}, {"nodes_max": 0}, {"nodes_min": 5}, {"ready_threshold": 5},
@@ -85,7 +85,7 @@ def test_edit_increments_the_version_and_is_audited(cast: Cast) -> None:
         actor=cast.alice, pool=cast.pool, changes={"nodes": (1, 3), "drain_timeout": 5}, version=1
     )
     assert (made.nodes_min, made.nodes_max, made.drain_timeout, made.version) == (1, 3, 5, 2)
-    assert made.nodes_desired == 1, "within the new bounds"
+    assert made.nodes_desired == 1, "within the new limits"
     row = Audit.objects.get(object_type="nodepool")
     assert (row.actor, row.action, row.object_name) == ("alice", "edit", "local")
     assert row.after == {"nodes_min": 1, "nodes_max": 3, "drain_timeout": 5, "nodes_desired": 1}
@@ -144,7 +144,7 @@ def test_only_an_unused_pool_can_be_deleted() -> None:
         services.delete_pool(actor=SYSTEM, pool=stage.pool)
 
 
-def test_desired_nodes_must_be_within_bounds() -> None:
+def test_desired_nodes_must_be_within_limits() -> None:
     elastic = pool((1, 4))
     assert services.set_nodes_desired(actor=SYSTEM, pool=elastic, nodes_desired=3).nodes_desired == 3
     for nodes_desired in (0, 5):
@@ -171,7 +171,7 @@ def test_node_is_cordoned_and_uncordoned() -> None:
     assert ScalingEvent.objects.get(kind="cordon").reason == "cordon by tests: look at the fan"
 
 
-def test_concurrent_changes_of_a_node_conflict() -> None:
+def test_concurrent_changes_to_a_node_conflict() -> None:
     stage = Stage(pool(1))
     stage.reconcile()
     one, other = stage.node(0), stage.node(0)

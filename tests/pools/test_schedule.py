@@ -1,4 +1,4 @@
-"""Tests for cron schedules: last runs and errors."""
+"""Tests for cron schedules: latest runs and errors."""
 
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo

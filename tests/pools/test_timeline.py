@@ -16,7 +16,7 @@ from tests.pools.stage import SYSTEM, Stage, pool
 PENDING, CURRENT, DRAINING, GONE = NodePhase
 
 
-def test_node_is_counted_once_in_its_phase_at_the_time() -> None:
+def test_node_is_counted_once_in_its_current_phase() -> None:
     lives = [NodeHistory(10, ((20, CURRENT), (50, DRAINING), (60, GONE))), NodeHistory(10, ((30, GONE),))]
     assert build_timeline(lives, [(0, 0), (10, 2), (50, 1)], 0, 100) == (
         Point(0, 0, 0, 0, 0), Point(10, 2, 0, 2, 0), Point(20, 2, 1, 1, 0), Point(30, 2, 1, 0, 0),
@@ -24,7 +24,7 @@ def test_node_is_counted_once_in_its_phase_at_the_time() -> None:
     )  # fmt: skip
 
 
-def test_earlier_state_is_the_first_point_of_the_window() -> None:
+def test_first_point_has_the_state_from_before_the_window() -> None:
     assert build_timeline([NodeHistory(0, ((1, CURRENT),))], [(0, 1)], 50, 100) == (Point(50, 1, 1, 0, 0),)
 
 
@@ -33,7 +33,7 @@ LIVES = st.lists(st.builds(NodeHistory, st.integers(0, 99), PHASE_BY_EVENT.map(t
 
 
 @given(lives=LIVES, begin=st.integers(0, 60))
-def test_counts_are_never_negative_nor_above_the_number_of_nodes(
+def test_counts_are_neither_negative_nor_above_the_number_of_nodes(
     lives: list[NodeHistory], begin: int
 ) -> None:
     points = build_timeline(lives, [(0, 3)], begin, 100)
@@ -54,11 +54,11 @@ def test_thinning_keeps_the_last_point_of_each_interval() -> None:
 
 @pytest.fixture
 def stage(db: None) -> Stage:
-    """Start an hour ago, so that later changes by services have later timestamps."""
+    """Return a stage that starts an hour ago, so that changes by services have later timestamps."""
     return Stage(pool(nodes=(0, 4), autoscale_cooldown=0), now=timezone.now() - timedelta(hours=1))
 
 
-def test_scale_up_and_scale_down_are_read_from_rows(stage: Stage) -> None:
+def test_timeline_of_a_scaled_pool_is_read_from_rows(stage: Stage) -> None:
     NodePool.objects.filter(pk=stage.pool.pk).update(created_at=stage.now - timedelta(seconds=1))
     stage.provider.boots_at_once = False
     stage.pass_time(60)
@@ -87,7 +87,7 @@ def test_node_without_history_is_counted_in_its_current_state(stage: Stage) -> N
     assert (points[-1].current, points[-1].pending) == (1, 0)
 
 
-def test_edited_bounds_are_recorded_when_they_change_the_size(stage: Stage) -> None:
+def test_edited_limits_are_recorded_if_they_change_the_size(stage: Stage) -> None:
     services.edit_pool(actor=SYSTEM, pool=stage.pool, changes={"nodes": (2, 4)})
     event = stage.pool.scaling_events.get()
     assert (event.before, event.after, event.reason) == (0, 2, "limits changed by tests")

@@ -203,7 +203,7 @@ class ServiceStage:
         return list(rows.order_by("submitted_at", "name"))
 
     def routed(self) -> list[str]:
-        return sorted(address for address, worker in self.router.has.items() if worker.healthy)
+        return sorted(address for address, worker in self.router.registered.items() if worker.healthy)
 
     def assert_no_orphans(self) -> None:
         """Assert that every process belongs to a live engine and every router entry to an existing engine."""
@@ -214,7 +214,7 @@ class ServiceStage:
             assert order is not None
             assert order.env["BERTH_WORKLOAD_ID"] in {str(pk) for pk in owned}
         known_urls = set(InferenceEngine.objects.exclude(router_url="").values_list("router_url", flat=True))
-        assert set(self.router.has) <= known_urls
+        assert set(self.router.registered) <= known_urls
 
 
 def make_stage(nodes: int = 4) -> ServiceStage:

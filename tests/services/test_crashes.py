@@ -80,6 +80,6 @@ def test_scale_requests_complete_despite_crashes(stage: ServiceStage, name: str)
     process.until(lambda: stage.reload(scale_in).is_final)
     assert stage.reload(scale_in).status == "COMPLETED"
     assert stage.states(service) == ["ACTIVE", *["REMOVED"] * 4]
-    assert list(stage.router.has) == [engine.url for engine in stage.live(service)]
+    assert list(stage.router.registered) == [engine.url for engine in stage.live(service)]
     assert {child.phase for child in stage.children()} == {"cancelled"}
     assert process.deaths > 0, "the crash point was never reached"

@@ -136,10 +136,10 @@ def test_router_entry_is_removed_once_the_router_is_back(stage: ServiceStage) ->
     stage.router.always("unregister", Fail(message="it is down"))
     request = stage.finish(stage.scale_in(service, num_replicas=2), seconds=4)
     assert request.status == "COMPLETED"
-    assert last.url in stage.router.has
+    assert last.url in stage.router.registered
     stage.router.always("unregister", None)
     stage.tick(2)
-    assert last.url not in stage.router.has
+    assert last.url not in stage.router.registered
     stage.assert_no_orphans()
 
 
@@ -148,7 +148,7 @@ def test_cancelled_service_removes_all_its_engines(stage: ServiceStage) -> None:
     workloads.cancel(actor=stage.stage.cast.dave, workload=service.workload, now=stage.stage.clock.now())
     stage.until(lambda: not stage.running_services())
     assert stage.states(service) == ["REMOVED"] * 3
-    assert not stage.router.has
+    assert not stage.router.registered
     assert not stage.stage.runtime.running()
 
 

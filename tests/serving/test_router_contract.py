@@ -76,7 +76,7 @@ def real_router(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def stage(request: pytest.FixtureRequest, start: Starts, tmp_path: Path) -> Iterator[Stage]:
     kind = request.param
     if kind.startswith("fake"):
-        yield FakeStage(FakeRouter(has_marks=kind == "fake"))
+        yield FakeStage(FakeRouter(supports_marks=kind == "fake"))
     elif kind == "static":
         yield FileStage(tmp_path)
     elif kind == "sglang":

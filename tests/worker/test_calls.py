@@ -48,7 +48,7 @@ def test_unpicklable_error_is_returned_as_text() -> None:
     assert (outcome.kind, outcome.details["message"], outcome.data) == ("error", "odd", b"")
 
 
-def test_function_that_exits_ends_only_its_call() -> None:
+def test_function_that_exits_ends_only_its_own_call() -> None:
     outcome = run(sys.exit, 3)
     assert (outcome.kind, outcome.details["type"]) == ("error", "SystemExit")
 
@@ -60,7 +60,7 @@ def test_unpicklable_or_oversized_values_are_reported() -> None:
 
 
 @pytest.mark.shows("PLG-13", "PLG-14", "PLG-16")
-def test_decorators_wrap_each_call_first_outermost() -> None:
+def test_first_decorator_is_outermost() -> None:
     def adding_plugin(name: str) -> Plugin:
         def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
             return lambda *args: f"{name}({function(*args, name)})"

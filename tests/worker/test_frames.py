@@ -1,4 +1,4 @@
-"""Tests for binary frames: round trips, and refusal of invalid data."""
+"""Tests for binary frames: round trips and rejection of invalid data."""
 
 import pytest
 from hypothesis import given
@@ -17,7 +17,7 @@ def test_packed_message_is_unpacked_unchanged(frames: list[tuple[dict[str, objec
 
 
 @given(st.binary(max_size=300))
-def test_any_bytes_are_refused_or_repack_unchanged(message: bytes) -> None:
+def test_any_bytes_are_rejected_or_repacked_unchanged(message: bytes) -> None:
     try:
         frames = unpack_frames(message)
     except ValueError:
@@ -26,7 +26,7 @@ def test_any_bytes_are_refused_or_repack_unchanged(message: bytes) -> None:
 
 
 @given(FRAMES.filter(len), st.integers(min_value=1, max_value=40))
-def test_truncated_message_is_refused(frames: list[tuple[dict[str, object], bytes]], cut: int) -> None:
+def test_truncated_message_is_rejected(frames: list[tuple[dict[str, object], bytes]], cut: int) -> None:
     message = pack_frames(frames)
     with pytest.raises(ValueError, match=r"\w"):
         unpack_frames(message[: max(0, len(message) - cut)])
@@ -45,6 +45,6 @@ INVALID_FRAMES = [
 
 
 @pytest.mark.parametrize("words", INVALID_FRAMES)
-def test_text_is_refused_as_a_frame(words: bytes) -> None:
+def test_text_is_rejected_as_a_frame(words: bytes) -> None:
     with pytest.raises(ValueError, match=r"\w"):
         unpack_frames(len(words).to_bytes(4) + words + b"x")

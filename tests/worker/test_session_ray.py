@@ -26,7 +26,7 @@ def keep_running() -> bool:
     return True
 
 
-def test_other_pools_have_no_ray_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_worker_on_a_pool_without_ray_joins_no_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session_ray, "find_spec", lambda name: pytest.fail("must not be called"))
     ray = session_ray.SessionRay()
     ray.join(keep_running, {**WORKER_ENV, "BERTH_RUNTIME": "local"})

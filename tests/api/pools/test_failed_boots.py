@@ -21,8 +21,8 @@ from scheduler.loop.observe.nodes import engine_pool
 from tests import factories as make
 from tests.api.conftest import Caller
 from tests.cast import Cast
-from tests.pools.aws.ec2_account import IMAGE_PARAMETER, REGION, TWO_GPUS, Ec2Place, ec2_place, subnets
-from tests.pools.aws.ec2_proxy import Trouble
+from tests.pools.aws.ec2_account import IMAGE_PARAMETER, REGION, TWO_GPUS, Ec2Account, ec2_account, subnets
+from tests.pools.aws.ec2_proxy import Fault
 from tests.pools.stage import START
 
 pytestmark = pytest.mark.django_db
@@ -33,7 +33,7 @@ BOOT_TIMEOUT_REASON = "not ready within 60 s"
 class Ec2Pool:
     """An EC2 pool whose machines run but never join. The test advances the time."""
 
-    def __init__(self, alice: Caller, place: Ec2Place) -> None:
+    def __init__(self, alice: Caller, place: Ec2Account) -> None:
         self.alice, self.place, self.now = alice, place, START
 
     def create(self, **values: object) -> None:
@@ -68,8 +68,8 @@ class Ec2Pool:
 
 
 @pytest.fixture
-def place(monkeypatch: pytest.MonkeyPatch, settings: Any) -> Iterator[Ec2Place]:
-    with ec2_place(monkeypatch) as server:
+def place(monkeypatch: pytest.MonkeyPatch, settings: Any) -> Iterator[Ec2Account]:
+    with ec2_account(monkeypatch) as server:
         monkeypatch.setenv("AWS_ENDPOINT_URL", server.url)
         settings.BERTH_PUBLIC_URL = "https://berth.example.org"
         wiring.aws.cache_clear()
@@ -78,7 +78,7 @@ def place(monkeypatch: pytest.MonkeyPatch, settings: Any) -> Iterator[Ec2Place]:
 
 
 @pytest.fixture
-def cloud(alice: Caller, place: Ec2Place) -> Ec2Pool:
+def cloud(alice: Caller, place: Ec2Account) -> Ec2Pool:
     return Ec2Pool(alice, place)
 
 
@@ -98,8 +98,8 @@ def test_failed_boots_delay_and_then_stop_provisioning(cloud: Ec2Pool) -> None:
     cloud.run(225)
     cloud.run(3300, step=300)
     assert cloud.launches == [0, 90, 210], "60 s to boot, then 30 and 60 s of delay"
-    assert len(cloud.place.front.launched["on-demand"]) == 6
-    assert cloud.place.front.living() == set()
+    assert len(cloud.place.proxy.launched["on-demand"]) == 6
+    assert cloud.place.proxy.living() == set()
     answer = cloud.answer
     assert (answer["state"], answer["boot_failures"], answer["provisioning_stopped"]) == ("failing", 3, True)
     assert answer["boot_retry_at"] is None
@@ -172,7 +172,7 @@ def test_failed_boots_are_shown_again_after_a_listing_error(cloud: Ec2Pool) -> N
     cloud.create(boot_failure_limit=1)
     cloud.run(75)
     stopped = cloud.answer["last_error"]
-    cloud.place.front.next("DescribeInstances", Trouble("ExpiredToken"))
+    cloud.place.proxy.next("DescribeInstances", Fault("ExpiredToken"))
     cloud.run(15)
     assert cloud.answer["last_error"].startswith("could not list instances (credentials)")
     cloud.run(30)

@@ -16,7 +16,7 @@ from pools.providers.aws.provider import AwsProvider
 from pools.providers.aws.settings import AwsSettings, aws_settings
 from pools.providers.base import ProvisionOrder, Shape
 from pools.runtimes.ray.runtime import RayRuntime
-from tests.pools.aws.ec2_proxy import Ec2Front, serve
+from tests.pools.aws.ec2_proxy import Ec2Proxy, serve
 
 REGION = "us-east-1"
 TWO_GPUS = "g7.12xlarge"
@@ -32,11 +32,11 @@ EC2_ENVIRONMENT = {
 
 
 @dataclass
-class Ec2Place:
+class Ec2Account:
     """One installation in an EC2 account. `calls` lists SDK calls as (service, operation, parameters)."""
 
     url: str
-    front: Ec2Front
+    proxy: Ec2Proxy
     installation: str = field(default_factory=lambda: uuid.uuid4().hex[:8])
     calls: list[tuple[str, str, dict[str, Any]]] = field(default_factory=list)
 
@@ -66,28 +66,28 @@ def order(token: str = "t-1", count: int = 2, start: int = 0, **more: Any) -> Pr
 
 
 @contextmanager
-def ec2_place(monkeypatch: pytest.MonkeyPatch, *, fronted: bool = True) -> Iterator[Ec2Place]:
+def ec2_account(monkeypatch: pytest.MonkeyPatch, *, with_proxy: bool = True) -> Iterator[Ec2Account]:
     for name in ("AWS_PROFILE", "AWS_SESSION_TOKEN", "AWS_ENDPOINT_URL"):
         monkeypatch.delenv(name, raising=False)
     for name, value in EC2_ENVIRONMENT.items():
         monkeypatch.setenv(name, value)
-    # The addresses of moto's machines lead nowhere. Unjoined machines are never queried, and the agents of
-    # joined ones are not part of these tests.
+    # moto's machines have no reachable addresses. Unjoined machines are never queried, and these tests do not
+    # cover the agents of joined machines.
     monkeypatch.setattr(RayRuntime, "obstacles", lambda _, instance_ids: report_no_obstacles(instance_ids))
-    front = Ec2Front(moto())
-    if not fronted:
-        yield Ec2Place(moto(), front)
+    proxy = Ec2Proxy(moto())
+    if not with_proxy:
+        yield Ec2Account(moto(), proxy)
         return
-    server, url = serve(front)
+    server, url = serve(proxy)
     try:
-        yield Ec2Place(url, front)
+        yield Ec2Account(url, proxy)
     finally:
         server.shutdown()
         server.server_close()
 
 
 def report_no_obstacles(instance_ids: Collection[str]) -> dict[str, str]:
-    """Return no pods. Fail if a machine that never joined is queried."""
+    """Return no obstacles. Fail if a machine that never joined is queried."""
     nodes = Node.objects.filter(instance_id__in=instance_ids)
     assert not nodes.filter(joined_at=None).exists()
     return {}

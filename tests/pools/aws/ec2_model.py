@@ -26,7 +26,7 @@ def _violations(shape: Any, value: Any, path: str) -> Iterator[str]:
                     yield f"{path}.{name} is missing"
             for name, inner in value.items():
                 if name not in shape.members:
-                    yield f"{path}.{name} is not known"
+                    yield f"{path}.{name} is not a known parameter"
                 else:
                     yield from _violations(shape.members[name], inner, f"{path}.{name}")
         case "list":
@@ -37,7 +37,7 @@ def _violations(shape: Any, value: Any, path: str) -> Iterator[str]:
             if not isinstance(value, KINDS[kind]):
                 yield f"{path} is {type(value).__name__}, not {kind}"
             elif getattr(shape, "enum", None) and value not in shape.enum:
-                yield f"{path} is {value!r}, none of the choices"
+                yield f"{path} is {value!r}, which is not an allowed value"
             elif kind == "string":
                 yield from _too_many(shape, value, path)
 

@@ -1,8 +1,7 @@
 """A proxy for moto's EC2 server that adds missing EC2 behaviour and faults.
 
-Launches are idempotent by client token. A reused token with other parameters is refused. Capacity may be
-short, calls fail or lose their response on request, machines take a while to boot, and spot machines are
-interrupted.
+Launches are idempotent by client token, and a token that is reused with other parameters is rejected. Tests
+can limit capacity, make calls fail or lose their responses, delay boots and interrupt spot machines.
 """
 
 import re
@@ -24,15 +23,15 @@ FORWARDED_HEADERS = ("authorization", "x-amz-date")
 
 
 @dataclass(frozen=True)
-class Trouble:
-    """Refuse the next call with this code. With `after`, perform the call and drop the response."""
+class Fault:
+    """Reject the next call with this code. With `after`, perform the call and drop the response."""
 
     code: str = "InternalError"
     after: bool = False
 
 
 @dataclass
-class Ec2Front:
+class Ec2Proxy:
     """The proxy's state. `capacity` limits the machines by lifecycle. None means unlimited.
 
     Unless they boot at once, machines stay `booting` until `boot` is called.
@@ -43,7 +42,7 @@ class Ec2Front:
     short_of: str = "InsufficientInstanceCapacity"
     boots_at_once: bool = True
     calls: list[tuple[str, dict[str, str]]] = field(default_factory=list)
-    trouble: dict[str, deque[Trouble]] = field(default_factory=dict)
+    faults: dict[str, deque[Fault]] = field(default_factory=dict)
     taken_back: dict[str, datetime] = field(default_factory=dict)
     booted: set[str] = field(default_factory=set)
     hidden: set[str] = field(default_factory=set)
@@ -57,8 +56,8 @@ class Ec2Front:
 
     # --- set by the test
 
-    def next(self, action: str, *trouble: Trouble) -> None:
-        self.trouble.setdefault(action, deque()).extend(trouble)
+    def next(self, action: str, *faults: Fault) -> None:
+        self.faults.setdefault(action, deque()).extend(faults)
 
     def boot(self, *instance_ids: str) -> None:
         self.booted |= set(instance_ids) or {
@@ -83,12 +82,12 @@ class Ec2Front:
         with self._lock:
             action = form["Action"]
             self.calls.append((action, form))
-            waiting = self.trouble.get(action)
-            trouble = waiting.popleft() if waiting else None
-            if trouble is not None and not trouble.after:
-                return _refusal(trouble.code)
+            waiting = self.faults.get(action)
+            fault = waiting.popleft() if waiting else None
+            if fault is not None and not fault.after:
+                return _refusal(fault.code)
             status, body = self._play(action, headers, form)
-            if trouble is not None:
+            if fault is not None:
                 return 0, b""
             return status, body
 
@@ -125,15 +124,15 @@ class Ec2Front:
         answer = self._forward(headers, form)
         if answer.status_code != 200:
             return answer.status_code, answer.content
-        made = re.search(r"<fleetInstanceSet>.*</fleetInstanceSet>", answer.text, re.DOTALL)
-        assert made is not None, answer.text
-        self.launched[kind] += re.findall(r"i-[0-9a-f]+", made[0])
-        body = _fleet_answer("fleet-some", errors, made[0])
+        instance_set = re.search(r"<fleetInstanceSet>.*</fleetInstanceSet>", answer.text, re.DOTALL)
+        assert instance_set is not None, answer.text
+        self.launched[kind] += re.findall(r"i-[0-9a-f]+", instance_set[0])
+        body = _fleet_answer("fleet-some", errors, instance_set[0])
         self._answers[token] = parameters, body
         return 200, body
 
     def _has_spot_request_tags(self, form: dict[str, str]) -> bool:
-        """Return True if the template tags spot requests. EC2 then refuses on-demand launches."""
+        """Return whether the template tags spot requests. EC2 then rejects on-demand launches."""
         template_id = form["LaunchTemplateConfigs.1.LaunchTemplateSpecification.LaunchTemplateId"]
         query = {"Action": "DescribeLaunchTemplateVersions", "LaunchTemplateId": template_id}
         return "spot-instances-request" in self._forward({}, query | {"Version": form["Version"]}).text
@@ -181,7 +180,7 @@ class Ec2Front:
         return self._http.post("/", headers=passed_on, content=urlencode(form))
 
 
-def serve(front: Ec2Front) -> tuple[ThreadingHTTPServer, str]:
+def serve(proxy: Ec2Proxy) -> tuple[ThreadingHTTPServer, str]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
@@ -191,7 +190,7 @@ def serve(front: Ec2Front) -> tuple[ThreadingHTTPServer, str]:
             if "Action" not in form:  # SSM speaks JSON
                 self._pass_on(body)
                 return
-            status, answer = front.answer(dict(self.headers), form)
+            status, answer = proxy.answer(dict(self.headers), form)
             if status == 0:  # drop the connection
                 self.close_connection = True
                 return
@@ -199,7 +198,7 @@ def serve(front: Ec2Front) -> tuple[ThreadingHTTPServer, str]:
 
         def _pass_on(self, body: bytes) -> None:
             headers = {k: v for k, v in self.headers.items() if k.lower() not in ("host", "content-length")}
-            answer = httpx.post(f"{front.moto}/", headers=headers, content=body)
+            answer = httpx.post(f"{proxy.moto}/", headers=headers, content=body)
             self._send(answer.status_code, answer.content, answer.headers["content-type"])
 
         def _send(self, status: int, body: bytes, kind: str) -> None:
@@ -230,12 +229,12 @@ def _alive(text: str) -> set[str]:
 
 _NO_SPOT_REQUESTS = (
     "<errorSet><item><lifecycle>on-demand</lifecycle><errorCode>InvalidParameterValue</errorCode>"
-    "<errorMessage>tags for spot requests, and no spot request is made</errorMessage></item></errorSet>"
+    "<errorMessage>tags for spot requests, but there is no spot request</errorMessage></item></errorSet>"
 )
 
 
 def _refusal(code: str) -> tuple[int, bytes]:
-    error = f"<Error><Code>{code}</Code><Message>told to</Message></Error>"
+    error = f"<Error><Code>{code}</Code><Message>scripted error</Message></Error>"
     return STATUS.get(code, 400), f"<Response><Errors>{error}</Errors></Response>".encode()
 
 

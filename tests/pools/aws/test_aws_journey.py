@@ -13,16 +13,16 @@ from pools import selectors, services
 from pools.models import Node, NodePool, ScalingEvent
 from pools.reconciler import reconcile
 from pools.services.joining import MachineReport
-from tests.pools.aws.ec2_account import IMAGE_PARAMETER, REGION, TWO_GPUS, Ec2Place, ec2_place, subnets
+from tests.pools.aws.ec2_account import IMAGE_PARAMETER, REGION, TWO_GPUS, Ec2Account, ec2_account, subnets
 from tests.pools.stage import START, pool
 
 pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture
-def place(monkeypatch: pytest.MonkeyPatch, settings: Any) -> Iterator[Ec2Place]:
+def place(monkeypatch: pytest.MonkeyPatch, settings: Any) -> Iterator[Ec2Account]:
     """Configure the account as production does, through environment variables."""
-    with ec2_place(monkeypatch) as ec2:
+    with ec2_account(monkeypatch) as ec2:
         monkeypatch.setenv("AWS_ENDPOINT_URL", ec2.url)
         settings.BERTH_PUBLIC_URL = "https://berth.example.org"
         wiring.aws.cache_clear()
@@ -30,7 +30,7 @@ def place(monkeypatch: pytest.MonkeyPatch, settings: Any) -> Iterator[Ec2Place]:
         wiring.aws.cache_clear()
 
 
-def test_ec2_pool_scales_up_and_back_down(place: Ec2Place) -> None:
+def test_ec2_pool_scales_up_and_back_down(place: Ec2Account) -> None:
     provider_settings = {
         "region": REGION, "instance_types": [TWO_GPUS], "subnets": subnets()[:1],
         "image_parameter": IMAGE_PARAMETER,
@@ -44,7 +44,7 @@ def test_ec2_pool_scales_up_and_back_down(place: Ec2Place) -> None:
         return str(Node.objects.latest("pk").state)
 
     assert look() == "requested"
-    assert look() == "booting", "it runs, but has not joined"
+    assert look() == "booting", "the machine runs but has not joined"
     node = Node.objects.get()
     secret = joined(place, node)
     assert look() == "ready"
@@ -56,12 +56,12 @@ def test_ec2_pool_scales_up_and_back_down(place: Ec2Place) -> None:
     assert look() == "draining"
     services.mark_node_emptied(node)
     assert look() == "ended"
-    assert place.front.living() == set()
+    assert place.proxy.living() == set()
     kinds = [event.kind for event in ScalingEvent.objects.order_by("pk")]
     assert kinds == ["provision", "joined", "ready", "drain", "terminate"]
 
 
-def joined(place: Ec2Place, node: Node) -> str:
+def joined(place: Ec2Account, node: Node) -> str:
     """Join as the node's machine does, with the token from its user data and the instance id from EC2."""
     ec2 = place.clients().ec2
     attribute = ec2.describe_instance_attribute(InstanceId=node.instance_id, Attribute="userData")

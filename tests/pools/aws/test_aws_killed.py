@@ -10,8 +10,8 @@ from django.db import transaction
 
 from pools.models import Node, ScalingEvent
 from pools.models.node import NodeState
-from tests.pools.aws.ec2_account import IMAGE_PARAMETER, REGION, TWO_GPUS, Ec2Place, ec2_place, subnets
-from tests.pools.aws.ec2_proxy import Trouble
+from tests.pools.aws.ec2_account import IMAGE_PARAMETER, REGION, TWO_GPUS, Ec2Account, ec2_account, subnets
+from tests.pools.aws.ec2_proxy import Fault
 from tests.pools.reconciler.test_reconciler_killed import KillAt
 from tests.pools.stage import Killed, Stage, pool
 
@@ -21,7 +21,7 @@ shows = pytest.mark.shows
 
 @dataclass
 class Ec2Stage(Stage):
-    """The stage with EC2 as its provider, the stage's clock and its kill points."""
+    """Stage whose provider is EC2, with the stage's clock and kill points."""
 
     place: Any = None
 
@@ -39,11 +39,11 @@ class Ec2Stage(Stage):
                 self.pass_time(60)
                 if not self.reconcile():
                     return
-        raise AssertionError("does not come to rest")
+        raise AssertionError("the pool does not come to rest")
 
     def check(self) -> None:
         nodes = Node.objects.filter(pool=self.pool).exclude(state=NodeState.ENDED)
-        assert {node.instance_id for node in nodes} == self.place.front.living()
+        assert {node.instance_id for node in nodes} == self.place.proxy.living()
         assert len(nodes) == self.nodes_desired
 
     def errors(self) -> list[str]:
@@ -52,12 +52,14 @@ class Ec2Stage(Stage):
 
 
 @pytest.fixture
-def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[Ec2Place]:
-    with ec2_place(monkeypatch) as ec2:
+def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[Ec2Account]:
+    with ec2_account(monkeypatch) as ec2:
         yield ec2
 
 
-def ec2_stage(place: Ec2Place, nodes: object = (0, 8), *, provider: Any = None, **settings: Any) -> Ec2Stage:
+def ec2_stage(
+    place: Ec2Account, nodes: object = (0, 8), *, provider: Any = None, **settings: Any
+) -> Ec2Stage:
     values = {
         "region": REGION, "instance_types": [TWO_GPUS], "subnets": subnets()[:1],
         "image_parameter": IMAGE_PARAMETER, **settings,
@@ -70,25 +72,27 @@ def ec2_stage(place: Ec2Place, nodes: object = (0, 8), *, provider: Any = None, 
 @pytest.mark.heavy
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("lose_response", [False, True])
-def test_reconciler_killed_at_any_step_of_an_ec2_order_recovers(place: Ec2Place, lose_response: bool) -> None:
+def test_reconciler_killed_at_any_step_of_an_ec2_order_recovers(
+    place: Ec2Account, lose_response: bool
+) -> None:
     places = set()
     provider = place.provider()
     for n in range(1, 40):
         with transaction.atomic():
             provider.installation = f"killed-{place.installation}-{n}"
-            place.front.launched = {"spot": [], "on-demand": []}
+            place.proxy.launched = {"spot": [], "on-demand": []}
             stage = ec2_stage(place, provider=provider)
             stage.resize(2)
             if lose_response:
-                place.front.next("CreateFleet", Trouble(after=True))
+                place.proxy.next("CreateFleet", Fault(after=True))
             stage.kill = killer = KillAt(n)
             with suppress(Killed):
                 stage.settle()
             stage.kill = lambda where: None
             stage.settle()
             stage.check()
-            launched = len(place.front.launched["on-demand"])
-            assert launched == 2, f"{launched} were launched for 2: killed {killer.where}"
+            launched = len(place.proxy.launched["on-demand"])
+            assert launched == 2, f"{launched} machines for an order of 2: killed {killer.where}"
             transaction.set_rollback(True)
         if killer.left > 0:
             break
@@ -97,35 +101,35 @@ def test_reconciler_killed_at_any_step_of_an_ec2_order_recovers(place: Ec2Place,
 
 
 @shows("SKY-61", "SKY-62")
-def test_launch_at_the_account_limit_is_retried_each_tick_and_reported_once(place: Ec2Place) -> None:
+def test_launch_at_the_account_limit_is_retried_each_tick_and_reported_once(place: Ec2Account) -> None:
     stage = ec2_stage(place)
-    place.front.capacity["on-demand"], place.front.short_of = 0, "VcpuLimitExceeded"
+    place.proxy.capacity["on-demand"], place.proxy.short_of = 0, "VcpuLimitExceeded"
     stage.resize(2)
     for _ in range(3):
         stage.reconcile()
         stage.pass_time(15)
-    assert place.front.count("CreateFleet") == 3
+    assert place.proxy.count("CreateFleet") == 3
     assert stage.errors() == ["quota"]
     stage.pool.refresh_from_db()
     message = "could not order 2 nodes (quota): VcpuLimitExceeded: no capacity in this test"
     assert stage.pool.last_error == message
-    place.front.capacity["on-demand"] = None
+    place.proxy.capacity["on-demand"] = None
     stage.settle()
     stage.check()
     stage.pool.refresh_from_db()
     assert stage.pool.last_error == ""
 
 
-def test_expired_credentials_stop_no_running_node(place: Ec2Place) -> None:
+def test_expired_credentials_do_not_stop_running_nodes(place: Ec2Account) -> None:
     stage = ec2_stage(place)
     stage.resize(1)
     stage.settle()
-    place.front.next("DescribeInstances", Trouble("ExpiredToken"))
+    place.proxy.next("DescribeInstances", Fault("ExpiredToken"))
     stage.pass_time(15)
     stage.reconcile()
     assert stage.states() == {0: "ready"}
     assert stage.errors() == ["credentials"]
-    place.front.next("DescribeInstances", Trouble("ExpiredToken"))
+    place.proxy.next("DescribeInstances", Fault("ExpiredToken"))
     stage.resize(2)
     stage.pass_time(1)
     stage.reconcile()
@@ -136,23 +140,23 @@ def test_expired_credentials_stop_no_running_node(place: Ec2Place) -> None:
 
 
 @shows("SKY-59")
-def test_partial_launch_is_used_and_the_rest_is_ordered(place: Ec2Place) -> None:
+def test_partial_launch_is_used_and_the_rest_is_ordered(place: Ec2Account) -> None:
     stage = ec2_stage(place)
-    place.front.capacity["on-demand"] = 2
+    place.proxy.capacity["on-demand"] = 2
     stage.resize(3)
     stage.reconcile()
     assert len(stage.states()) == 2
     event = ScalingEvent.objects.get(kind="provision")
     assert event.reason.startswith("provider returned 2 of 3 nodes: InsufficientInstanceCapacity")
     assert stage.errors() == ["capacity"]
-    place.front.capacity["on-demand"] = None
+    place.proxy.capacity["on-demand"] = None
     stage.settle()
     stage.check()
 
 
-def test_launch_with_a_lost_response_is_retried_and_adopted(place: Ec2Place) -> None:
+def test_launch_with_a_lost_response_is_retried_and_adopted(place: Ec2Account) -> None:
     stage = ec2_stage(place)
-    place.front.next("CreateFleet", Trouble(after=True))
+    place.proxy.next("CreateFleet", Fault(after=True))
     stage.resize(2)
     stage.reconcile()
     assert (stage.states(), stage.errors()) == ({}, ["timeout"])
@@ -161,56 +165,56 @@ def test_launch_with_a_lost_response_is_retried_and_adopted(place: Ec2Place) -> 
     assert "adopted" in stage.history()
     stage.settle()
     stage.check()
-    assert len(place.front.launched["on-demand"]) == 2
+    assert len(place.proxy.launched["on-demand"]) == 2
 
 
-def test_machine_that_never_joins_is_terminated_and_replaced(place: Ec2Place) -> None:
+def test_machine_that_never_joins_is_terminated_and_replaced(place: Ec2Account) -> None:
     stage = ec2_stage(place)
     stage.resize(1)
     stage.reconcile()
     first = stage.node(0).instance_id
     stage.pass_time(stage.pool.boot_timeout - 1)
     stage.reconcile()
-    assert stage.states() == {0: "booting"}, "it runs, but has not joined"
+    assert stage.states() == {0: "booting"}, "the machine runs but has not joined"
     stage.pass_time(15)
     stage.reconcile()
-    assert first not in place.front.living()
+    assert first not in place.proxy.living()
     assert ScalingEvent.objects.get(kind="lost").reason == "not ready within 900 s"
     stage.settle()
     stage.check()
 
 
 @shows("SKY-69")
-def test_machine_that_ec2_does_not_terminate_is_terminated_again(place: Ec2Place) -> None:
+def test_termination_is_repeated_until_ec2_ends_the_machine(place: Ec2Account) -> None:
     stage = ec2_stage(place)
     stage.resize(2)
     stage.settle()
     instance_id = stage.node(1).instance_id
-    place.front.unending.add(instance_id)
+    place.proxy.unending.add(instance_id)
     stage.resize(1)
     stage.reconcile()
     stage.empty_drains()
     stage.reconcile()
     assert stage.states() == {0: "ready"}
-    assert instance_id in place.front.living()
+    assert instance_id in place.proxy.living()
     for _ in range(2):
         stage.pass_time(15)
         stage.reconcile()
-    assert place.front.count("TerminateInstances") == 3
-    place.front.unending.clear()
+    assert place.proxy.count("TerminateInstances") == 3
+    place.proxy.unending.clear()
     stage.settle()
     stage.check()
 
 
-def test_manually_stopped_machine_is_lost_and_terminated(place: Ec2Place) -> None:
-    """A stopped machine's volumes would keep costing money."""
+def test_manually_stopped_machine_is_lost_and_terminated(place: Ec2Account) -> None:
+    """The volumes of a stopped machine would keep costing money."""
     stage = ec2_stage(place)
     stage.resize(1)
     stage.settle()
     instance_id = stage.node(0).instance_id
     place.clients().ec2.stop_instances(InstanceIds=[instance_id])
-    place.front.next("TerminateInstances", Trouble("InternalError"), Trouble("InternalError"))
-    place.front.next("TerminateInstances", Trouble("InternalError"))
+    place.proxy.next("TerminateInstances", Fault("InternalError"), Fault("InternalError"))
+    place.proxy.next("TerminateInstances", Fault("InternalError"))
     for _ in range(3):
         stage.pass_time(15)
         stage.reconcile()
@@ -222,11 +226,11 @@ def test_manually_stopped_machine_is_lost_and_terminated(place: Ec2Place) -> Non
     stage.check()
 
 
-def test_interrupted_spot_machine_is_replaced_before_it_ends(place: Ec2Place) -> None:
+def test_interrupted_spot_machine_is_replaced_before_it_ends(place: Ec2Account) -> None:
     stage = ec2_stage(place, purchase="spot")
     stage.resize(2)
     stage.settle()
-    place.front.interrupt_spot_machine(stage.node(1).instance_id, stage.now)
+    place.proxy.interrupt_spot_machine(stage.node(1).instance_id, stage.now)
     stage.pass_time(15)
     stage.reconcile()
     assert stage.states() == {0: "ready", 1: "draining", 2: "requested"}

@@ -14,30 +14,30 @@ from pools.providers.aws.errors import classify
 from pools.providers.aws.prices import price_per_gpu_hour
 from pools.providers.aws.settings import aws_settings
 from pools.providers.base import InstanceState, ProviderError, ProviderErrorKind, Shape
-from tests.pools.aws.ec2_account import REGION, TWO_GPUS, USER_DATA, Ec2Place, ec2_place, order, subnets
+from tests.pools.aws.ec2_account import REGION, TWO_GPUS, USER_DATA, Ec2Account, ec2_account, order, subnets
 from tests.pools.aws.ec2_model import violations
-from tests.pools.aws.ec2_proxy import Trouble
+from tests.pools.aws.ec2_proxy import Fault
 
 Kind = ProviderErrorKind
 
 
 @pytest.fixture
-def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[Ec2Place]:
-    with ec2_place(monkeypatch) as ec2:
+def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[Ec2Account]:
+    with ec2_account(monkeypatch) as ec2:
         yield ec2
 
 
-def recorded_requests(place: Ec2Place, operation: str) -> list[dict[str, Any]]:
+def recorded_requests(place: Ec2Account, operation: str) -> list[dict[str, Any]]:
     return [params for _, name, params in place.calls if name == operation]
 
 
-def test_every_request_matches_the_ec2_service_model(place: Ec2Place) -> None:
-    """The test checks each parameter's name, type, choices and length."""
+def test_every_request_matches_the_ec2_service_model(place: Ec2Account) -> None:
+    """The model defines the name, type, allowed values and length of each parameter."""
     rich: dict[str, Any] = {
         "purchase": "spot_then_on_demand", "spot_price_max": 1.5, "instance_profile": "berth-node",
         "volume_gib": 200, "on_demand_allocation": "prioritized", "subnets": subnets()[:2],
     }  # fmt: skip
-    place.front.capacity["spot"] = 1
+    place.proxy.capacity["spot"] = 1
     for settings in (rich, {"image": "ami-0123456789abcdef0", "security_groups": ["sg-0123"]}):
         provider = place.provider(**settings)
         made = provider.provision(order("t-" + str(len(settings))))
@@ -51,7 +51,7 @@ def test_every_request_matches_the_ec2_service_model(place: Ec2Place) -> None:
     assert [violation for call in place.calls for violation in violations(*call)] == []
 
 
-def test_machine_opens_no_port_and_requires_imds_v2(place: Ec2Place) -> None:
+def test_machine_opens_no_port_and_requires_imds_v2(place: Ec2Account) -> None:
     place.provider(instance_profile="berth-node").provision(order())
     (template,) = recorded_requests(place, "CreateLaunchTemplate")
     data = template["LaunchTemplateData"]
@@ -72,9 +72,9 @@ def test_machine_opens_no_port_and_requires_imds_v2(place: Ec2Place) -> None:
     [("on_demand", [False]), ("spot", [True]), ("spot_then_on_demand", [True, False])],
 )
 def test_only_spot_launches_tag_spot_requests(
-    place: Ec2Place, purchase: str, tags_requests: list[bool]
+    place: Ec2Account, purchase: str, tags_requests: list[bool]
 ) -> None:
-    """EC2 refuses on-demand launches whose template tags spot requests."""
+    """EC2 rejects on-demand launches whose template tags spot requests."""
     provider = place.provider(purchase=purchase)
     for token in ("t-1", "t-2"):
         provider.provision(order(token))
@@ -86,7 +86,7 @@ def test_only_spot_launches_tag_spot_requests(
     assert recorded_requests(place, "DeleteLaunchTemplate") == []
 
 
-def test_existing_resources_are_not_created_again(place: Ec2Place) -> None:
+def test_existing_resources_are_not_created_again(place: Ec2Account) -> None:
     provider = place.provider()
     provider.provision(order("t-1"))
     provider.provision(order("t-2", start=2))
@@ -97,12 +97,10 @@ def test_existing_resources_are_not_created_again(place: Ec2Place) -> None:
     )
     place.provider(volume_gib=100).provision(order("t-3", start=4))
     assert len(recorded_requests(place, "CreateLaunchTemplate")) == 2
-    assert len(recorded_requests(place, "DeleteLaunchTemplate")) == 1, (
-        "the template that no settings use any more"
-    )
+    assert len(recorded_requests(place, "DeleteLaunchTemplate")) == 1, "the template that is no longer used"
 
 
-def test_machines_are_tagged_with_installation_and_pool(place: Ec2Place) -> None:
+def test_machines_are_tagged_with_installation_and_pool(place: Ec2Account) -> None:
     made = place.provider().provision(order(start=3, tags={"team": "vision"})).instances
     description = place.clients().ec2.describe_instances(InstanceIds=[made[0].instance_id])
     (instance,) = description["Reservations"][0]["Instances"]
@@ -113,24 +111,24 @@ def test_machines_are_tagged_with_installation_and_pool(place: Ec2Place) -> None
     }.items()  # fmt: skip
 
 
-def test_listing_reads_all_pages(place: Ec2Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_listing_reads_all_pages(place: Ec2Account, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(instances, "PAGE", 5)
     provider = place.provider()
     made = [provider.provision(order(f"t-{n}", count=1, start=n)).instances[0] for n in range(7)]
-    before = place.front.count("DescribeInstances")
+    before = place.proxy.count("DescribeInstances")
     assert list(provider.list_instances("small")) == made
-    assert place.front.count("DescribeInstances") - before == 2
+    assert place.proxy.count("DescribeInstances") - before == 2
     provider.terminate("small", [instance.instance_id for instance in made])
-    assert place.front.living() == set()
+    assert place.proxy.living() == set()
 
 
-def test_other_installations_in_the_account_are_ignored(place: Ec2Place) -> None:
+def test_other_installations_in_the_account_are_ignored(place: Ec2Account) -> None:
     theirs = place.provider().provision(order()).instances
     place.installation = "another"
     provider = place.provider()
     assert provider.list_instances("small") == ()
     provider.terminate("small", [instance.instance_id for instance in theirs])
-    assert len(place.front.living()) == 2
+    assert len(place.proxy.living()) == 2
 
 
 @pytest.mark.parametrize(
@@ -144,11 +142,11 @@ def test_other_installations_in_the_account_are_ignored(place: Ec2Place) -> None
     ],
 )
 def test_instance_lifecycle_matches_the_pool_setting(
-    place: Ec2Place, purchase: str, spot: int | None, launched: dict[str, int]
+    place: Ec2Account, purchase: str, spot: int | None, launched: dict[str, int]
 ) -> None:
-    place.front.capacity["spot"] = spot
+    place.proxy.capacity["spot"] = spot
     made = place.provider(purchase=purchase).provision(order(count=3))
-    assert {kind: len(ids) for kind, ids in place.front.launched.items()} == launched
+    assert {kind: len(ids) for kind, ids in place.proxy.launched.items()} == launched
     assert [instance.ordinal for instance in made.instances] == list(range(sum(launched.values())))
     assert bool(made.message) == (spot is not None)
 
@@ -161,14 +159,14 @@ def test_instance_lifecycle_matches_the_pool_setting(
         ("MaxSpotInstanceCountExceeded", Kind.QUOTA),
         ("UnauthorizedOperation", Kind.CREDENTIALS),
         ("InvalidSubnetID.NotFound", Kind.SETTINGS),
-        ("SomethingThatNobodyKnows", Kind.CAPACITY),  # EC2 has responded, so the outcome is certain
+        ("AnUnknownErrorCode", Kind.CAPACITY),  # EC2 has responded, so the outcome is certain
     ],
 )
-def test_launch_failures_are_classified(place: Ec2Place, code: str, kind: Kind) -> None:
-    place.front.capacity["on-demand"], place.front.short_of = 0, code
-    with pytest.raises(ProviderError) as refused:
+def test_launch_failures_are_classified(place: Ec2Account, code: str, kind: Kind) -> None:
+    place.proxy.capacity["on-demand"], place.proxy.short_of = 0, code
+    with pytest.raises(ProviderError) as raised:
         place.provider().provision(order())
-    assert (refused.value.kind, refused.value.message) == (kind, f"{code}: no capacity in this test")
+    assert (raised.value.kind, raised.value.message) == (kind, f"{code}: no capacity in this test")
 
 
 @pytest.mark.parametrize(
@@ -182,29 +180,29 @@ def test_launch_failures_are_classified(place: Ec2Place, code: str, kind: Kind) 
         ("InternalError", Kind.BROKEN),
     ],
 )
-def test_refused_call_is_tried_once_and_classified(place: Ec2Place, code: str, kind: Kind) -> None:
-    place.front.next("CreateFleet", Trouble(code))
-    with pytest.raises(ProviderError) as refused:
+def test_failed_launch_is_not_retried_and_is_classified(place: Ec2Account, code: str, kind: Kind) -> None:
+    place.proxy.next("CreateFleet", Fault(code))
+    with pytest.raises(ProviderError) as raised:
         place.provider().provision(order())
-    assert refused.value.kind == kind
-    assert place.front.count("CreateFleet") == 1, "the SDK must not repeat what makes machines"
+    assert raised.value.kind == kind
+    assert place.proxy.count("CreateFleet") == 1, "the SDK must not repeat launches"
 
 
-def test_throttled_listing_is_repeated_by_the_sdk(place: Ec2Place) -> None:
-    place.front.next("DescribeInstances", Trouble("RequestLimitExceeded"))
+def test_throttled_listing_is_repeated_by_the_sdk(place: Ec2Account) -> None:
+    place.proxy.next("DescribeInstances", Fault("RequestLimitExceeded"))
     assert place.provider().list_instances("small") == ()
-    assert place.front.count("DescribeInstances") == 2
+    assert place.proxy.count("DescribeInstances") == 2
 
 
-def test_missing_credentials_are_reported(place: Ec2Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_credentials_are_reported(place: Ec2Account, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
     monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
-    with pytest.raises(ProviderError) as refused:
+    with pytest.raises(ProviderError) as raised:
         place.provider().list_instances("small")
-    assert refused.value.kind == Kind.CREDENTIALS
+    assert raised.value.kind == Kind.CREDENTIALS
 
 
-def test_outcome_is_unknown_without_a_response(place: Ec2Place) -> None:
+def test_outcome_is_uncertain_without_a_response(place: Ec2Account) -> None:
     provider = place.provider()
     provider.clients.launch_client = Clients(REGION, "http://127.0.0.1:9").launch_client
     with pytest.raises(ProviderError) as failure:
@@ -212,51 +210,51 @@ def test_outcome_is_unknown_without_a_response(place: Ec2Place) -> None:
     assert failure.value.kind == Kind.TIMEOUT
 
 
-def test_lost_response_causes_no_duplicate_launch(place: Ec2Place) -> None:
+def test_lost_response_causes_no_duplicate_launch(place: Ec2Account) -> None:
     """If the tags are not visible yet, the client token prevents a duplicate launch."""
-    place.front.next("CreateFleet", Trouble(after=True))
+    place.proxy.next("CreateFleet", Fault(after=True))
     with pytest.raises(ProviderError) as failure:
         place.provider().provision(order())
     assert failure.value.kind == Kind.TIMEOUT
-    place.front.hidden |= place.front.living()
+    place.proxy.hidden |= place.proxy.living()
     again = place.provider().provision(order())
-    assert place.front.count("CreateFleet") == 2
-    assert {instance.instance_id for instance in again.instances} == place.front.living()
+    assert place.proxy.count("CreateFleet") == 2
+    assert {instance.instance_id for instance in again.instances} == place.proxy.living()
     assert {instance.state for instance in again.instances} == {InstanceState.BOOTING}
-    place.front.hidden.clear()
+    place.proxy.hidden.clear()
     seen = place.provider().provision(order())
-    assert place.front.count("CreateFleet") == 2
+    assert place.proxy.count("CreateFleet") == 2
     assert [i.ordinal for i in seen.instances] == [i.ordinal for i in again.instances] == [0, 1]
-    assert len(place.front.living()) == 2
+    assert len(place.proxy.living()) == 2
 
 
-def test_order_with_changed_settings_does_not_get_stuck(place: Ec2Place) -> None:
-    place.front.next("CreateFleet", Trouble(after=True))
+def test_order_is_fulfilled_after_its_settings_change(place: Ec2Account) -> None:
+    place.proxy.next("CreateFleet", Fault(after=True))
     with pytest.raises(ProviderError):
         place.provider().provision(order())
     again = place.provider(volume_gib=100).provision(order())
-    assert {instance.instance_id for instance in again.instances} == place.front.living()
+    assert {instance.instance_id for instance in again.instances} == place.proxy.living()
 
 
-def test_machines_boot_and_are_interrupted(place: Ec2Place) -> None:
-    place.front.boots_at_once = False
+def test_machines_boot_and_are_interrupted(place: Ec2Account) -> None:
+    place.proxy.boots_at_once = False
     provider = place.provider(purchase="spot")
     made = provider.provision(order()).instances
     assert {instance.state for instance in provider.list_instances("small")} == {InstanceState.BOOTING}
-    place.front.boot()
+    place.proxy.boot()
     now = datetime.now(UTC).replace(microsecond=0)
-    place.front.interrupt_spot_machine(made[1].instance_id, now)
+    place.proxy.interrupt_spot_machine(made[1].instance_id, now)
     first, second = provider.list_instances("small")
     assert (first.state, first.interruption) == (InstanceState.READY, None)
     assert second.interruption is not None
     assert second.interruption.at == now + timedelta(minutes=2)
 
 
-def test_interruptions_are_queried_for_spot_machines_only(place: Ec2Place) -> None:
+def test_interruptions_are_queried_for_spot_machines_only(place: Ec2Account) -> None:
     provider = place.provider()
     provider.provision(order())
     provider.list_instances("small")
-    assert place.front.count("DescribeSpotInstanceRequests") == 0
+    assert place.proxy.count("DescribeSpotInstanceRequests") == 0
 
 
 @pytest.mark.parametrize(
@@ -267,12 +265,12 @@ def test_interruptions_are_queried_for_spot_machines_only(place: Ec2Place) -> No
         (Shape(4000, 10_000_000, gpus=2), f"{TWO_GPUS} has"),
     ],
 )
-def test_mismatched_instance_type_is_never_launched(place: Ec2Place, shape: Shape, expected: str) -> None:
-    with pytest.raises(ProviderError) as refused:
+def test_mismatched_instance_type_is_never_launched(place: Ec2Account, shape: Shape, expected: str) -> None:
+    with pytest.raises(ProviderError) as raised:
         place.provider().provision(order(shape=shape))
-    assert refused.value.kind == Kind.SETTINGS
-    assert refused.value.message.startswith(expected)
-    assert place.front.count("CreateFleet") == 0
+    assert raised.value.kind == Kind.SETTINGS
+    assert raised.value.message.startswith(expected)
+    assert place.proxy.count("CreateFleet") == 0
 
 
 MANY_INSTANCES = [f"g6.{n}xlarge" for n in range(9)]
@@ -300,9 +298,9 @@ VALID_SETTINGS: dict[str, Any] = {
 )
 def test_error_names_the_invalid_setting(change: dict[str, Any], path: str) -> None:
     assert aws_settings(VALID_SETTINGS).region == "eu-central-1"
-    with pytest.raises(Invalid) as refused:
+    with pytest.raises(Invalid) as raised:
         aws_settings(VALID_SETTINGS | change)
-    assert [problem.path for problem in refused.value.problems] == [path]
+    assert [problem.path for problem in raised.value.problems] == [path]
 
 
 def test_prices_come_from_the_table_or_are_unknown() -> None:

@@ -1,4 +1,4 @@
-"""Join program tests with an EC2 metadata service that supports only version 2."""
+"""Tests for the join program with an EC2 metadata service that supports only version 2."""
 
 import json
 import subprocess
@@ -19,13 +19,13 @@ SPOT_TERMINATION = {"action": "terminate", "time": "2030-01-01T12:02:00Z"}
 
 @dataclass
 class MachineEnvironment:
-    """The metadata service and Berth's API at one address. The machine's first call is refused."""
+    """The metadata service and Berth's API at one address. The API rejects the machine's first report."""
 
     metadata: dict[str, str]
     address: str = ""
     joined: list[dict[str, Any]] = field(default_factory=list)
     interruption: list[dict[str, Any] | None] = field(default_factory=list)  # one entry per call
-    careless: list[str] = field(default_factory=list)  # paths requested without a token
+    unauthenticated_paths: list[str] = field(default_factory=list)  # paths requested without a token
 
     def answer(self, method: str, path: str, headers: Any, body: bytes) -> tuple[int, str]:
         if path == "/latest/api/token":
@@ -33,7 +33,7 @@ class MachineEnvironment:
             return (200, TOKEN) if asks else (405, "")
         if path.startswith("/latest/meta-data/"):
             if headers.get("X-aws-ec2-metadata-token") != TOKEN:
-                self.careless.append(path)
+                self.unauthenticated_paths.append(path)
                 return 401, ""
             value = self.metadata.get(path.removeprefix("/latest/meta-data/"))
             return (404, "") if value is None else (200, value)
@@ -45,7 +45,7 @@ class MachineEnvironment:
 
 
 @pytest.fixture
-def surroundings(request: pytest.FixtureRequest) -> Iterator[MachineEnvironment]:
+def environment(request: pytest.FixtureRequest) -> Iterator[MachineEnvironment]:
     around = MachineEnvironment({"instance-id": "i-0abc", "local-ipv4": "10.0.0.7", **request.param})
 
     class Handler(BaseHTTPRequestHandler):
@@ -63,7 +63,7 @@ def surroundings(request: pytest.FixtureRequest) -> Iterator[MachineEnvironment]
             self.do_GET()
 
         def log_message(self, format: str, *args: Any) -> None:
-            """Nothing."""
+            """Suppress request logging."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     around.address = f"http://127.0.0.1:{server.server_port}"
@@ -76,7 +76,7 @@ def surroundings(request: pytest.FixtureRequest) -> Iterator[MachineEnvironment]
 
 
 def run(around: MachineEnvironment, state: Path) -> None:
-    """Run the program until its first call is refused."""
+    """Run the program until its first report is rejected."""
     env = {
         "PATH": "/usr/bin:/bin", "BERTH_URL": around.address, "BERTH_METADATA_URL": around.address,
         "BERTH_POOL": "gpus", "BERTH_JOIN_TOKEN": "order.x", "BERTH_MACHINE_STATE": str(state),
@@ -86,23 +86,21 @@ def run(around: MachineEnvironment, state: Path) -> None:
 
 
 @pytest.mark.parametrize("surroundings", [{}], indirect=True)
-def test_machine_joins_with_its_instance_id(surroundings: MachineEnvironment, tmp_path: Path) -> None:
-    run(surroundings, tmp_path)
-    [body] = surroundings.joined
+def test_machine_joins_with_its_instance_id(environment: MachineEnvironment, tmp_path: Path) -> None:
+    run(environment, tmp_path)
+    [body] = environment.joined
     assert (body["instance_id"], body["address"]) == ("i-0abc", "10.0.0.7")
-    assert surroundings.interruption == [None]
-    assert surroundings.careless == []
+    assert environment.interruption == [None]
+    assert environment.unauthenticated_paths == []
 
 
 @pytest.mark.parametrize(
     "surroundings", [{"spot/instance-action": json.dumps(SPOT_TERMINATION)}], indirect=True
 )
-def test_spot_interruption_is_reported_with_its_time(
-    surroundings: MachineEnvironment, tmp_path: Path
-) -> None:
-    run(surroundings, tmp_path)
+def test_spot_interruption_is_reported_with_its_time(environment: MachineEnvironment, tmp_path: Path) -> None:
+    run(environment, tmp_path)
     reason = "EC2 interrupts this spot instance"
-    assert surroundings.interruption == [{"reason": reason, "at": SPOT_TERMINATION["time"]}]
+    assert environment.interruption == [{"reason": reason, "at": SPOT_TERMINATION["time"]}]
 
 
 @pytest.mark.parametrize(
@@ -110,8 +108,8 @@ def test_spot_interruption_is_reported_with_its_time(
     [{"events/recommendations/rebalance": '{"noticeTime": "2030-01-01T12:00:00Z"}'}],
     indirect=True,
 )
-def test_rebalance_recommendation_is_reported(surroundings: MachineEnvironment, tmp_path: Path) -> None:
+def test_rebalance_recommendation_is_reported(environment: MachineEnvironment, tmp_path: Path) -> None:
     """The recommendation leads to a drain without a deadline."""
-    run(surroundings, tmp_path)
+    run(environment, tmp_path)
     reason = "EC2 recommends rebalancing this spot instance"
-    assert surroundings.interruption == [{"reason": reason, "at": None}]
+    assert environment.interruption == [{"reason": reason, "at": None}]

@@ -1,4 +1,4 @@
-"""Tests for environments on this machine, which the common script builds once for all nodes.
+"""Tests for environments on this machine. Each environment is built once for all nodes.
 
 The packages are built by the tests and installed from a directory, so no network is needed.
 """
@@ -69,7 +69,7 @@ def ended(here: LocalEnvironments, name: str, of: Recipe) -> InstallStatus:
             assert boot is not None, "no build is running"
             return boot
         time.sleep(0.05)
-    raise AssertionError("does not end")
+    raise AssertionError("the script does not end")
 
 
 def python(here: LocalEnvironments, of: Recipe, code: str) -> str:
@@ -97,7 +97,7 @@ def test_script_installs_packages_and_runs_plugin_operations(here: LocalEnvironm
     assert python(here, node_recipe, "import pools.plugins, berth.core.errors; print('ours')") == "ours"
     stored = [path for path in here.root.rglob("*") if path.is_file() and path.suffix != ".pyc"]
     leaked = [path for path in stored if SECRET.encode() in path.read_bytes()]
-    assert {path.name for path in leaked} <= {"script"}, "only what this test itself wrote in an operation"
+    assert {path.name for path in leaked} <= {"script"}, "only this test's own operation contains the secret"
 
 
 def test_second_node_reuses_the_environment_of_the_first(here: LocalEnvironments, wheels: Path) -> None:
@@ -162,7 +162,9 @@ def test_failed_build_is_reported_with_its_last_output(
     assert boot.failure.startswith(f"environment could not be installed: {expected}")
     assert boot.progress.failed is not None
     assert SECRET not in json.dumps([phase.to_dict() for phase in boot.progress.phases])
-    assert (here.root / node_recipe.digest).exists() == bool(operations), "what is half made is not left"
+    assert (here.root / node_recipe.digest).exists() == bool(operations), (
+        "an incomplete environment is deleted"
+    )
 
 
 @pytest.mark.heavy
@@ -208,7 +210,7 @@ def test_unused_environments_are_deleted_and_used_ones_stay(here: LocalEnvironme
     for node_recipe in (used, unused):
         here.begin(node_recipe.digest[:8], node_recipe)
         assert ended(here, node_recipe.digest[:8], node_recipe).ready
-    assert here.clear(frozenset({used.digest})) == [], "a node has it still"
+    assert here.clear(frozenset({used.digest})) == [], "a node still uses the environment"
     here.end(unused.digest[:8])
     assert here.clear(frozenset({used.digest})) == [unused.digest]
     assert not (here.root / unused.digest).exists()
@@ -224,7 +226,7 @@ def test_script_is_valid_shell_and_deterministic(tmp_path: Path) -> None:
     assert "from_index https://example.org/whl/cu128 torch==2.9.1\n" in text
     assert "export A='$(reboot)'" in text
     assert "phase 'last thing' operation_0" in text
-    assert "@" not in text.replace("$@", "").replace("last thing", ""), "nothing is left to fill in"
+    assert "@" not in text.replace("$@", "").replace("last thing", ""), "all placeholders are replaced"
 
 
 def test_any_script_output_can_be_parsed() -> None:

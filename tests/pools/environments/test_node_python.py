@@ -76,7 +76,7 @@ def find_newer_parts(source: str) -> list[str]:
 
 
 def has_unevaluated_annotations(source: str) -> bool:
-    """Return True if annotations such as `int | None` are never evaluated, as Python 3.9 requires."""
+    """Return whether annotations such as `int | None` stay unevaluated, as Python 3.9 requires."""
     nodes = list(ast.walk(ast.parse(source)))
     functions = [node for node in nodes if isinstance(node, ast.FunctionDef)]
     local = {
@@ -172,7 +172,7 @@ def test_agent_on_python_3_9_runs_a_pod(tmp_path: Path) -> None:
         agent.wait()
 
 
-def test_error_on_a_machine_with_an_older_python_names_the_required_version(tmp_path: Path) -> None:
+def test_error_on_a_machine_with_an_older_python_states_the_required_version(tmp_path: Path) -> None:
     """The test runs the real script on a machine with an older Python and no network."""
     served, tools = tmp_path / "served/api/v1/machines", tmp_path / "bin"
     served.mkdir(parents=True)
@@ -196,7 +196,7 @@ def test_error_on_a_machine_with_an_older_python_names_the_required_version(tmp_
     assert "BERTH_NODE_PYTHON" in last
 
 
-def test_node_that_does_not_start_fails_with_the_last_agent_output(tmp_path: Path) -> None:
+def test_node_that_does_not_start_fails_with_the_agents_last_output(tmp_path: Path) -> None:
     served = tmp_path / "api/v1/machines"
     served.mkdir(parents=True)
     (served / "node.tar.gz").write_bytes(node_code())
@@ -213,7 +213,7 @@ def test_node_that_does_not_start_fails_with_the_last_agent_output(tmp_path: Pat
         done = subprocess.run(["sh", "-c", script], env=env, capture_output=True, text=True, check=False)
         assert done.returncode == 1
         assert "the agent is not responding" in done.stdout
-        assert "Cannot assign requested address" in done.stderr, "the traceback of the agent"
+        assert "Cannot assign requested address" in done.stderr, "the agent's traceback"
     finally:
         pid = int((tmp_path / "state/ray/pid").read_text())
         os.kill(pid, 15)

@@ -27,7 +27,7 @@ class Packages(SimpleHTTPRequestHandler):
         super().do_GET()
 
     def log_message(self, format: str, *args: object) -> None:
-        """Keep the output of tests quiet."""
+        """Suppress request logging."""
 
 
 def fill_index(directory: Path, *packages: Package) -> Path:

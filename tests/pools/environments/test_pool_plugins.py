@@ -124,12 +124,12 @@ def test_edit_keeps_unnamed_parts_of_an_environment(cast: Cast) -> None:
          "environment.indexes[1].packages: are missing; allowed: only one index may serve all other"),
     ],
 )  # fmt: skip
-def test_invalid_declaration_is_refused_with_its_path(cast: Cast, values: Any, expected: str) -> None:
+def test_invalid_declaration_is_rejected_with_its_path(cast: Cast, values: Any, expected: str) -> None:
     assert problems(cast, **values)[0].startswith(expected)
 
 
 @pytest.mark.shows("PLG-19")
-def test_duplicate_plugin_names_are_refused(cast: Cast) -> None:
+def test_duplicate_plugin_names_are_rejected(cast: Cast) -> None:
     assert "is listed twice" in problems(cast, plugins=["jax", "keras", "jax"])[0]
 
 
@@ -169,7 +169,7 @@ def test_token_is_stored_encrypted_and_never_returned(cast: Cast) -> None:
     assert TOKEN not in audit
 
 
-def test_token_is_kept_until_replaced_or_removed(cast: Cast) -> None:
+def test_token_stays_until_it_is_replaced_or_removed(cast: Cast) -> None:
     def token_of(pool: NodePool) -> dict[str, str]:
         return secrets_for(pool, pool.built_environment)
 

@@ -27,7 +27,7 @@ PIP_FAILS = Progress((Phase("python", "done", 2), Phase("pip", "failed", 3, "loo
 
 @dataclass
 class Scripts(LocalEnvironments):
-    """A stand-in for running scripts. The test sets their progress."""
+    """Fake environments that run no scripts. The test sets the progress."""
 
     root: Path
     now: InstallStatus | None = None
@@ -106,7 +106,7 @@ def test_node_with_a_failed_environment_is_lost_and_replaced_later(
     run_ticks(stage)
     failed = f"Failed boot 1 of 5 (train-0): {failure}. Next attempt in 30 s."
     assert NodePool.objects.get(pk=stage.pool.pk).last_error == failed
-    assert Node.objects.filter(pool=stage.pool).count() == 1, "nothing is ordered in vain"
+    assert Node.objects.filter(pool=stage.pool).count() == 1, "no node is ordered before the next attempt"
     services.edit_pool(actor=SYSTEM, pool=stage.pool, changes={"environment": {"pip": ["numpy"]}})
     scripts.now = InstallStatus(Progress(), ready=True)
     run_ticks(stage, 3)
@@ -128,7 +128,7 @@ def test_existing_nodes_keep_their_environment(stage: Stage, scripts: Scripts) -
     assert not Environment.objects.filter(pk=after).exists()
 
 
-def test_node_with_a_slow_environment_exceeds_the_boot_timeout(stage: Stage, scripts: Scripts) -> None:
+def test_node_with_a_slow_installation_exceeds_the_boot_timeout(stage: Stage, scripts: Scripts) -> None:
     run_ticks(stage)
     scripts.now = InstallStatus(PIP_RUNS)
     stage.pass_time(901)
@@ -136,7 +136,7 @@ def test_node_with_a_slow_environment_exceeds_the_boot_timeout(stage: Stage, scr
     assert "not ready within 900 s" in ScalingEvent.objects.get(pool=stage.pool, kind="lost").reason
 
 
-def test_interrupted_build_is_restarted(stage: Stage, scripts: Scripts) -> None:
+def test_interrupted_installation_is_restarted(stage: Stage, scripts: Scripts) -> None:
     run_ticks(stage)
     scripts.begun.clear()  # as if the machine had crashed
     run_ticks(stage)

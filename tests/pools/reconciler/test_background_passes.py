@@ -36,7 +36,7 @@ def background_reconciler() -> Iterator[BackgroundReconciler]:
     made.end()
 
 
-def test_slow_launch_runs_once_and_blocks_no_tick(background_reconciler: BackgroundReconciler) -> None:
+def test_slow_launch_runs_once_and_does_not_block_ticks(background_reconciler: BackgroundReconciler) -> None:
     made, provider = pool(2), SlowProvider()
 
     def run_pass() -> bool:
@@ -45,12 +45,12 @@ def test_slow_launch_runs_once_and_blocks_no_tick(background_reconciler: Backgro
     assert not background_reconciler.reconcile(made.pk, run_pass)
     assert provider.ordered.wait(PATIENCE)
     for _ in range(3):
-        assert not background_reconciler.reconcile(made.pk, run_pass), "it goes on"
+        assert not background_reconciler.reconcile(made.pk, run_pass), "the pass is still running"
     assert provider.count("provision") == 0
     assert not Node.objects.exists()
     provider.allowed.set()
     background_reconciler._passes[made.pk].result(PATIENCE)
-    assert background_reconciler.reconcile(made.pk, run_pass), "what the pass did is told in the next turn"
+    assert background_reconciler.reconcile(made.pk, run_pass), "the next call returns the outcome"
     background_reconciler.end()
     assert provider.count("provision") == 1
     assert Node.objects.filter(state="ready").count() == 2

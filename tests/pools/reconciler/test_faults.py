@@ -9,7 +9,7 @@ from pools import selectors, services
 from pools.models import Node, ScalingEvent
 from pools.models.node import NodeState
 from pools.providers.base import Instance, InstanceState, Interruption, ProviderErrorKind
-from tests.fakes.provider import Answer, Fail
+from tests.fakes.provider import ExtraInstances, Fail
 from tests.pools.stage import SYSTEM, Stage, pool
 
 pytestmark = pytest.mark.django_db
@@ -19,7 +19,7 @@ shows = pytest.mark.shows
 @shows("SKY-59")
 def test_partial_delivery_is_used_and_the_rest_is_ordered() -> None:
     stage = Stage(pool(4))
-    stage.provider.next("provision", Answer(more=-3))
+    stage.provider.next("provision", ExtraInstances(more=-3))
     stage.reconcile()
     assert len(stage.states()) == 4
     counts = [call.count for name, call in stage.provider.calls if name == "provision"]  # type: ignore[attr-defined]
@@ -29,7 +29,7 @@ def test_partial_delivery_is_used_and_the_rest_is_ordered() -> None:
 
 def test_surplus_instances_are_terminated() -> None:
     stage = Stage(pool(2))
-    stage.provider.next("provision", Answer(more=2))
+    stage.provider.next("provision", ExtraInstances(more=2))
     stage.reconcile()
     assert len(stage.provider.living()) == 2
     assert "surplus" in stage.history()
@@ -39,8 +39,8 @@ def test_surplus_instances_are_terminated() -> None:
 @shows("SKY-61", "SKY-62", "SKY-76")
 def test_error_is_reported_and_retried_at_the_next_tick() -> None:
     stage = Stage(pool(2))
-    refused = Fail(ProviderErrorKind.QUOTA, "the account may have 0 more")
-    stage.provider.next("provision", refused, refused)
+    raised = Fail(ProviderErrorKind.QUOTA, "the account may have 0 more")
+    stage.provider.next("provision", raised, raised)
     stage.reconcile()
     stage.pass_time(14)
     stage.reconcile()
@@ -50,7 +50,7 @@ def test_error_is_reported_and_retried_at_the_next_tick() -> None:
     stage.pass_time(1)
     stage.reconcile()
     assert stage.provider.count("provision") == 2
-    assert stage.history() == ["error"], "the same trouble is told once"
+    assert stage.history() == ["error"], "the same error is recorded once"
     stage.pass_time(15)
     stage.reconcile()
     stage.pool.refresh_from_db()
@@ -140,7 +140,7 @@ def test_unknown_instance_is_terminated() -> None:
     stage.provider.appear("other", Instance("i-theirs", 0, InstanceState.READY, "unknown"))
     stage.pass_time(15)
     stage.reconcile()
-    assert len(stage.provider.living("small")) == 2, "an admin may want to look at it first"
+    assert len(stage.provider.living("small")) == 2, "an admin may want to inspect the instance first"
     assert stage.history()[-1] == "orphan"
     stage.pass_time(59)
     stage.reconcile()
@@ -220,7 +220,7 @@ def test_interrupted_machine_is_drained_and_replaced_at_once() -> None:
     stage.resize(6)
     stage.pass_time(15)
     stage.reconcile()
-    assert stage.states()[1] == "draining", "however much is nodes_desired, this machine goes"
+    assert stage.states()[1] == "draining", "an interrupted machine leaves, whatever the desired number"
     assert stage.history().count("interruption") == 1
     stage.settle()
     stage.check()
@@ -269,7 +269,7 @@ def test_node_lost_while_draining_is_ended() -> None:
     stage.check()
 
 
-def test_failed_listing_loses_no_node() -> None:
+def test_failed_listing_does_not_mark_nodes_lost() -> None:
     stage = Stage(pool(2))
     stage.reconcile()
     stage.provider.next("list_instances", Fail(ProviderErrorKind.CREDENTIALS, "expired"))
@@ -279,7 +279,7 @@ def test_failed_listing_loses_no_node() -> None:
     assert stage.history()[-1] == "error"
 
 
-def test_clock_set_back_stops_no_node() -> None:
+def test_setting_the_clock_back_stops_no_node() -> None:
     stage = Stage(pool(2))
     stage.provider.next("provision", Fail(ProviderErrorKind.CAPACITY))
     stage.reconcile()
@@ -288,7 +288,7 @@ def test_clock_set_back_stops_no_node() -> None:
     stage.check()
 
 
-def test_clock_jump_ends_no_ready_node() -> None:
+def test_clock_jump_does_not_end_ready_nodes() -> None:
     stage = Stage(pool(2))
     stage.reconcile()
     before = {instance.instance_id for instance in stage.provider.living()}

@@ -32,7 +32,7 @@ def test_fixed_pool_replaces_lost_nodes_and_ignores_pressure() -> None:
     stage.reconcile()
     stage.provider.vanish(stage.node(2).instance_id)
     assert not stage.report(queued=50)
-    assert not stage.reconcile(), "not looked at again before the tick"
+    assert not stage.reconcile(), "there is no second listing before the next tick"
     stage.pass_time(15)
     assert stage.reconcile()
     assert stage.states() == dict.fromkeys((0, 1, 3, 4), "ready")
@@ -61,7 +61,7 @@ def test_pool_is_operational_once_enough_nodes_are_ready(nodes: object, threshol
     stage = Stage(pool(nodes), FakeProvider(boots_at_once=False))
     stage.reconcile()
     ids = [instance.instance_id for instance in stage.provider.living()]
-    assert len(ids) == stage.nodes_desired, "all are ordered from the start"
+    assert len(ids) == stage.nodes_desired, "all nodes are ordered from the start"
     for count, instance_id in enumerate(ids, start=1):
         stage.provider.boot(instance_id)
         stage.pass_time(5)
@@ -115,7 +115,7 @@ def test_pressure_scales_up_an_elastic_pool() -> None:
     event = ScalingEvent.objects.get(kind="autoscale")
     assert (event.before, event.after, event.data["rule"]) == (4, 6, "queued")
     assert event.data["pressure"]["nodes"] == 4
-    assert not stage.report(queued=12, running=4, capacity=12), "no further than its maximum"
+    assert not stage.report(queued=12, running=4, capacity=12), "the pool never exceeds its maximum"
 
 
 @shows("SKY-42", "SKY-43", "SKY-66", "SKY-68", "SKY-86")
@@ -152,7 +152,7 @@ def test_missing_report_does_not_change_the_desired_nodes() -> None:
 
 
 @shows("SKY-40", "SKY-46")
-def test_report_without_effect_records_nothing_and_starts_no_cooldown() -> None:
+def test_report_without_effect_writes_no_event_and_starts_no_cooldown() -> None:
     stage = Stage(pool((1, 6)))
     stage.report(queued=4)
     stage.reconcile()
@@ -160,11 +160,11 @@ def test_report_without_effect_records_nothing_and_starts_no_cooldown() -> None:
     scaled_at = stage.pool.last_scaled_at
     stage.pass_time(10)
     assert not stage.report(running=4, capacity=4)
-    assert not stage.report(running=1, capacity=4), "a step down waits"
+    assert not stage.report(running=1, capacity=4), "scaling down waits for the cooldown"
     stage.pool.refresh_from_db()
     assert stage.pool.last_scaled_at == scaled_at
     assert stage.pool.pressure is not None
-    assert stage.pool.pressure["running"] == 1000, "but the report is kept"
+    assert stage.pool.pressure["running"] == 1000, "the report is stored anyway"
     stage.pass_time(30)
     stage.reconcile()
     assert stage.history().count("autoscale") == 1
@@ -209,7 +209,7 @@ def test_nodes_with_least_work_to_lose_are_drained_first() -> None:
     assert [node.ordinal for node in selectors.overdue_drains(stage.now)] == [2, 1]
 
 
-def test_statement_count_does_not_grow_with_drained_nodes() -> None:
+def test_query_count_does_not_grow_with_the_number_of_drained_nodes() -> None:
     counts = []
     for most in (3, 7):
         stage = Stage(pool((0, 8)) if most == 3 else NodePool.objects.get())
@@ -227,7 +227,7 @@ def test_statement_count_does_not_grow_with_drained_nodes() -> None:
 
 
 @shows("SKY-71", "SKY-72", "SKY-73")
-def test_reverted_drain_ignores_a_late_response() -> None:
+def test_late_response_to_a_reverted_drain_is_ignored() -> None:
     stage = Stage(pool((0, 8)))
     stage.resize(4)
     stage.reconcile()

@@ -81,7 +81,7 @@ def test_higher_demand_during_a_call_orders_the_rest_afterwards() -> None:
 
 
 @shows("SKY-58")
-def test_lower_demand_during_a_call_loses_no_delivered_node() -> None:
+def test_lower_demand_during_a_call_does_not_lose_delivered_nodes() -> None:
     came = next_step(fleet(5, [0, 1])).fleet.with_desired(2).after_provisioning([2, 3, 4])
     assert came.pending == {2, 3, 4}
     assert commands(came) == ()
@@ -115,7 +115,7 @@ def test_lost_head_is_replaced_with_ordinal_0() -> None:
     assert commands(without_head) == (Order(1, 0),)
     two_lost = without_head.without_node(3)
     step = next_step(two_lost)
-    assert step.commands == (Order(1, 0),), "0 and 3 are no neighbours"
+    assert step.commands == (Order(1, 0),), "ordinals 0 and 3 are not consecutive"
     assert commands(step.fleet.after_provisioning([0])) == (Order(1, 3),)
 
 
@@ -161,7 +161,7 @@ def test_head_is_drained_last_when_no_node_is_desired() -> None:
 
 
 @shows("SKY-70")
-def test_pool_is_watching_again_after_the_drain() -> None:
+def test_phase_is_watching_again_after_the_drain() -> None:
     draining = next_step(fleet(1, range(3))).fleet
     done = draining.after_drain(2).after_drain(1)
     assert done.phase == Phase.WATCHING
@@ -188,7 +188,7 @@ def test_no_more_drains_are_reverted_than_needed() -> None:
 
 
 @shows("SKY-73")
-def test_late_drain_response_does_not_remove_a_reverted_node() -> None:
+def test_late_drain_response_does_not_remove_the_node() -> None:
     back = next_step(next_step(fleet(1, [0, 1])).fleet.with_desired(2)).fleet
     assert back.after_drain(1) == back
 
@@ -213,7 +213,7 @@ def test_desired_number_is_the_target_from_the_start() -> None:
 
 
 @shows("SKY-87")
-def test_reconciler_imports_neither_providers_nor_scheduler() -> None:
+def test_reconciler_imports_neither_providers_nor_the_scheduler() -> None:
     for file in ENGINE.glob("*.py"):
         for node in ast.walk(ast.parse(file.read_text())):
             if isinstance(node, ast.ImportFrom) and node.module:
@@ -222,16 +222,16 @@ def test_reconciler_imports_neither_providers_nor_scheduler() -> None:
                 assert ours or node.module.split(".")[0] in pure
 
 
-# --- laws
+# --- invariants
 
 
 @dataclass
 class SimulatedProvider:
-    """A provider that responds late, partly or not at all, and a record of each order's outcome."""
+    """A fleet whose provider responds late, partly or not at all, and all orders so far."""
 
     fleet: Fleet
     orders: list[Order] = field(default_factory=list)
-    head_drained_while_wanted: bool = False
+    head_drained_while_desired: bool = False
 
     def step(self) -> bool:
         before = self.fleet
@@ -240,12 +240,12 @@ class SimulatedProvider:
         for command in step.commands:
             match command:
                 case Order():
-                    assert not before.in_flight, "two orders for one gap"
+                    assert not before.in_flight, "two orders for the same missing nodes"
                     self.orders.append(command)
                     missing_head = command == Order(1, 0)  # ordered even though there are enough nodes
                     assert missing_head or before.effective_size + command.count <= before.desired
-                    wanted_ordinals = range(command.start_ordinal, command.start_ordinal + command.count)
-                    assert not before.ordinals_in_use & set(wanted_ordinals)
+                    ordered_ordinals = range(command.start_ordinal, command.start_ordinal + command.count)
+                    assert not before.ordinals_in_use & set(ordered_ordinals)
                 case Drain(ordinals):
                     assert 0 not in ordinals or before.desired == 0
                     assert len(before.current) - len(ordinals) >= before.desired
@@ -253,14 +253,14 @@ class SimulatedProvider:
                     assert set(ordinals) <= before.draining
         return bool(step.commands)
 
-    def happen(self, event: str, n: int) -> None:
+    def apply_event(self, event: str, n: int) -> None:
         fleet = self.fleet
 
         def pick(among: frozenset[int]) -> int | None:
             return sorted(among)[n % len(among)] if among else None
 
         match event:
-            case "want":
+            case "resize":
                 self.fleet = fleet.with_desired(n % 9)
             case "answer" if fleet.in_flight:
                 order = self.orders[-1]
@@ -294,12 +294,12 @@ class SimulatedProvider:
             if fleet == self.fleet and not progress:
                 return
             self.fleet = fleet
-        raise AssertionError(f"does not come to rest: {self.fleet}")
+        raise AssertionError(f"the fleet does not come to rest: {self.fleet}")
 
 
 EVENTS = st.lists(
     st.tuples(
-        st.sampled_from(["want", "answer", "fail", "tick", "join", "lose", "drained"]), st.integers(0, 50)
+        st.sampled_from(["resize", "answer", "fail", "tick", "join", "lose", "drained"]), st.integers(0, 50)
     ),
     max_size=40,
 )
@@ -310,12 +310,12 @@ EVENTS = st.lists(
 def test_pool_reaches_its_desired_number_after_random_events(events: list[tuple[str, int]]) -> None:
     world = SimulatedProvider(Fleet(desired=3))
     for event, n in events:
-        world.happen(event, n)
+        world.apply_event(event, n)
         world.step()
         fleet = world.fleet
         groups = [fleet.current, fleet.pending, fleet.draining, fleet.retiring]
-        assert sum(map(len, groups)) == len(fleet.ordinals_in_use), "a node counts once"
-        assert not world.step(), "a second look changes nothing"
+        assert sum(map(len, groups)) == len(fleet.ordinals_in_use), "each node is counted once"
+        assert not world.step(), "a second step changes nothing"
     world.settle()
     assert len(world.fleet.current) == world.fleet.desired
     assert world.fleet.ordinals_in_use == world.fleet.current

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.django import TestCase
 
 from pools.providers.base import ProviderErrorKind
-from tests.fakes.provider import Answer, Fail, FakeProvider
+from tests.fakes.provider import ExtraInstances, Fail, FakeProvider
 from tests.pools.stage import Killed, Stage, pool
 
 shows = pytest.mark.shows
@@ -41,9 +41,9 @@ def shrink(stage: Stage) -> None:
     stage.settle()
 
 
-def grow_with_trouble(stage: Stage) -> None:
+def grow_with_faults(stage: Stage) -> None:
     lost_response = Fail(ProviderErrorKind.TIMEOUT, after=True)
-    stage.provider.next("provision", Answer(more=-2), lost_response, Fail(ProviderErrorKind.CAPACITY))
+    stage.provider.next("provision", ExtraInstances(more=-2), lost_response, Fail(ProviderErrorKind.CAPACITY))
     grow(stage)
 
 
@@ -67,7 +67,7 @@ SCENARIOS = [
     pytest.param(0, grow, True, 4),
     pytest.param(0, grow, False, 4, marks=heavy),
     pytest.param(4, shrink, True, 4),
-    pytest.param(0, grow_with_trouble, True, 4, marks=heavy),
+    pytest.param(0, grow_with_faults, True, 4, marks=heavy),
     pytest.param(3, replace_lost_nodes, True, 5, marks=heavy),
     pytest.param(3, resize_repeatedly, True, 6, marks=heavy),
     pytest.param(3, resize_repeatedly, False, 6, marks=heavy),
@@ -92,7 +92,9 @@ def test_reconciler_killed_at_any_step_recovers(
             stage.kill = lambda where: None
             stage.settle()
             stage.check()
-            assert stage.provider.created_count <= most, f"a gap was ordered for twice: killed {killer.where}"
+            assert stage.provider.created_count <= most, (
+                f"missing nodes were ordered twice: killed {killer.where}"
+            )
             transaction.set_rollback(True)
         if killer.left > 0:
             break
@@ -102,14 +104,14 @@ def test_reconciler_killed_at_any_step_recovers(
 
 
 KINDS = [ProviderErrorKind.TIMEOUT, ProviderErrorKind.CAPACITY, ProviderErrorKind.BROKEN]
-TROUBLE = st.one_of(
-    st.builds(Answer, st.integers(-3, 2)),
-    st.builds(Fail, st.sampled_from(KINDS), st.just("told to"), st.booleans()),
+OUTCOMES = st.one_of(
+    st.builds(ExtraInstances, st.integers(-3, 2)),
+    st.builds(Fail, st.sampled_from(KINDS), st.just("scripted error"), st.booleans()),
 )
 EVENTS = st.one_of(
-    st.tuples(st.just("want"), st.integers(0, 6)),
+    st.tuples(st.just("resize"), st.integers(0, 6)),
     st.tuples(st.just("kill"), st.integers(1, 12)),
-    st.tuples(st.just("trouble"), st.tuples(st.sampled_from(["provision", "terminate"]), TROUBLE)),
+    st.tuples(st.just("outcome"), st.tuples(st.sampled_from(["provision", "terminate"]), OUTCOMES)),
     st.tuples(st.just("vanish"), st.integers(0, 9)),
     st.tuples(st.just("pass"), st.sampled_from([1, 4, 15, 40])),
     st.tuples(st.just("boot"), st.just(0)),
@@ -118,32 +120,34 @@ EVENTS = st.one_of(
 
 
 class RandomFaultTests(TestCase):
-    """Random events, then quiet, after which the pool has its desired nodes and pays for nothing else."""
+    """After random events and a quiet period, the pool has its desired nodes and no leaked instances."""
 
     @settings(max_examples=20, deadline=None)
     @given(at_once=st.booleans(), events=st.lists(EVENTS, max_size=20))
-    def test_random_events_leak_no_instance(self, at_once: bool, events: list[tuple[str, object]]) -> None:
+    def test_random_events_do_not_leak_instances(
+        self, at_once: bool, events: list[tuple[str, object]]
+    ) -> None:
         stage = Stage(pool(), FakeProvider(boots_at_once=at_once))
         for event, value in events:
             with suppress(Killed):
-                self.happen(stage, event, value)
+                self.apply_event(stage, event, value)
                 stage.reconcile()
             stage.kill = lambda where: None
             assert len(stage.states()) <= 8
-        stage.provider.trouble.clear()
+        stage.provider.outcomes.clear()
         stage.settle(passes=30)
         stage.check()
 
-    def happen(self, stage: Stage, event: str, value: object) -> None:
+    def apply_event(self, stage: Stage, event: str, value: object) -> None:
         living = [instance.instance_id for instance in stage.provider.living()]
         match event, value:
-            case "want", int(nodes_desired):
+            case "resize", int(nodes_desired):
                 stage.resize(nodes_desired)
             case "kill", int(n):
                 stage.kill = KillAt(n)
-            case "trouble", (str(call), Answer() | Fail() as trouble):
-                if call == "provision" or isinstance(trouble, Fail):
-                    stage.provider.next(call, trouble)
+            case "outcome", (str(call), ExtraInstances() | Fail() as outcome):
+                if call == "provision" or isinstance(outcome, Fail):
+                    stage.provider.next(call, outcome)
             case "vanish", int(n) if living:
                 stage.provider.vanish(living[n % len(living)])
             case "pass", int(seconds):

@@ -1,4 +1,4 @@
-"""Tests for pods as real processes, with every kind of failure."""
+"""Tests for pods that run as real processes, with all kinds of failures."""
 
 import json
 import os
@@ -41,7 +41,7 @@ def log_lines(stage: LocalStage, lines: int = 1) -> list[str]:
 # --- the environment of a pod
 
 
-def test_pod_gets_its_devices_and_directories_and_no_server_secret(
+def test_pod_gets_its_devices_and_directories_but_no_server_secrets(
     stage: LocalStage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DATABASE_URL", "postgres://secret")
@@ -63,7 +63,7 @@ def test_pod_without_devices_sees_no_gpu(stage: LocalStage) -> None:
     assert log_lines(stage) == ["devices: []"]
 
 
-def test_pods_of_a_workload_share_a_lasting_directory(stage: LocalStage) -> None:
+def test_pods_of_a_workload_share_a_persistent_directory(stage: LocalStage) -> None:
     shell(stage, 'echo kept > "$BERTH_WORKSPACE/state"')
     ended(stage.runtime, "p-1")
     stage.runtime.forget("p-1")
@@ -92,7 +92,7 @@ def test_arguments_are_passed_unchanged(stage: LocalStage) -> None:
         (("true",), {"env": {"A=B": "x"}}, "variable"),
     ],
 )
-def test_failed_start_has_a_reason(
+def test_failed_start_is_reported_with_the_reason(
     stage: LocalStage, command: tuple[str, ...], changes: dict[str, object], expected: str
 ) -> None:
     stage.runtime.start(order("p-1", *command, **changes))
@@ -132,7 +132,7 @@ def test_leftover_processes_end_with_the_command(stage: LocalStage) -> None:
     assert not alive(int(log_lines(stage)[0]))
 
 
-def test_child_may_use_the_whole_grace_period_after_its_shell_ended(stage: LocalStage) -> None:
+def test_child_may_use_the_whole_grace_period_after_its_shell_has_ended(stage: LocalStage) -> None:
     """For `sh -c "python train.py"`, SIGTERM kills the shell while the training still saves its state."""
     saves = "trap 'sleep 0.3; echo saved; exit' TERM; echo ready; while :; do sleep 0.05; done"
     shell(stage, f'sh -c "{saves}" & wait')
@@ -168,7 +168,7 @@ def start_in_another_process(
     return subprocess.Popen([sys.executable, "-c", code, str(root), script], env=env)
 
 
-def test_order_of_a_killed_starter_is_resumed(stage: LocalStage) -> None:
+def test_order_is_resumed_if_the_starting_process_was_killed(stage: LocalStage) -> None:
     dying = f"runtime._spawn_shim = lambda *_: exec({KILL_STARTER!r})"
     assert start_in_another_process(stage.root, "exit 4", before=dying).wait() == -signal.SIGKILL
     assert stage.runtime.list_pods() == ("p-1",)
@@ -177,7 +177,7 @@ def test_order_of_a_killed_starter_is_resumed(stage: LocalStage) -> None:
     assert ended(stage.runtime, "p-1").exit_code == 4
 
 
-def test_pod_outlives_its_starter(stage: LocalStage) -> None:
+def test_pod_outlives_the_process_that_started_it(stage: LocalStage) -> None:
     starter = start_in_another_process(stage.root, LocalStage.SHELL, after=KILL_STARTER)
     assert starter.wait() == -signal.SIGKILL
     running(stage.runtime, "p-1")
@@ -229,7 +229,7 @@ def test_reused_process_id_is_not_the_anchor(stage: LocalStage) -> None:
 def test_pod_of_an_earlier_boot_is_lost_despite_a_live_process_id(
     stage: LocalStage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pools.runtimes.pod_dir.boot_id", lambda: "the boot before")
+    monkeypatch.setattr("pools.runtimes.pod_dir.boot_id", lambda: "an earlier boot")
     monkeypatch.setattr(LocalRuntime, "_spawn_shim", lambda *_: None)
     shell(stage, "echo never")
     pod = stage.runtime._pod_dir("p-1")
@@ -331,7 +331,7 @@ def test_missing_workspace_is_created_inside_the_workloads_directory(tmp_path: P
     assert runtime.tail_log("p-2", 1).data == b"kept\n"
 
 
-def test_start_fails_with_the_reason_if_the_workspace_cannot_be_created(tmp_path: Path) -> None:
+def test_start_fails_with_a_reason_if_the_workspace_cannot_be_created(tmp_path: Path) -> None:
     runtime = LocalRuntime(tmp_path / "run", shared=tmp_path / "shared")
     runtime.start(order("p-1", "true", start_in="x" * 300))
     report = ended(runtime, "p-1")

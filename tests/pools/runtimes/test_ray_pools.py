@@ -30,33 +30,33 @@ def test_local_pool_may_run_ray() -> None:
 
 
 @pytest.mark.django_db
-def test_ray_runtime_is_refused_where_ray_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ray_runtime_is_rejected_if_ray_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     def find_no_module(name: str) -> ModuleSpec | None:
         return None
 
     monkeypatch.setattr(capabilities, "find_spec", find_no_module)
-    with pytest.raises(Invalid) as refused:
+    with pytest.raises(Invalid) as raised:
         pool(provider="local", runtime="ray")
-    (problem,) = refused.value.problems
+    (problem,) = raised.value.problems
     assert problem.path == "runtime"
     assert "pip install 'berth-platform[ray]'" in problem.message
-    assert pool(provider="static", runtime="ray"), "machines that join install it themselves"
+    assert pool(provider="static", runtime="ray"), "machines that join install Ray themselves"
 
 
 @pytest.mark.django_db
-def test_ray_is_refused_on_fake_machines() -> None:
+def test_ray_runtime_is_rejected_with_the_fake_provider() -> None:
     with pytest.raises(Invalid):
         pool(provider="fake", runtime="ray")
 
 
 @pytest.mark.django_db
-def test_pods_do_not_start_beside_the_scheduler_if_their_nodes_are_remote() -> None:
+def test_local_runtime_is_rejected_if_nodes_are_remote_machines() -> None:
     for make in (
         lambda: pool(provider="static", runtime="local"), lambda: capabilities.check_runtime("aws", "local"),
     ):  # fmt: skip
-        with pytest.raises(Invalid) as refused:
+        with pytest.raises(Invalid) as raised:
             make()
-        (problem,) = refused.value.problems
+        (problem,) = raised.value.problems
         assert problem.path == "runtime"
         assert "are other machines" in problem.message
 
@@ -76,7 +76,7 @@ def test_pod_that_never_reached_its_node_stops_immediately(tmp_path: Path) -> No
     assert (report.state, report.cause) == (PodState.EXITED, PodCause.STOPPED)
     runtime.start(order("p-1"))
     assert RayRuntime(tmp_path, lambda: [UNREACHABLE_NODE]).get_reports(["p-1"])["p-1"] == report, (
-        "it never starts"
+        "the pod never starts"
     )
 
 
@@ -93,7 +93,9 @@ def test_static_node_without_ray_is_never_ready_and_reports_the_reason(tmp_path:
     for _ in range(4):
         reconcile(metal.pk, provider=wiring.provider_for(metal), now=clock.now())
         clock.advance(15)
-        assert Node.objects.get().state in (NodeState.REQUESTED, NodeState.BOOTING), "it takes no work"
+        assert Node.objects.get().state in (NodeState.REQUESTED, NodeState.BOOTING), (
+            "the node accepts no work"
+        )
     reconcile(metal.pk, provider=wiring.provider_for(metal), now=clock.now())
     [event] = ScalingEvent.objects.filter(kind="lost")
     assert event.reason.startswith(
