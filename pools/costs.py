@@ -19,7 +19,7 @@ HOUR = 3600
 
 @dataclass(frozen=True, slots=True)
 class Spending:
-    """Hours and cost of a period; `cost` is None if no price is known."""
+    """Hours and cost of a period. `cost` is None if no price is known."""
 
     node_hours: float
     gpu_hours: float
@@ -102,7 +102,7 @@ def _datetime_value(at: datetime) -> Value:
 
 @dataclass(frozen=True, slots=True)
 class PricePeriod:
-    """Period with a constant price; `price` is None if it was unknown."""
+    """Period with a constant price. `price` is None if the price was unknown."""
 
     begin: datetime
     end: datetime

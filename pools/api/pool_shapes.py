@@ -156,7 +156,7 @@ class TaintValues(Body):
 
 
 class PoolValues(Body):
-    """Settings of a pool. Times are in seconds, `cpu` in cores; omitted fields keep their values."""
+    """Settings of a pool. Times are in seconds, and `cpu` is in cores. Omitted fields keep their values."""
 
     provider: OfferedProvider = "local"
     runtime: OfferedRuntime = "local"

@@ -19,8 +19,8 @@ class DisruptionReason(StrEnum):
 class Budget:
     """Maximum number (`nodes`) or share (`percent`) of nodes that may be disrupted at once.
 
-    With a `schedule`, the budget applies for `duration` from each scheduled time in `zone`. Without one, it
-    always applies.
+    With a `schedule`, the budget applies for `duration` from each scheduled time in `zone`. Without a
+    schedule, the budget always applies.
     """
 
     nodes: int | None = None
@@ -41,7 +41,7 @@ class Budget:
         return self.schedule is None or self._start(now) is not None
 
     def active_until(self, now: datetime) -> datetime | None:
-        """Return when the active budget becomes inactive. None if it is inactive or has no schedule."""
+        """Return the end of the active window, or None if the budget is inactive or has no schedule."""
         start = None if self.schedule is None else self._start(now)
         return None if start is None else start + self.duration
 

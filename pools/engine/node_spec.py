@@ -41,7 +41,7 @@ class NodeSpec:
 
     @property
     def initial_nodes(self) -> int:
-        """Number of nodes that a new pool orders; 0 if the minimum is 0."""
+        """Number of nodes that a new pool orders. It is 0 if the minimum is 0."""
         return max(self.min, self.ready_threshold) if self.min > 0 else 0
 
     def clamp(self, count: int) -> int:
@@ -51,8 +51,8 @@ class NodeSpec:
 def parse_node_spec(value: Any) -> NodeSpec:
     """Return the NodeSpec for any of the four notations.
 
-    These are a number, a pair of minimum and maximum, a mapping with min, max and desired, and a NodeSpec.
-    Raises Invalid if the value has none of these notations or contradicts itself.
+    The notations are a number, a pair of minimum and maximum, a mapping with min, max and desired, and a
+    NodeSpec. Raises Invalid if the value has none of these notations or contradicts itself.
     """
     match value:
         case NodeSpec():

@@ -24,7 +24,7 @@ class InvalidSchedule(ValueError):
 class Schedule:
     """A five-field cron schedule.
 
-    If both day of month and day of week are restricted, a day that matches either one matches.
+    If both day of month and day of week are restricted, a day matches if either field matches.
     """
 
     expression: str

@@ -27,7 +27,7 @@ class Phase:
     exit_code: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the phase as stored, without an exit code if it has none."""
+        """Return the phase as stored. The exit code is omitted if there is none."""
         fields = asdict(self)
         if self.exit_code is None:
             del fields["exit_code"]
@@ -52,7 +52,7 @@ class Progress:
 
     @property
     def failure(self) -> str:
-        """Reason for the failure, with the last line of output; empty if no phase failed."""
+        """Reason for the failure, with the last line of output. Empty if no phase failed."""
         failed = self.failed
         if failed is None:
             return ""

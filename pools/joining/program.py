@@ -120,7 +120,7 @@ class EnvironmentScript:
 
 
 class StartScript:
-    """Script that turns the machine into a node. It runs in the background because it may take minutes."""
+    """Script that turns the machine into a node. It runs in the background, because it may take minutes."""
 
     def __init__(self):
         # type: () -> None

@@ -61,7 +61,7 @@ class Machine(models.Model):
 
 
 class MachineUse(models.Model):
-    """Use of a machine as one node, from the node's order to its end. An instance of the static provider."""
+    """Use of a machine as a node, from the node's order to its end. The static provider's instances."""
 
     machine = models.ForeignKey(Machine, on_delete=models.PROTECT, related_name="uses")
     client_token = models.CharField(max_length=64)

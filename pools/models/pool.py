@@ -213,7 +213,7 @@ class NodePool(models.Model):
 
 
 class PoolPrice(models.Model):
-    """Former price of a pool; null if no price was set."""
+    """Former price of a pool. Null if no price was set."""
 
     pool = models.ForeignKey(NodePool, on_delete=models.CASCADE, related_name="prices")
     until = models.DateTimeField()

@@ -24,8 +24,7 @@ class HookContexts:
     """Open contexts of plugins by name, for one hook of one process.
 
     The hook is called as `hook(*facts)`: with InstanceInfo on workers, and with the session and Cluster in
-    the client. Thread-safe: a second thread waits until all contexts are entered and does not enter them
-    again.
+    the client. Thread-safe: a second thread waits until all contexts are open, and does not open them again.
     """
 
     def __init__(self, hook: Hook) -> None:

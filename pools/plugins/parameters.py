@@ -2,7 +2,8 @@
 
 A parameter is a keyword argument with a type that JSON can represent: text, numbers, booleans, literals,
 lists and mappings of these, and unions. `Annotated[..., Parameter("...")]` adds a description and
-constraints; `Secret("HF_TOKEN")` makes it a secret that processes receive in this environment variable.
+constraints. `Annotated[..., Secret("HF_TOKEN")]` declares a secret that processes receive in this environment
+variable.
 """
 
 import inspect

@@ -31,7 +31,7 @@ class ProvisionOrder:
     """Request for `count` instances with ordinals from `start_ordinal` on.
 
     `client_token` identifies the order and is never reused. `environment` is the digest of the environment to
-    install, or empty for none.
+    install, or empty if there is none.
     """
 
     pool: str

@@ -97,9 +97,9 @@ class LocalProvider:
         return [device.identity for device in self.machine.devices if device.identity not in used]
 
     def _shortage_message(self, order: ProvisionOrder) -> str:
-        has = len(self.machine.devices)
+        device_count = len(self.machine.devices)
         free = len(self._free_devices())
-        return f"this machine has {has} GPUs, {free} of them free; a node needs {order.shape.gpus}"
+        return f"this machine has {device_count} GPUs, {free} of them free; a node needs {order.shape.gpus}"
 
     def _instances(self, pool: str) -> Iterator[Instance]:
         for path in self._files(pool):

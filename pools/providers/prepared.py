@@ -36,7 +36,8 @@ class PreparedNodes:
         recipe = self._recipe(order.pool, order.environment)
         result = self.provider.provision(order)
         return replace(
-            result, instances=tuple(self._with_progress(made, recipe) for made in result.instances)
+            result,
+            instances=tuple(self._with_progress(new_instance, recipe) for new_instance in result.instances),
         )
 
     def list_instances(self, pool: str) -> tuple[Instance, ...]:

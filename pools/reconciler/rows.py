@@ -41,7 +41,7 @@ def lock_pool(pool_id: int) -> NodePool:
 
 
 def load_living_nodes(pool_id: int) -> list[Node]:
-    """Return the nodes that have not ended. This includes lost nodes, which keep their ordinal until then."""
+    """Return the nodes that have not ended. Lost nodes are included, because they keep their ordinals."""
     return list(Node.objects.filter(pool_id=pool_id).exclude(state=NodeState.ENDED).order_by("ordinal"))
 
 

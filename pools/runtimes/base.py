@@ -11,12 +11,12 @@ from typing import Protocol
 
 @dataclass(frozen=True)
 class PodOrder:
-    """Order to run one pod, which is one attempt at a replica. `pod_id` is unique to the attempt.
+    """Order to run one pod. A restarted replica is a new pod with a new `pod_id`.
 
     `workspace` names the directory that the workload's pods share and that outlives them. `devices` are
-    physical ids; without any, the pod sees no GPU. `device_milli` is the share of each device that the pod
-    may use, in thousandths. `instance_id` identifies the node's instance. `environment` is the digest of the
-    environment installed there, or empty for the machine's own programs. `start_in` is the document's
+    physical ids. Without devices, the pod sees no GPU. `device_milli` is the share of each device that the
+    pod may use, in thousandths. `instance_id` identifies the node's instance. `environment` is the digest of
+    the environment installed there, or empty for the machine's own programs. `start_in` is the document's
     `workspace`: the pod starts in that directory on the node if it exists, otherwise in a directory of that
     name inside the workload's workspace.
     """

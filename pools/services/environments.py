@@ -46,7 +46,7 @@ def split_values(values: Mapping[str, Any]) -> tuple[dict[str, Any], PluginChang
 
 
 def merge_environment(pool: NodePool, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Merge the requested environment into the pool's. Raises Invalid if the requested one is invalid."""
+    """Return the values with the requested environment merged into the pool's. Raises Invalid."""
     if "environment" not in values:
         return dict(values)
     if problems := tuple(environment_problems(values["environment"])):

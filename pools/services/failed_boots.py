@@ -40,8 +40,8 @@ def record_failed_boot(node: Node, reason: str, *, at: datetime) -> None:
 def reset_failed_boots(pool: NodePool) -> bool:
     """Reset the count of failed boots. Return whether there were any.
 
-    Callers do this after a node has become ready or a user has requested a retry. They must hold the lock on
-    the pool.
+    Call this function after a node has become ready or a user has requested a retry. The caller must hold the
+    lock on the pool.
     """
     if not pool.boot_failures:
         return False

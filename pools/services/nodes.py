@@ -24,7 +24,7 @@ DRAIN_RESET: dict[str, Any] = {
 
 
 def cordon_node(*, actor: Any, node: Node, reason: str = "") -> None:
-    """Cordon a node: it keeps its pods but accepts no new ones. Raises Conflict unless it is ready."""
+    """Cordon a node, which keeps its pods but accepts no new pods. Raises Conflict unless it is ready."""
     cordon = _Change("cordon", ScalingKind.CORDON, (NodeState.READY,), NodeState.CORDONED)
     _apply(cordon, actor=actor, node=node, reason=reason)
 

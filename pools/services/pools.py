@@ -170,7 +170,7 @@ def _clamp_desired(pool: NodePool, actor: Any, cause: str = "limits changed") ->
 
 
 def _desired_within_bounds(pool: NodePool) -> int:
-    """Return the desired nodes clamped to the limits; 0 for an expired pool."""
+    """Return the desired number of nodes, clamped to the limits. An expired pool desires no nodes."""
     expired = pool.expires_at is not None and pool.expires_at <= timezone.now()
     return 0 if expired else pool_node_spec(pool).clamp(pool.nodes_desired)
 

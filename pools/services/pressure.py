@@ -25,7 +25,7 @@ from pools.services.pool_values import pool_node_spec
 
 @dataclass(frozen=True, slots=True)
 class NodeCounts:
-    """Number of usable and booting nodes, and the time at which the newest one became ready."""
+    """Numbers of usable and booting nodes, and the time at which the newest node became ready."""
 
     usable: int
     pending: int

@@ -122,7 +122,7 @@ def _recently_used_ids(pool: NodePool, now: datetime) -> Collection[int]:
 
 
 def _lock_nodes(pool: NodePool, names: Sequence[str]) -> list[Node]:
-    """Return the nodes, locked because a user may drain one of them concurrently."""
+    """Return the nodes with their rows locked, because a user may drain a node concurrently."""
     rows = Node.objects.select_for_update(of=("self",)).filter(pool=pool, name__in=names)
     return list(rows.exclude(state=NodeState.ENDED).order_by("-ordinal"))
 

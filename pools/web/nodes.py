@@ -103,7 +103,7 @@ def _phase_rows(node: Node, *, is_admin: bool) -> list[dict[str, Any]]:
 
 
 def _start_progress(node: Node, *, is_admin: bool) -> dict[str, Any] | None:
-    """Return the progress of the start script, or None if there is none or it has not started."""
+    """Return the progress of the start script, or None if no start script has started."""
     started = next((row for row in node.phases if row["phase"] == START), None)
     return started if started is None or is_admin else {**started, "message": ""}
 

@@ -75,12 +75,12 @@ def provider_with_limited_capacity(request: pytest.FixtureRequest, provider: Pro
 
 
 def test_order_returns_instances_with_consecutive_ordinals(provider: Provider) -> None:
-    made = provider.provision(order(count=2, start=3)).instances
-    assert [instance.ordinal for instance in made] == [3, 4]
-    assert {instance.client_token for instance in made} == {"t-1"}
-    assert len({instance.instance_id for instance in made}) == 2
-    assert all(len(instance.devices) == 2 for instance in made)
-    assert provider.list_instances("small") == made
+    created = provider.provision(order(count=2, start=3)).instances
+    assert [instance.ordinal for instance in created] == [3, 4]
+    assert {instance.client_token for instance in created} == {"t-1"}
+    assert len({instance.instance_id for instance in created}) == 2
+    assert all(len(instance.devices) == 2 for instance in created)
+    assert provider.list_instances("small") == created
 
 
 def test_repeated_order_returns_the_same_instances(provider: Provider) -> None:
@@ -90,8 +90,8 @@ def test_repeated_order_returns_the_same_instances(provider: Provider) -> None:
 
 
 def test_repeated_order_does_not_revive_terminated_instances(provider: Provider) -> None:
-    made = provider.provision(order()).instances
-    provider.terminate("small", [instance.instance_id for instance in made])
+    created = provider.provision(order()).instances
+    provider.terminate("small", [instance.instance_id for instance in created])
     again = provider.provision(order()).instances
     assert {instance.state for instance in again} <= ENDED_STATES
     assert living_ordinals(provider) == []
@@ -109,8 +109,8 @@ def test_order_beyond_capacity_is_partly_filled_with_a_message(
 
 
 def test_terminated_instance_frees_capacity(provider: Provider) -> None:
-    made = provider.provision(order(count=4)).instances
-    provider.terminate("small", [made[1].instance_id])
+    created = provider.provision(order(count=4)).instances
+    provider.terminate("small", [created[1].instance_id])
     assert living_ordinals(provider) == [0, 2, 3]
     again = provider.provision(order("t-2", count=1, start=4)).instances
     assert len(again) == 1
@@ -118,8 +118,8 @@ def test_terminated_instance_frees_capacity(provider: Provider) -> None:
 
 
 def test_terminating_ended_or_unknown_instances_succeeds(provider: Provider) -> None:
-    made = provider.provision(order()).instances
-    names = [instance.instance_id for instance in made]
+    created = provider.provision(order()).instances
+    names = [instance.instance_id for instance in created]
     for _ in range(2):
         provider.terminate("small", [*names, "never-heard-of"])
     assert living_ordinals(provider) == []
@@ -127,8 +127,8 @@ def test_terminating_ended_or_unknown_instances_succeeds(provider: Provider) -> 
 
 def test_pools_list_and_terminate_only_their_own_instances(provider: Provider) -> None:
     provider.provision(order())
-    theirs = provider.provision(order("t-2", pool="large")).instances
-    provider.terminate("small", [instance.instance_id for instance in theirs])
+    other_instances = provider.provision(order("t-2", pool="large")).instances
+    provider.terminate("small", [instance.instance_id for instance in other_instances])
     assert len(provider.list_instances("small")) == 2
     assert len([i for i in provider.list_instances("large") if i.state == InstanceState.READY]) == 2
     assert provider.list_instances("none") == ()

@@ -63,9 +63,9 @@ def stage(cluster: RayCluster, tmp_path: Path) -> Iterator[RayStage]:
 
 
 def test_pod_runs_on_its_node_with_the_assigned_devices(stage: RayStage) -> None:
-    say = ("sh", "-c", "echo $CUDA_VISIBLE_DEVICES $BERTH_POD_DIR")
-    stage.runtime.start(order("p-1", *say, instance_id="i-1", devices=("GPU-d",)))
-    stage.runtime.start(order("p-2", *say, instance_id="i-0", devices=("GPU-a", "GPU-b")))
+    command = ("sh", "-c", "echo $CUDA_VISIBLE_DEVICES $BERTH_POD_DIR")
+    stage.runtime.start(order("p-1", *command, instance_id="i-1", devices=("GPU-d",)))
+    stage.runtime.start(order("p-2", *command, instance_id="i-0", devices=("GPU-a", "GPU-b")))
     for pod_id, node, devices in (("p-1", "i-1", "GPU-d"), ("p-2", "i-0", "GPU-a,GPU-b")):
         assert ended(stage.runtime, pod_id).exit_code == 0
         output = stage.runtime.read_log(pod_id, 0, 1000).data.decode()

@@ -32,8 +32,8 @@ INSERT INTO runs (name) VALUES ('first');
 @pytest.fixture
 def place() -> Iterator[Path]:
     """Create a directory that PostgreSQL's account can enter, with a path short enough for a socket."""
-    with tempfile.TemporaryDirectory(prefix="berth-logins-") as made:
-        yield Path(made)
+    with tempfile.TemporaryDirectory(prefix="berth-logins-") as directory:
+        yield Path(directory)
 
 
 @pytest.fixture
@@ -45,10 +45,10 @@ def new_cluster(place: Path) -> EmbeddedCluster:
 @pytest.fixture(scope="module")
 def template_clusters() -> Iterator[Path]:
     """Create one cluster as this release does and one as the previous release did. Tests copy them."""
-    with tempfile.TemporaryDirectory(prefix="berth-logins-") as made:
-        EmbeddedCluster(Path(made) / "present" / "postgres", FAST_SETTINGS).prepare()
-        create_older_cluster(EmbeddedCluster(Path(made) / "older" / "postgres", FAST_SETTINGS))
-        yield Path(made)
+    with tempfile.TemporaryDirectory(prefix="berth-logins-") as directory:
+        EmbeddedCluster(Path(directory) / "present" / "postgres", FAST_SETTINGS).prepare()
+        create_older_cluster(EmbeddedCluster(Path(directory) / "older" / "postgres", FAST_SETTINGS))
+        yield Path(directory)
 
 
 @pytest.fixture

@@ -93,10 +93,12 @@ class FakeProvider:
             self._answers[order.client_token] = self._make(order, more)
         if isinstance(outcome, Fail):
             raise ProviderError(outcome.kind, outcome.message)
-        made = tuple(
+        created = tuple(
             self._instances[instance.instance_id][1] for instance in self._answers[order.client_token]
         )
-        return ProvisionResult(made, "" if len(made) >= order.count else "no more machines are available")
+        return ProvisionResult(
+            created, "" if len(created) >= order.count else "no more machines are available"
+        )
 
     def list_instances(self, pool: str) -> tuple[Instance, ...]:
         self.calls.append(("list_instances", pool))
@@ -123,9 +125,9 @@ class FakeProvider:
             count = min(count, self.capacity - len(self.living()))
         if count <= 0:
             raise ProviderError(ProviderErrorKind.CAPACITY, "no such machine is available")
-        made = tuple(self._instance(order, index) for index in range(count))
-        self._instances |= {instance.instance_id: (order.pool, instance) for instance in made}
-        return made
+        created = tuple(self._instance(order, index) for index in range(count))
+        self._instances |= {instance.instance_id: (order.pool, instance) for instance in created}
+        return created
 
     def _instance(self, order: ProvisionOrder, index: int) -> Instance:
         state = InstanceState.READY if self.boots_at_once else InstanceState.BOOTING

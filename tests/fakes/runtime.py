@@ -45,7 +45,7 @@ class FakeRuntime:
     """An in-memory runtime.
 
     Without `runs_at_once`, pods start when `run` is called. Pods in `stubborn` ignore SIGTERM.
-    Time passes with `clock`; `get_reports` ends the pods whose lifetime or grace period is over.
+    Time passes with `clock`. `get_reports` ends the pods whose lifetime or grace period is over.
     """
 
     def __init__(

@@ -83,7 +83,7 @@ class Stage:
         return [str(event.kind) for event in ScalingEvent.objects.filter(pool=self.pool).order_by("pk")]
 
     def check(self) -> None:
-        """Assert that nodes and paid instances match one to one."""
+        """Assert that nodes and billed instances match one to one."""
         nodes = Node.objects.filter(pool=self.pool).exclude(state=NodeState.ENDED)
         paid = {instance.instance_id for instance in self.provider.living() if instance.state in _COSTS}
         assert {node.instance_id for node in nodes} == paid

@@ -139,11 +139,11 @@ def test_unavailable_nodes_never_exceed_the_budget(
     fleet = Fleet(desired, frozenset(range(total)))
     work = {ordinal: Work(gpu_seconds=ordinal, pods=1) for ordinal in busy}
     for _ in range(steps + 1):
-        there = len(fleet.current | fleet.draining)
-        bound = compute_allowance([Budget(percent=percent)], there, len(fleet.draining), MONDAY_NOON)
+        node_count = len(fleet.current | fleet.draining)
+        bound = compute_allowance([Budget(percent=percent)], node_count, len(fleet.draining), MONDAY_NOON)
         step = next_step(fleet, work, bound)
         if any(isinstance(command, Drain) for command in step.commands):
-            assert len(step.fleet.draining) <= -(-there * percent // 100)
+            assert len(step.fleet.draining) <= -(-node_count * percent // 100)
         fleet = step.fleet
         for ordinal in sorted(fleet.draining)[:1]:
             fleet = fleet.after_drain(ordinal)

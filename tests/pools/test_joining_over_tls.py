@@ -56,10 +56,10 @@ class Authority:
         self, subject: x509.Name, key: ec.EllipticCurvePrivateKey, extension: x509.ExtensionType
     ) -> x509.Certificate:
         now = datetime.now(UTC)
-        made = x509.CertificateBuilder().subject_name(subject).issuer_name(self.subject)
-        made = made.public_key(key.public_key()).serial_number(x509.random_serial_number())
-        made = made.not_valid_before(now - timedelta(hours=1)).not_valid_after(now + timedelta(hours=1))
-        return made.add_extension(extension, critical=False).sign(self.key, hashes.SHA256())
+        builder = x509.CertificateBuilder().subject_name(subject).issuer_name(self.subject)
+        builder = builder.public_key(key.public_key()).serial_number(x509.random_serial_number())
+        builder = builder.not_valid_before(now - timedelta(hours=1)).not_valid_after(now + timedelta(hours=1))
+        return builder.add_extension(extension, critical=False).sign(self.key, hashes.SHA256())
 
 
 @dataclass

@@ -28,9 +28,9 @@ def order(token: str, count: int, gpus: int, start: int = 0, pool: str = "local"
 
 
 def test_another_process_finds_the_same_instances(tmp_path: Path) -> None:
-    made = provider(tmp_path).provision(order("t-1", 2, 2)).instances
-    assert provider(tmp_path).list_instances("local") == made
-    assert provider(tmp_path).provision(order("t-1", 2, 2)).instances == made
+    created = provider(tmp_path).provision(order("t-1", 2, 2)).instances
+    assert provider(tmp_path).list_instances("local") == created
+    assert provider(tmp_path).provision(order("t-1", 2, 2)).instances == created
 
 
 def test_shortage_message_states_the_machines_gpus(tmp_path: Path) -> None:
@@ -99,8 +99,8 @@ except ProviderError:
     env = {"PYTHONPATH": f"{root}:{root / 'platform'}"}
     processes = [subprocess.Popen([*command, str(n)], env=env) for n in range(6)]
     assert sorted(process.wait() for process in processes) == [0, 0, 0, 0, 3, 3]
-    made = provider(tmp_path).list_instances("local")
-    devices = sorted(device for instance in made for device in instance.devices)
+    created = provider(tmp_path).list_instances("local")
+    devices = sorted(device for instance in created for device in instance.devices)
     assert devices == [f"GPU-{n}" for n in range(8)]
 
 

@@ -16,23 +16,23 @@ from tests.factories import node, pool
 @pytest.mark.django_db(transaction=True)
 def test_node_can_be_cordoned_while_a_pass_locks_its_pool() -> None:
     """The pass locks the node next, so the cordon must not wait for the pool lock."""
-    made = node(pool())
+    locked_node = node(pool())
     errors: list[Exception] = []
 
     def cordon() -> None:
         try:
             with connection.cursor() as cursor:
                 cursor.execute("SET lock_timeout = '2s'")
-            services.cordon_node(actor=Actor.system("tests"), node=Node.objects.get(pk=made.pk))
+            services.cordon_node(actor=Actor.system("tests"), node=Node.objects.get(pk=locked_node.pk))
         except Exception as error:
             errors.append(error)
         finally:
             connection.close()
 
     with transaction.atomic():
-        lock_pool(made.pool_id)
+        lock_pool(locked_node.pool_id)
         thread = Thread(target=cordon)
         thread.start()
         thread.join()
-    made.refresh_from_db()
-    assert (errors, made.state) == ([], NodeState.CORDONED)
+    locked_node.refresh_from_db()
+    assert (errors, locked_node.state) == ([], NodeState.CORDONED)

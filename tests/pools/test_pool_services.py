@@ -36,8 +36,8 @@ def refused_paths(**values: Any) -> list[str]:
      ({"min": 2, "desired": 6, "max": 16}, 6), ((0, 4), 0)],
 )  # fmt: skip
 def test_new_pool_orders_its_first_nodes(nodes: object, nodes_desired: int) -> None:
-    made = pool(nodes)
-    assert (made.nodes_desired, made.version) == (nodes_desired, 1)
+    created_pool = pool(nodes)
+    assert (created_pool.nodes_desired, created_pool.version) == (nodes_desired, 1)
 
 
 @shows("SKY-09", "SKY-18")
@@ -59,14 +59,14 @@ def test_error_names_the_contradictory_field_and_nothing_is_stored() -> None:
 
 
 def test_database_constraints_reject_invalid_rows() -> None:
-    made = pool((1, 4))
+    created_pool = pool((1, 4))
     for values in (
         {"nodes_desired": 5}, {"nodes_max": 0}, {"nodes_min": 5}, {"ready_threshold": 5},
         {"ready_threshold": 0},
         {"nodes_min": 0, "nodes_max": None}, {"node_placement": "heap"}, {"half_life": 0}, {"k": -1.0},
     ):  # fmt: skip
         with pytest.raises(IntegrityError), transaction.atomic():
-            NodePool.objects.filter(pk=made.pk).update(**values)
+            NodePool.objects.filter(pk=created_pool.pk).update(**values)
 
 
 def test_scaling_history_is_append_only() -> None:
@@ -81,11 +81,16 @@ def test_scaling_history_is_append_only() -> None:
 
 
 def test_edit_increments_the_version_and_is_audited(cast: Cast) -> None:
-    made = services.edit_pool(
+    created_pool = services.edit_pool(
         actor=cast.alice, pool=cast.pool, changes={"nodes": (1, 3), "drain_timeout": 5}, version=1
     )
-    assert (made.nodes_min, made.nodes_max, made.drain_timeout, made.version) == (1, 3, 5, 2)
-    assert made.nodes_desired == 1, "within the new limits"
+    assert (
+        created_pool.nodes_min,
+        created_pool.nodes_max,
+        created_pool.drain_timeout,
+        created_pool.version,
+    ) == (1, 3, 5, 2)
+    assert created_pool.nodes_desired == 1, "within the new limits"
     row = Audit.objects.get(object_type="nodepool")
     assert (row.actor, row.action, row.object_name) == ("alice", "edit", "local")
     assert row.after == {"nodes_min": 1, "nodes_max": 3, "drain_timeout": 5, "nodes_desired": 1}
@@ -165,8 +170,8 @@ def test_node_is_cordoned_and_uncordoned() -> None:
         services.cordon_node(actor=SYSTEM, node=stage.node(1))
     services.drain_node(actor=SYSTEM, node=stage.node(1))
     services.uncordon_node(actor=SYSTEM, node=stage.node(1))
-    back = stage.node(1)
-    assert (back.state, back.drain_started_at, back.drain_reason) == ("ready", None, "")
+    uncordoned = stage.node(1)
+    assert (uncordoned.state, uncordoned.drain_started_at, uncordoned.drain_reason) == ("ready", None, "")
     assert stage.history()[-3:] == ["cordon", "drain", "uncordon"]
     assert ScalingEvent.objects.get(kind="cordon").reason == "cordon by tests: look at the fan"
 

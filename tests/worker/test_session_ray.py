@@ -75,9 +75,9 @@ def test_ray_losses_are_retried_but_task_errors_are_not(error: Any, kind: str) -
 
 @pytest.mark.heavy
 def test_jobs_run_locally_without_a_ray_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
-    there = ModuleType("ray")
-    there.is_initialized = lambda: False  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "ray", there)
+    fake_ray = ModuleType("ray")
+    fake_ray.is_initialized = lambda: False  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "ray", fake_ray)
     jobs = [delayed(pow)(x, 2) for x in range(4)]
     assert run_batch(BatchedCalls(jobs, (SequentialBackend(nesting_level=1), 1))) == [0, 1, 4, 9]
     decorate = joblib().decorate

@@ -16,7 +16,7 @@ PREEMPTIBLE_BELOW = 100
 
 
 def default_priority(kind: str) -> int:
-    """Return the priority of a workload of this kind whose document does not set one."""
+    """Return the priority of workloads of this kind whose documents set no priority."""
     return SERVICE_DEFAULT if kind == "service" else DEFAULT
 
 

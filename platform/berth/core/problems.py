@@ -58,7 +58,7 @@ def suggest(word: str, valid: Iterable[str]) -> str:
 
 
 def closest_match(word: str, valid: Iterable[str]) -> str:
-    """Return the closest valid word, or "" if none is close."""
+    """Return the closest valid word, or "" if no valid word is close."""
     return next(iter(difflib.get_close_matches(word[:VALUE_MAX], sorted(valid), n=1)), "")
 
 

@@ -48,7 +48,7 @@ class Wakeup:
 
 
 class WakeupListener:
-    """Listener whose single thread starts with the first waiting request and ends soon after the last one."""
+    """Listener with one thread, which runs while requests wait and ends shortly afterwards."""
 
     def __init__(self, name: str) -> None:
         self._name = name

@@ -238,7 +238,7 @@ def run_server(cluster: EmbeddedCluster, *, log: Path) -> Iterator[EmbeddedClust
 
 @contextlib.contextmanager
 def running_database(*, needed: bool = True) -> Iterator[None]:
-    """Use the running server, or run one for the duration of the block."""
+    """Use the running server, or run a server for the duration of the block."""
     cluster = EmbeddedCluster(home() / "postgres")
     if not needed or cluster.server_pid():
         yield

@@ -30,7 +30,7 @@ TIMEOUT = "tick"  # trigger of a round that is due without a wake-up
 
 @dataclass(slots=True, kw_only=True)
 class LeaderLoop(ABC):
-    """Base class of a leader loop: subclasses define the lease name and one round of work."""
+    """Base class of leader loops. Subclasses define the lease name and one round of work."""
 
     name: ClassVar[str]
 

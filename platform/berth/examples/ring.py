@@ -87,7 +87,7 @@ class Ring:
 
 
 def _accept(listener: socket.socket, epoch: int) -> socket.socket:
-    """Accept the previous rank of this ring; close connections from an earlier ring."""
+    """Accept a connection from this ring's previous rank. Close connections from earlier rings."""
     listener.settimeout(FORM_SECONDS)
     while True:
         sock, _ = listener.accept()

@@ -1,6 +1,6 @@
 """Data-parallel training on CPUs with any number of ranks.
 
-This is a real data-parallel job: gradients are summed over a ring of TCP connections, and the loss falls.
+This is a real data-parallel job. Gradients are summed over a ring of TCP connections, and the loss decreases.
 Rank 0 saves a checkpoint in BERTH_WORKSPACE at regular steps and on SIGTERM, and the next start continues
 from it.
 

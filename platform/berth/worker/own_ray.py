@@ -89,7 +89,7 @@ class OwnRay:
 
     @property
     def directory(self) -> str:
-        """Session directory, which distinguishes the Ray nodes of several pods on one machine."""
+        """Ray's session directory. It distinguishes the Ray nodes of several pods on one machine."""
         assert self._directory is not None
         return str(self._directory / "ray")
 
@@ -199,7 +199,7 @@ def main(command: list[str]) -> int:
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:
-    """Stop Ray. Its child processes end with it or are killed with the pod."""
+    """Stop Ray. Its child processes end with Ray or are killed with the pod."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         with suppress(ProcessLookupError):
             os.killpg(process.pid, number)

@@ -22,7 +22,7 @@ _LOSS_ERRORS = {
 
 
 class SessionRay:
-    """Ray on one node of a session, from `join` to `leave`. Both do nothing on pools without Ray."""
+    """Ray on one node of a session, from `join` to `leave`. Both methods do nothing on pools without Ray."""
 
     def __init__(self) -> None:
         self._own: OwnRay | None = None
@@ -33,7 +33,10 @@ class SessionRay:
         return self._own is not None and not self._own.is_running
 
     def join(self, should_continue: Callable[[], bool], environ: Mapping[str, str] = os.environ) -> None:
-        """Join the session's Ray cluster; do nothing on pools without Ray. Raises RayUnavailable."""
+        """Join the session's Ray cluster. Raises RayUnavailable if Ray does not start.
+
+        Do nothing on pools without Ray.
+        """
         if environ.get("BERTH_RUNTIME") != "ray":
             return
         if find_spec("ray") is None:
@@ -56,7 +59,7 @@ class SessionRay:
 
 
 def connect() -> None:
-    """Initialize Ray in the process that runs functions, which also receives the output of tasks."""
+    """Initialize Ray in the process that runs functions. The process then also receives task output."""
     if RAY_DIRECTORY_VARIABLE in os.environ:
         import ray
 

@@ -23,11 +23,11 @@ class Slot(Protocol):
     def run(self, payload: bytes) -> calls.Outcome: ...
 
     def interrupt(self) -> None:
-        """Stop the running call; may be called from any thread."""
+        """Stop the running call. Safe to call from any thread."""
         ...
 
     def close(self) -> None:
-        """Release resources. Call this when no call is running and none will follow."""
+        """Release resources. Use this method only after the last call has ended."""
         ...
 
 

@@ -47,7 +47,7 @@ class Worker:
         self._lock = threading.Lock()
 
     def run(self) -> int:
-        """Run until the session ends; return an exit code."""
+        """Run until the session ends. Return an exit code."""
         signal.signal(signal.SIGTERM, self._on_signal)
         versions = (sys.version.split()[0], cloudpickle.__version__)
         try:

@@ -15,7 +15,7 @@ LOGIN = f"""python -c 'import os; from huggingface_hub import login; login(token
 def huggingface(
     *, token: Annotated[str, Secret(TOKEN, "Access token of huggingface.co, for private models")] = ""
 ) -> Plugin:
-    """transformers, datasets and tokenizers; with a token, HF_TOKEN in each process and a login on each node.
+    """transformers, datasets and tokenizers. A token sets HF_TOKEN in each process and logs in each node.
 
     The token is a secret. It never appears in a script, log or response.
     """

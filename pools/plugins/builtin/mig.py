@@ -30,7 +30,7 @@ def mig(
         ),
     ],
 ) -> Plugin:  # fmt: skip
-    """MIG instances on each GPU, created when a node boots; requires NVIDIA GPUs that support MIG."""
+    """MIG instances on each GPU, created when a node boots. Requires NVIDIA GPUs that support MIG."""
 
     def bootstrap(cluster: Cluster) -> tuple[Operation, ...]:
         return (

@@ -30,7 +30,7 @@ def mps(
         ),
     ] = "",
 ) -> Plugin:  # fmt: skip
-    """The MPS daemon on each node and the variables that processes need; requires NVIDIA GPUs."""
+    """The MPS daemon on each node, and the variables that processes need. Requires NVIDIA GPUs."""
 
     def transform(image: Image, cluster: Cluster) -> Image:
         if not cluster.cuda:

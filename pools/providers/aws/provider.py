@@ -1,4 +1,4 @@
-"""The EC2 provider: one launch per order, instances identified by tags, no state in memory."""
+"""EC2 provider without state in memory. Each order is one launch, and tags identify the instances."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress

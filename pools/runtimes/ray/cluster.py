@@ -14,7 +14,7 @@ _LABEL_LENGTH = 60
 
 @dataclass(frozen=True)
 class RayNode:
-    """A node of a pool that runs Ray; node 0 is the head.
+    """A node of a pool that runs Ray. Node 0 is the head.
 
     `secret` is the cluster's secret, which Ray and the agents require. `address` is empty while it is
     unknown.

@@ -49,7 +49,7 @@ class Jobs:
         return Job(str(details["status"]), str(details.get("message") or ""))
 
     def node_state(self, label: str) -> str:
-        """Return Ray's state for the node with this label, such as ALIVE; empty if it has not registered.
+        """Return Ray's state of the node with this label, such as ALIVE, or "" if it has not registered.
 
         A node that rejoined is listed twice, as DEAD and as ALIVE.
         """

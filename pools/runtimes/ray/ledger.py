@@ -22,8 +22,8 @@ from pools.runtimes.shim.records import Record, read_record, write_record
 class Entry:
     """Record of one pod.
 
-    `instance_id` is empty for a pod that was stopped before it was placed. `received` is true if its node may
-    have the pod. Otherwise no job was submitted for the pod and it cannot run.
+    `instance_id` is empty for a pod that was stopped before it was placed. `received` is true if the node may
+    have received the pod. Otherwise, no job was submitted for the pod, and the pod cannot run.
     """
 
     instance_id: str

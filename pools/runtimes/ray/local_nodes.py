@@ -152,7 +152,7 @@ class LocalRayNodes:
 
 
 def _last_line(home: Path) -> str:
-    """Return the last line of output from the node's process or, if there is none, from Ray."""
+    """Return the last line of output from the node's process, or from Ray if the process wrote nothing."""
     for path in (home / "node.log", home / "node" / "ray.log"):
         lines = [line.strip() for line in _read_text(path).splitlines() if line.strip()]
         if lines:

@@ -275,7 +275,7 @@ class RayRuntime:
     # --- starting nodes
 
     def instructions(self, node: Any) -> Instructions:
-        """Return the node's scripts. They are empty while the pool has no head or the node no address."""
+        """Return the node's scripts. They are empty while the head or the node's address is missing."""
         nodes = self._nodes_by_instance()
         ray_node = nodes.get(node.instance_id)
         head = self._head(ray_node.pool) if ray_node is not None else None

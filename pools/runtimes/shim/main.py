@@ -55,7 +55,7 @@ def run_pod(directory: str, order: Record, anchor: str) -> None:
 
 
 def watch(pod: Pod, control: int, signals: int, anchor: int | None, log: PodLog) -> None:
-    """Wait until none of the pod's processes is left."""
+    """Wait until all of the pod's processes have ended."""
     grace = float(pod.order["grace"])
     poller = select.poll()
     for fd in (control, signals, anchor):

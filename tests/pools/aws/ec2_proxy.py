@@ -32,9 +32,9 @@ class Fault:
 
 @dataclass
 class Ec2Proxy:
-    """The proxy's state. `capacity` limits the machines by lifecycle. None means unlimited.
+    """State of the proxy. `capacity` limits the number of machines by lifecycle. None means unlimited.
 
-    Unless they boot at once, machines stay `booting` until `boot` is called.
+    Machines stay `booting` until `boot` is called, unless they boot at once.
     """
 
     moto: str

@@ -35,27 +35,27 @@ def test_ec2_pool_scales_up_and_back_down(place: Ec2Account) -> None:
         "region": REGION, "instance_types": [TWO_GPUS], "subnets": subnets()[:1],
         "image_parameter": IMAGE_PARAMETER,
     }  # fmt: skip
-    made = pool((0, 2), provider="aws", provider_settings=provider_settings)
+    ec2_pool = pool((0, 2), provider="aws", provider_settings=provider_settings)
     NodePool.objects.update(nodes_desired=1)
     clock = iter(START + timedelta(seconds=15 * n) for n in range(20))
 
-    def look() -> str:
-        reconcile(made.pk, provider=wiring.load_wiring().provider_for(made), now=next(clock))
+    def tick_and_get_state() -> str:
+        reconcile(ec2_pool.pk, provider=wiring.load_wiring().provider_for(ec2_pool), now=next(clock))
         return str(Node.objects.latest("pk").state)
 
-    assert look() == "requested"
-    assert look() == "booting", "the machine runs but has not joined"
+    assert tick_and_get_state() == "requested"
+    assert tick_and_get_state() == "booting", "the machine runs but has not joined"
     node = Node.objects.get()
     secret = joined(place, node)
-    assert look() == "ready"
+    assert tick_and_get_state() == "ready"
     node.refresh_from_db()
     assert (node.devices, node.address, node.cpu_milli) == (["GPU-x", "GPU-y"], "10.9.9.9", 8000)
-    called = services.record_report(secret, at=START)
-    assert called == node
+    reporting_node = services.record_report(secret, at=START)
+    assert reporting_node == node
     NodePool.objects.update(nodes_desired=0)
-    assert look() == "draining"
+    assert tick_and_get_state() == "draining"
     services.mark_node_emptied(node)
-    assert look() == "ended"
+    assert tick_and_get_state() == "ended"
     assert place.proxy.living() == set()
     kinds = [event.kind for event in ScalingEvent.objects.order_by("pk")]
     assert kinds == ["provision", "joined", "ready", "drain", "terminate"]
@@ -72,10 +72,10 @@ def joined(place: Ec2Account, node: Node) -> str:
     instance = ec2.describe_instances(InstanceIds=[node.instance_id])["Reservations"][0]["Instances"][0]
     tags = {tag["Key"]: tag["Value"] for tag in instance["Tags"]}
     assert tags["berth:installation"] == selectors.installation()
-    has = MachineReport(
+    report = MachineReport(
         "ip-10-9-9-9", "10.9.9.9", 48_000, 180_000, ("GPU-x", "GPU-y"), "L40S", node.instance_id
     )
-    return services.join(pool_name="small", token=token[1], measured=has, at=START)
+    return services.join(pool_name="small", token=token[1], measured=report, at=START)
 
 
 def test_installation_name_is_stable_unless_configured(settings: Any) -> None:

@@ -64,8 +64,8 @@ def ec2_stage(
         "region": REGION, "instance_types": [TWO_GPUS], "subnets": subnets()[:1],
         "image_parameter": IMAGE_PARAMETER, **settings,
     }  # fmt: skip
-    made = pool(nodes, provider="aws", provider_settings=values)
-    return Ec2Stage(made, provider or place.provider(**settings), place=place)
+    ec2_pool = pool(nodes, provider="aws", provider_settings=values)
+    return Ec2Stage(ec2_pool, provider or place.provider(**settings), place=place)
 
 
 @shows("SKY-75", "SKY-77", "SKY-87")

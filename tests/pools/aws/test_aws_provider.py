@@ -40,9 +40,9 @@ def test_every_request_matches_the_ec2_service_model(place: Ec2Account) -> None:
     place.proxy.capacity["spot"] = 1
     for settings in (rich, {"image": "ami-0123456789abcdef0", "security_groups": ["sg-0123"]}):
         provider = place.provider(**settings)
-        made = provider.provision(order("t-" + str(len(settings))))
+        created = provider.provision(order("t-" + str(len(settings))))
         provider.list_instances("small")
-        provider.terminate("small", [made.instances[0].instance_id])
+        provider.terminate("small", [created.instances[0].instance_id])
     operations = {name for _, name, _ in place.calls}
     assert operations >= {
         "CreateFleet", "CreateLaunchTemplate", "CreateSecurityGroup", "CreateTags", "GetParameter",
@@ -78,11 +78,11 @@ def test_only_spot_launches_tag_spot_requests(
     provider = place.provider(purchase=purchase)
     for token in ("t-1", "t-2"):
         provider.provision(order(token))
-    made = [
+    created = [
         [tagged["ResourceType"] for tagged in template["LaunchTemplateData"]["TagSpecifications"]]
         for template in recorded_requests(place, "CreateLaunchTemplate")
     ]
-    assert ["spot-instances-request" in kinds for kinds in made] == tags_requests
+    assert ["spot-instances-request" in kinds for kinds in created] == tags_requests
     assert recorded_requests(place, "DeleteLaunchTemplate") == []
 
 
@@ -101,8 +101,8 @@ def test_existing_resources_are_not_created_again(place: Ec2Account) -> None:
 
 
 def test_machines_are_tagged_with_installation_and_pool(place: Ec2Account) -> None:
-    made = place.provider().provision(order(start=3, tags={"team": "vision"})).instances
-    description = place.clients().ec2.describe_instances(InstanceIds=[made[0].instance_id])
+    created = place.provider().provision(order(start=3, tags={"team": "vision"})).instances
+    description = place.clients().ec2.describe_instances(InstanceIds=[created[0].instance_id])
     (instance,) = description["Reservations"][0]["Instances"]
     tags = {tag["Key"]: tag["Value"] for tag in instance["Tags"]}
     assert tags.items() >= {
@@ -114,20 +114,20 @@ def test_machines_are_tagged_with_installation_and_pool(place: Ec2Account) -> No
 def test_listing_reads_all_pages(place: Ec2Account, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(instances, "PAGE", 5)
     provider = place.provider()
-    made = [provider.provision(order(f"t-{n}", count=1, start=n)).instances[0] for n in range(7)]
+    created = [provider.provision(order(f"t-{n}", count=1, start=n)).instances[0] for n in range(7)]
     before = place.proxy.count("DescribeInstances")
-    assert list(provider.list_instances("small")) == made
+    assert list(provider.list_instances("small")) == created
     assert place.proxy.count("DescribeInstances") - before == 2
-    provider.terminate("small", [instance.instance_id for instance in made])
+    provider.terminate("small", [instance.instance_id for instance in created])
     assert place.proxy.living() == set()
 
 
 def test_other_installations_in_the_account_are_ignored(place: Ec2Account) -> None:
-    theirs = place.provider().provision(order()).instances
+    other_instances = place.provider().provision(order()).instances
     place.installation = "another"
     provider = place.provider()
     assert provider.list_instances("small") == ()
-    provider.terminate("small", [instance.instance_id for instance in theirs])
+    provider.terminate("small", [instance.instance_id for instance in other_instances])
     assert len(place.proxy.living()) == 2
 
 
@@ -145,10 +145,10 @@ def test_instance_lifecycle_matches_the_pool_setting(
     place: Ec2Account, purchase: str, spot: int | None, launched: dict[str, int]
 ) -> None:
     place.proxy.capacity["spot"] = spot
-    made = place.provider(purchase=purchase).provision(order(count=3))
+    created = place.provider(purchase=purchase).provision(order(count=3))
     assert {kind: len(ids) for kind, ids in place.proxy.launched.items()} == launched
-    assert [instance.ordinal for instance in made.instances] == list(range(sum(launched.values())))
-    assert bool(made.message) == (spot is not None)
+    assert [instance.ordinal for instance in created.instances] == list(range(sum(launched.values())))
+    assert bool(created.message) == (spot is not None)
 
 
 @pytest.mark.parametrize(
@@ -239,11 +239,11 @@ def test_order_is_fulfilled_after_its_settings_change(place: Ec2Account) -> None
 def test_machines_boot_and_are_interrupted(place: Ec2Account) -> None:
     place.proxy.boots_at_once = False
     provider = place.provider(purchase="spot")
-    made = provider.provision(order()).instances
+    created = provider.provision(order()).instances
     assert {instance.state for instance in provider.list_instances("small")} == {InstanceState.BOOTING}
     place.proxy.boot()
     now = datetime.now(UTC).replace(microsecond=0)
-    place.proxy.interrupt_spot_machine(made[1].instance_id, now)
+    place.proxy.interrupt_spot_machine(created[1].instance_id, now)
     first, second = provider.list_instances("small")
     assert (first.state, first.interruption) == (InstanceState.READY, None)
     assert second.interruption is not None

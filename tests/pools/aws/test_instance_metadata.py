@@ -29,8 +29,8 @@ class MachineEnvironment:
 
     def answer(self, method: str, path: str, headers: Any, body: bytes) -> tuple[int, str]:
         if path == "/latest/api/token":
-            asks = method == "PUT" and "X-aws-ec2-metadata-token-ttl-seconds" in headers
-            return (200, TOKEN) if asks else (405, "")
+            is_token_request = method == "PUT" and "X-aws-ec2-metadata-token-ttl-seconds" in headers
+            return (200, TOKEN) if is_token_request else (405, "")
         if path.startswith("/latest/meta-data/"):
             if headers.get("X-aws-ec2-metadata-token") != TOKEN:
                 self.unauthenticated_paths.append(path)
@@ -46,12 +46,12 @@ class MachineEnvironment:
 
 @pytest.fixture
 def environment(request: pytest.FixtureRequest) -> Iterator[MachineEnvironment]:
-    around = MachineEnvironment({"instance-id": "i-0abc", "local-ipv4": "10.0.0.7", **request.param})
+    surroundings = MachineEnvironment({"instance-id": "i-0abc", "local-ipv4": "10.0.0.7", **request.param})
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             length = int(self.headers.get("Content-Length") or 0)
-            status, text = around.answer(self.command, self.path, self.headers, self.rfile.read(length))
+            status, text = surroundings.answer(self.command, self.path, self.headers, self.rfile.read(length))
             self.send_response(status)
             self.end_headers()
             self.wfile.write(text.encode())
@@ -66,26 +66,27 @@ def environment(request: pytest.FixtureRequest) -> Iterator[MachineEnvironment]:
             """Suppress request logging."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    around.address = f"http://127.0.0.1:{server.server_port}"
+    surroundings.address = f"http://127.0.0.1:{server.server_port}"
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
     thread.start()
-    yield around
+    yield surroundings
     server.shutdown()
     server.server_close()
     thread.join()
 
 
-def run(around: MachineEnvironment, state: Path) -> None:
+def run(surroundings: MachineEnvironment, state: Path) -> None:
     """Run the program until its first report is rejected."""
     env = {
-        "PATH": "/usr/bin:/bin", "BERTH_URL": around.address, "BERTH_METADATA_URL": around.address,
+        "PATH": "/usr/bin:/bin",
+        "BERTH_URL": surroundings.address, "BERTH_METADATA_URL": surroundings.address,
         "BERTH_POOL": "gpus", "BERTH_JOIN_TOKEN": "order.x", "BERTH_MACHINE_STATE": str(state),
     }  # fmt: skip
     command = [sys.executable, "-S", str(PROGRAM)]
     assert subprocess.run(command, env=env, check=False, timeout=60, capture_output=True).returncode == 1
 
 
-@pytest.mark.parametrize("surroundings", [{}], indirect=True)
+@pytest.mark.parametrize("environment", [{}], indirect=True)
 def test_machine_joins_with_its_instance_id(environment: MachineEnvironment, tmp_path: Path) -> None:
     run(environment, tmp_path)
     [body] = environment.joined
@@ -95,7 +96,7 @@ def test_machine_joins_with_its_instance_id(environment: MachineEnvironment, tmp
 
 
 @pytest.mark.parametrize(
-    "surroundings", [{"spot/instance-action": json.dumps(SPOT_TERMINATION)}], indirect=True
+    "environment", [{"spot/instance-action": json.dumps(SPOT_TERMINATION)}], indirect=True
 )
 def test_spot_interruption_is_reported_with_its_time(environment: MachineEnvironment, tmp_path: Path) -> None:
     run(environment, tmp_path)
@@ -104,7 +105,7 @@ def test_spot_interruption_is_reported_with_its_time(environment: MachineEnviron
 
 
 @pytest.mark.parametrize(
-    "surroundings",
+    "environment",
     [{"events/recommendations/rebalance": '{"noticeTime": "2030-01-01T12:00:00Z"}'}],
     indirect=True,
 )

@@ -107,8 +107,8 @@ def test_second_node_reuses_the_environment_of_the_first(here: LocalEnvironments
         here.begin(name, node_recipe)
     boots = [ended(here, name, node_recipe) for name in ("node-0", "node-1")]
     assert all(boot.ready for boot in boots)
-    made = [boot for boot in boots if "pip" in {phase.phase for phase in boot.progress.phases}]
-    assert len(made) == 1
+    builds = [boot for boot in boots if "pip" in {phase.phase for phase in boot.progress.phases}]
+    assert len(builds) == 1
     assert (here.root / node_recipe.digest / "runs").read_text() == "run\nrun\n", (
         "operations run on phase node"
     )

@@ -141,12 +141,12 @@ def test_failing_hook_is_reported_on_save(cast: Cast, monkeypatch: pytest.Monkey
     def licensed() -> Plugin:
         return getattr(Plugin.create("licensed"), f"with_{hook}")(failing)
 
-    there = {
+    plugins_by_name = {
         **registry.available_plugins(),
         "licensed": RegisteredPlugin("licensed", licensed, parameter_schema(licensed)),
     }
-    monkeypatch.setattr(registry, "available_plugins", lambda: there)
-    monkeypatch.setattr("pools.plugins.declared.available_plugins", lambda: there)
+    monkeypatch.setattr(registry, "available_plugins", lambda: plugins_by_name)
+    monkeypatch.setattr("pools.plugins.declared.available_plugins", lambda: plugins_by_name)
     (message,) = problems(cast, plugins=["licensed"])
     assert message == f"plugins: the plugin licensed failed in {hook}: RuntimeError: no licence"
 

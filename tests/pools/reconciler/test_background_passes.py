@@ -31,26 +31,26 @@ class SlowProvider(FakeProvider):
 
 @pytest.fixture
 def background_reconciler() -> Iterator[BackgroundReconciler]:
-    made = BackgroundReconciler()
-    yield made
-    made.end()
+    background = BackgroundReconciler()
+    yield background
+    background.end()
 
 
 def test_slow_launch_runs_once_and_does_not_block_ticks(background_reconciler: BackgroundReconciler) -> None:
-    made, provider = pool(2), SlowProvider()
+    created, provider = pool(2), SlowProvider()
 
     def run_pass() -> bool:
-        return reconcile(made.pk, provider=provider, now=START)
+        return reconcile(created.pk, provider=provider, now=START)
 
-    assert not background_reconciler.reconcile(made.pk, run_pass)
+    assert not background_reconciler.reconcile(created.pk, run_pass)
     assert provider.ordered.wait(PATIENCE)
     for _ in range(3):
-        assert not background_reconciler.reconcile(made.pk, run_pass), "the pass is still running"
+        assert not background_reconciler.reconcile(created.pk, run_pass), "the pass is still running"
     assert provider.count("provision") == 0
     assert not Node.objects.exists()
     provider.allowed.set()
-    background_reconciler._passes[made.pk].result(PATIENCE)
-    assert background_reconciler.reconcile(made.pk, run_pass), "the next call returns the outcome"
+    background_reconciler._passes[created.pk].result(PATIENCE)
+    assert background_reconciler.reconcile(created.pk, run_pass), "the next call returns the outcome"
     background_reconciler.end()
     assert provider.count("provision") == 1
     assert Node.objects.filter(state="ready").count() == 2

@@ -59,10 +59,10 @@ def test_pending_nodes_are_not_ordered_again() -> None:
 def test_delivered_nodes_are_pending_immediately() -> None:
     ordered = next_step(fleet(6, range(4))).fleet
     assert commands(ordered) == (), "one call in flight"
-    came = ordered.after_provisioning([4, 5])
-    assert came.pending == {4, 5}
-    assert came.phase == Phase.WATCHING
-    assert commands(came) == ()
+    delivered = ordered.after_provisioning([4, 5])
+    assert delivered.pending == {4, 5}
+    assert delivered.phase == Phase.WATCHING
+    assert commands(delivered) == ()
 
 
 @shows("SKY-54", "SKY-85")
@@ -82,18 +82,18 @@ def test_higher_demand_during_a_call_orders_the_rest_afterwards() -> None:
 
 @shows("SKY-58")
 def test_lower_demand_during_a_call_does_not_lose_delivered_nodes() -> None:
-    came = next_step(fleet(5, [0, 1])).fleet.with_desired(2).after_provisioning([2, 3, 4])
-    assert came.pending == {2, 3, 4}
-    assert commands(came) == ()
+    delivered = next_step(fleet(5, [0, 1])).fleet.with_desired(2).after_provisioning([2, 3, 4])
+    assert delivered.pending == {2, 3, 4}
+    assert commands(delivered) == ()
     for ordinal in (2, 3, 4):
-        came = came.after_join(ordinal)
-    assert commands(came) == (Drain((4, 3, 2)),)
+        delivered = delivered.after_join(ordinal)
+    assert commands(delivered) == (Drain((4, 3, 2)),)
 
 
 @shows("SKY-59")
 def test_partial_delivery_is_followed_by_an_order_for_the_rest() -> None:
-    came = next_step(fleet(4)).fleet.after_provisioning([0])
-    assert commands(came) == (Order(3, 1),)
+    delivered = next_step(fleet(4)).fleet.after_provisioning([0])
+    assert commands(delivered) == (Order(3, 1),)
 
 
 @shows("SKY-61", "SKY-62", "SKY-74", "SKY-75", "SKY-76")
@@ -189,8 +189,8 @@ def test_no_more_drains_are_reverted_than_needed() -> None:
 
 @shows("SKY-73")
 def test_late_drain_response_does_not_remove_the_node() -> None:
-    back = next_step(next_step(fleet(1, [0, 1])).fleet.with_desired(2)).fleet
-    assert back.after_drain(1) == back
+    reverted = next_step(next_step(fleet(1, [0, 1])).fleet.with_desired(2)).fleet
+    assert reverted.after_drain(1) == reverted
 
 
 @shows("SKY-78")
@@ -218,8 +218,8 @@ def test_reconciler_imports_neither_providers_nor_the_scheduler() -> None:
         for node in ast.walk(ast.parse(file.read_text())):
             if isinstance(node, ast.ImportFrom) and node.module:
                 pure = {"collections", "cronsim", "dataclasses", "datetime", "enum", "typing"}
-                ours = node.module.startswith(("berth.core.", "pools.engine."))
-                assert ours or node.module.split(".")[0] in pure
+                is_allowed = node.module.startswith(("berth.core.", "pools.engine."))
+                assert is_allowed or node.module.split(".")[0] in pure
 
 
 # --- invariants
@@ -264,8 +264,8 @@ class SimulatedProvider:
                 self.fleet = fleet.with_desired(n % 9)
             case "answer" if fleet.in_flight:
                 order = self.orders[-1]
-                came = range(order.start_ordinal, order.start_ordinal + n % (order.count + 1))
-                self.fleet = fleet.after_provisioning(came)
+                delivered = range(order.start_ordinal, order.start_ordinal + n % (order.count + 1))
+                self.fleet = fleet.after_provisioning(delivered)
             case "fail" if fleet.in_flight:
                 self.fleet = fleet.after_failed_order()
             case "tick":

@@ -64,8 +64,8 @@ class LocalRayPool:
 
     def end(self) -> None:
         NodePool.objects.filter(pk=self.pool.pk).update(nodes_desired=0)
-        there = [instance.instance_id for instance in self.provider.list_instances(self.pool.name)]
-        self.provider.terminate(self.pool.name, there)
+        instance_ids = [instance.instance_id for instance in self.provider.list_instances(self.pool.name)]
+        self.provider.terminate(self.pool.name, instance_ids)
         deadline = time.monotonic() + PATIENCE
         while self.provider.list_instances(self.pool.name):
             assert time.monotonic() < deadline
@@ -74,9 +74,9 @@ class LocalRayPool:
 
 @pytest.fixture
 def local_pool(tmp_path: Path, transactional_db: None) -> Iterator[LocalRayPool]:
-    made = LocalRayPool(tmp_path)
-    yield made
-    made.end()
+    ray_pool = LocalRayPool(tmp_path)
+    yield ray_pool
+    ray_pool.end()
 
 
 @pytest.mark.heavy
@@ -87,10 +87,10 @@ def test_ray_pool_runs_pods_replaces_dead_nodes_and_leaves_no_processes(local_po
     head, worker = local_pool.node(0), local_pool.node(1)
     assert head.address != worker.address
     processes = [local_pool.process(head), local_pool.process(worker)]
-    say = ("sh", "-c", "echo $CUDA_VISIBLE_DEVICES; exec sleep 600")
+    command = ("sh", "-c", "echo $CUDA_VISIBLE_DEVICES; exec sleep 600")
     for pod_id, node in (("p-0", head), ("p-1", worker)):
         local_pool.runtime.start(
-            order(pod_id, *say, instance_id=node.instance_id, devices=(node.devices[0],))
+            order(pod_id, *command, instance_id=node.instance_id, devices=(node.devices[0],))
         )
         running(local_pool.runtime, pod_id)
     assert local_pool.runtime.read_log("p-1", 0, 100).data.decode() == f"{worker.devices[0]}\n"

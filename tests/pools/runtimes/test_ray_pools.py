@@ -84,8 +84,8 @@ def test_pod_that_never_reached_its_node_stops_immediately(tmp_path: Path) -> No
 def test_static_node_without_ray_is_never_ready_and_reports_the_reason(tmp_path: Path) -> None:
     metal = pool((0, 1), provider="static", runtime="ray", gpus_per_node=0, boot_timeout=60)
     _, token = services.issue_join_token(actor=SYSTEM, pool=metal, lifetime=timedelta(hours=1), at=START)
-    has = MachineReport("box-1", UNREACHABLE_NODE.address, 8000, 65536)
-    services.join(pool_name=metal.name, token=token, measured=has, at=START)
+    machine_report = MachineReport("box-1", UNREACHABLE_NODE.address, 8000, 65536)
+    services.join(pool_name=metal.name, token=token, measured=machine_report, at=START)
     clock = FixedClock(START)
     runtime = RayRuntime(tmp_path, ray_nodes)
     wiring = Wiring(clock, {"static": lambda pool: StaticProvider(clock.now)}, {"ray": runtime})

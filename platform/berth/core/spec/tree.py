@@ -39,8 +39,8 @@ class RoleShape:
     def amounts(self) -> Amounts:
         """Resources of one replica that count towards quotas.
 
-        A request for GPU memory counts only once the replica is placed, because the share of the device that
-        it represents depends on the device.
+        A request for GPU memory counts once the replica is placed, because only then is its share of a device
+        known.
         """
         return Amounts(self.gpu * self.devices, self.cpu, self.memory_mib)
 

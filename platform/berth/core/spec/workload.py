@@ -56,7 +56,7 @@ class Notification(Document):
 
 
 class WorkloadSpec(Document):
-    """A workload document as submitted. Build it with `parse_workload`, which checks all rules."""
+    """A workload document as submitted. Build instances with `parse_workload`, which checks all rules."""
 
     name: Name
     project: Name | None = None
