@@ -41,7 +41,7 @@ class RegisteredPlugin:
         except Exception as error:
             raise PluginError(f"the plugin {self.name} cannot be created: {error_text(error)}") from error
         if not isinstance(plugin, Plugin) or plugin.name != self.name:
-            raise PluginError(f"the plugin {self.name} cannot be created: it returned {plugin!r:.80}")
+            raise PluginError(f"the plugin {self.name} cannot be created, because it returned {plugin!r:.80}")
         return plugin
 
 

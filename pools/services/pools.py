@@ -95,7 +95,7 @@ def delete_pool(*, actor: Any, pool: NodePool) -> None:
             NodePool.objects.get(pk=pool.pk).delete()
     except ProtectedError as error:
         raise Conflict(
-            f"Pool {pool.name} has a history or quotas and cannot be deleted. Drain it instead."
+            f"Pool {pool.name} has a history or quotas and cannot be deleted. Drain the pool instead."
         ) from error
 
 
@@ -123,7 +123,7 @@ def drain_pool(*, actor: Any, pool: NodePool, reason: str = "") -> NodePool:
     """
     with _lock_pool(actor, pool, "drain", None) as locked:
         if locked.paused:
-            raise Conflict(f"Pool {locked.name} is paused and cannot be drained. Resume it first.")
+            raise Conflict(f"Pool {locked.name} is paused and cannot be drained. Resume the pool first.")
         now = timezone.now()
         if locked.expires_at is None or locked.expires_at > now:
             before, locked.nodes_desired, locked.expires_at = locked.nodes_desired, 0, now
@@ -196,7 +196,7 @@ def _lock_pool(actor: Any, pool: NodePool, action: str, version: int | None) -> 
         locked = NodePool.objects.select_for_update(no_key=True).get(pk=pool.pk)
         if version is not None and version != locked.version:
             raise PreconditionFailed(
-                f"Pool {locked.name} has changed to version {locked.version}. Reload it and try again."
+                f"Pool {locked.name} has changed to version {locked.version}. Reload the pool and try again."
             )
         before, built = pool_settings(locked), locked.built_environment_id
         yield locked

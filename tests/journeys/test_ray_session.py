@@ -152,7 +152,7 @@ def test_call_raises_its_task_error_and_a_dead_task_is_retried(session: Session)
 
 
 def test_restarted_worker_process_reconnects_to_ray(session: Session) -> None:
-    with pytest.raises(CallInterrupted, match="its process was killed by SIGKILL"):
+    with pytest.raises(CallInterrupted, match="the call's process was killed by SIGKILL"):
         session.submit(lambda: os.kill(os.getpid(), signal.SIGKILL)).result(LONG)
     assert [ray for _, _, ray in Parallel(n_jobs=-1)(delayed(square)(x) for x in range(4))] == [True] * 4
 

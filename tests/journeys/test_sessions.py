@@ -140,7 +140,9 @@ def test_call_is_retried_when_its_process_dies_and_fails_after_three_attempts(
 
     future = session.submit(dies_twice)
     assert future.result(60) == "lived"
-    with pytest.raises(CallInterrupted, match=r"3 times\. Last reason: its process was killed by SIGKILL"):
+    with pytest.raises(
+        CallInterrupted, match=r"3 times\. Last reason: the call's process was killed by SIGKILL"
+    ):
         session.submit(lambda: os.kill(os.getpid(), 9)).result(60)
     assert session.submit(node).result(60) in (0, 1)
 

@@ -139,7 +139,7 @@ def test_schema_is_derived_from_keyword_parameters() -> None:
 
 def test_function_that_returns_no_plugin_is_refused() -> None:
     bad = available_plugins()["torch"].__class__("torch", lambda: Plugin("other"), {"properties": {}})
-    with pytest.raises(PluginError, match="the plugin torch cannot be created: it returned Plugin"):
+    with pytest.raises(PluginError, match="the plugin torch cannot be created, because it returned Plugin"):
         bad.build({})
     with pytest.raises(PluginError, match="fsdp and deepspeed are mutually exclusive"):
         available_plugins()["accelerate"].build({"fsdp": True, "deepspeed": True})

@@ -35,7 +35,7 @@ def run(payload: bytes, plugins: Sequence[Plugin], result_bytes_max: int) -> Out
     try:
         value = decorate_all(plugins, function)(*args, **kwargs)
     except KeyboardInterrupt:
-        return interrupted_outcome("its node was removed")
+        return interrupted_outcome("the node was removed")
     except BaseException as error:
         if is_ray_loss(error):
             cause = f"{type(error).__qualname__}: {_error_text(error)}"

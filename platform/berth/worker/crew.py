@@ -52,7 +52,7 @@ class SlotPool:
         with self._lock:
             unfinished, self._running = list(self._running), {}
         for number in unfinished:
-            self.finished.put((number, calls.interrupted_outcome("its node was removed")))
+            self.finished.put((number, calls.interrupted_outcome("the node was removed")))
 
     def close_slots(self) -> None:
         """Close all slots in parallel. Each slot exits the contexts of its plugins."""
@@ -65,7 +65,7 @@ class SlotPool:
     def _run_orders(self, slot: Slot) -> None:
         while (order := self._orders.get()) is not None:
             if self._closing:
-                self.finished.put((order.number, calls.interrupted_outcome("its node was removed")))
+                self.finished.put((order.number, calls.interrupted_outcome("the node was removed")))
                 continue
             with self._lock:
                 self._running[order.number] = slot

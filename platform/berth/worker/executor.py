@@ -57,7 +57,7 @@ def _run(
             )
         return calls.run(payload, plugins, result_bytes_max)
     except KeyboardInterrupt:
-        return calls.interrupted_outcome("its node was removed")
+        return calls.interrupted_outcome("the node was removed")
     finally:
         signal.signal(signal.SIGINT, _ignore_signal)
         sys.stdout.flush()

@@ -64,7 +64,7 @@ class ProcessSlot:
         except OSError:
             message = None
         if message is None:
-            return calls.interrupted_outcome(f"its process {self._exit_description()}")
+            return calls.interrupted_outcome(f"the call's process {self._exit_description()}")
         [(header, data)] = unpack_frames(message)
         if header["kind"] == "interrupted":
             self.close()
