@@ -176,7 +176,7 @@ def test_node_action_prints_the_resulting_state(terminal: Terminal, step: str) -
 def test_terminate_asks_for_confirmation_if_the_node_has_workloads(
     terminal: Terminal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    work = ["vision/train (8 pods)", "ads/rank (1 pod, not preemptible)"]
+    work = ["vision/train (8 pods)", "ads/rank (1 pod, non-preemptible)"]
     refused = terminal.run(
         "node", "terminate", "train-1", server=(unasked := StubServer(node("ready", work)))
     )
@@ -185,7 +185,7 @@ def test_terminate_asks_for_confirmation_if_the_node_has_workloads(
     monkeypatch.setattr("berth.cli.commands.infrastructure.nodes.is_interactive", lambda: True)
     server = StubServer(node("ready", work))
     declined = terminal.run("node", "terminate", "train-1", server=server, input="n\n")
-    assert "vision/train (8 pods); ads/rank (1 pod, not preemptible)" in declined.stderr
+    assert "vision/train (8 pods); ads/rank (1 pod, non-preemptible)" in declined.stderr
     assert (declined.exit_code, server.calls) == (1, ["GET /api/v1/nodes/train-1"])
     confirmed = terminal.run(
         "node", "terminate", "train-1", "--yes", server=(done := StubServer(node("lost")))

@@ -148,7 +148,7 @@ def test_submitted_document_redirects_to_its_workload(cast: Cast, sign_in) -> No
         (DOCUMENT.replace("gpu: 1", "gpu: 1.5"), "roles[0].gpu", "must be below 1"),
         (DOCUMENT + "colour: red\n", "colour", "unknown"),
         (DOCUMENT.replace("project: vision", "project: ads"), "project", "does not exist"),
-        ("just words", "document", "not keys and values"),
+        ("just words", "document", "not a mapping"),
         ("a: [1, 2", "document", "not YAML"),
         ("x" * 300_000, "document", "too long"),
         ("&a [*a, *a]", "document", ""),

@@ -38,7 +38,7 @@ def test_scale_down_lists_the_nodes_to_drain(cast: Cast, alice: Caller, nodes: l
         (1, 0),
         (1, 1),
     ]
-    assert before["draining"][2]["work"] == ["vision/firm (1 pod, not preemptible)"]
+    assert before["draining"][2]["work"] == ["vision/firm (1 pod, non-preemptible)"]
     assert alice.get("node-pools/local").json()["nodes_desired"] == 4
     after = alice.post("node-pools/local/scale", {"nodes": 2}).json()
     assert (after["nodes_desired"], [item["node"] for item in after["draining"]]) == (

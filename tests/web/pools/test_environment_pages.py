@@ -75,8 +75,8 @@ def test_pool_form_stores_plugins_and_environment(cast: Cast, alice: Client) -> 
     [
         ({"plugins": "- torhc"}, "plugins", "[0].name: is not an installed plugin"),
         ({"plugins": "- torch\n- torch"}, "plugins", "[1].name: is listed twice"),
-        ({"plugins": "torch"}, "plugins", "Not a list"),
-        ({"plugins": "- [torch"}, "plugins", "Not valid YAML"),
+        ({"plugins": "torch"}, "plugins", "This is not a list"),
+        ({"plugins": "- [torch"}, "plugins", "This is not valid YAML"),
         ({"plugins": "- mps: {thread_percentage: 0}"}, "plugins", "[0].parameters.thread_percentage: is"),
         ({"pip": "--index-url=x"}, "pip", "[0]: is not allowed; allowed: a pip requirement"),
         ({"indexes": "ftp://x"}, "indexes", "[0].url: is not allowed"),

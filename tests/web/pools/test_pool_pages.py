@@ -52,7 +52,7 @@ def test_terminate_and_drain_dialogs_list_affected_workloads(cast: Cast, alice: 
     for step, words in (("terminate", "Workloads to be stopped:"), ("drain", "to finish or move:")):
         text = alice.get(f"/nodes/{node.name}/{step}").content.decode()
         assert words in text
-        assert "vision/train (1 pod, not preemptible)" in text
+        assert "vision/train (1 pod, non-preemptible)" in text
     assert "vision/train" not in alice.get(f"/nodes/{node.name}/cordon").content.decode()
 
 

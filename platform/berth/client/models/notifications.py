@@ -29,7 +29,7 @@ class Subscription(Model):
     events: list[str] = []
     pending_minutes: int = 0
     to: str = ""
-    """Address; of a secret webhook, only the host and the last characters."""
+    """Address. A secret webhook shows only its host and last characters."""
     channel: str = ""
     created_by: str = ""
     created_at: datetime

@@ -35,7 +35,7 @@ class FragmentationLevel(Model):
 
 
 class Fragmentation(Model):
-    """Free whole devices of ready nodes, except reserved ones. CPU or memory may allow fewer."""
+    """Whole free devices on ready nodes, excluding reserved ones. CPU or memory may allow fewer replicas."""
 
     nodes: int = 0
     free_gpus: int = 0
@@ -67,7 +67,7 @@ class IssuedJoinToken(JoinToken):
 class Machine(Model):
     name: str
     state: str = ""
-    """`draining`: being removed while its node drains; `silent`: no longer reports."""
+    """`draining`: to be removed once the node is drained; `silent`: no longer reporting."""
     node: str | None = None
     """Node that the machine currently serves as."""
     address: str = ""
@@ -170,7 +170,7 @@ class NodePool(Model):
     boot_failures: int = 0
     """Consecutive orders whose nodes never became ready."""
     boot_retry_at: datetime | None = None
-    """Earliest time of the next order; None for no delay."""
+    """Earliest time of the next order; None if there is no delay."""
     provisioning_stopped: bool = False
     """If true, no nodes are ordered until POST .../retry."""
     node_consolidation: str = ""
@@ -190,9 +190,9 @@ class NodePool(Model):
     price_per_gpu_hour: float | None = None
     plugins: list[Plugin] = []
     environment: dict[str, Any] = {}
-    """As declared; GET .../environment returns the result."""
+    """Environment as declared; GET .../environment returns the resulting image."""
     environment_digest: str | None = None
-    """Environment of newly ordered nodes; None if there is none."""
+    """Digest of the environment of new nodes; None if there is none."""
     current_price: float | None = None
     """Price per GPU-hour in effect: the pool's own or, if unset, the list price."""
     node_placement: str = ""
@@ -225,11 +225,11 @@ class PeriodCost(Model):
 
 
 class PoolCost(Model):
-    """Cost at the price in effect in each hour; None if no price is known."""
+    """Cost, based on the price that applied in each hour; None if no price is known."""
 
     price_per_gpu_hour: float | None = None
     per_hour: float | None = None
-    """Cost of the current nodes."""
+    """Hourly cost of the current nodes."""
     last_24_hours: PeriodCost = Field(default_factory=PeriodCost)
     last_30_days: PeriodCost = Field(default_factory=PeriodCost)
 
@@ -239,7 +239,7 @@ class PoolEnvironment(Model):
 
     digest: str = ""
     image: dict[str, Any] = {}
-    """Image after all plugins; secrets appear as variable names."""
+    """Image after all plugins; secrets appear only as variable names."""
     phases: list[str] = []
     script: str = ""
     """Script that each node runs at boot."""
@@ -247,14 +247,14 @@ class PoolEnvironment(Model):
 
 
 class DrainingNode(Model):
-    """Node to drain, selected by its current work; the selection may change before the drain starts."""
+    """Node to drain, chosen by its current work. The choice may change before the drain starts."""
 
     node: str = ""
     pods: int = 0
     not_preemptible: int = 0
-    """Pods that the drain waits for without a time limit."""
+    """Non-preemptible pods. The drain waits for them without a time limit."""
     gpu_seconds_lost: int = 0
-    """GPU-seconds since the start or the last checkpoint."""
+    """GPU-seconds of work since the start or the last checkpoint."""
     work: list[str] | None = None
     """Workloads with pods on the node; None unless you are a platform admin."""
     blocked_by: str = ""

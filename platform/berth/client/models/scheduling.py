@@ -35,7 +35,7 @@ class Eviction(Model):
     kind: str = ""
     pool: str = ""
     workload: str | None = None
-    """None, like the name, if you may not see the project."""
+    """None if you may not see the project. The name is then empty."""
     workload_name: str = ""
     project: str = ""
     department: str = ""
@@ -43,9 +43,9 @@ class Eviction(Model):
     preemptor_name: str = ""
     preemptor_project: str = ""
     victim: str = ""
-    """Evicted workload as PROJECT/NAME, or its size and project if you may not see it."""
+    """Evicted workload as PROJECT/NAME, or only its size and project if you may not see it."""
     preemptor: str = ""
-    """Workload for which it was evicted, in the same form. Empty for a drain."""
+    """Workload that the victim was evicted for, in the same form. Empty for a drain."""
     rule: str = ""
     numbers: dict[str, Any] = {}
     pods: list[Any] = []
@@ -61,7 +61,7 @@ class Eviction(Model):
 class EvictionPair(Model):
     victim_project: str = ""
     preemptor_project: str = ""
-    """Empty if there is no preemptor, as for a drain."""
+    """Empty if there is no preemptor, for example in a drain."""
     evictions: int = 0
     gpus: float = 0
     lost_gpu_seconds: int = 0
@@ -73,7 +73,7 @@ class EvictionMatrix(Model):
     pairs: list[EvictionPair] = []
     """Pairs in descending order of lost work."""
     omitted: int = 0
-    """Number of pairs beyond the limit."""
+    """Number of pairs left out because of the limit."""
 
 
 class Leader(Model):
@@ -120,7 +120,7 @@ class Health(HealthMixin, Model):
 
 class PendingWorkload(Model):
     queue_position: int | None = None
-    """Position among all pending workloads of the pool; None until a cycle has considered it."""
+    """Position in the pool's queue. None until a cycle has considered the workload."""
     workload: str = ""
     name: str
     project: str = ""

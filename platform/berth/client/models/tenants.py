@@ -125,7 +125,7 @@ class StartChange(Model):
     pool: str = ""
     gpus: float = 0
     at_once: bool = False
-    """False if it starts only once evicted workloads have stopped."""
+    """False if the workload must wait until evicted workloads have stopped."""
 
 
 class ReasonChange(Model):
@@ -169,7 +169,7 @@ class QuotaImpact(Model):
 
 
 class ShareRound(Model):
-    """One round of the fair-share division in which the queue took part."""
+    """One round of the fair-share division that included the queue."""
 
     phase: str = ""
     rank: int = 0
@@ -199,7 +199,7 @@ class ShareTrace(Model):
 
     pool: str = ""
     trace: list[ShareTraceEntry] = []
-    """Starts with the department if you may see all of it."""
+    """The department comes first if you may see all of its projects."""
 
 
 class StoredQuota(Quota):

@@ -10,7 +10,7 @@ from berth.client.models.tenants import Owner
 
 
 class BudgetMonth(Model):
-    """GPU-hours of this calendar month (UTC)."""
+    """GPU-hours in the current calendar month (UTC)."""
 
     begin: datetime
     end: datetime
@@ -19,7 +19,7 @@ class BudgetMonth(Model):
     pace_per_hour: float = 0
     """Average GPU-hours per hour over the last seven days."""
     forecast: float = 0
-    """GPU-hours at the end of the month at that pace."""
+    """Forecast of GPU-hours by the end of the month at that rate."""
     forecast_percent: float = 0
 
 
@@ -39,7 +39,7 @@ class AllocatedResources(Model):
 
 
 class UsedResources(Model):
-    """Measured amounts. None means not measured, as opposed to zero."""
+    """Measured amounts. None means that the amount was not measured; it does not mean zero."""
 
     gpu: float | None = None
     """Allocated GPUs times their measured utilization."""
@@ -57,7 +57,7 @@ class Utilization(Model):
     allocated: AllocatedResources = Field(default_factory=AllocatedResources)
     used: UsedResources = Field(default_factory=UsedResources)
     gpus_measured: float = 0
-    """Allocated GPUs with a measured utilization."""
+    """Allocated GPUs with measured utilization."""
     gpu_busy_percent: float | None = None
     """Utilization of the measured GPUs."""
 
@@ -72,13 +72,13 @@ class PoolUtilization(Model):
 
 
 class HourlyUtilization(Model):
-    """GPU-hours of one hour, or of the current hour so far."""
+    """GPU-hours in one hour, or in the current hour so far."""
 
     at: datetime
     total: float = 0
     allocated: float = 0
     measured: float = 0
-    """Allocated GPU-hours with a measured utilization."""
+    """Allocated GPU-hours with measured utilization."""
     used: float = 0
 
 
@@ -94,20 +94,20 @@ class DeviceUtilization(Model):
     busy_percent: float | None = None
     memory_mib: int | None = None
     shared: bool = False
-    """The pod has a fraction of the device; the values are those of the entire device."""
+    """True if the pod has a fraction of the device. The values are for the entire device."""
 
 
 class NodeUtilization(Model):
     node: str = ""
     pool: str = ""
     now: Utilization = Field(default_factory=Utilization)
-    """Utilization of the node's pods."""
+    """Total utilization of the node's pods."""
     devices: list[DeviceUtilization] = []
-    """All GPUs of the node; empty if not measured."""
+    """All GPUs of the node. Empty if they are not measured."""
 
 
 class UtilizationPoint(Model):
-    """Averages over a minute or an hour, except that memory is the peak."""
+    """Averages over a minute or an hour. Memory is the peak."""
 
     at: datetime
     allocated: AllocatedResources = Field(default_factory=AllocatedResources)
@@ -130,13 +130,13 @@ class UsageRow(Model):
     department: str | None = None
     project: str | None = None
     user: str | None = None
-    """Submitter; empty for workloads of Berth itself."""
+    """Submitter; empty for Berth's own workloads."""
     pool: str | None = None
     gpu_hours: float = 0
     cpu_hours: float = 0
     memory_gib_hours: float = 0
     cost: float | None = None
-    """Cost of the GPU-hours in the currency of the pool prices."""
+    """Cost of the GPU-hours in the currency used for pool prices."""
 
 
 class UsageReport(Model):
@@ -172,10 +172,10 @@ class WorkloadUtilizationDetail(Model):
 
     workload: str = ""
     idle_since: datetime | None = None
-    """Time since which the allocated GPUs have been idle."""
+    """Time at which the allocated GPUs became idle."""
     now: Utilization = Field(default_factory=Utilization)
     pods: list[PodUtilization] = []
     step: int = 0
     """Seconds between points."""
     over_time: list[UtilizationPoint] = []
-    """Oldest first, without unmeasured points."""
+    """Measured points, oldest first."""

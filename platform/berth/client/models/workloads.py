@@ -76,12 +76,12 @@ class Explanation(Model):
     """Assumptions of the estimate, or why there is none."""
     blockers: list[Blocker] = []
     queue: dict[str, Any] = {}
-    """Standing of the project and department; `how` explains each share by resource."""
+    """Standings of the project and its department. `how` explains each resource's share."""
     evictions: list[Eviction] = []
     explained_at: datetime | None = None
     cycle: int | None = None
     pending_history: list[PendingPeriod] = []
-    """Reasons why the workload was pending, oldest first, including earlier runs."""
+    """Reasons the workload was pending, oldest first, including those of earlier runs."""
 
 
 class LogMatch(Model):
@@ -102,11 +102,11 @@ class LogMatches(Model):
     pod: str = ""
     run: int = 0
     matches: int = 0
-    """Matching lines between the start of the search and `searched_bytes`."""
+    """Matching lines from the start of the search up to `searched_bytes`."""
     size: int = 0
     """Size of the log in bytes."""
     searched_bytes: int = 0
-    """End of the search, which stops early in very long logs."""
+    """Byte offset at which the search ended. Very long logs are not searched to the end."""
     items: list[LogMatch] = []
     next: str | None = None
 
