@@ -231,16 +231,6 @@ class Board:
                     self.nodes.leave(move.node, move.pod.devices, move.pod.milli, move.part.request, -1)
                 self._apply_placement(move)
 
-    def repeat(self, moves: Iterable[Move]) -> None:
-        """Make moves again that were rewound."""
-        for move in moves:
-            if move.placed:
-                self.put(
-                    move.gang, move.part, move.pod.index, Spot(move.node, move.pod.devices, move.pod.milli)
-                )
-            else:
-                self.drop(move.gang, move.part, move.part.live[move.pod.index])
-
     def reset(self) -> set[str]:
         """Undo all moves, including accepted ones. Return the names of the affected gangs."""
         touched = {move.gang.name for move in self._log}

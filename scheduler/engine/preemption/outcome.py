@@ -128,6 +128,15 @@ def _apply_outcome(board: Board, outcome: Outcome, preemptor_moves: Sequence[Mov
         board.put(gang, part, pod.index, spot)
 
 
+def repeat(board: Board, moves: Sequence[Move]) -> None:
+    """Apply moves again that were rewound."""
+    for gang, part, pod, node, placed, _ in moves:
+        if placed:
+            board.put(gang, part, pod.index, Spot(node, pod.devices, pod.milli))
+        else:
+            board.drop(gang, part, part.live[pod.index])
+
+
 def _drop_evicted(board: Board, outcome: Outcome) -> None:
     for victim in outcome.evicted:
         for part, pod in victim.pods:

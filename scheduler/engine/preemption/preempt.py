@@ -12,7 +12,7 @@ from scheduler.engine.preemption.audit import AllocatedByQueue, eviction_records
 from scheduler.engine.preemption.bounds import reclaim_numbers, shortfall
 from scheduler.engine.preemption.combined import evict_and_move, total_below_quota
 from scheduler.engine.preemption.obstacles import Obstacle, obstacle, policy_obstacle
-from scheduler.engine.preemption.outcome import Outcome, resolve_outcome
+from scheduler.engine.preemption.outcome import Outcome, repeat, resolve_outcome
 from scheduler.engine.preemption.policy import PreemptionPolicy
 from scheduler.engine.preemption.proposals import Budget, propose
 from scheduler.engine.preemption.selection import VictimSelection
@@ -147,7 +147,7 @@ def _find_outcome(
     board.rewind(trial.start)
     combined = evict_and_move(policy, arrangement, keeps_quotas=best is not None)
     if combined is None and best is not None:
-        board.repeat(moves)
+        repeat(board, moves)
     return combined or best
 
 
