@@ -10,9 +10,12 @@ import berth
 import pools
 
 PARTS = {
-    "berth": ("__init__.py", "core/__init__.py", "core/frames.py", "core/problems.py", "worker/*.py"),
+    "berth": (
+        "__init__.py", "core/__init__.py", "core/backports.py", "core/frames.py", "core/problems.py",
+        "worker/*.py",
+    ),
     "pools": ("__init__.py", "plugins/**/*.py", "plugins/bootstrap.sh"),
-}
+}  # fmt: skip
 
 
 @cache

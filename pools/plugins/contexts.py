@@ -5,9 +5,9 @@ import sys
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from enum import StrEnum
 from typing import Any
 
+from berth.core.backports import StrEnum
 from pools.plugins.base import HookContext, Plugin
 from pools.plugins.errors import HookFailed, error_text
 

@@ -11,7 +11,7 @@ import re
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from berth.core.problems import Problem, format_value, suggest
 from pools.plugins.errors import PluginError
@@ -45,12 +45,13 @@ class Secret:
 
 def parameter_schema(function: Callable[..., object]) -> dict[str, Any]:
     """Return a JSON schema of the function's parameters. Raises PluginError if one is unsupported."""
-    hints = get_type_hints(function, include_extras=True)
     properties, required = {}, []
-    for name, parameter in inspect.signature(function).parameters.items():
+    # get_type_hints() on Python 3.10 adds None to the type of a parameter whose default is None.
+    for name, parameter in inspect.signature(function, eval_str=True).parameters.items():
         if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
             raise PluginError(f"{_function_name(function)}: the parameter {name} cannot be passed by name")
-        properties[name] = _type_schema(hints.get(name, str), f"{_function_name(function)}: {name}")
+        hint = str if parameter.annotation is parameter.empty else parameter.annotation
+        properties[name] = _type_schema(hint, f"{_function_name(function)}: {name}")
         if parameter.default is parameter.empty:
             required.append(name)
         elif "secret" not in properties[name]:

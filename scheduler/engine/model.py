@@ -6,9 +6,9 @@ is no limit on the number of departments, projects, nodes or workloads. Names ar
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
 
 from berth.core.amounts import MILLI, UNLIMITED, Amounts, Bounds
+from berth.core.backports import StrEnum
 
 NO_GPUS = Bounds(0, None, None)
 

@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 from operator import add
 from typing import NamedTuple
 
 from berth.core.amounts import Amounts, Bounds
+from berth.core.backports import StrEnum
 
 
 class Kind(StrEnum):

@@ -18,7 +18,7 @@ SIDE_EFFECT_MODULES = {
 # The simulator reads files and measures its own run time. The engines only receive values.
 ALLOWED_TO_SIMULATOR = {"pathlib", "time"}
 # Libraries without side effects. Their types validate workload documents before other code reads them.
-ALLOWED_LIBRARIES = {"cronsim", "numpy", "pydantic", "yaml"}
+ALLOWED_LIBRARIES = {"cronsim", "numpy", "pydantic", "typing_extensions", "yaml"}
 ALLOWED_IN_CORE = {"pydantic", "pydantic_core"}
 
 

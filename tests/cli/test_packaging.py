@@ -1,5 +1,6 @@
 """Tests of the dependencies that the distribution installs and its commands need."""
 
+import re
 import subprocess
 import sys
 import tomllib
@@ -42,8 +43,8 @@ def python_without(packages: tuple[str, ...], code: str) -> subprocess.Completed
 
 def test_base_install_has_only_dependencies_of_cli_and_client() -> None:
     assert PROJECT["name"] == "berth-platform"
-    assert {requirement.partition(">")[0] for requirement in PROJECT["dependencies"]} == {
-        "cloudpickle", "httpx", "pydantic", "pyyaml", "rich", "typer",
+    assert {re.split("[>;]", requirement)[0] for requirement in PROJECT["dependencies"]} == {
+        "cloudpickle", "httpx", "pydantic", "pyyaml", "rich", "tomli", "typer", "typing-extensions",
     }  # fmt: skip
     extras = set(PROJECT["optional-dependencies"])
     assert extras == {"server", "embedded", "top", "aws", "otel", "ray", "redis", "docs", "joblib", "dev"}

@@ -125,6 +125,7 @@ def test_schema_is_derived_from_keyword_parameters() -> None:
         mode: Literal["a", "b"] = "a",
         sizes: Annotated[list[int], Parameter("In MiB", minimum=1)] = [],  # noqa: B006
         key: Annotated[str, Secret("KEY")] = "",
+        token: Annotated[str | None, Secret("TOKEN")] = None,
     ) -> Plugin:
         return Plugin("plugin")
 
@@ -132,7 +133,7 @@ def test_schema_is_derived_from_keyword_parameters() -> None:
     assert schema["required"] == ["path"]
     assert schema["properties"]["mode"] == {"type": "string", "enum": ["a", "b"], "default": "a"}
     assert schema["properties"]["sizes"]["items"] == {"type": "integer"}
-    assert secret_variables(schema) == {"key": "KEY"}
+    assert secret_variables(schema) == {"key": "KEY", "token": "TOKEN"}
     with pytest.raises(PluginError, match="cannot be passed by name"):
         parameter_schema(lambda *names: None)
 

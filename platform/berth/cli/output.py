@@ -6,13 +6,13 @@ import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from berth.cli.exits import BadInput
 from berth.cli.text import safe
+from berth.core.backports import StrEnum
 
 if TYPE_CHECKING:
     from rich.console import Console

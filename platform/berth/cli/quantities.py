@@ -2,9 +2,10 @@
 
 import re
 from collections.abc import Iterable
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta, timezone
 
 from berth.cli.exits import BadInput, invalid_value
+from berth.core.backports import parse_iso_time
 
 SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
 DURATION = re.compile(r"(\d{1,12})([smhd]?)", re.ASCII)
@@ -24,11 +25,11 @@ def parse_timestamp(option: str, text: str, now: datetime) -> str:
     if DURATION.fullmatch(text) and not text.isdigit():
         return (now - timedelta(seconds=parse_duration(option, text))).isoformat()
     try:
-        parsed = datetime.fromisoformat(text)
+        parsed = parse_iso_time(text)
     except ValueError:
         allowed = "a timestamp such as 2026-01-31T09:00, or an age such as 2h"
         raise invalid_value(option, "is not a time", text, allowed) from None
-    return (parsed if parsed.tzinfo else parsed.astimezone()).astimezone(UTC).isoformat()
+    return (parsed if parsed.tzinfo else parsed.astimezone()).astimezone(timezone.utc).isoformat()
 
 
 def parse_future_timestamp(option: str, text: str, now: datetime) -> str:
@@ -36,11 +37,11 @@ def parse_future_timestamp(option: str, text: str, now: datetime) -> str:
     if DURATION.fullmatch(text) and not text.isdigit():
         return (now + timedelta(seconds=parse_duration(option, text))).isoformat()
     try:
-        parsed = datetime.fromisoformat(text)
+        parsed = parse_iso_time(text)
     except ValueError:
         allowed = "a timestamp such as 2026-01-31T09:00, or a duration such as 3d"
         raise invalid_value(option, "is not a time", text, allowed) from None
-    return (parsed if parsed.tzinfo else parsed.astimezone()).astimezone(UTC).isoformat()
+    return (parsed if parsed.tzinfo else parsed.astimezone()).astimezone(timezone.utc).isoformat()
 
 
 def parse_number(option: str, text: str) -> int | float:

@@ -1,7 +1,7 @@
 """Format values for the terminal: short, on one line, without control characters."""
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 
 
 def safe(text: object) -> str:
@@ -49,7 +49,7 @@ def format_short_time(moment: datetime | None) -> str:
 
 
 def now() -> datetime:
-    return datetime.now(UTC)
+    return datetime.now(timezone.utc)
 
 
 def format_pairs(values: Mapping[str, object]) -> str:

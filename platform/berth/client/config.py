@@ -2,13 +2,18 @@
 
 import json
 import os
-import tomllib
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from berth.core.problems import Problem, format_value
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 DEFAULT_ADDRESS = "http://127.0.0.1:8000"
 KEYS = ("address", "token", "project")

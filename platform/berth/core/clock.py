@@ -1,6 +1,6 @@
 """Clocks: the only source of the current time."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta, timezone
 from typing import Protocol
 
 
@@ -11,7 +11,7 @@ class Clock(Protocol):
 
 class SystemClock:
     def now(self) -> datetime:
-        return datetime.now(UTC)
+        return datetime.now(timezone.utc)
 
 
 class FixedClock:

@@ -5,7 +5,9 @@ from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from functools import cached_property
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
+
+from typing_extensions import Self
 
 from scheduler.engine.board.cycle_state import CycleState
 from scheduler.engine.board.gang import LIVE_STATES, BoardRole, Gang, PendingGroup, leaf_roles, pod_milli_gpus

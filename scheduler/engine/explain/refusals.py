@@ -7,7 +7,7 @@ once.
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from functools import cached_property
 from typing import overload
 
@@ -168,7 +168,7 @@ def _format_queue_keys(group: ReportedGroup) -> tuple[str, ...]:
 
 
 def _utc(seconds: int) -> str:
-    return datetime.fromtimestamp(seconds, UTC).isoformat().replace("+00:00", "Z")
+    return datetime.fromtimestamp(seconds, timezone.utc).isoformat().replace("+00:00", "Z")
 
 
 class Refusals(Sequence[Refusal]):

@@ -6,7 +6,7 @@ jobs fill the cluster.
 """
 
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from functools import cache
 
 from berth.core.amounts import MILLI, Bounds
@@ -28,8 +28,8 @@ HEADER = frozenset({"timestamp", "duration", "num_gpus", "cluster"})
 POOL, DEPARTMENT = "default", "philly"
 GPUS_PER_NODE, SCALE_DOWN_FACTOR = 8, 4
 SIX_WEEKS = (
-    int(datetime(2017, 10, 2, tzinfo=UTC).timestamp()),
-    int(datetime(2017, 11, 13, tzinfo=UTC).timestamp()),
+    int(datetime(2017, 10, 2, tzinfo=timezone.utc).timestamp()),
+    int(datetime(2017, 11, 13, tzinfo=timezone.utc).timestamp()),
 )
 
 

@@ -1,6 +1,6 @@
 """Names of the replay policies. This module imports no policy."""
 
-from enum import StrEnum
+from berth.core.backports import StrEnum
 
 
 class Policy(StrEnum):

@@ -2,9 +2,10 @@
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from datetime import UTC, datetime
+from datetime import timezone
 from typing import TypeVar
 
+from berth.core.backports import parse_iso_time
 from berth.core.problems import Problem, format_value
 from scheduler.simulator.scenario.errors import ScenarioError
 
@@ -32,8 +33,8 @@ def parse_integer(line: int, row: Row, column: str, minimum: int = 0, default: i
 
 def parse_time(line: int, row: Row, column: str) -> int:
     """Return seconds since the epoch. Times without a time zone are in UTC."""
-    at = _read(line, row, column, datetime.fromisoformat, "YYYY-MM-DD HH:MM:SS")
-    return int((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp())
+    at = _read(line, row, column, parse_iso_time, "YYYY-MM-DD HH:MM:SS")
+    return int((at if at.tzinfo else at.replace(tzinfo=timezone.utc)).timestamp())
 
 
 def parse_text(line: int, row: Row, column: str) -> str:

@@ -1,6 +1,6 @@
 """Write pools and nodes of a scenario."""
 
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from typing import Any
 
 from berth.core.amounts import MILLI
@@ -47,7 +47,8 @@ def node_document(node: Node) -> Document:
     if node.ordinal:
         document["ordinal"] = node.ordinal
     if node.ready_at is not None:
-        document["ready_at"] = datetime.fromtimestamp(node.ready_at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        ready_at = datetime.fromtimestamp(node.ready_at, timezone.utc)
+        document["ready_at"] = ready_at.strftime("%Y-%m-%dT%H:%M:%SZ")
     return document
 
 

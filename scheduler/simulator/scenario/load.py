@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -20,7 +20,7 @@ from scheduler.simulator.scenario.references import broken_references
 from scheduler.simulator.scenario.schema import ScenarioDocument
 from scheduler.simulator.scenario.workloads import read_reservations, read_workloads
 
-ORIGIN = to_timestamp(datetime(2026, 1, 1, tzinfo=UTC))
+ORIGIN = to_timestamp(datetime(2026, 1, 1, tzinfo=timezone.utc))
 
 
 @dataclass(frozen=True, slots=True)

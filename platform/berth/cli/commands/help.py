@@ -1,11 +1,11 @@
 """Commands `berth help` and `berth completion`."""
 
-from enum import StrEnum
 from typing import Annotated
 
 import typer
 
 from berth.cli.exits import EXIT_CODES_HELP, BadInput, unknown_name_message
+from berth.core.backports import StrEnum
 
 ENVIRONMENT_HELP = """\b
 Environment:

@@ -1,7 +1,6 @@
 """Commands `berth usage` and `berth budget`."""
 
 import sys
-from enum import StrEnum
 from typing import Annotated, Any, Literal
 
 import typer
@@ -11,6 +10,7 @@ from berth.cli.exits import BadInput, invalid_value
 from berth.cli.output import Column, Output, OutputOption, WatchOption, print_listing, show_list, show_one
 from berth.cli.quantities import parse_timestamp
 from berth.cli.text import now, number
+from berth.core.backports import StrEnum
 
 usage_app = typer.Typer(
     no_args_is_help=True, help="Show GPU-hours and cost by department, project, user and pool."

@@ -3,13 +3,13 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from berth.cli.columns import phase_style
 from berth.cli.flags import LIVE_PHASES
 from berth.cli.output import Column
 from berth.cli.text import format_age, now, number
+from berth.core.backports import StrEnum
 
 if TYPE_CHECKING:
     from berth.client import Client

@@ -1,7 +1,7 @@
 """Rows of each panel, with a dash for unknown values."""
 
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from typing import Any
 
 from berth.cli.text import format_age, format_duration, format_value, number, safe
@@ -132,4 +132,4 @@ def _format_number(value: object) -> str:
 def _to_datetime(seconds: object) -> datetime | None:
     if not isinstance(seconds, int | float):
         return None
-    return datetime.fromtimestamp(seconds, UTC)
+    return datetime.fromtimestamp(seconds, timezone.utc)

@@ -6,8 +6,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from types import TracebackType
-from typing import Any, Self
+from typing import Any
 from urllib.parse import quote, urlsplit
+
+from typing_extensions import Self
 
 from berth.cli.text import now
 from berth.client.config import InvalidSettings, Settings, load_settings

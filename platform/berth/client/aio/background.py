@@ -46,7 +46,7 @@ class Background:
     async def wait(self, version: int, seconds: float) -> None:
         """Wait for a `notify` that is newer than `version`, for at most `seconds`."""
         if self.version == version:
-            with contextlib.suppress(TimeoutError):
+            with contextlib.suppress(asyncio.TimeoutError):  # not the built-in TimeoutError on Python 3.10
                 await asyncio.wait_for(self._changed.wait(), seconds)
 
     def _wake(self) -> None:

@@ -3,9 +3,10 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Self, Unpack
+from typing import TYPE_CHECKING
 
 import httpx
+from typing_extensions import Self, Unpack
 
 from berth.client.aio.history import AsyncAudit, AsyncCycles, AsyncEvents, AsyncEvictions
 from berth.client.aio.people import AsyncMembers, AsyncTokens, AsyncUsers

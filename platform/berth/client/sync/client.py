@@ -4,9 +4,10 @@
 import time
 from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Self, Unpack
+from typing import TYPE_CHECKING
 
 import httpx
+from typing_extensions import Self, Unpack
 
 from berth.client.config import Settings, load_settings
 from berth.client.models.people import Identity, PasswordChange

@@ -7,7 +7,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import AbstractContextManager
 from types import TracebackType
-from typing import Any, ParamSpec, Self, TypeVar
+from typing import Any, ParamSpec, TypeVar
+
+from typing_extensions import Self
 
 from berth.client.errors import ClientError, SessionEnded, SessionError
 from berth.client.models.pools import NodePool

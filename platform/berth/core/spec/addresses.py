@@ -1,8 +1,9 @@
 """Notification addresses: email, webhook or chat."""
 
 import re
-from enum import StrEnum
 from urllib.parse import urlsplit
+
+from berth.core.backports import StrEnum
 
 CHAT_PREFIX = "slack:"
 CHAT_HOST = "hooks.slack.com"

@@ -2,7 +2,7 @@
 
 import math
 import re
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from decimal import ROUND_CEILING, Decimal
 from typing import Annotated, NoReturn
 
@@ -10,6 +10,7 @@ from pydantic import PlainSerializer, PlainValidator, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
 from berth.core.amounts import MILLI
+from berth.core.backports import parse_iso_time
 from berth.core.priorities import DEFAULT, HIGHEST, LOWEST, PRIORITIES
 
 CORES_MAX, DEVICES_MAX, MEMORY_MAX_MIB = 100_000, 1024, 2**30
@@ -84,10 +85,10 @@ def parse_priority(value: object) -> int:
 def parse_time(value: object) -> datetime:
     """Parse a time with a time zone. Return the time in UTC, truncated to whole seconds."""
     if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= LATEST:
-        return datetime.fromtimestamp(value, UTC)
+        return datetime.fromtimestamp(value, timezone.utc)
     if isinstance(value, str):
         try:
-            value = datetime.fromisoformat(value)
+            value = parse_iso_time(value)
         except ValueError:
             raise_error("time", "is not a time", MOMENT_ALLOWED)
     if not isinstance(value, datetime):
@@ -95,7 +96,7 @@ def parse_time(value: object) -> datetime:
     if value.tzinfo is None:
         raise_error("time", "has no time zone", MOMENT_ALLOWED)
     try:
-        when = value.astimezone(UTC)
+        when = value.astimezone(timezone.utc)
     except OverflowError:
         raise_error("time", "is not a time", MOMENT_ALLOWED)
     if when.timestamp() < 0:

@@ -21,7 +21,7 @@ IDLE_COMMAND = (
 )
 
 Roles = Annotated[tuple[RoleSpec, ...], Field(min_length=1, max_length=CHILDREN_MAX, strict=False)]
-Groups = Annotated[tuple["GroupSpec", ...], Field(min_length=1, max_length=CHILDREN_MAX, strict=False)]
+Groups = Annotated["tuple[GroupSpec, ...]", Field(min_length=1, max_length=CHILDREN_MAX, strict=False)]
 Names = Annotated[tuple[Name, ...], Field(max_length=256, strict=False)]
 
 

@@ -2,7 +2,6 @@
 
 import sys
 from datetime import timedelta
-from enum import StrEnum
 from typing import Annotated, Any
 
 import typer
@@ -12,6 +11,7 @@ from berth.cli.exits import BadInput, ExitCode
 from berth.cli.output import Column, Output, OutputOption, show_list, show_one
 from berth.cli.quantities import parse_duration
 from berth.cli.text import format_age, format_short_time, format_time, now, safe
+from berth.core.backports import StrEnum
 
 member_app = typer.Typer(no_args_is_help=True, help="Manage user roles in departments and projects.")
 user_app = typer.Typer(no_args_is_help=True, help="Manage user accounts.")

@@ -1,7 +1,7 @@
 """Tables of inference services, their engines and their scale requests."""
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from typing import Any
 
 from berth.cli.columns import phase_style
@@ -161,4 +161,4 @@ def _status_style(status: str) -> str:
 
 
 def _to_datetime(seconds: float | None) -> datetime | None:
-    return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
+    return None if seconds is None else datetime.fromtimestamp(seconds, timezone.utc)
