@@ -11,6 +11,7 @@ sys.path.insert(1, str(Path(__file__).resolve().parent / "platform"))
 def main() -> None:
     from django.core.management import execute_from_command_line
 
+    import berth.server  # noqa: F401 (exits if this Python is too old)
     from berth.db.embedded import running_database
 
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "berth.server.settings")

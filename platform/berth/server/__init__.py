@@ -1,0 +1,5 @@
+"""The server: its settings, its entry points and what all its applications share."""
+
+from berth.core.version import require_server_python
+
+require_server_python()  # before any module that needs the newer Python is imported
