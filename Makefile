@@ -17,6 +17,8 @@ DEV := $(VENV)/.installed-dev
 PIP := $(PY) -m pip --require-virtualenv --disable-pip-version-check --no-input install -qq --root-user-action=ignore
 # What `make run` installs beyond the client.
 RUN_EXTRAS := server embedded top aws joblib otel
+# The command line, the Python client and what they import, which run on Python 3.10 too.
+CLIENT := $(addprefix platform/berth/,cli client core documents worker) pools/plugins scheduler/engine scheduler/simulator
 COMPILE := $(PY) -m uv pip compile --quiet --generate-hashes --no-header --no-annotate --python-version 3.11 \
 	--no-emit-index-url --no-emit-find-links
 
@@ -59,6 +61,7 @@ lint: $(DEV)
 
 types: $(DEV)
 	@$(call quiet,mypy,$(PY) -m mypy platform/berth scheduler pools projects tests)
+	@$(call quiet,mypy 3.10,$(PY) -m mypy --python-version 3.10 $(CLIENT))
 
 check: lint types
 	@$(call quiet,django,$(PY) -m django check --fail-level WARNING)
