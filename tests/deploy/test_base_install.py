@@ -1,0 +1,140 @@
+"""Tests for the wheel without extras, installed from the package index on each Python that Berth supports."""
+
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import ROOT
+
+pytestmark = [pytest.mark.heavy, pytest.mark.timeout(600)]
+VERSIONS = ("3.10", "3.11", "3.12", "3.13", "3.14")
+PACKAGES_MAX, MEGABYTES_MAX = 30, 45
+IMPORT_ALL = """
+import importlib, pkgutil, berth.cli, berth.client
+for package in berth.cli, berth.client:
+    for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+        try:
+            importlib.import_module(module.name)
+        except ModuleNotFoundError as error:
+            print(error.name, module.name)
+"""
+WITHOUT_EXTRAS = {
+    "joblib berth.client.sessions.parallel",
+    "textual berth.cli.top.app",
+    "textual berth.cli.top.cluster_app",
+    "textual berth.cli.top.refreshing",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class BaseInstall:
+    """A virtual environment that contains the wheel and its dependencies, but no pip."""
+
+    version: str
+    folder: Path
+
+    def run(self, *command: str) -> subprocess.CompletedProcess[str]:
+        """Run a program of the environment without the checkout on its path."""
+        env = {name: value for name, value in os.environ.items() if not name.startswith(("BERTH_", "PYTHON"))}
+        return subprocess.run(
+            [str(self.folder / "bin" / command[0]), *command[1:]],
+            env=env, cwd=self.folder, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+
+    @property
+    def packages(self) -> Path:
+        return self.folder / "lib" / f"python{self.version}" / "site-packages"
+
+
+def find_python(version: str) -> str | None:
+    """Return the path of a working interpreter of this version, or None."""
+    name = f"python{version}"
+    places = [shutil.which(name), *map(str, Path.home().glob(f".pyenv/versions/{version}.*/bin/{name}"))]
+    for place in filter(None, places):
+        if subprocess.run([place, "-c", "import ssl"], capture_output=True, check=False).returncode == 0:
+            return place
+    return None
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("wheel")
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(out)]
+    subprocess.run(command, cwd=ROOT, capture_output=True, check=True)
+    return next(out.glob("*.whl"))
+
+
+@pytest.fixture(scope="module", params=VERSIONS)
+def install(
+    request: pytest.FixtureRequest, wheel: Path, tmp_path_factory: pytest.TempPathFactory
+) -> BaseInstall:
+    python = find_python(request.param)
+    if python is None:
+        pytest.skip(f"Python {request.param} is not installed on this machine")
+    folder = tmp_path_factory.mktemp("base") / "venv"
+    subprocess.run([python, "-m", "venv", "--without-pip", str(folder)], check=True)
+    pip = [sys.executable, "-m", "pip", "--python", str(folder / "bin" / "python"), "install", "--quiet"]
+    done = subprocess.run([*pip, str(wheel)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return BaseInstall(request.param, folder)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (("--version",), "berth 0."),
+        (("--help",), "quota and fair share"),
+        (("submit", "--help"), "--replicas"),
+        (("help",), "berth help exit-codes"),
+        (("help", "exit-codes"), "not signed in"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_command_runs_without_extras(install: BaseInstall, arguments: tuple[str, ...], expected: str) -> None:
+    done = install.run("berth", *arguments)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert expected in done.stdout
+
+
+def test_every_module_of_the_cli_and_client_needs_at_most_a_package_of_an_extra(install: BaseInstall) -> None:
+    done = install.run("python", "-W", "error", "-c", IMPORT_ALL)
+    assert done.returncode == 0, done.stderr
+    assert set(done.stdout.splitlines()) == WITHOUT_EXTRAS
+
+
+def test_reference_of_the_command_line_is_the_same_on_every_python(install: BaseInstall) -> None:
+    done = install.run("python", "-m", "berth.cli.reference")
+    assert done.stdout == (ROOT / "docs" / "cli.md").read_text(), done.stderr
+
+
+def test_scenario_is_simulated_without_extras(install: BaseInstall) -> None:
+    done = install.run("berth", "simulate", str(ROOT / "examples" / "scenarios" / "pieces.yaml"))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "consolidate small-2 for large: 1 x worker from n1 to n0" in done.stdout
+
+
+def test_command_of_the_server_names_what_is_missing(install: BaseInstall) -> None:
+    old = install.version == "3.10"
+    missing = "needs Python 3.11 or newer. This is Python 3.10." if old else "berth-platform[server]"
+    for arguments in (("up",), ("admin", "backup", "file")):
+        done = install.run("berth", *arguments)
+        assert (done.returncode, len(done.stderr.splitlines())) == (2, 1), done.stderr
+        assert missing in done.stderr
+
+
+def test_server_process_needs_python_3_11(install: BaseInstall) -> None:
+    done = install.run("python", "-m", "berth.server.up")
+    is_refused = done.stderr.startswith("berth: The server needs Python 3.11 or newer.")
+    assert is_refused == (install.version == "3.10"), done.stderr
+
+
+def test_base_install_is_small(install: BaseInstall) -> None:
+    packages = sorted(path.name for path in install.packages.glob("*.dist-info"))
+    size = sum(path.stat().st_size for path in install.packages.rglob("*") if path.is_file()) / 1e6
+    assert len(packages) <= PACKAGES_MAX, packages
+    assert size < MEGABYTES_MAX
