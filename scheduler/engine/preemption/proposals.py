@@ -2,7 +2,6 @@
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
-from typing import Self
 
 from berth.core.amounts import MILLI
 from scheduler.engine.board.board import Board
@@ -31,7 +30,7 @@ class Budget:
         self.left -= 1
         return self.left >= 0
 
-    def reset(self) -> Self:
+    def reset(self) -> "Budget":
         self.left = self.total
         return self
 
