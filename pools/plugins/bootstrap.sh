@@ -77,11 +77,12 @@ install_apt() {
   apt-get -o DPkg::Lock::Timeout=300 install -y --no-install-recommends $missing
 }
 
-find_python() {
+find_python() { # 3.10.12 has the filters of tarfile, which install_code needs
   wanted=@PYTHON@
   for candidate in "${BERTH_PYTHON:-}" ${wanted:+"python$wanted"} python3 python3.14 python3.13 python3.12 python3.11; do
     if [ -n "$candidate" ] && command -v "$candidate" > /dev/null && "$candidate" -c "import sys
-sys.exit(sys.version_info < (3, 11) or '$wanted' not in ('', '%d.%d' % sys.version_info[:2]))"; then
+version = sys.version_info
+sys.exit('$wanted' not in ('', '%d.%d' % version[:2]) or version < ((3, 10, 12) if '$wanted' else (3, 11)))"; then
       echo "$candidate"
       return 0
     fi

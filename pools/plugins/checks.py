@@ -7,7 +7,7 @@ from typing import Any
 from berth.core.problems import Problem, format_value
 from pools.plugins.image import Image
 
-PYTHON = re.compile(r"3\.1[1-9]")
+PYTHON = re.compile(r"3\.1\d")
 _NAME = r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"
 REQUIREMENT = re.compile(rf"{_NAME}(\s*\[[A-Za-z0-9._,\s-]*\])?\s*([<>=!~@;(][^\n\r\0]*)?")
 PACKAGE = re.compile(_NAME)
@@ -24,7 +24,7 @@ VALUE_LENGTH_MAX = 16_384
 def image_problems(image: Image) -> Iterator[Problem]:
     """Yield problems with paths relative to the image."""
     if image.python and not PYTHON.fullmatch(image.python):
-        allowed = "3.11 or later, such as 3.12, or empty for the machine's default"
+        allowed = "3.10 or later, such as 3.12, or empty for the machine's default"
         yield Problem("python", "is not a Python version", format_value(image.python), allowed)
     yield from _requirement_problems(image.pip)
     for index, package_index in enumerate(image.indexes):

@@ -1,7 +1,6 @@
 """Tests for the wheel without extras, installed from the package index on each Python that Berth supports."""
 
 import os
-import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import ROOT
+from tests.interpreters import find_python
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(600)]
 VERSIONS = ("3.10", "3.11", "3.12", "3.13", "3.14")
@@ -49,16 +49,6 @@ class BaseInstall:
     @property
     def packages(self) -> Path:
         return self.folder / "lib" / f"python{self.version}" / "site-packages"
-
-
-def find_python(version: str) -> str | None:
-    """Return the path of a working interpreter of this version, or None."""
-    name = f"python{version}"
-    places = [shutil.which(name), *map(str, Path.home().glob(f".pyenv/versions/{version}.*/bin/{name}"))]
-    for place in filter(None, places):
-        if subprocess.run([place, "-c", "import ssl"], capture_output=True, check=False).returncode == 0:
-            return place
-    return None
 
 
 @pytest.fixture(scope="module")

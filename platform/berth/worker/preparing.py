@@ -25,6 +25,7 @@ from pools.plugins.image import Image
 from pools.plugins.script import bootstrap_script, compute_digest
 
 PREPARED_VARIABLE = "BERTH_SESSION_ENVIRONMENT"  # environment variable, set for the restarted worker
+PYTHON = "{}.{}".format(*sys.version_info)
 NVIDIA = ("/proc/driver/nvidia/version", "/dev/nvidiactl")
 
 
@@ -78,18 +79,17 @@ def _compose_image(plugins: tuple[Plugin, ...], config: WorkerConfig) -> tuple[I
     image = transform_all(plugins, Image(env=node_env), cluster)
     image = replace(image, env={n: value for n, value in image.env.items() if node_env.get(n) != value})
     _check(image, cluster.name)
-    return image, bootstrap_all(plugins, cluster)
+    return replace(image, python=PYTHON), bootstrap_all(plugins, cluster)
 
 
 def _check(image: Image, pool: str) -> None:
     """Raise PreparationFailed for requirements that cannot be installed on this node."""
     if problems := list(image_problems(image)):
         raise PreparationFailed(f"the session's plugins cannot be installed: {problems[0]}")
-    ours = "{}.{}".format(*sys.version_info)
-    if image.python not in ("", ours):
+    if image.python not in ("", PYTHON):
         raise PreparationFailed(
             f"a plugin of the session requires Python {image.python}, but the nodes of pool {pool} run "
-            f"{ours}. Set the pool's `environment.python` to {image.python}."
+            f"{PYTHON}. Set the pool's `environment.python` to {image.python}."
         )
     if missing := [name for name in image.secrets if not os.environ.get(name)]:
         raise PreparationFailed(

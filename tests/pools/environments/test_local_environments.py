@@ -19,6 +19,7 @@ from pools.environments.local import InstallStatus, LocalEnvironments, Recipe
 from pools.environments.progress import parse_progress
 from pools.plugins import Image, Index, Operation
 from pools.plugins.script import bootstrap_script, compute_digest, phase_names
+from tests.interpreters import find_python
 
 SECRET = "hf_verysecrettoken"
 
@@ -75,6 +76,22 @@ def ended(here: LocalEnvironments, name: str, of: Recipe) -> InstallStatus:
 def python(here: LocalEnvironments, of: Recipe, code: str) -> str:
     program = here.root / of.digest / "bin" / "python"
     return subprocess.run([program, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
+
+
+def test_environment_has_the_python_that_the_pool_declares(
+    here: LocalEnvironments, wheels: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    interpreter = find_python("3.10")
+    if interpreter is None:
+        pytest.skip("Python 3.10 is not installed on this machine")
+    monkeypatch.setenv("PATH", str(Path(interpreter).parent), prepend=os.pathsep)
+    wheel(wheels, "lib", "2.0")
+    node_recipe = recipe(Image(python="3.10", pip=("lib",)))
+    here.begin("node-0", node_recipe)
+    boot = ended(here, "node-0", node_recipe)
+    assert boot.ready, boot
+    code = "import sys, lib, pools.plugins.contexts; print(lib.VERSION, *sys.version_info[:2])"
+    assert python(here, node_recipe, code) == "2.0 3 10"
 
 
 @pytest.mark.shows("PLG-08", "PLG-11", "PLG-12", "PLG-41")

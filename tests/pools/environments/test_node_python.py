@@ -21,6 +21,7 @@ from pools.runtimes.ray.cluster import RayNode
 from pools.runtimes.ray.scripts import PYTHON_VERSION, node_code, start_script
 from tests.contracts.pods import order, poll_until
 from tests.contracts.ray_cluster import free_port
+from tests.interpreters import find_python
 
 OLDEST = (3, 9)
 HEAD = RayNode("machine/7", "metal", 0, "127.97.1.1", (), "5ec2e7" * 10)
@@ -37,17 +38,7 @@ NEWER = {
 NEWER_KEYWORDS = {"slots", "kw_only", "weakref_slot", "strict", "process_group", "delete_on_close"}
 
 
-def older_python() -> str | None:
-    """Return the path of a working Python 3.9 on this machine, or None."""
-    places = [shutil.which("python3.9"), *map(str, Path("/root/.pyenv/versions").glob("3.9.*/bin/python3.9"))]
-    for place in filter(None, places):
-        done = subprocess.run([place, "-c", "import ssl"], capture_output=True, check=False)
-        if done.returncode == 0:
-            return place
-    return None
-
-
-PYTHON_3_9 = older_python()
+PYTHON_3_9 = find_python("3.9")
 needs_3_9 = pytest.mark.skipif(PYTHON_3_9 is None, reason="no Python 3.9 on this machine")
 
 
