@@ -16,7 +16,7 @@ BASE := $(VENV)/.installed
 DEV := $(VENV)/.installed-dev
 PIP := $(PY) -m pip --require-virtualenv --disable-pip-version-check --no-input install -qq --root-user-action=ignore
 # What `make run` installs beyond the client.
-RUN_EXTRAS := server embedded top aws joblib otel
+RUN_EXTRAS := server embedded top aws docs joblib otel
 # The command line, the Python client and what they import, which run on Python 3.10 too.
 CLIENT := $(addprefix platform/berth/,cli client core documents worker) pools/plugins scheduler/engine scheduler/simulator
 COMPILE := $(PY) -m uv pip compile --quiet --generate-hashes --no-header --no-annotate --python-version 3.11 \
@@ -43,7 +43,9 @@ help:
 	@echo "make release      build the files of a release in dist/"
 
 run: $(BASE)
-	@if [ ! -e site/index.html ] && [ -x $(VENV)/bin/mkdocs ]; then NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --quiet || true; fi
+	@# The documentation site appears under /docs once it is built, a few seconds after the start.
+	@[ -e site/index.html ] || { $(PY) -m mkdocs build --quiet --site-dir $(CURDIR)/$(VENV)/site && mv $(VENV)/site site; } \
+		> /dev/null 2>&1 < /dev/null &
 	@exec $(PY) -m berth.server.up --demo $(if $(HOST),--host $(HOST)) $(if $(PORT),--port $(PORT))
 
 test: $(DEV) chromium

@@ -1,4 +1,4 @@
-"""Serve the documentation site that `make docs` builds."""
+"""Serve the documentation site, which `make run` or `make docs` builds."""
 
 from pathlib import Path
 
