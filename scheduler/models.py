@@ -11,7 +11,7 @@ class Cycle(models.Model):
     """One cycle of the loop: its snapshot, decisions and step durations in milliseconds."""
 
     at = models.DateTimeField(db_default=Now(), editable=False)
-    epoch = models.BigIntegerField(help_text="The leader's fencing number.")
+    epoch = models.BigIntegerField(help_text="Epoch of the leader's lease.")
     trigger = models.CharField(max_length=40)
     observe_ms = models.FloatField(default=0)
     decide_ms = models.FloatField(default=0)

@@ -46,7 +46,7 @@ def delete_expired() -> dict[str, int]:
         "environments known": environments.delete_unused(before=now - DAY),
         "answers": _delete_expired_responses(),
         "links to ports": ports.delete_links(before=now),
-        "calls": calls.delete_ended(before=now - HOUR),
+        "calls": calls.delete_calls_of_ended_sessions(before=now - HOUR),
         "use": delete_old_measurements(
             minutes_before=now - retention["utilization by minute"],
             hours_before=now - retention["utilization by hour"],

@@ -99,7 +99,7 @@ class ServiceLoop(LeaderLoop):
     def _fence(self) -> AbstractContextManager[None]:
         held = self.held
         if held is None:
-            raise LeadershipLost("this process does not lead the services")
+            raise LeadershipLost("this process is not the leader of the service loop")
         return fenced_transaction(held)
 
     def _pause_seconds(self) -> float:

@@ -265,7 +265,7 @@ class Workload:
     stale_since: int | None = None
     scale_up_adds_nodes: bool = True  # if False, the workload scales up only onto existing nodes
     suspended: bool = False
-    misconfigured: str = ""  # reason the workload can never run, as a clause; empty if valid
+    misconfigured: str = ""  # reason the workload is unschedulable, as a clause; empty if valid
     depends_on: tuple[str, ...] = ()  # names of workloads that must complete first
     unsubmitted: tuple[str, ...] = ()  # names in `depends_on` that have not been submitted
     pods: tuple[Pod, ...] = ()

@@ -20,7 +20,7 @@ from scheduler.loop.tick import POD_TRIGGER, Loop, ReconcilePool
 NAME = "scheduler"
 LEASE_SECONDS = 10.0
 BUSY_SECONDS, IDLE_SECONDS = 2.0, 5.0
-QUIET_SECONDS = 0.05  # length of a pause in wake-ups that starts a deferred reconcile
+QUIET_SECONDS = 0.05  # a deferred reconcile starts after this long without a wake-up
 DEFER_SECONDS = 1.0  # longest time by which a reconcile is deferred
 BURST_SECONDS = 0.005  # delay before a cycle, so that one cycle handles submissions that arrive together
 

@@ -142,7 +142,9 @@ def _union_decoder(inner: tuple[Any, ...]) -> Decoder:
         for needed, kind in choices:
             if needed <= raw.keys():
                 return _decoder(kind)(raw)
-        raise UnreadableSnapshot(f"none of {[kind.__name__ for kind in kinds]}")
+        raise UnreadableSnapshot(
+            f"the value matches none of these types: {', '.join(kind.__name__ for kind in kinds)}"
+        )
 
     return read
 

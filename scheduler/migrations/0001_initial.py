@@ -82,7 +82,7 @@ class Migration(migrations.Migration):
                         db_default=django.db.models.functions.datetime.Now(), editable=False
                     ),
                 ),
-                ("epoch", models.BigIntegerField(help_text="The leader's fencing number.")),
+                ("epoch", models.BigIntegerField(help_text="Epoch of the leader's lease.")),
                 ("trigger", models.CharField(max_length=40)),
                 ("observe_ms", models.FloatField(default=0)),
                 ("decide_ms", models.FloatField(default=0)),

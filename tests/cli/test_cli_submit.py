@@ -26,7 +26,7 @@ def test_options_are_sent_as_a_document(terminal: Terminal) -> None:
     }  # fmt: skip
 
 
-def test_documents_of_several_files_are_submitted(terminal: Terminal, tmp_path: Path) -> None:
+def test_documents_from_several_files_are_submitted(terminal: Terminal, tmp_path: Path) -> None:
     (tmp_path / "two.yaml").write_text("name: a\nroles: [{gpu: 1}]\n---\nname: b\nroles: [{gpu: 1}]\n")
     one = '{"name": "c", "roles": [{"gpu": 1}], "deadline": "2030-01-01T00:00:00Z"}'
     (tmp_path / "one.json").write_text(one)

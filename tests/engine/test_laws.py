@@ -51,13 +51,13 @@ def load_snapshot(document: dict[str, Any]) -> tuple[Snapshot, Plan]:
 
 @on_random_clusters(300)
 @given(document=clusters())
-def test_plan_obeys_every_law(document: dict[str, Any]) -> None:
+def test_plan_satisfies_every_invariant(document: dict[str, Any]) -> None:
     assert broken_laws(*load_snapshot(document)) == []
 
 
 @on_random_clusters(150)
 @given(document=clusters(time_based=True))
-def test_time_based_plan_obeys_every_law(document: dict[str, Any]) -> None:
+def test_time_based_plan_satisfies_every_invariant(document: dict[str, Any]) -> None:
     assert broken_laws(*load_snapshot(document)) == []
 
 

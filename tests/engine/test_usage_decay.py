@@ -149,7 +149,7 @@ def test_turns_are_proportional_to_weights() -> None:
 
 
 @pytest.mark.parametrize("weights", [{}, {"a": 3, "b": 1}], ids=["alike", "3 and 1"])
-def test_departments_take_turns_and_their_projects_inside_them(weights: dict[str, float]) -> None:
+def test_departments_and_the_projects_within_them_take_turns(weights: dict[str, float]) -> None:
     above = {"a": "one", "b": "one", "c": "two"}
     held, _ = allocation_by_cycle({"a": (16,), "b": (16,), "c": (16,)}, weights, departments=above)
     part_of_a = weights.get("a", 1) / (weights.get("a", 1) + weights.get("b", 1)) / 2

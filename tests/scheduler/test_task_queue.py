@@ -66,7 +66,7 @@ def until(true: Callable[[], bool], seconds: float = 40) -> None:
 
 
 @pytest.mark.heavy
-def test_workspace_deletion_continues_after_a_killed_task_queue(
+def test_workspace_deletion_continues_after_the_task_queue_is_killed(
     stage: Stage, queue: Callable[[], subprocess.Popen[bytes]], tmp_path: Path
 ) -> None:
     stage.cast.pool.runtime = "local"

@@ -148,7 +148,7 @@ def test_initial_engines_are_never_removed() -> None:
 
 
 @pytest.mark.shows("RLX-86")
-def test_no_more_engines_than_the_maximum_and_no_fewer_than_the_minimum() -> None:
+def test_engine_count_stays_between_minimum_and_maximum() -> None:
     bounded = AutoscalerConfig(min_engines=3, max_engines=5)
     assert Watch(config=bounded).take_sample(queue=900.0, times=4).decide().delta == 1
     full = Watch(engines=5, config=bounded).take_sample(queue=900.0, times=4).decide()

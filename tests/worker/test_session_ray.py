@@ -64,7 +64,7 @@ def _error(name: str, module: str = "ray.exceptions") -> type[Exception]:
         (_error("ActorDiedError", "mine"), "error"),
     ],
 )
-def test_ray_losses_are_retried_but_task_errors_are_not(error: Any, kind: str) -> None:
+def test_ray_system_failures_are_retried_but_task_errors_are_not(error: Any, kind: str) -> None:
     def fails() -> None:
         raise error("gone")
 

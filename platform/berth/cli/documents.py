@@ -31,7 +31,7 @@ def resolve_template(client: "Client", reference: str, project: str | None) -> t
     inside, _, name = reference.rpartition("/")
     place = inside or project or client.settings.project
     if not place:
-        raise BadInput(f"--project: missing; allowed: a project, or PROJECT/{name}")
+        raise BadInput(f"--project is missing. Specify a project, or PROJECT/{name}.")
     return place, name
 
 
@@ -82,7 +82,7 @@ def build_quota_draft(
         keys = ", ".join(map(str, draft))
         raise BadInput(f"{file}: `changes` is missing; received {keys}; allowed: {FILE_FORM}")
     if not draft.get("changes"):
-        raise BadInput(f"nothing to change; allowed: -f FILE, --set {SET_FORM}, --remove {REMOVE_FORM}")
+        raise BadInput(f"nothing to change. Specify -f FILE, --set {SET_FORM} or --remove {REMOVE_FORM}.")
     return draft
 
 

@@ -118,7 +118,7 @@ class TextEditor:
         start, end = node.start_mark.index, self._node_end(node)
         if _is_flow(parent) or name is node:
             if not _is_flow(parent) and "\n" in self.text[start:end]:
-                raise KeyError("a multi-line list item")
+                raise KeyError("cannot replace a multi-line list item")
             return self._replace_range(
                 start, end, format_inline(value, as_json=getattr(name, "style", "") == '"')
             )

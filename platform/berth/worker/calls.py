@@ -7,7 +7,7 @@ from typing import Any
 
 import cloudpickle
 
-from berth.worker.session_ray import is_ray_loss
+from berth.worker.session_ray import is_ray_system_failure
 from pools.plugins.base import Plugin
 from pools.plugins.compose import decorate_all
 
@@ -37,7 +37,7 @@ def run(payload: bytes, plugins: Sequence[Plugin], result_bytes_max: int) -> Out
     except KeyboardInterrupt:
         return interrupted_outcome("the node was removed")
     except BaseException as error:
-        if is_ray_loss(error):
+        if is_ray_system_failure(error):
             cause = f"{type(error).__qualname__}: {_error_text(error)}"
             return interrupted_outcome(f"Ray lost a node or process: {cause}"[:2000])
         return error_outcome(error, result_bytes_max)

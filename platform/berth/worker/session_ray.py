@@ -77,7 +77,7 @@ def disconnect() -> None:
             ray.shutdown()
 
 
-def is_ray_loss(error: BaseException) -> bool:
+def is_ray_system_failure(error: BaseException) -> bool:
     """Return whether a Ray node or process was lost, in which case the call is retried."""
     kinds = type(error).__mro__
     return any(kind.__module__ == "ray.exceptions" and kind.__name__ in _LOSS_ERRORS for kind in kinds)

@@ -15,7 +15,7 @@ SOON_SECONDS = 0.2
 
 
 class PodWatcher:
-    """Background thread that starts with the first call of `fds` and ends with the process."""
+    """Background thread that starts on the first call to `fds` and ends with the process."""
 
     def __init__(
         self, get_reports: Callable[[], Mapping[str, PodReport]], fetch_log: Callable[[str], None]

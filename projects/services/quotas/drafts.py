@@ -32,7 +32,10 @@ QuotaKey = tuple[int | None, int | None, int]  # department, project, pool
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """New columns of one quota, or None to remove it. `path` is its location in the document."""
+    """Change to one quota. `columns` is None if the quota is deleted.
+
+    `path` is the change's location in the document.
+    """
 
     owner: Department | Project
     pool: NodePool
@@ -81,12 +84,12 @@ def compare(draft: Draft, *, lock: bool = False) -> list[DraftedChange]:
 
 
 def tag_before(drafted: Sequence[DraftedChange]) -> str:
-    """Return a tag of the quota versions before the draft, in the draft's order."""
+    """Return a tag that combines the version of each quota before the draft, in draft order."""
     return "-".join(version_tag(item.before) for item in drafted)
 
 
 def tag_after(drafted: Sequence[DraftedChange]) -> str:
-    """Return a tag of the quota versions that the draft wrote, not of later versions."""
+    """Return a tag that combines the quota versions written by the draft, not later ones."""
     return "-".join(version_tag(item.after) for item in drafted)
 
 

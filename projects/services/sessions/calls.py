@@ -113,7 +113,7 @@ def fetch_ended_calls(*, session: Session, after: int, now: datetime | None = No
     return _ended_calls_after(locked, after)
 
 
-def delete_ended(*, before: datetime) -> int:
+def delete_calls_of_ended_sessions(*, before: datetime) -> int:
     """Delete calls of sessions that ended before `before`. Return the number deleted."""
     return _delete(Call.objects.filter(session__workload__ended_at__lt=before))
 

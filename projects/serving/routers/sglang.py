@@ -36,7 +36,7 @@ class SGLangRouter:
         self.wire.post(self.address, "/workers", {"url": engine}).raise_for_status()
         self._wait_until(
             lambda workers_by_address: engine in workers_by_address,
-            f"the router did not find {engine} healthy",
+            f"the router did not report {engine} as healthy",
         )
 
     def unregister(self, engine: str) -> None:

@@ -36,7 +36,7 @@ class BudgetForm(forms.Form):
         label="Alert thresholds (%)",
         required=False,
         widget=forms.TextInput(attrs={"class": "short", "inputmode": "numeric"}),
-        help_text="Whole percentages, for example 80, 100. Leave empty for no alerts",
+        help_text="Whole percentages, for example 80, 100. Leave empty for no alerts.",
     )
     version = forms.IntegerField(widget=forms.HiddenInput)
 

@@ -30,13 +30,13 @@ class ChangeForm(forms.Form):
         label="Reclaim minimum runtime",
         required=False,
         min_value=0,
-        help_text="In seconds. Leave empty to inherit",
+        help_text="In seconds. Leave empty to inherit.",
     )
     preempt_min_runtime = forms.IntegerField(
         label="Preemption minimum runtime",
         required=False,
         min_value=0,
-        help_text="In seconds. Leave empty to inherit",
+        help_text="In seconds. Leave empty to inherit.",
     )
 
 

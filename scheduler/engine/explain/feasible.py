@@ -148,8 +148,8 @@ def _shortage_numbers(resource: str, requested: int, most: int) -> dict[str, int
 def _requested(arrangement: Sequence[ReplicaRequest]) -> Sums:
     """Return the total limits, or the total requests if no GPUs are requested.
 
-    CPU-only workloads may start by their requests. A GPU memory request counts as no GPU, because
-    its share depends on the device.
+    CPU-only workloads may start as soon as their requests fit. A GPU memory request adds no GPUs to the
+    total, because the fraction that it needs depends on the device.
     """
     by_limits = any(need.part.request.devices for need in arrangement)
     gpu = cpu = memory = pods = 0

@@ -39,7 +39,7 @@ class Layout:
 
     def _prepare(self, snapshot: Snapshot) -> None:
         self.snapshot, self.now = snapshot, snapshot.now
-        # Number of gangs for each position of the pool in the gangs' lists of pools.
+        # Number of gangs by preference index: 0 counts gangs on the board of their first-choice pool.
         self.choices: Counter[int] = Counter()
         self.with_dependencies: set[str] = set()  # workloads that depend on others
         self.time_dependent: set[str] = set()  # workloads whose eligibility changes with time

@@ -20,7 +20,7 @@ from scheduler.reports.visibility import redact_blocker
 
 ACTOR = "scheduler"
 MAX_REASONS = 16  # maximum number of pending reasons stored per workload
-MAX_POSITION_UPDATES = 2000  # maximum per cycle, for workloads with a changed queue position only
+MAX_POSITION_UPDATES = 2000  # maximum per cycle, for workloads whose only change is the queue position
 
 UPDATE_WORKLOADS = """
     UPDATE projects_workload AS workload

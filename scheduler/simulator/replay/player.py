@@ -57,7 +57,7 @@ class Player:
             changed = bool(self.world.changed_workloads)
             self._record_changes()
             self.needs_settling = bool(self.pending) and (
-                self._is_cycle_due() or changed or self.needs_settling
+                self._expire_backoffs() or changed or self.needs_settling
             )
             if self.needs_settling and self.world.now >= self.next_cycle:
                 self._cycle()
@@ -88,8 +88,8 @@ class Player:
             self.world.admit(arrivals[self.arrived])
             self.arrived += 1
 
-    def _is_cycle_due(self) -> bool:
-        """Return whether a cycle is due for workloads that wait for a delay to end."""
+    def _expire_backoffs(self) -> bool:
+        """Drop backoffs that have ended. Return whether a cycle is due."""
         needs_settling = self.heartbeat is not None
         while self.backoffs and self.backoffs[0] <= self.world.now:
             heappop(self.backoffs)

@@ -133,7 +133,7 @@ def test_many_reason_changes_are_summarized(cast: Cast, sign_in) -> None:
     )  # fmt: skip
     client = sign_in("dave")
     assert pending_reasons(client, pending) == [("Still pending", ["Fragmented 45", "OverFairShare 15"])]
-    assert "9 reasons in sequence" in client.get(f"/workloads/{pending.pk}").content.decode()
+    assert "Timeline (9 reasons)" in client.get(f"/workloads/{pending.pk}").content.decode()
 
 
 def test_scheduler_events_form_a_timeline(transactional_db: None, sign_in, cast: Cast) -> None:

@@ -55,7 +55,9 @@ def parse_service_address(service: str, url: str) -> ServiceAddress:
     if named and service and named != service:
         raise InvalidSettings(f"--url names the service {named}, but --service names {service}")
     if not (service or named):
-        raise InvalidSettings("--service: missing; allowed: the name of a service")
+        raise InvalidSettings(
+            "--service is missing. Specify the name of a service, or --url with its address."
+        )
     address = f"{parts.scheme}://{parts.netloc}{before.rstrip('/')}" if url else ""
     return ServiceAddress(service or named, address)
 

@@ -32,7 +32,7 @@ class Operation:
     media_type: str = ""  # the media type of a response that is not JSON
     status: int = 200
     also_status: int | None = None  # another status with the same response
-    alternative: tuple[int, type[BaseModel]] | None = None  # another status with another response
+    alternative: tuple[int, type[BaseModel]] | None = None  # another status with a different response
     headers: tuple[str, ...] = ()  # request headers
 
     def __call__(self, method: F) -> F:

@@ -52,7 +52,9 @@ BERTH_OIDC_CREATE = env.bool("BERTH_OIDC_CREATE", default=True)
 # Utilization of allocated GPUs
 BERTH_MEASURE_SECONDS = env.int("BERTH_MEASURE_SECONDS", default=15)  # 0 disables sampling
 BERTH_IDLE_GPU_PERCENT = env.int("BERTH_IDLE_GPU_PERCENT", default=5)  # utilization below which a GPU is idle
-BERTH_IDLE_GPU_MINUTES = env.int("BERTH_IDLE_GPU_MINUTES", default=60)  # idle time before a report
+BERTH_IDLE_GPU_MINUTES = env.int(
+    "BERTH_IDLE_GPU_MINUTES", default=60
+)  # idle time after which a GPU is reported as idle
 
 # Retention in days
 BERTH_KEEP_DAYS = {

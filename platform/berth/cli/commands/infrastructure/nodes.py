@@ -289,8 +289,9 @@ def revoke(
         ]
         matching = [join_token for join_token in live if token in (str(join_token.id), join_token.prefix)]
         if len(matching) != 1:
-            ids = ", ".join(str(join_token.id) for join_token in live) or "none"
-            raise BadInput(f"no open join token {token!r}. Use one of: {ids}")
+            ids = ", ".join(str(join_token.id) for join_token in live)
+            advice = f"Use one of: {ids}" if ids else f"The pool {pool} has none."
+            raise BadInput(f"no open join token {token!r}. {advice}")
         client.node_pools.revoke_join_token(pool, matching[0].id)
     print(f"{matching[0].prefix}... revoked")
 

@@ -110,7 +110,7 @@ def edit(options: PoolChanges) -> None:
         if NODE_COUNT_FIELDS & changes.keys() and not options.yes and is_interactive():
             _confirm_drain(client.node_pools.preview_edit(name, changes))
         changed = client.node_pools.edit(name, changes)
-    show_one(changed, options.output, _print_scaled)
+    show_one(changed, options.output, _print_scaled_pool)
 
 
 @app.command("environment")
@@ -176,7 +176,7 @@ def scale(
         if not yes and is_interactive():
             _confirm_drain(client.node_pools.scaling(name, nodes))
         changed = client.node_pools.scale(name, nodes)
-    show_one(changed, output, _print_scaled)
+    show_one(changed, output, _print_scaled_pool)
 
 
 def _confirm_drain(scaling: Any) -> None:
@@ -189,7 +189,7 @@ def _print_drain(scaling: Any) -> None:
     print("\n".join(_drain_lines(scaling)) or "No nodes would be drained.")
 
 
-def _print_scaled(pool: Any) -> None:
+def _print_scaled_pool(pool: Any) -> None:
     print("\n".join([f"{safe(pool.name)}: {_format_state(pool)}", *_drain_lines(pool)]))
 
 

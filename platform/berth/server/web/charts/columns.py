@@ -28,7 +28,7 @@ class Columns:
 
 
 def stacked_columns(layers: Sequence[tuple[str, Sequence[tuple[float, str]]]]) -> Columns:
-    """Return stacked columns. A layer has a kind, and an amount and a title for each column."""
+    """Lay out stacked columns. Each layer is a kind and one (amount, title) pair per column."""
     column_count = max((len(values) for _, values in layers), default=0)
     sums = [sum(values[column][0] for _, values in layers) for column in range(column_count)]
     step = _tick(max([*sums, 0.0]))

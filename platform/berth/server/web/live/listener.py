@@ -72,7 +72,7 @@ class Listener:
             self._queues.discard(queue)
 
     def missed(self, since: float) -> list[Note]:
-        """Return the notes since a time on any web process's clock.
+        """Return the notes recorded since `since`, a timestamp from any web process's clock.
 
         If this process has not been listening since then, return only EVERYTHING_CHANGED.
         """
