@@ -232,4 +232,4 @@ fi
 flock -u 9
 export VIRTUAL_ENV="$venv" PATH="$venv/bin:$PATH"
 @PHASES@
-tell ready done 0 ""
+report ready done 0 ""

@@ -101,7 +101,7 @@ def test_quota_is_deleted_in_the_draft_applied_and_reverted(opened: Open, scene:
             expect(cell(page, "vision", field=field).locator("ins")).to_have_text(NO_QUOTA)
         expect(page.locator("[data-summary]")).to_have_text("1 quota deleted")
         expect(page.locator("#grid-status")).to_have_text("vision would have no quota on train.")
-        assert float(sums.inner_text().split()[1]) == float(before.split()[1]) - 8
+        assert float(sums.inner_text().split()[2]) == float(before.split()[2]) - 8
         limit.focus()
         page.keyboard.type("14")
         page.keyboard.press("Enter")

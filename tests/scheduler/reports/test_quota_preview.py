@@ -175,7 +175,7 @@ def test_every_error_of_a_draft_has_its_path(full_stage: Stage) -> None:
     with pytest.raises(Invalid) as refused:
         preview_impact(full_stage, document)
     messages = {problem.path: problem.message for problem in refused.value.problems}
-    assert messages["changes[0].project"] == "no such project"
+    assert messages["changes[0].project"] == "does not exist"
     assert {"changes[1].pool", "changes[1].set.gpu", "changes[1].set.colour", "changes[2]", "changes[3]",
             "changes[5]", "changes[6]"} <= messages.keys()  # fmt: skip
     with pytest.raises(Invalid) as refused:

@@ -53,7 +53,7 @@ class Listener:
         self._thread: threading.Thread | None = None
         self._ready = threading.Event()
         self._history: deque[tuple[float, Note]] = deque()
-        self._complete_since = math.inf  # `_past` has every note since this time
+        self._complete_since = math.inf  # `_history` has every note since this time
         self._last_used_at = 0.0
 
     def add(self, queue: PageQueue) -> threading.Event:
