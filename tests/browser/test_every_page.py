@@ -61,6 +61,7 @@ def test_every_table_can_be_sorted_and_exported_and_every_chart_has_its_data(wal
     assert {visited.path: visited.tables for visited in walk.pages if visited.tables} == {}
 
 
+@pytest.mark.heavy
 def test_every_page_loads_for_a_member_without_errors_or_requests_to_other_hosts(
     opened: Open, scene: Scene
 ) -> None:

@@ -24,7 +24,7 @@ from tests.contracts import test_runtime as contract
 from tests.contracts.pods import RayStage, alive, ended, order, poll_until, running
 from tests.contracts.ray_cluster import RayCluster
 
-pytestmark = pytest.mark.timeout(300)  # the first test waits for the cluster
+pytestmark = [pytest.mark.heavy, pytest.mark.timeout(300)]  # the first test waits for the cluster
 GRPC_METHODS = (
     "/ray.rpc.NodeInfoGcsService/GetAllNodeInfo",
     "/ray.rpc.NodeManagerService/GetNodeStats",
