@@ -150,8 +150,9 @@ class EmbeddedCluster:
         """Create the cluster under a temporary name, so that no incomplete cluster is ever left behind."""
         self.data.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         _claim_directory(self.data)
-        draft = self.data.with_name(f".{self.data.name}.new")
-        shutil.rmtree(draft, ignore_errors=True)  # left by an interrupted start
+        self._delete_drafts()  # left by an interrupted start
+        # A new name each time: child processes of an interrupted start may still be writing to theirs.
+        draft = Path(tempfile.mkdtemp(prefix=f".{self.data.name}.new-", dir=self.data.parent))
         _claim_directory(draft)
         command = [str(programs_directory() / "initdb"), "-D", str(draft), "-U", SUPERUSER, "-E", "UTF8"]
         options = ["--auth=reject", "--locale=C.UTF-8", "--no-instructions"]
@@ -161,6 +162,7 @@ class EmbeddedCluster:
         if completed.returncode == 0:
             try:
                 draft.replace(self.data)
+                self._delete_drafts()
                 return
             except OSError as error:
                 reason = f"{error.strerror}. Move its contents elsewhere, then start Berth again."
@@ -168,6 +170,10 @@ class EmbeddedCluster:
             reason = completed.stderr.strip()[-500:]
         shutil.rmtree(draft, ignore_errors=True)
         raise DatabaseSetupError(f"PostgreSQL could not create {self.data}: {reason}")
+
+    def _delete_drafts(self) -> None:
+        for draft in self.data.parent.glob(f".{self.data.name}.new-*"):
+            shutil.rmtree(draft, ignore_errors=True)
 
     def _restrict_logins(self) -> None:
         """Set up the role, its password and its database, unless this release has already done so.
