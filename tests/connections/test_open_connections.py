@@ -276,6 +276,7 @@ def test_socket_closes_when_permissions_cannot_be_checked(
     cookie = session_cookie(site.cast.dave.user)
     with site.socket("log", cookie) as connection:
         monkeypatch.setattr("projects.connections.sockets.load_active_user", broken)
+        monkeypatch.setattr("scheduler.api.logs.live.find_pod_log", broken)  # a check may be in progress
         Membership.objects.filter(user=site.cast.dave.user).delete()
         assert close_code(connection) == INTERNAL_ERROR
 
