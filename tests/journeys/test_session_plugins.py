@@ -20,7 +20,7 @@ from tests.journeys.command import Terminal
 from tests.journeys.installation import until
 from tests.pools.environments.test_package_indexes import fill_index
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.heavy, pytest.mark.timeout(300)]
 # Nodes have no copy of this file: its functions travel by value.
 cloudpickle.register_pickle_by_value(here)
 
@@ -100,7 +100,7 @@ def installing_plugin(index: Path, package: str, *operations: Operation, **env: 
 
 
 @pytest.mark.shows("PLG-04", "PLG-05", "PLG-10", "PLG-11", "PLG-46")
-@pytest.mark.parametrize("executor", ["process", pytest.param("thread", marks=pytest.mark.heavy)])
+@pytest.mark.parametrize("executor", ["process", "thread"])
 def test_plugin_of_a_session_installs_its_packages_and_runs_its_bootstrap(
     client: Client, tmp_path: Path, executor: Any
 ) -> None:

@@ -21,6 +21,8 @@ from pools.plugins import Image, Index, Operation
 from pools.plugins.script import bootstrap_script, compute_digest, phase_names
 from tests.interpreters import find_python
 
+pytestmark = pytest.mark.heavy  # real virtual environments, built by pip
+
 SECRET = "hf_verysecrettoken"
 
 
@@ -131,7 +133,6 @@ def test_second_node_reuses_the_environment_of_the_first(here: LocalEnvironments
     )
 
 
-@pytest.mark.heavy
 def test_package_from_its_own_index_is_not_replaced(
     here: LocalEnvironments, wheels: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -184,7 +185,6 @@ def test_failed_build_is_reported_with_its_last_output(
     )
 
 
-@pytest.mark.heavy
 def test_missing_network_is_reported_as_such(
     here: LocalEnvironments, wheels: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -221,7 +221,6 @@ def test_crash_during_a_build_leaves_no_partial_environment(here: LocalEnvironme
     assert python(here, node_recipe, "import lib; print(lib.VERSION)") == "2.0"
 
 
-@pytest.mark.heavy
 def test_unused_environments_are_deleted_and_used_ones_stay(here: LocalEnvironments, wheels: Path) -> None:
     used, unused = recipe(Image(env={"A": "1"})), recipe(Image(env={"A": "2"}))
     for node_recipe in (used, unused):

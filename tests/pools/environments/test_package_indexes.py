@@ -14,6 +14,8 @@ from pools.environments.local import InstallStatus, LocalEnvironments, Recipe
 from pools.plugins import Image, Index
 from tests.pools.environments.test_local_environments import ended, python, recipe, wheel
 
+pytestmark = pytest.mark.heavy  # real virtual environments, built by pip
+
 VERSIONS = "from importlib.metadata import version; print(*map(version, {!r}))"
 Package = tuple[str, str, str]  # name, version, requirement
 MakeIndex = Callable[..., str]
@@ -100,7 +102,6 @@ def test_scoped_package_comes_from_its_index_despite_pip_settings(
     assert installed_versions(here, node_recipe, "torchy") == "1.0+cpu"
 
 
-@pytest.mark.heavy
 def test_only_the_pools_own_index_is_used(
     here: LocalEnvironments, index: MakeIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -110,7 +111,6 @@ def test_only_the_pools_own_index_is_used(
     assert installed_versions(here, node_recipe, "torchy") == "1.0+cpu"
 
 
-@pytest.mark.heavy
 def test_unscoped_packages_follow_pip_settings(
     here: LocalEnvironments, index: MakeIndex, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -131,7 +131,6 @@ def test_bootstrap_fails_and_names_the_index_that_cannot_serve_its_package(
     assert "are never taken from another index" in boot.failure
 
 
-@pytest.mark.heavy
 def test_scoped_dependency_comes_from_its_index(here: LocalEnvironments, index: MakeIndex) -> None:
     """No requirement names the dependency. Only another package needs it."""
     vision = ("torch_vision", "2.0", "torchy==1.0")
@@ -145,7 +144,6 @@ def test_scoped_dependency_comes_from_its_index(here: LocalEnvironments, index: 
     )
 
 
-@pytest.mark.heavy
 def test_dependency_that_its_index_cannot_serve_fails_the_bootstrap(
     here: LocalEnvironments, index: MakeIndex
 ) -> None:
@@ -156,7 +154,6 @@ def test_dependency_that_its_index_cannot_serve_fails_the_bootstrap(
     assert f"The index {empty} cannot serve torchy" in boot.failure
 
 
-@pytest.mark.heavy
 def test_pip_connection_settings_apply_to_scoped_indexes(
     here: LocalEnvironments, index: MakeIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
