@@ -111,7 +111,7 @@ def test_submission_from_a_file_sets_values(terminal: Terminal, tmp_path: Path) 
         (("--template", "vision/nightly", "--set", "roles[0].gpu=1.5"), "roles[0].gpu: a fraction"),
         (("--template", "vision/nightly", "--gpu", "1"), "--template and --gpu cannot be combined"),
         (("--template", "vision/nightly", "-f", "x.yaml"), "--template and --file cannot be combined"),
-        (("--template", "nightly"), "--project: missing; allowed: a project, or PROJECT/nightly"),
+        (("--template", "nightly"), "--project is missing. Specify a project, or PROJECT/nightly."),
         (("--set", "a=1", "-n", "x", "--", "run"), "--set needs --template"),
     ],
 )
