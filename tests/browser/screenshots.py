@@ -65,13 +65,13 @@ def take_screenshots(database_url: str, home: Path, folder: Path, only: str) -> 
     from tests.browser.inference_service import create_service
     from tests.browser.long_log import write_log
     from tests.browser.scene import busy, people_only
-    from tests.browser.site import run_server
+    from tests.browser.site import serving
 
     # Playwright runs an event loop on this thread. Rows are created only between calls to Playwright.
     os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "true"
     call_command("migrate", verbosity=0)
     folder.mkdir(parents=True, exist_ok=True)
-    with run_server(database_url, home) as address, chromium() as browser:
+    with serving(database_url, home) as address, chromium() as browser:
         scene = people_only()
         for name in EMPTY:
             shoot(browser, address, scene.people["ada"], folder, f"{name}-empty", PATHS[name]({}), only)
