@@ -119,8 +119,7 @@ def _sufficient_sets(
         if current.victims and all(
             sum(victim.amounts[kind] for victim in current.victims) >= lack for kind, lack in missing.items()
         ):
-            yield below_quota, current.victims
-            continue
+            yield below_quota, current.victims  # fairness may require more victims, so go on from here
         for i in range(current.last, len(groups)):
             count = current.counts[i]
             if count < len(groups[i]) and priced < MAX_PRICED_VICTIMS and len(current.victims) < MAX_VICTIMS:
