@@ -14,7 +14,7 @@ from scheduler.models import QueueStanding, Usage
 from scheduler.reports.usage.decayed import RESOURCE_INDEXES, Rates, needs_settling, settle
 from scheduler.reports.usage.window import store_points
 
-Owner = tuple[int | None, int | None]  # department ID and project ID, one of which is None
+Owner = tuple[int | None, int | None]  # department ID or project ID; the other is None
 Key = tuple[int, Owner]  # pool ID and owner
 
 ALLOCATED_BY_QUEUE = """

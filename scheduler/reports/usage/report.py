@@ -55,7 +55,7 @@ class UsageRequest:
     step: Step | None = None
     time_zone: ZoneInfo = field(default_factory=lambda: ZoneInfo("UTC"))
     only: Mapping[Dimension, str] = field(default_factory=dict)  # exact names that must match
-    any_of: Mapping[Dimension, Sequence[str]] = field(default_factory=dict)  # names of which one must match
+    any_of: Mapping[Dimension, Sequence[str]] = field(default_factory=dict)  # at least one name must match
 
 
 @dataclass(frozen=True, slots=True)
