@@ -41,6 +41,8 @@ def evict_and_move(
     consolidation = board.pool.consolidation
     if not consolidation.enabled or consolidation.max_moves == 0 or policy.moves_only:
         return None
+    if not _could_fit(board, arrangement):
+        return None
     start, pods = board.mark(), sum(map(len, board.on_node))
     tries = max(MIN_TRIED_SETS, min(MAX_TRIED_SETS, MAX_PODS // max(1, pods)))
     for below_quota, victims in _sufficient_sets(policy, arrangement):
@@ -54,6 +56,29 @@ def evict_and_move(
                 return selection, outcome
         board.rewind(start)
     return None
+
+
+def _could_fit(board: Board, arrangement: Arrangement) -> bool:
+    """Return whether each role might fit without all preemptible pods, by the GPUs of each node."""
+    nodes = board.nodes
+    for need in arrangement:
+        count, gpus = 0, need.part.amounts[0]
+        if not gpus or need.part.request.gpu_memory_mib:  # such a share is smaller on larger devices
+            continue
+        for i, on_node in enumerate(board.on_node):
+            if not nodes.ready[i] or (need.part.mask is not None and not need.part.mask[i]):
+                continue
+            freed = sum(
+                move.pod.milli * len(move.pod.devices)
+                for move in on_node.values()
+                if not move.gang.non_preemptible
+            )
+            count += (max(0, nodes.gpu[i]) + freed) // gpus
+            if count >= need.count:
+                break
+        if count < need.count:
+            return False
+    return True
 
 
 def total_below_quota(policy: PreemptionPolicy, before: dict[QueueAccount, tuple[int, ...]]) -> int:
