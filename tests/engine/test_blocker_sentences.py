@@ -55,9 +55,9 @@ def test_unsubmitted_dependency_is_named(unsubmitted: dict[str, str], message: s
 
 
 @pytest.mark.parametrize(("reclaimable", "missing", "message"), [
-    (2000, 1000, "Only 2 GPUs can be reclaimed; 1 missing."),
-    (0, 2000, "No GPU can be reclaimed; 2 missing."),
-    (2000, 0, "Reclaiming 2 GPUs would not make the workload fit."),
+    (2000, 1000, "Only 2 of the missing 3 GPUs can be reclaimed."),
+    (0, 2000, "No GPU can be reclaimed."),
+    (2000, 0, "Reclaiming up to 2 GPUs would not make the workload fit."),
 ])  # fmt: skip
 def test_reclaimable_amount_is_stated(reclaimable: int, missing: int, message: str) -> None:
     numbers = {"resource": "gpu", "reclaimable": reclaimable, "missing": missing}
@@ -66,7 +66,7 @@ def test_reclaimable_amount_is_stated(reclaimable: int, missing: int, message: s
 
 @pytest.mark.parametrize(("count", "nodes"), [(1, "1 more node"), (2, "2 more nodes")])
 def test_missing_nodes_are_counted(count: int, nodes: str) -> None:
-    message = f"{nodes} would be enough; the pool can grow."
+    message = f"The pool can grow; {nodes} would serve its pending workloads."
     assert blocker(Reason.WAITING_FOR_SCALE_UP, {"nodes": count}).message == message
 
 

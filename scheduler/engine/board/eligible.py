@@ -1,6 +1,6 @@
 """Select the workloads that may start, and find the bounds that block others."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from berth.core.amounts import RESOURCES
 from scheduler.engine.board.board import Board
@@ -58,23 +58,32 @@ def is_still_pending(board: Board, gang: Gang) -> bool:
 
 def exceeded_bound(gang: Gang, requested: Sequence[int]) -> tuple[Reason, Numbers] | None:
     """Return the first limit or quota that the request would exceed, or None. Check the project first."""
+    return next(exceeded_bounds(gang, requested), None)
+
+
+def exceeded_bounds(gang: Gang, requested: Sequence[int]) -> Iterator[tuple[Reason, Numbers]]:
+    """Yield the limits that the request would exceed, the project's first, then such quotas."""
     for account in gang.account.path:
         kind = first_exceeded(account.allocated, account.limit, requested) if account.has_limit else None
         if kind is not None:
             reason = Reason.DEPARTMENT_LIMIT if account.children else Reason.PROJECT_LIMIT
-            return reason, _numbers(account, account.allocated, account.limit, kind, requested)
-    return exceeded_non_preemptible_quota(gang, requested) if gang.non_preemptible else None
+            yield reason, _numbers(account, account.allocated, account.limit, kind, requested)
+    yield from _exceeded_non_preemptible_quotas(gang, requested)
 
 
 def exceeded_non_preemptible_quota(gang: Gang, requested: Sequence[int]) -> tuple[Reason, Numbers] | None:
     """Return the quota that a non-preemptible gang would exceed, or None. Evictions cannot help."""
-    if gang.non_preemptible:
-        for account in gang.account.path:
-            kind = first_exceeded(account.non_preemptible, account.quota, requested)
-            if kind is not None:
-                reason = Reason.DEPARTMENT_OVERSOLD if account.children else Reason.NON_PREEMPTIBLE_OVER_QUOTA
-                return reason, _numbers(account, account.non_preemptible, account.quota, kind, requested)
-    return None
+    return next(_exceeded_non_preemptible_quotas(gang, requested), None)
+
+
+def _exceeded_non_preemptible_quotas(
+    gang: Gang, requested: Sequence[int]
+) -> Iterator[tuple[Reason, Numbers]]:
+    for account in gang.account.path if gang.non_preemptible else ():
+        kind = first_exceeded(account.non_preemptible, account.quota, requested)
+        if kind is not None:
+            reason = Reason.DEPARTMENT_OVERSOLD if account.children else Reason.NON_PREEMPTIBLE_OVER_QUOTA
+            yield reason, _numbers(account, account.non_preemptible, account.quota, kind, requested)
 
 
 def _numbers(
@@ -119,7 +128,8 @@ def _exceeded_share(account: QueueAccount, requested: Sequence[int]) -> tuple[Re
     return Reason.OVER_FAIR_SHARE, {
         **_numbers(account, account.allocated, account.deserved, kind, requested),
         "share": account.share[kind],
-        "quota": account.quota[kind] if account.quota[kind] < NO_BOUND else None,
+        "quota": account.quota[kind],  # not unlimited, because the request exceeds it
+        "takes_turns": bool(account.relative_usage),
     }
 
 

@@ -9,7 +9,7 @@ from collections.abc import Hashable, Iterable, Sequence
 from berth.core.amounts import MILLI, RESOURCES
 from scheduler.engine.board.board import Board
 from scheduler.engine.board.gang import Arrangement, BoardRole, Gang, ReplicaRequest, Scope, arrangements
-from scheduler.engine.board.ledger import GPU, KINDS
+from scheduler.engine.board.ledger import GPU
 from scheduler.engine.board.matching import matches, meets_constraints, node_constraints
 from scheduler.engine.explain.mismatches import mismatch_numbers
 from scheduler.engine.explain.new_nodes import ever_addable_node_count, make_new_nodes, request_and_capacity
@@ -20,6 +20,7 @@ Obstacle = tuple[Reason, Numbers]
 NodeCounts = tuple[tuple[Node, int], ...]  # an example node of each size, with the number of such nodes
 Sums = tuple[int, int, int, int]  # milli-GPU, milli-CPU, MiB, pods
 RESOURCE_NAMES = (*RESOURCES, "pods")
+_NOUNS = ("GPUs", "GPU memory", "CPUs", "memory", "pods")  # as in `request_and_capacity`
 
 
 def permanent_obstacle(board: Board, gang: Gang, cache_key: Hashable = None) -> Obstacle | None:
@@ -84,19 +85,21 @@ def _find_role_obstacle(board: Board, role: Role) -> Obstacle | None:
         rooms.append(room)
     if not rooms:
         return Reason.NO_MATCHING_NODE, mismatch_numbers(role, board.nodes.nodes, _addable_nodes(board))
-    # Report a resource that every node lacks, else a resource that the largest node lacks.
-    for column in zip(*rooms, strict=True):
-        most = max(has for _, _, has in column)
-        if column[0][1] > most:
-            return _too_large(role, column[0][0], column[0][1], most)
-    short = next(line for line in max(rooms, key=lambda room: room[0][2]) if line[1] > line[2])
-    return _too_large(role, *short)
-
-
-def _too_large(role: Role, resource: str, requested: int, most: int) -> Obstacle:
-    return Reason.EXCEEDS_NODE_SHAPE, {
-        "role": role.name, "resource": resource, "requested": requested, "most": most,
-    }  # fmt: skip
+    # Report the first resource of which no node has enough besides the resources before it.
+    beside: list[str] = []
+    for column, noun in enumerate(_NOUNS):
+        resource, requested, _ = rooms[0][column]
+        most = max(room[column][2] for room in rooms)
+        sufficient = [room for room in rooms if room[column][2] >= requested]
+        if not sufficient:
+            return Reason.EXCEEDS_NODE_SHAPE, {
+                "role": role.name, "resource": resource, "requested": requested, "most": most,
+                "beside": " and ".join(beside) or None,
+            }  # fmt: skip
+        if len(sufficient) < len(rooms):
+            beside.append(noun)
+        rooms = sufficient
+    raise AssertionError("some node has enough of every resource, as checked above")
 
 
 def _nodes_for(board: Board, role: Role) -> NodeCounts:
@@ -235,22 +238,34 @@ def _scope_obstacle(board: Board, scope: Scope, needs: Sequence[ReplicaRequest])
     fresh = _addable_nodes(board)
     if any(level not in node.labels for node, _ in fresh):
         return None  # the domain of new nodes is unknown
-    requested, roles = _requested(needs), [need.part.role for need in needs]
-    largest = [0, 0, 0, 0]
+    closest: tuple[float, Numbers] | None = None
     for domain in _domains(board, level, fresh):
-        sums = _sum_of(board.pool, roles, domain)
-        if all(requested[kind] <= sums[kind] for kind in range(len(sums))) and all(
-            need.count <= _replicas(board.pool, need.part.role, _matching_nodes(need.part.role, domain))
-            for need in needs
-        ):
+        short = _domain_shortage(board, needs, domain)
+        if short is None:
             return None
-        largest = [max(pair) for pair in zip(largest, sums, strict=True)]
-    short = (kind for kind in range(len(largest)) if requested[kind] > largest[kind])
-    kind = next(short, next((kind for kind in KINDS if requested[kind]), GPU))
-    return Reason.EXCEEDS_DOMAIN, {
-        "level": level, **_shortage_numbers(RESOURCE_NAMES[kind], requested[kind], largest[kind]),
-        "missing": max(0, requested[kind] - largest[kind]),
-    }  # fmt: skip
+        _, requested, most = short
+        if closest is None or most / requested > closest[0]:
+            closest = most / requested, {"level": level, **_shortage_numbers(*short)}
+    if closest is None:  # no node has the label
+        replicas = sum(need.count for need in needs)
+        closest = 0.0, {"level": level, **_shortage_numbers("replicas", replicas, 0)}
+    return Reason.EXCEEDS_DOMAIN, closest[1]
+
+
+def _domain_shortage(
+    board: Board, needs: Sequence[ReplicaRequest], domain: NodeCounts
+) -> tuple[str, int, int] | None:
+    """Return a resource that is short in the empty domain, with the request and the capacity, or None."""
+    requested, sums = _requested(needs), _sum_of(board.pool, [need.part.role for need in needs], domain)
+    for kind, resource in enumerate(RESOURCE_NAMES):
+        if requested[kind] > sums[kind]:
+            return resource, requested[kind], sums[kind]
+    for need in needs:
+        role = need.part.role
+        fitting = _replicas(board.pool, role, _matching_nodes(role, domain))
+        if need.count > fitting:
+            return "replicas", need.count, fitting
+    return None
 
 
 def _domains(board: Board, level: str, fresh: NodeCounts) -> Iterable[NodeCounts]:

@@ -1,7 +1,5 @@
 """Check whether only pod limits of nodes or spread limits of roles keep a gang from starting."""
 
-from collections import Counter
-
 from scheduler.engine.board.board import Board
 from scheduler.engine.board.gang import Arrangement, Gang, ReplicaRequest
 from scheduler.engine.board.ledger import NO_BOUND
@@ -19,7 +17,7 @@ def pod_slot_obstacle(board: Board, gang: Gang, arrangement: Arrangement) -> tup
         fits = _fits(board, gang, arrangement)
         nodes.pods = held
         if fits:
-            return Reason.WAITING_FOR_CAPACITY, _slot_numbers(board, gang, arrangement)
+            return Reason.WAITING_FOR_CAPACITY, slot_numbers(board, gang, arrangement)
     spread_roles = [need.part for need in arrangement if need.part.replicas_by_node is not None]
     if spread_roles:
         counts = [part.replicas_by_node for part in spread_roles]
@@ -30,7 +28,7 @@ def pod_slot_obstacle(board: Board, gang: Gang, arrangement: Arrangement) -> tup
             part.replicas_by_node = count
         if fits:
             least = min(part.role.spread_per_node or 0 for part in spread_roles)
-            return Reason.FRAGMENTED, {**_slot_numbers(board, gang, arrangement), "spread_per_node": least}
+            return Reason.FRAGMENTED, {**slot_numbers(board, gang, arrangement), "spread_per_node": least}
     return None
 
 
@@ -41,19 +39,17 @@ def _fits(board: Board, gang: Gang, arrangement: Arrangement) -> bool:
     return fits
 
 
-def _slot_numbers(board: Board, gang: Gang, arrangement: Arrangement) -> Numbers:
+def slot_numbers(board: Board, gang: Gang, arrangement: Arrangement) -> Numbers:
     """Return how many replicas are requested and how many fit now."""
     start, within = board.mark(), available_nodes(board, gang)
     requested = sum(need.count for need in arrangement)
     for need in sorted(arrangement, key=difficulty_key):
         place_most(board, gang, need, Horizon.LEAVING, within)
-    on_one = Counter(move.node for move in board.moves(start))
+    result = len(board.moves(start))
     board.rewind(start)
-    result = on_one.total()
     return {
         "resource": "pods",
         "requested": requested,
         "free": result,
         "missing": requested - result,
-        "biggest_block": max(on_one.values(), default=0),
     }

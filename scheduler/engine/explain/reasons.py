@@ -26,11 +26,11 @@ MESSAGE_TEMPLATES: Mapping[Reason, str] = {
     Reason.DEPENDENCY_NOT_MET: "Waiting for {depends_on} to complete{unsubmitted}.",
     Reason.NO_MATCHING_NODE: "No node in the pool matches role {role}: {obstacles}.",
     Reason.EXCEEDS_NODE_SHAPE: "Each replica of role {role} requests {requested_of}; "
-    "the largest node in the pool has {most_of}.",
+    "{largest_node} {most_of}.",
     Reason.EXCEEDS_POOL_MAX: "Requests {requested_of}, "
     "more than the pool provides at its maximum size ({most_of}).",
     Reason.EXCEEDS_DOMAIN: "Must run within one {level} and requests {requested_of}; "
-    "the largest {level} provides {most_of} when empty.",
+    "the most suitable {level} provides {most_of} when empty.",
     Reason.NODES_UNAVAILABLE: "No node in the pool accepts role {role} now: {obstacles}.",
     Reason.PROJECT_LIMIT: "Project {queue} is limited to {bound_of}: {allocated} allocated, "
     "{requested} requested.",
@@ -40,11 +40,10 @@ MESSAGE_TEMPLATES: Mapping[Reason, str] = {
     "({bound_of}): {allocated} allocated, {requested} requested.",
     Reason.DEPARTMENT_OVERSOLD: "Non-preemptible workloads must also fit in the quota of department {queue} "
     "({bound_of}): {allocated} allocated, {requested} requested.",
-    Reason.OVER_FAIR_SHARE: "Would put {queue} over its quota and fair share ({share_of}): "
-    "{allocated} allocated, {requested} requested. Only free capacity can be used.",
-    Reason.WAITING_FOR_CAPACITY: "{requested_of} requested, {free} free, {missing} missing{also}.",
-    Reason.FRAGMENTED: "Enough is free, but {fragmentation}: {requested_of} requested, {free} free{where}, "
-    "the largest free block on a node is {biggest_block}.",
+    Reason.OVER_FAIR_SHARE: "Would put {queue} over its quota ({quota_of}) and fair share ({share_of}): "
+    "{allocated} allocated, {requested} requested. Only free capacity can be used{until_turn}.",
+    Reason.WAITING_FOR_CAPACITY: "{shortage}.",
+    Reason.FRAGMENTED: "Enough is free, but {fragmentation}{consolidation}.",
     Reason.TOPOLOGY: "Would fit, but not within one {level}.",
     Reason.WAITING_FOR_GANG: "{replicas} missing.",
     Reason.WAITING_FOR_VICTIMS: "Capacity is reserved; waiting for the evicted pods to stop.",
@@ -53,7 +52,7 @@ MESSAGE_TEMPLATES: Mapping[Reason, str] = {
     Reason.BACKOFF: "{backoff}.",
     Reason.BEHIND_RESERVATION: "The free nodes are reserved for {behind}, which has waited longer.",
     Reason.NO_RECLAIMABLE_RESOURCES: "{reclaim}.",
-    Reason.VICTIMS_PROTECTED: "Cannot reclaim {protected_of}: held by {holders}.",
+    Reason.VICTIMS_PROTECTED: "{reclaim}; {holders} hold {more}{protected_of}.",
     Reason.PLACEMENT_ATTEMPTS_EXHAUSTED: "Gave up after {placement_attempts}.",
 }
 
@@ -86,7 +85,7 @@ def blocker(reason: Reason, numbers: Numbers) -> Blocker:
 
 # Keys of numbers that are amounts of the resource that `resource` names.
 _AMOUNT_KEYS = ("requested", "allocated", "bound", "free", "missing", "share", "quota", "most", "reclaimable",
-            "protected", "biggest_block")  # fmt: skip
+            "protected", "biggest_block", "leaving", "cordoned")  # fmt: skip
 AMOUNTS = frozenset({*_AMOUNT_KEYS, "by_runtime", "non_preemptible"})
 
 
@@ -111,17 +110,30 @@ def _phrases(reason: Reason, numbers: Numbers) -> Iterator[tuple[str, str]]:
     """Yield the placeholders whose text depends on several numbers or on grammatical number."""
     match reason:
         case Reason.VICTIMS_PROTECTED:
+            yield "reclaim", _reclaim_phrase(numbers)
             yield "holders", _holders_phrase(numbers)
+            yield "more", "another " if numbers.get("reclaimable") else ""
         case Reason.NO_RECLAIMABLE_RESOURCES:
             yield "reclaim", _reclaim_phrase(numbers)
+        case Reason.OVER_FAIR_SHARE:
+            turns = bool(numbers.get("takes_turns"))
+            yield "until_turn", " until decayed usage makes it the queue's turn" if turns else ""
         case Reason.DEPENDENCY_NOT_MET:
             names = numbers.get("unsubmitted")
             yield "unsubmitted", f"; {names} has not been submitted" if names else ""
+        case Reason.EXCEEDS_NODE_SHAPE:
+            beside = numbers.get("beside")
+            nodes = (
+                f"nodes with the required {beside} have at most"
+                if beside
+                else "the largest node in the pool has"
+            )
+            yield "largest_node", nodes
         case Reason.FRAGMENTED:
             yield "fragmentation", _fragmentation_phrase(numbers)
-            yield "where", " on those nodes" if numbers.get("beside") else ""
+            yield "consolidation", _consolidation_phrase(numbers)
         case Reason.WAITING_FOR_CAPACITY:
-            yield "also", f"; also missing: {numbers['also']}" if numbers.get("also") else ""
+            yield "shortage", _shortage_phrase(numbers)
         case Reason.WAITING_FOR_GANG:
             count = _count(numbers, "missing")
             yield "replicas", f"{format_count(count, 'replica')} {'is' if count == 1 else 'are'}"
@@ -138,31 +150,70 @@ def _count(numbers: Numbers, key: str) -> int:
     return value if isinstance(value, int) else 0
 
 
+def _shortage_phrase(numbers: Numbers) -> str:
+    free, missing = (_in_units(key, numbers.get(key), numbers) for key in ("free", "missing"))
+    if numbers.get("resource") == "pods":
+        count = format_count(_count(numbers, "requested"), "replica")
+        return f"Nodes have reached their maximum number of pods: {count} requested, {free} placeable"
+    if numbers.get("resource") == "replicas":
+        return f"No matching node is ready for {format_count(_count(numbers, 'requested'), 'replica')}"
+    sentence = f"{_with_unit('requested', numbers)} requested, {free} free"
+    if numbers.get("leaving"):
+        sentence += f" ({_in_units('leaving', numbers['leaving'], numbers)} of it until pods have stopped)"
+    sentence += f", {missing} missing"
+    if numbers.get("also"):
+        sentence += f"; also missing: {numbers['also']}"
+    if numbers.get("cordoned"):
+        sentence += f"; {_with_unit('cordoned', numbers)} free on cordoned or draining nodes"
+    return sentence
+
+
+def _consolidation_phrase(numbers: Numbers) -> str:
+    if numbers.get("consolidation") == "disabled":
+        return "; consolidation is disabled in this pool"
+    if "max_moves" in numbers:
+        return (
+            f"; consolidation may move at most {format_count(_count(numbers, 'max_moves'), 'pod')} at a time"
+        )
+    return ""
+
+
 def _reclaim_phrase(numbers: Numbers) -> str:
-    reclaimable = _with_unit("reclaimable", numbers)
-    if not numbers["missing"] and not numbers["reclaimable"]:
-        return "Nothing can be reclaimed that would make the workload fit"
-    if not numbers["missing"]:
-        return f"Reclaiming {reclaimable} would not make the workload fit"
-    missing = _in_units("missing", numbers["missing"], numbers)
-    only = f"Only {reclaimable}" if numbers["reclaimable"] else reclaimable[:1].upper() + reclaimable[1:]
-    return f"{only} can be reclaimed; {missing} missing"
+    action, missing = numbers.get("action", "reclaimed"), _count(numbers, "missing")
+    amount = _count(numbers, "reclaimable")
+    if not missing and not amount:
+        return f"Nothing can be {action} that would make the workload fit"
+    if not missing:
+        verb = "Preempting" if action == "preempted" else "Reclaiming"
+        return f"{verb} up to {_with_unit('reclaimable', numbers)} would not make the workload fit"
+    if not amount:
+        resource = _with_unit("reclaimable", numbers)
+        return f"{resource[:1].upper()}{resource[1:]} can be {action}"
+    total = format_amount(str(numbers["resource"]), missing + amount)
+    return f"Only {_in_units('reclaimable', amount, numbers)} of the missing {total} can be {action}"
 
 
 def _fragmentation_phrase(numbers: Numbers) -> str:
+    free, block = (_in_units(key, numbers.get(key), numbers) for key in ("free", "biggest_block"))
     most = numbers.get("spread_per_node")
     if isinstance(most, int):
-        return f"at most {format_count(most, 'replica')} may run on a node"
+        count = format_count(_count(numbers, "requested"), "replica")
+        return f"at most {most} of the {count} may run on a node: {free} placeable"
+    where = "fragmented"
     if numbers.get("beside"):
-        return f"not on nodes that also have the required {numbers['beside']} free"
-    return "fragmented"
+        where = f"not on nodes that also have the required {numbers['beside']} free"
+    on_those = " on those nodes" if numbers.get("beside") else ""
+    return (
+        f"{where}: {_with_unit('requested', numbers)} requested, {free} free{on_those}, "
+        f"the largest free block on a node is {block}"
+    )
 
 
 def _scale_up_phrase(numbers: Numbers) -> str:
     count = _count(numbers, "nodes")
     if numbers.get("booting"):
         return f"Capacity is reserved on {format_count(count, 'booting node')}"
-    return f"{format_count(count, 'more node')} would be enough; the pool can grow"
+    return f"The pool can grow; {format_count(count, 'more node')} would serve its pending workloads"
 
 
 def _backoff_phrase(numbers: Numbers) -> str:
@@ -177,7 +228,7 @@ def _backoff_phrase(numbers: Numbers) -> str:
 def _holders_phrase(numbers: Numbers) -> str:
     runtime = "workloads within their minimum runtime" if numbers.get("by_runtime") else ""
     fixed = "non-preemptible workloads" if numbers.get("non_preemptible") else ""
-    return " or ".join(part for part in (runtime, fixed) if part)
+    return " and ".join(part for part in (runtime, fixed) if part)
 
 
 class BlockerFormatter:

@@ -11,14 +11,14 @@ from datetime import datetime, timezone
 from functools import cached_property
 from typing import overload
 
-from berth.core.amounts import RESOURCES
 from scheduler.engine.board.board import Board
-from scheduler.engine.board.eligible import exceeded_share_at_any_level, find_pending_groups, first_pending
-from scheduler.engine.board.gang import Gang, PendingGroup, arrangements
+from scheduler.engine.board.eligible import find_pending_groups, first_pending
+from scheduler.engine.board.gang import Gang, PendingGroup
 from scheduler.engine.board.ledger import QueueAccount, QueueKey
 from scheduler.engine.board.order import QueueOrder
-from scheduler.engine.explain.reasons import BlockerFormatter, dominance, is_schedulable, shortfall_sort_key
-from scheduler.engine.explain.shortage import capacity_shortage, explain_shortage
+from scheduler.engine.explain.pending import PendingReasons
+from scheduler.engine.explain.reasons import BlockerFormatter, dominance, is_schedulable
+from scheduler.engine.explain.shortage import explain_shortage
 from scheduler.engine.plan import Blocker, Numbers, Reason, Refusal
 
 Reasons = Mapping[Reason, Numbers]
@@ -103,7 +103,8 @@ def collect_refusals(board: Board) -> PoolRefusals:
         if not group.reasons:
             gang = _first_gang(board, group)
             board.add_reason(gang, *explain_shortage(board, gang))
-    groups = [_reported_group(board, group) for group in board.waiting.values()]
+    pending = PendingReasons(board)
+    groups = [_reported_group(board, group, pending) for group in board.waiting.values()]
     ungrouped = [
         board.gangs[name] for name in sorted(board.cycle.refusals) if board.gangs[name].group is None
     ]
@@ -125,38 +126,14 @@ def _first_gang(board: Board, group: PendingGroup) -> Gang:
     return gang
 
 
-def _reported_group(board: Board, group: PendingGroup) -> ReportedGroup | None:
+def _reported_group(board: Board, group: PendingGroup, pending: PendingReasons) -> ReportedGroup | None:
     """Return the group with its reasons, or None if none of its gangs is pending."""
     for gang in group.gangs:
         if gang.name not in board.served:
             break
     else:
         return None
-    reasons = dict(group.reasons)
-    if gang.has_pods and not gang.is_whole:
-        missing = sum(need.count for need in next(arrangements(gang)))
-        reasons.setdefault(Reason.WAITING_FOR_GANG, {"missing": missing})
-    _report_binding_resource(board, gang, reasons)
-    beyond = exceeded_share_at_any_level(gang, gang.requested) if reasons else None
-    if beyond is not None:
-        reasons.setdefault(*beyond)
-    return ReportedGroup(group, gang.requested, reasons)
-
-
-def _report_binding_resource(board: Board, gang: Gang, reasons: dict[Reason, Numbers]) -> None:
-    """If several resources are short, report the one that evictions could not free."""
-    capacity = reasons.get(Reason.WAITING_FOR_CAPACITY)
-    if capacity is None:
-        return
-    reclaim, protected = reasons.get(Reason.NO_RECLAIMABLE_RESOURCES), reasons.get(Reason.VICTIMS_PROTECTED)
-    closest = (
-        max(reclaim, protected, key=shortfall_sort_key) if reclaim and protected else reclaim or protected
-    )
-    if not closest or not closest.get("missing"):
-        return
-    resource = closest["resource"]
-    if resource != capacity["resource"] and capacity["resource"] in RESOURCES:
-        reasons[Reason.WAITING_FOR_CAPACITY] = capacity_shortage(board, gang, str(resource)) or capacity
+    return ReportedGroup(group, gang.requested, pending.of(group, gang) if group.reasons else {})
 
 
 def _format_queue_keys(group: ReportedGroup) -> tuple[str, ...]:

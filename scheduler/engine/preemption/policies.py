@@ -70,6 +70,11 @@ class Reclaim(PreemptionPolicy):
                 ):
                     yield from (account for account in _leaf_projects(victim_queue) if account in held)
 
+    def thresholds(self, project: QueueAccount) -> list[tuple[int, int]]:
+        """Return each resource that can be reclaimed from the project's queue, with its threshold."""
+        sides = self.diverging_queues(project)
+        return [(kind, above) for kind, above, _ in self._reclaim_rules(*sides)] if sides else []
+
     def threshold(self, side: QueueAccount, kind: int) -> int | None:
         sides = self.diverging_queues(next(iter(_leaf_projects(side))))
         above = list(self._reclaim_rules(*sides)) if sides else []

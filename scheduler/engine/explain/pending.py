@@ -1,0 +1,148 @@
+"""Compile the reasons for which the gangs of a group are pending, from the board at the end of the cycle.
+
+The actions record why they refused a gang while the board still changed. Here, all numbers are computed again
+from the final board, and reasons that would not keep the gang pending are left out.
+"""
+
+from collections.abc import Hashable, Sequence
+
+from berth.core.amounts import RESOURCES
+from scheduler.engine.board.board import Board
+from scheduler.engine.board.eligible import (
+    exceeded_bounds,
+    exceeded_share_at_any_level,
+    remaining_preemption_delay,
+)
+from scheduler.engine.board.gang import Gang, PendingGroup, arrangements
+from scheduler.engine.explain.free import FreeCapacity, fits_now
+from scheduler.engine.explain.reasons import UNSCHEDULABLE_REASONS
+from scheduler.engine.explain.reclaimable import Reclaimable, ReclaimableAmounts
+from scheduler.engine.explain.shortage import capacity_shortages, explain_shortage
+from scheduler.engine.placement.find_room import may_use_held_nodes
+from scheduler.engine.plan import Numbers, Reason
+from scheduler.engine.preemption.policies import Consolidate
+
+Reasons = dict[Reason, Numbers]
+Obstacle = tuple[Reason, Numbers]
+
+LIMITS = (Reason.PROJECT_LIMIT, Reason.DEPARTMENT_LIMIT)
+MISSING_CAPACITY = frozenset({Reason.WAITING_FOR_CAPACITY, Reason.FRAGMENTED, Reason.TOPOLOGY})
+FREE_OF_LIMITS = MISSING_CAPACITY | {Reason.NODES_UNAVAILABLE}  # do not depend on queues
+
+
+class PendingReasons:
+    """Reasons of the pending groups of one board, which no longer changes."""
+
+    def __init__(self, board: Board) -> None:
+        self._board = board
+        self._amounts = ReclaimableAmounts(board)
+        self._shortages: dict[Hashable, Obstacle | None] = {}
+
+    def of(self, group: PendingGroup, gang: Gang) -> Reasons:
+        """Return the reasons of the group, represented by its first pending gang."""
+        recorded = group.reasons
+        for reason in UNSCHEDULABLE_REASONS & recorded.keys():
+            return {reason: recorded[reason]}
+        result: Reasons = dict(exceeded_bounds(gang, gang.requested))
+        for reason in LIMITS:
+            if reason in result:
+                result |= self._too_little_preemptible(gang, result[reason])
+        shortage = self._shortage(group, gang)
+        if shortage is not None and shortage[0] in UNSCHEDULABLE_REASONS:
+            return dict([shortage])
+        if shortage is not None:
+            result |= self._capacity_reasons(group, gang, *shortage)
+        if shortage is not None and shortage[0] is not Reason.NODES_UNAVAILABLE:
+            beyond = exceeded_share_at_any_level(gang, gang.requested)
+            if beyond is not None:
+                result.setdefault(*beyond)
+        if gang.has_pods and not gang.is_whole:
+            missing = sum(need.count for need in next(arrangements(gang)))
+            result.setdefault(Reason.WAITING_FOR_GANG, {"missing": missing})
+        return result or dict(recorded)
+
+    def _shortage(self, group: PendingGroup, gang: Gang) -> Obstacle | None:
+        """Return why the gang does not fit into free capacity, or None if it does."""
+        behind = group.reasons.get(Reason.BEHIND_RESERVATION)
+        if behind is not None:
+            return Reason.BEHIND_RESERVATION, behind
+        recorded = next((reason for reason in group.reasons if reason in FREE_OF_LIMITS), None)
+        if recorded is not None and not self._board.cycle.accepted_trials:
+            return recorded, group.reasons[recorded]
+        key = group.request_key, may_use_held_nodes(self._board, gang)
+        if key not in self._shortages:
+            has_room = fits_now(self._board, gang)
+            self._shortages[key] = None if has_room else explain_shortage(self._board, gang)
+        return self._shortages[key]
+
+    def _capacity_reasons(self, group: PendingGroup, gang: Gang, reason: Reason, numbers: Numbers) -> Reasons:
+        """Return the shortage, and why evictions or moves do not make room."""
+        if reason not in MISSING_CAPACITY:
+            return {reason: numbers}
+        board, policy = self._board, Consolidate(self._board, gang, gang.requested)
+        if reason is Reason.FRAGMENTED and policy.may_evict():
+            if not board.pool.consolidation.enabled:
+                numbers = {**numbers, "consolidation": "disabled"}
+            elif policy.max_moves is not None:
+                numbers = {**numbers, "max_moves": policy.max_moves}
+        free = FreeCapacity.of(board, gang)
+        shortages = capacity_shortages(free) if reason is Reason.WAITING_FOR_CAPACITY else {}
+        kind, missing, best = self._binding_resource(gang, free, list(shortages) or [free.main_resource()])
+        result: Reasons = {reason: shortages.get(kind, numbers)}
+        if best is None or (best[0] == "preempted" and best[1].amount + best[1].protected < missing):
+            return result
+        exhausted = group.reasons.get(Reason.PLACEMENT_ATTEMPTS_EXHAUSTED)
+        if exhausted is not None and best[1].amount >= missing:
+            return {**result, Reason.PLACEMENT_ATTEMPTS_EXHAUSTED: exhausted}
+        delay = remaining_preemption_delay(board, gang.workload)
+        if delay and best[1].amount >= missing:
+            return {**result, Reason.IN_PREEMPTION_DELAY: {"seconds": delay}}
+        return result | _eviction_reason(free.resource(kind), missing, *best)
+
+    def _binding_resource(
+        self, gang: Gang, free: FreeCapacity, kinds: Sequence[int]
+    ) -> tuple[int, int, tuple[str, Reclaimable] | None]:
+        """Return the first resource of which evictions cannot free enough, else the first resource.
+
+        It comes with the missing amount and the result of `_best_amount`.
+        """
+        results = [
+            (kind, max(0, free.requested(kind) - free.total(kind)), self._best_amount(gang, free, kind))
+            for kind in kinds
+        ]
+        return next(
+            (result for result in results if result[2] is None or result[2][1].amount < result[1]), results[0]
+        )
+
+    def _best_amount(self, gang: Gang, free: FreeCapacity, kind: int) -> tuple[str, Reclaimable] | None:
+        """Return how evictions would free most of a resource, and how much, or None if they are ruled out."""
+        own = self._amounts.preemptible(gang, free, kind)
+        if exceeded_share_at_any_level(gang, gang.requested) is None:
+            others = self._amounts.reclaimable(gang, free, kind)
+            if others.amount >= own.amount:
+                return "reclaimed", others
+        return ("preempted", own) if own != Reclaimable() else None
+
+    def _too_little_preemptible(self, gang: Gang, bound: Numbers) -> Reasons:
+        """Return why preemption in the project does not make room below a limit, if it could."""
+        free = FreeCapacity.of(self._board, gang)
+        kind, missing = RESOURCES.index(str(bound["resource"])), bound["missing"]
+        own = self._amounts.preemptible(gang, free, kind)
+        if not isinstance(missing, int) or not own.amount + own.protected >= max(1, missing):
+            return {}
+        return _eviction_reason(RESOURCES[kind], missing, "preempted", own)
+
+
+def _eviction_reason(resource: str, missing: int, action: str, amounts: Reclaimable) -> Reasons:
+    protected, left = amounts.protected, max(0, missing - amounts.amount)
+    numbers: Numbers = {
+        "resource": resource,
+        "action": action,
+        "reclaimable": amounts.amount,
+        "missing": left,
+        "protected": protected,
+        "by_runtime": amounts.by_runtime,
+        "non_preemptible": amounts.non_preemptible,
+    }
+    is_protected = 0 < left <= protected
+    return {Reason.VICTIMS_PROTECTED if is_protected else Reason.NO_RECLAIMABLE_RESOURCES: numbers}

@@ -1,0 +1,75 @@
+"""Tests that the numbers of blockers agree with a plain calculation, and that blockers are necessary.
+
+`BERTH_LAWS=20000` sets the number of clusters (default: some hundreds).
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from hypothesis import given
+
+from scheduler.engine.decide import decide
+from scheduler.engine.model import Snapshot
+from scheduler.engine.plan import Plan, Refusal
+from scheduler.simulator import load
+from scheduler.simulator.simulation import World
+from tests.engine.reference.blockers import wrong_numbers
+from tests.engine.reference.clusters import clusters
+from tests.engine.reference.relief import without
+from tests.engine.test_laws import on_random_clusters
+
+MAX_PLANS = 3
+
+
+def plans(document: dict[str, Any]) -> Iterator[tuple[Snapshot, Plan]]:
+    """Yield snapshots and plans until a plan decides nothing."""
+    world = World(load(document).snapshot)
+    for _ in range(MAX_PLANS):
+        snapshot = world.snapshot()
+        plan = decide(snapshot)
+        yield snapshot, plan
+        if not plan.bundles:
+            return
+        world.apply_plan(plan)
+
+
+@on_random_clusters(200)
+@given(document=clusters(quiet=True))
+def test_every_number_agrees_with_a_plain_calculation(document: dict[str, Any]) -> None:
+    assert [wrong for snapshot, plan in plans(document) for wrong in wrong_numbers(snapshot, plan)] == []
+
+
+@on_random_clusters(200)
+@given(document=clusters(quiet=True))
+def test_without_its_first_blocker_a_workload_starts_or_the_next_one_leads(document: dict[str, Any]) -> None:
+    *_, (snapshot, plan) = plans(document)
+    if not plan.bundles:
+        assert list(unnecessary_blockers(snapshot, plan)) == []
+
+
+def unnecessary_blockers(snapshot: Snapshot, plan: Plan) -> Iterator[str]:
+    workloads = {workload.name: workload for workload in snapshot.workloads}
+    for name in [refusal.workload for refusal in plan.refusals]:
+        # Other pending workloads could take what the relief provides.
+        alone = replace(snapshot, workloads=tuple(w for w in snapshot.workloads if w.pods or w.name == name))
+        refusal = _refusal(alone, name)
+        if refusal is None:
+            continue
+        first, *rest = refusal.blockers
+        relieved = without(alone, workloads[name], refusal.pool, first)
+        # If workloads scale up or move into the relief, the cluster is no longer comparable.
+        after = _refusal(relieved, name) if relieved and not decide(relieved).bundles else None
+        if after is None or after.pool != refusal.pool:
+            continue
+        now = after.blockers[0]
+        same_reason = now.reason is first.reason and now.numbers != first.numbers  # another resource or queue
+        if now.reason not in {blocker.reason for blocker in rest} and not same_reason:
+            yield (
+                f"{name}: without {[b.message for b in refusal.blockers]} it still waits: "
+                f"{[b.message for b in after.blockers]}"
+            )
+
+
+def _refusal(snapshot: Snapshot, workload: str) -> Refusal | None:
+    return next((refusal for refusal in decide(snapshot).refusals if refusal.workload == workload), None)
