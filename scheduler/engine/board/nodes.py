@@ -60,6 +60,8 @@ class Nodes:
         self.touched: list[int] | None = None  # changed nodes in order of change; None if not recorded
         # Cache of values that depend only on the nodes and the pool.
         self.static_cache: dict[Hashable, Any] = {}
+        # Cache of values that depend on what is free, discarded when a pod is placed or removed.
+        self.views: dict[Hashable, object] = {}
         self._free: tuple[int, int, int] | None = None
         self._capacity: tuple[int, int, int] | None = None
         self._by_whole: list[list[int]] | None = None
@@ -141,6 +143,8 @@ class Nodes:
 
     def _adjust_node(self, i: int, request: Request, sign: int) -> None:
         self._free = None
+        if self.views:
+            self.views.clear()
         self.cpu[i] -= sign * request.limit_cpu
         self.memory[i] -= sign * request.limit_memory_mib
         self.cpu_unrequested[i] -= sign * request.cpu

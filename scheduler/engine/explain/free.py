@@ -1,7 +1,8 @@
 """Free capacity on the nodes that match a gang's roles, in the units of its request."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
+from typing import NamedTuple
 
 from berth.core.amounts import MILLI, RESOURCES
 from scheduler.engine.actions.overcommit import may_overcommit
@@ -15,37 +16,136 @@ from scheduler.engine.board.gang import (
     pod_milli_gpus,
 )
 from scheduler.engine.board.ledger import CPU, GPU, KINDS
+from scheduler.engine.board.nodes import Nodes
 from scheduler.engine.model import NodeState, Pod
 from scheduler.engine.placement.find_room import find_room
 from scheduler.engine.placement.spots import Horizon
 
 GPU_MEMORY = "gpu_memory_mib"
+CLOSED = (NodeState.CORDONED, NodeState.DRAINING)
 
 
-class FreeCapacity:
-    """Free capacity on the usable nodes: ready nodes that match at least one role of the arrangement.
+class Units(NamedTuple):
+    """How amounts are measured for a request."""
 
-    Amounts are in milli-GPU, milli-CPU and MiB. If all roles request GPU memory instead of GPUs, the GPU
-    amounts are in MiB of GPU memory. Capacity of stopping pods counts as free.
+    by_gpu_memory: bool  # GPU amounts are in MiB of GPU memory instead of milli-GPU
+    by_requests: bool  # CPU and memory are compared by requests instead of limits
+
+
+class NodeView:
+    """Free capacity on usable nodes: ready nodes that match at least one of some roles.
+
+    Amounts are in milli-GPU, milli-CPU and MiB, unless the units say otherwise. Capacity of stopping
+    pods counts as free. Results are cached, so a view is valid until a pod is placed or removed.
     """
 
     def __init__(
         self,
-        board: Board,
-        arrangement: Arrangement,
-        by_requests: bool,
+        nodes: Nodes,
+        masks: Sequence[bytes | None],
+        units: Units,
         usable: Sequence[int] | None = None,
     ) -> None:
-        self.board, self.nodes, self.arrangement = board, board.nodes, arrangement
-        self._masks = [need.part.mask for need in arrangement]
+        self.nodes, self.units, self._masks = nodes, units, masks
         self.usable: Sequence[int] = (
-            [i for i, ready in enumerate(self.nodes.ready) if ready and self._matches(i)]
+            [i for i, ready in enumerate(nodes.ready) if ready and self._matches(i)]
             if usable is None
             else usable
         )
-        requests = [need.part.request for need in arrangement if need.part.request.devices]
-        self.by_gpu_memory = bool(requests) and all(request.gpu_memory_mib for request in requests)
-        self._by_requests = by_requests
+        self._totals: dict[int, int] = {}
+        self._blocks: dict[tuple[int, bool], int] = {}
+        self._elsewhere: dict[int, dict[str, int]] = {}
+
+    @cached_property
+    def usable_set(self) -> frozenset[int]:
+        return frozenset(self.usable)
+
+    def on(self, usable: Sequence[int]) -> "NodeView":
+        """Return a view of some of the nodes."""
+        return NodeView(self.nodes, self._masks, self.units, usable)
+
+    def total(self, kind: int) -> int:
+        if kind not in self._totals:
+            self._totals[kind] = sum(self.on_node(i, kind) for i in self.usable)
+        return self._totals[kind]
+
+    def largest_block(self, kind: int, shared: bool) -> int:
+        """Return the largest free block on a node: whole devices or, for shared ones, one device."""
+        key = kind, shared
+        if key not in self._blocks:
+            self._blocks[key] = max((self._block(i, kind, shared) for i in self.usable), default=0)
+        return self._blocks[key]
+
+    def held_elsewhere(self, kind: int) -> dict[str, int]:
+        """Return the free amount that stopping pods still hold, and what is free on closed nodes."""
+        if kind not in self._elsewhere:
+            leaving = sum(self._leaving(i, kind) for i in self.usable) if self.nodes.leaving else 0
+            cordoned = sum(
+                self.on_node(i, kind)
+                for i, node in enumerate(self.nodes.nodes)
+                if node.state in CLOSED and self._matches(i)
+            )
+            result = {"leaving": leaving, "cordoned": cordoned}
+            self._elsewhere[kind] = {name: amount for name, amount in result.items() if amount}
+        return self._elsewhere[kind]
+
+    def on_node(self, i: int, kind: int) -> int:
+        nodes = self.nodes
+        if kind == GPU:
+            if self.units.by_gpu_memory:
+                return sum(self.device_memory(i, free) for free in nodes.devices[i])
+            return max(0, nodes.gpu[i])
+        if self.units.by_requests:
+            return max(0, (nodes.cpu_unrequested if kind == CPU else nodes.memory_unrequested)[i])
+        return max(0, (nodes.cpu if kind == CPU else nodes.memory)[i])
+
+    def device_memory(self, i: int, milli: int) -> int:
+        """Return the GPU memory in MiB of a fraction of one device, in thousandths."""
+        return max(0, milli) * self.nodes.nodes[i].gpu_memory_mib // MILLI
+
+    def freed_by(self, part: BoardRole, pod: Pod, kind: int) -> int:
+        """Return what stopping a pod would free on the usable nodes."""
+        i = self.nodes.index[pod.node]
+        if i not in self.usable_set:
+            return 0
+        if kind == GPU:
+            if self.units.by_gpu_memory:
+                return self.device_memory(i, pod.milli) * len(pod.devices)
+            return pod_milli_gpus(pod)
+        if self.units.by_requests:
+            return part.amounts[kind]
+        return part.request.limit_cpu if kind == CPU else part.request.limit_memory_mib
+
+    def _matches(self, i: int) -> bool:
+        return any(mask is None or mask[i] for mask in self._masks)
+
+    def _leaving(self, i: int, kind: int) -> int:
+        pods = self.nodes.leaving.get(i)
+        if pods is None or self.units.by_requests:
+            return 0
+        if kind == GPU:
+            devices = self.nodes.devices[i]
+            held = [min(max(0, devices[device]), milli) for device, milli in pods.devices.items()]
+            if self.units.by_gpu_memory:
+                return sum(self.device_memory(i, milli) for milli in held)
+            return sum(held)
+        return min(self.on_node(i, kind), pods.cpu if kind == CPU else pods.memory)
+
+    def _block(self, i: int, kind: int, shared: bool) -> int:
+        nodes = self.nodes
+        if kind != GPU:
+            return self.on_node(i, kind)
+        if self.units.by_gpu_memory:
+            return max((self.device_memory(i, free) for free in nodes.devices[i]), default=0)
+        whole = nodes.whole[i] * MILLI
+        return max(whole, *nodes.devices[i]) if shared and nodes.devices[i] else whole
+
+
+class FreeCapacity:
+    """What an arrangement of a gang requests, and what is free for it."""
+
+    def __init__(self, arrangement: Arrangement, view: NodeView) -> None:
+        self.arrangement, self.view = arrangement, view
 
     @classmethod
     def of(cls, board: Board, gang: Gang) -> "FreeCapacity":
@@ -53,137 +153,72 @@ class FreeCapacity:
 
         A CPU-only workload may start by its requests, so these are compared with what is not requested.
         """
-        return cls(board, next(arrangements(gang)), may_overcommit(gang))
+        arrangement = next(arrangements(gang))
+        requests = [need.part.request for need in arrangement if need.part.request.devices]
+        by_gpu_memory = bool(requests) and all(request.gpu_memory_mib for request in requests)
+        units, masks = Units(by_gpu_memory, may_overcommit(gang)), tuple(n.part.mask for n in arrangement)
+        views = board.nodes.views
+        if (masks, units) not in views:
+            views[masks, units] = NodeView(board.nodes, masks, units)
+        view = views[masks, units]
+        assert isinstance(view, NodeView)
+        return cls(arrangement, view)
 
-    @cached_property
-    def signature(self) -> Hashable:
-        """A key that is equal for requests with the same usable nodes and units."""
-        return self._usable_set, self.by_gpu_memory, self._by_requests
-
-    @cached_property
-    def _usable_set(self) -> frozenset[int]:
-        return frozenset(self.usable)
+    @property
+    def usable(self) -> Sequence[int]:
+        return self.view.usable
 
     def on(self, usable: Sequence[int]) -> "FreeCapacity":
         """Return the free capacity of some of the nodes."""
-        return FreeCapacity(self.board, self.arrangement, self._by_requests, usable)
+        return FreeCapacity(self.arrangement, self.view.on(usable))
+
+    def total(self, kind: int) -> int:
+        return self.view.total(kind)
 
     def resource(self, kind: int) -> str:
-        return GPU_MEMORY if kind == GPU and self.by_gpu_memory else RESOURCES[kind]
+        return GPU_MEMORY if kind == GPU and self.view.units.by_gpu_memory else RESOURCES[kind]
 
     def main_resource(self) -> int:
         return next((kind for kind in KINDS if self.requested(kind)), GPU)
 
     def replica(self, part: BoardRole, kind: int) -> int:
-        """Return the amount that one replica needs: its GPUs, or its CPU and memory limits."""
-        request = part.request
+        """Return the amount that one replica needs."""
+        request, units = part.request, self.view.units
         if kind == GPU:
-            return request.gpu_memory_mib * request.devices if self.by_gpu_memory else part.amounts[GPU]
-        if self._by_requests:
+            return request.gpu_memory_mib * request.devices if units.by_gpu_memory else part.amounts[GPU]
+        if units.by_requests:
             return request.cpu if kind == CPU else request.memory_mib
         return request.limit_cpu if kind == CPU else request.limit_memory_mib
-
-    def freed_by(self, part: BoardRole, pod: Pod, kind: int) -> int:
-        """Return what stopping a pod would free on the usable nodes."""
-        i = self.nodes.index[pod.node]
-        if i not in self._usable_set:
-            return 0
-        if kind == GPU:
-            return (
-                self._device_memory(i, pod.milli) * len(pod.devices)
-                if self.by_gpu_memory
-                else pod_milli_gpus(pod)
-            )
-        if self._by_requests:
-            return part.amounts[kind]
-        return part.request.limit_cpu if kind == CPU else part.request.limit_memory_mib
 
     def requested(self, kind: int) -> int:
         return sum(self.replica(need.part, kind) * need.count for need in self.arrangement)
 
-    def total(self, kind: int) -> int:
-        return self._totals[kind]
-
-    @cached_property
-    def _totals(self) -> tuple[int, int, int]:
-        if len(self.usable) == sum(self.nodes.ready) and not self.by_gpu_memory and not self._by_requests:
-            return self.nodes.free()
-        gpu, cpu, memory = (sum(self._on_node(i, kind) for i in self.usable) for kind in KINDS)
-        return gpu, cpu, memory
+    def missing(self, kind: int) -> int:
+        return max(0, self.requested(kind) - self.total(kind))
 
     def short_resources(self) -> list[int]:
         """Return the resources that are short, in descending order of the missing fraction."""
-        short = [kind for kind in KINDS if self.requested(kind) > self.total(kind)]
-        return sorted(
-            short, key=lambda kind: (self.total(kind) - self.requested(kind)) / self.requested(kind)
-        )
+        short = [kind for kind in KINDS if self.missing(kind)]
+        return sorted(short, key=lambda kind: -self.missing(kind) / self.requested(kind))
 
     def replicas(self, i: int, part: BoardRole, kind: int) -> int:
         """Return how many replicas of the role fit on the node, considering only this resource."""
-        nodes, request = self.nodes, part.request
+        nodes, request = self.view.nodes, part.request
         if part.mask is not None and not part.mask[i]:
             return 0
         if kind != GPU:
-            return self._on_node(i, kind) // self.replica(part, kind)
+            return self.view.on_node(i, kind) // self.replica(part, kind)
         milli = nodes.milli_on(i, request)
         return sum(max(0, free) // milli for free in nodes.devices[i]) // request.devices
 
     def numbers(self, kind: int) -> dict[str, int | float | str | None]:
+        shared = all(need.part.milli < MILLI for need in self.arrangement if need.part.request.devices)
         return {
             "resource": self.resource(kind),
             "requested": self.requested(kind),
             "free": self.total(kind),
-            "biggest_block": max((self._largest_block(i, kind) for i in self.usable), default=0),
+            "biggest_block": self.view.largest_block(kind, shared),
         }
-
-    def held_elsewhere(self, kind: int) -> dict[str, int]:
-        """Return the free amount that stopping pods still hold, and what is free on closed nodes."""
-        leaving = sum(self._leaving(i, kind) for i in self.usable) if self.nodes.leaving else 0
-        closed = (NodeState.CORDONED, NodeState.DRAINING)
-        cordoned = sum(
-            self._on_node(i, kind)
-            for i, node in enumerate(self.nodes.nodes)
-            if node.state in closed and self._matches(i)
-        )
-        result = {"leaving": leaving, "cordoned": cordoned}
-        return {name: amount for name, amount in result.items() if amount}
-
-    def _matches(self, i: int) -> bool:
-        return any(mask is None or mask[i] for mask in self._masks)
-
-    def _on_node(self, i: int, kind: int) -> int:
-        nodes = self.nodes
-        if kind == GPU:
-            if self.by_gpu_memory:
-                return sum(self._device_memory(i, free) for free in nodes.devices[i])
-            return max(0, nodes.gpu[i])
-        if self._by_requests:
-            return max(0, (nodes.cpu_unrequested if kind == CPU else nodes.memory_unrequested)[i])
-        return max(0, (nodes.cpu if kind == CPU else nodes.memory)[i])
-
-    def _device_memory(self, i: int, milli: int) -> int:
-        return max(0, milli) * self.nodes.nodes[i].gpu_memory_mib // MILLI
-
-    def _leaving(self, i: int, kind: int) -> int:
-        pods = self.nodes.leaving.get(i)
-        if pods is None or self._by_requests:
-            return 0
-        if kind == GPU:
-            devices = self.nodes.devices[i]
-            held = [min(max(0, devices[device]), milli) for device, milli in pods.devices.items()]
-            return sum(self._device_memory(i, milli) for milli in held) if self.by_gpu_memory else sum(held)
-        return min(self._on_node(i, kind), pods.cpu if kind == CPU else pods.memory)
-
-    def _largest_block(self, i: int, kind: int) -> int:
-        """Return the node's largest free block: whole devices or, for shared ones, one device."""
-        nodes = self.nodes
-        if kind != GPU:
-            return self._on_node(i, kind)
-        if self.by_gpu_memory:
-            return max((self._device_memory(i, free) for free in nodes.devices[i]), default=0)
-        whole = nodes.whole[i] * MILLI
-        shared = all(need.part.milli < MILLI for need in self.arrangement if need.part.request.devices)
-        return max(whole, *nodes.devices[i]) if shared and nodes.devices[i] else whole
 
 
 def fits_now(board: Board, gang: Gang) -> bool:

@@ -14,7 +14,7 @@ from scheduler.engine.board.eligible import (
     remaining_preemption_delay,
 )
 from scheduler.engine.board.gang import Gang, PendingGroup, arrangements
-from scheduler.engine.explain.free import FreeCapacity, fits_now
+from scheduler.engine.explain.free import FreeCapacity, NodeView, fits_now
 from scheduler.engine.explain.reasons import UNSCHEDULABLE_REASONS
 from scheduler.engine.explain.reclaimable import Reclaimable, ReclaimableAmounts
 from scheduler.engine.explain.shortage import capacity_shortages, explain_shortage
@@ -106,28 +106,25 @@ class PendingReasons:
 
         It comes with the missing amount and the result of `_best_amount`.
         """
-        results = [
-            (kind, max(0, free.requested(kind) - free.total(kind)), self._best_amount(gang, free, kind))
-            for kind in kinds
-        ]
+        results = [(kind, free.missing(kind), self._best_amount(gang, free.view, kind)) for kind in kinds]
         return next(
             (result for result in results if result[2] is None or result[2][1].amount < result[1]), results[0]
         )
 
-    def _best_amount(self, gang: Gang, free: FreeCapacity, kind: int) -> tuple[str, Reclaimable] | None:
+    def _best_amount(self, gang: Gang, view: NodeView, kind: int) -> tuple[str, Reclaimable] | None:
         """Return how evictions would free most of a resource, and how much, or None if they are ruled out."""
-        own = self._amounts.preemptible(gang, free, kind)
+        own = self._amounts.preemptible(gang, view, kind)
         if exceeded_share_at_any_level(gang, gang.requested) is None:
-            others = self._amounts.reclaimable(gang, free, kind)
+            others = self._amounts.reclaimable(gang, view, kind)
             if others.amount >= own.amount:
                 return "reclaimed", others
         return ("preempted", own) if own != Reclaimable() else None
 
     def _too_little_preemptible(self, gang: Gang, bound: Numbers) -> Reasons:
         """Return why preemption in the project does not make room below a limit, if it could."""
-        free = FreeCapacity.of(self._board, gang)
+        view = FreeCapacity.of(self._board, gang).view
         kind, missing = RESOURCES.index(str(bound["resource"])), bound["missing"]
-        own = self._amounts.preemptible(gang, free, kind)
+        own = self._amounts.preemptible(gang, view, kind)
         if not isinstance(missing, int) or not own.amount + own.protected >= max(1, missing):
             return {}
         return _eviction_reason(RESOURCES[kind], missing, "preempted", own)

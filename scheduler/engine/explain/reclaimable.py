@@ -5,14 +5,14 @@ its threshold before its last victim. Whether the preemptor would then fit is no
 """
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from scheduler.engine.board.board import Board
 from scheduler.engine.board.gang import Gang, pod_milli_gpus
 from scheduler.engine.board.ledger import GPU, QueueAccount
-from scheduler.engine.explain.free import FreeCapacity
+from scheduler.engine.explain.free import NodeView
 from scheduler.engine.preemption.policies import Preempt, Reclaim
 from scheduler.engine.preemption.policy import PreemptionPolicy
 
@@ -38,7 +38,7 @@ class Unit(NamedTuple):
     """One gang as victims: extra replicas that go one by one, then the rest as a whole."""
 
     extras: tuple[tuple[Amount, int], ...]  # with the number of such replicas
-    core: Amount | None  # None if only the extra replicas can be evicted
+    core: Amount
 
     @property
     def all_extras(self) -> Amount:
@@ -49,11 +49,11 @@ class Unit(NamedTuple):
 
     @property
     def parts(self) -> tuple[Amount, ...]:
-        return (*(extra for extra, _ in self.extras), *((self.core,) if self.core else ()))
+        return (*(extra for extra, _ in self.extras), self.core)
 
     @property
     def total(self) -> Amount:
-        return self.all_extras.plus(self.core or NOTHING)
+        return self.all_extras.plus(self.core)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,12 +76,12 @@ class Reclaimable:
         )
 
 
-# Which gangs can be evicted whole: by the rules, then without minimum runtimes, then all.
-_INCLUDED: tuple[Callable[[PreemptionPolicy, Gang], bool], ...] = (
-    lambda policy, gang: not policy.is_protected(gang),
-    lambda policy, gang: not gang.non_preemptible,
-    lambda policy, gang: True,
-)
+class UnitsByProtection(NamedTuple):
+    """Victims of a project: those that can be evicted, and those that are protected."""
+
+    free: Counter[Unit]
+    by_runtime: Counter[Unit]
+    non_preemptible: Counter[Unit]
 
 
 class ReclaimableAmounts:
@@ -89,10 +89,10 @@ class ReclaimableAmounts:
 
     def __init__(self, board: Board) -> None:
         self._board = board
-        self._units: dict[Hashable, Counter[Unit]] = {}
+        self._excluded = {board.gangs[name].account for name in board.cycle.excluded if name in board.gangs}
         self._amounts: dict[Hashable, Reclaimable] = {}
 
-    def reclaimable(self, gang: Gang, free: FreeCapacity, kind: int) -> Reclaimable:
+    def reclaimable(self, gang: Gang, view: NodeView, kind: int) -> Reclaimable:
         """Return how much of the resource the gang can reclaim from other queues on the usable nodes."""
         policy = Reclaim(self._board, gang, gang.requested)
         by_queue: dict[QueueAccount, list[QueueAccount]] = {}
@@ -103,22 +103,23 @@ class ReclaimableAmounts:
         result = Reclaimable()
         for victim_queue, projects in by_queue.items():
             thresholds = tuple(policy.thresholds(projects[0]))
-            key = victim_queue, thresholds, kind, free.signature
+            key = victim_queue, thresholds, kind, view.usable_set, view.units
             if key not in self._amounts:
-                self._amounts[key] = self._from_queue(policy, victim_queue, projects, thresholds, free, kind)
+                self._amounts[key] = self._from_queue(policy, victim_queue, projects, thresholds, view, kind)
             result = result.plus(self._amounts[key])
         return result
 
-    def preemptible(self, gang: Gang, free: FreeCapacity, kind: int) -> Reclaimable:
+    def preemptible(self, gang: Gang, view: NodeView, kind: int) -> Reclaimable:
         """Return how much of the resource the gang can preempt from lower priorities of its project."""
-        policy, account = Preempt(self._board, gang, gang.requested), gang.account
-        key = account, gang.workload.priority, kind, free.signature
+        if Preempt.has_no_victims_over_share(self._board, gang):
+            return Reclaimable()
+        key = gang.account, gang.workload.priority, kind, view.usable_set, view.units
         if key not in self._amounts:
-            totals = []
-            for level in range(len(_INCLUDED)):
-                units = self._project_units(policy, account, free, kind, kind, level)
-                totals.append(sum(unit.total.freed * count for unit, count in units.items()))
-            self._amounts[key] = _by_protection(totals)
+            policy = Preempt(self._board, gang, gang.requested)
+            units = self._project_units(policy, gang.account, view, kind, kind)
+            self._amounts[key] = Reclaimable(
+                *(sum(unit.total.freed * count for unit, count in part.items()) for part in units)
+            )
         return self._amounts[key]
 
     def _from_queue(
@@ -127,72 +128,71 @@ class ReclaimableAmounts:
         victim_queue: QueueAccount,
         projects: Sequence[QueueAccount],
         thresholds: Sequence[tuple[int, int]],
-        free: FreeCapacity,
+        view: NodeView,
         kind: int,
     ) -> Reclaimable:
         best = [0, 0, 0]
         for charged_kind, threshold in thresholds:
-            excess = victim_queue.allocated[charged_kind] - threshold
-            for level in range(len(_INCLUDED)):
-                units = Counter[Unit]()
-                for project in projects:
-                    units += self._project_units(policy, project, free, kind, charged_kind, level)
+            excess, units = victim_queue.allocated[charged_kind] - threshold, Counter[Unit]()
+            by_project = [self._project_units(policy, p, view, kind, charged_kind) for p in projects]
+            for level, parts in enumerate(zip(*by_project, strict=True)):
+                for part in parts:
+                    units.update(part)
                 best[level] = max(best[level], most_freed(units, excess))
-        return _by_protection(best)
+        free, with_runtime, everything = best
+        return Reclaimable(free, with_runtime - free, everything - with_runtime)
 
     def _project_units(
-        self,
-        policy: PreemptionPolicy,
-        project: QueueAccount,
-        free: FreeCapacity,
-        kind: int,
-        charged_kind: int,
-        level: int,
-    ) -> Counter[Unit]:
-        priority = policy.gang.workload.priority if isinstance(policy, Preempt) else None
-        key = project, priority, kind, charged_kind, level, free.signature
-        if key not in self._units:
-            self._units[key] = Counter(_units(policy, project, free, kind, charged_kind, _INCLUDED[level]))
-        return self._units[key]
+        self, policy: PreemptionPolicy, project: QueueAccount, view: NodeView, kind: int, charged_kind: int
+    ) -> UnitsByProtection:
+        """Return the project's victims. They are cached until its allocation changes.
 
-
-def _by_protection(amounts: Sequence[int]) -> Reclaimable:
-    free, with_runtime, everything = amounts
-    return Reclaimable(free, with_runtime - free, everything - with_runtime)
+        The cache outlives the cycle, so it is not used for what depends on the time or on this cycle.
+        """
+        seconds = policy.min_runtime(project)
+        if isinstance(policy, Preempt) or seconds or project in self._excluded:
+            return _units(policy, project, view, kind, charged_kind)
+        key = "victims", kind, charged_kind, view.usable_set, view.units
+        if key not in project.cache:
+            project.cache[key] = _units(policy, project, view, kind, charged_kind)
+        result: UnitsByProtection = project.cache[key]
+        return result
 
 
 def _units(
-    policy: PreemptionPolicy,
-    project: QueueAccount,
-    free: FreeCapacity,
-    kind: int,
-    charged_kind: int,
-    includes: Callable[[PreemptionPolicy, Gang], bool],
-) -> Iterator[Unit]:
-    board = policy.board
+    policy: PreemptionPolicy, project: QueueAccount, view: NodeView, kind: int, charged_kind: int
+) -> UnitsByProtection:
+    board, result = policy.board, UnitsByProtection(Counter(), Counter(), Counter())
     for gang in board.by_project.get(project, {}).values():
         if gang.name in board.cycle.excluded or not policy.would_evict_gang(gang):
             continue
-        whole = includes(policy, gang)
-        if whole or (gang.may_grow and not gang.non_preemptible):
-            unit = _unit(gang, free, kind, charged_kind, whole=whole)
-            if unit.total.freed:
-                yield unit
+        unit = _unit(gang, view, kind, charged_kind)
+        if not unit.total.freed:
+            continue
+        if gang.non_preemptible:
+            result.non_preemptible[unit] += 1
+        elif not policy.is_protected(gang):
+            result.free[unit] += 1
+        else:
+            # Extra replicas are not protected.
+            result.free[Unit(unit.extras, NOTHING)] += 1
+            result.by_runtime[Unit((), unit.core)] += 1
+    return result
 
 
-def _unit(gang: Gang, free: FreeCapacity, kind: int, charged_kind: int, *, whole: bool) -> Unit:
+def _unit(gang: Gang, view: NodeView, kind: int, charged_kind: int) -> Unit:
     core, extras = NOTHING, Counter[Amount]()
     for part in gang.parts:
         spare = max(0, min(part.count - part.role.min, len(part.live))) if gang.may_grow else 0
         for number, index in enumerate(sorted(part.live, reverse=True)):  # the newest replicas go first
             pod = part.live[index]
             charged = pod_milli_gpus(pod) if charged_kind == GPU else part.amounts[charged_kind]
-            amount = Amount(free.freed_by(part, pod, kind), charged)
+            amount = Amount(view.freed_by(part, pod, kind), charged)
             if number < spare:
                 extras[amount] += 1
             else:
                 core = core.plus(amount)
-    return Unit(tuple(sorted(extras.items())), core if whole else None)
+    return Unit(tuple(sorted(extras.items())), core)
 
 
 def most_freed(units: Mapping[Unit, int], excess: int) -> int:
@@ -208,11 +208,11 @@ def most_freed(units: Mapping[Unit, int], excess: int) -> int:
     for last, count in units.items():
         others = Counter(units)
         others[last] = count - 1
-        if last.core is not None:  # its extra replicas go first
+        if last.core.charged:  # its extra replicas go first
             best = max(best, last.core.freed + _most_within(others, excess, last.all_extras))
         for number, (extra, spare) in enumerate(last.extras):
             rest = (*last.extras[:number], (extra, spare - 1), *last.extras[number + 1 :])
-            best = max(best, extra.freed + _most_within(others + Counter([Unit(rest, None)]), excess))
+            best = max(best, extra.freed + _most_within(others + Counter([Unit(rest, last.core)]), excess))
     return best
 
 
@@ -226,7 +226,7 @@ def _most_within(units: Mapping[Unit, int], excess: int, first: Amount = NOTHING
             states = _added(states, unit.total, count, excess)
             continue
         for _ in range(count):
-            whole = _added(states, unit.total, 1, excess) if unit.core is not None else states
+            whole = _added(states, unit.total, 1, excess)
             for extra, spare in unit.extras:
                 states = _added(states, extra, spare, excess)
             states = {

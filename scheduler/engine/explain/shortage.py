@@ -31,12 +31,11 @@ def explain_shortage(board: Board, gang: Gang) -> Obstacle:
         return closed
     # A CPU-only workload may start by its requests, so these are what it lacks.
     with placed_by_requests(*([gang] if may_overcommit(gang) else [])):
-        return _explain_free_capacity(FreeCapacity.of(board, gang), gang)
+        return _explain_free_capacity(board, gang, FreeCapacity.of(board, gang))
 
 
-def _explain_free_capacity(free: FreeCapacity, gang: Gang) -> Obstacle:
-    board, arrangement = free.board, free.arrangement
-    short = free.short_resources()
+def _explain_free_capacity(board: Board, gang: Gang, free: FreeCapacity) -> Obstacle:
+    arrangement, short = free.arrangement, free.short_resources()
     if short:
         return Reason.WAITING_FOR_CAPACITY, capacity_numbers(free, short)
     if not free.usable:
@@ -85,13 +84,11 @@ def _unavailable_nodes(board: Board, arrangement: Arrangement) -> Obstacle | Non
 
 def capacity_numbers(free: FreeCapacity, short: Sequence[int]) -> Numbers:
     kind = short[0]
-    also = ", ".join(
-        format_amount(free.resource(other), free.requested(other) - free.total(other)) for other in short[1:]
-    )
+    also = ", ".join(format_amount(free.resource(other), free.missing(other)) for other in short[1:])
     numbers = {
         **free.numbers(kind),
-        "missing": free.requested(kind) - free.total(kind),
-        **free.held_elsewhere(kind),
+        "missing": free.missing(kind),
+        **free.view.held_elsewhere(kind),
     }
     return {**numbers, "also": also} if also else numbers
 
@@ -138,7 +135,7 @@ def _combined_fragmentation_numbers(
     rest = " and ".join(_NOUNS[other] for other in replicas_by_resource if other != kind)
     return {
         **on_others.numbers(kind),
-        "missing": max(0, on_others.requested(kind) - on_others.total(kind)),
+        "missing": on_others.missing(kind),
         "beside": rest,
     }
 

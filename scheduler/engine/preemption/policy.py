@@ -99,7 +99,7 @@ class PreemptionPolicy:
     def victim_key(self, victim: Victim) -> Key:
         """Return a victim's sort key in its queue: extra replicas, optional groups, then gangs.
 
-        Within each kind, victims are ordered by fulfilment, priority, lost work and age.
+        Within each kind, victims are ordered by fulfilment, priority, cost and age.
         """
         if victim.cached_key is None:
             workload = victim.gang.workload
@@ -108,7 +108,7 @@ class PreemptionPolicy:
                 victim.is_group,
                 -victim.fulfilment,
                 workload.priority,
-                victim.lost_gpu_seconds,
+                victim.cost_seconds,
                 -max(victim.started, workload.submitted),
                 -workload.submitted,
                 victim.gang.name,
@@ -169,9 +169,13 @@ class PreemptionPolicy:
 
     def _min_runtime_of_gang(self, gang: Gang) -> int:
         """Return the minimum runtime of the gang in seconds."""
-        if gang.account not in self._seconds:
-            self._seconds[gang.account] = self._min_runtime(gang.account)
-        return self._seconds[gang.account]
+        return self.min_runtime(gang.account)
+
+    def min_runtime(self, project: QueueAccount) -> int:
+        """Return the minimum runtime of the project's gangs in seconds."""
+        if project not in self._seconds:
+            self._seconds[project] = self._min_runtime(project)
+        return self._seconds[project]
 
     def _min_runtime(self, account: QueueAccount) -> int:
         result = (step.queue.reclaim_min_runtime for step in account.path)

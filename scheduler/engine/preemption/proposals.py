@@ -14,10 +14,15 @@ from scheduler.engine.preemption.policy import PreemptionPolicy
 from scheduler.engine.preemption.repack import place_repacked, size_key
 from scheduler.engine.preemption.selection import VictimSelection
 from scheduler.engine.preemption.victim_costs import NodeCosts, OfferCache, full_cost
+from scheduler.engine.preemption.victim_sets import below_quota, sufficient_sets, take_all
 from scheduler.engine.preemption.victims import Victim
 
 MAX_DOMAINS = 8  # maximum number of domains for which the cost of clearing is computed
-MAX_SINGLE_VICTIMS = 4  # maximum number of single victims tried instead of several
+MAX_SETS = 4  # maximum number of sets of victims tried instead of those that clear the cheapest nodes
+MAX_PRICED_VICTIMS = 400  # summed over all sets
+# With more victims or candidates, only single victims are tried instead.
+MAX_COMPARED_VICTIMS = 8
+MAX_COMPARED_CANDIDATES = 256
 
 
 class Budget:
@@ -41,7 +46,6 @@ def propose(
     """Yield victim selections, each applied to the board and undone before the next."""
     start, banned, offer_cache, free = board.mark(), set[int](), OfferCache(), board.nodes.free()
     if not any(need.scopes for need in arrangement):
-        single_may_suffice = _single_victim_may_suffice(VictimSelection(board, policy), arrangement, free)
         replicas = sum(need.count for need in arrangement)
         while budget.spend() and board.cycle.placement_attempts.may_try(policy.gang, replicas):
             board.attempt()
@@ -49,15 +53,11 @@ def propose(
             if not _propose_by_node(selection, arrangement, banned, offer_cache):
                 board.rewind(start)
                 break
-            if single_may_suffice and not banned and sum(victim.whole for victim in selection.selected) > 1:
-                stopped = list(selection.selected)
+            stopped = [] if banned or policy.moves_only else list(selection.selected)
+            if sum(victim.whole for victim in stopped) > 1:
                 board.rewind(start)
-                yield from _single_victim_selections(
-                    board,
-                    policy,
-                    arrangement,
-                    _cheaper_single_victims(VictimSelection(board, policy), arrangement, free, stopped),
-                )
+                cheaper = _cheaper_victims(VictimSelection(board, policy), arrangement, free, stopped)
+                yield from _selections(board, policy, arrangement, cheaper)
                 selection = VictimSelection(board, policy)
                 _propose_by_node(selection, arrangement, banned, offer_cache)
             yield selection
@@ -85,15 +85,15 @@ def propose(
     board.rewind(start)
 
 
-def _single_victim_selections(
-    board: Board, policy: PreemptionPolicy, arrangement: Arrangement, victims: Iterable[Victim]
+def _selections(
+    board: Board, policy: PreemptionPolicy, arrangement: Arrangement, sets: Iterable[Sequence[Victim]]
 ) -> Iterator[VictimSelection]:
     start = board.mark()
-    for victim in victims:
+    for victims in sets:
         board.attempt()
         selection = VictimSelection(board, policy)
         if (
-            selection.take(victim)
+            take_all(selection, victims)
             and make_room_under_limits(selection, arrangement)
             and find_room(board, policy.gang, arrangement, Horizon.LEAVING)
         ):
@@ -185,6 +185,27 @@ def _victims_to_clear(
     return victims
 
 
+def _cheaper_victims(
+    selection: VictimSelection, arrangement: Arrangement, free: Sequence[int], stopped: Sequence[Victim]
+) -> Sequence[Sequence[Victim]]:
+    """Return sets of victims that free enough in total and cost less than the `stopped` ones, cheapest first.
+
+    Clearing nodes replica by replica would miss that a few larger victims make room for several replicas.
+    """
+    policy = selection.policy
+    candidates = sum(len(selection.board.by_project[account]) for account in policy.projects())
+    if len(stopped) > MAX_COMPARED_VICTIMS or candidates > MAX_COMPARED_CANDIDATES:
+        if not _single_victim_may_suffice(selection, arrangement, free):
+            return ()
+        return [(victim,) for victim in _cheaper_single_victims(selection, arrangement, free, stopped)]
+    most, result = (below_quota(policy, stopped), full_cost(selection, stopped)), list[Sequence[Victim]]()
+    for below, victims in sufficient_sets(policy, arrangement, MAX_PRICED_VICTIMS):
+        if (below, full_cost(selection, victims)) >= most or len(result) == MAX_SETS:
+            break
+        result.append(victims)
+    return result
+
+
 def _single_victim_may_suffice(
     selection: VictimSelection, arrangement: Arrangement, free: Sequence[int]
 ) -> bool:
@@ -198,11 +219,7 @@ def _single_victim_may_suffice(
 def _cheaper_single_victims(
     selection: VictimSelection, arrangement: Arrangement, free: Sequence[int], stopped: Sequence[Victim]
 ) -> list[Victim]:
-    """Return single gangs that free enough and cost less than the `stopped` victims.
-
-    The cheapest come first. Clearing nodes replica by replica would miss that one larger gang
-    makes room for several replicas.
-    """
+    """Return single gangs that free enough and cost less than the `stopped` victims, cheapest first."""
     policy, requested = selection.policy, total_request(arrangement)
     missing = [requested[kind] - free[kind] for kind in policy.kinds]
     priced = []
@@ -218,7 +235,7 @@ def _cheaper_single_victims(
         return []
     most = full_cost(selection, stopped)
     priced.sort(key=lambda entry: entry[0])
-    return [victim for cost, victim in priced[:MAX_SINGLE_VICTIMS] if cost < most]
+    return [victim for cost, victim in priced[:MAX_SETS] if cost < most]
 
 
 def _allocated(gang: Gang, kind: int) -> int:

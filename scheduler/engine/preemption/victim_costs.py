@@ -184,6 +184,8 @@ def cheapest_on(selection: VictimSelection, part: BoardRole, i: int) -> list[Vic
             if lacking <= 0 and room.fits_after(chosen):
                 sets.append(_prune(room, chosen))
                 break
+    if len(chosen) > 1:
+        sets += _select_largest(room, ordered)
     if (
         sets
         and len(chosen) > 1
@@ -193,6 +195,17 @@ def cheapest_on(selection: VictimSelection, part: BoardRole, i: int) -> list[Vic
     if len(sets) < 2:
         return sets[0] if sets else None
     return min(sets, key=lambda victims: full_cost(selection, victims))
+
+
+def _select_largest(room: "_Room", ordered: Sequence[Victim]) -> list[list[Victim]]:
+    """Select the largest victims first, because fewer of them may make the same room."""
+    chosen: list[Victim] = []
+    for victim in sorted(ordered, key=lambda victim: -victim.amounts[0]):  # stable: the cheapest of a size
+        if not _conflicts(victim, chosen):
+            chosen.append(victim)
+            if room.fits_after(chosen):
+                return [_prune(room, chosen)]
+    return []
 
 
 def _select_in_turn(

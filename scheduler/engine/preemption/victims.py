@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
+from berth.core.amounts import MILLI
 from scheduler.engine.board.board import Board
 from scheduler.engine.board.gang import (
     BoardGroup,
@@ -16,6 +17,9 @@ from scheduler.engine.board.gang import (
 from scheduler.engine.model import Pod, PodState
 
 Held = tuple[BoardRole, Pod]
+IDLE_SECONDS = (
+    1800  # a freed GPU may idle after the eviction, which costs as much as half an hour of lost work
+)
 
 
 @dataclass(slots=True, eq=False)
@@ -50,6 +54,14 @@ class Victim:
         self.amounts = (gpu, cpu, memory)
         self.started = max((pod.started for _, pod in self.pods), default=0)
         self.index = max((pod.index for _, pod in self.pods), default=0)
+
+    @property
+    def cost_seconds(self) -> int:
+        """GPU-seconds that the eviction costs: lost work, and freed GPUs that may idle afterwards.
+
+        The preemptor needs a given number of GPUs, so every further freed GPU is one that idles.
+        """
+        return self.lost_gpu_seconds + IDLE_SECONDS * self.amounts[0] // MILLI
 
 
 def gang_as_victim(board: Board, gang: Gang) -> Victim:
