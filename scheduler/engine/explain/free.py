@@ -191,7 +191,13 @@ class FreeCapacity:
         return request.limit_cpu if kind == CPU else request.limit_memory_mib
 
     def requested(self, kind: int) -> int:
-        return sum(self.replica(need.part, kind) * need.count for need in self.arrangement)
+        return self._requested[kind]
+
+    @cached_property
+    def _requested(self) -> list[int]:
+        return [
+            sum(self.replica(need.part, kind) * need.count for need in self.arrangement) for kind in KINDS
+        ]
 
     def missing(self, kind: int) -> int:
         return max(0, self.requested(kind) - self.total(kind))

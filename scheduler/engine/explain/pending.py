@@ -17,13 +17,14 @@ from scheduler.engine.board.gang import Gang, PendingGroup, arrangements
 from scheduler.engine.explain.free import FreeCapacity, NodeView, fits_now
 from scheduler.engine.explain.reasons import UNSCHEDULABLE_REASONS
 from scheduler.engine.explain.reclaimable import Reclaimable, ReclaimableAmounts
-from scheduler.engine.explain.shortage import capacity_shortages, explain_shortage
+from scheduler.engine.explain.shortage import capacity_numbers, explain_shortage
 from scheduler.engine.placement.find_room import may_use_held_nodes
 from scheduler.engine.plan import Numbers, Reason
-from scheduler.engine.preemption.policies import Consolidate
+from scheduler.engine.preemption.policies import Consolidate, Preempt
 
 Reasons = dict[Reason, Numbers]
 Obstacle = tuple[Reason, Numbers]
+Evictions = tuple[str, Reclaimable]  # "reclaimed" or "preempted", and how much
 
 LIMITS = (Reason.PROJECT_LIMIT, Reason.DEPARTMENT_LIMIT)
 MISSING_CAPACITY = frozenset({Reason.WAITING_FOR_CAPACITY, Reason.FRAGMENTED, Reason.TOPOLOGY})
@@ -50,12 +51,13 @@ class PendingReasons:
         shortage = self._shortage(group, gang)
         if shortage is not None and shortage[0] in UNSCHEDULABLE_REASONS:
             return dict([shortage])
-        if shortage is not None:
-            result |= self._capacity_reasons(group, gang, *shortage)
-        if shortage is not None and shortage[0] is not Reason.NODES_UNAVAILABLE:
+        if shortage is not None and shortage[0] is Reason.NODES_UNAVAILABLE:
+            result[shortage[0]] = shortage[1]
+        elif shortage is not None:
             beyond = exceeded_share_at_any_level(gang, gang.requested)
+            result |= self._capacity_reasons(group, gang, *shortage, within_share=beyond is None)
             if beyond is not None:
-                result.setdefault(*beyond)
+                result[beyond[0]] = beyond[1]
         if gang.has_pods and not gang.is_whole:
             missing = sum(need.count for need in next(arrangements(gang)))
             result.setdefault(Reason.WAITING_FOR_GANG, {"missing": missing})
@@ -75,20 +77,24 @@ class PendingReasons:
             self._shortages[key] = None if has_room else explain_shortage(self._board, gang)
         return self._shortages[key]
 
-    def _capacity_reasons(self, group: PendingGroup, gang: Gang, reason: Reason, numbers: Numbers) -> Reasons:
+    def _capacity_reasons(
+        self, group: PendingGroup, gang: Gang, reason: Reason, numbers: Numbers, *, within_share: bool
+    ) -> Reasons:
         """Return the shortage, and why evictions or moves do not make room."""
-        if reason not in MISSING_CAPACITY:
+        board = self._board
+        if reason not in MISSING_CAPACITY or not (
+            within_share or not Preempt.has_no_victims_over_share(board, gang)
+        ):
             return {reason: numbers}
-        board, policy = self._board, Consolidate(self._board, gang, gang.requested)
-        if reason is Reason.FRAGMENTED and policy.may_evict():
-            if not board.pool.consolidation.enabled:
-                numbers = {**numbers, "consolidation": "disabled"}
-            elif policy.max_moves is not None:
-                numbers = {**numbers, "max_moves": policy.max_moves}
+        if reason is Reason.FRAGMENTED:
+            numbers = {**numbers, **_consolidation_bounds(board, gang)}
         free = FreeCapacity.of(board, gang)
-        shortages = capacity_shortages(free) if reason is Reason.WAITING_FOR_CAPACITY else {}
-        kind, missing, best = self._binding_resource(gang, free, list(shortages) or [free.main_resource()])
-        result: Reasons = {reason: shortages.get(kind, numbers)}
+        kinds = free.short_resources() if reason is Reason.WAITING_FOR_CAPACITY else []
+        kind, best = self._binding_resource(gang, free, kinds or [free.main_resource()], within_share)
+        if kinds and kind != kinds[0]:
+            numbers = capacity_numbers(free, [kind, *(other for other in kinds if other != kind)])
+        result: Reasons = {reason: numbers}
+        missing = free.missing(kind)
         if best is None or (best[0] == "preempted" and best[1].amount + best[1].protected < missing):
             return result
         exhausted = group.reasons.get(Reason.PLACEMENT_ATTEMPTS_EXHAUSTED)
@@ -100,21 +106,22 @@ class PendingReasons:
         return result | _eviction_reason(free.resource(kind), missing, *best)
 
     def _binding_resource(
-        self, gang: Gang, free: FreeCapacity, kinds: Sequence[int]
-    ) -> tuple[int, int, tuple[str, Reclaimable] | None]:
-        """Return the first resource of which evictions cannot free enough, else the first resource.
+        self, gang: Gang, free: FreeCapacity, kinds: Sequence[int], within_share: bool
+    ) -> tuple[int, Evictions | None]:
+        """Return the first resource of which evictions cannot free enough, else the first resource."""
+        first: tuple[int, Evictions | None] | None = None
+        for kind in kinds:
+            best = self._best_evictions(gang, free.view, kind, within_share)
+            if best is None or best[1].amount < free.missing(kind):
+                return kind, best
+            first = first or (kind, best)
+        assert first is not None
+        return first
 
-        It comes with the missing amount and the result of `_best_amount`.
-        """
-        results = [(kind, free.missing(kind), self._best_amount(gang, free.view, kind)) for kind in kinds]
-        return next(
-            (result for result in results if result[2] is None or result[2][1].amount < result[1]), results[0]
-        )
-
-    def _best_amount(self, gang: Gang, view: NodeView, kind: int) -> tuple[str, Reclaimable] | None:
+    def _best_evictions(self, gang: Gang, view: NodeView, kind: int, within_share: bool) -> Evictions | None:
         """Return how evictions would free most of a resource, and how much, or None if they are ruled out."""
         own = self._amounts.preemptible(gang, view, kind)
-        if exceeded_share_at_any_level(gang, gang.requested) is None:
+        if within_share:
             others = self._amounts.reclaimable(gang, view, kind)
             if others.amount >= own.amount:
                 return "reclaimed", others
@@ -128,6 +135,16 @@ class PendingReasons:
         if not isinstance(missing, int) or not own.amount + own.protected >= max(1, missing):
             return {}
         return _eviction_reason(RESOURCES[kind], missing, "preempted", own)
+
+
+def _consolidation_bounds(board: Board, gang: Gang) -> Numbers:
+    """Return the setting that restricts moves for the gang, if any."""
+    policy = Consolidate(board, gang, gang.requested)
+    if not policy.may_evict():
+        return {}
+    if not board.pool.consolidation.enabled:
+        return {"consolidation": "disabled"}
+    return {} if policy.max_moves is None else {"max_moves": policy.max_moves}
 
 
 def _eviction_reason(resource: str, missing: int, action: str, amounts: Reclaimable) -> Reasons:

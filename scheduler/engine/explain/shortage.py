@@ -50,14 +50,6 @@ def _explain_free_capacity(board: Board, gang: Gang, free: FreeCapacity) -> Obst
     return pod_slot_obstacle(board, gang, arrangement) or (Reason.FRAGMENTED, _fragmentation_numbers(free))
 
 
-def capacity_shortages(free: FreeCapacity) -> Mapping[int, Numbers]:
-    """Return the numbers of each short resource, scarcest first, each as if it was the scarcest."""
-    short = free.short_resources()
-    return {
-        kind: capacity_numbers(free, [kind, *(other for other in short if other != kind)]) for kind in short
-    }
-
-
 def _cache_key(gang: Gang) -> Hashable:
     """Return the cache key shared by all gangs of the group, or None for a gang with pods."""
     request_key = None if gang.group is None else gang.group.request_key
