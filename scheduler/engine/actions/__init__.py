@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 
 from scheduler.engine.actions.allocate import start_gangs
 from scheduler.engine.actions.grow import grow
-from scheduler.engine.actions.preempt import consolidate, preempt, reclaim
+from scheduler.engine.actions.preempt import consolidate, preempt, reclaim, reclaim_for_scale_up
 from scheduler.engine.actions.shrink import scale_down_for_pending, scale_down_for_scale_up
 from scheduler.engine.actions.stale_gangs import stop_stale_gangs
 from scheduler.engine.board.board import Board
@@ -16,7 +16,7 @@ ACTIONS: Mapping[str, Action] = {
     "allocate": (start_gangs, grow),
     "shrink": (scale_down_for_pending, scale_down_for_scale_up),
     "consolidate": (consolidate,),
-    "reclaim": (reclaim,),
+    "reclaim": (reclaim, reclaim_for_scale_up),
     "preempt": (preempt,),
     "stale_gangs": (stop_stale_gangs,),
 }

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from heapq import heapify, heappop, heappush
+from itertools import islice
 from typing import NamedTuple
 
 from scheduler.engine.board.board import Board
@@ -127,10 +128,11 @@ def _try_step(board: Board, step: ScaleUpStep) -> bool:
     return trial.kind is not None
 
 
-def scale_up_steps(gang: Gang) -> Iterator[ScaleUpStep]:
+def scale_up_steps(gang: Gang, replicas: int = 1) -> Iterator[ScaleUpStep]:
+    """Yield a step of this many replicas for each role, and steps for missing optional groups."""
     workload = gang.workload
     for part in gang.parts:
-        arrangement = _request_one_more(gang, part)
+        arrangement = _request_more(gang, part, replicas)
         if arrangement:
             yield ScaleUpStep(
                 part.fulfilment(),
@@ -158,20 +160,20 @@ def scale_up_steps(gang: Gang) -> Iterator[ScaleUpStep]:
                 )
 
 
-def _request_one_more(gang: Gang, part: BoardRole) -> Arrangement:
-    """Return a request for one more replica of the role and for the roles that scale with it."""
+def _request_more(gang: Gang, part: BoardRole, replicas: int) -> Arrangement:
+    """Return a request for more replicas of the role and for the roles that scale with it."""
     role = part.role
     if not part.is_whole or not (part.live or role.min == 0) or not has_live_pods(gang.root):
         return ()
     if role.scale_with is not None:
         behind = current_max(gang, part) - part.count
         return (ReplicaRequest(part, behind, scopes_above(gang, part)),) if behind > 0 else ()
-    if part.count >= role.max or next(part.free_indices(), None) is None:
+    if part.count + replicas > role.max or len(list(islice(part.free_indices(), replicas))) < replicas:
         return ()
-    needs = [ReplicaRequest(part, 1, scopes_above(gang, part))]
+    needs = [ReplicaRequest(part, replicas, scopes_above(gang, part))]
     for tied in gang.parts:
         if tied.role.scale_with is not None and tied.role.scale_with.role == role.name:
-            more = current_max(gang, tied, 1) - tied.count
+            more = current_max(gang, tied, replicas) - tied.count
             if more > 0:
                 needs.append(ReplicaRequest(tied, more, scopes_above(gang, tied)))
     return tuple(needs)

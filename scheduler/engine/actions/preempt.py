@@ -1,8 +1,12 @@
 """Make room for pending gangs by consolidation, reclaim and preemption."""
 
+from scheduler.engine.actions.grow import elastic_gangs, scale_up_steps
 from scheduler.engine.board.board import Board
-from scheduler.engine.preemption.policies import Consolidate, Preempt, Reclaim
-from scheduler.engine.preemption.preempt import preempt_for_pending
+from scheduler.engine.board.gang import total_request
+from scheduler.engine.preemption.policies import Consolidate, Preempt, Reclaim, ReclaimForScaleUp
+from scheduler.engine.preemption.preempt import preempt_for_pending, preempt_for_scale_up
+
+MAX_REPLICAS = 64  # maximum number of replicas that a workload scales up by at once
 
 
 def consolidate(board: Board, choice: int) -> None:
@@ -14,6 +18,23 @@ def consolidate(board: Board, choice: int) -> None:
 def reclaim(board: Board, choice: int) -> None:
     """Evict workloads of queues over their quota or fair share for queues below theirs."""
     preempt_for_pending(board, choice, Reclaim)
+
+
+def reclaim_for_scale_up(board: Board, choice: int) -> None:
+    """Scale up gangs within their quota by evicting workloads of queues over their quota."""
+    for gang in elastic_gangs(board, choice):
+        # Many replicas at once may need fewer evictions than one after the other.
+        replicas = min(MAX_REPLICAS, max(part.role.max - part.count for part in gang.parts))
+        while replicas:
+            steps = [
+                step
+                for step in scale_up_steps(gang, replicas)
+                if ReclaimForScaleUp.may_help(gang, total_request(step.arrangement))
+            ]
+            if not any(
+                preempt_for_scale_up(board, gang, step.arrangement, ReclaimForScaleUp) for step in steps
+            ):
+                replicas //= 2
 
 
 def preempt(board: Board, choice: int) -> None:

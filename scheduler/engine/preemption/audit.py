@@ -41,7 +41,7 @@ def eviction_records(
         whole = any(victim.whole for victim in victims)
         result.append(
             Eviction(
-                kind=selection.policy.kind if whole else Kind.SHRINK,
+                kind=(selection.policy.eviction_kind or selection.policy.kind) if whole else Kind.SHRINK,
                 workload=name,
                 preemptor=gang.name,
                 rule=_format_rule(selection, victims[-1], before),

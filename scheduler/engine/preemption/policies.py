@@ -342,6 +342,31 @@ class ShrinkForScaleUp(Reclaim):
         return (victim.is_group, -victim.fulfilment, *super().victim_key(victim))
 
 
+class ReclaimForScaleUp(Reclaim):
+    """Reclaim borrowed resources so that a workload can scale up within its quota.
+
+    No victim queue may fall below its quota, so only what was over quota is evicted.
+    """
+
+    kind = Kind.GROW
+    eviction_kind = Kind.RECLAIM
+
+    @classmethod
+    def may_help(cls, gang: Gang, requested: tuple[int, int, int]) -> bool:
+        """Return whether all queues of the gang would stay within their quota."""
+        return all(within(account.allocated, account.quota, requested) for account in gang.account.path)
+
+    def rule(self, victim: Victim) -> str | None:
+        leaves_quotas = all(
+            account.allocated[kind] - victim.amounts[kind] >= account.quota[kind]
+            for account in victim.gang.account.path
+            if account not in self.gang.account.path
+            for kind in self.kinds
+            if victim.amounts[kind]
+        )
+        return super().rule(victim) if leaves_quotas else None
+
+
 class Consolidate(PreemptionPolicy):
     """Move preemptible pods without evicting any."""
 

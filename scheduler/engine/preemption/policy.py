@@ -15,6 +15,7 @@ class PreemptionPolicy:
     """Base class of the policies. Non-preemptible gangs and the preemptor are never victims."""
 
     kind: Kind
+    eviction_kind: Kind | None = None  # of gangs that are evicted whole; None means `kind`
     evicts_gangs = True
     evicts_extra_replicas = True
     moves_only = False  # True: all victims must be placed again
