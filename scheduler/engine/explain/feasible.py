@@ -85,7 +85,7 @@ def _find_role_obstacle(board: Board, role: Role) -> Obstacle | None:
         rooms.append(room)
     if not rooms:
         return Reason.NO_MATCHING_NODE, mismatch_numbers(role, board.nodes.nodes, _addable_nodes(board))
-    # Report the first resource of which no node has enough besides the resources before it.
+    # Report the first resource that no node has enough of besides the resources before it.
     beside: list[str] = []
     for column, noun in enumerate(_NOUNS):
         resource, requested, _ = rooms[0][column]

@@ -142,7 +142,7 @@ class NodeView:
 
 
 class FreeCapacity:
-    """What an arrangement of a gang requests, and what is free for it."""
+    """The request of one arrangement of a gang, and the free capacity for it."""
 
     def __init__(self, arrangement: Arrangement, view: NodeView) -> None:
         self.arrangement, self.view = arrangement, view

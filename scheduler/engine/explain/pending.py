@@ -108,7 +108,7 @@ class PendingReasons:
     def _binding_resource(
         self, gang: Gang, free: FreeCapacity, kinds: Sequence[int], within_share: bool
     ) -> tuple[int, Evictions | None]:
-        """Return the first resource of which evictions cannot free enough, else the first resource."""
+        """Return the first resource that evictions cannot free enough of, else the first resource."""
         first: tuple[int, Evictions | None] | None = None
         for kind in kinds:
             best = self._best_evictions(gang, free.view, kind, within_share)

@@ -18,7 +18,7 @@ from scheduler.engine.preemption.policy import PreemptionPolicy
 
 
 class Amount(NamedTuple):
-    """What a victim frees for the preemptor, and by how much its queue's allocation decreases."""
+    """Amount that a victim frees for the preemptor, and amount charged to its queue."""
 
     freed: int
     charged: int

@@ -47,7 +47,7 @@ def wrong_numbers(snapshot: Snapshot, plan: Plan) -> Wrong:
 
 @dataclass(frozen=True)
 class _Explanation:
-    """What a plain calculation knows about one pending workload in one pool."""
+    """A plain calculation for one pending workload in one pool."""
 
     snapshot: Snapshot
     plan: Plan
@@ -102,8 +102,8 @@ class _Explanation:
         return {"requested": requested, "allocated": allocated, "bound": bound, "missing": missing}
 
     def _entitlement(self, queue: str) -> Entitlement:
-        found = next(entry for entry in self.snapshot.queues if entry.name == queue)
-        return found.entitlements.get(self.pool, Entitlement())
+        entry = next(entry for entry in self.snapshot.queues if entry.name == queue)
+        return entry.entitlements.get(self.pool, Entitlement())
 
     def _allocated(self, queue: str) -> Amounts:
         gpu, cpu, memory = self.cluster.allocated(self.pool, queue)
