@@ -163,16 +163,17 @@ def _listed_pods(workload: Workload) -> list[Document]:
 
 
 def _missing_pods(workload: Workload, phase: str) -> Iterable[Document]:
-    """Yield the missing replicas of the gang's minimum."""
+    """Yield the missing replicas of the gang's minimum, except those that are still stopping."""
     if phase == "completed":
         return
     for role in leaf_roles(workload.tree):
-        present = {
-            pod.index for pod in workload.pods if pod.role == role.name and pod.state in PRESENT_STATES
-        }
+        pods = [pod for pod in workload.pods if pod.role == role.name]
+        listed = {pod.index for pod in pods}
+        present = {pod.index for pod in pods if pod.state in PRESENT_STATES}
         free = (index for index in range(role.max + len(present)) if index not in present)
         for index, _ in zip(free, range(role.min - len(present)), strict=False):
-            yield {"role": role.name, "index": index, "state": "pending", "node": None, "devices": []}
+            if index not in listed:
+                yield {"role": role.name, "index": index, "state": "pending", "node": None, "devices": []}
 
 
 def _queues(plan: Plan) -> Document:

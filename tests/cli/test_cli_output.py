@@ -150,6 +150,31 @@ def test_simulate_needs_no_server(terminal: Terminal, tmp_path: Path) -> None:
     assert "no such action" in bad.stderr
 
 
+def test_simulate_lists_a_stopped_replica_once(terminal: Terminal, tmp_path: Path) -> None:
+    file = tmp_path / "cluster.yaml"
+    file.write_text(
+        "format: berth.scenario/1\n"
+        "nodes: [{name: n0, gpus: 4}]\n"
+        "departments: [{name: research, quotas: {default: {gpu: 4}}}]\n"
+        "projects:\n"
+        "  - {name: owner, department: research, quotas: {default: {gpu: 3}}}\n"
+        "  - {name: borrower, department: research, quotas: {default: {gpu: 0}}}\n"
+        "workloads:\n"
+        "  - {name: pair, project: borrower, roles: [{name: worker, replicas: 2, gpu: 1}],\n"
+        "     pods: [{node: n0}, {node: n0}]}\n"
+        "  - {name: new, project: owner, roles: [{name: worker, gpu: 3}]}\n"
+    )
+    states = []
+    for cycles in ("1", "2"):
+        result = json.loads(terminal.run("simulate", str(file), "--cycles", cycles, "-o", "json").stdout)
+        pods = result["workloads"]["pair"]["pods"]
+        states.append([(pod["index"], pod["state"], pod["node"]) for pod in pods])
+    assert states == [
+        [(0, "stopping", "n0"), (1, "stopping", "n0")],
+        [(0, "pending", None), (1, "pending", None)],
+    ]
+
+
 def test_trace_is_replayed_and_plotted_without_a_server(terminal: Terminal, tmp_path: Path) -> None:
     (tmp_path / "vc_nodes.csv").write_text("vc,node_num\nred,4\nblue,4\n")
     file = tmp_path / "jobs.csv"
