@@ -1,5 +1,7 @@
 """Shape and number of the nodes that a pool could still add."""
 
+from collections.abc import Sequence
+
 from berth.core.amounts import MILLI
 from scheduler.engine.board.board import Board
 from scheduler.engine.model import Node, NodeShape, NodeState, Pool, Request
@@ -26,13 +28,14 @@ def make_new_nodes(board: Board, count: int) -> list[Node]:
     if shape is None:
         return []
     width = len(str(count))
-    return [
-        Node(
-            f"+{number:0{width}}", board.pool.name, shape.gpus, shape.gpu_model, shape.gpu_memory_mib,
-            shape.cpu, shape.memory_mib, shape.max_pods, shape.labels, shape.taints,
-        )
-        for number in range(count)
-    ]  # fmt: skip
+    return [node_of_shape(f"+{number:0{width}}", board.pool.name, shape) for number in range(count)]
+
+
+def node_of_shape(name: str, pool: str, shape: NodeShape) -> Node:
+    return Node(
+        name, pool, shape.gpus, shape.gpu_model, shape.gpu_memory_mib, shape.cpu, shape.memory_mib,
+        shape.max_pods, shape.labels, shape.taints,
+    )  # fmt: skip
 
 
 def _staying_node_count(board: Board) -> int:
@@ -40,10 +43,14 @@ def _staying_node_count(board: Board) -> int:
 
 
 def _shape(board: Board) -> NodeShape | None:
+    return shape_of_new_nodes(board.pool, board.nodes.nodes)
+
+
+def shape_of_new_nodes(pool: Pool, nodes: Sequence[Node]) -> NodeShape | None:
     """Return the pool's node shape, else the shape of its first node, or None."""
-    if board.pool.node_shape is not None or not board.nodes.nodes:
-        return board.pool.node_shape
-    node = board.nodes.nodes[0]
+    if pool.node_shape is not None or not nodes:
+        return pool.node_shape
+    node = nodes[0]
     return NodeShape(
         node.gpus, node.gpu_model, node.gpu_memory_mib, node.cpu, node.memory_mib, node.max_pods,
         node.labels, node.taints,

@@ -30,14 +30,15 @@ def prepare_layout(snapshot: Snapshot, previous_layout: Layout | None) -> Layout
     if (
         previous_layout is None
         or previous_layout.notes
-        or not _is_reusable(previous_layout.snapshot, snapshot)
+        or not is_same_cluster(previous_layout.snapshot, snapshot)
     ):
         return Layout(snapshot)
     _update_layout(previous_layout, snapshot)
     return previous_layout
 
 
-def _is_reusable(before: Snapshot, now: Snapshot) -> bool:
+def is_same_cluster(before: Snapshot, now: Snapshot) -> bool:
+    """Return whether the pools, nodes and queues are equal, apart from the decayed usage of queues."""
     return (
         before.pools == now.pools
         and before.nodes == now.nodes

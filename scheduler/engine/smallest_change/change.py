@@ -1,0 +1,236 @@
+"""Single changes to a snapshot that could start a pending workload."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from berth.core.backports import StrEnum
+from scheduler.engine.explain.new_nodes import node_of_shape, shape_of_new_nodes
+from scheduler.engine.model import (
+    Entitlement,
+    Group,
+    Node,
+    NodeState,
+    Pool,
+    Queue,
+    Role,
+    Snapshot,
+    Toleration,
+    TopologyConstraint,
+    Workload,
+)
+
+
+class ChangeKind(StrEnum):
+    """Kinds of changes. Their order is that of `search.STAGES`."""
+
+    RESUMED = "resumed"
+    BACKOFF_OVER = "backoff_over"
+    DEPENDENCY_COMPLETED = "dependency_completed"
+    PREEMPTION_DELAY_OVER = "preemption_delay_over"
+    PREEMPTIBLE = "preemptible"
+    POOL_ALLOWED = "pool_allowed"
+    LABEL_DROPPED = "label_dropped"
+    TAINT_TOLERATED = "taint_tolerated"
+    GPU_MODEL_ALLOWED = "gpu_model_allowed"
+    TOPOLOGY_DROPPED = "topology_dropped"
+    SPREAD_RAISED = "spread_raised"
+    REQUEST_LOWERED = "request_lowered"
+    MAX_RUNTIME_LOWERED = "max_runtime_lowered"
+    WORKLOAD_ENDED = "workload_ended"
+    PRIORITY_RAISED = "priority_raised"
+    LIMIT_RAISED = "limit_raised"
+    QUOTA_RAISED = "quota_raised"
+    MINIMUM_RUNTIME_OVER = "minimum_runtime_over"
+    NODE_OPENED = "node_opened"
+    CONSOLIDATION_ENABLED = "consolidation_enabled"
+    MAX_MOVES_RAISED = "max_moves_raised"
+    NODES_ADDED = "nodes_added"
+
+
+Value = int | str | None
+
+
+def as_integer(value: object) -> int:
+    """Return a value that is a number because of the kind of its change or blocker."""
+    assert isinstance(value, int)
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One change to a snapshot, in the engine's units.
+
+    `subject` is the role, queue, node, pool or workload that changes, or empty for the pending
+    workload itself. `resource` is one of RESOURCES, "replicas", "devices", "gpu_memory_mib",
+    "limit.cpu", "limit.memory_mib", or the key of a label or taint.
+    """
+
+    kind: ChangeKind
+    subject: str = ""
+    resource: str = ""
+    before: Value = None
+    after: Value = None
+    pool: str = ""  # the pool whose queue, nodes or settings change
+
+
+Named = TypeVar("Named", Node, Pool, Queue, Workload)
+
+
+def apply_change(snapshot: Snapshot, name: str, change: Change) -> Snapshot:
+    """Return the snapshot with a change that is meant to start the pending workload `name`."""
+    match change.kind:
+        case ChangeKind.WORKLOAD_ENDED | ChangeKind.DEPENDENCY_COMPLETED:
+            return _without_workload(snapshot, change.subject)
+        case ChangeKind.QUOTA_RAISED | ChangeKind.LIMIT_RAISED:
+            queue = _find(snapshot.queues, change.subject)
+            return replace(snapshot, queues=_replaced(snapshot.queues, _edit_queue(queue, change)))
+        case ChangeKind.NODE_OPENED:
+            node = replace(_find(snapshot.nodes, change.subject), state=NodeState.READY)
+            return replace(snapshot, nodes=_replaced(snapshot.nodes, node))
+        case ChangeKind.NODES_ADDED:
+            return replace(snapshot, nodes=(*snapshot.nodes, *_new_nodes(snapshot, change)))
+        case ChangeKind.CONSOLIDATION_ENABLED | ChangeKind.MAX_MOVES_RAISED:
+            pool = _edit_consolidation(_find(snapshot.pools, change.pool), change)
+            return replace(snapshot, pools=_replaced(snapshot.pools, pool))
+        case ChangeKind.MINIMUM_RUNTIME_OVER:
+            return _with_shorter_minimum_runtimes(snapshot, as_integer(change.before))
+    return replace_workload(snapshot, _edit_workload(_find(snapshot.workloads, name), change))
+
+
+def replace_workload(snapshot: Snapshot, workload: Workload) -> Snapshot:
+    return replace(snapshot, workloads=_replaced(snapshot.workloads, workload))
+
+
+def _find(values: Iterable[Named], name: str) -> Named:
+    return next(value for value in values if value.name == name)
+
+
+def _replaced(values: Iterable[Named], edited: Named) -> tuple[Named, ...]:
+    return tuple(edited if value.name == edited.name else value for value in values)
+
+
+def _without_workload(snapshot: Snapshot, name: str) -> Snapshot:
+    """Return the snapshot after a workload has ended, so that its dependents may start."""
+    return replace(
+        snapshot,
+        workloads=tuple(workload for workload in snapshot.workloads if workload.name != name),
+        reservations=tuple(row for row in snapshot.reservations if row.workload != name),
+    )
+
+
+def _edit_queue(queue: Queue, change: Change) -> Queue:
+    entitlement = queue.entitlements.get(change.pool, Entitlement())
+    raised = {change.resource: as_integer(change.after)}
+    if change.kind is ChangeKind.QUOTA_RAISED:
+        edited = replace(entitlement, quota=entitlement.quota._replace(**raised))
+    else:
+        edited = replace(entitlement, limit=entitlement.limit._replace(**raised))
+    return replace(queue, entitlements={**queue.entitlements, change.pool: edited})
+
+
+def _new_nodes(snapshot: Snapshot, change: Change) -> Iterator[Node]:
+    nodes = sorted((node for node in snapshot.nodes if node.pool == change.pool), key=lambda node: node.name)
+    shape = shape_of_new_nodes(_find(snapshot.pools, change.pool), nodes)
+    assert shape is not None, "nodes are added only to a pool with a node shape"
+    first = max((node.ordinal for node in nodes), default=-1) + 1
+    for ordinal in range(first, first + as_integer(change.after)):
+        yield replace(node_of_shape(f"{change.pool}+{ordinal}", change.pool, shape), ordinal=ordinal)
+
+
+def _edit_consolidation(pool: Pool, change: Change) -> Pool:
+    if change.kind is ChangeKind.CONSOLIDATION_ENABLED:
+        return replace(pool, consolidation=replace(pool.consolidation, enabled=True))
+    return replace(pool, consolidation=replace(pool.consolidation, max_moves=as_integer(change.after)))
+
+
+def _with_shorter_minimum_runtimes(snapshot: Snapshot, seconds: int) -> Snapshot:
+    """Return the snapshot as if all workloads had run for so many seconds more of their minimum runtime."""
+
+    def rest(minimum: int | None) -> int | None:
+        return None if minimum is None else max(0, minimum - seconds)
+
+    pools = tuple(
+        replace(
+            pool,
+            reclaim_min_runtime=max(0, pool.reclaim_min_runtime - seconds),
+            preempt_min_runtime=max(0, pool.preempt_min_runtime - seconds),
+        )
+        for pool in snapshot.pools
+    )
+    queues = tuple(
+        replace(
+            queue,
+            reclaim_min_runtime=rest(queue.reclaim_min_runtime),
+            preempt_min_runtime=rest(queue.preempt_min_runtime),
+        )
+        for queue in snapshot.queues
+    )
+    return replace(snapshot, pools=pools, queues=queues)
+
+
+def _edit_workload(workload: Workload, change: Change) -> Workload:
+    match change.kind:
+        case ChangeKind.RESUMED:
+            return replace(workload, suspended=False)
+        case ChangeKind.BACKOFF_OVER:
+            return replace(workload, backoff_until=None)
+        case ChangeKind.PREEMPTION_DELAY_OVER:
+            return replace(workload, preemption_delay=0)
+        case ChangeKind.PREEMPTIBLE:
+            return replace(workload, preemptible=True)
+        case ChangeKind.POOL_ALLOWED:
+            return replace(workload, pools=(*workload.pools, change.subject))
+        case ChangeKind.MAX_RUNTIME_LOWERED:
+            return replace(workload, max_runtime=as_integer(change.after))
+        case ChangeKind.PRIORITY_RAISED:
+            return replace(workload, priority=as_integer(change.after))
+    return replace(workload, tree=_edit_group(workload.tree, change))
+
+
+def _edit_group(group: Group, change: Change) -> Group:
+    children = tuple(
+        _edit_group(child, change) if isinstance(child, Group) else edit_role(child, change)
+        for child in group.children
+    )
+    return replace(group, children=children, topology=_edit_topology(group.topology, change))
+
+
+def _edit_topology(topology: TopologyConstraint | None, change: Change) -> TopologyConstraint | None:
+    if change.kind is ChangeKind.TOPOLOGY_DROPPED and topology and topology.required == change.resource:
+        return replace(topology, required=None)
+    return topology
+
+
+def edit_role(role: Role, change: Change) -> Role:
+    if change.kind is ChangeKind.TOPOLOGY_DROPPED:
+        return replace(role, topology=_edit_topology(role.topology, change))
+    if role.name != change.subject:
+        return role
+    match change.kind:
+        case ChangeKind.LABEL_DROPPED:
+            selector = {key: value for key, value in role.node_selector.items() if key != change.resource}
+            return replace(role, node_selector=selector)
+        case ChangeKind.TAINT_TOLERATED:
+            toleration = Toleration(key=change.resource, operator="Exists")
+            return replace(role, tolerations=(*role.tolerations, toleration))
+        case ChangeKind.GPU_MODEL_ALLOWED:
+            return replace(role, gpu_models=(*role.gpu_models, str(change.after)))
+        case ChangeKind.SPREAD_RAISED:
+            return replace(role, spread_per_node=as_integer(change.after))
+    return _lower_request(role, change.resource, as_integer(change.after))
+
+
+def _lower_request(role: Role, resource: str, amount: int) -> Role:
+    """Return the role with fewer replicas, or with a lower request or limit of each replica."""
+    if resource == "replicas":
+        return replace(role, min=amount, max=amount if role.max == role.min else role.max)
+    request, key = role.request, resource.removeprefix("limit.")
+    if key not in ("cpu", "memory_mib"):
+        return replace(role, request=replace(request, **{key: amount}))
+    requested, limit = getattr(request, key), getattr(request, f"limit_{key}")
+    if resource != key:
+        edited = {key: min(requested, amount), f"limit_{key}": amount}
+    else:
+        edited = {key: amount, f"limit_{key}": amount if limit == requested else limit}
+    return replace(role, request=replace(request, **edited))

@@ -1,0 +1,114 @@
+"""Running workloads whose end could make room for the pending workload."""
+
+from collections.abc import Callable, Iterator
+
+from scheduler.engine.board.board import Board
+from scheduler.engine.board.gang import BoardRole, Gang, arrangements
+from scheduler.engine.board.ledger import KINDS
+from scheduler.engine.smallest_change.change import Change, ChangeKind
+from scheduler.engine.smallest_change.pending_case import NON_PREEMPTIBLE_QUOTAS, PendingCase
+from scheduler.engine.smallest_change.proposals import Ladder, single
+
+MAX_ENDINGS = 4  # workloads tried
+
+Amounts = tuple[int, int, int]
+
+
+def end_of_own_workload(case: PendingCase) -> Iterator[Ladder]:
+    """Propose that a workload of the same project ends, the smallest and then the youngest first."""
+    return _endings(case, own=True)
+
+
+def end_of_other_workload(case: PendingCase) -> Iterator[Ladder]:
+    """Propose that a workload of another project ends, those of the same department first."""
+    return _endings(case, own=False)
+
+
+def _endings(case: PendingCase, *, own: bool) -> Iterator[Ladder]:
+    board, project = case.layout().boards[case.pool.name], case.workload.project
+    shortfall = _shortfall_of_bounds(case) if case.exceeded_bounds else _shortfall_of_room(board, case)
+    department = board.ledger.accounts[project].path[-1]
+    candidates = []
+    for gang in board.gangs.values():
+        if gang.is_running and (gang.workload.project == project) is own:
+            left = shortfall(gang)
+            if left is not None:
+                elsewhere = gang.account.path[-1] is not department
+                age = -(gang.workload.started or 0)
+                candidates.append((left > 0, elsewhere, _held(gang), age, gang.name))
+    for place, (*_, name) in enumerate(sorted(candidates)[:MAX_ENDINGS]):
+        yield single(Change(ChangeKind.WORKLOAD_ENDED, name), place)
+
+
+Shortfall = Callable[[Gang], int | None]  # missing after a gang has ended; None if that cannot suffice
+
+
+def _shortfall_of_bounds(case: PendingCase) -> Shortfall:
+    """Return the amount above the exceeded bounds after the end of a gang.
+
+    Evictions may relieve a limit of the rest, but not a quota for non-preemptible workloads.
+    """
+
+    def shortfall(gang: Gang) -> int | None:
+        queues, left = [account.name for account in gang.account.path], 0
+        for bound in case.exceeded_bounds:
+            held = _held(gang)[bound.kind] if bound.queue.name in queues else 0
+            missing = max(0, bound.missing - held)
+            if not held or (bound.reason in NON_PREEMPTIBLE_QUOTAS and (missing or not gang.non_preemptible)):
+                return None
+            left += missing
+        return left
+
+    return shortfall
+
+
+def _shortfall_of_room(board: Board, case: PendingCase) -> Shortfall:
+    """Return 0 if each role of the pending gang would fit on its own after the end of a gang, else None.
+
+    The result is 0 for too many gangs rather than too few, because the engine then tries them.
+    """
+    pending = board.gangs[case.workload.name]
+    options = [[(need.part, need.count) for need in option] for option in arrangements(pending)]
+    parts = {part for option in options for part, _ in option}
+    every_node = range(len(board.nodes.nodes))
+    before = {part: [_replicas_on(board, i, part) for i in every_node] for part in parts}
+    totals = {part: sum(counts) for part, counts in before.items()}
+
+    def shortfall(gang: Gang) -> int | None:
+        start = board.mark()
+        for role in gang.parts:
+            for pod in tuple(role.live.values()):
+                board.drop(gang, role, pod)
+        nodes = {move.node for move in board.moves(start)}
+        fitting = {
+            part: totals[part] + sum(_replicas_on(board, i, part) - before[part][i] for i in nodes)
+            for part in parts
+        }
+        board.rewind(start)
+        fits = any(all(fitting[part] >= count for part, count in option) for option in options)
+        return 0 if fits else None
+
+    return shortfall
+
+
+def _held(gang: Gang) -> Amounts:
+    gpu, cpu, memory = (sum(part.amounts[kind] * len(part.live) for part in gang.parts) for kind in KINDS)
+    return gpu, cpu, memory
+
+
+def _replicas_on(board: Board, i: int, part: BoardRole) -> int:
+    """Return how many replicas would fit on the node by their requests."""
+    nodes, request = board.nodes, part.request
+    if not nodes.ready[i] or (part.mask is not None and not part.mask[i]):
+        return 0
+    counts: list[int] = [nodes.pods[i]]
+    if request.cpu:
+        counts.append(nodes.cpu_unrequested[i] // request.cpu)
+    if request.memory_mib:
+        counts.append(nodes.memory_unrequested[i] // request.memory_mib)
+    if request.devices:
+        milli = nodes.milli_on(i, request)
+        counts.append(sum(max(0, free) // milli for free in nodes.devices[i]) // request.devices)
+    if part.role.spread_per_node is not None:
+        counts.append(part.role.spread_per_node)
+    return max(0, min(counts))

@@ -1,0 +1,54 @@
+"""Lower requests of the pending workload: fewer replicas, or less of a resource for each replica."""
+
+from collections.abc import Iterator
+
+from berth.core.amounts import MILLI
+from scheduler.engine.model import Role
+from scheduler.engine.smallest_change.change import Change, ChangeKind
+from scheduler.engine.smallest_change.pending_case import PendingCase
+from scheduler.engine.smallest_change.proposals import Ladder, lowered
+
+
+def at_least_half(case: PendingCase) -> Iterator[Ladder]:
+    """Propose lower requests that leave at least a half of the requested amount."""
+    for role, resource, amount in _amounts(case):
+        yield _ladder(role, resource, amount, amount, -(-amount // 2))
+
+
+def less_than_half(case: PendingCase) -> Iterator[Ladder]:
+    for role, resource, amount in _amounts(case):
+        yield _ladder(role, resource, amount, -(-amount // 2), 1)
+
+
+def _ladder(role: Role, resource: str, amount: int, most: int, least: int) -> Ladder:
+    def change(after: int) -> Change:
+        return Change(ChangeKind.REQUEST_LOWERED, role.name, resource, before=amount, after=after)
+
+    return lowered(amount, resource, most, least, change)
+
+
+def _amounts(case: PendingCase) -> Iterator[tuple[Role, str, int]]:
+    """Yield each amount of the request that could be lower, if the blockers name its resource."""
+    for role in case.roles:
+        if role.min > 1:
+            yield role, "replicas", role.min
+        request = role.request
+        amounts = {
+            "gpu": _gpu_amount(role),
+            "gpu_memory_mib": ("gpu_memory_mib", request.gpu_memory_mib),
+            "cpu": _limited_amount(case, "cpu", request.cpu, request.limit_cpu),
+            "memory_mib": _limited_amount(case, "memory_mib", request.memory_mib, request.limit_memory_mib),
+        }
+        for short, (resource, amount) in amounts.items():
+            if amount > 1 and short in case.short_resources:
+                yield role, resource, amount
+
+
+def _gpu_amount(role: Role) -> tuple[str, int]:
+    """Return the number of devices, or the fraction of each device."""
+    return ("devices", role.request.devices) if role.request.gpu == MILLI else ("gpu", role.request.gpu)
+
+
+def _limited_amount(case: PendingCase, resource: str, request: int, limit: int) -> tuple[str, int]:
+    """Return the request, or a limit above it if nodes lack capacity, because nodes are filled by limits."""
+    return (f"limit.{resource}", limit) if limit > request and case.needs_capacity else (resource, request)

@@ -1,0 +1,124 @@
+"""Other changes that the owner of the pending workload makes, or only waits for."""
+
+from collections.abc import Iterator
+
+from berth.core.priorities import HIGHEST, PREEMPTIBLE_BELOW
+from scheduler.engine.board.matching import HARD_TAINT_EFFECTS, meets_constraints, tolerates
+from scheduler.engine.model import Group, NodeState, Role
+from scheduler.engine.plan import Blocker, Reason
+from scheduler.engine.smallest_change.change import Change, ChangeKind, as_integer, edit_role
+from scheduler.engine.smallest_change.pending_case import NON_PREEMPTIBLE_QUOTAS, PendingCase
+from scheduler.engine.smallest_change.proposals import Ladder, ordered, raised, single
+
+MAX_CHOICES = 3  # pools, and constraints of each role, that are tried
+
+
+def end_of_own_wait(case: PendingCase) -> Iterator[Ladder]:
+    """Propose that the workload is resumed, or that its backoff, dependency or preemption delay is over."""
+    for blocker in case.refusal.blockers:
+        change = _end_of_wait(blocker)
+        if change is not None:
+            yield single(change)
+
+
+def _end_of_wait(blocker: Blocker) -> Change | None:
+    numbers = blocker.numbers
+    match blocker.reason:
+        case Reason.SUSPENDED:
+            return Change(ChangeKind.RESUMED)
+        case Reason.BACKOFF if "seconds" in numbers:
+            return Change(ChangeKind.BACKOFF_OVER, before=as_integer(numbers["seconds"]), after=0)
+        case Reason.DEPENDENCY_NOT_MET if numbers.get("count") == 1:
+            return Change(ChangeKind.DEPENDENCY_COMPLETED, str(numbers["depends_on"]))
+        case Reason.IN_PREEMPTION_DELAY:
+            return Change(ChangeKind.PREEMPTION_DELAY_OVER, before=as_integer(numbers["seconds"]), after=0)
+    return None
+
+
+def preemptible(case: PendingCase) -> Iterator[Ladder]:
+    if case.reasons & NON_PREEMPTIBLE_QUOTAS:
+        yield single(Change(ChangeKind.PREEMPTIBLE))
+
+
+def other_pools(case: PendingCase) -> Iterator[Ladder]:
+    others = sorted(pool.name for pool in case.snapshot.pools if pool.name not in case.workload.pools)
+    for name in others[:MAX_CHOICES]:
+        yield single(Change(ChangeKind.POOL_ALLOWED, name))
+
+
+def fewer_constraints(case: PendingCase) -> Iterator[Ladder]:
+    """Propose to drop or relax a constraint that excludes nodes of the pool."""
+    for role in case.roles:
+        changes = [change for change in _constraints(case, role) if _admits_nodes(case, role, change)]
+        for change in changes[:MAX_CHOICES]:
+            yield single(change)
+    for level in sorted(set(_required_levels(case.workload.tree))):
+        yield single(Change(ChangeKind.TOPOLOGY_DROPPED, resource=level))
+    for role in case.roles:
+        if role.spread_per_node is not None and role.spread_per_node < role.min:
+            yield _higher_spread(role, role.spread_per_node)
+
+
+def _constraints(case: PendingCase, role: Role) -> Iterator[Change]:
+    for key, value in sorted(role.node_selector.items()):
+        yield Change(ChangeKind.LABEL_DROPPED, role.name, key, before=value)
+    taints = [taint for node in case.nodes for taint in node.taints if taint.effect in HARD_TAINT_EFFECTS]
+    for key in sorted({taint.key for taint in taints if not tolerates(role.tolerations, taint)}):
+        yield Change(ChangeKind.TAINT_TOLERATED, role.name, key)
+    if role.gpu_models:
+        models = " or ".join(role.gpu_models)
+        for model in sorted({node.gpu_model for node in case.nodes} - {*role.gpu_models, ""}):
+            yield Change(ChangeKind.GPU_MODEL_ALLOWED, role.name, before=models, after=model)
+
+
+def _admits_nodes(case: PendingCase, role: Role, change: Change) -> bool:
+    """Return whether ready nodes that the role excludes match it after the change."""
+    edited = edit_role(role, change)
+    excluded = (
+        node for node in case.nodes if node.state is NodeState.READY and not meets_constraints(role, node)
+    )
+    return any(meets_constraints(edited, node) for node in excluded)
+
+
+def _required_levels(group: Group) -> Iterator[str]:
+    for part in (group, *group.children):
+        if part.topology is not None and part.topology.required is not None:
+            yield part.topology.required
+    for child in group.children:
+        if isinstance(child, Group):
+            yield from _required_levels(child)
+
+
+def _higher_spread(role: Role, spread: int) -> Ladder:
+    def change(after: int) -> Change:
+        return Change(ChangeKind.SPREAD_RAISED, role.name, before=spread, after=after)
+
+    return raised(spread, "replicas", [role.min], change)
+
+
+def shorter_max_runtime(case: PendingCase) -> Iterator[Ladder]:
+    """Propose a maximum runtime that ends before the nodes are needed for the workload they are held for."""
+    for blocker in case.refusal.blockers:
+        if blocker.reason is Reason.BEHIND_RESERVATION:
+            seconds = as_integer(blocker.numbers["until"]) - case.snapshot.now
+            if seconds > 0:
+                before = case.workload.max_runtime
+                yield single(Change(ChangeKind.MAX_RUNTIME_LOWERED, before=before, after=seconds))
+
+
+def higher_priority(case: PendingCase) -> Iterator[Ladder]:
+    """Propose priorities just above those of the project's other workloads.
+
+    A preemptible workload stays below the priorities that are non-preemptible by default.
+    """
+    workload = case.workload
+    end = PREEMPTIBLE_BELOW if workload.preemptible and workload.priority < PREEMPTIBLE_BELOW else HIGHEST + 1
+    targets = sorted({
+        other.priority + 1
+        for other in case.snapshot.workloads
+        if other.project == workload.project and workload.priority <= other.priority < end - 1
+        and other.name != workload.name
+    })  # fmt: skip
+    yield ordered(
+        Change(ChangeKind.PRIORITY_RAISED, before=workload.priority, after=priority) for priority in targets
+    )

@@ -1,0 +1,171 @@
+"""The pending workload, with what its blockers say about changes that could help."""
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from berth.core.amounts import RESOURCES
+from scheduler.engine.board.gang import leaf_roles
+from scheduler.engine.forecast import minimum_request
+from scheduler.engine.layout.layout import Layout
+from scheduler.engine.model import Node, Pool, Queue, Role, Snapshot, Workload
+from scheduler.engine.plan import Blocker, Plan, QueueReport, Reason, Refusal
+from scheduler.engine.smallest_change.change import as_integer
+
+HELD_BACK = frozenset({Reason.MISCONFIGURED, Reason.SUSPENDED, Reason.DEPENDENCY_NOT_MET, Reason.BACKOFF})
+LIMITS = frozenset({Reason.PROJECT_LIMIT, Reason.DEPARTMENT_LIMIT})
+NON_PREEMPTIBLE_QUOTAS = frozenset({Reason.NON_PREEMPTIBLE_OVER_QUOTA, Reason.DEPARTMENT_OVERSOLD})
+BOUNDS = LIMITS | NON_PREEMPTIBLE_QUOTAS
+
+
+@dataclass(frozen=True, slots=True)
+class ExceededBound:
+    """A limit or quota that the workload would exceed: it would admit the workload at `target`."""
+
+    reason: Reason
+    queue: Queue
+    kind: int  # index of the resource
+    missing: int
+    target: int
+
+
+@dataclass(frozen=True)
+class PendingCase:
+    """A workload that the plan of the unchanged snapshot leaves pending."""
+
+    snapshot: Snapshot
+    plan: Plan
+    workload: Workload
+    refusal: Refusal
+    layout: Callable[[], Layout]  # of the unchanged snapshot, valid until the engine runs again
+
+    @cached_property
+    def reasons(self) -> frozenset[Reason]:
+        return frozenset(blocker.reason for blocker in self.refusal.blockers)
+
+    @property
+    def is_held_back(self) -> bool:
+        """Return whether the workload may not start at all yet, whatever its queues and nodes allow."""
+        return bool(self.reasons & HELD_BACK)
+
+    @property
+    def needs_capacity(self) -> bool:
+        """Return whether no limit or quota excludes the workload, so that more free nodes could help."""
+        return not self.reasons & BOUNDS
+
+    @cached_property
+    def pool(self) -> Pool:
+        return next(pool for pool in self.snapshot.pools if pool.name == self.refusal.pool)
+
+    @cached_property
+    def nodes(self) -> tuple[Node, ...]:
+        """Return the nodes of the pool, ordered by name."""
+        nodes = (node for node in self.snapshot.nodes if node.pool == self.pool.name)
+        return tuple(sorted(nodes, key=lambda node: node.name))
+
+    @cached_property
+    def node_names(self) -> frozenset[str]:
+        return frozenset(node.name for node in self.nodes)
+
+    @cached_property
+    def roles(self) -> tuple[Role, ...]:
+        return tuple(leaf_roles(self.workload.tree))
+
+    @cached_property
+    def path(self) -> tuple[Queue, ...]:
+        """Return the queue of the project and that of its department."""
+        return self._path(self.workload.project)
+
+    @cached_property
+    def standings(self) -> Mapping[str, QueueReport]:
+        """Return the reports of the pool's queues, by name."""
+        return {report.queue: report for report in self.plan.queues if report.pool == self.pool.name}
+
+    @cached_property
+    def exceeded_bounds(self) -> tuple[ExceededBound, ...]:
+        """Return the limits and quotas that exclude the workload."""
+        queues = {queue.name: queue for queue in self.path}
+        blockers = (blocker for blocker in self.refusal.blockers if blocker.reason in BOUNDS)
+        return tuple(_exceeded_bound(blocker, queues) for blocker in blockers)
+
+    @cached_property
+    def requested(self) -> Mapping[str, int]:
+        """Return the minimum request by resource. A blocker's number goes before the document's."""
+        amounts = dict(zip(RESOURCES, minimum_request(self.workload.tree), strict=True))
+        for blocker in self.refusal.blockers:
+            if blocker.reason in BOUNDS or blocker.reason is Reason.OVER_FAIR_SHARE:
+                amounts[str(blocker.numbers["resource"])] = as_integer(blocker.numbers["requested"])
+        return amounts
+
+    @cached_property
+    def short_resources(self) -> frozenset[str]:
+        """Return the resources that the blockers name, or all if several are short together."""
+        every = frozenset({*RESOURCES, "gpu_memory_mib"})
+        numbers = [blocker.numbers for blocker in self.refusal.blockers]
+        if any("also" in values or "beside" in values for values in numbers):
+            return every
+        return frozenset(str(values["resource"]) for values in numbers if "resource" in values) or every
+
+    @cached_property
+    def gpu_milli_by_node(self) -> Mapping[str, int]:
+        """Return the milli-GPUs that pods hold, by node."""
+        pods = (pod for workload in self.snapshot.workloads for pod in workload.pods)
+        held = Counter[str]()
+        for pod in pods:
+            held[pod.node] += pod.milli * len(pod.devices)
+        return held
+
+    def minimum_runtimes(self, project: str) -> tuple[int, int]:
+        """Return the minimum runtimes against reclaim and preemption, in seconds."""
+        path = self._path(project)
+        reclaim = (queue.reclaim_min_runtime for queue in path)
+        preempt = (queue.preempt_min_runtime for queue in path)
+        return (
+            next((seconds for seconds in reclaim if seconds is not None), self.pool.reclaim_min_runtime),
+            next((seconds for seconds in preempt if seconds is not None), self.pool.preempt_min_runtime),
+        )
+
+    @cached_property
+    def _queues(self) -> Mapping[str, Queue]:
+        return {queue.name: queue for queue in self.snapshot.queues}
+
+    def _path(self, project: str) -> tuple[Queue, ...]:
+        queue = self._queues.get(project)
+        if queue is None:
+            return ()
+        return (queue,) if queue.parent is None else (queue, self._queues[queue.parent])
+
+
+def _exceeded_bound(blocker: Blocker, queues: Mapping[str, Queue]) -> ExceededBound:
+    numbers = blocker.numbers
+    target = as_integer(numbers["allocated"]) + as_integer(numbers["requested"])
+    return ExceededBound(
+        reason=blocker.reason,
+        queue=queues[str(numbers["queue"])],
+        kind=RESOURCES.index(str(numbers["resource"])),
+        missing=target - as_integer(numbers["bound"]),
+        target=target,
+    )
+
+
+def pending_case(
+    snapshot: Snapshot, plan: Plan, layout: Callable[[], Layout], name: str
+) -> PendingCase | None:
+    """Return the workload's case, or None if the workload has pods or reservations, or will get them.
+
+    Among several pools, the case is the one in the pool that the plan's refusal names.
+    """
+    workload = next((workload for workload in snapshot.workloads if workload.name == name), None)
+    refusal = next((refusal for refusal in plan.refusals if refusal.workload == name), None)
+    if workload is None or refusal is None or workload.pods or _is_reserved(refusal):
+        return None
+    return PendingCase(snapshot, plan, workload, refusal, layout)
+
+
+def _is_reserved(refusal: Refusal) -> bool:
+    """Return whether the workload only waits for its reserved capacity."""
+    return any(
+        blocker.reason is Reason.WAITING_FOR_VICTIMS or "booting" in blocker.numbers
+        for blocker in refusal.blockers
+    )

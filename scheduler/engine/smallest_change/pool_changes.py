@@ -1,0 +1,83 @@
+"""Changes to the nodes and settings of the pool in which the workload is pending."""
+
+from collections.abc import Hashable, Iterator
+
+from scheduler.engine.board.matching import matches
+from scheduler.engine.explain.new_nodes import node_of_shape, shape_of_new_nodes
+from scheduler.engine.model import Node, NodeState, PodState, Workload
+from scheduler.engine.smallest_change.change import Change, ChangeKind
+from scheduler.engine.smallest_change.pending_case import PendingCase
+from scheduler.engine.smallest_change.proposals import MAX_RUNGS, Ladder, ordered, single
+
+MAX_NODES = 4  # closed nodes tried, each of another size or with other labels
+MAX_MORE_MOVES = 32
+MAX_NEW_NODES = 16
+CLOSED_STATES = (NodeState.CORDONED, NodeState.DRAINING)
+
+
+def end_of_minimum_runtimes(case: PendingCase) -> Iterator[Ladder]:
+    """Propose that running workloads pass their minimum runtime."""
+    workloads = case.snapshot.workloads
+    left = sorted({seconds for each in workloads for seconds in _protected_seconds(case, each)})
+    every = len(left) // MAX_RUNGS + 1
+    yield ordered(
+        Change(ChangeKind.MINIMUM_RUNTIME_OVER, before=seconds, after=0, pool=case.pool.name)
+        for seconds in reversed(left[::-every])
+    )
+
+
+def _protected_seconds(case: PendingCase, workload: Workload) -> Iterator[int]:
+    """Yield the seconds for which a minimum runtime still protects a running workload of the pool."""
+    pods = [pod for pod in workload.pods if pod.node in case.node_names]
+    started = workload.started
+    if started is None:
+        started = min((pod.started for pod in pods if pod.state is PodState.RUNNING), default=None)
+    if pods and started is not None and workload.preemptible:
+        for minimum in case.minimum_runtimes(workload.project):
+            if started + minimum > case.snapshot.now:
+                yield started + minimum - case.snapshot.now
+
+
+def open_nodes(case: PendingCase) -> Iterator[Ladder]:
+    """Propose to uncordon a node or to cancel its drain."""
+    if not case.needs_capacity:
+        return
+    tried: dict[Hashable, Node] = {}
+    for node in case.nodes:
+        if node.state in CLOSED_STATES and any(matches(role, node) for role in case.roles):
+            tried.setdefault(_likeness(case, node), node)
+    for node in list(tried.values())[:MAX_NODES]:
+        yield single(Change(ChangeKind.NODE_OPENED, node.name, before=str(node.state)))
+
+
+def _likeness(case: PendingCase, node: Node) -> Hashable:
+    """Return a key that is the same for nodes with equal capacity, constraints and allocated GPUs."""
+    devices, labels = (node.gpus, node.gpu_model, node.gpu_memory_mib), tuple(sorted(node.labels.items()))
+    return devices, node.cpu, node.memory_mib, labels, node.taints, case.gpu_milli_by_node.get(node.name)
+
+
+def consolidation(case: PendingCase) -> Iterator[Ladder]:
+    settings = case.pool.consolidation
+    if not case.needs_capacity:
+        return
+    if not settings.enabled:
+        yield single(Change(ChangeKind.CONSOLIDATION_ENABLED, pool=case.pool.name))
+    elif settings.max_moves is not None:
+        most = settings.max_moves
+        yield ordered(
+            Change(ChangeKind.MAX_MOVES_RAISED, before=most, after=after, pool=case.pool.name)
+            for after in range(most + 1, most + MAX_MORE_MOVES + 1)
+        )
+
+
+def new_nodes(case: PendingCase) -> Iterator[Ladder]:
+    """Propose more nodes of the pool's shape."""
+    shape = shape_of_new_nodes(case.pool, case.nodes)
+    if not case.needs_capacity or shape is None:
+        return
+    node = node_of_shape("", case.pool.name, shape)
+    if any(node.capacity) and any(matches(role, node) for role in case.roles):
+        yield ordered(
+            Change(ChangeKind.NODES_ADDED, before=0, after=count, pool=case.pool.name)
+            for count in range(1, MAX_NEW_NODES + 1)
+        )

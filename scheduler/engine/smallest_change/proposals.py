@@ -1,0 +1,64 @@
+"""Proposed changes with their sizes, and ladders of ever larger changes of one amount."""
+
+from collections.abc import Callable, Iterable, Sequence
+from fractions import Fraction
+
+from berth.core.amounts import MILLI
+from scheduler.engine.smallest_change.change import Change, ChangeKind
+
+_ORDER = {kind: number for number, kind in enumerate(ChangeKind)}
+MAX_RUNGS = 64  # per ladder
+_ROUND = [digit * 10**power for power in range(12) for digit in (1, 2, 5)]
+PARTS = 8  # an amount changes by at most an eighth of itself per rung
+
+Size = tuple[int, Fraction | int, str, str]
+Proposal = tuple[Size, Change]
+Ladder = Sequence[Proposal]  # the smallest change first; if one starts the workload, larger ones should too
+
+
+def proposal(change: Change, amount: Fraction | int = 0) -> Proposal:
+    """Return the change with its size: the kind first, then the amount, then the names."""
+    return (_ORDER[change.kind], amount, change.subject, f"{change.resource} {change.after}"), change
+
+
+def single(change: Change, amount: int = 0) -> Ladder:
+    return [proposal(change, amount)]
+
+
+def ordered(changes: Iterable[Change]) -> Ladder:
+    """Return the ladder of these changes, which are in order of their amounts."""
+    return [proposal(change, rank) for rank, change in enumerate(changes)]
+
+
+def lowered(amount: int, resource: str, most: int, least: int, change: Callable[[int], Change]) -> Ladder:
+    """Return the ladder that lowers `amount` in round steps, from below `most` down to `least`."""
+    step = step_size(amount, resource)
+    rungs = range((most - 1) // step * step, least - 1, -step)[:MAX_RUNGS]
+    return [proposal(change(after), Fraction(amount - after, amount)) for after in rungs]
+
+
+def raised(amount: int, resource: str, targets: Sequence[int], change: Callable[[int], Change]) -> Ladder:
+    """Return the ladder that raises `amount` in round steps up to the largest of the targets.
+
+    The targets themselves are rungs too. Sizes are relative to the new amount, so that an increase
+    from 0 is 1.
+    """
+    missing = max(targets) - amount
+    step = step_size(missing, resource)
+    step *= -(-missing // (step * MAX_RUNGS))
+    rungs = sorted({*range(amount + step, max(targets), step), *targets})
+    return [proposal(change(after), Fraction(after - amount, after)) for after in rungs]
+
+
+def step_size(amount: int, resource: str) -> int:
+    """Return whole units for counts and devices, and otherwise at most an eighth of the amount.
+
+    Steps of memory are powers of two, other steps 1, 2 or 5 times a power of ten.
+    """
+    if resource in ("replicas", "devices"):
+        return max(1, amount // MAX_RUNGS)
+    if resource == "gpu" and amount % MILLI == 0:
+        return MILLI
+    most = max(1, amount // PARTS)
+    bases = [1 << most.bit_length() - 1] if resource.endswith("memory_mib") else _ROUND
+    return max(base for base in bases if base <= most)

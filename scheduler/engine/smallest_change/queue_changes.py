@@ -1,0 +1,57 @@
+"""Higher limits and quotas of the pending workload's project and department."""
+
+from collections.abc import Iterator
+
+from berth.core.amounts import RESOURCES
+from scheduler.engine.model import Entitlement, Queue
+from scheduler.engine.smallest_change.change import Change, ChangeKind
+from scheduler.engine.smallest_change.pending_case import (
+    LIMITS,
+    NON_PREEMPTIBLE_QUOTAS,
+    PendingCase,
+)
+from scheduler.engine.smallest_change.proposals import Ladder, raised
+
+
+def higher_limits(case: PendingCase) -> Iterator[Ladder]:
+    """Propose limits that just admit the workload."""
+    for bound in case.exceeded_bounds:
+        limit = _entitlement(case, bound.queue).limit[bound.kind]
+        if bound.reason in LIMITS and limit is not None and limit < bound.target:
+            yield _ladder(case, ChangeKind.LIMIT_RAISED, bound.queue, bound.kind, limit, [bound.target])
+
+
+def higher_quotas(case: PendingCase) -> Iterator[Ladder]:
+    """Propose quotas up to the amount that puts the workload within its queue's quota."""
+    for queue in case.path:
+        for kind, quota in enumerate(_entitlement(case, queue).quota):
+            targets = [target for target in _targets(case, queue, kind) if target > (quota or 0)]
+            if quota is not None and targets:
+                yield _ladder(case, ChangeKind.QUOTA_RAISED, queue, kind, quota, targets)
+
+
+def _targets(case: PendingCase, queue: Queue, kind: int) -> Iterator[int]:
+    """Yield the quotas that would remove an exceeded bound or put the workload within quota."""
+    may_borrow = _entitlement(case, queue).over_quota
+    for bound in case.exceeded_bounds:
+        is_limit = bound.reason in LIMITS and may_borrow
+        if (bound.queue.name, bound.kind) == (queue.name, kind) and not is_limit:
+            yield bound.target
+    requested = case.requested[RESOURCES[kind]]
+    if requested and (case.needs_capacity or case.reasons & NON_PREEMPTIBLE_QUOTAS):
+        yield case.standings[queue.name].allocated[kind] + requested
+
+
+def _ladder(
+    case: PendingCase, change_kind: ChangeKind, queue: Queue, kind: int, amount: int, targets: list[int]
+) -> Ladder:
+    resource = RESOURCES[kind]
+
+    def change(after: int) -> Change:
+        return Change(change_kind, queue.name, resource, amount, after, case.pool.name)
+
+    return raised(amount, resource, targets, change)
+
+
+def _entitlement(case: PendingCase, queue: Queue) -> Entitlement:
+    return queue.entitlements.get(case.pool.name, Entitlement())

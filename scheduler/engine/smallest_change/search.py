@@ -1,0 +1,194 @@
+"""Find the smallest single change that would start a pending workload now."""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+
+from berth.core.backports import StrEnum
+from scheduler.engine.decide import decide, decide_with_layout
+from scheduler.engine.layout.carry_over import prepare_layout
+from scheduler.engine.layout.layout import Layout
+from scheduler.engine.model import NodeState, Snapshot
+from scheduler.engine.plan import Kind, Place, Plan
+from scheduler.engine.smallest_change import lower_requests, own_changes, pool_changes, queue_changes
+from scheduler.engine.smallest_change.change import Change, apply_change, replace_workload
+from scheduler.engine.smallest_change.endings import end_of_other_workload, end_of_own_workload
+from scheduler.engine.smallest_change.pending_case import PendingCase, pending_case
+from scheduler.engine.smallest_change.proposals import Ladder, Proposal
+
+MAX_POOLS = 4  # pools of the workload that are considered
+MAX_RUNS = 40  # runs of the engine per question, however large the cluster is
+
+Stage = Callable[[PendingCase], Iterator[Ladder]]
+
+# The order of changes. Within a stage, the smallest amount goes first, then the name.
+STAGES: tuple[Stage, ...] = (
+    # the owner of the workload
+    own_changes.end_of_own_wait,
+    own_changes.preemptible,
+    own_changes.other_pools,
+    own_changes.fewer_constraints,
+    lower_requests.at_least_half,
+    own_changes.shorter_max_runtime,
+    end_of_own_workload,
+    own_changes.higher_priority,
+    # admins of the department or the platform
+    queue_changes.higher_limits,
+    queue_changes.higher_quotas,
+    pool_changes.end_of_minimum_runtimes,
+    pool_changes.open_nodes,
+    pool_changes.consolidation,
+    pool_changes.new_nodes,
+    # other tenants
+    end_of_other_workload,
+    # a different workload, rather than a change of this one
+    lower_requests.less_than_half,
+)
+
+
+class Outcome(StrEnum):
+    CHANGE = "change"  # the change starts the workload
+    NO_CHANGE = "no_change"  # no single change does
+    UNDECIDED = "undecided"  # no change was found within the limit on runs
+    NOT_NEEDED = "not_needed"  # the workload is not pending, or the next cycle places it anyway
+
+
+@dataclass(frozen=True, slots=True)
+class Effects:
+    """Numbers of other workloads that are evicted as a whole, scaled down or moved for the start."""
+
+    evicted: int = 0
+    scaled_down: int = 0
+    moved: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SmallestChange:
+    outcome: Outcome
+    change: Change | None = None
+    effects: Effects = Effects()
+    runs: int = 0  # runs of the engine
+
+
+def smallest_change(snapshot: Snapshot, name: str, max_runs: int = MAX_RUNS) -> SmallestChange:
+    """Return the smallest change with which the engine would start the workload now.
+
+    1. Decide on the unchanged snapshot, to get the workload's blockers.
+    2. Stage by stage, propose changes that could remove the blockers.
+    3. Decide on the snapshot with each proposed change, and stop at the first stage with a success.
+
+    A reservation counts as a start if it only waits for evicted or stopping pods, but not if it waits
+    for booting nodes.
+    """
+    runs = _Runs(snapshot, name, max_runs)
+    cases = list(_cases(runs, snapshot, name))
+    if not cases:
+        return SmallestChange(Outcome.NOT_NEEDED, runs=runs.count)
+    for stage in STAGES:
+        best = runs.smallest(ladder for case in cases for ladder in _ladders(stage, case))
+        if best is not None:
+            return SmallestChange(Outcome.CHANGE, *best, runs.count)
+    outcome = Outcome.UNDECIDED if runs.refused else Outcome.NO_CHANGE
+    return SmallestChange(outcome, runs=runs.count)
+
+
+def _ladders(stage: Stage, case: PendingCase) -> Iterable[Ladder]:
+    return () if case.is_held_back and stage is not own_changes.end_of_own_wait else stage(case)
+
+
+def _cases(runs: "_Runs", snapshot: Snapshot, name: str) -> Iterator[PendingCase]:
+    """Yield the workload's case in each of its pools, or nothing if the workload is not pending.
+
+    A plan gives the blockers in one pool only, so the engine also decides as if the workload allowed no
+    other pool.
+    """
+    first = pending_case(snapshot, runs.plan(snapshot), runs.layout, name)
+    if first is None:
+        return
+    yield first
+    for pool in first.workload.pools[:MAX_POOLS]:
+        if pool != first.pool.name:
+            only = replace_workload(snapshot, replace(first.workload, pools=(pool,)))
+            case = pending_case(only, runs.plan(only), runs.layout, name)
+            if case is not None:
+                yield replace(case, snapshot=snapshot, workload=first.workload)
+
+
+class _Runs:
+    """Counted runs of the engine on changed snapshots.
+
+    Runs that change only workloads share a layout.
+    """
+
+    def __init__(self, snapshot: Snapshot, name: str, max_runs: int) -> None:
+        self._snapshot, self._name, self._max_runs = snapshot, name, max_runs
+        self._layout: Layout | None = None
+        self._results: dict[Change, Effects | None] = {}
+        self.count = 0
+        self.refused = False  # whether a run was refused because of the limit
+
+    def layout(self) -> Layout:
+        """Return the layout of the unchanged snapshot, valid until the next run."""
+        self._layout = prepare_layout(self._snapshot, self._layout)
+        return self._layout
+
+    def plan(self, snapshot: Snapshot) -> Plan:
+        self.count += 1
+        before = self._snapshot
+        if (before.pools, before.nodes, before.queues) != (snapshot.pools, snapshot.nodes, snapshot.queues):
+            return decide(snapshot)
+        plan, self._layout = decide_with_layout(snapshot, self._layout)
+        return plan
+
+    def smallest(self, ladders: Iterable[Ladder]) -> tuple[Change, Effects] | None:
+        """Return the smallest change in the ladders that starts the workload, with its effects."""
+        best: tuple[Proposal, Effects] | None = None
+        for ladder in ladders:
+            smaller = [rung for rung in ladder if best is None or rung[0] < best[0][0]]
+            best = self._smallest_rung(smaller) or best
+        return None if best is None else (best[0][1], best[1])
+
+    def _smallest_rung(self, ladder: Ladder) -> tuple[Proposal, Effects] | None:
+        """Return the lowest rung that starts the workload, or None if the top rung does not.
+
+        Between the top and the bottom, the lowest rung is found by bisection.
+        """
+        effects = self._effects(ladder[-1][1]) if ladder else None
+        if effects is None:
+            return None
+        best, low, high, rung = (ladder[-1], effects), 0, len(ladder) - 1, 0
+        while low < high:
+            effects = self._effects(ladder[rung][1])
+            if effects is None:
+                low = rung + 1
+            else:
+                best, high = (ladder[rung], effects), rung
+            rung = (low + high) // 2
+        return best
+
+    def _effects(self, change: Change) -> Effects | None:
+        """Return the effects of starting the workload with the change, or None if it does not start."""
+        if change not in self._results:
+            if self.count >= self._max_runs:
+                self.refused = True
+                return None
+            changed = apply_change(self._snapshot, self._name, change)
+            self._results[change] = _effects_of_start(changed, self.plan(changed), self._name)
+        return self._results[change]
+
+
+def _effects_of_start(snapshot: Snapshot, plan: Plan, name: str) -> Effects | None:
+    bundles = [bundle for bundle in plan.bundles if bundle.workload == name]
+    nodes = {
+        step.node
+        for bundle in bundles
+        for step in bundle.steps
+        if isinstance(step, Place) and step.workload == name
+    }
+    closed = {node.name for node in snapshot.nodes if node.state is NodeState.BOOTING}
+    if not nodes or nodes & closed:
+        return None
+    evictions = [eviction for bundle in bundles for eviction in bundle.evictions]
+    moved = {eviction.workload for eviction in evictions if eviction.kind is Kind.CONSOLIDATE}
+    evicted = {eviction.workload for eviction in evictions if eviction.whole} - moved
+    scaled_down = {eviction.workload for eviction in evictions} - moved - evicted
+    return Effects(len(evicted), len(scaled_down), len(moved))

@@ -1,0 +1,120 @@
+"""Sentences about the smallest change that would start a workload."""
+
+from collections.abc import Callable
+
+from berth.core.amounts import MILLI
+from berth.core.words import format_amount, format_count, format_number
+from scheduler.engine.model import NodeState
+from scheduler.engine.smallest_change.change import Change, ChangeKind, Value, as_integer
+from scheduler.engine.smallest_change.search import Effects, Outcome, SmallestChange
+
+MIB_PER_GIB = 1024
+
+
+def change_sentence(result: SmallestChange, project: str, display_name: Callable[[str], str] = str) -> str:
+    """Return the sentence for a workload of `project`. `display_name` redacts names of workloads."""
+    match result.outcome:
+        case Outcome.NO_CHANGE:
+            return "No single change would start the workload now."
+        case Outcome.UNDECIDED:
+            return "The search for a change that would start the workload now was not completed."
+        case Outcome.NOT_NEEDED:
+            return "The workload needs no change: the next cycle starts it or reserves capacity for it."
+    assert result.change is not None
+    clause = _clause(result.change, project, display_name)
+    return f"The workload would start now if {clause}.{_effects_sentence(result.effects)}"
+
+
+def _effects_sentence(effects: Effects) -> str:
+    verbs = (("evict", effects.evicted), ("scale down", effects.scaled_down), ("move", effects.moved))
+    parts = [f"{verb} {format_count(count, 'workload')}" for verb, count in verbs if count]
+    return f" This would {' and '.join(parts)}." if parts else ""
+
+
+def _clause(change: Change, project: str, display_name: Callable[[str], str]) -> str:
+    """Return the change as a clause in the subjunctive."""
+    subject, before, after = change.subject, change.before, change.after
+    match change.kind:
+        case ChangeKind.RESUMED:
+            return "it were resumed"
+        case ChangeKind.BACKOFF_OVER:
+            return f"its backoff were over ({before} s left)"
+        case ChangeKind.DEPENDENCY_COMPLETED:
+            return f"{display_name(subject)} had completed"
+        case ChangeKind.PREEMPTION_DELAY_OVER:
+            return f"its preemption delay were over ({before} s left)"
+        case ChangeKind.PREEMPTIBLE:
+            return "it were preemptible"
+        case ChangeKind.POOL_ALLOWED:
+            return f"it also allowed pool {subject}"
+        case ChangeKind.TOPOLOGY_DROPPED:
+            return f"it did not have to run within one {change.resource}"
+        case ChangeKind.MAX_RUNTIME_LOWERED:
+            return f"its max_runtime were {after} s" + ("" if before is None else f" instead of {before} s")
+        case ChangeKind.PRIORITY_RAISED:
+            return f"its priority were {after} instead of {before}"
+        case ChangeKind.WORKLOAD_ENDED:
+            return f"{display_name(subject)} ended"
+        case ChangeKind.LIMIT_RAISED | ChangeKind.QUOTA_RAISED:
+            owner = "project" if subject == project else "department"
+            bound = "limit" if change.kind is ChangeKind.LIMIT_RAISED else "quota"
+            return f"{owner} {subject} had a {bound} of {_instead(change)}"
+    return _role_clause(change) or _pool_clause(change)
+
+
+def _role_clause(change: Change) -> str:
+    role, before, after = f"role {change.subject}", change.before, change.after
+    match change.kind:
+        case ChangeKind.LABEL_DROPPED:
+            return f"{role} did not require label {change.resource}={before}"
+        case ChangeKind.TAINT_TOLERATED:
+            return f"{role} tolerated taint {change.resource}"
+        case ChangeKind.GPU_MODEL_ALLOWED:
+            return f"{role} also allowed GPU model {after}"
+        case ChangeKind.SPREAD_RAISED:
+            return f"{after} replicas of {role} instead of {before} could run on a node"
+        case ChangeKind.REQUEST_LOWERED if change.resource == "replicas":
+            return f"{role} needed {_instead(change)}"
+        case ChangeKind.REQUEST_LOWERED:
+            verb = "had a limit of" if change.resource.startswith("limit.") else "requested"
+            return f"each replica of {role} {verb} {_instead(change)}"
+    return ""
+
+
+def _pool_clause(change: Change) -> str:
+    pool, before, after = f"pool {change.pool}", change.before, change.after
+    match change.kind:
+        case ChangeKind.MINIMUM_RUNTIME_OVER:
+            return f"running workloads had passed their minimum runtime ({before} s left)"
+        case ChangeKind.NODE_OPENED:
+            draining = ", which is draining," if before == NodeState.DRAINING else ""
+            return f"node {change.subject}{draining} were uncordoned"
+        case ChangeKind.CONSOLIDATION_ENABLED:
+            return f"consolidation were enabled in {pool}"
+        case ChangeKind.MAX_MOVES_RAISED:
+            return f"consolidation in {pool} could move {_count(after, 'pod')} at once instead of {before}"
+    return f"{pool} had {_count(after, 'more node')}"
+
+
+def _instead(change: Change) -> str:
+    """Return the new amount with its unit and the old amount, as in "5 GPUs instead of 4"."""
+    resource = change.resource.removeprefix("limit.")
+    before, after = as_integer(change.before), as_integer(change.after)
+    if resource == "devices":
+        resource, before, after = "gpu", before * MILLI, after * MILLI
+    if not resource.endswith("memory_mib"):
+        old = before if resource == "replicas" else before / MILLI
+        return f"{format_amount(resource, after)} instead of {format_number(old)}"
+    unit = format_amount(resource, 1).partition(" MiB")[2]
+    return f"{_memory(after)}{unit} instead of {_memory(before)}"
+
+
+def _memory(mib: int) -> str:
+    """Return GiB if that takes at most three decimals, else MiB."""
+    if mib >= MIB_PER_GIB and mib % (MIB_PER_GIB // 8) == 0:
+        return f"{format_number(mib / MIB_PER_GIB)} GiB"
+    return f"{mib} MiB"
+
+
+def _count(value: Value, noun: str) -> str:
+    return format_count(as_integer(value), noun)

@@ -1,0 +1,331 @@
+"""Tests for the smallest change that would start a pending workload.
+
+In each test, a kind of change is the answer because smaller kinds do not suffice.
+"""
+
+import pytest
+
+from scheduler.engine.model import (
+    Consolidation,
+    NodeShape,
+    NodeState,
+    PodState,
+    Pool,
+    Reservation,
+    Role,
+    Taint,
+    TopologyConstraint,
+)
+from scheduler.engine.smallest_change.search import Outcome, smallest_change
+from scheduler.engine.smallest_change.sentences import change_sentence
+from tests.engine.world import NOON, World, request, role
+
+NONE = "No single change would start the workload now."
+
+
+def sentence(world: World, name: str = "w") -> str:
+    snapshot = world.snapshot()
+    project = next(workload.project for workload in snapshot.workloads if workload.name == name)
+    return change_sentence(smallest_change(snapshot, name), project)
+
+
+def would_start(clause: str, effects: str = "") -> str:
+    return f"The workload would start now if {clause}.{effects and ' ' + effects}"
+
+
+def one_project(*, quota: float | None = 8, pool: Pool | None = None, **nodes: int) -> World:
+    return World(pool=pool, **nodes).department("d", 8).project("p", "d", quota)
+
+
+def full_node(**settings: object) -> World:
+    """Return a node without free GPUs, whose workload is of equal priority and another, in-quota project."""
+    world = World(pool=Pool("default", **settings), n=4).department("d", 8)  # type: ignore[arg-type]
+    return world.project("p", "d", 4).project("other", "d", 4).running("theirs", "other", "n", 4)
+
+
+# -- the owner of the workload
+
+
+def test_suspended_workload_would_have_to_be_resumed() -> None:
+    assert sentence(one_project(n=4).queued("w", "p", suspended=True)) == would_start("it were resumed")
+
+
+def test_remaining_backoff_is_the_change() -> None:
+    world = one_project(n=4).queued("w", "p", backoff_until=NOON + 90)
+    assert sentence(world) == would_start("its backoff were over (90 s left)")
+
+
+def test_backoff_is_no_change_if_the_workload_would_not_fit_after_it() -> None:
+    assert sentence(one_project(n=4).queued("w", "p", gpus=8, backoff_until=NOON + 90)) == NONE
+
+
+def test_completion_of_the_only_unmet_dependency_is_the_change() -> None:
+    world = one_project(n=4).running("first", "p", "n", 4).queued("w", "p", gpus=4, depends_on=("first",))
+    assert sentence(world) == would_start("first had completed")
+
+
+def test_two_unmet_dependencies_are_more_than_a_single_change() -> None:
+    world = one_project(n=4).running("first", "p", "n").running("second", "p", "n")
+    assert sentence(world.queued("w", "p", depends_on=("first", "second"))) == NONE
+
+
+def test_end_of_the_preemption_delay_lets_the_workload_reclaim() -> None:
+    world = World(n=1).department("d", 1).project("p", "d", 1).project("borrower", "d", 0)
+    world.running("borrows", "borrower", "n").queued("w", "p", preemption_delay=1020)
+    expected = would_start("its preemption delay were over (21 s left)", "This would evict 1 workload.")
+    assert sentence(world) == expected
+
+
+def test_non_preemptible_workload_over_quota_could_be_preemptible() -> None:
+    world = one_project(quota=0, n=4).queued("w", "p", preemptible=False)
+    assert sentence(world) == would_start("it were preemptible")
+
+
+def test_free_capacity_in_another_pool_is_the_change() -> None:
+    world = full_node()
+    world.pools.append(Pool("spare"))
+    world.node("m", 1, pool="spare")
+    assert sentence(world.queued("w", "p")) == would_start("it also allowed pool spare")
+
+
+def test_label_that_no_free_node_has_could_be_dropped() -> None:
+    world = (
+        full_node()
+        .node("m", 1, labels={"zone": "b"})
+        .queued("w", "p", on_role={"node_selector": {"zone": "a"}})
+    )
+    assert sentence(world) == would_start("role worker did not require label zone=a")
+
+
+def test_taint_of_the_only_free_node_could_be_tolerated() -> None:
+    world = full_node().node("m", 1, taints=(Taint("special"),)).queued("w", "p")
+    assert sentence(world) == would_start("role worker tolerated taint special")
+
+
+def test_gpu_model_of_the_only_free_node_could_be_allowed() -> None:
+    world = full_node().node("m", 1, gpu_model="L4").queued("w", "p", on_role={"gpu_models": ("H100",)})
+    assert sentence(world) == would_start("role worker also allowed GPU model L4")
+
+
+def test_gang_that_fits_in_two_racks_could_drop_its_topology_constraint() -> None:
+    world = World(pool=Pool("default", topology=("rack",))).department("d", 8).project("p", "d", 8)
+    world.node("a", 1, labels={"rack": "r1"}).node("b", 1, labels={"rack": "r2"})
+    world.queued("w", "p", 2, topology=TopologyConstraint(required="rack"))
+    assert sentence(world) == would_start("it did not have to run within one rack")
+
+
+def test_smallest_sufficient_number_of_replicas_per_node_is_suggested() -> None:
+    world = one_project(n=8).queued("w", "p", 3, on_role={"spread_per_node": 1})
+    assert sentence(world) == would_start("3 replicas of role worker instead of 1 could run on a node")
+
+
+@pytest.mark.parametrize(
+    ("lowered", "clause"),
+    [
+        (role(min=8), "role worker needed 5 replicas instead of 8"),
+        (role(ask=request(7)), "each replica of role worker requested 5 GPUs instead of 7"),
+        (role(ask=request(1, gpu_memory=100_000)),
+         "each replica of role worker requested 72 GiB of GPU memory instead of 100000 MiB"),
+        (role(ask=request(0, cpu=12)), "each replica of role worker requested 10 CPUs instead of 12"),
+        (role(ask=request(1, cpu=2, limit_cpu=16)),
+         "each replica of role worker had a limit of 10 CPUs instead of 16"),
+        (role(ask=request(1, memory=4096)),
+         "each replica of role worker requested 3.5 GiB of memory instead of 4 GiB"),
+    ],
+)  # fmt: skip
+def test_largest_request_that_fits_is_suggested(lowered: Role, clause: str) -> None:
+    world = World().node("n", 5, cpu=10, memory=3800).department("d", 8).project("p", "d", 8)
+    assert sentence(world.queued("w", "p", roles=(lowered,))) == would_start(clause)
+
+
+def test_fraction_of_a_gpu_is_lowered_in_round_steps() -> None:
+    world = one_project(n=1).running("shares", "p", "n", 0.5).queued("w", "p", gpus=0.75)
+    assert sentence(world) == would_start("each replica of role worker requested 0.5 GPUs instead of 0.75")
+
+
+def test_smallest_relative_decrease_is_preferred() -> None:
+    """Five replicas of eight are a smaller part than one GPU of two."""
+    roles = (role("many", 8, ask=request(1)), role("few", 1, ask=request(2)))
+    world = one_project(n=8).queued("w", "p", roles=roles)
+    assert sentence(world) == would_start("role many needed 6 replicas instead of 8")
+
+
+def test_less_than_half_the_request_is_the_last_resort() -> None:
+    world = World(n=2).department("d", 8).project("p", "d", 8).queued("w", "p", 40)
+    assert sentence(world) == would_start("role worker needed 2 replicas instead of 40")
+
+
+def test_workload_that_ends_before_held_nodes_are_needed_may_use_them() -> None:
+    pool = Pool("default", reservation_after=60)
+    world = World(pool=pool, n=4).department("d", 4).project("p", "d", 4)
+    world.running("runs", "p", "n", 2, max_runtime=3600 + 500, preemptible=False)
+    world.queued("big", "p", gpus=4, priority=60).queued("w", "p", gpus=2)
+    assert sentence(world) == would_start("its max_runtime were 500 s")
+
+
+def test_own_workload_that_ends_is_the_smallest_and_youngest_that_suffices() -> None:
+    world = one_project(n=8)
+    for name, gpus, since in (("tiny", 1, 10), ("old", 2, 900), ("young", 2, 100), ("large", 3, 50)):
+        world.running(name, "p", "n", gpus, since=since)
+    assert sentence(world.queued("w", "p", gpus=2)) == would_start("young ended")
+
+
+def test_priority_just_above_that_of_enough_victims_is_suggested() -> None:
+    world = one_project(n=2).running("a", "p", "n", priority=60).running("b", "p", "n", priority=70)
+    expected = would_start("its priority were 71 instead of 50", "This would evict 2 workloads.")
+    assert sentence(world.queued("w", "p", gpus=2)) == expected
+
+
+def test_preemptible_workload_is_not_raised_to_a_non_preemptible_priority() -> None:
+    world = one_project(n=2).running("a", "p", "n", priority=99).running("b", "p", "n", priority=99)
+    assert "priority" not in sentence(world.queued("w", "p", gpus=2))
+
+
+# -- admins of the department or the platform
+
+
+def test_limit_of_a_project_is_raised_by_just_enough() -> None:
+    world = World(n=8).department("d", 8).project("p", "d", 8, limit=0.5).queued("w", "p")
+    assert sentence(world) == would_start("project p had a limit of 1 GPU instead of 0.5")
+
+
+def test_limit_of_a_department_is_raised_by_just_enough() -> None:
+    world = World(n=8).department("d", 8, limit=4).project("p", "d", 4).project("other", "d", 4)
+    world.running("theirs", "other", "n", 4, preemptible=False).queued("w", "p")
+    assert sentence(world) == would_start("department d had a limit of 5 GPUs instead of 4")
+
+
+def test_quota_of_a_project_that_may_not_borrow_is_raised_by_just_enough() -> None:
+    world = World(n=8).department("d", 8).project("p", "d", 0, over_quota=False).queued("w", "p")
+    assert sentence(world) == would_start("project p had a quota of 1 GPU instead of 0")
+
+
+def test_project_quota_of_one_more_gpu_lets_the_workload_reclaim() -> None:
+    world = World(n=4).department("d", 4).project("p", "d", 0, weight=0).project("borrower", "d", 0)
+    world.running("borrows", "borrower", "n n n n", least=1).queued("w", "p")
+    clause = "project p had a quota of 1 GPU instead of 0"
+    assert sentence(world) == would_start(clause, "This would scale down 1 workload.")
+
+
+def test_department_quota_admits_a_non_preemptible_workload() -> None:
+    world = World(n=1).department("e", 0).project("borrower", "e", 0).running("borrows", "borrower", "n")
+    world.department("d", 0).project("p", "d", 8).queued("w", "p", preemptible=False)
+    expected = would_start("department d had a quota of 1 GPU instead of 0", "This would evict 1 workload.")
+    assert sentence(world) == expected
+
+
+def test_shortest_sufficient_rest_of_minimum_runtimes_is_suggested() -> None:
+    world = World(pool=Pool("default", reclaim_min_runtime=600), n=2).department("d", 2).project("p", "d", 2)
+    world.project("borrower", "d", 0)
+    world.running("early", "borrower", "n", since=500).running("late", "borrower", "n", since=200)
+    clause = "running workloads had passed their minimum runtime (100 s left)"
+    assert sentence(world.queued("w", "p")) == would_start(clause, "This would evict 1 workload.")
+
+
+@pytest.mark.parametrize(
+    ("state", "clause"),
+    [
+        (NodeState.CORDONED, "node c were uncordoned"),
+        (NodeState.DRAINING, "node c, which is draining, were uncordoned"),
+    ],
+)
+def test_node_with_room_is_uncordoned(state: NodeState, clause: str) -> None:
+    world = full_node().node("b", 1, state=state).running("ours", "p", "b", preemptible=False)
+    assert sentence(world.node("c", 2, state=state).queued("w", "p")) == would_start(clause)
+
+
+def test_consolidation_would_join_two_free_halves() -> None:
+    world = World(pool=Pool("default", consolidation=Consolidation(enabled=False)), a=1, b=1)
+    world.department("d", 2).project("p", "d", 1).project("other", "d", 1)
+    world.running("one", "other", "a", 0.5).running("two", "other", "b", 0.5)
+    expected = would_start("consolidation were enabled in pool default", "This would move 1 workload.")
+    assert sentence(world.queued("w", "p")) == expected
+
+
+def test_smallest_sufficient_number_of_moves_is_suggested() -> None:
+    world = World(pool=Pool("default", consolidation=Consolidation(max_moves=1)), a=1, b=1)
+    world.department("d", 2).project("p", "d", 1).project("other", "d", 1)
+    world.running("one", "other", "a", 0.25).running("two", "other", "a", 0.25)
+    world.running("stays", "other", "b", 0.5, preemptible=False)
+    clause = "consolidation in pool default could move 2 pods at once instead of 1"
+    assert sentence(world.queued("w", "p")) == would_start(clause, "This would move 2 workloads.")
+
+
+@pytest.mark.parametrize(("gpus", "nodes"), [(1, "1 more node"), (4, "2 more nodes")])
+def test_smallest_sufficient_number_of_nodes_is_suggested(gpus: int, nodes: str) -> None:
+    roles = (role("a", ask=request(gpus)), role("b", ask=request(gpus)))
+    assert sentence(full_node().queued("w", "p", roles=roles)) == would_start(f"pool default had {nodes}")
+
+
+def test_capacity_of_a_booting_node_would_start_the_workload_only_later() -> None:
+    """With more quota, the workload would get a reservation on the booting node."""
+    world = World().booting("m", 1).department("d", 1).project("p", "d", 0, over_quota=False)
+    assert sentence(world.queued("w", "p")) == NONE
+
+
+# -- other tenants
+
+
+def cpu_pool() -> Pool:
+    """Return a pool that adds only nodes without GPUs."""
+    return Pool("default", node_shape=NodeShape(cpu=1000, memory_mib=1000))
+
+
+def two_tenants() -> World:
+    world = World(pool=cpu_pool(), n=4).department("d", 4).project("p", "d", 2).project("near", "d", 2)
+    return world.department("e", 4).project("far", "e", 4)
+
+
+def test_workload_of_the_same_department_ends_before_one_of_another() -> None:
+    world = two_tenants().running("a-far", "far", "n", 2, preemptible=False)
+    world.running("z-near", "near", "n", 2, preemptible=False).queued("w", "p")
+    assert sentence(world) == would_start("z-near ended")
+
+
+def test_name_of_a_workload_passes_through_the_redaction() -> None:
+    snapshot = two_tenants().running("secret", "far", "n", 4, preemptible=False).queued("w", "p").snapshot()
+    redacted = change_sentence(smallest_change(snapshot, "w"), "p", lambda name: f"[{len(name)} letters]")
+    assert redacted == would_start("[6 letters] ended")
+
+
+# -- no change
+
+
+def test_two_needed_changes_are_none() -> None:
+    world = World(pool=cpu_pool(), n=1).department("d", 1).project("p", "d", 1).project("other", "d", 1)
+    world.running("one", "other", "n", 0.5, preemptible=False)
+    world.running("two", "other", "n", 0.5, preemptible=False)
+    assert sentence(world.queued("w", "p")) == NONE
+
+
+def test_search_ends_at_the_limit_on_runs() -> None:
+    snapshot = (
+        full_node()
+        .node("m", 1, labels={"zone": "b"}, taints=(Taint("special"),))
+        .queued("w", "p", 8)
+        .snapshot()
+    )
+    result = smallest_change(snapshot, "w", max_runs=4)
+    assert (result.outcome, result.runs) == (Outcome.UNDECIDED, 4)
+    assert change_sentence(result, "p") == (
+        "The search for a change that would start the workload now was not completed."
+    )
+
+
+def test_workloads_that_are_not_pending_need_no_change() -> None:
+    world = one_project(n=4).running("runs", "p", "n").queued("starts", "p").queued("reserved", "p")
+    world.running("ended", "p", "n", state=PodState.COMPLETED)
+    world.running("stops", "p", "n", state=PodState.STOPPING)
+    world.reservations.append(Reservation("reserved", "worker", 0, "n", (2,)))
+    snapshot = world.snapshot()
+    results = {workload.name: smallest_change(snapshot, workload.name) for workload in snapshot.workloads}
+    assert {name: result.outcome for name, result in results.items()} == dict.fromkeys(
+        results, Outcome.NOT_NEEDED
+    )
+
+
+def test_search_leaves_the_snapshot_unchanged() -> None:
+    world = full_node().queued("w", "p", 2)
+    before = repr(world.snapshot())
+    smallest_change(world.snapshot(), "w")
+    assert repr(world.snapshot()) == before

@@ -1,0 +1,109 @@
+"""Tests on random clusters that a suggested change starts the workload, and that none is overlooked."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from hypothesis import given
+
+from scheduler.engine.decide import decide
+from scheduler.engine.model import Snapshot
+from scheduler.engine.plan import Place
+from scheduler.engine.smallest_change.change import Change, ChangeKind
+from scheduler.engine.smallest_change.search import MAX_RUNS, Outcome, smallest_change
+from scheduler.engine.smallest_change.sentences import change_sentence
+from scheduler.simulator import load
+from tests.engine.reference.changes import roles_of, with_change
+from tests.engine.reference.clusters import clusters
+from tests.engine.test_laws import on_random_clusters
+
+Document = dict[str, Any]
+LEVELS = ("zone", "rack")
+GPUS = (1, 2, 4, 8, 16)
+
+
+def starts(document: Document, name: str) -> bool:
+    """Return whether the next cycle places the workload on nodes that are ready."""
+    booting = {node["name"] for node in document["nodes"] if node["state"] == "booting"}
+    nodes = _nodes_of(load(document).snapshot, name)
+    return bool(nodes) and not nodes & booting
+
+
+def is_pending(snapshot: Snapshot, name: str) -> bool:
+    """Return whether the workload has no pod, and the next cycle places none."""
+    workload = next(workload for workload in snapshot.workloads if workload.name == name)
+    return not workload.pods and not _nodes_of(snapshot, name)
+
+
+def _nodes_of(snapshot: Snapshot, name: str) -> set[str]:
+    steps = [step for bundle in decide(snapshot).bundles for step in bundle.steps]
+    return {step.node for step in steps if isinstance(step, Place) and step.workload == name}
+
+
+@on_random_clusters(80)
+@given(document=clusters())
+def test_suggested_change_starts_the_workload(document: Document) -> None:
+    snapshot = load(document).snapshot
+    for workload in snapshot.workloads:
+        result = smallest_change(snapshot, workload.name)
+        assert result.runs <= MAX_RUNS
+        assert (result.outcome is not Outcome.NOT_NEEDED) is is_pending(snapshot, workload.name)
+        assert "None" not in change_sentence(result, workload.project)
+        if result.change is not None:
+            changed = with_change(document, workload.name, result.change)
+            assert starts(changed, workload.name), (workload.name, result.change)
+
+
+@on_random_clusters(25)
+@given(document=clusters())
+def test_no_single_change_is_overlooked(document: Document) -> None:
+    snapshot = load(document).snapshot
+    for workload in snapshot.workloads:
+        if smallest_change(snapshot, workload.name).outcome is Outcome.NO_CHANGE:
+            for change in single_changes(document, workload.name):
+                changed = with_change(document, workload.name, change)
+                assert not starts(changed, workload.name), (workload.name, change)
+
+
+def single_changes(document: Document, name: str) -> Iterator[Change]:
+    """Yield changes of each kind, whatever keeps the workload pending."""
+    workload = next(workload for workload in document["workloads"] if workload["name"] == name)
+    yield Change(ChangeKind.PREEMPTIBLE)
+    for other in document["workloads"]:
+        if other is not workload and other.get("pods"):
+            yield Change(ChangeKind.WORKLOAD_ENDED, other["name"])
+    for level in LEVELS:
+        yield Change(ChangeKind.TOPOLOGY_DROPPED, resource=level)
+    for role in roles_of(workload):
+        yield from _role_changes(role)
+    for node in document["nodes"]:
+        if node["state"] in ("cordoned", "draining"):
+            yield Change(ChangeKind.NODE_OPENED, node["name"])
+    project = next(queue for queue in document["projects"] if queue["name"] == workload["project"])
+    for pool in (pool["name"] for pool in document["pools"]):
+        yield Change(ChangeKind.POOL_ALLOWED, pool)
+        yield from _pool_changes(pool)
+        for queue in (project["name"], project["department"]):
+            for gpus in GPUS:
+                for kind in (ChangeKind.QUOTA_RAISED, ChangeKind.LIMIT_RAISED):
+                    yield Change(kind, queue, "gpu", after=gpus * 1000, pool=pool)
+
+
+def _role_changes(role: Document) -> Iterator[Change]:
+    yield Change(ChangeKind.TAINT_TOLERATED, role["name"], "special")
+    yield Change(ChangeKind.SPREAD_RAISED, role["name"], after=99)
+    for key in role.get("node_selector", ()):
+        yield Change(ChangeKind.LABEL_DROPPED, role["name"], key)
+    if "gpu_models" in role:
+        yield Change(ChangeKind.GPU_MODEL_ALLOWED, role["name"], after="B")
+    for replicas in range(1, role["min"]):
+        yield Change(ChangeKind.REQUEST_LOWERED, role["name"], "replicas", after=replicas)
+    if role.get("gpu", 0) > 1:
+        yield Change(ChangeKind.REQUEST_LOWERED, role["name"], "devices", after=1)
+
+
+def _pool_changes(pool: str) -> Iterator[Change]:
+    yield Change(ChangeKind.CONSOLIDATION_ENABLED, pool=pool)
+    yield Change(ChangeKind.MAX_MOVES_RAISED, after=32, pool=pool)
+    yield Change(ChangeKind.MINIMUM_RUNTIME_OVER, before=200, pool=pool)
+    for count in (1, 2, 4):
+        yield Change(ChangeKind.NODES_ADDED, after=count, pool=pool)
