@@ -1,7 +1,8 @@
-"""REST endpoint that explains a workload's state."""
+"""REST endpoints that explain a workload's state and what would start a pending workload."""
 
+from dataclasses import asdict
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 from uuid import UUID
 
 from pydantic import Field
@@ -15,7 +16,10 @@ from berth.server.api.views import ApiView
 from projects import selectors
 from projects.api.workloads.schemas import BlockerResponse, PhaseName
 from scheduler.api import evictions
+from scheduler.engine.smallest_change.change import ChangeKind
 from scheduler.reports.explanations.workload import explain, with_share_explanations
+from scheduler.reports.visibility import viewer_for
+from scheduler.reports.what_if.smallest_change import find_smallest_change
 
 
 class PendingPeriodResponse(ResponseModel):
@@ -48,6 +52,36 @@ class ExplanationResponse(ResponseModel):
     )
 
 
+class SingleChangeResponse(ResponseModel):
+    """One change, in GPUs, CPU cores, MiB, seconds and counts."""
+
+    kind: ChangeKind
+    subject: str = Field(
+        description="The role, queue, node, pool or workload that changes; empty for the workload itself."
+    )
+    resource: str = Field(
+        description="The changed amount, such as gpu, memory_mib, limit.cpu, devices or replicas, or the key "
+        "of a label or taint."
+    )
+    pool: str = Field(description="Pool whose queue, nodes or settings change.")
+    before: int | float | str | None
+    after: int | float | str | None
+
+
+class SmallestChangeResponse(ResponseModel):
+    """The smallest single change that would start a pending workload now."""
+
+    outcome: Literal["change", "no_change", "undecided", "not_needed"] = Field(
+        description="`no_change`: no single change starts the workload. `undecided`: none was found among "
+        "the changes tried. `not_needed`: the workload is not pending, or the next cycle places it."
+    )
+    sentence: str
+    change: SingleChangeResponse | None
+    evicted_workloads: int = Field(description="Other workloads that the start would evict.")
+    scaled_down_workloads: int
+    moved_workloads: int
+
+
 class WorkloadExplanation(ApiView):
     @operation("Explain a workload's state", answer=ExplanationResponse)
     def get(self, request: Request, workload_id: UUID) -> Response:
@@ -62,3 +96,14 @@ class WorkloadExplanation(ApiView):
         ]
         values["evictions"] = evictions.serializer_for(self.actor)(explanation.evictions)
         return Response(ExplanationResponse(**values))
+
+
+class WorkloadSmallestChange(ApiView):
+    @operation(
+        "Find the smallest change that would start a pending workload now", answer=SmallestChangeResponse
+    )
+    def get(self, request: Request, workload_id: UUID) -> Response:
+        reject_query(request)
+        workload = selectors.find_workload(self.actor, workload_id)
+        answer = find_smallest_change(workload, viewer_for(self.actor))
+        return Response(SmallestChangeResponse(**asdict(answer)))

@@ -170,6 +170,7 @@ MATRIX: list[tuple[str, str, Any, dict[str, str], str]] = [
     ("GET", "nodes/local-0/utilization", None, {}, "200 200 200 200 200 200 404 401"),
     ("GET", "workloads/{workload}/utilization", None, {}, "200 200 200 200 200 404 404 401"),
     ("GET", "workloads/{workload}/explain", None, {}, "200 200 200 200 200 404 404 401"),
+    ("GET", "workloads/{workload}/smallest-change", None, {}, "200 200 200 200 200 404 404 401"),
     ("GET", "scheduler/health", None, {}, "200 403 403 403 403 403 403 401"),
     ("GET", "evictions", None, {}, "200 200 200 200 200 200 200 401"),
     ("GET", "evictions/{eviction}", None, {}, "404 404 404 404 404 404 404 401"),

@@ -80,6 +80,31 @@ def test_explanation_lists_last_cycle_blockers_and_queue_standing(
     assert (listed["queue_position"], listed["expected_start"]) == (3, "2030-01-01T00:00:00Z")
 
 
+def test_smallest_change_is_a_sentence_and_data(cast: Cast, gpu_node: None, dave: Caller) -> None:
+    roles = [{"name": "worker", "replicas": 3, "gpu": 1}]
+    workload = workloads.submit(actor=cast.dave, project=cast.vision, document=training(roles=roles))
+    assert dave.get(f"workloads/{workload.pk}/smallest-change").json() == {
+        "outcome": "change",
+        "sentence": "The workload would start now if role worker needed 2 replicas instead of 3.",
+        "change": {
+            "kind": "request_lowered", "subject": "worker", "resource": "replicas", "pool": "",
+            "before": 3, "after": 2,
+        },
+        "evicted_workloads": 0, "scaled_down_workloads": 0, "moved_workloads": 0,
+    }  # fmt: skip
+
+
+def test_workload_that_is_not_pending_has_no_smallest_change(
+    cast: Cast, gpu_node: None, dave: Caller
+) -> None:
+    workload = workloads.submit(actor=cast.dave, project=cast.vision, document=training())
+    Workload.objects.filter(pk=workload.pk).update(phase="running")
+    answer = dave.get(f"workloads/{workload.pk}/smallest-change").json()
+    assert (answer["outcome"], answer["sentence"], answer["change"]) == (
+        "not_needed", "The workload is not pending.", None,
+    )  # fmt: skip
+
+
 def test_health_endpoint_checks_the_invariants(cast: Cast, alice: Caller) -> None:
     health = alice.get("scheduler/health").json()
     invariants = {invariant["name"]: invariant["ok"] for invariant in health["invariants"]}

@@ -142,6 +142,35 @@ class PortLink(Model):
     expires_at: datetime
 
 
+class SingleChange(Model):
+    """One change, in GPUs, CPU cores, MiB, seconds and counts."""
+
+    kind: str = ""
+    subject: str = ""
+    """The role, queue, node, pool or workload that changes; empty for the workload itself."""
+    resource: str = ""
+    """The changed amount, such as gpu, memory_mib, limit.cpu, devices or replicas, or the key of a label
+    or taint."""
+    pool: str = ""
+    """Pool whose queue, nodes or settings change."""
+    before: int | float | str | None = None
+    after: int | float | str | None = None
+
+
+class SmallestChange(Model):
+    """The smallest single change that would start a pending workload now."""
+
+    outcome: str = ""
+    """`no_change`: no single change starts the workload. `undecided`: none was found among the changes
+    tried. `not_needed`: the workload is not pending, or the next cycle places it."""
+    sentence: str = ""
+    change: SingleChange | None = None
+    evicted_workloads: int = 0
+    """Other workloads that the start would evict."""
+    scaled_down_workloads: int = 0
+    moved_workloads: int = 0
+
+
 class Gpus(Model):
     requested: float = 0
     """GPUs of the minimum gang."""

@@ -17,6 +17,7 @@ from berth.client.models.workloads import (
     LogMatches,
     Pod,
     PortLink,
+    SmallestChange,
     Submission,
     Workload,
     WorkloadDetail,
@@ -79,6 +80,14 @@ class Workloads:
 
     def explain(self, workload_id: str) -> Explanation:
         return Explanation.model_validate(self._transport.get(f"workloads/{workload_id}/explain"))
+
+    def smallest_change(self, workload_id: str) -> SmallestChange:
+        """Return the smallest single change that would start a pending workload now.
+
+        The server runs the scheduler on changed copies of the cluster, which may take seconds on a large one.
+        """
+        path = f"workloads/{workload_id}/smallest-change"
+        return SmallestChange.model_validate(self._transport.get(path))
 
     def pods(self, workload_id: str) -> Sequence[Pod]:
         items = self._transport.iterate_items(f"workloads/{workload_id}/pods")

@@ -1,0 +1,145 @@
+"""Smallest single change that would start a pending workload now, for one user.
+
+The engine runs only when a user asks. The answer is kept for the state of the cluster that it was
+computed from.
+"""
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from threading import Lock
+from typing import Any
+
+from django.utils import timezone
+
+from berth.core.amounts import MILLI
+from projects.models import Phase, Workload
+from scheduler.engine.layout.carry_over import is_same_cluster
+from scheduler.engine.model import Snapshot
+from scheduler.engine.smallest_change.change import Change, ChangeKind, Value
+from scheduler.engine.smallest_change.search import Outcome, SmallestChange, smallest_change
+from scheduler.engine.smallest_change.sentences import change_sentence
+from scheduler.loop.decide import without_pools
+from scheduler.loop.observe.view import ClusterView, observe
+from scheduler.reports.visibility import HIDDEN_WORKLOAD, Viewer, project_in_handle
+from scheduler.reports.what_if.slots import dry_run_slot
+from scheduler.reports.what_if.what_if_cache import SPEC_CACHE, shared_cache
+
+log = logging.getLogger(__name__)
+
+MAX_AGE = timedelta(seconds=30)  # time alone changes answers, for example when a minimum runtime ends
+SENTENCES_BY_PHASE = {Phase.RESERVED: "Capacity is already reserved for the workload."}
+NOT_PENDING = "The workload is not pending."
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeAnswer:
+    """The smallest change in words and as data, without names that the user may not see."""
+
+    outcome: str
+    sentence: str
+    change: Mapping[str, Any] | None = None
+    evicted_workloads: int = 0
+    scaled_down_workloads: int = 0
+    moved_workloads: int = 0
+
+
+def find_smallest_change(workload: Workload, viewer: Viewer, now: datetime | None = None) -> ChangeAnswer:
+    """Return the smallest change for a workload that the viewer may see.
+
+    Raises RateLimited while too many of the project's dry runs are in progress.
+    """
+    if workload.phase != Phase.PENDING:
+        sentence = SENTENCES_BY_PHASE.get(Phase(workload.phase), NOT_PENDING)
+        return ChangeAnswer(Outcome.NOT_NEEDED, sentence)
+    at = now or timezone.now()
+    with shared_cache() as cache:
+        view = observe(at, SPEC_CACHE, cache.observations)
+    if workload.handle not in view.workloads:
+        return ChangeAnswer(Outcome.NOT_NEEDED, NOT_PENDING)  # the workload ended in the meantime
+    if all(pool in view.below_threshold for pool in workload.pools):
+        return ChangeAnswer(Outcome.NO_CHANGE, str(view.below_threshold[workload.pools[0]]))
+    result = _answers.get(view, workload.handle)
+    if result is None:
+        with dry_run_slot(workload.project):
+            result = _answers.put(view, workload.handle, _search(view, workload.handle))
+    return _answer(result, workload, viewer)
+
+
+def _search(view: ClusterView, handle: str) -> SmallestChange:
+    """Run the engine on the pools that accept workloads. A failure of the engine leaves the question open."""
+    try:
+        return smallest_change(without_pools(view.snapshot, view.below_threshold), handle)
+    except Exception:
+        log.exception("the engine failed for a change that would start %s", handle)
+        return SmallestChange(Outcome.UNDECIDED)
+
+
+@dataclass(slots=True)
+class _Answers:
+    """Results for the latest observed state of the cluster, by workload."""
+
+    snapshot: Snapshot | None = None
+    results: dict[str, tuple[datetime, SmallestChange]] = field(default_factory=dict)
+    lock: Lock = field(default_factory=Lock)
+
+    def get(self, view: ClusterView, handle: str) -> SmallestChange | None:
+        with self.lock:
+            if self.snapshot is None or not _is_same_state(self.snapshot, view.snapshot):
+                return None
+            at, result = self.results.get(handle, (view.at, None))
+            return result if view.at - at <= MAX_AGE else None
+
+    def put(self, view: ClusterView, handle: str, result: SmallestChange) -> SmallestChange:
+        with self.lock:
+            if self.snapshot is None or not _is_same_state(self.snapshot, view.snapshot):
+                self.snapshot, self.results = view.snapshot, {}
+            self.results[handle] = view.at, result
+        return result
+
+
+_answers = _Answers()
+
+
+def _is_same_state(before: Snapshot, now: Snapshot) -> bool:
+    """Return whether only time has passed. Unchanged workloads are usually the same objects."""
+    return (
+        is_same_cluster(before, now)
+        and before.workloads == now.workloads
+        and before.reservations == now.reservations
+    )
+
+
+def _answer(result: SmallestChange, workload: Workload, viewer: Viewer) -> ChangeAnswer:
+    def display_name(handle: str) -> str:
+        return handle if viewer.can_see_named(project_in_handle(handle)) else HIDDEN_WORKLOAD
+
+    change, effects = result.change, result.effects
+    return ChangeAnswer(
+        outcome=result.outcome,
+        sentence=change_sentence(result, workload.project.name, display_name),
+        change=None if change is None else _change_document(change, display_name),
+        evicted_workloads=effects.evicted,
+        scaled_down_workloads=effects.scaled_down,
+        moved_workloads=effects.moved,
+    )
+
+
+def _change_document(change: Change, display_name: Callable[[str], str]) -> Mapping[str, Any]:
+    names_workload = change.kind in (ChangeKind.WORKLOAD_ENDED, ChangeKind.DEPENDENCY_COMPLETED)
+    return {
+        "kind": str(change.kind),
+        "subject": display_name(change.subject) if names_workload else change.subject,
+        "resource": change.resource,
+        "pool": change.pool,
+        "before": _to_api_units(change.resource, change.before),
+        "after": _to_api_units(change.resource, change.after),
+    }
+
+
+def _to_api_units(resource: str, value: Value) -> int | float | str | None:
+    """Return GPUs and CPUs instead of thousandths."""
+    if isinstance(value, int) and resource in ("gpu", "cpu", "limit.cpu"):
+        return value // MILLI if value % MILLI == 0 else value / MILLI
+    return value
