@@ -117,14 +117,16 @@ def test_why_lists_every_blocker_with_its_numbers(terminal: Terminal) -> None:
             ],
         }],
     }  # fmt: skip
-    server = StubServer(
-        page([workload()]), httpx.Response(200, json=workload()), httpx.Response(200, json=explained)
-    )
+    sentence = "The workload would start now if node n3 were uncordoned."
+    change = {"outcome": "change", "sentence": sentence, "change": {"kind": "node_opened", "subject": "n3"}}
+    replies = [workload(), explained, change]
+    server = StubServer(page([workload()]), *(httpx.Response(200, json=reply) for reply in replies))
     output = terminal.run("why", "train", server=server).stdout
     for part in (
         "vision/train is pending: OverFairShare\n",
         "OverFairShare: Beyond.\n  requested 4 GPUs, fair share 2 GPUs\n",
         "Fragmented: In pieces.\n  largest free block 1 GPU\n",
+        f"\n{sentence}\n",
         "Queue position 2 in local\n  within quota: no\n",
         "project vision: quota 0, requested 2 (GPUs in local)\n    The queue has no quota.\n",
         "    Fair share: 1 GPU.\n", "ProjectLimit 3m\n", " so far\n",
@@ -133,6 +135,34 @@ def test_why_lists_every_blocker_with_its_numbers(terminal: Terminal) -> None:
         "    research: 8 GPUs allocated before, 4 GPUs after.\n",
     ):  # fmt: skip
         assert part in output
+
+
+def test_why_as_json_includes_the_smallest_change(terminal: Terminal) -> None:
+    replies = [workload(), {"phase": "pending"}, {"outcome": "no_change", "sentence": "None."}]
+    server = StubServer(page([workload()]), *(httpx.Response(200, json=reply) for reply in replies))
+    printed = json.loads(terminal.run("why", "train", "-o", "json", server=server).stdout)
+    assert (printed["phase"], printed["smallest_change"]["sentence"]) == ("pending", "None.")
+
+
+@pytest.mark.parametrize("status", [404, 429])
+def test_why_explains_without_the_smallest_change_if_the_server_refuses_it(
+    terminal: Terminal, status: int
+) -> None:
+    explained = {"phase": "pending", "reason": "Backoff"}
+    server = StubServer(
+        page([workload()]), httpx.Response(200, json=workload()), httpx.Response(200, json=explained),
+        problem(status, detail="Not now."),
+    )  # fmt: skip
+    result = terminal.run("why", "train", server=server)
+    assert (result.exit_code, result.stdout.splitlines()[0]) == (0, "vision/train is pending: Backoff")
+    assert "Not now." not in result.stdout
+
+
+def test_why_asks_for_a_change_only_while_the_workload_is_pending(terminal: Terminal) -> None:
+    replies = [workload(), {"phase": "running"}]
+    server = StubServer(page([workload()]), *(httpx.Response(200, json=reply) for reply in replies))
+    terminal.run("why", "train", server=server)
+    assert not any(call.endswith("smallest-change") for call in server.calls)
 
 
 def test_simulate_needs_no_server(terminal: Terminal, tmp_path: Path) -> None:

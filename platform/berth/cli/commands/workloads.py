@@ -27,7 +27,7 @@ from berth.core.words import format_count
 if TYPE_CHECKING:
     from berth.client import Client
     from berth.client.models.scheduling import Eviction
-    from berth.client.models.workloads import Explanation, Workload
+    from berth.client.models.workloads import Explanation, SmallestChange, Workload
 
 EVENTS_SHOWN = 10
 
@@ -212,7 +212,7 @@ def _print_refusal(workload: "Workload", error: Exception) -> ExitCode | None:
 
 
 def why(workload: WorkloadArgument, output: OutputOption = Output.TABLE) -> None:
-    """Explain why a workload is pending or was evicted.
+    """Explain why a workload is pending and what would start it, or why it was evicted.
 
     \b
     berth why vision/train
@@ -221,10 +221,29 @@ def why(workload: WorkloadArgument, output: OutputOption = Output.TABLE) -> None
     with open_client() as client:
         selected = client.workloads.find(workload)
         explanation = client.workloads.explain(selected.id)
-    show_one(explanation, output, lambda _: _print_explanation(selected, explanation))
+        change = None if explanation.phase != "pending" else _smallest_change(client, selected)
+    if output.is_data:
+        show_data({**explanation.plain(), "smallest_change": change and change.plain()}, output)
+    else:
+        _print_explanation(selected, explanation, change)
 
 
-def _print_explanation(workload: "Workload", explanation: "Explanation") -> None:
+def _smallest_change(client: "Client", workload: "Workload") -> "SmallestChange | None":
+    """Return the smallest change that would start the workload, or None if the server refuses to find it.
+
+    An older server cannot find it, and a busy one may not have the time.
+    """
+    from berth.client.errors import Refused
+
+    try:
+        return client.workloads.smallest_change(workload.id)
+    except Refused:
+        return None
+
+
+def _print_explanation(
+    workload: "Workload", explanation: "Explanation", change: "SmallestChange | None"
+) -> None:
     reason = f": {explanation.reason}" if explanation.reason else ""
     print(safe(f"{workload.handle} is {explanation.phase}{reason}"))
     if explanation.message and explanation.message not in {
@@ -241,6 +260,8 @@ def _print_explanation(workload: "Workload", explanation: "Explanation") -> None
             print(f"  {safe(line)}")
     if line := format_expected_start(explanation.expected_start, explanation.expected_start_reason):
         print(f"\n{safe(line)}")
+    if change is not None:
+        print(f"\n{safe(change.sentence)}")
     if lines := list(queue_lines(explanation.queue)):
         print_section("Queues")
         for line in lines:
