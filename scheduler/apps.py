@@ -19,8 +19,10 @@ class SchedulerConfig(AppConfig):
     def ready(self) -> None:
         from berth.server.tracing import tasks  # noqa: F401  (connects the signal receivers)
         from projects.services.workloads.prediction import register_predictor
+        from projects.services.workloads.smallest_change import register_change_finder
 
         register_predictor(_predict)
+        register_change_finder(_find_smallest_change)
 
 
 def _predict(*, actor: "Actor", workload: "Workload", spec: "WorkloadSpec", now: datetime) -> "Prediction":
@@ -28,3 +30,11 @@ def _predict(*, actor: "Actor", workload: "Workload", spec: "WorkloadSpec", now:
     from scheduler.reports.what_if.dry_run import predict
 
     return predict(actor=actor, workload=workload, spec=spec, now=now)
+
+
+def _find_smallest_change(workload: "Workload") -> str:
+    """Return the sentence about the smallest change that would start a workload, with all names."""
+    from scheduler.reports.visibility import UNRESTRICTED
+    from scheduler.reports.what_if.smallest_change import find_smallest_change
+
+    return find_smallest_change(workload, UNRESTRICTED).sentence

@@ -9,6 +9,7 @@ from unfold.admin import TabularInline
 from unfold.contrib.filters.admin import ChoicesDropdownFilter, RelatedDropdownFilter
 from unfold.decorators import action, display
 
+from berth.core.errors import RateLimited
 from berth.server.web.admin_site.base import (
     ReadOnlyModelAdmin,
     actor,
@@ -24,6 +25,7 @@ from projects.models import (
     Workload,
 )
 from projects.services import workloads
+from projects.services.workloads.smallest_change import unredacted_smallest_change
 
 PHASES = {
     "pending": "warning", "reserved": "info", "starting": "info", "running": "success", "stopping": "warning",
@@ -78,7 +80,7 @@ class WorkloadAdmin(ReadOnlyModelAdmin):
         "id", "name", "project_id", "kind", "phase", "reason", "priority", "preemptible", "gpu_milli_min",
         "submitted_at", "started_at", "ended_at", "preemptions", "restarts", "exit_code",
     )  # fmt: skip
-    readonly_fields = ("pending_reason", "document")
+    readonly_fields = ("pending_reason", "smallest_change", "document")
     fieldsets = (
         (
             None,
@@ -95,7 +97,20 @@ class WorkloadAdmin(ReadOnlyModelAdmin):
                 )
             },
         ),
-        ("State", {"fields": ("phase", "reason", "message", "since", "next_phase", "pending_reason")}),
+        (
+            "State",
+            {
+                "fields": (
+                    "phase",
+                    "reason",
+                    "message",
+                    "since",
+                    "next_phase",
+                    "pending_reason",
+                    "smallest_change",
+                )
+            },
+        ),
         (
             "Runs",
             {
@@ -127,6 +142,14 @@ class WorkloadAdmin(ReadOnlyModelAdmin):
         return render_table(
             ("Reason", "Message"), [(blocker.get("reason"), blocker.get("message")) for blocker in blockers]
         )
+
+    @display(description="Smallest change")
+    def smallest_change(self, row: Workload) -> str:
+        """Return the sentence about the change that would start the workload now, or why there is none."""
+        try:
+            return unredacted_smallest_change(row)
+        except RateLimited as error:
+            return error.detail
 
     @display(description="Spec")
     def document(self, row: Workload) -> Any:

@@ -22,6 +22,7 @@ urlpatterns = [
     path("templates/<slug:project>/<slug:name>/edit", templates.edit, name="template"),
     path("templates/<slug:project>/<slug:name>/delete", templates.delete, name="template-delete"),
     path("workloads/<uuid:workload_id>", workloads.detail, name="workload"),
+    path("workloads/<uuid:workload_id>/smallest-change", workloads.smallest_change, name="smallest-change"),
     path("workloads/<uuid:workload_id>/log", log.read, name="workload-log"),
     path("workloads/<uuid:workload_id>/log/pods", log.pods, name="workload-log-pods"),
     path("workloads/<uuid:workload_id>/log/search", log.find, name="workload-log-search"),

@@ -14,9 +14,11 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
+from berth.core.errors import RateLimited
 from berth.server.settings.admin_site import SECTIONS
 from pools.models import NodePool
 from projects.models import Audit, Delivery, Department, Membership, Quota, Workload
+from projects.services.workloads import smallest_change
 from scheduler.engine.decide import decide
 from scheduler.loop.engine_version import engine_version
 from scheduler.loop.snapshots import pack
@@ -86,6 +88,26 @@ def assert_runs_no_inline_script(answer: HttpResponse) -> None:
     assert answer.status_code == 200
     assert "script-src 'self' 'unsafe-eval';" in answer["Content-Security-Policy"]
     assert INLINE_SCRIPT.findall(answer.content.decode()) == []
+
+
+def test_pending_workload_shows_its_smallest_change(admin_client: Client, cast: Cast) -> None:
+    make.node(cast.pool, labels={"zone": "a"})
+    make.quota(cast.vision, cast.pool, 0, over_quota=False)
+    waiting = make.workload(cast.vision, "waits")
+    text = admin_client.get(reverse("admin:projects_workload_change", args=[waiting.pk])).content.decode()
+    assert "The workload would start now if project vision had a quota of 1 GPU instead of 0." in text
+
+
+def test_refused_search_for_a_change_shows_when_to_try_again(
+    admin_client: Client, cast: Cast, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(workload: Workload) -> str:
+        raise RateLimited(2, "Try again in 2 s.")
+
+    monkeypatch.setattr(smallest_change, "_finders", [refuse])
+    waiting = make.workload(cast.vision, "waits")
+    answer = admin_client.get(reverse("admin:projects_workload_change", args=[waiting.pk]))
+    assert (answer.status_code, "Try again in 2 s." in answer.content.decode()) == (200, True)
 
 
 def test_staff_without_platform_role_gets_403(cast: Cast, running_workload: Workload) -> None:

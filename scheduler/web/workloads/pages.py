@@ -6,9 +6,11 @@ from typing import Any
 
 from django.conf import settings
 from django.http import HttpResponse
+from django.shortcuts import render
 from django.utils import timezone
 from django.views.decorators.http import require_GET
 
+from berth.core.errors import RateLimited
 from berth.server.web.pages import Request, page, signed_in
 from projects.access import Action, may
 from projects.actor import Actor
@@ -16,6 +18,8 @@ from projects.models import Phase, Workload
 from projects.selectors import find_workload
 from projects.services.workloads import ports
 from projects.web.workloads.pages import steps_for
+from scheduler.reports.visibility import viewer_for
+from scheduler.reports.what_if.smallest_change import find_smallest_change
 from scheduler.web.utilization.pages import workload_utilization
 from scheduler.web.workloads import details
 from scheduler.web.workloads.log import pods_by_run
@@ -31,6 +35,23 @@ def detail(request: Request, workload_id: uuid.UUID) -> HttpResponse:
         **workload_context(request, workload),
     }
     return page(request, "scheduler/workloads/page.html", context, inner="scheduler/workloads/changes.html")
+
+
+@signed_in
+@require_GET
+def smallest_change(request: Request, workload_id: uuid.UUID) -> HttpResponse:
+    """Return the card with the smallest change that would start the workload now, or nothing.
+
+    The page loads the card separately, because finding the change may take seconds on a large cluster.
+    """
+    workload = find_workload(request.actor, workload_id)
+    if workload.phase != Phase.PENDING:
+        return HttpResponse()
+    try:
+        sentence = find_smallest_change(workload, viewer_for(request.actor)).sentence
+    except RateLimited as error:
+        sentence = error.detail
+    return render(request, "scheduler/workloads/smallest_change.html", {"sentence": sentence})
 
 
 def workload_context(request: Request, workload: Workload) -> dict[str, Any]:

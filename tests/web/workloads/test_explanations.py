@@ -5,6 +5,8 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
+from berth.core.errors import RateLimited
+from scheduler.web.workloads import pages
 from tests import factories as make
 from tests.cast import Cast
 
@@ -24,3 +26,39 @@ def test_numbers_of_a_blocker_are_formatted(cast: Cast, sign_in) -> None:
     page = sign_in("dave").get(f"/workloads/{workload.pk}").content.decode()
     assert "<dt>remaining</dt><dd>1 min 30 s</dd>" in page
     assert "1795292278" not in page.replace(",", "")
+
+
+def test_pending_workload_page_loads_the_smallest_change(cast: Cast, sign_in) -> None:
+    make.node(cast.pool)
+    make.quota(cast.vision, cast.pool, 0, over_quota=False)
+    workload = make.workload(cast.vision, "train", phase="pending")
+    client = sign_in("dave")
+    page = client.get(f"/workloads/{workload.pk}").content.decode()
+    path = f"/workloads/{workload.pk}/smallest-change"
+    assert f'hx-get="{path}"' in page
+    assert "Searching…" in page
+    card = client.get(path).content.decode()
+    assert "Smallest change" in card
+    assert "The workload would start now if project vision had a quota of 1 GPU instead of 0." in card
+
+
+def test_other_tenants_cannot_load_the_smallest_change(cast: Cast, sign_in) -> None:
+    workload = make.workload(cast.vision, "train", phase="pending")
+    assert sign_in("grace").get(f"/workloads/{workload.pk}/smallest-change").status_code == 404
+
+
+def test_running_workload_has_no_smallest_change(cast: Cast, sign_in) -> None:
+    workload = make.workload(cast.vision, "train", phase="running")
+    client = sign_in("dave")
+    assert client.get(f"/workloads/{workload.pk}/smallest-change").content == b""
+    assert "Searching…" not in client.get(f"/workloads/{workload.pk}").content.decode()
+
+
+def test_refused_search_shows_when_to_try_again(cast: Cast, sign_in, monkeypatch) -> None:
+    def refuse(*_: object) -> None:
+        raise RateLimited(2, "vision has 3 dry runs in progress, the maximum. Try again in 2 s.")
+
+    monkeypatch.setattr(pages, "find_smallest_change", refuse)
+    workload = make.workload(cast.vision, "train", phase="pending")
+    card = sign_in("dave").get(f"/workloads/{workload.pk}/smallest-change").content.decode()
+    assert "Try again in 2 s." in card

@@ -1,0 +1,33 @@
+"""Sentence about the smallest change that would start a pending workload.
+
+The scheduler finds the change. It depends on this package, so it registers its function here.
+"""
+
+from typing import Protocol
+
+from projects.models import Workload
+
+
+class ChangeFinder(Protocol):
+    def __call__(self, workload: Workload) -> str:
+        """Return the sentence with all names, for platform admins.
+
+        Raises RateLimited while too many of the project's dry runs are in progress.
+        """
+        ...
+
+
+_finders: list[ChangeFinder] = []
+
+
+def register_change_finder(finder: ChangeFinder) -> None:
+    _finders[:] = [finder]
+
+
+def unredacted_smallest_change(workload: Workload) -> str:
+    """Return the sentence with all names, for platform admins.
+
+    Raises RateLimited while too many of the project's dry runs are in progress.
+    """
+    (find,) = _finders
+    return find(workload)
