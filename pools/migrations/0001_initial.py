@@ -211,7 +211,16 @@ class Migration(migrations.Migration):
                     "topology",
                     models.JSONField(blank=True, default=list, help_text="Node label keys, outermost first."),
                 ),
-                ("reservation_after", models.PositiveIntegerField(blank=True, null=True)),
+                (
+                    "reservation_after",
+                    models.PositiveIntegerField(
+                        blank=True,
+                        default=600,
+                        help_text="Seconds a workload within its share waits until nodes are held for it. "
+                        "Leave empty to hold none.",
+                        null=True,
+                    ),
+                ),
                 (
                     "cpu_load_limit",
                     models.PositiveIntegerField(default=1000, help_text="In thousandths of a node's CPU."),

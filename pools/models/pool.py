@@ -130,7 +130,13 @@ class NodePool(models.Model):
     count_all = models.BooleanField(default=False)
     over_quota_weights = models.BooleanField(default=True)
     topology = models.JSONField(default=list, blank=True, help_text="Node label keys, outermost first.")
-    reservation_after = models.PositiveIntegerField(null=True, blank=True)
+    reservation_after = models.PositiveIntegerField(
+        null=True,
+        blank=True,
+        default=600,
+        help_text="Seconds a workload within its share waits until nodes are held for it. "
+        "Leave empty to hold none.",
+    )
     cpu_load_limit = models.PositiveIntegerField(default=1000, help_text="In thousandths of a node's CPU.")
 
     version = models.PositiveIntegerField(default=1, editable=False)

@@ -387,6 +387,11 @@ class Migration(migrations.Migration):
                     models.Index(fields=["project", "-submitted_at"], name="workload_project_newest"),
                     models.Index(fields=["first_started_at"], name="workload_first_started"),
                     models.Index(
+                        condition=models.Q(("phase", "completed")),
+                        fields=["project", "-ended_at"],
+                        name="workload_last_completed",
+                    ),
+                    models.Index(
                         condition=models.Q(
                             ("phase__in", ["completed", "failed", "cancelled"]), _negated=True
                         ),

@@ -119,6 +119,11 @@ class Workload(models.Model):
             models.Index(fields=["project", "-submitted_at"], name="workload_project_newest"),
             models.Index(fields=["first_started_at"], name="workload_first_started"),
             models.Index(
+                fields=["project", "-ended_at"],
+                name="workload_last_completed",
+                condition=Q(phase="completed"),
+            ),
+            models.Index(
                 fields=["phase"],
                 name="workload_live",
                 condition=~Q(phase__in=["completed", "failed", "cancelled"]),

@@ -83,6 +83,7 @@ def minimum_request(tree: Group | Role) -> tuple[int, int, int]:
 def _forecast(refusal: Refusal, workload: Workload, future: "_FutureCapacity", now: int) -> Forecast:
     reason = refusal.blockers[0].reason
     if refusal.expected_start is not None:
+        future.start(workload, refusal.expected_start)  # those behind it cannot have its capacity
         return Forecast(refusal.expected_start, ASSUMPTIONS)
     if reason in UNKNOWN_START:
         return Forecast(None, UNKNOWN_START[reason])

@@ -57,12 +57,18 @@ def workload_from_spec(
         preemption_delay=spec.preemption_delay,
         stale_gang_grace=spec.stale_gang_grace,
         stale_since=stale_since,
+        endless=is_endless(spec),
         scale_up_adds_nodes=scale_up_adds_nodes(spec),
         suspended=suspended,
         misconfigured=misconfigured,
         depends_on=spec.depends_on if depends_on is None else depends_on,
         pods=pods,
     )
+
+
+def is_endless(spec: WorkloadSpec) -> bool:
+    """Return whether the workload runs until it is stopped, unless it declares a `max_runtime`."""
+    return spec.kind in ("interactive", "service")
 
 
 def scale_up_adds_nodes(spec: WorkloadSpec) -> bool:

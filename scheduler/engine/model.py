@@ -11,6 +11,7 @@ from berth.core.amounts import MILLI, UNLIMITED, Amounts, Bounds
 from berth.core.backports import StrEnum
 
 NO_GPUS = Bounds(0, None, None)
+RESERVATION_AFTER = 600  # default seconds after which nodes are held for a pending workload
 
 
 class Strategy(StrEnum):
@@ -85,7 +86,7 @@ class Pool:
     fair_share: FairShareMode = FairShareMode()
     over_quota_weights: bool = True
     topology: tuple[str, ...] = ()  # node label keys, outermost first
-    reservation_after: int | None = None
+    reservation_after: int | None = RESERVATION_AFTER  # None: nodes are never held
     cpu_load_limit: int = MILLI  # fraction of each node's CPU that may be allocated, in thousandths
     nodes_max: int | None = None  # None if the pool cannot add nodes now
     nodes_ever: int | None = None  # maximum if not paused, drained or failing; None means `nodes_max`
@@ -162,6 +163,7 @@ class Queue:
     entitlements: Mapping[str, Entitlement] = field(default_factory=dict)  # by pool; quota 0 if absent
     reclaim_min_runtime: int | None = None  # None inherits from the parent, then from the pool
     preempt_min_runtime: int | None = None
+    expected_runtime: int | None = None  # of workloads without `max_runtime`, from their history
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,6 +265,7 @@ class Workload:
     preemption_delay: int | None = None  # None means the pool's default
     stale_gang_grace: int | None = None  # None means the pool's default; if negative, never stopped
     stale_since: int | None = None
+    endless: bool = False  # it runs until it is stopped, like a service
     scale_up_adds_nodes: bool = True  # if False, the workload scales up only onto existing nodes
     suspended: bool = False
     misconfigured: str = ""  # reason the workload is unschedulable, as a clause; empty if valid

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 
 from berth.core.amounts import MILLI
+from scheduler.engine.actions.backfill import hold_period
 from scheduler.engine.board.gang import leaf_roles
 from scheduler.engine.explain.reasons import UNSCHEDULABLE_REASONS
 from scheduler.engine.model import Pod, Pool, Snapshot, Workload
@@ -28,12 +29,13 @@ def is_at_rest(last_two: Sequence[tuple[Snapshot, Plan]], world: World) -> bool:
     if len(last_two) < 2 or any(plan.bundles for _, plan in last_two) or world.next_change() is not None:
         return False
     (before, _), (now, plan) = last_two
-    if any(time > now.now for time in _decision_times(now)):
-        return False
     refusals = {refusal.workload: refusal for refusal in plan.refusals}
     with_demand = [
         workload for workload in now.workloads if _has_demand(workload, refusals.get(workload.name))
     ]
+    times = chain(_decision_times(now), _hold_times(now, with_demand))
+    if any(time > now.now for time in times):
+        return False
     return (not with_demand or now.now >= _victim_order_settled_at(now)) and not any(
         _is_usage_changing(pool, with_demand, before, now) for pool in now.pools
     )
@@ -60,23 +62,39 @@ def _decision_times(snapshot: Snapshot) -> Iterator[int]:
     """Yield the times at which an input of a decision changes only because time passes."""
     min_runtime = max(chain(*(_min_runtimes(pool) for pool in snapshot.pools), _queue_min_runtimes(snapshot)))
     delay = max(pool.preemption_delay for pool in snapshot.pools)
-    reservation_delays = [
-        pool.reservation_after for pool in snapshot.pools if pool.reservation_after is not None
-    ]
     for workload in snapshot.workloads:
         if is_finished(workload):
             continue
         yield workload.backoff_until or 0
         if has_pod_in(workload, LIVE_STATES):
-            since = max([workload.started or 0, *(pod.started for pod in workload.pods)])
-            yield since + min_runtime
-            yield since + (workload.max_runtime or 0 if reservation_delays else 0)
-        longest_delay = max([delay, workload.preemption_delay or 0, *reservation_delays])
+            yield _last_start(workload) + min_runtime
+        longest_delay = max(delay, workload.preemption_delay or 0)
         yield workload.submitted + longest_delay if longest_delay else 0
         if workload.stale_since is not None:
             graces = [pool.stale_gang_grace for pool in snapshot.pools]
             own = workload.stale_gang_grace
             yield workload.stale_since + max(graces if own is None else [own])
+
+
+def _hold_times(snapshot: Snapshot, with_demand: Sequence[Workload]) -> Iterator[int]:
+    """Yield the times at which nodes held for one workload may become free for another, or the reverse."""
+    delays = {pool.reservation_after for pool in snapshot.pools} - {None}
+    if not delays or len(with_demand) < 2:
+        return
+    expected = {queue.name: queue.expected_runtime or 0 for queue in snapshot.queues}
+    for workload in snapshot.workloads:
+        if has_pod_in(workload, LIVE_STATES) and not is_finished(workload):
+            yield _last_start(workload) + (workload.max_runtime or expected[workload.project])
+    for workload in with_demand:
+        for delay in delays:
+            first = workload.submitted + (delay or 0)
+            yield first
+            end, holds = hold_period(max(0, snapshot.now - first))
+            yield first + end if holds else 0  # during a pause, nothing new is held
+
+
+def _last_start(workload: Workload) -> int:
+    return max([workload.started or 0, *(pod.started for pod in workload.pods)])
 
 
 def _min_runtimes(pool: Pool) -> tuple[int, int]:

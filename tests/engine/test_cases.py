@@ -4,7 +4,7 @@ A case: `claim`, `shows`, `play` and `expect` as in scenarios/, and
 
   nodes   {n: 8}: a node and its GPUs; or a node as in a scenario
   queues  {d: 8, d/a: 4}: departments and their projects, and their quota in GPUs; or a quota mapping
-          with `rank`, `usage` and the minimum runtimes beside it. The first is the oldest
+          with `rank`, `usage` and the minimum and expected runtimes beside it. The first is the oldest
   work    {w: a 4x1 on n*4}: project, replicas x GPUs of each, and where they run, if they do. After that:
           `firm` (not preemptible), `p=90` (priority), `max=6` (maximum replicas), `cpu=2`,
           `for=60` (seconds of runtime so far, default 3600), `waits=60` (submitted that many seconds ago).
@@ -23,7 +23,7 @@ from tests.engine.stories import assert_expectations
 
 FILES = sorted((Path(__file__).parent / "cases").glob("*.yaml"))
 KEYS = {"claim", "shows", "play", "expect", "nodes", "queues", "work", "pool", "cycle_seconds"}
-QUEUE_KEYS = ("rank", "reclaim_min_runtime", "preempt_min_runtime")
+QUEUE_KEYS = ("rank", "reclaim_min_runtime", "preempt_min_runtime", "expected_runtime")
 NOON = 1_800_000_000
 
 

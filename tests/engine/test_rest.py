@@ -69,9 +69,10 @@ def test_skipping_cycles_at_rest_does_not_shift_the_last_cycle() -> None:
 )
 def test_cluster_with_a_running_timer_is_not_at_rest(pool: Document, workload: Document, until: int) -> None:
     now = 1_800_000_000
-    document = cluster(WAITS, pool=pool, now=now)
-    document["workloads"][0] |= {"submitted": now, **workload}
-    document["workloads"][1]["submitted"] = now
+    document = cluster(WAITS, {**WAITS, "name": "third"}, pool=pool, now=now)
+    for each in document["workloads"]:
+        each["submitted"] = now
+    document["workloads"][0] |= workload
     played = play(load(document), cycles=1000)
     assert played.cycles[-2][0].now - now >= until
 

@@ -126,7 +126,7 @@ def test_observe_statement_count_does_not_grow_with_workloads(
     for number in range(5):
         stage.submit(f"w{number}", depends_on=["first"])
     stage.tick(2)
-    with django_assert_num_queries(11):
+    with django_assert_num_queries(12):
         observe(stage.clock.now(), SpecCache())
 
 

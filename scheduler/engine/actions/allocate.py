@@ -2,7 +2,7 @@
 
 from collections.abc import Hashable, Sequence
 
-from scheduler.engine.actions.backfill import hold_nodes
+from scheduler.engine.actions.backfill import hold_for_first, hold_nodes
 from scheduler.engine.actions.reservations import start_reserved_gangs
 from scheduler.engine.board.board import Board
 from scheduler.engine.board.eligible import exceeded_bound, find_pending_groups
@@ -26,9 +26,10 @@ def start_gangs(board: Board, choice: int) -> None:
 
 def _start_pending(board: Board, choice: int) -> None:
     if not choice:  # keep the hold while workloads try their other pools
-        board.cycle.backfill_hold = None
+        board.cycle.backfill_hold, board.cycle.hold_searches = None, 0
     waiting, refused = find_pending_groups(board, choice), RefusalCache()
-    if board.pool.reservation_after is None and _all_refused(board, waiting):
+    if _all_refused(board, waiting):
+        hold_for_first(board, waiting)
         return
     order = PendingOrder(board, waiting)
     for group, gang in order:
@@ -40,7 +41,7 @@ def _start_pending(board: Board, choice: int) -> None:
                 trial.refuse(*refusal)
         if trial.kind is None:
             order.leave(group)
-            hold_nodes(board, gang, gang.requested)
+            hold_nodes(board, gang)
 
 
 def _all_refused(board: Board, waiting: Sequence[PendingGroup]) -> bool:

@@ -1,58 +1,225 @@
-"""Hold nodes for the workload that has waited longest."""
+"""Hold nodes for the workload that has waited longest, so that smaller ones do not overtake it.
+
+Nodes are held until the workloads on them end. Where an end is not known, they are held for limited
+periods only, with pauses of the same length. Holds are not stored: each cycle finds them again from the
+workload's age, and prefers the nodes that are closest to being free.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from itertools import compress
+from operator import sub
 
 from scheduler.engine.board.board import Board
-from scheduler.engine.board.eligible import exceeded_bound, exceeded_share
-from scheduler.engine.board.gang import Gang, arrangements
+from scheduler.engine.board.eligible import exceeded_bound
+from scheduler.engine.board.gang import Gang, PendingGroup, arrangements
+from scheduler.engine.board.ledger import main_resource, within
 from scheduler.engine.board.nodes import NodeHold
+from scheduler.engine.board.order import PendingOrder
+from scheduler.engine.board.run_ends import known_end, known_ends, may_end
+from scheduler.engine.explain.feasible import permanent_obstacle
 from scheduler.engine.placement.find_room import find_room
 from scheduler.engine.placement.spots import Horizon
 
-MAX_END_TIMES = 64  # maximum number of end times tried
+FIRST_PERIOD = 1800  # seconds of the first hold without a known end; each period is twice as long
+MAX_WAIT = 24 * 3600  # maximum seconds until a known end; later ends count as unknown
+MAX_GANGS = 4  # maximum number of gangs per cycle for which nodes are sought
+MAX_STEPS = 32  # number of placements tried one by one; the gaps between further tries double
+NOTHING = (0, 0, 0)
 
 
-def hold_nodes(board: Board, gang: Gang, requested: tuple[int, int, int]) -> None:
+def hold_for_first(board: Board, waiting: Iterable[PendingGroup]) -> None:
+    """Hold nodes for the first of these groups, in queue order, that may hold some."""
+    order = PendingOrder(board, [group for group in waiting if _has_waited(board, group.gangs[group.at])])
+    for group, gang in order:
+        order.leave(group)
+        hold_nodes(board, gang)
+        if board.cycle.backfill_hold is not None:
+            return
+
+
+def hold_nodes(board: Board, gang: Gang) -> None:
     """Hold nodes for a blocked workload within its share, if it has waited long enough."""
-    after = board.pool.reservation_after
-    if after is None or board.cycle.backfill_hold is not None or board.now - gang.workload.submitted < after:
+    cycle = board.cycle
+    if cycle.backfill_hold is not None or cycle.hold_searches >= MAX_GANGS or not _has_waited(board, gang):
         return
-    board.cycle.backfill_hold = _find_earliest_hold(board, gang, requested)
+    if not within(NOTHING, gang.account.deserved, gang.requested):
+        return
+    key = gang.group.request_key if gang.group is not None else None
+    if permanent_obstacle(board, gang, key) is None:
+        cycle.hold_searches += 1
+        cycle.backfill_hold = _find_hold(board, gang)
 
 
-def _find_earliest_hold(board: Board, gang: Gang, requested: tuple[int, int, int]) -> NodeHold | None:
-    """Return a hold on the nodes where the gang first fits, once declared runtimes have ended.
+def hold_period(waited: int) -> tuple[int, bool]:
+    """Return when the current period ends, and whether nodes without a known end are held in it.
 
-    Workloads of its project that will have ended by then do not count against the fair share.
-    Otherwise, a workload that backfills held nodes would cost the gang those nodes.
+    Both `waited` and the end are seconds since the workload was first entitled to hold nodes. Holds and
+    pauses of the same length alternate, and their length doubles each time.
     """
-    ending: dict[int, list[Gang]] = {}
-    for other in board.gangs.values():
-        end = latest_end(other, board.now)
-        if end is not None and other.has_pods:
-            ending.setdefault(max(end, board.now), []).append(other)
-    start = board.mark()
+    number = (waited // (2 * FIRST_PERIOD) + 1).bit_length() - 1
+    length, begin = FIRST_PERIOD << number, 2 * FIRST_PERIOD * ((1 << number) - 1)
+    holds = waited < begin + length
+    return begin + length * (1 if holds else 2), holds
+
+
+def _has_waited(board: Board, gang: Gang) -> bool:
+    after = board.pool.reservation_after
+    return after is not None and board.now - gang.workload.submitted >= after
+
+
+def _find_hold(board: Board, gang: Gang) -> NodeHold | None:
+    """Return the hold, or None if there is none, or if only a limit or quota blocks the gang.
+
+    A gang within its fair share waits for declared ends. Nodes are kept idle for undeclared ends only if
+    the project does not borrow.
+    """
+    account, start, views = gang.account, board.mark(), board.nodes.views
+    borrows = any(
+        need and have > quota
+        for need, have, quota in zip(gang.requested, account.allocated, account.quota, strict=True)
+    )
+    board.nodes.views = {}
     try:
-        for moment in sorted(ending)[:MAX_END_TIMES]:
-            for other in sorted(ending[moment], key=lambda other: other.name):
-                for part in other.parts:
-                    for pod in tuple(part.live.values()):
-                        board.drop(other, part, pod)
-            if exceeded_bound(gang, requested) or exceeded_share(gang, requested):
+        if exceeded_bound(gang, gang.requested) and _place(board, gang) is not None:
+            return None
+        for bound, declared_only in ((account.quota, False), (account.deserved, True)):
+            if not within(NOTHING, bound, gang.requested) or (borrows and not declared_only):
                 continue
-            for arrangement in arrangements(gang):
-                before = board.mark()
-                if find_room(board, gang, arrangement, Horizon.LEAVING):
-                    nodes = frozenset(move.node for move in board.moves(before))
-                    return NodeHold(gang.name, nodes, moment)
+            search = _HoldSearch(board, gang, bound)
+            hold = search.by_end(declared_only) or (None if declared_only else search.by_node())
+            board.rewind(start)
+            if hold is not None:
+                return hold
+        return None
     finally:
         board.rewind(start)
+        board.nodes.views = views  # still valid, because everything is as before
+
+
+class _HoldSearch:
+    """Search for the nodes on which a gang fits first, by ending the gangs that end before.
+
+    Workloads of its project that will have ended by then do not count against the bound, which is the
+    project's quota or what it deserves. Otherwise, a workload that backfills held nodes would cost the
+    gang those nodes.
+    """
+
+    def __init__(self, board: Board, gang: Gang, bound: Sequence[int]) -> None:
+        self._board, self._gang, self._bound = board, gang, bound
+        nodes, kind = board.nodes, main_resource(gang.requested)
+        self._kind = kind
+        self._replica = min((part.amounts[kind] for part in gang.parts if part.amounts[kind]), default=0)
+        # Amounts of the main resource that are free after the ends so far: on each node, and in total on
+        # nodes where a replica may fit.
+        self._room = list((nodes.gpu, nodes.cpu, nodes.memory)[kind])
+        self._usable = sum(room for room in compress(self._room, nodes.ready) if room >= self._replica)
+        self._ended: set[str] = set()
+        self._waiting: dict[int, list[Gang]] = defaultdict(list)  # ended but still on the board, by node
+        self._at_once = any(account.has_limit for account in gang.account.path[1:])
+        self._tries = self._skipped = 0
+
+    def by_end(self, declared_only: bool) -> NodeHold | None:
+        """Return a hold until the earliest known end after which the gang fits."""
+        now = self._board.now
+        ending: dict[int, list[Gang]] = defaultdict(list)
+        for end, gang in known_ends(self._board, declared_only):
+            if end <= now + MAX_WAIT:
+                ending[max(end, now)].append(gang)
+        last = max(ending, default=0)
+        for moment in sorted(ending):
+            self._end(ending[moment])
+            nodes = self._fit(last=moment == last)
+            if nodes is not None:
+                return NodeHold(self._gang.name, nodes, moment)
+        return None
+
+    def by_node(self) -> NodeHold | None:
+        """Return a hold on the nodes with the fewest allocated resources, if it is time for one."""
+        board, workload = self._board, self._gang.workload
+        _, holds = hold_period(board.now - workload.submitted - (board.pool.reservation_after or 0))
+        if not holds or board.can_grow:
+            return None
+        order = self._least_allocated()
+        ends: dict[int, list[int | None]] = {}
+        for number, node in enumerate(order, 1):
+            gangs = {move.gang.name: move.gang for move in board.on_node[node].values()}
+            ending = [gang for gang in gangs.values() if may_end(gang)]
+            ends[node] = [known_end(gang, board.now) for gang in ending]
+            self._end(ending)
+            held = self._fit(last=number == len(order))
+            if held is not None:
+                until = _latest(end for node in held & ends.keys() for end in ends[node])
+                return NodeHold(self._gang.name, held, until)
+        return None
+
+    def _least_allocated(self) -> list[int]:
+        """Return the ready nodes in the order of what is allocated of the main resource.
+
+        The order favours nodes that were held before, because they only become emptier.
+        """
+        nodes, kind = self._board.nodes, self._kind
+        free, key = (nodes.gpu, nodes.cpu, nodes.memory)[kind], ("capacity", kind)
+        if key not in nodes.static_cache:
+            nodes.static_cache[key] = [node.capacity[kind] for node in nodes.nodes]
+        allocated = list(map(sub, nodes.static_cache[key], free))
+        return sorted(compress(range(len(allocated)), nodes.ready), key=allocated.__getitem__)
+
+    def _end(self, gangs: Iterable[Gang]) -> None:
+        """End these gangs. To save time, they stay on the board until they make a difference.
+
+        Those of the same project leave it at once, because of its quota and fair share.
+        """
+        kind, nodes = self._kind, self._board.nodes
+        for gang in gangs:
+            if gang.name in self._ended:
+                continue
+            self._ended.add(gang.name)
+            for part in gang.parts:
+                for pod in part.live.values():
+                    i = nodes.index[pod.node]
+                    before = self._room[i]
+                    self._room[i] += part.amounts[kind]
+                    self._waiting[i].append(gang)
+                    if nodes.ready[i] and self._room[i] >= self._replica:
+                        self._usable += self._room[i] - (before if before >= self._replica else 0)
+            if self._at_once or gang.account is self._gang.account:
+                self._take_off(gang)
+
+    def _take_off(self, gang: Gang) -> None:
+        for part in gang.parts:
+            for pod in tuple(part.live.values()):
+                self._board.drop(gang, part, pod)
+
+    def _fit(self, last: bool) -> frozenset[int] | None:
+        """Return the nodes on which the gang fits now, or None if it does not or was not tried."""
+        gang, requested = self._gang, self._gang.requested
+        if self._usable < requested[self._kind] or not within(gang.account.allocated, self._bound, requested):
+            return None
+        self._skipped += 1
+        if not last and self._skipped < 1 << max(0, self._tries - MAX_STEPS):
+            return None
+        self._tries, self._skipped = self._tries + 1, 0
+        for node in [node for node in self._waiting if self._room[node] >= self._replica]:
+            for ended in self._waiting.pop(node):
+                self._take_off(ended)
+        return None if exceeded_bound(gang, requested) else _place(self._board, gang)
+
+
+def _place(board: Board, gang: Gang) -> frozenset[int] | None:
+    """Place the gang and return its nodes, or return None if it does not fit."""
+    for arrangement in arrangements(gang):
+        before = board.mark()
+        if find_room(board, gang, arrangement, Horizon.LEAVING):
+            return frozenset(move.node for move in board.moves(before))
     return None
 
 
-def latest_end(gang: Gang, now: int) -> int | None:
-    """Return the gang's latest end time if it runs or starts now; None without `max_runtime`."""
-    workload = gang.workload
-    if workload.max_runtime is None:
-        return None
-    return (
-        workload.started if workload.started is not None and gang.has_pods else now
-    ) + workload.max_runtime
+def _latest(ends: Iterable[int | None]) -> int | None:
+    """Return the latest of these ends, or None if one is not known."""
+    latest: int | None = None
+    for end in ends:
+        if end is None:
+            return None
+        latest = end if latest is None else max(latest, end)
+    return latest

@@ -23,6 +23,7 @@ class CycleState:
     placed_in_other_pool: set[str] = field(default_factory=set)
     bundles: list[Bundle] = field(default_factory=list)
     backfill_hold: NodeHold | None = None
+    hold_searches: int = 0  # number of gangs for which nodes to hold were sought
     trials: int = 0  # number of trials and of attempts within them
     accepted_trials: int = 0
     evicting_trials: int = 0  # number of accepted trials after which all pending gangs are retried

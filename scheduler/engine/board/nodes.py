@@ -22,11 +22,14 @@ class Spot(NamedTuple):
 
 
 class NodeHold(NamedTuple):
-    """Nodes held for one workload. Others may use them only if they end by `until`."""
+    """Nodes held for one workload. Others may use them only if they end by `until`.
+
+    No other workload may use them if `until` is None, because the end of the hold is not known.
+    """
 
     name: str
     nodes: frozenset[int]
-    until: int
+    until: int | None
 
 
 @dataclass(slots=True)

@@ -66,7 +66,12 @@ class NodeView:
 
     def total(self, kind: int) -> int:
         if kind not in self._totals:
-            self._totals[kind] = sum(self.on_node(i, kind) for i in self.usable)
+            column = self._column(kind)
+            self._totals[kind] = (
+                sum(self.on_node(i, kind) for i in self.usable)
+                if column is None
+                else sum(free for i in self.usable if (free := column[i]) > 0)
+            )
         return self._totals[kind]
 
     def largest_block(self, kind: int, shared: bool) -> int:
@@ -90,14 +95,19 @@ class NodeView:
         return self._elsewhere[kind]
 
     def on_node(self, i: int, kind: int) -> int:
+        column = self._column(kind)
+        if column is None:
+            return sum(self.device_memory(i, free) for free in self.nodes.devices[i])
+        return max(0, column[i])
+
+    def _column(self, kind: int) -> Sequence[int] | None:
+        """Return the free amount of each node, or None for GPU memory. Amounts can be negative."""
         nodes = self.nodes
         if kind == GPU:
-            if self.units.by_gpu_memory:
-                return sum(self.device_memory(i, free) for free in nodes.devices[i])
-            return max(0, nodes.gpu[i])
+            return None if self.units.by_gpu_memory else nodes.gpu
         if self.units.by_requests:
-            return max(0, (nodes.cpu_unrequested if kind == CPU else nodes.memory_unrequested)[i])
-        return max(0, (nodes.cpu if kind == CPU else nodes.memory)[i])
+            return nodes.cpu_unrequested if kind == CPU else nodes.memory_unrequested
+        return nodes.cpu if kind == CPU else nodes.memory
 
     def device_memory(self, i: int, milli: int) -> int:
         """Return the GPU memory in MiB of a fraction of one device, in thousandths."""

@@ -51,7 +51,7 @@ class PoolRefusals:
     own_reasons: Mapping[str, Reasons]  # reasons of workloads, in addition to those of their groups
     ungrouped: Sequence[Gang]  # gangs with reasons but without a group
     served: AbstractSet[str]
-    hold: tuple[str, int] | None  # the workload for which nodes are held, with the end of the hold
+    expected_starts: Mapping[str, int]  # of the workload for which nodes are held, if known
 
     def expand(self) -> Iterator[Refusal]:
         """Yield refusals in queue order, followed by those of gangs that are not queued."""
@@ -77,7 +77,7 @@ class PoolRefusals:
         position = last if is_schedulable(gang_blockers) else None
         workload = gang.workload
         key += (f"priority {workload.priority}", f"submitted {_utc(workload.submitted)}", gang.name)
-        start = self.hold[1] if self.hold is not None and self.hold[0] == gang.name else None
+        start = self.expected_starts.get(gang.name)
         return Refusal(gang.name, gang_blockers, position, key, start, self.pool)
 
 
@@ -114,10 +114,13 @@ def collect_refusals(board: Board) -> PoolRefusals:
         dict(board.cycle.refusals),
         [gang for gang in ungrouped if gang.name not in board.served],
         frozenset(board.served),
-        None
-        if board.cycle.backfill_hold is None
-        else (board.cycle.backfill_hold.name, board.cycle.backfill_hold.until),
+        _expected_starts(board),
     )
+
+
+def _expected_starts(board: Board) -> dict[str, int]:
+    hold = board.cycle.backfill_hold
+    return {} if hold is None or hold.until is None or hold.until <= board.now else {hold.name: hold.until}
 
 
 def _first_gang(board: Board, group: PendingGroup) -> Gang:

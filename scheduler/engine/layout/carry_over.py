@@ -17,7 +17,8 @@ from scheduler.engine.layout.lineup import start_cycle
 from scheduler.engine.layout.soundness import overallocated, unmatched_reservations
 from scheduler.engine.model import Entitlement, Queue, Snapshot, Workload
 
-_queue_settings = attrgetter(*(field.name for field in fields(Queue) if field.name != "entitlements"))
+VARYING = "entitlements", "expected_runtime"  # entitlements are compared one by one
+_queue_settings = attrgetter(*(field.name for field in fields(Queue) if field.name not in VARYING))
 _entitlement_settings = attrgetter(*(field.name for field in fields(Entitlement) if field.name != "usage"))
 
 
@@ -38,20 +39,20 @@ def prepare_layout(snapshot: Snapshot, previous_layout: Layout | None) -> Layout
 
 
 def is_same_cluster(before: Snapshot, now: Snapshot) -> bool:
-    """Return whether the pools, nodes and queues are equal, apart from the decayed usage of queues."""
+    """Return whether the pools, nodes and queues are equal.
+
+    The decayed usage and the expected runtime of queues may differ.
+    """
     return (
         before.pools == now.pools
         and before.nodes == now.nodes
         and len(before.queues) == len(now.queues)
-        and (
-            all(map(is_, before.queues, now.queues))
-            or all(map(_differ_only_in_usage, before.queues, now.queues))
-        )
+        and (all(map(is_, before.queues, now.queues)) or all(map(_are_alike, before.queues, now.queues)))
     )
 
 
-def _differ_only_in_usage(one: Queue, other: Queue) -> bool:
-    """Return whether two queues are equal except for their usage."""
+def _are_alike(one: Queue, other: Queue) -> bool:
+    """Return whether two queues are equal except for their usage and expected runtime."""
     entitlements, other_entitlements = one.entitlements, other.entitlements
     return one is other or (
         _queue_settings(one) == _queue_settings(other)

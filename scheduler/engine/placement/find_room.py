@@ -6,6 +6,7 @@ from collections.abc import Set as AbstractSet
 from scheduler.engine.board.board import Board
 from scheduler.engine.board.gang import Arrangement, Gang, ReplicaRequest, Scope
 from scheduler.engine.board.ledger import NO_BOUND
+from scheduler.engine.board.run_ends import known_end
 from scheduler.engine.placement.search import MAX_STEPS, MIN_STEPS, is_search_useful, search
 from scheduler.engine.placement.spots import Horizon, equal_spots, pick_spot
 
@@ -45,11 +46,11 @@ def available_nodes(
 
 def may_use_held_nodes(board: Board, gang: Gang) -> bool:
     """Return whether the nodes are held for this gang, or the gang will end before the hold does."""
-    hold, longest = board.cycle.backfill_hold, gang.workload.max_runtime
+    hold = board.cycle.backfill_hold
     if hold is None or hold.name == gang.name:
         return True
-    started = gang.workload.started if gang.has_pods else None
-    return longest is not None and (board.now if started is None else started) + longest <= hold.until
+    end = None if hold.until is None else known_end(gang, board.now)
+    return end is not None and hold.until is not None and end <= hold.until
 
 
 def _place_unscoped(

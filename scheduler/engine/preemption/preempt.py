@@ -72,11 +72,16 @@ def _all_refused(
 
 def _try_policy(board: Board, gang: Gang, policy_type: type[PreemptionPolicy]) -> bool:
     """Try a policy for one gang. Return whether the gang was placed or fits without evictions."""
+    hold = board.cycle.backfill_hold
+    if hold is not None and hold.name == gang.name:
+        board.cycle.backfill_hold = None  # victims may move to nodes that the gang does not need now
     with board.trial(gang, default_reason=None) as trial:
         policy = policy_type(board, gang, gang.requested)
         refusal = _try_arrangements(trial, policy, arrangements(gang))
         if refusal is not None and refusal[1] and refusal[0] not in policy_type.unreported:
             trial.refuse(*refusal)
+    if trial.kind is None:
+        board.cycle.backfill_hold = hold
     return refusal is None
 
 

@@ -99,7 +99,7 @@ def _higher_spread(role: Role, spread: int) -> Ladder:
 def shorter_max_runtime(case: PendingCase) -> Iterator[Ladder]:
     """Propose a maximum runtime that ends before the nodes are needed for the workload they are held for."""
     for blocker in case.refusal.blockers:
-        if blocker.reason is Reason.BEHIND_RESERVATION:
+        if blocker.reason is Reason.BEHIND_RESERVATION and blocker.numbers["until"] is not None:
             seconds = as_integer(blocker.numbers["until"]) - case.snapshot.now
             if seconds > 0:
                 before = case.workload.max_runtime

@@ -46,7 +46,11 @@ class Queues:
         return (queue,) if owner.project_id is None else (queue, self.departments[owner.department_id])
 
 
-def load_queues(now: datetime, pools: Iterable[NodePool]) -> Queues:
+def load_queues(
+    now: datetime, pools: Iterable[NodePool], expected_runtimes: Mapping[int, int] | None = None
+) -> Queues:
+    """Return the queues. `expected_runtimes` has seconds by project ID."""
+    expected = expected_runtimes or {}
     departments = {row.pk: row for row in Department.objects.order_by("name")}
     projects = {row.pk: row for row in Project.objects.order_by("name")}
     project_names = {row.name for row in projects.values()}
@@ -62,7 +66,13 @@ def load_queues(now: datetime, pools: Iterable[NodePool]) -> Queues:
         for pk, row in departments.items()
     ]
     queues += [
-        _queue(row, row.name, department_names[row.department_id], entitlements_by_owner[("project", pk)])
+        _queue(
+            row,
+            row.name,
+            department_names[row.department_id],
+            entitlements_by_owner[("project", pk)],
+            expected.get(pk),
+        )
         for pk, row in projects.items()
     ]
     owners = {department_names[pk]: Owner(pk, None, row.name, row.name) for pk, row in departments.items()}
@@ -79,7 +89,11 @@ def load_queues(now: datetime, pools: Iterable[NodePool]) -> Queues:
 
 
 def _queue(
-    row: Department | Project, name: str, parent: str | None, entitlements: Mapping[str, Entitlement]
+    row: Department | Project,
+    name: str,
+    parent: str | None,
+    entitlements: Mapping[str, Entitlement],
+    expected_runtime: int | None = None,
 ) -> Queue:
     return Queue(
         name=name,
@@ -88,6 +102,7 @@ def _queue(
         entitlements=entitlements,
         reclaim_min_runtime=row.reclaim_min_runtime,
         preempt_min_runtime=row.preempt_min_runtime,
+        expected_runtime=expected_runtime,
     )
 
 

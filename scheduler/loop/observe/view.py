@@ -11,6 +11,7 @@ from scheduler.engine.from_spec import to_timestamp
 from scheduler.loop.observe.dependencies import find_dependencies
 from scheduler.loop.observe.nodes import NODE_STATES, NodeCache, engine_pool, load_node_rows
 from scheduler.loop.observe.queues import Queues, load_queues
+from scheduler.loop.observe.runtimes import ExpectedRuntimes
 from scheduler.loop.observe.specs import SpecCache
 from scheduler.loop.observe.workloads import (
     ObservedWorkload,
@@ -44,16 +45,22 @@ class ObservationCache:
 
     workloads: WorkloadCache = field(default_factory=WorkloadCache)
     nodes: NodeCache = field(default_factory=NodeCache)
+    runtimes: ExpectedRuntimes = field(default_factory=ExpectedRuntimes)
 
 
 def observe(now: datetime, specs: SpecCache, cache: ObservationCache | None = None) -> ClusterView:
-    """Return the current view. The cache only saves work and never affects the result."""
+    """Return the current view.
+
+    The cache only saves work and does not affect the result, except that expected runtimes may be some
+    minutes old.
+    """
     cache = cache or ObservationCache()
     pools = {pool.name: pool for pool in NodePool.objects.order_by("name")}
     pool_names = {pool.pk: pool.name for pool in pools.values()}
     nodes = [node for node in load_node_rows() if node.pool_id in pool_names]
     below_threshold = pools_below_threshold(pools.values(), nodes)
-    queues = load_queues(now, pools.values())
+    holds_nodes = any(pool.reservation_after is not None for pool in pools.values())
+    queues = load_queues(now, pools.values(), cache.runtimes.at(now) if holds_nodes else None)
     rows = cache.workloads.rows.read()
     names = {row.pk: f"{queues.project_names[row.project_id]}/{row.name}" for row in rows}
     parsed = specs.get_all(names)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from projects.models import Phase, PodState
 from scheduler.engine import model
-from scheduler.engine.from_spec import scale_up_adds_nodes, to_timestamp
+from scheduler.engine.from_spec import is_endless, scale_up_adds_nodes, to_timestamp
 from scheduler.loop.observe.row_versions import RowQuery, VersionedRows
 from scheduler.loop.observe.specs import ParsedSpec
 
@@ -191,6 +191,7 @@ def _entry(
         preemption_delay=spec.preemption_delay if spec else None,
         stale_gang_grace=spec.stale_gang_grace if spec else None,
         stale_since=to_timestamp(row.stale_since) if row.stale_since else None,
+        endless=spec is not None and is_endless(spec),
         scale_up_adds_nodes=spec is None or scale_up_adds_nodes(spec),
         suspended=row.phase == Phase.STOPPING and row.next_phase != Phase.PENDING,
         misconfigured=parsed.error,

@@ -1,12 +1,15 @@
 """Replay a trace event by event, with a cycle after each change."""
 
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 
+from scheduler.engine.actions.backfill import hold_period
 from scheduler.engine.decide import decide_with_layout
+from scheduler.engine.expected_runtime import LAST_RUNS, expected_runtime
 from scheduler.engine.layout.layout import Layout
-from scheduler.engine.model import Pool
+from scheduler.engine.model import Pool, Workload
 from scheduler.engine.plan import Plan
 from scheduler.simulator.gangs import RUNNING_STATES, has_pod_in, is_finished
 from scheduler.simulator.replay.records import Records
@@ -46,6 +49,9 @@ class Player:
         self.heartbeat = HEARTBEAT if any(map(_depends_on_time, trace.cluster.pools)) else None
         self.pending: set[str] = set()
         self.backoffs: list[int] = []
+        self.release_at: int | None = None  # time at which held nodes are free for other workloads
+        self.queues = trace.cluster.queues  # with the runtimes expected so far
+        self.runtimes = {queue.name: deque[int](maxlen=LAST_RUNS) for queue in self.queues}
         self.arrived = self.ended = self.cycles = 0
         self.plan = Plan()
 
@@ -57,7 +63,7 @@ class Player:
             changed = bool(self.world.changed_workloads)
             self._record_changes()
             self.needs_settling = bool(self.pending) and (
-                self._expire_backoffs() or changed or self.needs_settling
+                self._expire_backoffs() or changed or self.needs_settling or self._releases_nodes()
             )
             if self.needs_settling and self.world.now >= self.next_cycle:
                 self._cycle()
@@ -73,6 +79,8 @@ class Player:
             times.append(self.next_cycle)
         if self.pending:
             times += self.backoffs[:1]
+            if self.release_at is not None:
+                times.append(self.release_at)
             if self.heartbeat is not None and times:
                 times.append(self.world.now + self.heartbeat)
         return max(min(times), self.world.now) if times else None
@@ -96,16 +104,43 @@ class Player:
             needs_settling = True
         return needs_settling
 
+    def _releases_nodes(self) -> bool:
+        return self.release_at is not None and self.release_at <= self.world.now
+
     def _cycle(self) -> None:
-        snapshot = self.world.snapshot()
-        if self.meter.histories:
-            snapshot = replace(snapshot, queues=self.meter.with_usage(self.trace.cluster.queues))
+        queues = self.meter.with_usage(self.queues) if self.meter.histories else self.queues
+        snapshot = replace(self.world.snapshot(), queues=queues)
         self.plan, self.layout = decide_with_layout(snapshot, self.layout)
         self.cycles += 1
         self.needs_settling, self.next_cycle = False, self.world.now + self.min_cycle_seconds
+        self.release_at = self._hold_end(self.layout)
         self.world.apply_plan(self.plan)
         self.records.record_plan(self.world.now, self.plan)
         self._record_changes()
+
+    def _hold_end(self, layout: Layout) -> int | None:
+        """Return the earliest end of the periods in which nodes are held, or None."""
+        ends = []
+        for board in layout.boards.values():
+            hold, after = board.cycle.backfill_hold, board.pool.reservation_after
+            if hold is not None and after is not None:
+                entitled = self.world.workloads[hold.name].submitted + after
+                end, holds = hold_period(self.world.now - entitled)
+                ends += [entitled + end] if holds else []
+        return min(ends, default=None)
+
+    def _record_runtime(self, workload: Workload) -> None:
+        """Expect of the project's next workloads what its last ones have needed."""
+        if workload.started is None:
+            return
+        self.runtimes[workload.project].append(self.world.now - workload.started)
+        expected = expected_runtime(self.runtimes[workload.project])
+        self.queues = tuple(
+            replace(queue, expected_runtime=expected)
+            if queue.name == workload.project and queue.expected_runtime != expected
+            else queue
+            for queue in self.queues
+        )
 
     def _record_changes(self) -> None:
         """Record the changes, and forget workloads that have ended."""
@@ -116,6 +151,7 @@ class Player:
             self.records.record_workload(world.now, workload, has_ended)
             if has_ended:
                 self.ended += 1
+                self._record_runtime(workload)
                 self.pending.discard(name)
                 world.forget(name)
             elif has_pod_in(workload, RUNNING_STATES):
@@ -131,7 +167,6 @@ def _depends_on_time(pool: Pool) -> bool:
     """Return whether a decision can change only because time passes."""
     return (
         pool.fair_share.time_based
-        or pool.reservation_after is not None
         or pool.reclaim_min_runtime > 0
         or pool.preempt_min_runtime > 0
         or pool.preemption_delay > 0

@@ -68,6 +68,7 @@ def _queue(queue: Queue) -> Document:
         usage={pool: used for pool, used in usage.items() if used},
         reclaim_min_runtime=queue.reclaim_min_runtime,
         preempt_min_runtime=queue.preempt_min_runtime,
+        expected_runtime=queue.expected_runtime,
     )
 
 
@@ -105,8 +106,8 @@ def _workload(workload: Workload, workload_names: Collection[str]) -> Document:
     }
     if workload.suspended:
         document["suspended"] = True
-    if not workload.scale_up_adds_nodes:
-        document["kind"] = "interactive"
+    if workload.endless:
+        document["kind"] = "service" if workload.scale_up_adds_nodes else "interactive"
     return document | drop_empty(
         max_runtime=workload.max_runtime,
         runtime_seconds=workload.runtime_seconds,

@@ -8,6 +8,7 @@ from scheduler.engine.from_spec import to_timestamp
 from scheduler.engine.model import Entitlement, Node, Pool, Queue, Usage
 from scheduler.simulator.scenario.schema import (
     Limits,
+    ProjectDocument,
     QueueDocument,
     QuotaDocument,
     ScenarioDocument,
@@ -47,6 +48,7 @@ def _queue(spec: QueueDocument, name: str, parent: str | None, horizons: dict[st
         entitlements={pool: _entitlement(spec, pool, horizon) for pool, horizon in horizons.items()},
         reclaim_min_runtime=spec.reclaim_min_runtime,
         preempt_min_runtime=spec.preempt_min_runtime,
+        expected_runtime=spec.expected_runtime if isinstance(spec, ProjectDocument) else None,
     )
 
 

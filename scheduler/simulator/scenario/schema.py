@@ -8,6 +8,7 @@ from berth.core.spec.quantities import Cores, Mebibytes, Moment, raise_error
 from berth.core.spec.roles import Document, Labels, Seconds
 from berth.core.spec.texts import LabelKey, LabelValue, Name, Text
 from berth.core.spec.workload import WorkloadSpec
+from scheduler.engine.model import RESERVATION_AFTER
 
 FORMAT = "berth.scenario/1"
 MAX_NUMBER = 10**9
@@ -98,7 +99,7 @@ class PoolDocument(Document):
     over_quota_weights: bool = True
     topology: Annotated[tuple[LabelKey, ...], Field(max_length=16, strict=False)] = ()
     nodes: NodeBounds = NodeBounds()
-    reservation_after: Seconds | None = None
+    reservation_after: Seconds | None = RESERVATION_AFTER
     cpu_load_limit: Annotated[float, Field(gt=0, le=1)] = 1.0
 
 
@@ -164,6 +165,7 @@ class DepartmentDocument(QueueDocument):
 
 class ProjectDocument(QueueDocument):
     department: Name
+    expected_runtime: Annotated[int, Field(ge=1)] | None = None  # of workloads without max_runtime
 
 
 class PodDocument(Document):

@@ -1,0 +1,41 @@
+"""When gangs end."""
+
+from collections.abc import Iterator
+
+from scheduler.engine.board.board import Board
+from scheduler.engine.board.gang import Gang
+
+
+def known_end(gang: Gang, now: int) -> int | None:
+    """Return the time at which the gang ends if it runs or starts now, or None if it is not known.
+
+    This is the declared end, or else the expected one until it has passed.
+    """
+    workload = gang.workload
+    started = workload.started if workload.started is not None and gang.has_pods else now
+    if workload.max_runtime is not None:
+        return started + workload.max_runtime
+    expected = None if workload.endless else gang.account.queue.expected_runtime
+    return started + expected if expected is not None and started + expected > now else None
+
+
+def may_end(gang: Gang) -> bool:
+    """Return whether the gang ends without being stopped."""
+    return gang.workload.max_runtime is not None or not gang.workload.endless
+
+
+def known_ends(board: Board, declared_only: bool) -> Iterator[tuple[int, Gang]]:
+    """Yield the known ends of the gangs that have pods."""
+    for account, gangs in board.by_project.items():
+        expects = not declared_only and account.queue.expected_runtime is not None
+        key = "gangs with a runtime", expects
+        if key not in account.cache:
+            account.cache[key] = [
+                gang
+                for gang in gangs.values()
+                if gang.workload.max_runtime is not None or (expects and not gang.workload.endless)
+            ]
+        for gang in account.cache[key]:
+            end = known_end(gang, board.now)
+            if end is not None:
+                yield end, gang

@@ -1,0 +1,120 @@
+"""Nodes held for the longest-pending workload, with real rows: history, snapshot and sentences."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from pools.models import NodePool
+from scheduler.loop.observe.runtimes import REFRESH_AFTER
+from scheduler.loop.observe.specs import SpecCache
+from scheduler.loop.observe.view import ObservationCache, observe
+from tests import factories
+from tests.scheduler.stage import Stage
+
+ONE = [{"name": "worker", "replicas": 1, "gpu": 1}]
+BOTH = [{"name": "worker", "replicas": 1, "gpu": 2}]
+
+
+@pytest.fixture
+def small(stage: Stage) -> Stage:
+    """Return a stage with one node of two GPUs that cannot get another."""
+    NodePool.objects.filter(pk=stage.cast.pool.pk).update(nodes_min=1, nodes_max=1)
+    stage.cast.pool.nodes.filter(ordinal=1).delete()
+    stage.cast.research.quotas.update(gpu_milli=2000)
+    stage.cast.vision.quotas.update(gpu_milli=2000)
+    return stage
+
+
+def complete(stage: Stage, *runtimes: int, **columns: Any) -> None:
+    """Create completed workloads of the first project with these runtimes in seconds, oldest first."""
+    for number, seconds in enumerate(runtimes):
+        ended = stage.clock.now() - timedelta(hours=1) + timedelta(minutes=number)
+        row = {"phase": "completed", "started_at": ended - timedelta(seconds=seconds), "ended_at": ended}
+        factories.workload(stage.cast.vision, f"ended-{number}", **{**row, **columns})
+
+
+def expected(stage: Stage, cache: ObservationCache | None = None) -> dict[str, int | None]:
+    queues = observe(stage.clock.now(), SpecCache(), cache).snapshot.queues
+    return {queue.name: queue.expected_runtime for queue in queues if queue.parent is not None}
+
+
+def test_expected_runtime_is_what_four_of_five_completed_runs_of_the_project_did_not_exceed(
+    stage: Stage,
+) -> None:
+    complete(stage, 300, 100, 200, 900, 400)
+    assert expected(stage)["vision"] == 400
+    assert expected(stage)["ads"] is None
+
+
+def test_only_the_last_fifty_runs_count(stage: Stage) -> None:
+    complete(stage, *[9000] * 5, *[60] * 50)
+    assert expected(stage)["vision"] == 60
+
+
+@pytest.mark.parametrize("columns", [{"phase": "failed"}, {"kind": "interactive"}, {"kind": "service"}])
+def test_runs_that_failed_or_had_no_end_of_their_own_do_not_count(
+    stage: Stage, columns: dict[str, str]
+) -> None:
+    complete(stage, 100, 100, 100, 100, 100, **columns)
+    assert expected(stage)["vision"] is None
+
+
+def test_four_runs_are_too_few(stage: Stage) -> None:
+    complete(stage, 100, 100, 100, 100)
+    assert expected(stage)["vision"] is None
+
+
+def test_pool_that_never_holds_nodes_needs_no_history(stage: Stage) -> None:
+    NodePool.objects.update(reservation_after=None)
+    complete(stage, 100, 100, 100, 100, 100)
+    assert expected(stage)["vision"] is None
+
+
+def test_expected_runtimes_are_read_again_after_a_few_minutes(stage: Stage) -> None:
+    cache = ObservationCache()
+    assert expected(stage, cache)["vision"] is None
+    complete(stage, 100, 100, 100, 100, 100)
+    assert expected(stage, cache)["vision"] is None
+    stage.clock.advance(REFRESH_AFTER.total_seconds())
+    assert expected(stage, cache)["vision"] == 100
+
+
+def test_small_workload_waits_behind_held_nodes_after_ten_minutes(small: Stage) -> None:
+    small.submit("first", roles=ONE)
+    small.tick(2, seconds=10)
+    large = small.submit("large", roles=BOTH)
+    small.tick()
+    small.clock.advance(600)
+    late = small.submit("late", roles=ONE)
+    small.tick()
+    assert (small.phase(large), small.phase(late)) == ("pending", "pending")
+    assert late.reason == "BehindReservation"
+    assert late.message == "The free nodes are reserved for vision/large, which has waited longer."
+    small.clock.advance(1800)
+    small.tick(2)
+    assert small.phase(late) in ("starting", "running"), "the nodes are free for others after half an hour"
+
+
+def test_pool_can_hold_no_nodes(small: Stage) -> None:
+    NodePool.objects.update(reservation_after=None)
+    small.submit("first", roles=ONE)
+    small.tick(2, seconds=10)
+    small.submit("large", roles=BOTH)
+    small.clock.advance(600)
+    late = small.submit("late", roles=ONE)
+    small.tick(2)
+    assert small.phase(late) in ("starting", "running")
+
+
+def test_workload_of_a_project_with_short_runs_uses_held_nodes(small: Stage) -> None:
+    """The node is held until the first workload has run as long as it declared."""
+    complete(small, 60, 60, 60, 60, 60)
+    small.submit("first", roles=ONE, max_runtime=7200)
+    small.tick(2, seconds=10)
+    large = small.submit("large", roles=BOTH)
+    small.clock.advance(600)
+    late = small.submit("late", roles=ONE)
+    small.tick(2)
+    assert small.phase(large) == "pending"
+    assert small.phase(late) in ("starting", "running")
