@@ -162,37 +162,53 @@ class ReclaimableAmounts:
 def _units(
     policy: PreemptionPolicy, project: QueueAccount, view: NodeView, kind: int, charged_kind: int
 ) -> UnitsByProtection:
-    board, result = policy.board, UnitsByProtection(Counter(), Counter(), Counter())
+    board, excluded = policy.board, policy.board.cycle.excluded
+    may_protect = policy.min_runtime(project) > 0 or policy.protects_new_gangs
+    free, by_runtime, non_preemptible = Counter[_Parts](), Counter[_Parts](), Counter[_Parts]()
     for gang in board.by_project.get(project, {}).values():
-        if gang.name in board.cycle.excluded or not policy.would_evict_gang(gang):
+        if gang.name in excluded or not policy.would_evict_gang(gang):
             continue
-        unit = _unit(gang, view, kind, charged_kind)
-        if not unit.total.freed:
+        core, extras = parts = _parts(gang, view, kind, charged_kind)
+        if not core[0] and not any(freed for (freed, _), _ in extras):
             continue
         if gang.non_preemptible:
-            result.non_preemptible[unit] += 1
-        elif not policy.is_protected(gang):
-            result.free[unit] += 1
+            non_preemptible[parts] += 1
+        elif not (may_protect and policy.is_protected(gang)):
+            free[parts] += 1
         else:
             # Extra replicas are not protected.
-            result.free[Unit(unit.extras, NOTHING)] += 1
-            result.by_runtime[Unit((), unit.core)] += 1
-    return result
+            free[(0, 0), extras] += 1
+            by_runtime[core, ()] += 1
+    return UnitsByProtection(_as_units(free), _as_units(by_runtime), _as_units(non_preemptible))
 
 
-def _unit(gang: Gang, view: NodeView, kind: int, charged_kind: int) -> Unit:
-    core, extras = NOTHING, Counter[Amount]()
+# The freed and charged amounts of a gang's core, and of its extra replicas with their number.
+_Parts = tuple[tuple[int, int], tuple[tuple[tuple[int, int], int], ...]]
+
+
+def _parts(gang: Gang, view: NodeView, kind: int, charged_kind: int) -> _Parts:
+    freed = charged = 0
+    extras = dict[tuple[int, int], int]()
     for part in gang.parts:
         spare = max(0, min(part.count - part.role.min, len(part.live))) if gang.may_grow else 0
-        for number, index in enumerate(sorted(part.live, reverse=True)):  # the newest replicas go first
+        # The newest replicas go first.
+        for number, index in enumerate(sorted(part.live, reverse=True) if spare else part.live):
             pod = part.live[index]
-            charged = pod_milli_gpus(pod) if charged_kind == GPU else part.amounts[charged_kind]
-            amount = Amount(view.freed_by(part, pod, kind), charged)
+            amount = pod_milli_gpus(pod) if charged_kind == GPU else part.amounts[charged_kind]
+            pair = view.freed_by(part, pod, kind), amount
             if number < spare:
-                extras[amount] += 1
+                extras[pair] = extras.get(pair, 0) + 1
             else:
-                core = core.plus(amount)
-    return Unit(tuple(sorted(extras.items())), core)
+                freed, charged = freed + pair[0], charged + pair[1]
+    return (freed, charged), tuple(sorted(extras.items())) if extras else ()
+
+
+def _as_units(counted: Mapping[_Parts, int]) -> Counter[Unit]:
+    """Return the gangs as units. Most gangs are alike, so counting plain numbers first saves time."""
+    return Counter({
+        Unit(tuple((Amount(*extra), number) for extra, number in extras), Amount(*core)): count
+        for (core, extras), count in counted.items()
+    })  # fmt: skip
 
 
 def most_freed(units: Mapping[Unit, int], excess: int) -> int:
