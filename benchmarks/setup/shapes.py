@@ -107,6 +107,38 @@ def gangs_by_reclaim(size: int, gangs: int) -> Snapshot:
     return snapshot(size, tenants, running + waiting)
 
 
+def evictions_with_moves(size: int) -> Snapshot:
+    """Return a cluster with four free GPUs on four nodes, and a workload that needs a whole node.
+
+    Its quota covers the node. The other project is four GPUs over its quota, so that four of its
+    workloads are evicted and four are moved.
+    """
+    total = size * PER_NODE
+    tenants = (
+        queue("d0", None, None),
+        queue("owner", "d0", PER_NODE),
+        queue("guest", "d0", total - PER_NODE),
+    )
+    full = [*seats(4, PER_NODE - 1), *seats(size)[4 * PER_NODE :]]
+    running = [work(f"r{j:05}", "guest", 1, 1, j, (seat,)) for j, seat in enumerate(full)]
+    return snapshot(size, tenants, [*running, work("node", "owner", 1, PER_NODE, 9000)])
+
+
+def no_room_for_moves(size: int) -> Snapshot:
+    """Return a cluster where evictions could be combined with moves, but nothing fits elsewhere.
+
+    Each node has two workloads of three GPUs. One of them may be evicted in total, and the other one on
+    its node cannot be moved, because every node has only two free GPUs.
+    """
+    tenants = (queue("d0", None, None), queue("owner", "d0", PER_NODE), queue("guest", "d0", size * 6 - 3))
+    running = [
+        work(f"r{i:05}-{first}", "guest", 1, 3, 2 * i + first, ((node, first),))
+        for i, (node, _) in enumerate(seats(size, 1))
+        for first in (0, 3)
+    ]
+    return snapshot(size, tenants, [*running, work("node", "owner", 1, PER_NODE, 9000)])
+
+
 def steady(size: int, projects: int, jobs: int) -> Snapshot:
     """Return a full cluster with many pending workloads. Every queue is at its quota: nothing to decide."""
     tenants = queues(projects, 20, size * PER_NODE / projects)
@@ -176,6 +208,8 @@ SHAPES: Mapping[str, Callable[[], Snapshot]] = {
     "refuse 10 x 8 GPUs, one short, 1000 nodes": partial(one_gpu_short, 1000),
     "place 4000 x 1 GPU on 500 nodes": partial(place, 500, 4000, 8, 2),
     "50 gangs of 10 x 5 GPUs by reclaim, 500 nodes": partial(gangs_by_reclaim, 500, 50),
+    **{f"evict 4 and move 4, {size} nodes": partial(evictions_with_moves, size) for size in (100, 500)},
+    **{f"no room for moves, {size} nodes": partial(no_room_for_moves, size) for size in (100, 500)},
     **{f"scale: 500 x 1 GPU on {size} empty nodes": partial(place, size, 500, 4, 2)
        for size in (500, 1000, 2000, 4000)},
     **{f"scale: {kinds} kinds wait, 500 full nodes": partial(many_request_kinds, 500, kinds)

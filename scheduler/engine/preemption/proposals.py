@@ -44,9 +44,10 @@ def propose(
     board: Board, policy: PreemptionPolicy, arrangement: Arrangement, budget: Budget
 ) -> Iterator[VictimSelection]:
     """Yield victim selections, each applied to the board and undone before the next."""
-    start, banned, offer_cache, free = board.mark(), set[int](), OfferCache(), board.nodes.free()
+    start, banned, offer_cache = board.mark(), set[int](), OfferCache()
     if not any(need.scopes for need in arrangement):
         replicas = sum(need.count for need in arrangement)
+        alternatives = _Alternatives(board, policy, arrangement)
         while budget.spend() and board.cycle.placement_attempts.may_try(policy.gang, replicas):
             board.attempt()
             selection = VictimSelection(board, policy)
@@ -54,10 +55,9 @@ def propose(
                 board.rewind(start)
                 break
             stopped = [] if banned or policy.moves_only else list(selection.selected)
-            if sum(victim.whole for victim in stopped) > 1:
+            if alternatives.may_exist(stopped):
                 board.rewind(start)
-                cheaper = _cheaper_victims(VictimSelection(board, policy), arrangement, free, stopped)
-                yield from _selections(board, policy, arrangement, cheaper)
+                yield from _selections(board, policy, arrangement, alternatives.cheaper_than(stopped))
                 selection = VictimSelection(board, policy)
                 _propose_by_node(selection, arrangement, banned, offer_cache)
             yield selection
@@ -117,11 +117,8 @@ def _propose_by_node(
     if not make_room_under_limits(selection, arrangement):
         return False
     within = available_nodes(board, gang, inside)
-    closed = (
-        banned
-        if within is None or board.cycle.backfill_hold is None
-        else board.cycle.backfill_hold.nodes.union(banned)
-    )
+    hold = board.cycle.hold()
+    closed = banned if within is None or hold is None else hold.nodes.union(banned)
     untouched = True
     for need in sorted(arrangement, key=difficulty_key):
         costs: NodeCosts | None = None
@@ -185,25 +182,46 @@ def _victims_to_clear(
     return victims
 
 
-def _cheaper_victims(
-    selection: VictimSelection, arrangement: Arrangement, free: Sequence[int], stopped: Sequence[Victim]
-) -> Sequence[Sequence[Victim]]:
-    """Return sets of victims that free enough in total and cost less than the `stopped` ones, cheapest first.
+class _Alternatives:
+    """Victims that may cost less than those that clear one node after the other.
 
     Clearing nodes replica by replica would miss that a few larger victims make room for several replicas.
     """
-    policy = selection.policy
-    candidates = sum(len(selection.board.by_project[account]) for account in policy.projects())
-    if len(stopped) > MAX_COMPARED_VICTIMS or candidates > MAX_COMPARED_CANDIDATES:
-        if not _single_victim_may_suffice(selection, arrangement, free):
-            return ()
-        return [(victim,) for victim in _cheaper_single_victims(selection, arrangement, free, stopped)]
-    most, result = (below_quota(policy, stopped), full_cost(selection, stopped)), list[Sequence[Victim]]()
-    for below, victims in sufficient_sets(policy, arrangement, MAX_PRICED_VICTIMS):
-        if (below, full_cost(selection, victims)) >= most or len(result) == MAX_SETS:
-            break
-        result.append(victims)
-    return result
+
+    def __init__(self, board: Board, policy: PreemptionPolicy, arrangement: Arrangement) -> None:
+        """Look at the board while no victim is selected."""
+        self._board, self._policy, self._arrangement = board, policy, arrangement
+        self._free = board.nodes.free()
+        candidates = sum(len(board.by_project[account]) for account in policy.projects())
+        self._too_many_candidates = candidates > MAX_COMPARED_CANDIDATES
+        self._single_may_suffice = _single_victim_may_suffice(
+            VictimSelection(board, policy), arrangement, self._free
+        )
+
+    def _only_single_victims(self, stopped: Sequence[Victim]) -> bool:
+        return self._too_many_candidates or len(stopped) > MAX_COMPARED_VICTIMS
+
+    def may_exist(self, stopped: Sequence[Victim]) -> bool:
+        """Return whether other victims may cost less than the `stopped` ones."""
+        return sum(victim.whole for victim in stopped) > 1 and (
+            self._single_may_suffice or not self._only_single_victims(stopped)
+        )
+
+    def cheaper_than(self, stopped: Sequence[Victim]) -> Sequence[Sequence[Victim]]:
+        """Return sets of victims that free enough in total and cost less, cheapest first.
+
+        The `stopped` victims have to be back on the board.
+        """
+        policy, selection = self._policy, VictimSelection(self._board, self._policy)
+        if self._only_single_victims(stopped):
+            singles = _cheaper_single_victims(selection, self._arrangement, self._free, stopped)
+            return [(victim,) for victim in singles]
+        most, result = (below_quota(policy, stopped), full_cost(selection, stopped)), list[Sequence[Victim]]()
+        for below, victims in sufficient_sets(policy, self._arrangement, MAX_PRICED_VICTIMS):
+            if (below, full_cost(selection, victims)) >= most or len(result) == MAX_SETS:
+                break
+            result.append(victims)
+        return result
 
 
 def _single_victim_may_suffice(

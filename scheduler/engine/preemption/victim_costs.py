@@ -184,7 +184,7 @@ def cheapest_on(selection: VictimSelection, part: BoardRole, i: int) -> list[Vic
             if lacking <= 0 and room.fits_after(chosen):
                 sets.append(_prune(room, chosen))
                 break
-    if len(chosen) > 1:
+    if len(chosen) > 1 and any(victim.amounts[0] != chosen[0].amounts[0] for victim in ordered):
         sets += _select_largest(room, ordered)
     if (
         sets
@@ -246,10 +246,14 @@ def _conflicts(victim: Victim, chosen: Sequence[Victim]) -> bool:
 
 
 def _prune(room: "_Room", chosen: list[Victim]) -> list[Victim]:
+    """Return the victims without those that are not needed, the last ones first."""
+    spare = sum([victim.amounts[0] for victim in chosen]) - room.lacking
     for victim in tuple(reversed(chosen)) if len(chosen) > 1 else ():
+        if victim.amounts[0] > spare:
+            continue
         rest = [other for other in chosen if other is not victim]
         if rest and room.fits_after(rest):
-            chosen = rest
+            chosen, spare = rest, spare - victim.amounts[0]
     return chosen
 
 
