@@ -2,7 +2,7 @@
 
 from collections.abc import Hashable, Sequence
 
-from scheduler.engine.actions.backfill import hold_for_first, hold_nodes
+from scheduler.engine.actions.backfill import clear_hold, hold_for_first, hold_nodes
 from scheduler.engine.actions.reservations import start_reserved_gangs
 from scheduler.engine.board.board import Board
 from scheduler.engine.board.eligible import exceeded_bound, find_pending_groups
@@ -26,7 +26,7 @@ def start_gangs(board: Board, choice: int) -> None:
 
 def _start_pending(board: Board, choice: int) -> None:
     if not choice:  # keep the hold while workloads try their other pools
-        board.cycle.backfill_hold, board.cycle.hold_searches = None, 0
+        clear_hold(board)
     waiting, refused = find_pending_groups(board, choice), RefusalCache()
     if _all_refused(board, waiting):
         hold_for_first(board, waiting)
@@ -85,7 +85,7 @@ def _refusal_key(board: Board, group: PendingGroup, gang: Gang) -> Hashable:
 
 
 def _explain_refusal(board: Board, gang: Gang) -> Refusal:
-    hold = board.cycle.backfill_hold
+    hold = board.cycle.hold()
     if hold is not None and not may_use_held_nodes(board, gang):
         board.cycle.backfill_hold = None
         start = board.mark()

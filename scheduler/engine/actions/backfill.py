@@ -28,20 +28,37 @@ MAX_STEPS = 32  # number of placements tried one by one; the gaps between furthe
 NOTHING = (0, 0, 0)
 
 
+def clear_hold(board: Board) -> None:
+    cycle = board.cycle
+    cycle.backfill_hold, cycle.find_hold, cycle.overdue, cycle.hold_searches = None, None, [], 0
+
+
 def hold_for_first(board: Board, waiting: Iterable[PendingGroup]) -> None:
-    """Hold nodes for the first of these groups, in queue order, that may hold some."""
-    order = PendingOrder(board, [group for group in waiting if _has_waited(board, group.gangs[group.at])])
+    """Hold nodes for the first of these groups, in queue order, that may hold some.
+
+    The nodes are searched for when something depends on them, which is rarely the case on a full board.
+    """
+    overdue = [group for group in waiting if _has_waited(board, group.gangs[group.at])]
+    if overdue:
+        earlier = board.cycle.find_hold or (lambda: board.cycle.backfill_hold)
+        board.cycle.find_hold = lambda: earlier() or _first_hold(board, overdue)
+        board.cycle.overdue = [*board.cycle.overdue, *overdue]
+
+
+def _first_hold(board: Board, overdue: Iterable[PendingGroup]) -> NodeHold | None:
+    order = PendingOrder(board, overdue)
     for group, gang in order:
         order.leave(group)
         hold_nodes(board, gang)
         if board.cycle.backfill_hold is not None:
-            return
+            break
+    return board.cycle.backfill_hold
 
 
 def hold_nodes(board: Board, gang: Gang) -> None:
     """Hold nodes for a blocked workload within its share, if it has waited long enough."""
     cycle = board.cycle
-    if cycle.backfill_hold is not None or cycle.hold_searches >= MAX_GANGS or not _has_waited(board, gang):
+    if cycle.hold() is not None or cycle.hold_searches >= MAX_GANGS or not _has_waited(board, gang):
         return
     if not within(NOTHING, gang.account.deserved, gang.requested):
         return

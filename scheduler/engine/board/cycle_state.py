@@ -1,9 +1,10 @@
 """Decisions of the current cycle in one pool, discarded when the next cycle starts."""
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 
 from scheduler.engine.board.effort import PlacementAttempts
+from scheduler.engine.board.gang import PendingGroup
 from scheduler.engine.board.ledger import QueueAccount
 from scheduler.engine.board.nodes import NodeHold
 from scheduler.engine.plan import Bundle, Numbers, Reason
@@ -23,9 +24,19 @@ class CycleState:
     placed_in_other_pool: set[str] = field(default_factory=set)
     bundles: list[Bundle] = field(default_factory=list)
     backfill_hold: NodeHold | None = None
+    # While nothing depends on held nodes, they are not searched for. These groups may hold some.
+    find_hold: Callable[[], NodeHold | None] | None = None
+    overdue: list[PendingGroup] = field(default_factory=list)
     hold_searches: int = 0  # number of gangs for which nodes to hold were sought
     trials: int = 0  # number of trials and of attempts within them
     accepted_trials: int = 0
     evicting_trials: int = 0  # number of accepted trials after which all pending gangs are retried
     placement_attempts: PlacementAttempts = field(default_factory=PlacementAttempts)
     reclaimable_cache: dict[QueueAccount, dict[Hashable, object]] = field(default_factory=dict)
+
+    def hold(self) -> NodeHold | None:
+        """Return the nodes held for a pending workload. The first call searches for them."""
+        if self.find_hold is not None:
+            find, self.find_hold = self.find_hold, None
+            self.backfill_hold = find()
+        return self.backfill_hold

@@ -71,7 +71,8 @@ class PendingReasons:
         recorded = next((reason for reason in group.reasons if reason in FREE_OF_LIMITS), None)
         if recorded is not None and not self._board.cycle.accepted_trials:
             return recorded, group.reasons[recorded]
-        key = group.request_key, may_use_held_nodes(self._board, gang)
+        held = self._board.cycle.backfill_hold is not None
+        key = group.request_key, not held or may_use_held_nodes(self._board, gang)
         if key not in self._shortages:
             has_room = fits_now(self._board, gang)
             self._shortages[key] = None if has_room else explain_shortage(self._board, gang)

@@ -16,6 +16,7 @@ from scheduler.engine.board.eligible import find_pending_groups, first_pending
 from scheduler.engine.board.gang import Gang, PendingGroup
 from scheduler.engine.board.ledger import QueueAccount, QueueKey
 from scheduler.engine.board.order import QueueOrder
+from scheduler.engine.board.run_ends import known_ends
 from scheduler.engine.explain.pending import PendingReasons
 from scheduler.engine.explain.reasons import BlockerFormatter, dominance, is_schedulable
 from scheduler.engine.explain.shortage import explain_shortage
@@ -119,7 +120,9 @@ def collect_refusals(board: Board) -> PoolRefusals:
 
 
 def _expected_starts(board: Board) -> dict[str, int]:
-    hold = board.cycle.backfill_hold
+    if board.cycle.find_hold is not None and next(known_ends(board, declared_only=False), None) is None:
+        return {}  # without a known end there is no expected start
+    hold = board.cycle.hold()
     return {} if hold is None or hold.until is None or hold.until <= board.now else {hold.name: hold.until}
 
 

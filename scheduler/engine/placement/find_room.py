@@ -39,14 +39,15 @@ def available_nodes(
     board: Board, gang: Gang, within: AbstractSet[int] | None = None
 ) -> AbstractSet[int] | None:
     """Return the nodes in `within` that are not held for another workload. None means all nodes."""
-    if board.cycle.backfill_hold is None or may_use_held_nodes(board, gang):
+    hold = board.cycle.hold()
+    if hold is None or may_use_held_nodes(board, gang):
         return within
-    return (board.topology.all_nodes if within is None else within) - board.cycle.backfill_hold.nodes
+    return (board.topology.all_nodes if within is None else within) - hold.nodes
 
 
 def may_use_held_nodes(board: Board, gang: Gang) -> bool:
     """Return whether the nodes are held for this gang, or the gang will end before the hold does."""
-    hold = board.cycle.backfill_hold
+    hold = board.cycle.hold()
     if hold is None or hold.name == gang.name:
         return True
     end = None if hold.until is None else known_end(gang, board.now)

@@ -72,17 +72,26 @@ def _all_refused(
 
 def _try_policy(board: Board, gang: Gang, policy_type: type[PreemptionPolicy]) -> bool:
     """Try a policy for one gang. Return whether the gang was placed or fits without evictions."""
-    hold = board.cycle.backfill_hold
-    if hold is not None and hold.name == gang.name:
-        board.cycle.backfill_hold = None  # victims may move to nodes that the gang does not need now
+    cycle = board.cycle
+    hold, find_hold, is_holder = cycle.backfill_hold, cycle.find_hold, _may_hold_nodes(board, gang)
+    if is_holder:
+        cycle.backfill_hold = cycle.find_hold = None  # victims may move to nodes held for the gang
     with board.trial(gang, default_reason=None) as trial:
         policy = policy_type(board, gang, gang.requested)
         refusal = _try_arrangements(trial, policy, arrangements(gang))
         if refusal is not None and refusal[1] and refusal[0] not in policy_type.unreported:
             trial.refuse(*refusal)
-    if trial.kind is None:
-        board.cycle.backfill_hold = hold
+    if is_holder and trial.kind is None:
+        cycle.backfill_hold, cycle.find_hold = hold, find_hold
     return refusal is None
+
+
+def _may_hold_nodes(board: Board, gang: Gang) -> bool:
+    """Return whether nodes are held for this gang, or would be if they were searched for now."""
+    cycle = board.cycle
+    if cycle.find_hold is not None:
+        return next(iter(PendingOrder(board, cycle.overdue)), (None, None))[1] is gang
+    return cycle.backfill_hold is not None and cycle.backfill_hold.name == gang.name
 
 
 def preempt_for_scale_up(
