@@ -1,6 +1,7 @@
 """Recompute the numbers of blockers from plain lists of pods, with none of the engine's own judgement.
 
-Covered: workloads without groups. Each function yields a sentence per number that disagrees.
+Not covered: what evictions could free where a running workload has optional groups. Each function yields
+a sentence per number that disagrees.
 """
 
 from collections.abc import Iterator, Mapping
@@ -35,10 +36,6 @@ def wrong_numbers(snapshot: Snapshot, plan: Plan) -> Wrong:
     cluster = replay_plan(snapshot, plan)
     for refusal in plan.refusals:
         workload = cluster.workloads[refusal.workload]
-        if any(isinstance(child, Group) for child in workload.tree.children) or workload.tree.need < len(
-            workload.tree.children
-        ):
-            continue
         explanation = _Explanation(snapshot, plan, cluster, workload, refusal.pool)
         for blocker in refusal.blockers:
             for wrong in explanation.check(blocker):
@@ -118,12 +115,7 @@ class _Explanation:
 
     @cached_property
     def _missing_replicas(self) -> list[tuple[Role, int]]:
-        counts = self.cluster.counts(self.workload.name)
-        missing = [
-            (role, role.min - counts.get(role.name, 0))
-            for role in roles(self.workload.tree)
-            if role.min > counts.get(role.name, 0)
-        ]
+        missing = list(_first_missing(self.workload.tree, self.cluster.counts(self.workload.name)))
         first = next(iter(roles(self.workload.tree)))
         return missing or [(first, 1)]
 
@@ -256,6 +248,8 @@ class _Explanation:
     def _evictions(self, blocker: Blocker) -> Mapping[str, object]:
         if self.plan.bundles:
             return {}  # workloads that this plan moved or served are not victims in this plan
+        if any(other.pods and _has_optional_groups(other.tree) for other in self.snapshot.workloads):
+            return {}
         numbers = blocker.numbers
         kind = GPU if numbers["resource"] == "gpu_memory_mib" else RESOURCES.index(str(numbers["resource"]))
         preempts = numbers["action"] == "preempted"
@@ -368,6 +362,28 @@ class _Explanation:
         running = [pod.started for pod in pods if pod.state is PodState.RUNNING]
         started = other.started if other.started is not None else min(running, default=None)
         return bool(seconds) and started is not None and self.snapshot.now - started < seconds
+
+
+def _first_missing(node: Group | Role, counts: Mapping[str, int]) -> Iterator[tuple[Role, int]]:
+    """Yield what the node lacks. Of a group's children, those that already run go first."""
+    if isinstance(node, Role):
+        if node.min > counts.get(node.name, 0):
+            yield node, node.min - counts.get(node.name, 0)
+        return
+    broken = [child for child in node.children if list(_first_missing(child, counts))]
+    broken.sort(key=lambda child: not any(counts.get(role.name, 0) for role in _leaves(child)))
+    for child in broken[: max(0, node.need - (len(node.children) - len(broken)))]:
+        yield from _first_missing(child, counts)
+
+
+def _leaves(node: Group | Role) -> list[Role]:
+    return [node] if isinstance(node, Role) else [leaf for child in node.children for leaf in _leaves(child)]
+
+
+def _has_optional_groups(group: Group) -> bool:
+    return group.need < len(group.children) or any(
+        isinstance(child, Group) and _has_optional_groups(child) for child in group.children
+    )
 
 
 LIMIT_REASONS = (Reason.PROJECT_LIMIT, Reason.DEPARTMENT_LIMIT)
