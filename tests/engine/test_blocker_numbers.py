@@ -34,13 +34,13 @@ def plans(document: dict[str, Any]) -> Iterator[tuple[Snapshot, Plan]]:
         world.apply_plan(plan)
 
 
-@on_random_clusters(60)
+@on_random_clusters(30)
 @given(document=clusters(quiet=True))
 def test_every_number_agrees_with_a_plain_calculation(document: dict[str, Any]) -> None:
     assert [wrong for snapshot, plan in plans(document) for wrong in wrong_numbers(snapshot, plan)] == []
 
 
-@on_random_clusters(60)
+@on_random_clusters(30)
 @given(document=clusters(quiet=True))
 def test_without_its_first_blocker_a_workload_starts_or_the_next_one_leads(document: dict[str, Any]) -> None:
     *_, (snapshot, plan) = plans(document)
