@@ -6,7 +6,7 @@ from tests.browser.chromium import NARROW, open_settled
 from tests.browser.conftest import Open
 from tests.browser.pages import FORMS, all_paths
 from tests.browser.scene import Scene
-from tests.browser.walk import MOST_SCRIPT_BYTES, Visit, Walk, inspect, visit
+from tests.browser.walk import MOST_SCRIPT_BYTES, Visit, Walk, inspect, inspect_dark, visit
 
 pytestmark = pytest.mark.timeout(600)  # seconds; the first test to run does the whole walk
 
@@ -40,6 +40,16 @@ def assert_in_order(visited: Visit, status: int = 200) -> None:
     assert visited.duplicate_ids == [], path
 
 
+def assert_layout(visits: list[Visit]) -> None:
+    faults = [f"{visited.path} {fault}" for visited in visits for fault in visited.layout]
+    assert not faults, "\n".join(faults)
+
+
+def assert_accessible(visits: list[Visit]) -> None:
+    faults = [f"{visited.path} {fault}" for visited in visits for fault in visited.violations]
+    assert not faults, "\n".join(faults)
+
+
 def test_every_page_loads_without_errors_or_requests_to_other_hosts(walk: Walk) -> None:
     for visited in walk.pages:
         assert_in_order(visited)
@@ -48,17 +58,23 @@ def test_every_page_loads_without_errors_or_requests_to_other_hosts(walk: Walk) 
 
 
 def test_controls_stay_on_screen_and_labels_are_readable(walk: Walk) -> None:
-    faults = [f"{visited.path} {fault}" for visited in (*walk.pages, *walk.forms) for fault in visited.layout]
-    assert not faults, "\n".join(faults)
+    assert_layout([*walk.pages, *walk.forms])
 
 
 def test_pages_have_no_serious_axe_violation(walk: Walk) -> None:
-    faults = [f"{visited.path} {fault}" for visited in walk.pages for fault in visited.violations]
-    assert not faults, "\n".join(faults)
+    assert_accessible(walk.pages)
 
 
 def test_every_table_can_be_sorted_and_exported_and_every_chart_has_its_data(walk: Walk) -> None:
     assert {visited.path: visited.tables for visited in walk.pages if visited.tables} == {}
+
+
+@pytest.mark.heavy
+def test_layout_and_contrast_are_right_in_the_dark(opened: Open, scene: Scene) -> None:
+    with opened("ada", reduced_motion="reduce", color_scheme="dark") as (page, _):
+        visits = [inspect_dark(page, path) for path in (*all_paths(scene), *FORMS)]
+    assert_layout(visits)
+    assert_accessible(visits)
 
 
 @pytest.mark.heavy

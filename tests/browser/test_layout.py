@@ -8,7 +8,10 @@ from tests.browser.conftest import Open
 from tests.browser.scene import Scene
 
 
-@pytest.mark.parametrize("viewport", [WIDE, NARROW], ids=["desk", "phone"])
+@pytest.mark.parametrize(
+    "viewport",
+    [pytest.param(WIDE, id="desk", marks=pytest.mark.heavy), pytest.param(NARROW, id="phone")],
+)
 def test_admin_date_filter_is_usable_on_the_first_visit(
     viewport: ViewportSize, opened: Open, scene: Scene
 ) -> None:

@@ -1,4 +1,4 @@
-"""A walk through every page as an admin. Each page is loaded once for all checks."""
+"""A walk through every page as an admin. Each page is loaded once for all checks of a walk."""
 
 from dataclasses import dataclass, field
 
@@ -6,7 +6,7 @@ from playwright.sync_api import Page
 
 from tests.browser.axe import accessibility_faults
 from tests.browser.chromium import NARROW, WIDE, Faults, open_settled
-from tests.browser.pages import DUPLICATE_IDS, LAYOUT_FAULTS, UNNAMED, layout_faults
+from tests.browser.pages import DUPLICATE_IDS, UNNAMED, layout_faults
 
 MOST_SCRIPT_BYTES = 200_000
 # Scripts on the page and their imports. The cache serves the second fetch.
@@ -75,10 +75,9 @@ def visit(page: Page, path: str) -> Visit:
 
 
 def inspect(page: Page, path: str, *, in_depth: bool) -> Visit:
-    """Load the page and check its layout in both widths and themes.
+    """Load the page and check its layout in both widths.
 
-    With `in_depth`, also check accessibility, tables and charts. In the dark theme only the contrast
-    can differ.
+    With `in_depth`, also check accessibility, tables and charts.
     """
     open_page = visit(page, path)
     if in_depth:
@@ -87,12 +86,17 @@ def inspect(page: Page, path: str, *, in_depth: bool) -> Visit:
     open_page.layout = [f"wide: {fault}" for fault in layout_faults(page)]
     page.set_viewport_size(NARROW)
     open_page.layout += [f"on a phone: {fault}" for fault in layout_faults(page)]
-    page.emulate_media(color_scheme="dark")
-    open_page.layout += [f"on a phone, dark: {fault}" for fault in page.evaluate(LAYOUT_FAULTS)]
     page.set_viewport_size(WIDE)
-    open_page.layout += [f"wide, dark: {fault}" for fault in page.evaluate(LAYOUT_FAULTS)]
-    if in_depth:
-        faults = accessibility_faults(page, runOnly=["color-contrast"])
-        open_page.violations += [f"dark: {fault}" for fault in faults]
-    page.emulate_media(color_scheme="light")
+    return open_page
+
+
+def inspect_dark(page: Page, path: str) -> Visit:
+    """Load the page in the dark theme and check its layout in both widths, and its contrast."""
+    open_page = visit(page, path)
+    open_page.layout = [f"wide, dark: {fault}" for fault in layout_faults(page)]
+    faults = accessibility_faults(page, runOnly=["color-contrast"])
+    open_page.violations = [f"dark: {fault}" for fault in faults]
+    page.set_viewport_size(NARROW)
+    open_page.layout += [f"on a phone, dark: {fault}" for fault in layout_faults(page)]
+    page.set_viewport_size(WIDE)
     return open_page
