@@ -11,6 +11,8 @@ VENV ?= .venv
 PY := $(VENV)/bin/python
 export PYTHONPATH := $(CURDIR):$(CURDIR)/platform
 export DJANGO_SETTINGS_MODULE := berth.server.settings
+# Container images often set it. Without bytecode files, every process compiles all modules again.
+unexport PYTHONDONTWRITEBYTECODE
 
 BASE := $(VENV)/.installed
 DEV := $(VENV)/.installed-dev
@@ -25,7 +27,7 @@ COMPILE := $(PY) -m uv pip compile --quiet --generate-hashes --no-header --no-an
 # Print "ok" if the command succeeds, its whole output if it fails.
 quiet = if output=$$($(2) 2>&1); then printf '  %-10s ok\n' '$(1)'; else printf '  %-10s\n%s\n' '$(1)' "$$output"; exit 1; fi
 
-.PHONY: help run test test-heavy lint types types-3.11 types-3.10 check bench behaviours demo-reset docs screenshots lock release chromium clean
+.PHONY: help run test test-heavy lint types types-3.11 types-3.10 check collect bench behaviours demo-reset docs screenshots lock release chromium clean
 
 help:
 	@echo "make run          start Berth with a demo organisation; Ctrl-C stops it"
@@ -49,11 +51,12 @@ run: $(BASE)
 	@exec $(PY) -m berth.server.up --demo $(if $(HOST),--host $(HOST)) $(if $(PORT),--port $(PORT))
 
 test: $(DEV) chromium
-	@$(MAKE) --jobs=2 check
-	@$(PY) -m pytest -q -n auto --dist loadfile --no-loadscope-reorder -m "not heavy" $(ARGS)
+	@$(MAKE) --jobs=2 check collect
+	@$(PY) -m pytest -q -n auto --dist loadgroup --no-loadscope-reorder -m "not heavy" $(ARGS)
 
 test-heavy: $(DEV) chromium
 	@$(PY) -m pytest -q -m heavy $(ARGS)
+	@[ -n '$(ARGS)' ] || BERTH_LAWS=1000 $(PY) -m pytest -q -n auto --timeout 1800 -m "not heavy" tests/engine
 
 lint: $(DEV)
 	@$(call quiet,ruff,$(PY) -m ruff check .)
@@ -72,6 +75,10 @@ types-3.10: $(DEV)
 
 check: lint types
 	@$(call quiet,django,$(PY) -m django check --fail-level WARNING)
+
+# Compile the tests once, instead of once in each process of the next step.
+collect: $(DEV)
+	@$(call quiet,collect,$(PY) -m pytest -q --collect-only)
 
 bench: $(DEV)
 	@$(PY) -m benchmarks $(ARGS)

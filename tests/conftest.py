@@ -1,5 +1,6 @@
 """A PostgreSQL server for the tests, and a check of behaviour markers."""
 
+import gc
 import os
 import sys
 import tempfile
@@ -24,8 +25,12 @@ FAST_SETTINGS = {
     "shared_buffers": "32MB",
 }
 
+# Folders with a setup that takes several seconds and is shared by all tests of one process.
+SHARED_SETUP = {"browser", "journeys"}
+
 
 def pytest_configure(config: pytest.Config) -> None:
+    gc.disable()  # until all modules are loaded
     settings.BERTH_FAKE_POOLS = "tests.fakes"
     settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 
@@ -36,8 +41,24 @@ def pytest_xdist_auto_num_workers() -> int:
     return (os.cpu_count() or 1) + 1
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Assign each test to a group, whose tests run in one process, for `--dist loadgroup`."""
     reject_unknown_behaviours(items)
+    for item in items:
+        if item.get_closest_marker("xdist_group") is None:
+            item.add_marker(pytest.mark.xdist_group(group_of(item.path.relative_to(ROOT / "tests"))))
+
+
+def group_of(file: Path) -> str:
+    """Return the file's name, or the folder's name if its tests share a server or a browser."""
+    return file.parts[0] if file.parts[0] in SHARED_SETUP else str(file)
+
+
+def pytest_collection_finish() -> None:
+    """Exclude all loaded modules from garbage collection, which would visit them again and again."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)
