@@ -49,10 +49,14 @@ AND state <> 'idle'
 
 
 def install() -> None:
-    """Create the function in the test database and call it after each test that committed."""
+    """Create the function in the test database and call it after each test that committed.
+
+    Connections stay open between tests: a new connection reads the system catalogs again.
+    """
     with connection.cursor() as cursor:
         cursor.execute(FUNCTION)
     TransactionTestCase._fixture_teardown = lambda _: empty()  # type: ignore[attr-defined]
+    TransactionTestCase._should_reload_connections = lambda _: False  # type: ignore[attr-defined]
 
 
 def empty() -> None:
