@@ -1,6 +1,9 @@
 """ASGI application: HTTP and WebSocket requests to Berth, and to the ports of its workloads."""
 
+import gc
 import os
+
+gc.disable()  # loading creates many objects, but no garbage
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "berth.server.settings")
 os.environ.setdefault("BERTH_DATABASE_POOL", "8")
@@ -50,3 +53,6 @@ application = (
         own_ports=frozenset(settings.BERTH_OWN_PORTS),
     )
 )
+
+gc.freeze()  # later collections skip what has been loaded
+gc.enable()
