@@ -112,7 +112,7 @@ COMMANDS: ArgumentsAndDocument = st.one_of(
 
 
 @given(name=NAMES, top=TOP_LEVEL_OPTIONS, role=ROLE, command=COMMANDS)
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_options_and_file_give_the_same_workload(name: str, top: Any, role: Any, command: Any) -> None:
     typed = [f"--name={name}", *(word for words, _ in (*top, *role, command) for word in words)]
     written: dict[str, Any] = {"name": name}

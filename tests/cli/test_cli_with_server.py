@@ -28,13 +28,12 @@ def as_dave(cast: Cast) -> dict[str, str]:
 
 
 def test_workload_is_submitted_suspended_resumed_cancelled_and_deleted(
-    berth_process: Berth, cast: Cast, live_server: Any
+    berth: Berth, berth_process: Berth, cast: Cast, live_server: Any
 ) -> None:
-    berth = berth_process
-    signed_in = berth("login", live_server.url, "-u", "dave", "--password-stdin", "-p", "vision",
+    signed_in = berth_process("login", live_server.url, "-u", "dave", "--password-stdin", "-p", "vision",
                       typed="correct horse battery\n")  # fmt: skip
     assert signed_in.stdout == f"Signed in at {live_server.url} as dave.\n"
-    assert "dave" in berth("whoami").stdout
+    assert "dave" in berth_process("whoami").stdout
 
     assert (
         berth("submit", "-n", "train", "-g", "1", "-r", "2", "--", "true").stdout
@@ -53,7 +52,7 @@ def test_workload_is_submitted_suspended_resumed_cancelled_and_deleted(
     assert berth("delete", "train").stdout == "vision/train deleted\n"
 
     assert berth("logout").stdout == f"Signed out of {live_server.url}.\n"
-    assert berth("list").returncode == 3
+    assert berth_process("list").returncode == 3
 
 
 def test_wrong_password_stores_no_token(berth: Berth, cast: Cast, live_server: Any) -> None:

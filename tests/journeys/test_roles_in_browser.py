@@ -12,6 +12,7 @@ from tests.browser.chromium import PROGRAM, chromium, reader
 from tests.journeys.installation import ROOT, Installation
 
 pytestmark = [
+    pytest.mark.heavy,
     pytest.mark.browser,
     pytest.mark.timeout(300),
     pytest.mark.skipif(not Path(PROGRAM).exists(), reason=f"{PROGRAM} is not installed"),

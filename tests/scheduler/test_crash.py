@@ -35,6 +35,14 @@ POINTS = (
     "cycle.before_end",
     "cycle.done",
 )
+# A crash after each step that writes to the database or starts or stops a pod; the others are heavy.
+AFTER_WRITES = {
+    "reports.written",
+    "reservations.done",
+    "commit.bound",
+    "dispatch.started",
+    "dispatch.stopped",
+}
 WHOLE = [{"name": "worker", "replicas": 4, "gpu": 1}]
 MOST_TICKS = 60
 
@@ -97,7 +105,9 @@ class CrashingScheduler:
             self.tick()
 
 
-@pytest.mark.parametrize("name", POINTS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[] if name in AFTER_WRITES else pytest.mark.heavy) for name in POINTS]
+)
 def test_scheduler_recovers_from_a_crash_at_any_point(stage: Stage, name: str) -> None:
     life = CrashingScheduler(stage, name)
     low = stage.submit("low", roles=WHOLE, priority=10)

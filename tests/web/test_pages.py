@@ -291,7 +291,10 @@ def test_activity_shows_changed_fields_only(cast: Cast, sign_in) -> None:
     assert second == [("GPUs", "2", "4"), ("GPU limit", "", "8")]
 
 
-@pytest.mark.parametrize("name", ["alice", "bob", "dave"])
+@pytest.mark.parametrize(
+    "name",
+    ["bob", pytest.param("alice", marks=pytest.mark.heavy), pytest.param("dave", marks=pytest.mark.heavy)],
+)
 def test_more_projects_do_not_need_more_queries(name: str, cast: Cast, sign_in, running: Workload) -> None:
     client = sign_in(name)
 

@@ -67,7 +67,7 @@ def drains() -> list[str]:
 def test_nodes_above_the_minimum_are_removed_after_the_idle_timeout(alice: Caller, boot_seconds: int) -> None:
     create(alice, {"min": 1, "desired": 4, "max": 4})
     cluster = Cluster(FakeProvider(boots_at_once=boot_seconds == 0))
-    cluster.run(boot_seconds)
+    cluster.run(boot_seconds, step=15)
     assert cluster.ready() == 0
     cluster.provider.boot()
     cluster.run(50)
@@ -83,10 +83,10 @@ def test_manually_added_nodes_are_not_idle_before_they_are_ready(alice: Caller) 
     """The pool has been idle for 200 s, and its machines take longer to boot than the cooldown."""
     create(alice, [0, 4])
     cluster = Cluster(FakeProvider(boots_at_once=False))
-    cluster.run(200)
+    cluster.run(200, step=20)
     assert alice.post(f"{PATH}/scale", {"nodes": 3}).status_code == 200
     NodePool.objects.update(last_scaled_at=cluster.clock.now())  # REST uses the real clock
-    cluster.run(120)
+    cluster.run(120, step=20)
     assert (nodes_desired(alice), cluster.ready()) == (3, 0)
     cluster.provider.boot()
     cluster.run(50)

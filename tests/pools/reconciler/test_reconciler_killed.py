@@ -66,7 +66,7 @@ heavy = (pytest.mark.heavy, pytest.mark.timeout(900))  # seconds; enough on a bu
 SCENARIOS = [
     pytest.param(0, grow, True, 4),
     pytest.param(0, grow, False, 4, marks=heavy),
-    pytest.param(4, shrink, True, 4),
+    pytest.param(4, shrink, True, 4, marks=heavy),
     pytest.param(0, grow_with_faults, True, 4, marks=heavy),
     pytest.param(3, replace_lost_nodes, True, 5, marks=heavy),
     pytest.param(3, resize_repeatedly, True, 6, marks=heavy),

@@ -35,6 +35,7 @@ def fake_nvidia_smi(place: Path) -> Path:
     return place
 
 
+@pytest.mark.heavy
 def test_pod_utilization_is_measured_across_a_killed_leader(cast: Cast, schedulers: Schedulers) -> None:
     schedulers.env |= {
         "BERTH_MEASURE_SECONDS": "1", "BERTH_GPU_PROBE": str(fake_nvidia_smi(schedulers.home / "smi")),
