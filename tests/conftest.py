@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import environ
 import pytest
 from django.conf import settings
+from django.core.servers.basehttp import WSGIRequestHandler
 from pytest_django import DjangoDbBlocker
 
 from berth.db.embedded import EmbeddedCluster, run_server
@@ -31,6 +32,7 @@ SHARED_SETUP = {"browser", "journeys"}
 
 def pytest_configure(config: pytest.Config) -> None:
     gc.disable()  # until all modules are loaded
+    WSGIRequestHandler.disable_nagle_algorithm = True  # the live server writes headers and body separately
     settings.BERTH_FAKE_POOLS = "tests.fakes"
     settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 

@@ -82,6 +82,7 @@ class OlderRouter(ThreadingHTTPServer):
 
 class _OlderHandler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
     server: OlderRouter
 
     def do_GET(self) -> None:

@@ -51,7 +51,8 @@ class Ec2Proxy:
     _answers: dict[str, tuple[dict[str, str], bytes]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._http = httpx.Client(base_url=self.moto, timeout=30)
+        # Reading the certificates of the system would take longer than most tests.
+        self.http = httpx.Client(base_url=self.moto, timeout=30, verify=False)
         self._lock = threading.Lock()
 
     # --- set by the test
@@ -177,12 +178,13 @@ class Ec2Proxy:
             "Signature=0",
         )
         passed_on["Content-Type"] = "application/x-www-form-urlencoded; charset=utf-8"
-        return self._http.post("/", headers=passed_on, content=urlencode(form))
+        return self.http.post("/", headers=passed_on, content=urlencode(form))
 
 
 def serve(proxy: Ec2Proxy) -> tuple[ThreadingHTTPServer, str]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        disable_nagle_algorithm = True  # the headers and the body are written separately
 
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
@@ -198,7 +200,7 @@ def serve(proxy: Ec2Proxy) -> tuple[ThreadingHTTPServer, str]:
 
         def _pass_on(self, body: bytes) -> None:
             headers = {k: v for k, v in self.headers.items() if k.lower() not in ("host", "content-length")}
-            answer = httpx.post(f"{proxy.moto}/", headers=headers, content=body)
+            answer = proxy.http.post("/", headers=headers, content=body)
             self._send(answer.status_code, answer.content, answer.headers["content-type"])
 
         def _send(self, status: int, body: bytes, kind: str) -> None:

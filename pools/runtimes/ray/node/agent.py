@@ -44,6 +44,9 @@ class Handler(BaseHTTPRequestHandler):
 
     server: Agent
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = (
+        True  # otherwise the body of a response waits for the acknowledgement of its headers
+    )
     timeout = IDLE_SECONDS
 
     def do_POST(self) -> None:
