@@ -44,9 +44,7 @@ class Handler(BaseHTTPRequestHandler):
 
     server: Agent
     protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = (
-        True  # otherwise the body of a response waits for the acknowledgement of its headers
-    )
+    disable_nagle_algorithm = True  # the body does not wait until the headers are acknowledged
     timeout = IDLE_SECONDS
 
     def do_POST(self) -> None:
