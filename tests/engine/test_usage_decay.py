@@ -71,6 +71,7 @@ def allocation_by_cycle(
     weights: dict[str, float] | None = None,
     departments: dict[str, str] | None = None,
     half_lives: int = 8,
+    min_jobs: int = 2,
     **mode: Any,
 ) -> tuple[list[dict[str, int]], int]:
     """Return the GPUs of a 16-GPU node allocated to each queue in each cycle, and the number of evictions."""
@@ -89,7 +90,7 @@ def allocation_by_cycle(
         "workloads": [
             {"name": f"{q}-{n:02}", "project": q, "roles": [{"gpu": requested[n % len(requested)]}]}
             for q, requested in sizes.items()
-            for n in range(max(2, 16 // min(requested)))
+            for n in range(max(min_jobs, 16 // min(requested)))
         ],
     }  # fmt: skip
     played = play(load(document), cycles=half_lives * HALF_LIFE + 1)
@@ -155,6 +156,43 @@ def test_departments_and_the_projects_within_them_take_turns(weights: dict[str, 
     part_of_a = weights.get("a", 1) / (weights.get("a", 1) + weights.get("b", 1)) / 2
     assert allocated_fractions(held) == pytest.approx(
         {"a": part_of_a, "b": 0.5 - part_of_a, "c": 0.5}, rel=0.1
+    )
+
+
+@pytest.mark.shows("RAI-78")
+@pytest.mark.parametrize(
+    ("sizes", "departments"),
+    [
+        (((9,), (4,), (1,)), "one one two"),
+        (((16,), (1,), (1,)), "one one two"),
+        (((12,), (1,), (6,)), "one one two"),
+        (((16,), (1,), (16,), (1,)), "one one two two"),
+        (((16,), (16,), (2,), (4,)), "one one one two"),
+        (((8,), (1,), (1,), (1,)), "one one two three"),
+    ],
+    ids=str,
+)
+def test_workload_larger_than_its_departments_share_gets_its_turns(
+    sizes: tuple[Sizes, ...], departments: str
+) -> None:
+    """Its project, its siblings and the other departments get their shares. Turns last for a while."""
+    queues = {f"q{number}": gpus for number, gpus in enumerate(sizes)}
+    above = dict(zip(queues, departments.split(), strict=True))
+    held, evicted = allocation_by_cycle(queues, departments=above, half_lives=12, min_jobs=32)
+    later = held[4 * HALF_LIFE :]
+    fractions, siblings = allocated_fractions(later), list(above.values())
+    for queue, part in fractions.items():
+        share = 1 / len(set(siblings)) / siblings.count(above[queue])
+        assert part == pytest.approx(share, rel=0.1), fractions
+    assert all(longest_run(later, queue, holding=False) <= HALF_LIFE for queue in queues)
+    assert evicted <= 12 * 40  # up to 16 workloads each time that a large one starts
+
+
+def test_turns_of_workloads_larger_than_their_departments_share_follow_weights() -> None:
+    queues, above = {"a": (16,), "b": (1,), "c": (1,)}, {"a": "one", "b": "one", "c": "two"}
+    held, _ = allocation_by_cycle(queues, {"a": 3}, above, half_lives=12, min_jobs=32)
+    assert allocated_fractions(held[4 * HALF_LIFE :]) == pytest.approx(
+        {"a": 0.375, "b": 0.125, "c": 0.5}, rel=0.1
     )
 
 

@@ -12,6 +12,7 @@ KINDS = range(len(RESOURCES))
 NO_BOUND = 1 << 60  # above any sum, so that comparisons need no special case for "unlimited"
 
 NO_ENTITLEMENT = Entitlement()
+NOT_DIVIDED = (False,) * len(RESOURCES)
 
 
 class RelativeUsage(NamedTuple):
@@ -62,6 +63,7 @@ class QueueAccount:
         "children",
         "created",
         "deserved",
+        "divided",
         "entitlement",
         "has_limit",
         "leaving",
@@ -107,6 +109,8 @@ class QueueAccount:
         self.version = 0  # incremented with every change of the allocation
         self.sibling_cache: dict[Hashable, Any] = {}  # shared by siblings, cleared when an allocation changes
         self.relative_usage: Sequence[RelativeUsage] = ()  # by resource; empty if history does not count
+        # By resource: whether the department's projects take turns with other departments directly.
+        self.divided: Sequence[bool] = NOT_DIVIDED
         # The values from which the report was built, followed by the report.
         self.cached_report: tuple[tuple[object, ...], QueueReport] | None = None
         if parent:
@@ -121,6 +125,11 @@ class QueueAccount:
         self.deserved = [max(quota, part) for quota, part in zip(self.quota, share, strict=True)]
         self.cache.clear()
         self.sibling_cache.clear()
+
+    def turn_queue(self, kind: int) -> "QueueAccount":
+        """Return the queue on the path of this project that takes turns with those of other departments."""
+        department = self.path[-1]
+        return self.path[-2] if department.divided[kind] else department
 
     def sort_key(self, requested: tuple[int, int, int]) -> QueueKey:
         result: QueueKey | None = self.cache.get(requested)
@@ -137,6 +146,17 @@ class QueueAccount:
                 self.saturation(requested, with_request=False),
             )
         return result
+
+    def sort_key_for(self, project: "QueueAccount", requested: tuple[int, int, int]) -> QueueKey:
+        """Return the sort key of this queue with a workload of one of its projects.
+
+        A divided department goes by the share and usage of the project.
+        """
+        key = self.sort_key(requested)
+        if not self.divided[main_resource(requested)]:
+            return key
+        own = project.sort_key(requested)
+        return key._replace(exceeds_share=own.exceeds_share, relative_usage=own.relative_usage)
 
     def is_starved(self, requested: Sequence[int]) -> bool:
         """Return whether the queue's decayed usage is below the mean of its siblings' usage."""

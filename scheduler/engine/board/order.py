@@ -73,7 +73,7 @@ class PendingOrder(QueueOrder[PendingGroup]):
 
     def sort_key(self, account: QueueAccount, group: PendingGroup, gang: Gang) -> QueueKey:
         del group
-        return account.sort_key(gang.requested)
+        return account.sort_key_for(gang.account, gang.requested)
 
 
 class _Project(Generic[P]):

@@ -39,7 +39,7 @@ class ReportedGroup(PendingGroup):
         super().__init__(group.kind, group.account, group.choice)
         self.gangs, self.reasons, group.shared = group.gangs, reasons, True
         self.queue_keys: dict[QueueAccount, QueueKey] = {
-            account: account.sort_key(requested) for account in group.account.path
+            account: account.sort_key_for(group.account, requested) for account in group.account.path
         }
 
 

@@ -100,6 +100,17 @@ def _divide_among(
         account.set_share(shares[account.name], cuts[account.name])
 
 
+def shares_without_history(
+    pool: Pool, accounts: Sequence[QueueAccount], kind: int, total: int
+) -> dict[QueueAccount, int]:
+    """Return the shares of a resource that siblings would have if they had used the same before.
+
+    They are rounded up to whole units.
+    """
+    claims = divide(total, UNITS[kind], _claims(accounts, kind, total, pool))
+    return {claim.account: claim.granted + claim.rounded_off for claim in claims}
+
+
 def _uncontended_share(account: QueueAccount, kind: int, pool: Pool) -> int:
     """Return the queue's share if capacity suffices for all. Weight 0 limits the share to the quota."""
     quota, wanted = account.quota[kind], account.wanted[kind]

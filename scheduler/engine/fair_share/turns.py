@@ -60,6 +60,14 @@ class TurnTaking:
             self.history_counts and gang.account in self._may_exceed_share and is_project_head(board, gang)
         )
 
+    def sides(
+        self, own_queue: QueueAccount, victim_queue: QueueAccount, project: QueueAccount
+    ) -> tuple[QueueAccount, QueueAccount]:
+        """Return the queues that take turns, given the diverging queues and the victim's project."""
+        if own_queue.parent is not None:
+            return own_queue, victim_queue
+        return self._gang.account.turn_queue(self.kind), project.turn_queue(self.kind)
+
     def may_owe_turn(self, own_queue: QueueAccount, victim_queue: QueueAccount) -> bool:
         """Return whether the victim queue used more and the preemptor may exceed its shares.
 
@@ -93,7 +101,8 @@ class TurnTaking:
         )
 
     def _relative_excess(self, account: QueueAccount, own_queue: QueueAccount, more: int) -> float:
-        beyond = account.allocated[self.kind] + more - account.quota[self.kind]
+        queues = account.path if account.parent and account.parent.divided[self.kind] else (account,)
+        beyond = more + min(queue.allocated[self.kind] - queue.quota[self.kind] for queue in queues)
         return beyond * self._levels[own_queue].usage_per_unit[account] if beyond > 0 else 0.0
 
     def _has_had_its_turn(self, own_queue: QueueAccount, victim_queue: QueueAccount, exchanged: int) -> bool:
@@ -130,6 +139,8 @@ class TurnTaking:
 
         This lets the projects of a department share its turn.
         """
+        if account.path[-1].divided[self.kind]:
+            return 1.0
         above = (requesting_accounts(_siblings(self._board, step), self.kind) for step in account.path[1:])
         return math.prod(0.5 for requesting in above if len(requesting) > 1)
 
@@ -139,7 +150,12 @@ def _siblings(board: Board, account: QueueAccount) -> Sequence[QueueAccount]:
 
 
 def _level(board: Board, account: QueueAccount, kind: int) -> SiblingLevel:
-    """Return the level of an account and its siblings, cached until an allocation changes."""
+    """Return the level of an account and its siblings, cached until an allocation changes.
+
+    The projects of divided departments are on the level of departments.
+    """
+    if account.parent and account.parent.divided[kind]:
+        account = account.parent
     key = "level", kind
     if key not in account.sibling_cache:
         accounts = _siblings(board, account)
@@ -150,11 +166,28 @@ def _level(board: Board, account: QueueAccount, kind: int) -> SiblingLevel:
             max(MIN_USAGE_FRACTION * whole, sum(charged[a] for a in requesting)),
             sum_weights(requesting, kind),
         )
-        account.sibling_cache[key] = SiblingLevel(
-            charged, {a: relative_to_share(1, now, a, kind, weights) for a in accounts}
-        )
+        usage_per_unit = {a: relative_to_share(1, now, a, kind, weights) for a in accounts}
+        for department in accounts:
+            if department.divided[kind]:
+                _add_projects(board, department, kind, charged, usage_per_unit)
+        account.sibling_cache[key] = SiblingLevel(charged, usage_per_unit)
     level: SiblingLevel = account.sibling_cache[key]
     return level
+
+
+def _add_projects(
+    board: Board,
+    department: QueueAccount,
+    kind: int,
+    charged: dict[QueueAccount, int],
+    usage_per_unit: dict[QueueAccount, float],
+) -> None:
+    """Add the projects of a divided department, which share its weight."""
+    projects = department.children
+    weights = sum_weights(requesting_accounts(projects, kind), kind)
+    for project in projects:
+        charged[project] = min(charged[department], _charged(board, project, kind))
+        usage_per_unit[project] = relative_to_share(usage_per_unit[department], 1, project, kind, weights)
 
 
 def _charged(board: Board, account: QueueAccount, kind: int) -> int:

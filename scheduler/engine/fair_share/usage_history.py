@@ -32,7 +32,10 @@ def update_usage_history(pool: Pool, ledger: Ledger, capacity: Sequence[int], no
         parent = accounts[0].parent
         whole = parent.share if parent else capacity
         parts = [
-            _relative_usages(accounts, kind, history * whole[kind], left * whole[kind]) for kind in KINDS
+            _relative_to_all(accounts, kind, parent)
+            if parent and parent.divided[kind]
+            else _relative_usages(accounts, kind, history * whole[kind], left * whole[kind])
+            for kind in KINDS
         ]
         for account, relative_usage in zip(accounts, zip(*parts, strict=True), strict=True):
             account.relative_usage = relative_usage
@@ -65,6 +68,22 @@ def _relative_usages(
     mean, at_reset = (used / whole, (used + left) / whole) if whole else (0.0, math.inf)
     parts = (relative_to_share(a.entitlement.usage.used[kind], whole, a, kind, weights) for a in accounts)
     return [RelativeUsage(round(used, USAGE_DIGITS), mean, at_reset) for used in parts]
+
+
+def _relative_to_all(
+    accounts: Sequence[QueueAccount], kind: int, department: QueueAccount
+) -> list[RelativeUsage]:
+    """Return the relative usages of a divided department's projects, compared with all of the pool.
+
+    Each project counts with its part of the department's usage and weight.
+    """
+    requesting = requesting_accounts(accounts, kind)
+    weights, (used, mean, at_reset) = sum_weights(requesting, kind), department.relative_usage[kind]
+    whole = sum(account.entitlement.usage.used[kind] for account in requesting)
+    parts = (
+        relative_to_share(used * a.entitlement.usage.used[kind], whole, a, kind, weights) for a in accounts
+    )
+    return [RelativeUsage(round(part, USAGE_DIGITS), mean, at_reset) for part in parts]
 
 
 def relative_to_share(amount: float, of: float, account: QueueAccount, kind: int, weights: float) -> float:

@@ -9,8 +9,8 @@ from scheduler.engine.board.cycle_state import CycleState
 from scheduler.engine.board.gang import Gang, PendingGroup
 from scheduler.engine.board.ledger import KINDS
 from scheduler.engine.board.order import project_sort_key
+from scheduler.engine.fair_share.department_turns import update_turns
 from scheduler.engine.fair_share.shares import update_shares
-from scheduler.engine.fair_share.usage_history import update_usage_history
 from scheduler.engine.placement.strategy import resolve_strategies
 
 by_name = attrgetter("name")
@@ -72,4 +72,4 @@ def start_cycle(board: Board, now: int) -> None:
     board.forget_fragmentation()
     board.pool = resolve_strategies(board)
     update_shares(board.pool, board.ledger, board.nodes.capacity())
-    update_usage_history(board.pool, board.ledger, board.nodes.capacity(), now)
+    update_turns(board)

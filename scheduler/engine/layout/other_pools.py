@@ -3,8 +3,8 @@
 from scheduler.engine.board.board import Board
 from scheduler.engine.board.gang import Gang
 from scheduler.engine.board.ledger import KINDS
+from scheduler.engine.fair_share.department_turns import update_turns
 from scheduler.engine.fair_share.shares import divide_shares
-from scheduler.engine.fair_share.usage_history import update_usage_history
 
 
 def refresh_other_pools(board: Board) -> bool:
@@ -24,7 +24,7 @@ def refresh_other_pools(board: Board) -> bool:
     for group in board.waiting.values():
         group.reasons = {}  # the next round records them again
     divide_shares(board.pool, board.ledger, board.nodes.capacity())
-    update_usage_history(board.pool, board.ledger, board.nodes.capacity(), board.now)
+    update_turns(board)
     return True
 
 

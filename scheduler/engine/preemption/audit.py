@@ -104,9 +104,10 @@ class _Standings:
 
 
 def _format_rule(selection: VictimSelection, victim: Victim, before: AllocatedByQueue) -> str:
-    sides = selection.policy.diverging_queues(victim.gang.account)
+    rule = selection.rules[id(victim)]
+    sides = selection.policy.compared_queues(victim.gang.account, rule)
     preemptor_queue, victim_queue = sides or (selection.policy.gang.account, victim.gang.account)
-    return RULES[selection.rules[id(victim)]].format(
+    return RULES[rule].format(
         victim=victim_queue.name,
         preemptor=preemptor_queue.name,
         held=format_gpus(before[victim_queue][0]),

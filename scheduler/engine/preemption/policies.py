@@ -57,7 +57,7 @@ class Reclaim(PreemptionPolicy):
 
     def may_evict_from_queue(self, account: QueueAccount) -> bool:
         sides = self.diverging_queues(account)
-        return sides is not None and any(True for _ in self._reclaim_rules(*sides))
+        return sides is not None and any(True for _ in self._reclaim_rules(*sides, account))
 
     def projects(self) -> Iterator[QueueAccount]:
         """Yield the projects of queues that are over quota and can be reclaimed from."""
@@ -65,19 +65,23 @@ class Reclaim(PreemptionPolicy):
         for own_queue in self.gang.account.path:
             level = own_queue.parent.children if own_queue.parent else self.board.ledger.roots
             for victim_queue in siblings_over_quota(own_queue, level, kinds):
-                if victim_queue is not own_queue and any(
-                    True for _ in self._reclaim_rules(own_queue, victim_queue)
-                ):
-                    yield from (account for account in _leaf_projects(victim_queue) if account in held)
+                if victim_queue is not own_queue:
+                    yield from (
+                        account
+                        for account in _leaf_projects(victim_queue)
+                        if account in held
+                        and any(True for _ in self._reclaim_rules(own_queue, victim_queue, account))
+                    )
 
     def thresholds(self, project: QueueAccount) -> list[tuple[int, int]]:
         """Return each resource that can be reclaimed from the project's queue, with its threshold."""
         sides = self.diverging_queues(project)
-        return [(kind, above) for kind, above, _ in self._reclaim_rules(*sides)] if sides else []
+        return [(kind, above) for kind, above, _ in self._reclaim_rules(*sides, project)] if sides else []
 
     def threshold(self, side: QueueAccount, kind: int) -> int | None:
-        sides = self.diverging_queues(next(iter(_leaf_projects(side))))
-        above = list(self._reclaim_rules(*sides)) if sides else []
+        project = next(iter(_leaf_projects(side)))
+        sides = self.diverging_queues(project)
+        above = list(self._reclaim_rules(*sides, project)) if sides else []
         return above[0][1] if len(above) == 1 and above[0][0] == kind else None
 
     def rule(self, victim: Victim) -> str | None:
@@ -85,7 +89,7 @@ class Reclaim(PreemptionPolicy):
         if sides is None:
             return None
         own_queue, victim_queue = sides
-        for kind, threshold, rule_name in self._reclaim_rules(own_queue, victim_queue):
+        for kind, threshold, rule_name in self._reclaim_rules(own_queue, victim_queue, victim.gang.account):
             # Extra replicas of the gang are evicted before its core.
             held = victim_queue.allocated[kind]
             if victim.amounts[kind] > 0 and held - victim.extra_amounts[kind] > threshold:
@@ -103,24 +107,23 @@ class Reclaim(PreemptionPolicy):
     ) -> bool:
         """Return whether past usage allows the eviction. It does not limit reclaiming quota."""
         amount = victim.amounts[self.turns.kind]
+        turn_queues = self.turns.sides(own_queue, victim_queue, victim.gang.account)
         if rule_name == "above_share" and kind == self.turns.kind:
-            return self.turns.may_lose(own_queue, victim_queue, amount)
+            return self.turns.may_lose(*turn_queues, amount)
         reaches_into_share = (
             rule_name == "above_share"
             and victim_queue.allocated[kind] - victim.amounts[kind] < victim_queue.deserved[kind]
         )
         return (
-            self.turns.owes_turn(own_queue, victim_queue, amount)
-            if reaches_into_share or rule_name == "turn"
-            else True
+            self.turns.owes_turn(*turn_queues, amount) if reaches_into_share or rule_name == "turn" else True
         )
 
     def _reclaim_rules(
-        self, own_queue: QueueAccount, victim_queue: QueueAccount
+        self, own_queue: QueueAccount, victim_queue: QueueAccount, project: QueueAccount
     ) -> Iterator[tuple[int, int, str]]:
-        """Yield each resource reclaimable from the victim queue, with threshold and rule."""
+        """Yield each resource reclaimable from a project of the victim queue, with threshold and rule."""
         if not self.deserved:
-            if self.turns.may_owe_turn(own_queue, victim_queue):
+            if self.turns.may_owe_turn(*self.turns.sides(own_queue, victim_queue, project)):
                 for kind in self.kinds:
                     if victim_queue.allocated[kind] > victim_queue.quota[kind]:
                         yield kind, victim_queue.quota[kind], "turn"
@@ -131,6 +134,10 @@ class Reclaim(PreemptionPolicy):
                 yield kind, victim_queue.deserved[kind], "above_share"
             elif held > victim_queue.quota[kind] and self.stays_in_quota[own_queue]:
                 yield kind, victim_queue.quota[kind], "within_quota"
+
+    def compared_queues(self, account: QueueAccount, rule: str) -> tuple[QueueAccount, QueueAccount] | None:
+        sides = super().compared_queues(account, rule)
+        return self.turns.sides(*sides, account) if sides and rule == "turn" else sides
 
     def is_fair_outcome(self, sides: set[tuple[QueueAccount, QueueAccount]]) -> bool:
         for own_queue, victim_queue in sides if self.deserved else ():
@@ -201,7 +208,7 @@ class Reclaim(PreemptionPolicy):
             below_quota = all(
                 left[kind] < victim_queue.quota[kind] for kind in self.kinds if victim.amounts[kind]
             )
-            worst = max(worst, (below_quota, stages[0], self._usage_rank(victim_queue), stages[-1]))
+            worst = max(worst, (below_quota, stages[0], self._usage_rank(victim_queue, account), stages[-1]))
         return worst
 
     def _standing_of_equals(self, victim: Victim, count: int) -> Key:
@@ -217,21 +224,21 @@ class Reclaim(PreemptionPolicy):
             return (
                 below_quota,
                 self._current_stage(victim_queue),
-                self._usage_rank(victim_queue),
+                self._usage_rank(victim_queue, account),
                 self._current_stage(account),
             )
         stage = inside = self._stage(victim_queue, _subtract(held, amounts, count - 1))
         if account is not victim_queue:
             inside = self._stage(account, _subtract(account.allocated, amounts, count - 1))
-        return below_quota, stage, self._usage_rank(victim_queue), inside
+        return below_quota, stage, self._usage_rank(victim_queue, account), inside
 
-    def _usage_rank(self, victim_queue: QueueAccount) -> float:
+    def _usage_rank(self, victim_queue: QueueAccount, project: QueueAccount) -> float:
         """Return the negated relative usage, rounded so that cost decides for similar queues."""
-        return (
-            -round(victim_queue.relative_usage[self.turns.kind].used, 1)
-            if victim_queue.relative_usage
-            else 0.0
-        )
+        if not victim_queue.relative_usage:
+            return 0.0
+        kind = self.turns.kind
+        queue = victim_queue if victim_queue.parent else project.turn_queue(kind)
+        return -round(queue.relative_usage[kind].used, 1)
 
     def _current_stage(self, account: QueueAccount) -> int:
         key = ("beyond", tuple(self.kinds))

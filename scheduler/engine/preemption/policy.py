@@ -182,6 +182,11 @@ class PreemptionPolicy:
         result = (step.queue.reclaim_min_runtime for step in account.path)
         return next((s for s in result if s is not None), self.board.pool.reclaim_min_runtime)
 
+    def compared_queues(self, account: QueueAccount, rule: str) -> tuple[QueueAccount, QueueAccount] | None:
+        """Return the queues that the rule compares for a victim of the project, or None."""
+        del rule
+        return self.diverging_queues(account)
+
     def diverging_queues(self, account: QueueAccount) -> tuple[QueueAccount, QueueAccount] | None:
         """Return the queues at which the two paths diverge, the preemptor's first, or None."""
         if account not in self._diverging:

@@ -1,0 +1,117 @@
+"""Find departments whose projects take turns with the other departments directly.
+
+Usually, departments take turns by their usage, and the projects of a department by theirs. That fails for a
+workload larger than its department's share. It needs GPUs of its siblings and of other departments, but while
+the siblings use the share, all departments have the same usage, and none owes this one a turn.
+
+Such a department is divided: each of its projects takes turns with the other queues of the pool, with its
+part of the department's weight and usage. Shares and quotas stay as they are. A department is not divided if
+all its workloads are larger than its share, because its usage then falls while they are pending.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+
+from scheduler.engine.board.board import Board
+from scheduler.engine.board.gang import BoardGroup, BoardRole, Gang
+from scheduler.engine.board.ledger import KINDS, NOT_DIVIDED, QueueAccount, main_resource
+from scheduler.engine.fair_share.shares import shares_without_history
+from scheduler.engine.fair_share.usage_history import (
+    history_seconds,
+    requesting_accounts,
+    update_usage_history,
+)
+from scheduler.engine.plan import Reason
+
+GangsInBackoff = Mapping[QueueAccount, Sequence[Gang]]  # by project
+
+
+def update_turns(board: Board) -> None:
+    """If history counts, divide departments and set the relative usage of every queue.
+
+    Shares must be up to date.
+    """
+    if history_seconds(board.pool.fair_share):
+        _divide_departments(board)
+    update_usage_history(board.pool, board.ledger, board.nodes.capacity(), board.now)
+
+
+def _divide_departments(board: Board) -> None:
+    """Set `divided` of every department.
+
+    The result depends on the requests of all workloads, pending or running, and not on usage. So the plan
+    itself does not change it.
+    """
+    roots, capacity = board.ledger.roots, board.nodes.capacity()
+    for root in roots:
+        root.divided = NOT_DIVIDED
+    in_backoff: GangsInBackoff | None = None
+    for kind in KINDS:
+        departments = [
+            root
+            for root in roots
+            if root.entitlement.weights[kind] > 0 and len(requesting_accounts(root.children, kind)) > 1
+        ]
+        if not departments or sum([root.wanted[kind] for root in roots]) <= capacity[kind]:
+            continue
+        in_backoff = _gangs_in_backoff(board) if in_backoff is None else in_backoff
+        shares = shares_without_history(board.pool, roots, kind, capacity[kind])
+        for department in departments:
+            due = max(department.quota[kind], shares[department])
+            if _has_both_sizes(board, in_backoff, department, kind, due):
+                department.divided = (*department.divided[:kind], True, *department.divided[kind + 1 :])
+
+
+def _gangs_in_backoff(board: Board) -> GangsInBackoff:
+    result: dict[QueueAccount, list[Gang]] = defaultdict(list)
+    for name, (reason, _) in board.ineligible.items():
+        if reason is Reason.BACKOFF:
+            result[board.gangs[name].account].append(board.gangs[name])
+    return result
+
+
+def _has_both_sizes(
+    board: Board, in_backoff: GangsInBackoff, department: QueueAccount, kind: int, due: int
+) -> bool:
+    """Return whether some workloads of the department alone exceed the amount, and others do not."""
+
+    def least_requests(project: QueueAccount, with_running: bool) -> Iterator[int]:
+        limit = min(account.limit[kind] for account in project.path)
+        for group in board.groups_by_project.get(project, ()):
+            yield _least_request(group.gangs[0], kind, limit)
+        for gang in board.by_project.get(project, {}).values() if with_running else ():
+            yield _least_request(gang, kind, limit)
+        for gang in in_backoff.get(project, ()):
+            yield _least_request(gang, kind, limit)
+
+    return any(
+        least > due
+        for project in department.children
+        if project.requested[kind] > due
+        for least in least_requests(project, with_running=project.allocated[kind] > due)
+    ) and any(
+        0 < least <= due
+        for project in department.children
+        for least in least_requests(project, with_running=True)
+    )
+
+
+def _least_request(gang: Gang, kind: int, limit: int) -> int:
+    """Return the amount that the gang's minimum needs.
+
+    The amount is 0 for other resources than the gang's main one, and for gangs that can never run over quota.
+    """
+    if gang.non_preemptible:
+        return 0
+    least = (
+        [sum(part.role.min * part.amounts[k] for part in gang.parts) for k in KINDS]
+        if gang.simple
+        else [_least_amount(gang.root, k) for k in KINDS]
+    )
+    return least[kind] if main_resource(least) == kind and least[kind] <= limit else 0
+
+
+def _least_amount(node: BoardGroup | BoardRole, kind: int) -> int:
+    if isinstance(node, BoardRole):
+        return node.role.min * node.amounts[kind]
+    return sum(sorted(_least_amount(child, kind) for child in node.children)[: node.need])
