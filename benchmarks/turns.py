@@ -43,6 +43,8 @@ CASES: Mapping[str, Case] = {
     "4 against 3 and 2": Case([[4], [3], [2]]),
     "8 against 3 and 1": Case([[8], [3], [1]]),
     "2 departments, 2 and 1 queues of 16": Case([[16]] * 3, departments=["a", "a", "b"]),
+    "2 departments, 9 and 4 against 1": Case([[9], [4], [1]], departments=["a", "a", "b"]),
+    "2 departments, 16 and 1 against 1": Case([[16], [1], [1]], departments=["a", "a", "b"]),
     "3 queues of 16, window alone": Case([[16]] * 3, mode={"half_life": None}),
     "3 queues of 16, calendar": Case([[16]] * 3, mode={"half_life": None, "tumbling": True}),
     "2 queues of 16, calendar": Case([[16]] * 2, mode={"half_life": None, "tumbling": True}),
