@@ -1,4 +1,4 @@
-"""Tests that divided departments are found from requests alone, and that their turns come to rest."""
+"""Tests that requests alone decide which departments are divided."""
 
 from typing import Any
 
@@ -58,11 +58,10 @@ def divided_departments(snapshot: Snapshot) -> set[str]:
 
 @on_random_clusters(150)
 @given(document=departments_of_mixed_sizes())
-def test_second_plan_with_divided_departments_is_empty(document: Document) -> None:
+def test_plan_does_not_change_which_departments_are_divided(document: Document) -> None:
     world = World(load(document).snapshot)
     before = divided_departments(world.snapshot())
     world.apply_plan(decide(world.snapshot()))
-    assert decide(world.snapshot()).bundles == ()
     assert divided_departments(world.snapshot()) == before
 
 
