@@ -21,6 +21,12 @@ def test_subscription_is_created_and_deleted_only_by_its_owner(cast: Cast, sign_
     assert not Subscription.objects.exists()
 
 
+def test_form_on_a_page_of_its_own_has_the_main_heading(cast: Cast, sign_in) -> None:
+    dave = sign_in("dave")
+    assert "<h1>New subscription</h1>" in dave.get("/notifications/new").content.decode()
+    assert "<h2>New subscription</h2>" in dave.get("/notifications/new", **HTMX).content.decode()
+
+
 def test_subscription_scopes_are_those_the_user_administers(sign_in) -> None:
     assert "Project vision" not in sign_in("dave").get("/notifications/new").content.decode()
     assert "Project vision" in sign_in("carol").get("/notifications/new").content.decode()
