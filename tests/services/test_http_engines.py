@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from berth.db.lease import fenced_transaction
+from pools.runtimes.rendezvous import PortAllocator
 from projects.elastic.ports import Ports
 from projects.elastic.wires import ServingClients
 from projects.models import InferenceEngine, ScaleRequest, Service
@@ -79,8 +80,12 @@ def router(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @pytest.fixture
-def http_stage(transactional_db: None, router: str, tmp_path: Path) -> Iterator[HttpStage]:
+def http_stage(
+    transactional_db: None, router: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[HttpStage]:
     made = make_stage()
+    # Engines listen on the ports of their pods, which other tests may use at the same time.
+    monkeypatch.setattr(made.stage.runtime, "rendezvous", PortAllocator().allocate)
     with ExitStack() as stack:
         yield HttpStage(made.stage, router_address=router, folder=tmp_path, stack=stack)
         client = SGLangRouter(WIRE, router)
