@@ -33,6 +33,7 @@ UNKNOWN_START: Mapping[Reason, str] = {
     "or the quota has to be raised",
     Reason.DEPARTMENT_OVERSOLD: "another workload in the department has to end, "
     "or the quota has to be raised",
+    Reason.BEHIND_RESERVATION: "the free nodes are held for a workload that has waited longer",
     Reason.WAITING_FOR_SCALE_UP: "the workload is waiting for nodes, and their boot time is unknown",
 }
 TOO_FAR_BACK = "the workload is too far back in the queue for an estimate"

@@ -90,7 +90,7 @@ def test_small_workload_waits_behind_held_nodes_after_ten_minutes(small: Stage) 
     small.tick()
     assert (small.phase(large), small.phase(late)) == ("pending", "pending")
     assert late.reason == "BehindReservation"
-    assert late.message == "The free nodes are reserved for vision/large, which has waited longer."
+    assert late.message == "The free nodes are held for vision/large, which has waited longer."
     small.clock.advance(1800)
     small.tick(2)
     assert small.phase(late) in ("starting", "running"), "the nodes are free for others after half an hour"

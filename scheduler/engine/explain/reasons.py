@@ -50,7 +50,7 @@ MESSAGE_TEMPLATES: Mapping[Reason, str] = {
     Reason.WAITING_FOR_SCALE_UP: "{scale_up}.",
     Reason.IN_PREEMPTION_DELAY: "Preemption is allowed in {seconds} s.",
     Reason.BACKOFF: "{backoff}.",
-    Reason.BEHIND_RESERVATION: "The free nodes are reserved for {behind}, which has waited longer.",
+    Reason.BEHIND_RESERVATION: "The free nodes are held for {behind}, which has waited longer.",
     Reason.NO_RECLAIMABLE_RESOURCES: "{reclaim}.",
     Reason.VICTIMS_PROTECTED: "{reclaim}; {holders} hold {more}{protected_of}.",
     Reason.PLACEMENT_ATTEMPTS_EXHAUSTED: "Gave up after {placement_attempts}.",
