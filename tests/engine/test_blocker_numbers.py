@@ -34,6 +34,12 @@ def plans(document: dict[str, Any]) -> Iterator[tuple[Snapshot, Plan]]:
         world.apply_plan(plan)
 
 
+@on_random_clusters(15)
+@given(document=clusters(quiet=True, time_based=True))
+def test_every_number_agrees_with_a_plain_calculation_where_history_counts(document: dict[str, Any]) -> None:
+    assert [wrong for snapshot, plan in plans(document) for wrong in wrong_numbers(snapshot, plan)] == []
+
+
 @on_random_clusters(30)
 @given(document=clusters(quiet=True))
 def test_every_number_agrees_with_a_plain_calculation(document: dict[str, Any]) -> None:
