@@ -10,11 +10,11 @@ import pytest
 from django.db import connection
 from playwright.sync_api import Browser
 
-from tests.browser.chromium import PROGRAM, Faults, Page, chromium, reader
-from tests.browser.scene import Scene
-from tests.browser.site import serving
-from tests.browser.snapshot import Snapshot
-from tests.browser.warm import WarmContexts
+from tests.browser.data.scene import Scene
+from tests.browser.data.snapshot import Snapshot
+from tests.browser.driver.chromium import PROGRAM, Faults, Page, chromium, reader
+from tests.browser.driver.site import serving
+from tests.browser.driver.warm import WarmContexts
 
 # The few tests with other options get their own contexts.
 REUSED_OPTIONS = {"viewport", "has_touch"}

@@ -60,12 +60,12 @@ def take_screenshots(database_url: str, home: Path, folder: Path, only: str) -> 
     django.setup()
     from django.core.management import call_command
 
-    from tests.browser.chromium import chromium
-    from tests.browser.fleet import create_fleet
-    from tests.browser.inference_service import create_service
-    from tests.browser.long_log import write_log
-    from tests.browser.scene import busy, people_only
-    from tests.browser.site import serving
+    from tests.browser.data.fleet import create_fleet
+    from tests.browser.data.inference_service import create_service
+    from tests.browser.data.long_log import write_log
+    from tests.browser.data.scene import busy, people_only
+    from tests.browser.driver.chromium import chromium
+    from tests.browser.driver.site import serving
 
     # Playwright runs an event loop on this thread. Rows are created only between calls to Playwright.
     os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "true"
@@ -90,7 +90,7 @@ def take_screenshots(database_url: str, home: Path, folder: Path, only: str) -> 
 
 
 def shoot(browser: object, address: str, user: object, folder: Path, name: str, path: str, only: str) -> None:
-    from tests.browser.chromium import reader
+    from tests.browser.driver.chromium import reader
 
     for look, options in VIEWPORTS_AND_THEMES.items():
         if only not in f"{name}-{look}":

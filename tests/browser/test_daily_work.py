@@ -10,7 +10,7 @@ from projects.models import Quota, Workload
 from projects.services import quotas, workloads
 from tests import factories as make
 from tests.browser.conftest import Open
-from tests.browser.scene import PASSWORD, Scene
+from tests.browser.data.scene import PASSWORD, Scene
 from tests.journeys.installation import until
 
 DOCUMENT = """\

@@ -8,9 +8,9 @@ from playwright.sync_api import Page, expect
 from projects.actor import Actor
 from projects.models import ApiToken, Project, Workload
 from projects.services import quotas
-from tests.browser.chromium import open_settled
 from tests.browser.conftest import Open
-from tests.browser.scene import PASSWORD, Scene
+from tests.browser.data.scene import PASSWORD, Scene
+from tests.browser.driver.chromium import open_settled
 from tests.journeys.installation import until
 
 STORED_DRAFT = "sessionStorage.getItem('berth-draft')"

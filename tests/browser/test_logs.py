@@ -8,9 +8,9 @@ from playwright.sync_api import Page, expect
 
 from pools.runtimes.pod_dir import PodDir
 from projects.models import Pod
-from tests.browser.axe import accessibility_faults
 from tests.browser.conftest import Open
-from tests.browser.scene import Scene
+from tests.browser.data.scene import Scene
+from tests.browser.driver.axe import accessibility_faults
 
 MARKUP = "<img src=x onerror=alert(1)> <b>bold</b>"
 

@@ -10,10 +10,10 @@ from pools import services
 from pools.models import JoinToken, Machine, NodePool
 from pools.services.joining import MachineReport
 from projects.actor import Actor
-from tests.browser.chromium import NARROW, open_settled
 from tests.browser.conftest import Open
-from tests.browser.pages import DUPLICATE_IDS, OVERFLOW, UNNAMED
-from tests.browser.scene import Scene
+from tests.browser.data.scene import Scene
+from tests.browser.driver.chromium import NARROW, open_settled
+from tests.browser.every_page.pages import DUPLICATE_IDS, OVERFLOW, UNNAMED
 
 PAGE = "/node-pools/metal/machines"
 

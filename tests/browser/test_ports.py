@@ -7,8 +7,8 @@ from playwright.sync_api import Browser, expect
 
 from projects.models import Phase, Workload
 from tests import factories as make
-from tests.browser.chromium import reader
-from tests.browser.scene import Scene
+from tests.browser.data.scene import Scene
+from tests.browser.driver.chromium import reader
 from tests.visits.pod import Pod, served
 
 ATTACK = """async (berth) => {

@@ -8,11 +8,11 @@ from playwright.sync_api import Locator, Page, Route, expect
 from projects.models import Project, Quota, QuotaChange
 from projects.web.quotas.cells import NO_QUOTA
 from tests import factories as make
-from tests.browser.axe import accessibility_faults
-from tests.browser.chromium import NARROW, open_settled
 from tests.browser.conftest import Open
-from tests.browser.pages import OVERFLOW
-from tests.browser.scene import Scene
+from tests.browser.data.scene import Scene
+from tests.browser.driver.axe import accessibility_faults
+from tests.browser.driver.chromium import NARROW, open_settled
+from tests.browser.every_page.pages import OVERFLOW
 from tests.journeys.installation import until
 
 

@@ -6,11 +6,11 @@ from playwright.sync_api import Page, expect
 
 from projects.models import Workload
 from tests import factories as make
-from tests.browser.axe import accessibility_faults
-from tests.browser.chromium import NARROW
 from tests.browser.conftest import Open
-from tests.browser.pages import OVERFLOW
-from tests.browser.scene import Scene
+from tests.browser.data.scene import Scene
+from tests.browser.driver.axe import accessibility_faults
+from tests.browser.driver.chromium import NARROW
+from tests.browser.every_page.pages import OVERFLOW
 
 SELECTED_TEXT = """(box => box.value.slice(box.selectionStart, box.selectionEnd))(document.activeElement)"""
 

@@ -4,7 +4,7 @@ from playwright.sync_api import expect
 
 from scheduler.models import PodUtilization
 from tests.browser.conftest import Open
-from tests.browser.scene import Scene
+from tests.browser.data.scene import Scene
 
 REFRESH = "htmx.ajax('GET', document.querySelector('#use [hx-trigger]').getAttribute('hx-get'), '#use')"
 

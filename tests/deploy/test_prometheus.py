@@ -15,8 +15,8 @@ import pytest
 import yaml
 from django.db import connection
 
-from tests.browser.scene import busy
-from tests.browser.site import serving
+from tests.browser.data.scene import busy
+from tests.browser.driver.site import serving
 from tests.deploy.expressions import names_in
 from tests.deploy.test_monitoring_files import BOARDS, RULES, board_of, expressions_of
 

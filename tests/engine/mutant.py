@@ -15,7 +15,7 @@ from typing import Any
 from scheduler.engine.decide import decide
 from scheduler.simulator import load
 from tests.engine import test_cases, test_scenarios
-from tests.engine.reference.laws import broken_laws
+from tests.engine.reference.laws.families import broken_laws
 from tests.engine.stories import assert_expectations
 from tests.engine.test_laws import test_shares_equal_the_reference_calculation as agree
 

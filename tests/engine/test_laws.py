@@ -21,8 +21,8 @@ from scheduler.simulator import load, snapshot_to_scenario
 from scheduler.simulator.simulation import World
 from tests.engine.reference.clusters import clusters
 from tests.engine.reference.fair_share import Claimant, fair_shares
-from tests.engine.reference.laws import broken_laws
-from tests.engine.reference.laws_of_shares import capacity
+from tests.engine.reference.laws.families import broken_laws
+from tests.engine.reference.laws.shares import capacity
 
 SHRINK_SECONDS = (
     os.environ.get("BERTH_LAWS_SHRINK") != "no"

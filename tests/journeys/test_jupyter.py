@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.chromium import PROGRAM, chromium, reader
+from tests.browser.driver.chromium import PROGRAM, chromium, reader
 from tests.journeys.command import Terminal, sign_in
 from tests.journeys.installation import ROOT, Installation, until
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.browser.chromium import PROGRAM, chromium, reader
+from tests.browser.driver.chromium import PROGRAM, chromium, reader
 from tests.journeys.installation import ROOT, Installation
 
 pytestmark = [

@@ -8,7 +8,7 @@ from scheduler.engine.board.board import Board
 from scheduler.engine.board.gang import Gang
 from scheduler.engine.model import NodeState
 from scheduler.engine.plan import Eviction, Kind, Reason
-from scheduler.engine.preemption.victims import Victim, extra_replica_victims
+from scheduler.engine.preemption.victims.units import Victim, extra_replica_victims
 
 Key = tuple[float | int | str, ...]
 

@@ -3,9 +3,9 @@
 from scheduler.engine.actions.grow import elastic_gangs, scale_up_steps
 from scheduler.engine.board.board import Board
 from scheduler.engine.board.gang import total_request
-from scheduler.engine.preemption.policies import Consolidate, Preempt, Reclaim
+from scheduler.engine.preemption.policies.pending import Consolidate, Preempt, Reclaim
+from scheduler.engine.preemption.policies.scaling import ReclaimForScaleUp
 from scheduler.engine.preemption.preempt import preempt_for_pending, preempt_for_scale_up
-from scheduler.engine.preemption.scaling_policies import ReclaimForScaleUp
 
 MAX_REPLICAS = 64  # maximum number of replicas that a workload scales up by at once
 

@@ -7,9 +7,9 @@ from scheduler.engine.board.board import Board
 from scheduler.engine.board.eligible import exceeded_share
 from scheduler.engine.board.gang import BoardRole, Gang, current_max, total_request
 from scheduler.engine.plan import Eviction, Kind, Reason
+from scheduler.engine.preemption.policies.scaling import Shrink, ShrinkForScaleUp
 from scheduler.engine.preemption.preempt import preempt_for_pending, preempt_for_scale_up
-from scheduler.engine.preemption.scaling_policies import Shrink, ShrinkForScaleUp
-from scheduler.engine.preemption.victims import single_pod_victim
+from scheduler.engine.preemption.victims.units import single_pod_victim
 
 
 def scale_down_for_pending(board: Board, choice: int) -> None:

@@ -20,7 +20,7 @@ from scheduler.engine.explain.reclaimable import Reclaimable, ReclaimableAmounts
 from scheduler.engine.explain.shortage import capacity_numbers, explain_shortage
 from scheduler.engine.placement.find_room import may_use_held_nodes
 from scheduler.engine.plan import Numbers, Reason
-from scheduler.engine.preemption.policies import Consolidate, Preempt
+from scheduler.engine.preemption.policies.pending import Consolidate, Preempt
 
 Reasons = dict[Reason, Numbers]
 Obstacle = tuple[Reason, Numbers]

@@ -13,8 +13,8 @@ from scheduler.engine.board.board import Board
 from scheduler.engine.board.gang import Gang, pod_milli_gpus
 from scheduler.engine.board.ledger import GPU, QueueAccount
 from scheduler.engine.explain.free import NodeView
-from scheduler.engine.preemption.policies import Preempt, Reclaim
-from scheduler.engine.preemption.policy import PreemptionPolicy
+from scheduler.engine.preemption.policies.base import PreemptionPolicy
+from scheduler.engine.preemption.policies.pending import Preempt, Reclaim
 
 
 class Amount(NamedTuple):

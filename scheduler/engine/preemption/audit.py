@@ -9,8 +9,8 @@ from scheduler.engine.board.ledger import NO_BOUND, QueueAccount, amounts
 from scheduler.engine.explain.reasons import blockers
 from scheduler.engine.plan import Blocker, Eviction, Kind, QueueStanding
 from scheduler.engine.preemption.outcome import Outcome
-from scheduler.engine.preemption.selection import VictimSelection
-from scheduler.engine.preemption.victims import Victim
+from scheduler.engine.preemption.victims.selection import VictimSelection
+from scheduler.engine.preemption.victims.units import Victim
 
 AllocatedByQueue = dict[QueueAccount, tuple[int, ...]]
 

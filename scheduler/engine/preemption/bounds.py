@@ -9,8 +9,8 @@ from berth.core.amounts import RESOURCES
 from scheduler.engine.board.gang import Gang
 from scheduler.engine.board.ledger import KINDS, QueueAccount
 from scheduler.engine.plan import Numbers, Reason
-from scheduler.engine.preemption.policy import PreemptionPolicy
-from scheduler.engine.preemption.selection import VictimSelection
+from scheduler.engine.preemption.policies.base import PreemptionPolicy
+from scheduler.engine.preemption.victims.selection import VictimSelection
 
 Requested = tuple[int, int, int]
 

@@ -8,11 +8,11 @@ from scheduler.engine.board.board import Board
 from scheduler.engine.board.gang import Arrangement
 from scheduler.engine.board.ledger import QueueAccount, main_resource
 from scheduler.engine.preemption.outcome import Outcome, resolve_outcome
-from scheduler.engine.preemption.policies import Consolidate
-from scheduler.engine.preemption.policy import PreemptionPolicy
+from scheduler.engine.preemption.policies.base import PreemptionPolicy
+from scheduler.engine.preemption.policies.pending import Consolidate
 from scheduler.engine.preemption.proposals import Budget, fits_under_limits, propose
-from scheduler.engine.preemption.selection import VictimSelection
-from scheduler.engine.preemption.victim_sets import sufficient_sets, take_all
+from scheduler.engine.preemption.victims.selection import VictimSelection
+from scheduler.engine.preemption.victims.sets import sufficient_sets, take_all
 
 MAX_PRICED_VICTIMS = 10_000  # summed over all sets
 MAX_TRIED_SETS = 48  # on small boards; each try may move all pods, so that larger boards get fewer

@@ -10,8 +10,8 @@ from scheduler.engine.board.eligible import (
 from scheduler.engine.board.gang import Gang, arrangements, total_request
 from scheduler.engine.plan import Numbers, Reason
 from scheduler.engine.preemption.bounds import shortfall, shortfall_without_victims
-from scheduler.engine.preemption.policy import PreemptionPolicy
-from scheduler.engine.preemption.selection import VictimSelection
+from scheduler.engine.preemption.policies.base import PreemptionPolicy
+from scheduler.engine.preemption.victims.selection import VictimSelection
 
 Obstacle = tuple[Reason, Numbers]
 Requested = tuple[int, int, int]

@@ -11,8 +11,8 @@ from scheduler.engine.board.steps import Move
 from scheduler.engine.placement.find_room import find_room
 from scheduler.engine.placement.spots import Horizon
 from scheduler.engine.preemption.restore import Moved, Restorer, group_victims, restore_in_place
-from scheduler.engine.preemption.selection import VictimSelection
-from scheduler.engine.preemption.victims import Held, Victim, single_pod_victim
+from scheduler.engine.preemption.victims.selection import VictimSelection
+from scheduler.engine.preemption.victims.units import Held, Victim, single_pod_victim
 
 
 @dataclass(slots=True)

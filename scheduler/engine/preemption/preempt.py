@@ -13,9 +13,9 @@ from scheduler.engine.preemption.bounds import reclaim_numbers, shortfall
 from scheduler.engine.preemption.combined import evict_and_move, total_below_quota
 from scheduler.engine.preemption.obstacles import Obstacle, obstacle, policy_obstacle
 from scheduler.engine.preemption.outcome import Outcome, repeat, resolve_outcome
-from scheduler.engine.preemption.policy import PreemptionPolicy
+from scheduler.engine.preemption.policies.base import PreemptionPolicy
 from scheduler.engine.preemption.proposals import Budget, propose
-from scheduler.engine.preemption.selection import VictimSelection
+from scheduler.engine.preemption.victims.selection import VictimSelection
 
 MAX_PROPOSALS = 24  # per preemptor and policy; not a time limit, so that every machine decides alike
 

@@ -10,12 +10,12 @@ from scheduler.engine.board.ledger import KINDS, QueueAccount
 from scheduler.engine.placement.find_room import available_nodes, difficulty_key, find_room
 from scheduler.engine.placement.spots import Horizon, equal_spots
 from scheduler.engine.preemption.bounds import largest_victim
-from scheduler.engine.preemption.policy import PreemptionPolicy
+from scheduler.engine.preemption.policies.base import PreemptionPolicy
 from scheduler.engine.preemption.repack import place_repacked, size_key
-from scheduler.engine.preemption.selection import VictimSelection
-from scheduler.engine.preemption.victim_costs import NodeCosts, OfferCache, full_cost
-from scheduler.engine.preemption.victim_sets import below_quota, sufficient_sets, take_all
-from scheduler.engine.preemption.victims import Victim
+from scheduler.engine.preemption.victims.costs import NodeCosts, OfferCache, full_cost
+from scheduler.engine.preemption.victims.selection import VictimSelection
+from scheduler.engine.preemption.victims.sets import below_quota, sufficient_sets, take_all
+from scheduler.engine.preemption.victims.units import Victim
 
 MAX_DOMAINS = 8  # maximum number of domains for which the cost of clearing is computed
 MAX_SETS = 4  # maximum number of sets of victims tried instead of those that clear the cheapest nodes

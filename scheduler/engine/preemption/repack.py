@@ -5,8 +5,8 @@ from scheduler.engine.board.gang import Arrangement, BoardRole, Gang
 from scheduler.engine.board.nodes import Spot
 from scheduler.engine.placement.find_room import available_nodes
 from scheduler.engine.placement.spots import Horizon, pick_spot
-from scheduler.engine.preemption.selection import VictimSelection
-from scheduler.engine.preemption.victims import Victim
+from scheduler.engine.preemption.victims.selection import VictimSelection
+from scheduler.engine.preemption.victims.units import Victim
 
 MAX_PODS = 200  # upper limit for repacking, because each pod is placed again
 

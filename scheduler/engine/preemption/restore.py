@@ -9,8 +9,8 @@ from scheduler.engine.board.nodes import Spot
 from scheduler.engine.model import Pod
 from scheduler.engine.placement.find_room import available_nodes, find_room, may_use_held_nodes
 from scheduler.engine.placement.spots import Horizon, pick_spot
-from scheduler.engine.preemption.selection import VictimSelection
-from scheduler.engine.preemption.victims import Held, Victim
+from scheduler.engine.preemption.victims.selection import VictimSelection
+from scheduler.engine.preemption.victims.units import Held, Victim
 
 Moved = tuple[Gang, BoardRole, Pod, Spot]
 

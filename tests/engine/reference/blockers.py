@@ -22,7 +22,7 @@ from scheduler.engine.model import (
     Workload,
 )
 from scheduler.engine.plan import Blocker, Plan, Reason, Refusal
-from tests.engine.reference.laws_of_placement import _is_tolerated as is_tolerated
+from tests.engine.reference.laws.placement import _is_tolerated as is_tolerated
 from tests.engine.reference.replay import HELD, Cluster, replay_plan, role_of, roles
 from tests.engine.reference.victims import QueueExcess, Unit, most_freed
 

@@ -9,7 +9,7 @@ from django.test.utils import CaptureQueriesContext
 
 from pools.models import Node
 from scheduler.web.pools.nodes import MAX_UNPAGED_NODES, PAGE_SIZE
-from tests.browser.fleet import create_fleet
+from tests.browser.data.fleet import create_fleet
 from tests.cast import Cast
 
 

@@ -1,0 +1,197 @@
+"""Base class of the preemption policies, which define victims, their order and bounds."""
+
+from collections.abc import Iterator, Sequence
+
+from scheduler.engine.board.board import Board
+from scheduler.engine.board.gang import Gang
+from scheduler.engine.board.ledger import KINDS, NO_BOUND, QueueAccount, within
+from scheduler.engine.plan import Kind, Reason
+from scheduler.engine.preemption.victims.units import Victim, within_min_runtime
+
+Key = tuple[float | int | str, ...]
+
+
+class PreemptionPolicy:
+    """Base class of the policies. Non-preemptible gangs and the preemptor are never victims."""
+
+    kind: Kind
+    eviction_kind: Kind | None = None  # of gangs that are evicted whole; None means `kind`
+    evicts_gangs = True
+    evicts_extra_replicas = True
+    moves_only = False  # True: all victims must be placed again
+    unreported: frozenset[Reason] = frozenset()  # refusals that other policies report with better numbers
+    relievable_bounds: frozenset[Reason] = frozenset()  # bounds that evictions can make room under
+    max_moves: int | None = None
+    max_trials = NO_BOUND
+
+    def __init__(self, board: Board, gang: Gang, requested: tuple[int, int, int]) -> None:
+        self.board, self.gang, self.requested = board, gang, requested
+        self.kinds = [kind for kind in KINDS if requested[kind] > 0]
+        self.protects_new_gangs = (
+            False  # True: also protect gangs with a minimum runtime that start in this cycle
+        )
+        self._seconds: dict[QueueAccount, int] = {}
+        self._diverging: dict[QueueAccount, tuple[QueueAccount, QueueAccount] | None] = {}
+        self.stays_in_quota = {
+            account: within(account.allocated, account.quota, requested) for account in gang.account.path
+        }
+
+    @classmethod
+    def needs_share(cls, board: Board) -> bool:
+        """Return whether gangs over their fair share are refused outright."""
+        del board
+        return False
+
+    @classmethod
+    def has_no_victims_over_share(cls, board: Board, gang: Gang) -> bool:
+        """Return whether a gang over its fair share certainly has no victims."""
+        del board, gang
+        return False
+
+    def may_evict_from_queue(self, account: QueueAccount) -> bool:
+        """Return whether the project may have victims now."""
+        raise NotImplementedError
+
+    def projects(self) -> Iterator[QueueAccount]:
+        """Yield the projects that may have victims."""
+        return (account for account in self.board.by_project if self.may_evict_from_queue(account))
+
+    def would_evict_gang(self, gang: Gang) -> bool:
+        """Return whether the gang could be a victim if it were preemptible and not protected."""
+        return gang is not self.gang
+
+    def may_evict_gang(self, gang: Gang) -> bool:
+        """Return whether the gang could be a victim, apart from its queue and minimum runtime."""
+        return not gang.non_preemptible and self.would_evict_gang(gang)
+
+    def rule(self, victim: Victim) -> str | None:
+        """Return the rule that allows this victim now, or None."""
+        raise NotImplementedError
+
+    def is_fair_outcome(self, sides: "set[tuple[QueueAccount, QueueAccount]]") -> bool:
+        """Return whether the final outcome is fair."""
+        del sides
+        return True
+
+    def retries_within_share(self) -> bool:
+        """Return whether to retry so that evictions keep the department within its share."""
+        return False
+
+    def retries_without_new_gangs(self) -> bool:
+        """Return whether to retry without victims that start now and are protected next cycle.
+
+        Their start could still be withdrawn, but there may be other victims. From now on, they are
+        protected as in the next cycle.
+        """
+        changed = not self.protects_new_gangs and any(
+            map(self._is_protected_next_cycle, self.board.newly_placed_gangs())
+        )
+        self.protects_new_gangs = self.protects_new_gangs or changed
+        return changed
+
+    def queue_key(self, account: QueueAccount) -> Key:
+        """Return the sort key of a victim queue. The smallest key goes first.
+
+        The key changes with every selected victim.
+        """
+        del account
+        return ()
+
+    def victim_key(self, victim: Victim) -> Key:
+        """Return a victim's sort key in its queue: extra replicas, optional groups, then gangs.
+
+        Within each kind, victims are ordered by fulfilment, priority, cost and age.
+        """
+        if victim.cached_key is None:
+            workload = victim.gang.workload
+            victim.cached_key = (
+                victim.whole,
+                victim.is_group,
+                -victim.fulfilment,
+                workload.priority,
+                victim.cost_seconds,
+                -max(victim.started, workload.submitted),
+                -workload.submitted,
+                victim.gang.name,
+                -victim.index,
+            )
+        return victim.cached_key
+
+    def queue_standing(self, victims: Sequence[Victim]) -> Key:
+        """Return the standing of the victims' queues, smallest first. It takes precedence over cost."""
+        del victims
+        return ()
+
+    def key(self, victim: Victim) -> Key | None:
+        """Return the sort key of a victim, or None if the policy does not allow the victim now."""
+        queue_prefix = self.queue_prefix(victim)
+        return None if queue_prefix is None else queue_prefix + self.victim_key(victim)
+
+    def queue_prefix(self, victim: Victim) -> Key | None:
+        """Return the first part of `key`, which victims of one queue may share, or None."""
+        if self.rule(victim) is None:
+            return None
+        return (*self.queue_standing((victim,)), *self.queue_key(victim.gang.account))
+
+    def cost(self, victims: Sequence[Victim]) -> Key:
+        """Return the cost of a set of victims, regardless of their queues.
+
+        The cost comprises stopped workloads, the worst victim, the number of victims and the GPUs
+        freed.
+        """
+        freed = sum([victim.amounts[0] for victim in victims])
+        worst = max([self.victim_key(victim) for victim in victims])
+        return (sum([victim.whole for victim in victims]), *worst, len(victims), freed)
+
+    def may_evict(self) -> bool:
+        """Return whether the preemptor may evict others for its request."""
+        return True
+
+    def ceiling(self, account: QueueAccount) -> Sequence[int]:
+        """Return the maximum final allocation of a queue of the preemptor."""
+        return account.limit
+
+    def threshold(self, side: QueueAccount, kind: int) -> int | None:
+        """Return the allocation that the victim queue must exceed before its last eviction, or None."""
+        del side, kind
+        return None
+
+    def is_protected(self, gang: Gang) -> bool:
+        """Return whether the gang may not be evicted."""
+        if gang.non_preemptible or gang is self.gang:
+            return True
+        seconds = self._min_runtime_of_gang(gang)
+        if seconds > 0 and within_min_runtime(self.board, gang, seconds):
+            return True
+        return self.protects_new_gangs and self._is_protected_next_cycle(gang)
+
+    def _is_protected_next_cycle(self, gang: Gang) -> bool:
+        return self._min_runtime_of_gang(gang) > 0 and not gang.non_preemptible and self.board.starts(gang)
+
+    def _min_runtime_of_gang(self, gang: Gang) -> int:
+        """Return the minimum runtime of the gang in seconds."""
+        return self.min_runtime(gang.account)
+
+    def min_runtime(self, project: QueueAccount) -> int:
+        """Return the minimum runtime of the project's gangs in seconds."""
+        if project not in self._seconds:
+            self._seconds[project] = self._min_runtime(project)
+        return self._seconds[project]
+
+    def _min_runtime(self, account: QueueAccount) -> int:
+        result = (step.queue.reclaim_min_runtime for step in account.path)
+        return next((s for s in result if s is not None), self.board.pool.reclaim_min_runtime)
+
+    def compared_queues(self, account: QueueAccount, rule: str) -> tuple[QueueAccount, QueueAccount] | None:
+        """Return the queues that the rule compares for a victim of the project, or None."""
+        del rule
+        return self.diverging_queues(account)
+
+    def diverging_queues(self, account: QueueAccount) -> tuple[QueueAccount, QueueAccount] | None:
+        """Return the queues at which the two paths diverge, the preemptor's first, or None."""
+        if account not in self._diverging:
+            arrangements = zip(reversed(self.gang.account.path), reversed(account.path), strict=False)
+            self._diverging[account] = next(
+                (sides for sides in arrangements if sides[0] is not sides[1]), None
+            )
+        return self._diverging[account]

@@ -1,0 +1,338 @@
+"""Preemption policies: which workloads a preemptor may evict, and how far each queue may be reduced.
+
+A policy object serves one preemptor. It reads the current board, from which selected victims are
+removed.
+"""
+
+import math
+from collections.abc import Hashable, Iterator, Sequence
+
+from scheduler.engine.board.board import Board
+from scheduler.engine.board.eligible import exceeded_share, lowest_priority
+from scheduler.engine.board.gang import Gang
+from scheduler.engine.board.ledger import NO_BOUND, QueueAccount, siblings_over_quota, within
+from scheduler.engine.fair_share.turns import TurnTaking
+from scheduler.engine.fair_share.usage_history import history_seconds
+from scheduler.engine.plan import Kind, Reason
+from scheduler.engine.preemption.policies.base import Key, PreemptionPolicy
+from scheduler.engine.preemption.victims.units import Victim
+
+
+def _are_alike(victims: Sequence[Victim]) -> bool:
+    """Return whether all victims have the same queue and size."""
+    account, amounts = victims[0].gang.account, victims[0].amounts
+    return all(victim.gang.account is account and victim.amounts == amounts for victim in victims)
+
+
+def _subtract(held: Sequence[int], amounts: Sequence[int], count: int) -> list[int]:
+    return [have - count * amount for have, amount in zip(held, amounts, strict=True)]
+
+
+def _leaf_projects(account: QueueAccount) -> Iterator[QueueAccount]:
+    if not account.children:
+        yield account
+    for child in account.children:
+        yield from _leaf_projects(child)
+
+
+class Reclaim(PreemptionPolicy):
+    """Reclaim across queues, compared at their first differing level by requested resources."""
+
+    kind = Kind.RECLAIM
+    relievable_bounds = frozenset({Reason.DEPARTMENT_LIMIT})
+
+    @classmethod
+    def needs_share(cls, board: Board) -> bool:
+        return not history_seconds(board.pool.fair_share)  # with history, it may be the gang's turn
+
+    def __init__(self, board: Board, gang: Gang, requested: tuple[int, int, int]) -> None:
+        super().__init__(board, gang, requested)
+        self.deserved = exceeded_share(gang, requested) is None
+        self.turns = TurnTaking(board, gang, requested)
+        # The results of `ahead`, with the version of the victim queue for which they are valid.
+        self._queue_prefixes: dict[Hashable, tuple[int, Key | None]] = {}
+        # Whether a proposal was rejected for exceeding the department's share, and whether the retry is
+        # capped at that share.
+        self._exceeded_share = self._capped_at_share = False
+
+    def may_evict_from_queue(self, account: QueueAccount) -> bool:
+        sides = self.diverging_queues(account)
+        return sides is not None and any(True for _ in self._reclaim_rules(*sides, account))
+
+    def projects(self) -> Iterator[QueueAccount]:
+        """Yield the projects of queues that are over quota and can be reclaimed from."""
+        kinds, held = tuple(self.kinds), self.board.by_project
+        for own_queue in self.gang.account.path:
+            level = own_queue.parent.children if own_queue.parent else self.board.ledger.roots
+            for victim_queue in siblings_over_quota(own_queue, level, kinds):
+                if victim_queue is not own_queue:
+                    yield from (
+                        account
+                        for account in _leaf_projects(victim_queue)
+                        if account in held
+                        and any(True for _ in self._reclaim_rules(own_queue, victim_queue, account))
+                    )
+
+    def thresholds(self, project: QueueAccount) -> list[tuple[int, int]]:
+        """Return each resource that can be reclaimed from the project's queue, with its threshold."""
+        sides = self.diverging_queues(project)
+        return [(kind, above) for kind, above, _ in self._reclaim_rules(*sides, project)] if sides else []
+
+    def threshold(self, side: QueueAccount, kind: int) -> int | None:
+        project = next(iter(_leaf_projects(side)))
+        sides = self.diverging_queues(project)
+        above = list(self._reclaim_rules(*sides, project)) if sides else []
+        return above[0][1] if len(above) == 1 and above[0][0] == kind else None
+
+    def rule(self, victim: Victim) -> str | None:
+        sides = self.diverging_queues(victim.gang.account)
+        if sides is None:
+            return None
+        own_queue, victim_queue = sides
+        for kind, threshold, rule_name in self._reclaim_rules(own_queue, victim_queue, victim.gang.account):
+            # Extra replicas of the gang are evicted before its core.
+            held = victim_queue.allocated[kind]
+            if victim.amounts[kind] > 0 and held - victim.extra_amounts[kind] > threshold:
+                if rule_name == "above_share" and (
+                    self.stays_in_quota[own_queue] or not self.turns.history_counts
+                ):
+                    return rule_name
+                return (
+                    rule_name if self._is_turn_due(own_queue, victim_queue, kind, rule_name, victim) else None
+                )
+        return None
+
+    def _is_turn_due(
+        self, own_queue: QueueAccount, victim_queue: QueueAccount, kind: int, rule_name: str, victim: Victim
+    ) -> bool:
+        """Return whether past usage allows the eviction. It does not limit reclaiming quota."""
+        amount = victim.amounts[self.turns.kind]
+        turn_queues = self.turns.sides(own_queue, victim_queue, victim.gang.account)
+        if rule_name == "above_share" and kind == self.turns.kind:
+            return self.turns.may_lose(*turn_queues, amount)
+        reaches_into_share = (
+            rule_name == "above_share"
+            and victim_queue.allocated[kind] - victim.amounts[kind] < victim_queue.deserved[kind]
+        )
+        return (
+            self.turns.owes_turn(*turn_queues, amount) if reaches_into_share or rule_name == "turn" else True
+        )
+
+    def _reclaim_rules(
+        self, own_queue: QueueAccount, victim_queue: QueueAccount, project: QueueAccount
+    ) -> Iterator[tuple[int, int, str]]:
+        """Yield each resource reclaimable from a project of the victim queue, with threshold and rule."""
+        if not self.deserved:
+            if self.turns.may_owe_turn(*self.turns.sides(own_queue, victim_queue, project)):
+                for kind in self.kinds:
+                    if victim_queue.allocated[kind] > victim_queue.quota[kind]:
+                        yield kind, victim_queue.quota[kind], "turn"
+            return
+        for kind in self.kinds:
+            held = victim_queue.allocated[kind]
+            if held > victim_queue.deserved[kind]:
+                yield kind, victim_queue.deserved[kind], "above_share"
+            elif held > victim_queue.quota[kind] and self.stays_in_quota[own_queue]:
+                yield kind, victim_queue.quota[kind], "within_quota"
+
+    def compared_queues(self, account: QueueAccount, rule: str) -> tuple[QueueAccount, QueueAccount] | None:
+        sides = super().compared_queues(account, rule)
+        return self.turns.sides(*sides, account) if sides and rule == "turn" else sides
+
+    def is_fair_outcome(self, sides: set[tuple[QueueAccount, QueueAccount]]) -> bool:
+        for own_queue, victim_queue in sides if self.deserved else ():
+            ratio = own_queue.saturation(self.requested, with_request=False)
+            if ratio > 1 and ratio >= victim_queue.saturation(self.requested, with_request=False):
+                self._exceeded_share = True
+                return False
+        return True
+
+    def retries_within_share(self) -> bool:
+        changed = self._exceeded_share and not self._capped_at_share
+        self._capped_at_share = self._capped_at_share or changed
+        return changed
+
+    def ceiling(self, account: QueueAccount) -> Sequence[int]:
+        if self._capped_at_share:
+            return [min(limit, due) for limit, due in zip(account.limit, account.deserved, strict=True)]
+        return super().ceiling(account)
+
+    def queue_prefix(self, victim: Victim) -> Key | None:
+        gang = victim.gang
+        alike = gang.account, gang.workload.priority, victim.whole, victim.amounts, victim.extra_amounts
+        sides = self.diverging_queues(gang.account)
+        version = (sides[1] if sides else gang.account).version
+        cached = self._queue_prefixes.get(alike)
+        if cached is None or cached[0] != version:
+            cached = self._queue_prefixes[alike] = version, super().queue_prefix(victim)
+        return cached[1]
+
+    def queue_key(self, account: QueueAccount) -> Key:
+        sides = self.diverging_queues(account)
+        victim_queue = sides[1] if sides else account
+        return (
+            *self._queue_sort_key(victim_queue),
+            *(self._queue_sort_key(account) if victim_queue is not account else ()),
+        )
+
+    def _queue_sort_key(self, account: QueueAccount) -> Key:
+        """Return a queue's sort key: most over share, lowest rank, most saturated, newest."""
+        key = ("turn", self.requested)
+        result: Key | None = account.cache.get(key)
+        if result is None:
+            saturation = account.saturation(self.requested, with_request=False)
+            result = self._current_stage(account), account.rank, -saturation, -account.created, account.name
+            account.cache[key] = result
+        return result
+
+    def queue_standing(self, victims: Sequence[Victim]) -> Key:
+        """Return the worst stage of the victims' queues: over share, over quota, within quota.
+
+        Each victim counts with its queue's allocation after the eviction of the victims before it.
+        """
+        if len(victims) == 1 or _are_alike(victims):
+            return self._standing_of_equals(victims[0], len(victims))
+        remaining: dict[QueueAccount, list[int]] = {}
+        worst = (False, 0, -math.inf, 0)
+        for victim in victims:
+            account = victim.gang.account
+            sides = self.diverging_queues(account)
+            victim_queue = sides[1] if sides else account
+            stages = []
+            for queue in (victim_queue, account) if account is not victim_queue else (victim_queue,):
+                left = remaining.setdefault(queue, list(queue.allocated))
+                stages.append(self._stage(queue, left))
+                for kind in self.kinds:
+                    left[kind] -= victim.amounts[kind]
+            left = remaining[victim_queue]
+            below_quota = all(
+                left[kind] < victim_queue.quota[kind] for kind in self.kinds if victim.amounts[kind]
+            )
+            worst = max(worst, (below_quota, stages[0], self._usage_rank(victim_queue, account), stages[-1]))
+        return worst
+
+    def _standing_of_equals(self, victim: Victim, count: int) -> Key:
+        """Return the standing of `count` victims equal to this one."""
+        account = victim.gang.account
+        sides = self.diverging_queues(account)
+        victim_queue = sides[1] if sides else account
+        below_quota, held, quota, amounts = True, victim_queue.allocated, victim_queue.quota, victim.amounts
+        for kind in self.kinds:
+            if amounts[kind] and held[kind] - amounts[kind] * count >= quota[kind]:
+                below_quota = False
+        if count == 1:
+            return (
+                below_quota,
+                self._current_stage(victim_queue),
+                self._usage_rank(victim_queue, account),
+                self._current_stage(account),
+            )
+        stage = inside = self._stage(victim_queue, _subtract(held, amounts, count - 1))
+        if account is not victim_queue:
+            inside = self._stage(account, _subtract(account.allocated, amounts, count - 1))
+        return below_quota, stage, self._usage_rank(victim_queue, account), inside
+
+    def _usage_rank(self, victim_queue: QueueAccount, project: QueueAccount) -> float:
+        """Return the negated relative usage, rounded so that cost decides for similar queues."""
+        if not victim_queue.relative_usage:
+            return 0.0
+        kind = self.turns.kind
+        queue = victim_queue if victim_queue.parent else project.turn_queue(kind)
+        return -round(queue.relative_usage[kind].used, 1)
+
+    def _current_stage(self, account: QueueAccount) -> int:
+        key = ("beyond", tuple(self.kinds))
+        result: int | None = account.cache.get(key)
+        if result is None:
+            result = self._stage(account, account.allocated)
+            account.cache[key] = result
+        return result
+
+    def _stage(self, account: QueueAccount, held: Sequence[int]) -> int:
+        """Return the stage at this allocation: 0 over share, 1 over quota, 2 within quota."""
+        if any(held[kind] > account.deserved[kind] for kind in self.kinds):
+            return 0
+        return 1 if any(held[kind] > account.quota[kind] for kind in self.kinds) else 2
+
+    def may_evict(self) -> bool:
+        """Return whether the preemptor is within quota or fair share, or may be due a turn."""
+        return self.deserved or (
+            self.turns.is_active and any(map(self.may_evict_from_queue, self.board.by_project))
+        )
+
+
+class Preempt(PreemptionPolicy):
+    """Preempt workloads of strictly lower priority within a project."""
+
+    kind = Kind.PREEMPT
+    relievable_bounds = frozenset({Reason.PROJECT_LIMIT, Reason.DEPARTMENT_LIMIT})
+
+    @classmethod
+    def has_no_victims_over_share(cls, board: Board, gang: Gang) -> bool:
+        lowest = lowest_priority(board, gang.account)
+        return lowest is None or lowest >= gang.workload.priority
+
+    def may_evict_from_queue(self, account: QueueAccount) -> bool:
+        return account is self.gang.account
+
+    def projects(self) -> Iterator[QueueAccount]:
+        return (account for account in (self.gang.account,) if account in self.board.by_project)
+
+    def would_evict_gang(self, gang: Gang) -> bool:
+        return super().would_evict_gang(gang) and gang.workload.priority < self.gang.workload.priority
+
+    def rule(self, victim: Victim) -> str | None:
+        same = victim.gang.account is self.gang.account
+        return "priority" if same and self.may_evict_gang(victim.gang) else None
+
+    def _min_runtime(self, account: QueueAccount) -> int:
+        result = (step.queue.preempt_min_runtime for step in account.path)
+        return next((s for s in result if s is not None), self.board.pool.preempt_min_runtime)
+
+
+class Consolidate(PreemptionPolicy):
+    """Move preemptible pods without evicting any."""
+
+    kind = Kind.CONSOLIDATE
+
+    @classmethod
+    def needs_share(cls, board: Board) -> bool:
+        del board
+        return True
+
+    evicts_extra_replicas = False
+    moves_only = True
+    unreported = frozenset({Reason.NO_RECLAIMABLE_RESOURCES})
+
+    def __init__(self, board: Board, gang: Gang, requested: tuple[int, int, int]) -> None:
+        super().__init__(board, gang, requested)
+        # Checked at every level: do not move pods for capacity that a sibling may reclaim at once.
+        self.deserved = all(within(a.allocated, a.deserved, requested) for a in gang.account.path)
+        settings = board.pool.consolidation
+        self.max_moves = settings.max_moves
+        self.max_trials = NO_BOUND if settings.max_trials is None else settings.max_trials
+
+    def may_evict_from_queue(self, account: QueueAccount) -> bool:
+        del account
+        return True
+
+    def rule(self, victim: Victim) -> str | None:
+        del victim
+        return "consolidate"
+
+    def may_evict(self) -> bool:
+        return self.deserved
+
+    def _min_runtime(self, account: QueueAccount) -> int:
+        """Return the longer of both minimum runtimes, because a move interrupts workloads too."""
+        result = (step.queue.preempt_min_runtime for step in account.path)
+        inside = next((s for s in result if s is not None), self.board.pool.preempt_min_runtime)
+        return max(inside, super()._min_runtime(account))
+
+    def victim_key(self, victim: Victim) -> Key:
+        return (victim.lost_gpu_seconds, victim.amounts[0], *super().victim_key(victim))
+
+    def cost(self, victims: Sequence[Victim]) -> Key:
+        """Return the cost of moves: lost GPU-seconds, number of moves, GPUs moved."""
+        freed = sum(victim.amounts[0] for victim in victims)
+        return (sum(victim.lost_gpu_seconds for victim in victims), len(victims), freed)

@@ -1,0 +1,96 @@
+"""Preemption policies that evict extra replicas, or that scale an elastic workload up."""
+
+from collections.abc import Iterator, Sequence
+
+from scheduler.engine.board.board import Board
+from scheduler.engine.board.eligible import has_elastic
+from scheduler.engine.board.gang import Gang
+from scheduler.engine.board.ledger import QueueAccount, within
+from scheduler.engine.plan import Kind, Reason
+from scheduler.engine.preemption.policies.base import Key
+from scheduler.engine.preemption.policies.pending import Reclaim
+from scheduler.engine.preemption.victims.units import Victim
+
+
+class Shrink(Reclaim):
+    """Evict extra replicas, across queues like reclaim and in a project up to equal priority."""
+
+    kind = Kind.SHRINK
+    evicts_gangs = False
+    relievable_bounds = frozenset({Reason.PROJECT_LIMIT, Reason.DEPARTMENT_LIMIT})
+
+    @classmethod
+    def needs_share(cls, board: Board) -> bool:
+        del board
+        return False  # a project may give up its own extra replicas
+
+    @classmethod
+    def has_no_victims_over_share(cls, board: Board, gang: Gang) -> bool:
+        return not has_elastic(board, gang.account)
+
+    def __init__(self, board: Board, gang: Gang, requested: tuple[int, int, int]) -> None:
+        super().__init__(board, gang, requested)
+        # A project over its share may trade extra replicas for a gang's minimum, but must not gain resources.
+        project = gang.account
+        held = [max(due, now) for due, now in zip(project.deserved, project.allocated, strict=True)]
+        self.most = [min(limit, most) for limit, most in zip(project.limit, held, strict=True)]
+
+    def ceiling(self, account: QueueAccount) -> Sequence[int]:
+        if account is self.gang.account and not self.deserved:
+            return self.most
+        return super().ceiling(account)
+
+    def may_evict(self) -> bool:
+        return True
+
+    def may_evict_from_queue(self, account: QueueAccount) -> bool:
+        return account is self.gang.account or (self.deserved and super().may_evict_from_queue(account))
+
+    def projects(self) -> Iterator[QueueAccount]:
+        if self.gang.account in self.board.by_project:
+            yield self.gang.account
+        if self.deserved:
+            yield from super().projects()
+
+    def rule(self, victim: Victim) -> str | None:
+        if victim.gang.account is self.gang.account:
+            return "fulfilment" if victim.gang.workload.priority <= self.gang.workload.priority else None
+        return super().rule(victim)
+
+    def victim_key(self, victim: Victim) -> Key:
+        return (victim.is_group, -victim.fulfilment, *super().victim_key(victim))
+
+
+class ShrinkForScaleUp(Reclaim):
+    """Evict extra replicas of queues over their fair share to scale up within another's."""
+
+    kind = Kind.GROW
+    evicts_gangs = False
+
+    def victim_key(self, victim: Victim) -> Key:
+        return (victim.is_group, -victim.fulfilment, *super().victim_key(victim))
+
+
+class ReclaimForScaleUp(Reclaim):
+    """Reclaim borrowed resources so that a workload can scale up within its quota.
+
+    No victim queue may fall below its quota, so only what was over quota is evicted.
+    """
+
+    kind = Kind.GROW
+    eviction_kind = Kind.RECLAIM
+
+    @classmethod
+    def may_help(cls, gang: Gang, requested: tuple[int, int, int]) -> bool:
+        """Return whether all queues of the gang would stay within their quota."""
+        return all(within(account.allocated, account.quota, requested) for account in gang.account.path)
+
+    def rule(self, victim: Victim) -> str | None:
+        leaves_quotas = all(
+            account.allocated[kind] - victim.amounts[kind] >= account.quota[kind]
+            for account in victim.gang.account.path
+            if account not in self.gang.account.path
+            for kind in self.kinds
+            if victim.amounts[kind]
+        )
+        return super().rule(victim) if leaves_quotas else None

@@ -1,0 +1,303 @@
+"""Find and clear the cheapest node for one replica."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from heapq import heapify, heappop, heappush, heapreplace
+
+from berth.core.amounts import MILLI
+from scheduler.engine.board.board import Board
+from scheduler.engine.board.gang import BoardRole
+from scheduler.engine.board.ledger import QueueAccount
+from scheduler.engine.board.nodes import Spot
+from scheduler.engine.model import Strategy
+from scheduler.engine.placement.spots import Horizon, has_room, on_node
+from scheduler.engine.preemption.policies.base import Key
+from scheduler.engine.preemption.victims.selection import VictimSelection
+from scheduler.engine.preemption.victims.units import Victim
+
+# Standing of the victim queue, cost of clearing regardless of queues, node, and victims on the node.
+Offer = tuple[Key, Key, int, Sequence[Victim]]
+Offers = dict[str, tuple[QueueAccount, list[Offer]]]  # by the name of the victim queue
+
+
+@dataclass(slots=True)
+class OfferCache:
+    """Offers of the first proposal, shared with later ones."""
+
+    offers: Offers | None = None
+
+
+class NodeCosts:
+    """Nodes by the cost of clearing them, in one heap per victim queue.
+
+    Selecting victims changes the order of queues, but not the order of nodes within a queue, so
+    only queues are compared again. A node is priced again once its victim queue is down to its
+    share.
+    """
+
+    def __init__(
+        self,
+        selection: VictimSelection,
+        part: BoardRole,
+        banned: Collection[int],
+        offer_cache: OfferCache | None = None,
+    ) -> None:
+        """Price the nodes, or use the offers in `offer_cache`, which belong to the same board."""
+        self.selection, self.part = selection, part
+        self.board = selection.board
+        self._offers: Offers = {}
+        if offer_cache is None or offer_cache.offers is None:
+            self._price_nodes(banned)
+        if offer_cache is not None:
+            self._share_offers(offer_cache, banned)
+        self._queues: list[tuple[Key, str]] = []
+        # Current cost by queue. Heap entries with another cost are stale.
+        self._queue_costs: dict[str, Key] = {}
+        for name in self._offers:
+            self._push_queue(name)
+
+    def clear_cheapest(self) -> Spot | None:
+        while self._queues:
+            cost, name = self._queues[0]
+            offers = self._offers[name][1]
+            if not offers or self._queue_costs.get(name) != cost:
+                heappop(self._queues)
+                self._push_queue(name)
+                continue
+            queue_standing, price, i, victims = offers[0]
+            worse = self.selection.policy.queue_standing(victims)
+            if worse > queue_standing:
+                heappop(offers)
+                self._reprice_offer(name, (worse, price, i, victims))
+                continue
+            now = self._cost(name)
+            if now > cost:
+                self._queue_costs[name] = now  # the queue's cost has increased
+                heapreplace(self._queues, (now, name))
+                continue
+            heappop(offers)
+            stale = not all(self.selection.is_available(victim) for victim in victims)
+            spot = None if stale else self._clear(i, victims)
+            if stale or spot is not None:
+                self._reprice_node(i)
+            if spot is not None:
+                return spot
+        return None
+
+    def _price_nodes(self, banned: Collection[int]) -> None:
+        ready, mask = self.board.nodes.ready, self.part.mask
+        for i in sorted(self.selection.nodes_with_candidates()):
+            if ready[i] and i not in banned and (mask is None or mask[i]):
+                self._price_node(i)
+
+    def _share_offers(self, offer_cache: OfferCache, banned: Collection[int]) -> None:
+        """Share the offers with later proposals, which never have more nodes to choose from."""
+        if offer_cache.offers is None:
+            offer_cache.offers = {
+                name: (queue, list(offers)) for name, (queue, offers) in self._offers.items()
+            }
+            return
+        for name, (queue, offers) in offer_cache.offers.items():
+            left = [offer for offer in offers if offer[2] not in banned]
+            if left:
+                heapify(left)
+                self._offers[name] = queue, left
+
+    def _price_node(self, i: int) -> str | None:
+        """Price a node. Return the name of its victim queue, or None if it cannot be cleared."""
+        result = cheapest_on(self.selection, self.part, i)
+        if result is None:
+            return None
+        queue, policy = self._victim_queue(result), self.selection.policy
+        if queue.name not in self._offers:
+            self._offers[queue.name] = (queue, [])
+        heappush(self._offers[queue.name][1], (policy.queue_standing(result), policy.cost(result), i, result))
+        return queue.name
+
+    def _victim_queue(self, victims: Sequence[Victim]) -> QueueAccount:
+        queues = {victim.gang.account: None for victim in victims}
+        return next(iter(queues)) if len(queues) == 1 else max(queues, key=self.selection.policy.queue_key)
+
+    def _reprice_node(self, i: int) -> None:
+        name = self._price_node(i)
+        if name is not None:
+            self._push_queue(name)
+
+    def _push_queue(self, name: str) -> None:
+        """Add a queue to the heap, unless it is there already at the same or a lower cost."""
+        if not self._offers[name][1]:
+            self._queue_costs.pop(name, None)
+            return
+        cost, listed = self._cost(name), self._queue_costs.get(name)
+        if listed is None or cost < listed:
+            self._queue_costs[name] = cost
+            heappush(self._queues, (cost, name))
+
+    def _reprice_offer(self, name: str, offer: Offer) -> None:
+        """Price a node again after its victim queue's standing has changed."""
+        _, _, i, victims = offer
+        queues = {victim.gang.account for victim in victims}
+        if any(move.gang.account not in queues for move in self.board.on_node[i].values()):
+            self._reprice_node(i)
+        else:
+            heappush(self._offers[name][1], offer)
+
+    def _cost(self, name: str) -> Key:
+        """Return the sort key of a queue's best offer, comparable with `full_cost`."""
+        queue, offers = self._offers[name]
+        queue_standing, cost, i, _ = offers[0]
+        return (*queue_standing, cost[0], *self.selection.policy.queue_key(queue), *cost[1:], i)
+
+    def _clear(self, i: int, victims: Sequence[Victim]) -> Spot | None:
+        board, selection = self.board, self.selection
+        start, count = board.mark(), len(selection.selected)
+        if all(selection.take(victim) for victim in victims) and has_room(
+            board.nodes, i, self.part, Horizon.LEAVING
+        ):
+            spread = board.pool.device_strategy is Strategy.SPREAD
+            spot = on_node(board.nodes, i, self.part, Horizon.LEAVING, spread)
+            if spot is not None:
+                return spot
+        board.rewind(start)
+        selection.forget(count)
+        return None
+
+
+def cheapest_on(selection: VictimSelection, part: BoardRole, i: int) -> list[Victim] | None:
+    """Return the cheapest victims that make room for one more replica on this node."""
+    room = _Room(selection.board, part, i)
+    if not room.has_devices:
+        return None
+    ordered = [victim for victim in selection.ordered(selection.victims_on(i)) if room.benefits_from(victim)]
+    sets: list[list[Victim]] = []
+    lacking = room.lacking
+    single_victim = next(
+        (victim for victim in ordered if victim.amounts[0] >= lacking and room.fits_after([victim])), None
+    )
+    if single_victim is not None:
+        sets.append([single_victim])
+    chosen: list[Victim] = []
+    for victim in ordered:
+        if not _conflicts(victim, chosen):
+            chosen.append(victim)
+            lacking -= victim.amounts[0]
+            if lacking <= 0 and room.fits_after(chosen):
+                sets.append(_prune(room, chosen))
+                break
+    if len(chosen) > 1 and any(victim.amounts[0] != chosen[0].amounts[0] for victim in ordered):
+        sets += _select_largest(room, ordered)
+    if (
+        sets
+        and len(chosen) > 1
+        and selection.policy.queue_standing(chosen) > selection.policy.queue_standing(chosen[:1])
+    ):
+        sets += _select_in_turn(selection, room, ordered)
+    if len(sets) < 2:
+        return sets[0] if sets else None
+    return min(sets, key=lambda victims: full_cost(selection, victims))
+
+
+def _select_largest(room: "_Room", ordered: Sequence[Victim]) -> list[list[Victim]]:
+    """Select the largest victims first, because fewer of them may make the same room."""
+    chosen: list[Victim] = []
+    for victim in sorted(ordered, key=lambda victim: -victim.amounts[0]):  # stable: the cheapest of a size
+        if not _conflicts(victim, chosen):
+            chosen.append(victim)
+            if room.fits_after(chosen):
+                return [_prune(room, chosen)]
+    return []
+
+
+def _select_in_turn(
+    selection: VictimSelection, room: "_Room", ordered: Sequence[Victim]
+) -> list[list[Victim]]:
+    """Select victims one by one, continuing with the next queue once one is down to its share."""
+    chosen: list[Victim] = []
+    left = list(ordered)
+    while left and not room.fits_after(chosen):
+        # `min` returns the first of equal victims.
+        victim = min(left, key=lambda victim: selection.policy.queue_standing([*chosen, victim]))
+        left.remove(victim)
+        if not _conflicts(victim, chosen):
+            chosen.append(victim)
+    return [_prune(room, chosen)] if room.fits_after(chosen) else []
+
+
+def full_cost(selection: VictimSelection, victims: Sequence[Victim]) -> Key:
+    """Return the sort key of victims: queue standing, stopped workloads, queue, other costs."""
+    queue = max(selection.policy.queue_key(victim.gang.account) for victim in victims)
+    cost = selection.policy.cost(victims)
+    return (*selection.policy.queue_standing(victims), cost[0], *queue, *cost[1:])
+
+
+def _conflicts(victim: Victim, chosen: Sequence[Victim]) -> bool:
+    """Return whether the victim overlaps with chosen ones, or the gang cannot spare both."""
+    gang = victim.gang
+    same = [other for other in chosen if other.gang is gang]
+    if not same:
+        return False
+    if victim.whole or any(other.whole for other in same):
+        return True
+    pods = {id(pod) for _, pod in victim.pods}
+    if any(id(pod) in pods for other in same for _, pod in other.pods):
+        return True  # a follower shared by several victims
+    part = victim.pods[0][0]
+    return sum(other.pods[0][0] is part for other in same) >= part.count - part.role.min
+
+
+def _prune(room: "_Room", chosen: list[Victim]) -> list[Victim]:
+    """Return the victims without those that are not needed, the last ones first."""
+    spare = sum([victim.amounts[0] for victim in chosen]) - room.lacking
+    for victim in tuple(reversed(chosen)) if len(chosen) > 1 else ():
+        if victim.amounts[0] > spare:
+            continue
+        rest = [other for other in chosen if other is not victim]
+        if rest and room.fits_after(rest):
+            chosen, spare = rest, spare - victim.amounts[0]
+    return chosen
+
+
+class _Room:
+    """Room on one node for one kind of replica, once victims are evicted."""
+
+    def __init__(self, board: Board, part: BoardRole, i: int) -> None:
+        self.i, self.part, self.nodes = i, part, board.nodes
+        self.node = board.nodes.nodes[i].name
+        self.milli = board.nodes.milli_on(i, part.request)
+        self.has_devices = len(board.nodes.devices[i]) >= part.request.devices and self.milli <= MILLI
+        # Lower bound on the missing milli-GPUs.
+        self.lacking = self.milli * part.request.devices - board.nodes.gpu[i]
+
+    def benefits_from(self, victim: Victim) -> bool:
+        """Return whether the victim frees a resource on this node that the replica requests."""
+        request = self.part.request
+        for part, pod in victim.pods:
+            if pod.node == self.node:
+                requested = part.request
+                if (pod.devices and request.devices) or (requested.limit_cpu and request.limit_cpu):
+                    return True
+                if (requested.limit_memory_mib and request.limit_memory_mib) or self.nodes.pods[self.i] < 1:
+                    return True
+        return False
+
+    def fits_after(self, victims: Sequence[Victim]) -> bool:
+        nodes, i, request = self.nodes, self.i, self.part.request
+        if sum([victim.amounts[0] for victim in victims]) < self.lacking:
+            return False  # too little even if all victims ran on this node
+        cpu, memory, pods = nodes.cpu[i], nodes.memory[i], nodes.pods[i]
+        freed: dict[int, int] = {}
+        for victim in victims:
+            for part, pod in victim.pods:
+                if pod.node == self.node:
+                    cpu += part.request.limit_cpu
+                    memory += part.request.limit_memory_mib
+                    pods += 1
+                    for device in pod.devices:
+                        freed[device] = freed.get(device, 0) + pod.milli
+        if cpu < request.limit_cpu or memory < request.limit_memory_mib or pods < 1:
+            return False
+        if not request.devices:
+            return True
+        free, milli = nodes.devices[i], self.milli
+        usable = sum([here + freed.get(d, 0) >= milli for d, here in enumerate(free)])
+        return usable >= request.devices

@@ -1,0 +1,129 @@
+"""Enumerate sets of victims that free enough in total, cheapest first.
+
+Workloads of one queue and size are interchangeable, so only their number is enumerated.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from heapq import heappop, heappush
+
+from scheduler.engine.board.board import Board
+from scheduler.engine.board.gang import Arrangement
+from scheduler.engine.board.ledger import KINDS, QueueAccount, main_resource
+from scheduler.engine.placement.find_room import available_nodes
+from scheduler.engine.preemption.policies.base import Key, PreemptionPolicy
+from scheduler.engine.preemption.victims.costs import full_cost
+from scheduler.engine.preemption.victims.selection import VictimSelection
+from scheduler.engine.preemption.victims.units import Victim
+
+MAX_VICTIMS = 64
+MAX_GROUPS = 32
+
+
+def take_all(selection: VictimSelection, victims: Sequence[Victim]) -> bool:
+    """Take the victims, smallest first, because a queue must exceed its threshold before the last one."""
+    ordered = sorted(
+        victims, key=lambda victim: (victim.whole, victim.amounts, victim.gang.name, -victim.index)
+    )
+    return all(selection.take(victim) for victim in ordered)
+
+
+@dataclass(frozen=True, slots=True)
+class _VictimSet:
+    """The first victims of some groups. Later sets extend it by groups from `last` on."""
+
+    counts: tuple[int, ...]
+    victims: tuple[Victim, ...]
+    last: int = 0
+
+
+def sufficient_sets(
+    policy: PreemptionPolicy, arrangement: Arrangement, max_priced: int
+) -> Iterator[tuple[int, Sequence[Victim]]]:
+    """Yield sets of victims that free enough in total, cheapest first, with the sum below quota.
+
+    At most `max_priced` victims are priced, summed over all sets.
+    """
+    selection = VictimSelection(policy.board, policy)
+    usable = _usable_nodes(policy.board, policy, arrangement)
+    groups = _groups(selection, usable)
+    missing = _missing(policy, usable)
+    largest = [max((group[0].amounts[kind] for group in groups), default=0) for kind in KINDS]
+    if any(lack > MAX_VICTIMS * largest[kind] for kind, lack in missing.items()):
+        return
+    heap: list[tuple[int, Key, tuple[int, ...], _VictimSet]] = []
+    _push(heap, selection, _VictimSet((0,) * len(groups), ()))
+    priced = 0
+    while heap:
+        below, _, _, current = heappop(heap)
+        if current.victims and all(
+            sum(victim.amounts[kind] for victim in current.victims) >= lack for kind, lack in missing.items()
+        ):
+            yield below, current.victims  # fairness may require more victims, so go on from here
+        for i in range(current.last, len(groups)):
+            count = current.counts[i]
+            if count < len(groups[i]) and priced < max_priced and len(current.victims) < MAX_VICTIMS:
+                priced += 1 + len(current.victims)
+                counts = (*current.counts[:i], count + 1, *current.counts[i + 1 :])
+                _push(heap, selection, _VictimSet(counts, (*current.victims, groups[i][count]), i))
+
+
+def _push(
+    heap: list[tuple[int, Key, tuple[int, ...], _VictimSet]], selection: VictimSelection, entry: _VictimSet
+) -> None:
+    cost = full_cost(selection, entry.victims) if entry.victims else ()
+    heappush(heap, (below_quota(selection.policy, entry.victims), cost, entry.counts, entry))
+
+
+def below_quota(policy: PreemptionPolicy, victims: Sequence[Victim]) -> int:
+    """Return by how much evicting the victims takes their queues below quota, as `total_below_quota` does."""
+    kind, freed = main_resource(policy.requested), dict[QueueAccount, int]()
+    for victim in victims:
+        for account in victim.gang.account.path:
+            if account not in policy.gang.account.path:
+                freed[account] = freed.get(account, 0) + victim.amounts[kind]
+    return sum(
+        max(0, amount - max(0, account.allocated[kind] - account.quota[kind]))
+        for account, amount in freed.items()
+    )
+
+
+def _usable_nodes(board: Board, policy: PreemptionPolicy, arrangement: Arrangement) -> frozenset[int]:
+    """Return the nodes on which at least one replica might run."""
+    within = available_nodes(board, policy.gang)
+    masks = [need.part.mask for need in arrangement]
+    return frozenset(
+        i
+        for i, ready in enumerate(board.nodes.ready)
+        if ready and (within is None or i in within) and any(mask is None or mask[i] for mask in masks)
+    )
+
+
+def _missing(policy: PreemptionPolicy, usable: frozenset[int]) -> dict[int, int]:
+    """Return the missing amount of each requested resource, if all free resources could be used."""
+    nodes = policy.board.nodes
+    return {
+        kind: policy.requested[kind]
+        - sum(max(0, (nodes.gpu, nodes.cpu, nodes.memory)[kind][i]) for i in usable)
+        for kind in policy.kinds
+    }
+
+
+def _groups(selection: VictimSelection, usable: frozenset[int]) -> list[list[Victim]]:
+    """Return the possible victims that free usable resources, by queue and size, cheapest first.
+
+    Within a group it matters little where a victim runs, because the other pods can move.
+    """
+    index = selection.board.nodes.index
+    groups: dict[tuple[object, ...], list[tuple[Key, Victim]]] = {}
+    for victim in selection.candidates():
+        key = selection.policy.key(victim)
+        if key is not None and any(index[pod.node] in usable for _, pod in victim.pods):
+            gang = victim.gang
+            group = (gang.account.name, victim.amounts) if victim.whole else (gang.name, victim.pods[0][0])
+            groups.setdefault(group, []).append((key, victim))
+    ordered = sorted(
+        (sorted(group, key=lambda entry: entry[0]) for group in groups.values()),
+        key=lambda group: group[0][0],
+    )
+    return [[victim for _, victim in group] for group in ordered[:MAX_GROUPS]]

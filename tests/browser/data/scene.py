@@ -1,0 +1,392 @@
+"""An organization on a busy afternoon: five projects, two pools, pending workloads."""
+
+import itertools
+from dataclasses import dataclass, field
+from datetime import timedelta
+from decimal import Decimal
+
+from django.contrib.auth.hashers import PBKDF2PasswordHasher
+from django.contrib.auth.models import User
+
+from pools.models import Node, NodePool
+from projects.actor import Actor
+from projects.models import Department, Membership, Phase, Project, Workload
+from projects.services import quotas, tenants
+from projects.services.people import members
+from scheduler.models import Eviction
+from tests import factories as make
+from tests.browser.data.booting import create_booting_node
+from tests.browser.data.measurements import create_measurements
+from tests.browser.data.project_templates import create_templates
+from tests.browser.data.scaling_history import create_scaling_history
+from tests.browser.data.usage_history import create_usage_history
+
+PASSWORD = "correct horse battery"
+# The server that checks the password does not use the faster hasher of the test settings.
+STORED = PBKDF2PasswordHasher().encode(PASSWORD, "a-scene-of-tests", iterations=1000)
+SCALE_UP = "1 more node would be enough; the pool can grow."
+
+
+@dataclass
+class Scene:
+    people: dict[str, User] = field(default_factory=dict)
+    workloads: dict[str, Workload] = field(default_factory=dict)
+    projects: dict[str, Project] = field(default_factory=dict)
+    departments: dict[str, Department] = field(default_factory=dict)
+    pools: dict[str, NodePool] = field(default_factory=dict)
+    eviction: Eviction | None = None
+    slots: "itertools.chain[tuple[Node, int]]" = field(default_factory=itertools.chain)
+
+
+def people_only() -> Scene:
+    """Create a fresh installation with an admin and nothing else."""
+    scene = Scene()
+    scene.people["ada"] = User.objects.create_superuser("ada", "ada@example.org", PASSWORD)
+    return scene
+
+
+def busy() -> Scene:
+    scene = people_only()
+    make.create_scheduler_lease()
+    _tenants(scene)
+    _machines(scene)
+    _quotas(scene)
+    _running(scene)
+    _pending(scene)
+    _ended(scene)
+    _history(scene)
+    create_usage_history(scene)
+    create_templates(scene)
+    create_measurements()
+    scene.slots = itertools.chain()  # exhausted, and generators cannot be copied
+    return scene
+
+
+def _tenants(scene: Scene) -> None:
+    ada = Actor.for_user(scene.people["ada"])
+    for name, title, projects in (
+        ("research", "Research", ("vision", "speech", "robotics")),
+        ("product", "Product engineering", ("ads", "search")),
+    ):
+        department = tenants.create_department(actor=ada, name=name, title=title)
+        scene.departments[name] = department
+        for project in projects:
+            made = tenants.create_project(actor=ada, department=department, name=project)
+            scene.projects[project] = made
+    for name, role, scope in (
+        ("bert", "department_admin", scene.departments["research"]),
+        ("carol", "project_admin", scene.projects["vision"]),
+        ("dave", "member", scene.projects["vision"]),
+        ("erin", "viewer", scene.projects["vision"]),
+        ("grace", "member", scene.projects["ads"]),
+        ("hiro", "member", scene.projects["speech"]),
+    ):
+        person = User.objects.create(username=name, email=f"{name}@example.org", password=STORED)
+        scene.people[name] = person
+        members.grant(actor=ada, user=person, role=role, scope=scope)
+    Membership.objects.create(user=scene.people["ada"], role="platform_admin")
+
+
+def _machines(scene: Scene) -> None:
+    price = Decimal("2.49")
+    train = make.pool(
+        "train", gpus=8, nodes_min=3, nodes_max=4, nodes_desired=4, gpu_model="H100", price_per_gpu_hour=price
+    )
+    NodePool.objects.filter(pk=train.pk).update(created_at=make.ago(hours=30))
+    train.refresh_from_db()
+    local = make.pool("local", gpus=2, nodes_max=4, nodes_desired=1, gpu_model="L4")
+    scene.pools = {"train": train, "local": local}
+    nodes = [
+        make.node(train, since=make.ago(hours=9 - n), created_at=make.ago(hours=9.1 - n)) for n in range(3)
+    ]
+    for number, each in enumerate(nodes):
+        make.scaling(train, "ready", "answers and takes work", at=make.ago(hours=9 - number), node=each)
+    create_scaling_history(train)
+    create_booting_node(train)
+    small = [make.node(local)]
+    scene.slots = itertools.chain(
+        ((n, d) for n in nodes for d in range(8)), ((n, d) for n in small for d in range(2))
+    )
+    make.scaling(
+        train,
+        "autoscale",
+        "8 GPU slots queued: 1 node on top of 3 ready",
+        at=make.ago(seconds=50),
+        before=3,
+        after=4,
+    )
+    make.scaling(train, "provision", "provider returned 1 of 1 nodes", at=make.ago(seconds=49), after=4)
+
+
+def _quotas(scene: Scene) -> None:
+    ada, bert = Actor.for_user(scene.people["ada"]), Actor.for_user(scene.people["bert"])
+    train, local = scene.pools["train"], scene.pools["local"]
+    for name, gpus in (("research", 20), ("product", 12)):
+        quotas.set_quota(actor=ada, owner=scene.departments[name], pool=train, values={"gpu": gpus})
+        quotas.set_quota(actor=ada, owner=scene.departments[name], pool=local, values={"gpu": 4})
+    project_quotas = {"vision": (8, 2.0, 16), "speech": (8, 1.0, None), "robotics": (4, 1.0, None)}
+    for name, (gpus, weight, limit) in project_quotas.items():
+        values = {"gpu": gpus, "weight": weight, "limit": {"gpu": limit}}
+        quotas.set_quota(actor=bert, owner=scene.projects[name], pool=train, values=values)
+    for name, gpus in (("ads", 8), ("search", 4)):
+        quotas.set_quota(actor=ada, owner=scene.projects[name], pool=train, values={"gpu": gpus})
+    for name, share, allocated, requested in (
+        ("vision", 12, 12, 14),
+        ("speech", 8, 4, 12),
+        ("robotics", 2, 1.5, 1.5),
+        ("ads", 6, 6, 6),
+        ("search", 0, 0, 0),
+    ):
+        make.standing(scene.projects[name], train, share=share, allocated=allocated, requested=requested)
+    for name, share, allocated, requested in (("research", 22, 17.5, 27.5), ("product", 6, 6, 6)):
+        make.standing(scene.departments[name], train, share=share, allocated=allocated, requested=requested)
+
+
+def _run(
+    scene: Scene, project: str, name: str, gpus: int, *, minutes: int, by: str, **columns: object
+) -> Workload:
+    started = make.ago(minutes=minutes)
+    workload = make.workload(
+        scene.projects[project],
+        name,
+        replicas=gpus,
+        phase=Phase.RUNNING,
+        by=scene.people[by],
+        pools=["train"],
+        started_at=started,
+        since=started,
+        submitted_at=started - timedelta(minutes=3),
+        run=1,
+        message=f"{gpus} of {gpus} pods running.",
+        **columns,
+    )
+    for _ in range(gpus):
+        node, device = next(scene.slots)
+        make.place(workload, node, [device])
+    scene.workloads[name] = workload
+    make.event(workload, "submitted", f"Submitted by {by}.", at=workload.submitted_at, actor=by)
+    make.event(workload, "starting", f"Placed on {gpus} devices of train.", at=started - timedelta(seconds=1))
+    make.event(workload, "running", "All pods run.", at=started)
+    return workload
+
+
+def _running(scene: Scene) -> None:
+    _run(
+        scene,
+        "vision",
+        "diffusion-xl",
+        8,
+        minutes=214,
+        by="dave",
+        labels={"team": "images", "stage": "pretrain"},
+    )
+    _run(scene, "vision", "segment-eval", 4, minutes=41, by="carol", kind="elastic", priority=40)
+    _run(scene, "speech", "whisper-tune", 4, minutes=97, by="hiro")
+    _run(scene, "ads", "ctr-nightly", 4, minutes=12, by="grace", priority=125, preemptible=False)
+    _run(scene, "ads", "embedding-refresh", 2, minutes=66, by="grace")
+    node, device = next(scene.slots)
+    for name, milli in (("grasp-notebook", 500), ("sim-debug", 250)):
+        started = make.ago(minutes=18)
+        shared = make.workload(
+            scene.projects["robotics"],
+            name,
+            gpus=milli / 1000,
+            phase=Phase.RUNNING,
+            kind="interactive",
+            by=scene.people["bert"],
+            pools=["train"],
+            started_at=started,
+            since=started,
+            message="1 of 1 pods running.",
+        )
+        make.place(shared, node, [device], milli=milli)
+        scene.workloads[name] = shared
+
+
+def _pending(scene: Scene) -> None:
+    pending = make.workload(
+        scene.projects["speech"],
+        "asr-pretrain",
+        replicas=8,
+        by=scene.people["hiro"],
+        pools=["train"],
+        priority=80,
+        reason="WaitingForScaleUp",
+        message=SCALE_UP,
+        submitted_at=make.ago(minutes=6),
+        since=make.ago(minutes=6),
+        wait_reasons=make.reasons(("OverFairShare", 5.9), ("Fragmented", 3), ("WaitingForScaleUp", 1)),
+        explained_at=make.ago(seconds=4),
+        explanation={
+            "pool": "train",
+            "queue_position": 1,
+            "cycle": 812,
+            "expected_start": (make.ago(minutes=-25)).isoformat(),
+            "ordering": [
+                "speech: over its quota",
+                "rank 0",
+                "within its fair share",
+                "dominant share 0.500, 1.500 with this workload",
+            ],
+            "blockers": [
+                {
+                    "reason": "WaitingForScaleUp",
+                    "message": "1 more node would be enough; the pool can grow.",
+                    "numbers": {"nodes": 1},
+                },
+                {
+                    "reason": "Fragmented",
+                    "message": "Enough is free, but fragmented: 8 GPUs requested, 9.25 free, "
+                    "the largest free block on a node is 1.",
+                    "numbers": {
+                        "resource": "gpu",
+                        "requested": 8000,
+                        "free": 9250,
+                        "biggest_block": 1000,
+                        "missing": 0,
+                    },
+                },
+            ],
+        },
+    )
+    make.event(pending, "submitted", "Submitted by hiro.", at=pending.submitted_at, actor="hiro")
+    scene.workloads["asr-pretrain"] = pending
+    for project, name, gpus, reason, message in (
+        (
+            "vision",
+            "ablation-7",
+            2,
+            "ProjectLimit",
+            "Project vision is limited to 16 GPUs: 16 allocated, 2 requested.",
+        ),
+        (
+            "vision",
+            "ablation-8",
+            2,
+            "ProjectLimit",
+            "Project vision is limited to 16 GPUs: 16 allocated, 2 requested.",
+        ),
+        (
+            "robotics",
+            "policy-sweep",
+            4,
+            "OverFairShare",
+            "Would put robotics over its quota and fair share (2 GPUs): 0.75 allocated, 4 requested.",
+        ),
+    ):
+        scene.workloads[name] = make.workload(
+            scene.projects[project],
+            name,
+            replicas=gpus,
+            by=scene.people["dave"],
+            pools=["train"],
+            reason=reason,
+            message=message,
+            explanation={"queue_position": 2, "pool": "train", "blockers": []},
+            explained_at=make.ago(seconds=9),
+        )
+    scene.workloads["paused-run"] = make.workload(
+        scene.projects["vision"],
+        "paused-run",
+        replicas=2,
+        phase=Phase.SUSPENDED,
+        by=scene.people["carol"],
+        reason="Suspended",
+        message="Suspended by carol.",
+    )
+
+
+def _ended(scene: Scene) -> None:
+    for project, name, phase, message, code in (
+        ("vision", "vit-baseline", Phase.COMPLETED, "All pods succeeded.", 0),
+        ("vision", "vit-large-lr3", Phase.FAILED, "worker-2 ended with exit code 1; no restarts left.", 1),
+        ("ads", "ranker-test", Phase.CANCELLED, "Cancelled by grace.", None),
+        ("speech", "tts-smoke", Phase.COMPLETED, "All pods succeeded.", 0),
+    ):
+        scene.workloads[name] = make.workload(
+            scene.projects[project],
+            name,
+            replicas=2,
+            phase=phase,
+            message=message,
+            exit_code=code,
+            started_at=make.ago(hours=3),
+            submitted_at=make.ago(hours=4),
+            ended_at=make.ago(hours=1),
+            run=1,
+        )
+
+
+def _history(scene: Scene) -> None:
+    train = scene.pools["train"]
+    victim = make.workload(
+        scene.projects["vision"],
+        "detr-long",
+        replicas=4,
+        by=scene.people["dave"],
+        pools=["train"],
+        preemptions=1,
+        run=1,
+        reason="Backoff",
+        message="Can start again in 120 s, after 1 eviction.",
+        first_started_at=make.ago(minutes=80),
+        started_at=make.ago(minutes=80),
+        backoff_until=make.ago(minutes=-2),
+        explanation={
+            "queue_position": 4,
+            "pool": "train",
+            "ordering": ["priority 50, submitted 85 minutes ago"],
+            "blockers": [
+                {
+                    "reason": "Backoff",
+                    "message": "Can start again in 120 s, after 1 eviction.",
+                    "numbers": {"seconds": 120, "preemptions": 1},
+                }
+            ],
+        },
+        explained_at=make.ago(seconds=4),
+        submitted_at=make.ago(minutes=85),
+    )
+    scene.workloads["detr-long"] = victim
+    make.event(victim, "submitted", "Submitted by dave.", at=make.ago(minutes=85), actor="dave")
+    make.event(victim, "running", "All pods run.", at=make.ago(minutes=80))
+    make.event(victim, "stopping", "Reclaimed for ads/ctr-nightly.", at=make.ago(minutes=12))
+    make.event(victim, "pending", "Requeued after its checkpoint.", at=make.ago(minutes=11))
+    make.eviction(
+        scene.workloads["vit-baseline"],
+        scene.workloads["diffusion-xl"],
+        train,
+        kind="preempt",
+        at=make.ago(hours=3.6),
+        lost_gpu_seconds=640,
+        rule="diffusion-xl has priority 50, vit-baseline 40, both of vision.",
+    )
+    make.eviction(
+        scene.workloads["segment-eval"],
+        scene.workloads["whisper-tune"],
+        train,
+        kind="shrink",
+        at=make.ago(minutes=96),
+        entire_workload=False,
+        gpu_milli=2000,
+        lost_gpu_seconds=0,
+        rule="Scaled down to its minimum first: 2 replicas.",
+    )
+    scene.eviction = make.eviction(
+        victim,
+        scene.workloads["ctr-nightly"],
+        train,
+        at=make.ago(minutes=12),
+        cycle=803,
+        lost_gpu_seconds=2880,
+        rule="ads stays within its quota of 8 GPUs, and vision was over its own",
+        pods=[{"role": "worker", "index": index} for index in range(4)],
+        numbers={
+            "victim": [
+                make.eviction_side("vision", 8, 12, 16, 12),
+                make.eviction_side("research", 20, 22, 21.5, 17.5),
+            ],
+            "preemptor": [make.eviction_side("ads", 8, 6, 2, 6), make.eviction_side("product", 12, 6, 2, 6)],
+            "refused": ["segment-eval alone would free 4 GPUs on two nodes; the gang needs 4 on one."],
+        },
+    )

@@ -1,0 +1,67 @@
+"""A copy of the scene that restores its rows within tenths of a second."""
+
+import pickle
+from dataclasses import dataclass
+from datetime import datetime
+
+from django.db import connection, transaction
+from django.db.backends.utils import CursorWrapper
+from django.utils import timezone
+
+from tests.browser.data.scene import Scene, busy
+from tests.database_cleanup import CONSTANT_TABLES
+
+SCHEMA = "scene_copy"
+# Whole hours stay as they are. All other timestamps are moved by the age of the copy.
+NOT_MOVED = {("scheduler_usagehour", "hour")}
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """The statements that write the rows of each table, and the pickled scene."""
+
+    inserts: list[str]
+    scene: bytes
+    taken_at: datetime
+
+    @classmethod
+    def take(cls) -> "Snapshot":
+        """Create the scene in the empty database and copy its tables into a separate schema."""
+        taken_at = timezone.now()
+        scene = busy()
+        with transaction.atomic(), connection.cursor() as cursor:
+            cursor.execute(f"DROP SCHEMA IF EXISTS {SCHEMA} CASCADE")
+            cursor.execute(f"CREATE SCHEMA {SCHEMA}")
+            tables = set(connection.introspection.django_table_names(only_existing=True)) - {*CONSTANT_TABLES}
+            inserts = []
+            for table in sorted(tables):
+                cursor.execute(f'SELECT 1 FROM "{table}" LIMIT 1')
+                if cursor.fetchone() is not None:
+                    cursor.execute(f'CREATE TABLE {SCHEMA}."{table}" AS TABLE "{table}"')
+                    inserts.append(_insert(cursor, table))
+        return cls(inserts, pickle.dumps(scene), taken_at)
+
+    def restore(self) -> Scene:
+        """Write the rows into the empty database, as if the scene had been created just now."""
+        age = timezone.now() - self.taken_at
+        with transaction.atomic(), connection.cursor() as cursor:
+            for insert in self.inserts:
+                cursor.execute(insert, {"age": age})
+        return pickle.loads(self.scene)
+
+
+def _insert(cursor: CursorWrapper, table: str) -> str:
+    """Return the statement that writes the copied rows, moved in time by the parameter `age`."""
+    cursor.execute(
+        "SELECT column_name, data_type FROM information_schema.columns "
+        "WHERE table_schema = current_schema() AND table_name = %s ORDER BY ordinal_position",
+        [table],
+    )
+    columns = cursor.fetchall()
+    names = ", ".join(f'"{name}"' for name, _ in columns)
+    values = ", ".join(
+        f'"{name}" + %(age)s::interval' if moved else f'"{name}"'
+        for name, kind in columns
+        for moved in [kind == "timestamp with time zone" and (table, name) not in NOT_MOVED]
+    )
+    return f'INSERT INTO "{table}" ({names}) SELECT {values} FROM {SCHEMA}."{table}"'

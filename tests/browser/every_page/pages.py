@@ -1,0 +1,65 @@
+"""All pages of the scene, and checks that apply to every page."""
+
+from pathlib import Path
+
+from playwright.sync_api import Page
+
+from tests.browser.data.scene import Scene
+
+PATHS = (
+    "/", "/workloads", "/services", "/submit", "/templates", "/templates/vision/nightly/edit",
+    "/quotas", "/quotas?pool=train",
+    "/quotas/changes",
+    "/quotas/projects/vision/train/share", "/node-pools", "/node-pools/train", "/nodes/train-0",
+    "/nodes/train-3",
+    "/evictions", "/activity", "/access", "/account", "/queue?pool=train",
+    "/fair-share?pool=train", "/usage?span=7d", "/notifications",
+)  # fmt: skip
+FORMS = (
+    "/notifications/new", "/budgets/new", "/departments/new", "/departments/research/new-project",
+    "/projects/vision/change", "/access/grant", "/access/users/new", "/access/tokens/new",
+    "/workloads/views/new", "/quotas/projects/vision/train", "/templates/vision/new", "/node-pools/new",
+    "/node-pools/train/settings", "/node-pools/train/scale",
+)  # fmt: skip
+OVERFLOW = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+UNNAMED = """[...document.querySelectorAll('a[href], button, input:not([type=hidden]), select, textarea')]
+    .filter(each => each.checkVisibility())
+    .filter(each => !(each.innerText || each.ariaLabel || each.labels?.length || each.title))
+    .map(each => each.outerHTML)"""
+DUPLICATE_IDS = """[...document.querySelectorAll('[id]')].map(each => each.id)
+    .filter((id, index, all) => all.indexOf(id) !== index)"""
+LAYOUT_FAULTS = (Path(__file__).parent / "layout.js").read_text()
+UNFOLD = """summary => new Promise(done => {
+  const details = summary.parentElement;
+  details.addEventListener('toggle', () => requestAnimationFrame(() => done(true)), { once: true });
+  details.open = true;
+})"""
+
+
+def all_paths(scene: Scene) -> list[str]:
+    workloads = [
+        f"/workloads/{scene.workloads[name].pk}" for name in ("diffusion-xl", "asr-pretrain", "detr-long")
+    ]
+    assert scene.eviction is not None
+    return [*PATHS, *workloads, f"/evictions/{scene.eviction.pk}"]
+
+
+def layout_faults(page: Page) -> list[str]:
+    """Return layout faults of the page, first as loaded, then with each menu and fold open."""
+    faults: list[str] = page.evaluate(LAYOUT_FAULTS)
+    if page.evaluate(OVERFLOW) > 0:
+        faults.append("the page scrolls sideways")
+    summaries = page.locator("details > summary:visible")
+    for number in range(summaries.count()):
+        folded = summaries.nth(number)
+        if folded.evaluate("each => each.parentElement.open"):
+            continue
+        folded.evaluate(UNFOLD)
+        name = folded.inner_text()
+        faults += [
+            f"with {name!r} open: {fault}" for fault in page.evaluate(LAYOUT_FAULTS) if fault not in faults
+        ]
+        if page.evaluate(OVERFLOW) > 0:
+            faults.append(f"with {name!r} open the page scrolls sideways")
+        folded.evaluate("each => { each.parentElement.open = false; }")
+    return faults

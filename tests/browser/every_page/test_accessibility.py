@@ -1,0 +1,29 @@
+"""Accessibility tests for the login page and dialogs with axe."""
+
+from tests.browser.conftest import Open
+from tests.browser.driver.axe import accessibility_faults
+from tests.browser.driver.chromium import open_settled
+
+DIALOGS = (
+    ("/notifications", "New subscription"),
+    ("/templates", "New template"),
+    ("/usage?span=7d", "New budget"),
+    ("/access", "Create token"),
+    ("/account", "Change password"),
+    ("/fair-share?pool=train", "explain the fair share of vision"),
+)
+
+
+def test_login_page_has_no_serious_axe_violation(opened: Open) -> None:
+    with opened(None) as (page, _):
+        page.goto("/login")
+        assert accessibility_faults(page) == []
+
+
+def test_dialogs_have_no_serious_axe_violation(opened: Open) -> None:
+    with opened("ada") as (page, _):
+        for path, name in DIALOGS:
+            open_settled(page, path)
+            page.get_by_role("link", name=name).first.click()
+            page.wait_for_selector("dialog[open]")
+            assert accessibility_faults(page) == [], path

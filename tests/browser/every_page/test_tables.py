@@ -1,0 +1,62 @@
+"""Browser tests for tables and charts: sorting, search and CSV export."""
+
+from playwright.sync_api import expect
+
+from tests.browser.conftest import Open
+from tests.browser.driver.chromium import open_settled
+
+
+def test_small_table_is_sorted_by_its_headers_and_stays_sorted(opened: Open) -> None:
+    with opened("ada") as (page, faults):
+        open_settled(page, "/node-pools/train")
+        page.get_by_text("Data table").click()
+        table = page.locator("table").filter(has=page.locator("caption", has_text="Nodes over time"))
+        head = table.get_by_role("columnheader", name="Current")
+        head.get_by_role("button").focus()
+        for order, downwards in (("ascending", False), ("descending", True)):
+            page.keyboard.press("Enter")
+            expect(head).to_have_attribute("aria-sort", order)
+            numbers = [int(text) for text in table.locator("tbody tr td:nth-child(3)").all_inner_texts()]
+            assert numbers == sorted(numbers, reverse=downwards)
+        table.evaluate("table => { table.dataset.old = 'yes'; }")
+        page.evaluate("document.dispatchEvent(new CustomEvent('berth:done', {detail: {message: 'x'}}))")
+        expect(table).not_to_have_attribute("data-old", "yes")
+        expect(head).to_have_attribute("aria-sort", "descending")  # also after a refresh
+        with page.expect_download() as download:
+            page.get_by_role("button", name="Download Nodes over time, newest first as CSV").click()
+        text = download.value.path().read_text()
+        assert text.splitlines()[0] == "From,Desired nodes,Current nodes,Pending nodes,Draining nodes"
+        assert len(text.splitlines()) == 1 + len(numbers)
+        assert faults == []
+
+
+def test_list_is_searched_while_typing_without_a_reload(opened: Open) -> None:
+    with opened("ada") as (page, faults):
+        open_settled(page, "/access")
+        page.evaluate("window.stillTheSame = true")
+        search = page.get_by_placeholder("User, role, scope")
+        search.press_sequentially("dave")
+        expect(page.locator("table").first.locator("tbody tr")).to_have_count(1)
+        expect(search).to_be_focused()
+        page.wait_for_url("**people-search=dave**")
+        page.get_by_role("columnheader", name="Since").get_by_role("link").click()
+        page.wait_for_url("**people-sort=since**")
+        assert page.evaluate("window.stillTheSame")
+        with page.expect_download() as download:
+            page.locator("#members a[download]").first.click()
+        rows = download.value.path().read_text().splitlines()
+        assert rows[0] == "User,Email,Role,Scope,Since"
+        assert [row.split(",")[0] for row in rows[1:]] == ["dave"]
+        assert faults == []
+
+
+def test_chart_table_has_a_search_field_when_it_is_open(opened: Open) -> None:
+    with opened("ada") as (page, faults):
+        open_settled(page, "/")
+        name = "Hourly average in GPUs, latest hour first"
+        search = page.get_by_role("searchbox", name=f"Search {name}")
+        expect(page.get_by_role("button", name=f"Download {name} as CSV")).to_be_visible()
+        expect(search).to_have_count(0)  # hidden together with the table
+        page.get_by_text("Data table").click()
+        expect(search).to_be_visible()
+        assert faults == []
