@@ -137,6 +137,8 @@ class Board:
 
     def _board_role(self, role: Role) -> BoardRole:
         request, matcher = role.request, self.matcher
+        if matcher.has_no_constraints(role):
+            return BoardRole(role, request.gpu, None, None)
         milli = matcher.milli(role) if request.gpu_memory_mib else request.gpu
         return BoardRole(role, milli, matcher.mask(role), matcher.avoid_mask(role))
 

@@ -13,6 +13,7 @@ from scheduler.engine.plan import Numbers, Reason
 
 MAX_ARRANGEMENTS = 64  # maximum number of arrangements tried per gang
 
+RUNNING_STATES = (PodState.RUNNING, PodState.STARTING)
 LIVE_STATES = (PodState.RUNNING, PodState.STARTING, PodState.RESERVED)
 
 
@@ -172,6 +173,16 @@ class Gang:
         if not self.simple:
             return self.root.is_whole
         return all(len(part.live) + part.done >= part.role.min for part in self.parts)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every replica of a workload that cannot grow is more than a reservation."""
+        if self.may_grow or not self.pod_count:
+            return False
+        for part in self.parts:
+            if len(part.live) != part.role.max:
+                return False
+        return all(pod.state in RUNNING_STATES for pod in self.pods)
 
     @property
     def has_pods(self) -> bool:

@@ -64,18 +64,25 @@ class Matcher:
         self._masks: dict[Hashable, bytes | None] = {}
         self._avoid_masks: dict[Hashable, bytes | None] = {}
         self._has_no_taints = not any(map(attrgetter("taints"), nodes))
-        self._least_memory = min([node.gpu_memory_mib for node in nodes], default=0)
         self._millis: dict[Hashable, int] = {}
+
+    def has_no_constraints(self, role: Role) -> bool:
+        """Return whether the role may use every node, and none should be avoided."""
+        return (
+            self._has_no_taints
+            and not role.node_selector
+            and not role.gpu_models
+            and not role.request.gpu_memory_mib
+        )
 
     def mask(self, role: Role, min_memory_mib: int = 0) -> bytes | None:
         """Return a mask of the matching nodes, or None if all nodes match.
 
         Devices must have at least `min_memory_mib` MiB of memory.
         """
-        min_memory_mib = max(min_memory_mib, role.request.gpu_memory_mib)
-        is_unconstrained = self._has_no_taints and not role.node_selector and not role.gpu_models
-        if is_unconstrained and min_memory_mib <= self._least_memory:
+        if not min_memory_mib and self.has_no_constraints(role):
             return None
+        min_memory_mib = max(min_memory_mib, role.request.gpu_memory_mib)
         key = node_constraints(role), min_memory_mib
         if key not in self._masks:
             mask = bytes(

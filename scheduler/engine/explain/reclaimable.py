@@ -188,9 +188,15 @@ _Parts = tuple[tuple[int, int], tuple[tuple[tuple[int, int], int], ...]]
 
 def _parts(gang: Gang, view: NodeView, kind: int, charged_kind: int) -> _Parts:
     freed = charged = 0
+    if not gang.may_grow:
+        for part in gang.parts:
+            for pod in part.live.values():
+                freed += view.freed_by(part, pod, kind)
+                charged += pod_milli_gpus(pod) if charged_kind == GPU else part.amounts[charged_kind]
+        return (freed, charged), ()
     extras = dict[tuple[int, int], int]()
     for part in gang.parts:
-        spare = max(0, min(part.count - part.role.min, len(part.live))) if gang.may_grow else 0
+        spare = max(0, min(part.count - part.role.min, len(part.live)))
         # The newest replicas go first.
         for number, index in enumerate(sorted(part.live, reverse=True) if spare else part.live):
             pod = part.live[index]

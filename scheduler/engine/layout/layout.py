@@ -91,6 +91,8 @@ class Layout:
             gang = board.add(workload, choice, by_pool.get(pool, ()))
             if gang.may_grow:
                 insort(board.elastic, gang, key=by_name)
+            elif gang.is_complete:
+                continue
             if any(pod.state is PodState.RESERVED for pod in gang.pods):
                 insort(board.reserved, gang, key=by_name)
             self._classify(board, gang)

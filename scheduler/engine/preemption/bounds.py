@@ -149,6 +149,8 @@ def _merge(one: _SideTotals, other: _SideTotals) -> _SideTotals:
 
 def _add(result: _SideTotals, gang: Gang, selection: VictimSelection) -> None:
     policy = selection.policy
+    may_grow, evicts = gang.may_grow, policy.evicts_gangs
+    evicts_all = not gang.simple or (evicts and not gang.non_preemptible and not selection.is_protected(gang))
     for kind in policy.kinds:
         held = spare = 0
         for part in gang.parts:
@@ -156,18 +158,16 @@ def _add(result: _SideTotals, gang: Gang, selection: VictimSelection) -> None:
             if amount:
                 live = len(part.live)
                 held += amount * live
-                if gang.may_grow:
+                if may_grow:
                     spare += amount * max(0, min(part.count - part.role.min, live))
                 if result.grain[kind] != amount:
                     result.grain[kind] = gcd(result.grain[kind], amount)
         if gang.non_preemptible:
-            result.non_preemptible[kind] += held if policy.evicts_gangs else 0
+            result.non_preemptible[kind] += held if evicts else 0
             continue
-        reclaimable = (
-            held if not gang.simple or (policy.evicts_gangs and not selection.is_protected(gang)) else spare
-        )
+        reclaimable = held if evicts_all else spare
         result.total[kind] += reclaimable
-        if reclaimable < held and policy.evicts_gangs and policy.is_protected(gang):
+        if reclaimable < held and evicts and policy.is_protected(gang):
             result.runtime_protected[kind] += held - reclaimable
         result.largest_victim[kind] = max(result.largest_victim[kind], reclaimable)
 
