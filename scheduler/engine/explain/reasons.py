@@ -42,9 +42,9 @@ MESSAGE_TEMPLATES: Mapping[Reason, str] = {
     "({bound_of}): {allocated} allocated, {requested} requested.",
     Reason.OVER_FAIR_SHARE: "Would put {queue} over its quota ({quota_of}) and fair share ({share_of}): "
     "{allocated} allocated, {requested} requested. Only free capacity can be used{until_turn}.",
-    Reason.WAITING_FOR_CAPACITY: "{shortage}.",
-    Reason.FRAGMENTED: "Enough is free, but {fragmentation}{consolidation}.",
-    Reason.TOPOLOGY: "Would fit, but not within one {level}.",
+    Reason.WAITING_FOR_CAPACITY: "{shortage}{held}.",
+    Reason.FRAGMENTED: "Enough is free, but {fragmentation}{consolidation}{held}.",
+    Reason.TOPOLOGY: "Would fit, but not within one {level}{held}.",
     Reason.WAITING_FOR_GANG: "{replicas} missing.",
     Reason.WAITING_FOR_VICTIMS: "Capacity is reserved; waiting for the evicted pods to stop.",
     Reason.WAITING_FOR_SCALE_UP: "{scale_up}.",
@@ -108,6 +108,7 @@ def _with_unit(key: str, numbers: Numbers) -> str:
 
 def _phrases(reason: Reason, numbers: Numbers) -> Iterator[tuple[str, str]]:
     """Yield the placeholders whose text depends on several numbers or on grammatical number."""
+    yield "held", _held_phrase(numbers)
     match reason:
         case Reason.VICTIMS_PROTECTED:
             yield "reclaim", _reclaim_phrase(numbers)
@@ -176,6 +177,12 @@ def _consolidation_phrase(numbers: Numbers) -> str:
             f"; consolidation may move at most {format_count(_count(numbers, 'max_moves'), 'pod')} at a time"
         )
     return ""
+
+
+def _held_phrase(numbers: Numbers) -> str:
+    count = _count(numbers, "held_nodes")
+    verb = "is" if count == 1 else "are"
+    return f"; {format_count(count, 'node')} {verb} held for this workload" if count else ""
 
 
 def _reclaim_phrase(numbers: Numbers) -> str:

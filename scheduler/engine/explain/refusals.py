@@ -4,7 +4,7 @@ A long queue has few distinct requests and reasons, so the reasons of each pendi
 once.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -17,7 +17,7 @@ from scheduler.engine.board.gang import Gang, PendingGroup
 from scheduler.engine.board.ledger import QueueAccount, QueueKey
 from scheduler.engine.board.order import QueueOrder
 from scheduler.engine.board.run_ends import known_ends
-from scheduler.engine.explain.pending import PendingReasons
+from scheduler.engine.explain.pending import MISSING_CAPACITY, PendingReasons
 from scheduler.engine.explain.reasons import BlockerFormatter, dominance, is_schedulable
 from scheduler.engine.explain.shortage import explain_shortage
 from scheduler.engine.plan import Blocker, Numbers, Reason, Refusal
@@ -106,17 +106,31 @@ def collect_refusals(board: Board) -> PoolRefusals:
             board.add_reason(gang, *explain_shortage(board, gang))
     pending = PendingReasons(board)
     groups = [_reported_group(board, group, pending) for group in board.waiting.values()]
+    expected_starts = _expected_starts(board)
     ungrouped = [
         board.gangs[name] for name in sorted(board.cycle.refusals) if board.gangs[name].group is None
     ]
     return PoolRefusals(
         board.pool.name,
         [group for group in groups if group is not None],
-        dict(board.cycle.refusals),
+        {**board.cycle.refusals, **_reasons_with_hold(board, groups)},
         [gang for gang in ungrouped if gang.name not in board.served],
         frozenset(board.served),
-        _expected_starts(board),
+        expected_starts,
     )
+
+
+def _reasons_with_hold(board: Board, groups: Iterable[ReportedGroup | None]) -> dict[str, Reasons]:
+    """Return the reasons of the workload for which nodes are held, with the number of these nodes."""
+    hold = board.cycle.backfill_hold
+    group = None if hold is None or hold.name in board.served else board.gangs[hold.name].group
+    reported = next((r for r in groups if group is not None and r is not None and r.kind == group.kind), None)
+    if hold is None or reported is None:
+        return {}
+    reasons = {**reported.reasons, **board.cycle.refusals.get(hold.name, {})}
+    for reason in reasons.keys() & MISSING_CAPACITY:
+        reasons[reason] = {**reasons[reason], "held_nodes": len(hold.nodes)}
+    return {hold.name: reasons}
 
 
 def _expected_starts(board: Board) -> dict[str, int]:
