@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from berth.core.amounts import MILLI, Amounts, Bounds
+from berth.core.blocker_numbers import AMOUNTS
 from scheduler.engine.board.gang import leaf_roles
-from scheduler.engine.explain.reasons import AMOUNTS
 from scheduler.engine.model import PodState, Role, Snapshot, Workload
 from scheduler.engine.plan import Bundle, Evict, Kind, Numbers, Place, Plan, Refusal
 from scheduler.simulator.gangs import ALLOCATED_STATES, RUNNING_STATES, has_pod_in, is_finished

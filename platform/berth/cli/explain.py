@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from berth.cli.output import print_section
 from berth.cli.text import format_time, format_value, number, safe
-from berth.core.words import OMITTED_FIELDS, format_amount, format_count
+from berth.core.blocker_numbers import format_numbers
+from berth.core.words import format_count
 
 if TYPE_CHECKING:
     from berth.client.models.tenants import (
@@ -20,25 +21,12 @@ if TYPE_CHECKING:
         StartChange,
     )
 
-NUMBER_LABELS = {
-    "queue": "queue", "requested": "requested", "allocated": "allocated", "bound": "limit", "quota": "quota",
-    "share": "fair share", "free": "free", "biggest_block": "largest free block", "missing": "missing",
-    "most": "at most", "reclaimable": "reclaimable", "protected": "protected",
-}  # fmt: skip
-AMOUNTS = frozenset(NUMBER_LABELS) - {"queue"}
 STANDING_FIELDS = ("quota", "share", "allocated", "requested", "limit")
 
 
 def blocker_numbers(numbers: Mapping[str, Any]) -> str:
-    """Format a blocker's numbers, given in thousandths, as in "requested 4 GPUs, free 0 GPUs"."""
-    resource = str(numbers.get("resource") or "gpu")
-    order = [name for name in NUMBER_LABELS if name in numbers]
-    order += sorted(name for name in numbers if name not in NUMBER_LABELS and name not in OMITTED_FIELDS)
-    return ", ".join(
-        f"{NUMBER_LABELS.get(name, safe(name).replace('_', ' '))} "
-        f"{_amount_text(name, numbers[name], resource)}"
-        for name in order
-    )
+    """Format a blocker's numbers on one line, as in "requested 4 GPUs, free 0"."""
+    return ", ".join(f"{safe(label)} {safe(text)}" for label, text in format_numbers(numbers))
 
 
 def format_expected_start(at: datetime | None, reason: str) -> str:
@@ -70,12 +58,6 @@ def _share_explanation(standing: Mapping[str, Any]) -> Iterator[str]:
     chosen = ["gpu"] if requested.get("gpu") else [name for name in explanations if requested.get(name)]
     for resource in chosen or ["gpu"]:
         yield from map(str, explanations.get(resource) or ())
-
-
-def _amount_text(name: str, value: Any, resource: str) -> str:
-    if name not in AMOUNTS or not isinstance(value, int | float):
-        return format_value(value)
-    return format_amount(resource, int(value))
 
 
 def _format_gpus(amounts: Any) -> str:

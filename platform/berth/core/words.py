@@ -4,7 +4,6 @@ from berth.core.amounts import MILLI
 
 _UNITS = {"gpu": "GPU", "cpu": "CPU", "pods": "pod", "replicas": "replica",
           "memory_mib": "MiB of memory", "gpu_memory_mib": "MiB of GPU memory"}  # fmt: skip
-OMITTED_FIELDS = frozenset({"resource", "until"})  # blocker values that messages omit
 _WHOLE = ("pods", "replicas")
 _MIB = ("memory_mib", "gpu_memory_mib")
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from berth.core.amounts import MILLI
+from berth.core.blocker_numbers import AMOUNTS
 from berth.core.words import format_amount, format_count
 from scheduler.engine.plan import Blocker, Numbers, Reason
 
@@ -76,24 +77,18 @@ class _Values(dict[str, object]):
 def blocker(reason: Reason, numbers: Numbers) -> Blocker:
     """Return the blocker with its message for `numbers` in engine units."""
     values = _Values({key: _in_units(key, value, numbers) for key, value in numbers.items()})
-    for key in _AMOUNT_KEYS:
+    for key in AMOUNTS:
         if key in numbers:
             values[f"{key}_of"] = _with_unit(key, numbers)
     values.update(_phrases(reason, numbers))
     return Blocker(reason, MESSAGE_TEMPLATES[reason].format_map(values), dict(numbers))
 
 
-# Keys of numbers that are amounts of the resource that `resource` names.
-_AMOUNT_KEYS = ("requested", "allocated", "bound", "free", "missing", "share", "quota", "most", "reclaimable",
-            "protected", "biggest_block", "leaving", "cordoned")  # fmt: skip
-AMOUNTS = frozenset({*_AMOUNT_KEYS, "by_runtime", "non_preemptible"})
-
-
 def _in_units(key: str, value: object, numbers: Numbers) -> object:
     """Return the value in GPUs or CPUs if it is in thousandths of them, else unchanged."""
     if value is None:
         return "unlimited" if key in ("bound", "quota") else "-"
-    if key in _AMOUNT_KEYS and isinstance(value, int) and numbers.get("resource") in ("gpu", "cpu"):
+    if key in AMOUNTS and isinstance(value, int) and numbers.get("resource") in ("gpu", "cpu"):
         return f"{value / MILLI:g}"
     return value
 

@@ -6,10 +6,8 @@ from typing import Any
 
 from django.urls import reverse
 
-from berth.core.amounts import MILLI
-from berth.core.words import OMITTED_FIELDS, format_count
+from berth.core.blocker_numbers import format_numbers
 from berth.documents.ordered import dump_workload
-from berth.server.web.numbers import duration, memory, to_words
 from projects.actor import Actor
 from projects.models import Pod, Workload
 from projects.selectors import pods
@@ -20,34 +18,6 @@ from scheduler.reports.selectors import evictions
 from scheduler.reports.visibility import viewer_for, visible_department_ids
 
 MAX_EVICTIONS, MAX_PODS = 20, 500
-RESOURCE_NUMBERS = (
-    "requested",
-    "allocated",
-    "bound",
-    "quota",
-    "share",
-    "free",
-    "biggest_block",
-    "missing",
-    "most",
-    "reclaimable",
-    "protected",
-)
-NUMBER_LABELS = {
-    "queue": "queue",
-    "requested": "requested",
-    "allocated": "allocated",
-    "bound": "limit",
-    "quota": "quota",
-    "share": "fair share",
-    "free": "free",
-    "biggest_block": "largest free block",
-    "missing": "missing",
-    "most": "maximum",
-    "reclaimable": "reclaimable",
-    "protected": "protected",
-    "seconds": "remaining",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,18 +81,6 @@ def obstacles(blockers: Iterable[Mapping[str, Any]]) -> list[Obstacle]:
     ]
 
 
-def format_numbers(values: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return a blocker's numbers with labels and units, in display order."""
-    resource = str(values.get("resource", "gpu"))
-    order = list(NUMBER_LABELS)
-    keys = sorted(values, key=lambda key: (order.index(key) if key in NUMBER_LABELS else len(order), key))
-    return [
-        (NUMBER_LABELS.get(key, to_words(key)), _format_number(key, values[key], resource))
-        for key in keys
-        if key not in OMITTED_FIELDS
-    ]
-
-
 def pod_placements(actor: Actor, workload: Workload) -> tuple[list[PodPlacement], list[PodPlacement]]:
     """Return the pods of the current run and those of earlier runs, newest first."""
     result = list(
@@ -156,23 +114,3 @@ def document_text(workload: Workload, **instead: Any) -> str:
     Values in `instead` replace those of the workload.
     """
     return dump_workload({**workload.spec, **instead})
-
-
-def _format_number(key: str, value: object, resource: str) -> str:
-    if value is None:
-        return "unlimited" if key in RESOURCE_NUMBERS else "none"
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return str(value)
-    if key in RESOURCE_NUMBERS:
-        return _format_amount(value, resource)
-    if key == "seconds":
-        return duration(value)
-    return f"{value:,}" if isinstance(value, int) else f"{value:,.3f}".rstrip("0").rstrip(".")
-
-
-def _format_amount(value: float, resource: str) -> str:
-    if resource in ("memory_mib", "gpu_memory_mib"):
-        return memory(int(value))
-    if resource == "pods":
-        return format_count(value, "pod")
-    return format_count(value / MILLI, "core" if resource == "cpu" else "GPU")

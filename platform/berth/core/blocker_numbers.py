@@ -1,0 +1,56 @@
+"""Labels and units of the numbers in a pending reason, the same on pages and in the terminal."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from berth.core.words import format_amount, format_number
+
+# Labels in display order.
+_LABELS = {
+    "queue": "queue",
+    "requested": "requested",
+    "allocated": "allocated",
+    "bound": "limit",
+    "quota": "quota",
+    "share": "fair share",
+    "free": "free",
+    "leaving": "held by stopping pods",
+    "cordoned": "free on cordoned or draining nodes",
+    "biggest_block": "largest free block",
+    "missing": "missing",
+    "most": "maximum",
+    "held_nodes": "nodes held",
+    "reclaimable": "reclaimable",
+    "protected": "protected",
+    "by_runtime": "within their minimum runtime",
+    "non_preemptible": "non-preemptible",
+    "seconds": "remaining",
+}
+# Amounts of the resource that `resource` names, in the engine's units.
+AMOUNTS = frozenset(_LABELS) - {"queue", "held_nodes", "seconds"}
+_OMITTED = frozenset({"resource", "until", "action", "takes_turns"})  # the message says them
+_OMITTED_IF_ZERO = frozenset({"protected", "by_runtime", "non_preemptible"})
+
+
+def format_numbers(numbers: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return the label and the text of each number, for example ("largest free block", "1 GPU")."""
+    resource = str(numbers.get("resource") or "gpu")
+    keys = [key for key in _LABELS if key in numbers]
+    keys += sorted(numbers.keys() - _LABELS.keys() - _OMITTED)
+    return [
+        (_LABELS.get(key, key.replace("_", " ")), _format(key, numbers[key], resource))
+        for key in keys
+        if numbers[key] or key not in _OMITTED_IF_ZERO
+    ]
+
+
+def _format(key: str, value: Any, resource: str) -> str:
+    if value is None:
+        return "unlimited" if key in AMOUNTS else "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if not isinstance(value, int | float):
+        return str(value)
+    if key in AMOUNTS:
+        return format_amount(resource, int(value)) if value else "0"
+    return f"{format_number(value)} s" if key == "seconds" else format_number(value)

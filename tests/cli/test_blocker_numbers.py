@@ -1,0 +1,35 @@
+"""The numbers of pending reasons in words."""
+
+from berth.core.blocker_numbers import format_numbers
+
+
+def test_amounts_have_the_unit_of_their_resource() -> None:
+    assert format_numbers({"resource": "cpu", "requested": 2500, "free": 0, "by_runtime": 1000}) == [
+        ("requested", "2.5 CPUs"),
+        ("free", "0"),
+        ("within their minimum runtime", "1 CPU"),
+    ]
+
+
+def test_memory_is_given_in_mib() -> None:
+    assert format_numbers({"resource": "memory_mib", "missing": 300}) == [("missing", "300 MiB of memory")]
+
+
+def test_counts_are_plain_numbers() -> None:
+    assert format_numbers({"held_nodes": 2, "attempts": 64}) == [
+        ("nodes held", "2"),
+        ("attempts", "64"),
+    ]
+
+
+def test_unlimited_quota_is_named() -> None:
+    assert format_numbers({"quota": None, "beside": None}) == [("quota", "unlimited"), ("beside", "none")]
+
+
+def test_zero_protected_amounts_are_omitted() -> None:
+    numbers = {"resource": "gpu", "reclaimable": 0, "protected": 0, "by_runtime": 0, "non_preemptible": 0}
+    assert format_numbers(numbers) == [("reclaimable", "0")]
+
+
+def test_values_that_the_message_states_are_omitted() -> None:
+    assert format_numbers({"action": "reclaimed", "takes_turns": False, "resource": "gpu", "until": 3}) == []
