@@ -101,7 +101,7 @@ def elastic_gangs(board: Board, choice: int) -> list[Gang]:
         for gang in board.elastic
         if gang.choice == choice
         and gang.has_pods
-        and gang.is_whole
+        and gang.meets_minimum
         and gang.name not in board.cycle.reserved_only
         and gang.name not in board.cycle.evicted
         and gang.name not in board.cycle.scaled_down
@@ -147,7 +147,7 @@ def scale_up_steps(gang: Gang, replicas: int = 1) -> Iterator[ScaleUpStep]:
         for number, (section, child) in enumerate(_missing_optional_children(gang.root)):
             arrangement = next(arrangements_for(gang, child), ())
             if arrangement:
-                whole = sum(c.is_whole for c in section.children) - section.need
+                whole = sum(c.meets_minimum for c in section.children) - section.need
                 score = max(0.0, whole / (len(section.children) - section.need))
                 yield ScaleUpStep(
                     score,
@@ -163,7 +163,7 @@ def scale_up_steps(gang: Gang, replicas: int = 1) -> Iterator[ScaleUpStep]:
 def _request_more(gang: Gang, part: BoardRole, replicas: int) -> Arrangement:
     """Return a request for more replicas of the role and for the roles that scale with it."""
     role = part.role
-    if not part.is_whole or not (part.live or role.min == 0) or not has_live_pods(gang.root):
+    if not part.meets_minimum or not (part.live or role.min == 0) or not has_live_pods(gang.root):
         return ()
     if role.scale_with is not None:
         behind = current_max(gang, part) - part.count
@@ -181,10 +181,10 @@ def _request_more(gang: Gang, part: BoardRole, replicas: int) -> Arrangement:
 
 def _missing_optional_children(section: BoardGroup) -> Iterator[tuple[BoardGroup, "BoardGroup | BoardRole"]]:
     """Yield each optional child that is not running, together with its running group."""
-    if not section.is_whole:
+    if not section.meets_minimum:
         return
     for child in section.children:
-        if not child.is_whole and len(section.children) > section.need:
+        if not child.meets_minimum and len(section.children) > section.need:
             yield section, child
         elif isinstance(child, BoardGroup):
             yield from _missing_optional_children(child)

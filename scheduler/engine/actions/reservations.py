@@ -8,7 +8,7 @@ from scheduler.engine.board.ledger import KINDS
 from scheduler.engine.model import Pod, PodState
 from scheduler.engine.plan import Numbers, Reason
 
-Held = tuple[BoardRole, Pod]
+ReservedPod = tuple[BoardRole, Pod]
 
 
 def start_reserved_gangs(board: Board, choice: int) -> None:
@@ -35,7 +35,7 @@ def start_reserved_gangs(board: Board, choice: int) -> None:
 
 
 def _pending_reason(
-    board: Board, reserved: Sequence[Held], blocked: Sequence[Held]
+    board: Board, reserved: Sequence[ReservedPod], blocked: Sequence[ReservedPod]
 ) -> tuple[Reason, Numbers]:
     """Return the reason why the reserved gang cannot start yet.
 
@@ -60,7 +60,7 @@ def _within_limits(gang: Gang) -> bool:
     )  # fmt: skip
 
 
-def _reserved_pods(board: Board, gang: Gang) -> Iterator[Held]:
+def _reserved_pods(board: Board, gang: Gang) -> Iterator[ReservedPod]:
     for part in gang.parts:
         for pod in part.pods_in_order:
             if pod.state is PodState.RESERVED and not board.is_newly_placed(pod):

@@ -33,7 +33,8 @@ class Trial:
     """
 
     __slots__ = (
-        "board", "evictions", "gang", "kind", "message", "numbers", "reason", "retry", "start", "waits",
+        "board", "evictions", "gang", "kind", "message", "numbers", "reason", "retry", "start",
+        "waits_for_victims",
     )  # fmt: skip
 
     def __init__(self, board: "Board", gang: Gang, default_reason: Reason | None) -> None:
@@ -42,7 +43,9 @@ class Trial:
         self.message = ""
         self.evictions: tuple[Eviction, ...] = ()
         self.numbers: Numbers = {}
-        self.waits = False  # if True, start only after the victims have stopped, even on free nodes
+        self.waits_for_victims = (
+            False  # whether to start only after the victims have stopped, even on free nodes
+        )
         self.retry = False
 
     def accept(
@@ -262,7 +265,7 @@ class Board:
         if not gang.pod_count:
             self.by_project.setdefault(gang.account, {})[gang.name] = gang
         gang.pod_count += 1
-        gang.whole_victim = None
+        gang.gang_victim = None
         if part.replicas_by_node is not None:
             part.replicas_by_node[i] = part.replicas_by_node.get(i, 0) + 1
 
@@ -274,7 +277,7 @@ class Board:
         part.vacate(pod.index)
         del self.on_node[i][id(pod)]
         gang.pod_count -= 1
-        gang.whole_victim = None
+        gang.gang_victim = None
         if not gang.pod_count:
             del self.by_project[gang.account][gang.name]
         if part.replicas_by_node is not None:
@@ -291,7 +294,7 @@ class Board:
         withdrawn_ids = {id(move.pod) for move in moves if not move.placed} & self._new_placements.keys()
         moves = self._replace_placements(withdrawn_ids, moves) if withdrawn_ids else moves
         waits = {move.gang.name for move in moves if not move.starts_now}
-        if trial.waits:
+        if trial.waits_for_victims:
             waits.add(gang.name)
         steps = tuple(to_step(move, waits) for move in moves)
         kind = Kind.RESERVE if trial.kind is Kind.START and waits else trial.kind

@@ -53,7 +53,7 @@ def remaining_preemption_delay(board: Board, workload: Workload) -> int:
 def is_still_pending(board: Board, gang: Gang) -> bool:
     if gang.name in board.served or gang.name in board.cycle.evicted:
         return False
-    return not (gang.pod_count and gang.is_whole)
+    return not (gang.pod_count and gang.meets_minimum)
 
 
 def exceeded_bound(gang: Gang, requested: Sequence[int]) -> tuple[Reason, Numbers] | None:

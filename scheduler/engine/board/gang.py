@@ -52,7 +52,7 @@ class BoardRole:
         return len(self.live) + self.done
 
     @property
-    def is_whole(self) -> bool:
+    def meets_minimum(self) -> bool:
         return len(self.live) + self.done >= self.role.min
 
     @property
@@ -84,8 +84,8 @@ class BoardGroup:
     topology: TopologyConstraint | None
 
     @property
-    def is_whole(self) -> bool:
-        return sum(child.is_whole for child in self.children) >= self.need
+    def meets_minimum(self) -> bool:
+        return sum(child.meets_minimum for child in self.children) >= self.need
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +132,7 @@ class Gang:
         "account",
         "choice",
         "extra_request",
+        "gang_victim",
         "group",
         "may_grow",
         "name",
@@ -140,7 +141,6 @@ class Gang:
         "pod_count",
         "pods",
         "simple",
-        "whole_victim",
         "workload",
     )
 
@@ -157,7 +157,7 @@ class Gang:
         self.group: PendingGroup | None = None  # pending gangs with the same request
         self.pods: tuple[Pod, ...] = ()  # the pods in the snapshot
         self.extra_request = (0, 0, 0)  # request counted in its queues, in addition to its allocation
-        self.whole_victim: object = None  # cached `Victim` of all pods, until the pods change
+        self.gang_victim: object = None  # cached `Victim` of all pods, until the pods change
         self._root: BoardGroup | None = None
         self._requested: tuple[int, int, int] | None = None
 
@@ -169,9 +169,9 @@ class Gang:
         return self._root
 
     @property
-    def is_whole(self) -> bool:
+    def meets_minimum(self) -> bool:
         if not self.simple:
-            return self.root.is_whole
+            return self.root.meets_minimum
         return all(len(part.live) + part.done >= part.role.min for part in self.parts)
 
     @property
@@ -293,7 +293,7 @@ def _first_replica(gang: Gang) -> Arrangement:
 
 
 def _arrangements(node: "BoardGroup | BoardRole", scopes: tuple[Scope, ...]) -> Iterator[Arrangement]:
-    if node.is_whole:
+    if node.meets_minimum:
         yield ()
         return
     inner = _add_scope(node, scopes)
@@ -301,7 +301,8 @@ def _arrangements(node: "BoardGroup | BoardRole", scopes: tuple[Scope, ...]) -> 
         yield (ReplicaRequest(node, node.role.min - node.count, inner),)
         return
     broken = sorted(
-        (child for child in node.children if not child.is_whole), key=lambda child: not has_live_pods(child)
+        (child for child in node.children if not child.meets_minimum),
+        key=lambda child: not has_live_pods(child),
     )
     lacking = node.need - (len(node.children) - len(broken))
     for chosen in combinations(broken, lacking):

@@ -35,7 +35,7 @@ def gangs_to_scale_up(board: Board) -> list[Gang]:
         if gang.workload.scale_up_adds_nodes
         and gang.is_running
         and gang.simple
-        and gang.is_whole
+        and gang.meets_minimum
         and gang.name not in board.cycle.reserved_only
         and gang.name not in board.cycle.evicted
         and not any(part.done for part in gang.parts)

@@ -58,7 +58,7 @@ class PendingReasons:
             result |= self._capacity_reasons(group, gang, *shortage, within_share=beyond is None)
             if beyond is not None:
                 result[beyond[0]] = beyond[1]
-        if gang.has_pods and not gang.is_whole:
+        if gang.has_pods and not gang.meets_minimum:
             missing = sum(need.count for need in next(arrangements(gang)))
             result.setdefault(Reason.WAITING_FOR_GANG, {"missing": missing})
         return result or dict(recorded)

@@ -160,7 +160,7 @@ class Layout:
         if reason is None or reason[0] is Reason.BACKOFF:
             self._count_request(gang)
         if gang.pod_count:
-            whole = gang.is_whole
+            whole = gang.meets_minimum
             reserved = any(pod.state is PodState.RESERVED for pod in gang.pods)
             too_many = any(part.count > part.role.max for part in gang.parts)
             if gang.may_grow or reserved or too_many or not whole:

@@ -15,7 +15,7 @@ from scheduler.engine.preemption.victims.units import Victim
 AllocatedByQueue = dict[QueueAccount, tuple[int, ...]]
 
 RULES = {
-    "above_share": "{victim} had {held} allocated, more than its quota and fair share of {share}",
+    "above_share": "{victim} had {allocated} allocated, more than its quota and fair share of {share}",
     "within_quota": "{preemptor} stays within its quota of {quota}, and {victim} was over its own",
     "priority": "in {victim}, priority {higher} preempts priority {lower}",
     "fulfilment": "{victim} is scaled down for the minimum of a pending gang",
@@ -34,11 +34,11 @@ def eviction_records(
     by_gang: dict[str, list[Victim]] = {}
     for victim in outcome.evicted:
         if all(selection.board.is_newly_placed(pod) for _, pod in victim.pods):
-            continue  # the victim has not started yet: it was to start in this cycle
+            continue  # the victim was placed in this cycle and has not started
         by_gang.setdefault(victim.gang.name, []).append(victim)
     result = []
     for name, victims in by_gang.items():
-        whole = any(victim.whole for victim in victims)
+        whole = any(victim.is_gang for victim in victims)
         result.append(
             Eviction(
                 kind=(selection.policy.eviction_kind or selection.policy.kind) if whole else Kind.SHRINK,
@@ -58,9 +58,9 @@ def eviction_records(
 
 
 def _evicted_pods(selection: VictimSelection, victims: Sequence[Victim]) -> tuple[tuple[str, int], ...]:
-    """Return the running pods, without those that were only going to start in this cycle."""
-    held = [pod for victim in victims for _, pod in victim.pods]
-    return tuple((pod.role, pod.index) for pod in held if not selection.board.is_newly_placed(pod))
+    """Return the pods of the victims, except those that this cycle placed."""
+    pods = [pod for victim in victims for _, pod in victim.pods]
+    return tuple((pod.role, pod.index) for pod in pods if not selection.board.is_newly_placed(pod))
 
 
 def _move_records(
@@ -69,7 +69,7 @@ def _move_records(
     by_gang: dict[str, tuple[Gang, list[tuple[str, int]]]] = {}
     for gang, _, pod, _ in outcome.moved:
         if selection.board.is_newly_placed(pod):
-            continue  # the pod has not started yet and starts on another node instead
+            continue  # the pod has not started, and will start on another node instead
         by_gang.setdefault(gang.name, (gang, []))[1].append((pod.role, pod.index))
     return [
         Eviction(
@@ -110,7 +110,7 @@ def _format_rule(selection: VictimSelection, victim: Victim, before: AllocatedBy
     return RULES[rule].format(
         victim=victim_queue.name,
         preemptor=preemptor_queue.name,
-        held=format_gpus(before[victim_queue][0]),
+        allocated=format_gpus(before[victim_queue][0]),
         share=format_gpus(victim_queue.deserved[0]),
         quota=format_gpus(None if preemptor_queue.quota[0] >= NO_BOUND else preemptor_queue.quota[0]),
         higher=selection.policy.gang.workload.priority,

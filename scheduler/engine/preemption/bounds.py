@@ -16,20 +16,20 @@ Requested = tuple[int, int, int]
 
 
 @dataclass(slots=True)
-class _SideTotals:
+class _QueueTotals:
     """Amounts that could be reclaimed from one victim queue, by resource."""
 
     total: list[int] = field(default_factory=lambda: [0, 0, 0])
-    # Protected by a minimum runtime, not in `total`.
+    # Protected by a minimum runtime; not included in `total`.
     runtime_protected: list[int] = field(default_factory=lambda: [0, 0, 0])
-    non_preemptible: list[int] = field(default_factory=lambda: [0, 0, 0])  # also not in `total`
+    non_preemptible: list[int] = field(default_factory=lambda: [0, 0, 0])  # not included in `total` either
     largest_victim: list[int] = field(default_factory=lambda: [0, 0, 0])  # amount of the largest victim
     grain: list[int] = field(default_factory=lambda: [0, 0, 0])  # every victim frees a multiple of this
 
 
 def shortfall(selection: VictimSelection) -> tuple[Reason, Numbers] | None:
     """Return why evicting all possible victims would not suffice, or None if it might."""
-    return _find_shortfall(_sums(selection), selection.policy.requested)
+    return _find_shortfall(_pool_totals(selection), selection.policy.requested)
 
 
 @lru_cache(maxsize=256)
@@ -37,10 +37,10 @@ def shortfall_without_victims(
     free: tuple[int, int, int], requested: Requested
 ) -> tuple[Reason, Numbers] | None:
     """Return the shortfall when there are no possible victims."""
-    return _find_shortfall(_Totals(free), requested)
+    return _find_shortfall(_PoolTotals(free), requested)
 
 
-def _find_shortfall(sums: "_Totals", requested: Requested) -> tuple[Reason, Numbers] | None:
+def _find_shortfall(sums: "_PoolTotals", requested: Requested) -> tuple[Reason, Numbers] | None:
     for kind in KINDS:
         if requested[kind] > sums.free[kind] + sums.reclaimable_amounts[kind]:
             numbers = sums.numbers(requested, kind)
@@ -50,22 +50,22 @@ def _find_shortfall(sums: "_Totals", requested: Requested) -> tuple[Reason, Numb
 
 
 def reclaim_numbers(selection: VictimSelection, resource: object) -> Numbers:
-    """Return the numbers of a refusal although the sums suffice.
+    """Return the numbers of a refusal for a gang for which the sums suffice.
 
-    They are for this resource if the policy reclaims it, else for the policy's first resource.
+    They describe `resource` if the policy reclaims it, else the first resource that it reclaims.
     """
     kinds = selection.policy.kinds
     kind = next((kind for kind in kinds if RESOURCES[kind] == resource), next(iter(kinds), 0))
-    return {**_sums(selection).numbers(selection.policy.requested, kind), "missing": 0}
+    return {**_pool_totals(selection).numbers(selection.policy.requested, kind), "missing": 0}
 
 
 def largest_victim(selection: VictimSelection, kind: int) -> int:
     """Return an upper bound on how much of a resource evicting a single gang could free."""
-    return max((result.largest_victim[kind] for result in _sides(selection).values()), default=0)
+    return max((result.largest_victim[kind] for result in _totals_by_queue(selection).values()), default=0)
 
 
 @dataclass(frozen=True, slots=True)
-class _Totals:
+class _PoolTotals:
     """Free, reclaimable and protected resources, summed over all victim queues."""
 
     free: tuple[int, int, int]
@@ -86,10 +86,10 @@ class _Totals:
         }
 
 
-def _sums(selection: VictimSelection) -> _Totals:
-    policy, sums = selection.policy, _Totals(selection.board.nodes.free())
+def _pool_totals(selection: VictimSelection) -> _PoolTotals:
+    policy, sums = selection.policy, _PoolTotals(selection.board.nodes.free())
     if not policy.moves_only:
-        for side, result in _sides(selection).items():
+        for side, result in _totals_by_queue(selection).items():
             for kind in policy.kinds:
                 sums.reclaimable_amounts[kind] += _max_reclaimable(policy, side, kind, result)
                 sums.runtime_protected[kind] += result.runtime_protected[kind]
@@ -97,31 +97,31 @@ def _sums(selection: VictimSelection) -> _Totals:
     return sums
 
 
-def _sides(selection: VictimSelection) -> dict[QueueAccount, _SideTotals]:
+def _totals_by_queue(selection: VictimSelection) -> dict[QueueAccount, _QueueTotals]:
     policy = selection.policy
-    sides: dict[QueueAccount, _SideTotals] = {}
+    sides: dict[QueueAccount, _QueueTotals] = {}
     for account in policy.projects():
         diverging_queues = policy.diverging_queues(account)
         side = diverging_queues[1] if diverging_queues else account
-        result = _project_sum(selection, account)
-        sides[side] = _merge(sides[side], result) if side in sides else result
+        result = _project_totals(selection, account)
+        sides[side] = _merge_totals(sides[side], result) if side in sides else result
     return sides
 
 
-def _project_sum(selection: VictimSelection, account: QueueAccount) -> _SideTotals:
+def _project_totals(selection: VictimSelection, account: QueueAccount) -> _QueueTotals:
     """Return the reclaimable amounts of a project.
 
-    They are cached: as long as no gang is added, the remaining preemptible allocation stays
-    reclaimable.
+    They are cached, because the remaining preemptible allocation stays reclaimable until a gang is
+    added.
     """
     policy, cache = selection.policy, selection.board.cycle.reclaimable_cache.setdefault(account, {})
     kind = policy.kind, tuple(policy.kinds), policy.gang.workload.priority, policy.protects_new_gangs
     result = cache.get(kind)
-    if not isinstance(result, _SideTotals) or policy.gang.account is account:
-        result = _SideTotals()
+    if not isinstance(result, _QueueTotals) or policy.gang.account is account:
+        result = _QueueTotals()
         for gang in selection.board.by_project[account].values():
             if (gang.may_grow or policy.evicts_gangs) and policy.would_evict_gang(gang):
-                _add(result, gang, selection)
+                _add_gang(result, gang, selection)
         if result.total == [
             account.allocated[k] - account.non_preemptible[k] if k in policy.kinds else 0 for k in KINDS
         ]:
@@ -131,7 +131,7 @@ def _project_sum(selection: VictimSelection, account: QueueAccount) -> _SideTota
     return replace(result, total=left)
 
 
-def _merge(one: _SideTotals, other: _SideTotals) -> _SideTotals:
+def _merge_totals(one: _QueueTotals, other: _QueueTotals) -> _QueueTotals:
     def added(kind: int) -> tuple[int, int, int, int, int]:
         return (
             one.total[kind] + other.total[kind],
@@ -142,40 +142,40 @@ def _merge(one: _SideTotals, other: _SideTotals) -> _SideTotals:
         )
 
     total, runtime_protected, non_preemptible, largest_victim, grain = zip(*map(added, KINDS), strict=True)
-    return _SideTotals(
+    return _QueueTotals(
         list(total), list(runtime_protected), list(non_preemptible), list(largest_victim), list(grain)
     )
 
 
-def _add(result: _SideTotals, gang: Gang, selection: VictimSelection) -> None:
+def _add_gang(result: _QueueTotals, gang: Gang, selection: VictimSelection) -> None:
     policy = selection.policy
     may_grow, evicts = gang.may_grow, policy.evicts_gangs
     evicts_all = not gang.simple or (evicts and not gang.non_preemptible and not selection.is_protected(gang))
     for kind in policy.kinds:
-        held = spare = 0
+        allocated = spare = 0
         for part in gang.parts:
             amount = part.amounts[kind]
             if amount:
                 live = len(part.live)
-                held += amount * live
+                allocated += amount * live
                 if may_grow:
                     spare += amount * max(0, min(part.count - part.role.min, live))
                 if result.grain[kind] != amount:
                     result.grain[kind] = gcd(result.grain[kind], amount)
         if gang.non_preemptible:
-            result.non_preemptible[kind] += held if evicts else 0
+            result.non_preemptible[kind] += allocated if evicts else 0
             continue
-        reclaimable = held if evicts_all else spare
+        reclaimable = allocated if evicts_all else spare
         result.total[kind] += reclaimable
-        if reclaimable < held and evicts and policy.is_protected(gang):
-            result.runtime_protected[kind] += held - reclaimable
+        if reclaimable < allocated and evicts and policy.is_protected(gang):
+            result.runtime_protected[kind] += allocated - reclaimable
         result.largest_victim[kind] = max(result.largest_victim[kind], reclaimable)
 
 
-def _max_reclaimable(policy: PreemptionPolicy, side: QueueAccount, kind: int, result: _SideTotals) -> int:
-    """Return the amount that may be reclaimed.
+def _max_reclaimable(policy: PreemptionPolicy, side: QueueAccount, kind: int, result: _QueueTotals) -> int:
+    """Return the largest amount that may be reclaimed from a victim queue.
 
-    The queue must still exceed its threshold before the last victim is evicted.
+    The queue must still exceed its threshold before its last victim is evicted.
     """
     threshold = policy.threshold(side, kind)
     grain = result.grain[kind]

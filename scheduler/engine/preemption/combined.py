@@ -15,10 +15,10 @@ from scheduler.engine.preemption.victims.selection import VictimSelection
 from scheduler.engine.preemption.victims.sets import sufficient_sets, take_all
 
 MAX_PRICED_VICTIMS = 10_000  # summed over all sets
-MAX_TRIED_SETS = 48  # on small boards; each try may move all pods, so that larger boards get fewer
+MAX_TRIED_SETS = 48  # on small boards; larger boards get fewer, because each try may move all pods
 MIN_TRIED_SETS = 2
 MAX_PODS = 4000  # summed over the tried sets
-MAX_PROPOSALS = 24  # moves tried per set
+MAX_PROPOSALS = 24  # proposals of moves per set
 
 
 def evict_and_move(
@@ -51,11 +51,11 @@ def evict_and_move(
 
 
 def _could_fit(board: Board, arrangement: Arrangement) -> bool:
-    """Return whether each role might fit without all preemptible pods, by the GPUs of each node."""
+    """Return whether each role might fit if no preemptible pod were left, considering GPUs only."""
     nodes = board.nodes
     for need in arrangement:
         count, gpus = 0, need.part.amounts[0]
-        if not gpus or need.part.request.gpu_memory_mib:  # such a share is smaller on larger devices
+        if not gpus or need.part.request.gpu_memory_mib:  # the share depends on the device's memory
             continue
         for i, on_node in enumerate(board.on_node):
             if not nodes.ready[i] or (need.part.mask is not None and not need.part.mask[i]):
@@ -74,17 +74,17 @@ def _could_fit(board: Board, arrangement: Arrangement) -> bool:
 
 
 def total_below_quota(policy: PreemptionPolicy, before: dict[QueueAccount, tuple[int, ...]]) -> int:
-    """Return by how much victim queues are now below the part of their quota that they held, summed up."""
+    """Return how far victim queues have fallen below quota, or below their allocation before, in total."""
     kind = main_resource(policy.requested)
     return sum(
-        max(0, min(account.quota[kind], held[kind]) - account.allocated[kind])
-        for account, held in before.items()
+        max(0, min(account.quota[kind], allocated[kind]) - account.allocated[kind])
+        for account, allocated in before.items()
         if account not in policy.gang.account.path
     )
 
 
 def _place_by_moves(selection: VictimSelection, arrangement: Arrangement) -> Outcome | None:
-    """Place the arrangement by moves alone, after the selected victims were removed."""
+    """Place the arrangement by moves alone, once the selected victims have been removed."""
     board, policy = selection.board, selection.policy
     start, moves = board.mark(), Consolidate(board, policy.gang, policy.requested)
     sides = {policy.diverging_queues(victim.gang.account) for victim in selection.selected}

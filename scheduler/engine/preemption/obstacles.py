@@ -1,4 +1,4 @@
-"""Obstacles that rule out evictions for a preemptor before any is tried."""
+"""Obstacles that rule out evictions for a preemptor before any eviction is tried."""
 
 from scheduler.engine.board.board import Board
 from scheduler.engine.board.eligible import (
@@ -27,16 +27,16 @@ def obstacle(board: Board, policy: PreemptionPolicy) -> Obstacle | None:
 def policy_obstacle(
     board: Board, gang: Gang, policy_type: type[PreemptionPolicy], needs_share: bool
 ) -> Obstacle | None:
-    """Return why the policy cannot help the gang in any arrangement, or None if it might.
+    """Return why the policy cannot help the gang in any arrangement, or None if it may help.
 
     `needs_share` is the result of `policy_type.needs_share(board)`.
     """
     if gang.simple:
         requested = gang.requested
-        beyond = _share_obstacle(gang, requested)
-        if beyond is not None:
+        over_share = _share_obstacle(gang, requested)
+        if over_share is not None:
             if needs_share:
-                return beyond
+                return over_share
             if policy_type.has_no_victims_over_share(board, gang):
                 return _bound_obstacle(board, gang, requested, policy_type) or shortfall_without_victims(
                     board.nodes.free(), requested

@@ -12,7 +12,7 @@ from scheduler.engine.placement.find_room import find_room
 from scheduler.engine.placement.spots import Horizon
 from scheduler.engine.preemption.restore import Moved, Restorer, group_victims, restore_in_place
 from scheduler.engine.preemption.victims.selection import VictimSelection
-from scheduler.engine.preemption.victims.units import Held, Victim, single_pod_victim
+from scheduler.engine.preemption.victims.units import PlacedPod, Victim, single_pod_victim
 
 
 @dataclass(slots=True)
@@ -26,7 +26,7 @@ class Outcome:
         """Return whether any evicted pod is running, in which case the preemptor must wait."""
         return not all(board.is_newly_placed(pod) for victim in self.evicted for _, pod in victim.pods)
 
-    def moves(self, victim: Victim) -> list[Held]:
+    def moves(self, victim: Victim) -> list[PlacedPod]:
         return [(part, pod) for gang, part, pod, _ in self.moved if gang is victim.gang]
 
 
@@ -42,16 +42,17 @@ def resolve_outcome(
     # Restore the costliest victims first, so that they stay where their eviction is unnecessary.
     for gang, pods, victims in group_victims(selection):
         mark = board.mark()
-        # Extra replicas cannot stay without their gang, whose core was selected last and handled first.
+        # Extra replicas cannot stay if their gang stops. The gang's core was selected last, so this loop
+        # handles it first.
         moved = None if gang in stopped else restorer.restore(gang, pods)
         if (
             moved is None
-            or not (policy.moves_only or _is_whole_with(victims[0]))
+            or not (policy.moves_only or _meets_minimum_with(victims[0]))
             or not _is_within_ceilings(selection)
         ):
             board.rewind(mark)
             outcome.evicted += victims
-            if any(victim.whole for victim in victims):
+            if any(victim.is_gang for victim in victims):
                 stopped.add(gang)
         else:
             outcome.moved.extend(moved)
@@ -70,11 +71,11 @@ def resolve_outcome(
 
 
 def _avoid_moves(selection: VictimSelection, outcome: Outcome) -> None:
-    """Where one replica is evicted and another of its role moved, evict the latter instead."""
+    """If one replica is evicted and another of its role moves, evict the moving one instead."""
     board = selection.board
     for at, victim in enumerate(outcome.evicted):
-        ((part, pod), *tied) = victim.pods
-        if victim.whole or victim.is_group or tied:
+        ((part, pod), *followers) = victim.pods
+        if victim.is_gang or victim.is_group or followers:
             continue
         for entry in outcome.moved:
             other, away = entry[1:3]
@@ -101,10 +102,10 @@ def _place_without_moves(selection: VictimSelection, outcome: Outcome, arrangeme
     return False
 
 
-def _is_whole_with(victim: Victim) -> bool:
-    """Return whether the gang is complete with this victim restored."""
+def _meets_minimum_with(victim: Victim) -> bool:
+    """Return whether the gang meets its minimum with this victim restored."""
     part = victim.pods[0][0]
-    return victim.whole or victim.is_group or part.count > part.role.min
+    return victim.is_gang or victim.is_group or part.count > part.role.min
 
 
 def _is_within_ceilings(selection: VictimSelection) -> bool:
@@ -128,8 +129,8 @@ def _apply_outcome(board: Board, outcome: Outcome, preemptor_moves: Sequence[Mov
         board.put(gang, part, pod.index, spot)
 
 
-def repeat(board: Board, moves: Sequence[Move]) -> None:
-    """Apply moves again that were rewound."""
+def reapply_moves(board: Board, moves: Sequence[Move]) -> None:
+    """Reapply moves that were rewound."""
     for gang, part, pod, node, placed, _ in moves:
         if placed:
             board.put(gang, part, pod.index, Spot(node, pod.devices, pod.milli))

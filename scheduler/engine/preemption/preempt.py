@@ -12,22 +12,24 @@ from scheduler.engine.preemption.audit import AllocatedByQueue, eviction_records
 from scheduler.engine.preemption.bounds import reclaim_numbers, shortfall
 from scheduler.engine.preemption.combined import evict_and_move, total_below_quota
 from scheduler.engine.preemption.obstacles import Obstacle, obstacle, policy_obstacle
-from scheduler.engine.preemption.outcome import Outcome, repeat, resolve_outcome
+from scheduler.engine.preemption.outcome import Outcome, reapply_moves, resolve_outcome
 from scheduler.engine.preemption.policies.base import PreemptionPolicy
 from scheduler.engine.preemption.proposals import Budget, propose
 from scheduler.engine.preemption.victims.selection import VictimSelection
 
-MAX_PROPOSALS = 24  # per preemptor and policy; not a time limit, so that every machine decides alike
+MAX_PROPOSALS = (
+    24  # per preemptor and policy; not a time limit, so that every machine makes the same decision
+)
 
 
 def preempt_for_pending(board: Board, choice: int, policy_type: type[PreemptionPolicy]) -> None:
     """Try a policy for all pending gangs in queue order.
 
     The first gang of a pending group represents the group. Once it is placed, the order is
-    recomputed and the next gang follows. No gang is placed twice: a gang that loses its new place
-    waits for the next cycle, so that two gangs cannot keep displacing each other.
+    recomputed and the next gang follows. No gang is placed twice: a gang that loses its new
+    placement stays pending until the next cycle, so that two gangs cannot keep displacing each other.
     """
-    done: set[str] = set()
+    tried: set[str] = set()
     candidates = {
         group
         for group in find_pending_groups(board, choice)
@@ -39,10 +41,10 @@ def preempt_for_pending(board: Board, choice: int, policy_type: type[PreemptionP
         order = PendingOrder(board, candidates)
         for group, gang in order:
             order.leave(group)
-            if gang.name in done:
+            if gang.name in tried:
                 candidates.remove(group)
                 continue
-            done.add(gang.name)
+            tried.add(gang.name)
             served = _try_policy(board, gang, policy_type)
             if not served or first_pending(board, group) is gang:
                 candidates.remove(group)
@@ -53,7 +55,7 @@ def preempt_for_pending(board: Board, choice: int, policy_type: type[PreemptionP
 def _all_refused(
     board: Board, candidates: Iterable[PendingGroup], policy_type: type[PreemptionPolicy]
 ) -> bool:
-    """Refuse all groups without trials and return True if the policy can help none of them.
+    """Refuse all groups without trying moves and return True if the policy can help none of them.
 
     As long as no gang is placed, all groups see the same board and their order does not matter.
     """
@@ -87,7 +89,7 @@ def _try_policy(board: Board, gang: Gang, policy_type: type[PreemptionPolicy]) -
 
 
 def _may_hold_nodes(board: Board, gang: Gang) -> bool:
-    """Return whether nodes are held for this gang, or would be if they were searched for now."""
+    """Return whether nodes are held for this gang, or would be if a search ran now."""
     cycle = board.cycle
     if cycle.find_hold is not None:
         return next(iter(PendingOrder(board, cycle.overdue)), (None, None))[1] is gang
@@ -128,12 +130,12 @@ def _try_arrangements(
             if not outcome.evicted and not outcome.moved:
                 board.rewind(trial.start)
                 return None  # the gang fits without evictions, so `allocate` places it
-            trial.waits = over_bounds_before and outcome.stops_running_pods(board)
+            trial.waits_for_victims = over_bounds_before and outcome.stops_running_pods(board)
             records = eviction_records(selection, outcome, before)
-            trial.accept(policy.kind if records else Kind.START, _message(policy, outcome), records)
+            trial.accept(policy.kind if records else Kind.START, _bundle_message(policy, outcome), records)
             return None
         board.rewind(trial.start)
-        result = result or _no_arrangement_refusal(board, policy, budget)
+        result = result or _refusal_after_attempts(board, policy, budget)
     return result
 
 
@@ -146,8 +148,8 @@ def _find_outcome(
 ) -> tuple[VictimSelection, Outcome] | None:
     """Return the best evictions and moves, which are applied to the board, or None.
 
-    The board is searched for evictions combined with moves only if evictions alone do not suffice or would
-    take a queue below its quota.
+    Evictions are combined with moves only if evictions alone do not suffice or would take a queue below its
+    quota.
     """
     board, best = trial.board, None
     for selection in _all_proposals(board, policy, arrangement, budget):
@@ -161,11 +163,11 @@ def _find_outcome(
     board.rewind(trial.start)
     combined = evict_and_move(policy, arrangement, keeps_quotas=best is not None)
     if combined is None and best is not None:
-        repeat(board, moves)
+        reapply_moves(board, moves)
     return combined or best
 
 
-def _no_arrangement_refusal(board: Board, policy: PreemptionPolicy, budget: Budget) -> tuple[Reason, Numbers]:
+def _refusal_after_attempts(board: Board, policy: PreemptionPolicy, budget: Budget) -> tuple[Reason, Numbers]:
     """Return the refusal of a gang for which the sums suffice but no attempt succeeded."""
     reasons = board.reasons(policy.gang)
     short = reasons.get(Reason.FRAGMENTED) or reasons.get(Reason.WAITING_FOR_CAPACITY) or {}
@@ -189,7 +191,7 @@ def _all_proposals(
         yield from propose(board, policy, arrangement, budget.reset())
 
 
-def _message(policy: PreemptionPolicy, outcome: Outcome) -> str:
-    stopped = len({victim.gang.name for victim in outcome.evicted if victim.whole})
-    scaled_down = sum(len(victim.pods) for victim in outcome.evicted if not victim.whole)
+def _bundle_message(policy: PreemptionPolicy, outcome: Outcome) -> str:
+    stopped = len({victim.gang.name for victim in outcome.evicted if victim.is_gang})
+    scaled_down = sum(len(victim.pods) for victim in outcome.evicted if not victim.is_gang)
     return f"{policy.kind}: {stopped} stopped, {scaled_down} scaled down, {len(outcome.moved)} pods moved"

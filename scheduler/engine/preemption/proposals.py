@@ -14,11 +14,11 @@ from scheduler.engine.preemption.policies.base import PreemptionPolicy
 from scheduler.engine.preemption.repack import place_repacked, size_key
 from scheduler.engine.preemption.victims.costs import NodeCosts, OfferCache, full_cost
 from scheduler.engine.preemption.victims.selection import VictimSelection
-from scheduler.engine.preemption.victims.sets import below_quota, sufficient_sets, take_all
+from scheduler.engine.preemption.victims.sets import amount_below_quota, sufficient_sets, take_all
 from scheduler.engine.preemption.victims.units import Victim
 
 MAX_DOMAINS = 8  # maximum number of domains for which the cost of clearing is computed
-MAX_SETS = 4  # maximum number of sets of victims tried instead of those that clear the cheapest nodes
+MAX_SETS = 4  # maximum number of alternative sets tried before the victims that clear the cheapest nodes
 MAX_PRICED_VICTIMS = 400  # summed over all sets
 # With more victims or candidates, only single victims are tried instead.
 MAX_COMPARED_VICTIMS = 8
@@ -43,7 +43,7 @@ class Budget:
 def propose(
     board: Board, policy: PreemptionPolicy, arrangement: Arrangement, budget: Budget
 ) -> Iterator[VictimSelection]:
-    """Yield victim selections, each applied to the board and undone before the next."""
+    """Yield victim selections. Each is applied to the board, and undone before the next."""
     start, banned, offer_cache = board.mark(), set[int](), OfferCache()
     if not any(need.scopes for need in arrangement):
         replicas = sum(need.count for need in arrangement)
@@ -57,7 +57,9 @@ def propose(
             stopped = [] if banned or policy.moves_only else list(selection.selected)
             if alternatives.may_exist(stopped):
                 board.rewind(start)
-                yield from _selections(board, policy, arrangement, alternatives.cheaper_than(stopped))
+                yield from _placeable_selections(
+                    board, policy, arrangement, alternatives.cheaper_than(stopped)
+                )
                 selection = VictimSelection(board, policy)
                 _propose_by_node(selection, arrangement, banned, offer_cache)
             yield selection
@@ -85,7 +87,7 @@ def propose(
     board.rewind(start)
 
 
-def _selections(
+def _placeable_selections(
     board: Board, policy: PreemptionPolicy, arrangement: Arrangement, sets: Iterable[Sequence[Victim]]
 ) -> Iterator[VictimSelection]:
     start = board.mark()
@@ -161,12 +163,12 @@ def _domains(board: Board, policy: PreemptionPolicy, arrangement: Arrangement) -
         or any(need.scopes[:1] != (scope,) for need in arrangement)
     ):
         return []
-    standing = {board.nodes.index[pod.node] for part in scope.parts for pod in part.live.values()}
+    occupied = {board.nodes.index[pod.node] for part in scope.parts for pod in part.live.values()}
     requested, nodes = total_request(arrangement), board.nodes
     result: list[tuple[int, int, AbstractSet[int]]] = []
     for domain in board.topology.domains(scope.constraint.required).values():
         inside = available_nodes(board, policy.gang, domain)
-        if inside and standing <= domain and MILLI * sum(nodes.nodes[i].gpus for i in inside) >= requested[0]:
+        if inside and occupied <= domain and MILLI * sum(nodes.nodes[i].gpus for i in inside) >= requested[0]:
             result.append((requested[0] - sum(nodes.gpu[i] for i in inside), len(result), inside))
     result.sort(key=lambda entry: entry[:2])
     return [inside for _, _, inside in result[:MAX_DOMAINS]]
@@ -189,7 +191,7 @@ class _Alternatives:
     """
 
     def __init__(self, board: Board, policy: PreemptionPolicy, arrangement: Arrangement) -> None:
-        """Look at the board while no victim is selected."""
+        """Inspect the board before any victim is selected."""
         self._board, self._policy, self._arrangement = board, policy, arrangement
         self._free = board.nodes.free()
         candidates = sum(len(board.by_project[account]) for account in policy.projects())
@@ -202,23 +204,24 @@ class _Alternatives:
         return self._too_many_candidates or len(stopped) > MAX_COMPARED_VICTIMS
 
     def may_exist(self, stopped: Sequence[Victim]) -> bool:
-        """Return whether other victims may cost less than the `stopped` ones."""
-        return sum(victim.whole for victim in stopped) > 1 and (
+        """Return whether other victims may cost less than the `stopped` victims."""
+        return sum(victim.is_gang for victim in stopped) > 1 and (
             self._single_may_suffice or not self._only_single_victims(stopped)
         )
 
     def cheaper_than(self, stopped: Sequence[Victim]) -> Sequence[Sequence[Victim]]:
         """Return sets of victims that free enough in total and cost less, cheapest first.
 
-        The `stopped` victims have to be back on the board.
+        The `stopped` victims must be back on the board.
         """
         policy, selection = self._policy, VictimSelection(self._board, self._policy)
         if self._only_single_victims(stopped):
             singles = _cheaper_single_victims(selection, self._arrangement, self._free, stopped)
             return [(victim,) for victim in singles]
-        most, result = (below_quota(policy, stopped), full_cost(selection, stopped)), list[Sequence[Victim]]()
+        max_cost = amount_below_quota(policy, stopped), full_cost(selection, stopped)
+        result = list[Sequence[Victim]]()
         for below, victims in sufficient_sets(policy, self._arrangement, MAX_PRICED_VICTIMS):
-            if (below, full_cost(selection, victims)) >= most or len(result) == MAX_SETS:
+            if (below, full_cost(selection, victims)) >= max_cost or len(result) == MAX_SETS:
                 break
             result.append(victims)
         return result
@@ -243,28 +246,31 @@ def _cheaper_single_victims(
     priced = []
     for account in policy.projects():
         for gang in selection.board.by_project[account].values():
-            if all(_allocated(gang, kind) >= lack for kind, lack in zip(policy.kinds, missing, strict=True)):
+            if all(
+                _allocated_amount(gang, kind) >= lack
+                for kind, lack in zip(policy.kinds, missing, strict=True)
+            ):
                 priced += [
                     (full_cost(selection, (victim,)), victim)
                     for victim in selection.victims_in(gang)
-                    if victim.whole and policy.rule(victim) is not None
+                    if victim.is_gang and policy.rule(victim) is not None
                 ]
     if not priced:
         return []
-    most = full_cost(selection, stopped)
+    max_cost = full_cost(selection, stopped)
     priced.sort(key=lambda entry: entry[0])
-    return [victim for cost, victim in priced[:MAX_SETS] if cost < most]
+    return [victim for cost, victim in priced[:MAX_SETS] if cost < max_cost]
 
 
-def _allocated(gang: Gang, kind: int) -> int:
+def _allocated_amount(gang: Gang, kind: int) -> int:
     return sum(part.amounts[kind] * len(part.live) for part in gang.parts)
 
 
 def make_room_under_limits(selection: VictimSelection, arrangement: Arrangement) -> bool:
-    """Evict victims from queues whose limit would be exceeded. Return whether that suffices."""
+    """Evict victims from queues whose limit would be exceeded. Return whether the limits then hold."""
     requested = total_request(arrangement)
     for account in selection.policy.gang.account.path:
-        while not _fits_under(selection, account, requested):
+        while not _fits_under_limit(selection, account, requested):
             ordered = selection.ordered(_victims_in(selection, account))
             if not any(selection.take(victim) for victim in ordered[:1]):
                 return False
@@ -274,10 +280,12 @@ def make_room_under_limits(selection: VictimSelection, arrangement: Arrangement)
 def fits_under_limits(selection: VictimSelection, arrangement: Arrangement) -> bool:
     """Return whether the arrangement exceeds no limit on the preemptor's path."""
     requested = total_request(arrangement)
-    return all(_fits_under(selection, account, requested) for account in selection.policy.gang.account.path)
+    return all(
+        _fits_under_limit(selection, account, requested) for account in selection.policy.gang.account.path
+    )
 
 
-def _fits_under(selection: VictimSelection, account: QueueAccount, requested: Sequence[int]) -> bool:
+def _fits_under_limit(selection: VictimSelection, account: QueueAccount, requested: Sequence[int]) -> bool:
     ceiling = selection.policy.ceiling(account)
     return all(not requested[k] or account.allocated[k] + requested[k] <= ceiling[k] for k in KINDS)
 

@@ -8,7 +8,7 @@ from scheduler.engine.placement.spots import Horizon, pick_spot
 from scheduler.engine.preemption.victims.selection import VictimSelection
 from scheduler.engine.preemption.victims.units import Victim
 
-MAX_PODS = 200  # upper limit for repacking, because each pod is placed again
+MAX_PODS = 200  # maximum number of pods to repack, because each one is placed again
 
 Entry = tuple[Gang, BoardRole, int | None]  # the pod's index; None for replicas of the preemptor
 
@@ -22,8 +22,8 @@ def place_repacked(selection: VictimSelection, arrangement: Arrangement) -> bool
         return False
     board, preemptor = selection.board, selection.policy.gang
     start, own = board.mark(), list[tuple[BoardRole, Spot]]()
-    for gang, part, index in _by_size(selection, arrangement):
-        spot = _put(board, gang, part, index)
+    for gang, part, index in _largest_first(selection, arrangement):
+        spot = _place_pod(board, gang, part, index)
         if spot is None:
             board.rewind(start)
             return False
@@ -39,21 +39,21 @@ def size_key(victim: Victim) -> tuple[int, int, int, str, int]:
     return (*victim.amounts, victim.gang.name, victim.index)
 
 
-def _by_size(selection: VictimSelection, arrangement: Arrangement) -> list[Entry]:
+def _largest_first(selection: VictimSelection, arrangement: Arrangement) -> list[Entry]:
     result: list[Entry] = [
         (victim.gang, part, pod.index) for victim in selection.selected for part, pod in victim.pods
     ]
     result += [(selection.policy.gang, need.part, None) for need in arrangement for _ in range(need.count)]
-    result.sort(key=_size, reverse=True)
+    result.sort(key=_sort_key, reverse=True)
     return result
 
 
-def _size(entry: Entry) -> tuple[tuple[int, int, int], str, str, int]:
+def _sort_key(entry: Entry) -> tuple[tuple[int, int, int], str, str, int]:
     gang, part, index = entry
     return part.amounts, gang.name, part.role.name, index or 0
 
 
-def _put(board: Board, gang: Gang, part: BoardRole, index: int | None) -> Spot | None:
+def _place_pod(board: Board, gang: Gang, part: BoardRole, index: int | None) -> Spot | None:
     allowed_nodes = None if gang.simple else board.topology.allowed_nodes(gang, part)
     spot = pick_spot(board, part, Horizon.LEAVING, available_nodes(board, gang, allowed_nodes))
     index = next(part.free_indices(), None) if index is None else index

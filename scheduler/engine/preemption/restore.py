@@ -10,7 +10,7 @@ from scheduler.engine.model import Pod
 from scheduler.engine.placement.find_room import available_nodes, find_room, may_use_held_nodes
 from scheduler.engine.placement.spots import Horizon, pick_spot
 from scheduler.engine.preemption.victims.selection import VictimSelection
-from scheduler.engine.preemption.victims.units import Held, Victim
+from scheduler.engine.preemption.victims.units import PlacedPod, Victim
 
 Moved = tuple[Gang, BoardRole, Pod, Spot]
 
@@ -20,9 +20,9 @@ class Restorer:
 
     def __init__(self, selection: VictimSelection) -> None:
         self._board = selection.board
-        self._room: dict[Hashable, int] = {}  # never increases, because restored pods only take up room
+        self._room: dict[Hashable, int] = {}  # never increases, because each restored pod takes up room
 
-    def restore(self, gang: Gang, pods: Sequence[Held]) -> list[Moved] | None:
+    def restore(self, gang: Gang, pods: Sequence[PlacedPod]) -> list[Moved] | None:
         """Put these pods back. Return the pods that had to move.
 
         Return None if not all of them fit. The caller must then rewind the board.
@@ -34,12 +34,12 @@ class Restorer:
             moved = _place_together(self._board, gang, pods)
         return moved
 
-    def _restore_separately(self, gang: Gang, pods: Sequence[Held]) -> list[Moved] | None:
+    def _restore_separately(self, gang: Gang, pods: Sequence[PlacedPod]) -> list[Moved] | None:
         """Put pods back on their old nodes where possible, then place the others."""
         board = self._board
         away = [(part, pod) for part, pod in pods if not restore_in_place(board, gang, part, pod)]
         moved: list[Moved] = []
-        if self._room and self._is_hopeless(gang, away):
+        if self._room and self._cannot_fit(gang, away):
             return None
         for part, pod in away:
             spot = _find_other_spot(board, gang, part, pod)
@@ -50,12 +50,12 @@ class Restorer:
             board.put(gang, part, pod.index, spot)
         return moved
 
-    def _remember_room(self, gang: Gang, pods: Sequence[Held], most: int) -> None:
+    def _remember_room(self, gang: Gang, pods: Sequence[PlacedPod], fitting: int) -> None:
         kinds = {self._kind(gang, part, pod) for part, pod in pods}
         if gang.simple and len(kinds) == 1 and all(part.replicas_by_node is None for part, _ in pods):
-            self._room[kinds.pop()] = most
+            self._room[kinds.pop()] = fitting
 
-    def _is_hopeless(self, gang: Gang, away: Sequence[Held]) -> bool:
+    def _cannot_fit(self, gang: Gang, away: Sequence[PlacedPod]) -> bool:
         if len(away) == 1:
             return self._room.get(self._kind(gang, *away[0]), 1) < 1
         requested = Counter(self._kind(gang, part, pod) for part, pod in away)
@@ -98,12 +98,12 @@ def _find_other_spot(board: Board, gang: Gang, part: BoardRole, pod: Pod) -> Spo
 
 
 def _horizons(board: Board, pods: Iterable[Pod]) -> Sequence[Horizon]:
-    """Return the horizons to try. Pods that were to start now still do so if possible."""
+    """Return the horizons to try, in order. Try `NOW` first if this cycle placed any of the pods."""
     fresh = any(board.is_newly_placed(pod) for pod in pods)
     return (Horizon.NOW, Horizon.LEAVING) if fresh else (Horizon.LEAVING,)
 
 
-def _place_together(board: Board, gang: Gang, pods: Sequence[Held]) -> list[Moved] | None:
+def _place_together(board: Board, gang: Gang, pods: Sequence[PlacedPod]) -> list[Moved] | None:
     """Place all pods of a gang together, possibly in another domain. Return the moved pods.
 
     Return None if they do not fit, or if other pods of the gang are still placed.
@@ -114,7 +114,7 @@ def _place_together(board: Board, gang: Gang, pods: Sequence[Held]) -> list[Move
     for part, pod in pods:
         by_part.setdefault(part, []).append(pod)
     arrangement = tuple(
-        ReplicaRequest(part, len(held), scopes_above(gang, part)) for part, held in by_part.items()
+        ReplicaRequest(part, len(placed), scopes_above(gang, part)) for part, placed in by_part.items()
     )
     start = board.mark()
     horizons = _horizons(board, (pod for _, pod in pods))
@@ -125,20 +125,20 @@ def _place_together(board: Board, gang: Gang, pods: Sequence[Held]) -> list[Move
         spots.setdefault(move.part, []).append(Spot(move.node, move.pod.devices, move.pod.milli))
     board.rewind(start)
     moved = []
-    for part, held in by_part.items():
-        for pod, spot in zip(held, spots[part], strict=True):
+    for part, placed in by_part.items():
+        for pod, spot in zip(placed, spots[part], strict=True):
             board.put(gang, part, pod.index, spot)
             if (pod.node, pod.devices) != (board.nodes.nodes[spot.node].name, spot.devices):
                 moved.append((gang, part, pod, spot))
     return moved
 
 
-def group_victims(selection: VictimSelection) -> list[tuple[Gang, tuple[Held, ...], list[Victim]]]:
+def group_victims(selection: VictimSelection) -> list[tuple[Gang, tuple[PlacedPod, ...], list[Victim]]]:
     """Return the selected victims, costliest first, by gang.
 
     The victims of a gang that must move as a whole form one entry.
     """
-    result: list[tuple[Gang, tuple[Held, ...], list[Victim]]] = []
+    result: list[tuple[Gang, tuple[PlacedPod, ...], list[Victim]]] = []
     bound: dict[Gang, int] = {}
     for victim in reversed(selection.selected):
         gang = victim.gang

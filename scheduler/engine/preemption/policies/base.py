@@ -15,21 +15,20 @@ class PreemptionPolicy:
     """Base class of the policies. Non-preemptible gangs and the preemptor are never victims."""
 
     kind: Kind
-    eviction_kind: Kind | None = None  # of gangs that are evicted whole; None means `kind`
+    eviction_kind: Kind | None = None  # for gangs that are evicted entirely; None means `kind`
     evicts_gangs = True
     evicts_extra_replicas = True
-    moves_only = False  # True: all victims must be placed again
+    moves_only = False  # whether all victims must be placed again
     unreported: frozenset[Reason] = frozenset()  # refusals that other policies report with better numbers
-    relievable_bounds: frozenset[Reason] = frozenset()  # bounds that evictions can make room under
+    relievable_bounds: frozenset[Reason] = frozenset()  # limits that evictions can relieve
     max_moves: int | None = None
     max_trials = NO_BOUND
 
     def __init__(self, board: Board, gang: Gang, requested: tuple[int, int, int]) -> None:
         self.board, self.gang, self.requested = board, gang, requested
         self.kinds = [kind for kind in KINDS if requested[kind] > 0]
-        self.protects_new_gangs = (
-            False  # True: also protect gangs with a minimum runtime that start in this cycle
-        )
+        # Whether gangs with a minimum runtime that start in this cycle are protected.
+        self.protects_new_gangs = False
         self._seconds: dict[QueueAccount, int] = {}
         self._diverging: dict[QueueAccount, tuple[QueueAccount, QueueAccount] | None] = {}
         self.stays_in_quota = {
@@ -61,7 +60,7 @@ class PreemptionPolicy:
         return gang is not self.gang
 
     def may_evict_gang(self, gang: Gang) -> bool:
-        """Return whether the gang could be a victim, apart from its queue and minimum runtime."""
+        """Return whether the gang could be a victim, regardless of its queue and minimum runtime."""
         return not gang.non_preemptible and self.would_evict_gang(gang)
 
     def rule(self, victim: Victim) -> str | None:
@@ -74,14 +73,14 @@ class PreemptionPolicy:
         return True
 
     def retries_within_share(self) -> bool:
-        """Return whether to retry so that evictions keep the department within its share."""
+        """Return whether to retry with evictions that keep the department within its share."""
         return False
 
     def retries_without_new_gangs(self) -> bool:
-        """Return whether to retry without victims that start now and are protected next cycle.
+        """Return whether to retry without the victims that the next cycle would protect.
 
-        Their start could still be withdrawn, but there may be other victims. From now on, they are
-        protected as in the next cycle.
+        These start in this cycle and have a minimum runtime. Their start could still be withdrawn, but
+        there may be other victims. If the result is True, they are protected from now on.
         """
         changed = not self.protects_new_gangs and any(
             map(self._is_protected_next_cycle, self.board.newly_placed_gangs())
@@ -105,7 +104,7 @@ class PreemptionPolicy:
         if victim.cached_key is None:
             workload = victim.gang.workload
             victim.cached_key = (
-                victim.whole,
+                victim.is_gang,
                 victim.is_group,
                 -victim.fulfilment,
                 workload.priority,
@@ -118,7 +117,7 @@ class PreemptionPolicy:
         return victim.cached_key
 
     def queue_standing(self, victims: Sequence[Victim]) -> Key:
-        """Return the standing of the victims' queues, smallest first. It takes precedence over cost."""
+        """Return the sort key of the victims' queues, smallest first. It takes precedence over cost."""
         del victims
         return ()
 
@@ -128,7 +127,7 @@ class PreemptionPolicy:
         return None if queue_prefix is None else queue_prefix + self.victim_key(victim)
 
     def queue_prefix(self, victim: Victim) -> Key | None:
-        """Return the first part of `key`, which victims of one queue may share, or None."""
+        """Return the first part of `key`, which victims of one queue may share, or None if not allowed."""
         if self.rule(victim) is None:
             return None
         return (*self.queue_standing((victim,)), *self.queue_key(victim.gang.account))
@@ -141,19 +140,19 @@ class PreemptionPolicy:
         """
         freed = sum([victim.amounts[0] for victim in victims])
         worst = max([self.victim_key(victim) for victim in victims])
-        return (sum([victim.whole for victim in victims]), *worst, len(victims), freed)
+        return (sum([victim.is_gang for victim in victims]), *worst, len(victims), freed)
 
     def may_evict(self) -> bool:
         """Return whether the preemptor may evict others for its request."""
         return True
 
     def ceiling(self, account: QueueAccount) -> Sequence[int]:
-        """Return the maximum final allocation of a queue of the preemptor."""
+        """Return the maximum final allocation of a queue on the preemptor's path."""
         return account.limit
 
-    def threshold(self, side: QueueAccount, kind: int) -> int | None:
+    def threshold(self, victim_queue: QueueAccount, kind: int) -> int | None:
         """Return the allocation that the victim queue must exceed before its last eviction, or None."""
-        del side, kind
+        del victim_queue, kind
         return None
 
     def is_protected(self, gang: Gang) -> bool:
@@ -190,8 +189,6 @@ class PreemptionPolicy:
     def diverging_queues(self, account: QueueAccount) -> tuple[QueueAccount, QueueAccount] | None:
         """Return the queues at which the two paths diverge, the preemptor's first, or None."""
         if account not in self._diverging:
-            arrangements = zip(reversed(self.gang.account.path), reversed(account.path), strict=False)
-            self._diverging[account] = next(
-                (sides for sides in arrangements if sides[0] is not sides[1]), None
-            )
+            levels = zip(reversed(self.gang.account.path), reversed(account.path), strict=False)
+            self._diverging[account] = next((sides for sides in levels if sides[0] is not sides[1]), None)
         return self._diverging[account]

@@ -24,8 +24,8 @@ def _are_alike(victims: Sequence[Victim]) -> bool:
     return all(victim.gang.account is account and victim.amounts == amounts for victim in victims)
 
 
-def _subtract(held: Sequence[int], amounts: Sequence[int], count: int) -> list[int]:
-    return [have - count * amount for have, amount in zip(held, amounts, strict=True)]
+def _subtract(allocated: Sequence[int], amounts: Sequence[int], count: int) -> list[int]:
+    return [total - count * amount for total, amount in zip(allocated, amounts, strict=True)]
 
 
 def _leaf_projects(account: QueueAccount) -> Iterator[QueueAccount]:
@@ -49,7 +49,7 @@ class Reclaim(PreemptionPolicy):
         super().__init__(board, gang, requested)
         self.deserved = exceeded_share(gang, requested) is None
         self.turns = TurnTaking(board, gang, requested)
-        # The results of `ahead`, with the version of the victim queue for which they are valid.
+        # Results of `queue_prefix`, with the version of the victim queue for which they are valid.
         self._queue_prefixes: dict[Hashable, tuple[int, Key | None]] = {}
         # Whether a proposal was rejected for exceeding the department's share, and whether the retry is
         # capped at that share.
@@ -61,7 +61,7 @@ class Reclaim(PreemptionPolicy):
 
     def projects(self) -> Iterator[QueueAccount]:
         """Yield the projects of queues that are over quota and can be reclaimed from."""
-        kinds, held = tuple(self.kinds), self.board.by_project
+        kinds, by_project = tuple(self.kinds), self.board.by_project
         for own_queue in self.gang.account.path:
             level = own_queue.parent.children if own_queue.parent else self.board.ledger.roots
             for victim_queue in siblings_over_quota(own_queue, level, kinds):
@@ -69,7 +69,7 @@ class Reclaim(PreemptionPolicy):
                     yield from (
                         account
                         for account in _leaf_projects(victim_queue)
-                        if account in held
+                        if account in by_project
                         and any(True for _ in self._reclaim_rules(own_queue, victim_queue, account))
                     )
 
@@ -78,8 +78,8 @@ class Reclaim(PreemptionPolicy):
         sides = self.diverging_queues(project)
         return [(kind, above) for kind, above, _ in self._reclaim_rules(*sides, project)] if sides else []
 
-    def threshold(self, side: QueueAccount, kind: int) -> int | None:
-        project = next(iter(_leaf_projects(side)))
+    def threshold(self, victim_queue: QueueAccount, kind: int) -> int | None:
+        project = next(iter(_leaf_projects(victim_queue)))
         sides = self.diverging_queues(project)
         above = list(self._reclaim_rules(*sides, project)) if sides else []
         return above[0][1] if len(above) == 1 and above[0][0] == kind else None
@@ -91,21 +91,23 @@ class Reclaim(PreemptionPolicy):
         own_queue, victim_queue = sides
         for kind, threshold, rule_name in self._reclaim_rules(own_queue, victim_queue, victim.gang.account):
             # Extra replicas of the gang are evicted before its core.
-            held = victim_queue.allocated[kind]
-            if victim.amounts[kind] > 0 and held - victim.extra_amounts[kind] > threshold:
+            allocated = victim_queue.allocated[kind]
+            if victim.amounts[kind] > 0 and allocated - victim.extra_amounts[kind] > threshold:
                 if rule_name == "above_share" and (
                     self.stays_in_quota[own_queue] or not self.turns.history_counts
                 ):
                     return rule_name
                 return (
-                    rule_name if self._is_turn_due(own_queue, victim_queue, kind, rule_name, victim) else None
+                    rule_name
+                    if self._usage_allows_eviction(own_queue, victim_queue, kind, rule_name, victim)
+                    else None
                 )
         return None
 
-    def _is_turn_due(
+    def _usage_allows_eviction(
         self, own_queue: QueueAccount, victim_queue: QueueAccount, kind: int, rule_name: str, victim: Victim
     ) -> bool:
-        """Return whether past usage allows the eviction. It does not limit reclaiming quota."""
+        """Return whether decayed usage allows the eviction. It never limits the reclaim of quota."""
         amount = victim.amounts[self.turns.kind]
         turn_queues = self.turns.sides(own_queue, victim_queue, victim.gang.account)
         if rule_name == "above_share" and kind == self.turns.kind:
@@ -121,7 +123,7 @@ class Reclaim(PreemptionPolicy):
     def _reclaim_rules(
         self, own_queue: QueueAccount, victim_queue: QueueAccount, project: QueueAccount
     ) -> Iterator[tuple[int, int, str]]:
-        """Yield each resource reclaimable from a project of the victim queue, with threshold and rule."""
+        """Yield each resource that can be reclaimed from the project, with its threshold and rule."""
         if not self.deserved:
             if self.turns.may_owe_turn(*self.turns.sides(own_queue, victim_queue, project)):
                 for kind in self.kinds:
@@ -129,10 +131,10 @@ class Reclaim(PreemptionPolicy):
                         yield kind, victim_queue.quota[kind], "turn"
             return
         for kind in self.kinds:
-            held = victim_queue.allocated[kind]
-            if held > victim_queue.deserved[kind]:
+            allocated = victim_queue.allocated[kind]
+            if allocated > victim_queue.deserved[kind]:
                 yield kind, victim_queue.deserved[kind], "above_share"
-            elif held > victim_queue.quota[kind] and self.stays_in_quota[own_queue]:
+            elif allocated > victim_queue.quota[kind] and self.stays_in_quota[own_queue]:
                 yield kind, victim_queue.quota[kind], "within_quota"
 
     def compared_queues(self, account: QueueAccount, rule: str) -> tuple[QueueAccount, QueueAccount] | None:
@@ -154,12 +156,12 @@ class Reclaim(PreemptionPolicy):
 
     def ceiling(self, account: QueueAccount) -> Sequence[int]:
         if self._capped_at_share:
-            return [min(limit, due) for limit, due in zip(account.limit, account.deserved, strict=True)]
+            return list(map(min, account.limit, account.deserved))
         return super().ceiling(account)
 
     def queue_prefix(self, victim: Victim) -> Key | None:
         gang = victim.gang
-        alike = gang.account, gang.workload.priority, victim.whole, victim.amounts, victim.extra_amounts
+        alike = gang.account, gang.workload.priority, victim.is_gang, victim.amounts, victim.extra_amounts
         sides = self.diverging_queues(gang.account)
         version = (sides[1] if sides else gang.account).version
         cached = self._queue_prefixes.get(alike)
@@ -177,7 +179,7 @@ class Reclaim(PreemptionPolicy):
 
     def _queue_sort_key(self, account: QueueAccount) -> Key:
         """Return a queue's sort key: most over share, lowest rank, most saturated, newest."""
-        key = ("turn", self.requested)
+        key = ("queue sort key", self.requested)
         result: Key | None = account.cache.get(key)
         if result is None:
             saturation = account.saturation(self.requested, with_request=False)
@@ -191,7 +193,7 @@ class Reclaim(PreemptionPolicy):
         Each victim counts with its queue's allocation after the eviction of the victims before it.
         """
         if len(victims) == 1 or _are_alike(victims):
-            return self._standing_of_equals(victims[0], len(victims))
+            return self._equal_victims_standing(victims[0], len(victims))
         remaining: dict[QueueAccount, list[int]] = {}
         worst = (False, 0, -math.inf, 0)
         for victim in victims:
@@ -211,14 +213,15 @@ class Reclaim(PreemptionPolicy):
             worst = max(worst, (below_quota, stages[0], self._usage_rank(victim_queue, account), stages[-1]))
         return worst
 
-    def _standing_of_equals(self, victim: Victim, count: int) -> Key:
+    def _equal_victims_standing(self, victim: Victim, count: int) -> Key:
         """Return the standing of `count` victims equal to this one."""
         account = victim.gang.account
         sides = self.diverging_queues(account)
         victim_queue = sides[1] if sides else account
-        below_quota, held, quota, amounts = True, victim_queue.allocated, victim_queue.quota, victim.amounts
+        allocated, quota, amounts = victim_queue.allocated, victim_queue.quota, victim.amounts
+        below_quota = True
         for kind in self.kinds:
-            if amounts[kind] and held[kind] - amounts[kind] * count >= quota[kind]:
+            if amounts[kind] and allocated[kind] - amounts[kind] * count >= quota[kind]:
                 below_quota = False
         if count == 1:
             return (
@@ -227,7 +230,7 @@ class Reclaim(PreemptionPolicy):
                 self._usage_rank(victim_queue, account),
                 self._current_stage(account),
             )
-        stage = inside = self._stage(victim_queue, _subtract(held, amounts, count - 1))
+        stage = inside = self._stage(victim_queue, _subtract(allocated, amounts, count - 1))
         if account is not victim_queue:
             inside = self._stage(account, _subtract(account.allocated, amounts, count - 1))
         return below_quota, stage, self._usage_rank(victim_queue, account), inside
@@ -241,21 +244,21 @@ class Reclaim(PreemptionPolicy):
         return -round(queue.relative_usage[kind].used, 1)
 
     def _current_stage(self, account: QueueAccount) -> int:
-        key = ("beyond", tuple(self.kinds))
+        key = ("stage", tuple(self.kinds))
         result: int | None = account.cache.get(key)
         if result is None:
             result = self._stage(account, account.allocated)
             account.cache[key] = result
         return result
 
-    def _stage(self, account: QueueAccount, held: Sequence[int]) -> int:
+    def _stage(self, account: QueueAccount, allocated: Sequence[int]) -> int:
         """Return the stage at this allocation: 0 over share, 1 over quota, 2 within quota."""
-        if any(held[kind] > account.deserved[kind] for kind in self.kinds):
+        if any(allocated[kind] > account.deserved[kind] for kind in self.kinds):
             return 0
-        return 1 if any(held[kind] > account.quota[kind] for kind in self.kinds) else 2
+        return 1 if any(allocated[kind] > account.quota[kind] for kind in self.kinds) else 2
 
     def may_evict(self) -> bool:
-        """Return whether the preemptor is within quota or fair share, or may be due a turn."""
+        """Return whether the preemptor is within its quota or fair share, or may take a turn."""
         return self.deserved or (
             self.turns.is_active and any(map(self.may_evict_from_queue, self.board.by_project))
         )
@@ -306,7 +309,7 @@ class Consolidate(PreemptionPolicy):
 
     def __init__(self, board: Board, gang: Gang, requested: tuple[int, int, int]) -> None:
         super().__init__(board, gang, requested)
-        # Checked at every level: do not move pods for capacity that a sibling may reclaim at once.
+        # Checked at every level: do not move pods for capacity that a sibling may reclaim immediately.
         self.deserved = all(within(a.allocated, a.deserved, requested) for a in gang.account.path)
         settings = board.pool.consolidation
         self.max_moves = settings.max_moves

@@ -13,7 +13,7 @@ from scheduler.engine.preemption.victims.units import Victim
 
 
 class Shrink(Reclaim):
-    """Evict extra replicas, across queues like reclaim and in a project up to equal priority."""
+    """Evict extra replicas: across queues by the rules of reclaim, in a project up to equal priority."""
 
     kind = Kind.SHRINK
     evicts_gangs = False
@@ -22,7 +22,7 @@ class Shrink(Reclaim):
     @classmethod
     def needs_share(cls, board: Board) -> bool:
         del board
-        return False  # a project may give up its own extra replicas
+        return False  # a project may trade its own extra replicas for a pending gang
 
     @classmethod
     def has_no_victims_over_share(cls, board: Board, gang: Gang) -> bool:
@@ -32,12 +32,11 @@ class Shrink(Reclaim):
         super().__init__(board, gang, requested)
         # A project over its share may trade extra replicas for a gang's minimum, but must not gain resources.
         project = gang.account
-        held = [max(due, now) for due, now in zip(project.deserved, project.allocated, strict=True)]
-        self.most = [min(limit, most) for limit, most in zip(project.limit, held, strict=True)]
+        self.max_allocation = list(map(min, project.limit, map(max, project.deserved, project.allocated)))
 
     def ceiling(self, account: QueueAccount) -> Sequence[int]:
         if account is self.gang.account and not self.deserved:
-            return self.most
+            return self.max_allocation
         return super().ceiling(account)
 
     def may_evict(self) -> bool:
@@ -62,7 +61,7 @@ class Shrink(Reclaim):
 
 
 class ShrinkForScaleUp(Reclaim):
-    """Evict extra replicas of queues over their fair share to scale up within another's."""
+    """Evict extra replicas of queues over their fair share so that another scales up within its own."""
 
     kind = Kind.GROW
     evicts_gangs = False
@@ -74,7 +73,7 @@ class ShrinkForScaleUp(Reclaim):
 class ReclaimForScaleUp(Reclaim):
     """Reclaim borrowed resources so that a workload can scale up within its quota.
 
-    No victim queue may fall below its quota, so only what was over quota is evicted.
+    No victim queue may fall below its quota, so only borrowed resources are reclaimed.
     """
 
     kind = Kind.GROW

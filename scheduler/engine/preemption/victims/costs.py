@@ -15,7 +15,7 @@ from scheduler.engine.preemption.policies.base import Key
 from scheduler.engine.preemption.victims.selection import VictimSelection
 from scheduler.engine.preemption.victims.units import Victim
 
-# Standing of the victim queue, cost of clearing regardless of queues, node, and victims on the node.
+# Standing of the victim queue, cost of clearing the node (regardless of queues), node, and its victims.
 Offer = tuple[Key, Key, int, Sequence[Victim]]
 Offers = dict[str, tuple[QueueAccount, list[Offer]]]  # by the name of the victim queue
 
@@ -105,7 +105,7 @@ class NodeCosts:
 
     def _price_node(self, i: int) -> str | None:
         """Price a node. Return the name of its victim queue, or None if it cannot be cleared."""
-        result = cheapest_on(self.selection, self.part, i)
+        result = cheapest_victims_on(self.selection, self.part, i)
         if result is None:
             return None
         queue, policy = self._victim_queue(result), self.selection.policy
@@ -163,16 +163,16 @@ class NodeCosts:
         return None
 
 
-def cheapest_on(selection: VictimSelection, part: BoardRole, i: int) -> list[Victim] | None:
+def cheapest_victims_on(selection: VictimSelection, part: BoardRole, i: int) -> list[Victim] | None:
     """Return the cheapest victims that make room for one more replica on this node."""
     room = _Room(selection.board, part, i)
     if not room.has_devices:
         return None
     ordered = [victim for victim in selection.ordered(selection.victims_on(i)) if room.benefits_from(victim)]
     sets: list[list[Victim]] = []
-    lacking = room.lacking
+    missing = room.missing
     single_victim = next(
-        (victim for victim in ordered if victim.amounts[0] >= lacking and room.fits_after([victim])), None
+        (victim for victim in ordered if victim.amounts[0] >= missing and room.fits_after([victim])), None
     )
     if single_victim is not None:
         sets.append([single_victim])
@@ -180,8 +180,8 @@ def cheapest_on(selection: VictimSelection, part: BoardRole, i: int) -> list[Vic
     for victim in ordered:
         if not _conflicts(victim, chosen):
             chosen.append(victim)
-            lacking -= victim.amounts[0]
-            if lacking <= 0 and room.fits_after(chosen):
+            missing -= victim.amounts[0]
+            if missing <= 0 and room.fits_after(chosen):
                 sets.append(_prune(room, chosen))
                 break
     if len(chosen) > 1 and any(victim.amounts[0] != chosen[0].amounts[0] for victim in ordered):
@@ -191,7 +191,7 @@ def cheapest_on(selection: VictimSelection, part: BoardRole, i: int) -> list[Vic
         and len(chosen) > 1
         and selection.policy.queue_standing(chosen) > selection.policy.queue_standing(chosen[:1])
     ):
-        sets += _select_in_turn(selection, room, ordered)
+        sets += _select_across_queues(selection, room, ordered)
     if len(sets) < 2:
         return sets[0] if sets else None
     return min(sets, key=lambda victims: full_cost(selection, victims))
@@ -200,7 +200,8 @@ def cheapest_on(selection: VictimSelection, part: BoardRole, i: int) -> list[Vic
 def _select_largest(room: "_Room", ordered: Sequence[Victim]) -> list[list[Victim]]:
     """Select the largest victims first, because fewer of them may make the same room."""
     chosen: list[Victim] = []
-    for victim in sorted(ordered, key=lambda victim: -victim.amounts[0]):  # stable: the cheapest of a size
+    # The sort is stable: victims of equal size stay in order of cost, cheapest first.
+    for victim in sorted(ordered, key=lambda victim: -victim.amounts[0]):
         if not _conflicts(victim, chosen):
             chosen.append(victim)
             if room.fits_after(chosen):
@@ -208,10 +209,10 @@ def _select_largest(room: "_Room", ordered: Sequence[Victim]) -> list[list[Victi
     return []
 
 
-def _select_in_turn(
+def _select_across_queues(
     selection: VictimSelection, room: "_Room", ordered: Sequence[Victim]
 ) -> list[list[Victim]]:
-    """Select victims one by one, continuing with the next queue once one is down to its share."""
+    """Select victims one by one. Once a queue is down to its share, continue with another queue."""
     chosen: list[Victim] = []
     left = list(ordered)
     while left and not room.fits_after(chosen):
@@ -231,23 +232,23 @@ def full_cost(selection: VictimSelection, victims: Sequence[Victim]) -> Key:
 
 
 def _conflicts(victim: Victim, chosen: Sequence[Victim]) -> bool:
-    """Return whether the victim overlaps with chosen ones, or the gang cannot spare both."""
+    """Return whether the victim overlaps with chosen ones, or the gang cannot lose them all."""
     gang = victim.gang
     same = [other for other in chosen if other.gang is gang]
     if not same:
         return False
-    if victim.whole or any(other.whole for other in same):
+    if victim.is_gang or any(other.is_gang for other in same):
         return True
     pods = {id(pod) for _, pod in victim.pods}
     if any(id(pod) in pods for other in same for _, pod in other.pods):
-        return True  # a follower shared by several victims
+        return True  # the victims share a follower
     part = victim.pods[0][0]
     return sum(other.pods[0][0] is part for other in same) >= part.count - part.role.min
 
 
 def _prune(room: "_Room", chosen: list[Victim]) -> list[Victim]:
-    """Return the victims without those that are not needed, the last ones first."""
-    spare = sum([victim.amounts[0] for victim in chosen]) - room.lacking
+    """Drop victims that are not needed, beginning with the last. Return the others."""
+    spare = sum([victim.amounts[0] for victim in chosen]) - room.missing
     for victim in tuple(reversed(chosen)) if len(chosen) > 1 else ():
         if victim.amounts[0] > spare:
             continue
@@ -258,7 +259,7 @@ def _prune(room: "_Room", chosen: list[Victim]) -> list[Victim]:
 
 
 class _Room:
-    """Room on one node for one kind of replica, once victims are evicted."""
+    """Room on one node for a replica, once victims have been evicted."""
 
     def __init__(self, board: Board, part: BoardRole, i: int) -> None:
         self.i, self.part, self.nodes = i, part, board.nodes
@@ -266,7 +267,7 @@ class _Room:
         self.milli = board.nodes.milli_on(i, part.request)
         self.has_devices = len(board.nodes.devices[i]) >= part.request.devices and self.milli <= MILLI
         # Lower bound on the missing milli-GPUs.
-        self.lacking = self.milli * part.request.devices - board.nodes.gpu[i]
+        self.missing = self.milli * part.request.devices - board.nodes.gpu[i]
 
     def benefits_from(self, victim: Victim) -> bool:
         """Return whether the victim frees a resource on this node that the replica requests."""
@@ -282,7 +283,7 @@ class _Room:
 
     def fits_after(self, victims: Sequence[Victim]) -> bool:
         nodes, i, request = self.nodes, self.i, self.part.request
-        if sum([victim.amounts[0] for victim in victims]) < self.lacking:
+        if sum([victim.amounts[0] for victim in victims]) < self.missing:
             return False  # too little even if all victims ran on this node
         cpu, memory, pods = nodes.cpu[i], nodes.memory[i], nodes.pods[i]
         freed: dict[int, int] = {}

@@ -16,13 +16,13 @@ from scheduler.engine.preemption.victims.units import (
 
 
 class VictimSelection:
-    """Selects victims under one policy, and records those removed from the board."""
+    """Victims selected under one policy and removed from the board."""
 
     def __init__(self, board: Board, policy: PreemptionPolicy) -> None:
         self.board, self.policy = board, policy
         self.selected: list[Victim] = []
         self.rules: dict[int, str] = {}  # rule names by `id(victim)`
-        self._whole: dict[str, Victim] = {}
+        self._gang_victims: dict[str, Victim] = {}
         self._allowed_queues: dict[str, bool] = {}
         self._protected: dict[str, bool] = {}
 
@@ -43,7 +43,7 @@ class VictimSelection:
                     if any(pod.node == node for _, pod in victim.pods):
                         yield victim
             if self.policy.evicts_gangs and not self.is_protected(gang):
-                yield self._whole_victim(gang)
+                yield self._gang_victim(gang)
 
     def victims_in(self, gang: Gang) -> Iterator[Victim]:
         if not self._may_be_victim(gang):
@@ -51,7 +51,7 @@ class VictimSelection:
         if self.policy.evicts_extra_replicas and gang.may_grow:
             yield from extra_replica_victims(self.board, gang)
         if self.policy.evicts_gangs and not self.is_protected(gang):
-            yield self._whole_victim(gang)
+            yield self._gang_victim(gang)
 
     def _may_be_victim(self, gang: Gang) -> bool:
         return (
@@ -60,10 +60,10 @@ class VictimSelection:
             and self._is_eligible(gang)
         )
 
-    def _whole_victim(self, gang: Gang) -> Victim:
-        result = self._whole.get(gang.name)
+    def _gang_victim(self, gang: Gang) -> Victim:
+        result = self._gang_victims.get(gang.name)
         if result is None:
-            result = self._whole[gang.name] = gang_as_victim(self.board, gang)
+            result = self._gang_victims[gang.name] = gang_as_victim(self.board, gang)
         return result
 
     def candidates(self) -> Iterator[Victim]:
@@ -82,12 +82,12 @@ class VictimSelection:
     def nodes_with_candidates(self) -> set[int]:
         """Return the nodes with pods of possible victims."""
         index = self.board.nodes.index
-        open_to = self.policy.may_evict_gang
+        may_evict = self.policy.may_evict_gang
         return {
             index[pod.node]
             for account in self.policy.projects()
             for gang in self.board.by_project[account].values()
-            if open_to(gang)
+            if may_evict(gang)
             for part in gang.parts
             for pod in part.live.values()
         }
@@ -100,23 +100,23 @@ class VictimSelection:
         return [victim for _, victim in allowed]
 
     def take(self, victim: Victim) -> bool:
-        """Remove a victim from the board if the policy still allows it. Return whether it did."""
+        """Remove a victim from the board if the policy still allows it. Return whether it was removed."""
         rule = self.policy.rule(victim)
         if rule is None or not self.is_available(victim):
             return False
         for part, pod in victim.pods:
             self.board.drop(victim.gang, part, pod)
-        self._whole.pop(victim.gang.name, None)
+        self._gang_victims.pop(victim.gang.name, None)
         self._allowed_queues.clear()
         self.rules[id(victim)] = rule
         self.selected.append(victim)
         return True
 
     def is_available(self, victim: Victim) -> bool:
-        """Return whether all the victim's pods still run and its gang can still spare them."""
+        """Return whether all the victim's pods are still placed and its gang can still lose them."""
         if any(part.live.get(pod.index) is not pod for part, pod in victim.pods):
             return False
-        if victim.whole or self.policy.moves_only:
+        if victim.is_gang or self.policy.moves_only:
             return True
         part = victim.pods[0][0]
         if len(victim.pods) == 1 and part.count > part.role.min:
@@ -125,9 +125,9 @@ class VictimSelection:
                    for other in extra_replica_victims(self.board, victim.gang))  # fmt: skip
 
     def forget(self, count: int) -> None:
-        """Forget all but the first `count` victims, after the board was rewound."""
+        """Forget all but the first `count` victims, once the board has been rewound."""
         for victim in self.selected[count:]:
-            self._whole.pop(victim.gang.name, None)
+            self._gang_victims.pop(victim.gang.name, None)
         self._allowed_queues.clear()
         del self.selected[count:]
 
@@ -140,7 +140,7 @@ class VictimSelection:
         return result
 
     def _is_eligible(self, gang: Gang) -> bool:
-        """Return whether the gang is not a preemptor or moved gang of this cycle."""
+        """Return whether the gang is not a preemptor and has not been moved in this cycle."""
         return gang is not self.policy.gang and gang.name not in self.board.cycle.excluded
 
     def _is_queue_allowed(self, account: QueueAccount) -> bool:

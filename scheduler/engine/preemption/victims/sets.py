@@ -23,14 +23,14 @@ MAX_GROUPS = 32
 def take_all(selection: VictimSelection, victims: Sequence[Victim]) -> bool:
     """Take the victims, smallest first, because a queue must exceed its threshold before the last one."""
     ordered = sorted(
-        victims, key=lambda victim: (victim.whole, victim.amounts, victim.gang.name, -victim.index)
+        victims, key=lambda victim: (victim.is_gang, victim.amounts, victim.gang.name, -victim.index)
     )
     return all(selection.take(victim) for victim in ordered)
 
 
 @dataclass(frozen=True, slots=True)
 class _VictimSet:
-    """The first victims of some groups. Later sets extend it by groups from `last` on."""
+    """A number of victims from each group. Larger sets add victims only from group `last` on."""
 
     counts: tuple[int, ...]
     victims: tuple[Victim, ...]
@@ -40,43 +40,43 @@ class _VictimSet:
 def sufficient_sets(
     policy: PreemptionPolicy, arrangement: Arrangement, max_priced: int
 ) -> Iterator[tuple[int, Sequence[Victim]]]:
-    """Yield sets of victims that free enough in total, cheapest first, with the sum below quota.
+    """Yield sets of victims that free enough in total, cheapest first, with their amount below quota.
 
     At most `max_priced` victims are priced, summed over all sets.
     """
     selection = VictimSelection(policy.board, policy)
     usable = _usable_nodes(policy.board, policy, arrangement)
-    groups = _groups(selection, usable)
-    missing = _missing(policy, usable)
+    groups = _victim_groups(selection, usable)
+    missing = _missing_amounts(policy, usable)
     largest = [max((group[0].amounts[kind] for group in groups), default=0) for kind in KINDS]
     if any(lack > MAX_VICTIMS * largest[kind] for kind, lack in missing.items()):
         return
     heap: list[tuple[int, Key, tuple[int, ...], _VictimSet]] = []
-    _push(heap, selection, _VictimSet((0,) * len(groups), ()))
+    _push_set(heap, selection, _VictimSet((0,) * len(groups), ()))
     priced = 0
     while heap:
         below, _, _, current = heappop(heap)
         if current.victims and all(
             sum(victim.amounts[kind] for victim in current.victims) >= lack for kind, lack in missing.items()
         ):
-            yield below, current.victims  # fairness may require more victims, so go on from here
+            yield below, current.victims  # larger sets follow, because fairness may require more victims
         for i in range(current.last, len(groups)):
             count = current.counts[i]
             if count < len(groups[i]) and priced < max_priced and len(current.victims) < MAX_VICTIMS:
                 priced += 1 + len(current.victims)
                 counts = (*current.counts[:i], count + 1, *current.counts[i + 1 :])
-                _push(heap, selection, _VictimSet(counts, (*current.victims, groups[i][count]), i))
+                _push_set(heap, selection, _VictimSet(counts, (*current.victims, groups[i][count]), i))
 
 
-def _push(
+def _push_set(
     heap: list[tuple[int, Key, tuple[int, ...], _VictimSet]], selection: VictimSelection, entry: _VictimSet
 ) -> None:
     cost = full_cost(selection, entry.victims) if entry.victims else ()
-    heappush(heap, (below_quota(selection.policy, entry.victims), cost, entry.counts, entry))
+    heappush(heap, (amount_below_quota(selection.policy, entry.victims), cost, entry.counts, entry))
 
 
-def below_quota(policy: PreemptionPolicy, victims: Sequence[Victim]) -> int:
-    """Return by how much evicting the victims takes their queues below quota, as `total_below_quota` does."""
+def amount_below_quota(policy: PreemptionPolicy, victims: Sequence[Victim]) -> int:
+    """Return how far evicting the victims would take their queues below quota, in total."""
     kind, freed = main_resource(policy.requested), dict[QueueAccount, int]()
     for victim in victims:
         for account in victim.gang.account.path:
@@ -99,7 +99,7 @@ def _usable_nodes(board: Board, policy: PreemptionPolicy, arrangement: Arrangeme
     )
 
 
-def _missing(policy: PreemptionPolicy, usable: frozenset[int]) -> dict[int, int]:
+def _missing_amounts(policy: PreemptionPolicy, usable: frozenset[int]) -> dict[int, int]:
     """Return the missing amount of each requested resource, if all free resources could be used."""
     nodes = policy.board.nodes
     return {
@@ -109,7 +109,7 @@ def _missing(policy: PreemptionPolicy, usable: frozenset[int]) -> dict[int, int]
     }
 
 
-def _groups(selection: VictimSelection, usable: frozenset[int]) -> list[list[Victim]]:
+def _victim_groups(selection: VictimSelection, usable: frozenset[int]) -> list[list[Victim]]:
     """Return the possible victims that free usable resources, by queue and size, cheapest first.
 
     Within a group it matters little where a victim runs, because the other pods can move.
@@ -120,7 +120,7 @@ def _groups(selection: VictimSelection, usable: frozenset[int]) -> list[list[Vic
         key = selection.policy.key(victim)
         if key is not None and any(index[pod.node] in usable for _, pod in victim.pods):
             gang = victim.gang
-            group = (gang.account.name, victim.amounts) if victim.whole else (gang.name, victim.pods[0][0])
+            group = (gang.account.name, victim.amounts) if victim.is_gang else (gang.name, victim.pods[0][0])
             groups.setdefault(group, []).append((key, victim))
     ordered = sorted(
         (sorted(group, key=lambda entry: entry[0]) for group in groups.values()),

@@ -16,28 +16,31 @@ from scheduler.engine.board.gang import (
 )
 from scheduler.engine.model import Pod, PodState
 
-Held = tuple[BoardRole, Pod]
-IDLE_SECONDS = (
-    1800  # a freed GPU may idle after the eviction, which costs as much as half an hour of lost work
-)
+PlacedPod = tuple[BoardRole, Pod]
+# A freed GPU may idle after the eviction. That costs as much as half an hour of lost work.
+IDLE_SECONDS = 1800
 
 
 @dataclass(slots=True, eq=False)
 class Victim:
-    """Pods of a gang that are evicted together: an extra replica, optional child or the gang."""
+    """Pods of a gang that are evicted together: an extra replica, an optional child, or the entire gang."""
 
     gang: Gang
-    pods: tuple[Held, ...]
-    whole: bool  # True: the entire gang stops
-    extra_amounts: tuple[int, int, int] = (0, 0, 0)  # entire gangs: extra replicas that could go first
+    pods: tuple[PlacedPod, ...]
+    is_gang: bool  # whether the entire gang stops
+    extra_amounts: tuple[int, int, int] = (
+        0,
+        0,
+        0,
+    )  # of an entire gang: its extra replicas, which are evicted first
     fulfilment: float = 0.0
     lost_gpu_seconds: int = 0
-    at: int = 0  # when lost work was counted
-    is_group: bool = False  # optional child, whose roles may go below their minimum
+    at: int = 0  # time at which lost work was counted
+    is_group: bool = False  # whether it is an optional child, whose roles may fall below their minimum
     amounts: tuple[int, int, int] = field(init=False)
     started: int = field(init=False)
     index: int = field(init=False)
-    # Cache of `PreemptionPolicy.inside_key`.
+    # Cache of `PreemptionPolicy.victim_key`.
     cached_key: tuple[float | int | str, ...] | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
@@ -65,14 +68,14 @@ class Victim:
 
 
 def gang_as_victim(board: Board, gang: Gang) -> Victim:
-    """Return the entire gang as one victim, cached until its pods or the time change."""
-    result = gang.whole_victim
+    """Return the entire gang as one victim, cached until the gang's pods or the board's time changes."""
+    result = gang.gang_victim
     if not isinstance(result, Victim) or result.at != board.now:
-        result = gang.whole_victim = _whole(board, gang)
+        result = gang.gang_victim = _build_gang_victim(board, gang)
     return result
 
 
-def _whole(board: Board, gang: Gang) -> Victim:
+def _build_gang_victim(board: Board, gang: Gang) -> Victim:
     pods = tuple((part, pod) for part in gang.parts for pod in part.pods_in_order)
     lost_gpu_seconds = sum(compute_lost_gpu_seconds(gang, pod, board.now) for _, pod in pods)
     extra_amounts = [0, 0, 0]
@@ -106,24 +109,26 @@ def single_pod_victim(board: Board, gang: Gang, part: BoardRole, pod: Pod) -> Vi
 
 
 def extra_replica_victims(board: Board, gang: Gang) -> Iterator[Victim]:
-    """Yield the victims that the gang can spare and stay complete, newest replicas first."""
+    """Yield the victims without which the gang still meets its minimum, newest replicas first."""
     for part in gang.parts:
         if part.count > part.role.min and part.role.scale_with is None:
-            tied = _followers(gang, part)
+            followers = _followers(gang, part)
             for index in sorted(part.live, reverse=True):
                 victim = single_pod_victim(board, gang, part, part.live[index])
-                if tied:
+                if followers:
                     lost_gpu_seconds = victim.lost_gpu_seconds + sum(
-                        compute_lost_gpu_seconds(gang, pod, board.now) for _, pod in tied
+                        compute_lost_gpu_seconds(gang, pod, board.now) for _, pod in followers
                     )
-                    victim = replace(victim, pods=(*victim.pods, *tied), lost_gpu_seconds=lost_gpu_seconds)
+                    victim = replace(
+                        victim, pods=(*victim.pods, *followers), lost_gpu_seconds=lost_gpu_seconds
+                    )
                 yield victim
     if not gang.simple:
         yield from _optional_children(board, gang, gang.root)
 
 
-def _followers(gang: Gang, leader: BoardRole) -> tuple[Held, ...]:
-    """Return the replicas of following roles that must go if the leader loses a replica."""
+def _followers(gang: Gang, leader: BoardRole) -> tuple[PlacedPod, ...]:
+    """Return the replicas of following roles that must be evicted if the leader loses a replica."""
     return tuple(
         (part, part.live[index])
         for part in gang.parts
@@ -135,10 +140,10 @@ def _followers(gang: Gang, leader: BoardRole) -> tuple[Held, ...]:
 def _optional_children(board: Board, gang: Gang, section: BoardGroup) -> Iterator[Victim]:
     """Yield running children that the group does not need."""
     running = [child for child in section.children if any(part.live for part in leaf_parts(child))]
-    spare = sum(child.is_whole for child in section.children) > section.need
+    spare = sum(child.meets_minimum for child in section.children) > section.need
     for child in reversed(running):
         pods = tuple((part, pod) for part in leaf_parts(child) for pod in part.pods_in_order)
-        if spare or not child.is_whole:
+        if spare or not child.meets_minimum:
             lost_gpu_seconds = sum(compute_lost_gpu_seconds(gang, pod, board.now) for _, pod in pods)
             yield Victim(gang, pods, False, (0, 0, 0), 1.0, lost_gpu_seconds, is_group=True)
         elif isinstance(child, BoardGroup):
@@ -146,7 +151,7 @@ def _optional_children(board: Board, gang: Gang, section: BoardGroup) -> Iterato
 
 
 def within_min_runtime(board: Board, gang: Gang, seconds: int) -> bool:
-    """Return whether the gang has run for less than its minimum runtime, in seconds (not 0)."""
+    """Return whether the gang has run for less than its minimum runtime of `seconds` (above 0)."""
     started = gang.workload.started
     if started is None:
         running = [
