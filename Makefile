@@ -52,7 +52,7 @@ run: $(BASE)
 
 test: $(DEV) chromium
 	@$(MAKE) --jobs=2 check collect
-	@$(PY) -m pytest -q -n auto --dist loadgroup --no-loadscope-reorder -m "not heavy" $(ARGS)
+	@$(PY) -m pytest -q -n auto --dist loadscope --no-loadscope-reorder -m "not heavy" $(ARGS)
 
 test-heavy: $(DEV) chromium
 	@$(PY) -m pytest -q -m heavy $(ARGS)

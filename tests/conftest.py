@@ -13,10 +13,12 @@ import pytest
 from django.conf import settings
 from django.core.servers.basehttp import WSGIRequestHandler
 from pytest_django import DjangoDbBlocker
+from xdist.remote import Producer
 
 from berth.db.embedded import EmbeddedCluster, run_server
 from tests import database_cleanup
 from tests.behaviours import reject_unknown_behaviours
+from tests.distribution import GroupScheduling, starts_last
 
 ROOT = Path(__file__).resolve().parents[1]
 FAST_SETTINGS = {
@@ -25,9 +27,6 @@ FAST_SETTINGS = {
     "full_page_writes": "off",
     "shared_buffers": "32MB",
 }
-
-# Folders with a setup that takes several seconds and is shared by all tests of one process.
-SHARED_SETUP = {"browser", "journeys"}
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -43,18 +42,17 @@ def pytest_xdist_auto_num_workers() -> int:
     return (os.cpu_count() or 1) + 1
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> GroupScheduling | None:
+    """Return the scheduler for `--dist loadscope`, or None to keep the one of another mode."""
+    return GroupScheduling(config, log) if config.getvalue("dist") == "loadscope" else None
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Assign each test to a group, whose tests run in one process, for `--dist loadgroup`."""
+    """Move the longest groups to the front, so that no process works alone on one at the end."""
     reject_unknown_behaviours(items)
-    for item in items:
-        if item.get_closest_marker("xdist_group") is None:
-            item.add_marker(pytest.mark.xdist_group(group_of(item.path.relative_to(ROOT / "tests"))))
-
-
-def group_of(file: Path) -> str:
-    """Return the file's name, or the folder's name if its tests share a server or a browser."""
-    return file.parts[0] if file.parts[0] in SHARED_SETUP else str(file)
+    items.sort(key=lambda item: starts_last(item.nodeid))
 
 
 def pytest_collection_finish() -> None:
