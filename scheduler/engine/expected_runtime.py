@@ -1,15 +1,15 @@
-"""Runtime expected of workloads that declare no `max_runtime`, from the last runs of their project."""
+"""Expected runtime of workloads without `max_runtime`, from the last runs of their project."""
 
 from collections.abc import Sequence
 
-LAST_RUNS = 50  # number of completed runs per project that count
-MIN_RUNS = 5  # with fewer runs, no runtime is expected
+LAST_RUNS = 50  # maximum number of completed runs per project to consider
+MIN_RUNS = 5  # with fewer completed runs, no runtime is estimated
 
 
 def expected_runtime(runtimes: Sequence[int]) -> int | None:
-    """Return the runtime in seconds that four of five runs did not exceed, or None after too few runs.
+    """Return the runtime in seconds that 80 % of the runs did not exceed, or None for too few runs.
 
-    `runtimes` has the seconds of a project's last completed runs, in any order.
+    `runtimes` lists the runtimes of a project's last completed runs in seconds, in any order.
     """
     count = len(runtimes)
     return max(1, sorted(runtimes)[(4 * count + 4) // 5 - 1]) if count >= MIN_RUNS else None

@@ -1,7 +1,7 @@
 """Estimate the start times of pending workloads from declared runtimes.
 
 Workloads free their GPUs, CPUs and memory at their declared end, and pending workloads take them
-in queue order. The estimate ignores later submissions and where resources are free.
+in queue order. The estimate ignores later submissions and fragmentation.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -84,7 +84,8 @@ def minimum_request(tree: Group | Role) -> tuple[int, int, int]:
 def _forecast(refusal: Refusal, workload: Workload, future: "_FutureCapacity", now: int) -> Forecast:
     reason = refusal.blockers[0].reason
     if refusal.expected_start is not None:
-        future.start(workload, refusal.expected_start)  # those behind it cannot have its capacity
+        # Workloads behind it in the queue cannot use its capacity.
+        future.start(workload, refusal.expected_start)
         return Forecast(refusal.expected_start, ASSUMPTIONS)
     if reason in UNKNOWN_START:
         return Forecast(None, UNKNOWN_START[reason])
@@ -104,7 +105,7 @@ class _FutureCapacity:
         self._free: Sums = [0, 0, 0]
         for node in snapshot.nodes:
             if node.name in nodes:
-                _add(self._free, node.capacity)
+                _add_amounts(self._free, node.capacity)
         self._ends: list[tuple[int, tuple[int, int, int]]] = []
         self._freed_later: Sums = [0, 0, 0]
         self._undeclared: Sums = [0, 0, 0]
@@ -117,28 +118,28 @@ class _FutureCapacity:
         for kind, resource in enumerate(RESOURCES):
             missing = requested[kind] - self._free[kind] - self._freed_later[kind]
             if missing > 0 and requested[kind]:
-                return Forecast(None, self._explain_never(kind, resource, missing))
+                return Forecast(None, self._never_reason(kind, resource, missing))
         while self._ends and (self._ends[0][0] <= earliest or not _fits(requested, self._free)):
             self._now, freed = max(self._now, self._ends[0][0]), heappop(self._ends)[1]
-            _add(self._free, freed)
-            _add(self._freed_later, tuple(-amount for amount in freed))
+            _add_amounts(self._free, freed)
+            _add_amounts(self._freed_later, tuple(-amount for amount in freed))
         at = max(self._now, earliest)
         self._take(workload, requested, at)
         return Forecast(at, ASSUMPTIONS) if at > self._began else Forecast(None, CAPACITY_FREE)
 
     def _take(self, workload: Workload, amounts: tuple[int, int, int], since: int) -> None:
-        _add(self._free, tuple(-amount for amount in amounts))
+        _add_amounts(self._free, tuple(-amount for amount in amounts))
         if workload.max_runtime is None:
-            _add(self._undeclared, amounts)
+            _add_amounts(self._undeclared, amounts)
         else:
-            _add(self._freed_later, amounts)
+            _add_amounts(self._freed_later, amounts)
             heappush(self._ends, (max(self._now, since + workload.max_runtime), amounts))
 
-    def _explain_never(self, kind: int, resource: str, missing: int) -> str:
-        held = format_amount(resource, self._undeclared[kind])
+    def _never_reason(self, kind: int, resource: str, missing: int) -> str:
+        allocated = format_amount(resource, self._undeclared[kind])
         return (
             f"{format_amount(resource, missing)} would be missing even after every workload with a "
-            f"max_runtime has ended; workloads without one have, or will have, {held} allocated"
+            f"max_runtime has ended; workloads without one have, or will have, {allocated} allocated"
         )
 
 
@@ -177,6 +178,6 @@ def _fits(requested: Iterable[int], free: Iterable[int]) -> bool:
     return all(need <= has or not need for need, has in zip(requested, free, strict=True))
 
 
-def _add(sums: Sums, amounts: Iterable[int]) -> None:
+def _add_amounts(sums: Sums, amounts: Iterable[int]) -> None:
     for kind, more in enumerate(amounts):
         sums[kind] += more

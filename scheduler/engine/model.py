@@ -56,7 +56,7 @@ class FairShareMode:
     window: int | None = None
     tumbling: bool = False
     k: float = 1.0
-    count_all: bool = False  # if False, only usage over quota counts as history
+    count_all: bool = False  # whether usage within quota also counts as history
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ class Pool:
     topology: tuple[str, ...] = ()  # node label keys, outermost first
     reservation_after: int | None = RESERVATION_AFTER  # None: nodes are never held
     cpu_load_limit: int = MILLI  # fraction of each node's CPU that may be allocated, in thousandths
-    nodes_max: int | None = None  # None if the pool cannot add nodes now
+    nodes_max: int | None = None  # None if the pool cannot add nodes at present
     nodes_ever: int | None = None  # maximum if not paused, drained or failing; None means `nodes_max`
     node_shape: NodeShape | None = None
 
@@ -168,7 +168,7 @@ class Queue:
 
 @dataclass(frozen=True, slots=True)
 class TopologyConstraint:
-    """Topology label keys. All pods of the group must run on nodes with one value of label `required`."""
+    """Topology label keys. All pods of the group must run on nodes with the same value of `required`."""
 
     required: str | None = None
     preferred: str | None = None
@@ -222,7 +222,7 @@ class Role:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """An inner node of the workload tree, of whose children at least `need` must run.
+    """An inner node of the workload tree. At least `need` of its children must run.
 
     A role runs if at least `min` of its replicas run.
     """
@@ -265,8 +265,8 @@ class Workload:
     preemption_delay: int | None = None  # None means the pool's default
     stale_gang_grace: int | None = None  # None means the pool's default; if negative, never stopped
     stale_since: int | None = None
-    endless: bool = False  # it runs until it is stopped, like a service
-    scale_up_adds_nodes: bool = True  # if False, the workload scales up only onto existing nodes
+    endless: bool = False  # whether it runs until it is stopped, like a service
+    scale_up_adds_nodes: bool = True  # whether pools may add nodes to scale it up
     suspended: bool = False
     misconfigured: str = ""  # reason the workload is unschedulable, as a clause; empty if valid
     depends_on: tuple[str, ...] = ()  # names of workloads that must complete first

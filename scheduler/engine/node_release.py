@@ -1,8 +1,8 @@
 """Decide whether a pool can release a node.
 
 `decide` runs on a snapshot without the node, so no second scheduler is needed. A node may be
-released only if all its pods can be placed elsewhere at once, no other workload is evicted, and no
-pending workload waits longer.
+released only if all its pods can be placed elsewhere immediately, no other workload is evicted, and
+no pending workload starts later.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,11 +16,12 @@ from scheduler.engine.forecast import forecasts
 from scheduler.engine.model import Node, NodeState, Pod, PodState, Pool, Queue, Snapshot, Workload
 from scheduler.engine.plan import Bundle, Evict, Eviction, Kind, Place, Plan, QueueStanding, Reason
 
-PAYBACK = 3600  # maximum work lost by a move, in seconds of the node's full capacity
-MAX_NODES_TRIED = 4  # maximum nodes tried per call; a time limit would make decisions depend on the machine
+PAYBACK = 3600  # maximum work lost by moves from a node, in seconds of its full capacity
+# Maximum number of nodes tried per call; not a time limit, so that every machine decides alike.
+MAX_NODES_TRIED = 4
 
 # Pending reasons that do not depend on the number of nodes.
-NOT_ABOUT_CAPACITY = frozenset({
+CAPACITY_INDEPENDENT = frozenset({
     Reason.MISCONFIGURED, Reason.SUSPENDED, Reason.DEPENDENCY_NOT_MET, Reason.NO_MATCHING_NODE,
     Reason.EXCEEDS_NODE_SHAPE, Reason.EXCEEDS_POOL_MAX, Reason.PROJECT_LIMIT, Reason.DEPARTMENT_LIMIT,
     Reason.NON_PREEMPTIBLE_OVER_QUOTA, Reason.DEPARTMENT_OVERSOLD, Reason.EXCEEDS_DOMAIN,
@@ -45,7 +46,7 @@ def find_empty_nodes(
 
     The newest nodes come first, and at most `max_nodes` are returned.
     """
-    if max_nodes < 1 or not is_at_rest(plan, pool):
+    if max_nodes < 1 or not is_settled(plan, pool):
         return ()
     pods_on = _pods_by_node(snapshot)
     chosen = [node.name for node in _candidates(snapshot, pool, offered) if not pods_on.get(node.name)][
@@ -63,32 +64,32 @@ def find_node_to_release(
 
     `plan` must be the plan for the same snapshot.
     """
-    if not is_at_rest(plan, pool):
+    if not is_settled(plan, pool):
         return None
     pods_on, by_name = _pods_by_node(snapshot), {workload.name: workload for workload in snapshot.workloads}
     move_rules = MoveRules(snapshot, pool, payback)
     costs: list[tuple[int, int, int, Node]] = []
     for node in _candidates(snapshot, pool, offered):
-        standing = pods_on.get(node.name, {})
-        cost = move_rules.cost(node, [by_name[name] for name in standing]) if standing else None
+        pods = pods_on.get(node.name, {})
+        cost = move_rules.cost(node, [by_name[name] for name in pods]) if pods else None
         if cost is not None:
-            costs.append((cost, sum(map(len, standing.values())), -node.ordinal, node))
+            costs.append((cost, sum(map(len, pods.values())), -node.ordinal, node))
     for _, _, _, node in sorted(costs, key=lambda cost: cost[:3])[:MAX_NODES_TRIED]:
         moving = pods_on[node.name]
         new_plan = _plan_without(snapshot, plan, pool, frozenset({node.name}), moving)
-        places = None if new_plan is None else _places(new_plan, pool, moving)
-        if places is not None:
-            return Release(pool, node.name, _bundles(snapshot, plan, pool, node, moving, places))
+        placements = None if new_plan is None else _new_placements(new_plan, pool, moving)
+        if placements is not None:
+            return Release(pool, node.name, _bundles(snapshot, plan, pool, node, moving, placements))
     return None
 
 
-def is_at_rest(plan: Plan, pool: str) -> bool:
-    """Return whether the pool has no changes planned and no workload waiting for capacity."""
+def is_settled(plan: Plan, pool: str) -> bool:
+    """Return whether the plan changes nothing in the pool and no workload is waiting for its capacity."""
     return (
         not any(bundle.pool == pool for bundle in plan.bundles)
         and not any(d.pool == pool and (d.queued.pods or d.nodes_wanted) for d in plan.demand)
         and all(
-            refusal.pool != pool or refusal.blockers[0].reason in NOT_ABOUT_CAPACITY
+            refusal.pool != pool or refusal.blockers[0].reason in CAPACITY_INDEPENDENT
             for refusal in plan.refusals
         )
     )
@@ -99,7 +100,7 @@ def _candidates(snapshot: Snapshot, pool: str, offered: Iterable[str]) -> list[N
 
     The head node and nodes with reservations are excluded.
     """
-    names = set(offered) - {promise.node for promise in snapshot.reservations}
+    names = set(offered) - {reservation.node for reservation in snapshot.reservations}
     result = [
         node
         for node in snapshot.nodes
@@ -109,7 +110,7 @@ def _candidates(snapshot: Snapshot, pool: str, offered: Iterable[str]) -> list[N
 
 
 def _pods_by_node(snapshot: Snapshot) -> dict[str, dict[str, list[Pod]]]:
-    """Return the pods that hold resources, by node and by workload name."""
+    """Return the pods to which resources are allocated, by node and by workload name."""
     result: dict[str, dict[str, list[Pod]]] = {}
     for workload in sorted(snapshot.workloads, key=lambda workload: workload.name):
         for pod in workload.pods:
@@ -130,7 +131,7 @@ def _plan_without(
     others = tuple(bundle for bundle in new_plan.bundles if bundle.workload not in moving)
     if others != plan.bundles or len(new_plan.notes) > len(plan.notes):
         return None
-    if not _is_still_at_rest(new_plan, pool, moving):
+    if not _remains_settled(new_plan, pool, moving):
         return None
     before, after = forecasts(snapshot, plan), forecasts(edited, new_plan)
     for name, result in after.items():
@@ -140,10 +141,10 @@ def _plan_without(
     return new_plan
 
 
-def _is_still_at_rest(new_plan: Plan, pool: str, moving: Mapping[str, Sequence[Pod]]) -> bool:
+def _remains_settled(new_plan: Plan, pool: str, moving: Mapping[str, Sequence[Pod]]) -> bool:
     moved_bundles = tuple(bundle for bundle in new_plan.bundles if bundle.workload in moving)
     rest = tuple(bundle for bundle in new_plan.bundles if bundle.workload not in moving)
-    return not any(bundle.evictions for bundle in moved_bundles) and is_at_rest(
+    return not any(bundle.evictions for bundle in moved_bundles) and is_settled(
         replace(new_plan, bundles=rest), pool
     )
 
@@ -170,8 +171,13 @@ def _remove_pods(workload: Workload, pool: str, removed: AbstractSet[str]) -> Wo
     return replace(workload, pools=(pool,), pods=stay)
 
 
-def _places(new_plan: Plan, pool: str, moving: Mapping[str, Sequence[Pod]]) -> Mapping[Key, Place] | None:
-    """Return the new place of each moving pod, or None if the plan does anything else or not all of it."""
+def _new_placements(
+    new_plan: Plan, pool: str, moving: Mapping[str, Sequence[Pod]]
+) -> Mapping[Key, Place] | None:
+    """Return the new placement of each moving pod.
+
+    Return None unless the plan places exactly these pods, immediately and in this pool.
+    """
     steps = [step for bundle in new_plan.bundles if bundle.workload in moving for step in bundle.steps]
     placed = {
         (step.workload, step.role, step.index): step
@@ -179,8 +185,8 @@ def _places(new_plan: Plan, pool: str, moving: Mapping[str, Sequence[Pod]]) -> M
         if isinstance(step, Place) and not step.reserved
     }
     requested = {(name, pod.role, pod.index) for name, pods in moving.items() for pod in pods}
-    here = all(bundle.pool == pool for bundle in new_plan.bundles if bundle.workload in moving)
-    return placed if here and len(placed) == len(steps) and placed.keys() == requested else None
+    in_pool = all(bundle.pool == pool for bundle in new_plan.bundles if bundle.workload in moving)
+    return placed if in_pool and len(placed) == len(steps) and placed.keys() == requested else None
 
 
 def _bundles(
@@ -189,11 +195,11 @@ def _bundles(
     pool: str,
     node: Node,
     moving: Mapping[str, Sequence[Pod]],
-    places: Mapping[Key, Place],
+    placements: Mapping[Key, Place],
 ) -> tuple[Bundle, ...]:
     projects = {workload.name: workload.project for workload in snapshot.workloads}
     return tuple(
-        _bundle(pool, node, name, pods, places, _standings(snapshot, plan, pool, projects[name]))
+        _bundle(pool, node, name, pods, placements, _standings(snapshot, plan, pool, projects[name]))
         for name, pods in moving.items()
     )
 
@@ -203,16 +209,16 @@ def _bundle(
     node: Node,
     name: str,
     pods: Sequence[Pod],
-    places: Mapping[Key, Place],
+    placements: Mapping[Key, Place],
     standings: tuple[QueueStanding, ...],
 ) -> Bundle:
-    """Return a bundle that stops the pods and reserves their new places until they have stopped."""
+    """Return a bundle that stops the pods and reserves their new placements until they have stopped."""
     rule = f"moved to release node {node.name}: its workloads fit on other nodes"
-    stops = [Evict(name, p.role, p.index, p.node, p.devices, p.milli) for p in pods]
-    placements = [replace(places[name, p.role, p.index], reserved=True) for p in pods]
+    stopped = [Evict(name, p.role, p.index, p.node, p.devices, p.milli) for p in pods]
+    reserved = [replace(placements[name, p.role, p.index], reserved=True) for p in pods]
     removed = tuple((pod.role, pod.index) for pod in pods)
     eviction = Eviction(Kind.CONSOLIDATE, name, None, rule, removed, whole=False, victim=standings)
-    return Bundle(Kind.CONSOLIDATE, name, pool, (*stops, *placements), (eviction,), rule)
+    return Bundle(Kind.CONSOLIDATE, name, pool, (*stopped, *reserved), (eviction,), rule)
 
 
 def _standings(snapshot: Snapshot, plan: Plan, pool: str, project: str) -> tuple[QueueStanding, ...]:
@@ -231,18 +237,18 @@ class MoveRules:
         self.pool = next(candidate for candidate in snapshot.pools if candidate.name == pool)
         self.queues = {queue.name: queue for queue in snapshot.queues}
 
-    def cost(self, node: Node, standing: Sequence[Workload]) -> int | None:
+    def cost(self, node: Node, workloads: Sequence[Workload]) -> int | None:
         """Return the lost work in milliseconds of node capacity, or None if a move is not allowed.
 
         Moving one replica interrupts the whole gang, so all its work since its last checkpoint
         counts.
         """
-        if not all(self._may_move(workload) for workload in standing):
+        if not all(self._may_move(workload) for workload in workloads):
             return None
         capacity = node.gpus * MILLI or node.cpu
         discarded = sum(
             self._lost_seconds(workload, pod) * _weight(node, workload, pod)
-            for workload in standing
+            for workload in workloads
             for pod in workload.pods
             if pod.state is PodState.RUNNING
         )
@@ -252,8 +258,8 @@ class MoveRules:
     def _may_move(self, workload: Workload) -> bool:
         stable = all(pod.state in (PodState.RUNNING, PodState.COMPLETED) for pod in workload.pods)
         steady = stable and workload.stale_since is None and not workload.suspended
-        by_name = workload.project in self.queues
-        return steady and by_name and workload.preemptible and not self._is_within_min_runtime(workload)
+        has_queue = workload.project in self.queues
+        return steady and has_queue and workload.preemptible and not self._is_within_min_runtime(workload)
 
     def _is_within_min_runtime(self, workload: Workload) -> bool:
         """Return whether the workload is within its minimum runtime.

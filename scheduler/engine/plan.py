@@ -23,7 +23,7 @@ class Kind(StrEnum):
 
 
 class Reason(StrEnum):
-    """Reasons for which a workload is pending, most dominant first."""
+    """Reasons that a workload is pending, most dominant first."""
 
     MISCONFIGURED = "Misconfigured"
     SUSPENDED = "Suspended"
@@ -116,14 +116,14 @@ class Eviction:
     whole: bool  # whether the entire gang is requeued
     victim: tuple[QueueStanding, ...] = ()  # project first, then department
     winner: tuple[QueueStanding, ...] = ()
-    refused: tuple[Blocker, ...] = ()  # the reasons that the preemptor could not start without the eviction
+    refused: tuple[Blocker, ...] = ()  # reasons that the preemptor could not start without the eviction
     lost_gpu_seconds: int = 0
-    earns_backoff: bool = True  # False if only the victim's turn ended: it may restart at once
+    earns_backoff: bool = True  # False if only the victim's turn ended, so that it may restart immediately
 
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """Steps taken for one workload, committed together or not at all."""
+    """Steps for one workload, committed together or not at all."""
 
     kind: Kind
     workload: str  # the workload that is placed or, for stale_gang, stopped

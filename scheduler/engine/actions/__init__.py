@@ -3,9 +3,9 @@
 from collections.abc import Callable, Mapping
 
 from scheduler.engine.actions.allocate import start_gangs
-from scheduler.engine.actions.grow import grow
 from scheduler.engine.actions.preempt import consolidate, preempt, reclaim, reclaim_for_scale_up
-from scheduler.engine.actions.shrink import scale_down_for_pending, scale_down_for_scale_up
+from scheduler.engine.actions.scale_down import scale_down_for_pending, scale_down_for_scale_up
+from scheduler.engine.actions.scale_up import scale_up
 from scheduler.engine.actions.stale_gangs import stop_stale_gangs
 from scheduler.engine.board.board import Board
 
@@ -13,7 +13,7 @@ Step = Callable[[Board, int], None]  # (board, choice): handles workloads that l
 Action = tuple[Step, ...]  # each step runs for all first choices, then for all second choices, and so on
 
 ACTIONS: Mapping[str, Action] = {
-    "allocate": (start_gangs, grow),
+    "allocate": (start_gangs, scale_up),
     "shrink": (scale_down_for_pending, scale_down_for_scale_up),
     "consolidate": (consolidate,),
     "reclaim": (reclaim, reclaim_for_scale_up),

@@ -27,11 +27,11 @@ def start_gangs(board: Board, choice: int) -> None:
 def _start_pending(board: Board, choice: int) -> None:
     if not choice:  # keep the hold while workloads try their other pools
         clear_hold(board)
-    waiting, refused = find_pending_groups(board, choice), RefusalCache()
-    if _all_refused(board, waiting):
-        hold_for_first(board, waiting)
+    groups, refused = find_pending_groups(board, choice), RefusalCache()
+    if _all_refused(board, groups):
+        hold_for_first(board, groups)
         return
-    order = PendingOrder(board, waiting)
+    order = PendingOrder(board, groups)
     for group, gang in order:
         with board.trial(gang, default_reason=Reason.WAITING_FOR_CAPACITY) as trial:
             refusal = _try_to_start(board, group, gang, refused)
@@ -40,17 +40,17 @@ def _start_pending(board: Board, choice: int) -> None:
             else:
                 trial.refuse(*refusal)
         if trial.kind is None:
-            order.leave(group)
+            order.skip(group)
             hold_nodes(board, gang)
 
 
-def _all_refused(board: Board, waiting: Sequence[PendingGroup]) -> bool:
+def _all_refused(board: Board, groups: Sequence[PendingGroup]) -> bool:
     """Refuse all groups and return True if none of them can start.
 
     As long as no gang starts, all groups see the same board and their order does not matter.
     """
     start, refused, refusals = board.mark(), RefusalCache(), []
-    for group in waiting:
+    for group in groups:
         gang = group.gangs[group.at]
         refusal = _try_to_start(board, group, gang, refused)
         if refusal is None or len(refused) > MAX_REQUEST_KINDS:
@@ -70,7 +70,7 @@ def _try_to_start(board: Board, group: PendingGroup, gang: Gang, refused: Refusa
         return bound
     kind = _refusal_key(board, group, gang)
     if kind not in refused:
-        if _start(board, gang):
+        if _place_gang(board, gang):
             return None
         if bound is not None:
             return bound
@@ -79,7 +79,7 @@ def _try_to_start(board: Board, group: PendingGroup, gang: Gang, refused: Refusa
 
 
 def _refusal_key(board: Board, group: PendingGroup, gang: Gang) -> Hashable:
-    """Return the cache key that groups with the same refusal share."""
+    """Return the cache key that is shared by groups with the same refusal."""
     bounds = None if gang.simple else (gang.account, gang.non_preemptible)
     return group.request_key, may_use_held_nodes(board, gang), bounds
 
@@ -89,7 +89,7 @@ def _explain_refusal(board: Board, gang: Gang) -> Refusal:
     if hold is not None and not may_use_held_nodes(board, gang):
         board.cycle.backfill_hold = None
         start = board.mark()
-        fits = _start(board, gang)
+        fits = _place_gang(board, gang)
         board.rewind(start)
         board.cycle.backfill_hold = hold
         if fits:
@@ -97,7 +97,7 @@ def _explain_refusal(board: Board, gang: Gang) -> Refusal:
     return explain_shortage(board, gang)
 
 
-def _start(board: Board, gang: Gang) -> bool:
+def _place_gang(board: Board, gang: Gang) -> bool:
     return any(
         exceeded_bound(gang, total_request(arrangement)) is None
         and find_room(board, gang, arrangement, horizon)
@@ -107,7 +107,7 @@ def _start(board: Board, gang: Gang) -> bool:
 
 
 def _start_on_larger_devices(board: Board, gang: Gang) -> bool:
-    """Place the gang on larger devices if its smaller fraction of them keeps it within bounds."""
+    """Place the gang on larger devices if its smaller fraction of them is within limits and quotas."""
     parts = [part for part in gang.parts if part.request.gpu_memory_mib]
     matcher = board.matcher
     original_requests = [(part.milli, part.amounts, part.mask) for part in parts]
@@ -119,7 +119,7 @@ def _start_on_larger_devices(board: Board, gang: Gang) -> bool:
             )
             part.amounts = (part.milli * part.request.devices, *part.amounts[1:])
         gang.reset_requested()
-        started = exceeded_bound(gang, gang.requested) is None and _start(board, gang)
+        started = exceeded_bound(gang, gang.requested) is None and _place_gang(board, gang)
         for part, (milli, amounts, mask) in zip(parts, original_requests, strict=True):
             part.milli, part.amounts, part.mask = milli, amounts, mask
         gang.reset_requested()

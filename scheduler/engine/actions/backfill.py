@@ -1,7 +1,7 @@
 """Hold nodes for the workload that has waited longest, so that smaller ones do not overtake it.
 
 Nodes are held until the workloads on them end. Where an end is not known, they are held for limited
-periods only, with pauses of the same length. Holds are not stored: each cycle finds them again from the
+periods only, with pauses of the same length. Holds are not stored: each cycle computes them again from the
 workload's age, and prefers the nodes that are closest to being free.
 """
 
@@ -21,9 +21,9 @@ from scheduler.engine.explain.feasible import permanent_obstacle
 from scheduler.engine.placement.find_room import find_room
 from scheduler.engine.placement.spots import Horizon
 
-FIRST_PERIOD = 1800  # seconds of the first hold without a known end; each period is twice as long
-MAX_WAIT = 24 * 3600  # maximum seconds until a known end; later ends count as unknown
-MAX_GANGS = 4  # maximum number of gangs per cycle for which nodes are sought
+FIRST_PERIOD = 1800  # seconds of the first hold without a known end; each further hold lasts twice as long
+MAX_WAIT = 24 * 3600  # maximum time until a known end in seconds; later ends count as unknown
+MAX_GANGS = 4  # maximum number of gangs per cycle for which nodes are searched
 MAX_STEPS = 32  # number of placements tried one by one; the gaps between further tries double
 NOTHING = (0, 0, 0)
 
@@ -33,12 +33,12 @@ def clear_hold(board: Board) -> None:
     cycle.backfill_hold, cycle.find_hold, cycle.overdue, cycle.hold_searches = None, None, [], 0
 
 
-def hold_for_first(board: Board, waiting: Iterable[PendingGroup]) -> None:
-    """Hold nodes for the first of these groups, in queue order, that may hold some.
+def hold_for_first(board: Board, groups: Iterable[PendingGroup]) -> None:
+    """Hold nodes for the first of these groups, in queue order, for which nodes may be held.
 
-    The nodes are searched for when something depends on them, which is rarely the case on a full board.
+    The search runs once a decision depends on held nodes, which is rarely the case on a full board.
     """
-    overdue = [group for group in waiting if _has_waited(board, group.gangs[group.at])]
+    overdue = [group for group in groups if _has_waited_long_enough(board, group.gangs[group.at])]
     if overdue:
         earlier = board.cycle.find_hold or (lambda: board.cycle.backfill_hold)
         board.cycle.find_hold = lambda: earlier() or _first_hold(board, overdue)
@@ -48,7 +48,7 @@ def hold_for_first(board: Board, waiting: Iterable[PendingGroup]) -> None:
 def _first_hold(board: Board, overdue: Iterable[PendingGroup]) -> NodeHold | None:
     order = PendingOrder(board, overdue)
     for group, gang in order:
-        order.leave(group)
+        order.skip(group)
         hold_nodes(board, gang)
         if board.cycle.backfill_hold is not None:
             break
@@ -58,7 +58,11 @@ def _first_hold(board: Board, overdue: Iterable[PendingGroup]) -> NodeHold | Non
 def hold_nodes(board: Board, gang: Gang) -> None:
     """Hold nodes for a blocked workload within its share, if it has waited long enough."""
     cycle = board.cycle
-    if cycle.hold() is not None or cycle.hold_searches >= MAX_GANGS or not _has_waited(board, gang):
+    if (
+        cycle.hold() is not None
+        or cycle.hold_searches >= MAX_GANGS
+        or not _has_waited_long_enough(board, gang)
+    ):
         return
     if not within(NOTHING, gang.account.deserved, gang.requested):
         return
@@ -69,9 +73,9 @@ def hold_nodes(board: Board, gang: Gang) -> None:
 
 
 def hold_period(waited: int) -> tuple[int, bool]:
-    """Return when the current period ends, and whether nodes without a known end are held in it.
+    """Return the end of the current period, and whether nodes without a known end are held in it.
 
-    Both `waited` and the end are seconds since the workload was first entitled to hold nodes. Holds and
+    Both `waited` and the end are in seconds since nodes could first be held for the workload. Holds and
     pauses of the same length alternate, and their length doubles each time.
     """
     number = (waited // (2 * FIRST_PERIOD) + 1).bit_length() - 1
@@ -80,7 +84,7 @@ def hold_period(waited: int) -> tuple[int, bool]:
     return begin + length * (1 if holds else 2), holds
 
 
-def _has_waited(board: Board, gang: Gang) -> bool:
+def _has_waited_long_enough(board: Board, gang: Gang) -> bool:
     after = board.pool.reservation_after
     return after is not None and board.now - gang.workload.submitted >= after
 
@@ -98,7 +102,7 @@ def _find_hold(board: Board, gang: Gang) -> NodeHold | None:
     )
     board.nodes.views = {}
     try:
-        if exceeded_bound(gang, gang.requested) and _place(board, gang) is not None:
+        if exceeded_bound(gang, gang.requested) and _place_gang(board, gang) is not None:
             return None
         for bound, declared_only in ((account.quota, False), (account.deserved, True)):
             if not within(NOTHING, bound, gang.requested) or (borrows and not declared_only):
@@ -111,15 +115,15 @@ def _find_hold(board: Board, gang: Gang) -> NodeHold | None:
         return None
     finally:
         board.rewind(start)
-        board.nodes.views = views  # still valid, because everything is as before
+        board.nodes.views = views  # still valid, because the board has been restored
 
 
 class _HoldSearch:
-    """Search for the nodes on which a gang fits first, by ending the gangs that end before.
+    """Search for the nodes on which a gang will fit first, by removing gangs in the order of their ends.
 
     Workloads of its project that will have ended by then do not count against the bound, which is the
-    project's quota or what it deserves. Otherwise, a workload that backfills held nodes would cost the
-    gang those nodes.
+    project's quota or deserved amount. Otherwise, the gang would lose held nodes to a workload that
+    backfills them.
     """
 
     def __init__(self, board: Board, gang: Gang, bound: Sequence[int]) -> None:
@@ -128,12 +132,13 @@ class _HoldSearch:
         self._kind = kind
         self._replica = min((part.amounts[kind] for part in gang.parts if part.amounts[kind]), default=0)
         # Amounts of the main resource that are free after the ends so far: on each node, and in total on
-        # nodes where a replica may fit.
+        # the nodes on which a replica may fit.
         self._room = list((nodes.gpu, nodes.cpu, nodes.memory)[kind])
         self._usable = sum(room for room in compress(self._room, nodes.ready) if room >= self._replica)
         self._ended: set[str] = set()
-        self._waiting: dict[int, list[Gang]] = defaultdict(list)  # ended but still on the board, by node
-        self._at_once = any(account.has_limit for account in gang.account.path[1:])
+        # Gangs that have ended but are still on the board, by node.
+        self._to_remove: dict[int, list[Gang]] = defaultdict(list)
+        self._removes_immediately = any(account.has_limit for account in gang.account.path[1:])
         self._tries = self._skipped = 0
 
     def by_end(self, declared_only: bool) -> NodeHold | None:
@@ -145,17 +150,17 @@ class _HoldSearch:
                 ending[max(end, now)].append(gang)
         last = max(ending, default=0)
         for moment in sorted(ending):
-            self._end(ending[moment])
-            nodes = self._fit(last=moment == last)
+            self._end_gangs(ending[moment])
+            nodes = self._try_to_fit(last=moment == last)
             if nodes is not None:
                 return NodeHold(self._gang.name, nodes, moment)
         return None
 
     def by_node(self) -> NodeHold | None:
-        """Return a hold on the nodes with the fewest allocated resources, if it is time for one."""
+        """Return a hold on the nodes with the fewest allocated resources, or None during a pause."""
         board, workload = self._board, self._gang.workload
         _, holds = hold_period(board.now - workload.submitted - (board.pool.reservation_after or 0))
-        if not holds or board.can_grow:
+        if not holds or board.can_add_nodes:
             return None
         order = self._least_allocated()
         ends: dict[int, list[int | None]] = {}
@@ -163,15 +168,15 @@ class _HoldSearch:
             gangs = {move.gang.name: move.gang for move in board.on_node[node].values()}
             ending = [gang for gang in gangs.values() if may_end(gang)]
             ends[node] = [known_end(gang, board.now) for gang in ending]
-            self._end(ending)
-            held = self._fit(last=number == len(order))
+            self._end_gangs(ending)
+            held = self._try_to_fit(last=number == len(order))
             if held is not None:
-                until = _latest(end for node in held & ends.keys() for end in ends[node])
+                until = _latest_end(end for node in held & ends.keys() for end in ends[node])
                 return NodeHold(self._gang.name, held, until)
         return None
 
     def _least_allocated(self) -> list[int]:
-        """Return the ready nodes in the order of what is allocated of the main resource.
+        """Return the ready nodes, those with the least of the main resource allocated first.
 
         The order favours nodes that were held before, because they only become emptier.
         """
@@ -182,10 +187,10 @@ class _HoldSearch:
         allocated = list(map(sub, nodes.static_cache[key], free))
         return sorted(compress(range(len(allocated)), nodes.ready), key=allocated.__getitem__)
 
-    def _end(self, gangs: Iterable[Gang]) -> None:
+    def _end_gangs(self, gangs: Iterable[Gang]) -> None:
         """End these gangs. To save time, they stay on the board until they make a difference.
 
-        Those of the same project leave it at once, because of its quota and fair share.
+        Gangs of the same project are removed immediately, because they count against its bound.
         """
         kind, nodes = self._kind, self._board.nodes
         for gang in gangs:
@@ -197,19 +202,19 @@ class _HoldSearch:
                     i = nodes.index[pod.node]
                     before = self._room[i]
                     self._room[i] += part.amounts[kind]
-                    self._waiting[i].append(gang)
+                    self._to_remove[i].append(gang)
                     if nodes.ready[i] and self._room[i] >= self._replica:
                         self._usable += self._room[i] - (before if before >= self._replica else 0)
-            if self._at_once or gang.account is self._gang.account:
-                self._take_off(gang)
+            if self._removes_immediately or gang.account is self._gang.account:
+                self._remove_from_board(gang)
 
-    def _take_off(self, gang: Gang) -> None:
+    def _remove_from_board(self, gang: Gang) -> None:
         for part in gang.parts:
             for pod in tuple(part.live.values()):
                 self._board.drop(gang, part, pod)
 
-    def _fit(self, last: bool) -> frozenset[int] | None:
-        """Return the nodes on which the gang fits now, or None if it does not or was not tried."""
+    def _try_to_fit(self, last: bool) -> frozenset[int] | None:
+        """Return the nodes on which the gang fits now, or None if it does not fit or was not tried."""
         gang, requested = self._gang, self._gang.requested
         if self._usable < requested[self._kind] or not within(gang.account.allocated, self._bound, requested):
             return None
@@ -217,13 +222,13 @@ class _HoldSearch:
         if not last and self._skipped < 1 << max(0, self._tries - MAX_STEPS):
             return None
         self._tries, self._skipped = self._tries + 1, 0
-        for node in [node for node in self._waiting if self._room[node] >= self._replica]:
-            for ended in self._waiting.pop(node):
-                self._take_off(ended)
-        return None if exceeded_bound(gang, requested) else _place(self._board, gang)
+        for node in [node for node in self._to_remove if self._room[node] >= self._replica]:
+            for ended in self._to_remove.pop(node):
+                self._remove_from_board(ended)
+        return None if exceeded_bound(gang, requested) else _place_gang(self._board, gang)
 
 
-def _place(board: Board, gang: Gang) -> frozenset[int] | None:
+def _place_gang(board: Board, gang: Gang) -> frozenset[int] | None:
     """Place the gang and return its nodes, or return None if it does not fit."""
     for arrangement in arrangements(gang):
         before = board.mark()
@@ -232,8 +237,8 @@ def _place(board: Board, gang: Gang) -> frozenset[int] | None:
     return None
 
 
-def _latest(ends: Iterable[int | None]) -> int | None:
-    """Return the latest of these ends, or None if one is not known."""
+def _latest_end(ends: Iterable[int | None]) -> int | None:
+    """Return the latest of these ends, or None if any of them is unknown."""
     latest: int | None = None
     for end in ends:
         if end is None:

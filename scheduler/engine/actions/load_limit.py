@@ -32,7 +32,7 @@ def _select_victims(board: Board, choice: int) -> dict[Gang, list[Victim]]:
         if node.state is NodeState.DRAINING:
             continue
         while (victim := min(_removable_replicas(board, i, choice), key=_sort_key, default=None)) is not None:
-            _drop(board, victim)
+            _drop_pods(board, victim)
             chosen.setdefault(victim.gang, []).append(victim)
     board.rewind(start)
     return chosen
@@ -47,7 +47,7 @@ def _removable_replicas(board: Board, i: int, choice: int) -> Iterator[Victim]:
     for gang in {move.gang: None for move in board.on_node[i].values()}:
         if (
             gang.choice != choice
-            or not gang.may_grow
+            or not gang.is_elastic
             or gang.non_preemptible
             or _cpu_load(board, i, gang) <= limit
         ):
@@ -94,10 +94,10 @@ def _evict(board: Board, gang: Gang, victims: Sequence[Victim]) -> None:
     )
     with board.trial(gang, default_reason=Reason.WAITING_FOR_CAPACITY) as trial:
         for victim in victims:
-            _drop(board, victim)
+            _drop_pods(board, victim)
         trial.accept(Kind.SHRINK, "the node's CPU allocation exceeds the load limit", (eviction,))
 
 
-def _drop(board: Board, victim: Victim) -> None:
+def _drop_pods(board: Board, victim: Victim) -> None:
     for part, pod in victim.pods:
         board.drop(victim.gang, part, pod)

@@ -1,4 +1,4 @@
-"""Start CPU-only workloads by their requests when their limits fit nowhere."""
+"""Start CPU-only workloads by their requests if their limits fit nowhere."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,11 +21,11 @@ def overcommit(board: Board, choice: int) -> None:
     )
     for group, gang in order:
         with board.trial(gang, default_reason=None) as trial:
-            if exceeded_bound(gang, gang.requested) is None and _start(board, gang):
+            if exceeded_bound(gang, gang.requested) is None and _place_by_requests(board, gang):
                 # Retry, because held nodes may become free and the gang may scale up.
                 trial.accept(Kind.START, OVERCOMMIT_MESSAGE, retry=True)
             else:
-                order.leave(group)
+                order.skip(group)
 
 
 def may_overcommit(gang: Gang) -> bool:
@@ -40,7 +40,7 @@ def may_overcommit(gang: Gang) -> bool:
     return has_slack
 
 
-def _start(board: Board, gang: Gang) -> bool:
+def _place_by_requests(board: Board, gang: Gang) -> bool:
     with placed_by_requests(gang):
         return any(find_room(board, gang, arrangement, Horizon.NOW) for arrangement in arrangements(gang))
 

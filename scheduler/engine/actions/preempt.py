@@ -1,13 +1,13 @@
 """Make room for pending gangs by consolidation, reclaim and preemption."""
 
-from scheduler.engine.actions.grow import elastic_gangs, scale_up_steps
+from scheduler.engine.actions.scale_up import elastic_gangs, scale_up_steps
 from scheduler.engine.board.board import Board
 from scheduler.engine.board.gang import total_request
 from scheduler.engine.preemption.policies.pending import Consolidate, Preempt, Reclaim
 from scheduler.engine.preemption.policies.scaling import ReclaimForScaleUp
 from scheduler.engine.preemption.preempt import preempt_for_pending, preempt_for_scale_up
 
-MAX_REPLICAS = 64  # maximum number of replicas that a workload scales up by at once
+MAX_REPLICAS = 64  # maximum number of replicas in one scale-up step
 
 
 def consolidate(board: Board, choice: int) -> None:
@@ -24,7 +24,7 @@ def reclaim(board: Board, choice: int) -> None:
 def reclaim_for_scale_up(board: Board, choice: int) -> None:
     """Scale up gangs within their quota by evicting workloads of queues over their quota."""
     for gang in elastic_gangs(board, choice):
-        # Many replicas at once may need fewer evictions than one after the other.
+        # One step of many replicas may need fewer evictions than many steps of one replica.
         replicas = min(MAX_REPLICAS, max(part.role.max - part.count for part in gang.parts))
         while replicas:
             steps = [

@@ -1,4 +1,4 @@
-"""Start gangs whose reservations from earlier cycles have become free."""
+"""Start gangs whose reserved capacity from earlier cycles is free now."""
 
 from collections.abc import Iterator, Sequence
 
@@ -37,7 +37,7 @@ def start_reserved_gangs(board: Board, choice: int) -> None:
 def _pending_reason(
     board: Board, reserved: Sequence[ReservedPod], blocked: Sequence[ReservedPod]
 ) -> tuple[Reason, Numbers]:
-    """Return the reason why the reserved gang cannot start yet.
+    """Return the reason that the reserved gang cannot start yet.
 
     `blocked` pods have no free capacity yet. If there are none, the victims keep a queue over its
     limit until they have stopped.
@@ -50,7 +50,7 @@ def _pending_reason(
 
 
 def _within_limits(gang: Gang) -> bool:
-    """Return whether the gang's queues are within limits, counting pods that still stop."""
+    """Return whether the gang's queues are within limits, including pods that are still stopping."""
     requested = [any(part.amounts[kind] for part in gang.parts) for kind in KINDS]
     return all(
         not requested[kind] or not account.leaving[kind]

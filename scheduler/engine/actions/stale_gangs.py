@@ -20,13 +20,13 @@ def stop_stale_gangs(board: Board, choice: int) -> None:
                 trial.accept(
                     Kind.STALE_GANG,
                     "below its minimum for longer than the grace period",
-                    (_stop(board, gang, broken),),
+                    (_stop_pods(board, gang, broken),),
                 )
 
 
 def _broken_pods(board: Board, node: BoardGroup | BoardRole) -> Iterator[tuple[BoardRole, Pod]]:
     """Yield the pods of the outermost groups and roles that are below their minimum."""
-    if not _is_whole(board, node):
+    if not _meets_minimum(board, node):
         for part in leaf_parts(node):
             for pod in part.pods_in_order:
                 yield part, pod
@@ -35,10 +35,10 @@ def _broken_pods(board: Board, node: BoardGroup | BoardRole) -> Iterator[tuple[B
             yield from _broken_pods(board, child)
 
 
-def _is_whole(board: Board, node: BoardGroup | BoardRole) -> bool:
-    """Return whether the minimum is met. Replicas reserved on booting nodes do not count."""
+def _meets_minimum(board: Board, node: BoardGroup | BoardRole) -> bool:
+    """Return whether the minimum is met. Replicas reserved on nodes that are not ready do not count."""
     if isinstance(node, BoardGroup):
-        return sum(_is_whole(board, child) for child in node.children) >= node.need
+        return sum(_meets_minimum(board, child) for child in node.children) >= node.need
     nodes = board.nodes
     not_ready = sum(not nodes.ready[nodes.index[pod.node]] for pod in node.live.values()
                   if pod.state is PodState.RESERVED)  # fmt: skip
@@ -52,7 +52,7 @@ def _is_overdue(board: Board, gang: Gang) -> bool:
     return grace >= 0 and board.now - (board.now if since is None else since) >= grace
 
 
-def _stop(board: Board, gang: Gang, pods: list[tuple[BoardRole, Pod]]) -> Eviction:
+def _stop_pods(board: Board, gang: Gang, pods: list[tuple[BoardRole, Pod]]) -> Eviction:
     before = {account: tuple(account.allocated) for account in gang.account.path}
     lost_gpu_seconds = sum(compute_lost_gpu_seconds(gang, pod, board.now) for _, pod in pods)
     for part, pod in pods:

@@ -33,8 +33,7 @@ class Trial:
     """
 
     __slots__ = (
-        "board", "evictions", "gang", "kind", "message", "numbers", "reason", "retry", "start",
-        "waits_for_victims",
+        "board", "delayed", "evictions", "gang", "kind", "message", "numbers", "reason", "retry", "start",
     )  # fmt: skip
 
     def __init__(self, board: "Board", gang: Gang, default_reason: Reason | None) -> None:
@@ -43,9 +42,7 @@ class Trial:
         self.message = ""
         self.evictions: tuple[Eviction, ...] = ()
         self.numbers: Numbers = {}
-        self.waits_for_victims = (
-            False  # whether to start only after the victims have stopped, even on free nodes
-        )
+        self.delayed = False  # if True, start only after the victims have stopped, even on free nodes
         self.retry = False
 
     def accept(
@@ -80,7 +77,7 @@ class Board:
     ) -> None:
         """Create a board without workloads.
 
-        All boards share `served`: the workloads that this cycle placed or scaled.
+        All boards share `served`, the names of the workloads that this cycle placed or scaled.
         """
         self.pool = self.configured_pool = pool
         self.now = now
@@ -88,18 +85,18 @@ class Board:
         self.ledger = Ledger(pool, queues)
         self.matcher = Matcher(self.nodes.nodes)
         self.topology = Topology(pool.topology, self.nodes)
-        self.can_grow = pool.nodes_max is not None and len(nodes) < pool.nodes_max
+        self.can_add_nodes = pool.nodes_max is not None and len(nodes) < pool.nodes_max
         self.gangs: dict[str, Gang] = {}
         self.mix = RequestMix(self.gangs)
         self.by_project: dict[QueueAccount, dict[str, Gang]] = {}  # gangs that have pods, by project and name
         self.on_node: list[dict[int, Move]] = [{} for _ in nodes]  # by node index: moves by `id(pod)`
-        # Groups of gangs that may start because they are below their minimum in the snapshot.
-        self.waiting: dict[Hashable, PendingGroup] = {}
+        # Gangs that may start because they are below their minimum in the snapshot, grouped by request.
+        self.pending_groups: dict[Hashable, PendingGroup] = {}
         self.groups_by_project: dict[QueueAccount, list[PendingGroup]] = {}
         self.elastic: list[Gang] = []
         self.reserved: list[Gang] = []  # gangs with reservations from an earlier cycle
         self.incomplete: list[Gang] = []  # gangs with pods that may have to start, stop or scale
-        self.ineligible: dict[str, tuple[Reason, Numbers]] = {}  # gangs suspended, in backoff, and so on
+        self.ineligible: dict[str, tuple[Reason, Numbers]] = {}  # for example suspended or in backoff
         self.served = served
         self.cycle = CycleState()
         self._log: list[Move] = []
@@ -136,7 +133,7 @@ class Board:
                 self._mark_leaving(gang, part, pod, i, -1)
             else:
                 self.nodes.release(i, pod.devices, pod.milli, part.request)
-                self._charge(gang, part, pod, -1)
+                self._charge_pod(gang, part, pod, -1)
 
     def _board_role(self, role: Role) -> BoardRole:
         request, matcher = role.request, self.matcher
@@ -149,7 +146,7 @@ class Board:
         """Add a pod of the snapshot to the board."""
         i = self.nodes.index.get(pod.node, -1)
         if pod.state is PodState.COMPLETED:
-            part.done += 1
+            part.completed += 1
             part.used.add(pod.index)
         elif pod.state is PodState.STOPPING:
             part.used.add(pod.index)
@@ -159,7 +156,7 @@ class Board:
             if pod.devices and max(pod.devices) >= len(self.nodes.devices[i]):
                 self.nodes.add_missing_devices(i, pod.devices)
             self.nodes.take(i, pod.devices, pod.milli, part.request)
-            self._charge(gang, part, pod, 1)
+            self._charge_pod(gang, part, pod, 1)
             if pod.state in LIVE_STATES:
                 self._register_pod(Move(gang, part, pod, i, True, True))
             else:
@@ -171,7 +168,7 @@ class Board:
             for kind, amount in enumerate((pod_milli_gpus(pod), *part.amounts[1:])):
                 account.leaving[kind] += sign * amount
 
-    def _charge(self, gang: Gang, part: BoardRole, pod: Pod, sign: int) -> None:
+    def _charge_pod(self, gang: Gang, part: BoardRole, pod: Pod, sign: int) -> None:
         _, cpu, memory = part.amounts
         gpu = sign * pod.milli * len(pod.devices)
         self.ledger.charge(gang.account, gpu, sign * cpu, sign * memory, gang.non_preemptible)
@@ -190,7 +187,7 @@ class Board:
         self.nodes.touched = None
 
     def trial(self, gang: Gang, default_reason: Reason | None) -> Trial:
-        """Open a trial, the only way for an action to place, evict or refuse."""
+        """Open a trial. Actions place, evict and refuse only through trials."""
         self.cycle.trials += 1
         return Trial(self, gang, default_reason)
 
@@ -255,7 +252,7 @@ class Board:
     def _apply_placement(self, move: Move) -> None:
         gang, part, pod, i = move[:4]
         self.nodes.take(i, pod.devices, pod.milli, part.request)
-        self._charge(gang, part, pod, 1)
+        self._charge_pod(gang, part, pod, 1)
         self._register_pod(move)
 
     def _register_pod(self, move: Move) -> None:
@@ -272,7 +269,7 @@ class Board:
     def _apply_removal(self, move: Move) -> None:
         gang, part, pod, i = move[:4]
         self.nodes.release(i, pod.devices, pod.milli, part.request)
-        self._charge(gang, part, pod, -1)
+        self._charge_pod(gang, part, pod, -1)
         del part.live[pod.index]
         part.vacate(pod.index)
         del self.on_node[i][id(pod)]
@@ -293,14 +290,14 @@ class Board:
         self.cycle.evicting_trials += trial.retry or any(not move.placed for move in moves)
         withdrawn_ids = {id(move.pod) for move in moves if not move.placed} & self._new_placements.keys()
         moves = self._replace_placements(withdrawn_ids, moves) if withdrawn_ids else moves
-        waits = {move.gang.name for move in moves if not move.starts_now}
-        if trial.waits_for_victims:
-            waits.add(gang.name)
-        steps = tuple(to_step(move, waits) for move in moves)
-        kind = Kind.RESERVE if trial.kind is Kind.START and waits else trial.kind
-        bundle = Bundle(kind, gang.name, self.pool.name, steps, trial.evictions, trial.message)
-        self._append_bundle(bundle)
-        if gang.name in waits and gang.pod_count == sum(move.placed and move.gang is gang for move in moves):
+        reserved = {move.gang.name for move in moves if not move.starts_now}
+        if trial.delayed:
+            reserved.add(gang.name)
+        steps = tuple(to_step(move, reserved) for move in moves)
+        kind = Kind.RESERVE if trial.kind is Kind.START and reserved else trial.kind
+        self._append_bundle(Bundle(kind, gang.name, self.pool.name, steps, trial.evictions, trial.message))
+        own_count = sum(move.placed and move.gang is gang for move in moves)
+        if gang.name in reserved and gang.pod_count == own_count:
             self.cycle.reserved_only.add(gang.name)
         self._new_placements.update((id(move.pod), move) for move in moves if move.placed)
         self.cycle.refusals.pop(gang.name, None)
@@ -318,8 +315,8 @@ class Board:
 
     def _block_indices(self, moves: Sequence[Move]) -> None:
         for _, part, pod, _, placed, _ in moves:
-            going = not placed and pod.state is not PodState.RESERVED
-            if going and pod.index not in part.live and pod.index not in part.used:
+            is_stopping = not placed and pod.state is not PodState.RESERVED
+            if is_stopping and pod.index not in part.live and pod.index not in part.used:
                 part.used.add(pod.index)
                 self._blocked_indices.append((part, pod.index))
 
@@ -328,10 +325,8 @@ class Board:
         if bundle.kind is Kind.GROW:
             for at, earlier in enumerate(self.cycle.bundles):
                 if earlier.kind is Kind.GROW and earlier.workload == bundle.workload:
-                    evictions = earlier.evictions + bundle.evictions
-                    self.cycle.bundles[at] = replace(
-                        earlier, steps=earlier.steps + bundle.steps, evictions=evictions
-                    )
+                    steps, evictions = earlier.steps + bundle.steps, earlier.evictions + bundle.evictions
+                    self.cycle.bundles[at] = replace(earlier, steps=steps, evictions=evictions)
                     return
         self.cycle.bundles.append(bundle)
 
@@ -355,7 +350,7 @@ class Board:
         return id(pod) in self._new_placements
 
     def _replace_placements(self, withdrawn_ids: AbstractSet[int], moves: Sequence[Move]) -> list[Move]:
-        """Withdraw or relocate pods that this cycle has already placed. Return the remaining moves."""
+        """Withdraw or relocate pods that this cycle has already placed. Return the other moves."""
         withdrawn = [self._new_placements.pop(pod) for pod in sorted(withdrawn_ids)]
         keys = {move_key(move) for move in withdrawn}
         replacements = {move_key(move): move for move in moves if move.placed and move_key(move) in keys}
@@ -364,17 +359,17 @@ class Board:
             if move.gang.group is not None:
                 move.gang.group.at = 0
         self._new_placements.update((id(move.pod), move) for move in replacements.values())
-        waits = self._mark_waiting(replacements.values())
-        self.cycle.bundles = rewrite_bundles(self.cycle.bundles, keys, replacements, waits)
+        reserved_only = self._mark_reserved_only(replacements.values())
+        self.cycle.bundles = rewrite_bundles(self.cycle.bundles, keys, replacements, reserved_only)
         return [
             move for move in moves if id(move.pod) not in withdrawn_ids and move_key(move) not in replacements
         ]
 
-    def _mark_waiting(self, moves: Iterable[Move]) -> set[str]:
-        """Return the gangs whose relocated pods can no longer start in this cycle."""
-        waits = {move.gang.name for move in moves if not move.starts_now and self.starts(move.gang)}
-        self.cycle.reserved_only |= waits
-        return waits
+    def _mark_reserved_only(self, moves: Iterable[Move]) -> set[str]:
+        """Mark the gangs whose relocated pods can no longer start in this cycle. Return their names."""
+        reserved_only = {move.gang.name for move in moves if not move.starts_now and self.starts(move.gang)}
+        self.cycle.reserved_only |= reserved_only
+        return reserved_only
 
     def newly_placed_gangs(self) -> Iterable[Gang]:
         """Return the gangs with at least one pod that this cycle placed."""
@@ -387,12 +382,12 @@ class Board:
         )
 
     def reasons(self, gang: Gang) -> Mapping[Reason, Numbers]:
-        """Return the reasons for which the gang is pending: those of its group and its own."""
+        """Return the reasons that the gang is pending: those of its group and its own."""
         own = self.cycle.refusals.get(gang.name, {})
         return own if gang.group is None else {**gang.group.reasons, **own}
 
     def add_reason(self, gang: Gang, reason: Reason, numbers: Numbers) -> None:
-        """Record a reason for which the gang and its group are pending."""
+        """Record a reason that the gang and its group are pending."""
         if gang.group is None:
             self.add_own_reason(gang, reason, numbers)
             return

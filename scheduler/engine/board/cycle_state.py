@@ -18,19 +18,19 @@ class CycleState:
     refusals: dict[str, dict[Reason, Numbers]] = field(default_factory=dict)
     reserved_only: set[str] = field(default_factory=set)  # gangs with reservations but no running pods
     started_reservations: set[str] = field(default_factory=set)  # gangs started on reserved capacity
-    excluded: set[str] = field(default_factory=set)  # preemptors and moved workloads, never victims
+    excluded: set[str] = field(default_factory=set)  # preemptors and moved workloads, which are never victims
     evicted: set[str] = field(default_factory=set)
     scaled_down: set[str] = field(default_factory=set)
     placed_in_other_pool: set[str] = field(default_factory=set)
     bundles: list[Bundle] = field(default_factory=list)
     backfill_hold: NodeHold | None = None
-    # While nothing depends on held nodes, they are not searched for. These groups may hold some.
+    # Finds the nodes to hold. It is not called until a decision depends on held nodes.
     find_hold: Callable[[], NodeHold | None] | None = None
-    overdue: list[PendingGroup] = field(default_factory=list)
-    hold_searches: int = 0  # number of gangs for which nodes to hold were sought
+    overdue: list[PendingGroup] = field(default_factory=list)  # groups for which nodes may be held
+    hold_searches: int = 0  # number of gangs for which nodes to hold were searched
     trials: int = 0  # number of trials and of attempts within them
     accepted_trials: int = 0
-    evicting_trials: int = 0  # number of accepted trials after which all pending gangs are retried
+    evicting_trials: int = 0  # number of accepted trials after which all pending gangs are tried again
     placement_attempts: PlacementAttempts = field(default_factory=PlacementAttempts)
     reclaimable_cache: dict[QueueAccount, dict[Hashable, object]] = field(default_factory=dict)
 

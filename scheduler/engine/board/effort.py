@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from scheduler.engine.board.gang import Gang
 from scheduler.engine.board.ledger import QueueAccount
 
-MAX_REPLICAS_PER_WORKLOAD = 50_000  # replicas tried per workload and cycle, summed over all attempts
+# Maximum number of replicas tried per workload and cycle, summed over all attempts.
+MAX_REPLICAS_PER_WORKLOAD = 50_000
 MAX_REPLICAS_PER_PROJECT = 200_000
 MIN_ATTEMPTS = 3  # minimum number of attempts per workload, however large the workload is
 
@@ -43,12 +44,12 @@ class PlacementAttempts:
         ):
             own.exhausted = True
             return False
-        for effort in (own, projects):
-            effort.trials += 1
-            effort.replicas += replicas
+        for count in (own, projects):
+            count.trials += 1
+            count.replicas += replicas
         return True
 
     def attempts_if_exhausted(self, gang: Gang) -> int:
-        """Return the gang's number of attempts if no more are allowed, else 0."""
+        """Return how many attempts the gang has used if its limit is reached, else 0."""
         own = self._spent.get(gang.name)
         return own.trials if own is not None and own.exhausted else 0

@@ -18,7 +18,7 @@ def find_pending_groups(board: Board, choice: int | None = None) -> list[Pending
     With `choice`, return only groups whose gangs list this pool in that position.
     """
     served, evicted, result = board.served, board.cycle.evicted, []
-    for group in board.waiting.values():
+    for group in board.pending_groups.values():
         group.at = 0  # the start of a gang may have been withdrawn
         if choice is None or group.choice == choice:
             gang = group.gangs[0]
@@ -46,7 +46,7 @@ def remaining_preemption_delay(board: Board, workload: Workload) -> int:
     """
     delay = workload.preemption_delay
     if delay is None:
-        delay = board.pool.preemption_delay if board.can_grow else 0
+        delay = board.pool.preemption_delay if board.can_add_nodes else 0
     return max(0, workload.submitted + delay - board.now) if delay > 0 else 0
 
 
@@ -57,12 +57,12 @@ def is_still_pending(board: Board, gang: Gang) -> bool:
 
 
 def exceeded_bound(gang: Gang, requested: Sequence[int]) -> tuple[Reason, Numbers] | None:
-    """Return the first limit or quota that the request would exceed, or None. Check the project first."""
+    """Return the first limit or quota that the request would exceed, or None. The project's go first."""
     return next(exceeded_bounds(gang, requested), None)
 
 
 def exceeded_bounds(gang: Gang, requested: Sequence[int]) -> Iterator[tuple[Reason, Numbers]]:
-    """Yield the limits that the request would exceed, the project's first, then such quotas."""
+    """Yield the limits, then the quotas, that the request would exceed, the project's first."""
     for account in gang.account.path:
         kind = first_exceeded(account.allocated, account.limit, requested) if account.has_limit else None
         if kind is not None:
@@ -107,8 +107,8 @@ def exceeded_share(gang: Gang, requested: Sequence[int]) -> tuple[Reason, Number
 def exceeded_share_at_any_level(gang: Gang, requested: Sequence[int]) -> tuple[Reason, Numbers] | None:
     """Return a reason if the request would put one of the gang's queues over quota and fair share.
 
-    A department is ignored if it would only exceed them because another of its projects borrows,
-    since the borrowed resources can be reclaimed.
+    A department is ignored if it would exceed them only because another of its projects borrows.
+    These borrowed resources can be reclaimed.
     """
     kinds = tuple(kind for kind in KINDS if requested[kind] > 0)
     for number, step in enumerate(gang.account.path):
@@ -142,10 +142,10 @@ def lowest_priority(board: Board, account: QueueAccount) -> int | None:
     return result
 
 
-def has_elastic(board: Board, account: QueueAccount) -> bool:
+def runs_elastic_gang(board: Board, account: QueueAccount) -> bool:
     """Return whether the project runs an elastic gang."""
     if _ELASTIC not in account.cache:
         gangs = board.by_project.get(account, {}).values()
-        account.cache[_ELASTIC] = any(gang.may_grow for gang in gangs)
+        account.cache[_ELASTIC] = any(gang.is_elastic for gang in gangs)
     result: bool = account.cache[_ELASTIC]
     return result

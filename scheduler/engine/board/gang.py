@@ -24,7 +24,7 @@ class BoardRole:
         "_first",
         "amounts",
         "avoid_mask",
-        "done",
+        "completed",
         "ignores_limits",
         "live",
         "mask",
@@ -37,23 +37,24 @@ class BoardRole:
 
     def __init__(self, role: Role, milli: int, mask: bytes | None, avoid_mask: bytes | None) -> None:
         self.role, self.request, self.mask, self.avoid_mask = role, role.request, mask, avoid_mask
-        self.ignores_limits = False  # if True, replicas are placed by their requests instead of their limits
+        self.ignores_limits = False  # whether replicas are placed by their requests instead of their limits
         self.milli = milli  # share of each device in thousandths, on the smallest device that fits
         request = role.request
         self.amounts = (milli * request.devices, request.cpu, request.memory_mib)
         self.live: dict[int, Pod] = {}
-        self.done = 0  # completed replicas, which hold no resources but count towards the minimum
+        # Number of completed replicas, which use no resources but count towards the minimum.
+        self.completed = 0
         self.used: set[int] = set()  # indices of completed, stopping or stuck pods, which cannot be reused
         self._first = 0  # all lower indices are in use
         self.replicas_by_node: dict[int, int] | None = None if role.spread_per_node is None else {}
 
     @property
     def count(self) -> int:
-        return len(self.live) + self.done
+        return len(self.live) + self.completed
 
     @property
     def meets_minimum(self) -> bool:
-        return len(self.live) + self.done >= self.role.min
+        return len(self.live) + self.completed >= self.role.min
 
     @property
     def pods_in_order(self) -> Iterable[Pod]:
@@ -119,8 +120,9 @@ class PendingGroup:
         self.request_key: Hashable = None
         self.gangs: list[Gang] = []
         self.at = 0  # gangs before this index are no longer pending
-        self.reasons: dict[Reason, Numbers] = {}  # reasons for which the gangs are pending in this cycle
-        self.shared = False  # if True, a plan also refers to `gangs`, so copy the list before changing it
+        self.reasons: dict[Reason, Numbers] = {}  # reasons that the gangs are pending in this cycle
+        # Whether a plan refers to `gangs` as well, so that the list must be copied before a change.
+        self.shared = False
 
 
 class Gang:
@@ -134,7 +136,7 @@ class Gang:
         "extra_request",
         "gang_victim",
         "group",
-        "may_grow",
+        "is_elastic",
         "name",
         "non_preemptible",
         "parts",
@@ -153,10 +155,10 @@ class Gang:
         self.parts = parts
         self.pod_count = 0  # number of pods on the board
         self.simple = _is_simple(workload.tree)
-        self.may_grow = not self.simple or any(part.role.max > part.role.min for part in parts)
+        self.is_elastic = not self.simple or any(part.role.max > part.role.min for part in parts)
         self.group: PendingGroup | None = None  # pending gangs with the same request
         self.pods: tuple[Pod, ...] = ()  # the pods in the snapshot
-        self.extra_request = (0, 0, 0)  # request counted in its queues, in addition to its allocation
+        self.extra_request = (0, 0, 0)  # request that counts in its queues in addition to its allocation
         self.gang_victim: object = None  # cached `Victim` of all pods, until the pods change
         self._root: BoardGroup | None = None
         self._requested: tuple[int, int, int] | None = None
@@ -172,12 +174,12 @@ class Gang:
     def meets_minimum(self) -> bool:
         if not self.simple:
             return self.root.meets_minimum
-        return all(len(part.live) + part.done >= part.role.min for part in self.parts)
+        return all(len(part.live) + part.completed >= part.role.min for part in self.parts)
 
     @property
     def is_complete(self) -> bool:
         """Whether every replica of a workload that cannot grow is more than a reservation."""
-        if self.may_grow or not self.pod_count:
+        if self.is_elastic or not self.pod_count:
             return False
         for part in self.parts:
             if len(part.live) != part.role.max:
@@ -218,7 +220,7 @@ class Gang:
 
     @property
     def is_running(self) -> bool:
-        """Whether any placed pod is more than a reservation."""
+        """Whether any placed pod is not just reserved."""
         return any(pod.state is not PodState.RESERVED for part in self.parts for pod in part.live.values())
 
     def part(self, role: str) -> BoardRole:
@@ -244,7 +246,7 @@ def _board_group(group: Group, parts: dict[int, BoardRole]) -> BoardGroup:
 
 
 def _is_simple(group: Group) -> bool:
-    """Return whether only one arrangement exists: no optional children, no topology."""
+    """Return whether there is only one arrangement: no optional children and no topology constraints."""
     if group.topology is not None or group.need < len(group.children):
         return False
     for child in group.children:
@@ -304,12 +306,12 @@ def _arrangements(node: "BoardGroup | BoardRole", scopes: tuple[Scope, ...]) -> 
         (child for child in node.children if not child.meets_minimum),
         key=lambda child: not has_live_pods(child),
     )
-    lacking = node.need - (len(node.children) - len(broken))
-    for chosen in combinations(broken, lacking):
-        for node_constraints in product(
+    missing = node.need - (len(node.children) - len(broken))
+    for chosen in combinations(broken, missing):
+        for picks in product(
             *(tuple(islice(_arrangements(child, inner), MAX_ARRANGEMENTS)) for child in chosen)
         ):
-            yield tuple(need for pick in node_constraints for need in pick)
+            yield tuple(need for pick in picks for need in pick)
 
 
 def _add_scope(node: "BoardGroup | BoardRole", scopes: tuple[Scope, ...]) -> tuple[Scope, ...]:

@@ -28,7 +28,9 @@ class QueueKey(NamedTuple):
 
     over_quota: bool
     rank: int  # negated, so that a higher rank goes first
-    exceeds_share: bool  # whether the workload would exceed the share; a starved queue may exceed it once
+    exceeds_share: (
+        bool  # whether the workload would exceed the share; false if a starved queue exceeds its share once
+    )
     relative_usage: float  # decayed usage relative to the weighted share, if history counts
     over_share: bool
     dominant_share: float  # share including the next workload
@@ -96,20 +98,20 @@ class QueueAccount:
         self.limit = limit if entitlement.over_quota else tuple(map(min, limit, self.quota))
         self.has_limit = min(self.limit) < NO_BOUND
         self.allocated, self.non_preemptible = [0, 0, 0], [0, 0, 0]
-        self.leaving = [0, 0, 0]  # held by stopping pods, in addition to `allocated`
+        self.leaving = [0, 0, 0]  # allocated to stopping pods, in addition to `allocated`
         self.pending_request = [0, 0, 0]  # requested by pending workloads, in addition to the allocation
         self.share = [0, 0, 0]
-        self.rounded_off = [0, 0, 0]  # the fraction of a unit that rounding removed from the share
+        self.rounded_off = [0, 0, 0]  # fraction of a unit by which the share was rounded down
         # Allocated and pending amounts at the start of the cycle, without workloads placed in other pools.
         self.requested = [0, 0, 0]
         self.wanted = [0, 0, 0]  # the part of `requested` that limits allow
-        # max(quota, share); other queues cannot reclaim anything below this
+        # max(quota, share), below which other queues cannot reclaim
         self.deserved: list[int] = list(self.quota)
         self.cache: dict[Hashable, Any] = {}  # values derived from the allocation, cleared when it changes
         self.version = 0  # incremented with every change of the allocation
         self.sibling_cache: dict[Hashable, Any] = {}  # shared by siblings, cleared when an allocation changes
         self.relative_usage: Sequence[RelativeUsage] = ()  # by resource; empty if history does not count
-        # By resource: whether the department's projects take turns with other departments directly.
+        # By resource: whether the department's projects take turns directly with other departments.
         self.divided: Sequence[bool] = NOT_DIVIDED
         # The values from which the report was built, followed by the report.
         self.cached_report: tuple[tuple[object, ...], QueueReport] | None = None
@@ -134,11 +136,11 @@ class QueueAccount:
     def sort_key(self, requested: tuple[int, int, int]) -> QueueKey:
         result: QueueKey | None = self.cache.get(requested)
         if result is None:
-            beyond = not within(self.allocated, self.deserved, requested)
+            over_deserved = not within(self.allocated, self.deserved, requested)
             result = self.cache[requested] = QueueKey(
                 not within(self.allocated, self.quota, requested),
                 -self.rank,
-                beyond and not (self.is_starved(requested) and self.may_exceed_share_once(requested)),
+                over_deserved and not (self.is_starved(requested) and self.may_exceed_share_once(requested)),
                 self.relative_usage[main_resource(requested)].used if self.relative_usage else 0.0,
                 # If quotas are oversold, the share may be below the quota.
                 not within(self.allocated, self.share, requested),
@@ -150,7 +152,7 @@ class QueueAccount:
     def sort_key_for(self, project: "QueueAccount", requested: tuple[int, int, int]) -> QueueKey:
         """Return the sort key of this queue with a workload of one of its projects.
 
-        A divided department goes by the share and usage of the project.
+        For a divided department, the share and usage of the project count.
         """
         key = self.sort_key(requested)
         if not self.divided[main_resource(requested)]:
@@ -167,7 +169,7 @@ class QueueAccount:
         )
 
     def may_exceed_share_once(self, requested: Sequence[int]) -> bool:
-        """Return whether the queue is below its share, so that one workload may take it above."""
+        """Return whether the queue is below its share, so that one workload may exceed it."""
         return all(
             self.allocated[kind] + requested[kind] <= self.deserved[kind]
             or self.allocated[kind] < self.deserved[kind]
@@ -185,9 +187,9 @@ class QueueAccount:
         for kind in KINDS:
             if requested[kind] <= 0:
                 continue
-            held = self.allocated[kind] + (requested[kind] if with_request else 0)
-            due = self.deserved[kind]
-            ratio = held / due if due > 0 else (float("inf") if held > 0 else 0.0)
+            allocated = self.allocated[kind] + (requested[kind] if with_request else 0)
+            deserved = self.deserved[kind]
+            ratio = allocated / deserved if deserved > 0 else (float("inf") if allocated > 0 else 0.0)
             worst = max(worst, ratio)
         return worst
 
@@ -201,13 +203,13 @@ class Ledger:
         self.division_inputs: dict[QueueAccount | None, object] = {}  # inputs of the last division, by parent
         by_name = {queue.name: queue for queue in queues}
         for queue in sorted(queues, key=lambda queue: queue.name):
-            self._open(queue, by_name, pool.name)
+            self._open_account(queue, by_name, pool.name)
 
-    def _open(self, queue: Queue, by_name: dict[str, Queue], pool: str) -> QueueAccount:
+    def _open_account(self, queue: Queue, by_name: dict[str, Queue], pool: str) -> QueueAccount:
         if queue.name in self.accounts:
             return self.accounts[queue.name]
         above = by_name.get(queue.parent) if queue.parent is not None else None
-        parent = self._open(above, by_name, pool) if above is not None else None
+        parent = self._open_account(above, by_name, pool) if above is not None else None
         account = self.accounts[queue.name] = QueueAccount(queue, parent, pool)
         if parent is None:
             account.sibling_cache = self.roots[0].sibling_cache if self.roots else account.sibling_cache
@@ -218,24 +220,24 @@ class Ledger:
     def charge(project: QueueAccount, gpu: int, cpu: int, memory: int, non_preemptible: bool) -> None:
         """Add the resources of one pod (negative: remove them) to a project and its department."""
         for account in project.path:
-            held = account.allocated
-            held[GPU] += gpu
-            held[CPU] += cpu
-            held[MEMORY] += memory
+            allocated = account.allocated
+            allocated[GPU] += gpu
+            allocated[CPU] += cpu
+            allocated[MEMORY] += memory
             account.version += 1
             account.cache.clear()
             account.sibling_cache.clear()
             if non_preemptible:
-                held = account.non_preemptible
-                held[GPU] += gpu
-                held[CPU] += cpu
-                held[MEMORY] += memory
+                allocated = account.non_preemptible
+                allocated[GPU] += gpu
+                allocated[CPU] += cpu
+                allocated[MEMORY] += memory
 
 
-def first_exceeded(held: Sequence[int], bound: Sequence[int], requested: Sequence[int]) -> int | None:
-    """Return the first requested resource in which `held + requested` exceeds the bound."""
+def first_exceeded(allocated: Sequence[int], bound: Sequence[int], requested: Sequence[int]) -> int | None:
+    """Return the first requested resource in which `allocated + requested` exceeds the bound."""
     for kind in KINDS:
-        if requested[kind] > 0 and held[kind] + requested[kind] > bound[kind]:
+        if requested[kind] > 0 and allocated[kind] + requested[kind] > bound[kind]:
             return kind
     return None
 
@@ -245,8 +247,8 @@ def main_resource(requested: Sequence[int]) -> int:
     return next((kind for kind in KINDS if requested[kind] > 0), GPU)
 
 
-def within(held: Sequence[int], bound: Sequence[int], requested: Sequence[int]) -> bool:
-    return first_exceeded(held, bound, requested) is None
+def within(allocated: Sequence[int], bound: Sequence[int], requested: Sequence[int]) -> bool:
+    return first_exceeded(allocated, bound, requested) is None
 
 
 def siblings_over_quota(
@@ -269,5 +271,5 @@ def siblings(accounts: Sequence[QueueAccount]) -> Iterator[Sequence[QueueAccount
             yield from siblings(account.children)
 
 
-def amounts(held: Sequence[int]) -> Amounts:
-    return Amounts(held[GPU], held[CPU], held[MEMORY])
+def amounts(values: Sequence[int]) -> Amounts:
+    return Amounts(values[GPU], values[CPU], values[MEMORY])

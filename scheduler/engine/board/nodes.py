@@ -1,7 +1,7 @@
 """Free resources of each node, with indexes by free devices.
 
 "Free" means free once all stopping pods have stopped, minus reservations. `leaving` is the part
-that stopping pods still hold, and `starts_now` tells whether a spot is free without it.
+that stopping pods still use. `starts_now` returns whether a spot is free without that part.
 """
 
 from bisect import bisect_left, insort
@@ -22,9 +22,9 @@ class Spot(NamedTuple):
 
 
 class NodeHold(NamedTuple):
-    """Nodes held for one workload. Others may use them only if they end by `until`.
+    """Nodes held for one workload. Other workloads may use them only if they end by `until`.
 
-    No other workload may use them if `until` is None, because the end of the hold is not known.
+    If `until` is None, the end of the hold is unknown, and no other workload may use them.
     """
 
     name: str
@@ -34,7 +34,7 @@ class NodeHold(NamedTuple):
 
 @dataclass(slots=True)
 class LeavingPods:
-    """Resources that stopping pods still hold on one node."""
+    """Resources that stopping pods still use on one node."""
 
     cpu: int = 0
     memory: int = 0
@@ -60,10 +60,11 @@ class Nodes:
         self.gpu = [node.gpus * MILLI for node in self.nodes]
         self.whole = [node.gpus for node in self.nodes]  # number of devices that are entirely free
         self.leaving: dict[int, LeavingPods] = {}
-        self.touched: list[int] | None = None  # changed nodes in order of change; None if not recorded
+        # Changed nodes in order of change; None if changes are not recorded.
+        self.touched: list[int] | None = None
         # Cache of values that depend only on the nodes and the pool.
         self.static_cache: dict[Hashable, Any] = {}
-        # Cache of values that depend on what is free, discarded when a pod is placed or removed.
+        # Cache of values that depend on free capacity, discarded when a pod is placed or removed.
         self.views: dict[Hashable, object] = {}
         self._free: tuple[int, int, int] | None = None
         self._capacity: tuple[int, int, int] | None = None
@@ -94,7 +95,7 @@ class Nodes:
         self._shared.discard(i)
 
     def capacity(self) -> tuple[int, int, int]:
-        """Return the capacity that is divided into shares: that of ready and booting nodes."""
+        """Return the capacity of ready and booting nodes, which is divided into shares."""
         if self._capacity is None:
             self._capacity = self._sum_capacity()
         return self._capacity
@@ -175,7 +176,7 @@ class Nodes:
             self._update_shared(i)
 
     def leave(self, i: int, devices: Sequence[int], milli: int, request: Request, sign: int = 1) -> None:
-        """Mark the resources of a pod as leaving. With sign -1, undo that."""
+        """Mark the resources of a pod as leaving. With sign -1, remove the mark."""
         leaving_pods = self.leaving.setdefault(i, LeavingPods())
         leaving_pods.cpu += sign * request.limit_cpu
         leaving_pods.memory += sign * request.limit_memory_mib

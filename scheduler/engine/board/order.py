@@ -22,9 +22,9 @@ Head = tuple[tuple[int, int, str], Gang, P]
 class QueueOrder(Generic[P]):
     """Iterates over pending gangs in queue order."""
 
-    def __init__(self, waiting: Iterable[P]) -> None:
+    def __init__(self, groups: Iterable[P]) -> None:
         by_project: dict[QueueAccount, list[Head[P]]] = {}
-        for group in waiting:
+        for group in groups:
             gang = self.next_gang(group)
             if gang is not None:
                 by_project.setdefault(group.account, []).append((project_sort_key(gang), gang, group))
@@ -59,12 +59,12 @@ class QueueOrder(Generic[P]):
 class PendingOrder(QueueOrder[PendingGroup]):
     """Queue order on a board that changes during the iteration."""
 
-    def __init__(self, board: Board, waiting: Iterable[PendingGroup]) -> None:
+    def __init__(self, board: Board, groups: Iterable[PendingGroup]) -> None:
         self._board = board
         self._skipped: set[PendingGroup] = set()
-        super().__init__(waiting)
+        super().__init__(groups)
 
-    def leave(self, group: PendingGroup) -> None:
+    def skip(self, group: PendingGroup) -> None:
         """Skip the remaining gangs of the group."""
         self._skipped.add(group)
 

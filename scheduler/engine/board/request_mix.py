@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from scheduler.engine.board.gang import LIVE_STATES, BoardRole, Gang
 from scheduler.engine.model import Request
 
-RequestKind = tuple[
-    Request, bytes | None, int
-]  # request, node mask, and share of the smallest matching device
+# Request, node mask, and share of the smallest matching device.
+RequestKind = tuple[Request, bytes | None, int]
 
 
 @dataclass(slots=True)

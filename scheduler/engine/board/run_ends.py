@@ -1,4 +1,4 @@
-"""When gangs end."""
+"""Declared and expected end times of gangs."""
 
 from collections.abc import Iterator
 
@@ -7,9 +7,9 @@ from scheduler.engine.board.gang import Gang
 
 
 def known_end(gang: Gang, now: int) -> int | None:
-    """Return the time at which the gang ends if it runs or starts now, or None if it is not known.
+    """Return the time at which the gang ends if it runs or starts now, or None if unknown.
 
-    This is the declared end, or else the expected one until it has passed.
+    This is the declared end, or else the expected end until it has passed.
     """
     workload = gang.workload
     started = workload.started if workload.started is not None and gang.has_pods else now
@@ -27,13 +27,13 @@ def may_end(gang: Gang) -> bool:
 def known_ends(board: Board, declared_only: bool) -> Iterator[tuple[int, Gang]]:
     """Yield the known ends of the gangs that have pods."""
     for account, gangs in board.by_project.items():
-        expects = not declared_only and account.queue.expected_runtime is not None
-        key = "gangs with a runtime", expects
+        includes_expected = not declared_only and account.queue.expected_runtime is not None
+        key = "gangs with a runtime", includes_expected
         if key not in account.cache:
             account.cache[key] = [
                 gang
                 for gang in gangs.values()
-                if gang.workload.max_runtime is not None or (expects and not gang.workload.endless)
+                if gang.workload.max_runtime is not None or (includes_expected and not gang.workload.endless)
             ]
         for gang in account.cache[key]:
             end = known_end(gang, board.now)

@@ -26,10 +26,10 @@ def move_key(move: Move) -> Key:
     return move.gang.name, move.pod.role, move.pod.index
 
 
-def to_step(move: Move, waits: Collection[str]) -> Step:
+def to_step(move: Move, reserved: Collection[str]) -> Step:
     pod, name = move.pod, move.gang.name
     if move.placed:
-        return Place(name, pod.role, pod.index, pod.node, pod.devices, pod.milli, name in waits)
+        return Place(name, pod.role, pod.index, pod.node, pod.devices, pod.milli, name in reserved)
     return Evict(name, pod.role, pod.index, pod.node, pod.devices, pod.milli)
 
 
@@ -37,31 +37,31 @@ def rewrite_bundles(
     bundles: Iterable[Bundle],
     withdrawn: Collection[Key],
     replacements: Mapping[Key, Move],
-    waits: Collection[str],
+    reserved: Collection[str],
 ) -> list[Bundle]:
     """Return the bundles with withdrawn placements removed, or replaced by those in `replacements`.
 
-    Workloads in `waits` get reservations because they can no longer start at once.
+    Workloads in `reserved` get reservations, because they can no longer start immediately.
     """
     result = []
     for bundle in bundles:
         keyed = (((step.workload, step.role, step.index), step) for step in bundle.steps)
         steps = tuple(
-            _rewrite_step(step, replacements.get(key), waits)
+            _rewrite_step(step, replacements.get(key), reserved)
             for key, step in keyed
             if key in replacements or key not in withdrawn
         )
         if steps:
-            kind = Kind.RESERVE if bundle.kind is Kind.START and bundle.workload in waits else bundle.kind
+            kind = Kind.RESERVE if bundle.kind is Kind.START and bundle.workload in reserved else bundle.kind
             result.append(replace(bundle, kind=kind, steps=steps))
     return result
 
 
-def _rewrite_step(step: Step, move: Move | None, waits: Collection[str]) -> Step:
+def _rewrite_step(step: Step, move: Move | None, reserved: Collection[str]) -> Step:
     if not isinstance(step, Place):
         return step
-    reserved = step.reserved or step.workload in waits
+    is_reserved = step.reserved or step.workload in reserved
     if move is None:
-        return replace(step, reserved=reserved)
-    reserved, pod = reserved or not move.starts_now, move.pod
-    return replace(step, node=pod.node, devices=pod.devices, milli=pod.milli, reserved=reserved)
+        return replace(step, reserved=is_reserved)
+    is_reserved, pod = is_reserved or not move.starts_now, move.pod
+    return replace(step, node=pod.node, devices=pod.devices, milli=pod.milli, reserved=is_reserved)

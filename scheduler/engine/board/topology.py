@@ -10,8 +10,8 @@ from scheduler.engine.board.nodes import Nodes
 class Topology:
     """Domains of a pool's nodes, by level. A node without the level's label is in no domain.
 
-    Racks with the same name in two zones are two domains. Those without a zone label form a third
-    domain.
+    Racks of the same name in two zones are two domains. Racks of that name without a zone label form
+    a third domain.
     """
 
     def __init__(self, levels: Sequence[str], nodes: Nodes) -> None:
@@ -52,13 +52,13 @@ class Topology:
 
         If some pods are already placed, only their domain qualifies.
         """
-        standing = {self._nodes.index[pod.node] for part in scope.parts for pod in part.live.values()}
+        occupied = {self._nodes.index[pod.node] for part in scope.parts for pod in part.live.values()}
         gpus = sum(need.part.amounts[0] * need.count for need in needs)
         fitting = []
         for key, domain in self.domains(level).items():
             inside = domain & within
             free = sum(max(0, self._nodes.gpu[i]) for i in inside)
-            if inside and standing <= domain and free >= gpus:
+            if inside and occupied <= domain and free >= gpus:
                 fitting.append((free, key, inside))
         return [inside for _, _, inside in sorted(fitting, key=lambda entry: entry[:2])]
 
@@ -66,8 +66,8 @@ class Topology:
         """Return the nodes on which topology allows a pod of this role, or None for all nodes."""
         allowed_nodes: frozenset[int] | None = None
         for scope in scopes_above(gang, part):
-            beside = next((pod for other in scope.parts for pod in other.live.values()), None)
-            if scope.constraint.required is not None and beside is not None:
-                domain = self.domain_at(scope.constraint.required, self._nodes.index[beside.node])
+            placed_pod = next((pod for other in scope.parts for pod in other.live.values()), None)
+            if scope.constraint.required is not None and placed_pod is not None:
+                domain = self.domain_at(scope.constraint.required, self._nodes.index[placed_pod.node])
                 allowed_nodes = domain if allowed_nodes is None else allowed_nodes & domain
         return allowed_nodes

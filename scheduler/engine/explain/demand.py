@@ -13,14 +13,14 @@ from scheduler.engine.board.eligible import find_pending_groups
 from scheduler.engine.board.gang import BoardRole, Gang, PendingGroup, ReplicaRequest, arrangements
 from scheduler.engine.board.ledger import GPU, KINDS, NO_BOUND, QueueAccount
 from scheduler.engine.board.order import PendingOrder, project_sort_key
-from scheduler.engine.explain.growth_demand import (
+from scheduler.engine.explain.new_nodes import addable_node_count, make_new_nodes
+from scheduler.engine.explain.scale_up_demand import (
     Unplaced,
     gangs_to_scale_up,
     max_scale_up,
     simulate_scale_up,
 )
-from scheduler.engine.explain.new_nodes import addable_node_count, make_new_nodes
-from scheduler.engine.placement.find_room import place, place_most
+from scheduler.engine.placement.find_room import place_as_many_as_fit, place_replicas
 from scheduler.engine.placement.spots import Horizon
 from scheduler.engine.plan import Demand, Load, Reason, UnmetShape
 
@@ -106,7 +106,7 @@ def demand_within_bounds(board: Board, counted_elsewhere: Collection[str]) -> li
     )
     excluded_counts = _count_excluded(board, excluded)
     for group, first in order:
-        order.leave(group)
+        order.skip(group)
         sums = list(_bounded_sums(first, held, non_preemptible))
         fits = len(group.gangs) - group.at - excluded_counts[group]
         for now, bound in sums:
@@ -221,13 +221,13 @@ def _try_place_gang(
     for need in next(arrangements(gang)):
         name, left = need.part.role.name, need.count
         if (request_key, name) not in full:
-            left -= place_most(board, gang, ReplicaRequest(need.part, left), Horizon.BOOTING, None)
+            left -= place_as_many_as_fit(board, gang, ReplicaRequest(need.part, left), Horizon.BOOTING, None)
             if (
                 left and need.part.replicas_by_node is None
             ):  # nodes that are full only because of spread limits have room for other gangs
                 full.add((request_key, name))
         if left:
-            if not place(new_board, twin, ReplicaRequest(twin.part(name), left), Horizon.NOW, None):
+            if not place_replicas(new_board, twin, ReplicaRequest(twin.part(name), left), Horizon.NOW, None):
                 return None
             on_new_nodes.append(Unplaced(gang, need.part, left))
     return on_new_nodes

@@ -3,7 +3,12 @@
 from scheduler.engine.board.board import Board
 from scheduler.engine.board.gang import Arrangement, Gang, ReplicaRequest
 from scheduler.engine.board.ledger import NO_BOUND
-from scheduler.engine.placement.find_room import available_nodes, difficulty_key, find_room, place_most
+from scheduler.engine.placement.find_room import (
+    available_nodes,
+    difficulty_key,
+    find_room,
+    place_as_many_as_fit,
+)
 from scheduler.engine.placement.spots import Horizon
 from scheduler.engine.plan import Numbers, Reason
 
@@ -44,7 +49,7 @@ def slot_numbers(board: Board, gang: Gang, arrangement: Arrangement) -> Numbers:
     start, within = board.mark(), available_nodes(board, gang)
     requested = sum(need.count for need in arrangement)
     for need in sorted(arrangement, key=difficulty_key):
-        place_most(board, gang, need, Horizon.LEAVING, within)
+        place_as_many_as_fit(board, gang, need, Horizon.LEAVING, within)
     result = len(board.moves(start))
     board.rewind(start)
     return {

@@ -188,7 +188,7 @@ _Parts = tuple[tuple[int, int], tuple[tuple[tuple[int, int], int], ...]]
 
 def _parts(gang: Gang, view: NodeView, kind: int, charged_kind: int) -> _Parts:
     freed = charged = 0
-    if not gang.may_grow:
+    if not gang.is_elastic:
         for part in gang.parts:
             for pod in part.live.values():
                 freed += view.freed_by(part, pod, kind)

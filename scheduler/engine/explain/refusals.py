@@ -105,7 +105,7 @@ def collect_refusals(board: Board) -> PoolRefusals:
             gang = _first_gang(board, group)
             board.add_reason(gang, *explain_shortage(board, gang))
     pending = PendingReasons(board)
-    groups = [_reported_group(board, group, pending) for group in board.waiting.values()]
+    groups = [_reported_group(board, group, pending) for group in board.pending_groups.values()]
     expected_starts = _expected_starts(board)
     ungrouped = [
         board.gangs[name] for name in sorted(board.cycle.refusals) if board.gangs[name].group is None

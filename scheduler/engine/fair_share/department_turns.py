@@ -2,7 +2,7 @@
 
 Usually, departments take turns by their usage, and the projects of a department by theirs. That fails for a
 workload larger than its department's share. It needs GPUs of its siblings and of other departments, but while
-the siblings use the share, all departments have the same usage, and none owes this one a turn.
+the siblings use the share, all departments have the same usage, so no other department owes this one a turn.
 
 Such a department is divided: each of its projects takes turns with the other queues of the pool, with its
 part of the department's weight and usage. Shares and quotas stay as they are. A department is not divided if
@@ -39,7 +39,7 @@ def update_turns(board: Board) -> None:
 def _divide_departments(board: Board) -> None:
     """Set `divided` of every department.
 
-    The result depends on the requests of all workloads, pending or running, and not on usage. So the plan
+    The result depends on the requests of all workloads, pending or running, and not on usage, so the plan
     itself does not change it.
     """
     roots, capacity = board.ledger.roots, board.nodes.capacity()
@@ -57,8 +57,8 @@ def _divide_departments(board: Board) -> None:
         in_backoff = _gangs_in_backoff(board) if in_backoff is None else in_backoff
         shares = shares_without_history(board.pool, roots, kind, capacity[kind])
         for department in departments:
-            due = max(department.quota[kind], shares[department])
-            if _has_both_sizes(board, in_backoff, department, kind, due):
+            deserved = max(department.quota[kind], shares[department])
+            if _has_both_sizes(board, in_backoff, department, kind, deserved):
                 department.divided = (*department.divided[:kind], True, *department.divided[kind + 1 :])
 
 
@@ -71,9 +71,9 @@ def _gangs_in_backoff(board: Board) -> GangsInBackoff:
 
 
 def _has_both_sizes(
-    board: Board, in_backoff: GangsInBackoff, department: QueueAccount, kind: int, due: int
+    board: Board, in_backoff: GangsInBackoff, department: QueueAccount, kind: int, amount: int
 ) -> bool:
-    """Return whether some workloads of the department alone exceed the amount, and others do not."""
+    """Return whether some workloads of the department exceed the amount on their own, and others do not."""
 
     def least_requests(project: QueueAccount, with_running: bool) -> Iterator[int]:
         limit = min(account.limit[kind] for account in project.path)
@@ -85,12 +85,12 @@ def _has_both_sizes(
             yield _least_request(gang, kind, limit)
 
     return any(
-        least > due
+        least > amount
         for project in department.children
-        if project.requested[kind] > due
-        for least in least_requests(project, with_running=project.allocated[kind] > due)
+        if project.requested[kind] > amount
+        for least in least_requests(project, with_running=project.allocated[kind] > amount)
     ) and any(
-        0 < least <= due
+        0 < least <= amount
         for project in department.children
         for least in least_requests(project, with_running=True)
     )
@@ -99,7 +99,7 @@ def _has_both_sizes(
 def _least_request(gang: Gang, kind: int, limit: int) -> int:
     """Return the amount that the gang's minimum needs.
 
-    The amount is 0 for other resources than the gang's main one, and for gangs that can never run over quota.
+    The amount is 0 for resources other than the gang's main one, and for gangs that can never run over quota.
     """
     if gang.non_preemptible:
         return 0

@@ -27,7 +27,7 @@ class Claim:
     usage: Fraction
     granted: int = 0
     rounded_up: int = 0  # part of `granted` that results from rounding up
-    rounded_off: int = 0  # amount that rounding up would add
+    rounded_off: int = 0  # amount that rounding up would still add
 
     @property
     def age_key(self) -> tuple[int, str]:
@@ -43,8 +43,8 @@ def update_shares(
 ) -> None:
     """Set the fair share of every queue, from the top down. `recorded` collects the divisions."""
     for account in ledger.accounts.values():
-        held, more = account.allocated, account.pending_request
-        account.requested = [held[0] + more[0], held[1] + more[1], held[2] + more[2]]
+        now, more = account.allocated, account.pending_request
+        account.requested = [now[0] + more[0], now[1] + more[1], now[2] + more[2]]
     divide_shares(pool, ledger, capacity, recorded)
 
 
@@ -68,9 +68,8 @@ def _divide_below(
         return
     parent = accounts[0].parent
     current_inputs = tuple(total), [(a.entitlement, *a.wanted) for a in accounts]
-    if (
-        recorded is not None or ledger.division_inputs.get(parent) != current_inputs
-    ):  # otherwise, the last result is still valid
+    # With the same inputs, the last result is still valid.
+    if recorded is not None or ledger.division_inputs.get(parent) != current_inputs:
         ledger.division_inputs[parent] = current_inputs
         _divide_among(accounts, total, pool, recorded)
     for account in accounts:
@@ -103,7 +102,7 @@ def _divide_among(
 def shares_without_history(
     pool: Pool, accounts: Sequence[QueueAccount], kind: int, total: int
 ) -> dict[QueueAccount, int]:
-    """Return the shares of a resource that siblings would have if they had used the same before.
+    """Return the shares of a resource that siblings would have if their past usage were equal.
 
     They are rounded up to whole units.
     """
@@ -127,12 +126,12 @@ def _division(claims: Sequence[Claim], kind: int, total: int, pool: Pool, notes:
         unit=UNITS[kind],
         k=_history_factor(pool),
         by_quota=not pool.over_quota_weights,
-        inputs=tuple(_input(claim, kind) for claim in claims),
+        inputs=tuple(_queue_input(claim, kind) for claim in claims),
         rounds=tuple(notes.rounds),
     )
 
 
-def _input(claim: Claim, kind: int) -> QueueInput:
+def _queue_input(claim: Claim, kind: int) -> QueueInput:
     account = claim.account
     return QueueInput(
         queue=account.name,
@@ -243,7 +242,7 @@ def _distribute(
     weight_function: WeightFunction,
     notes: DivisionLog | None,
 ) -> int:
-    """Divide the amount left by weight until all needs are met. Return the amount granted."""
+    """Divide the remaining amount by weight until all needs are met. Return the amount granted."""
     if left <= 0 and notes is None:
         return 0
     target = {claim.account.name: goal for claim, goal in zip(claims, targets, strict=True)}

@@ -64,7 +64,7 @@ class Division:
     inputs: tuple[QueueInput, ...]
     rounds: tuple[Round, ...]
 
-    def of(self, queue: str) -> QueueInput | None:
+    def queue_input(self, queue: str) -> QueueInput | None:
         return next((entry for entry in self.inputs if entry.queue == queue), None)
 
 

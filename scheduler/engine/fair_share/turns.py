@@ -1,14 +1,14 @@
 """Let queues take turns where workloads cannot be divided to match their shares.
 
 Resources can be reclaimed from a queue only when its relative usage is clearly above that of the
-preemptor's queue: the usage while the other queue waited must outweigh the cost of the change.
+preemptor's queue: the usage while the other queue was pending must outweigh the cost of the change.
 Conversely, a workload that cannot be divided, and therefore runs over its queue's share, keeps its
 turn until then.
 
 The required difference depends on the size of the change. Swapping the whole pool shifts usage
 fast and must not happen too often. A small change shifts usage slowly but must happen eventually.
-So the required difference is at most a third of the gap that usage is heading for, both before and
-after the change.
+So the required difference is at most a third of the gap towards which usage is heading, both before
+and after the change.
 """
 
 import math
@@ -33,13 +33,13 @@ MIN_DIFFERENCE = 0.02  # smaller differences in relative usage are ignored
 
 @dataclass(frozen=True, slots=True)
 class SiblingLevel:
-    """Allocations of sibling queues that count as usage, and their value in relative usage."""
+    """Allocations of sibling queues that count as usage, and the relative usage per allocated unit."""
 
     charged: Mapping[QueueAccount, int]
-    usage_per_unit: Mapping[QueueAccount, float]  # relative usage per allocated unit
+    usage_per_unit: Mapping[QueueAccount, float]
 
     def projected_usage(self, account: QueueAccount) -> float:
-        """Return the relative usage that the queue is heading for with its current allocation."""
+        """Return the relative usage that the queue will reach with its current allocation."""
         return self.charged[account] * self.usage_per_unit[account] if self.charged[account] else 0.0
 
 
@@ -92,18 +92,18 @@ class TurnTaking:
         """
         if self._relative_excess(victim_queue, own_queue, -amount) < self._own_excess[own_queue]:
             return self.owes_turn(own_queue, victim_queue, amount)
-        due = max(
+        deserved = max(
             victim_queue.quota[self.kind], victim_queue.share[self.kind] + victim_queue.rounded_off[self.kind]
         )
         return (
-            victim_queue.allocated[self.kind] - amount >= due
+            victim_queue.allocated[self.kind] - amount >= deserved
             or self._usage_difference(own_queue, victim_queue) >= 0
         )
 
     def _relative_excess(self, account: QueueAccount, own_queue: QueueAccount, more: int) -> float:
         queues = account.path if account.parent and account.parent.divided[self.kind] else (account,)
-        beyond = more + min(queue.allocated[self.kind] - queue.quota[self.kind] for queue in queues)
-        return beyond * self._levels[own_queue].usage_per_unit[account] if beyond > 0 else 0.0
+        excess = more + min(queue.allocated[self.kind] - queue.quota[self.kind] for queue in queues)
+        return excess * self._levels[own_queue].usage_per_unit[account] if excess > 0 else 0.0
 
     def _has_had_its_turn(self, own_queue: QueueAccount, victim_queue: QueueAccount, exchanged: int) -> bool:
         """Return whether relative usage differs enough to justify handing over this amount."""
@@ -112,7 +112,7 @@ class TurnTaking:
             own_queue.relative_usage[self.kind].used,
         )
         if used >= at_reset > less:
-            return True  # later in the window, no time would be left for the preemptor's queue
+            return True  # waiting longer would leave the preemptor's queue too little of the window
         if used - less <= MIN_DIFFERENCE:
             return False
         margin = self._hysteresis(own_queue, victim_queue, exchanged) / 2
@@ -135,7 +135,7 @@ class TurnTaking:
         return max(MIN_DIFFERENCE, min(HYSTERESIS * self._level_factor(own_queue), now / 3, -then / 3))
 
     def _level_factor(self, account: QueueAccount) -> float:
-        """Return a factor that halves with each parent level that also takes turns.
+        """Return a factor that is halved for each parent level whose queues also take turns.
 
         This lets the projects of a department share its turn.
         """
@@ -152,7 +152,7 @@ def _siblings(board: Board, account: QueueAccount) -> Sequence[QueueAccount]:
 def _level(board: Board, account: QueueAccount, kind: int) -> SiblingLevel:
     """Return the level of an account and its siblings, cached until an allocation changes.
 
-    The projects of divided departments are on the level of departments.
+    The projects of divided departments belong to the level of departments.
     """
     if account.parent and account.parent.divided[kind]:
         account = account.parent
@@ -160,10 +160,10 @@ def _level(board: Board, account: QueueAccount, kind: int) -> SiblingLevel:
     if key not in account.sibling_cache:
         accounts = _siblings(board, account)
         requesting = requesting_accounts(accounts, kind)
-        whole = account.parent.share[kind] if account.parent else board.nodes.capacity()[kind]
-        charged = {a: _charged(board, a, kind) for a in accounts}
+        total = account.parent.share[kind] if account.parent else board.nodes.capacity()[kind]
+        charged = {a: _charged_amount(board, a, kind) for a in accounts}
         now, weights = (
-            max(MIN_USAGE_FRACTION * whole, sum(charged[a] for a in requesting)),
+            max(MIN_USAGE_FRACTION * total, sum(charged[a] for a in requesting)),
             sum_weights(requesting, kind),
         )
         usage_per_unit = {a: relative_to_share(1, now, a, kind, weights) for a in accounts}
@@ -186,13 +186,13 @@ def _add_projects(
     projects = department.children
     weights = sum_weights(requesting_accounts(projects, kind), kind)
     for project in projects:
-        charged[project] = min(charged[department], _charged(board, project, kind))
+        charged[project] = min(charged[department], _charged_amount(board, project, kind))
         usage_per_unit[project] = relative_to_share(usage_per_unit[department], 1, project, kind, weights)
 
 
-def _charged(board: Board, account: QueueAccount, kind: int) -> int:
-    held = account.allocated[kind]
-    return held if board.pool.fair_share.count_all else max(0, held - account.quota[kind])
+def _charged_amount(board: Board, account: QueueAccount, kind: int) -> int:
+    allocated = account.allocated[kind]
+    return allocated if board.pool.fair_share.count_all else max(0, allocated - account.quota[kind])
 
 
 def is_project_head(board: Board, gang: Gang) -> bool:

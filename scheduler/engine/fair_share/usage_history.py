@@ -1,6 +1,6 @@
 """Relative usage: decayed usage of queues compared with their weighted shares.
 
-A queue's weighted share is its part of its siblings' total usage by weight. It is 0 for weight 0.
+A queue's weighted share is the total usage of all siblings, divided by weight. It is 0 for weight 0.
 """
 
 import math
@@ -30,11 +30,11 @@ def update_usage_history(pool: Pool, ledger: Ledger, capacity: Sequence[int], no
     history, left = history_seconds(pool.fair_share), _seconds_until_reset(pool.fair_share, now)
     for accounts in siblings(ledger.roots) if history else ():
         parent = accounts[0].parent
-        whole = parent.share if parent else capacity
+        total = parent.share if parent else capacity
         parts = [
-            _relative_to_all(accounts, kind, parent)
+            _relative_to_pool(accounts, kind, parent)
             if parent and parent.divided[kind]
-            else _relative_usages(accounts, kind, history * whole[kind], left * whole[kind])
+            else _relative_usages(accounts, kind, history * total[kind], left * total[kind])
             for kind in KINDS
         ]
         for account, relative_usage in zip(accounts, zip(*parts, strict=True), strict=True):
@@ -55,7 +55,7 @@ def _relative_usages(
 ) -> list[RelativeUsage]:
     """Return the relative usage of siblings.
 
-    `steady` is the usage that was possible if the parent always had its current share.
+    `steady` is the usage that would have been possible if the parent had always had its current share.
     `left` is the usage that is still possible until history is reset.
     """
     requesting = requesting_accounts(accounts, kind)
@@ -64,37 +64,37 @@ def _relative_usages(
         steady, *(account.entitlement.usage.parent[kind] for account in accounts)
     )
     used = sum(account.entitlement.usage.used[kind] for account in requesting)
-    whole = max(min_usage, used)
-    mean, at_reset = (used / whole, (used + left) / whole) if whole else (0.0, math.inf)
-    parts = (relative_to_share(a.entitlement.usage.used[kind], whole, a, kind, weights) for a in accounts)
+    total = max(min_usage, used)
+    mean, at_reset = (used / total, (used + left) / total) if total else (0.0, math.inf)
+    parts = (relative_to_share(a.entitlement.usage.used[kind], total, a, kind, weights) for a in accounts)
     return [RelativeUsage(round(used, USAGE_DIGITS), mean, at_reset) for used in parts]
 
 
-def _relative_to_all(
+def _relative_to_pool(
     accounts: Sequence[QueueAccount], kind: int, department: QueueAccount
 ) -> list[RelativeUsage]:
-    """Return the relative usages of a divided department's projects, compared with all of the pool.
+    """Return the relative usages of a divided department's projects, compared with the whole pool.
 
     Each project counts with its part of the department's usage and weight.
     """
     requesting = requesting_accounts(accounts, kind)
     weights, (used, mean, at_reset) = sum_weights(requesting, kind), department.relative_usage[kind]
-    whole = sum(account.entitlement.usage.used[kind] for account in requesting)
+    total = sum(account.entitlement.usage.used[kind] for account in requesting)
     parts = (
-        relative_to_share(used * a.entitlement.usage.used[kind], whole, a, kind, weights) for a in accounts
+        relative_to_share(used * a.entitlement.usage.used[kind], total, a, kind, weights) for a in accounts
     )
     return [RelativeUsage(round(part, USAGE_DIGITS), mean, at_reset) for part in parts]
 
 
-def relative_to_share(amount: float, of: float, account: QueueAccount, kind: int, weights: float) -> float:
-    """Return an amount relative to the account's weighted part of the total `of`.
+def relative_to_share(amount: float, total: float, account: QueueAccount, kind: int, weights: float) -> float:
+    """Return the ratio of `amount` to the account's weighted share of `total`.
 
-    The result is infinite if the weight is 0.
+    The ratio is infinite if the account's weight is 0. `weights` is the sum over all accounts.
     """
     weight = account.entitlement.weights[kind]
     if weight <= 0:
         return math.inf
-    return amount * weights / (of * weight) if of > 0 else 0.0
+    return amount * weights / (total * weight) if total > 0 else 0.0
 
 
 def sum_weights(accounts: Sequence[QueueAccount], kind: int) -> float:

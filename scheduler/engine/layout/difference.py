@@ -7,7 +7,7 @@ from operator import is_not
 from scheduler.engine.model import Workload
 
 WorkloadsByName = Mapping[str, Workload]
-CHUNK_SIZE = 512  # number of workloads compared at once while both sequences are equal
+CHUNK_SIZE = 512  # number of workloads compared together while both sequences are equal
 MAX_LOOKAHEAD = 4096  # maximum number of workloads searched for the next match
 
 
@@ -21,16 +21,16 @@ def find_differences(
     while i < len(before) and j < len(now):
         same = _count_equal(before, i, now, j)
         i, j = i + same, j + same
-        left, new = _count_different(before, i, now, j)
-        only_before += before[i : i + left]
-        only_now += now[j : j + new]
-        i, j = i + left, j + new
-    was = {workload.name: workload for workload in (*only_before, *before[i:])}
-    are = {workload.name: workload for workload in (*only_now, *now[j:])}
-    unchanged = {name for name, it in are.items() if was.get(name) is it or was.get(name) == it}
+        removed, added = _count_different(before, i, now, j)
+        only_before += before[i : i + removed]
+        only_now += now[j : j + added]
+        i, j = i + removed, j + added
+    old = {workload.name: workload for workload in (*only_before, *before[i:])}
+    new = {workload.name: workload for workload in (*only_now, *now[j:])}
+    unchanged = {name for name, it in new.items() if old.get(name) is it or old.get(name) == it}
     for name in unchanged:
-        del was[name], are[name]
-    return was, are
+        del old[name], new[name]
+    return old, new
 
 
 def _count_equal(before: Sequence[Workload], i: int, now: Sequence[Workload], j: int) -> int:

@@ -67,7 +67,8 @@ class Layout:
         self.notes += unmatched_reservations(snapshot.reservations, self.workload_names)
         self.notes += queues_without_parent(snapshot.queues)
         self.reserved = reservations_by_workload(snapshot)
-        self._startable: dict[Hashable, bool] = {}  # whether bounds could ever allow a request, by request
+        # By request: whether limits and quotas could ever allow it.
+        self._startable: dict[Hashable, bool] = {}
 
     def add(self, workload: Workload) -> None:
         if workload.pods and workload.name in self.finished:
@@ -89,7 +90,7 @@ class Layout:
             choice = pool_names.index(pool)
             self.choices[choice] += 1
             gang = board.add(workload, choice, by_pool.get(pool, ()))
-            if gang.may_grow:
+            if gang.is_elastic:
                 insort(board.elastic, gang, key=by_name)
             elif gang.is_complete:
                 continue
@@ -129,8 +130,8 @@ class Layout:
             if pod.state is not PodState.COMPLETED:
                 by_pool.setdefault(self.pool_by_node[pod.node], []).append(pod)
         completed = [pod for pod in sound if pod.state is PodState.COMPLETED]
-        for held in by_pool.values():
-            held.extend(completed)
+        for placed in by_pool.values():
+            placed.extend(completed)
         return by_pool if by_pool or not completed else {workload.pools[0]: completed}
 
     def _block_resources(self, pods: Iterable[Pod]) -> None:
@@ -155,17 +156,17 @@ class Layout:
             self.time_dependent.add(gang.name)
         if not gang.pod_count and (reason is None or reason[0] is Reason.BACKOFF):
             kind = _group_key(board, gang)
-            if kind not in board.waiting:  # else an equal gang passed the check
+            if kind not in board.pending_groups:  # otherwise, an equal gang has passed the check
                 reason = permanent_obstacle(board, gang, kind[0]) or reason
         if reason is None or reason[0] is Reason.BACKOFF:
             self._count_request(gang)
         if gang.pod_count:
-            whole = gang.meets_minimum
+            meets_minimum = gang.meets_minimum
             reserved = any(pod.state is PodState.RESERVED for pod in gang.pods)
             too_many = any(part.count > part.role.max for part in gang.parts)
-            if gang.may_grow or reserved or too_many or not whole:
+            if gang.is_elastic or reserved or too_many or not meets_minimum:
                 insort(board.incomplete, gang, key=by_name)
-            if whole:
+            if meets_minimum:
                 return
         if reason is not None:
             board.ineligible[gang.name] = reason
@@ -225,7 +226,7 @@ class Layout:
 
 
 def _group_key(board: Board, gang: Gang) -> tuple[Hashable, ...]:
-    """Return the key that gangs with the same refusal share. Its first item is the request key."""
+    """Return the key that is shared by gangs with the same refusal. Its first item is the request key."""
     workload = gang.workload
     ends = workload.max_runtime if board.pool.reservation_after is not None else None
     waits = remaining_preemption_delay(board, workload) > 0
@@ -262,9 +263,9 @@ def is_finished(workload: Workload) -> bool:
 
 def _within_quota(gang: Gang, more: Sequence[int]) -> list[int]:
     """Return the part of a non-preemptible request that fits within the quotas."""
-    held = [sum(len(part.live) * part.amounts[kind] for part in gang.parts) for kind in KINDS]
-    most = [min(account.quota[kind] for account in gang.account.path) for kind in KINDS]
-    return [max(0, min(more[kind], most[kind] - held[kind])) for kind in KINDS]
+    allocated = [sum(len(part.live) * part.amounts[kind] for part in gang.parts) for kind in KINDS]
+    quota = [min(account.quota[kind] for account in gang.account.path) for kind in KINDS]
+    return [max(0, min(more[kind], quota[kind] - allocated[kind])) for kind in KINDS]
 
 
 def _could_ever_start(gang: Gang) -> bool:

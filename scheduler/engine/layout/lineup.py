@@ -18,9 +18,9 @@ by_name = attrgetter("name")
 
 def enqueue(board: Board, kind: tuple[Hashable, ...], gang: Gang) -> None:
     """Add a gang to the pending group for its kind. The first item of a kind is the request key."""
-    group = board.waiting.get(kind)
+    group = board.pending_groups.get(kind)
     if group is None:
-        group = board.waiting[kind] = PendingGroup(kind, gang.account, gang.choice)
+        group = board.pending_groups[kind] = PendingGroup(kind, gang.account, gang.choice)
         group.request_key = kind[0]
         board.groups_by_project.setdefault(gang.account, []).append(group)
     gangs = _writable_gangs(group)
@@ -38,7 +38,7 @@ def remove_gang(board: Board, gang: Gang) -> None:
         gangs = _writable_gangs(group)
         del gangs[bisect_left(gangs, project_sort_key(gang), key=project_sort_key)]
         if not group.gangs:
-            del board.waiting[group.kind]
+            del board.pending_groups[group.kind]
             board.groups_by_project[gang.account].remove(group)
     for listed in (board.elastic, board.reserved, board.incomplete):
         at = bisect_left(listed, gang.name, key=by_name)
@@ -67,7 +67,7 @@ def start_cycle(board: Board, now: int) -> None:
             gang.name for gang in board.reserved
         },  # preemptors with a reservation, and workloads that are being moved
     )
-    for group in board.waiting.values():
+    for group in board.pending_groups.values():
         group.at, group.reasons = 0, {}
     board.forget_fragmentation()
     board.pool = resolve_strategies(board)

@@ -21,7 +21,7 @@ def refresh_other_pools(board: Board) -> bool:
         _adjust_request(board, name, -1 if name in placed_in_other_pool else 1)
     board.cycle.placed_in_other_pool = placed_in_other_pool
     board.cycle.reclaimable_cache.clear()
-    for group in board.waiting.values():
+    for group in board.pending_groups.values():
         group.reasons = {}  # the next round records them again
     divide_shares(board.pool, board.ledger, board.nodes.capacity())
     update_turns(board)

@@ -22,7 +22,7 @@ def request_key(board: Board, gang: Gang) -> Hashable:
     if gang.has_pods:
         return result
     static_cache = board.nodes.static_cache
-    number: int = static_cache.setdefault(("asks", result), len(static_cache))
+    number: int = static_cache.setdefault(("request", result), len(static_cache))
     return number
 
 
@@ -45,6 +45,6 @@ def _role_shape(part: BoardRole) -> Hashable:
     """
     role = part.role
     return (
-        role.name, role.min - part.done, role.max, part.request, node_constraints(role),
+        role.name, role.min - part.completed, role.max, part.request, node_constraints(role),
         role.spread_per_node, role.topology, len(part.used),
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Find inconsistent input, to be reported and skipped."""
+"""Find inconsistent input, which is reported and skipped."""
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -59,12 +59,12 @@ def overallocated(nodes: Nodes, among: Iterable[int] | None = None) -> Iterator[
         if nodes.devices[i] and min(nodes.devices[i]) < 0:
             yield from _overallocated_devices(node, nodes.devices[i])
         slack = node.cpu - node.cpu * nodes.cpu_load_limit // 1000
-        for what, resource, left in (
+        for name, resource, left in (
             ("CPU", "cpu", nodes.cpu_unrequested[i] + slack),
             ("memory", "memory_mib", nodes.memory_unrequested[i]),
         ):
             if left < 0:
-                yield f"{node.name}: its {what} is oversold by {format_amount(resource, -left)}"
+                yield f"{node.name}: its {name} is oversold by {format_amount(resource, -left)}"
         if nodes.pods[i] < 0:
             yield f"{node.name}: more pods than its maximum of {node.max_pods}"
 
@@ -72,5 +72,5 @@ def overallocated(nodes: Nodes, among: Iterable[int] | None = None) -> Iterator[
 def _overallocated_devices(node: Node, free: Sequence[int]) -> Iterator[str]:
     for device, left in enumerate(free):
         if left < 0:
-            what = "is oversold by" if device < node.gpus else "does not exist, but its pods hold"
-            yield f"{node.name}: device {device} {what} {format_amount('gpu', -left)}"
+            problem = "is oversold by" if device < node.gpus else "does not exist, but its pods hold"
+            yield f"{node.name}: device {device} {problem} {format_amount('gpu', -left)}"

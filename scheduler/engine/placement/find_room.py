@@ -60,25 +60,25 @@ def _place_unscoped(
     arrangement: Arrangement,
     horizon: Horizon,
     within: AbstractSet[int] | None,
-    most: int = MAX_STEPS,
+    max_steps: int = MAX_STEPS,
 ) -> bool:
     start = board.mark()
     for order in _replica_orders(arrangement) if len(arrangement) > 1 else (arrangement,):
-        if all(place(board, gang, need, horizon, within) for need in order):
+        if all(place_replicas(board, gang, need, horizon, within) for need in order):
             return True
         board.rewind(start)
     return is_search_useful(arrangement) and search(
-        board, gang, _without_scopes(arrangement), horizon, within, most
+        board, gang, _without_scopes(arrangement), horizon, within, max_steps
     )
 
 
 def _without_scopes(arrangement: Arrangement) -> Arrangement:
-    """Return the arrangement without its scopes. The choice of nodes already satisfies the scopes."""
+    """Return the arrangement without its scopes, which the choice of nodes already satisfies."""
     return tuple(ReplicaRequest(need.part, need.count) for need in arrangement)
 
 
 def _replica_orders(arrangement: Arrangement) -> Iterator[Arrangement]:
-    """Yield the distinct orders of the replicas: by size, by constraints, by CPU, and the original order."""
+    """Yield distinct orders of the replicas: by size, by constraints, by CPU, and the original order."""
     tried = set()
     for order in (
         tuple(sorted(arrangement, key=difficulty_key)),
@@ -139,17 +139,17 @@ def difficulty_key(need: ReplicaRequest) -> tuple[int, int, int, int]:
     return (-gpu, need.part.mask is None, -cpu, -memory)
 
 
-def place(
+def place_replicas(
     board: Board, gang: Gang, need: ReplicaRequest, horizon: Horizon, within: AbstractSet[int] | None
 ) -> bool:
-    """Place all replicas, each where it fits best. On failure, some may remain on the board."""
-    return place_most(board, gang, need, horizon, within) == need.count
+    """Place all replicas, each on its best spot. If that fails, some may remain on the board."""
+    return place_as_many_as_fit(board, gang, need, horizon, within) == need.count
 
 
-def place_most(
+def place_as_many_as_fit(
     board: Board, gang: Gang, need: ReplicaRequest, horizon: Horizon, within: AbstractSet[int] | None
 ) -> int:
-    """Place as many replicas as fit, each where it fits best. Return the number placed."""
+    """Place as many replicas as fit, each on its best spot. Return the number placed."""
     part, free = need.part, need.part.free_indices()
     if need.count == 1:
         index = next(free, None)

@@ -29,7 +29,7 @@ NO_FIT = np.iinfo(np.int64).max
 
 @dataclass(frozen=True, slots=True)
 class RequestMixRows:
-    """The request mix as arrays with one row per kind of GPU request, weighted by replicas."""
+    """The request mix as arrays, with one row per kind of GPU request, weighted by replicas."""
 
     cpu: Ints
     memory: Ints
@@ -92,7 +92,10 @@ class _States:
 
 
 class Fragmentation:
-    """Losses on a pool's nodes. Node changes are applied at the next query."""
+    """Free GPU capacity lost to fragmentation on each node of a pool.
+
+    Node changes take effect at the next query.
+    """
 
     def __init__(self, nodes: Nodes, mix: RequestMix) -> None:
         self._nodes, count = nodes, len(nodes.nodes)
@@ -153,7 +156,7 @@ class Fragmentation:
             self._cpu[i], self._memory[i] = nodes.cpu[i], nodes.memory[i]
             free = nodes.devices[i]
             self._free[i, : len(free)] = free[: self._width]
-        self._losses[changed] = self._loss(
+        self._losses[changed] = self._losses_by_state(
             _States(changed, self._cpu[changed], self._memory[changed], self._free[changed])
         )
 
@@ -169,7 +172,7 @@ class Fragmentation:
             self._evaluate_shared(kind, request, candidates, milli)
             return
         states = self._states_after(
-            request, candidates, _tightest(self._free[candidates], milli, request.devices)
+            request, candidates, _taken_from_tightest_devices(self._free[candidates], milli, request.devices)
         )
         kind.losses[candidates] = self._scores(states)
         if not request.devices:
@@ -222,16 +225,18 @@ class Fragmentation:
     def _scores(self, after: _States) -> Ints:
         """Return the additional loss per replica of the mix, in fifths of a device."""
         divisor = max(1, int(self._mix.weights.sum())) * LOSS_STEP
-        return (self._loss(after) - self._losses[after.node]) // divisor
+        return (self._losses_by_state(after) - self._losses[after.node]) // divisor
 
-    def _loss(self, states: _States) -> Ints:
+    def _losses_by_state(self, states: _States) -> Ints:
         parts = [
-            self._batch_loss(_States(states.node[a:b], states.cpu[a:b], states.memory[a:b], states.free[a:b]))
+            self._losses_in_batch(
+                _States(states.node[a:b], states.cpu[a:b], states.memory[a:b], states.free[a:b])
+            )
             for a, b in ((a, a + BATCH_SIZE) for a in range(0, len(states.node), BATCH_SIZE))
         ]
         return np.concatenate(parts) if parts else np.zeros(0, np.int64)
 
-    def _batch_loss(self, states: _States) -> Ints:
+    def _losses_in_batch(self, states: _States) -> Ints:
         mix, free, total = self._mix, states.free, states.free.sum(axis=1)
         large = free[:, None, :] >= mix.sizes[None, :, None]
         number = large.sum(axis=2)
@@ -247,8 +252,8 @@ class Fragmentation:
         return np.asarray(unusable + (total - usable) * int(mix.weights.sum()))
 
 
-def _tightest(free: Ints, milli: Ints, count: int) -> Ints:
-    """Return the amount taken from each device if a replica uses the `count` fullest devices with room."""
+def _taken_from_tightest_devices(free: Ints, milli: Ints, count: int) -> Ints:
+    """Return the amount that a replica takes from each device if it uses the `count` fullest with room."""
     used = np.zeros_like(free)
     if count:
         order = np.argsort(np.where(free >= milli[:, None], free, NO_FIT), axis=1, kind="stable")[:, :count]

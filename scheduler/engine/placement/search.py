@@ -15,9 +15,9 @@ from scheduler.engine.board.board import Board
 from scheduler.engine.board.gang import Arrangement, BoardRole, Gang, ReplicaRequest, Scope, total_request
 from scheduler.engine.board.ledger import KINDS
 from scheduler.engine.board.nodes import Spot
-from scheduler.engine.placement.spots import Horizon, has_room, on_node
+from scheduler.engine.placement.spots import Horizon, has_room, spot_on_node
 
-MAX_STEPS = 3000  # limit for few nodes; it shrinks as nodes are added, because each step costs more
+MAX_STEPS = 3000  # for few nodes; with more nodes, each step costs more and fewer steps are allowed
 MIN_STEPS = 200
 MAX_REPLICAS = 500  # maximum, because each replica adds a step and a level of recursion
 MAX_EVALUATIONS = 20_000  # maximum number of node evaluations over all steps
@@ -32,7 +32,7 @@ def search(
     arrangement: Arrangement,
     horizon: Horizon,
     within: AbstractSet[int] | None,
-    most: int = MAX_STEPS,
+    max_steps: int = MAX_STEPS,
 ) -> bool:
     """Place all replicas. If that fails, return False and leave the board unchanged."""
     nodes = board.nodes
@@ -45,7 +45,7 @@ def search(
     if sum(need.count for need in arrangement) > MAX_REPLICAS:
         return False
     replicas = [need for need in sorted(arrangement, key=_difficulty_key) for _ in range(need.count)]
-    return _Search(board, gang, replicas, horizon, usable, most).place(0, 0, {})
+    return _Search(board, gang, replicas, horizon, usable, max_steps).place(0, 0, {})
 
 
 def is_search_useful(arrangement: Arrangement) -> bool:
@@ -56,7 +56,7 @@ def is_search_useful(arrangement: Arrangement) -> bool:
 
 
 def _difficulty_key(need: ReplicaRequest) -> tuple[int, ...]:
-    """Return the sort key: most scopes first, then the largest request."""
+    """Return the sort key: max_steps scopes first, then the largest request."""
     return (-len(need.scopes), *(-amount for amount in need.part.amounts))
 
 
@@ -64,13 +64,13 @@ def _fits_anywhere(board: Board, need: ReplicaRequest, horizon: Horizon, usable:
     """Return whether one replica fits anywhere. If a gang does not fit, this check usually fails."""
     part = need.part
     return any(
-        has_room(board.nodes, i, part, horizon) and on_node(board.nodes, i, part, horizon) is not None
+        has_room(board.nodes, i, part, horizon) and spot_on_node(board.nodes, i, part, horizon) is not None
         for i in usable
     )
 
 
 class _Choice(NamedTuple):
-    """A possible place for one replica. Choices are ordered by free GPUs on the node."""
+    """A possible spot for one replica. Choices are ordered by free GPUs on the node."""
 
     free: int
     position: int
@@ -87,11 +87,11 @@ class _Search:
         replicas: Sequence[ReplicaRequest],
         horizon: Horizon,
         usable: Sequence[int],
-        most: int,
+        max_steps: int,
     ) -> None:
         self.board, self.gang, self.replicas = board, gang, replicas
         self.horizon, self.usable = horizon, usable
-        self.left = max(MIN_STEPS, min(most, MAX_EVALUATIONS // max(1, len(usable))))
+        self.left = max(MIN_STEPS, min(max_steps, MAX_EVALUATIONS // max(1, len(usable))))
         levels = sorted({
             scope.constraint.required
             for need in replicas for scope in need.scopes if scope.constraint.required
@@ -148,8 +148,8 @@ class _Search:
             domain = inside.get(scope)
             if domain is None:
                 domain = self.domain_by_node[level].get(i, frozenset())
-                standing = {self.board.nodes.index[pod.node] for p in scope.parts for pod in p.live.values()}
-                if not domain or not standing <= domain:
+                occupied = {self.board.nodes.index[pod.node] for p in scope.parts for pod in p.live.values()}
+                if not domain or not occupied <= domain:
                     return None
                 inside = {**inside, scope: domain}
             elif i not in domain:
@@ -178,13 +178,13 @@ class _Search:
     def _spots(self, i: int, part: BoardRole) -> list[Spot]:
         """Return choices of devices, tightest first, with only one of several equally free devices."""
         nodes = self.board.nodes
-        packed = on_node(nodes, i, part, self.horizon)
+        packed = spot_on_node(nodes, i, part, self.horizon)
         if packed is None or packed.milli == MILLI or not packed.devices or i in nodes.leaving:
             return [] if packed is None else [packed]
         free = nodes.devices[i]
-        able = sorted((d for d in range(len(free)) if free[d] >= packed.milli), key=lambda d: (free[d], d))
+        usable = sorted((d for d in range(len(free)) if free[d] >= packed.milli), key=lambda d: (free[d], d))
         result: dict[tuple[int, ...], Spot] = {}
-        for devices in islice(combinations(able, len(packed.devices)), MAX_DEVICE_CHOICES * 4):
+        for devices in islice(combinations(usable, len(packed.devices)), MAX_DEVICE_CHOICES * 4):
             rooms = tuple(free[d] for d in devices)
             result.setdefault(rooms, Spot(i, tuple(sorted(devices)), packed.milli))
         return list(islice(result.values(), MAX_DEVICE_CHOICES))

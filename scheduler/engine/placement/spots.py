@@ -1,4 +1,4 @@
-"""Find the best place for a replica by the pool's placement strategies."""
+"""Find the best spot for a replica by the pool's placement strategies."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
@@ -15,17 +15,17 @@ RANKING_THRESHOLD = 64  # minimum number of replicas for which nodes are ranked 
 
 
 class Horizon(IntEnum):
-    """Capacity that a placement may use, from capacity that is free now to capacity available later."""
+    """Capacity that a placement may use. Each value includes the ones before it."""
 
     NOW = 0  # only capacity that is free now
-    LEAVING = 1  # also the capacity that stopping pods will free
-    BOOTING = 2  # also booting nodes
+    LEAVING = 1  # and the capacity that stopping pods will free
+    BOOTING = 2  # and the capacity of booting nodes
 
 
 def pick_spot(
     board: Board, part: BoardRole, horizon: Horizon, within: AbstractSet[int] | None = None
 ) -> Spot | None:
-    """Return the best place for one replica, or None. Ties go to the first node by name."""
+    """Return the best spot for one replica, or None. Ties go to the first node by name."""
     if part.avoid_mask is not None:
         kind = bytes(not avoid_mask for avoid_mask in part.avoid_mask)
         preferred = _pick(board, part, horizon, within, kind)
@@ -37,9 +37,9 @@ def pick_spot(
 def equal_spots(
     board: Board, part: BoardRole, count: int, horizon: Horizon, within: AbstractSet[int] | None
 ) -> Iterator[Spot]:
-    """Yield the best place for each of `count` equal replicas.
+    """Yield the best spot for each of `count` equal replicas.
 
-    The caller must take each place before the next is computed. Only the chosen node changes in
+    The caller must take each spot before the next one is computed. Only the chosen node changes in
     between. With packing, it remains the best node while it has room. With spreading, the other
     nodes keep their order.
     """
@@ -53,28 +53,28 @@ def equal_spots(
         else strategy is Strategy.BINPACK and whole
     )
     if count >= RANKING_THRESHOLD and not refill:
-        yield from _ranked(board, part, horizon, within)
+        yield from _ranked_spots(board, part, horizon, within)
         return
     while (spot := pick_spot(board, part, horizon, within)) is not None:
         yield spot
         i = spot.node
         while refill and has_room(nodes, i, part, horizon):
-            more = on_node(nodes, i, part, horizon, spread)
+            more = spot_on_node(nodes, i, part, horizon, spread)
             if more is None:
                 break
             yield more
 
 
-def _ranked(
+def _ranked_spots(
     board: Board, part: BoardRole, horizon: Horizon, within: AbstractSet[int] | None
 ) -> Iterator[Spot]:
-    """Yield the places that repeated calls of `pick_spot` would return, using a heap of nodes."""
+    """Yield the spots that repeated calls of `pick_spot` would return, using a heap of nodes."""
     preferred = None if part.avoid_mask is None else [not avoid_mask for avoid_mask in part.avoid_mask]
     for only in (None,) if preferred is None else (preferred, None):
-        yield from _from_heap(board, part, horizon, within, only)
+        yield from _spots_from_heap(board, part, horizon, within, only)
 
 
-def _from_heap(
+def _spots_from_heap(
     board: Board,
     part: BoardRole,
     horizon: Horizon,
@@ -91,7 +91,7 @@ def _from_heap(
     heapify(heap)
     while heap:
         i = heap[0][1]
-        spot = on_node(nodes, i, part, horizon, spread) if has_room(nodes, i, part, horizon) else None
+        spot = spot_on_node(nodes, i, part, horizon, spread) if has_room(nodes, i, part, horizon) else None
         if spot is None:
             heappop(heap)
             continue
@@ -124,7 +124,7 @@ def _pick(
             continue
         if not has_room(nodes, i, part, horizon):
             continue
-        spot = on_node(nodes, i, part, horizon, spread)
+        spot = spot_on_node(nodes, i, part, horizon, spread)
         if spot is not None:
             return spot
     return None
@@ -142,7 +142,7 @@ def _pick_least_fragmenting(
                 continue
             if device >= 0 and i not in nodes.leaving and strategy is Strategy.FRAGMENTATION:
                 return Spot(i, (device,), nodes.milli_on(i, part.request))
-            spot = on_node(nodes, i, part, horizon, strategy is Strategy.SPREAD)
+            spot = spot_on_node(nodes, i, part, horizon, strategy is Strategy.SPREAD)
             if spot is not None:
                 return spot
     return None
@@ -166,8 +166,10 @@ def has_room(nodes: Nodes, i: int, part: BoardRole, horizon: Horizon) -> bool:
     return horizon > Horizon.NOW or i not in nodes.leaving or nodes.starts_now(i, (), 0, request)
 
 
-def on_node(nodes: Nodes, i: int, part: BoardRole, horizon: Horizon, spread: bool = False) -> Spot | None:
-    """Return the devices of a node for one replica, or None if too few are free."""
+def spot_on_node(
+    nodes: Nodes, i: int, part: BoardRole, horizon: Horizon, spread: bool = False
+) -> Spot | None:
+    """Return a spot on the node for one replica, or None if too few devices are free."""
     count = part.request.devices
     if not count:
         return Spot(i, (), 0)

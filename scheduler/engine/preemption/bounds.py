@@ -120,7 +120,7 @@ def _project_totals(selection: VictimSelection, account: QueueAccount) -> _Queue
     if not isinstance(result, _QueueTotals) or policy.gang.account is account:
         result = _QueueTotals()
         for gang in selection.board.by_project[account].values():
-            if (gang.may_grow or policy.evicts_gangs) and policy.would_evict_gang(gang):
+            if (gang.is_elastic or policy.evicts_gangs) and policy.would_evict_gang(gang):
                 _add_gang(result, gang, selection)
         if result.total == [
             account.allocated[k] - account.non_preemptible[k] if k in policy.kinds else 0 for k in KINDS
@@ -149,7 +149,7 @@ def _merge_totals(one: _QueueTotals, other: _QueueTotals) -> _QueueTotals:
 
 def _add_gang(result: _QueueTotals, gang: Gang, selection: VictimSelection) -> None:
     policy = selection.policy
-    may_grow, evicts = gang.may_grow, policy.evicts_gangs
+    is_elastic, evicts = gang.is_elastic, policy.evicts_gangs
     evicts_all = not gang.simple or (evicts and not gang.non_preemptible and not selection.is_protected(gang))
     for kind in policy.kinds:
         allocated = spare = 0
@@ -158,7 +158,7 @@ def _add_gang(result: _QueueTotals, gang: Gang, selection: VictimSelection) -> N
             if amount:
                 live = len(part.live)
                 allocated += amount * live
-                if may_grow:
+                if is_elastic:
                     spare += amount * max(0, min(part.count - part.role.min, live))
                 if result.grain[kind] != amount:
                     result.grain[kind] = gcd(result.grain[kind], amount)

@@ -17,9 +17,8 @@ from scheduler.engine.preemption.policies.base import PreemptionPolicy
 from scheduler.engine.preemption.proposals import Budget, propose
 from scheduler.engine.preemption.victims.selection import VictimSelection
 
-MAX_PROPOSALS = (
-    24  # per preemptor and policy; not a time limit, so that every machine makes the same decision
-)
+# Per preemptor and policy; not a time limit, so that every machine makes the same decision.
+MAX_PROPOSALS = 24
 
 
 def preempt_for_pending(board: Board, choice: int, policy_type: type[PreemptionPolicy]) -> None:
@@ -40,7 +39,7 @@ def preempt_for_pending(board: Board, choice: int, policy_type: type[PreemptionP
         served = False
         order = PendingOrder(board, candidates)
         for group, gang in order:
-            order.leave(group)
+            order.skip(group)
             if gang.name in tried:
                 candidates.remove(group)
                 continue
@@ -130,7 +129,7 @@ def _try_arrangements(
             if not outcome.evicted and not outcome.moved:
                 board.rewind(trial.start)
                 return None  # the gang fits without evictions, so `allocate` places it
-            trial.waits_for_victims = over_bounds_before and outcome.stops_running_pods(board)
+            trial.delayed = over_bounds_before and outcome.stops_running_pods(board)
             records = eviction_records(selection, outcome, before)
             trial.accept(policy.kind if records else Kind.START, _bundle_message(policy, outcome), records)
             return None

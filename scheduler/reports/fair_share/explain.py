@@ -15,7 +15,7 @@ def explain_share(division: Division, queue: str, display_name: DisplayName = st
 
     The granted amounts add up to the share.
     """
-    mine = division.of(queue)
+    mine = division.queue_input(queue)
     assert mine is not None, "the queue takes part in the division"
     return list(_ShareExplanation(division, mine, display_name).lines())
 
@@ -152,7 +152,9 @@ class _ShareExplanation:
         if mine.offered != rival.offered:
             return f" ({self._format_amount(rival.offered)})"
         first, second = (mine, rival) if mine.granted else (rival, mine)
-        ages = [queue.created for offer in (first, second) if (queue := self.division.of(offer.queue))]
+        ages = [
+            queue.created for offer in (first, second) if (queue := self.division.queue_input(offer.queue))
+        ]
         why = "is older" if ages[0] != ages[1] else "comes first by name"
         return f", but {'the queue' if first is mine else self.display_name(first.queue)} {why}"
 

@@ -83,7 +83,8 @@ def _traces(
         _trace(division, queue, pool, queues, viewer, visible_departments)
         for queue in path
         for division in pool_divisions
-        if (mine := division.of(queue)) is not None and (division.resource == "gpu" or mine.requested > 0)
+        if (mine := division.queue_input(queue)) is not None
+        and (division.resource == "gpu" or mine.requested > 0)
     ]
 
 
@@ -125,7 +126,7 @@ def _trace(
     viewer: Viewer,
     visible_departments: set[int] | None,
 ) -> ShareTrace:
-    owner, mine = queues.owners[queue], division.of(queue)
+    owner, mine = queues.owners[queue], division.queue_input(queue)
     assert mine is not None, "the queue takes part in the division"
     kind = "department" if owner.project_id is None else "project"
 

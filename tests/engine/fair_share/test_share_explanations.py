@@ -30,7 +30,7 @@ def test_explanation_adds_up_to_the_fair_share(
     division = gpu_division(total, queues, **pool)
     for name, share in expected.items():
         total_taken = sum(o.granted for round_ in division.rounds for o in round_.offers if o.queue == name)
-        brought = division.of(name)
+        brought = division.queue_input(name)
         assert brought is not None
         assert total_taken == brought.share == share * GPU
         lines = explain_share(division, name)

@@ -10,7 +10,7 @@ from scheduler.engine.board.gang import BoardRole
 from scheduler.engine.board.ledger import QueueAccount
 from scheduler.engine.board.nodes import Spot
 from scheduler.engine.model import Strategy
-from scheduler.engine.placement.spots import Horizon, has_room, on_node
+from scheduler.engine.placement.spots import Horizon, has_room, spot_on_node
 from scheduler.engine.preemption.policies.base import Key
 from scheduler.engine.preemption.victims.selection import VictimSelection
 from scheduler.engine.preemption.victims.units import Victim
@@ -155,7 +155,7 @@ class NodeCosts:
             board.nodes, i, self.part, Horizon.LEAVING
         ):
             spread = board.pool.device_strategy is Strategy.SPREAD
-            spot = on_node(board.nodes, i, self.part, Horizon.LEAVING, spread)
+            spot = spot_on_node(board.nodes, i, self.part, Horizon.LEAVING, spread)
             if spot is not None:
                 return spot
         board.rewind(start)

@@ -38,7 +38,7 @@ class VictimSelection:
         for gang in {move.gang: None for move in on_node}:
             if not self._may_be_victim(gang):
                 continue
-            if gang.may_grow and self.policy.evicts_extra_replicas:
+            if gang.is_elastic and self.policy.evicts_extra_replicas:
                 for victim in extra_replica_victims(self.board, gang):
                     if any(pod.node == node for _, pod in victim.pods):
                         yield victim
@@ -48,7 +48,7 @@ class VictimSelection:
     def victims_in(self, gang: Gang) -> Iterator[Victim]:
         if not self._may_be_victim(gang):
             return
-        if self.policy.evicts_extra_replicas and gang.may_grow:
+        if self.policy.evicts_extra_replicas and gang.is_elastic:
             yield from extra_replica_victims(self.board, gang)
         if self.policy.evicts_gangs and not self.is_protected(gang):
             yield self._gang_victim(gang)

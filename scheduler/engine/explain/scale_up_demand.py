@@ -4,12 +4,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from scheduler.engine.actions.grow import ScaleUpQueue, ScaleUpStep, is_step_allowed
+from scheduler.engine.actions.scale_up import ScaleUpQueue, ScaleUpStep, is_step_allowed
 from scheduler.engine.board.board import Board
 from scheduler.engine.board.gang import BoardRole, Gang, ReplicaRequest
 from scheduler.engine.board.ledger import Ledger
 from scheduler.engine.board.matching import node_constraints
-from scheduler.engine.placement.find_room import place
+from scheduler.engine.placement.find_room import place_replicas
 from scheduler.engine.placement.spots import Horizon
 
 MAX_REPLICAS = 256  # maximum per pool and cycle; later cycles count the rest once these run
@@ -38,7 +38,7 @@ def gangs_to_scale_up(board: Board) -> list[Gang]:
         and gang.meets_minimum
         and gang.name not in board.cycle.reserved_only
         and gang.name not in board.cycle.evicted
-        and not any(part.done for part in gang.parts)
+        and not any(part.completed for part in gang.parts)
     ]
 
 
@@ -65,20 +65,21 @@ def simulate_scale_up(
             kind = tuple((need.part.request, node_constraints(need.part.role)) for need in step.arrangement)
             if kind in failed_kinds or not is_step_allowed(step, deserved_only=False):
                 continue
-            placed = _place(board, new_board, step)
+            placed = _place_step(board, new_board, step)
             if placed is None:
                 if all(need.part.replicas_by_node is None for need in step.arrangement):
                     failed_kinds.add(kind)
                 continue
             for grown in placed.on_new_nodes:
-                grown.part.done += grown.replicas  # count the replicas as running until the simulation ends
+                # Count the replicas as running until the simulation ends.
+                grown.part.completed += grown.replicas
                 count(grown)
             left -= sum(need.count for need in step.arrangement)
             result += [*placed.on_booting, *placed.on_new_nodes]
             queue.refresh_steps(step.gang)
         for gang in gangs:
             for part in gang.parts:
-                part.done = 0
+                part.completed = 0
     return result
 
 
@@ -87,7 +88,7 @@ class _PlacedStep(NamedTuple):
     on_new_nodes: list[Unplaced]
 
 
-def _place(board: Board, new_board: Board, step: ScaleUpStep) -> _PlacedStep | None:
+def _place_step(board: Board, new_board: Board, step: ScaleUpStep) -> _PlacedStep | None:
     """Place one scale-up step. If it does not fit, return None and leave both boards unchanged."""
     gang, placed = step.gang, _PlacedStep([], [])
     before, new_board_mark = board.mark(), new_board.mark()
@@ -96,10 +97,12 @@ def _place(board: Board, new_board: Board, step: ScaleUpStep) -> _PlacedStep | N
         part = need.part
         for _ in range(need.count):
             mark = board.mark()
-            if place(board, gang, ReplicaRequest(part, 1), Horizon.BOOTING, None):
+            if place_replicas(board, gang, ReplicaRequest(part, 1), Horizon.BOOTING, None):
                 if board.nodes.booting[board.moves(mark)[0].node]:
                     placed.on_booting.append(Unplaced(gang, part, 1))
-            elif place(new_board, twin, ReplicaRequest(twin.part(part.role.name), 1), Horizon.NOW, None):
+            elif place_replicas(
+                new_board, twin, ReplicaRequest(twin.part(part.role.name), 1), Horizon.NOW, None
+            ):
                 placed.on_new_nodes.append(Unplaced(gang, part, 1))
             else:
                 board.rewind(before)

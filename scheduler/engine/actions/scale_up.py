@@ -25,7 +25,7 @@ from scheduler.engine.placement.find_room import find_room, may_use_held_nodes
 from scheduler.engine.placement.spots import Horizon
 from scheduler.engine.plan import Kind
 
-MAX_SCALE_UP_STEPS = 500  # scale-up steps per workload and cycle
+MAX_SCALE_UP_STEPS = 500  # maximum number of scale-up steps per workload and cycle
 
 
 class ScaleUpStep(NamedTuple):
@@ -44,30 +44,30 @@ class ScaleUpStep(NamedTuple):
         return self.fulfilment, self.amounts, self.submitted, self.name, self.role
 
 
-def grow(board: Board, choice: int) -> None:
+def scale_up(board: Board, choice: int) -> None:
     """Scale up gangs to their queues' deserved amounts first, then into free capacity."""
-    grown = Counter[str]()
+    steps_taken = Counter[str]()
     for deserved_only in (True, False):
         queue = ScaleUpQueue(elastic_gangs(board, choice))
-        hopeless: set[object] = set()
+        failed_kinds: set[object] = set()
         while (step := queue.next()) is not None:
             part = step.arrangement[0].part
             kind = part.request, part.mask, may_use_held_nodes(board, step.gang)
             if (
-                kind in hopeless
-                or grown[step.name] >= MAX_SCALE_UP_STEPS
+                kind in failed_kinds
+                or steps_taken[step.name] >= MAX_SCALE_UP_STEPS
                 or not is_step_allowed(step, deserved_only)
             ):
                 continue
             if _try_step(board, step):
-                grown[step.name] += 1
+                steps_taken[step.name] += 1
                 queue.refresh_steps(step.gang)
             elif (
                 len(step.arrangement) == 1
                 and not step.arrangement[0].scopes
                 and part.replicas_by_node is None
             ):
-                hopeless.add(kind)
+                failed_kinds.add(kind)
 
 
 class ScaleUpQueue:
@@ -95,7 +95,7 @@ class ScaleUpQueue:
 
 
 def elastic_gangs(board: Board, choice: int) -> list[Gang]:
-    """Return the complete elastic gangs that this cycle has not scaled down."""
+    """Return the elastic gangs that meet their minimum and that this cycle has not scaled down."""
     return [
         gang
         for gang in board.elastic
@@ -129,7 +129,7 @@ def _try_step(board: Board, step: ScaleUpStep) -> bool:
 
 
 def scale_up_steps(gang: Gang, replicas: int = 1) -> Iterator[ScaleUpStep]:
-    """Yield a step of this many replicas for each role, and steps for missing optional groups."""
+    """Yield a step of `replicas` replicas for each role, and a step for each missing optional group."""
     workload = gang.workload
     for part in gang.parts:
         arrangement = _request_more(gang, part, replicas)
@@ -147,8 +147,8 @@ def scale_up_steps(gang: Gang, replicas: int = 1) -> Iterator[ScaleUpStep]:
         for number, (section, child) in enumerate(_missing_optional_children(gang.root)):
             arrangement = next(arrangements_for(gang, child), ())
             if arrangement:
-                whole = sum(c.meets_minimum for c in section.children) - section.need
-                score = max(0.0, whole / (len(section.children) - section.need))
+                extra = sum(c.meets_minimum for c in section.children) - section.need
+                score = max(0.0, extra / (len(section.children) - section.need))
                 yield ScaleUpStep(
                     score,
                     total_request(arrangement),
@@ -171,11 +171,11 @@ def _request_more(gang: Gang, part: BoardRole, replicas: int) -> Arrangement:
     if part.count + replicas > role.max or len(list(islice(part.free_indices(), replicas))) < replicas:
         return ()
     needs = [ReplicaRequest(part, replicas, scopes_above(gang, part))]
-    for tied in gang.parts:
-        if tied.role.scale_with is not None and tied.role.scale_with.role == role.name:
-            more = current_max(gang, tied, replicas) - tied.count
+    for follower in gang.parts:
+        if follower.role.scale_with is not None and follower.role.scale_with.role == role.name:
+            more = current_max(gang, follower, replicas) - follower.count
             if more > 0:
-                needs.append(ReplicaRequest(tied, more, scopes_above(gang, tied)))
+                needs.append(ReplicaRequest(follower, more, scopes_above(gang, follower)))
     return tuple(needs)
 
 
