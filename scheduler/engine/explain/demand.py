@@ -32,7 +32,7 @@ FullRoles = set[tuple[Hashable, str]]  # pairs of a request and a role for which
 
 @dataclass(frozen=True, slots=True)
 class GroupDemand:
-    """The first `count` gangs of a group that wait for capacity, without excluded gangs."""
+    """The first `count` pending gangs of a group that need capacity, without excluded gangs."""
 
     group: PendingGroup
     first: Gang
@@ -43,34 +43,36 @@ class GroupDemand:
         return self.count
 
     def __iter__(self) -> Iterator[Gang]:
-        waiting = islice(self.group.gangs, self.group.at, None)
-        return islice((gang for gang in waiting if gang.name not in self.excluded), self.count)
+        pending = islice(self.group.gangs, self.group.at, None)
+        return islice((gang for gang in pending if gang.name not in self.excluded), self.count)
 
 
-def unmet_demand(board: Board, waiting: Sequence[GroupDemand]) -> tuple[Demand, list[Gang]]:
+def unmet_demand(board: Board, group_demands: Sequence[GroupDemand]) -> tuple[Demand, list[Gang]]:
     """Return the pool's unmet demand and the pending gangs that additional nodes would serve."""
     shapes: list[UnmetShape] = []
     loads: list[Load] = []
-    for group_demand in waiting:
+    for group_demand in group_demands:
         first, workloads = group_demand.first, group_demand.count
         for need in next(arrangements(first)):
-            shapes.append(_shape(first, need.part, need.count, workloads, gang=True))
-            loads.append(_load(first, need.part, need.count * workloads))
-    nodes = _NewNodeSimulation(board, waiting, sum(shape.replicas * shape.workloads for shape in shapes))
-    growth = Counter((grown.gang, grown.part) for grown in nodes.growth for _ in range(grown.replicas))
-    for (gang, part), count in growth.items():
-        shapes.append(_shape(gang, part, count, 1, gang=False))
-        loads.append(_load(gang, part, count))
+            shapes.append(_unmet_shape(first, need.part, need.count, workloads, gang=True))
+            loads.append(_replica_load(first, need.part, need.count * workloads))
+    nodes = _NewNodeSimulation(
+        board, group_demands, sum(shape.replicas * shape.workloads for shape in shapes)
+    )
+    extra = Counter((added.gang, added.part) for added in nodes.scale_ups for _ in range(added.replicas))
+    for (gang, part), count in extra.items():
+        shapes.append(_unmet_shape(gang, part, count, 1, gang=False))
+        loads.append(_replica_load(gang, part, count))
     queued = Load(*map(sum, zip(*loads, strict=True)))
     return Demand(board.pool.name, queued, _placed_load(board), nodes.used, tuple(shapes)), nodes.served
 
 
-def _shape(first: Gang, part: BoardRole, replicas: int, workloads: int, *, gang: bool) -> UnmetShape:
+def _unmet_shape(first: Gang, part: BoardRole, replicas: int, workloads: int, *, gang: bool) -> UnmetShape:
     amounts, devices = Amounts(*part.amounts), part.request.devices
     return UnmetShape(first.name, part.role.name, workloads, replicas, amounts, devices, gang)
 
 
-def _load(gang: Gang, part: BoardRole, count: int) -> Load:
+def _replica_load(gang: Gang, part: BoardRole, count: int) -> Load:
     """Return the load of replicas, by requests if the gang may overcommit, else by limits."""
     request, gpu = part.request, part.amounts[GPU]
     if may_overcommit(gang):
@@ -80,24 +82,24 @@ def _load(gang: Gang, part: BoardRole, count: int) -> Load:
 
 def _placed_load(board: Board) -> Load:
     nodes = board.nodes
-    if "whole" not in nodes.static_cache:
-        nodes.static_cache["whole"] = Load(
+    if "total load" not in nodes.static_cache:
+        nodes.static_cache["total load"] = Load(
             sum([node.gpus * MILLI for node in nodes.nodes]),
             sum([node.cpu * nodes.cpu_load_limit // MILLI for node in nodes.nodes]),
             sum([node.memory_mib for node in nodes.nodes]),
             sum([node.max_pods for node in nodes.nodes]),
         )
-    whole: Load = nodes.static_cache["whole"]
+    total: Load = nodes.static_cache["total load"]
     free = (sum(nodes.gpu), sum(nodes.cpu), sum(nodes.memory), sum(nodes.pods))
-    return Load(*map(sub, whole, free))
+    return Load(*map(sub, total, free))
 
 
 def demand_within_bounds(board: Board, counted_elsewhere: Collection[str]) -> list[GroupDemand]:
-    """Return, in queue order, the gangs waiting for capacity that together stay within all bounds.
+    """Return, in queue order, the gangs that need capacity and together stay within limits and quotas.
 
     `counted_elsewhere` names workloads that are counted in another pool.
     """
-    held: Sums = {}
+    allocated: Sums = {}
     non_preemptible: Sums = {}
     counts: list[GroupDemand] = []
     excluded = board.served | board.cycle.evicted | set(counted_elsewhere)
@@ -107,10 +109,10 @@ def demand_within_bounds(board: Board, counted_elsewhere: Collection[str]) -> li
     excluded_counts = _count_excluded(board, excluded)
     for group, first in order:
         order.skip(group)
-        sums = list(_bounded_sums(first, held, non_preemptible))
+        sums = list(_bounded_sums(first, allocated, non_preemptible))
         fits = len(group.gangs) - group.at - excluded_counts[group]
         for now, bound in sums:
-            fits = min(fits, _max_repeats(now, bound, first.requested))
+            fits = min(fits, _max_count(now, bound, first.requested))
         for now, _ in sums:
             for kind in KINDS:
                 now[kind] += first.requested[kind] * fits
@@ -120,11 +122,13 @@ def demand_within_bounds(board: Board, counted_elsewhere: Collection[str]) -> li
     return counts
 
 
-def _bounded_sums(gang: Gang, held: Sums, non_preemptible: Sums) -> Iterator[tuple[list[int], Sequence[int]]]:
+def _bounded_sums(
+    gang: Gang, allocated: Sums, non_preemptible: Sums
+) -> Iterator[tuple[list[int], Sequence[int]]]:
     """Yield the amounts counted so far and the bound, for each bounded queue of the gang."""
     for account in gang.account.path:
         if account.has_limit:
-            yield held.setdefault(account, list(account.allocated)), account.limit
+            yield allocated.setdefault(account, list(account.allocated)), account.limit
         if gang.non_preemptible:
             yield non_preemptible.setdefault(account, list(account.non_preemptible)), account.quota
 
@@ -134,19 +138,19 @@ def _count_excluded(board: Board, excluded: Collection[str]) -> Counter[PendingG
     counts: Counter[PendingGroup] = Counter()
     for name in excluded:
         gang = board.gangs.get(name)
-        if gang is not None and gang.group is not None and _is_ahead(gang, gang.group):
+        if gang is not None and gang.group is not None and _is_at_or_after_first_pending(gang, gang.group):
             counts[gang.group] += 1
     return counts
 
 
-def _is_ahead(gang: Gang, group: PendingGroup) -> bool:
+def _is_at_or_after_first_pending(gang: Gang, group: PendingGroup) -> bool:
     return group.at < len(group.gangs) and project_sort_key(group.gangs[group.at]) <= project_sort_key(gang)
 
 
-def _max_repeats(held: Sequence[int], bound: Sequence[int], requested: Sequence[int]) -> int:
+def _max_count(counted: Sequence[int], bound: Sequence[int], requested: Sequence[int]) -> int:
     """Return how many times the request fits within the bound."""
     return max(
-        0, min([(bound[k] - held[k]) // requested[k] for k in KINDS if requested[k]], default=NO_BOUND)
+        0, min([(bound[k] - counted[k]) // requested[k] for k in KINDS if requested[k]], default=NO_BOUND)
     )
 
 
@@ -156,32 +160,32 @@ class _NewNodeSimulation:
     Booting nodes are filled before new nodes. A gang that does not fit adds no node.
     """
 
-    def __init__(self, board: Board, waiting: Sequence[GroupDemand], replicas: int) -> None:
+    def __init__(self, board: Board, group_demands: Sequence[GroupDemand], replicas: int) -> None:
         self.used = 0
         self.served: list[Gang] = []
-        self.growth: list[Unplaced] = []
+        self.scale_ups: list[Unplaced] = []
         more = addable_node_count(board)
-        growing = gangs_to_scale_up(board) if more or any(board.nodes.booting) else []
-        count = min(more, replicas + max_scale_up(growing))
-        if not count and not growing:
+        elastic = gangs_to_scale_up(board) if more or any(board.nodes.booting) else []
+        count = min(more, replicas + max_scale_up(elastic))
+        if not count and not elastic:
             return
         new_board = Board(board.pool, board.now, make_new_nodes(board, count), board.queues, set())
         start = board.mark()
-        on_new_nodes = self._place_pending(board, new_board, waiting) if count else []
-        if growing:
-            self.growth = simulate_scale_up(board, new_board, growing, on_new_nodes)
+        on_new_nodes = self._place_pending(board, new_board, group_demands) if count else []
+        if elastic:
+            self.scale_ups = simulate_scale_up(board, new_board, elastic, on_new_nodes)
         board.rewind(start)
         self.used = sum(
             new_board.nodes.pods[i] < node.max_pods for i, node in enumerate(new_board.nodes.nodes)
         )
 
     def _place_pending(
-        self, board: Board, new_board: Board, waiting: Sequence[GroupDemand]
+        self, board: Board, new_board: Board, group_demands: Sequence[GroupDemand]
     ) -> list[Unplaced]:
         """Place pending gangs. Return their replicas on new nodes."""
         refused: set[Hashable] = set()
         full, on_new_nodes = FullRoles(), list[Unplaced]()
-        for group_demand in waiting:
+        for group_demand in group_demands:
             for gang in () if group_demand.group.request_key in refused else group_demand:
                 placed = _place_gang(board, new_board, gang, full)
                 if placed is None:
@@ -222,9 +226,8 @@ def _try_place_gang(
         name, left = need.part.role.name, need.count
         if (request_key, name) not in full:
             left -= place_as_many_as_fit(board, gang, ReplicaRequest(need.part, left), Horizon.BOOTING, None)
-            if (
-                left and need.part.replicas_by_node is None
-            ):  # nodes that are full only because of spread limits have room for other gangs
+            # Nodes that are full only because of spread limits have room for other gangs.
+            if left and need.part.replicas_by_node is None:
                 full.add((request_key, name))
         if left:
             if not place_replicas(new_board, twin, ReplicaRequest(twin.part(name), left), Horizon.NOW, None):

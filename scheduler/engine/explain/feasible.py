@@ -1,4 +1,4 @@
-"""Check node shapes and totals for whether a pool at its maximum size could ever hold a gang.
+"""Check, by node shapes and totals, whether a pool at its maximum size could ever hold a gang.
 
 Each check is a necessary condition: a gang that fails one cannot start until the pool's maximum or
 its nodes change. A gang that passes all checks may still not fit.
@@ -24,7 +24,7 @@ _NOUNS = ("GPUs", "GPU memory", "CPUs", "memory", "pods")  # as in `request_and_
 
 
 def permanent_obstacle(board: Board, gang: Gang, cache_key: Hashable = None) -> Obstacle | None:
-    """Return the reason for which the pool can never hold the gang, or None if it might.
+    """Return the reason that the pool can never hold the gang, or None if it may hold it.
 
     `cache_key` is a cache key shared by gangs with identical requests and role names.
     """
@@ -48,7 +48,7 @@ def _gang_obstacle(board: Board, gang: Gang) -> Obstacle | None:
 
 
 def _arrangement_obstacle(board: Board, arrangement: Arrangement) -> Obstacle | None:
-    if _shape_is_unknown(board):
+    if _has_unknown_shape(board):
         return None
     for need in arrangement:
         obstacle = _role_obstacle(board, need.part)
@@ -57,7 +57,7 @@ def _arrangement_obstacle(board: Board, arrangement: Arrangement) -> Obstacle | 
     return _pool_obstacle(board, arrangement) or _topology_obstacle(board, arrangement)
 
 
-def _shape_is_unknown(board: Board) -> bool:
+def _has_unknown_shape(board: Board) -> bool:
     """Return whether the pool can add nodes whose size is unknown."""
     return any(not (node.gpus or node.cpu or node.memory_mib) for node, _ in _addable_nodes(board))
 
@@ -85,7 +85,7 @@ def _find_role_obstacle(board: Board, role: Role) -> Obstacle | None:
         rooms.append(room)
     if not rooms:
         return Reason.NO_MATCHING_NODE, mismatch_numbers(role, board.nodes.nodes, _addable_nodes(board))
-    # Report the first resource that no node has enough of besides the resources before it.
+    # Report the first resource that is short on all nodes with enough of the resources before it.
     beside: list[str] = []
     for column, noun in enumerate(_NOUNS):
         resource, requested, _ = rooms[0][column]
@@ -99,7 +99,7 @@ def _find_role_obstacle(board: Board, role: Role) -> Obstacle | None:
         if len(sufficient) < len(rooms):
             beside.append(noun)
         rooms = sufficient
-    raise AssertionError("some node has enough of every resource, as checked above")
+    raise AssertionError("unreachable: a node with enough of every resource was returned earlier")
 
 
 def _nodes_for(board: Board, role: Role) -> NodeCounts:
@@ -107,11 +107,11 @@ def _nodes_for(board: Board, role: Role) -> NodeCounts:
     key = "nodes for", node_constraints(role)
     static_cache = board.nodes.static_cache
     if key not in static_cache:
-        nodes, fresh = _all_nodes(board), _addable_nodes(board)
+        nodes, new_nodes = _all_nodes(board), _addable_nodes(board)
         if board.matcher.mask(role) is not None:
             nodes = [entry for entry in nodes if meets_constraints(role, entry[0])]
-        static_cache[key] = _by_size(
-            [*nodes, *(entry for entry in fresh if meets_constraints(role, entry[0]))]
+        static_cache[key] = _count_by_size(
+            [*nodes, *(entry for entry in new_nodes if meets_constraints(role, entry[0]))]
         )
     node_counts: NodeCounts = static_cache[key]
     return node_counts
@@ -122,7 +122,7 @@ def _all_nodes(board: Board) -> list[tuple[Node, int]]:
     return [(node, 1) for node in board.nodes.nodes if node.state is not NodeState.DRAINING]
 
 
-def _by_size(nodes: Iterable[tuple[Node, int]]) -> NodeCounts:
+def _count_by_size(nodes: Iterable[tuple[Node, int]]) -> NodeCounts:
     sizes: dict[Hashable, tuple[Node, int]] = {}
     for node, count in nodes:
         size = node.gpus, node.gpu_memory_mib, node.cpu, node.memory_mib, node.max_pods
@@ -137,7 +137,7 @@ def _pool_obstacle(board: Board, arrangement: Arrangement) -> Obstacle | None:
         if requested[kind] > most[kind]:
             return Reason.EXCEEDS_POOL_MAX, _shortage_numbers(resource, requested[kind], most[kind])
     for need in arrangement:
-        fitting = _replicas(board.pool, need.part.role, _nodes_for(board, need.part.role))
+        fitting = _max_replicas(board.pool, need.part.role, _nodes_for(board, need.part.role))
         if need.count > fitting:
             numbers = {"role": need.part.role.name, **_shortage_numbers("replicas", need.count, fitting)}
             return Reason.EXCEEDS_POOL_MAX, numbers
@@ -174,12 +174,12 @@ def _max_capacity(board: Board, roles: Sequence[Role]) -> Sums:
         nodes = (
             _nodes_for(board, roles[0]) if len(kinds) == 1 else [*_all_nodes(board), *_addable_nodes(board)]
         )
-        static_cache[key] = _sum_of(board.pool, roles, nodes)
+        static_cache[key] = _total_capacity(board.pool, roles, nodes)
     sums: Sums = static_cache[key]
     return sums
 
 
-def _sum_of(pool: Pool, roles: Sequence[Role], nodes: Iterable[tuple[Node, int]]) -> Sums:
+def _total_capacity(pool: Pool, roles: Sequence[Role], nodes: Iterable[tuple[Node, int]]) -> Sums:
     gpu = cpu = memory = pods = 0
     for node, count in nodes:
         if any(matches(role, node) for role in roles):
@@ -190,11 +190,11 @@ def _sum_of(pool: Pool, roles: Sequence[Role], nodes: Iterable[tuple[Node, int]]
     return gpu, cpu, memory, pods
 
 
-def _replicas(pool: Pool, role: Role, nodes: Iterable[tuple[Node, int]]) -> int:
-    return sum(_replicas_on(pool, role, node) * count for node, count in nodes)
+def _max_replicas(pool: Pool, role: Role, nodes: Iterable[tuple[Node, int]]) -> int:
+    return sum(_max_replicas_on(pool, role, node) * count for node, count in nodes)
 
 
-def _replicas_on(pool: Pool, role: Role, node: Node) -> int:
+def _max_replicas_on(pool: Pool, role: Role, node: Node) -> int:
     """Return the number of replicas of the role that fit on the empty node."""
     request, counts = role.request, [node.max_pods]
     by_limits = request.devices > 0
@@ -205,13 +205,13 @@ def _replicas_on(pool: Pool, role: Role, node: Node) -> int:
     if memory:
         counts.append(node.memory_mib // memory)
     if request.devices:
-        counts.append(_replicas_by_devices(request, node))
+        counts.append(_max_replicas_by_devices(request, node))
     if role.spread_per_node is not None:
         counts.append(role.spread_per_node)
     return min(counts)
 
 
-def _replicas_by_devices(request: Request, node: Node) -> int:
+def _max_replicas_by_devices(request: Request, node: Node) -> int:
     milli = request.gpu
     if request.gpu_memory_mib:
         has = node.gpu_memory_mib
@@ -235,11 +235,11 @@ def _topology_obstacle(board: Board, arrangement: Arrangement) -> Obstacle | Non
 def _scope_obstacle(board: Board, scope: Scope, needs: Sequence[ReplicaRequest]) -> Obstacle | None:
     level = scope.constraint.required
     assert level is not None
-    fresh = _addable_nodes(board)
-    if any(level not in node.labels for node, _ in fresh):
+    new_nodes = _addable_nodes(board)
+    if any(level not in node.labels for node, _ in new_nodes):
         return None  # the domain of new nodes is unknown
     closest: tuple[float, Numbers] | None = None
-    for domain in _domains(board, level, fresh):
+    for domain in _domains(board, level, new_nodes):
         short = _domain_shortage(board, needs, domain)
         if short is None:
             return None
@@ -256,29 +256,34 @@ def _domain_shortage(
     board: Board, needs: Sequence[ReplicaRequest], domain: NodeCounts
 ) -> tuple[str, int, int] | None:
     """Return a resource that is short in the empty domain, with the request and the capacity, or None."""
-    requested, sums = _requested(needs), _sum_of(board.pool, [need.part.role for need in needs], domain)
+    requested, sums = (
+        _requested(needs),
+        _total_capacity(board.pool, [need.part.role for need in needs], domain),
+    )
     for kind, resource in enumerate(RESOURCE_NAMES):
         if requested[kind] > sums[kind]:
             return resource, requested[kind], sums[kind]
     for need in needs:
         role = need.part.role
-        fitting = _replicas(board.pool, role, _matching_nodes(role, domain))
+        fitting = _max_replicas(board.pool, role, _matching_nodes(role, domain))
         if need.count > fitting:
             return "replicas", need.count, fitting
     return None
 
 
-def _domains(board: Board, level: str, fresh: NodeCounts) -> Iterable[NodeCounts]:
+def _domains(board: Board, level: str, new_nodes: NodeCounts) -> Iterable[NodeCounts]:
     """Yield the nodes of each domain, including new nodes that would join the domain."""
     nodes = board.nodes.nodes
     for domain in board.topology.domains(level).values():
         staying = [nodes[i] for i in sorted(domain) if nodes[i].state is not NodeState.DRAINING]
         joining = [
-            (new, more) for new, more in fresh if staying and new.labels[level] == staying[0].labels[level]
+            (new, more)
+            for new, more in new_nodes
+            if staying and new.labels[level] == staying[0].labels[level]
         ]
         yield (*((node, 1) for node in staying), *joining)
-    if fresh:
-        yield fresh
+    if new_nodes:
+        yield new_nodes
 
 
 def _matching_nodes(role: Role, nodes: NodeCounts) -> NodeCounts:

@@ -26,7 +26,7 @@ CLOSED = (NodeState.CORDONED, NodeState.DRAINING)
 
 
 class Units(NamedTuple):
-    """How amounts are measured for a request."""
+    """Units in which a request is compared with free capacity."""
 
     by_gpu_memory: bool  # GPU amounts are in MiB of GPU memory instead of milli-GPU
     by_requests: bool  # CPU and memory are compared by requests instead of limits
@@ -68,25 +68,25 @@ class NodeView:
         if kind not in self._totals:
             column = self._column(kind)
             self._totals[kind] = (
-                sum(self.on_node(i, kind) for i in self.usable)
+                sum(self.free_on(i, kind) for i in self.usable)
                 if column is None
                 else sum(free for i in self.usable if (free := column[i]) > 0)
             )
         return self._totals[kind]
 
     def largest_block(self, kind: int, shared: bool) -> int:
-        """Return the largest free block on a node: whole devices or, for shared ones, one device."""
+        """Return the largest free block on a node: whole devices or, if `shared`, a part of one device."""
         key = kind, shared
         if key not in self._blocks:
-            self._blocks[key] = max((self._block(i, kind, shared) for i in self.usable), default=0)
+            self._blocks[key] = max((self._largest_block_on(i, kind, shared) for i in self.usable), default=0)
         return self._blocks[key]
 
-    def held_elsewhere(self, kind: int) -> dict[str, int]:
-        """Return the free amount that stopping pods still hold, and what is free on closed nodes."""
+    def unavailable_amounts(self, kind: int) -> dict[str, int]:
+        """Return the free amounts that stopping pods still use, and those on cordoned or draining nodes."""
         if kind not in self._elsewhere:
             leaving = sum(self._leaving(i, kind) for i in self.usable) if self.nodes.leaving else 0
             cordoned = sum(
-                self.on_node(i, kind)
+                self.free_on(i, kind)
                 for i, node in enumerate(self.nodes.nodes)
                 if node.state in CLOSED and self._matches(i)
             )
@@ -94,7 +94,7 @@ class NodeView:
             self._elsewhere[kind] = {name: amount for name, amount in result.items() if amount}
         return self._elsewhere[kind]
 
-    def on_node(self, i: int, kind: int) -> int:
+    def free_on(self, i: int, kind: int) -> int:
         column = self._column(kind)
         if column is None:
             return sum(self.device_memory(i, free) for free in self.nodes.devices[i])
@@ -114,7 +114,7 @@ class NodeView:
         return max(0, milli) * self.nodes.nodes[i].gpu_memory_mib // MILLI
 
     def freed_by(self, part: BoardRole, pod: Pod, kind: int) -> int:
-        """Return what stopping a pod would free on the usable nodes."""
+        """Return the amount that stopping a pod would free on the usable nodes."""
         i = self.nodes.index[pod.node]
         if i not in self.usable_set:
             return 0
@@ -135,16 +135,16 @@ class NodeView:
             return 0
         if kind == GPU:
             devices = self.nodes.devices[i]
-            held = [min(max(0, devices[device]), milli) for device, milli in pods.devices.items()]
+            amounts = [min(max(0, devices[device]), milli) for device, milli in pods.devices.items()]
             if self.units.by_gpu_memory:
-                return sum(self.device_memory(i, milli) for milli in held)
-            return sum(held)
-        return min(self.on_node(i, kind), pods.cpu if kind == CPU else pods.memory)
+                return sum(self.device_memory(i, milli) for milli in amounts)
+            return sum(amounts)
+        return min(self.free_on(i, kind), pods.cpu if kind == CPU else pods.memory)
 
-    def _block(self, i: int, kind: int, shared: bool) -> int:
+    def _largest_block_on(self, i: int, kind: int, shared: bool) -> int:
         nodes = self.nodes
         if kind != GPU:
-            return self.on_node(i, kind)
+            return self.free_on(i, kind)
         if self.units.by_gpu_memory:
             return max((self.device_memory(i, free) for free in nodes.devices[i]), default=0)
         whole = nodes.whole[i] * MILLI
@@ -158,10 +158,10 @@ class FreeCapacity:
         self.arrangement, self.view = arrangement, view
 
     @classmethod
-    def of(cls, board: Board, gang: Gang) -> "FreeCapacity":
+    def for_gang(cls, board: Board, gang: Gang) -> "FreeCapacity":
         """Return the free capacity for the gang's first arrangement.
 
-        A CPU-only workload may start by its requests, so these are compared with what is not requested.
+        A CPU-only workload may start by its requests, so they are compared with unrequested capacity.
         """
         arrangement = next(arrangements(gang))
         requests = [need.part.request for need in arrangement if need.part.request.devices]
@@ -191,7 +191,7 @@ class FreeCapacity:
     def main_resource(self) -> int:
         return next((kind for kind in KINDS if self.requested(kind)), GPU)
 
-    def replica(self, part: BoardRole, kind: int) -> int:
+    def replica_amount(self, part: BoardRole, kind: int) -> int:
         """Return the amount that one replica needs."""
         request, units = part.request, self.view.units
         if kind == GPU:
@@ -206,7 +206,8 @@ class FreeCapacity:
     @cached_property
     def _requested(self) -> list[int]:
         return [
-            sum(self.replica(need.part, kind) * need.count for need in self.arrangement) for kind in KINDS
+            sum(self.replica_amount(need.part, kind) * need.count for need in self.arrangement)
+            for kind in KINDS
         ]
 
     def missing(self, kind: int) -> int:
@@ -217,13 +218,13 @@ class FreeCapacity:
         short = [kind for kind in KINDS if self.missing(kind)]
         return sorted(short, key=lambda kind: -self.missing(kind) / self.requested(kind))
 
-    def replicas(self, i: int, part: BoardRole, kind: int) -> int:
+    def replicas_on(self, i: int, part: BoardRole, kind: int) -> int:
         """Return how many replicas of the role fit on the node, considering only this resource."""
         nodes, request = self.view.nodes, part.request
         if part.mask is not None and not part.mask[i]:
             return 0
         if kind != GPU:
-            return self.view.on_node(i, kind) // self.replica(part, kind)
+            return self.view.free_on(i, kind) // self.replica_amount(part, kind)
         milli = nodes.milli_on(i, request)
         return sum(max(0, free) // milli for free in nodes.devices[i]) // request.devices
 

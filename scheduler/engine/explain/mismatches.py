@@ -14,10 +14,12 @@ _STATES = {NodeState.CORDONED: "cordon", NodeState.DRAINING: "drain"}
 Obstacle = tuple[str, str]  # kind and description
 
 
-def mismatch_numbers(role: Role, nodes: Sequence[Node], fresh: Iterable[tuple[Node, int]] = ()) -> Numbers:
-    """Count nodes by the obstacle that rules them out. `fresh` holds nodes that the pool could add."""
+def mismatch_numbers(
+    role: Role, nodes: Sequence[Node], new_nodes: Iterable[tuple[Node, int]] = ()
+) -> Numbers:
+    """Count nodes by the obstacle that rules them out. `new_nodes` holds nodes that the pool could add."""
     obstacles = Counter(result for node in nodes if (result := _obstacle(role, node)) is not None)
-    new = Counter(result for node, _ in fresh if (result := _obstacle(role, node)) is not None)
+    new = Counter(result for node, _ in new_nodes if (result := _obstacle(role, node)) is not None)
     by_kind = Counter[str]()
     for (kind, _), count in obstacles.items():
         by_kind[kind] += count
@@ -59,19 +61,19 @@ def _sentence(obstacles: Counter[Obstacle], new: Counter[Obstacle]) -> str:
 
 
 def _clause(obstacle: Obstacle, count: int) -> str:
-    kind, what = obstacle
+    kind, detail = obstacle
     nodes, one = format_count(count, "node"), count == 1
     return {
-        "model": f"{nodes} {'lacks' if one else 'lack'} {what}",
-        "label": f"{nodes} {'lacks' if one else 'lack'} {what}",
-        "taint": f"{nodes} {'has' if one else 'have'} the {what}, which the role does not tolerate",
+        "model": f"{nodes} {'lacks' if one else 'lack'} {detail}",
+        "label": f"{nodes} {'lacks' if one else 'lack'} {detail}",
+        "taint": f"{nodes} {'has' if one else 'have'} the {detail}, which the role does not tolerate",
         "cordon": f"{nodes} {'is' if one else 'are'} cordoned",
         "drain": f"{nodes} {'is' if one else 'are'} draining",
     }[kind]
 
 
 def _new_node_clause(obstacle: Obstacle) -> str:
-    kind, what = obstacle
+    kind, detail = obstacle
     if kind == "taint":
-        return f"new nodes would have the {what}, which the role does not tolerate"
-    return f"new nodes would lack {what}"
+        return f"new nodes would have the {detail}, which the role does not tolerate"
+    return f"new nodes would lack {detail}"

@@ -9,7 +9,7 @@ from scheduler.engine.model import Node, NodeShape, NodeState, Pool, Request
 
 def addable_node_count(board: Board) -> int:
     """Return how many more nodes the pool may add now."""
-    if board.pool.nodes_max is None or _shape(board) is None:
+    if board.pool.nodes_max is None or _new_node_shape(board) is None:
         return 0
     return max(0, board.pool.nodes_max - _staying_node_count(board))
 
@@ -18,13 +18,13 @@ def ever_addable_node_count(board: Board) -> int:
     """Return how many more nodes the pool could add if it were not paused, drained or failing."""
     pool = board.pool
     ceiling = pool.nodes_max if pool.nodes_ever is None else pool.nodes_ever
-    if ceiling is None or _shape(board) is None:
+    if ceiling is None or _new_node_shape(board) is None:
         return 0
     return max(0, ceiling - _staying_node_count(board))
 
 
 def make_new_nodes(board: Board, count: int) -> list[Node]:
-    shape = _shape(board)
+    shape = _new_node_shape(board)
     if shape is None:
         return []
     width = len(str(count))
@@ -42,7 +42,7 @@ def _staying_node_count(board: Board) -> int:
     return sum(node.state is not NodeState.DRAINING for node in board.nodes.nodes)
 
 
-def _shape(board: Board) -> NodeShape | None:
+def _new_node_shape(board: Board) -> NodeShape | None:
     return shape_of_new_nodes(board.pool, board.nodes.nodes)
 
 

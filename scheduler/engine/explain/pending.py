@@ -1,7 +1,7 @@
-"""Compile the reasons for which the gangs of a group are pending, from the board at the end of the cycle.
+"""Compile the reasons that the gangs of a group are pending, from the board at the end of the cycle.
 
-The actions record why they refused a gang while the board still changed. Here, all numbers are computed again
-from the final board, and reasons that would not keep the gang pending are left out.
+The actions recorded their refusals while the board was still changing. This module computes all numbers again
+from the final board, and leaves out reasons that would not keep the gang pending.
 """
 
 from collections.abc import Hashable, Sequence
@@ -24,11 +24,11 @@ from scheduler.engine.preemption.policies.pending import Consolidate, Preempt
 
 Reasons = dict[Reason, Numbers]
 Obstacle = tuple[Reason, Numbers]
-Evictions = tuple[str, Reclaimable]  # "reclaimed" or "preempted", and how much
+Evictions = tuple[str, Reclaimable]  # "reclaimed" or "preempted", and the amounts
 
 LIMITS = (Reason.PROJECT_LIMIT, Reason.DEPARTMENT_LIMIT)
 MISSING_CAPACITY = frozenset({Reason.WAITING_FOR_CAPACITY, Reason.FRAGMENTED, Reason.TOPOLOGY})
-FREE_OF_LIMITS = MISSING_CAPACITY | {Reason.NODES_UNAVAILABLE}  # do not depend on queues
+LIMIT_INDEPENDENT = MISSING_CAPACITY | {Reason.NODES_UNAVAILABLE}  # reasons that do not depend on queues
 
 
 class PendingReasons:
@@ -39,7 +39,7 @@ class PendingReasons:
         self._amounts = ReclaimableAmounts(board)
         self._shortages: dict[Hashable, Obstacle | None] = {}
 
-    def of(self, group: PendingGroup, gang: Gang) -> Reasons:
+    def reasons_for(self, group: PendingGroup, gang: Gang) -> Reasons:
         """Return the reasons of the group, represented by its first pending gang."""
         recorded = group.reasons
         for reason in UNSCHEDULABLE_REASONS & recorded.keys():
@@ -47,17 +47,17 @@ class PendingReasons:
         result: Reasons = dict(exceeded_bounds(gang, gang.requested))
         for reason in LIMITS:
             if reason in result:
-                result |= self._too_little_preemptible(gang, result[reason])
+                result |= self._insufficient_preemption(gang, result[reason])
         shortage = self._shortage(group, gang)
         if shortage is not None and shortage[0] in UNSCHEDULABLE_REASONS:
             return dict([shortage])
         if shortage is not None and shortage[0] is Reason.NODES_UNAVAILABLE:
             result[shortage[0]] = shortage[1]
         elif shortage is not None:
-            beyond = exceeded_share_at_any_level(gang, gang.requested)
-            result |= self._capacity_reasons(group, gang, *shortage, within_share=beyond is None)
-            if beyond is not None:
-                result[beyond[0]] = beyond[1]
+            over_share = exceeded_share_at_any_level(gang, gang.requested)
+            result |= self._capacity_reasons(group, gang, *shortage, within_share=over_share is None)
+            if over_share is not None:
+                result[over_share[0]] = over_share[1]
         if gang.has_pods and not gang.meets_minimum:
             missing = sum(need.count for need in next(arrangements(gang)))
             result.setdefault(Reason.WAITING_FOR_GANG, {"missing": missing})
@@ -68,11 +68,11 @@ class PendingReasons:
         behind = group.reasons.get(Reason.BEHIND_RESERVATION)
         if behind is not None:
             return Reason.BEHIND_RESERVATION, behind
-        recorded = next((reason for reason in group.reasons if reason in FREE_OF_LIMITS), None)
+        recorded = next((reason for reason in group.reasons if reason in LIMIT_INDEPENDENT), None)
         if recorded is not None and not self._board.cycle.accepted_trials:
             return recorded, group.reasons[recorded]
-        held = self._board.cycle.backfill_hold is not None
-        key = group.request_key, not held or may_use_held_nodes(self._board, gang)
+        has_hold = self._board.cycle.backfill_hold is not None
+        key = group.request_key, not has_hold or may_use_held_nodes(self._board, gang)
         if key not in self._shortages:
             has_room = fits_now(self._board, gang)
             self._shortages[key] = None if has_room else explain_shortage(self._board, gang)
@@ -81,7 +81,7 @@ class PendingReasons:
     def _capacity_reasons(
         self, group: PendingGroup, gang: Gang, reason: Reason, numbers: Numbers, *, within_share: bool
     ) -> Reasons:
-        """Return the shortage, and why evictions or moves do not make room."""
+        """Return the shortage, and the reason that evictions or moves do not make room."""
         board = self._board
         if reason not in MISSING_CAPACITY or not (
             within_share or not Preempt.has_no_victims_over_share(board, gang)
@@ -89,7 +89,7 @@ class PendingReasons:
             return {reason: numbers}
         if reason is Reason.FRAGMENTED:
             numbers = {**numbers, **_consolidation_bounds(board, gang)}
-        free = FreeCapacity.of(board, gang)
+        free = FreeCapacity.for_gang(board, gang)
         kinds = free.short_resources() if reason is Reason.WAITING_FOR_CAPACITY else []
         kind, best = self._binding_resource(gang, free, kinds or [free.main_resource()], within_share)
         if kinds and kind != kinds[0]:
@@ -120,7 +120,7 @@ class PendingReasons:
         return first
 
     def _best_evictions(self, gang: Gang, view: NodeView, kind: int, within_share: bool) -> Evictions | None:
-        """Return how evictions would free most of a resource, and how much, or None if they are ruled out."""
+        """Return the kind of eviction that frees more of a resource, with the amounts, or None."""
         own = self._amounts.preemptible(gang, view, kind)
         if within_share:
             others = self._amounts.reclaimable(gang, view, kind)
@@ -128,9 +128,12 @@ class PendingReasons:
                 return "reclaimed", others
         return ("preempted", own) if own != Reclaimable() else None
 
-    def _too_little_preemptible(self, gang: Gang, bound: Numbers) -> Reasons:
-        """Return why preemption in the project does not make room below a limit, if it could."""
-        view = FreeCapacity.of(self._board, gang).view
+    def _insufficient_preemption(self, gang: Gang, bound: Numbers) -> Reasons:
+        """Return why preempting the project's own workloads does not suffice to stay within a limit.
+
+        Return no reason if it would not suffice without protection either.
+        """
+        view = FreeCapacity.for_gang(self._board, gang).view
         kind, missing = RESOURCES.index(str(bound["resource"])), bound["missing"]
         own = self._amounts.preemptible(gang, view, kind)
         if not isinstance(missing, int) or not own.amount + own.protected >= max(1, missing):
@@ -139,7 +142,7 @@ class PendingReasons:
 
 
 def _consolidation_bounds(board: Board, gang: Gang) -> Numbers:
-    """Return the setting that restricts moves for the gang, if any."""
+    """Return the pool setting that restricts moves for the gang, if any."""
     policy = Consolidate(board, gang, gang.requested)
     if not policy.may_evict():
         return {}

@@ -1,4 +1,4 @@
-"""Check whether only pod limits of nodes or spread limits of roles keep a gang from starting."""
+"""Check whether only pod limits of nodes or spread limits of roles prevent a gang from starting."""
 
 from scheduler.engine.board.board import Board
 from scheduler.engine.board.gang import Arrangement, Gang, ReplicaRequest
@@ -18,9 +18,9 @@ def pod_slot_obstacle(board: Board, gang: Gang, arrangement: Arrangement) -> tup
     nodes = board.nodes
     arrangement = tuple(ReplicaRequest(need.part, need.count) for need in arrangement)
     if min(nodes.pods, default=0) < sum(need.count for need in arrangement):
-        held, nodes.pods = nodes.pods, [NO_BOUND] * len(nodes.pods)
+        original, nodes.pods = nodes.pods, [NO_BOUND] * len(nodes.pods)
         fits = _fits(board, gang, arrangement)
-        nodes.pods = held
+        nodes.pods = original
         if fits:
             return Reason.WAITING_FOR_CAPACITY, slot_numbers(board, gang, arrangement)
     spread_roles = [need.part for need in arrangement if need.part.replicas_by_node is not None]

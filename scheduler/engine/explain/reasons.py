@@ -1,4 +1,4 @@
-"""Messages and numbers for the reasons a workload is pending."""
+"""Messages and numbers of the reasons that a workload is pending."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -59,7 +59,7 @@ MESSAGE_TEMPLATES: Mapping[Reason, str] = {
 
 
 def is_schedulable(blockers: Sequence[Blocker]) -> bool:
-    """Return whether the workload can start if it waits, judging by the first blocker."""
+    """Return whether the first blocker allows the workload to start later without a change."""
     return blockers[0].reason not in UNSCHEDULABLE_REASONS
 
 
@@ -102,7 +102,7 @@ def _with_unit(key: str, numbers: Numbers) -> str:
 
 
 def _phrases(reason: Reason, numbers: Numbers) -> Iterator[tuple[str, str]]:
-    """Yield the placeholders whose text depends on several numbers or on grammatical number."""
+    """Yield the placeholders whose text depends on several numbers, or is singular or plural."""
     yield "held", _held_phrase(numbers)
     match reason:
         case Reason.VICTIMS_PROTECTED:

@@ -1,7 +1,7 @@
-"""Compute how much of a resource the eviction rules let a preemptor take, for explanations.
+"""Compute how much of a resource a preemptor could reclaim or preempt, for explanations.
 
-The numbers are exact for one resource: victims are taken in the best order, and a victim queue must be above
-its threshold before its last victim. Whether the preemptor would then fit is not considered.
+The numbers are exact for one resource: victims are evicted in the best order, and a victim queue must be
+above its threshold before its last victim. Whether the preemptor would then fit is not considered.
 """
 
 from collections import Counter
@@ -18,7 +18,7 @@ from scheduler.engine.preemption.policies.pending import Preempt, Reclaim
 
 
 class Amount(NamedTuple):
-    """Amount that a victim frees for the preemptor, and amount charged to its queue."""
+    """The amount that a victim frees for the preemptor, and the amount charged to its queue."""
 
     freed: int
     charged: int
@@ -35,13 +35,13 @@ MAX_AMOUNT = 1 << 60
 
 
 class Unit(NamedTuple):
-    """One gang as victims: extra replicas that go one by one, then the rest as a whole."""
+    """Victims of one gang: extra replicas, which are evicted one by one, and then its core."""
 
-    extras: tuple[tuple[Amount, int], ...]  # with the number of such replicas
+    extras: tuple[tuple[Amount, int], ...]  # each with the number of such replicas
     core: Amount
 
     @property
-    def all_extras(self) -> Amount:
+    def extra_replicas_total(self) -> Amount:
         result = NOTHING
         for extra, count in self.extras:
             result = result.plus(extra.times(count))
@@ -53,7 +53,7 @@ class Unit(NamedTuple):
 
     @property
     def total(self) -> Amount:
-        return self.all_extras.plus(self.core)
+        return self.extra_replicas_total.plus(self.core)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,9 @@ class ReclaimableAmounts:
             thresholds = tuple(policy.thresholds(projects[0]))
             key = victim_queue, thresholds, kind, view.usable_set, view.units
             if key not in self._amounts:
-                self._amounts[key] = self._from_queue(policy, victim_queue, projects, thresholds, view, kind)
+                self._amounts[key] = self._reclaimable_from_queue(
+                    policy, victim_queue, projects, thresholds, view, kind
+                )
             result = result.plus(self._amounts[key])
         return result
 
@@ -122,7 +124,7 @@ class ReclaimableAmounts:
             )
         return self._amounts[key]
 
-    def _from_queue(
+    def _reclaimable_from_queue(
         self,
         policy: Reclaim,
         victim_queue: QueueAccount,
@@ -138,7 +140,7 @@ class ReclaimableAmounts:
             for level, parts in enumerate(zip(*by_project, strict=True)):
                 for part in parts:
                     units.update(part)
-                best[level] = max(best[level], most_freed(units, excess))
+                best[level] = max(best[level], max_freed(units, excess))
         free, with_runtime, everything = best
         return Reclaimable(free, with_runtime - free, everything - with_runtime)
 
@@ -147,28 +149,32 @@ class ReclaimableAmounts:
     ) -> UnitsByProtection:
         """Return the project's victims. They are cached until its allocation changes.
 
-        The cache outlives the cycle, so it is not used for what depends on the time or on this cycle.
+        The cache outlives the cycle, so it is not used for victims that depend on the time or on this cycle.
         """
         seconds = policy.min_runtime(project)
         if isinstance(policy, Preempt) or seconds or project in self._excluded:
-            return _units(policy, project, view, kind, charged_kind)
+            return _count_units(policy, project, view, kind, charged_kind)
         key = "victims", kind, charged_kind, view.usable_set, view.units
         if key not in project.cache:
-            project.cache[key] = _units(policy, project, view, kind, charged_kind)
+            project.cache[key] = _count_units(policy, project, view, kind, charged_kind)
         result: UnitsByProtection = project.cache[key]
         return result
 
 
-def _units(
+def _count_units(
     policy: PreemptionPolicy, project: QueueAccount, view: NodeView, kind: int, charged_kind: int
 ) -> UnitsByProtection:
     board, excluded = policy.board, policy.board.cycle.excluded
     may_protect = policy.min_runtime(project) > 0 or policy.protects_new_gangs
-    free, by_runtime, non_preemptible = Counter[_Parts](), Counter[_Parts](), Counter[_Parts]()
+    free, by_runtime, non_preemptible = (
+        Counter[_GangAmounts](),
+        Counter[_GangAmounts](),
+        Counter[_GangAmounts](),
+    )
     for gang in board.by_project.get(project, {}).values():
         if gang.name in excluded or not policy.would_evict_gang(gang):
             continue
-        core, extras = parts = _parts(gang, view, kind, charged_kind)
+        core, extras = parts = _gang_amounts(gang, view, kind, charged_kind)
         if not core[0] and not any(freed for (freed, _), _ in extras):
             continue
         if gang.non_preemptible:
@@ -183,10 +189,10 @@ def _units(
 
 
 # The freed and charged amounts of a gang's core, and of its extra replicas with their number.
-_Parts = tuple[tuple[int, int], tuple[tuple[tuple[int, int], int], ...]]
+_GangAmounts = tuple[tuple[int, int], tuple[tuple[tuple[int, int], int], ...]]
 
 
-def _parts(gang: Gang, view: NodeView, kind: int, charged_kind: int) -> _Parts:
+def _gang_amounts(gang: Gang, view: NodeView, kind: int, charged_kind: int) -> _GangAmounts:
     freed = charged = 0
     if not gang.is_elastic:
         for part in gang.parts:
@@ -197,7 +203,7 @@ def _parts(gang: Gang, view: NodeView, kind: int, charged_kind: int) -> _Parts:
     extras = dict[tuple[int, int], int]()
     for part in gang.parts:
         spare = max(0, min(part.count - part.role.min, len(part.live)))
-        # The newest replicas go first.
+        # The newest replicas are evicted first.
         for number, index in enumerate(sorted(part.live, reverse=True) if spare else part.live):
             pod = part.live[index]
             amount = pod_milli_gpus(pod) if charged_kind == GPU else part.amounts[charged_kind]
@@ -209,7 +215,7 @@ def _parts(gang: Gang, view: NodeView, kind: int, charged_kind: int) -> _Parts:
     return (freed, charged), tuple(sorted(extras.items())) if extras else ()
 
 
-def _as_units(counted: Mapping[_Parts, int]) -> Counter[Unit]:
+def _as_units(counted: Mapping[_GangAmounts, int]) -> Counter[Unit]:
     """Return the gangs as units. Most gangs are alike, so counting plain numbers first saves time."""
     return Counter({
         Unit(tuple((Amount(*extra), number) for extra, number in extras), Amount(*core)): count
@@ -217,8 +223,8 @@ def _as_units(counted: Mapping[_Parts, int]) -> Counter[Unit]:
     })  # fmt: skip
 
 
-def most_freed(units: Mapping[Unit, int], excess: int) -> int:
-    """Return the most that victims free if all but the last take less than `excess` from the queue."""
+def max_freed(units: Mapping[Unit, int], excess: int) -> int:
+    """Return the largest amount that victims free if all but the last are charged less than `excess`."""
     units = {unit: count for unit, count in units.items() if unit.total.charged}
     if excess <= 0 or not units:
         return 0
@@ -230,27 +236,32 @@ def most_freed(units: Mapping[Unit, int], excess: int) -> int:
     for last, count in units.items():
         others = Counter(units)
         others[last] = count - 1
-        if last.core.charged:  # its extra replicas go first
-            best = max(best, last.core.freed + _most_within(others, excess, last.all_extras))
+        if last.core.charged:  # after its extra replicas
+            best = max(best, last.core.freed + _max_freed_below(others, excess, last.extra_replicas_total))
         for number, (extra, spare) in enumerate(last.extras):
             rest = (*last.extras[:number], (extra, spare - 1), *last.extras[number + 1 :])
-            best = max(best, extra.freed + _most_within(others + Counter([Unit(rest, last.core)]), excess))
+            best = max(
+                best, extra.freed + _max_freed_below(others + Counter([Unit(rest, last.core)]), excess)
+            )
     return best
 
 
-def _most_within(units: Mapping[Unit, int], excess: int, first: Amount = NOTHING) -> int:
-    """Return the most that `first` and some units free if they take less than `excess`, else a loss."""
+def _max_freed_below(units: Mapping[Unit, int], excess: int, first: Amount = NOTHING) -> int:
+    """Return the largest amount that `first` plus a subset of `units` frees.
+
+    Only sets that are charged less than `excess` count. If `first` alone reaches it, the result is negative.
+    """
     if first.charged >= excess:
         return -first.freed - MAX_AMOUNT
     states = {first.charged: first.freed}
     for unit, count in units.items():
         if not unit.extras:
-            states = _added(states, unit.total, count, excess)
+            states = _add_amount(states, unit.total, count, excess)
             continue
         for _ in range(count):
-            whole = _added(states, unit.total, 1, excess)
+            whole = _add_amount(states, unit.total, 1, excess)
             for extra, spare in unit.extras:
-                states = _added(states, extra, spare, excess)
+                states = _add_amount(states, extra, spare, excess)
             states = {
                 charged: max(states.get(charged, 0), whole.get(charged, 0))
                 for charged in states.keys() | whole.keys()
@@ -258,8 +269,8 @@ def _most_within(units: Mapping[Unit, int], excess: int, first: Amount = NOTHING
     return max(states.values())
 
 
-def _added(states: Mapping[int, int], amount: Amount, count: int, excess: int) -> dict[int, int]:
-    """Return the most freed by the amount charged, after adding the amount up to `count` times."""
+def _add_amount(states: Mapping[int, int], amount: Amount, count: int, excess: int) -> dict[int, int]:
+    """Return the largest freed amount by charged amount, adding `amount` up to `count` times."""
     result, step = dict(states), 1
     while count > 0 and amount.charged:
         more = amount.times(min(step, count))

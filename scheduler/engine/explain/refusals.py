@@ -153,7 +153,7 @@ def _reported_group(board: Board, group: PendingGroup, pending: PendingReasons) 
             break
     else:
         return None
-    return ReportedGroup(group, gang.requested, pending.of(group, gang) if group.reasons else {})
+    return ReportedGroup(group, gang.requested, pending.reasons_for(group, gang) if group.reasons else {})
 
 
 def _format_queue_keys(group: ReportedGroup) -> tuple[str, ...]:

@@ -40,13 +40,15 @@ def _demand(boards: Sequence[Board]) -> tuple[Demand, ...]:
 
 
 def _preferred_boards(boards: Sequence[Board]) -> dict[str, Board]:
-    """Map each pending workload to the board whose demand includes it. Prefer pools that can grow."""
+    """Map each pending workload to the board whose demand includes it. Prefer pools that can add nodes."""
     result: dict[str, list[tuple[bool, int, str, Board]]] = {}
     for board in boards:
-        cannot_grow = addable_node_count(board) == 0
+        cannot_add_nodes = addable_node_count(board) == 0
         for group_demand in demand_within_bounds(board, ()):
             for gang in group_demand:
-                result.setdefault(gang.name, []).append((cannot_grow, gang.choice, board.pool.name, board))
+                result.setdefault(gang.name, []).append(
+                    (cannot_add_nodes, gang.choice, board.pool.name, board)
+                )
     return {name: min(pools, key=lambda pool: pool[:3])[3] for name, pools in result.items()}
 
 

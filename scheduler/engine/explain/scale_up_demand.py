@@ -12,7 +12,7 @@ from scheduler.engine.board.matching import node_constraints
 from scheduler.engine.placement.find_room import place_replicas
 from scheduler.engine.placement.spots import Horizon
 
-MAX_REPLICAS = 256  # maximum per pool and cycle; later cycles count the rest once these run
+MAX_REPLICAS = 256  # maximum per pool and cycle; once these replicas run, later cycles count the rest
 
 
 class Unplaced(NamedTuple):
@@ -24,10 +24,10 @@ class Unplaced(NamedTuple):
 
 
 def gangs_to_scale_up(board: Board) -> list[Gang]:
-    """Return the complete elastic gangs for which the pool may add nodes.
+    """Return the elastic gangs that meet their minimum and for which the pool may add nodes.
 
     Gangs bound to a topology domain are excluded, because an added node may be in another domain.
-    Gangs with completed replicas are excluded because they are about to finish.
+    Gangs with completed replicas are excluded, because they are about to finish.
     """
     return [
         gang
@@ -44,8 +44,8 @@ def gangs_to_scale_up(board: Board) -> list[Gang]:
 
 def max_scale_up(gangs: Sequence[Gang]) -> int:
     """Return how many replicas the gangs could add, at most `MAX_REPLICAS`."""
-    lacking = sum(part.role.max - part.count for gang in gangs for part in gang.parts)
-    return min(MAX_REPLICAS, max(0, lacking))
+    missing = sum(part.role.max - part.count for gang in gangs for part in gang.parts)
+    return min(MAX_REPLICAS, max(0, missing))
 
 
 def simulate_scale_up(
@@ -70,10 +70,10 @@ def simulate_scale_up(
                 if all(need.part.replicas_by_node is None for need in step.arrangement):
                     failed_kinds.add(kind)
                 continue
-            for grown in placed.on_new_nodes:
+            for extra in placed.on_new_nodes:
                 # Count the replicas as running until the simulation ends.
-                grown.part.completed += grown.replicas
-                count(grown)
+                extra.part.completed += extra.replicas
+                count(extra)
             left -= sum(need.count for need in step.arrangement)
             result += [*placed.on_booting, *placed.on_new_nodes]
             queue.refresh_steps(step.gang)

@@ -21,17 +21,17 @@ _NOUNS = dict(zip(KINDS, ("GPUs", "CPUs", "memory"), strict=True))
 
 
 def explain_shortage(board: Board, gang: Gang) -> Obstacle:
-    """Return the first obstacle on the current board. A shortage is that of the scarcest resource."""
+    """Return the first obstacle on the current board. If several resources are short, report the scarcest."""
     never = permanent_obstacle(board, gang, _cache_key(gang))
     if never is not None:
         return never
     arrangement = next(arrangements(gang))
-    closed = _unavailable_nodes(board, arrangement)
-    if closed is not None:
-        return closed
-    # A CPU-only workload may start by its requests, so these are what it lacks.
+    unavailable = _unavailable_nodes(board, arrangement)
+    if unavailable is not None:
+        return unavailable
+    # A CPU-only workload may start by its requests, so they are compared with free capacity.
     with placed_by_requests(*([gang] if may_overcommit(gang) else [])):
-        return _explain_free_capacity(board, gang, FreeCapacity.of(board, gang))
+        return _explain_free_capacity(board, gang, FreeCapacity.for_gang(board, gang))
 
 
 def _explain_free_capacity(board: Board, gang: Gang, free: FreeCapacity) -> Obstacle:
@@ -57,7 +57,7 @@ def _cache_key(gang: Gang) -> Hashable:
 
 
 def _unavailable_nodes(board: Board, arrangement: Arrangement) -> Obstacle | None:
-    """Return an obstacle if some role is accepted by no node now, else None."""
+    """Return an obstacle if no node accepts one of the roles now, else None."""
     nodes = board.nodes
     for need in arrangement:
         mask = need.part.mask
@@ -80,7 +80,7 @@ def capacity_numbers(free: FreeCapacity, short: Sequence[int]) -> Numbers:
     numbers = {
         **free.numbers(kind),
         "missing": free.missing(kind),
-        **free.view.held_elsewhere(kind),
+        **free.view.unavailable_amounts(kind),
     }
     return {**numbers, "also": also} if also else numbers
 
@@ -89,9 +89,9 @@ def _fragmentation_numbers(free: FreeCapacity) -> Numbers:
     """Return the numbers for the fragmented resource."""
     for need in free.arrangement:
         replicas_by_resource = {
-            kind: [free.replicas(i, need.part, kind) for i in free.usable]
+            kind: [free.replicas_on(i, need.part, kind) for i in free.usable]
             for kind in KINDS
-            if free.replica(need.part, kind)
+            if free.replica_amount(need.part, kind)
         }
         fewest, kind = min(
             ((sum(replicas_by_resource[kind]), kind) for kind in replicas_by_resource),
@@ -112,7 +112,7 @@ def _fragmentation_numbers(free: FreeCapacity) -> Numbers:
 def _combined_fragmentation_numbers(
     free: FreeCapacity, need: ReplicaRequest, replicas_by_resource: Mapping[int, Sequence[int]]
 ) -> Numbers:
-    """Return the numbers if each resource would suffice alone, but not all on the same nodes.
+    """Return the numbers if each resource alone would suffice, but not all of them on the same nodes.
 
     The reported resource is the one whose absence from the request would let the most replicas fit.
     On a tie, GPUs come last.

@@ -22,7 +22,7 @@ from scheduler.engine.model import (
 
 
 class ChangeKind(StrEnum):
-    """Kinds of changes. Their order is that of `search.STAGES`."""
+    """Kinds of changes, in the order of `search.STAGES`."""
 
     RESUMED = "resumed"
     BACKOFF_OVER = "backoff_over"
@@ -52,7 +52,7 @@ Value = int | str | None
 
 
 def as_integer(value: object) -> int:
-    """Return a value that is a number because of the kind of its change or blocker."""
+    """Return the value as an integer, which it must be for this kind of change or blocker."""
     assert isinstance(value, int)
     return value
 
@@ -78,35 +78,35 @@ Named = TypeVar("Named", Node, Pool, Queue, Workload)
 
 
 def apply_change(snapshot: Snapshot, name: str, change: Change) -> Snapshot:
-    """Return the snapshot with a change that is meant to start the pending workload `name`."""
+    """Return the changed snapshot, in which the pending workload `name` may start."""
     match change.kind:
         case ChangeKind.WORKLOAD_ENDED | ChangeKind.DEPENDENCY_COMPLETED:
             return _without_workload(snapshot, change.subject)
         case ChangeKind.QUOTA_RAISED | ChangeKind.LIMIT_RAISED:
-            queue = _find(snapshot.queues, change.subject)
-            return replace(snapshot, queues=_replaced(snapshot.queues, _edit_queue(queue, change)))
+            queue = _find_by_name(snapshot.queues, change.subject)
+            return replace(snapshot, queues=_replace_by_name(snapshot.queues, _edit_queue(queue, change)))
         case ChangeKind.NODE_OPENED:
-            node = replace(_find(snapshot.nodes, change.subject), state=NodeState.READY)
-            return replace(snapshot, nodes=_replaced(snapshot.nodes, node))
+            node = replace(_find_by_name(snapshot.nodes, change.subject), state=NodeState.READY)
+            return replace(snapshot, nodes=_replace_by_name(snapshot.nodes, node))
         case ChangeKind.NODES_ADDED:
             return replace(snapshot, nodes=(*snapshot.nodes, *_new_nodes(snapshot, change)))
         case ChangeKind.CONSOLIDATION_ENABLED | ChangeKind.MAX_MOVES_RAISED:
-            pool = _edit_consolidation(_find(snapshot.pools, change.pool), change)
-            return replace(snapshot, pools=_replaced(snapshot.pools, pool))
+            pool = _edit_consolidation(_find_by_name(snapshot.pools, change.pool), change)
+            return replace(snapshot, pools=_replace_by_name(snapshot.pools, pool))
         case ChangeKind.MINIMUM_RUNTIME_OVER:
             return _with_shorter_minimum_runtimes(snapshot, as_integer(change.before))
-    return replace_workload(snapshot, _edit_workload(_find(snapshot.workloads, name), change))
+    return replace_workload(snapshot, _edit_workload(_find_by_name(snapshot.workloads, name), change))
 
 
 def replace_workload(snapshot: Snapshot, workload: Workload) -> Snapshot:
-    return replace(snapshot, workloads=_replaced(snapshot.workloads, workload))
+    return replace(snapshot, workloads=_replace_by_name(snapshot.workloads, workload))
 
 
-def _find(values: Iterable[Named], name: str) -> Named:
+def _find_by_name(values: Iterable[Named], name: str) -> Named:
     return next(value for value in values if value.name == name)
 
 
-def _replaced(values: Iterable[Named], edited: Named) -> tuple[Named, ...]:
+def _replace_by_name(values: Iterable[Named], edited: Named) -> tuple[Named, ...]:
     return tuple(edited if value.name == edited.name else value for value in values)
 
 
@@ -131,7 +131,7 @@ def _edit_queue(queue: Queue, change: Change) -> Queue:
 
 def _new_nodes(snapshot: Snapshot, change: Change) -> Iterator[Node]:
     nodes = sorted((node for node in snapshot.nodes if node.pool == change.pool), key=lambda node: node.name)
-    shape = shape_of_new_nodes(_find(snapshot.pools, change.pool), nodes)
+    shape = shape_of_new_nodes(_find_by_name(snapshot.pools, change.pool), nodes)
     assert shape is not None, "nodes are added only to a pool with a node shape"
     first = max((node.ordinal for node in nodes), default=-1) + 1
     for ordinal in range(first, first + as_integer(change.after)):
@@ -145,7 +145,7 @@ def _edit_consolidation(pool: Pool, change: Change) -> Pool:
 
 
 def _with_shorter_minimum_runtimes(snapshot: Snapshot, seconds: int) -> Snapshot:
-    """Return the snapshot as if all workloads had run for so many seconds more of their minimum runtime."""
+    """Return the snapshot as if all workloads had completed `seconds` more of their minimum runtime."""
 
     def rest(minimum: int | None) -> int | None:
         return None if minimum is None else max(0, minimum - seconds)

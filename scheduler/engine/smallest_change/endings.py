@@ -9,24 +9,24 @@ from scheduler.engine.smallest_change.change import Change, ChangeKind
 from scheduler.engine.smallest_change.pending_case import NON_PREEMPTIBLE_QUOTAS, PendingCase
 from scheduler.engine.smallest_change.proposals import Ladder, single
 
-MAX_ENDINGS = 4  # workloads tried
+MAX_ENDINGS = 4  # maximum number of workloads tried
 
 Amounts = tuple[int, int, int]
 
 
-def end_of_own_workload(case: PendingCase) -> Iterator[Ladder]:
-    """Propose that a workload of the same project ends, the smallest and then the youngest first."""
+def own_workload_end(case: PendingCase) -> Iterator[Ladder]:
+    """Propose to end a workload of the same project, the smallest and then the youngest first."""
     return _endings(case, own=True)
 
 
-def end_of_other_workload(case: PendingCase) -> Iterator[Ladder]:
-    """Propose that a workload of another project ends, those of the same department first."""
+def other_workload_end(case: PendingCase) -> Iterator[Ladder]:
+    """Propose to end a workload of another project, those of the same department first."""
     return _endings(case, own=False)
 
 
 def _endings(case: PendingCase, *, own: bool) -> Iterator[Ladder]:
     board, project = case.layout().boards[case.pool.name], case.workload.project
-    shortfall = _shortfall_of_bounds(case) if case.exceeded_bounds else _shortfall_of_room(board, case)
+    shortfall = _bound_shortfall(case) if case.exceeded_bounds else _room_shortfall(board, case)
     department = board.ledger.accounts[project].path[-1]
     candidates = []
     for gang in board.gangs.values():
@@ -35,26 +35,29 @@ def _endings(case: PendingCase, *, own: bool) -> Iterator[Ladder]:
             if left is not None:
                 elsewhere = gang.account.path[-1] is not department
                 age = -(gang.workload.started or 0)
-                candidates.append((left > 0, elsewhere, _held(gang), age, gang.name))
+                candidates.append((left > 0, elsewhere, _allocated_amounts(gang), age, gang.name))
     for place, (*_, name) in enumerate(sorted(candidates)[:MAX_ENDINGS]):
         yield single(Change(ChangeKind.WORKLOAD_ENDED, name), place)
 
 
-Shortfall = Callable[[Gang], int | None]  # missing after a gang has ended; None if that cannot suffice
+# Amount missing after a gang has ended; None if its end cannot suffice.
+Shortfall = Callable[[Gang], int | None]
 
 
-def _shortfall_of_bounds(case: PendingCase) -> Shortfall:
+def _bound_shortfall(case: PendingCase) -> Shortfall:
     """Return the amount above the exceeded bounds after the end of a gang.
 
-    Evictions may relieve a limit of the rest, but not a quota for non-preemptible workloads.
+    Evictions may make up the rest of a limit, but not of a quota for non-preemptible workloads.
     """
 
     def shortfall(gang: Gang) -> int | None:
         queues, left = [account.name for account in gang.account.path], 0
         for bound in case.exceeded_bounds:
-            held = _held(gang)[bound.kind] if bound.queue.name in queues else 0
-            missing = max(0, bound.missing - held)
-            if not held or (bound.reason in NON_PREEMPTIBLE_QUOTAS and (missing or not gang.non_preemptible)):
+            freed = _allocated_amounts(gang)[bound.kind] if bound.queue.name in queues else 0
+            missing = max(0, bound.missing - freed)
+            if not freed or (
+                bound.reason in NON_PREEMPTIBLE_QUOTAS and (missing or not gang.non_preemptible)
+            ):
                 return None
             left += missing
         return left
@@ -62,10 +65,10 @@ def _shortfall_of_bounds(case: PendingCase) -> Shortfall:
     return shortfall
 
 
-def _shortfall_of_room(board: Board, case: PendingCase) -> Shortfall:
+def _room_shortfall(board: Board, case: PendingCase) -> Shortfall:
     """Return 0 if each role of the pending gang would fit on its own after the end of a gang, else None.
 
-    The result is 0 for too many gangs rather than too few, because the engine then tries them.
+    When in doubt, the result is 0, because the engine then tries the change.
     """
     pending = board.gangs[case.workload.name]
     options = [[(need.part, need.count) for need in option] for option in arrangements(pending)]
@@ -91,7 +94,7 @@ def _shortfall_of_room(board: Board, case: PendingCase) -> Shortfall:
     return shortfall
 
 
-def _held(gang: Gang) -> Amounts:
+def _allocated_amounts(gang: Gang) -> Amounts:
     gpu, cpu, memory = (sum(part.amounts[kind] * len(part.live) for part in gang.parts) for kind in KINDS)
     return gpu, cpu, memory
 

@@ -1,4 +1,4 @@
-"""Other changes that the owner of the pending workload makes, or only waits for."""
+"""Other changes that the owner of the pending workload makes or waits for."""
 
 from collections.abc import Iterator
 
@@ -10,18 +10,18 @@ from scheduler.engine.smallest_change.change import Change, ChangeKind, as_integ
 from scheduler.engine.smallest_change.pending_case import NON_PREEMPTIBLE_QUOTAS, PendingCase
 from scheduler.engine.smallest_change.proposals import Ladder, ordered, raised, single
 
-MAX_CHOICES = 3  # pools, and constraints of each role, that are tried
+MAX_CHOICES = 3  # maximum number of pools tried, and of constraints tried per role
 
 
-def end_of_own_wait(case: PendingCase) -> Iterator[Ladder]:
-    """Propose that the workload is resumed, or that its backoff, dependency or preemption delay is over."""
+def own_wait_end(case: PendingCase) -> Iterator[Ladder]:
+    """Propose to resume the workload, or to wait for its backoff, dependency or preemption delay."""
     for blocker in case.refusal.blockers:
-        change = _end_of_wait(blocker)
+        change = _wait_end(blocker)
         if change is not None:
             yield single(change)
 
 
-def _end_of_wait(blocker: Blocker) -> Change | None:
+def _wait_end(blocker: Blocker) -> Change | None:
     numbers = blocker.numbers
     match blocker.reason:
         case Reason.SUSPENDED:
@@ -72,7 +72,7 @@ def _constraints(case: PendingCase, role: Role) -> Iterator[Change]:
 
 
 def _admits_nodes(case: PendingCase, role: Role, change: Change) -> bool:
-    """Return whether ready nodes that the role excludes match it after the change."""
+    """Return whether the change makes the role match ready nodes that it excludes now."""
     edited = edit_role(role, change)
     excluded = (
         node for node in case.nodes if node.state is NodeState.READY and not meets_constraints(role, node)
@@ -97,7 +97,7 @@ def _higher_spread(role: Role, spread: int) -> Ladder:
 
 
 def shorter_max_runtime(case: PendingCase) -> Iterator[Ladder]:
-    """Propose a maximum runtime that ends before the nodes are needed for the workload they are held for."""
+    """Propose a maximum runtime with which the workload ends before held nodes are needed."""
     for blocker in case.refusal.blockers:
         if blocker.reason is Reason.BEHIND_RESERVATION and blocker.numbers["until"] is not None:
             seconds = as_integer(blocker.numbers["until"]) - case.snapshot.now

@@ -1,4 +1,4 @@
-"""The pending workload, with what its blockers say about changes that could help."""
+"""The pending workload, its blockers, and the limits and quotas that it would exceed."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -21,7 +21,7 @@ BOUNDS = LIMITS | NON_PREEMPTIBLE_QUOTAS
 
 @dataclass(frozen=True, slots=True)
 class ExceededBound:
-    """A limit or quota that the workload would exceed: it would admit the workload at `target`."""
+    """A limit or quota that the workload would exceed. Raised to `target`, it admits the workload."""
 
     reason: Reason
     queue: Queue
@@ -46,12 +46,12 @@ class PendingCase:
 
     @property
     def is_held_back(self) -> bool:
-        """Return whether the workload may not start at all yet, whatever its queues and nodes allow."""
+        """Return whether the workload may not start yet, regardless of its queues and nodes."""
         return bool(self.reasons & HELD_BACK)
 
     @property
     def needs_capacity(self) -> bool:
-        """Return whether no limit or quota excludes the workload, so that more free nodes could help."""
+        """Return whether no limit or quota rules out the workload, so that more free nodes could help."""
         return not self.reasons & BOUNDS
 
     @cached_property
@@ -74,24 +74,24 @@ class PendingCase:
 
     @cached_property
     def path(self) -> tuple[Queue, ...]:
-        """Return the queue of the project and that of its department."""
+        """Return the queues of the project and its department."""
         return self._path(self.workload.project)
 
     @cached_property
-    def standings(self) -> Mapping[str, QueueReport]:
+    def queue_reports(self) -> Mapping[str, QueueReport]:
         """Return the reports of the pool's queues, by name."""
         return {report.queue: report for report in self.plan.queues if report.pool == self.pool.name}
 
     @cached_property
     def exceeded_bounds(self) -> tuple[ExceededBound, ...]:
-        """Return the limits and quotas that exclude the workload."""
+        """Return the limits and quotas that rule out the workload."""
         queues = {queue.name: queue for queue in self.path}
         blockers = (blocker for blocker in self.refusal.blockers if blocker.reason in BOUNDS)
         return tuple(_exceeded_bound(blocker, queues) for blocker in blockers)
 
     @cached_property
     def requested(self) -> Mapping[str, int]:
-        """Return the minimum request by resource. A blocker's number goes before the document's."""
+        """Return the minimum request by resource. Numbers of blockers override those of the document."""
         amounts = dict(zip(RESOURCES, minimum_request(self.workload.tree), strict=True))
         for blocker in self.refusal.blockers:
             if blocker.reason in BOUNDS or blocker.reason is Reason.OVER_FAIR_SHARE:
@@ -109,12 +109,12 @@ class PendingCase:
 
     @cached_property
     def gpu_milli_by_node(self) -> Mapping[str, int]:
-        """Return the milli-GPUs that pods hold, by node."""
+        """Return the allocated milli-GPUs by node."""
         pods = (pod for workload in self.snapshot.workloads for pod in workload.pods)
-        held = Counter[str]()
+        allocated = Counter[str]()
         for pod in pods:
-            held[pod.node] += pod.milli * len(pod.devices)
-        return held
+            allocated[pod.node] += pod.milli * len(pod.devices)
+        return allocated
 
     def minimum_runtimes(self, project: str) -> tuple[int, int]:
         """Return the minimum runtimes against reclaim and preemption, in seconds."""
@@ -154,7 +154,7 @@ def pending_case(
 ) -> PendingCase | None:
     """Return the workload's case, or None if the workload has pods or reservations, or will get them.
 
-    Among several pools, the case is the one in the pool that the plan's refusal names.
+    If the workload lists several pools, the case is for the pool that the plan's refusal names.
     """
     workload = next((workload for workload in snapshot.workloads if workload.name == name), None)
     refusal = next((refusal for refusal in plan.refusals if refusal.workload == name), None)

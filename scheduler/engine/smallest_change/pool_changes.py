@@ -9,20 +9,20 @@ from scheduler.engine.smallest_change.change import Change, ChangeKind
 from scheduler.engine.smallest_change.pending_case import PendingCase
 from scheduler.engine.smallest_change.proposals import MAX_RUNGS, Ladder, ordered, single
 
-MAX_NODES = 4  # closed nodes tried, each of another size or with other labels
+MAX_NODES = 4  # maximum number of closed nodes tried, no two of them alike
 MAX_MORE_MOVES = 32
 MAX_NEW_NODES = 16
 CLOSED_STATES = (NodeState.CORDONED, NodeState.DRAINING)
 
 
-def end_of_minimum_runtimes(case: PendingCase) -> Iterator[Ladder]:
-    """Propose that running workloads pass their minimum runtime."""
+def minimum_runtime_end(case: PendingCase) -> Iterator[Ladder]:
+    """Propose to wait until running workloads have passed their minimum runtime."""
     workloads = case.snapshot.workloads
     left = sorted({seconds for each in workloads for seconds in _protected_seconds(case, each)})
-    every = len(left) // MAX_RUNGS + 1
+    stride = len(left) // MAX_RUNGS + 1
     yield ordered(
         Change(ChangeKind.MINIMUM_RUNTIME_OVER, before=seconds, after=0, pool=case.pool.name)
-        for seconds in reversed(left[::-every])
+        for seconds in reversed(left[::-stride])
     )
 
 
@@ -45,12 +45,12 @@ def open_nodes(case: PendingCase) -> Iterator[Ladder]:
     tried: dict[Hashable, Node] = {}
     for node in case.nodes:
         if node.state in CLOSED_STATES and any(matches(role, node) for role in case.roles):
-            tried.setdefault(_likeness(case, node), node)
+            tried.setdefault(_equivalence_key(case, node), node)
     for node in list(tried.values())[:MAX_NODES]:
         yield single(Change(ChangeKind.NODE_OPENED, node.name, before=str(node.state)))
 
 
-def _likeness(case: PendingCase, node: Node) -> Hashable:
+def _equivalence_key(case: PendingCase, node: Node) -> Hashable:
     """Return a key that is the same for nodes with equal capacity, constraints and allocated GPUs."""
     devices, labels = (node.gpus, node.gpu_model, node.gpu_memory_mib), tuple(sorted(node.labels.items()))
     return devices, node.cpu, node.memory_mib, labels, node.taints, case.gpu_milli_by_node.get(node.name)

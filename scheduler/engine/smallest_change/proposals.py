@@ -1,4 +1,4 @@
-"""Proposed changes with their sizes, and ladders of ever larger changes of one amount."""
+"""Proposed changes with their sizes, and ladders of increasing changes of one amount."""
 
 from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
@@ -26,19 +26,19 @@ def single(change: Change, amount: int = 0) -> Ladder:
 
 
 def ordered(changes: Iterable[Change]) -> Ladder:
-    """Return the ladder of these changes, which are in order of their amounts."""
+    """Return a ladder of the changes, which must be in order of their amounts."""
     return [proposal(change, rank) for rank, change in enumerate(changes)]
 
 
 def lowered(amount: int, resource: str, most: int, least: int, change: Callable[[int], Change]) -> Ladder:
-    """Return the ladder that lowers `amount` in round steps, from below `most` down to `least`."""
+    """Return a ladder that lowers `amount` in round steps, from below `most` down to `least`."""
     step = step_size(amount, resource)
     rungs = range((most - 1) // step * step, least - 1, -step)[:MAX_RUNGS]
     return [proposal(change(after), Fraction(amount - after, amount)) for after in rungs]
 
 
 def raised(amount: int, resource: str, targets: Sequence[int], change: Callable[[int], Change]) -> Ladder:
-    """Return the ladder that raises `amount` in round steps up to the largest of the targets.
+    """Return a ladder that raises `amount` in round steps up to the largest of the targets.
 
     The targets themselves are rungs too. Sizes are relative to the new amount, so that an increase
     from 0 is 1.
@@ -51,7 +51,7 @@ def raised(amount: int, resource: str, targets: Sequence[int], change: Callable[
 
 
 def step_size(amount: int, resource: str) -> int:
-    """Return whole units for counts and devices, and otherwise at most an eighth of the amount.
+    """Return the step: whole units for counts and devices, else at most an eighth of the amount.
 
     Steps of memory are powers of two, other steps 1, 2 or 5 times a power of ten.
     """

@@ -14,7 +14,7 @@ from scheduler.engine.smallest_change.proposals import Ladder, raised
 
 
 def higher_limits(case: PendingCase) -> Iterator[Ladder]:
-    """Propose limits that just admit the workload."""
+    """Propose the lowest limits that admit the workload."""
     for bound in case.exceeded_bounds:
         limit = _entitlement(case, bound.queue).limit[bound.kind]
         if bound.reason in LIMITS and limit is not None and limit < bound.target:
@@ -39,7 +39,7 @@ def _targets(case: PendingCase, queue: Queue, kind: int) -> Iterator[int]:
             yield bound.target
     requested = case.requested[RESOURCES[kind]]
     if requested and (case.needs_capacity or case.reasons & NON_PREEMPTIBLE_QUOTAS):
-        yield case.standings[queue.name].allocated[kind] + requested
+        yield case.queue_reports[queue.name].allocated[kind] + requested
 
 
 def _ladder(

@@ -11,50 +11,50 @@ from scheduler.engine.model import NodeState, Snapshot
 from scheduler.engine.plan import Kind, Place, Plan
 from scheduler.engine.smallest_change import lower_requests, own_changes, pool_changes, queue_changes
 from scheduler.engine.smallest_change.change import Change, apply_change, replace_workload
-from scheduler.engine.smallest_change.endings import end_of_other_workload, end_of_own_workload
+from scheduler.engine.smallest_change.endings import other_workload_end, own_workload_end
 from scheduler.engine.smallest_change.pending_case import PendingCase, pending_case
 from scheduler.engine.smallest_change.proposals import Ladder, Proposal
 
-MAX_POOLS = 4  # pools of the workload that are considered
-MAX_RUNS = 40  # runs of the engine per question, however large the cluster is
+MAX_POOLS = 4  # maximum number of the workload's pools that are considered
+MAX_RUNS = 40  # maximum number of engine runs per question, however large the cluster is
 
 Stage = Callable[[PendingCase], Iterator[Ladder]]
 
 # The order of changes. Within a stage, the smallest amount goes first, then the name.
 STAGES: tuple[Stage, ...] = (
     # the owner of the workload
-    own_changes.end_of_own_wait,
+    own_changes.own_wait_end,
     own_changes.preemptible,
     own_changes.other_pools,
     own_changes.fewer_constraints,
     lower_requests.at_least_half,
     own_changes.shorter_max_runtime,
-    end_of_own_workload,
+    own_workload_end,
     own_changes.higher_priority,
     # admins of the department or the platform
     queue_changes.higher_limits,
     queue_changes.higher_quotas,
-    pool_changes.end_of_minimum_runtimes,
+    pool_changes.minimum_runtime_end,
     pool_changes.open_nodes,
     pool_changes.consolidation,
     pool_changes.new_nodes,
     # other tenants
-    end_of_other_workload,
-    # a different workload, rather than a change of this one
+    other_workload_end,
+    # a reduction so large that the workload becomes a different one
     lower_requests.less_than_half,
 )
 
 
 class Outcome(StrEnum):
     CHANGE = "change"  # the change starts the workload
-    NO_CHANGE = "no_change"  # no single change does
+    NO_CHANGE = "no_change"  # no single change starts the workload
     UNDECIDED = "undecided"  # no change was found within the limit on runs
     NOT_NEEDED = "not_needed"  # the workload is not pending, or the next cycle places it anyway
 
 
 @dataclass(frozen=True, slots=True)
 class Effects:
-    """Numbers of other workloads that are evicted as a whole, scaled down or moved for the start."""
+    """Numbers of other workloads that the start evicts entirely, scales down or moves."""
 
     evicted: int = 0
     scaled_down: int = 0
@@ -92,7 +92,7 @@ def smallest_change(snapshot: Snapshot, name: str, max_runs: int = MAX_RUNS) -> 
 
 
 def _ladders(stage: Stage, case: PendingCase) -> Iterable[Ladder]:
-    return () if case.is_held_back and stage is not own_changes.end_of_own_wait else stage(case)
+    return () if case.is_held_back and stage is not own_changes.own_wait_end else stage(case)
 
 
 def _cases(runs: "_Runs", snapshot: Snapshot, name: str) -> Iterator[PendingCase]:
@@ -172,11 +172,11 @@ class _Runs:
                 self.refused = True
                 return None
             changed = apply_change(self._snapshot, self._name, change)
-            self._results[change] = _effects_of_start(changed, self.plan(changed), self._name)
+            self._results[change] = _start_effects(changed, self.plan(changed), self._name)
         return self._results[change]
 
 
-def _effects_of_start(snapshot: Snapshot, plan: Plan, name: str) -> Effects | None:
+def _start_effects(snapshot: Snapshot, plan: Plan, name: str) -> Effects | None:
     bundles = [bundle for bundle in plan.bundles if bundle.workload == name]
     nodes = {
         step.node
@@ -184,8 +184,8 @@ def _effects_of_start(snapshot: Snapshot, plan: Plan, name: str) -> Effects | No
         for step in bundle.steps
         if isinstance(step, Place) and step.workload == name
     }
-    closed = {node.name for node in snapshot.nodes if node.state is NodeState.BOOTING}
-    if not nodes or nodes & closed:
+    booting = {node.name for node in snapshot.nodes if node.state is NodeState.BOOTING}
+    if not nodes or nodes & booting:
         return None
     evictions = [eviction for bundle in bundles for eviction in bundle.evictions]
     moved = {eviction.workload for eviction in evictions if eviction.kind is Kind.CONSOLIDATE}

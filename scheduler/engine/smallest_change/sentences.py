@@ -92,7 +92,7 @@ def _pool_clause(change: Change) -> str:
         case ChangeKind.CONSOLIDATION_ENABLED:
             return f"consolidation were enabled in {pool}"
         case ChangeKind.MAX_MOVES_RAISED:
-            return f"consolidation in {pool} could move {_count(after, 'pod')} at once instead of {before}"
+            return f"consolidation in {pool} could move {_count(after, 'pod')} at a time instead of {before}"
     return f"{pool} had {_count(after, 'more node')}"
 
 

@@ -247,7 +247,7 @@ def test_smallest_sufficient_number_of_moves_is_suggested() -> None:
     world.department("d", 2).project("p", "d", 1).project("other", "d", 1)
     world.running("one", "other", "a", 0.25).running("two", "other", "a", 0.25)
     world.running("stays", "other", "b", 0.5, preemptible=False)
-    clause = "consolidation in pool default could move 2 pods at once instead of 1"
+    clause = "consolidation in pool default could move 2 pods at a time instead of 1"
     assert sentence(world.queued("w", "p")) == would_start(clause, "This would move 2 workloads.")
 
 
