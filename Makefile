@@ -17,6 +17,7 @@ unexport PYTHONDONTWRITEBYTECODE
 BASE := $(VENV)/.installed
 DEV := $(VENV)/.installed-dev
 PIP := $(PY) -m pip --require-virtualenv --disable-pip-version-check --no-input install -qq --root-user-action=ignore
+INSTALL := $(PY) requirements/install.py
 # What `make run` installs beyond the client.
 RUN_EXTRAS := server embedded top aws docs joblib otel
 # The command line, the Python client and what they import, which run on Python 3.10 too.
@@ -97,10 +98,11 @@ screenshots: $(DEV) chromium
 	@$(PY) -m tests.browser.screenshots $(ARGS)
 
 lock: | $(PY)
-	@$(PY) -c "import uv" 2>/dev/null || $(PIP) uv
+	@$(PIP) --require-hashes -r requirements/uv.txt
 	@$(COMPILE) $(ARGS) pyproject.toml $(RUN_EXTRAS:%=--extra %) -o requirements/base.txt
 	@$(COMPILE) $(ARGS) pyproject.toml --extra dev -c requirements/base.txt -o requirements/dev.txt
 	@$(COMPILE) $(ARGS) requirements/build.in -o requirements/build.txt
+	@$(COMPILE) $(ARGS) requirements/uv.in -o requirements/uv.txt
 
 release: $(BASE)
 	@$(PY) deploy/release.py $(ARGS)
@@ -111,18 +113,19 @@ $(PY):
 	@$(PYTHON) -m venv $(VENV) \
 		|| { echo "Could not create a virtual environment. On Debian: apt-get install python3-venv"; exit 1; }
 
-$(BASE): requirements/base.txt requirements/build.txt pyproject.toml | $(PY)
+$(BASE): requirements/base.txt requirements/build.txt requirements/uv.txt requirements/install.py pyproject.toml | $(PY)
 	@echo "Installing dependencies into $(VENV) ..."
-	@$(call install,-r requirements/base.txt -r requirements/build.txt)
-	@$(PIP) --no-build-isolation --no-deps --editable .
+	@$(call or_explain,$(PIP) --no-compile --require-hashes -r requirements/uv.txt)
+	@$(call or_explain,$(INSTALL) --require-hashes -r requirements/base.txt -r requirements/build.txt)
+	@$(INSTALL) --no-build-isolation --no-deps --editable .
 	@touch $@
 
 $(DEV): requirements/dev.txt $(BASE)
 	@echo "Installing development dependencies into $(VENV) ..."
-	@$(call install,-r requirements/dev.txt)
+	@$(call or_explain,$(INSTALL) --require-hashes -r requirements/dev.txt)
 	@touch $@
 
-install = $(PIP) --require-hashes $(1) || { \
+or_explain = $(1) || { \
 	echo; echo "Could not install the packages. Without a network, point pip at a mirror or a folder of wheels"; \
 	echo "(PIP_INDEX_URL, PIP_FIND_LINKS) and run the command again."; exit 1; }
 
