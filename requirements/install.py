@@ -44,7 +44,7 @@ def uv_environment() -> dict[str, str]:
 
 
 def pip_settings() -> dict[str, str]:
-    """Return pip's settings that uv also knows. Variables such as `PIP_INDEX_URL` take precedence over pip.conf."""
+    """Return pip's settings that uv also knows; variables take precedence over pip.conf."""
     listing = subprocess.check_output([*PIP, "config", "list"], text=True)
     settings: dict[str, str] = {}
     # Lines such as global.index-url='https://...'; a section for `install` is more specific than `global`.

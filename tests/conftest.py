@@ -48,9 +48,12 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> GroupSc
     return GroupScheduling(config, log) if config.getvalue("dist") == "loadscope" else None
 
 
-@pytest.hookimpl(tryfirst=True)
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Move the longest groups to the front, so that no process works alone on one at the end."""
+    """Move the longest groups to the front, so that no process works alone on one at the end.
+
+    This comes last because pytest-django moves tests without a database to the end.
+    """
     reject_unknown_behaviours(items)
     items.sort(key=lambda item: starts_last(item.nodeid))
 
