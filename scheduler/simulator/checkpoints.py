@@ -9,38 +9,38 @@ from scheduler.simulator.gangs import RUNNING_STATES, has_pod_in
 
 @dataclass(slots=True)
 class Checkpoints:
-    """Checkpoints of running workloads every `every` seconds, or no checkpoints if `every` is None."""
+    """Checkpoints that running workloads save every `interval` seconds, or never if that is None."""
 
-    every: int | None = None
+    interval: int | None = None
     _runs: dict[str, int] = field(default_factory=dict)  # start time of each workload's run
     _next: list[tuple[int, str, int]] = field(default_factory=list)  # (checkpoint, workload, start)
 
     def watch(self, workload: Workload) -> None:
         """Schedule checkpoints for a workload that may have started."""
         started = workload.started
-        if self.every is None or started is None or self._runs.get(workload.name) == started:
+        if self.interval is None or started is None or self._runs.get(workload.name) == started:
             return
         if has_pod_in(workload, RUNNING_STATES):
             self._runs[workload.name] = started
-            heappush(self._next, (started + self.every, workload.name, started))
+            heappush(self._next, (started + self.interval, workload.name, started))
 
-    def record_due(self, workloads: dict[str, Workload], now: int) -> None:
+    def record_until(self, workloads: dict[str, Workload], now: int) -> None:
         """Record the checkpoints up to `now` in `workloads`. Checkpoints do not require a new decision."""
-        while self.every is not None and self._next and self._next[0][0] <= now:
+        while self.interval is not None and self._next and self._next[0][0] <= now:
             _, name, started = heappop(self._next)
             workload = workloads.get(name)
             if workload is None or workload.started != started or not has_pod_in(workload, RUNNING_STATES):
                 if self._runs.get(name) == started:
                     del self._runs[name]
                 continue
-            saved_at = now - (now - started) % self.every
+            saved_at = now - (now - started) % self.interval
             workloads[name] = replace(workload, last_checkpoint=saved_at)
-            heappush(self._next, (saved_at + self.every, name, started))
+            heappush(self._next, (saved_at + self.interval, name, started))
 
     def subtract_saved_work(self, workload: Workload) -> Workload:
         """Subtract the saved work of a stopped run from the workload's remaining runtime."""
         self._runs.pop(workload.name, None)
         saved_at, started, runtime = workload.last_checkpoint, workload.started, workload.runtime_seconds
-        if self.every is None or saved_at is None or started is None or runtime is None:
+        if self.interval is None or saved_at is None or started is None or runtime is None:
             return workload
         return replace(workload, runtime_seconds=runtime - max(0, saved_at - started), last_checkpoint=None)

@@ -10,11 +10,11 @@ from scheduler.engine.actions import ACTIONS
 from scheduler.engine.decide import decide
 from scheduler.engine.model import Snapshot
 from scheduler.engine.plan import Plan
-from scheduler.simulator.at_rest import is_at_rest
 from scheduler.simulator.result import build_result, plan_decisions
 from scheduler.simulator.scenario.errors import ScenarioError
 from scheduler.simulator.scenario.load import Scenario, load
 from scheduler.simulator.simulation import World
+from scheduler.simulator.steady_state import is_steady_state
 from scheduler.simulator.usage import UsageMeter
 
 MAX_CYCLES = 10_000  # maximum cycles in a run until stable, and maximum cycles listed in a result
@@ -22,7 +22,7 @@ MAX_CYCLES = 10_000  # maximum cycles in a run until stable, and maximum cycles 
 
 @dataclass(frozen=True, slots=True)
 class SimulationRun:
-    """Result of a run: each cycle's snapshot and plan, and the cluster after the last one."""
+    """Result of a run: the snapshot and plan of each cycle, and the cluster after the last cycle."""
 
     cycles: tuple[tuple[Snapshot, Plan], ...]
     after: Snapshot
@@ -43,7 +43,7 @@ def simulate(
 
 
 def run_result(played: SimulationRun) -> dict[str, Any]:
-    """Return the result in format `berth.plan/1`. List skipped cycles too, unless they are too many."""
+    """Return the result in format `berth.plan/1`. Skipped cycles are listed unless there are too many."""
     decisions = [plan_decisions(snapshot, plan) for snapshot, plan in played.cycles]
     if len(decisions) + played.skipped <= MAX_CYCLES:
         decisions[-1:-1] = [[] for _ in range(played.skipped)]
@@ -77,10 +77,10 @@ def play(
         remaining -= 1
         played.append((snapshot, plan))
         world.apply_plan(plan)
-        is_resting = remaining > 1 and is_at_rest(played[-2:], world)
-        if until_stable and not plan.bundles and (is_resting or world.is_settled):
+        is_steady = remaining > 1 and is_steady_state(played[-2:], world)
+        if until_stable and not plan.bundles and (is_steady or world.is_settled):
             break
-        if is_resting:  # repeat the last cycle's decision, so that its times are up to date
+        if is_steady:  # run the last cycle, so that the times in the result are up to date
             skipped, remaining = remaining - 1, 1
             _advance_clock(world, meter, plan, scenario.cycle_seconds * skipped)
     return SimulationRun(tuple(played), world.snapshot(), decision_seconds, skipped)

@@ -13,10 +13,10 @@ ALLOCATED_STATES = (*RUNNING_STATES, PodState.STOPPING, PodState.STUCK)
 CHARGED_STATES = (*LIVE_STATES, PodState.STUCK)
 
 
-def has_minimum(workload: Workload, states: Iterable[PodState] = LIVE_STATES) -> bool:
+def meets_minimum(workload: Workload, states: Iterable[PodState] = LIVE_STATES) -> bool:
     """Return whether the pods in these states and the completed pods meet the gang's minimum."""
     counted = {*states, PodState.COMPLETED}
-    return _has_minimum(workload.tree, Counter(pod.role for pod in workload.pods if pod.state in counted))
+    return _meets_minimum(workload.tree, Counter(pod.role for pod in workload.pods if pod.state in counted))
 
 
 def is_degraded(workload: Workload) -> bool:
@@ -36,7 +36,7 @@ def is_finished(workload: Workload) -> bool:
     return (
         bool(workload.pods)
         and all(pod.state is PodState.COMPLETED for pod in workload.pods)
-        and has_minimum(workload)
+        and meets_minimum(workload)
     )
 
 
@@ -49,17 +49,17 @@ def allocated_amounts(workload: Workload, pods: Iterable[Pod]) -> Amounts:
     return total
 
 
-def _has_minimum(node: Group | Role, counts: Mapping[str, int]) -> bool:
+def _meets_minimum(node: Group | Role, counts: Mapping[str, int]) -> bool:
     if isinstance(node, Role):
         return counts.get(node.name, 0) >= node.min
-    return sum(_has_minimum(child, counts) for child in node.children) >= node.need
+    return sum(_meets_minimum(child, counts) for child in node.children) >= node.need
 
 
 def _is_degraded(node: Group | Role, counts: Mapping[str, int], running_roles: Collection[str]) -> bool:
     roles = (node,) if isinstance(node, Role) else leaf_roles(node)
     if not any(role.name in running_roles for role in roles):
         return False
-    if not _has_minimum(node, counts):
+    if not _meets_minimum(node, counts):
         return True
     return isinstance(node, Group) and any(
         _is_degraded(child, counts, running_roles) for child in node.children

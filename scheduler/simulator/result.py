@@ -38,12 +38,12 @@ def build_result(
 
 
 def plan_decisions(before: Snapshot, plan: Plan) -> list[Document]:
-    """Return the decisions by bundle: first its evictions, then the workload they make room for."""
-    standing = {workload.name for workload in before.workloads if has_pod_in(workload, RUNNING_STATES)}
-    return [decision for bundle in plan.bundles for decision in _decisions(bundle, standing)]
+    """Return the decisions of each bundle: first evictions, then the workload that they make room for."""
+    running = {workload.name for workload in before.workloads if has_pod_in(workload, RUNNING_STATES)}
+    return [decision for bundle in plan.bundles for decision in _decisions(bundle, running)]
 
 
-def _decisions(bundle: Bundle, standing: set[str]) -> Iterable[Document]:
+def _decisions(bundle: Bundle, running: set[str]) -> Iterable[Document]:
     rules = {(eviction.workload, eviction.kind): eviction.rule for eviction in bundle.evictions}
     kinds = {eviction.workload: eviction.kind for eviction in bundle.evictions}
     names = dict.fromkeys(step.workload for step in bundle.steps)
@@ -54,7 +54,7 @@ def _decisions(bundle: Bundle, standing: set[str]) -> Iterable[Document]:
             _split_scaled_down_and_moved(own_steps) if shrinks else [(kinds.get(name), own_steps)]
         ):
             if name == bundle.workload and kind is None:
-                decision_kind = _decision_kind(bundle, steps, name in standing)
+                decision_kind = _decision_kind(bundle, steps, name in running)
             else:
                 decision_kind = _eviction_kind(bundle, kind or bundle.kind, steps)
             yield {
@@ -78,10 +78,10 @@ def _split_scaled_down_and_moved(
 
 def _decision_kind(bundle: Bundle, steps: Sequence[Place | Evict], was_running: bool) -> str:
     """Return the kind of decision for the workload that a bundle serves."""
-    places = [step for step in steps if isinstance(step, Place)]
-    if not places:
+    placements = [step for step in steps if isinstance(step, Place)]
+    if not placements:
         return bundle.kind.value
-    if any(step.reserved for step in places):
+    if any(step.reserved for step in placements):
         return Kind.RESERVE.value
     return Kind.GROW.value if was_running or bundle.kind is Kind.GROW else Kind.START.value
 
@@ -108,11 +108,11 @@ def _moves(steps: Sequence[Place | Evict]) -> list[Document]:
 def _workload(workload: Workload, refusal: Refusal | None) -> Document:
     phase = _phase(workload)
     is_pending = refusal is not None and phase in ("pending", "reserved", "running")
-    held = sum(pod.milli * len(pod.devices) for pod in workload.pods if pod.state in ALLOCATED_STATES)
+    milli_gpus = sum(pod.milli * len(pod.devices) for pod in workload.pods if pod.state in ALLOCATED_STATES)
     return {
         "phase": phase,
         "pods": [*_listed_pods(workload), *_missing_pods(workload, phase)],
-        "gpus": held / MILLI,
+        "gpus": milli_gpus / MILLI,
         "blockers": [
             {
                 "reason": blocker.reason.value,
@@ -198,8 +198,8 @@ def _nodes(after: Snapshot) -> Document:
         for pod in workload.pods:
             if pod.state in ALLOCATED_STATES and pod.node in free:
                 request = requests[pod.role].request
-                held = Amounts(pod.milli * len(pod.devices), request.cpu, request.memory_mib)
-                free[pod.node] = free[pod.node].minus(held)
+                amounts = Amounts(pod.milli * len(pod.devices), request.cpu, request.memory_mib)
+                free[pod.node] = free[pod.node].minus(amounts)
     return {node.name: {"free": _free(free[node.name])} for node in after.nodes}
 
 

@@ -11,10 +11,10 @@ from scheduler.simulator.checkpoints import Checkpoints
 from scheduler.simulator.gangs import (
     LIVE_STATES,
     RUNNING_STATES,
-    has_minimum,
     has_pod_in,
     is_degraded,
     is_finished,
+    meets_minimum,
 )
 from scheduler.simulator.node_room import allocate_all, free_resources_by_node
 
@@ -43,7 +43,7 @@ class World:
         )
         self._has_changed = True  # whether anything changed since reservations were last checked
         for workload in snapshot.workloads:
-            self._write(workload)
+            self._set_workload(workload)
         for reservation in snapshot.reservations:
             if reservation.expires is None or reservation.expires > self.now:
                 self._set_pod(
@@ -71,7 +71,7 @@ class World:
         )
 
     def admit(self, workload: Workload) -> None:
-        self._write(workload)
+        self._set_workload(workload)
 
     def forget(self, name: str) -> None:
         """Remove a finished workload. No other workload may depend on it."""
@@ -85,9 +85,9 @@ class World:
             placed_again = {step.workload for step in bundle.steps if isinstance(step, Place)}
             for step in bundle.steps:
                 if isinstance(step, Evict):
-                    self._stop(step)
+                    self._apply_eviction(step)
                 else:
-                    self._place(step)
+                    self._apply_placement(step)
             self._requeue(bundle, placed_again)
         self._mark_stale()
 
@@ -96,17 +96,17 @@ class World:
         self.now += seconds
         self._finish_boots()
         for name in [name for name, until in self._transition_ends.items() if until <= self.now]:
-            self._write(_finish_transitions(self.workloads[name]))
+            self._set_workload(_finish_transitions(self.workloads[name]))
         while self._run_ends and self._run_ends[0][0] <= self.now:
             _, name = heappop(self._run_ends)
             if name in self.workloads:
-                self._write(self._complete_if_due(self.workloads[name]))
+                self._set_workload(self._complete_if_due(self.workloads[name]))
         self._start_reserved()
-        self._checkpoints.record_due(self.workloads, self.now)
+        self._checkpoints.record_until(self.workloads, self.now)
         self._mark_stale()
 
     def next_change(self) -> int | None:
-        """Return the time of the next change, or None. After a stop, the returned time may be too early."""
+        """Return the time of the next change, or None. It may be too early if a run was stopped."""
         times = [ready_at for ready_at, _ in self._booting[:1]]
         times += [max(time, self.now + 1) for time in self._transition_ends.values()]
         if self._run_ends:
@@ -115,7 +115,7 @@ class World:
 
     @property
     def is_settled(self) -> bool:
-        """Return whether no pod is stopping or starting and no future event is known."""
+        """Return whether no pod is starting, stopping or reserved, and no run or backoff is about to end."""
         return not any(
             has_pod_in(workload, (*TRANSITION_STATES, PodState.RESERVED))
             or (workload.runtime_seconds is not None and has_pod_in(workload, RUNNING_STATES))
@@ -123,7 +123,7 @@ class World:
             for workload in self.workloads.values()
         )
 
-    def _write(self, workload: Workload) -> None:
+    def _set_workload(self, workload: Workload) -> None:
         """Replace a workload. All changes go through this method, so that later checks see them."""
         name = workload.name
         self.workloads[name] = workload
@@ -155,9 +155,9 @@ class World:
             pods = self.workloads[name].pods
             remaining = tuple(p for p in pods if p.state is not PodState.RESERVED or p.node not in closed)
             if remaining != pods:
-                self._write(replace(self.workloads[name], pods=remaining))
+                self._set_workload(replace(self.workloads[name], pods=remaining))
 
-    def _stop(self, step: Evict) -> None:
+    def _apply_eviction(self, step: Evict) -> None:
         """Cancel the reservation of a reserved pod, or stop a running pod."""
         workload = self.workloads[step.workload]
         pods = []
@@ -169,9 +169,9 @@ class World:
                 pods.append(pod)
         left = replace(workload, pods=tuple(pods))
         stopped = has_pod_in(workload, RUNNING_STATES) and not has_pod_in(left, RUNNING_STATES)
-        self._write(self._checkpoints.subtract_saved_work(left) if stopped else left)
+        self._set_workload(self._checkpoints.subtract_saved_work(left) if stopped else left)
 
-    def _place(self, step: Place) -> None:
+    def _apply_placement(self, step: Place) -> None:
         state = PodState.RESERVED if step.reserved else PodState.RUNNING
         workload = self.workloads[step.workload]
         if not step.reserved and not has_pod_in(workload, RUNNING_STATES):
@@ -187,7 +187,7 @@ class World:
             for other in workload.pods
             if (other.role, other.index) != (pod.role, pod.index) or other.state is not PodState.RESERVED
         )
-        self._write(replace(workload, pods=(*others, pod)))
+        self._set_workload(replace(workload, pods=(*others, pod)))
 
     def _requeue(self, bundle: Bundle, placed_again: set[str]) -> None:
         for eviction in bundle.evictions:
@@ -199,7 +199,7 @@ class World:
                 times = workload.preemptions + 1
                 until = self.now + backoff_seconds(times)
                 workload = replace(workload, preemptions=times, backoff_until=until)
-            self._write(workload)
+            self._set_workload(workload)
 
     def _complete_if_due(self, workload: Workload) -> Workload:
         runtime = _runtime(workload)
@@ -223,28 +223,28 @@ class World:
         if not self._reserved or not self._has_changed:
             return
         self._has_changed = False
-        waiting = [self.workloads[name] for name in self._reserved]
+        reserved_workloads = [self.workloads[name] for name in self._reserved]
         free_resources = free_resources_by_node(self.nodes.values(), self.workloads.values())
-        for workload in sorted(waiting, key=lambda workload: (workload.submitted, workload.name)):
+        for workload in sorted(reserved_workloads, key=lambda workload: (workload.submitted, workload.name)):
             reserved = [pod for pod in workload.pods if pod.state is PodState.RESERVED]
-            if has_minimum(workload, RUNNING_STATES):
+            if meets_minimum(workload, RUNNING_STATES):
                 started = [pod for pod in reserved if allocate_all(workload, [pod], free_resources)]
-            else:  # a gang starts in full or not at all
+            else:  # a gang starts completely or not at all
                 started = reserved if allocate_all(workload, reserved, free_resources) else []
             if started:
-                self._start(workload, started)
+                self._start_pods(workload, started)
 
-    def _start(self, workload: Workload, started: Iterable[Pod]) -> None:
+    def _start_pods(self, workload: Workload, started: Iterable[Pod]) -> None:
         starting = list(started)
         pods = tuple(
             replace(pod, state=PodState.RUNNING, started=self.now) if pod in starting else pod
             for pod in workload.pods
         )
         since = workload.started if has_pod_in(workload, RUNNING_STATES) else self.now
-        self._write(replace(workload, pods=pods, started=since, backoff_until=None))
+        self._set_workload(replace(workload, pods=pods, started=since, backoff_until=None))
 
     def _mark_stale(self) -> None:
-        """Start the grace period of gangs that are, or have a group that is, below the minimum."""
+        """Start the grace period of gangs that are below their minimum or contain such a group."""
         for name in sorted(self._unchecked):
             workload = self.workloads[name]
             broken = self._is_broken(workload) and not is_finished(workload)
@@ -255,7 +255,10 @@ class World:
         self._unchecked.clear()
 
     def _is_broken(self, workload: Workload) -> bool:
-        """Return whether a gang is below a minimum. Reserved pods count, except on booting nodes."""
+        """Return whether a gang or one of its groups is below its minimum.
+
+        Reserved pods count, except on booting nodes.
+        """
         booting = NodeState.BOOTING
         pods = [p for p in workload.pods if not p.node or self.nodes[p.node].state is not booting]
         return is_degraded(replace(workload, pods=tuple(pods)))

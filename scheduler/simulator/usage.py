@@ -51,12 +51,12 @@ class UsageMeter:
             for pool in self.pools.values():
                 if (history := self.histories.get((pool.name, queue.name))) is None:
                     continue
-                whole = capacity[pool.name]
+                parent = capacity[pool.name]
                 if queue.parent is not None:
-                    whole = shares.get((pool.name, queue.parent), NO_RESOURCES)
+                    parent = shares.get((pool.name, queue.parent), NO_RESOURCES)
                 own = allocations.get((pool.name, queue.name), NO_RESOURCES)
                 history.advance(
-                    before.now, until, Rates(_charged_amounts(pool, queue, own), _as_floats(whole))
+                    before.now, until, Rates(_charged_amounts(pool, queue, own), _as_floats(parent))
                 )
 
     def with_usage(self, queues: Sequence[Queue]) -> tuple[Queue, ...]:

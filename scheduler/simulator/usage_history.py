@@ -39,7 +39,7 @@ class History:
         history = cls(mode, usage)
         if mode.window is not None and not mode.tumbling and usage != Usage():
             whole = _weight(mode, now, now - mode.window, now)
-            rates = Rates(_scale(usage.used, 1 / whole), _scale(usage.parent, 1 / whole))
+            rates = Rates(_scale_amounts(usage.used, 1 / whole), _scale_amounts(usage.parent, 1 / whole))
             history.periods.append(Period(now - mode.window, now, rates))
         return history
 
@@ -65,8 +65,8 @@ class History:
         retained = 1.0 if mode.half_life is None else math.pow(2, -(until - begin) / mode.half_life)
         weight = _weight(mode, until, begin, until)
         return Usage(
-            _add(_scale(usage.used, retained), _scale(rates.charged, weight)),
-            _add(_scale(usage.parent, retained), _scale(rates.parent, weight)),
+            _add_amounts(_scale_amounts(usage.used, retained), _scale_amounts(rates.charged, weight)),
+            _add_amounts(_scale_amounts(usage.parent, retained), _scale_amounts(rates.parent, weight)),
         )
 
     def _window_usage(self, now: int, window: int) -> Usage:
@@ -74,8 +74,8 @@ class History:
         parent: PerResource = (0.0, 0.0, 0.0)
         for period in self.periods:
             weight = _weight(self.mode, now, max(period.since, now - window), period.until)
-            used = _add(used, _scale(period.rates.charged, weight))
-            parent = _add(parent, _scale(period.rates.parent, weight))
+            used = _add_amounts(used, _scale_amounts(period.rates.charged, weight))
+            parent = _add_amounts(parent, _scale_amounts(period.rates.parent, weight))
         return Usage(used, parent)
 
 
@@ -88,9 +88,9 @@ def _weight(mode: FairShareMode, now: float, since: float, until: float) -> floa
     return (late - early) * half_life / math.log(2)
 
 
-def _scale(values: PerResource, factor: float) -> PerResource:
+def _scale_amounts(values: PerResource, factor: float) -> PerResource:
     return values[0] * factor, values[1] * factor, values[2] * factor
 
 
-def _add(left: PerResource, right: PerResource) -> PerResource:
+def _add_amounts(left: PerResource, right: PerResource) -> PerResource:
     return left[0] + right[0], left[1] + right[1], left[2] + right[2]

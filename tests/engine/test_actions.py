@@ -74,7 +74,7 @@ def test_consolidation_can_be_disabled() -> None:
 
 
 @pytest.mark.shows("PAD-20", "PAD-21")
-def test_gang_minimum_is_taken_from_the_most_scaled_up_workload() -> None:
+def test_most_scaled_up_workload_loses_replicas_for_a_gang_minimum() -> None:
     world = World(n=6).department("d", None).project("a", "d", 6)
     world.running("full", "a", "n n n n", least=1).running("half", "a", "n n", least=1, up_to=3)
     plan = world.queued("new", "a").decide()

@@ -178,7 +178,7 @@ class Gang:
 
     @property
     def is_complete(self) -> bool:
-        """Whether every replica of a workload that cannot grow is more than a reservation."""
+        """Whether the gang is not elastic and all its replicas are running or starting."""
         if self.is_elastic or not self.pod_count:
             return False
         for part in self.parts:

@@ -46,7 +46,7 @@ class Machine:
 
 
 class FifoPolicy:
-    """Policy that starts jobs in order of arrival. With `skip`, jobs may overtake a job that does not fit."""
+    """Policy that starts jobs in order of arrival. With `skip`, jobs may overtake one that does not fit."""
 
     def __init__(self, trace: Trace, records: Records, skip: bool) -> None:
         self.trace, self.records, self.skip = trace, records, skip

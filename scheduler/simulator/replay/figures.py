@@ -18,9 +18,11 @@ def summarize(records: Records, until: int) -> dict[str, Any]:
     records.close(until)
     trace, jobs = records.trace, list(records.jobs.values())
     first, last = trace.start_time, max((w.submitted for w in trace.arrivals), default=trace.start_time)
-    last = until if last == first else last  # if all jobs arrive at once, measure to the end
+    last = until if last == first else last  # if all jobs arrive at the same time, measure to the end
     span = max(1, last - first)
-    held = {name: integrate(account.allocated, first, last) for name, account in records.accounts.items()}
+    gpu_seconds = {
+        name: integrate(account.allocated, first, last) for name, account in records.accounts.items()
+    }
     started = [job.first_start - job.submitted for job in jobs if job.first_start is not None]
     return {
         "format": FORMAT,
@@ -34,10 +36,10 @@ def summarize(records: Records, until: int) -> dict[str, Any]:
         "seconds": span,
         "queueing": summarize_durations([job.pending_seconds for job in jobs]),
         "until_first_start": summarize_durations(started),
-        "utilisation": round(sum(held.values()) / (trace.gpus * span), 4) if trace.gpus else 0.0,
+        "utilisation": round(sum(gpu_seconds.values()) / (trace.gpus * span), 4) if trace.gpus else 0.0,
         "evictions": dict(sorted((str(kind), count) for kind, count in records.evictions.items())),
         "lost_gpu_hours": round(sum(records.lost_gpu_seconds_by_project.values()) / HOUR, 1),
-        "projects": _projects(records, held, span),
+        "projects": _projects(records, gpu_seconds, span),
     }
 
 
@@ -54,8 +56,8 @@ def summarize_durations(waits: Sequence[float]) -> dict[str, float]:
     }
 
 
-def _projects(records: Records, held: Mapping[str, float], span: int) -> dict[str, Any]:
-    whole = sum(held.values()) or 1.0
+def _projects(records: Records, gpu_seconds: Mapping[str, float], span: int) -> dict[str, Any]:
+    total = sum(gpu_seconds.values()) or 1.0
     quotas = sum(account.quota or 0.0 for account in records.accounts.values()) or 1.0
     by_project: dict[str, list[Job]] = {name: [] for name in records.accounts}
     for job in records.jobs.values():
@@ -64,8 +66,8 @@ def _projects(records: Records, held: Mapping[str, float], span: int) -> dict[st
         name: {
             "jobs": len(by_project[name]),
             "quota": account.quota,
-            "gpus_held": round(held[name] / span, 1),
-            "part_held": round(held[name] / whole, 4),
+            "gpus_held": round(gpu_seconds[name] / span, 1),
+            "part_held": round(gpu_seconds[name] / total, 4),
             "part_of_quotas": None if account.quota is None else round(account.quota / quotas, 4),
             "queueing": summarize_durations([job.pending_seconds for job in by_project[name]]),
             "in_quota": summarize_durations([job.pending_seconds_in_quota for job in by_project[name]]),

@@ -30,12 +30,15 @@ def openb(pods: Iterable[Row], nodes: Iterable[Row]) -> Trace:
     arrivals = sorted(
         (_workload(*row) for row in with_line_numbers(pods)), key=lambda w: (w.submitted, w.name)
     )
-    entitled = {POOL: Entitlement(UNLIMITED)}
+    entitlements = {POOL: Entitlement(UNLIMITED)}
     cluster = Snapshot(
         now=arrivals[0].submitted if arrivals else 0,
         pools=(Pool(POOL),),
         nodes=tuple(_node(line, row) for line, row in with_line_numbers(nodes)),
-        queues=(Queue(f"{TENANT} (all)", None, 0, entitled), Queue(TENANT, f"{TENANT} (all)", 0, entitled)),
+        queues=(
+            Queue(f"{TENANT} (all)", None, 0, entitlements),
+            Queue(TENANT, f"{TENANT} (all)", 0, entitlements),
+        ),
         workloads=(),
     )
     return Trace("openb", cluster, tuple(arrivals))

@@ -18,7 +18,7 @@ from scheduler.simulator.simulation import World
 from scheduler.simulator.usage import UsageMeter
 
 STOP_SECONDS = 10  # seconds until the GPUs of a stopping pod are free
-HEARTBEAT = 60  # seconds between cycles while a workload waits for a delay to end
+HEARTBEAT = 60  # seconds between cycles while decisions can change only because time passes
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,14 +43,14 @@ class Player:
         self.trace, self.records = trace, records
         self.min_cycle_seconds = min_cycle_seconds  # minimum time between two cycles
         self.next_cycle = trace.cluster.now
-        self.needs_settling = False  # whether anything happened since the last cycle
+        self.needs_cycle = False  # whether anything happened since the last cycle
         self.layout: Layout | None = None  # layout passed to the next cycle
         self.world, self.meter = World(trace.cluster, stop_seconds, checkpoint), UsageMeter(trace.cluster)
         self.heartbeat = HEARTBEAT if any(map(_depends_on_time, trace.cluster.pools)) else None
         self.pending: set[str] = set()
         self.backoffs: list[int] = []
         self.release_at: int | None = None  # time at which held nodes are free for other workloads
-        self.queues = trace.cluster.queues  # with the runtimes expected so far
+        self.queues = trace.cluster.queues  # with expected runtimes, which are updated as workloads end
         self.runtimes = {queue.name: deque[int](maxlen=LAST_RUNS) for queue in self.queues}
         self.arrived = self.ended = self.cycles = 0
         self.plan = Plan()
@@ -62,10 +62,10 @@ class Player:
             self._admit_arrivals()
             changed = bool(self.world.changed_workloads)
             self._record_changes()
-            self.needs_settling = bool(self.pending) and (
-                self._expire_backoffs() or changed or self.needs_settling or self._releases_nodes()
+            self.needs_cycle = bool(self.pending) and (
+                self._expire_backoffs() or changed or self.needs_cycle or self._releases_nodes()
             )
-            if self.needs_settling and self.world.now >= self.next_cycle:
+            if self.needs_cycle and self.world.now >= self.next_cycle:
                 self._cycle()
             yield Progress(self.world.now, self.arrived, self.ended, self.cycles)
 
@@ -75,7 +75,7 @@ class Player:
             times.append(self.trace.arrivals[self.arrived].submitted)
         if (change := self.world.next_change()) is not None:
             times.append(change)
-        if self.needs_settling:
+        if self.needs_cycle:
             times.append(self.next_cycle)
         if self.pending:
             times += self.backoffs[:1]
@@ -97,12 +97,12 @@ class Player:
             self.arrived += 1
 
     def _expire_backoffs(self) -> bool:
-        """Drop backoffs that have ended. Return whether a cycle is due."""
-        needs_settling = self.heartbeat is not None
+        """Drop backoffs that have ended. Return whether a cycle is needed."""
+        needs_cycle = self.heartbeat is not None
         while self.backoffs and self.backoffs[0] <= self.world.now:
             heappop(self.backoffs)
-            needs_settling = True
-        return needs_settling
+            needs_cycle = True
+        return needs_cycle
 
     def _releases_nodes(self) -> bool:
         return self.release_at is not None and self.release_at <= self.world.now
@@ -112,7 +112,7 @@ class Player:
         snapshot = replace(self.world.snapshot(), queues=queues)
         self.plan, self.layout = decide_with_layout(snapshot, self.layout)
         self.cycles += 1
-        self.needs_settling, self.next_cycle = False, self.world.now + self.min_cycle_seconds
+        self.needs_cycle, self.next_cycle = False, self.world.now + self.min_cycle_seconds
         self.release_at = self._hold_end(self.layout)
         self.world.apply_plan(self.plan)
         self.records.record_plan(self.world.now, self.plan)
@@ -124,13 +124,13 @@ class Player:
         for board in layout.boards.values():
             hold, after = board.cycle.backfill_hold, board.pool.reservation_after
             if hold is not None and after is not None:
-                entitled = self.world.workloads[hold.name].submitted + after
-                end, holds = hold_period(self.world.now - entitled)
-                ends += [entitled + end] if holds else []
+                earliest = self.world.workloads[hold.name].submitted + after
+                end, holds = hold_period(self.world.now - earliest)
+                ends += [earliest + end] if holds else []
         return min(ends, default=None)
 
     def _record_runtime(self, workload: Workload) -> None:
-        """Expect of the project's next workloads what its last ones have needed."""
+        """Update the expected runtime of the project with the runtime of a completed workload."""
         if workload.started is None:
             return
         self.runtimes[workload.project].append(self.world.now - workload.started)
@@ -143,7 +143,7 @@ class Player:
         )
 
     def _record_changes(self) -> None:
-        """Record the changes, and forget workloads that have ended."""
+        """Record changed workloads, and remove those that have ended."""
         world = self.world
         for name in sorted(world.changed_workloads):
             workload = world.workloads[name]

@@ -14,10 +14,10 @@ TICKS = 4
 def draw_plots(records: Records, until: int) -> Mapping[str, str]:
     """Return SVG documents by file name."""
     begin, end = records.trace.start_time, max(until, records.trace.start_time + 1)
-    held = {name: account.allocated for name, account in records.accounts.items() if account.allocated}
+    allocations = {name: account.allocated for name, account in records.accounts.items() if account.allocated}
     return {
         "allocation.svg": draw_stacked_areas(
-            "Allocated GPUs by project", held, begin, end, records.trace.gpus
+            "Allocated GPUs by project", allocations, begin, end, records.trace.gpus
         ),
         "queue.svg": draw_stacked_areas("Pending workloads", {"pending": records.queue()}, begin, end),
     }

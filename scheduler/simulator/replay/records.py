@@ -36,13 +36,13 @@ class Job:
 
 @dataclass(slots=True)
 class Account:
-    """A project's allocation, and for how long a job of each size would have fit in its quota."""
+    """Allocation of a project, and the time for which a job of each size would have fit in its quota."""
 
     quota: float | None
-    held: float = 0.0
+    gpus: float = 0.0  # allocated now
     pending: int = 0
     sizes: list[float] = field(default_factory=list)
-    clocks: list[float] = field(default_factory=list)  # for each size, seconds in which a job fit
+    clocks: list[float] = field(default_factory=list)  # for each size, seconds for which a job fit
     at: int = 0
     gpu_seconds: float = 0.0
     allocated: Curve = field(default_factory=list)
@@ -51,8 +51,8 @@ class Account:
         seconds, self.at = now - self.at, now
         if seconds <= 0:
             return
-        self.gpu_seconds += self.held * seconds
-        left = None if self.quota is None else self.quota - self.held
+        self.gpu_seconds += self.gpus * seconds
+        left = None if self.quota is None else self.quota - self.gpus
         for place, size in enumerate(self.sizes):
             if left is not None and size > left:
                 break
@@ -68,9 +68,9 @@ class Records:
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
         self.jobs: dict[str, Job] = {}
-        self.evictions: dict[str, int] = defaultdict(int)  # numbers of workloads stopped or moved, by kind
+        self.evictions: dict[str, int] = defaultdict(int)  # number of workloads stopped or moved, by kind
         self.evictions_by_project: dict[str, int] = defaultdict(int)
-        self.lost_gpu_seconds_by_project: dict[str, float] = defaultdict(float)  # GPU-seconds
+        self.lost_gpu_seconds_by_project: dict[str, float] = defaultdict(float)
         # Times at which a workload became pending (+1) or ceased to be pending (-1).
         self._queue_changes: list[tuple[int, int]] = []
         self.accounts = _accounts(trace)
@@ -103,7 +103,8 @@ class Records:
                 job.since = now
                 if job.first_start is None:
                     at = now if workload.started is None else min(now, workload.started)
-                    job.first_start = max(job.submitted, at)  # jobs running at the start did not wait
+                    # Jobs that run from the start were never pending.
+                    job.first_start = max(job.submitted, at)
         elif job.pending_since is None:
             self._start_pending(now, job, account)
         if has_ended:
@@ -129,9 +130,9 @@ class Records:
     def _set_allocation(self, now: int, job: Job, account: Account, gpus: float) -> None:
         before = self._allocated_gpus.get(job.name, 0.0)
         if gpus != before:
-            account.held += gpus - before
+            account.gpus += gpus - before
             self._allocated_gpus[job.name] = gpus
-            _append_point(account.allocated, now, account.held)
+            _append_point(account.allocated, now, account.gpus)
 
     def _start_pending(self, now: int, job: Job, account: Account) -> None:
         if job.since is not None:

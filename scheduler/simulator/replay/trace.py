@@ -44,7 +44,7 @@ def gpus_requested(workload: Workload) -> float:
 
 
 def split_by_project(trace: Trace) -> Iterator[Trace]:
-    """Yield one trace per project, with as many nodes as the project's quota covers: a static partition."""
+    """Yield one trace per project, with as many nodes as its quota covers: a static partition."""
     nodes: list[Node] = sorted(trace.cluster.nodes, key=lambda node: (-node.gpus, node.name))
     projects = [queue for queue in trace.cluster.queues if queue.parent is not None]
     for project in sorted(projects, key=lambda queue: (-(total_gpu_quota(queue) or 0), queue.name)):

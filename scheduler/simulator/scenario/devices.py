@@ -88,7 +88,7 @@ class DeviceAllocator:
         return None
 
     def choose(self, node: Node, state: PodState, request: Request) -> tuple[int, ...]:
-        """Choose devices for a pod that lists none: fullest or emptiest first, by the pool's strategy."""
+        """Choose devices for a pod that lists none, fullest or emptiest first by the pool's strategy."""
         milli = milli_on(node, request) or MILLI
         left = self._affected_rooms(state)[0][node.name].devices
         sign = -1 if self.strategies[node.pool] is Strategy.SPREAD else 1

@@ -183,17 +183,17 @@ def _toleration(toleration: Toleration) -> Document:
 
 
 def _pod(pod: Pod) -> Document:
-    return _place(pod) | {"state": pod.state.value, "started": format_time(pod.started)}
+    return _position(pod) | {"state": pod.state.value, "started": format_time(pod.started)}
 
 
 def _reservation(reservation: Reservation) -> Document:
     return {
         "workload": reservation.workload,
-        **_place(reservation),
+        **_position(reservation),
         **drop_empty(expires=_format_optional_time(reservation.expires)),
     }
 
 
-def _place(at: Pod | Reservation) -> Document:
+def _position(at: Pod | Reservation) -> Document:
     devices: Sequence[int] = at.devices
     return {"role": at.role, "index": at.index, "node": at.node or None, "devices": list(devices)}

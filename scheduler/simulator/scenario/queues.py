@@ -23,14 +23,14 @@ PerResource = tuple[float, float, float]
 def read_queues(
     document: ScenarioDocument, pools: tuple[Pool, ...], nodes: tuple[Node, ...]
 ) -> tuple[Queue, ...]:
-    horizons = {pool.name: _horizon(pool, nodes) for pool in pools}
+    max_usages = {pool.name: _max_usage(pool, nodes) for pool in pools}
     project_names = {project.name for project in document.projects}
     department_queues = {spec.name: queue_name(spec.name, project_names) for spec in document.departments}
     departments = [
-        _queue(spec, department_queues[spec.name], None, horizons) for spec in document.departments
+        _queue(spec, department_queues[spec.name], None, max_usages) for spec in document.departments
     ]
     projects = [
-        _queue(spec, spec.name, department_queues[spec.department], horizons) for spec in document.projects
+        _queue(spec, spec.name, department_queues[spec.department], max_usages) for spec in document.projects
     ]
     return (*departments, *projects)
 
@@ -40,20 +40,20 @@ def queue_name(department: str, projects: Container[str]) -> str:
     return department + DEPARTMENT_SUFFIX if department in projects else department
 
 
-def _queue(spec: QueueDocument, name: str, parent: str | None, horizons: dict[str, PerResource]) -> Queue:
+def _queue(spec: QueueDocument, name: str, parent: str | None, max_usages: dict[str, PerResource]) -> Queue:
     return Queue(
         name=name,
         parent=parent,
         created=0 if spec.created is None else to_timestamp(spec.created),
-        entitlements={pool: _entitlement(spec, pool, horizon) for pool, horizon in horizons.items()},
+        entitlements={pool: _entitlement(spec, pool, max_usage) for pool, max_usage in max_usages.items()},
         reclaim_min_runtime=spec.reclaim_min_runtime,
         preempt_min_runtime=spec.preempt_min_runtime,
         expected_runtime=spec.expected_runtime if isinstance(spec, ProjectDocument) else None,
     )
 
 
-def _entitlement(spec: QueueDocument, pool: str, horizon: PerResource) -> Entitlement:
-    usage = _usage(spec.usage.get(pool, UsageDocument()), horizon)
+def _entitlement(spec: QueueDocument, pool: str, max_usage: PerResource) -> Entitlement:
+    usage = _usage(spec.usage.get(pool, UsageDocument()), max_usage)
     quota = spec.quotas.get(pool)
     if quota is None:
         return Entitlement(rank=spec.rank, usage=usage)
@@ -83,22 +83,22 @@ def _milli(amount: float | None) -> int | None:
     return None if amount is None else round(amount * MILLI)
 
 
-def _usage(spec: UsageDocument, horizon: PerResource) -> Usage:
-    """Convert fractions of the parent's usage to usage, as if constant over the whole history."""
+def _usage(spec: UsageDocument, max_usage: PerResource) -> Usage:
+    """Convert fractions of the parent's usage to amounts, assuming constant usage over the whole history."""
     if spec.used is not None and spec.parent is not None:
         return Usage(spec.used, spec.parent)
     parts = (spec.gpu, spec.cpu, spec.memory_mib)
     if not any(parts):
         return Usage()
-    used = tuple(part * whole for part, whole in zip(parts, horizon, strict=True))
-    return Usage((used[0], used[1], used[2]), horizon)
+    used = tuple(part * whole for part, whole in zip(parts, max_usage, strict=True))
+    return Usage((used[0], used[1], used[2]), max_usage)
 
 
-def _horizon(pool: Pool, nodes: tuple[Node, ...]) -> PerResource:
-    """Return the integral of the pool's capacity over its history window."""
-    memory = history_seconds(pool.fair_share) or 1.0
+def _max_usage(pool: Pool, nodes: tuple[Node, ...]) -> PerResource:
+    """Return the usage of the pool's full capacity over its history."""
+    seconds = history_seconds(pool.fair_share) or 1.0
     capacities = [node.capacity for node in nodes if node.pool == pool.name]
     gpu, cpu, memory_mib = (
         (max(1, sum(column)) for column in zip(*capacities, strict=True)) if capacities else (1, 1, 1)
     )
-    return gpu * memory, cpu * memory, memory_mib * memory
+    return gpu * seconds, cpu * seconds, memory_mib * seconds

@@ -21,7 +21,7 @@ def broken_references(document: ScenarioDocument) -> Iterator[Problem]:
     yield from _check_unique("projects", [project.name for project in document.projects])
     yield from _check_unique("workloads", [workload.name for workload in document.workloads])
     for number, pool in enumerate(document.pools):
-        yield from _pool(f"pools[{number}]", pool)
+        yield from _check_pool(f"pools[{number}]", pool)
     pools = dict.fromkeys(pool.name for pool in document.pools)
     for number, node in enumerate(document.nodes):
         if node.pool is None and len(pools) > 1:
@@ -30,16 +30,16 @@ def broken_references(document: ScenarioDocument) -> Iterator[Problem]:
             yield from _check_exists(f"nodes[{number}].pool", "pool", node.pool, pools)
     for kind, listed in (("departments", document.departments), ("projects", document.projects)):
         for number, queue in enumerate(listed):
-            yield from _queue(f"{kind}[{number}]", queue, pools)
+            yield from _check_queue(f"{kind}[{number}]", queue, pools)
     departments = {department.name for department in document.departments}
     for number, project in enumerate(document.projects):
         yield from _check_exists(
             f"projects[{number}].department", "department", project.department, departments
         )
-    yield from _workloads(document, pools)
+    yield from _check_workloads(document, pools)
 
 
-def _pool(path: str, pool: PoolDocument) -> Iterator[Problem]:
+def _check_pool(path: str, pool: PoolDocument) -> Iterator[Problem]:
     minimum, maximum = pool.nodes.min, pool.nodes.max
     if maximum is not None and minimum > maximum:
         yield Problem(f"{path}.nodes.min", "above max", f"{minimum}", f"at most {maximum}")
@@ -48,14 +48,14 @@ def _pool(path: str, pool: PoolDocument) -> Iterator[Problem]:
             yield Problem(f"{path}.topology[{place}]", "is listed twice", format_value(level))
 
 
-def _queue(path: str, queue: QueueDocument, pools: Collection[str]) -> Iterator[Problem]:
+def _check_queue(path: str, queue: QueueDocument, pools: Collection[str]) -> Iterator[Problem]:
     for pool in queue.quotas:
         yield from _check_exists(f"{path}.quotas.{pool}", "pool", pool, pools)
     for pool in queue.usage:
         yield from _check_exists(f"{path}.usage.{pool}", "pool", pool, pools)
 
 
-def _workloads(document: ScenarioDocument, pools: Collection[str]) -> Iterator[Problem]:
+def _check_workloads(document: ScenarioDocument, pools: Collection[str]) -> Iterator[Problem]:
     projects = {project.name for project in document.projects}
     names = {workload.name for workload in document.workloads}
     levels = {label for node in document.nodes for label in node.labels}
@@ -97,11 +97,11 @@ def _dependency_cycles(workloads: Sequence[ScenarioWorkload]) -> Iterator[Proble
 
     Workloads without unmet dependencies are removed until only cycles remain.
     """
-    waiting = {workload.name: set(workload.depends_on) for workload in workloads}
-    while resolved := {name for name, others in waiting.items() if not others & waiting.keys()}:
-        waiting = {name: others for name, others in waiting.items() if name not in resolved}
+    unresolved = {workload.name: set(workload.depends_on) for workload in workloads}
+    while resolved := {name for name, others in unresolved.items() if not others & unresolved.keys()}:
+        unresolved = {name: others for name, others in unresolved.items() if name not in resolved}
     for number, workload in enumerate(workloads):
-        if workload.name in waiting and workload.name not in workload.depends_on:
+        if workload.name in unresolved and workload.name not in workload.depends_on:
             yield Problem(
                 f"workloads[{number}].depends_on",
                 "is part of a dependency cycle",

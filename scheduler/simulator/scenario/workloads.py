@@ -131,10 +131,10 @@ def _with_pods(number: int, spec: ScenarioWorkload, podless: Workload, pods: lis
                 raise _scenario_error(at, "is listed twice", f"{pod.role} {pod.index}")
             named.add((pod.role, pod.index))
         placed.append(pod)
-    standing = [pod.started for pod in placed if pod.state is PodState.RUNNING]
+    starts = [pod.started for pod in placed if pod.state is PodState.RUNNING]
     started = podless.started
-    if "started" not in spec.model_fields_set and standing:
-        started = min(standing)
+    if "started" not in spec.model_fields_set and starts:
+        started = min(starts)
     return replace(podless, pods=tuple(placed), started=started)
 
 

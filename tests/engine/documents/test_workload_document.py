@@ -100,7 +100,7 @@ def test_error_names_the_path_of_the_key(role: dict[str, Any], path: str) -> Non
     assert list(find_problems(one_role(**role))) == [path]
 
 
-def test_all_errors_are_reported_at_once() -> None:
+def test_all_errors_are_reported_together() -> None:
     document = {
         "name": "Not A Name",
         "prio": 3,

@@ -36,7 +36,7 @@ def plans(document: dict[str, Any]) -> Iterator[tuple[Snapshot, Plan]]:
 
 @on_random_clusters(15)
 @given(document=clusters(quiet=True, time_based=True))
-def test_every_number_agrees_with_a_plain_calculation_where_history_counts(document: dict[str, Any]) -> None:
+def test_every_number_agrees_with_a_plain_calculation_in_time_based_pools(document: dict[str, Any]) -> None:
     assert [wrong for snapshot, plan in plans(document) for wrong in wrong_numbers(snapshot, plan)] == []
 
 
@@ -48,7 +48,7 @@ def test_every_number_agrees_with_a_plain_calculation(document: dict[str, Any]) 
 
 @on_random_clusters(30)
 @given(document=clusters(quiet=True))
-def test_without_its_first_blocker_a_workload_starts_or_the_next_one_leads(document: dict[str, Any]) -> None:
+def test_removing_the_first_blocker_starts_the_workload_or_reveals_the_next(document: dict[str, Any]) -> None:
     *_, (snapshot, plan) = plans(document)
     if not plan.bundles:
         assert list(unnecessary_blockers(snapshot, plan)) == []

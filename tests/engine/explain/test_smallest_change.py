@@ -1,6 +1,6 @@
 """Tests for the smallest change that would start a pending workload.
 
-In each test, a kind of change is the answer because smaller kinds do not suffice.
+Each test expects one kind of change, because smaller kinds do not suffice.
 """
 
 import pytest
@@ -46,49 +46,49 @@ def full_node(**settings: object) -> World:
 # -- the owner of the workload
 
 
-def test_suspended_workload_would_have_to_be_resumed() -> None:
+def test_resuming_a_suspended_workload_is_suggested() -> None:
     assert sentence(one_project(n=4).queued("w", "p", suspended=True)) == would_start("it were resumed")
 
 
-def test_remaining_backoff_is_the_change() -> None:
+def test_end_of_the_backoff_is_suggested() -> None:
     world = one_project(n=4).queued("w", "p", backoff_until=NOON + 90)
     assert sentence(world) == would_start("its backoff were over (90 s left)")
 
 
-def test_backoff_is_no_change_if_the_workload_would_not_fit_after_it() -> None:
+def test_end_of_the_backoff_is_not_suggested_if_the_workload_would_not_fit() -> None:
     assert sentence(one_project(n=4).queued("w", "p", gpus=8, backoff_until=NOON + 90)) == NONE
 
 
-def test_completion_of_the_only_unmet_dependency_is_the_change() -> None:
+def test_completion_of_the_only_unmet_dependency_is_suggested() -> None:
     world = one_project(n=4).running("first", "p", "n", 4).queued("w", "p", gpus=4, depends_on=("first",))
     assert sentence(world) == would_start("first had completed")
 
 
-def test_two_unmet_dependencies_are_more_than_a_single_change() -> None:
+def test_no_change_is_suggested_for_two_unmet_dependencies() -> None:
     world = one_project(n=4).running("first", "p", "n").running("second", "p", "n")
     assert sentence(world.queued("w", "p", depends_on=("first", "second"))) == NONE
 
 
-def test_end_of_the_preemption_delay_lets_the_workload_reclaim() -> None:
+def test_end_of_the_preemption_delay_is_suggested_if_the_workload_can_reclaim() -> None:
     world = World(n=1).department("d", 1).project("p", "d", 1).project("borrower", "d", 0)
     world.running("borrows", "borrower", "n").queued("w", "p", preemption_delay=1020)
     expected = would_start("its preemption delay were over (21 s left)", "This would evict 1 workload.")
     assert sentence(world) == expected
 
 
-def test_non_preemptible_workload_over_quota_could_be_preemptible() -> None:
+def test_preemptibility_is_suggested_for_a_non_preemptible_workload_over_quota() -> None:
     world = one_project(quota=0, n=4).queued("w", "p", preemptible=False)
     assert sentence(world) == would_start("it were preemptible")
 
 
-def test_free_capacity_in_another_pool_is_the_change() -> None:
+def test_another_pool_with_free_capacity_is_suggested() -> None:
     world = full_node()
     world.pools.append(Pool("spare"))
     world.node("m", 1, pool="spare")
     assert sentence(world.queued("w", "p")) == would_start("it also allowed pool spare")
 
 
-def test_label_that_no_free_node_has_could_be_dropped() -> None:
+def test_dropping_a_label_that_no_free_node_has_is_suggested() -> None:
     world = (
         full_node()
         .node("m", 1, labels={"zone": "b"})
@@ -97,17 +97,17 @@ def test_label_that_no_free_node_has_could_be_dropped() -> None:
     assert sentence(world) == would_start("role worker did not require label zone=a")
 
 
-def test_taint_of_the_only_free_node_could_be_tolerated() -> None:
+def test_tolerating_the_taint_of_the_only_free_node_is_suggested() -> None:
     world = full_node().node("m", 1, taints=(Taint("special"),)).queued("w", "p")
     assert sentence(world) == would_start("role worker tolerated taint special")
 
 
-def test_gpu_model_of_the_only_free_node_could_be_allowed() -> None:
+def test_allowing_the_gpu_model_of_the_only_free_node_is_suggested() -> None:
     world = full_node().node("m", 1, gpu_model="L4").queued("w", "p", on_role={"gpu_models": ("H100",)})
     assert sentence(world) == would_start("role worker also allowed GPU model L4")
 
 
-def test_gang_that_fits_in_two_racks_could_drop_its_topology_constraint() -> None:
+def test_dropping_the_topology_constraint_is_suggested_if_the_gang_fits_in_two_racks() -> None:
     world = World(pool=Pool("default", topology=("rack",))).department("d", 8).project("p", "d", 8)
     world.node("a", 1, labels={"rack": "r1"}).node("b", 1, labels={"rack": "r2"})
     world.queued("w", "p", 2, topology=TopologyConstraint(required="rack"))
@@ -150,12 +150,12 @@ def test_smallest_relative_decrease_is_preferred() -> None:
     assert sentence(world) == would_start("role many needed 6 replicas instead of 8")
 
 
-def test_less_than_half_the_request_is_the_last_resort() -> None:
+def test_lowering_the_request_by_more_than_half_is_the_last_resort() -> None:
     world = World(n=2).department("d", 8).project("p", "d", 8).queued("w", "p", 40)
     assert sentence(world) == would_start("role worker needed 2 replicas instead of 40")
 
 
-def test_workload_that_ends_before_held_nodes_are_needed_may_use_them() -> None:
+def test_shorter_runtime_is_suggested_if_it_ends_before_held_nodes_are_needed() -> None:
     pool = Pool("default", reservation_after=60)
     world = World(pool=pool, n=4).department("d", 4).project("p", "d", 4)
     world.running("runs", "p", "n", 2, max_runtime=3600 + 500, preemptible=False)
@@ -163,7 +163,7 @@ def test_workload_that_ends_before_held_nodes_are_needed_may_use_them() -> None:
     assert sentence(world) == would_start("its max_runtime were 500 s")
 
 
-def test_own_workload_that_ends_is_the_smallest_and_youngest_that_suffices() -> None:
+def test_end_of_the_smallest_and_youngest_sufficient_own_workload_is_suggested() -> None:
     world = one_project(n=8)
     for name, gpus, since in (("tiny", 1, 10), ("old", 2, 900), ("young", 2, 100), ("large", 3, 50)):
         world.running(name, "p", "n", gpus, since=since)
@@ -200,21 +200,21 @@ def test_quota_of_a_project_that_may_not_borrow_is_raised_by_just_enough() -> No
     assert sentence(world) == would_start("project p had a quota of 1 GPU instead of 0")
 
 
-def test_project_quota_of_one_more_gpu_lets_the_workload_reclaim() -> None:
+def test_quota_of_one_more_gpu_is_suggested_if_the_workload_can_then_reclaim() -> None:
     world = World(n=4).department("d", 4).project("p", "d", 0, weight=0).project("borrower", "d", 0)
     world.running("borrows", "borrower", "n n n n", least=1).queued("w", "p")
     clause = "project p had a quota of 1 GPU instead of 0"
     assert sentence(world) == would_start(clause, "This would scale down 1 workload.")
 
 
-def test_department_quota_admits_a_non_preemptible_workload() -> None:
+def test_higher_department_quota_is_suggested_for_a_non_preemptible_workload() -> None:
     world = World(n=1).department("e", 0).project("borrower", "e", 0).running("borrows", "borrower", "n")
     world.department("d", 0).project("p", "d", 8).queued("w", "p", preemptible=False)
     expected = would_start("department d had a quota of 1 GPU instead of 0", "This would evict 1 workload.")
     assert sentence(world) == expected
 
 
-def test_shortest_sufficient_rest_of_minimum_runtimes_is_suggested() -> None:
+def test_shortest_sufficient_wait_for_minimum_runtimes_is_suggested() -> None:
     world = World(pool=Pool("default", reclaim_min_runtime=600), n=2).department("d", 2).project("p", "d", 2)
     world.project("borrower", "d", 0)
     world.running("early", "borrower", "n", since=500).running("late", "borrower", "n", since=200)
@@ -229,12 +229,12 @@ def test_shortest_sufficient_rest_of_minimum_runtimes_is_suggested() -> None:
         (NodeState.DRAINING, "node c, which is draining, were uncordoned"),
     ],
 )
-def test_node_with_room_is_uncordoned(state: NodeState, clause: str) -> None:
+def test_uncordoning_a_node_with_room_is_suggested(state: NodeState, clause: str) -> None:
     world = full_node().node("b", 1, state=state).running("ours", "p", "b", preemptible=False)
     assert sentence(world.node("c", 2, state=state).queued("w", "p")) == would_start(clause)
 
 
-def test_consolidation_would_join_two_free_halves() -> None:
+def test_consolidation_is_suggested_if_it_joins_two_free_halves() -> None:
     world = World(pool=Pool("default", consolidation=Consolidation(enabled=False)), a=1, b=1)
     world.department("d", 2).project("p", "d", 1).project("other", "d", 1)
     world.running("one", "other", "a", 0.5).running("two", "other", "b", 0.5)
@@ -257,7 +257,7 @@ def test_smallest_sufficient_number_of_nodes_is_suggested(gpus: int, nodes: str)
     assert sentence(full_node().queued("w", "p", roles=roles)) == would_start(f"pool default had {nodes}")
 
 
-def test_capacity_of_a_booting_node_would_start_the_workload_only_later() -> None:
+def test_booting_node_does_not_count_as_a_start_now() -> None:
     """With more quota, the workload would get a reservation on the booting node."""
     world = World().booting("m", 1).department("d", 1).project("p", "d", 0, over_quota=False)
     assert sentence(world.queued("w", "p")) == NONE
@@ -276,13 +276,13 @@ def two_tenants() -> World:
     return world.department("e", 4).project("far", "e", 4)
 
 
-def test_workload_of_the_same_department_ends_before_one_of_another() -> None:
+def test_end_of_a_workload_in_the_same_department_is_suggested_first() -> None:
     world = two_tenants().running("a-far", "far", "n", 2, preemptible=False)
     world.running("z-near", "near", "n", 2, preemptible=False).queued("w", "p")
     assert sentence(world) == would_start("z-near ended")
 
 
-def test_name_of_a_workload_passes_through_the_redaction() -> None:
+def test_workload_names_in_the_sentence_are_redacted() -> None:
     snapshot = two_tenants().running("secret", "far", "n", 4, preemptible=False).queued("w", "p").snapshot()
     redacted = change_sentence(smallest_change(snapshot, "w"), "p", lambda name: f"[{len(name)} letters]")
     assert redacted == would_start("[6 letters] ended")
@@ -291,7 +291,7 @@ def test_name_of_a_workload_passes_through_the_redaction() -> None:
 # -- no change
 
 
-def test_two_needed_changes_are_none() -> None:
+def test_no_change_is_suggested_if_two_are_needed() -> None:
     world = World(pool=cpu_pool(), n=1).department("d", 1).project("p", "d", 1).project("other", "d", 1)
     world.running("one", "other", "n", 0.5, preemptible=False)
     world.running("two", "other", "n", 0.5, preemptible=False)

@@ -97,7 +97,7 @@ def test_low_demand_leaves_more_for_the_other_queue() -> None:
     )
 
 
-def test_lower_ranks_divide_what_higher_ranks_leave_over() -> None:
+def test_lower_ranks_divide_the_rest_of_higher_ranks() -> None:
     queues = [queue(A, 0, 5, rank=2, created=2), queue(B, 0, 5, rank=2, created=1), queue("c", 0, 5, rank=1)]
     division = gpu_division(1, queues)
     assert explain_share(division, "c")[1:] == [

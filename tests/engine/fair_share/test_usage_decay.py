@@ -134,7 +134,7 @@ def test_queues_with_unlimited_demand_take_turns(queues: int, gpus: int) -> None
     [((16,), (8,)), ((16,), (4,), (4,)), ((16,), (9,), (1,)), ((16,), (2, 1))],
     ids=["16 against 8", "16 against 4 and 4", "16 against 9 and 1", "16 against small ones"],
 )
-def test_large_gang_gets_its_turn_beside_small_workloads(sizes: tuple[Sizes, ...]) -> None:
+def test_large_gang_takes_turns_with_small_workloads(sizes: tuple[Sizes, ...]) -> None:
     queues = {f"q{number}": gpus for number, gpus in enumerate(sizes)}
     held, evicted = allocation_by_cycle(queues)
     for queue, part in allocated_fractions(held).items():
@@ -172,7 +172,7 @@ def test_departments_and_the_projects_within_them_take_turns(weights: dict[str, 
     ],
     ids=str,
 )
-def test_workload_larger_than_its_departments_share_gets_its_turns(
+def test_workload_larger_than_its_departments_share_gets_its_share_of_gpu_time(
     sizes: tuple[Sizes, ...], departments: str
 ) -> None:
     """Its project, its siblings and the other departments get their shares. Turns last for a while."""
@@ -225,7 +225,7 @@ def test_uneven_sizes_get_equal_shares_over_time(sizes: tuple[Sizes, ...]) -> No
     assert evicted <= 30 * 12
 
 
-def test_rounding_unit_does_not_move_to_another_queue_in_every_cycle() -> None:
+def test_rounded_up_unit_does_not_change_queues_in_every_cycle() -> None:
     """Seventeen queues take turns on sixteen GPUs. A queue's turn lasts for a while, not for a second."""
     held, evicted = allocation_by_cycle({f"q{number:02}": (1,) for number in range(17)}, half_lives=4)
     assert evicted <= 4 * 6
@@ -254,7 +254,7 @@ def test_history_has_no_effect_when_k_is_zero(sizes: tuple[int, int]) -> None:
 
 
 def test_time_based_fairness_never_reclaims_quota() -> None:
-    """A queue keeps its quota whatever its usage, and a queue below its quota gets it back at once."""
+    """A queue keeps its quota whatever its usage, and a queue below its quota gets it back immediately."""
     document: dict[str, Any] = {
         "format": "berth.scenario/1",
         "pools": [{"name": "default", "fairshare": {"mode": "time_based", "half_life": 40, "count": "all"}}],

@@ -101,7 +101,7 @@ def test_spread_replicas_and_tolerations_are_solved_together() -> None:
     assert placed(cluster.decide())["w"] == ["a", "b", "c"]
 
 
-def test_fractions_of_two_devices_leave_devices_for_the_next_replica() -> None:
+def test_multi_device_fractions_keep_enough_devices_for_the_next_replica() -> None:
     """Halves of the two fullest devices would leave the second replica only one device."""
     cluster = gangs("w", (role("pair", 2, ask=request(0.5, devices=2)),)).node("n", 3)
     cluster.running("x", "a", "n", 0.6).running("y", "a", "n", 0.5).running("z", "a", "n", 0.5)

@@ -32,7 +32,7 @@ def placed(plan: Plan) -> list[tuple[str, str, int]]:
 
 
 @pytest.mark.shows("RAI-08")
-def test_first_pods_of_a_workload_form_one_gang_with_a_part_per_role() -> None:
+def test_first_pods_of_a_workload_form_one_gang_with_all_roles() -> None:
     plan = cluster().decide("allocate")
     (start, *grown) = plan.bundles
     assert {step.workload for step in start.steps} == {"w"}

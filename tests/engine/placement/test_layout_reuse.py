@@ -173,7 +173,7 @@ def test_earlier_plan_is_unchanged_after_the_layout_advances() -> None:
     assert [refusal.workload for refusal in again.refusals] == ["c"]
 
 
-def test_time_alone_ends_backoffs_delays_and_reservations() -> None:
+def test_backoffs_delays_and_reservations_end_without_other_changes() -> None:
     cluster = Cluster(n1=2).department("d", 2).project("p", "d", 2)
     cluster.queued("a", "p", backoff_until=NOON + 10)
     cluster.queued("b", "p", pools=("default",))

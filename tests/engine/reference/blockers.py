@@ -24,7 +24,7 @@ from scheduler.engine.model import (
 from scheduler.engine.plan import Blocker, Plan, Reason, Refusal
 from tests.engine.reference.laws.placement import _is_tolerated as is_tolerated
 from tests.engine.reference.replay import HELD, Cluster, replay_plan, role_of, roles
-from tests.engine.reference.victims import QueueExcess, Unit, most_freed
+from tests.engine.reference.victims import QueueExcess, Unit, max_freed
 
 GPU, CPU, MEMORY = range(3)
 INFINITE = 1 << 60
@@ -273,7 +273,7 @@ class _Explanation:
         return next(refusal for refusal in self.plan.refusals if refusal.workload == self.workload.name)
 
     def _preemptible(self, kind: int, level: int) -> int:
-        """Return what all lower priorities of the project free. Extra replicas need no protection."""
+        """Return the amount that lower priorities of the project free. Extra replicas are not protected."""
         return sum(
             unit.freed
             for other in self.snapshot.workloads
@@ -302,11 +302,11 @@ class _Explanation:
                 if victim.name in self.cluster.path(other.name)
                 for unit in self._units(other, kind, charged, level, "reclaim_min_runtime")
             ]
-            best = max(best, most_freed(QueueExcess(excess, tuple(units))))
+            best = max(best, max_freed(QueueExcess(excess, tuple(units))))
         return best
 
     def _excess(self, own: str, victim: str, kind: int) -> int:
-        """Return by how much the victim queue exceeds what it may keep."""
+        """Return the amount by which the victim queue exceeds its threshold."""
         held, quota = self._allocated(victim)[kind], self._entitlement(victim).quota[kind]
         quota = INFINITE if quota is None else quota
         due = max(quota, self._fair_share(victim)[kind])
@@ -365,7 +365,7 @@ class _Explanation:
 
 
 def _first_missing(node: Group | Role, counts: Mapping[str, int]) -> Iterator[tuple[Role, int]]:
-    """Yield what the node lacks. Of a group's children, those that already run go first."""
+    """Yield the roles that the node lacks. Children of a group that already run go first."""
     if isinstance(node, Role):
         if node.min > counts.get(node.name, 0):
             yield node, node.min - counts.get(node.name, 0)

@@ -48,7 +48,7 @@ def sufficient_victims(cluster: Cluster, pending_gang: PendingGang) -> Iterator[
 
 
 def missing_quota(cluster: Cluster, pending_gang: PendingGang, chosen: Sequence[RunningGang]) -> int:
-    """Return by how many GPUs victim queues are below the part of their quota that they held, summed up."""
+    """Return how far victim queues are below quota, or below their allocation before, in GPUs in total."""
     queues = {queue for gang in chosen for queue in gang.path} - {*pending_gang.path}
     result = 0
     for queue in queues:

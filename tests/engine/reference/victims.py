@@ -1,4 +1,4 @@
-"""Search for the victims that free the most, by trying every order."""
+"""Find the largest amount that victims can free, by trying every order."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -16,14 +16,14 @@ class Unit:
 
 @dataclass(frozen=True)
 class QueueExcess:
-    """How far a queue is over what it may keep, and its victims."""
+    """The amount by which a queue is over its threshold, and its victims."""
 
     excess: int
     units: tuple[Unit, ...]
 
 
-def most_freed(queue: QueueExcess) -> int:
-    """Return the most that can be freed if the queue must be over what it may keep before each eviction."""
+def max_freed(queue: QueueExcess) -> int:
+    """Return the largest amount that can be freed while the queue is over its threshold."""
 
     @cache
     def best(left: tuple[Unit, ...], paid: int) -> int:

@@ -90,7 +90,7 @@ def test_evicted_job_resumes_from_its_last_checkpoint(tmp_path: Path) -> None:
     assert summary["jobs"]["completed"] == 3
 
 
-def test_over_quota_wait_does_not_count_as_in_quota_wait(tmp_path: Path) -> None:
+def test_pending_time_over_quota_does_not_count_as_pending_time_in_quota(tmp_path: Path) -> None:
     _, summary = replay(philly(tmp_path, "0 100 8 red", "0 100 8 blue", "0 100 8 red"))
     assert summary["projects"]["red"]["queueing"]["longest"] == 100
     assert summary["projects"]["red"]["in_quota"]["longest"] == 0
@@ -160,7 +160,7 @@ def test_scenario_can_be_replayed_as_a_trace() -> None:
     assert summary["evictions"] == {"reclaim": 1}
 
 
-def test_job_running_at_the_start_has_no_wait(tmp_path: Path) -> None:
+def test_job_running_at_the_start_has_no_pending_time(tmp_path: Path) -> None:
     (tmp_path / "cluster.yaml").write_text(
         "format: berth.scenario/1\nnow: 2026-01-01T12:00:00Z\nnodes: [{name: n0, gpus: 1}]\n"
         "departments: [{name: d, quotas: {default: {gpu: 1}}}]\n"

@@ -116,7 +116,7 @@ def test_error_for_a_misspelled_field_suggests_the_nearest_field() -> None:
     assert (problem.received, problem.allowed) == ("'max_engine'", "Did you mean `max_engines`?")
 
 
-def test_all_errors_are_reported_at_once() -> None:
+def test_all_errors_are_reported_together() -> None:
     _, problems = parse({"max_engines": 0, "enabled": "yes", "scale_out_policy": {"max_delta": 0}})
     assert [problem.path for problem in problems] == ["max_engines", "enabled", "scale_out_policy.max_delta"]
 

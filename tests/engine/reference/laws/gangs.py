@@ -27,7 +27,7 @@ Broken = Iterator[str]
 
 
 def gangs_run_whole_or_not_at_all(snapshot: Snapshot, plan: Plan) -> Broken:
-    """Check that gangs are whole, except for incomplete gangs that keep their pods."""
+    """Check that gangs meet their minimum, except for incomplete gangs that keep their pods."""
     cluster, before = replay_plan(snapshot, plan), Cluster(snapshot)
     for name in sorted({name for bundle in plan.bundles for name in placed(bundle) | evicted(bundle)}):
         counts = cluster.counts(name)

@@ -31,7 +31,7 @@ Broken = Iterator[str]
 
 
 def no_node_exceeds_its_capacity(snapshot: Snapshot, plan: Plan) -> Broken:
-    """Check capacity once stopping pods are gone, and at once with stopping pods still running."""
+    """Check capacity both while pods are still stopping and once they have stopped."""
     cluster = replay_plan(snapshot, plan)
     staying = [
         s.pod.state for s in cluster.pods if s.pod.state not in (PodState.STOPPING, PodState.COMPLETED)

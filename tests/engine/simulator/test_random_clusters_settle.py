@@ -26,7 +26,7 @@ BOUND = {
 
 @on_random_clusters(10)
 @given(document=clusters())
-def test_simulation_comes_to_rest_and_places_every_workload_that_fits(document: Document) -> None:
+def test_simulation_settles_and_places_every_workload_that_fits(document: Document) -> None:
     answer = simulate(deepcopy(document), cycles=CYCLES)
     assert [cycle["decisions"] for cycle in answer["cycles"][-QUIET_CYCLES:]] == [[]] * QUIET_CYCLES
     assert list(_pending_but_fitting(document, answer)) == []

@@ -1,4 +1,4 @@
-"""Tests that a simulation stops at rest, and that continuing would change nothing.
+"""Tests that a simulation stops in a steady state, and that continuing would change nothing.
 
 `BERTH_LAWS=20000` sets the number of clusters (default: some dozens).
 """
@@ -19,7 +19,7 @@ from tests.engine.test_laws import on_random_clusters
 
 Document = dict[str, Any]
 UNLIMITED = 99_999_999
-WAITS = {"name": "second", "project": "a", "roles": [{"gpu": 3}]}
+PENDING = {"name": "second", "project": "a", "roles": [{"gpu": 3}]}
 
 
 def cluster(*more: Document, pool: Document | None = None, **settings: Any) -> Document:
@@ -34,14 +34,14 @@ def cluster(*more: Document, pool: Document | None = None, **settings: Any) -> D
     }
 
 
-def test_unlimited_simulation_ends_at_rest() -> None:
-    played = play(load(cluster(WAITS)), cycles=UNLIMITED)
+def test_unlimited_simulation_ends_in_a_steady_state() -> None:
+    played = play(load(cluster(PENDING)), cycles=UNLIMITED)
     assert len(played.cycles) + played.skipped == UNLIMITED
     assert len(played.cycles) < 10
 
 
-def test_skipping_cycles_at_rest_does_not_shift_the_last_cycle() -> None:
-    played = play(load(cluster(WAITS, cycle_seconds=7)), cycles=1000)
+def test_skipping_steady_cycles_does_not_shift_the_last_cycle() -> None:
+    played = play(load(cluster(PENDING, cycle_seconds=7)), cycles=1000)
     first, last = played.cycles[0][0].now, played.cycles[-1][0].now
     assert last - first == 999 * 7
 
@@ -67,9 +67,9 @@ def test_skipping_cycles_at_rest_does_not_shift_the_last_cycle() -> None:
         "a calendar",
     ],
 )
-def test_cluster_with_a_running_timer_is_not_at_rest(pool: Document, workload: Document, until: int) -> None:
+def test_cluster_with_a_running_timer_is_not_steady(pool: Document, workload: Document, until: int) -> None:
     now = 1_800_000_000
-    document = cluster(WAITS, {**WAITS, "name": "third"}, pool=pool, now=now)
+    document = cluster(PENDING, {**PENDING, "name": "third"}, pool=pool, now=now)
     for each in document["workloads"]:
         each["submitted"] = now
     document["workloads"][0] |= workload
@@ -77,37 +77,35 @@ def test_cluster_with_a_running_timer_is_not_at_rest(pool: Document, workload: D
     assert played.cycles[-2][0].now - now >= until
 
 
-def test_cluster_without_demand_is_at_rest_regardless_of_its_usage() -> None:
+def test_cluster_without_demand_is_steady_regardless_of_its_usage() -> None:
     pool = {"fairshare": {"mode": "time_based", "half_life": 60}}
     assert len(play(load(cluster(pool=pool)), cycles=UNLIMITED).cycles) < 10
 
 
 def test_idle_cycles_are_listed_only_if_there_are_few() -> None:
-    assert len(simulate(cluster(WAITS), cycles=500)["cycles"]) == 500
-    assert len(simulate(cluster(WAITS), cycles=UNLIMITED)["cycles"]) < 10
+    assert len(simulate(cluster(PENDING), cycles=500)["cycles"]) == 500
+    assert len(simulate(cluster(PENDING), cycles=UNLIMITED)["cycles"]) < 10
 
 
 def test_output_states_the_number_of_cycles(tmp_path: Path) -> None:
     file = tmp_path / "cluster.json"
-    file.write_text(json.dumps(cluster(WAITS)))
+    file.write_text(json.dumps(cluster(PENDING)))
     _, text = run(file, cycles=UNLIMITED)
-    run_in_all = len(play(load(cluster(WAITS)), cycles=UNLIMITED).cycles)
-    assert f"Ran {run_in_all} cycles of 99,999,999" in text
+    cycle_count = len(play(load(cluster(PENDING)), cycles=UNLIMITED).cycles)
+    assert f"Ran {cycle_count} cycles of 99,999,999" in text
     assert "Steady state" not in run(file, cycles=2)[1]
 
 
 @on_random_clusters(15)
 @given(document=st.one_of(clusters(), clusters(time_based=True)), seconds=st.sampled_from([1, 60, 500]))
-def test_continuing_after_rest_gives_the_same_result(document: Document, seconds: int) -> None:
+def test_simulating_steady_cycles_gives_the_same_result(document: Document, seconds: int) -> None:
     document["cycle_seconds"] = seconds
-    rested = simulate(deepcopy(document), cycles=60)
+    skipped = simulate(deepcopy(document), cycles=60)
     with pytest.MonkeyPatch.context() as patch:
-        playing = import_module(
-            "scheduler.simulator.cycles"
-        )  # the package exports a function of the same name
-        patch.setattr(playing, "is_at_rest", lambda *_: False)
+        playing = import_module("scheduler.simulator.cycles")
+        patch.setattr(playing, "is_steady_state", lambda *_: False)
         played_on = simulate(deepcopy(document), cycles=60)
-    assert _comparable(rested) == _comparable(played_on)
+    assert _comparable(skipped) == _comparable(played_on)
 
 
 def _comparable(answer: Document) -> Document:

@@ -1,7 +1,7 @@
-"""Detect when no further cycle of a simulation can make a decision.
+"""Detect the steady state of a simulation, in which no further cycle can make a decision.
 
-A simulation is at rest when no event is pending, no decision depends on the clock, and amounts that grow with
-time (decayed usage, lost work) no longer affect a decision. When in doubt, a simulation is not at rest.
+The state is steady if no event is pending, no decision depends on the clock, and amounts that grow with time
+(decayed usage, lost work) no longer affect a decision. When in doubt, the state is not steady.
 """
 
 import math
@@ -24,7 +24,7 @@ CANNOT_START_REASONS = UNSCHEDULABLE_REASONS | {
 }
 
 
-def is_at_rest(last_two: Sequence[tuple[Snapshot, Plan]], world: World) -> bool:
+def is_steady_state(last_two: Sequence[tuple[Snapshot, Plan]], world: World) -> bool:
     """Return whether the last two cycles show that no further cycle can make a decision."""
     if len(last_two) < 2 or any(plan.bundles for _, plan in last_two) or world.next_change() is not None:
         return False
@@ -36,7 +36,7 @@ def is_at_rest(last_two: Sequence[tuple[Snapshot, Plan]], world: World) -> bool:
     times = chain(_decision_times(now), _hold_times(now, with_demand))
     if any(time > now.now for time in times):
         return False
-    return (not with_demand or now.now >= _victim_order_settled_at(now)) and not any(
+    return (not with_demand or now.now >= _victim_order_fixed_from(now)) and not any(
         _is_usage_changing(pool, with_demand, before, now) for pool in now.pools
     )
 
@@ -90,7 +90,7 @@ def _hold_times(snapshot: Snapshot, with_demand: Sequence[Workload]) -> Iterator
             first = workload.submitted + (delay or 0)
             yield first
             end, holds = hold_period(max(0, snapshot.now - first))
-            yield first + end if holds else 0  # during a pause, nothing new is held
+            yield first + end if holds else 0  # during a pause, no other nodes are held
 
 
 def _last_start(workload: Workload) -> int:
@@ -107,8 +107,8 @@ def _queue_min_runtimes(snapshot: Snapshot) -> Iterator[int]:
         yield queue.preempt_min_runtime or 0
 
 
-def _victim_order_settled_at(snapshot: Snapshot) -> float:
-    """Return the time from which the order of victims by lost work no longer changes.
+def _victim_order_fixed_from(snapshot: Snapshot) -> float:
+    """Return the time after which the order of victims by lost work no longer changes.
 
     The work lost by stopping a pod grows in proportion to its GPUs, so a pod with more GPUs eventually
     overtakes a pod that started with more lost work. This takes at most the sum of all leads divided by
@@ -120,7 +120,7 @@ def _victim_order_settled_at(snapshot: Snapshot) -> float:
         return 0
     latest = max(since for _, since in runs)
     gpus = [pod.milli * len(pod.devices) for pod, _ in runs]
-    total_lead = sum(held * (latest - since) for held, (_, since) in zip(gpus, runs, strict=True))
+    total_lead = sum(milli * (latest - since) for milli, (_, since) in zip(gpus, runs, strict=True))
     return latest + (total_lead + MILLI * len(runs) * (total_lead > 0)) / math.gcd(*gpus)
 
 
@@ -134,6 +134,6 @@ def _is_usage_changing(pool: Pool, with_demand: Sequence[Workload], before: Snap
     if not mode.time_based or mode.k <= 0 or not any(pool.name in workload.pools for workload in with_demand):
         return False
     return mode.tumbling or any(
-        queue.entitlements.get(pool.name) != then.entitlements.get(pool.name)
-        for queue, then in zip(now.queues, before.queues, strict=True)
+        queue.entitlements.get(pool.name) != earlier.entitlements.get(pool.name)
+        for queue, earlier in zip(now.queues, before.queues, strict=True)
     )
