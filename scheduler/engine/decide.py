@@ -1,4 +1,4 @@
-"""Decide what to do: run actions on boards and return a plan."""
+"""Make the decisions of a cycle: run actions on boards and return a plan."""
 
 from collections.abc import Iterable, Sequence
 
@@ -42,7 +42,7 @@ def decide_with_layout(
         changed = [board for board in boards if board.cycle.evicting_trials or board.pool.name in refreshed]
         before = [board.cycle.accepted_trials for board in changed]
         for board in changed:
-            board.cycle.scaled_down.clear()  # these gangs may scale up into what the preemptor left
+            board.cycle.scaled_down.clear()  # these gangs may scale up into capacity that the preemptor left
         _run_actions(changed, chosen, choices)
         if before == [board.cycle.accepted_trials for board in changed]:
             break

@@ -61,7 +61,7 @@ def _decisions(bundle: Bundle, running: set[str]) -> Iterable[Document]:
                 "kind": decision_kind,
                 "workload": name,
                 "for": None if name == bundle.workload else bundle.workload,
-                "pods": _moves(steps),
+                "pods": _pod_moves(steps),
                 "reason": (kind or bundle.kind).value,
                 "message": (rules[name, kind] if kind else "") or bundle.message,
             }
@@ -92,7 +92,7 @@ def _eviction_kind(bundle: Bundle, kind: Kind, steps: Sequence[Place | Evict]) -
     return "move" if moved and bundle.kind is not Kind.CONSOLIDATE else kind.value
 
 
-def _moves(steps: Sequence[Place | Evict]) -> list[Document]:
+def _pod_moves(steps: Sequence[Place | Evict]) -> list[Document]:
     pods: dict[tuple[str, int], Document] = {}
     for step in steps:
         pod = pods.setdefault(
@@ -200,10 +200,10 @@ def _nodes(after: Snapshot) -> Document:
                 request = requests[pod.role].request
                 amounts = Amounts(pod.milli * len(pod.devices), request.cpu, request.memory_mib)
                 free[pod.node] = free[pod.node].minus(amounts)
-    return {node.name: {"free": _free(free[node.name])} for node in after.nodes}
+    return {node.name: {"free": _free_amounts(free[node.name])} for node in after.nodes}
 
 
-def _free(left: Amounts) -> Document:
+def _free_amounts(left: Amounts) -> Document:
     return {
         "gpu": max(0, left.gpu) / MILLI,
         "cpu": max(0, left.cpu) / MILLI,

@@ -169,10 +169,10 @@ class _HoldSearch:
             ending = [gang for gang in gangs.values() if may_end(gang)]
             ends[node] = [known_end(gang, board.now) for gang in ending]
             self._end_gangs(ending)
-            held = self._try_to_fit(last=number == len(order))
-            if held is not None:
-                until = _latest_end(end for node in held & ends.keys() for end in ends[node])
-                return NodeHold(self._gang.name, held, until)
+            nodes = self._try_to_fit(last=number == len(order))
+            if nodes is not None:
+                until = _latest_end(end for node in nodes & ends.keys() for end in ends[node])
+                return NodeHold(self._gang.name, nodes, until)
         return None
 
     def _least_allocated(self) -> list[int]:

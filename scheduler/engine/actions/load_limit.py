@@ -22,7 +22,7 @@ def enforce_load_limit(board: Board, choice: int) -> None:
     if min(board.nodes.cpu, default=0) >= 0:
         return
     for gang, victims in _select_victims(board, choice).items():
-        _evict(board, gang, victims)
+        _evict_victims(board, gang, victims)
 
 
 def _select_victims(board: Board, choice: int) -> dict[Gang, list[Victim]]:
@@ -84,7 +84,7 @@ def _sort_key(victim: Victim) -> Key:
     )  # fmt: skip
 
 
-def _evict(board: Board, gang: Gang, victims: Sequence[Victim]) -> None:
+def _evict_victims(board: Board, gang: Gang, victims: Sequence[Victim]) -> None:
     percent = board.nodes.cpu_load_limit * 100 / MILLI
     rule = f"the pool allocates at most {percent:g} % of a node's CPU"
     pods = tuple((part.role.name, pod.index) for victim in victims for part, pod in victim.pods)

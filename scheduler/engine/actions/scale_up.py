@@ -75,7 +75,7 @@ class ScaleUpQueue:
 
     def __init__(self, gangs: Sequence[Gang]) -> None:
         self._now = {gang.name: {step.role: step for step in scale_up_steps(gang)} for gang in gangs}
-        self._heap = [step.order for of_gang in self._now.values() for step in of_gang.values()]
+        self._heap = [step.order for steps in self._now.values() for step in steps.values()]
         heapify(self._heap)
 
     def next(self) -> ScaleUpStep | None:

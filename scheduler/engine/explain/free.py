@@ -60,7 +60,7 @@ class NodeView:
     def usable_set(self) -> frozenset[int]:
         return frozenset(self.usable)
 
-    def on(self, usable: Sequence[int]) -> "NodeView":
+    def restricted_to(self, usable: Sequence[int]) -> "NodeView":
         """Return a view of some of the nodes."""
         return NodeView(self.nodes, self._masks, self.units, usable)
 
@@ -178,9 +178,9 @@ class FreeCapacity:
     def usable(self) -> Sequence[int]:
         return self.view.usable
 
-    def on(self, usable: Sequence[int]) -> "FreeCapacity":
+    def restricted_to(self, usable: Sequence[int]) -> "FreeCapacity":
         """Return the free capacity of some of the nodes."""
-        return FreeCapacity(self.arrangement, self.view.on(usable))
+        return FreeCapacity(self.arrangement, self.view.restricted_to(usable))
 
     def total(self, kind: int) -> int:
         return self.view.total(kind)

@@ -9,7 +9,7 @@ from scheduler.engine.model import Node, NodeShape, NodeState, Pool, Request
 
 def addable_node_count(board: Board) -> int:
     """Return how many more nodes the pool may add now."""
-    if board.pool.nodes_max is None or _new_node_shape(board) is None:
+    if board.pool.nodes_max is None or _board_node_shape(board) is None:
         return 0
     return max(0, board.pool.nodes_max - _staying_node_count(board))
 
@@ -18,20 +18,20 @@ def ever_addable_node_count(board: Board) -> int:
     """Return how many more nodes the pool could add if it were not paused, drained or failing."""
     pool = board.pool
     ceiling = pool.nodes_max if pool.nodes_ever is None else pool.nodes_ever
-    if ceiling is None or _new_node_shape(board) is None:
+    if ceiling is None or _board_node_shape(board) is None:
         return 0
     return max(0, ceiling - _staying_node_count(board))
 
 
 def make_new_nodes(board: Board, count: int) -> list[Node]:
-    shape = _new_node_shape(board)
+    shape = _board_node_shape(board)
     if shape is None:
         return []
     width = len(str(count))
-    return [node_of_shape(f"+{number:0{width}}", board.pool.name, shape) for number in range(count)]
+    return [make_node(f"+{number:0{width}}", board.pool.name, shape) for number in range(count)]
 
 
-def node_of_shape(name: str, pool: str, shape: NodeShape) -> Node:
+def make_node(name: str, pool: str, shape: NodeShape) -> Node:
     return Node(
         name, pool, shape.gpus, shape.gpu_model, shape.gpu_memory_mib, shape.cpu, shape.memory_mib,
         shape.max_pods, shape.labels, shape.taints,
@@ -42,11 +42,11 @@ def _staying_node_count(board: Board) -> int:
     return sum(node.state is not NodeState.DRAINING for node in board.nodes.nodes)
 
 
-def _new_node_shape(board: Board) -> NodeShape | None:
-    return shape_of_new_nodes(board.pool, board.nodes.nodes)
+def _board_node_shape(board: Board) -> NodeShape | None:
+    return new_node_shape(board.pool, board.nodes.nodes)
 
 
-def shape_of_new_nodes(pool: Pool, nodes: Sequence[Node]) -> NodeShape | None:
+def new_node_shape(pool: Pool, nodes: Sequence[Node]) -> NodeShape | None:
     """Return the pool's node shape, else the shape of its first node, or None."""
     if pool.node_shape is not None or not nodes:
         return pool.node_shape

@@ -19,7 +19,7 @@ def pod_slot_obstacle(board: Board, gang: Gang, arrangement: Arrangement) -> tup
     arrangement = tuple(ReplicaRequest(need.part, need.count) for need in arrangement)
     if min(nodes.pods, default=0) < sum(need.count for need in arrangement):
         original, nodes.pods = nodes.pods, [NO_BOUND] * len(nodes.pods)
-        fits = _fits(board, gang, arrangement)
+        fits = _fits_if_relaxed(board, gang, arrangement)
         nodes.pods = original
         if fits:
             return Reason.WAITING_FOR_CAPACITY, slot_numbers(board, gang, arrangement)
@@ -28,7 +28,7 @@ def pod_slot_obstacle(board: Board, gang: Gang, arrangement: Arrangement) -> tup
         counts = [part.replicas_by_node for part in spread_roles]
         for part in spread_roles:
             part.replicas_by_node = None
-        fits = _fits(board, gang, arrangement)
+        fits = _fits_if_relaxed(board, gang, arrangement)
         for part, count in zip(spread_roles, counts, strict=True):
             part.replicas_by_node = count
         if fits:
@@ -37,7 +37,7 @@ def pod_slot_obstacle(board: Board, gang: Gang, arrangement: Arrangement) -> tup
     return None
 
 
-def _fits(board: Board, gang: Gang, arrangement: Arrangement) -> bool:
+def _fits_if_relaxed(board: Board, gang: Gang, arrangement: Arrangement) -> bool:
     start = board.mark()
     fits = find_room(board, gang, arrangement, Horizon.LEAVING)
     board.rewind(start)

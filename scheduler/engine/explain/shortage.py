@@ -123,7 +123,7 @@ def _combined_fragmentation_numbers(
         return [min(times) for times in zip(*rest, strict=True)]
 
     kind = max(replicas_by_resource, key=lambda kind: (min(need.count, sum(others(kind))), kind))
-    on_others = free.on([i for i, times in zip(free.usable, others(kind), strict=True) if times])
+    on_others = free.restricted_to([i for i, times in zip(free.usable, others(kind), strict=True) if times])
     rest = " and ".join(_NOUNS[other] for other in replicas_by_resource if other != kind)
     return {
         **on_others.numbers(kind),
@@ -138,5 +138,5 @@ def _domain_numbers(board: Board, free: FreeCapacity) -> Numbers:
     level = next((level for level in levels if level), None)
     kind = free.main_resource()
     domains = board.topology.domains(level).values() if level else ()
-    blocks = (free.on(sorted(domain.intersection(free.usable))).total(kind) for domain in domains)
+    blocks = (free.restricted_to(sorted(domain.intersection(free.usable))).total(kind) for domain in domains)
     return {"level": level, **free.numbers(kind), "biggest_block": max(blocks, default=0)}

@@ -30,14 +30,14 @@ class Layout:
     """
 
     def __init__(self, snapshot: Snapshot) -> None:
-        self._prepare(snapshot)
+        self._build_boards(snapshot)
         for workload in snapshot.workloads:
             self.add(workload)
         for board in self.boards.values():
             start_cycle(board, snapshot.now)
             self.notes += overallocated(board.nodes)
 
-    def _prepare(self, snapshot: Snapshot) -> None:
+    def _build_boards(self, snapshot: Snapshot) -> None:
         self.snapshot, self.now = snapshot, snapshot.now
         # Number of gangs by preference index: 0 counts gangs on the board of their first-choice pool.
         self.choices: Counter[int] = Counter()
@@ -79,8 +79,8 @@ class Layout:
             return
         if workload.depends_on:
             self.with_dependencies.add(workload.name)
-        standing = workload.pods or workload.name in self.reserved
-        by_pool = self._pods_by_pool(workload) if standing else {}
+        is_placed = workload.pods or workload.name in self.reserved
+        by_pool = self._pods_by_pool(workload) if is_placed else {}
         pool_names = list(by_pool) or list(workload.pools)
         for pool in pool_names:
             board = self.boards.get(pool)
@@ -142,11 +142,11 @@ class Layout:
                 board.nodes.hold(pod.node, pod.devices, pod.milli)
 
     def _reserved_pods(self, workload: Workload) -> list[Pod]:
-        standing = {(pod.role, pod.index) for pod in workload.pods if pod.state is not PodState.STOPPING}
+        placed = {(pod.role, pod.index) for pod in workload.pods if pod.state is not PodState.STOPPING}
         return [
             Pod(p.role, p.index, p.node, p.devices, p.milli, PodState.RESERVED, self.now)
             for p in self.reserved[workload.name]
-            if (p.role, p.index) not in standing
+            if (p.role, p.index) not in placed
         ]
 
     def _classify(self, board: Board, gang: Gang) -> None:
@@ -229,9 +229,9 @@ def _group_key(board: Board, gang: Gang) -> tuple[Hashable, ...]:
     """Return the key that is shared by gangs with the same refusal. Its first item is the request key."""
     workload = gang.workload
     ends = workload.max_runtime if board.pool.reservation_after is not None else None
-    waits = remaining_preemption_delay(board, workload) > 0
+    is_delayed = remaining_preemption_delay(board, workload) > 0
     key = request_key(board, gang)
-    return key, gang.account, gang.choice, workload.priority, gang.non_preemptible, ends, waits
+    return key, gang.account, gang.choice, workload.priority, gang.non_preemptible, ends, is_delayed
 
 
 def reservations_by_workload(snapshot: Snapshot) -> dict[str, list[Reservation]]:

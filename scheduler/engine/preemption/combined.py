@@ -1,4 +1,4 @@
-"""Combine evictions with moves: evict what the sums require, then move other pods to make room.
+"""Combine evictions with moves: evict as much as the sums require, then move other pods to make room.
 
 Sets of victims are tried cheapest first. A set that would take a queue below its quota costs more than any
 set that would not.

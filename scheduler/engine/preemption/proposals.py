@@ -247,8 +247,8 @@ def _cheaper_single_victims(
     for account in policy.projects():
         for gang in selection.board.by_project[account].values():
             if all(
-                _allocated_amount(gang, kind) >= lack
-                for kind, lack in zip(policy.kinds, missing, strict=True)
+                _allocated_amount(gang, kind) >= amount
+                for kind, amount in zip(policy.kinds, missing, strict=True)
             ):
                 priced += [
                     (full_cost(selection, (victim,)), victim)

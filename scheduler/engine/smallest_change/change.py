@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from berth.core.backports import StrEnum
-from scheduler.engine.explain.new_nodes import node_of_shape, shape_of_new_nodes
+from scheduler.engine.explain.new_nodes import make_node, new_node_shape
 from scheduler.engine.model import (
     Entitlement,
     Group,
@@ -131,11 +131,11 @@ def _edit_queue(queue: Queue, change: Change) -> Queue:
 
 def _new_nodes(snapshot: Snapshot, change: Change) -> Iterator[Node]:
     nodes = sorted((node for node in snapshot.nodes if node.pool == change.pool), key=lambda node: node.name)
-    shape = shape_of_new_nodes(_find_by_name(snapshot.pools, change.pool), nodes)
+    shape = new_node_shape(_find_by_name(snapshot.pools, change.pool), nodes)
     assert shape is not None, "nodes are added only to a pool with a node shape"
     first = max((node.ordinal for node in nodes), default=-1) + 1
     for ordinal in range(first, first + as_integer(change.after)):
-        yield replace(node_of_shape(f"{change.pool}+{ordinal}", change.pool, shape), ordinal=ordinal)
+        yield replace(make_node(f"{change.pool}+{ordinal}", change.pool, shape), ordinal=ordinal)
 
 
 def _edit_consolidation(pool: Pool, change: Change) -> Pool:
@@ -147,7 +147,7 @@ def _edit_consolidation(pool: Pool, change: Change) -> Pool:
 def _with_shorter_minimum_runtimes(snapshot: Snapshot, seconds: int) -> Snapshot:
     """Return the snapshot as if all workloads had completed `seconds` more of their minimum runtime."""
 
-    def rest(minimum: int | None) -> int | None:
+    def remaining(minimum: int | None) -> int | None:
         return None if minimum is None else max(0, minimum - seconds)
 
     pools = tuple(
@@ -161,8 +161,8 @@ def _with_shorter_minimum_runtimes(snapshot: Snapshot, seconds: int) -> Snapshot
     queues = tuple(
         replace(
             queue,
-            reclaim_min_runtime=rest(queue.reclaim_min_runtime),
-            preempt_min_runtime=rest(queue.preempt_min_runtime),
+            reclaim_min_runtime=remaining(queue.reclaim_min_runtime),
+            preempt_min_runtime=remaining(queue.preempt_min_runtime),
         )
         for queue in snapshot.queues
     )

@@ -3,7 +3,7 @@
 from collections.abc import Hashable, Iterator
 
 from scheduler.engine.board.matching import matches
-from scheduler.engine.explain.new_nodes import node_of_shape, shape_of_new_nodes
+from scheduler.engine.explain.new_nodes import make_node, new_node_shape
 from scheduler.engine.model import Node, NodeState, PodState, Workload
 from scheduler.engine.smallest_change.change import Change, ChangeKind
 from scheduler.engine.smallest_change.pending_case import PendingCase
@@ -72,10 +72,10 @@ def consolidation(case: PendingCase) -> Iterator[Ladder]:
 
 def new_nodes(case: PendingCase) -> Iterator[Ladder]:
     """Propose more nodes of the pool's shape."""
-    shape = shape_of_new_nodes(case.pool, case.nodes)
+    shape = new_node_shape(case.pool, case.nodes)
     if not case.needs_capacity or shape is None:
         return
-    node = node_of_shape("", case.pool.name, shape)
+    node = make_node("", case.pool.name, shape)
     if any(node.capacity) and any(matches(role, node) for role in case.roles):
         yield ordered(
             Change(ChangeKind.NODES_ADDED, before=0, after=count, pool=case.pool.name)

@@ -58,7 +58,7 @@ def _clause(change: Change, project: str, display_name: Callable[[str], str]) ->
         case ChangeKind.LIMIT_RAISED | ChangeKind.QUOTA_RAISED:
             owner = "project" if subject == project else "department"
             bound = "limit" if change.kind is ChangeKind.LIMIT_RAISED else "quota"
-            return f"{owner} {subject} had a {bound} of {_instead(change)}"
+            return f"{owner} {subject} had a {bound} of {_amount_phrase(change)}"
     return _role_clause(change) or _pool_clause(change)
 
 
@@ -74,10 +74,10 @@ def _role_clause(change: Change) -> str:
         case ChangeKind.SPREAD_RAISED:
             return f"{after} replicas of {role} instead of {before} could run on a node"
         case ChangeKind.REQUEST_LOWERED if change.resource == "replicas":
-            return f"{role} needed {_instead(change)}"
+            return f"{role} needed {_amount_phrase(change)}"
         case ChangeKind.REQUEST_LOWERED:
             verb = "had a limit of" if change.resource.startswith("limit.") else "requested"
-            return f"each replica of {role} {verb} {_instead(change)}"
+            return f"each replica of {role} {verb} {_amount_phrase(change)}"
     return ""
 
 
@@ -92,11 +92,12 @@ def _pool_clause(change: Change) -> str:
         case ChangeKind.CONSOLIDATION_ENABLED:
             return f"consolidation were enabled in {pool}"
         case ChangeKind.MAX_MOVES_RAISED:
-            return f"consolidation in {pool} could move {_count(after, 'pod')} at a time instead of {before}"
-    return f"{pool} had {_count(after, 'more node')}"
+            pods = _format_count(after, "pod")
+            return f"consolidation in {pool} could move {pods} at a time instead of {before}"
+    return f"{pool} had {_format_count(after, 'more node')}"
 
 
-def _instead(change: Change) -> str:
+def _amount_phrase(change: Change) -> str:
     """Return the new amount with its unit and the old amount, as in "5 GPUs instead of 4"."""
     resource = change.resource.removeprefix("limit.")
     before, after = as_integer(change.before), as_integer(change.after)
@@ -106,15 +107,15 @@ def _instead(change: Change) -> str:
         old = before if resource == "replicas" else before / MILLI
         return f"{format_amount(resource, after)} instead of {format_number(old)}"
     unit = format_amount(resource, 1).partition(" MiB")[2]
-    return f"{_memory(after)}{unit} instead of {_memory(before)}"
+    return f"{_format_memory(after)}{unit} instead of {_format_memory(before)}"
 
 
-def _memory(mib: int) -> str:
+def _format_memory(mib: int) -> str:
     """Return GiB if that takes at most three decimals, else MiB."""
     if mib >= MIB_PER_GIB and mib % (MIB_PER_GIB // 8) == 0:
         return f"{format_number(mib / MIB_PER_GIB)} GiB"
     return f"{mib} MiB"
 
 
-def _count(value: Value, noun: str) -> str:
+def _format_count(value: Value, noun: str) -> str:
     return format_count(as_integer(value), noun)

@@ -43,11 +43,11 @@ def summarize(records: Records, until: int) -> dict[str, Any]:
     }
 
 
-def summarize_durations(waits: Sequence[float]) -> dict[str, float]:
+def summarize_durations(durations: Sequence[float]) -> dict[str, float]:
     """Return the average, median, 99th percentile and maximum in seconds."""
-    if not waits:
+    if not durations:
         return {"average": 0.0, "p50": 0.0, "p99": 0.0, "longest": 0.0}
-    ordered = sorted(waits)
+    ordered = sorted(durations)
     return {
         "average": round(sum(ordered) / len(ordered), 1),
         "p50": round(ordered[len(ordered) // 2], 1),

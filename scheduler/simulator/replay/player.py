@@ -66,7 +66,7 @@ class Player:
                 self._expire_backoffs() or changed or self.needs_cycle or self._releases_nodes()
             )
             if self.needs_cycle and self.world.now >= self.next_cycle:
-                self._cycle()
+                self._run_cycle()
             yield Progress(self.world.now, self.arrived, self.ended, self.cycles)
 
     def _next_event(self) -> int | None:
@@ -107,7 +107,7 @@ class Player:
     def _releases_nodes(self) -> bool:
         return self.release_at is not None and self.release_at <= self.world.now
 
-    def _cycle(self) -> None:
+    def _run_cycle(self) -> None:
         queues = self.meter.with_usage(self.queues) if self.meter.histories else self.queues
         snapshot = replace(self.world.snapshot(), queues=queues)
         self.plan, self.layout = decide_with_layout(snapshot, self.layout)

@@ -66,8 +66,8 @@ class DeviceAllocator:
     def __init__(self, nodes: tuple[Node, ...], strategies: dict[str, Strategy]) -> None:
         self.nodes = {node.name: node for node in nodes}
         self.strategies = strategies  # device placement strategy, by pool
-        self._current = {node.name: _room(node) for node in nodes}
-        self._after_stopping = {node.name: _room(node) for node in nodes}
+        self._current = {node.name: _empty_room(node) for node in nodes}
+        self._after_stopping = {node.name: _empty_room(node) for node in nodes}
 
     def take(
         self, path: str, node: Node, state: PodState, devices: tuple[int, ...], request: Request
@@ -101,7 +101,7 @@ class DeviceAllocator:
         return [self._after_stopping] if state is PodState.RESERVED else [self._current, self._after_stopping]
 
 
-def _room(node: Node) -> _Room:
+def _empty_room(node: Node) -> _Room:
     return _Room([MILLI] * node.gpus, node.cpu, node.memory_mib, node.max_pods)
 
 

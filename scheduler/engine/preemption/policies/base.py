@@ -159,15 +159,15 @@ class PreemptionPolicy:
         """Return whether the gang may not be evicted."""
         if gang.non_preemptible or gang is self.gang:
             return True
-        seconds = self._min_runtime_of_gang(gang)
+        seconds = self._gang_min_runtime(gang)
         if seconds > 0 and within_min_runtime(self.board, gang, seconds):
             return True
         return self.protects_new_gangs and self._is_protected_next_cycle(gang)
 
     def _is_protected_next_cycle(self, gang: Gang) -> bool:
-        return self._min_runtime_of_gang(gang) > 0 and not gang.non_preemptible and self.board.starts(gang)
+        return self._gang_min_runtime(gang) > 0 and not gang.non_preemptible and self.board.starts(gang)
 
-    def _min_runtime_of_gang(self, gang: Gang) -> int:
+    def _gang_min_runtime(self, gang: Gang) -> int:
         """Return the minimum runtime of the gang in seconds."""
         return self.min_runtime(gang.account)
 

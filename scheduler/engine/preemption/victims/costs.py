@@ -70,14 +70,14 @@ class NodeCosts:
                 heappop(offers)
                 self._reprice_offer(name, (worse, price, i, victims))
                 continue
-            now = self._cost(name)
+            now = self._queue_cost(name)
             if now > cost:
                 self._queue_costs[name] = now  # the queue's cost has increased
                 heapreplace(self._queues, (now, name))
                 continue
             heappop(offers)
             stale = not all(self.selection.is_available(victim) for victim in victims)
-            spot = None if stale else self._clear(i, victims)
+            spot = None if stale else self._clear_node(i, victims)
             if stale or spot is not None:
                 self._reprice_node(i)
             if spot is not None:
@@ -128,7 +128,7 @@ class NodeCosts:
         if not self._offers[name][1]:
             self._queue_costs.pop(name, None)
             return
-        cost, listed = self._cost(name), self._queue_costs.get(name)
+        cost, listed = self._queue_cost(name), self._queue_costs.get(name)
         if listed is None or cost < listed:
             self._queue_costs[name] = cost
             heappush(self._queues, (cost, name))
@@ -142,13 +142,13 @@ class NodeCosts:
         else:
             heappush(self._offers[name][1], offer)
 
-    def _cost(self, name: str) -> Key:
+    def _queue_cost(self, name: str) -> Key:
         """Return the sort key of a queue's best offer, comparable with `full_cost`."""
         queue, offers = self._offers[name]
         queue_standing, cost, i, _ = offers[0]
         return (*queue_standing, cost[0], *self.selection.policy.queue_key(queue), *cost[1:], i)
 
-    def _clear(self, i: int, victims: Sequence[Victim]) -> Spot | None:
+    def _clear_node(self, i: int, victims: Sequence[Victim]) -> Spot | None:
         board, selection = self.board, self.selection
         start, count = board.mark(), len(selection.selected)
         if all(selection.take(victim) for victim in victims) and has_room(

@@ -49,7 +49,7 @@ def sufficient_sets(
     groups = _victim_groups(selection, usable)
     missing = _missing_amounts(policy, usable)
     largest = [max((group[0].amounts[kind] for group in groups), default=0) for kind in KINDS]
-    if any(lack > MAX_VICTIMS * largest[kind] for kind, lack in missing.items()):
+    if any(amount > MAX_VICTIMS * largest[kind] for kind, amount in missing.items()):
         return
     heap: list[tuple[int, Key, tuple[int, ...], _VictimSet]] = []
     _push_set(heap, selection, _VictimSet((0,) * len(groups), ()))
@@ -57,7 +57,8 @@ def sufficient_sets(
     while heap:
         below, _, _, current = heappop(heap)
         if current.victims and all(
-            sum(victim.amounts[kind] for victim in current.victims) >= lack for kind, lack in missing.items()
+            sum(victim.amounts[kind] for victim in current.victims) >= amount
+            for kind, amount in missing.items()
         ):
             yield below, current.victims  # larger sets follow, because fairness may require more victims
         for i in range(current.last, len(groups)):
