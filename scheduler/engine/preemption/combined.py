@@ -1,4 +1,4 @@
-"""Combine evictions with moves: evict as much as the sums require, then move other pods to make room.
+"""Try sets of victims: evict as much as the sums require, then move other pods where the pool allows it.
 
 Sets of victims are tried cheapest first. A set that would take a queue below its quota costs more than any
 set that would not.
@@ -7,6 +7,8 @@ set that would not.
 from scheduler.engine.board.board import Board
 from scheduler.engine.board.gang import Arrangement
 from scheduler.engine.board.ledger import QueueAccount, main_resource
+from scheduler.engine.placement.find_room import find_room
+from scheduler.engine.placement.spots import Horizon
 from scheduler.engine.preemption.outcome import Outcome, resolve_outcome
 from scheduler.engine.preemption.policies.base import PreemptionPolicy
 from scheduler.engine.preemption.policies.pending import Consolidate
@@ -24,26 +26,29 @@ MAX_PROPOSALS = 24  # proposals of moves per set
 def evict_and_move(
     policy: PreemptionPolicy, arrangement: Arrangement, *, keeps_quotas: bool
 ) -> tuple[VictimSelection, Outcome] | None:
-    """Place the arrangement by evicting some workloads and moving others.
+    """Place the arrangement by evicting some workloads and, if the pool allows it, moving others.
 
     Return the evictions and moves, which are applied to the board, or None if none were found. With
     `keeps_quotas`, no evictions are tried that take a queue below its quota.
     """
     board = policy.board
     consolidation = board.pool.consolidation
-    if not consolidation.enabled or consolidation.max_moves == 0 or policy.moves_only:
+    if policy.moves_only or not _could_fit(board, arrangement):
         return None
-    if not _could_fit(board, arrangement):
-        return None
+    may_move = consolidation.enabled and consolidation.max_moves != 0
     start, pods = board.mark(), sum(map(len, board.on_node))
     tries = max(MIN_TRIED_SETS, min(MAX_TRIED_SETS, MAX_PODS // max(1, pods)))
-    for below_quota, victims in sufficient_sets(policy, arrangement, MAX_PRICED_VICTIMS):
+    for below_quota, victims in sufficient_sets(policy, arrangement, MAX_PRICED_VICTIMS, may_move=may_move):
         if tries <= 0 or (keeps_quotas and below_quota):
             break
         selection = VictimSelection(board, policy)
         if take_all(selection, victims) and fits_under_limits(selection, arrangement):
             tries -= 1
-            outcome = _place_by_moves(selection, arrangement)
+            outcome = (
+                _place_by_moves(selection, arrangement)
+                if may_move
+                else _place_beside_others(selection, start, arrangement)
+            )
             if outcome is not None:
                 return selection, outcome
         board.rewind(start)
@@ -81,6 +86,14 @@ def total_below_quota(policy: PreemptionPolicy, before: dict[QueueAccount, tuple
         for account, allocated in before.items()
         if account not in policy.gang.account.path
     )
+
+
+def _place_beside_others(selection: VictimSelection, start: int, arrangement: Arrangement) -> Outcome | None:
+    """Place the arrangement without moves, after the selected victims were removed."""
+    board, gang = selection.board, selection.policy.gang
+    if not find_room(board, gang, arrangement, Horizon.LEAVING):
+        return None
+    return resolve_outcome(selection, start, arrangement)
 
 
 def _place_by_moves(selection: VictimSelection, arrangement: Arrangement) -> Outcome | None:

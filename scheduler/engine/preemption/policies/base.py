@@ -76,6 +76,9 @@ class PreemptionPolicy:
         """Return whether to retry with evictions that keep the department within its share."""
         return False
 
+    def lift_share_cap(self) -> None:
+        """End the retry within the department's share."""
+
     def retries_without_new_gangs(self) -> bool:
         """Return whether to retry without the victims that the next cycle would protect.
 

@@ -154,6 +154,9 @@ class Reclaim(PreemptionPolicy):
         self._capped_at_share = self._capped_at_share or changed
         return changed
 
+    def lift_share_cap(self) -> None:
+        self._exceeded_share = self._capped_at_share = False
+
     def ceiling(self, account: QueueAccount) -> Sequence[int]:
         if self._capped_at_share:
             return list(map(min, account.limit, account.deserved))

@@ -1,6 +1,7 @@
 """Enumerate sets of victims that free enough in total, cheapest first.
 
-Workloads of one queue and size are interchangeable, so only their number is enumerated.
+Workloads of one queue and size are interchangeable if the others can move, so only their number is
+enumerated. Otherwise, they also have to run on the same nodes.
 """
 
 from collections.abc import Iterator, Sequence
@@ -38,15 +39,16 @@ class _VictimSet:
 
 
 def sufficient_sets(
-    policy: PreemptionPolicy, arrangement: Arrangement, max_priced: int
+    policy: PreemptionPolicy, arrangement: Arrangement, max_priced: int, *, may_move: bool = True
 ) -> Iterator[tuple[int, Sequence[Victim]]]:
     """Yield sets of victims that free enough in total, cheapest first, with their amount below quota.
 
-    At most `max_priced` victims are priced, summed over all sets.
+    At most `max_priced` victims are priced, summed over all sets. Without `may_move`, it matters where the
+    victims run.
     """
     selection = VictimSelection(policy.board, policy)
     usable = _usable_nodes(policy.board, policy, arrangement)
-    groups = _victim_groups(selection, usable)
+    groups = _victim_groups(selection, usable, may_move)
     missing = _missing_amounts(policy, usable)
     largest = [max((group[0].amounts[kind] for group in groups), default=0) for kind in KINDS]
     if any(amount > MAX_VICTIMS * largest[kind] for kind, amount in missing.items()):
@@ -110,10 +112,10 @@ def _missing_amounts(policy: PreemptionPolicy, usable: frozenset[int]) -> dict[i
     }
 
 
-def _victim_groups(selection: VictimSelection, usable: frozenset[int]) -> list[list[Victim]]:
+def _victim_groups(selection: VictimSelection, usable: frozenset[int], may_move: bool) -> list[list[Victim]]:
     """Return the possible victims that free usable resources, by queue and size, cheapest first.
 
-    Within a group it matters little where a victim runs, because the other pods can move.
+    If the other pods can move, it matters little where a victim runs.
     """
     index = selection.board.nodes.index
     groups: dict[tuple[object, ...], list[tuple[Key, Victim]]] = {}
@@ -121,7 +123,11 @@ def _victim_groups(selection: VictimSelection, usable: frozenset[int]) -> list[l
         key = selection.policy.key(victim)
         if key is not None and any(index[pod.node] in usable for _, pod in victim.pods):
             gang = victim.gang
-            group = (gang.account.name, victim.amounts) if victim.is_gang else (gang.name, victim.pods[0][0])
+            group: tuple[object, ...] = (
+                (gang.account.name, victim.amounts) if victim.is_gang else (gang.name, victim.pods[0][0])
+            )
+            if not may_move:
+                group = (*group, *sorted(pod.node for _, pod in victim.pods))
             groups.setdefault(group, []).append((key, victim))
     ordered = sorted(
         (sorted(group, key=lambda entry: entry[0]) for group in groups.values()),
