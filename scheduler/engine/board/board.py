@@ -138,9 +138,11 @@ class Board:
     def _board_role(self, role: Role) -> BoardRole:
         request, matcher = role.request, self.matcher
         if matcher.has_no_constraints(role):
-            return BoardRole(role, request.gpu, None, None)
-        milli = matcher.milli(role) if request.gpu_memory_mib else request.gpu
-        return BoardRole(role, milli, matcher.mask(role), matcher.avoid_mask(role))
+            return BoardRole(role, request.gpu, None, None, request.gpu)
+        milli = least_milli = request.gpu
+        if request.gpu_memory_mib:
+            milli, least_milli = matcher.milli(role), matcher.least_milli(role)
+        return BoardRole(role, milli, matcher.mask(role), matcher.avoid_mask(role), least_milli)
 
     def _add_snapshot_pod(self, gang: Gang, part: BoardRole, pod: Pod) -> None:
         """Add a pod of the snapshot to the board."""

@@ -26,6 +26,7 @@ class BoardRole:
         "avoid_mask",
         "completed",
         "ignores_limits",
+        "least_milli",
         "live",
         "mask",
         "milli",
@@ -35,10 +36,13 @@ class BoardRole:
         "used",
     )  # fmt: skip
 
-    def __init__(self, role: Role, milli: int, mask: bytes | None, avoid_mask: bytes | None) -> None:
+    def __init__(
+        self, role: Role, milli: int, mask: bytes | None, avoid_mask: bytes | None, least_milli: int
+    ) -> None:
         self.role, self.request, self.mask, self.avoid_mask = role, role.request, mask, avoid_mask
         self.ignores_limits = False  # whether replicas are placed by their requests instead of their limits
         self.milli = milli  # share of each device in thousandths, on the smallest device that fits
+        self.least_milli = least_milli  # on the largest device
         request = role.request
         self.amounts = (milli * request.devices, request.cpu, request.memory_mib)
         self.live: dict[int, Pod] = {}
@@ -354,6 +358,20 @@ def total_request(arrangement: Sequence[ReplicaRequest]) -> tuple[int, int, int]
         cpu += part[1] * count
         memory += part[2] * count
     return gpu, cpu, memory
+
+
+def least_request(arrangement: Sequence[ReplicaRequest]) -> tuple[int, int, int]:
+    """Return the resources that the arrangement takes at least, which is on the largest devices."""
+    gpu, cpu, memory = total_request(arrangement)
+    for need in arrangement:
+        gpu -= (need.part.milli - need.part.least_milli) * need.part.request.devices * need.count
+    return gpu, cpu, memory
+
+
+def limit_of(part: BoardRole, kind: int) -> int:
+    """Return the amount of a resource that one replica takes on its node, which is charged by limits."""
+    request = part.request
+    return (part.amounts[0], request.limit_cpu, request.limit_memory_mib)[kind]
 
 
 def pod_milli_gpus(pod: Pod) -> int:

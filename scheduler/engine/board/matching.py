@@ -64,7 +64,7 @@ class Matcher:
         self._masks: dict[Hashable, bytes | None] = {}
         self._avoid_masks: dict[Hashable, bytes | None] = {}
         self._has_no_taints = not any(map(attrgetter("taints"), nodes))
-        self._millis: dict[Hashable, int] = {}
+        self._millis: dict[Hashable, tuple[int, int]] = {}
 
     def has_no_constraints(self, role: Role) -> bool:
         """Return whether the role may use every node, and none should be avoided."""
@@ -103,6 +103,13 @@ class Matcher:
 
     def milli(self, role: Role, min_memory_mib: int = 0) -> int:
         """Return the share of the smallest matching device that the role requests, in thousandths."""
+        return self._shares(role, min_memory_mib)[0]
+
+    def least_milli(self, role: Role) -> int:
+        """Return the share of the largest matching device that the role requests, in thousandths."""
+        return self._shares(role, 0)[1]
+
+    def _shares(self, role: Role, min_memory_mib: int) -> tuple[int, int]:
         key, requested = (node_constraints(role), min_memory_mib), role.request.gpu_memory_mib
         if key not in self._millis:
             mask = self.mask(role, min_memory_mib)
@@ -110,7 +117,11 @@ class Matcher:
             sizes = [
                 node.gpu_memory_mib for node in open_nodes if node.gpus and node.gpu_memory_mib >= requested
             ]
-            self._millis[key] = -(-MILLI * requested // min(sizes)) if sizes else MILLI
+            self._millis[key] = (
+                (-(-MILLI * requested // min(sizes)), -(-MILLI * requested // max(sizes)))
+                if sizes
+                else (MILLI, MILLI)
+            )
         return self._millis[key]
 
     def sizes(self) -> list[int]:

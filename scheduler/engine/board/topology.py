@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from functools import cached_property
 
-from scheduler.engine.board.gang import BoardRole, Gang, ReplicaRequest, Scope, scopes_above
+from scheduler.engine.board.gang import BoardRole, Gang, ReplicaRequest, Scope, least_request, scopes_above
 from scheduler.engine.board.nodes import Nodes
 
 
@@ -53,7 +53,7 @@ class Topology:
         If some pods are already placed, only their domain qualifies.
         """
         occupied = {self._nodes.index[pod.node] for part in scope.parts for pod in part.live.values()}
-        gpus = sum(need.part.amounts[0] * need.count for need in needs)
+        gpus, _, _ = least_request(needs)
         fitting = []
         for key, domain in self.domains(level).items():
             inside = domain & within

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from berth.core.amounts import MILLI
 from scheduler.engine.board.board import Board
-from scheduler.engine.board.gang import Arrangement, BoardRole, Gang, ReplicaRequest, Scope, total_request
+from scheduler.engine.board.gang import Arrangement, BoardRole, Gang, ReplicaRequest, Scope, least_request
 from scheduler.engine.board.ledger import KINDS
 from scheduler.engine.board.nodes import Spot
 from scheduler.engine.placement.spots import Horizon, has_room, spot_on_node
@@ -37,7 +37,7 @@ def search(
     """Place all replicas. If that fails, return False and leave the board unchanged."""
     nodes = board.nodes
     usable = [i for i in range(len(nodes.nodes)) if nodes.ready[i] and (within is None or i in within)]
-    requested, free = total_request(arrangement), (nodes.gpu, nodes.cpu_unrequested, nodes.memory_unrequested)
+    requested, free = least_request(arrangement), (nodes.gpu, nodes.cpu_unrequested, nodes.memory_unrequested)
     if any(requested[kind] > sum(max(0, free[kind][i]) for i in usable) for kind in KINDS):
         return False
     if any(not _fits_anywhere(board, need, horizon, usable) for need in arrangement):

@@ -6,8 +6,8 @@ from math import gcd
 from typing import Any
 
 from berth.core.amounts import RESOURCES
-from scheduler.engine.board.gang import Gang
-from scheduler.engine.board.ledger import KINDS, QueueAccount
+from scheduler.engine.board.gang import Arrangement, Gang, least_request, limit_of, pod_milli_gpus
+from scheduler.engine.board.ledger import GPU, KINDS, QueueAccount
 from scheduler.engine.plan import Numbers, Reason
 from scheduler.engine.preemption.policies.base import PreemptionPolicy
 from scheduler.engine.preemption.victims.selection import VictimSelection
@@ -25,11 +25,13 @@ class _QueueTotals:
     non_preemptible: list[int] = field(default_factory=lambda: [0, 0, 0])  # not included in `total` either
     largest_victim: list[int] = field(default_factory=lambda: [0, 0, 0])  # amount of the largest victim
     grain: list[int] = field(default_factory=lambda: [0, 0, 0])  # every victim frees a multiple of this
+    # Freed in addition to `total`, because nodes are charged by limits, but queues by requests.
+    above_requests: list[int] = field(default_factory=lambda: [0, 0, 0])
 
 
-def shortfall(selection: VictimSelection) -> tuple[Reason, Numbers] | None:
+def shortfall(selection: VictimSelection, arrangement: Arrangement) -> tuple[Reason, Numbers] | None:
     """Return why evicting all possible victims would not suffice, or None if it might."""
-    return _find_shortfall(_pool_totals(selection), selection.policy.requested)
+    return _find_shortfall(_pool_totals(selection), selection.policy.requested, least_request(arrangement))
 
 
 @lru_cache(maxsize=256)
@@ -37,12 +39,14 @@ def shortfall_without_victims(
     free: tuple[int, int, int], requested: Requested
 ) -> tuple[Reason, Numbers] | None:
     """Return the shortfall when there are no possible victims."""
-    return _find_shortfall(_PoolTotals(free), requested)
+    return _find_shortfall(_PoolTotals(free), requested, requested)
 
 
-def _find_shortfall(sums: "_PoolTotals", requested: Requested) -> tuple[Reason, Numbers] | None:
+def _find_shortfall(
+    sums: "_PoolTotals", requested: Requested, least: Requested
+) -> tuple[Reason, Numbers] | None:
     for kind in KINDS:
-        if requested[kind] > sums.free[kind] + sums.reclaimable_amounts[kind]:
+        if least[kind] > sums.free[kind] + sums.reclaimable_amounts[kind] + sums.above_requests[kind]:
             numbers = sums.numbers(requested, kind)
             enough = numbers["protected"] >= numbers["missing"]
             return Reason.VICTIMS_PROTECTED if enough else Reason.NO_RECLAIMABLE_RESOURCES, numbers
@@ -72,6 +76,7 @@ class _PoolTotals:
     reclaimable_amounts: list[int] = field(default_factory=lambda: [0, 0, 0])
     runtime_protected: list[int] = field(default_factory=lambda: [0, 0, 0])
     non_preemptible: list[int] = field(default_factory=lambda: [0, 0, 0])
+    above_requests: list[int] = field(default_factory=lambda: [0, 0, 0])
 
     def numbers(self, requested: Requested, kind: int) -> dict[str, Any]:
         return {
@@ -94,6 +99,7 @@ def _pool_totals(selection: VictimSelection) -> _PoolTotals:
                 sums.reclaimable_amounts[kind] += _max_reclaimable(policy, side, kind, result)
                 sums.runtime_protected[kind] += result.runtime_protected[kind]
                 sums.non_preemptible[kind] += result.non_preemptible[kind]
+                sums.above_requests[kind] += result.above_requests[kind]
     return sums
 
 
@@ -132,19 +138,17 @@ def _project_totals(selection: VictimSelection, account: QueueAccount) -> _Queue
 
 
 def _merge_totals(one: _QueueTotals, other: _QueueTotals) -> _QueueTotals:
-    def added(kind: int) -> tuple[int, int, int, int, int]:
+    def added(kind: int) -> tuple[int, int, int, int, int, int]:
         return (
             one.total[kind] + other.total[kind],
             one.runtime_protected[kind] + other.runtime_protected[kind],
             one.non_preemptible[kind] + other.non_preemptible[kind],
             max(one.largest_victim[kind], other.largest_victim[kind]),
             gcd(one.grain[kind], other.grain[kind]),
+            one.above_requests[kind] + other.above_requests[kind],
         )
 
-    total, runtime_protected, non_preemptible, largest_victim, grain = zip(*map(added, KINDS), strict=True)
-    return _QueueTotals(
-        list(total), list(runtime_protected), list(non_preemptible), list(largest_victim), list(grain)
-    )
+    return _QueueTotals(*map(list, zip(*map(added, KINDS), strict=True)))
 
 
 def _add_gang(result: _QueueTotals, gang: Gang, selection: VictimSelection) -> None:
@@ -160,8 +164,13 @@ def _add_gang(result: _QueueTotals, gang: Gang, selection: VictimSelection) -> N
                 allocated += amount * live
                 if is_elastic:
                     spare += amount * max(0, min(part.count - part.role.min, live))
-                if result.grain[kind] != amount:
+                if kind == GPU and part.least_milli != part.milli:
+                    # The shares depend on the devices. `allocated` and `spare` assume the smallest ones.
+                    result.grain[kind] = gcd(result.grain[kind], *map(pod_milli_gpus, part.live.values()))
+                elif result.grain[kind] != amount:
                     result.grain[kind] = gcd(result.grain[kind], amount)
+            if kind != GPU:
+                result.above_requests[kind] += (limit_of(part, kind) - amount) * len(part.live)
         if gang.non_preemptible:
             result.non_preemptible[kind] += allocated if evicts else 0
             continue

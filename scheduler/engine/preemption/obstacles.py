@@ -44,7 +44,7 @@ def policy_obstacle(
     first: Obstacle | None = None
     for arrangement in arrangements(gang):
         policy = policy_type(board, gang, total_request(arrangement))
-        short = obstacle(board, policy) or shortfall(VictimSelection(board, policy))
+        short = obstacle(board, policy) or shortfall(VictimSelection(board, policy), arrangement)
         if short is None:
             return None
         first = first or short

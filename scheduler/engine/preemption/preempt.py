@@ -117,7 +117,7 @@ def _try_arrangements(
     for arrangement in choices:
         requested = total_request(arrangement)
         policy = policy if requested == policy.requested else type(policy)(board, gang, requested)
-        short = obstacle(board, policy) or shortfall(VictimSelection(board, policy))
+        short = obstacle(board, policy) or shortfall(VictimSelection(board, policy), arrangement)
         if short is not None:
             result = result or short
             continue

@@ -5,7 +5,7 @@ from collections.abc import Set as AbstractSet
 
 from berth.core.amounts import MILLI
 from scheduler.engine.board.board import Board
-from scheduler.engine.board.gang import Arrangement, Gang, total_request
+from scheduler.engine.board.gang import Arrangement, Gang, least_request, total_request
 from scheduler.engine.board.ledger import KINDS, QueueAccount
 from scheduler.engine.placement.find_room import available_nodes, difficulty_key, find_room
 from scheduler.engine.placement.spots import Horizon, equal_spots
@@ -164,7 +164,7 @@ def _domains(board: Board, policy: PreemptionPolicy, arrangement: Arrangement) -
     ):
         return []
     occupied = {board.nodes.index[pod.node] for part in scope.parts for pod in part.live.values()}
-    requested, nodes = total_request(arrangement), board.nodes
+    requested, nodes = least_request(arrangement), board.nodes
     result: list[tuple[int, int, AbstractSet[int]]] = []
     for domain in board.topology.domains(scope.constraint.required).values():
         inside = available_nodes(board, policy.gang, domain)
@@ -231,7 +231,7 @@ def _single_victim_may_suffice(
     selection: VictimSelection, arrangement: Arrangement, free: Sequence[int]
 ) -> bool:
     """Return whether evicting a single gang might make room for several replicas."""
-    policy, requested = selection.policy, total_request(arrangement)
+    policy, requested = selection.policy, least_request(arrangement)
     if policy.moves_only or not policy.evicts_gangs or sum(need.count for need in arrangement) < 2:
         return False
     return all(largest_victim(selection, kind) >= requested[kind] - free[kind] for kind in policy.kinds)
@@ -241,7 +241,7 @@ def _cheaper_single_victims(
     selection: VictimSelection, arrangement: Arrangement, free: Sequence[int], stopped: Sequence[Victim]
 ) -> list[Victim]:
     """Return single gangs that free enough and cost less than the `stopped` victims, cheapest first."""
-    policy, requested = selection.policy, total_request(arrangement)
+    policy, requested = selection.policy, least_request(arrangement)
     missing = [requested[kind] - free[kind] for kind in policy.kinds]
     priced = []
     for account in policy.projects():

@@ -133,6 +133,16 @@ def test_memory_request_uses_a_device_with_enough_free_share() -> None:
     assert len(placed(plan)["w"]) == 3 and share.get("large") == 250 and share.get("small", 750) == 750
 
 
+def test_memory_requests_share_the_large_devices_to_leave_the_small_ones_whole() -> None:
+    """On the small devices alone, the replicas would take more GPUs than the nodes have."""
+    small = request(gpu_memory=5000, cpu=0.5)
+    first = Group("first", (role("f", 2, ask=small), role("pair", 1, ask=request(2, cpu=0.5))), 2)
+    second = Group("second", (role("s", 2, ask=small),), 1)
+    cluster = gangs("w", tree=Group("w", (first, second), 2))
+    cluster.node("large", 2, cpu=2, gpu_memory_mib=16_000).node("small", 2, cpu=2, gpu_memory_mib=8000)
+    assert placed(cluster.decide())["w"] == ["large"] * 4 + ["small"]
+
+
 def gangs(name: str, roles: tuple[Role, ...] = (), tree: Group | None = None) -> World:
     world = World(pool=Pool("default", topology=LEVELS)).department("d", None).project("a", "d", None)
     return world.queued(name, "a", roles=roles, tree=tree)

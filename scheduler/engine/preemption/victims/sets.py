@@ -7,10 +7,11 @@ enumerated. Otherwise, they also have to run on the same nodes.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
+from operator import ge
 
 from scheduler.engine.board.board import Board
-from scheduler.engine.board.gang import Arrangement
-from scheduler.engine.board.ledger import KINDS, QueueAccount, main_resource
+from scheduler.engine.board.gang import Arrangement, least_request, limit_of
+from scheduler.engine.board.ledger import CPU, GPU, MEMORY, QueueAccount, main_resource
 from scheduler.engine.placement.find_room import available_nodes
 from scheduler.engine.preemption.policies.base import Key, PreemptionPolicy
 from scheduler.engine.preemption.victims.costs import full_cost
@@ -35,6 +36,7 @@ class _VictimSet:
 
     counts: tuple[int, ...]
     victims: tuple[Victim, ...]
+    freed: tuple[int, ...]  # by missing resource
     last: int = 0
 
 
@@ -49,26 +51,26 @@ def sufficient_sets(
     selection = VictimSelection(policy.board, policy)
     usable = _usable_nodes(policy.board, policy, arrangement)
     groups = _victim_groups(selection, usable, may_move)
-    missing = _missing_amounts(policy, usable)
-    largest = [max((group[0].amounts[kind] for group in groups), default=0) for kind in KINDS]
-    if any(amount > MAX_VICTIMS * largest[kind] for kind, amount in missing.items()):
+    missing = _missing_amounts(policy, arrangement, usable)
+    if missing.get(GPU, 0) > MAX_VICTIMS * max((group[0].amounts[GPU] for group in groups), default=0):
         return
     heap: list[tuple[int, Key, tuple[int, ...], _VictimSet]] = []
-    _push_set(heap, selection, _VictimSet((0,) * len(groups), ()))
+    _push_set(heap, selection, _VictimSet((0,) * len(groups), (), (0,) * len(missing)))
     priced = 0
     while heap:
         below, _, _, current = heappop(heap)
-        if current.victims and all(
-            sum(victim.amounts[kind] for victim in current.victims) >= amount
-            for kind, amount in missing.items()
-        ):
+        if current.victims and all(map(ge, current.freed, missing.values())):
             yield below, current.victims  # larger sets follow, because fairness may require more victims
         for i in range(current.last, len(groups)):
             count = current.counts[i]
             if count < len(groups[i]) and priced < max_priced and len(current.victims) < MAX_VICTIMS:
                 priced += 1 + len(current.victims)
                 counts = (*current.counts[:i], count + 1, *current.counts[i + 1 :])
-                _push_set(heap, selection, _VictimSet(counts, (*current.victims, groups[i][count]), i))
+                victim = groups[i][count]
+                freed = tuple(
+                    sum_ + _freed(victim, kind) for kind, sum_ in zip(missing, current.freed, strict=True)
+                )
+                _push_set(heap, selection, _VictimSet(counts, (*current.victims, victim), freed, i))
 
 
 def _push_set(
@@ -102,12 +104,25 @@ def _usable_nodes(board: Board, policy: PreemptionPolicy, arrangement: Arrangeme
     )
 
 
-def _missing_amounts(policy: PreemptionPolicy, usable: frozenset[int]) -> dict[int, int]:
+def _freed(victim: Victim, kind: int) -> int:
+    """Return what the victim frees on its nodes, which are charged by limits."""
+    if kind == GPU:
+        return victim.amounts[GPU]
+    return sum(limit_of(part, kind) for part, _ in victim.pods)
+
+
+def _missing_amounts(
+    policy: PreemptionPolicy, arrangement: Arrangement, usable: frozenset[int]
+) -> dict[int, int]:
     """Return the missing amount of each requested resource, if all free resources could be used."""
     nodes = policy.board.nodes
+    gpus, _, _ = least_request(arrangement)
+    requested = (
+        gpus,
+        *(sum(limit_of(need.part, kind) * need.count for need in arrangement) for kind in (CPU, MEMORY)),
+    )
     return {
-        kind: policy.requested[kind]
-        - sum(max(0, (nodes.gpu, nodes.cpu, nodes.memory)[kind][i]) for i in usable)
+        kind: requested[kind] - sum(max(0, (nodes.gpu, nodes.cpu, nodes.memory)[kind][i]) for i in usable)
         for kind in policy.kinds
     }
 
