@@ -1,6 +1,6 @@
 """Evict victims for one preemptor: check bounds, propose victims, simulate and accept."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from scheduler.engine.board.board import Board, Trial
 from scheduler.engine.board.eligible import exceeded_bound, find_pending_groups, first_pending
@@ -14,11 +14,20 @@ from scheduler.engine.preemption.combined import evict_and_move, total_below_quo
 from scheduler.engine.preemption.obstacles import Obstacle, obstacle, policy_obstacle
 from scheduler.engine.preemption.outcome import Outcome, reapply_moves, resolve_outcome
 from scheduler.engine.preemption.policies.base import PreemptionPolicy
+from scheduler.engine.preemption.policies.pending import Consolidate, Preempt, Reclaim
+from scheduler.engine.preemption.policies.scaling import Shrink
 from scheduler.engine.preemption.proposals import Budget, propose
 from scheduler.engine.preemption.victims.selection import VictimSelection
 
+# Policies to try instead if evictions would take a queue below its quota.
+ALTERNATIVES: Mapping[type[PreemptionPolicy], Sequence[type[PreemptionPolicy]]] = {
+    Shrink: (Consolidate, Reclaim, Preempt),
+    Reclaim: (Preempt,),
+}
 # Per preemptor and policy; not a time limit, so that every machine makes the same decision.
 MAX_PROPOSALS = 24
+
+Result = tuple[VictimSelection, Outcome]
 
 
 def preempt_for_pending(board: Board, choice: int, policy_type: type[PreemptionPolicy]) -> None:
@@ -130,8 +139,8 @@ def _try_arrangements(
                 board.rewind(trial.start)
                 return None  # the gang fits without evictions, so `allocate` places it
             trial.delayed = over_bounds_before and outcome.stops_running_pods(board)
-            records = eviction_records(selection, outcome, before)
-            trial.accept(policy.kind if records else Kind.START, _bundle_message(policy, outcome), records)
+            records, kind = eviction_records(selection, outcome, before), selection.policy.kind
+            trial.accept(kind if records else Kind.START, _bundle_message(kind, outcome), records)
             return None
         board.rewind(trial.start)
         result = result or _refusal_after_attempts(board, policy, budget)
@@ -144,8 +153,40 @@ def _find_outcome(
     arrangement: Arrangement,
     budget: Budget,
     before: AllocatedByQueue,
-) -> tuple[VictimSelection, Outcome] | None:
+) -> Result | None:
     """Return the best evictions and moves, which are applied to the board, or None.
+
+    If the policy would take a queue below its quota, other policies are tried, too.
+    """
+    board, start = trial.board, trial.start
+    best = _find_outcome_by_policy(trial, policy, arrangement, budget, before)
+    if best is None or not total_below_quota(policy, before):
+        return best
+    moves = board.moves(start)
+    for other_type in ALTERNATIVES.get(type(policy), ()):
+        board.rewind(start)
+        if other_type is Consolidate and not board.pool.consolidation.enabled:
+            continue
+        other = other_type(board, trial.gang, policy.requested)
+        if obstacle(board, other) or shortfall(VictimSelection(board, other), arrangement):
+            continue
+        budget = Budget(min(MAX_PROPOSALS, other.max_trials))
+        result = _find_outcome_by_policy(trial, other, arrangement, budget, before)
+        if result is not None and not total_below_quota(other, before):
+            return result
+    board.rewind(start)
+    reapply_moves(board, moves)
+    return best
+
+
+def _find_outcome_by_policy(
+    trial: Trial,
+    policy: PreemptionPolicy,
+    arrangement: Arrangement,
+    budget: Budget,
+    before: AllocatedByQueue,
+) -> Result | None:
+    """Return the policy's best evictions and moves, which are applied to the board, or None.
 
     Evictions are combined with moves only if evictions alone do not suffice or would take a queue below its
     quota.
@@ -191,7 +232,7 @@ def _all_proposals(
         yield from propose(board, policy, arrangement, budget.reset())
 
 
-def _bundle_message(policy: PreemptionPolicy, outcome: Outcome) -> str:
+def _bundle_message(kind: Kind, outcome: Outcome) -> str:
     stopped = len({victim.gang.name for victim in outcome.evicted if victim.is_gang})
     scaled_down = sum(len(victim.pods) for victim in outcome.evicted if not victim.is_gang)
-    return f"{policy.kind}: {stopped} stopped, {scaled_down} scaled down, {len(outcome.moved)} pods moved"
+    return f"{kind}: {stopped} stopped, {scaled_down} scaled down, {len(outcome.moved)} pods moved"
