@@ -139,7 +139,9 @@ def _victim_groups(selection: VictimSelection, usable: frozenset[int], may_move:
         if key is not None and any(index[pod.node] in usable for _, pod in victim.pods):
             gang = victim.gang
             group: tuple[object, ...] = (
-                (gang.account.name, victim.amounts) if victim.is_gang else (gang.name, victim.pods[0][0])
+                (gang.account.name, victim.amounts)
+                if victim.is_gang
+                else (gang.name, victim.pods[0][0], victim.amounts)
             )
             if not may_move:
                 group = (*group, *sorted(pod.node for _, pod in victim.pods))
