@@ -8,7 +8,6 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from berth.core.errors import NotFound
-from berth.server.api.requests import reject_query
 from berth.server.api.responses import ResponseModel
 from berth.server.api.schema import operation
 from berth.server.api.views import ApiView
@@ -45,7 +44,6 @@ class PoolEnvironmentResponse(ResponseModel):
 class Plugins(ApiView):
     @operation("List plugins with their parameters", answer=PluginsResponse)
     def get(self, request: Request) -> Response:
-        reject_query(request)
         plugins = [
             AvailablePlugin(
                 name=plugin.name, summary=plugin.summary, source=plugin.source, parameters=dict(plugin.schema)
@@ -59,7 +57,6 @@ class Plugins(ApiView):
 class PoolEnvironment(PoolView):
     @operation("Get a pool's environment and the script that installs it", answer=PoolEnvironmentResponse)
     def get(self, request: Request, name: str) -> Response:
-        reject_query(request)
         environment = self.get_pool(name).built_environment
         if environment is None:
             raise NotFound(f"Pool {name} declares no environment.")

@@ -19,7 +19,7 @@ from berth.core.errors import Unauthenticated
 from berth.core.spec.quantities import Cores, Moment, to_thousandths
 from berth.core.spec.texts import Name, Script, Text
 from berth.server.api.idempotency import idempotent
-from berth.server.api.requests import Body, parse_body, reject_query
+from berth.server.api.requests import Body, parse_body
 from berth.server.api.responses import ResponseModel
 from berth.server.api.schema import operation
 from berth.server.api.views import TokenlessView
@@ -135,7 +135,6 @@ class JoinPool(MachineView):
     @operation("Join a machine to a pool", body=JoinBody, answer=JoinResponse)
     @idempotent
     def post(self, request: Request, name: str) -> Response:
-        reject_query(request)
         body = parse_body(request, JoinBody)
         measured = MachineReport(
             name=body.name, address=body.address, cpu_milli=to_thousandths(body.cpu),
@@ -152,7 +151,6 @@ class ReportMachine(MachineView):
     )
     @idempotent
     def post(self, request: Request) -> Response:
-        reject_query(request)
         body = parse_body(request, ReportBody)
         reported = body.interruption
         interruption = Interruption(reported.reason, reported.at) if reported else None
@@ -194,7 +192,6 @@ class LeavePool(MachineView):
     @operation("Remove the requesting machine permanently", status=204)
     @idempotent
     def post(self, request: Request) -> Response:
-        reject_query(request)
         services.leave(self.machine_secret(request.headers), at=timezone.now())
         return Response(status=204)
 

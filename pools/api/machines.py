@@ -14,7 +14,7 @@ from berth.core.problems import format_value
 from berth.core.spec.texts import Text
 from berth.server.api.idempotency import idempotent
 from berth.server.api.pagination import Order, page
-from berth.server.api.requests import Body, ListQuery, parse_body, parse_query, reject_query
+from berth.server.api.requests import Body, ListQuery, parse_body, parse_query
 from berth.server.api.responses import ResponseModel, created_response, no_content
 from berth.server.api.schema import operation
 from pools import joined_machines, services
@@ -89,7 +89,6 @@ class JoinTokens(MachinesView):
     )
     @idempotent
     def post(self, request: Request, name: str) -> Response:
-        reject_query(request)
         pool, body, now = (
             self.get_administered_pool(name),
             parse_body(request, IssueJoinTokenBody),
@@ -107,12 +106,10 @@ class JoinTokens(MachinesView):
 class JoinTokenDetail(MachinesView):
     @operation("Get a join token", answer=JoinTokenResponse)
     def get(self, request: Request, name: str, token_id: int) -> Response:
-        reject_query(request)
         return Response(_token_response(self._get_token(name, token_id)))
 
     @operation("Revoke a join token", status=204)
     def delete(self, request: Request, name: str, token_id: int) -> Response:
-        reject_query(request)
         token = self._get_token(name, token_id)
         services.revoke_join_token(actor=self.actor, token=token, at=timezone.now())
         return no_content()
@@ -150,7 +147,6 @@ class Machines(MachinesView):
 class MachineDetail(MachineView):
     @operation("Get a joined machine", answer=MachineResponse)
     def get(self, request: Request, name: str, machine: str) -> Response:
-        reject_query(request)
         return Response(_machine_responses([self.machine(name, machine)])[0])
 
 
@@ -161,7 +157,6 @@ class RemoveMachine(MachineView):
     )  # fmt: skip
     @idempotent
     def post(self, request: Request, name: str, machine: str) -> Response:
-        reject_query(request)
         target, reason = self.machine(name, machine), parse_body(request, ReasonBody).reason
         services.remove_machine(actor=self.actor, machine=target, at=timezone.now(), reason=reason)
         return Response(_machine_responses([self.machine(name, machine)])[0])

@@ -8,7 +8,7 @@ from pydantic import Field
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from berth.server.api.requests import Query, parse_query, reject_query
+from berth.server.api.requests import Query, parse_query
 from berth.server.api.responses import ResponseModel
 from berth.server.api.schema import operation
 from pools.api.pools import PoolView
@@ -71,7 +71,6 @@ class PoolCapacity(PoolView):
 class PoolCost(PoolView):
     @operation("Get the cost of a pool's nodes", answer=PoolCostResponse)
     def get(self, request: Request, name: str) -> Response:
-        reject_query(request)
         costs = pool_costs(self.get_pool(name), timezone.now())
         return Response(
             PoolCostResponse(

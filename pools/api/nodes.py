@@ -13,7 +13,7 @@ from berth.core.errors import NotFound
 from berth.core.problems import format_value
 from berth.server.api.idempotency import idempotent
 from berth.server.api.pagination import Order, page
-from berth.server.api.requests import ListQuery, NoBody, Word, parse_body, parse_query, reject_query
+from berth.server.api.requests import ListQuery, NoBody, Word, parse_body, parse_query
 from berth.server.api.responses import Amounts, ResponseModel
 from berth.server.api.schema import operation
 from berth.server.api.views import ApiView
@@ -84,7 +84,6 @@ class NodeView(ApiView):
         return node
 
     def get_administered_node(self, request: Request, name: str) -> Node:
-        reject_query(request)
         node = self.get_node(name)
         self.require("administer")
         return node
@@ -113,7 +112,6 @@ class Nodes(NodeView):
 class NodeDetail(NodeView):
     @operation("Get the current or last node with this name", answer=NodeResponse)
     def get(self, request: Request, name: str) -> Response:
-        reject_query(request)
         node = selectors.find_node(name, self.visible(Node.objects.all()))
         if node is None:
             raise NotFound(f"No node is named {format_value(name)}.")

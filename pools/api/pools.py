@@ -25,7 +25,6 @@ from berth.server.api.requests import (
     optional_version,
     parse_body,
     parse_query,
-    reject_query,
 )
 from berth.server.api.responses import ResponseModel, created_response, no_content
 from berth.server.api.schema import operation
@@ -101,7 +100,6 @@ class Pools(PoolView):
     @operation("Create a node pool", body=CreatePoolBody, answer=NodePoolResponse, status=201)
     @idempotent
     def post(self, request: Request) -> Response:
-        reject_query(request)
         self.require("administer")
         pool = services.create_pool(actor=self.actor, **parse_body(request, CreatePoolBody).columns())
         response = self.pool_response(pool.name)
@@ -111,7 +109,6 @@ class Pools(PoolView):
 class PoolDetail(PoolView):
     @operation("Get a node pool", answer=NodePoolResponse)
     def get(self, request: Request, name: str) -> Response:
-        reject_query(request)
         return self.pool_response(name)
 
     @operation(
@@ -132,7 +129,6 @@ class PoolDetail(PoolView):
 
     @operation("Delete a node pool that was never used", status=204)
     def delete(self, request: Request, name: str) -> Response:
-        reject_query(request)
         pool = self.get_pool(name)
         self.require("administer")
         services.delete_pool(actor=self.actor, pool=pool)
@@ -143,7 +139,6 @@ class PoolAction(PoolView):
     service: ClassVar[Callable[..., NodePool]]
 
     def perform(self, request: Request, name: str) -> Response:
-        reject_query(request)
         pool = self.get_pool(name)
         self.require("administer")
         parse_body(request, NoBody)
@@ -182,7 +177,6 @@ class DrainPool(PoolView):
     @operation("Drain all nodes of a pool", body=ReasonBody, answer=NodePoolResponse)
     @idempotent
     def post(self, request: Request, name: str) -> Response:
-        reject_query(request)
         pool = self.get_pool(name)
         self.require("administer")
         services.drain_pool(actor=self.actor, pool=pool, reason=parse_body(request, ReasonBody).reason)

@@ -8,7 +8,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from berth.server.api.idempotency import idempotent
-from berth.server.api.requests import Body, Query, etag, parse_body, parse_query, reject_query
+from berth.server.api.requests import Body, Query, etag, parse_body, parse_query
 from berth.server.api.responses import ResponseModel
 from berth.server.api.schema import operation
 from pools import services
@@ -64,7 +64,6 @@ class ScalePool(PoolView):
     @operation("Set the desired number of nodes", body=ScaleNodesBody, answer=ScaledPoolResponse)
     @idempotent
     def post(self, request: Request, name: str) -> Response:
-        reject_query(request)
         pool = self.get_pool(name)
         self.require("administer")
         nodes = parse_body(request, ScaleNodesBody).nodes

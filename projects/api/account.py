@@ -20,7 +20,7 @@ from berth.server.api import rate_limits
 from berth.server.api.idempotency import idempotent
 from berth.server.api.pagination import NEWEST, page
 from berth.server.api.rate_limits import password_attempt
-from berth.server.api.requests import Body, ListQuery, parse_body, parse_query, reject_query
+from berth.server.api.requests import Body, ListQuery, parse_body, parse_query
 from berth.server.api.responses import ResponseModel, created_response, no_content
 from berth.server.api.schema import operation
 from berth.server.api.views import ApiView
@@ -127,7 +127,6 @@ class Login(PasswordView):
     @operation("Sign in with a password for a token", body=CredentialsBody, answer=LoginResponse)
     @idempotent
     def post(self, request: Request) -> Response:
-        reject_query(request)
         body = parse_body(request, CredentialsBody)
         with self.password_attempt(request, body.username, Unauthenticated):
             user = authenticate(request._request, username=body.username, password=body.password)
@@ -148,7 +147,6 @@ class Password(PasswordView):
     @idempotent
     def post(self, request: Request) -> Response:
         """Change the password, revoke sign-in tokens and end other browser sessions."""
-        reject_query(request)
         body = parse_body(request, PasswordChangeBody)
         with self.password_attempt(request, request.user.get_username(), passwords.WrongPassword):
             changed = passwords.change(
@@ -169,7 +167,6 @@ class Password(PasswordView):
 class Whoami(ApiView):
     @operation("Get your user name, roles and scopes", answer=IdentityResponse)
     def get(self, request: Request) -> Response:
-        reject_query(request)
         rows = (
             Membership.objects.filter(user=self.actor.user)
             .select_related("department", "project")
@@ -201,7 +198,6 @@ class Tokens(ApiView):
     @operation("Create a token", body=NewToken, answer=NewTokenResponse, status=201)
     @idempotent
     def post(self, request: Request) -> Response:
-        reject_query(request)
         body = parse_body(request, NewToken)
         token, secret = tokens.issue(
             actor=self.actor, name=body.name, scopes=body.scopes, expires_at=body.expires_at
@@ -213,12 +209,10 @@ class Tokens(ApiView):
 class TokenDetail(ApiView):
     @operation("Get one of your tokens", answer=TokenResponse)
     def get(self, request: Request, token_id: int) -> Response:
-        reject_query(request)
         return Response(_serialize_token(self._find_token(token_id)))
 
     @operation("Revoke one of your tokens", status=204)
     def delete(self, request: Request, token_id: int) -> Response:
-        reject_query(request)
         tokens.revoke(actor=self.actor, token=self._find_token(token_id))
         return no_content()
 

@@ -10,7 +10,7 @@ from rest_framework.response import Response
 from berth.core.spec.texts import Text
 from berth.server.api.idempotency import idempotent
 from berth.server.api.pagination import Order, page
-from berth.server.api.requests import Body, ListQuery, parse_body, parse_query, reject_query
+from berth.server.api.requests import Body, ListQuery, parse_body, parse_query
 from berth.server.api.responses import ResponseModel, created_response, no_content
 from berth.server.api.schema import operation
 from berth.server.api.views import ApiView
@@ -58,7 +58,6 @@ class Departments(ApiView):
     @operation("Create a department", body=NewDepartment, answer=DepartmentResponse, status=201)
     @idempotent
     def post(self, request: Request) -> Response:
-        reject_query(request)
         department = tenants.create_department(
             actor=self.actor, **parse_body(request, NewDepartment).explicit_values()
         )
@@ -70,12 +69,10 @@ class DepartmentDetail(ApiView):
 
     @operation("Get a department", answer=DepartmentResponse)
     def get(self, request: Request, name: str) -> Response:
-        reject_query(request)
         return Response(serialize_department(selectors.find_department(self.actor, name)))
 
     @operation("Update a department", body=TenantChanges, answer=DepartmentResponse)
     def patch(self, request: Request, name: str) -> Response:
-        reject_query(request)
         department = selectors.find_department(self.actor, name)
         changes = parse_body(request, TenantChanges).explicit_values()
         return Response(
@@ -86,7 +83,6 @@ class DepartmentDetail(ApiView):
 
     @operation("Delete a department without projects", status=204)
     def delete(self, request: Request, name: str) -> Response:
-        reject_query(request)
         tenants.delete_department(actor=self.actor, department=selectors.find_department(self.actor, name))
         return no_content()
 

@@ -14,7 +14,7 @@ from berth.core.problems import Problem, format_value
 from berth.core.spec.texts import Text
 from berth.server.api.idempotency import idempotent
 from berth.server.api.pagination import Order, page
-from berth.server.api.requests import Body, ListQuery, Word, parse_body, parse_query, reject_query
+from berth.server.api.requests import Body, ListQuery, Word, parse_body, parse_query
 from berth.server.api.responses import ResponseModel, created_response, no_content
 from berth.server.api.schema import operation
 from berth.server.api.views import ApiView
@@ -87,7 +87,6 @@ class Members(ApiView):
     @operation("Grant a role", body=NewMember, answer=MemberResponse, status=201)
     @idempotent
     def post(self, request: Request) -> Response:
-        reject_query(request)
         body = parse_body(request, NewMember)
         scope = self._find_scope(body)
         self.require("administer" if scope is None else "grant", scope)
@@ -117,12 +116,10 @@ class MemberDetail(ApiView):
 
     @operation("Get a member", answer=MemberResponse)
     def get(self, request: Request, member_id: int) -> Response:
-        reject_query(request)
         return Response(serialize_member(self._find_membership(member_id)))
 
     @operation("Revoke a role", status=204)
     def delete(self, request: Request, member_id: int) -> Response:
-        reject_query(request)
         members.revoke(actor=self.actor, membership=self._find_membership(member_id))
         return no_content()
 
@@ -150,7 +147,6 @@ class Users(ApiView):
     @operation("Create a user", body=NewUser, answer=UserResponse, status=201)
     @idempotent
     def post(self, request: Request) -> Response:
-        reject_query(request)
         user = members.create_user(actor=self.actor, **parse_body(request, NewUser).explicit_values())
         return created_response(serialize_user(user), f"/api/v1/users?search={user.username}")
 

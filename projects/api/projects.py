@@ -10,7 +10,7 @@ from rest_framework.response import Response
 from berth.core.spec.texts import Text
 from berth.server.api.idempotency import idempotent
 from berth.server.api.pagination import Order, page
-from berth.server.api.requests import Body, ListQuery, Word, parse_body, parse_query, reject_query
+from berth.server.api.requests import Body, ListQuery, Word, parse_body, parse_query
 from berth.server.api.responses import ResponseModel, created_response, no_content
 from berth.server.api.schema import operation
 from berth.server.api.views import ApiView
@@ -60,7 +60,6 @@ class Projects(ApiView):
     @operation("Create a project", body=NewProject, answer=ProjectResponse, status=201)
     @idempotent
     def post(self, request: Request) -> Response:
-        reject_query(request)
         values = parse_body(request, NewProject).explicit_values()
         department = resolve_department(self.actor, values.pop("department"))
         project = tenants.create_project(actor=self.actor, department=department, **values)
@@ -72,12 +71,10 @@ class ProjectDetail(ApiView):
 
     @operation("Get a project", answer=ProjectResponse)
     def get(self, request: Request, name: str) -> Response:
-        reject_query(request)
         return Response(serialize_project(selectors.find_project(self.actor, name)))
 
     @operation("Update a project", body=TenantChanges, answer=ProjectResponse)
     def patch(self, request: Request, name: str) -> Response:
-        reject_query(request)
         project = selectors.find_project(self.actor, name)
         changes = parse_body(request, TenantChanges).explicit_values()
         return Response(
@@ -86,7 +83,6 @@ class ProjectDetail(ApiView):
 
     @operation("Delete a project without workloads", status=204)
     def delete(self, request: Request, name: str) -> Response:
-        reject_query(request)
         tenants.delete_project(actor=self.actor, project=selectors.find_project(self.actor, name))
         return no_content()
 

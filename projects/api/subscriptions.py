@@ -14,7 +14,7 @@ from berth.core.problems import Problem, format_value
 from berth.core.spec.texts import Text
 from berth.server.api.idempotency import idempotent
 from berth.server.api.pagination import NEWEST, Order, page
-from berth.server.api.requests import Body, ListQuery, parse_body, parse_query, reject_query
+from berth.server.api.requests import Body, ListQuery, parse_body, parse_query
 from berth.server.api.responses import ResponseModel, created_response, no_content
 from berth.server.api.schema import operation
 from berth.server.api.views import ApiView
@@ -80,7 +80,6 @@ class Subscriptions(ApiView):
     @operation("Create a subscription", body=NewSubscription, answer=SubscriptionResponse, status=201)
     @idempotent
     def post(self, request: Request) -> Response:
-        reject_query(request)
         body = parse_body(request, NewSubscription)
         subscription = subscriptions.subscribe(
             actor=self.actor, scope=self._find_scope(body), to=body.to, events=body.events,
@@ -113,12 +112,10 @@ class Subscriptions(ApiView):
 class SubscriptionDetail(ApiView):
     @operation("Get a subscription", answer=SubscriptionResponse)
     def get(self, request: Request, subscription_id: int) -> Response:
-        reject_query(request)
         return Response(serialize_subscription(find_subscription(self.actor, subscription_id)))
 
     @operation("Delete a subscription", status=204)
     def delete(self, request: Request, subscription_id: int) -> Response:
-        reject_query(request)
         row = find_subscription(self.actor, subscription_id)
         subscriptions.unsubscribe(actor=self.actor, subscription=row)
         return no_content()

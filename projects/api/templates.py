@@ -20,7 +20,6 @@ from berth.server.api.requests import (
     expected_version,
     parse_body,
     parse_query,
-    reject_query,
 )
 from berth.server.api.responses import ResponseModel, created_response, no_content
 from berth.server.api.schema import operation
@@ -83,7 +82,6 @@ class ProjectTemplates(ApiView):
 class TemplateDetail(ApiView):
     @operation("Get a template with its document", answer=TemplateDetailResponse)
     def get(self, request: Request, name: str, template: str) -> Response:
-        reject_query(request)
         row = self._get_template(selectors.find_project(self.actor, name), template)
         return Response(serialize_template(row), headers={"ETag": etag(row.version)})
 
@@ -95,7 +93,6 @@ class TemplateDetail(ApiView):
         also_status=201,
     )
     def put(self, request: Request, name: str, template: str) -> Response:
-        reject_query(request)
         project = selectors.find_project(self.actor, name)
         self.require("submit", project)
         existing = self._find_template(project, template)
@@ -115,7 +112,6 @@ class TemplateDetail(ApiView):
 
     @operation("Delete a template", status=204, headers=("If-Match",))
     def delete(self, request: Request, name: str, template: str) -> Response:
-        reject_query(request)
         row = self._get_template(selectors.find_project(self.actor, name), template)
         templates.require_change(self.actor, row)
         expected = expected_version(request, row.version)

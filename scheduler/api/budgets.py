@@ -18,7 +18,6 @@ from berth.server.api.requests import (
     expected_version,
     parse_document,
     parse_query,
-    reject_query,
 )
 from berth.server.api.responses import ResponseModel, created_response, no_content
 from berth.server.api.schema import operation
@@ -78,7 +77,6 @@ class BudgetDetail(ApiView):
 
     @operation("Get a budget with its usage and forecast", answer=BudgetResponse)
     def get(self, request: Request, name: str) -> Response:
-        reject_query(request)
         owner = self.owner(name)
         budget = self._find_budget(owner)
         if budget is None:
@@ -93,7 +91,6 @@ class BudgetDetail(ApiView):
         also_status=201,
     )
     def put(self, request: Request, name: str) -> Response:
-        reject_query(request)
         owner = self.owner(name)
         self.require("set_quota", owner)
         existing = self._find_budget(owner)
@@ -108,7 +105,6 @@ class BudgetDetail(ApiView):
 
     @operation("Delete a budget", status=204, headers=("If-Match",))
     def delete(self, request: Request, name: str) -> Response:
-        reject_query(request)
         owner = self.owner(name)
         self.require("set_quota", owner)
         existing = self._find_budget(owner)

@@ -12,7 +12,7 @@ from berth.core.errors import NotFound
 from berth.core.spec.quantities import Moment
 from berth.server.api.idempotency import idempotent
 from berth.server.api.pagination import NEWEST, page
-from berth.server.api.requests import ListQuery, Query, parse_query, reject_query
+from berth.server.api.requests import ListQuery, Query, parse_query
 from berth.server.api.responses import ResponseModel
 from berth.server.api.schema import operation
 from berth.server.api.views import ApiView
@@ -94,7 +94,6 @@ class Replay(ApiView):
     @operation("Replay a cycle on its recorded input and compare the plans", answer=ReplayResponse)
     @idempotent
     def post(self, request: Request, cycle_id: int) -> Response:
-        reject_query(request)
         replayed = replay(find_cycle(self.actor, cycle_id))
         return Response(
             ReplayResponse(**{name: getattr(replayed, name) for name in ReplayResponse.model_fields})

@@ -14,7 +14,7 @@ from rest_framework.response import Response
 from berth.core.errors import NotFound
 from berth.core.spec.quantities import Moment
 from berth.server.api.pagination import NEWEST, page
-from berth.server.api.requests import ListQuery, Query, Word, parse_query, reject_query
+from berth.server.api.requests import ListQuery, Query, Word, parse_query
 from berth.server.api.responses import ResponseModel, from_milli
 from berth.server.api.schema import operation
 from berth.server.api.transport.streaming import csv_response
@@ -141,7 +141,6 @@ class EvictionMatrix(ApiView):
 class EvictionDetail(ApiView):
     @operation("Get an eviction", answer=EvictionResponse)
     def get(self, request: Request, eviction_id: int) -> Response:
-        reject_query(request)
         row = selectors.evictions(self.actor).filter(pk=eviction_id).first()
         if row is None:
             raise NotFound(f"There is no eviction with ID {eviction_id}.")

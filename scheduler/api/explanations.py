@@ -9,7 +9,6 @@ from pydantic import Field
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from berth.server.api.requests import reject_query
 from berth.server.api.responses import ResponseModel
 from berth.server.api.schema import operation
 from berth.server.api.views import ApiView
@@ -85,7 +84,6 @@ class SmallestChangeResponse(ResponseModel):
 class WorkloadExplanation(ApiView):
     @operation("Explain a workload's state", answer=ExplanationResponse)
     def get(self, request: Request, workload_id: UUID) -> Response:
-        reject_query(request)
         workload = selectors.find_workload(self.actor, workload_id)
         explanation = explain(self.actor, workload)
         values = {name: getattr(explanation, name) for name in ExplanationResponse.model_fields}
@@ -103,7 +101,6 @@ class WorkloadSmallestChange(ApiView):
         "Find the smallest change that would start a pending workload now", answer=SmallestChangeResponse
     )
     def get(self, request: Request, workload_id: UUID) -> Response:
-        reject_query(request)
         workload = selectors.find_workload(self.actor, workload_id)
         answer = find_smallest_change(workload, viewer_for(self.actor))
         return Response(SmallestChangeResponse(**asdict(answer)))

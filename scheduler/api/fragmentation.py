@@ -4,7 +4,6 @@ from pydantic import Field
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from berth.server.api.requests import reject_query
 from berth.server.api.responses import ResponseModel, from_milli
 from berth.server.api.schema import operation
 from pools.api.pools import PoolView
@@ -29,7 +28,6 @@ class FragmentationResponse(ResponseModel):
 class Fragmentation(PoolView):
     @operation("Get the fragmentation of a pool's free GPUs", answer=FragmentationResponse)
     def get(self, request: Request, name: str) -> Response:
-        reject_query(request)
         fragmentation = measure_fragmentation(self.get_pool(name))
         levels = [
             FragmentationLevelResponse(gpus=level.gpus, nodes=level.nodes, replicas=level.replicas)

@@ -7,7 +7,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from berth.server.api.idempotency import idempotent
-from berth.server.api.requests import etag, parse_document, reject_query
+from berth.server.api.requests import etag, parse_document
 from berth.server.api.responses import Amounts, ResponseModel
 from berth.server.api.schema import operation
 from berth.server.api.views import ApiView
@@ -86,7 +86,6 @@ class QuotaPreview(ApiView):
                answer=QuotaImpactResponse)  # fmt: skip
     @idempotent
     def post(self, request: Request) -> Response:
-        reject_query(request)
         impact = preview(actor=self.actor, draft=read_draft(self.actor, parse_document(request)))
         values = {
             name: getattr(impact, name) for name in QuotaImpactResponse.model_fields if name != "hidden"
@@ -152,7 +151,6 @@ class ShareTrace(ApiView):
 
     @operation("Trace the computation of a fair share", answer=ShareTraceResponse)
     def get(self, request: Request, name: str, pool: str) -> Response:
-        reject_query(request)
         owner, node_pool = self.owner(name), resolve_pool(pool)
         trace = [
             ShareTraceEntryResponse(

@@ -10,7 +10,7 @@ from rest_framework.response import Response
 
 from berth.server.api.idempotency import idempotent
 from berth.server.api.pagination import NEWEST, page
-from berth.server.api.requests import ListQuery, etag, expected_tag, parse_document, parse_query, reject_query
+from berth.server.api.requests import ListQuery, etag, expected_tag, parse_document, parse_query
 from berth.server.api.responses import ResponseModel
 from berth.server.api.schema import operation
 from berth.server.api.views import ApiView
@@ -58,7 +58,6 @@ class ApplyQuotas(ApiView):
                headers=("If-Match",))  # fmt: skip
     @idempotent
     def post(self, request: Request) -> Response:
-        reject_query(request)
         draft, expected = read_draft(self.actor, parse_document(request)), expected_tag(request)
         change, drafted = drafts.apply_draft(actor=self.actor, draft=draft, expected=expected)
         stored = drafts.tag_after(drafted)
@@ -83,7 +82,6 @@ class QuotaChanges(ApiView):
 class QuotaChangeDetail(ApiView):
     @operation("Get a quota change", answer=QuotaChangeResponse)
     def get(self, request: Request, change_id: int) -> Response:
-        reject_query(request)
         return Response(
             serialize_changes(self.actor, [selectors.find_quota_change(self.actor, change_id)])[0]
         )
@@ -95,7 +93,6 @@ class RevertQuotaChange(ApiView):
     @operation("Revert a quota change unless a later change overrode it", answer=QuotaChangeResponse)
     @idempotent
     def post(self, request: Request, change_id: int) -> Response:
-        reject_query(request)
         change = selectors.find_quota_change(self.actor, change_id)
         return Response(serialize_changes(self.actor, [drafts.revert(actor=self.actor, change=change)])[0])
 

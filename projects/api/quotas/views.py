@@ -16,7 +16,6 @@ from berth.server.api.requests import (
     expected_version,
     parse_document,
     parse_query,
-    reject_query,
 )
 from berth.server.api.responses import created_response, no_content
 from berth.server.api.schema import operation
@@ -73,7 +72,6 @@ class QuotaDetail(ApiView):
 
     @operation("Get a quota", answer=QuotaResponse)
     def get(self, request: Request, name: str, pool: str) -> Response:
-        reject_query(request)
         owner, node_pool = self.owner(name), resolve_pool(pool)
         quota = self._find_quota(owner, node_pool)
         if quota is None:
@@ -88,7 +86,6 @@ class QuotaDetail(ApiView):
         also_status=201,
     )
     def put(self, request: Request, name: str, pool: str) -> Response:
-        reject_query(request)
         owner, node_pool = self.owner(name), resolve_pool(pool)
         self.require("set_quota", owner)
         existing = self._find_quota(owner, node_pool)
@@ -109,7 +106,6 @@ class QuotaDetail(ApiView):
 
     @operation("Delete a quota", status=204, headers=("If-Match",))
     def delete(self, request: Request, name: str, pool: str) -> Response:
-        reject_query(request)
         owner, node_pool = self.owner(name), resolve_pool(pool)
         self.require("set_quota", owner)
         existing = self._find_quota(owner, node_pool)

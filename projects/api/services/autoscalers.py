@@ -18,7 +18,6 @@ from berth.server.api.requests import (
     parse_body,
     parse_document,
     parse_query,
-    reject_query,
 )
 from berth.server.api.responses import ResponseModel
 from berth.server.api.schema import operation
@@ -137,12 +136,10 @@ class MetricsPointResponse(ResponseModel):
 class ServiceAutoscaler(ServiceView):
     @operation("Get autoscaler settings", answer=AutoscalerSettingsResponse)
     def get(self, request: Request, service: str) -> Response:
-        reject_query(request)
         return Response(_serialize_settings(self.service(service).autoscaler))
 
     @operation("Replace autoscaler settings", body=AutoscalerSettingsBody, answer=AutoscalerSettingsResponse)
     def put(self, request: Request, service: str) -> Response:
-        reject_query(request)
         row = self.service(service)
         return Response(
             _serialize_settings(
@@ -154,7 +151,6 @@ class ServiceAutoscaler(ServiceView):
 class AutoscalerStatus(ServiceView):
     @operation("Get autoscaler status", answer=AutoscalerStatusResponse)
     def get(self, request: Request, service: str) -> Response:
-        reject_query(request)
         return Response(build_status(self.service(service)))
 
 
@@ -162,7 +158,6 @@ class AutoscalerEnable(ServiceView):
     @operation("Enable or disable an autoscaler", body=AutoscalerEnableBody, answer=AutoscalerStatusResponse)
     @idempotent
     def post(self, request: Request, service: str) -> Response:
-        reject_query(request)
         body, row = parse_body(request, AutoscalerEnableBody), self.service(service)
         autoscalers.enable(actor=self.actor, service=row, enabled=body.enabled)
         return Response(build_status(self.service(service)))
@@ -171,7 +166,6 @@ class AutoscalerEnable(ServiceView):
 class AutoscalerConditions(ServiceView):
     @operation("List autoscaler conditions", answer=AutoscalerConditionsResponse)
     def get(self, request: Request, service: str) -> Response:
-        reject_query(request)
         row = self.service(service).autoscaler
         config, window = load_config(row), load_window(row)
         now = timezone.now().timestamp()
@@ -189,7 +183,6 @@ class AutoscalerConditions(ServiceView):
 class AutoscalerHealth(ServiceView):
     @operation("Get autoscaler health", answer=AutoscalerHealthResponse)
     def get(self, request: Request, service: str) -> Response:
-        reject_query(request)
         service_row = self.service(service)
         row, running = service_row.autoscaler, is_running(service_row)
         message = row.last_error or ("" if running else NOT_EVALUATED)

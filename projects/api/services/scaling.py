@@ -11,7 +11,7 @@ from berth.core.problems import Problem, format_value
 from berth.core.words import format_count
 from berth.server.api.idempotency import idempotent
 from berth.server.api.pagination import Order, page
-from berth.server.api.requests import NoBody, parse_body, parse_query, reject_query
+from berth.server.api.requests import NoBody, parse_body, parse_query
 from berth.server.api.schema import operation
 from projects.api.services import scaling_schemas as schemas
 from projects.api.services.views import ServiceView
@@ -34,7 +34,6 @@ class ScaleRequestView(ServiceView):
         return Response(page(rows, query, NEWEST_FIRST, schemas.serialize_scale_requests))
 
     def get_request(self, request: Request, service: str, request_id: str) -> ScaleRequest:
-        reject_query(request)
         return find_request(self.service(service), self.direction, request_id)
 
 
@@ -52,7 +51,6 @@ class ScaleOuts(ScaleRequestView):
     @operation("Scale out", body=schemas.ScaleOutBody, answer=schemas.ScaleAcceptedResponse)
     @idempotent
     def post(self, request: Request, service: str) -> Response:
-        reject_query(request)
         body = parse_body(request, schemas.ScaleOutBody)
         _check_mode(body)
         parameters = _scale_parameters(body, new_addresses(body.engine_urls))
@@ -89,7 +87,6 @@ class CancelScaleOuts(ServiceView):
     )
     @idempotent
     def post(self, request: Request, service: str) -> Response:
-        reject_query(request)
         body = parse_body(request, schemas.CancelScaleOutsBody)
         cancelled = requests.cancel_many(
             actor=self.actor, service=self.service(service), dry_run=body.dry_run,
@@ -110,7 +107,6 @@ class ScaleIns(ScaleRequestView):
     @operation("Scale in", body=schemas.ScaleInBody, answer=schemas.ScaleAcceptedResponse)
     @idempotent
     def post(self, request: Request, service: str) -> Response:
-        reject_query(request)
         body = parse_body(request, schemas.ScaleInBody)
         parameters = _scale_parameters(body, addresses(body.engine_urls), force=body.force)
         accepted = requests.scale_in(

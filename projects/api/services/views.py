@@ -11,7 +11,7 @@ from rest_framework.response import Response
 from berth.core.errors import Invalid
 from berth.server.api.idempotency import idempotent
 from berth.server.api.pagination import NEWEST, page
-from berth.server.api.requests import Body, ListQuery, Word, parse_body, parse_query, reject_query
+from berth.server.api.requests import Body, ListQuery, Word, parse_body, parse_query
 from berth.server.api.responses import ResponseModel, from_milli
 from berth.server.api.schema import operation
 from berth.server.api.views import ApiView
@@ -130,7 +130,6 @@ class Services(ServiceView):
 class ServiceDetail(ServiceView):
     @operation("Get an inference service", answer=ServiceDetailResponse)
     def get(self, request: Request, service: str) -> Response:
-        reject_query(request)
         row = self.service(service)
         settings = service_settings(row.workload).model_dump(mode="json")
         return Response(
@@ -141,7 +140,6 @@ class ServiceDetail(ServiceView):
 class ServiceEngines(ServiceView):
     @operation("List a service's engines by model", answer=EnginesResponse)
     def get(self, request: Request, service: str) -> Response:
-        reject_query(request)
         row = self.service(service)
         engines = list_engines(row)
         return Response(
@@ -155,7 +153,6 @@ class ServiceWeights(ServiceView):
     @operation("Begin or end a weight update", body=WeightUpdateBody, answer=WeightUpdateResponse)
     @idempotent
     def post(self, request: Request, service: str) -> Response:
-        reject_query(request)
         body, row = parse_body(request, WeightUpdateBody), self.service(service)
         if body.updating:
             row = weight_updates.begin(actor=self.actor, service=row)

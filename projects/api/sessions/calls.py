@@ -15,7 +15,7 @@ from berth.core.problems import Problem, format_value
 from berth.db.bell import WakeupListener
 from berth.server.api.idempotency import idempotent
 from berth.server.api.parsers import FramesParser
-from berth.server.api.requests import Body, Query, parse_body, parse_query, reject_query, validate
+from berth.server.api.requests import Body, Query, parse_body, parse_query, validate
 from berth.server.api.responses import ResponseModel, no_content
 from berth.server.api.schema import operation
 from berth.server.api.transport.long_polling import WAIT_MAX, long_poll
@@ -78,7 +78,6 @@ class Calls(CallsView):
     @operation("Submit calls", body_type=CONTENT_TYPE, answer=SubmittedCallsResponse, status=201)
     @idempotent
     def post(self, request: Request, workload_id: UUID) -> Response:
-        reject_query(request)
         session = self.session(workload_id)
         added = calls.add(session=session, calls=_parse_calls(request.data))
         broadcasts = [_serialize_broadcast(key, children) for key, children in added.children.items()]
@@ -89,7 +88,6 @@ class CancelCalls(CallsView):
     @operation("Cancel calls", body=CancelCallsBody, status=204)
     @idempotent
     def post(self, request: Request, workload_id: UUID) -> Response:
-        reject_query(request)
         calls.cancel_calls(session=self.session(workload_id), keys=parse_body(request, CancelCallsBody).keys)
         return no_content()
 

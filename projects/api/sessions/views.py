@@ -16,7 +16,7 @@ from berth.core.spec.quantities import Cores, Gpus, Mebibytes, Priority
 from berth.core.spec.roles import REPLICAS_MAX, Environment, Labels, Seconds
 from berth.core.spec.texts import Name, Text
 from berth.server.api.idempotency import idempotent
-from berth.server.api.requests import Body, NoBody, parse_body, reject_query
+from berth.server.api.requests import Body, NoBody, parse_body
 from berth.server.api.responses import ResponseModel, created_response
 from berth.server.api.schema import operation
 from berth.server.api.views import ApiView
@@ -106,7 +106,6 @@ class Sessions(ApiView):
     @operation("Create a session", body=SessionBody, answer=SessionStateResponse, status=201)
     @idempotent
     def post(self, request: Request) -> Response:
-        reject_query(request)
         body = parse_body(request, SessionBody)
         address = settings.BERTH_PUBLIC_URL or request.build_absolute_uri("/").rstrip("/")
         session = sessions.open_session(
@@ -118,7 +117,6 @@ class Sessions(ApiView):
 class SessionDetail(ApiView):
     @operation("Get a session and the nodes that accept calls", answer=SessionStateResponse)
     def get(self, request: Request, workload_id: UUID) -> Response:
-        reject_query(request)
         workload = selectors.find_workload(self.actor, workload_id)
         return Response(serialize_session(sessions.get_session(self.actor, workload, Action.VIEW)))
 
@@ -127,7 +125,6 @@ class EndSession(ApiView):
     @operation("Complete a session", answer=SessionStateResponse)
     @idempotent
     def post(self, request: Request, workload_id: UUID) -> Response:
-        reject_query(request)
         parse_body(request, NoBody)
         session = sessions.get_session(self.actor, selectors.find_workload(self.actor, workload_id))
         session.workload = sessions.end_session(actor=self.actor, session=session)

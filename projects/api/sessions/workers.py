@@ -15,7 +15,7 @@ from berth.core.problems import Problem, format_value
 from berth.core.spec.texts import Text
 from berth.server.api.idempotency import idempotent
 from berth.server.api.parsers import FramesParser
-from berth.server.api.requests import Body, Query, parse_body, parse_query, reject_query, validate
+from berth.server.api.requests import Body, Query, parse_body, parse_query, validate
 from berth.server.api.responses import ResponseModel, no_content
 from berth.server.api.schema import operation
 from berth.server.api.transport.long_polling import WAIT_MAX, long_poll
@@ -83,7 +83,6 @@ class RegisterWorker(WorkerView):
     @operation("Register a worker", body=RegisterWorkerBody, answer=RegisterWorkerResponse)
     @idempotent
     def post(self, request: Request) -> Response:
-        reject_query(request)
         pod, body = self.pod(request), parse_body(request, RegisterWorkerBody)
         versions = workers.WorkerVersions(body.python, body.cloudpickle)
         error = workers.check_versions(pod=pod, versions=versions)
@@ -134,7 +133,6 @@ class LeaveSession(WorkerView):
     @operation("Unregister a worker", body=LeaveBody, status=204)
     @idempotent
     def post(self, request: Request) -> Response:
-        reject_query(request)
         pod = self.pod(request)
         workers.leave(pod=pod, error=parse_body(request, LeaveBody).error)
         return no_content()

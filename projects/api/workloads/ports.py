@@ -9,7 +9,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from berth.server.api.idempotency import repeatable
-from berth.server.api.requests import NoBody, parse_body, reject_query
+from berth.server.api.requests import NoBody, parse_body
 from berth.server.api.responses import ResponseModel
 from berth.server.api.schema import operation
 from berth.server.api.views import ApiView
@@ -28,7 +28,6 @@ class CreatePortLink(ApiView):
     @operation("Create a one-time link to a port of a running workload", answer=PortLinkResponse, status=201)
     @repeatable
     def post(self, request: Request, workload_id: UUID, port: str) -> HttpResponse:
-        reject_query(request)
         parse_body(request, NoBody)
         workload = selectors.find_workload(self.actor, workload_id)
         url, expires_at = create_port_link(actor=self.actor, workload=workload, port=port, at=timezone.now())

@@ -19,7 +19,6 @@ from berth.server.api.requests import (
     parse_body,
     parse_document,
     parse_query,
-    reject_query,
 )
 from berth.server.api.responses import ProblemResponse, ResponseModel, created_response, no_content
 from berth.server.api.schema import operation
@@ -77,12 +76,10 @@ class Workloads(ApiView):
 class WorkloadDetail(ApiView):
     @operation("Get a workload", answer=WorkloadDetailResponse)
     def get(self, request: Request, workload_id: UUID) -> Response:
-        reject_query(request)
         return Response(serialize_workload(selectors.find_workload(self.actor, workload_id)))
 
     @operation("Delete a workload that has ended", status=204)
     def delete(self, request: Request, workload_id: UUID) -> Response:
-        reject_query(request)
         workloads.delete(actor=self.actor, workload=selectors.find_workload(self.actor, workload_id))
         return no_content()
 
@@ -91,7 +88,6 @@ class WorkloadAction(ApiView):
     """Base view for workload actions, which take neither query parameters nor a body."""
 
     def target(self, request: Request, workload_id: UUID) -> Workload:
-        reject_query(request)
         parse_body(request, NoBody)
         return selectors.find_workload(self.actor, workload_id)
 
@@ -123,7 +119,6 @@ class CancelMany(ApiView):
     @idempotent
     def post(self, request: Request) -> Response:
         """Cancel the workloads that can be cancelled, and return a reason for each of the others."""
-        reject_query(request)
         ids = list(dict.fromkeys(parse_body(request, CancelManyBody).ids))
         rows = {row.pk: row for row in selectors.workloads(self.actor).filter(pk__in=ids)}
         visible = [rows[pk] for pk in ids if pk in rows]

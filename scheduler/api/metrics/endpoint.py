@@ -16,6 +16,7 @@ from django.utils.crypto import constant_time_compare
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
+from pydantic import BaseModel
 from rest_framework.request import Request
 
 from berth.core.errors import Unauthenticated
@@ -40,8 +41,12 @@ UNAUTHENTICATED = (
 )
 
 
+class ScrapeParameters(BaseModel):
+    """URL parameters that a scrape configuration adds. They are ignored."""
+
+
 class Metrics(ApiView):
-    @operation("Get metrics for Prometheus", media_type="text/plain")
+    @operation("Get metrics for Prometheus", query=ScrapeParameters, media_type="text/plain")
     def get(self, request: Request) -> HttpResponse:
         self.require("administer")
         return render_metrics()

@@ -80,11 +80,6 @@ def parse_query(request: Request, model: type[Q]) -> Q:
     return validate(model, _query_values(request.query_params, model))
 
 
-def reject_query(request: Request) -> None:
-    """Raise Invalid if the request has any query parameter."""
-    parse_query(request, Query)
-
-
 def validate(model: type[M], data: Mapping[str, Any]) -> M:
     try:
         return model.model_validate(data)

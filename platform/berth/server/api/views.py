@@ -15,8 +15,9 @@ from rest_framework.views import APIView
 from berth.core.errors import Forbidden, Invalid, Malformed, NotFound, TooLarge, Unauthenticated
 from berth.server.api import rate_limits
 from berth.server.api.parsers import max_body_size, too_large_message
+from berth.server.api.requests import Query, parse_query
 from berth.server.api.responses import JsonRenderer
-from berth.server.api.schema import ApiSchema
+from berth.server.api.schema import ApiSchema, Operation
 
 
 class SingleRenderer(BaseContentNegotiation):
@@ -46,7 +47,10 @@ class HasScope(BasePermission):
 
 
 class ApiView(APIView):
-    """View of one URL. A subclass parses the request, makes one call, and builds the response."""
+    """View of one URL. A subclass parses the request, makes one call, and builds the response.
+
+    Query parameters are rejected unless the `operation` of the method declares them.
+    """
 
     change_scope: ClassVar[str] = "write"
     permission_classes = [HasScope]
@@ -79,6 +83,10 @@ class ApiView(APIView):
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         _check_readable(request)
         super().initial(request, *args, **kwargs)
+        handler = getattr(self, (request.method or "").lower(), None)
+        operation: Operation | None = getattr(handler, "operation", None)
+        if operation is not None and operation.query is None:
+            parse_query(request, Query)
 
     def check_throttles(self, request: Request) -> None:
         bucket = "read" if request.method in SAFE_METHODS else "write"
