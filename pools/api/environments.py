@@ -60,12 +60,4 @@ class PoolEnvironment(PoolView):
         environment = self.get_pool(name).built_environment
         if environment is None:
             raise NotFound(f"Pool {name} declares no environment.")
-        return Response(
-            PoolEnvironmentResponse(
-                digest=environment.digest,
-                image=environment.image,
-                phases=environment.phases,
-                script=environment.script,
-                created_at=environment.created_at,
-            )
-        )
+        return Response(PoolEnvironmentResponse.from_row(environment))

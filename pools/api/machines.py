@@ -163,18 +163,12 @@ class RemoveMachine(MachineView):
 
 
 def _token_response(row: Any) -> JoinTokenResponse:
-    fields = {name: getattr(row, name) for name in JoinTokenResponse.model_fields if name != "used_by"}
-    return JoinTokenResponse(**fields, used_by=row.used_by.name if row.used_by else None)
+    return JoinTokenResponse.from_row(row, used_by=row.used_by.name if row.used_by else None)
 
 
 def _machine_responses(rows: Sequence[Any]) -> list[Any]:
     nodes = joined_machines.current_node_names(list(rows))
     return [
-        MachineResponse(
-            name=row.name, state=row.state, node=nodes.get(row.pk), address=row.address,
-            cpu=row.cpu_milli / 1000, memory_mib=row.memory_mib, gpus=len(row.devices),
-            gpu_model=row.gpu_model, joined_at=row.joined_at, last_seen_at=row.last_seen_at,
-            departed_at=row.departed_at,
-        )
+        MachineResponse.from_row(row, node=nodes.get(row.pk), cpu=row.cpu_milli / 1000, gpus=len(row.devices))
         for row in rows
-    ]  # fmt: skip
+    ]

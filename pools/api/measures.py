@@ -59,12 +59,9 @@ class PoolCapacity(PoolView):
         query, pool, now = parse_query(request, CapacityQuery), self.get_pool(name), timezone.now()
         span = timedelta(seconds=query.span)
         points = [
-            CapacityPointResponse(
-                at=datetime.fromtimestamp(point.at, UTC), desired=point.desired, current=point.current,
-                pending=point.pending, draining=point.draining,
-            )
+            CapacityPointResponse.from_row(point, at=datetime.fromtimestamp(point.at, UTC))
             for point in capacity_over_time(pool, now=now, span=span, points_max=query.points)
-        ]  # fmt: skip
+        ]
         return Response(CapacityResponse(until=now, points=points))
 
 

@@ -164,7 +164,8 @@ def _node_responses(nodes: Sequence[Node], *, is_admin: bool) -> list[Any]:
 
 
 def _node_response(node: Node, is_admin: bool, work: list[str]) -> NodeResponse:
-    return NodeResponse(
+    return NodeResponse.from_row(
+        node,
         pool=node.pool.name,
         capacity=node_capacity(node),
         free=node_free_capacity(node),
@@ -173,15 +174,8 @@ def _node_response(node: Node, is_admin: bool, work: list[str]) -> NodeResponse:
         work=work if is_admin else None,
         environment_digest=node.environment_id,
         phases=[_phase_response(phase, is_admin) for phase in node.phases],
-        **{name: getattr(node, name) for name in _COPIED_FIELDS},
     )
 
 
 def _phase_response(phase: dict[str, Any], is_admin: bool) -> PhaseResponse:
     return PhaseResponse(**{**phase, "message": phase["message"] if is_admin else ""})
-
-
-_COMPUTED_FIELDS = (
-    "pool", "capacity", "free", "instance_id", "address", "work", "environment_digest", "phases",
-)  # fmt: skip
-_COPIED_FIELDS = tuple(name for name in NodeResponse.model_fields if name not in _COMPUTED_FIELDS)

@@ -322,8 +322,8 @@ def to_pool_response(
 ) -> NodePoolResponse:
     """Return a pool with its node counts. `capacity_by_pool` maps pool ids to total and free capacity."""
     capacity, free = capacity_by_pool[pool.pk]
-    columns: Any = pool
-    return NodePoolResponse(
+    return NodePoolResponse.from_row(
+        pool,
         capacity=capacity,
         free=free,
         operational=pool.operational_since is not None,
@@ -334,7 +334,6 @@ def to_pool_response(
         provider_settings=pool.provider_settings if is_admin else None,
         environment_digest=pool.built_environment_id,
         current_price=None if (price := current_price(pool)) is None else float(price),
-        **{name: getattr(columns, name) for name in _COPIED_FIELDS},
     )
 
 
@@ -346,10 +345,3 @@ def _stored_value(name: str, value: Any) -> Any:
     if name == "topology":
         return list(value)
     return Decimal(str(value)) if name == "price_per_gpu_hour" and value is not None else value
-
-
-_COMPUTED_FIELDS = (
-    "capacity", "free", "operational", "state", "cpu", "cpu_load_limit", "last_error", "provider_settings",
-    "current_price", "environment_digest",
-)  # fmt: skip
-_COPIED_FIELDS = tuple(name for name in NodePoolResponse.model_fields if name not in _COMPUTED_FIELDS)

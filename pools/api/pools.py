@@ -196,10 +196,11 @@ class PoolHistory(PoolView):
 
 def _event_responses(rows: Sequence[ScalingEvent], *, is_admin: bool) -> list[Any]:
     return [
-        ScalingEventResponse(
-            id=row.pk, at=row.at, kind=row.kind, node=row.node.name if row.node else None, before=row.before,
-            after=row.after, reason=selectors.visible_reason(row, is_admin=is_admin),
+        ScalingEventResponse.from_row(
+            row,
+            node=row.node.name if row.node else None,
+            reason=selectors.visible_reason(row, is_admin=is_admin),
             data=row.data if is_admin else {},
         )
         for row in rows
-    ]  # fmt: skip
+    ]

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from django.contrib.auth import authenticate, update_session_auth_hash
 from django.contrib.auth.models import User
@@ -18,7 +18,7 @@ from berth.core.spec.quantities import Moment
 from berth.core.spec.texts import Text
 from berth.server.api import rate_limits
 from berth.server.api.idempotency import idempotent
-from berth.server.api.pagination import NEWEST, page
+from berth.server.api.pagination import NEWEST, each, page
 from berth.server.api.rate_limits import password_attempt
 from berth.server.api.requests import Body, ListQuery, parse_body, parse_query
 from berth.server.api.responses import ResponseModel, created_response, no_content
@@ -186,14 +186,7 @@ class Tokens(ApiView):
     @operation("List your tokens", query=ListQuery, page=TokenResponse)
     def get(self, request: Request) -> Response:
         rows = selectors.tokens(self.actor)
-        return Response(
-            page(
-                rows,
-                parse_query(request, ListQuery),
-                NEWEST,
-                lambda rows: [_serialize_token(row) for row in rows],
-            )
-        )
+        return Response(page(rows, parse_query(request, ListQuery), NEWEST, each(TokenResponse.from_row)))
 
     @operation("Create a token", body=NewToken, answer=NewTokenResponse, status=201)
     @idempotent
@@ -202,14 +195,14 @@ class Tokens(ApiView):
         token, secret = tokens.issue(
             actor=self.actor, name=body.name, scopes=body.scopes, expires_at=body.expires_at
         )
-        answer = NewTokenResponse(**_serialize_token(token).model_dump(), token=secret)
+        answer = NewTokenResponse(**TokenResponse.from_row(token).model_dump(), token=secret)
         return created_response(answer, f"/api/v1/tokens/{token.pk}")
 
 
 class TokenDetail(ApiView):
     @operation("Get one of your tokens", answer=TokenResponse)
     def get(self, request: Request, token_id: int) -> Response:
-        return Response(_serialize_token(self._find_token(token_id)))
+        return Response(TokenResponse.from_row(self._find_token(token_id)))
 
     @operation("Revoke one of your tokens", status=204)
     def delete(self, request: Request, token_id: int) -> Response:
@@ -229,8 +222,3 @@ def _serialize_role(row: Membership) -> RoleResponse:
         department=row.department.name if row.department else None,
         project=row.project.name if row.project else None,
     )
-
-
-def _serialize_token(row: ApiToken) -> TokenResponse:
-    values: dict[str, Any] = {name: getattr(row, name) for name in TokenResponse.model_fields}
-    return TokenResponse(**values)

@@ -1,15 +1,13 @@
 """REST endpoints for departments."""
 
-from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
 
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from berth.core.spec.texts import Text
 from berth.server.api.idempotency import idempotent
-from berth.server.api.pagination import Order, page
+from berth.server.api.pagination import Order, each, page
 from berth.server.api.requests import Body, ListQuery, parse_body, parse_query
 from berth.server.api.responses import ResponseModel, created_response, no_content
 from berth.server.api.schema import operation
@@ -53,7 +51,7 @@ class Departments(ApiView):
     @operation("List departments", query=ListQuery, page=DepartmentResponse)
     def get(self, request: Request) -> Response:
         rows = selectors.departments(self.actor)
-        return Response(page(rows, parse_query(request, ListQuery), BY_NAME, serialize_departments))
+        return Response(page(rows, parse_query(request, ListQuery), BY_NAME, each(serialize_department)))
 
     @operation("Create a department", body=NewDepartment, answer=DepartmentResponse, status=201)
     @idempotent
@@ -88,15 +86,4 @@ class DepartmentDetail(ApiView):
 
 
 def serialize_department(department: Department) -> DepartmentResponse:
-    return DepartmentResponse(
-        name=department.name,
-        title=department.title,
-        rank=department.rank,
-        reclaim_min_runtime=department.reclaim_min_runtime,
-        preempt_min_runtime=department.preempt_min_runtime,
-        created_at=department.created_at,
-    )
-
-
-def serialize_departments(rows: Sequence[Department]) -> list[Any]:
-    return [serialize_department(row) for row in rows]
+    return DepartmentResponse.from_row(department)

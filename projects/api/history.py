@@ -9,13 +9,13 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from berth.core.spec.quantities import Moment
-from berth.server.api.pagination import NEWEST, Order, page
+from berth.server.api.pagination import NEWEST, Order, each, page
 from berth.server.api.requests import ListQuery, Word, parse_query
 from berth.server.api.responses import ResponseModel
 from berth.server.api.schema import operation
 from berth.server.api.views import ApiView
 from projects import selectors
-from projects.models import Audit, Event, Project
+from projects.models import Event, Project
 
 OLDEST = Order("oldest", ("id",))
 
@@ -110,24 +110,13 @@ class AuditTrail(ApiView):
             rows = rows.filter(at__gte=query.since)
         if query.until is not None:
             rows = rows.filter(at__lte=query.until)
-        return Response(page(rows, query, NEWEST, lambda rows: [_serialize_audit_entry(row) for row in rows]))
+        return Response(page(rows, query, NEWEST, each(AuditEntryResponse.from_row)))
 
 
 def serialize_events(rows: Sequence[Event]) -> list[Any]:
     """Serialize events. `project` is null if the project was deleted."""
     names = dict(Project.objects.filter(pk__in={row.project_id for row in rows}).values_list("pk", "name"))
     return [
-        EventResponse(
-            project=names.get(row.project_id or 0),
-            workload=row.workload_id,
-            **{name: getattr(row, name) for name in _EVENT_FIELDS},
-        )
+        EventResponse.from_row(row, project=names.get(row.project_id or 0), workload=row.workload_id)
         for row in rows
     ]
-
-
-_EVENT_FIELDS = ("id", "at", "kind", "subject", "message", "data", "actor")
-
-
-def _serialize_audit_entry(row: Audit) -> AuditEntryResponse:
-    return AuditEntryResponse(**{name: getattr(row, name) for name in AuditEntryResponse.model_fields})

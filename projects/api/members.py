@@ -1,6 +1,5 @@
 """REST endpoints for members and users."""
 
-from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, Literal
 
@@ -13,7 +12,7 @@ from berth.core.errors import Forbidden, Invalid, NotFound
 from berth.core.problems import Problem, format_value
 from berth.core.spec.texts import Text
 from berth.server.api.idempotency import idempotent
-from berth.server.api.pagination import Order, page
+from berth.server.api.pagination import Order, each, page
 from berth.server.api.requests import Body, ListQuery, Word, parse_body, parse_query
 from berth.server.api.responses import ResponseModel, created_response, no_content
 from berth.server.api.schema import operation
@@ -82,7 +81,7 @@ class Members(ApiView):
             rows = rows.filter(department__name=query.department)
         if query.user is not None:
             rows = rows.filter(user__username=query.user)
-        return Response(page(rows, query, OLDEST, serialize_members))
+        return Response(page(rows, query, OLDEST, each(serialize_member)))
 
     @operation("Grant a role", body=NewMember, answer=MemberResponse, status=201)
     @idempotent
@@ -158,18 +157,12 @@ def _search_users(rows: Any, text: str | None) -> Any:
 
 
 def serialize_member(member: Membership) -> MemberResponse:
-    return MemberResponse(
-        id=member.pk,
+    return MemberResponse.from_row(
+        member,
         user=member.user.username,
-        role=Role(member.role),
         department=member.department.name if member.department else None,
         project=member.project.name if member.project else None,
-        created_at=member.created_at,
     )
-
-
-def serialize_members(rows: Sequence[Membership]) -> list[Any]:
-    return [serialize_member(row) for row in rows]
 
 
 def serialize_user(user: User) -> UserResponse:

@@ -1,15 +1,13 @@
 """REST endpoints for projects."""
 
-from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
 
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from berth.core.spec.texts import Text
 from berth.server.api.idempotency import idempotent
-from berth.server.api.pagination import Order, page
+from berth.server.api.pagination import Order, each, page
 from berth.server.api.requests import Body, ListQuery, Word, parse_body, parse_query
 from berth.server.api.responses import ResponseModel, created_response, no_content
 from berth.server.api.schema import operation
@@ -55,7 +53,7 @@ class Projects(ApiView):
         rows = selectors.projects(self.actor)
         if query.department is not None:
             rows = rows.filter(department__name=query.department)
-        return Response(page(rows, query, BY_NAME, serialize_projects))
+        return Response(page(rows, query, BY_NAME, each(serialize_project)))
 
     @operation("Create a project", body=NewProject, answer=ProjectResponse, status=201)
     @idempotent
@@ -88,16 +86,4 @@ class ProjectDetail(ApiView):
 
 
 def serialize_project(project: Project) -> ProjectResponse:
-    return ProjectResponse(
-        name=project.name,
-        department=project.department.name,
-        title=project.title,
-        rank=project.rank,
-        reclaim_min_runtime=project.reclaim_min_runtime,
-        preempt_min_runtime=project.preempt_min_runtime,
-        created_at=project.created_at,
-    )
-
-
-def serialize_projects(rows: Sequence[Project]) -> list[Any]:
-    return [serialize_project(row) for row in rows]
+    return ProjectResponse.from_row(project, department=project.department.name)

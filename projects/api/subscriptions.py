@@ -1,6 +1,5 @@
 """REST endpoints for notification subscriptions and their deliveries."""
 
-from collections.abc import Sequence
 from datetime import datetime
 from typing import Annotated, Any, Literal
 from uuid import UUID
@@ -13,7 +12,7 @@ from berth.core.errors import Invalid, NotFound
 from berth.core.problems import Problem, format_value
 from berth.core.spec.texts import Text
 from berth.server.api.idempotency import idempotent
-from berth.server.api.pagination import NEWEST, Order, page
+from berth.server.api.pagination import NEWEST, Order, each, page
 from berth.server.api.requests import Body, ListQuery, parse_body, parse_query
 from berth.server.api.responses import ResponseModel, created_response, no_content
 from berth.server.api.schema import operation
@@ -75,7 +74,9 @@ class Subscriptions(ApiView):
     @operation("List the subscriptions you may change", query=ListQuery, page=SubscriptionResponse)
     def get(self, request: Request) -> Response:
         query = parse_query(request, ListQuery)
-        return Response(page(selectors.subscriptions(self.actor), query, OLDEST, serialize_subscriptions))
+        return Response(
+            page(selectors.subscriptions(self.actor), query, OLDEST, each(serialize_subscription))
+        )
 
     @operation("Create a subscription", body=NewSubscription, answer=SubscriptionResponse, status=201)
     @idempotent
@@ -126,7 +127,9 @@ class SubscriptionDeliveries(ApiView):
     def get(self, request: Request, subscription_id: int) -> Response:
         query = parse_query(request, ListQuery)
         row = find_subscription(self.actor, subscription_id)
-        return Response(page(Delivery.objects.filter(subscription=row), query, NEWEST, serialize_deliveries))
+        return Response(
+            page(Delivery.objects.filter(subscription=row), query, NEWEST, each(serialize_delivery))
+        )
 
 
 class WorkloadDeliveries(ApiView):
@@ -137,7 +140,7 @@ class WorkloadDeliveries(ApiView):
         query = parse_query(request, ListQuery)
         workload = selectors.find_workload(self.actor, workload_id)
         rows = Delivery.objects.filter(workload_id=workload.pk)
-        return Response(page(rows, query, NEWEST, serialize_deliveries))
+        return Response(page(rows, query, NEWEST, each(serialize_delivery)))
 
 
 def find_subscription(actor: Any, subscription_id: int) -> Subscription:
@@ -147,33 +150,16 @@ def find_subscription(actor: Any, subscription_id: int) -> Subscription:
     return row
 
 
-def serialize_subscriptions(rows: Sequence[Subscription]) -> list[Any]:
-    return [serialize_subscription(row) for row in rows]
-
-
 def serialize_subscription(row: Subscription) -> SubscriptionResponse:
-    columns: Any = row  # validated when it was stored
-    return SubscriptionResponse(
-        id=row.pk,
+    return SubscriptionResponse.from_row(
+        row,
         scope=row.scope_name,
         project=row.project.name if row.project else None,
         department=row.department.name if row.department else None,
         user=row.user.get_username() if row.user else None,
-        events=columns.events,
-        pending_minutes=row.pending_minutes,
         to=subscriptions.display_address(row.to),
-        channel=columns.channel,
-        created_by=row.created_by,
-        created_at=row.created_at,
     )
 
 
-def serialize_deliveries(rows: Sequence[Delivery]) -> list[Any]:
-    copied_fields = ("id", "at", "kind", "channel", "state", "last_error", "ended_at")
-    return [
-        DeliveryResponse(
-            to=subscriptions.display_address(row.to), attempts=row.attempts,
-            next_attempt_at=row.next_attempt_at, **{name: getattr(row, name) for name in copied_fields},
-        )
-        for row in rows
-    ]  # fmt: skip
+def serialize_delivery(row: Delivery) -> DeliveryResponse:
+    return DeliveryResponse.from_row(row, to=subscriptions.display_address(row.to))

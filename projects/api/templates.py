@@ -1,6 +1,5 @@
 """REST endpoints for project templates."""
 
-from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
@@ -11,7 +10,7 @@ from berth.core.errors import Invalid, NotFound
 from berth.core.problems import Problem, format_value
 from berth.core.spec.texts import Text
 from berth.documents.ordered import dump_workload
-from berth.server.api.pagination import Order, page
+from berth.server.api.pagination import Order, each, page
 from berth.server.api.requests import (
     Body,
     ListQuery,
@@ -67,7 +66,7 @@ class Templates(ApiView):
         rows = selectors.templates(self.actor)
         if query.project is not None:
             rows = rows.filter(project__name=query.project)
-        return Response(page(rows, query, BY_NAME, serialize_templates))
+        return Response(page(rows, query, BY_NAME, each(serialize_list_row)))
 
 
 class ProjectTemplates(ApiView):
@@ -76,7 +75,7 @@ class ProjectTemplates(ApiView):
         query = parse_query(request, ListQuery)
         project = selectors.find_project(self.actor, name)
         rows = selectors.templates(self.actor).filter(project=project)
-        return Response(page(rows, query, BY_NAME, serialize_templates))
+        return Response(page(rows, query, BY_NAME, each(serialize_list_row)))
 
 
 class TemplateDetail(ApiView):
@@ -128,26 +127,20 @@ class TemplateDetail(ApiView):
         return template
 
 
-def serialize_templates(rows: Sequence[Template]) -> list[Any]:
-    return [TemplateResponse(**_template_values(row)) for row in rows]
+def serialize_list_row(row: Template) -> TemplateResponse:
+    return TemplateResponse.from_row(row, **_template_values(row))
 
 
 def serialize_template(row: Template) -> TemplateDetailResponse:
-    return TemplateDetailResponse(
-        **_template_values(row), text=row.text, document=templates.template_document(row)
-    )
+    document = templates.template_document(row)
+    return TemplateDetailResponse.from_row(row, document=document, **_template_values(row))
 
 
 def _template_values(row: Template) -> dict[str, Any]:
     return {
-        "name": row.name,
         "project": row.project.name,
-        "description": row.description,
         "kind": str(templates.template_document(row).get("kind", "training")),
         "created_by": row.made_by.get_username() if row.made_by else None,
-        "changed_by": row.changed_by,
-        "changed_at": row.changed_at,
-        "version": row.version,
     }
 
 

@@ -1,6 +1,5 @@
 """REST endpoints for scheduling cycles, for platform admins."""
 
-from collections.abc import Sequence
 from datetime import datetime
 from typing import Annotated, Any
 
@@ -11,7 +10,7 @@ from rest_framework.response import Response
 from berth.core.errors import NotFound
 from berth.core.spec.quantities import Moment
 from berth.server.api.idempotency import idempotent
-from berth.server.api.pagination import NEWEST, page
+from berth.server.api.pagination import NEWEST, each, page
 from berth.server.api.requests import ListQuery, Query, parse_query
 from berth.server.api.responses import ResponseModel
 from berth.server.api.schema import operation
@@ -78,7 +77,7 @@ class Cycles(ApiView):
             rows = rows.filter(at__gte=query.since)
         if query.until is not None:
             rows = rows.filter(at__lte=query.until)
-        return Response(page(rows, query, NEWEST, serialize_cycles))
+        return Response(page(rows, query, NEWEST, each(CycleResponse.from_row)))
 
 
 class CycleDetail(ApiView):
@@ -87,7 +86,7 @@ class CycleDetail(ApiView):
         query = parse_query(request, CycleQuery)
         row = find_cycle(self.actor, cycle_id)
         scenario = cycle_scenario(row) if query.scenario else None
-        return Response(CycleDetailResponse(**cycle_values(row), plan=row.plan, scenario=scenario))
+        return Response(CycleDetailResponse.from_row(row, scenario=scenario))
 
 
 class Replay(ApiView):
@@ -95,9 +94,7 @@ class Replay(ApiView):
     @idempotent
     def post(self, request: Request, cycle_id: int) -> Response:
         replayed = replay(find_cycle(self.actor, cycle_id))
-        return Response(
-            ReplayResponse(**{name: getattr(replayed, name) for name in ReplayResponse.model_fields})
-        )
+        return Response(ReplayResponse.from_row(replayed))
 
 
 def find_cycle(actor: Actor, cycle_id: int) -> Cycle:
@@ -105,11 +102,3 @@ def find_cycle(actor: Actor, cycle_id: int) -> Cycle:
     if row is None:
         raise NotFound(f"There is no cycle with ID {cycle_id}.")
     return row
-
-
-def cycle_values(row: Cycle) -> dict[str, Any]:
-    return {name: getattr(row, name) for name in CycleResponse.model_fields}
-
-
-def serialize_cycles(rows: Sequence[Cycle]) -> list[Any]:
-    return [CycleResponse(**cycle_values(row)) for row in rows]

@@ -168,8 +168,8 @@ def stream_csv(request: Request, rows: QuerySet[Eviction], viewer: Viewer) -> St
 
 def serialize_eviction(eviction: RenderedEviction) -> EvictionResponse:
     row, victim, preemptor = eviction.row, eviction.victim, eviction.preemptor
-    columns: Any = row
-    return EvictionResponse(
+    return EvictionResponse.from_row(
+        row,
         pool=row.pool_name,
         workload=victim.id,
         workload_name=victim.name,
@@ -186,7 +186,6 @@ def serialize_eviction(eviction: RenderedEviction) -> EvictionResponse:
         pods=eviction.pods,
         summary=eviction.summary,
         explanation=eviction.explanation,
-        **{name: getattr(columns, name) for name in _COPIED_COLUMNS},
     )
 
 
@@ -205,6 +204,3 @@ def _filter_evictions(actor: Actor, query: "EvictionsQuery | EvictionMatrixQuery
     if query.since is not None:
         rows = rows.filter(at__gte=query.since)
     return rows if query.until is None else rows.filter(at__lte=query.until)
-
-
-_COPIED_COLUMNS = ("id", "at", "kind", "entire_workload", "lost_gpu_seconds", "cycle")

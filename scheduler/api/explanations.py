@@ -1,6 +1,5 @@
 """REST endpoints that explain a workload's state and what would start a pending workload."""
 
-from dataclasses import asdict
 from datetime import datetime
 from typing import Any, Literal
 from uuid import UUID
@@ -86,14 +85,13 @@ class WorkloadExplanation(ApiView):
     def get(self, request: Request, workload_id: UUID) -> Response:
         workload = selectors.find_workload(self.actor, workload_id)
         explanation = explain(self.actor, workload)
-        values = {name: getattr(explanation, name) for name in ExplanationResponse.model_fields}
-        values["queue"] = with_share_explanations(self.actor, workload, explanation.queue)
-        values["pending_history"] = [
-            PendingPeriodResponse(reason=period.reason, since=period.since, until=period.until)
-            for period in explanation.pending_history
-        ]
-        values["evictions"] = evictions.serializer_for(self.actor)(explanation.evictions)
-        return Response(ExplanationResponse(**values))
+        return Response(
+            ExplanationResponse.from_row(
+                explanation,
+                queue=with_share_explanations(self.actor, workload, explanation.queue),
+                evictions=evictions.serializer_for(self.actor)(explanation.evictions),
+            )
+        )
 
 
 class WorkloadSmallestChange(ApiView):
@@ -102,5 +100,6 @@ class WorkloadSmallestChange(ApiView):
     )
     def get(self, request: Request, workload_id: UUID) -> Response:
         workload = selectors.find_workload(self.actor, workload_id)
-        answer = find_smallest_change(workload, viewer_for(self.actor))
-        return Response(SmallestChangeResponse(**asdict(answer)))
+        return Response(
+            SmallestChangeResponse.from_row(find_smallest_change(workload, viewer_for(self.actor)))
+        )

@@ -29,15 +29,10 @@ class Fragmentation(PoolView):
     @operation("Get the fragmentation of a pool's free GPUs", answer=FragmentationResponse)
     def get(self, request: Request, name: str) -> Response:
         fragmentation = measure_fragmentation(self.get_pool(name))
-        levels = [
-            FragmentationLevelResponse(gpus=level.gpus, nodes=level.nodes, replicas=level.replicas)
-            for level in fragmentation.levels
-        ]
         return Response(
-            FragmentationResponse(
-                nodes=fragmentation.nodes,
+            FragmentationResponse.from_row(
+                fragmentation,
                 free_gpus=fragmentation.free_devices,
                 free_in_parts=from_milli(fragmentation.partial_milli),
-                levels=levels,
             )
         )

@@ -1,6 +1,5 @@
 """REST endpoint for a pool's queue, with ordering keys."""
 
-from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -11,12 +10,11 @@ from pydantic import Field
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from berth.server.api.pagination import Order, page
+from berth.server.api.pagination import Order, each, page
 from berth.server.api.requests import ListQuery, parse_query
 from berth.server.api.responses import ResponseModel, from_milli
 from berth.server.api.schema import operation
 from pools.api.pools import PoolView
-from projects.models import Workload
 from scheduler.reports.queues.queue_list import NOT_EVALUATED, queue_length, queued_workloads
 
 BY_POSITION = Order("queue", ("queue_position", "id"), computed_columns={"queue_position": IntegerField()})
@@ -54,30 +52,22 @@ class PoolQueue(PoolView):
         query = parse_query(request, ListQuery)
         pool = self.get_pool(name)
         length = queue_length(pool)
-        rows = page(queued_workloads(self.actor, pool), query, BY_POSITION, serialize_pending_workloads)
+        rows = page(queued_workloads(self.actor, pool), query, BY_POSITION, each(serialize_pending_workload))
         return Response(
             QueueResponse(workloads=length.workloads, gpus=from_milli(length.gpu_milli) or 0, **rows)
         )
 
 
-def serialize_pending_workloads(rows: Sequence[Workload]) -> list[Any]:
-    return [serialize_pending_workload(row) for row in rows]
-
-
 def serialize_pending_workload(row: Any) -> PendingWorkloadResponse:
     explanation = row.explanation or {}
     starts = explanation.get("expected_start")
-    return PendingWorkloadResponse(
+    return PendingWorkloadResponse.from_row(
+        row,
         queue_position=None if row.queue_position == NOT_EVALUATED else row.queue_position,
         workload=row.pk,
-        name=row.name,
         project=row.project.name,
         department=row.project.department.name,
-        priority=row.priority,
         gpus=from_milli(row.gpu_milli_min) or 0,
-        submitted_at=row.submitted_at,
-        reason=row.reason,
-        message=row.message,
         ordering=explanation.get("ordering", []),
         expected_start=parse_datetime(starts) if starts else None,
     )

@@ -87,14 +87,7 @@ class QuotaPreview(ApiView):
     @idempotent
     def post(self, request: Request) -> Response:
         impact = preview(actor=self.actor, draft=read_draft(self.actor, parse_document(request)))
-        values = {
-            name: getattr(impact, name) for name in QuotaImpactResponse.model_fields if name != "hidden"
-        }
-        hidden = {name: getattr(impact.hidden, name) for name in HiddenChangesResponse.model_fields}
-        return Response(
-            QuotaImpactResponse(**values, hidden=HiddenChangesResponse(**hidden)),
-            headers={"ETag": etag(impact.tag)},
-        )
+        return Response(QuotaImpactResponse.from_row(impact), headers={"ETag": etag(impact.tag)})
 
 
 class DepartmentQuota(quota_views.DepartmentQuota):
@@ -153,9 +146,7 @@ class ShareTrace(ApiView):
     def get(self, request: Request, name: str, pool: str) -> Response:
         owner, node_pool = self.owner(name), resolve_pool(pool)
         trace = [
-            ShareTraceEntryResponse(
-                **{key: getattr(trace, key) for key in ShareTraceEntryResponse.model_fields}
-            )
+            ShareTraceEntryResponse.from_row(trace)
             for trace in share_trace(actor=self.actor, owner=owner, pool=node_pool)
         ]
         return Response(ShareTraceResponse(pool=node_pool.name, trace=trace))

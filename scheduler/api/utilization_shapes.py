@@ -94,11 +94,8 @@ def serialize_points(points: Iterable[Point]) -> list[UtilizationPointResponse]:
 
 def serialize_devices(devices: Iterable[summary.Device]) -> list[DeviceUtilizationResponse]:
     return [
-        DeviceUtilizationResponse(
-            index=device.index,
-            busy_percent=None if device.busy_milli is None else device.busy_milli / 10,
-            memory_mib=device.memory_mib,
-            shared=device.shared,
+        DeviceUtilizationResponse.from_row(
+            device, busy_percent=None if device.busy_milli is None else device.busy_milli / 10
         )
         for device in devices
     ]

@@ -110,12 +110,8 @@ def _serialize_change(
     row: QuotaChange, seen: selectors.VisibleScope, reverted_by: int | None, expiry: QuotaExpiry | None
 ) -> QuotaChangeResponse:
     shown = [entry for entry in row.written if seen.includes(entry.get("project_id"), entry["department_id"])]
-    return QuotaChangeResponse(
-        id=row.pk,
-        at=row.at,
-        actor=row.actor,
-        comment=row.comment,
-        reverts=row.reverts,
+    return QuotaChangeResponse.from_row(
+        row,
         reverted_by=reverted_by,
         expires_at=expiry.due_at if expiry else None,
         expired=expiry.outcome if expiry and expiry.done_at else None,

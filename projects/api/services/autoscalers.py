@@ -1,6 +1,5 @@
 """REST endpoints for a service's autoscaler."""
 
-from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
@@ -10,7 +9,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from berth.server.api.idempotency import idempotent
-from berth.server.api.pagination import NEWEST, page
+from berth.server.api.pagination import NEWEST, each, page
 from berth.server.api.requests import (
     Body,
     ListQuery,
@@ -218,7 +217,7 @@ class ServiceMetrics(ServiceView):
     @operation("List a service's metrics, newest first", query=ListQuery, page=MetricsPointResponse)
     def get(self, request: Request, service: str) -> Response:
         query = parse_query(request, ListQuery)
-        return Response(page(self.service(service).points.all(), query, NEWEST, _serialize_points))
+        return Response(page(self.service(service).points.all(), query, NEWEST, each(_serialize_point)))
 
 
 def is_running(service: Service) -> bool:
@@ -254,16 +253,12 @@ def _serialize_settings(row: Autoscaler) -> AutoscalerSettingsResponse:
 
 
 def _serialize_condition(condition: Condition) -> AutoscalerConditionResponse:
-    return AutoscalerConditionResponse(
+    return AutoscalerConditionResponse.from_row(
+        condition,
         type="scale_out" if condition.scales_out else "scale_in",
-        triggered=condition.triggered,
         met=condition.holds,
-        value=condition.value,
-        threshold=condition.threshold,
         duration_secs=condition.duration,
         held_secs=condition.held,
-        since=condition.since,
-        reporting=condition.reporting,
     )
 
 
@@ -271,21 +266,14 @@ def _serialize_scaling(row: Scaling) -> AutoscalingActionResponse:
     """Serialize a scaling action. Until it completes, the action has the status of its scale request."""
     request = row.request
     status = request.status if request is not None and row.completed_at is None else row.status
-    return AutoscalingActionResponse(
-        request_id=row.request_id, action=row.action, status=status,  # type: ignore[arg-type]
+    return AutoscalingActionResponse.from_row(
+        row,
+        status=status,
         triggered_at=to_timestamp(row.triggered_at),
         completed_at=to_timestamp(row.completed_at) if row.completed_at else None,
-        from_engines=row.from_engines, to_engines=row.to_engines, delta=row.delta, reason=row.reason,
-        triggered_conditions=row.triggered_conditions, metrics_snapshot=row.metrics_snapshot,
         error_message=row.error_message or None,
-    )  # fmt: skip
+    )
 
 
-def _serialize_points(rows: Sequence[MetricsPoint]) -> list[Any]:
-    return [
-        MetricsPointResponse(
-            at=to_timestamp(row.at), engines=row.engines, reporting=row.reporting, metrics=row.values,
-            by_engine=row.by_engine,
-        )
-        for row in rows
-    ]  # fmt: skip
+def _serialize_point(row: MetricsPoint) -> MetricsPointResponse:
+    return MetricsPointResponse.from_row(row, at=to_timestamp(row.at), metrics=row.values)

@@ -12,7 +12,7 @@ from pydantic import Field
 
 from berth.server.api.requests import Body, ListQuery, Word
 from berth.server.api.responses import ResponseModel
-from projects.models import InferenceEngine, ScaleRequest, ScaleStep
+from projects.models import InferenceEngine, ScaleRequest
 
 RequestStatusName = Literal[
     "PENDING", "CREATING", "CONNECTING", "HEALTH_CHECKING", "WEIGHT_SYNCING", "READY", "ROLLING_BACK",
@@ -129,32 +129,27 @@ def serialize_scale_request(row: ScaleRequest) -> ScaleRequestResponse:
     engines = sorted(
         row.added.all() if row.direction == "scale_out" else row.removed.all(), key=lambda one: one.number
     )
-    return ScaleRequestResponse(
-        request_id=row.pk, direction=row.direction, mode=row.mode, status=row.status,  # type: ignore[arg-type]
-        model_name=row.model_name, num_replicas=row.num_replicas, engine_urls=row.engine_urls,
+    return ScaleRequestResponse.from_row(
+        row,
+        request_id=row.pk,
         engine_ids=[engine.name for engine in engines],
-        failed_engines=[FailedEngineResponse(**failed) for failed in row.failed_engines],
-        created_at=to_timestamp(row.created_at), updated_at=to_timestamp(row.updated_at),
-        deadline=to_timestamp(row.deadline), error_message=row.error_message or None,
-        failure=row.failure or None, weight_version=row.weight_version or None, force=row.force,
-        requested_by=row.requested_by, reason=row.reason,
-        steps=[_serialize_step(step) for step in row.steps.all()],
+        created_at=to_timestamp(row.created_at),
+        updated_at=to_timestamp(row.updated_at),
+        deadline=to_timestamp(row.deadline),
+        error_message=row.error_message or None,
+        failure=row.failure or None,
+        weight_version=row.weight_version or None,
+        steps=[ScaleStepResponse.from_row(step, at=to_timestamp(step.at)) for step in row.steps.all()],
         waiting=_serialize_pending_engines(engines),
-    )  # fmt: skip
-
-
-def _serialize_step(step: ScaleStep) -> ScaleStepResponse:
-    status: Any = step.status
-    return ScaleStepResponse(status=status, at=to_timestamp(step.at), message=step.message)
+    )
 
 
 def _serialize_pending_engines(engines: Iterable[InferenceEngine]) -> list[PendingEngineResponse]:
     waiting = [e for e in engines if e.state == "CREATING" and e.workload is not None]
     return [
-        PendingEngineResponse(
-            engine_id=e.name, workload_id=e.workload.pk, workload=e.workload.name, phase=e.workload.phase,
-            reason=e.workload.reason, message=e.workload.message,
+        PendingEngineResponse.from_row(
+            e.workload, engine_id=e.name, workload_id=e.workload.pk, workload=e.workload.name
         )
         for e in waiting
         if e.workload is not None
-    ]  # fmt: skip
+    ]

@@ -180,14 +180,18 @@ def list_engines(service: Service) -> list[InferenceEngineResponse]:
 
 def _serialize_engine(row: InferenceEngine, pods_by_id: Mapping[UUID, Pod]) -> InferenceEngineResponse:
     pod = pods_by_id.get(row.pod_id) if row.pod_id else None
-    return InferenceEngineResponse(
-        engine_id=row.name, url=row.url, status=row.state, is_healthy=row.is_healthy, origin=row.origin,  # type: ignore[arg-type]
+    return InferenceEngineResponse.from_row(
+        row,
+        engine_id=row.name,
+        status=row.state,
         node=pod.node.name if pod else None,
         gpus=(from_milli(pod.allocation.gpu_milli_total) or 0) if pod else 0,
-        weight_version=row.weight_version or None, weight_sync=row.sync, running_requests=row.running,  # type: ignore[arg-type]
-        in_router=row.is_routed and row.isolated_at is None, workload_id=row.workload_id,
+        weight_version=row.weight_version or None,
+        weight_sync=row.sync,
+        running_requests=row.running,
+        in_router=row.is_routed and row.isolated_at is None,
         message=row.message or row.sync_message or row.router_message,
-    )  # fmt: skip
+    )
 
 
 def _find_active_requests(rows: Sequence[Service]) -> dict[int, ScaleRequest]:
@@ -211,10 +215,7 @@ def _service_values(row: Any, active_requests: Mapping[int, ScaleRequest]) -> di
         "autoscaler_enabled": row.autoscaler.enabled,
         "weight_version": row.weight_version or None,
         "weights_updating": row.updating_since is not None,
-        "request": request and ActiveScaleRequestResponse(
-            request_id=request.pk, direction=request.direction, status=request.status,  # type: ignore[arg-type]
-            num_replicas=request.num_replicas,
-        ),
+        "request": request and ActiveScaleRequestResponse.from_row(request, request_id=request.pk),
         "created_at": row.created_at,
         "ended_at": row.ended_at,
     }  # fmt: skip

@@ -144,10 +144,7 @@ def serialize_session(session: Session) -> SessionStateResponse:
         ended=session.ended_count,
         error=session.error,
         nodes=[
-            SessionNodeResponse(
-                node=worker.node, pod=worker.pod_id, pool=worker.pod.node.pool.name, python=worker.python,
-                joined_at=worker.joined_at,
-            )
+            SessionNodeResponse.from_row(worker, pod=worker.pod_id, pool=worker.pod.node.pool.name)
             for worker in ready.order_by("node")
         ],
     )  # fmt: skip

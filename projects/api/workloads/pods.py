@@ -1,15 +1,14 @@
 """REST endpoints for pods."""
 
-from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, Literal
+from typing import Literal
 from uuid import UUID
 
 from django.db.models import QuerySet
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from berth.server.api.pagination import Order, page
+from berth.server.api.pagination import Order, each, page
 from berth.server.api.requests import ListQuery, Word, parse_query
 from berth.server.api.responses import ResponseModel, from_milli
 from berth.server.api.schema import operation
@@ -63,7 +62,7 @@ class Pods(ApiView):
             rows = rows.filter(node__name=query.node)
         if query.state:
             rows = rows.filter(state__in=query.state)
-        return Response(page(rows, query, NEWEST_PODS, serialize_pods))
+        return Response(page(rows, query, NEWEST_PODS, each(_serialize_pod)))
 
 
 class WorkloadPods(ApiView):
@@ -72,21 +71,17 @@ class WorkloadPods(ApiView):
         query = parse_query(request, ListQuery)
         workload = selectors.find_workload(self.actor, workload_id)
         rows = select_allocations(selectors.pods(self.actor)).filter(workload=workload)
-        return Response(page(rows, query, BY_RUN_AND_ROLE, serialize_pods))
+        return Response(page(rows, query, BY_RUN_AND_ROLE, each(_serialize_pod)))
 
 
 def select_allocations(rows: QuerySet[Pod]) -> QuerySet[Pod]:
     return rows.select_related("allocation")
 
 
-def serialize_pods(rows: Sequence[Pod]) -> list[Any]:
-    return [_serialize_pod(row) for row in rows]
-
-
 def _serialize_pod(pod: Pod) -> PodResponse:
     allocation = getattr(pod, "allocation", None)  # reverse relation of a scheduler model
-    pod_values = {name: getattr(pod, name) for name in _POD_FIELDS}
-    return PodResponse(
+    return PodResponse.from_row(
+        pod,
         workload=pod.workload_id,
         workload_name=pod.workload.name,
         project=pod.workload.project.name,
@@ -94,11 +89,4 @@ def _serialize_pod(pod: Pod) -> PodResponse:
         pool=pod.node.pool.name,
         devices=list(allocation.devices) if allocation else [],
         gpus=(from_milli(allocation.gpu_milli * len(allocation.devices)) if allocation else 0) or 0,
-        **pod_values,
     )
-
-
-_POD_FIELDS = (
-    "id", "role", "index", "run", "rank", "state", "since", "created_at", "started_at", "ended_at",
-    "stop_reason", "exit_code", "signal", "message",
-)  # fmt: skip

@@ -1,6 +1,5 @@
 """REST models for workloads."""
 
-from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Annotated, Any, Literal
 from uuid import UUID
@@ -103,8 +102,9 @@ def annotate_pod_counts(rows: QuerySet[Workload]) -> QuerySet[Workload]:
     )
 
 
-def serialize_workloads(rows: Sequence[Workload]) -> list[Any]:
-    return [WorkloadResponse(**workload_values(row)) for row in rows]
+def serialize_list_row(row: Workload) -> WorkloadResponse:
+    """Serialize a workload without its document, which lists do not load."""
+    return WorkloadResponse.from_row(row, **_workload_values(row))
 
 
 def serialize_workload(workload: Workload) -> WorkloadDetailResponse:
@@ -112,7 +112,7 @@ def serialize_workload(workload: Workload) -> WorkloadDetailResponse:
     row = annotate_pod_counts(
         Workload.objects.select_related("project__department", "submitted_by", "pool")
     ).get(pk=workload.pk)
-    return WorkloadDetailResponse(spec=row.spec, **workload_values(row))
+    return WorkloadDetailResponse.from_row(row, **_workload_values(row))
 
 
 def serialize_submission(submitted: Submission) -> SubmissionResponse:
@@ -120,13 +120,12 @@ def serialize_submission(submitted: Submission) -> SubmissionResponse:
     row: Any = submitted.workload
     row.pods_running = 0
     row.pods_wanted = submitted.workload.roles.aggregate(n=Sum("max"))["n"] or 0
-    return SubmissionResponse(spec=row.spec, warnings=submitted.warnings, **workload_values(row))
+    return SubmissionResponse.from_row(row, warnings=submitted.warnings, **_workload_values(row))
 
 
-def workload_values(row: Any) -> dict[str, Any]:
+def _workload_values(row: Any) -> dict[str, Any]:
     explanation = row.explanation or {}
     return {
-        **{name: getattr(row, name) for name in _COPIED_COLUMNS},
         "project": row.project.name,
         "department": row.project.department.name,
         "pool": row.pool.name if row.pool else None,
@@ -138,11 +137,3 @@ def workload_values(row: Any) -> dict[str, Any]:
         "expected_start": explanation.get("expected_start"),
         "pods": PodCountResponse(running=row.pods_running, wanted=row.pods_wanted),
     }
-
-
-def _concrete_columns(names: Iterable[str]) -> tuple[str, ...]:
-    columns = {field.name for field in Workload._meta.concrete_fields if not field.is_relation}
-    return tuple(name for name in names if name in columns)
-
-
-_COPIED_COLUMNS = _concrete_columns(WorkloadResponse.model_fields)

@@ -84,12 +84,14 @@ class SearchLogs(ApiView):
             context_lines=query.around, ignore_case=query.ignore_case,
         )  # fmt: skip
         return Response(
-            LogMatchesResponse(
-                pod=log.name, run=log.pod.run, matches=result.matches, size=result.size,
-                searched_bytes=result.searched_bytes, items=[_serialize_line(line) for line in result.lines],
+            LogMatchesResponse.from_row(
+                result,
+                pod=log.name,
+                run=log.pod.run,
+                items=[_serialize_line(line) for line in result.lines],
                 next=format_cursor(result.resume_at),
             )
-        )  # fmt: skip
+        )
 
 
 def parse_cursor(cursor: str) -> LinePosition:

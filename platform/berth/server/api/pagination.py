@@ -47,6 +47,11 @@ def page(
     return {"items": present(items), "next": next_cursor}
 
 
+def each(present: Callable[[R], Any]) -> Callable[[Sequence[R]], list[Any]]:
+    """Return a function that presents every row on its own, for `page`."""
+    return lambda rows: [present(row) for row in rows]
+
+
 def _filter_after(order: Order, at: Sequence[Any]) -> Q:
     """Match the rows after `at` in lexicographic order.
 

@@ -1,7 +1,7 @@
 """Base models for REST responses, their JSON renderer, and amounts in whole units."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict
 from pydantic_core import to_json
@@ -20,7 +20,14 @@ def _declare_parent(schema: dict[str, Any], model: type[BaseModel]) -> None:
 class ResponseModel(BaseModel):
     """Base model of response bodies, which are validated so that they match the OpenAPI schema."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, json_schema_extra=_declare_parent)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, from_attributes=True, json_schema_extra=_declare_parent
+    )
+
+    @classmethod
+    def from_row(cls, row: object, **values: Any) -> Self:
+        """Return a response with these values. Every other field has the row's attribute of the same name."""
+        return cls(**{name: getattr(row, name) for name in cls.model_fields if name not in values}, **values)
 
 
 class Amounts(ResponseModel):
