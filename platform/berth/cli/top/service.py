@@ -1,7 +1,6 @@
 """Fetch all data about a service in one step."""
 
 import os
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -99,7 +98,7 @@ class ServiceWatcher:
         name = self.target.service
         if "/" in name:
             # A service can also be addressed by the id of its workload.
-            name = str(Workloads(self._transport, time.sleep).find(name).id)
+            name = str(Workloads(self._transport).find(name).id)
         self._root = f"services/{quote(name, safe='')}"
         return self._root
 

@@ -46,7 +46,7 @@ class AsyncClient:
         self.settings = settings or load_settings()
         self._sleep = sleep
         self._transport = AsyncTransport(self.settings, http=http, retry_policy=retry_policy, sleep=sleep)
-        self.workloads = AsyncWorkloads(self._transport, sleep)
+        self.workloads = AsyncWorkloads(self._transport)
         self.events = AsyncEvents(self._transport)
         self.evictions = AsyncEvictions(self._transport)
         self.cycles = AsyncCycles(self._transport)
@@ -57,7 +57,7 @@ class AsyncClient:
         self.queues = AsyncQueues(self._transport)
         self.node_pools = AsyncNodePools(self._transport)
         self.nodes = AsyncNodes(self._transport)
-        self.services = AsyncServices(self._transport, sleep)
+        self.services = AsyncServices(self._transport)
         self.usage = AsyncUsage(self._transport)
         self.utilization = AsyncUtilization(self._transport)
         self.budgets = AsyncBudgets(self._transport)

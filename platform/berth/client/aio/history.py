@@ -3,37 +3,29 @@
 from collections.abc import AsyncIterator
 from typing import Any
 
-from berth.client.aio.transport import AsyncTransport
+from berth.client.aio.resource import AsyncResource
 from berth.client.models.people import AuditEntry
 from berth.client.models.scheduling import Cycle, Eviction, EvictionMatrix, Health, Replay
 from berth.client.models.workloads import Event
 
 
-class AsyncEvents:
-    def __init__(self, transport: AsyncTransport) -> None:
-        self._transport = transport
-
-    async def list(self, *, limit: int | None = None, **filters: object) -> AsyncIterator[Event]:
+class AsyncEvents(AsyncResource):
+    def list(self, *, limit: int | None = None, **filters: object) -> AsyncIterator[Event]:
         """Iterate over events, newest first. Filters: workload, project, kind, since."""
-        async for item in self._transport.iterate_items("events", filters, limit):
-            yield Event.model_validate(item)
+        return self._iterate(Event, "events", filters, limit)
 
 
-class AsyncEvictions:
-    def __init__(self, transport: AsyncTransport) -> None:
-        self._transport = transport
-
-    async def list(self, *, limit: int | None = None, **filters: object) -> AsyncIterator[Eviction]:
+class AsyncEvictions(AsyncResource):
+    def list(self, *, limit: int | None = None, **filters: object) -> AsyncIterator[Eviction]:
         """Iterate over evictions, newest first.
 
         Filters: kind, pool, project, preemptor, workload, since, until.
         """
-        async for item in self._transport.iterate_items("evictions", filters, limit):
-            yield Eviction.model_validate(item)
+        return self._iterate(Eviction, "evictions", filters, limit)
 
     async def matrix(self, **filters: object) -> EvictionMatrix:
         """Return eviction totals by pair of projects. Filters: those of `list` except workload."""
-        return EvictionMatrix.model_validate(await self._transport.get("evictions/matrix", filters))
+        return await self._get(EvictionMatrix, "evictions/matrix", filters)
 
     async def csv(self, **filters: object) -> AsyncIterator[bytes]:
         """Stream the evictions as a CSV file. Filters: those of `list`."""
@@ -42,31 +34,23 @@ class AsyncEvictions:
                 yield chunk
 
 
-class AsyncAudit:
+class AsyncAudit(AsyncResource):
     """Audit log entries that the user may see."""
 
-    def __init__(self, transport: AsyncTransport) -> None:
-        self._transport = transport
-
-    async def list(self, *, limit: int | None = None, **filters: object) -> AsyncIterator[AuditEntry]:
+    def list(self, *, limit: int | None = None, **filters: object) -> AsyncIterator[AuditEntry]:
         """Iterate over audit entries, newest first.
 
         Filters: actor, action, object_type, object_name, project, department, since, until.
         """
-        async for item in self._transport.iterate_items("audit", filters, limit):
-            yield AuditEntry.model_validate(item)
+        return self._iterate(AuditEntry, "audit", filters, limit)
 
 
-class AsyncCycles:
+class AsyncCycles(AsyncResource):
     """Scheduling cycles and their decisions, for platform admins."""
 
-    def __init__(self, transport: AsyncTransport) -> None:
-        self._transport = transport
-
-    async def list(self, *, limit: int | None = None, **filters: object) -> AsyncIterator[Cycle]:
+    def list(self, *, limit: int | None = None, **filters: object) -> AsyncIterator[Cycle]:
         """Iterate over cycles, newest first. Filters: since, until."""
-        async for item in self._transport.iterate_items("cycles", filters, limit):
-            yield Cycle.model_validate(item)
+        return self._iterate(Cycle, "cycles", filters, limit)
 
     async def scenario(self, cycle: int) -> dict[str, Any] | None:
         """Return the input of a cycle as a scenario for `berth simulate`, or None if not stored."""
@@ -76,8 +60,8 @@ class AsyncCycles:
 
     async def replay(self, cycle: int) -> Replay:
         """Replay a cycle and compare its decisions. Raises Conflict if its input is no longer stored."""
-        return Replay.model_validate(await self._transport.post(f"cycles/{cycle}/replay"))
+        return await self._post(Replay, f"cycles/{cycle}/replay")
 
     async def health(self) -> Health:
         """Return the scheduler's leader, last cycle and invariants."""
-        return Health.model_validate(await self._transport.get("scheduler/health"))
+        return await self._get(Health, "scheduler/health")

@@ -3,8 +3,7 @@
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
-from berth.client.aio.transport import AsyncTransport
-from berth.client.http import json_content
+from berth.client.aio.resource import AsyncResource
 from berth.client.models.pools import (
     AvailablePlugin,
     CapacityPoint,
@@ -22,20 +21,16 @@ from berth.client.models.pools import (
 )
 
 
-class AsyncNodePools:
-    def __init__(self, transport: AsyncTransport) -> None:
-        self._transport = transport
-
-    async def list(self) -> AsyncIterator[NodePool]:
-        async for item in self._transport.iterate_items("node-pools"):
-            yield NodePool.model_validate(item)
+class AsyncNodePools(AsyncResource):
+    def list(self) -> AsyncIterator[NodePool]:
+        return self._iterate(NodePool, "node-pools")
 
     async def get(self, name: str) -> NodePool:
-        return NodePool.model_validate(await self._transport.get(f"node-pools/{name}"))
+        return await self._get(NodePool, f"node-pools/{name}")
 
     async def create(self, name: str, **values: Any) -> NodePool:
         """Create a pool. `nodes` is 4, (2, 16) or {"min": 4, "desired": 2, "max": 16}."""
-        return NodePool.model_validate(await self._transport.post("node-pools", {"name": name, **values}))
+        return await self._post(NodePool, "node-pools", {"name": name, **values})
 
     async def edit(self, name: str, changes: Mapping[str, Any], *, version: int | None = None) -> ScaledPool:
         """Change a pool. The result's `draining` lists the nodes that will drain.
@@ -45,32 +40,28 @@ class AsyncNodePools:
         path = f"node-pools/{name}"
         current = await self._transport.execute("GET", path)
         tag = current.headers.get("ETag", "*") if version is None else f'"{version}"'
-        response = await self._transport.execute("PATCH", path, body=changes, headers={"If-Match": tag})
-        return ScaledPool.model_validate(json_content(response))
+        return await self._send(ScaledPool, "PATCH", path, body=changes, headers={"If-Match": tag})
 
     async def preview_edit(self, name: str, changes: Mapping[str, Any]) -> ScaledPool:
         """Return the pool as `edit` would change it, without storing anything."""
         params = {"dry_run": True}
-        response = await self._transport.execute("PATCH", f"node-pools/{name}", params=params, body=changes)
-        return ScaledPool.model_validate(json_content(response))
+        return await self._send(ScaledPool, "PATCH", f"node-pools/{name}", params=params, body=changes)
 
     async def delete(self, name: str) -> None:
         """Delete a pool. Raises Conflict if it was ever used."""
-        await self._transport.execute("DELETE", f"node-pools/{name}")
+        await self._delete(f"node-pools/{name}")
 
     async def scale(self, name: str, nodes: int) -> ScaledPool:
         """Set the desired number of nodes. The result's `draining` lists the nodes that will drain."""
         path = f"node-pools/{name}/scale"
-        return ScaledPool.model_validate(await self._transport.post(path, {"nodes": nodes}))
+        return await self._post(ScaledPool, path, {"nodes": nodes})
 
     async def scaling(self, name: str, nodes: int | None = None) -> ScalePreview:
         """Preview which nodes would drain, and which actions the disruption budgets block.
 
         `nodes` is the desired number of nodes, by default the current one.
         """
-        return ScalePreview.model_validate(
-            await self._transport.get(f"node-pools/{name}/scale", {"nodes": nodes})
-        )
+        return await self._get(ScalePreview, f"node-pools/{name}/scale", {"nodes": nodes})
 
     async def pause(self, name: str) -> NodePool:
         """Stop scaling the pool until it is resumed."""
@@ -88,12 +79,11 @@ class AsyncNodePools:
         """Drain all nodes. Terminated nodes are not replaced until the pool is resumed."""
         return await self._step(name, "drain", {"reason": reason})
 
-    async def history(
+    def history(
         self, name: str, *, kind: str | None = None, limit: int | None = None
     ) -> AsyncIterator[ScalingEvent]:
         """Iterate over scaling events, newest first."""
-        async for item in self._transport.iterate_items(f"node-pools/{name}/history", {"kind": kind}, limit):
-            yield ScalingEvent.model_validate(item)
+        return self._iterate(ScalingEvent, f"node-pools/{name}/history", {"kind": kind}, limit)
 
     async def capacity(self, name: str, *, seconds: int | None = None) -> AsyncIterator[CapacityPoint]:
         """Iterate over changes in the number of nodes in the last `seconds`, oldest first."""
@@ -102,66 +92,56 @@ class AsyncNodePools:
             yield CapacityPoint.model_validate(point)
 
     async def cost(self, name: str) -> PoolCost:
-        return PoolCost.model_validate(await self._transport.get(f"node-pools/{name}/cost"))
+        return await self._get(PoolCost, f"node-pools/{name}/cost")
 
     async def fragmentation(self, name: str) -> Fragmentation:
         """Return how free GPUs are distributed across nodes, and the largest gangs that fit."""
-        return Fragmentation.model_validate(await self._transport.get(f"node-pools/{name}/fragmentation"))
+        return await self._get(Fragmentation, f"node-pools/{name}/fragmentation")
 
     async def environment(self, name: str) -> PoolEnvironment:
         """Return the environment that a pool's plugins install. Raises NotFound if it has none."""
-        return PoolEnvironment.model_validate(await self._transport.get(f"node-pools/{name}/environment"))
+        return await self._get(PoolEnvironment, f"node-pools/{name}/environment")
 
     async def plugins(self) -> tuple[AvailablePlugin, ...]:
         """Return the available plugins."""
         response = await self._transport.get("plugins")
         return tuple(AvailablePlugin.model_validate(item) for item in response["plugins"])
 
-    async def join_tokens(self, name: str) -> AsyncIterator[JoinToken]:
+    def join_tokens(self, name: str) -> AsyncIterator[JoinToken]:
         """Iterate over the pool's join tokens, newest first."""
-        async for item in self._transport.iterate_items(f"node-pools/{name}/join-tokens"):
-            yield JoinToken.model_validate(item)
+        return self._iterate(JoinToken, f"node-pools/{name}/join-tokens")
 
     async def issue_join_token(
         self, name: str, *, seconds: int | None = None, comment: str = ""
     ) -> IssuedJoinToken:
         """Issue a token that lets one machine join. The token cannot be read again."""
         body = {"comment": comment} | ({} if seconds is None else {"lifetime_seconds": seconds})
-        return IssuedJoinToken.model_validate(
-            await self._transport.post(f"node-pools/{name}/join-tokens", body)
-        )
+        return await self._post(IssuedJoinToken, f"node-pools/{name}/join-tokens", body)
 
     async def revoke_join_token(self, name: str, token_id: int) -> None:
-        await self._transport.execute("DELETE", f"node-pools/{name}/join-tokens/{token_id}")
+        await self._delete(f"node-pools/{name}/join-tokens/{token_id}")
 
-    async def machines(self, name: str, *, departed: bool = False) -> AsyncIterator[Machine]:
+    def machines(self, name: str, *, departed: bool = False) -> AsyncIterator[Machine]:
         """Iterate over joined machines; with `departed`, also over those that have left."""
-        async for item in self._transport.iterate_items(
-            f"node-pools/{name}/machines", {"departed": departed or None}
-        ):
-            yield Machine.model_validate(item)
+        return self._iterate(Machine, f"node-pools/{name}/machines", {"departed": departed or None})
 
     async def remove_machine(self, name: str, machine: str, reason: str = "") -> Machine:
         """Remove a machine after draining its node."""
         path = f"node-pools/{name}/machines/{machine}/remove"
-        return Machine.model_validate(await self._transport.post(path, {"reason": reason}))
+        return await self._post(Machine, path, {"reason": reason})
 
     async def _step(self, name: str, step: str, body: object = None) -> NodePool:
-        return NodePool.model_validate(await self._transport.post(f"node-pools/{name}/{step}", body))
+        return await self._post(NodePool, f"node-pools/{name}/{step}", body)
 
 
-class AsyncNodes:
-    def __init__(self, transport: AsyncTransport) -> None:
-        self._transport = transport
-
-    async def list(
+class AsyncNodes(AsyncResource):
+    def list(
         self, *, pool: str | None = None, state: str | None = None, limit: int | None = None
     ) -> AsyncIterator[Node]:
-        async for item in self._transport.iterate_items("nodes", {"pool": pool, "state": state}, limit):
-            yield Node.model_validate(item)
+        return self._iterate(Node, "nodes", {"pool": pool, "state": state}, limit)
 
     async def get(self, name: str) -> Node:
-        return Node.model_validate(await self._transport.get(f"nodes/{name}"))
+        return await self._get(Node, f"nodes/{name}")
 
     async def cordon(self, name: str, reason: str = "") -> Node:
         """Cordon a node: running pods continue, but new pods are not placed on it."""
@@ -180,4 +160,4 @@ class AsyncNodes:
         return await self._step(name, "terminate", {"reason": reason})
 
     async def _step(self, name: str, step: str, body: object = None) -> Node:
-        return Node.model_validate(await self._transport.post(f"nodes/{name}/{step}", body))
+        return await self._post(Node, f"nodes/{name}/{step}", body)

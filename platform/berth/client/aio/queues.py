@@ -2,16 +2,13 @@
 
 from typing import Any
 
-from berth.client.aio.transport import AsyncTransport
+from berth.client.aio.resource import AsyncResource
 from berth.client.models.scheduling import Queue
 
 PAGE = 500
 
 
-class AsyncQueues:
-    def __init__(self, transport: AsyncTransport) -> None:
-        self._transport = transport
-
+class AsyncQueues(AsyncResource):
     async def read(self, pool: str, *, limit: int | None = None) -> Queue:
         path, items, cursor = f"node-pools/{pool}/queue", list[Any](), None
         while True:

@@ -1,10 +1,9 @@
 """List and scale inference services, addressed by name, `project/name` or id."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, Literal
 
-from berth.client.aio.transport import AsyncTransport
-from berth.client.http import json_content
+from berth.client.aio.resource import AsyncResource
 from berth.client.models.services import (
     AutoscalerConditions,
     AutoscalerSettings,
@@ -23,16 +22,12 @@ Direction = Literal["scale_out", "scale_in"]
 POLL_SECONDS = 1.0
 
 
-class AsyncServices:
-    def __init__(self, transport: AsyncTransport, sleep: Callable[[float], Awaitable[None]]) -> None:
-        self._transport, self._sleep = transport, sleep
-
-    async def list(self, *, project: str | None = None, ended: bool | None = None) -> AsyncIterator[Service]:
-        async for item in self._transport.iterate_items("services", {"project": project, "ended": ended}):
-            yield Service.model_validate(item)
+class AsyncServices(AsyncResource):
+    def list(self, *, project: str | None = None, ended: bool | None = None) -> AsyncIterator[Service]:
+        return self._iterate(Service, "services", {"project": project, "ended": ended})
 
     async def get(self, service: str) -> ServiceDetail:
-        return ServiceDetail.model_validate(await self._transport.get(_path(service)))
+        return await self._get(ServiceDetail, _path(service))
 
     async def engines(self, service: str) -> Sequence[InferenceEngine]:
         response = await self._transport.get(_path(service, "engines"))
@@ -55,7 +50,7 @@ class AsyncServices:
         If an identical request is already active, that request is returned.
         """
         body = {"num_replicas": num_replicas, "engine_urls": [*engine_urls], "timeout_secs": timeout_secs}
-        return ScaleAccepted.model_validate(await self._transport.post(_path(service, "scale_out"), body))
+        return await self._post(ScaleAccepted, _path(service, "scale_out"), body)
 
     async def scale_in(
         self,
@@ -72,16 +67,15 @@ class AsyncServices:
             "num_replicas": num_replicas, "engine_urls": [*engine_urls], "force": force, "dry_run": dry_run,
             "timeout_secs": timeout_secs,
         }  # fmt: skip
-        return ScaleAccepted.model_validate(await self._transport.post(_path(service, "scale_in"), body))
+        return await self._post(ScaleAccepted, _path(service, "scale_in"), body)
 
-    async def requests(
+    def requests(
         self, service: str, direction: Direction, *, status: str | None = None
     ) -> AsyncIterator[ScaleRequest]:
-        async for item in self._transport.iterate_items(_path(service, direction), {"status": status}):
-            yield ScaleRequest.model_validate(item)
+        return self._iterate(ScaleRequest, _path(service, direction), {"status": status})
 
     async def request(self, service: str, direction: Direction, request_id: str) -> ScaleRequest:
-        return ScaleRequest.model_validate(await self._transport.get(_path(service, direction, request_id)))
+        return await self._get(ScaleRequest, _path(service, direction, request_id))
 
     async def changes(
         self, service: str, direction: Direction, request_id: str
@@ -95,51 +89,46 @@ class AsyncServices:
                 yield request
             if request.is_final:
                 return
-            await self._sleep(POLL_SECONDS)
+            await self._transport.sleep(POLL_SECONDS)
 
     async def cancel(self, service: str, request_id: str) -> ScaleRequest:
         path = _path(service, "scale_out", request_id, "cancel")
-        return ScaleRequest.model_validate(await self._transport.post(path))
+        return await self._post(ScaleRequest, path)
 
     async def cancel_all(
         self, service: str, *, status: str | None = None, dry_run: bool = False
     ) -> ScaleOutCancellation:
         body = {"dry_run": dry_run, "status_filter": status}
-        return ScaleOutCancellation.model_validate(
-            await self._transport.post(_path(service, "scale_out_cancel"), body)
-        )
+        return await self._post(ScaleOutCancellation, _path(service, "scale_out_cancel"), body)
 
     async def report_weight_update(self, service: str, updating: bool) -> None:
         """Report whether a trainer is currently updating the weights of the initial engines."""
         await self._transport.post(_path(service, "weights"), {"updating": updating})
 
     async def autoscaler(self, service: str) -> AutoscalerSettings:
-        return AutoscalerSettings.model_validate(await self._transport.get(_path(service, "autoscaler")))
+        return await self._get(AutoscalerSettings, _path(service, "autoscaler"))
 
     async def configure(self, service: str, settings: Mapping[str, Any]) -> AutoscalerSettings:
         """Replace all settings. Omitted settings get their defaults."""
-        response = await self._transport.execute("PUT", _path(service, "autoscaler"), body=dict(settings))
-        return AutoscalerSettings.model_validate(json_content(response))
+        return await self._send(AutoscalerSettings, "PUT", _path(service, "autoscaler"), body=dict(settings))
 
     async def enable(self, service: str, enabled: bool) -> AutoscalerStatus:
         path = _path(service, "autoscaler", "enable")
-        return AutoscalerStatus.model_validate(await self._transport.post(path, {"enabled": enabled}))
+        return await self._post(AutoscalerStatus, path, {"enabled": enabled})
 
     async def status(self, service: str) -> AutoscalerStatus:
-        return AutoscalerStatus.model_validate(
-            await self._transport.get(_path(service, "autoscaler", "status"))
-        )
+        return await self._get(AutoscalerStatus, _path(service, "autoscaler", "status"))
 
     async def conditions(self, service: str) -> AutoscalerConditions:
         path = _path(service, "autoscaler", "conditions")
-        return AutoscalerConditions.model_validate(await self._transport.get(path))
+        return await self._get(AutoscalerConditions, path)
 
     async def failed_engines(self, service: str, *, limit: int | None = None) -> AsyncIterator[Event]:
         """Yield an event for each engine that failed, newest first."""
         current = await self.get(service)
         filters = {"workload": current.id, "kind": "engine_failed"}
-        async for item in self._transport.iterate_items("events", filters, limit):
-            yield Event.model_validate(item)
+        async for item in self._iterate(Event, "events", filters, limit):
+            yield item
 
     async def history(
         self, service: str, *, limit: int = 100, action: Direction | None = None

@@ -2,17 +2,13 @@
 
 from collections.abc import AsyncIterator, Sequence
 
-from berth.client.aio.transport import AsyncTransport
+from berth.client.aio.resource import AsyncResource
 from berth.client.models.notifications import Delivery, Subscription
 
 
-class AsyncSubscriptions:
-    def __init__(self, transport: AsyncTransport) -> None:
-        self._transport = transport
-
-    async def list(self) -> AsyncIterator[Subscription]:
-        async for item in self._transport.iterate_items("subscriptions"):
-            yield Subscription.model_validate(item)
+class AsyncSubscriptions(AsyncResource):
+    def list(self) -> AsyncIterator[Subscription]:
+        return self._iterate(Subscription, "subscriptions")
 
     async def create(
         self,
@@ -28,14 +24,11 @@ class AsyncSubscriptions:
         body: dict[str, object] = {"to": to, "events": [*events], "pending_minutes": pending_minutes}
         body |= {"platform_wide": True} if platform_wide else {}
         body |= {key: name for key, name in (("project", project), ("department", department)) if name}
-        return Subscription.model_validate(await self._transport.post("subscriptions", body))
+        return await self._post(Subscription, "subscriptions", body)
 
     async def delete(self, subscription: int) -> None:
-        await self._transport.execute("DELETE", f"subscriptions/{subscription}")
+        await self._delete(f"subscriptions/{subscription}")
 
-    async def deliveries(self, subscription: int, *, limit: int | None = None) -> AsyncIterator[Delivery]:
+    def deliveries(self, subscription: int, *, limit: int | None = None) -> AsyncIterator[Delivery]:
         """Iterate over deliveries and their outcomes, newest first."""
-        async for item in self._transport.iterate_items(
-            f"subscriptions/{subscription}/deliveries", limit=limit
-        ):
-            yield Delivery.model_validate(item)
+        return self._iterate(Delivery, f"subscriptions/{subscription}/deliveries", limit=limit)

@@ -3,21 +3,17 @@
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
-from berth.client.aio.transport import AsyncTransport
+from berth.client.aio.resource import AsyncResource
 from berth.client.http import json_content
 from berth.client.models.templates import Template, TemplateDetail
 
 
-class AsyncTemplates:
-    def __init__(self, transport: AsyncTransport) -> None:
-        self._transport = transport
-
-    async def list(self, project: str | None = None) -> AsyncIterator[Template]:
-        async for item in self._transport.iterate_items("templates", {"project": project}):
-            yield Template.model_validate(item)
+class AsyncTemplates(AsyncResource):
+    def list(self, project: str | None = None) -> AsyncIterator[Template]:
+        return self._iterate(Template, "templates", {"project": project})
 
     async def get(self, project: str, name: str) -> TemplateDetail:
-        return TemplateDetail.model_validate(await self._transport.get(template_path(project, name)))
+        return await self._get(TemplateDetail, template_path(project, name))
 
     async def create(
         self, project: str, name: str, document: Mapping[str, Any] | str, *, description: str = ""
@@ -40,12 +36,10 @@ class AsyncTemplates:
 
     async def delete(self, project: str, name: str) -> None:
         path = template_path(project, name)
-        tag = await self._transport.etag(path)
-        await self._transport.execute("DELETE", path, headers={"If-Match": tag})
+        await self._delete(path, headers={"If-Match": await self._transport.etag(path)})
 
     async def _put(self, path: str, body: object, condition: Mapping[str, str]) -> TemplateDetail:
-        response = await self._transport.execute("PUT", path, body=body, headers=condition)
-        return TemplateDetail.model_validate(json_content(response))
+        return await self._send(TemplateDetail, "PUT", path, body=body, headers=condition)
 
 
 def template_body(document: Mapping[str, Any] | str, description: str) -> dict[str, Any]:

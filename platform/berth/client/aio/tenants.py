@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Any, Literal
 from urllib.parse import quote
 
-from berth.client.aio.transport import AsyncTransport
+from berth.client.aio.resource import AsyncResource
 from berth.client.http import json_content
 from berth.client.models.tenants import (
     Department,
@@ -20,72 +20,56 @@ Owner = Literal["department", "project"]
 SETTABLE = ("gpu", "cpu", "memory_mib", "limit", "weight", "over_quota", "rank")
 
 
-class AsyncDepartments:
-    def __init__(self, transport: AsyncTransport) -> None:
-        self._transport = transport
-
-    async def list(self) -> AsyncIterator[Department]:
-        async for item in self._transport.iterate_items("departments"):
-            yield Department.model_validate(item)
+class AsyncDepartments(AsyncResource):
+    def list(self) -> AsyncIterator[Department]:
+        return self._iterate(Department, "departments")
 
     async def get(self, name: str) -> Department:
-        return Department.model_validate(await self._transport.get(f"departments/{quote(name, safe='')}"))
+        return await self._get(Department, f"departments/{quote(name, safe='')}")
 
     async def create(self, name: str, **values: Any) -> Department:
         """Create a department. Values: title, rank, reclaim_min_runtime, preempt_min_runtime."""
-        return Department.model_validate(await self._transport.post("departments", {"name": name, **values}))
+        return await self._post(Department, "departments", {"name": name, **values})
 
     async def edit(self, name: str, changes: Mapping[str, Any]) -> Department:
         path = f"departments/{quote(name, safe='')}"
-        return Department.model_validate(
-            json_content(await self._transport.execute("PATCH", path, body=changes))
-        )
+        return await self._send(Department, "PATCH", path, body=changes)
 
     async def delete(self, name: str) -> None:
         """Delete a department. Raises Conflict if it still has projects."""
-        await self._transport.execute("DELETE", f"departments/{quote(name, safe='')}")
+        await self._delete(f"departments/{quote(name, safe='')}")
 
 
-class AsyncProjects:
-    def __init__(self, transport: AsyncTransport) -> None:
-        self._transport = transport
-
-    async def list(self, department: str | None = None) -> AsyncIterator[Project]:
-        async for item in self._transport.iterate_items("projects", {"department": department}):
-            yield Project.model_validate(item)
+class AsyncProjects(AsyncResource):
+    def list(self, department: str | None = None) -> AsyncIterator[Project]:
+        return self._iterate(Project, "projects", {"department": department})
 
     async def get(self, name: str) -> Project:
-        return Project.model_validate(await self._transport.get(f"projects/{quote(name, safe='')}"))
+        return await self._get(Project, f"projects/{quote(name, safe='')}")
 
     async def create(self, name: str, department: str, **values: Any) -> Project:
         """Create a project. Values: title, rank, reclaim_min_runtime, preempt_min_runtime."""
         body = {"name": name, "department": department, **values}
-        return Project.model_validate(await self._transport.post("projects", body))
+        return await self._post(Project, "projects", body)
 
     async def edit(self, name: str, changes: Mapping[str, Any]) -> Project:
         path = f"projects/{quote(name, safe='')}"
-        return Project.model_validate(
-            json_content(await self._transport.execute("PATCH", path, body=changes))
-        )
+        return await self._send(Project, "PATCH", path, body=changes)
 
     async def delete(self, name: str) -> None:
         """Delete a project. Raises Conflict if it still has workloads."""
-        await self._transport.execute("DELETE", f"projects/{quote(name, safe='')}")
+        await self._delete(f"projects/{quote(name, safe='')}")
 
 
-class AsyncQuotas:
-    def __init__(self, transport: AsyncTransport) -> None:
-        self._transport = transport
-
-    async def list(
+class AsyncQuotas(AsyncResource):
+    def list(
         self, *, pool: str | None = None, department: str | None = None, project: str | None = None
     ) -> AsyncIterator[Quota]:
         params = {"pool": pool, "department": department, "project": project}
-        async for item in self._transport.iterate_items("quotas", params):
-            yield Quota.model_validate(item)
+        return self._iterate(Quota, "quotas", params)
 
     async def get(self, kind: Owner, name: str, pool: str) -> Quota:
-        return Quota.model_validate(await self._transport.get(_path(kind, name, pool)))
+        return await self._get(Quota, _path(kind, name, pool))
 
     async def create(self, kind: Owner, name: str, pool: str, values: Mapping[str, Any]) -> StoredQuota:
         """Create a quota. Raises Conflict if it already exists."""
@@ -103,11 +87,11 @@ class AsyncQuotas:
 
     async def share(self, kind: Owner, name: str, pool: str) -> ShareTrace:
         """Explain how the current fair share is computed."""
-        return ShareTrace.model_validate(await self._transport.get(f"{_path(kind, name, pool)}/share"))
+        return await self._get(ShareTrace, f"{_path(kind, name, pool)}/share")
 
     async def preview(self, draft: Mapping[str, Any]) -> QuotaImpact:
         """Return the effects of a draft (`changes`, optionally `comment`) without applying it."""
-        return QuotaImpact.model_validate(await self._transport.post("quotas/preview", draft))
+        return await self._post(QuotaImpact, "quotas/preview", draft)
 
     async def apply(self, draft: Mapping[str, Any], tag: str | None = None) -> QuotaChange | None:
         """Apply all changes of a draft or none. Returns None if no quota would change.
@@ -119,19 +103,16 @@ class AsyncQuotas:
         change = response["change"]
         return None if change is None else QuotaChange.model_validate(change)
 
-    async def changes(self, *, limit: int | None = None) -> AsyncIterator[QuotaChange]:
+    def changes(self, *, limit: int | None = None) -> AsyncIterator[QuotaChange]:
         """Iterate over quota changes, newest first."""
-        async for item in self._transport.iterate_items("quotas/changes", limit=limit):
-            yield QuotaChange.model_validate(item)
+        return self._iterate(QuotaChange, "quotas/changes", limit=limit)
 
     async def revert(self, change: int) -> QuotaChange:
         """Revert a quota change. Raises Conflict if one of its quotas has changed since."""
-        return QuotaChange.model_validate(await self._transport.post(f"quotas/changes/{change}/revert"))
+        return await self._post(QuotaChange, f"quotas/changes/{change}/revert")
 
     async def _put(self, path: str, values: Mapping[str, Any], condition: Mapping[str, str]) -> StoredQuota:
-        return StoredQuota.model_validate(
-            json_content(await self._transport.execute("PUT", path, body=values, headers=condition))
-        )
+        return await self._send(StoredQuota, "PUT", path, body=values, headers=condition)
 
 
 def _path(kind: Owner, name: str, pool: str) -> str:

@@ -40,7 +40,7 @@ class AsyncTransport:
     ) -> None:
         self.settings = settings
         self._retry_policy = retry_policy or RetryPolicy()
-        self._sleep = sleep
+        self.sleep = sleep
         self._jitter = jitter
         self._http = httpx.AsyncClient(**connection_options(settings), transport=http)
 
@@ -165,5 +165,5 @@ class AsyncTransport:
         )
         if delay is None:
             raise failure from None
-        await self._sleep(delay)
+        await self.sleep(delay)
         return None

@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator, Mapping
 from typing import Any, Literal
 
-from berth.client.aio.transport import AsyncTransport
+from berth.client.aio.resource import AsyncResource
 from berth.client.http import json_content
 from berth.client.models.usage import (
     Budget,
@@ -19,10 +19,7 @@ Owner = Literal["department", "project"]
 SETTABLE = ("gpu_hours", "warn_at")
 
 
-class AsyncUsage:
-    def __init__(self, transport: AsyncTransport) -> None:
-        self._transport = transport
-
+class AsyncUsage(AsyncResource):
     async def report(self, **query: object) -> UsageReport:
         """Return the entire report. Keyword arguments are the query parameters of the REST API."""
         params = {**query, "limit": 500}
@@ -39,16 +36,12 @@ class AsyncUsage:
                 yield chunk
 
 
-class AsyncBudgets:
-    def __init__(self, transport: AsyncTransport) -> None:
-        self._transport = transport
-
-    async def list(self) -> AsyncIterator[Budget]:
-        async for item in self._transport.iterate_items("budgets"):
-            yield Budget.model_validate(item)
+class AsyncBudgets(AsyncResource):
+    def list(self) -> AsyncIterator[Budget]:
+        return self._iterate(Budget, "budgets")
 
     async def get(self, kind: Owner, name: str) -> Budget:
-        return Budget.model_validate(await self._transport.get(_path(kind, name)))
+        return await self._get(Budget, _path(kind, name))
 
     async def create(self, kind: Owner, name: str, values: Mapping[str, Any]) -> Budget:
         """Create a budget. Raises Conflict if it already exists."""
@@ -65,54 +58,39 @@ class AsyncBudgets:
     async def delete(self, kind: Owner, name: str) -> None:
         """Delete a budget. Raises Conflict if it was changed concurrently."""
         path = _path(kind, name)
-        tag = await self._transport.etag(path)
-        await self._transport.execute("DELETE", path, headers={"If-Match": tag})
+        await self._delete(path, headers={"If-Match": await self._transport.etag(path)})
 
     async def _put(self, path: str, values: Mapping[str, Any], condition: Mapping[str, str]) -> Budget:
-        return Budget.model_validate(
-            json_content(await self._transport.execute("PUT", path, body=values, headers=condition))
-        )
+        return await self._send(Budget, "PUT", path, body=values, headers=condition)
 
 
 def _path(kind: Owner, name: str) -> str:
     return f"budgets/{kind}s/{name}"
 
 
-class AsyncUtilization:
-    def __init__(self, transport: AsyncTransport) -> None:
-        self._transport = transport
-
+class AsyncUtilization(AsyncResource):
     async def cluster(self, *, pool: str | None = None, hours: int | None = None) -> ClusterUtilization:
         """Return the utilization of one pool or all pools, oldest hour first."""
-        return ClusterUtilization.model_validate(
-            await self._transport.get("utilization", {"pool": pool, "hours": hours})
-        )
+        return await self._get(ClusterUtilization, "utilization", {"pool": pool, "hours": hours})
 
-    async def nodes(
-        self, *, pool: str | None = None, limit: int | None = None
-    ) -> AsyncIterator[NodeUtilization]:
-        async for item in self._transport.iterate_items("utilization/nodes", {"pool": pool}, limit):
-            yield NodeUtilization.model_validate(item)
+    def nodes(self, *, pool: str | None = None, limit: int | None = None) -> AsyncIterator[NodeUtilization]:
+        return self._iterate(NodeUtilization, "utilization/nodes", {"pool": pool}, limit)
 
-    async def workloads(
+    def workloads(
         self, *, project: str | None = None, pool: str | None = None, limit: int | None = None
     ) -> AsyncIterator[WorkloadUtilization]:
         """Iterate over running workloads, those with the most allocated GPUs first."""
-        async for item in self._transport.iterate_items(
-            "utilization/workloads", {"project": project, "pool": pool}, limit
-        ):
-            yield WorkloadUtilization.model_validate(item)
+        return self._iterate(
+            WorkloadUtilization, "utilization/workloads", {"project": project, "pool": pool}, limit
+        )
 
     async def node(self, name: str, *, span: int | None = None) -> NodeUtilizationDetail:
-        return NodeUtilizationDetail.model_validate(
-            await self._transport.get(f"nodes/{name}/utilization", {"span": span})
-        )
+        return await self._get(NodeUtilizationDetail, f"nodes/{name}/utilization", {"span": span})
 
     async def workload(
         self, workload_id: str, *, span: int | None = None, run: int | None = None
     ) -> WorkloadUtilizationDetail:
         """Return one workload's utilization in the last `span` seconds before its end or before now."""
-        response = await self._transport.get(
-            f"workloads/{workload_id}/utilization", {"span": span, "run": run}
+        return await self._get(
+            WorkloadUtilizationDetail, f"workloads/{workload_id}/utilization", {"span": span, "run": run}
         )
-        return WorkloadUtilizationDetail.model_validate(response)

@@ -1,12 +1,12 @@
 """Submit, find, follow and control workloads."""
 
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from typing import Any
 
 import httpx
 
-from berth.client.aio.transport import AsyncTransport
+from berth.client.aio.resource import AsyncResource
 from berth.client.errors import Ambiguous, NotFound
 from berth.client.models.logs import LogChunk
 from berth.client.models.scheduling import Eviction
@@ -24,37 +24,31 @@ from berth.client.models.workloads import (
 )
 
 MATCHES_PER_PAGE = 500
-LOG_CHUNK = 1 << 20
 POLL_SECONDS = 1.0
 Document = Mapping[str, Any]
 
 
-class AsyncWorkloads:
-    def __init__(self, transport: AsyncTransport, sleep: Callable[[float], Awaitable[None]]) -> None:
-        self._transport = transport
-        self._sleep = sleep
-
+class AsyncWorkloads(AsyncResource):
     async def submit(self, document: Document, *, key: str | None = None) -> Submission:
         """Submit a workload exactly once, even if the request is retried after a lost connection.
 
         Calls with the same `key` count as one submission.
         """
-        return Submission.model_validate(await self._transport.post("workloads", document, key=key))
+        return await self._post(Submission, "workloads", document, key=key)
 
     async def dry_run(self, document: Document) -> DryRun:
         """Return what would happen if the workload were submitted now, without storing it."""
-        return DryRun.model_validate(await self._transport.post("workloads", document, {"dry_run": True}))
+        return await self._post(DryRun, "workloads", document, {"dry_run": True})
 
-    async def list(self, *, limit: int | None = None, **filters: object) -> AsyncIterator[Workload]:
+    def list(self, *, limit: int | None = None, **filters: object) -> AsyncIterator[Workload]:
         """Iterate over workloads.
 
         Filters: project, department, pool, phase, kind, reason, label, submitted_by, search, sort.
         """
-        async for item in self._transport.iterate_items("workloads", filters, limit):
-            yield Workload.model_validate(item)
+        return self._iterate(Workload, "workloads", filters, limit)
 
     async def get(self, workload_id: str) -> WorkloadDetail:
-        return WorkloadDetail.model_validate(await self._transport.get(f"workloads/{workload_id}"))
+        return await self._get(WorkloadDetail, f"workloads/{workload_id}")
 
     async def find(self, reference: str) -> WorkloadDetail:
         """Return the workload with this id, NAME or PROJECT/NAME. Raises NotFound or Ambiguous."""
@@ -75,10 +69,10 @@ class AsyncWorkloads:
         return await self._act(workload_id, "resume")
 
     async def delete(self, workload_id: str) -> None:
-        await self._transport.execute("DELETE", f"workloads/{workload_id}")
+        await self._delete(f"workloads/{workload_id}")
 
     async def explain(self, workload_id: str) -> Explanation:
-        return Explanation.model_validate(await self._transport.get(f"workloads/{workload_id}/explain"))
+        return await self._get(Explanation, f"workloads/{workload_id}/explain")
 
     async def smallest_change(self, workload_id: str) -> SmallestChange:
         """Return the smallest single change that would start a pending workload now.
@@ -86,24 +80,20 @@ class AsyncWorkloads:
         The server runs the scheduler on changed copies of the cluster, which may take seconds on a large one.
         """
         path = f"workloads/{workload_id}/smallest-change"
-        return SmallestChange.model_validate(await self._transport.get(path))
+        return await self._get(SmallestChange, path)
 
     async def pods(self, workload_id: str) -> Sequence[Pod]:
-        items = self._transport.iterate_items(f"workloads/{workload_id}/pods")
-        return [Pod.model_validate(item) async for item in items]
+        return [item async for item in self._iterate(Pod, f"workloads/{workload_id}/pods")]
 
     async def create_port_link(self, workload_id: str, port: str) -> PortLink:
         """Return a one-time link that opens this port of a running workload in a browser."""
-        response = await self._transport.post(f"workloads/{workload_id}/ports/{port}/link")
-        return PortLink.model_validate(response)
+        return await self._post(PortLink, f"workloads/{workload_id}/ports/{port}/link")
 
     async def events(self, workload_id: str) -> Sequence[Event]:
-        items = self._transport.iterate_items(f"workloads/{workload_id}/events")
-        return [Event.model_validate(item) async for item in items]
+        return [item async for item in self._iterate(Event, f"workloads/{workload_id}/events")]
 
     async def evictions(self, workload_id: str) -> Sequence[Eviction]:
-        items = self._transport.iterate_items(f"workloads/{workload_id}/evictions")
-        return [Eviction.model_validate(item) async for item in items]
+        return [item async for item in self._iterate(Eviction, f"workloads/{workload_id}/evictions")]
 
     async def changes(self, workload_id: str, poll: float = POLL_SECONDS) -> AsyncIterator[WorkloadDetail]:
         """Yield the workload now and after each change of phase, reason or message, until it has ended."""
@@ -116,7 +106,7 @@ class AsyncWorkloads:
             if workload.has_ended:
                 return
             seen = state
-            await self._sleep(poll)
+            await self._transport.sleep(poll)
 
     async def log(
         self,
@@ -177,7 +167,7 @@ class AsyncWorkloads:
                 yield chunk
 
     async def _act(self, workload_id: str, action: str) -> WorkloadDetail:
-        return WorkloadDetail.model_validate(await self._transport.post(f"workloads/{workload_id}/{action}"))
+        return await self._post(WorkloadDetail, f"workloads/{workload_id}/{action}")
 
 
 def select_candidates(name: str, workloads: Iterable[Workload]) -> Sequence[Workload]:

@@ -47,7 +47,7 @@ class Client:
         self.settings = settings or load_settings()
         self._sleep = sleep
         self._transport = Transport(self.settings, http=http, retry_policy=retry_policy, sleep=sleep)
-        self.workloads = Workloads(self._transport, sleep)
+        self.workloads = Workloads(self._transport)
         self.events = Events(self._transport)
         self.evictions = Evictions(self._transport)
         self.cycles = Cycles(self._transport)
@@ -58,7 +58,7 @@ class Client:
         self.queues = Queues(self._transport)
         self.node_pools = NodePools(self._transport)
         self.nodes = Nodes(self._transport)
-        self.services = Services(self._transport, sleep)
+        self.services = Services(self._transport)
         self.usage = Usage(self._transport)
         self.utilization = Utilization(self._transport)
         self.budgets = Budgets(self._transport)

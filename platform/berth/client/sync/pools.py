@@ -4,7 +4,6 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from berth.client.http import json_content
 from berth.client.models.pools import (
     AvailablePlugin,
     CapacityPoint,
@@ -20,23 +19,19 @@ from berth.client.models.pools import (
     ScalePreview,
     ScalingEvent,
 )
-from berth.client.sync.transport import Transport
+from berth.client.sync.resource import Resource
 
 
-class NodePools:
-    def __init__(self, transport: Transport) -> None:
-        self._transport = transport
-
+class NodePools(Resource):
     def list(self) -> Iterator[NodePool]:
-        for item in self._transport.iterate_items("node-pools"):
-            yield NodePool.model_validate(item)
+        return self._iterate(NodePool, "node-pools")
 
     def get(self, name: str) -> NodePool:
-        return NodePool.model_validate(self._transport.get(f"node-pools/{name}"))
+        return self._get(NodePool, f"node-pools/{name}")
 
     def create(self, name: str, **values: Any) -> NodePool:
         """Create a pool. `nodes` is 4, (2, 16) or {"min": 4, "desired": 2, "max": 16}."""
-        return NodePool.model_validate(self._transport.post("node-pools", {"name": name, **values}))
+        return self._post(NodePool, "node-pools", {"name": name, **values})
 
     def edit(self, name: str, changes: Mapping[str, Any], *, version: int | None = None) -> ScaledPool:
         """Change a pool. The result's `draining` lists the nodes that will drain.
@@ -46,30 +41,28 @@ class NodePools:
         path = f"node-pools/{name}"
         current = self._transport.execute("GET", path)
         tag = current.headers.get("ETag", "*") if version is None else f'"{version}"'
-        response = self._transport.execute("PATCH", path, body=changes, headers={"If-Match": tag})
-        return ScaledPool.model_validate(json_content(response))
+        return self._send(ScaledPool, "PATCH", path, body=changes, headers={"If-Match": tag})
 
     def preview_edit(self, name: str, changes: Mapping[str, Any]) -> ScaledPool:
         """Return the pool as `edit` would change it, without storing anything."""
         params = {"dry_run": True}
-        response = self._transport.execute("PATCH", f"node-pools/{name}", params=params, body=changes)
-        return ScaledPool.model_validate(json_content(response))
+        return self._send(ScaledPool, "PATCH", f"node-pools/{name}", params=params, body=changes)
 
     def delete(self, name: str) -> None:
         """Delete a pool. Raises Conflict if it was ever used."""
-        self._transport.execute("DELETE", f"node-pools/{name}")
+        self._delete(f"node-pools/{name}")
 
     def scale(self, name: str, nodes: int) -> ScaledPool:
         """Set the desired number of nodes. The result's `draining` lists the nodes that will drain."""
         path = f"node-pools/{name}/scale"
-        return ScaledPool.model_validate(self._transport.post(path, {"nodes": nodes}))
+        return self._post(ScaledPool, path, {"nodes": nodes})
 
     def scaling(self, name: str, nodes: int | None = None) -> ScalePreview:
         """Preview which nodes would drain, and which actions the disruption budgets block.
 
         `nodes` is the desired number of nodes, by default the current one.
         """
-        return ScalePreview.model_validate(self._transport.get(f"node-pools/{name}/scale", {"nodes": nodes}))
+        return self._get(ScalePreview, f"node-pools/{name}/scale", {"nodes": nodes})
 
     def pause(self, name: str) -> NodePool:
         """Stop scaling the pool until it is resumed."""
@@ -91,8 +84,7 @@ class NodePools:
         self, name: str, *, kind: str | None = None, limit: int | None = None
     ) -> Iterator[ScalingEvent]:
         """Iterate over scaling events, newest first."""
-        for item in self._transport.iterate_items(f"node-pools/{name}/history", {"kind": kind}, limit):
-            yield ScalingEvent.model_validate(item)
+        return self._iterate(ScalingEvent, f"node-pools/{name}/history", {"kind": kind}, limit)
 
     def capacity(self, name: str, *, seconds: int | None = None) -> Iterator[CapacityPoint]:
         """Iterate over changes in the number of nodes in the last `seconds`, oldest first."""
@@ -101,15 +93,15 @@ class NodePools:
             yield CapacityPoint.model_validate(point)
 
     def cost(self, name: str) -> PoolCost:
-        return PoolCost.model_validate(self._transport.get(f"node-pools/{name}/cost"))
+        return self._get(PoolCost, f"node-pools/{name}/cost")
 
     def fragmentation(self, name: str) -> Fragmentation:
         """Return how free GPUs are distributed across nodes, and the largest gangs that fit."""
-        return Fragmentation.model_validate(self._transport.get(f"node-pools/{name}/fragmentation"))
+        return self._get(Fragmentation, f"node-pools/{name}/fragmentation")
 
     def environment(self, name: str) -> PoolEnvironment:
         """Return the environment that a pool's plugins install. Raises NotFound if it has none."""
-        return PoolEnvironment.model_validate(self._transport.get(f"node-pools/{name}/environment"))
+        return self._get(PoolEnvironment, f"node-pools/{name}/environment")
 
     def plugins(self) -> tuple[AvailablePlugin, ...]:
         """Return the available plugins."""
@@ -118,47 +110,39 @@ class NodePools:
 
     def join_tokens(self, name: str) -> Iterator[JoinToken]:
         """Iterate over the pool's join tokens, newest first."""
-        for item in self._transport.iterate_items(f"node-pools/{name}/join-tokens"):
-            yield JoinToken.model_validate(item)
+        return self._iterate(JoinToken, f"node-pools/{name}/join-tokens")
 
     def issue_join_token(
         self, name: str, *, seconds: int | None = None, comment: str = ""
     ) -> IssuedJoinToken:
         """Issue a token that lets one machine join. The token cannot be read again."""
         body = {"comment": comment} | ({} if seconds is None else {"lifetime_seconds": seconds})
-        return IssuedJoinToken.model_validate(self._transport.post(f"node-pools/{name}/join-tokens", body))
+        return self._post(IssuedJoinToken, f"node-pools/{name}/join-tokens", body)
 
     def revoke_join_token(self, name: str, token_id: int) -> None:
-        self._transport.execute("DELETE", f"node-pools/{name}/join-tokens/{token_id}")
+        self._delete(f"node-pools/{name}/join-tokens/{token_id}")
 
     def machines(self, name: str, *, departed: bool = False) -> Iterator[Machine]:
         """Iterate over joined machines; with `departed`, also over those that have left."""
-        for item in self._transport.iterate_items(
-            f"node-pools/{name}/machines", {"departed": departed or None}
-        ):
-            yield Machine.model_validate(item)
+        return self._iterate(Machine, f"node-pools/{name}/machines", {"departed": departed or None})
 
     def remove_machine(self, name: str, machine: str, reason: str = "") -> Machine:
         """Remove a machine after draining its node."""
         path = f"node-pools/{name}/machines/{machine}/remove"
-        return Machine.model_validate(self._transport.post(path, {"reason": reason}))
+        return self._post(Machine, path, {"reason": reason})
 
     def _step(self, name: str, step: str, body: object = None) -> NodePool:
-        return NodePool.model_validate(self._transport.post(f"node-pools/{name}/{step}", body))
+        return self._post(NodePool, f"node-pools/{name}/{step}", body)
 
 
-class Nodes:
-    def __init__(self, transport: Transport) -> None:
-        self._transport = transport
-
+class Nodes(Resource):
     def list(
         self, *, pool: str | None = None, state: str | None = None, limit: int | None = None
     ) -> Iterator[Node]:
-        for item in self._transport.iterate_items("nodes", {"pool": pool, "state": state}, limit):
-            yield Node.model_validate(item)
+        return self._iterate(Node, "nodes", {"pool": pool, "state": state}, limit)
 
     def get(self, name: str) -> Node:
-        return Node.model_validate(self._transport.get(f"nodes/{name}"))
+        return self._get(Node, f"nodes/{name}")
 
     def cordon(self, name: str, reason: str = "") -> Node:
         """Cordon a node: running pods continue, but new pods are not placed on it."""
@@ -177,4 +161,4 @@ class Nodes:
         return self._step(name, "terminate", {"reason": reason})
 
     def _step(self, name: str, step: str, body: object = None) -> Node:
-        return Node.model_validate(self._transport.post(f"nodes/{name}/{step}", body))
+        return self._post(Node, f"nodes/{name}/{step}", body)

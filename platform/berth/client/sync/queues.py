@@ -4,15 +4,12 @@
 from typing import Any
 
 from berth.client.models.scheduling import Queue
-from berth.client.sync.transport import Transport
+from berth.client.sync.resource import Resource
 
 PAGE = 500
 
 
-class Queues:
-    def __init__(self, transport: Transport) -> None:
-        self._transport = transport
-
+class Queues(Resource):
     def read(self, pool: str, *, limit: int | None = None) -> Queue:
         path, items, cursor = f"node-pools/{pool}/queue", list[Any](), None
         while True:

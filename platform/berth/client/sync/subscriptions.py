@@ -4,16 +4,12 @@
 from collections.abc import Iterator, Sequence
 
 from berth.client.models.notifications import Delivery, Subscription
-from berth.client.sync.transport import Transport
+from berth.client.sync.resource import Resource
 
 
-class Subscriptions:
-    def __init__(self, transport: Transport) -> None:
-        self._transport = transport
-
+class Subscriptions(Resource):
     def list(self) -> Iterator[Subscription]:
-        for item in self._transport.iterate_items("subscriptions"):
-            yield Subscription.model_validate(item)
+        return self._iterate(Subscription, "subscriptions")
 
     def create(
         self,
@@ -29,12 +25,11 @@ class Subscriptions:
         body: dict[str, object] = {"to": to, "events": [*events], "pending_minutes": pending_minutes}
         body |= {"platform_wide": True} if platform_wide else {}
         body |= {key: name for key, name in (("project", project), ("department", department)) if name}
-        return Subscription.model_validate(self._transport.post("subscriptions", body))
+        return self._post(Subscription, "subscriptions", body)
 
     def delete(self, subscription: int) -> None:
-        self._transport.execute("DELETE", f"subscriptions/{subscription}")
+        self._delete(f"subscriptions/{subscription}")
 
     def deliveries(self, subscription: int, *, limit: int | None = None) -> Iterator[Delivery]:
         """Iterate over deliveries and their outcomes, newest first."""
-        for item in self._transport.iterate_items(f"subscriptions/{subscription}/deliveries", limit=limit):
-            yield Delivery.model_validate(item)
+        return self._iterate(Delivery, f"subscriptions/{subscription}/deliveries", limit=limit)

@@ -6,19 +6,15 @@ from typing import Any
 
 from berth.client.http import json_content
 from berth.client.models.templates import Template, TemplateDetail
-from berth.client.sync.transport import Transport
+from berth.client.sync.resource import Resource
 
 
-class Templates:
-    def __init__(self, transport: Transport) -> None:
-        self._transport = transport
-
+class Templates(Resource):
     def list(self, project: str | None = None) -> Iterator[Template]:
-        for item in self._transport.iterate_items("templates", {"project": project}):
-            yield Template.model_validate(item)
+        return self._iterate(Template, "templates", {"project": project})
 
     def get(self, project: str, name: str) -> TemplateDetail:
-        return TemplateDetail.model_validate(self._transport.get(template_path(project, name)))
+        return self._get(TemplateDetail, template_path(project, name))
 
     def create(
         self, project: str, name: str, document: Mapping[str, Any] | str, *, description: str = ""
@@ -39,12 +35,10 @@ class Templates:
 
     def delete(self, project: str, name: str) -> None:
         path = template_path(project, name)
-        tag = self._transport.etag(path)
-        self._transport.execute("DELETE", path, headers={"If-Match": tag})
+        self._delete(path, headers={"If-Match": self._transport.etag(path)})
 
     def _put(self, path: str, body: object, condition: Mapping[str, str]) -> TemplateDetail:
-        response = self._transport.execute("PUT", path, body=body, headers=condition)
-        return TemplateDetail.model_validate(json_content(response))
+        return self._send(TemplateDetail, "PUT", path, body=body, headers=condition)
 
 
 def template_body(document: Mapping[str, Any] | str, description: str) -> dict[str, Any]:

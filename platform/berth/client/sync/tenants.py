@@ -15,74 +15,62 @@ from berth.client.models.tenants import (
     ShareTrace,
     StoredQuota,
 )
-from berth.client.sync.transport import Transport
+from berth.client.sync.resource import Resource
 
 Owner = Literal["department", "project"]
 SETTABLE = ("gpu", "cpu", "memory_mib", "limit", "weight", "over_quota", "rank")
 
 
-class Departments:
-    def __init__(self, transport: Transport) -> None:
-        self._transport = transport
-
+class Departments(Resource):
     def list(self) -> Iterator[Department]:
-        for item in self._transport.iterate_items("departments"):
-            yield Department.model_validate(item)
+        return self._iterate(Department, "departments")
 
     def get(self, name: str) -> Department:
-        return Department.model_validate(self._transport.get(f"departments/{quote(name, safe='')}"))
+        return self._get(Department, f"departments/{quote(name, safe='')}")
 
     def create(self, name: str, **values: Any) -> Department:
         """Create a department. Values: title, rank, reclaim_min_runtime, preempt_min_runtime."""
-        return Department.model_validate(self._transport.post("departments", {"name": name, **values}))
+        return self._post(Department, "departments", {"name": name, **values})
 
     def edit(self, name: str, changes: Mapping[str, Any]) -> Department:
         path = f"departments/{quote(name, safe='')}"
-        return Department.model_validate(json_content(self._transport.execute("PATCH", path, body=changes)))
+        return self._send(Department, "PATCH", path, body=changes)
 
     def delete(self, name: str) -> None:
         """Delete a department. Raises Conflict if it still has projects."""
-        self._transport.execute("DELETE", f"departments/{quote(name, safe='')}")
+        self._delete(f"departments/{quote(name, safe='')}")
 
 
-class Projects:
-    def __init__(self, transport: Transport) -> None:
-        self._transport = transport
-
+class Projects(Resource):
     def list(self, department: str | None = None) -> Iterator[Project]:
-        for item in self._transport.iterate_items("projects", {"department": department}):
-            yield Project.model_validate(item)
+        return self._iterate(Project, "projects", {"department": department})
 
     def get(self, name: str) -> Project:
-        return Project.model_validate(self._transport.get(f"projects/{quote(name, safe='')}"))
+        return self._get(Project, f"projects/{quote(name, safe='')}")
 
     def create(self, name: str, department: str, **values: Any) -> Project:
         """Create a project. Values: title, rank, reclaim_min_runtime, preempt_min_runtime."""
         body = {"name": name, "department": department, **values}
-        return Project.model_validate(self._transport.post("projects", body))
+        return self._post(Project, "projects", body)
 
     def edit(self, name: str, changes: Mapping[str, Any]) -> Project:
         path = f"projects/{quote(name, safe='')}"
-        return Project.model_validate(json_content(self._transport.execute("PATCH", path, body=changes)))
+        return self._send(Project, "PATCH", path, body=changes)
 
     def delete(self, name: str) -> None:
         """Delete a project. Raises Conflict if it still has workloads."""
-        self._transport.execute("DELETE", f"projects/{quote(name, safe='')}")
+        self._delete(f"projects/{quote(name, safe='')}")
 
 
-class Quotas:
-    def __init__(self, transport: Transport) -> None:
-        self._transport = transport
-
+class Quotas(Resource):
     def list(
         self, *, pool: str | None = None, department: str | None = None, project: str | None = None
     ) -> Iterator[Quota]:
         params = {"pool": pool, "department": department, "project": project}
-        for item in self._transport.iterate_items("quotas", params):
-            yield Quota.model_validate(item)
+        return self._iterate(Quota, "quotas", params)
 
     def get(self, kind: Owner, name: str, pool: str) -> Quota:
-        return Quota.model_validate(self._transport.get(_path(kind, name, pool)))
+        return self._get(Quota, _path(kind, name, pool))
 
     def create(self, kind: Owner, name: str, pool: str, values: Mapping[str, Any]) -> StoredQuota:
         """Create a quota. Raises Conflict if it already exists."""
@@ -100,11 +88,11 @@ class Quotas:
 
     def share(self, kind: Owner, name: str, pool: str) -> ShareTrace:
         """Explain how the current fair share is computed."""
-        return ShareTrace.model_validate(self._transport.get(f"{_path(kind, name, pool)}/share"))
+        return self._get(ShareTrace, f"{_path(kind, name, pool)}/share")
 
     def preview(self, draft: Mapping[str, Any]) -> QuotaImpact:
         """Return the effects of a draft (`changes`, optionally `comment`) without applying it."""
-        return QuotaImpact.model_validate(self._transport.post("quotas/preview", draft))
+        return self._post(QuotaImpact, "quotas/preview", draft)
 
     def apply(self, draft: Mapping[str, Any], tag: str | None = None) -> QuotaChange | None:
         """Apply all changes of a draft or none. Returns None if no quota would change.
@@ -118,17 +106,14 @@ class Quotas:
 
     def changes(self, *, limit: int | None = None) -> Iterator[QuotaChange]:
         """Iterate over quota changes, newest first."""
-        for item in self._transport.iterate_items("quotas/changes", limit=limit):
-            yield QuotaChange.model_validate(item)
+        return self._iterate(QuotaChange, "quotas/changes", limit=limit)
 
     def revert(self, change: int) -> QuotaChange:
         """Revert a quota change. Raises Conflict if one of its quotas has changed since."""
-        return QuotaChange.model_validate(self._transport.post(f"quotas/changes/{change}/revert"))
+        return self._post(QuotaChange, f"quotas/changes/{change}/revert")
 
     def _put(self, path: str, values: Mapping[str, Any], condition: Mapping[str, str]) -> StoredQuota:
-        return StoredQuota.model_validate(
-            json_content(self._transport.execute("PUT", path, body=values, headers=condition))
-        )
+        return self._send(StoredQuota, "PUT", path, body=values, headers=condition)
 
 
 def _path(kind: Owner, name: str, pool: str) -> str:

@@ -41,7 +41,7 @@ class Transport:
     ) -> None:
         self.settings = settings
         self._retry_policy = retry_policy or RetryPolicy()
-        self._sleep = sleep
+        self.sleep = sleep
         self._jitter = jitter
         self._http = httpx.Client(**connection_options(settings), transport=http)
 
@@ -161,5 +161,5 @@ class Transport:
         )
         if delay is None:
             raise failure from None
-        self._sleep(delay)
+        self.sleep(delay)
         return None

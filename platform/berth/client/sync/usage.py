@@ -14,16 +14,13 @@ from berth.client.models.usage import (
     WorkloadUtilization,
     WorkloadUtilizationDetail,
 )
-from berth.client.sync.transport import Transport
+from berth.client.sync.resource import Resource
 
 Owner = Literal["department", "project"]
 SETTABLE = ("gpu_hours", "warn_at")
 
 
-class Usage:
-    def __init__(self, transport: Transport) -> None:
-        self._transport = transport
-
+class Usage(Resource):
     def report(self, **query: object) -> UsageReport:
         """Return the entire report. Keyword arguments are the query parameters of the REST API."""
         params = {**query, "limit": 500}
@@ -39,16 +36,12 @@ class Usage:
             yield from response.iter_bytes()
 
 
-class Budgets:
-    def __init__(self, transport: Transport) -> None:
-        self._transport = transport
-
+class Budgets(Resource):
     def list(self) -> Iterator[Budget]:
-        for item in self._transport.iterate_items("budgets"):
-            yield Budget.model_validate(item)
+        return self._iterate(Budget, "budgets")
 
     def get(self, kind: Owner, name: str) -> Budget:
-        return Budget.model_validate(self._transport.get(_path(kind, name)))
+        return self._get(Budget, _path(kind, name))
 
     def create(self, kind: Owner, name: str, values: Mapping[str, Any]) -> Budget:
         """Create a budget. Raises Conflict if it already exists."""
@@ -65,50 +58,39 @@ class Budgets:
     def delete(self, kind: Owner, name: str) -> None:
         """Delete a budget. Raises Conflict if it was changed concurrently."""
         path = _path(kind, name)
-        tag = self._transport.etag(path)
-        self._transport.execute("DELETE", path, headers={"If-Match": tag})
+        self._delete(path, headers={"If-Match": self._transport.etag(path)})
 
     def _put(self, path: str, values: Mapping[str, Any], condition: Mapping[str, str]) -> Budget:
-        return Budget.model_validate(
-            json_content(self._transport.execute("PUT", path, body=values, headers=condition))
-        )
+        return self._send(Budget, "PUT", path, body=values, headers=condition)
 
 
 def _path(kind: Owner, name: str) -> str:
     return f"budgets/{kind}s/{name}"
 
 
-class Utilization:
-    def __init__(self, transport: Transport) -> None:
-        self._transport = transport
-
+class Utilization(Resource):
     def cluster(self, *, pool: str | None = None, hours: int | None = None) -> ClusterUtilization:
         """Return the utilization of one pool or all pools, oldest hour first."""
-        return ClusterUtilization.model_validate(
-            self._transport.get("utilization", {"pool": pool, "hours": hours})
-        )
+        return self._get(ClusterUtilization, "utilization", {"pool": pool, "hours": hours})
 
     def nodes(self, *, pool: str | None = None, limit: int | None = None) -> Iterator[NodeUtilization]:
-        for item in self._transport.iterate_items("utilization/nodes", {"pool": pool}, limit):
-            yield NodeUtilization.model_validate(item)
+        return self._iterate(NodeUtilization, "utilization/nodes", {"pool": pool}, limit)
 
     def workloads(
         self, *, project: str | None = None, pool: str | None = None, limit: int | None = None
     ) -> Iterator[WorkloadUtilization]:
         """Iterate over running workloads, those with the most allocated GPUs first."""
-        for item in self._transport.iterate_items(
-            "utilization/workloads", {"project": project, "pool": pool}, limit
-        ):
-            yield WorkloadUtilization.model_validate(item)
+        return self._iterate(
+            WorkloadUtilization, "utilization/workloads", {"project": project, "pool": pool}, limit
+        )
 
     def node(self, name: str, *, span: int | None = None) -> NodeUtilizationDetail:
-        return NodeUtilizationDetail.model_validate(
-            self._transport.get(f"nodes/{name}/utilization", {"span": span})
-        )
+        return self._get(NodeUtilizationDetail, f"nodes/{name}/utilization", {"span": span})
 
     def workload(
         self, workload_id: str, *, span: int | None = None, run: int | None = None
     ) -> WorkloadUtilizationDetail:
         """Return one workload's utilization in the last `span` seconds before its end or before now."""
-        response = self._transport.get(f"workloads/{workload_id}/utilization", {"span": span, "run": run})
-        return WorkloadUtilizationDetail.model_validate(response)
+        return self._get(
+            WorkloadUtilizationDetail, f"workloads/{workload_id}/utilization", {"span": span, "run": run}
+        )

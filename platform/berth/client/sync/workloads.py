@@ -2,7 +2,7 @@
 """Submit, find, follow and control workloads."""
 
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import httpx
@@ -22,40 +22,34 @@ from berth.client.models.workloads import (
     Workload,
     WorkloadDetail,
 )
-from berth.client.sync.transport import Transport
+from berth.client.sync.resource import Resource
 
 MATCHES_PER_PAGE = 500
-LOG_CHUNK = 1 << 20
 POLL_SECONDS = 1.0
 Document = Mapping[str, Any]
 
 
-class Workloads:
-    def __init__(self, transport: Transport, sleep: Callable[[float], None]) -> None:
-        self._transport = transport
-        self._sleep = sleep
-
+class Workloads(Resource):
     def submit(self, document: Document, *, key: str | None = None) -> Submission:
         """Submit a workload exactly once, even if the request is retried after a lost connection.
 
         Calls with the same `key` count as one submission.
         """
-        return Submission.model_validate(self._transport.post("workloads", document, key=key))
+        return self._post(Submission, "workloads", document, key=key)
 
     def dry_run(self, document: Document) -> DryRun:
         """Return what would happen if the workload were submitted now, without storing it."""
-        return DryRun.model_validate(self._transport.post("workloads", document, {"dry_run": True}))
+        return self._post(DryRun, "workloads", document, {"dry_run": True})
 
     def list(self, *, limit: int | None = None, **filters: object) -> Iterator[Workload]:
         """Iterate over workloads.
 
         Filters: project, department, pool, phase, kind, reason, label, submitted_by, search, sort.
         """
-        for item in self._transport.iterate_items("workloads", filters, limit):
-            yield Workload.model_validate(item)
+        return self._iterate(Workload, "workloads", filters, limit)
 
     def get(self, workload_id: str) -> WorkloadDetail:
-        return WorkloadDetail.model_validate(self._transport.get(f"workloads/{workload_id}"))
+        return self._get(WorkloadDetail, f"workloads/{workload_id}")
 
     def find(self, reference: str) -> WorkloadDetail:
         """Return the workload with this id, NAME or PROJECT/NAME. Raises NotFound or Ambiguous."""
@@ -76,10 +70,10 @@ class Workloads:
         return self._act(workload_id, "resume")
 
     def delete(self, workload_id: str) -> None:
-        self._transport.execute("DELETE", f"workloads/{workload_id}")
+        self._delete(f"workloads/{workload_id}")
 
     def explain(self, workload_id: str) -> Explanation:
-        return Explanation.model_validate(self._transport.get(f"workloads/{workload_id}/explain"))
+        return self._get(Explanation, f"workloads/{workload_id}/explain")
 
     def smallest_change(self, workload_id: str) -> SmallestChange:
         """Return the smallest single change that would start a pending workload now.
@@ -87,24 +81,20 @@ class Workloads:
         The server runs the scheduler on changed copies of the cluster, which may take seconds on a large one.
         """
         path = f"workloads/{workload_id}/smallest-change"
-        return SmallestChange.model_validate(self._transport.get(path))
+        return self._get(SmallestChange, path)
 
     def pods(self, workload_id: str) -> Sequence[Pod]:
-        items = self._transport.iterate_items(f"workloads/{workload_id}/pods")
-        return [Pod.model_validate(item) for item in items]
+        return list(self._iterate(Pod, f"workloads/{workload_id}/pods"))
 
     def create_port_link(self, workload_id: str, port: str) -> PortLink:
         """Return a one-time link that opens this port of a running workload in a browser."""
-        response = self._transport.post(f"workloads/{workload_id}/ports/{port}/link")
-        return PortLink.model_validate(response)
+        return self._post(PortLink, f"workloads/{workload_id}/ports/{port}/link")
 
     def events(self, workload_id: str) -> Sequence[Event]:
-        items = self._transport.iterate_items(f"workloads/{workload_id}/events")
-        return [Event.model_validate(item) for item in items]
+        return list(self._iterate(Event, f"workloads/{workload_id}/events"))
 
     def evictions(self, workload_id: str) -> Sequence[Eviction]:
-        items = self._transport.iterate_items(f"workloads/{workload_id}/evictions")
-        return [Eviction.model_validate(item) for item in items]
+        return list(self._iterate(Eviction, f"workloads/{workload_id}/evictions"))
 
     def changes(self, workload_id: str, poll: float = POLL_SECONDS) -> Iterator[WorkloadDetail]:
         """Yield the workload now and after each change of phase, reason or message, until it has ended."""
@@ -117,7 +107,7 @@ class Workloads:
             if workload.has_ended:
                 return
             seen = state
-            self._sleep(poll)
+            self._transport.sleep(poll)
 
     def log(
         self,
@@ -177,7 +167,7 @@ class Workloads:
             yield from response.iter_bytes()
 
     def _act(self, workload_id: str, action: str) -> WorkloadDetail:
-        return WorkloadDetail.model_validate(self._transport.post(f"workloads/{workload_id}/{action}"))
+        return self._post(WorkloadDetail, f"workloads/{workload_id}/{action}")
 
 
 def select_candidates(name: str, workloads: Iterable[Workload]) -> Sequence[Workload]:

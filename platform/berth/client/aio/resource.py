@@ -1,0 +1,50 @@
+"""Base class of the parts of a client, which returns responses as models."""
+
+from collections.abc import AsyncIterator, Mapping
+from typing import TypeVar
+
+from berth.client.aio.transport import AsyncTransport
+from berth.client.http import Params, json_content
+from berth.client.models.base import Model
+
+M = TypeVar("M", bound=Model)
+
+
+class AsyncResource:
+    def __init__(self, transport: AsyncTransport) -> None:
+        self._transport = transport
+
+    async def _get(self, model: type[M], path: str, params: Params | None = None) -> M:
+        return model.model_validate(await self._transport.get(path, params))
+
+    async def _iterate(
+        self, model: type[M], path: str, params: Params | None = None, limit: int | None = None
+    ) -> AsyncIterator[M]:
+        async for item in self._transport.iterate_items(path, params, limit):
+            yield model.model_validate(item)
+
+    async def _post(
+        self,
+        model: type[M],
+        path: str,
+        body: object = None,
+        params: Params | None = None,
+        key: str | None = None,
+    ) -> M:
+        return model.model_validate(await self._transport.post(path, body, params, key))
+
+    async def _send(
+        self,
+        model: type[M],
+        method: str,
+        path: str,
+        *,
+        params: Params | None = None,
+        body: object = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> M:
+        response = await self._transport.execute(method, path, params=params, body=body, headers=headers)
+        return model.model_validate(json_content(response))
+
+    async def _delete(self, path: str, headers: Mapping[str, str] | None = None) -> None:
+        await self._transport.execute("DELETE", path, headers=headers)

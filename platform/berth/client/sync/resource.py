@@ -1,0 +1,51 @@
+# Generated from berth/client/aio/resource.py by `python -m berth.client.generate`; do not edit.
+"""Base class of the parts of a client, which returns responses as models."""
+
+from collections.abc import Iterator, Mapping
+from typing import TypeVar
+
+from berth.client.http import Params, json_content
+from berth.client.models.base import Model
+from berth.client.sync.transport import Transport
+
+M = TypeVar("M", bound=Model)
+
+
+class Resource:
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def _get(self, model: type[M], path: str, params: Params | None = None) -> M:
+        return model.model_validate(self._transport.get(path, params))
+
+    def _iterate(
+        self, model: type[M], path: str, params: Params | None = None, limit: int | None = None
+    ) -> Iterator[M]:
+        for item in self._transport.iterate_items(path, params, limit):
+            yield model.model_validate(item)
+
+    def _post(
+        self,
+        model: type[M],
+        path: str,
+        body: object = None,
+        params: Params | None = None,
+        key: str | None = None,
+    ) -> M:
+        return model.model_validate(self._transport.post(path, body, params, key))
+
+    def _send(
+        self,
+        model: type[M],
+        method: str,
+        path: str,
+        *,
+        params: Params | None = None,
+        body: object = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> M:
+        response = self._transport.execute(method, path, params=params, body=body, headers=headers)
+        return model.model_validate(json_content(response))
+
+    def _delete(self, path: str, headers: Mapping[str, str] | None = None) -> None:
+        self._transport.execute("DELETE", path, headers=headers)
