@@ -48,10 +48,7 @@ class SubmitFlags:
     template: Annotated[
         Text, _option("Template to start from: NAME or PROJECT/NAME.", "--template", "-t", metavar="TEMPLATE")
     ] = None
-    set: Annotated[
-        Texts,
-        _option("Value to set in the document; repeatable.", "--set", metavar="PART=VALUE"),
-    ] = None
+    set: Annotated[Texts, _option("Value to set in the document; repeatable.", metavar="PART=VALUE")] = None
     name: Annotated[Text, _option("Name of the workload.", "--name", "-n", metavar="NAME")] = None
     project: Annotated[
         Text,
@@ -62,146 +59,102 @@ class SubmitFlags:
             metavar="NAME",
         ),
     ] = None
-    pool: Annotated[Texts, _option("Node pool; repeat in order of preference.", "--pool", metavar="POOL")] = (
-        None
-    )
-    kind: Annotated[
-        Text, _option("Kind: training, elastic, interactive or service.", "--kind", metavar="KIND")
-    ] = None
+    pool: Annotated[Texts, _option("Node pool; repeat in order of preference.", metavar="POOL")] = None
+    kind: Annotated[Text, _option("Kind: training, elastic, interactive or service.", metavar="KIND")] = None
     priority: Annotated[
         Text,
         _option(
             f"0 to 1000, or {', '.join(PRIORITIES)}; default: {DEFAULT}, services: {SERVICE_DEFAULT}.",
-            "--priority",
             metavar="NUMBER|NAME",
         ),
     ] = None
     preemptible: Annotated[
-        bool | None,
-        _option(
-            "Allow evictions. Default: preemptible below priority 100.",
-            "--preemptible/--no-preemptible",
-        ),
+        bool | None, _option("Allow evictions. Default: preemptible below priority 100.")
     ] = None
     shell: Annotated[
-        Text, _option("Shell command line for /bin/sh instead of a command.", "--shell", metavar="LINE")
+        Text, _option("Shell command line for /bin/sh instead of a command.", metavar="LINE")
     ] = None
-    role: Annotated[Text, _option("Role name; default: worker.", "--role", metavar="NAME")] = None
+    role: Annotated[Text, _option("Role name; default: worker.", metavar="NAME")] = None
     replicas: Annotated[int | None, _option("Number of replicas, started together.", "--replicas", "-r")] = (
         None
     )
-    min: Annotated[int | None, _option("Minimum number of replicas of an elastic workload.", "--min")] = None
-    max: Annotated[int | None, _option("Maximum number of replicas of an elastic workload.", "--max")] = None
+    min: Annotated[int | None, _option("Minimum number of replicas of an elastic workload.")] = None
+    max: Annotated[int | None, _option("Maximum number of replicas of an elastic workload.")] = None
     gpu: Annotated[
         Text,
         _option(
             "GPUs per replica, for example 2, or 0.5 for half a device.", "--gpu", "-g", metavar="NUMBER"
         ),
     ] = None
-    gpu_devices: Annotated[
-        int | None, _option("Number of devices for a fractional --gpu.", "--gpu-devices")
-    ] = None
+    gpu_devices: Annotated[int | None, _option("Number of devices for a fractional --gpu.")] = None
     gpu_memory: Annotated[
         Text,
         _option(
             "GPU memory per device instead of a fraction, in MiB or with a unit, for example 8Gi.",
-            "--gpu-memory",
             metavar="AMOUNT",
         ),
     ] = None
-    gpu_model: Annotated[Texts, _option("Allowed GPU model; repeatable.", "--gpu-model", metavar="MODEL")] = (
+    gpu_model: Annotated[Texts, _option("Allowed GPU model; repeatable.", metavar="MODEL")] = None
+    cpu: Annotated[Text, _option("CPU cores per replica, for example 2, 0.5 or 800m.", metavar="CORES")] = (
         None
     )
-    cpu: Annotated[
-        Text, _option("CPU cores per replica, for example 2, 0.5 or 800m.", "--cpu", metavar="CORES")
-    ] = None
     memory: Annotated[
-        Text,
-        _option("Memory per replica, in MiB or with a unit, for example 4Gi.", "--memory", metavar="AMOUNT"),
+        Text, _option("Memory per replica, in MiB or with a unit, for example 4Gi.", metavar="AMOUNT")
     ] = None
-    cpu_limit: Annotated[
-        Text, _option("CPU limit in cores; not enforced yet.", "--cpu-limit", metavar="CORES")
-    ] = None
-    memory_limit: Annotated[
-        Text, _option("Memory limit; not enforced yet.", "--memory-limit", metavar="AMOUNT")
-    ] = None
-    node_selector: Annotated[
-        Texts,
-        _option("Required node label; repeatable.", "--node-selector", metavar="KEY=VALUE"),
-    ] = None
-    toleration: Annotated[
-        Texts,
-        _option("Tolerated taint; repeatable.", "--toleration", metavar="KEY[=VALUE][:EFFECT]"),
-    ] = None
-    spread_per_node: Annotated[int | None, _option("Maximum replicas per node.", "--spread-per-node")] = None
-    topology: Annotated[
-        Text, _option("Node label whose value all replicas must share.", "--topology", metavar="LABEL")
-    ] = None
+    cpu_limit: Annotated[Text, _option("CPU limit in cores; not enforced yet.", metavar="CORES")] = None
+    memory_limit: Annotated[Text, _option("Memory limit; not enforced yet.", metavar="AMOUNT")] = None
+    node_selector: Annotated[Texts, _option("Required node label; repeatable.", metavar="KEY=VALUE")] = None
+    toleration: Annotated[Texts, _option("Tolerated taint; repeatable.", metavar="KEY[=VALUE][:EFFECT]")] = (
+        None
+    )
+    spread_per_node: Annotated[int | None, _option("Maximum replicas per node.")] = None
+    topology: Annotated[Text, _option("Node label whose value all replicas must share.", metavar="LABEL")] = (
+        None
+    )
     topology_preferred: Annotated[
-        Text,
-        _option("Node label whose value all replicas should share.", "--topology-preferred", metavar="LABEL"),
+        Text, _option("Node label whose value all replicas should share.", metavar="LABEL")
     ] = None
     env: Annotated[
         Texts, _option("Environment variable; repeatable.", "--env", "-e", metavar="KEY=VALUE")
     ] = None
     label: Annotated[Texts, _option("Label; repeatable.", "--label", "-l", metavar="KEY=VALUE")] = None
     image: Annotated[
-        Text, _option("Container image; rejected if no pool runs containers.", "--image", metavar="IMAGE")
+        Text, _option("Container image; rejected if no pool runs containers.", metavar="IMAGE")
     ] = None
     workdir: Annotated[Text, _option("Working directory.", "--workdir", "-w", metavar="DIR")] = None
     max_runtime: Annotated[
-        Text,
-        _option("Maximum runtime, for example 90 (seconds), 30m or 2h.", "--max-runtime", metavar="TIME"),
+        Text, _option("Maximum runtime, for example 90 (seconds), 30m or 2h.", metavar="TIME")
     ] = None
-    deadline: Annotated[
-        Text, _option("Timestamp at which to stop the workload.", "--deadline", metavar="MOMENT")
-    ] = None
+    deadline: Annotated[Text, _option("Timestamp at which to stop the workload.", metavar="MOMENT")] = None
     idle_timeout: Annotated[
         Text,
         _option(
-            "Time without log output or requests to ports after which the workload ends.",
-            "--idle-timeout",
-            metavar="TIME",
+            "Time without log output or requests to ports after which the workload ends.", metavar="TIME"
         ),
     ] = None
-    grace: Annotated[
-        Text, _option("Grace period between SIGTERM and SIGKILL.", "--grace", metavar="TIME")
-    ] = None
+    grace: Annotated[Text, _option("Grace period between SIGTERM and SIGKILL.", metavar="TIME")] = None
     preemption_delay: Annotated[
-        Text,
-        _option(
-            "Minimum pending time before the workload may preempt others.",
-            "--preemption-delay",
-            metavar="TIME",
-        ),
+        Text, _option("Minimum pending time before the workload may preempt others.", metavar="TIME")
     ] = None
     stale_gang_grace: Annotated[
         Text,
-        _option(
-            "Time for which a gang may run below its minimum, or never for no limit.",
-            "--stale-gang-grace",
-            metavar="TIME",
-        ),
+        _option("Time for which a gang may run below its minimum, or never for no limit.", metavar="TIME"),
     ] = None
     depends_on: Annotated[
-        Texts, _option("Workload that must complete first; repeatable.", "--depends-on", metavar="WORKLOAD")
+        Texts, _option("Workload that must complete first; repeatable.", metavar="WORKLOAD")
     ] = None
     restart: Annotated[
         Text,
         _option(
             "Restart policy: never, always, on_failure, or on_failure:3 for at most three restarts.",
-            "--restart",
             metavar="POLICY",
         ),
     ] = None
-    notify: Annotated[
-        Texts, _option("Email address or URL to notify; repeatable.", "--notify", metavar="ADDRESS")
-    ] = None
+    notify: Annotated[Texts, _option("Email address or URL to notify; repeatable.", metavar="ADDRESS")] = None
     notify_on: Annotated[
         Texts,
         _option(
             "Event: started, completed, failed, preempted, cancelled or unschedulable; repeatable.",
-            "--notify-on",
             metavar="EVENT",
         ),
     ] = None
@@ -332,7 +285,7 @@ class ListOptions:
     label: Annotated[
         list[str] | None, typer.Option("--label", "-l", metavar="KEY=VALUE", help="Label; repeatable.")
     ] = None
-    by: Annotated[str | None, typer.Option("--by", help="User who submitted the workload.")] = None
+    by: Annotated[str | None, typer.Option(help="User who submitted the workload.")] = None
     search: Annotated[str | None, typer.Option(help="Text to search for in the workload name.")] = None
     sort: Annotated[
         str,

@@ -139,10 +139,7 @@ def berth(
     context: Annotated[
         str | None,
         typer.Option(
-            "--context",
-            metavar="NAME",
-            help="Context to use; see `berth context list`.",
-            autocompletion=context_names,
+            metavar="NAME", help="Context to use; see `berth context list`.", autocompletion=context_names
         ),
     ] = None,
     _version: Annotated[

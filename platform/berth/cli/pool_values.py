@@ -52,7 +52,6 @@ class PoolValues:
     plugin: Annotated[
         list[str] | None,
         typer.Option(
-            "--plugin",
             metavar="NAME[:KEY=VALUE]",
             help="Plugin, for example torch or mps:thread_percentage=50; repeatable, in order. "
             "A value @FILE is read from that file, for example a token.",
@@ -63,24 +62,20 @@ class PoolValues:
     ] = None
     pip: Annotated[
         list[str] | None,
-        typer.Option(
-            "--pip", metavar="REQUIREMENT", help="Python package, for example 'numpy>=2'; repeatable."
-        ),
+        typer.Option(metavar="REQUIREMENT", help="Python package, for example 'numpy>=2'; repeatable."),
     ] = None
     index: Annotated[
         list[str] | None,
         typer.Option(
-            "--index",
-            metavar="URL[=PKG,..]",
-            help="Package index, optionally limited to some packages; repeatable.",
+            metavar="URL[=PKG,..]", help="Package index, optionally limited to some packages; repeatable."
         ),
     ] = None
-    apt: Annotated[
-        list[str] | None, typer.Option("--apt", metavar="PACKAGE", help="Debian package; repeatable.")
-    ] = None
+    apt: Annotated[list[str] | None, typer.Option(metavar="PACKAGE", help="Debian package; repeatable.")] = (
+        None
+    )
     env: Annotated[
         list[str] | None,
-        typer.Option("--env", metavar="KEY=VALUE", help="Environment variable for all pods; repeatable."),
+        typer.Option(metavar="KEY=VALUE", help="Environment variable for all pods; repeatable."),
     ] = None
     node_consolidation: Annotated[
         Text,
@@ -89,7 +84,6 @@ class PoolValues:
     budget: Annotated[
         list[str] | None,
         typer.Option(
-            "--budget",
             metavar="nodes=N[,KEY=VALUE..]",
             help="Disruption budget: nodes=10%,reasons=empty,schedule=0 9 * * mon-fri,duration=8h,"
             "zone=Europe/Berlin; repeatable. Replaces all budgets of the pool; '' removes them.",

@@ -161,7 +161,7 @@ def _parse_timestamp(text: str | None, option: str = "--since") -> str | None:
 
 def audit(
     *,
-    by: Annotated[str | None, typer.Option("--by", help="User who made the change.")] = None,
+    by: Annotated[str | None, typer.Option(help="User who made the change.")] = None,
     action: Annotated[str | None, typer.Option(help="Action, for example create, edit or grant.")] = None,
     kind: Annotated[str | None, typer.Option(help="Object type, for example quota.")] = None,
     name: Annotated[str | None, typer.Option(help="Object name.")] = None,

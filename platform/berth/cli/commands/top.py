@@ -24,11 +24,7 @@ def top(
     service: Annotated[
         str,
         typer.Option(
-            "--service",
-            "-s",
-            metavar="SERVICE",
-            help="Service to show.",
-            autocompletion=service_names,
+            "--service", "-s", metavar="SERVICE", help="Service to show.", autocompletion=service_names
         ),
     ] = "",
     url: Annotated[str, typer.Option(metavar="URL", help="Address of a service or its autoscaler.")] = "",

@@ -35,7 +35,7 @@ def login(
     ] = False,
     project: Annotated[str | None, typer.Option("--project", "-p", help="Default project.")] = None,
     name: Annotated[
-        str | None, typer.Option("--name", help="Name of the context; default: host name of the server.")
+        str | None, typer.Option(help="Name of the context; default: host name of the server.")
     ] = None,
 ) -> None:
     """Sign in to a server. The server's address and the token are stored as a context that only you can read.

@@ -161,7 +161,7 @@ def create_project(
     *,
     name: Annotated[str, typer.Argument(metavar="NAME", help="Name: lowercase letters, digits and hyphens.")],
     department: Annotated[
-        str, typer.Option("--department", help="Department of the project.", autocompletion=department_names)
+        str, typer.Option(help="Department of the project.", autocompletion=department_names)
     ],
     title: Title = None,
     rank: Rank = None,
