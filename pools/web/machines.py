@@ -12,10 +12,9 @@ from django.utils import timezone
 from django.views.decorators.http import require_GET, require_http_methods
 
 from berth.core.amounts import MILLI
-from berth.core.errors import BerthError
-from berth.server.web.faults import add_form_errors
+from berth.server.web.faults import form_errors
 from berth.server.web.lists.tables import Column, list_query, list_rows, requested_csv, table_state
-from berth.server.web.pages import Request, done, page, signed_in
+from berth.server.web.pages import Request, confirm_page, done, form_page, page, signed_in
 from pools import joined_machines, selectors, services
 from pools.models import NodePool
 from pools.web.forms import JoinTokenForm, ReasonForm
@@ -84,27 +83,22 @@ def issue(request: Request, name: str) -> HttpResponse:
     form = JoinTokenForm(request.POST or None, initial={"lasts": "3600"}, auto_id="join_%s")
     if request.method == "POST" and form.is_valid():
         lifetime = timedelta(seconds=int(form.cleaned_data["lasts"]))
-        try:
+        with form_errors(form, {"lifetime_seconds": "lasts"}):
             _, secret = services.issue_join_token(
                 actor=request.actor, pool=pool, lifetime=lifetime, at=timezone.now(),
                 comment=form.cleaned_data["comment"],
             )  # fmt: skip
-        except BerthError as error:
-            add_form_errors(form, error, {"lifetime_seconds": "lasts"})
-        else:
             address = settings.BERTH_PUBLIC_URL or request.build_absolute_uri("/").rstrip("/")
             context = {"pool": pool, "secret": secret, "address": address, "back": _machines_url(pool)}
             return page(request, "pools/join_token.html", context, inner="pools/join_token_body.html")
-    context = {
-        "form": form,
-        "title": f"New join token for {pool}",
-        "label": "Issue token",
-        "text": "The token lets one machine join the pool.",
-        "post_to": request.path,
-        "back": _machines_url(pool),
-    }
-    status = 422 if form.is_bound else 200
-    return page(request, "web/form.html", context, inner="web/form_body.html", status=status)
+    return form_page(
+        request,
+        form,
+        title=f"New join token for {pool}",
+        label="Issue token",
+        text="The token lets one machine join the pool.",
+        back=_machines_url(pool),
+    )
 
 
 @signed_in
@@ -116,15 +110,14 @@ def revoke(request: Request, name: str, token_id: int) -> HttpResponse:
     if request.method == "POST":
         services.revoke_join_token(actor=request.actor, token=token, at=timezone.now())
         return done(request, f"Join token {token.prefix}... revoked.", to=_machines_url(pool))
-    context = {
-        "title": f"Revoke join token {token.prefix}...?",
-        "warning": "The token can no longer be used. Machines that have joined stay in the pool.",
-        "label": "Revoke token",
-        "danger": True,
-        "post_to": request.path,
-        "back": _machines_url(pool),
-    }
-    return page(request, "web/confirm.html", context, inner="web/confirm_form.html")
+    return confirm_page(
+        request,
+        title=f"Revoke join token {token.prefix}...?",
+        warning="The token can no longer be used. Machines that have joined stay in the pool.",
+        label="Revoke token",
+        danger=True,
+        back=_machines_url(pool),
+    )
 
 
 @signed_in
@@ -141,19 +134,17 @@ def remove(request: Request, name: str, machine: str) -> HttpResponse:
     node = (
         selectors.nodes().filter(name=joined_machines.current_node_names([target]).get(target.pk, "")).first()
     )
-    context = {
-        "title": f"Remove {target.name}?",
-        "warning": "Running pods may finish within the drain timeout; then the machine leaves the pool.",
-        "label": "Remove machine",
-        "danger": True,
-        "form": form,
-        "names": "Workloads to finish or move",
-        "work": selectors.workloads_on_nodes([node.pk])[node.pk] if node else (),
-        "post_to": request.path,
-        "back": _machines_url(pool),
-    }
-    status = 422 if form.is_bound else 200
-    return page(request, "web/confirm.html", context, inner="web/confirm_form.html", status=status)
+    return confirm_page(
+        request,
+        title=f"Remove {target.name}?",
+        warning="Running pods may finish within the drain timeout; then the machine leaves the pool.",
+        label="Remove machine",
+        danger=True,
+        form=form,
+        names="Workloads to finish or move",
+        work=selectors.workloads_on_nodes([node.pk])[node.pk] if node else (),
+        back=_machines_url(pool),
+    )
 
 
 def _pool(request: Request, name: str) -> NodePool:

@@ -11,7 +11,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_GET, require_http_methods
 
 from berth.core.errors import Forbidden
-from berth.server.web.pages import Request, done, page, signed_in
+from berth.server.web.pages import Request, confirm_page, done, page, signed_in
 from pools import selectors, services
 from pools.environments.progress import START
 from pools.models import Node
@@ -120,16 +120,14 @@ def act(request: Request, name: str, step: str) -> HttpResponse:
         reason = {"reason": form.cleaned_data["reason"]} if form else {}
         action.run(actor=request.actor, node=node, **reason)
         return done(request, f"{node.name} {action.result_text}.", to=back)
-    context = {
-        "title": f"{step.capitalize()} {node.name}?",
-        "warning": action.warning,
-        "label": step.capitalize(),
-        "danger": action.danger,
-        "form": form,
-        "names": action.names,
-        "work": selectors.workloads_on_nodes([node.pk])[node.pk] if action.names else (),
-        "post_to": request.path,
-        "back": back,
-    }
-    status = 422 if form and form.is_bound else 200
-    return page(request, "web/confirm.html", context, inner="web/confirm_form.html", status=status)
+    return confirm_page(
+        request,
+        title=f"{step.capitalize()} {node.name}?",
+        warning=action.warning,
+        label=step.capitalize(),
+        danger=action.danger,
+        form=form,
+        names=action.names,
+        work=selectors.workloads_on_nodes([node.pk])[node.pk] if action.names else (),
+        back=back,
+    )

@@ -1,19 +1,16 @@
 """Pages that create, edit, scale and pause pools."""
 
 from collections.abc import Sequence
-from typing import Any
 
-from django import forms
 from django.http import HttpResponse
 from django.shortcuts import get_object_or_404
 from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_http_methods
 
-from berth.core.errors import BerthError
 from berth.core.words import format_count
-from berth.server.web.faults import add_form_errors
-from berth.server.web.pages import Request, done, page, signed_in
+from berth.server.web.faults import form_errors
+from berth.server.web.pages import Request, confirm_page, done, form_page, signed_in
 from pools import services
 from pools.models import NodePool
 from pools.scale_down import NodeToDrain, list_nodes_to_drain
@@ -42,15 +39,12 @@ def create(request: Request) -> HttpResponse:
     request.require("administer")
     form = PoolForm(request.POST or None, auto_id="pool_%s")
     if request.method == "POST" and form.is_valid():
-        try:
+        with form_errors(form, FIELDS):
             pool = services.create_pool(actor=request.actor, name=form.cleaned_data["name"], **form.values())
-        except BerthError as error:
-            add_form_errors(form, error, FIELDS)
-        else:
             return done(
                 request, f"Pool {pool} created. Next, assign department quotas in the pool.", to=_list_url()
             )
-    return _form(request, form, title="New node pool", label="Create pool", back=_list_url())
+    return form_page(request, form, title="New node pool", label="Create pool", back=_list_url())
 
 
 @signed_in
@@ -61,7 +55,7 @@ def settings(request: Request, name: str) -> HttpResponse:
     form.show_secret_times(pool)
     if request.method == "POST" and form.is_valid():
         changes = form.values()
-        try:
+        with form_errors(form, FIELDS):
             edited = services.preview_edit(pool, changes)
             nodes_to_drain = (
                 list_nodes_to_drain(edited, edited.nodes_desired, timezone.now())
@@ -73,13 +67,10 @@ def settings(request: Request, name: str) -> HttpResponse:
             services.edit_pool(
                 actor=request.actor, pool=pool, changes=changes, version=form.cleaned_data["version"]
             )
-        except BerthError as error:
-            add_form_errors(form, error, FIELDS)
-        else:
             return done(
                 request, f"Settings for {pool} saved.{_draining_text(nodes_to_drain)}", to=_pool_url(pool)
             )
-    return _form(request, form, title=f"Settings for {pool}", label="Save settings", back=_pool_url(pool))
+    return form_page(request, form, title=f"Settings for {pool}", label="Save settings", back=_pool_url(pool))
 
 
 @signed_in
@@ -91,7 +82,7 @@ def scale(request: Request, name: str) -> HttpResponse:
     text = "The autoscaler continues from this size after its cooldown. Pause the pool to keep the size."
     if request.method == "POST" and form.is_valid():
         cleaned = form.cleaned_data
-        try:
+        with form_errors(form):
             services.check_nodes_desired(pool, cleaned["nodes_desired"])
             nodes_to_drain = list_nodes_to_drain(pool, cleaned["nodes_desired"], timezone.now())
             if nodes_to_drain and cleaned["confirmed"] != cleaned["nodes_desired"]:
@@ -99,7 +90,7 @@ def scale(request: Request, name: str) -> HttpResponse:
                     initial={**cleaned, "confirmed": cleaned["nodes_desired"]}, auto_id="scale_%s"
                 )
                 title = f"Scale {pool} to {format_count(cleaned['nodes_desired'], 'node')}?"
-                return _form(
+                return form_page(
                     request,
                     confirmation_form,
                     title=title,
@@ -116,16 +107,15 @@ def scale(request: Request, name: str) -> HttpResponse:
                 nodes_desired=cleaned["nodes_desired"],
                 version=cleaned["version"],
             )
-        except BerthError as error:
-            add_form_errors(form, error)
-        else:
             return done(
                 request,
                 f"{pool} is scaling to {format_count(cleaned['nodes_desired'], 'node')}."
                 f"{_draining_text(nodes_to_drain)}",
                 to=_pool_url(pool),
             )
-    return _form(request, form, title=f"Scale {pool}", label="Scale pool", back=_pool_url(pool), text=text)
+    return form_page(
+        request, form, title=f"Scale {pool}", label="Scale pool", back=_pool_url(pool), text=text
+    )
 
 
 @signed_in
@@ -136,14 +126,13 @@ def pause(request: Request, name: str, step: str) -> HttpResponse:
     if request.method == "POST":
         change(actor=request.actor, pool=pool)
         return done(request, f"{pool} {result_text}.", to=_pool_url(pool))
-    context = {
-        "title": f"{step.capitalize()} {pool}?",
-        "warning": warning,
-        "label": step.capitalize(),
-        "post_to": request.path,
-        "back": _pool_url(pool),
-    }
-    return page(request, "web/confirm.html", context, inner="web/confirm_form.html")
+    return confirm_page(
+        request,
+        title=f"{step.capitalize()} {pool}?",
+        warning=warning,
+        label=step.capitalize(),
+        back=_pool_url(pool),
+    )
 
 
 def _confirm_drains(
@@ -154,7 +143,7 @@ def _confirm_drains(
     data["confirmed"] = str(edited.nodes_desired)
     confirmation_form = SettingsForm(data, auto_id="pool_%s")
     confirmation_form.keep_secrets()
-    return _form(
+    return form_page(
         request, confirmation_form, title=f"Reduce {edited} to {format_count(edited.nodes_desired, 'node')}?",
         label="Save and drain nodes", back=_pool_url(edited),
         names="Nodes to drain, with their current workloads", work=nodes_to_drain[:MAX_LISTED],
@@ -173,22 +162,6 @@ def _pool(request: Request, name: str) -> NodePool:
     pool = get_object_or_404(NodePool, name=name)
     request.require("edit", pool)
     return pool
-
-
-def _form(
-    request: Request, form: forms.Form, *, title: str, label: str, back: str, text: str = "", **more: Any
-) -> HttpResponse:
-    context = {
-        "form": form,
-        "title": title,
-        "label": label,
-        "text": text,
-        "post_to": request.path,
-        "back": back,
-        **more,
-    }
-    status = 422 if form.is_bound and form.errors else 200
-    return page(request, "web/form.html", context, inner="web/form_body.html", status=status)
 
 
 def _list_url() -> str:

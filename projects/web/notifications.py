@@ -10,10 +10,9 @@ from django.http import Http404, HttpResponse, StreamingHttpResponse
 from django.urls import reverse
 from django.views.decorators.http import require_GET, require_http_methods
 
-from berth.core.errors import BerthError
-from berth.server.web.faults import add_form_errors
+from berth.server.web.faults import form_errors
 from berth.server.web.lists.tables import Column, list_query, requested_csv, table_state
-from berth.server.web.pages import Request, done, page, signed_in
+from berth.server.web.pages import Request, confirm_page, done, form_page, page, signed_in
 from projects.access import Action, administered_departments, administered_projects, may
 from projects.actor import Actor
 from projects.models import Delivery, Subscription
@@ -145,25 +144,20 @@ def add(request: Request) -> HttpResponse:
     cast("forms.ChoiceField", form.fields["of"]).choices = _scope_choices(request.actor)
     if request.method == "POST" and form.is_valid():
         values = form.cleaned_data
-        try:
+        with form_errors(form):
             made = service.subscribe(
                 actor=request.actor, scope=_find_scope(request, values["of"]), to=values["to"],
                 events=values["events"], pending_minutes=values["pending_minutes"],
             )  # fmt: skip
-        except BerthError as error:
-            add_form_errors(form, error)
-        else:
             return done(request, f"Subscription to {made.scope_name} created.", to=reverse("notifications"))
-    context = {
-        "form": form,
-        "title": "New subscription",
-        "text": "Failed deliveries are retried for several hours.",
-        "label": "Create subscription",
-        "post_to": request.path,
-        "back": reverse("notifications"),
-    }
-    status = 422 if form.errors else 200
-    return page(request, "web/form.html", context, inner="web/form_body.html", status=status)
+    return form_page(
+        request,
+        form,
+        title="New subscription",
+        text="Failed deliveries are retried for several hours.",
+        label="Create subscription",
+        back=reverse("notifications"),
+    )
 
 
 @signed_in
@@ -175,16 +169,15 @@ def delete(request: Request, subscription_id: int) -> HttpResponse:
     if request.method == "POST":
         service.unsubscribe(actor=request.actor, subscription=row)
         return done(request, "Subscription deleted.", to=reverse("notifications"))
-    context = {
-        "title": f"Delete the subscription for {service.display_address(row.to)}?",
-        "warning": f"The address no longer receives events for {row.scope_name}. "
+    return confirm_page(
+        request,
+        title=f"Delete the subscription for {service.display_address(row.to)}?",
+        warning=f"The address no longer receives events for {row.scope_name}. "
         "Deliveries in progress still arrive.",
-        "label": "Delete subscription",
-        "post_to": request.path,
-        "back": reverse("notifications"),
-        "danger": True,
-    }
-    return page(request, "web/confirm.html", context, inner="web/confirm_form.html")
+        label="Delete subscription",
+        back=reverse("notifications"),
+        danger=True,
+    )
 
 
 def _scope_choices(actor: Actor) -> list[tuple[str, str]]:

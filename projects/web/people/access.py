@@ -10,10 +10,10 @@ from django.http import Http404, HttpResponse, StreamingHttpResponse
 from django.urls import reverse
 from django.views.decorators.http import require_GET, require_http_methods
 
-from berth.core.errors import BerthError, Forbidden
-from berth.server.web.faults import add_form_errors
+from berth.core.errors import Forbidden
+from berth.server.web.faults import form_errors
 from berth.server.web.lists.tables import Column, list_rows, requested_csv
-from berth.server.web.pages import Request, done, page, signed_in
+from berth.server.web.pages import Request, confirm_page, done, form_page, page, signed_in
 from projects.access import (
     Action,
     administered_departments,
@@ -117,11 +117,8 @@ def grant(request: Request) -> HttpResponse:
         if person is None:
             form.add_error("username", "No user has this name. Enter the exact user name.")
         else:
-            try:
+            with form_errors(form, {"user": "username"}):
                 _grant(request.actor, person, form.cleaned_data)
-            except BerthError as error:
-                add_form_errors(form, error, {"user": "username"})
-            else:
                 return done(request, f"Role granted to {person.username}.", to=reverse("access"))
     return _form(
         request, form, "Grant role", "The new role replaces the user's current role in the same scope."
@@ -138,15 +135,14 @@ def revoke(request: Request, membership_id: int) -> HttpResponse:
         service.revoke(actor=request.actor, membership=membership)
         return done(request, f"Role revoked from {membership.user.username}.", to=reverse("access"))
     scope_name = membership.project or membership.department or "Berth"
-    context = {
-        "title": f"Revoke the role from {membership.user.username}?",
-        "danger": True,
-        "label": "Revoke role",
-        "warning": f"{membership.get_role_display()} of {scope_name}. Their workloads keep running.",
-        "post_to": request.path,
-        "back": reverse("access"),
-    }
-    return page(request, "web/confirm.html", context, inner="web/confirm_form.html")
+    return confirm_page(
+        request,
+        title=f"Revoke the role from {membership.user.username}?",
+        danger=True,
+        label="Revoke role",
+        warning=f"{membership.get_role_display()} of {scope_name}. Their workloads keep running.",
+        back=reverse("access"),
+    )
 
 
 @signed_in
@@ -156,11 +152,8 @@ def add_user(request: Request) -> HttpResponse:
         raise Forbidden("Only platform admins can add users.")
     form = UserForm(request.POST or None, auto_id="person_%s")
     if request.method == "POST" and form.is_valid():
-        try:
+        with form_errors(form):
             person = service.create_user(actor=request.actor, **form.cleaned_data)
-        except BerthError as error:
-            add_form_errors(form, error)
-        else:
             return done(request, f"User {person.username} created.", to=reverse("access"))
     return _form(request, form, "Add user", "Users see nothing until they are granted a role.")
 
@@ -194,16 +187,7 @@ def _grant(actor: Actor, person: User, values: dict[str, Any]) -> None:
 
 
 def _form(request: Request, form: forms.Form, title: str, text: str) -> HttpResponse:
-    context = {
-        "form": form,
-        "title": title,
-        "label": title,
-        "text": text,
-        "post_to": request.path,
-        "back": reverse("access"),
-    }
-    status = 422 if form.is_bound else 200
-    return page(request, "web/form.html", context, inner="web/form_body.html", status=status)
+    return form_page(request, form, title=title, label=title, text=text, back=reverse("access"))
 
 
 def _with_emails(actor: Actor, rows: Iterable[Membership]) -> list[Member]:

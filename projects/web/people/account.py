@@ -12,7 +12,7 @@ from django.views.decorators.http import require_GET, require_http_methods
 from berth.core.errors import BerthError, RateLimited
 from berth.server.api.rate_limits import password_attempt
 from berth.server.web.faults import add_form_errors
-from berth.server.web.pages import Request, done, page, signed_in
+from berth.server.web.pages import Request, done, form_page, page, signed_in
 from projects.models import Membership
 from projects.selectors import tokens
 from projects.services.people import passwords
@@ -77,15 +77,15 @@ def password(request: Request) -> HttpResponse:
             else:
                 revoked = f" Tokens revoked: {password_change.revoked}." if password_change.revoked else ""
                 return done(request, f"Password changed.{revoked}", to=reverse("account"), leave=True)
-    context = {
-        "form": form,
-        "title": "Change password",
-        "label": "Change password",
-        "text": CHANGE_HELP,
-        "post_to": request.path,
-        "back": reverse("account"),
-    }
-    return page(request, "web/form.html", context, inner="web/form_body.html", status=status)
+    return form_page(
+        request,
+        form,
+        title="Change password",
+        label="Change password",
+        text=CHANGE_HELP,
+        back=reverse("account"),
+        status=status,
+    )
 
 
 def _change_password(request: Request, form: PasswordForm) -> passwords.PasswordChange:

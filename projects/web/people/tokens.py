@@ -8,9 +8,8 @@ from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_http_methods
 
-from berth.core.errors import BerthError
-from berth.server.web.faults import add_form_errors
-from berth.server.web.pages import Request, done, page, signed_in
+from berth.server.web.faults import form_errors
+from berth.server.web.pages import Request, confirm_page, done, form_page, page, signed_in
 from projects.actor import SCOPES
 from projects.selectors import tokens
 from projects.services.people import tokens as service
@@ -42,27 +41,22 @@ def issue(request: Request) -> HttpResponse:
     if request.method == "POST" and form.is_valid():
         values = form.cleaned_data
         expiry = timezone.now() + timedelta(days=int(values["life"]))
-        try:
+        with form_errors(form, {"expires_at": "life"}):
             token, secret = service.issue(
                 actor=request.actor, name=values["name"], scopes=values["scopes"], expires_at=expiry
             )
-        except BerthError as error:
-            add_form_errors(form, error, {"expires_at": "life"})
-        else:
             context = {"token": token, "secret": secret, "back": reverse("access")}
             return page(
                 request, "projects/people/token.html", context, inner="projects/people/token_body.html"
             )
-    context = {
-        "form": form,
-        "title": "New token",
-        "label": "Create token",
-        "post_to": request.path,
-        "back": reverse("access"),
-        "text": "A program with this token acts with your roles, limited to the selected scopes.",
-    }
-    status = 422 if form.is_bound else 200
-    return page(request, "web/form.html", context, inner="web/form_body.html", status=status)
+    return form_page(
+        request,
+        form,
+        title="New token",
+        label="Create token",
+        back=reverse("access"),
+        text="A program with this token acts with your roles, limited to the selected scopes.",
+    )
 
 
 @signed_in
@@ -74,12 +68,11 @@ def revoke(request: Request, token_id: int) -> HttpResponse:
     if request.method == "POST":
         service.revoke(actor=request.actor, token=token)
         return done(request, f"Token {token.name} revoked.", to=reverse("access"))
-    context = {
-        "title": f"Revoke token {token.name}?",
-        "warning": "Programs that use this token lose access immediately.",
-        "label": "Revoke token",
-        "danger": True,
-        "post_to": request.path,
-        "back": reverse("access"),
-    }
-    return page(request, "web/confirm.html", context, inner="web/confirm_form.html")
+    return confirm_page(
+        request,
+        title=f"Revoke token {token.name}?",
+        warning="Programs that use this token lose access immediately.",
+        label="Revoke token",
+        danger=True,
+        back=reverse("access"),
+    )

@@ -10,7 +10,7 @@ from django.views.decorators.http import require_http_methods
 
 from berth.core.errors import BerthError, PreconditionFailed
 from berth.server.web.faults import add_form_errors
-from berth.server.web.pages import Request, done, page, signed_in
+from berth.server.web.pages import Request, confirm_page, done, form_page, signed_in
 from projects.access import Action, administered_departments, may, require
 from projects.actor import Actor
 from projects.models import Budget, Department, Project
@@ -115,15 +115,14 @@ def delete(request: Request, kind: str, name: str) -> HttpResponse:
     if request.method == "POST":
         delete_budget(actor=request.actor, budget=budget)
         return done(request, f"Budget for {owner} deleted.", to=reverse("usage"))
-    context = {
-        "title": f"Delete the budget for {owner}?",
-        "warning": "Budget alerts stop. Usage history is kept.",
-        "label": "Delete budget",
-        "post_to": request.path,
-        "back": reverse("usage"),
-        "danger": True,
-    }
-    return page(request, "web/confirm.html", context, inner="web/confirm_form.html")
+    return confirm_page(
+        request,
+        title=f"Delete the budget for {owner}?",
+        warning="Budget alerts stop. Usage history is kept.",
+        label="Delete budget",
+        back=reverse("usage"),
+        danger=True,
+    )
 
 
 def editable_budget_owners(actor: Actor) -> Iterator[Owner]:
@@ -167,13 +166,12 @@ def _values(form: BudgetForm) -> dict[str, Any]:
 def _form_response(
     request: Request, form: BudgetForm, title: str, label: str, *, text: str = "", status: int | None = None
 ) -> HttpResponse:
-    context = {
-        "form": form,
-        "title": title,
-        "label": label,
-        "text": text or "Budgets send alerts. They do not block workloads; quotas and limits do.",
-        "post_to": request.path,
-        "back": reverse("usage"),
-    }
-    status = status or (422 if form.errors else 200)
-    return page(request, "web/form.html", context, inner="web/form_body.html", status=status)
+    return form_page(
+        request,
+        form,
+        title=title,
+        label=label,
+        text=text or "Budgets send alerts. They do not block workloads; quotas and limits do.",
+        back=reverse("usage"),
+        status=status or (422 if form.errors else 200),
+    )

@@ -7,7 +7,7 @@ from django.views.decorators.http import require_http_methods
 
 from berth.core.errors import Invalid, PreconditionFailed
 from berth.server.web.faults import add_form_errors
-from berth.server.web.pages import Request, done, page, signed_in
+from berth.server.web.pages import Request, confirm_page, done, page, signed_in
 from pools.models import NodePool
 from projects.access import Action, require
 from projects.models import Audit, Department, Project, Quota
@@ -55,15 +55,14 @@ def delete(request: Request, kind: str, name: str, pool: str) -> HttpResponse:
     if request.method == "POST":
         remove_quota(actor=request.actor, quota=quota)
         return done(request, f"Quota for {owner} on {node_pool} deleted.", to=_quotas_url(node_pool))
-    context = {
-        "title": f"Delete the quota for {owner} on {node_pool}?",
-        "warning": "All of the owner's workloads are then over quota and can be reclaimed by other queues.",
-        "label": "Delete quota",
-        "post_to": request.path,
-        "back": _quotas_url(node_pool),
-        "danger": True,
-    }
-    return page(request, "web/confirm.html", context, inner="web/confirm_form.html")
+    return confirm_page(
+        request,
+        title=f"Delete the quota for {owner} on {node_pool}?",
+        warning="All of the owner's workloads are then over quota and can be reclaimed by other queues.",
+        label="Delete quota",
+        back=_quotas_url(node_pool),
+        danger=True,
+    )
 
 
 def render_quota_form(

@@ -5,9 +5,8 @@ from django.http import HttpResponse
 from django.urls import reverse
 from django.views.decorators.http import require_http_methods
 
-from berth.core.errors import BerthError
-from berth.server.web.faults import add_form_errors
-from berth.server.web.pages import Request, done, page, signed_in
+from berth.server.web.faults import form_errors
+from berth.server.web.pages import Request, confirm_page, done, form_page, signed_in
 from projects.access import Action, may, require
 from projects.actor import Actor
 from projects.models import Department, Project
@@ -46,11 +45,8 @@ def add_department(request: Request) -> HttpResponse:
     require(request.actor, Action.ADMINISTER)
     form = TenantForm(request.POST or None, auto_id="tenant_%s")
     if request.method == "POST" and form.is_valid():
-        try:
+        with form_errors(form):
             new_tenant = tenants.create_department(actor=request.actor, **form.cleaned_data)
-        except BerthError as error:
-            add_form_errors(form, error)
-        else:
             return done(
                 request, f"Department {new_tenant} created. Set its quota next.", to=reverse("quotas")
             )
@@ -64,13 +60,10 @@ def add_project(request: Request, name: str) -> HttpResponse:
     require(request.actor, Action.EDIT, department)
     form = TenantForm(request.POST or None, auto_id="tenant_%s")
     if request.method == "POST" and form.is_valid():
-        try:
+        with form_errors(form):
             new_tenant = tenants.create_project(
                 actor=request.actor, department=department, **form.cleaned_data
             )
-        except BerthError as error:
-            add_form_errors(form, error)
-        else:
             return done(request, f"Project {new_tenant} created. Set its quota next.", to=reverse("quotas"))
     return _form_response(request, form, f"New project in {department}", "Create project")
 
@@ -86,11 +79,8 @@ def change(request: Request, kind: str, name: str) -> HttpResponse:
     form = ChangeForm(request.POST or None, initial=initial, auto_id="tenant_%s")
     if request.method == "POST" and form.is_valid():
         changes = {key: value for key, value in form.cleaned_data.items() if value != initial[key]}
-        try:
+        with form_errors(form):
             _edit(request.actor, tenant, changes)
-        except BerthError as error:
-            add_form_errors(form, error)
-        else:
             return done(request, f"Settings for {tenant} saved.", to=reverse("quotas"))
     return _form_response(request, form, f"Settings for {tenant}", "Save settings")
 
@@ -108,15 +98,14 @@ def delete(request: Request, kind: str, name: str) -> HttpResponse:
         else:
             tenants.delete_project(actor=request.actor, project=tenant)
         return done(request, f"{tenant} deleted.", to=reverse("quotas"))
-    context = {
-        "title": f"Delete {tenant}?",
-        "warning": "All quotas and role assignments are deleted too. History is kept.",
-        "label": f"Delete {tenant._meta.verbose_name}",
-        "danger": True,
-        "post_to": request.path,
-        "back": reverse("quotas"),
-    }
-    return page(request, "web/confirm.html", context, inner="web/confirm_form.html")
+    return confirm_page(
+        request,
+        title=f"Delete {tenant}?",
+        warning="All quotas and role assignments are deleted too. History is kept.",
+        label=f"Delete {tenant._meta.verbose_name}",
+        danger=True,
+        back=reverse("quotas"),
+    )
 
 
 def editable_departments(actor: Actor) -> set[int]:
@@ -132,12 +121,4 @@ def _edit(actor: Actor, tenant: Department | Project, changes: dict[str, object]
 
 
 def _form_response(request: Request, form: forms.Form, title: str, label: str) -> HttpResponse:
-    context = {
-        "form": form,
-        "title": title,
-        "label": label,
-        "post_to": request.path,
-        "back": reverse("quotas"),
-    }
-    status = 422 if form.is_bound else 200
-    return page(request, "web/form.html", context, inner="web/form_body.html", status=status)
+    return form_page(request, form, title=title, label=label, back=reverse("quotas"))

@@ -10,8 +10,8 @@ from django.views.decorators.http import require_http_methods
 
 from berth.core.errors import BerthError
 from berth.core.words import format_count
-from berth.server.web.faults import add_form_errors
-from berth.server.web.pages import Request, done, page, signed_in
+from berth.server.web.faults import form_errors
+from berth.server.web.pages import Request, confirm_page, done, form_page, signed_in
 from projects.access import Action, require
 from projects.models import Service
 from projects.service_selectors import find_request, find_service
@@ -64,17 +64,14 @@ def scale_out(request: Request, service: str) -> HttpResponse:
     count = engine_count(row)
     form = ScaleOutForm(request.POST or None, initial={"num_replicas": count + 1}, auto_id="scale_%s")
     if request.method == "POST" and form.is_valid():
-        try:
+        with form_errors(form, FIELDS):
             accepted = requests.scale_out(actor=request.actor, service=row, parameters=form.parameters())
-        except BerthError as error:
-            add_form_errors(form, error, FIELDS)
-        else:
             return done(request, f"{row}: {accepted.message}.", to=_service_url(row))
     text = (
         f"Currently {format_count(count, 'engine')}. New engines are queued for GPUs like any other workload."
     )
     title = f"Scale out {row}"
-    return _form(request, form, title=title, label="Scale out", back=_service_url(row), text=text)
+    return form_page(request, form, title=title, label="Scale out", back=_service_url(row), text=text)
 
 
 @signed_in
@@ -89,13 +86,13 @@ def scale_in(request: Request, service: str) -> HttpResponse:
     if request.method == "POST" and form.is_valid():
         values = form.cleaned_data
         parameters = ScaleParameters(num_replicas=values["num_replicas"], force=values["force"])
-        try:
+        with form_errors(form, FIELDS):
             preview = requests.scale_in(actor=request.actor, service=row, parameters=parameters, dry_run=True)
             if preview.engines and values["confirmed"] != values["num_replicas"]:
                 confirmation = ScaleInForm(
                     initial={**values, "confirmed": values["num_replicas"]}, auto_id="scale_%s"
                 )
-                return _form(
+                return form_page(
                     request,
                     confirmation,
                     title=f"Remove {format_count(len(preview.engines), 'engine')} from {row}?",
@@ -106,11 +103,10 @@ def scale_in(request: Request, service: str) -> HttpResponse:
                     work=[f"{engine.name}, {engine.url or 'no address yet'}" for engine in preview.engines],
                 )
             accepted = requests.scale_in(actor=request.actor, service=row, parameters=parameters)
-        except BerthError as error:
-            add_form_errors(form, error, FIELDS)
-        else:
             return done(request, f"{row}: {accepted.message}.", to=_service_url(row))
-    return _form(request, form, title=f"Scale in {row}", label="Preview", back=_service_url(row), text=text)
+    return form_page(
+        request, form, title=f"Scale in {row}", label="Preview", back=_service_url(row), text=text
+    )
 
 
 @signed_in
@@ -124,8 +120,8 @@ def cancel(request: Request, service: str, request_id: str) -> HttpResponse:
     engine_names = [
         engine.name for engine in scale_request.added.filter(ended_at__isnull=True).order_by("number")
     ]
-    return _confirm(
-        request, row, title=f"Cancel the scale-out of {row}?", label="Cancel scale-out",
+    return confirm_page(
+        request, back=_service_url(row), title=f"Cancel the scale-out of {row}?", label="Cancel scale-out",
         warning="Engines added by this scale-out are released. Engines that existed before stay.",
         dismiss="Keep scaling", names="Engines to release", work=engine_names, danger=True,
     )  # fmt: skip
@@ -144,8 +140,8 @@ def switch(request: Request, service: str, word: str) -> HttpResponse:
         if on
         else "Metrics are still collected, but the service is not scaled. Requests in progress continue."
     )
-    return _confirm(
-        request, row, title=f"{verb} the {row} autoscaler?", label=f"{verb} autoscaler",
+    return confirm_page(
+        request, back=_service_url(row), title=f"{verb} the {row} autoscaler?", label=f"{verb} autoscaler",
         warning=warning,
     )  # fmt: skip
 
@@ -164,7 +160,7 @@ def settings(request: Request, service: str) -> HttpResponse:
             _add_settings_errors(form, error)
         else:
             return done(request, f"Autoscaler settings for {row} saved.", to=_service_url(row))
-    return _form(request, form, title=f"{row} autoscaler", label="Save settings", back=_service_url(row))
+    return form_page(request, form, title=f"{row} autoscaler", label="Save settings", back=_service_url(row))
 
 
 def _add_settings_errors(form: forms.Form, error: BerthError) -> None:
@@ -179,17 +175,6 @@ def _service(request: Request, service: str) -> Service:
     row = find_service(request.actor, service)
     require(request.actor, Action.OPERATE, row.workload)
     return row
-
-
-def _confirm(request: Request, row: Service, **context: Any) -> HttpResponse:
-    more = {"post_to": request.path, "back": _service_url(row), **context}
-    return page(request, "web/confirm.html", more, inner="web/confirm_form.html")
-
-
-def _form(request: Request, form: forms.Form, **context: Any) -> HttpResponse:
-    more = {"form": form, "post_to": request.path, "text": "", **context}
-    status = 422 if form.is_bound else 200
-    return page(request, "web/form.html", more, inner="web/form_body.html", status=status)
 
 
 def _service_url(row: Service) -> str:

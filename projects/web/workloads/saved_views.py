@@ -6,9 +6,8 @@ from django.shortcuts import get_object_or_404
 from django.urls import reverse
 from django.views.decorators.http import require_http_methods
 
-from berth.core.errors import BerthError
-from berth.server.web.faults import add_form_errors
-from berth.server.web.pages import Request, done, page, signed_in
+from berth.server.web.faults import form_errors
+from berth.server.web.pages import Request, confirm_page, done, form_page, signed_in
 from projects.models import SavedView
 from projects.services.people.views import remove_view, save_view
 
@@ -25,23 +24,18 @@ class ViewForm(forms.Form):
 def save(request: Request) -> HttpResponse:
     form = ViewForm(request.POST or None, initial={"query": request.GET.urlencode()}, auto_id="view_%s")
     if request.method == "POST" and form.is_valid():
-        try:
+        with form_errors(form):
             view = save_view(actor=request.actor, **form.cleaned_data)
-        except BerthError as error:
-            add_form_errors(form, error)
-        else:
             to = f"{reverse('workloads')}?{view.query}"
             return done(request, f"View {view.name} saved.", to=to, leave=True)
-    context = {
-        "form": form,
-        "title": "Save view",
-        "text": "Saves the current filters, columns and order. Only you can see the view.",
-        "label": "Save view",
-        "post_to": request.path,
-        "back": reverse("workloads"),
-    }
-    status = 422 if form.errors else 200
-    return page(request, "web/form.html", context, inner="web/form_body.html", status=status)
+    return form_page(
+        request,
+        form,
+        title="Save view",
+        text="Saves the current filters, columns and order. Only you can see the view.",
+        label="Save view",
+        back=reverse("workloads"),
+    )
 
 
 @signed_in
@@ -51,12 +45,11 @@ def delete(request: Request, view_id: int) -> HttpResponse:
     if request.method == "POST":
         remove_view(actor=request.actor, view=view)
         return done(request, f"View {view.name} deleted.", to=reverse("workloads"), leave=True)
-    context = {
-        "title": f"Delete the view {view.name}?",
-        "warning": "Workloads are not affected.",
-        "label": "Delete view",
-        "post_to": request.path,
-        "back": reverse("workloads"),
-        "danger": True,
-    }
-    return page(request, "web/confirm.html", context, inner="web/confirm_form.html")
+    return confirm_page(
+        request,
+        title=f"Delete the view {view.name}?",
+        warning="Workloads are not affected.",
+        label="Delete view",
+        back=reverse("workloads"),
+        danger=True,
+    )

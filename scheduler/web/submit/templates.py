@@ -13,7 +13,7 @@ from berth.core.errors import BerthError, Invalid, NotFound, PreconditionFailed
 from berth.core.problems import Problem
 from berth.server.web.faults import add_form_errors
 from berth.server.web.lists.tables import Column, list_query, requested_csv
-from berth.server.web.pages import Request, done, page, signed_in
+from berth.server.web.pages import Request, confirm_page, done, form_page, page, signed_in
 from projects.access import Action, may
 from projects.models import Project, Template
 from projects.selectors import find_project, templates
@@ -185,30 +185,28 @@ def delete(request: Request, project: str, name: str) -> HttpResponse:
     if request.method == "POST":
         service.delete_template(actor=request.actor, template=stored)
         return done(request, f"Template {stored.handle} deleted.", to=reverse("templates"))
-    context = {
-        "title": f"Delete template {stored.handle}?",
-        "warning": "Workloads submitted from this template are not affected.",
-        "label": "Delete template",
-        "post_to": request.path,
-        "back": reverse("templates"),
-        "danger": True,
-    }
-    return page(request, "web/confirm.html", context, inner="web/confirm_form.html")
+    return confirm_page(
+        request,
+        title=f"Delete template {stored.handle}?",
+        warning="Workloads submitted from this template are not affected.",
+        label="Delete template",
+        back=reverse("templates"),
+        danger=True,
+    )
 
 
 def _save_page(request: Request, form: SaveForm) -> HttpResponse:
     form.fields["project"].choices = _projects(request)  # type: ignore[attr-defined]
     faults: list[Any] = list(form.errors.get("document", [])) if form.is_bound else []
-    context = {
-        "form": form,
-        "title": "Save as template",
-        "text": "; ".join(str(fault) for fault in faults),
-        "label": "Save template",
-        "post_to": reverse("template-save"),
-        "back": reverse("templates"),
-    }
-    status = 422 if form.is_bound and form.errors else 200
-    return page(request, "web/form.html", context, inner="web/form_body.html", status=status)
+    return form_page(
+        request,
+        form,
+        title="Save as template",
+        text="; ".join(str(fault) for fault in faults),
+        label="Save template",
+        post_to=reverse("template-save"),
+        back=reverse("templates"),
+    )
 
 
 def _with_permissions(request: Request, rows: list[Template], mine: set[str]) -> Iterator[Row]:

@@ -1,11 +1,21 @@
 """Map a service's validation errors to form fields."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 from django.forms import Form
 
 from berth.core.errors import BerthError, Invalid
+
+
+@contextmanager
+def form_errors(form: Form, fields: Mapping[str, str] | None = None) -> Iterator[None]:
+    """Add the errors of the block's service call to the form, and continue after the block."""
+    try:
+        yield
+    except BerthError as error:
+        add_form_errors(form, error, fields)
 
 
 def add_form_errors(form: Form, error: BerthError, fields: Mapping[str, str] | None = None) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from django.contrib import messages
 from django.contrib.auth.views import redirect_to_login
+from django.forms import Form
 from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
 from django.shortcuts import redirect, render
 from django.utils.cache import patch_vary_headers
@@ -58,6 +59,35 @@ def page(
     response = render(request, part or template, dict(context or {}), status=status)
     patch_vary_headers(response, ["HX-Request", "Cookie"])
     return response
+
+
+def form_page(
+    request: Request, form: Form, *, title: str, label: str, back: str, status: int | None = None, **more: Any
+) -> HttpResponse:
+    """Show a form with its errors. `label` names its button, and `back` is the URL of its cancel link."""
+    context = {"form": form, "title": title, "label": label, "back": back, "post_to": request.path, **more}
+    status = status or (422 if form.errors else 200)
+    return page(request, "web/form.html", context, inner="web/form_body.html", status=status)
+
+
+def confirm_page(
+    request: Request,
+    *,
+    title: str,
+    warning: str,
+    label: str,
+    back: str,
+    danger: bool = False,
+    form: Form | None = None,
+    **more: Any,
+) -> HttpResponse:
+    """Ask for confirmation of a change, which `form` may describe further."""
+    context = {
+        "title": title, "warning": warning, "label": label, "back": back, "danger": danger, "form": form,
+        "post_to": request.path, **more,
+    }  # fmt: skip
+    status = 422 if form and form.errors else 200
+    return page(request, "web/confirm.html", context, inner="web/confirm_form.html", status=status)
 
 
 def done(request: Request, message: str, *, to: str, leave: bool = False) -> HttpResponse:
