@@ -1,9 +1,10 @@
 """Tenant-scoped queries for the objects that a user may see."""
 
+from typing import TypeVar
 from uuid import UUID
 
 from django.contrib.auth.models import User
-from django.db.models import Q, QuerySet
+from django.db.models import Model, Q, QuerySet
 
 from berth.core.errors import NotFound
 from projects.access import (
@@ -31,6 +32,9 @@ from projects.models import (
     Template,
     Workload,
 )
+from projects.models.tenants import Tenant
+
+R = TypeVar("R", bound=Model)
 
 
 def departments(actor: Actor) -> QuerySet[Department]:
@@ -41,32 +45,28 @@ def projects(actor: Actor) -> QuerySet[Project]:
     return visible_projects(actor).select_related("department").order_by("department__name", "name")
 
 
-def quotas(actor: Actor) -> QuerySet[Quota]:
-    """Return the quotas of visible projects, and of departments that the user sees in full."""
-    rows = Quota.objects.select_related("department", "project__department", "pool")
+def of_visible_owners(actor: Actor, rows: QuerySet[R]) -> QuerySet[R]:
+    """Return the rows that belong to a visible project, or to a department that the user sees in full."""
     if is_platform_admin(actor):
         return rows
     return rows.filter(
         Q(project__in=visible_projects(actor)) | Q(department__in=fully_visible_departments(actor))
     )
+
+
+def quotas(actor: Actor) -> QuerySet[Quota]:
+    """Return the quotas of visible projects, and of departments that the user sees in full."""
+    return of_visible_owners(actor, Quota.objects.select_related("department", "project__department", "pool"))
 
 
 def budgets(actor: Actor) -> QuerySet[Budget]:
     """Return the budgets of visible projects, and of departments that the user sees in full."""
-    rows = Budget.objects.select_related("department", "project__department")
-    if is_platform_admin(actor):
-        return rows
-    return rows.filter(
-        Q(project__in=visible_projects(actor)) | Q(department__in=fully_visible_departments(actor))
-    )
+    return of_visible_owners(actor, Budget.objects.select_related("department", "project__department"))
 
 
 def members(actor: Actor) -> QuerySet[Membership]:
-    rows = Membership.objects.select_related("user", "department", "project__department")
-    if is_platform_admin(actor):
-        return rows
-    return rows.filter(
-        Q(project__in=visible_projects(actor)) | Q(department__in=fully_visible_departments(actor))
+    return of_visible_owners(
+        actor, Membership.objects.select_related("user", "department", "project__department")
     )
 
 
@@ -182,6 +182,11 @@ def find_department(actor: Actor, name: str) -> Department:
     if department is None:
         raise NotFound(f"No department is named {name[:80]!r}.")
     return department
+
+
+def find_owner(actor: Actor, kind: str, name: str) -> Tenant:
+    """Return a department if `kind` is "departments", otherwise a project. Raises NotFound."""
+    return find_department(actor, name) if kind == "departments" else find_project(actor, name)
 
 
 def find_project(actor: Actor, name: str) -> Project:

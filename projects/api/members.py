@@ -20,7 +20,8 @@ from berth.server.api.views import ApiView
 from projects import selectors
 from projects.access import has_admin_role
 from projects.api.lookups import resolve_department, resolve_project, resolve_user
-from projects.models import Department, Membership, Project, Role
+from projects.models import Membership, Role
+from projects.models.tenants import Tenant
 from projects.services.people import members
 
 RoleName = Literal["platform_admin", "department_admin", "project_admin", "member", "viewer"]
@@ -93,7 +94,7 @@ class Members(ApiView):
         member = members.grant(actor=self.actor, user=user, role=body.role, scope=scope)
         return created_response(serialize_member(member), f"/api/v1/members/{member.pk}")
 
-    def _find_scope(self, body: NewMember) -> Department | Project | None:
+    def _find_scope(self, body: NewMember) -> Tenant | None:
         if body.project is not None and body.department is not None:
             raise Invalid(
                 [

@@ -23,8 +23,3 @@ MOVES: Mapping[str, frozenset[str]] = {
 
 def is_move_allowed(source: str, to: str) -> bool:
     return to in MOVES[source]
-
-
-def source_states(to: str) -> frozenset[str]:
-    """Return the states from which a workload may move to `to`."""
-    return frozenset(source for source, targets in MOVES.items() if to in targets)

@@ -5,7 +5,7 @@ from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Now
 
-from projects.models.tenants import Department, Project
+from projects.models.tenants import Department, Project, Tenant
 
 MAX_HOURS = 10**9
 MAX_PERCENT = 1000
@@ -45,7 +45,7 @@ class Budget(models.Model):
         ]
 
     @property
-    def owner(self) -> Department | Project:
+    def owner(self) -> Tenant:
         owner = self.department or self.project
         assert owner is not None, "guaranteed by the constraint budget_has_one_owner"
         return owner

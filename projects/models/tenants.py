@@ -1,5 +1,7 @@
 """Models of departments, projects and quotas."""
 
+from typing import Any, Literal
+
 from django.core.validators import RegexValidator
 from django.db import models
 from django.db.models import F, Q
@@ -56,6 +58,25 @@ class Project(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+
+Tenant = Department | Project
+
+
+def owner_kind(owner: Tenant) -> Literal["department", "project"]:
+    return "department" if isinstance(owner, Department) else "project"
+
+
+def owner_columns(owner: Tenant) -> dict[str, Any]:
+    """Return the column that refers to the owner, for filters and new rows."""
+    return {owner_kind(owner): owner}
+
+
+def owner_ids(owner: Tenant) -> dict[str, Any]:
+    """Return the IDs of the owner and of its department, for announcements and history."""
+    if isinstance(owner, Department):
+        return {"department_id": owner.pk}
+    return {"department_id": owner.department_id, "project_id": owner.pk}
 
 
 class Quota(models.Model):

@@ -9,7 +9,8 @@ from pools.models import NodePool
 from pools.services import create_pool
 from projects import demo
 from projects.actor import Actor
-from projects.models import Department, Project
+from projects.models import Department
+from projects.models.tenants import Tenant
 from projects.services import quotas, tenants
 from projects.services.people import members
 
@@ -25,7 +26,7 @@ def seed() -> Passwords:
     """Create the organisation defined in `projects.demo`. Return the passwords by user name."""
     actor = Actor.system("demo")
     pool = create_pool(actor=actor, **demo.POOL)
-    scopes: dict[str, Department | Project] = {}
+    scopes: dict[str, Tenant] = {}
     for name, settings in demo.DEPARTMENTS.items():
         scopes[name] = tenants.create_department(actor=actor, name=name, title=settings["title"])
     for name, settings in demo.PROJECTS.items():
@@ -46,7 +47,7 @@ def seed() -> Passwords:
     }
 
 
-def _create_user(actor: Actor, name: str, role: str, scope: Department | Project) -> str:
+def _create_user(actor: Actor, name: str, role: str, scope: Tenant) -> str:
     password = secrets.token_urlsafe(9)
     user = User.objects.filter(username=name).first() or members.create_user(
         actor=actor, username=name, email=f"{name}@example.org"

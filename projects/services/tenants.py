@@ -13,6 +13,7 @@ from berth.db.references import checked_references
 from projects.access import Action, require
 from projects.actor import Actor
 from projects.models import Department, Project
+from projects.models.tenants import Tenant, owner_columns, owner_ids
 from projects.services import announce, audit
 
 T = TypeVar("T", Department, Project)
@@ -65,9 +66,7 @@ def delete_project(*, actor: Actor, project: Project) -> None:
     _delete(actor, project, "This project still has workloads. Delete them first.")
 
 
-def _require_admin_for(
-    actor: Actor, obj: Department | Project, values: Mapping[str, Any], fields: tuple[str, ...]
-) -> None:
+def _require_admin_for(actor: Actor, obj: Tenant, values: Mapping[str, Any], fields: tuple[str, ...]) -> None:
     if any(field in values and values[field] != getattr(obj, field) for field in fields):
         require(actor, Action.ADMINISTER)
 
@@ -83,19 +82,19 @@ def _edit(actor: Actor, obj: T, changes: Mapping[str, Any]) -> T:
         _save(locked)
         old, new = audit.changed_values(before, _values(locked))
         if new:
-            audit.write_entry(actor, "edit", locked, before=old, after=new, **_scope(locked))
-            announce.tenants_changed(**_ids(locked))
+            audit.write_entry(actor, "edit", locked, before=old, after=new, **owner_columns(locked))
+            announce.tenants_changed(**owner_ids(locked))
     return locked
 
 
-def _delete(actor: Actor, obj: Department | Project, message: str) -> None:
+def _delete(actor: Actor, obj: Tenant, message: str) -> None:
     try:
         with transaction.atomic():
             locked = type(obj).objects.select_for_update(of=("self",)).filter(pk=obj.pk).first()
             if locked is None:
                 raise NotFound(f"{obj} was already deleted.")
-            audit.write_entry(actor, "delete", obj, before=_values(obj), **_scope(obj))
-            announce.tenants_changed(**_ids(obj))
+            audit.write_entry(actor, "delete", obj, before=_values(obj), **owner_columns(obj))
+            announce.tenants_changed(**owner_ids(obj))
             obj.delete()
             connection.check_constraints()  # detects rows that were added before the lock was taken
     except (ProtectedError, IntegrityError):
@@ -130,15 +129,5 @@ def _save(obj: Model) -> None:
         raise Conflict(f"The name {format_value(str(obj))} is already in use.") from None
 
 
-def _values(obj: Department | Project) -> dict[str, Any]:
+def _values(obj: Tenant) -> dict[str, Any]:
     return {"name": obj.name, **{field: getattr(obj, field) for field in EDITABLE}}
-
-
-def _scope(obj: Department | Project) -> dict[str, Any]:
-    return {"project": obj} if isinstance(obj, Project) else {"department": obj}
-
-
-def _ids(obj: Department | Project) -> dict[str, Any]:
-    if isinstance(obj, Project):
-        return {"department_id": obj.department_id, "project_id": obj.pk}
-    return {"department_id": obj.pk}

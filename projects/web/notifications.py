@@ -17,7 +17,7 @@ from projects.access import Action, administered_departments, administered_proje
 from projects.actor import Actor
 from projects.models import Delivery, Subscription
 from projects.models.subscriptions import MAX_PENDING_MINUTES
-from projects.selectors import departments, find_department, find_project, projects, subscriptions
+from projects.selectors import departments, find_owner, projects, subscriptions
 from projects.services.notifications import subscriptions as service
 
 MINE, PLATFORM = "mine", "platform"
@@ -201,5 +201,4 @@ def _find_scope(request: Request, choice: str) -> Any:
     if choice == PLATFORM:
         return None
     kind, _, name = choice.partition("/")
-    find = find_department if kind == "departments" else find_project
-    return find(request.actor, name)
+    return find_owner(request.actor, kind, name)

@@ -25,6 +25,7 @@ from berth.server.api.views import ApiView
 from projects import selectors
 from projects.api.quotas.schemas import Owner
 from projects.models import Budget, Department, Project
+from projects.models.tenants import Tenant, owner_columns, owner_kind
 from projects.services.quotas import budgets
 from scheduler.reports.usage.budgets import BudgetStatus, budget_statuses
 
@@ -72,7 +73,7 @@ class BudgetDetail(ApiView):
     change_scope = "admin"
     kind: ClassVar[str]
 
-    def owner(self, name: str) -> Department | Project:
+    def owner(self, name: str) -> Tenant:
         raise NotImplementedError
 
     @operation("Get a budget with its usage and forecast", answer=BudgetResponse)
@@ -114,14 +115,12 @@ class BudgetDetail(ApiView):
         budgets.delete_budget(actor=self.actor, budget=existing, expected_version=expected)
         return no_content()
 
-    def _find_budget(self, owner: Department | Project) -> Budget | None:
-        owner_filter = {"department": owner} if isinstance(owner, Department) else {"project": owner}
-        return selectors.budgets(self.actor).filter(**owner_filter).first()
+    def _find_budget(self, owner: Tenant) -> Budget | None:
+        return selectors.budgets(self.actor).filter(**owner_columns(owner)).first()
 
 
-def _missing_budget_message(owner: Department | Project) -> str:
-    kind = "Department" if isinstance(owner, Department) else "Project"
-    return f"{kind} {owner.name} has no budget."
+def _missing_budget_message(owner: Tenant) -> str:
+    return f"{owner_kind(owner).capitalize()} {owner.name} has no budget."
 
 
 class DepartmentBudget(BudgetDetail):
@@ -145,7 +144,7 @@ def serialize_budgets(rows: Sequence[Budget]) -> list[Any]:
 def serialize_budget(standing: BudgetStatus) -> BudgetResponse:
     budget, owner = standing.budget, standing.budget.owner
     return BudgetResponse(
-        owner=Owner(kind="department" if isinstance(owner, Department) else "project", name=owner.name),
+        owner=Owner(kind=owner_kind(owner), name=owner.name),
         gpu_hours=budget.gpu_hours,
         warn_at=list(budget.warn_at),
         version=budget.version,

@@ -17,6 +17,7 @@ from projects.api.lookups import resolve_pool
 from projects.api.quotas import views as quota_views
 from projects.api.quotas.schemas import DraftBody, OwnerKind, QuotaWarningResponse
 from projects.models import Department, Project
+from projects.models.tenants import Tenant
 from projects.services.quotas.documents import read_draft
 from scheduler.reports.fair_share.trace import share_trace
 from scheduler.reports.what_if.quota_preview import current_warnings, preview
@@ -91,16 +92,16 @@ class QuotaPreview(ApiView):
 
 
 class DepartmentQuota(quota_views.DepartmentQuota):
-    def find_unusual_values(self, owner: Department | Project, pool: NodePool) -> list[QuotaWarningResponse]:
+    def find_unusual_values(self, owner: Tenant, pool: NodePool) -> list[QuotaWarningResponse]:
         return serialize_warnings(owner, pool)
 
 
 class ProjectQuota(quota_views.ProjectQuota):
-    def find_unusual_values(self, owner: Department | Project, pool: NodePool) -> list[QuotaWarningResponse]:
+    def find_unusual_values(self, owner: Tenant, pool: NodePool) -> list[QuotaWarningResponse]:
         return serialize_warnings(owner, pool)
 
 
-def serialize_warnings(owner: Department | Project, pool: NodePool) -> list[QuotaWarningResponse]:
+def serialize_warnings(owner: Tenant, pool: NodePool) -> list[QuotaWarningResponse]:
     return [QuotaWarningResponse(**warning) for warning in current_warnings(owner, pool)]
 
 
@@ -139,7 +140,7 @@ class ShareTraceResponse(ResponseModel):
 
 
 class ShareTrace(ApiView):
-    def owner(self, name: str) -> Department | Project:
+    def owner(self, name: str) -> Tenant:
         raise NotImplementedError
 
     @operation("Trace the computation of a fair share", answer=ShareTraceResponse)

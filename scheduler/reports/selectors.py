@@ -4,8 +4,9 @@ from uuid import UUID
 
 from django.db.models import Q, QuerySet
 
-from projects.access import fully_visible_departments, is_platform_admin, visible_projects
+from projects.access import is_platform_admin, visible_projects
 from projects.actor import Actor
+from projects.selectors import of_visible_owners
 from scheduler.models import Cycle, Eviction, QueueStanding
 
 
@@ -41,11 +42,7 @@ def cycles(actor: Actor) -> QuerySet[Cycle]:
 
 def standings(actor: Actor) -> QuerySet[QueueStanding]:
     rows = QueueStanding.objects.select_related("pool", "department", "project__department")
-    if is_platform_admin(actor):
-        return rows
-    return rows.filter(
-        Q(project__in=visible_projects(actor)) | Q(department__in=fully_visible_departments(actor))
-    )
+    return of_visible_owners(actor, rows)
 
 
 def _by_id_or_name(text: str, id_column: str, name: str) -> Q:

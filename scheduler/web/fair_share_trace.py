@@ -7,14 +7,14 @@ from django.views.decorators.http import require_GET
 
 from berth.server.web.pages import Request, page, signed_in
 from pools.models import NodePool
-from projects.web.quotas.pages import find_owner
+from projects.selectors import find_owner
 from scheduler.reports.fair_share.trace import UNITS, share_trace
 
 
 @signed_in
 @require_GET
 def trace(request: Request, kind: str, name: str, pool: str) -> HttpResponse:
-    owner, where = find_owner(request, kind, name), get_object_or_404(NodePool, name=pool)
+    owner, where = find_owner(request.actor, kind, name), get_object_or_404(NodePool, name=pool)
     traces = share_trace(actor=request.actor, owner=owner, pool=where)
     context = {
         "owner": owner,

@@ -8,7 +8,8 @@ from pydantic import Field
 from berth.core.spec.quantities import Moment
 from berth.server.api.requests import Body
 from berth.server.api.responses import Amounts, ResponseModel, to_amounts
-from projects.models import Department, Quota
+from projects.models import Quota
+from projects.models.tenants import owner_kind
 from projects.services.quotas import quota_values
 from projects.services.quotas.documents import MAX_CHANGES, MAX_COMMENT
 
@@ -123,7 +124,7 @@ def serialize_quota(quota: Quota) -> QuotaResponse:
     weight = values.pop("weight")
     alike = len(set(weight.values())) == 1
     return QuotaResponse(
-        owner=Owner(kind="department" if isinstance(owner, Department) else "project", name=owner.name),
+        owner=Owner(kind=owner_kind(owner), name=owner.name),
         pool=quota.pool.name,
         weight=weight["gpu"] if alike else WeightsResponse(**weight),
         version=quota.version,

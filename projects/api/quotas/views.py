@@ -31,6 +31,7 @@ from projects.api.quotas.schemas import (
     serialize_quota,
 )
 from projects.models import Department, Project, Quota
+from projects.models.tenants import Tenant, owner_columns, owner_kind
 from projects.services import quotas
 
 OLDEST = Order("oldest", ("id",))
@@ -63,10 +64,10 @@ class QuotaDetail(ApiView):
     change_scope = "admin"
     kind: ClassVar[str]
 
-    def owner(self, name: str) -> Department | Project:
+    def owner(self, name: str) -> Tenant:
         raise NotImplementedError
 
-    def find_unusual_values(self, owner: Department | Project, pool: NodePool) -> list[QuotaWarningResponse]:
+    def find_unusual_values(self, owner: Tenant, pool: NodePool) -> list[QuotaWarningResponse]:
         """Return warnings about unusual values. The scheduler's views implement this."""
         raise NotImplementedError
 
@@ -115,14 +116,14 @@ class QuotaDetail(ApiView):
         quotas.remove_quota(actor=self.actor, quota=existing, expected_version=expected)
         return no_content()
 
-    def _find_quota(self, owner: Department | Project, pool: NodePool) -> Quota | None:
-        owner_filter = {"department": owner} if isinstance(owner, Department) else {"project": owner}
-        return prefetch_standings(selectors.quotas(self.actor)).filter(pool=pool, **owner_filter).first()
+    def _find_quota(self, owner: Tenant, pool: NodePool) -> Quota | None:
+        return (
+            prefetch_standings(selectors.quotas(self.actor)).filter(pool=pool, **owner_columns(owner)).first()
+        )
 
 
-def _missing_quota_error(owner: Department | Project, pool: NodePool) -> NotFound:
-    kind = "Department" if isinstance(owner, Department) else "Project"
-    return NotFound(f"{kind} {owner.name} has no quota in pool {pool.name}.")
+def _missing_quota_error(owner: Tenant, pool: NodePool) -> NotFound:
+    return NotFound(f"{owner_kind(owner).capitalize()} {owner.name} has no quota in pool {pool.name}.")
 
 
 class DepartmentQuota(QuotaDetail):

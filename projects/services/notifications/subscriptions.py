@@ -12,17 +12,17 @@ from berth.core.spec.addresses import ALLOWED, Channel, detect_channel, webhook_
 from projects.access import Action, may, require
 from projects.actor import Actor
 from projects.delivering.destination import find_refusal_without_lookup
-from projects.models import Department, Project, Subscription
+from projects.models import Subscription
 from projects.models.subscriptions import EVENTS, MAX_PENDING_MINUTES, WORKLOAD_EVENTS
+from projects.models.tenants import Tenant, owner_columns
 from projects.services import audit
-from projects.services.quotas import owner_columns
 
 MAX_PER_SCOPE = 50
 ALLOWED_HOOKS = "a public address, or one in BERTH_NOTIFY_NETWORKS"
 SECRET_PATH_LENGTH = 16  # the last four characters of a longer path do not reveal the secret
 SCOPE_EVENTS = (*WORKLOAD_EVENTS, "budget")
 
-SubscriptionScope = User | Department | Project | None  # None means the whole platform
+SubscriptionScope = User | Tenant | None  # None means the whole platform
 
 
 def subscribe(
@@ -121,7 +121,7 @@ def _validate(
     return channel, [event for event in EVENTS if event in events]
 
 
-def _scope_columns(scope: SubscriptionScope) -> dict[str, User | Department | Project | None]:
+def _scope_columns(scope: SubscriptionScope) -> dict[str, User | Tenant | None]:
     if scope is None:
         return {"user": None, "project": None, "department": None}
     if isinstance(scope, User):

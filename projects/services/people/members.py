@@ -13,13 +13,14 @@ from berth.db.references import checked_references
 from projects.access import Action, require
 from projects.actor import Actor
 from projects.models import Department, Membership, Project, Role
+from projects.models.tenants import Tenant
 from projects.services import announce, audit
 
 DEPARTMENT_ROLES = (Role.DEPARTMENT_ADMIN, Role.VIEWER)
 PROJECT_ROLES = (Role.PROJECT_ADMIN, Role.MEMBER, Role.VIEWER)
 
 
-def grant(*, actor: Actor, user: User, role: str, scope: Department | Project | None) -> Membership:
+def grant(*, actor: Actor, user: User, role: str, scope: Tenant | None) -> Membership:
     """Grant the user this role in the scope, replacing any other role.
 
     Raises Invalid if the scope does not have this role, Forbidden, or NotFound if the user or scope was
@@ -88,7 +89,7 @@ def create_user(*, actor: Actor, username: str, email: str = "", password: str |
     return user
 
 
-def _check(role: str, scope: Department | Project | None) -> None:
+def _check(role: str, scope: Tenant | None) -> None:
     if scope is None:
         allowed: tuple[str, ...] = (Role.PLATFORM_ADMIN,)
     else:

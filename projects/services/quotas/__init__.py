@@ -1,11 +1,10 @@
 """Write operations on quotas, quota drafts and budgets."""
 
 from projects.services.quotas.values import Columns, parse_columns, quota_values, value_problems
-from projects.services.quotas.write import owner_columns, remove_quota, require_set_quota, set_quota
+from projects.services.quotas.write import remove_quota, require_set_quota, set_quota
 
 __all__ = [
     "Columns",
-    "owner_columns",
     "parse_columns",
     "quota_values",
     "remove_quota",

@@ -12,10 +12,11 @@ from berth.core.errors import Invalid, NotFound, PreconditionFailed
 from berth.core.problems import Problem, format_value
 from berth.db.references import checked_references
 from projects.actor import Actor
-from projects.models import Budget, BudgetWarning, Department, Project
+from projects.models import Budget, BudgetWarning
 from projects.models.budgets import MAX_HOURS, MAX_PERCENT, default_warnings
+from projects.models.tenants import Tenant, owner_columns
 from projects.services import announce, audit
-from projects.services.quotas.write import owner_columns, require_set_quota
+from projects.services.quotas.write import require_set_quota
 
 MAX_WARNINGS = 10
 KEYS = ("gpu_hours", "warn_at")
@@ -24,7 +25,7 @@ KEYS = ("gpu_hours", "warn_at")
 def set_budget(
     *,
     actor: Actor,
-    owner: Department | Project,
+    owner: Tenant,
     values: Mapping[str, Any],
     expected_version: int | None = None,
 ) -> Budget:

@@ -6,7 +6,8 @@ from typing import Any
 
 from berth.db.wake import wake
 from projects.actor import Actor
-from projects.models import Department, Project, Quota, QuotaChange
+from projects.models import Quota, QuotaChange
+from projects.models.tenants import Tenant, owner_columns, owner_ids, owner_kind
 from projects.services import announce, audit
 from projects.services.quotas.versions import store_removed_version
 
@@ -16,7 +17,7 @@ class WrittenQuota:
     """A quota before and after a change, as document values. None means that there was no quota."""
 
     quota: Quota
-    owner: Department | Project
+    owner: Tenant
     before: dict[str, Any] | None
     after: dict[str, Any] | None
 
@@ -32,15 +33,12 @@ def record(
         _audit(actor, entry, change.pk)
         if entry.after is None:
             store_removed_version(entry.quota)
-        announce.tenants_changed(**_ids(entry.owner))
+        announce.tenants_changed(**owner_ids(entry.owner))
     wake("scheduler")
     return change
 
 
 def _audit(actor: Actor, entry: WrittenQuota, change_id: int) -> None:
-    owner_columns: dict[str, Any] = (
-        {"department": entry.owner} if isinstance(entry.owner, Department) else {"project": entry.owner}
-    )
     if entry.after is None:
         action, before, after = "remove_quota", entry.before, None
     else:
@@ -48,15 +46,15 @@ def _audit(actor: Actor, entry: WrittenQuota, change_id: int) -> None:
         before, after = audit.changed_values(entry.before or {}, entry.after)
     audit.write_entry(
         actor, action, entry.quota, before=before if entry.before else None, after=after,
-        change_id=change_id, **owner_columns,
+        change_id=change_id, **owner_columns(entry.owner),
     )  # fmt: skip
 
 
 def _describe(entry: WrittenQuota) -> dict[str, Any]:
     """Describe a quota by IDs, and by names that can be shown after the objects are deleted."""
     return {
-        **_ids(entry.owner),
-        "kind": "department" if isinstance(entry.owner, Department) else "project",
+        **owner_ids(entry.owner),
+        "kind": owner_kind(entry.owner),
         "name": entry.owner.name,
         "pool_id": entry.quota.pool_id,
         "pool": entry.quota.pool.name,
@@ -65,9 +63,3 @@ def _describe(entry: WrittenQuota) -> dict[str, Any]:
         "before": entry.before,
         "after": entry.after,
     }
-
-
-def _ids(owner: Department | Project) -> dict[str, Any]:
-    if isinstance(owner, Department):
-        return {"department_id": owner.pk}
-    return {"department_id": owner.department_id, "project_id": owner.pk}

@@ -19,7 +19,7 @@ from berth.core.spec.quantities import MOMENT_ALLOWED, parse_time
 from pools.models import NodePool
 from projects import selectors
 from projects.actor import Actor
-from projects.models import Department, Project
+from projects.models.tenants import Tenant
 from projects.services.quotas.drafts import Change, Draft
 from projects.services.quotas.expiry import expiry_problems
 from projects.services.quotas.values import parse_columns
@@ -28,8 +28,6 @@ from projects.services.quotas.write import require_set_quota
 MAX_CHANGES = 200
 MAX_COMMENT = 500
 KEYS = ("project", "department", "pool", "set", "remove")
-
-Owner = Department | Project
 
 
 def read_draft(actor: Actor, document: Mapping[str, Any]) -> Draft:
@@ -137,12 +135,12 @@ class _NameLookup:
         self._acting = actor
         self._rows_by_kind: dict[str, dict[str, Any]] = {}
 
-    def owner(self, path: str, entry: Mapping[str, Any], problems: list[Problem]) -> Owner | None:
+    def owner(self, path: str, entry: Mapping[str, Any], problems: list[Problem]) -> Tenant | None:
         kinds = [kind for kind in ("project", "department") if kind in entry]
         if len(kinds) != 1:
             problems.append(Problem(path, "needs exactly one owner", "", "project: NAME or department: NAME"))
             return None
-        owner: Owner | None = self._lookup(f"{path}.{kinds[0]}", kinds[0], entry[kinds[0]], problems)
+        owner: Tenant | None = self._lookup(f"{path}.{kinds[0]}", kinds[0], entry[kinds[0]], problems)
         return owner
 
     def pool(self, path: str, name: Any, problems: list[Problem]) -> NodePool | None:

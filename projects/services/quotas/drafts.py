@@ -20,10 +20,11 @@ from pools.models import NodePool
 from projects import selectors
 from projects.actor import Actor
 from projects.models import Audit, Department, Project, Quota, QuotaChange, QuotaExpiry
+from projects.models.tenants import Tenant, owner_columns, owner_kind
 from projects.services.quotas.changes import WrittenQuota, record
 from projects.services.quotas.values import Columns, parse_columns, quota_values, value_problems
 from projects.services.quotas.versions import next_version
-from projects.services.quotas.write import owner_columns, require_set_quota
+from projects.services.quotas.write import require_set_quota
 
 NO_VERSION = "0.0"
 
@@ -37,7 +38,7 @@ class Change:
     `path` is the change's location in the document.
     """
 
-    owner: Department | Project
+    owner: Tenant
     pool: NodePool
     columns: Columns | None
     path: str
@@ -174,9 +175,7 @@ def _stored_pairs(draft: Draft, *, lock: bool) -> list[tuple[Change, Quota | Non
     return [(change, by_key.get(quota_key(change.owner, change.pool))) for change in draft.changes]
 
 
-def stored_quotas(
-    places: Sequence[tuple[Department | Project, NodePool]], *, lock: bool = False
-) -> dict[QuotaKey, Quota]:
+def stored_quotas(places: Sequence[tuple[Tenant, NodePool]], *, lock: bool = False) -> dict[QuotaKey, Quota]:
     """Return the stored quotas of these owners and pools, optionally locked in a fixed order."""
     requested = {quota_key(owner, pool) for owner, pool in places}
     departments, projects, pools = ({key[part] for key in requested} for part in range(3))
@@ -191,7 +190,7 @@ def stored_quotas(
     return {(row.department_id, row.project_id, row.pool_id): row for row in rows.order_by("pk")}
 
 
-def quota_key(owner: Department | Project, pool: NodePool) -> QuotaKey:
+def quota_key(owner: Tenant, pool: NodePool) -> QuotaKey:
     return (owner.pk, None, pool.pk) if isinstance(owner, Department) else (None, owner.pk, pool.pk)
 
 
@@ -244,7 +243,7 @@ def _last_change(item: DraftedChange) -> dict[str, Any]:
     else:
         last = rows.filter(object_name=f"{owner} on {item.change.pool}", action="remove_quota").first()
     return {
-        "kind": "department" if isinstance(owner, Department) else "project",
+        "kind": owner_kind(owner),
         "name": owner.name,
         "pool": item.change.pool.name,
         "by": last.actor if last else "unknown",
@@ -253,7 +252,7 @@ def _last_change(item: DraftedChange) -> dict[str, Any]:
     }
 
 
-def _owner(entry: Mapping[str, Any]) -> Department | Project | None:
+def _owner(entry: Mapping[str, Any]) -> Tenant | None:
     if entry["kind"] == "department":
         return Department.objects.filter(pk=entry["department_id"]).first()
     return Project.objects.select_related("department").filter(pk=entry["project_id"]).first()

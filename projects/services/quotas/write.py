@@ -11,7 +11,8 @@ from berth.db.references import checked_references
 from pools.models import NodePool
 from projects.access import Action, require
 from projects.actor import Actor
-from projects.models import Department, Project, Quota
+from projects.models import Department, Quota
+from projects.models.tenants import Tenant, owner_columns
 from projects.services.quotas.changes import WrittenQuota, record
 from projects.services.quotas.values import parse_columns, quota_values, value_problems
 from projects.services.quotas.versions import next_version
@@ -20,7 +21,7 @@ from projects.services.quotas.versions import next_version
 def set_quota(
     *,
     actor: Actor,
-    owner: Department | Project,
+    owner: Tenant,
     pool: NodePool,
     values: Mapping[str, Any],
     expected_version: int | None = None,
@@ -77,12 +78,8 @@ def _check_version(quota: Quota | None, expected: int | None) -> None:
         )
 
 
-def require_set_quota(actor: Actor, owner: Department | Project) -> None:
+def require_set_quota(actor: Actor, owner: Tenant) -> None:
     """Raise Forbidden unless the user may set the quota. Department quotas need a platform admin."""
     require(actor, Action.SET_QUOTA, owner)
     if isinstance(owner, Department):
         require(actor, Action.ADMINISTER)
-
-
-def owner_columns(owner: Department | Project) -> dict[str, Any]:
-    return {"department": owner} if isinstance(owner, Department) else {"project": owner}

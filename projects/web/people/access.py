@@ -22,7 +22,8 @@ from projects.access import (
     may,
 )
 from projects.actor import Actor
-from projects.models import ApiToken, Department, Membership, Project, Role
+from projects.models import ApiToken, Membership, Role
+from projects.models.tenants import Tenant
 from projects.selectors import (
     departments,
     find_department,
@@ -178,7 +179,7 @@ def _iter_grantable_scopes(actor: Actor) -> Iterator[tuple[str, str]]:
 
 def _grant(actor: Actor, person: User, values: dict[str, Any]) -> None:
     kind, _, name = values["scope"].partition(":")
-    scope: Department | Project | None = None
+    scope: Tenant | None = None
     if kind == "department":
         scope = find_department(actor, name)
     elif kind == "project":

@@ -13,13 +13,13 @@ from berth.server.web.faults import add_form_errors
 from berth.server.web.pages import Request, confirm_page, done, form_page, signed_in
 from projects.access import Action, administered_departments, may, require
 from projects.actor import Actor
-from projects.models import Budget, Department, Project
+from projects.models import Budget, Department
 from projects.models.budgets import MAX_HOURS, default_warnings
-from projects.selectors import budgets, departments, projects
+from projects.models.tenants import Tenant, owner_columns
+from projects.selectors import budgets, departments, find_owner, projects
+from projects.services.quotas import require_set_quota
 from projects.services.quotas.budgets import delete_budget, set_budget
-from projects.web.quotas.pages import find_owner
 
-Owner = Department | Project
 CONFLICT_MESSAGE = (
     "Someone else changed this budget while you were editing. The form shows the stored values."
 )
@@ -83,8 +83,8 @@ def add(request: Request) -> HttpResponse:
 @signed_in
 @require_http_methods(["GET", "POST"])
 def edit(request: Request, kind: str, name: str) -> HttpResponse:
-    owner = find_owner(request, kind, name)
-    _require_permission(request, owner)
+    owner = find_owner(request.actor, kind, name)
+    require_set_quota(request.actor, owner)
     initial = _initial(_find_budget(request.actor, owner))
     form = BudgetForm(request.POST or None, initial=initial, auto_id="budget_%s")
     if request.method == "POST" and form.is_valid():
@@ -107,8 +107,8 @@ def edit(request: Request, kind: str, name: str) -> HttpResponse:
 @signed_in
 @require_http_methods(["GET", "POST"])
 def delete(request: Request, kind: str, name: str) -> HttpResponse:
-    owner = find_owner(request, kind, name)
-    _require_permission(request, owner)
+    owner = find_owner(request.actor, kind, name)
+    require_set_quota(request.actor, owner)
     budget = _find_budget(request.actor, owner)
     if budget is None:
         raise Http404
@@ -125,29 +125,22 @@ def delete(request: Request, kind: str, name: str) -> HttpResponse:
     )
 
 
-def editable_budget_owners(actor: Actor) -> Iterator[Owner]:
+def editable_budget_owners(actor: Actor) -> Iterator[Tenant]:
     """Yield the departments and projects whose budgets the user may set."""
     if may(actor, Action.ADMINISTER):
         yield from departments(actor)
     yield from projects(actor).filter(department__in=administered_departments(actor))
 
 
-def budget_setter(actor: Actor) -> Callable[[Owner], bool]:
+def budget_setter(actor: Actor) -> Callable[[Tenant], bool]:
     """Return a function that checks whether the user may set an owner's budget."""
     is_admin = may(actor, Action.ADMINISTER)
     administered = set(administered_departments(actor).values_list("pk", flat=True))
     return lambda owner: is_admin if isinstance(owner, Department) else owner.department_id in administered
 
 
-def _require_permission(request: Request, owner: Owner) -> None:
-    require(request.actor, Action.SET_QUOTA, owner)
-    if isinstance(owner, Department):
-        require(request.actor, Action.ADMINISTER)
-
-
-def _find_budget(actor: Actor, owner: Owner) -> Budget | None:
-    owner_filter = {"department": owner} if isinstance(owner, Department) else {"project": owner}
-    return budgets(actor).filter(**owner_filter).first()
+def _find_budget(actor: Actor, owner: Tenant) -> Budget | None:
+    return budgets(actor).filter(**owner_columns(owner)).first()
 
 
 def _initial(budget: Budget | None) -> dict[str, Any]:

@@ -9,18 +9,18 @@ from berth.core.errors import Invalid, PreconditionFailed
 from berth.server.web.faults import add_form_errors
 from berth.server.web.pages import Request, confirm_page, done, page, signed_in
 from pools.models import NodePool
-from projects.access import Action, require
-from projects.models import Audit, Department, Project, Quota
-from projects.selectors import find_department, find_project
-from projects.services.quotas import remove_quota, set_quota
+from projects.models import Audit, Quota
+from projects.models.tenants import Tenant, owner_columns
+from projects.selectors import find_owner
+from projects.services.quotas import remove_quota, require_set_quota, set_quota
 from projects.web.quotas.form import FIELDS_BY_PATH, QuotaForm, initial_values, list_differences, merge_stored
 
 
 @signed_in
 @require_http_methods(["GET", "POST"])
 def edit(request: Request, kind: str, name: str, pool: str) -> HttpResponse:
-    owner, node_pool = find_owner(request, kind, name), get_object_or_404(NodePool, name=pool)
-    _require_permission(request, owner)
+    owner, node_pool = find_owner(request.actor, kind, name), get_object_or_404(NodePool, name=pool)
+    require_set_quota(request.actor, owner)
     quota = find_quota(owner, node_pool)
     if request.method == "GET":
         form = QuotaForm(initial=initial_values(quota), auto_id="quota_%s")
@@ -47,8 +47,8 @@ def edit(request: Request, kind: str, name: str, pool: str) -> HttpResponse:
 @signed_in
 @require_http_methods(["GET", "POST"])
 def delete(request: Request, kind: str, name: str, pool: str) -> HttpResponse:
-    owner, node_pool = find_owner(request, kind, name), get_object_or_404(NodePool, name=pool)
-    _require_permission(request, owner)
+    owner, node_pool = find_owner(request.actor, kind, name), get_object_or_404(NodePool, name=pool)
+    require_set_quota(request.actor, owner)
     quota = find_quota(owner, node_pool)
     if quota is None:
         raise Http404
@@ -67,7 +67,7 @@ def delete(request: Request, kind: str, name: str, pool: str) -> HttpResponse:
 
 def render_quota_form(
     request: Request,
-    owner: Department | Project,
+    owner: Tenant,
     pool: NodePool,
     quota: Quota | None,
     form: QuotaForm,
@@ -90,9 +90,7 @@ def render_quota_form(
     )
 
 
-def _show_conflict(
-    request: Request, owner: Department | Project, pool: NodePool, form: QuotaForm
-) -> HttpResponse:
+def _show_conflict(request: Request, owner: Tenant, pool: NodePool, form: QuotaForm) -> HttpResponse:
     """Show the form again after a concurrent change, with the entered values and the differences."""
     quota = find_quota(owner, pool)
     merged_form = merge_stored(form, quota)
@@ -107,25 +105,8 @@ def _show_conflict(
     return render_quota_form(request, owner, pool, quota, merged_form, status=412, **more)
 
 
-def _require_permission(request: Request, owner: Department | Project) -> None:
-    """Raise NotFound or Forbidden unless the user may set the owner's quota.
-
-    Only platform admins may set the quotas of departments.
-    """
-    require(request.actor, Action.SET_QUOTA, owner)
-    if isinstance(owner, Department):
-        require(request.actor, Action.ADMINISTER)
-
-
-def find_owner(request: Request, kind: str, name: str) -> Department | Project:
-    return (
-        find_department(request.actor, name) if kind == "departments" else find_project(request.actor, name)
-    )
-
-
-def find_quota(owner: Department | Project, pool: NodePool) -> Quota | None:
-    owner_filter = {"department": owner} if isinstance(owner, Department) else {"project": owner}
-    return Quota.objects.filter(pool=pool, **owner_filter).first()
+def find_quota(owner: Tenant, pool: NodePool) -> Quota | None:
+    return Quota.objects.filter(pool=pool, **owner_columns(owner)).first()
 
 
 def _quotas_url(pool: NodePool) -> str:

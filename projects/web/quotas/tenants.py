@@ -7,10 +7,11 @@ from django.views.decorators.http import require_http_methods
 
 from berth.server.web.faults import form_errors
 from berth.server.web.pages import Request, confirm_page, done, form_page, signed_in
-from projects.access import Action, may, require
+from projects.access import Action, require
 from projects.actor import Actor
-from projects.models import Department, Project
-from projects.selectors import departments, find_department, find_project
+from projects.models import Department
+from projects.models.tenants import Tenant
+from projects.selectors import find_department, find_owner
 from projects.services import tenants
 
 
@@ -71,9 +72,7 @@ def add_project(request: Request, name: str) -> HttpResponse:
 @signed_in
 @require_http_methods(["GET", "POST"])
 def change(request: Request, kind: str, name: str) -> HttpResponse:
-    tenant = (
-        find_department(request.actor, name) if kind == "departments" else find_project(request.actor, name)
-    )
+    tenant = find_owner(request.actor, kind, name)
     require(request.actor, Action.EDIT, tenant)
     initial = {field: getattr(tenant, field) for field in tenants.EDITABLE}
     form = ChangeForm(request.POST or None, initial=initial, auto_id="tenant_%s")
@@ -88,9 +87,7 @@ def change(request: Request, kind: str, name: str) -> HttpResponse:
 @signed_in
 @require_http_methods(["GET", "POST"])
 def delete(request: Request, kind: str, name: str) -> HttpResponse:
-    tenant = (
-        find_department(request.actor, name) if kind == "departments" else find_project(request.actor, name)
-    )
+    tenant = find_owner(request.actor, kind, name)
     require(request.actor, Action.EDIT, tenant)
     if request.method == "POST":
         if isinstance(tenant, Department):
@@ -108,12 +105,7 @@ def delete(request: Request, kind: str, name: str) -> HttpResponse:
     )
 
 
-def editable_departments(actor: Actor) -> set[int]:
-    """Return the IDs of the departments whose projects the user may create and change."""
-    return {department.pk for department in departments(actor) if may(actor, Action.EDIT, department)}
-
-
-def _edit(actor: Actor, tenant: Department | Project, changes: dict[str, object]) -> None:
+def _edit(actor: Actor, tenant: Tenant, changes: dict[str, object]) -> None:
     if isinstance(tenant, Department):
         tenants.edit_department(actor=actor, department=tenant, changes=changes)
     else:

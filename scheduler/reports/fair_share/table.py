@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 from pools.models import NodePool
 from projects.actor import Actor
-from projects.models import Department, Project, Quota
+from projects.models import Quota
+from projects.models.tenants import Tenant, owner_kind
 from projects.selectors import departments, projects, quotas
 from scheduler.models import QueueStanding
 from scheduler.reports.selectors import standings
@@ -59,14 +60,14 @@ def share_table(actor: Actor, pool: NodePool) -> list[tuple[QueueShare, list[Que
 
 
 def _queue_share(
-    owner: Department | Project,
+    owner: Tenant,
     row: QueueStanding | None,
     quota: Quota | None,
     *,
     numbers_visible: bool = True,
 ) -> QueueShare:
     return QueueShare(
-        kind="department" if isinstance(owner, Department) else "project",
+        kind=owner_kind(owner),
         name=str(owner),
         rank=owner.rank if quota is None or quota.rank is None else quota.rank,
         weight=1.0 if quota is None else quota.weight_gpu,

@@ -15,7 +15,8 @@ from berth.core.amounts import MILLI
 from berth.core.errors import NotFound
 from pools.models import NodePool
 from projects.actor import Actor
-from projects.models import Department, Project
+from projects.models import Department
+from projects.models.tenants import Tenant
 from scheduler.engine.fair_share.explain import divide_requests, divisions
 from scheduler.engine.fair_share.trace import Division, Offer, Round
 from scheduler.loop.observe.nodes import NodeCache, engine_pool, load_node_rows
@@ -49,7 +50,7 @@ class ShareTrace:
 
 
 def share_trace(
-    *, actor: Actor, owner: Department | Project, pool: NodePool, now: datetime | None = None
+    *, actor: Actor, owner: Tenant, pool: NodePool, now: datetime | None = None
 ) -> list[ShareTrace]:
     """Return a queue's traces, preceded by those of its department if the user may see it.
 
@@ -65,13 +66,13 @@ def share_trace(
     return _traces(owner, pool, viewer, visible_departments, now)
 
 
-def full_share_trace(owner: Department | Project, pool: NodePool) -> list[ShareTrace]:
+def full_share_trace(owner: Tenant, pool: NodePool) -> list[ShareTrace]:
     """Return the unredacted traces, for the admin site."""
     return _traces(owner, pool, UNRESTRICTED, None)
 
 
 def _traces(
-    owner: Department | Project,
+    owner: Tenant,
     pool: NodePool,
     viewer: Viewer,
     visible_departments: set[int] | None,
@@ -106,9 +107,7 @@ def _queue_name(row: QueueStanding, queues: Queues) -> str | None:
     return None if row.department_id is None else queues.departments.get(row.department_id)
 
 
-def _queues_to_explain(
-    owner: Department | Project, queues: Queues, visible_departments: set[int] | None
-) -> Iterator[str]:
+def _queues_to_explain(owner: Tenant, queues: Queues, visible_departments: set[int] | None) -> Iterator[str]:
     """Yield the queues to explain, department first."""
     if isinstance(owner, Department):
         yield queues.departments[owner.pk]

@@ -14,7 +14,8 @@ from django.utils import timezone
 from berth.core.amounts import MILLI
 from pools.models import NodePool
 from projects.actor import Actor
-from projects.models import Department, Project
+from projects.models import Department
+from projects.models.tenants import Tenant, owner_kind
 from projects.services.quotas import quota_values
 from projects.services.quotas.drafts import Draft, DraftedChange, compare, tag_before
 from scheduler.engine.model import Queue, Snapshot
@@ -83,9 +84,7 @@ def preview(*, actor: Actor, draft: Draft, now: datetime | None = None) -> Impac
         return _build_impact(actor, drafted, now or timezone.now(), cache)
 
 
-def current_warnings(
-    owner: Department | Project, pool: NodePool, now: datetime | None = None
-) -> list[Document]:
+def current_warnings(owner: Tenant, pool: NodePool, now: datetime | None = None) -> list[Document]:
     """Return the warnings that apply to an owner's current quota."""
     with shared_cache() as cache:
         view = observe(now or timezone.now(), SPEC_CACHE, cache.observations)
@@ -139,7 +138,7 @@ def _edit_entitlement(queue: Queue, pool: str, drafted: DraftedChange) -> Queue:
     return replace(queue, entitlements={**queue.entitlements, pool: entitled})
 
 
-def _queue_name(owner: Department | Project, view: ClusterView) -> str:
+def _queue_name(owner: Tenant, view: ClusterView) -> str:
     names = view.queues.departments if isinstance(owner, Department) else view.queues.projects
     return names[owner.pk]
 
@@ -147,7 +146,7 @@ def _queue_name(owner: Department | Project, view: ClusterView) -> str:
 def _quota_document(drafted: DraftedChange) -> Document:
     owner = drafted.change.owner
     return {
-        "kind": "department" if isinstance(owner, Department) else "project",
+        "kind": owner_kind(owner),
         "name": owner.name,
         "pool": drafted.change.pool.name,
         "before": quota_values(drafted.before) if drafted.before else None,

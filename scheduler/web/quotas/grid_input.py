@@ -9,7 +9,7 @@ from berth.core.errors import Invalid
 from berth.core.problems import Problem, format_value
 from pools.models import NodePool
 from projects.actor import Actor
-from projects.models import Department, Project
+from projects.models.tenants import Tenant
 from projects.selectors import departments, projects
 from projects.services.quotas import Columns, parse_columns, require_set_quota
 from projects.services.quotas.drafts import Change, quota_key, stored_quotas
@@ -19,15 +19,13 @@ from scheduler.web.quotas.grid_table import parse_owner_keys
 MAX_QUOTAS = 1000
 MAX_CELL_LENGTH = 60  # maximum characters per cell
 
-Owner = Department | Project
-
 
 @dataclass(frozen=True, slots=True)
 class EditedQuota:
     """Edited cells of one quota, and the quota version on which the edits are based."""
 
     key: str
-    owner: Owner
+    owner: Tenant
     pool: NodePool
     cells: dict[str, str]
     version: str
@@ -143,9 +141,9 @@ def _parse_draft(text: str) -> tuple[list[tuple[str, str, str, str]], dict[str, 
     return cells, versions
 
 
-def _owners(actor: Actor, places: dict[str, dict[str, str]]) -> dict[str, Owner]:
+def _owners(actor: Actor, places: dict[str, dict[str, str]]) -> dict[str, Tenant]:
     tops, inner = parse_owner_keys(place.partition("/")[0] for place in places)
-    result: dict[str, Owner] = {
+    result: dict[str, Tenant] = {
         f"department-{department.pk}": department for department in departments(actor).filter(pk__in=tops)
     }
     result |= {f"project-{project.pk}": project for project in projects(actor).filter(pk__in=inner)}

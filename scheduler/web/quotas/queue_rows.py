@@ -12,12 +12,12 @@ from berth.server.web.numbers import thousandths
 from pools.models import NodePool
 from projects.access import fully_visible_departments
 from projects.actor import Actor
-from projects.models import Department, Phase, Project, Quota, Workload
+from projects.models import Phase, Quota, Workload
+from projects.models.tenants import Tenant
 from projects.selectors import departments, projects, quotas
 from scheduler.models import Allocation
 from scheduler.reports.selectors import standings
 
-Owner = Department | Project
 Key = tuple[str, int]  # ("department" | "project", id)
 
 
@@ -25,7 +25,7 @@ Key = tuple[str, int]  # ("department" | "project", id)
 class QuotaLine:
     """Row of a queue for one or more pools, in milli-GPU. None means an unlimited quota."""
 
-    owner: Owner
+    owner: Tenant
     quotas: list[Quota] = field(default_factory=list)
     share: int | None = None
     allocated: int = 0

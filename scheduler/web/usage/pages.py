@@ -19,8 +19,9 @@ from berth.server.web.zones import reader_zone
 from projects.access import visible_pools
 from projects.actor import Actor
 from projects.models import Budget, Department
+from projects.models.tenants import Tenant
 from projects.selectors import budgets, departments, projects
-from projects.web.quotas.budgets import Owner, budget_setter, editable_budget_owners
+from projects.web.quotas.budgets import budget_setter, editable_budget_owners
 from scheduler.api.usage import stream_csv
 from scheduler.reports.usage.budgets import BudgetStatus, budget_statuses
 from scheduler.reports.usage.report import Dimension, Step, UsageRow, total, usage_report
@@ -185,7 +186,7 @@ class BudgetRow:
     may_set: bool
 
 
-def _budget_bars(rows: Sequence[Budget], now: datetime, may_set: Callable[[Owner], bool]) -> list[BudgetRow]:
+def _budget_bars(rows: Sequence[Budget], now: datetime, may_set: Callable[[Tenant], bool]) -> list[BudgetRow]:
     rows_ = []
     for standing in budget_statuses(rows, now):
         owner = standing.budget.owner
