@@ -12,7 +12,7 @@ from rest_framework.response import Response
 from berth.core.errors import NotFound
 from berth.core.problems import format_value
 from berth.server.api.idempotency import idempotent
-from berth.server.api.pagination import Order, page
+from berth.server.api.pagination import Order, filter_by, page
 from berth.server.api.requests import ListQuery, NoBody, Word, parse_body, parse_query
 from berth.server.api.responses import Amounts, ResponseModel
 from berth.server.api.schema import operation
@@ -97,10 +97,7 @@ class Nodes(NodeView):
     def get(self, request: Request) -> Response:
         query = parse_query(request, NodesQuery)
         rows = self.visible()
-        if query.pool is not None:
-            rows = rows.filter(pool__name=query.pool)
-        if query.state:
-            rows = rows.filter(state__in=query.state)
+        rows = filter_by(rows, pool__name=query.pool, state__in=query.state or None)
         is_admin = self.is_allowed("administer")
 
         def to_responses(nodes: Sequence[Node]) -> list[Any]:

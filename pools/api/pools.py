@@ -14,7 +14,7 @@ from berth.core.errors import NotFound
 from berth.core.problems import format_value
 from berth.core.spec.texts import Text
 from berth.server.api.idempotency import idempotent
-from berth.server.api.pagination import Order, page
+from berth.server.api.pagination import Order, filter_by, page
 from berth.server.api.requests import (
     Body,
     ListQuery,
@@ -187,9 +187,7 @@ class PoolHistory(PoolView):
     @operation("List scaling events, newest first", query=HistoryQuery, page=ScalingEventResponse)
     def get(self, request: Request, name: str) -> Response:
         query = parse_query(request, HistoryQuery)
-        rows = selectors.scaling_events(self.get_pool(name))
-        if query.kind is not None:
-            rows = rows.filter(kind=query.kind)
+        rows = filter_by(selectors.scaling_events(self.get_pool(name)), kind=query.kind)
         is_admin = self.is_allowed("administer")
         return Response(page(rows, query, LATEST, lambda events: _event_responses(events, is_admin=is_admin)))
 

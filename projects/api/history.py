@@ -9,7 +9,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from berth.core.spec.quantities import Moment
-from berth.server.api.pagination import NEWEST, Order, each, page
+from berth.server.api.pagination import NEWEST, Order, each, filter_by, page
 from berth.server.api.requests import ListQuery, Word, parse_query
 from berth.server.api.responses import ResponseModel
 from berth.server.api.schema import operation
@@ -69,17 +69,14 @@ class Events(ApiView):
     @operation("List events, newest first", query=EventsQuery, page=EventResponse)
     def get(self, request: Request) -> Response:
         query = parse_query(request, EventsQuery)
-        rows = selectors.events(self.actor)
-        if query.workload is not None:
-            rows = rows.filter(workload_id=query.workload)
+        rows = filter_by(
+            selectors.events(self.actor),
+            workload_id=query.workload, kind=query.kind, at__gte=query.since,
+        )  # fmt: skip
         if query.project is not None:
             rows = rows.filter(
                 project_id__in=selectors.projects(self.actor).filter(name=query.project).values("pk")
             )
-        if query.kind is not None:
-            rows = rows.filter(kind=query.kind)
-        if query.since is not None:
-            rows = rows.filter(at__gte=query.since)
         return Response(page(rows, query, NEWEST, serialize_events))
 
 
@@ -96,9 +93,11 @@ class AuditTrail(ApiView):
     @operation("List audit entries, newest first", query=AuditQuery, page=AuditEntryResponse)
     def get(self, request: Request) -> Response:
         query = parse_query(request, AuditQuery)
-        rows = selectors.audit(self.actor)
-        exact = {name: getattr(query, name) for name in ("actor", "action", "object_type", "object_name")}
-        rows = rows.filter(**{column: value for column, value in exact.items() if value is not None})
+        rows = filter_by(
+            selectors.audit(self.actor),
+            actor=query.actor, action=query.action, object_type=query.object_type,
+            object_name=query.object_name, at__gte=query.since, at__lte=query.until,
+        )  # fmt: skip
         if query.project is not None:
             rows = rows.filter(
                 project_id__in=selectors.projects(self.actor).filter(name=query.project).values("pk")
@@ -106,10 +105,6 @@ class AuditTrail(ApiView):
         if query.department is not None:
             seen = selectors.departments(self.actor).filter(name=query.department)
             rows = rows.filter(department_id__in=seen.values("pk"))
-        if query.since is not None:
-            rows = rows.filter(at__gte=query.since)
-        if query.until is not None:
-            rows = rows.filter(at__lte=query.until)
         return Response(page(rows, query, NEWEST, each(AuditEntryResponse.from_row)))
 
 

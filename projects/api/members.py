@@ -12,7 +12,7 @@ from berth.core.errors import Forbidden, Invalid, NotFound
 from berth.core.problems import Problem, format_value
 from berth.core.spec.texts import Text
 from berth.server.api.idempotency import idempotent
-from berth.server.api.pagination import Order, each, page
+from berth.server.api.pagination import Order, each, filter_by, page
 from berth.server.api.requests import Body, ListQuery, Word, parse_body, parse_query
 from berth.server.api.responses import ResponseModel, created_response, no_content
 from berth.server.api.schema import operation
@@ -76,12 +76,9 @@ class Members(ApiView):
     def get(self, request: Request) -> Response:
         query = parse_query(request, MembersQuery)
         rows = selectors.members(self.actor)
-        if query.project is not None:
-            rows = rows.filter(project__name=query.project)
-        if query.department is not None:
-            rows = rows.filter(department__name=query.department)
-        if query.user is not None:
-            rows = rows.filter(user__username=query.user)
+        rows = filter_by(
+            rows, project__name=query.project, department__name=query.department, user__username=query.user
+        )
         return Response(page(rows, query, OLDEST, each(serialize_member)))
 
     @operation("Grant a role", body=NewMember, answer=MemberResponse, status=201)

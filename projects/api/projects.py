@@ -7,7 +7,7 @@ from rest_framework.response import Response
 
 from berth.core.spec.texts import Text
 from berth.server.api.idempotency import idempotent
-from berth.server.api.pagination import Order, each, page
+from berth.server.api.pagination import Order, each, filter_by, page
 from berth.server.api.requests import Body, ListQuery, Word, parse_body, parse_query
 from berth.server.api.responses import ResponseModel, created_response, no_content
 from berth.server.api.schema import operation
@@ -51,8 +51,7 @@ class Projects(ApiView):
     def get(self, request: Request) -> Response:
         query = parse_query(request, ProjectsQuery)
         rows = selectors.projects(self.actor)
-        if query.department is not None:
-            rows = rows.filter(department__name=query.department)
+        rows = filter_by(rows, department__name=query.department)
         return Response(page(rows, query, BY_NAME, each(serialize_project)))
 
     @operation("Create a project", body=NewProject, answer=ProjectResponse, status=201)

@@ -10,7 +10,7 @@ from berth.core.errors import Invalid, NotFound
 from berth.core.problems import Problem, format_value
 from berth.core.spec.texts import Text
 from berth.documents.ordered import dump_workload
-from berth.server.api.pagination import Order, each, page
+from berth.server.api.pagination import Order, each, filter_by, page
 from berth.server.api.requests import (
     Body,
     ListQuery,
@@ -64,8 +64,7 @@ class Templates(ApiView):
     def get(self, request: Request) -> Response:
         query = parse_query(request, TemplatesQuery)
         rows = selectors.templates(self.actor)
-        if query.project is not None:
-            rows = rows.filter(project__name=query.project)
+        rows = filter_by(rows, project__name=query.project)
         return Response(page(rows, query, BY_NAME, each(serialize_list_row)))
 
 

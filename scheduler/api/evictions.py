@@ -13,7 +13,7 @@ from rest_framework.response import Response
 
 from berth.core.errors import NotFound
 from berth.core.spec.quantities import Moment
-from berth.server.api.pagination import NEWEST, page
+from berth.server.api.pagination import NEWEST, filter_by, page
 from berth.server.api.requests import ListQuery, Query, Word, parse_query
 from berth.server.api.responses import ResponseModel, from_milli
 from berth.server.api.schema import operation
@@ -195,12 +195,12 @@ def serializer_for(actor: Actor) -> Callable[[Sequence[Eviction]], list[Any]]:
 
 def _filter_evictions(actor: Actor, query: "EvictionsQuery | EvictionMatrixQuery") -> QuerySet[Eviction]:
     rows = selectors.evictions(actor)
-    exact = {"kind": query.kind, "pool_name": query.pool, "project_name": query.project}
-    rows = rows.filter(**{column: value for column, value in exact.items() if value is not None})
+    rows = filter_by(
+        rows, kind=query.kind, pool_name=query.pool, project_name=query.project,
+        at__gte=query.since, at__lte=query.until,
+    )  # fmt: skip
     if query.preemptor is not None:
         rows = rows.filter(selectors.preemptor_filter(actor, query.preemptor))
     if isinstance(query, EvictionsQuery) and query.workload is not None:
         rows = rows.filter(selectors.victim_filter(actor, query.workload))
-    if query.since is not None:
-        rows = rows.filter(at__gte=query.since)
-    return rows if query.until is None else rows.filter(at__lte=query.until)
+    return rows

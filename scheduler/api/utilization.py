@@ -14,7 +14,7 @@ from rest_framework.response import Response
 
 from berth.core.errors import NotFound
 from berth.core.problems import format_value
-from berth.server.api.pagination import Order, page
+from berth.server.api.pagination import Order, filter_by, page
 from berth.server.api.requests import ListQuery, Query, Word, parse_query
 from berth.server.api.responses import ResponseModel
 from berth.server.api.schema import operation
@@ -195,8 +195,7 @@ class NodeUtilizationList(ApiView):
     def get(self, request: Request) -> Response:
         query, now = parse_query(request, NodesQuery), timezone.now()
         rows = machines.nodes().filter(pk__in=visible_nodes(self.actor))
-        if query.pool is not None:
-            rows = rows.filter(pool__name=query.pool)
+        rows = filter_by(rows, pool__name=query.pool)
         return Response(page(rows, query, BY_POOL_AND_NODE, lambda nodes: _serialize_nodes(nodes, now)))
 
 
@@ -215,10 +214,7 @@ class WorkloadUtilizationList(ApiView):
         query, now = parse_query(request, WorkloadsQuery), timezone.now()
         running = Pod.objects.filter(state__in=RUNNING_STATES).values("workload")
         rows = selectors.workloads(self.actor).filter(pk__in=running)
-        if query.project is not None:
-            rows = rows.filter(project__name=query.project)
-        if query.pool is not None:
-            rows = rows.filter(pool__name=query.pool)
+        rows = filter_by(rows, project__name=query.project, pool__name=query.pool)
         return Response(
             page(rows, query, MOST_ALLOCATED_FIRST, lambda workloads: _serialize_workloads(workloads, now))
         )

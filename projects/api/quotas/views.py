@@ -8,7 +8,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from berth.core.errors import NotFound
-from berth.server.api.pagination import Order, page
+from berth.server.api.pagination import Order, filter_by, page
 from berth.server.api.requests import (
     ListQuery,
     Word,
@@ -49,12 +49,9 @@ class Quotas(ApiView):
     def get(self, request: Request) -> Response:
         query = parse_query(request, QuotasQuery)
         rows = prefetch_standings(selectors.quotas(self.actor))
-        if query.pool is not None:
-            rows = rows.filter(pool__name=query.pool)
-        if query.department is not None:
-            rows = rows.filter(department__name=query.department)
-        if query.project is not None:
-            rows = rows.filter(project__name=query.project)
+        rows = filter_by(
+            rows, pool__name=query.pool, department__name=query.department, project__name=query.project
+        )
         return Response(page(rows, query, OLDEST, serialize_quotas))
 
 

@@ -9,7 +9,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from berth.server.api.idempotency import idempotent
-from berth.server.api.pagination import NEWEST, each, page
+from berth.server.api.pagination import NEWEST, each, filter_by, page
 from berth.server.api.requests import (
     Body,
     ListQuery,
@@ -203,8 +203,7 @@ class ScaleHistory(ServiceView):
     def get(self, request: Request, service: str) -> Response:
         query = parse_query(request, ScaleHistoryQuery)
         rows = self.service(service).scalings.select_related("request").order_by("-id")
-        if query.action is not None:
-            rows = rows.filter(action=query.action)
+        rows = filter_by(rows, action=query.action)
         return Response(
             ScaleHistoryResponse(
                 history=[_serialize_scaling(row) for row in rows[: query.limit]], total_count=rows.count(),

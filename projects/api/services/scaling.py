@@ -10,7 +10,7 @@ from rest_framework.response import Response
 from berth.core.problems import Problem, format_value
 from berth.core.words import format_count
 from berth.server.api.idempotency import idempotent
-from berth.server.api.pagination import Order, page
+from berth.server.api.pagination import Order, filter_by, page
 from berth.server.api.requests import NoBody, parse_body, parse_query
 from berth.server.api.schema import operation
 from projects.api.services import scaling_schemas as schemas
@@ -126,9 +126,7 @@ class ScaleInDetail(ScaleRequestView):
 def _filter_requests(
     rows: QuerySet[ScaleRequest], query: schemas.ScaleRequestsQuery
 ) -> QuerySet[ScaleRequest]:
-    if query.status is not None:
-        rows = rows.filter(status=query.status)
-    return rows if query.model_name is None else rows.filter(model_name=query.model_name)
+    return filter_by(rows, status=query.status, model_name=query.model_name)
 
 
 def _scale_parameters(

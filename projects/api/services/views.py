@@ -10,7 +10,7 @@ from rest_framework.response import Response
 
 from berth.core.errors import Invalid
 from berth.server.api.idempotency import idempotent
-from berth.server.api.pagination import NEWEST, page
+from berth.server.api.pagination import NEWEST, filter_by, page
 from berth.server.api.requests import Body, ListQuery, Word, parse_body, parse_query
 from berth.server.api.responses import ResponseModel, from_milli
 from berth.server.api.schema import operation
@@ -120,8 +120,7 @@ class Services(ServiceView):
     def get(self, request: Request) -> Response:
         query = parse_query(request, ServicesQuery)
         rows = services(self.actor)
-        if query.project is not None:
-            rows = rows.filter(workload__project__name=query.project)
+        rows = filter_by(rows, workload__project__name=query.project)
         if query.ended is not None:
             rows = rows.filter(ended_at__isnull=not query.ended)
         return Response(page(rows, query, NEWEST, serialize_services))

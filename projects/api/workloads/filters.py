@@ -7,7 +7,7 @@ from django.db.models import Q, QuerySet
 from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
 
-from berth.server.api.pagination import Order
+from berth.server.api.pagination import Order, filter_by
 from berth.server.api.requests import ListQuery, Word
 from projects.api.workloads.schemas import PhaseName, WorkloadKindName
 from projects.models import Workload
@@ -58,16 +58,15 @@ def sort_order(query: WorkloadsQuery) -> Order:
 
 
 def filter_workloads(rows: QuerySet[Workload], query: WorkloadsQuery) -> QuerySet[Workload]:
-    exact = {
-        "project__name": query.project,
-        "project__department__name": query.department,
-        "kind": query.kind,
-        "reason": query.reason,
-        "submitted_by__username": query.submitted_by,
-    }
-    rows = rows.filter(**{column: value for column, value in exact.items() if value is not None})
-    if query.phase:
-        rows = rows.filter(phase__in=query.phase)
+    rows = filter_by(
+        rows,
+        project__name=query.project,
+        project__department__name=query.department,
+        kind=query.kind,
+        reason=query.reason,
+        submitted_by__username=query.submitted_by,
+        phase__in=query.phase or None,
+    )
     if query.pool is not None:
         rows = rows.filter(Q(pool__name=query.pool) | Q(pool__isnull=True, pools__contains=[query.pool]))
     for label in query.label:

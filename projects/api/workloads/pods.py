@@ -8,7 +8,7 @@ from django.db.models import QuerySet
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from berth.server.api.pagination import Order, each, page
+from berth.server.api.pagination import Order, each, filter_by, page
 from berth.server.api.requests import ListQuery, Word, parse_query
 from berth.server.api.responses import ResponseModel, from_milli
 from berth.server.api.schema import operation
@@ -56,12 +56,7 @@ class Pods(ApiView):
     def get(self, request: Request) -> Response:
         query = parse_query(request, PodsQuery)
         rows = select_allocations(selectors.pods(self.actor))
-        if query.workload is not None:
-            rows = rows.filter(workload=query.workload)
-        if query.node is not None:
-            rows = rows.filter(node__name=query.node)
-        if query.state:
-            rows = rows.filter(state__in=query.state)
+        rows = filter_by(rows, workload=query.workload, node__name=query.node, state__in=query.state or None)
         return Response(page(rows, query, NEWEST_PODS, each(_serialize_pod)))
 
 

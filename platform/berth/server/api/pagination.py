@@ -47,6 +47,11 @@ def page(
     return {"items": present(items), "next": next_cursor}
 
 
+def filter_by(rows: QuerySet[R], **conditions: Any) -> QuerySet[R]:
+    """Return the rows that match every condition whose value is not None."""
+    return rows.filter(**{column: value for column, value in conditions.items() if value is not None})
+
+
 def each(present: Callable[[R], Any]) -> Callable[[Sequence[R]], list[Any]]:
     """Return a function that presents every row on its own, for `page`."""
     return lambda rows: [present(row) for row in rows]
