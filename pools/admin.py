@@ -3,18 +3,17 @@
 from typing import Any
 
 from django.contrib import admin
-from django.db.models import QuerySet
 from django.forms import ModelForm
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest
 from django.utils import timezone
 from unfold.contrib.filters.admin import ChoicesDropdownFilter, RelatedDropdownFilter
-from unfold.decorators import action, display
+from unfold.decorators import display
 
 from berth.server.web.admin_site.base import (
     PlatformModelAdmin,
     ReadOnlyModelAdmin,
     actor,
-    apply_to_each,
+    bulk_action,
     render_json,
 )
 from berth.server.web.admin_site.time_filter import TimeRangeFilter
@@ -85,23 +84,13 @@ class NodePoolAdmin(PlatformModelAdmin):
     def delete_model(self, request: HttpRequest, obj: NodePool) -> None:
         services.delete_pool(actor=actor(request), pool=obj)
 
-    @action(description="Pause")
-    def pause(self, request: HttpRequest, queryset: QuerySet[NodePool]) -> HttpResponse | None:
-        return apply_to_each(
-            request, queryset, lambda pool: services.pause_pool(actor=actor(request), pool=pool), "paused"
-        )
-
-    @action(description="Resume")
-    def resume(self, request: HttpRequest, queryset: QuerySet[NodePool]) -> HttpResponse | None:
-        return apply_to_each(
-            request, queryset, lambda pool: services.resume_pool(actor=actor(request), pool=pool), "resumed"
-        )
-
-    @action(description="Retry failed boots")
-    def retry(self, request: HttpRequest, queryset: QuerySet[NodePool]) -> HttpResponse | None:
-        return apply_to_each(
-            request, queryset, lambda pool: services.retry_pool(actor=actor(request), pool=pool), "retried"
-        )
+    pause = bulk_action("Pause", "paused", lambda actor, pool: services.pause_pool(actor=actor, pool=pool))
+    resume = bulk_action(
+        "Resume", "resumed", lambda actor, pool: services.resume_pool(actor=actor, pool=pool)
+    )
+    retry = bulk_action(
+        "Retry failed boots", "retried", lambda actor, pool: services.retry_pool(actor=actor, pool=pool)
+    )
 
     @display(description="Nodes")
     def size(self, pool: NodePool) -> str:
@@ -128,26 +117,13 @@ class NodeAdmin(ReadOnlyModelAdmin):
     def state_label(self, node: Node) -> str:
         return node.state
 
-    @action(description="Cordon")
-    def cordon(self, request: HttpRequest, queryset: QuerySet[Node]) -> HttpResponse | None:
-        return apply_to_each(
-            request,
-            queryset,
-            lambda node: services.cordon_node(actor=actor(request), node=node),
-            "cordoned",
-        )
-
-    @action(description="Uncordon")
-    def uncordon(self, request: HttpRequest, queryset: QuerySet[Node]) -> HttpResponse | None:
-        return apply_to_each(
-            request, queryset, lambda node: services.uncordon_node(actor=actor(request), node=node), "ready"
-        )
-
-    @action(description="Drain")
-    def drain(self, request: HttpRequest, queryset: QuerySet[Node]) -> HttpResponse | None:
-        return apply_to_each(
-            request, queryset, lambda node: services.drain_node(actor=actor(request), node=node), "draining"
-        )
+    cordon = bulk_action(
+        "Cordon", "cordoned", lambda actor, node: services.cordon_node(actor=actor, node=node)
+    )
+    uncordon = bulk_action(
+        "Uncordon", "ready", lambda actor, node: services.uncordon_node(actor=actor, node=node)
+    )
+    drain = bulk_action("Drain", "draining", lambda actor, node: services.drain_node(actor=actor, node=node))
 
 
 @admin.register(ScalingEvent)
@@ -187,15 +163,11 @@ class MachineAdmin(ReadOnlyModelAdmin):
     list_select_related = ("pool",)
     actions = ("remove", "download")
 
-    @action(description="Remove from pool (drains the node first)")
-    def remove(self, request: HttpRequest, queryset: QuerySet[Machine]) -> HttpResponse | None:
-        now = timezone.now()
-        return apply_to_each(
-            request,
-            queryset,
-            lambda machine: services.remove_machine(actor=actor(request), machine=machine, at=now),
-            "removed, or draining",
-        )
+    remove = bulk_action(
+        "Remove from pool (drains the node first)",
+        "removed, or draining",
+        lambda actor, machine: services.remove_machine(actor=actor, machine=machine, at=timezone.now()),
+    )
 
 
 @admin.register(JoinToken)
@@ -226,12 +198,8 @@ class JoinTokenAdmin(ReadOnlyModelAdmin):
     )
     actions = ("revoke", "download")
 
-    @action(description="Revoke")
-    def revoke(self, request: HttpRequest, queryset: QuerySet[JoinToken]) -> HttpResponse | None:
-        now = timezone.now()
-        return apply_to_each(
-            request,
-            queryset,
-            lambda token: services.revoke_join_token(actor=actor(request), token=token, at=now),
-            "revoked",
-        )
+    revoke = bulk_action(
+        "Revoke",
+        "revoked",
+        lambda actor, token: services.revoke_join_token(actor=actor, token=token, at=timezone.now()),
+    )

@@ -6,13 +6,11 @@ from django import forms
 from django.contrib import admin
 from django.contrib.auth.admin import UserAdmin as DjangoUserAdmin
 from django.contrib.auth.models import Group, User
-from django.db.models import QuerySet
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest
 from unfold.contrib.filters.admin import ChoicesDropdownFilter, RelatedDropdownFilter
-from unfold.decorators import action
 from unfold.forms import AdminPasswordChangeForm, UserChangeForm, UserCreationForm
 
-from berth.server.web.admin_site.base import PlatformModelAdmin, ReadOnlyModelAdmin, actor, apply_to_each
+from berth.server.web.admin_site.base import PlatformModelAdmin, ReadOnlyModelAdmin, actor, bulk_action
 from berth.server.web.admin_site.time_filter import TimeRangeFilter
 from projects.models import (
     ApiToken,
@@ -61,11 +59,7 @@ class ApiTokenAdmin(ReadOnlyModelAdmin):
     actions = ("revoke", "download")
     columns = ("id", "name", "prefix", "created_at", "expires_at", "last_used_at", "revoked_at")
 
-    @action(description="Revoke")
-    def revoke(self, request: HttpRequest, queryset: QuerySet[ApiToken]) -> HttpResponse | None:
-        return apply_to_each(
-            request, queryset, lambda row: tokens.revoke(actor=actor(request), token=row), "revoked"
-        )
+    revoke = bulk_action("Revoke", "revoked", lambda actor, row: tokens.revoke(actor=actor, token=row))
 
 
 admin.site.unregister(User)

@@ -3,17 +3,15 @@
 from typing import Any
 
 from django.contrib import admin
-from django.db.models import QuerySet
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest
 from unfold.admin import TabularInline
 from unfold.contrib.filters.admin import ChoicesDropdownFilter, RelatedDropdownFilter
-from unfold.decorators import action, display
+from unfold.decorators import display
 
 from berth.core.errors import RateLimited
 from berth.server.web.admin_site.base import (
     ReadOnlyModelAdmin,
-    actor,
-    apply_to_each,
+    bulk_action,
     render_json,
     render_table,
 )
@@ -155,26 +153,13 @@ class WorkloadAdmin(ReadOnlyModelAdmin):
     def document(self, row: Workload) -> Any:
         return render_json(row.spec)
 
-    @action(description="Cancel")
-    def cancel(self, request: HttpRequest, queryset: QuerySet[Workload]) -> HttpResponse | None:
-        return apply_to_each(
-            request, queryset, lambda row: workloads.cancel(actor=actor(request), workload=row), "cancelled"
-        )
-
-    @action(description="Suspend")
-    def suspend(self, request: HttpRequest, queryset: QuerySet[Workload]) -> HttpResponse | None:
-        return apply_to_each(
-            request,
-            queryset,
-            lambda row: workloads.suspend(actor=actor(request), workload=row),
-            "suspended",
-        )
-
-    @action(description="Resume")
-    def resume(self, request: HttpRequest, queryset: QuerySet[Workload]) -> HttpResponse | None:
-        return apply_to_each(
-            request, queryset, lambda row: workloads.resume(actor=actor(request), workload=row), "resumed"
-        )
+    cancel = bulk_action(
+        "Cancel", "cancelled", lambda actor, row: workloads.cancel(actor=actor, workload=row)
+    )
+    suspend = bulk_action(
+        "Suspend", "suspended", lambda actor, row: workloads.suspend(actor=actor, workload=row)
+    )
+    resume = bulk_action("Resume", "resumed", lambda actor, row: workloads.resume(actor=actor, workload=row))
 
 
 @admin.register(Pod)

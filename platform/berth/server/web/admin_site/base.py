@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from django.contrib import messages
 from django.db.models import Model, QuerySet
-from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
+from django.http import HttpRequest, StreamingHttpResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import redirect
 from django.utils.html import format_html, format_html_join
@@ -144,18 +144,23 @@ def render_json(value: object) -> SafeString:
     return format_html('<pre class="whitespace-pre-wrap">{}</pre>', text)
 
 
-def apply_to_each(
-    request: HttpRequest, rows: Iterable[Any], change: Callable[[Any], object], outcome: str
-) -> HttpResponse | None:
-    """Call `change` for each row. Show the number of successes and the errors of other rows."""
-    count = 0
-    for row in rows:
-        try:
-            change(row)
-        except BerthError as error:
-            messages.error(request, f"{row}: {error.detail}")
-        else:
-            count += 1
-    if count:
-        messages.success(request, f"{count} {outcome}.")
-    return None
+def bulk_action(description: str, outcome: str, change: Callable[[Any, Any], object]) -> Any:
+    """Return an admin action that calls `change(actor, row)` for each selected row.
+
+    It shows the number of successes and the errors of other rows.
+    """
+
+    @action(description=description)
+    def apply(self: ModelAdmin, request: HttpRequest, queryset: QuerySet[Any]) -> None:
+        count = 0
+        for row in queryset:
+            try:
+                change(actor(request), row)
+            except BerthError as error:
+                messages.error(request, f"{row}: {error.detail}")
+            else:
+                count += 1
+        if count:
+            messages.success(request, f"{count} {outcome}.")
+
+    return apply
