@@ -16,8 +16,7 @@ from benchmarks.setup.arguments import parser
 from berth.core.garbage import relax_garbage_collection
 from scheduler.simulator.replay.figures import summarize
 from scheduler.simulator.replay.files import TraceNotFound, load_trace, shrink_trace
-from scheduler.simulator.replay.policies import play
-from scheduler.simulator.replay.policy import Policy
+from scheduler.simulator.replay.policies import Policy, play
 from scheduler.simulator.replay.records import Records
 from scheduler.simulator.replay.trace import Trace
 

@@ -1,6 +1,8 @@
-"""Fair-share page of a pool."""
+"""Fair shares of a pool, and how each is computed."""
 
 from django.http import HttpResponse, StreamingHttpResponse
+from django.shortcuts import get_object_or_404
+from django.urls import reverse
 from django.views.decorators.http import require_GET
 
 from berth.core.amounts import MILLI
@@ -8,8 +10,11 @@ from berth.server.web.charts.bars import Bar, quota_bar
 from berth.server.web.lists.tables import Column, group_by_top, list_rows, requested_csv
 from berth.server.web.numbers import thousandths
 from berth.server.web.pages import Request, page, signed_in
+from pools.models import NodePool
 from projects.access import visible_pools
+from projects.selectors import find_owner
 from scheduler.reports.fair_share.table import QueueShare, share_table
+from scheduler.reports.fair_share.trace import UNITS, share_trace
 from scheduler.reports.usage.decayed import HALF_LIFE
 from scheduler.web.pools.capacity import pool_capacity
 from scheduler.web.quotas.tree import MAX_EXPANDED_PROJECTS, UNPAGED
@@ -95,4 +100,21 @@ def _with_bar(queue: QueueShare, scale: int) -> tuple[QueueShare, Bar]:
         requested=max(0, queue.requested - queue.allocated),
         scale=scale,
         label=label,
+    )
+
+
+@signed_in
+@require_GET
+def explanation(request: Request, kind: str, name: str, pool: str) -> HttpResponse:
+    owner, where = find_owner(request.actor, kind, name), get_object_or_404(NodePool, name=pool)
+    traces = share_trace(actor=request.actor, owner=owner, pool=where)
+    context = {
+        "owner": owner,
+        "pool": where,
+        "chapters": [(trace, UNITS[trace.resource]) for trace in traces],
+        "others": [(trace, UNITS[trace.resource]) for trace in traces if trace.resource != "gpu"],
+        "back": f"{reverse('quotas')}?pool={where.name}",
+    }
+    return page(
+        request, "scheduler/fair_share/trace.html", context, inner="scheduler/fair_share/tracebody.html"
     )

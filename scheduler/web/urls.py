@@ -3,7 +3,7 @@
 from django.urls import path, re_path
 
 from projects.web.urls import TENANT
-from scheduler.web import evictions, fair_share, fair_share_trace, queue
+from scheduler.web import evictions, fair_share, queue
 from scheduler.web.pools import pages as pools
 from scheduler.web.quotas import grid_changes, history, preview, tree
 from scheduler.web.submit import pages as submit
@@ -36,7 +36,7 @@ urlpatterns = [
     path("quotas/changes/<int:change_id>/revert", history.revert_change, name="quota-revert"),
     re_path(rf"^quotas/{TENANT}/(?P<pool>[a-z0-9-]+)/preview$", preview.preview_quota, name="quota-preview"),
     re_path(
-        rf"^quotas/{TENANT}/(?P<pool>[a-z0-9-]+)/share$", fair_share_trace.trace, name="fair-share-trace"
+        rf"^quotas/{TENANT}/(?P<pool>[a-z0-9-]+)/share$", fair_share.explanation, name="fair-share-trace"
     ),
     path("node-pools", pools.index, name="node-pools"),
     path("node-pools/<slug:name>", pools.detail, name="node-pool"),

@@ -14,10 +14,9 @@ from berth.db.wake import wake
 from projects.access import Action, require
 from projects.actor import Actor
 from projects.engine import lifecycle
-from projects.models import Phase, Workload
+from projects.models import Leftover, Phase, Pod, Workload
 from projects.services import announce, audit, events
 from projects.services.inference import services
-from projects.services.workloads import leftovers
 from projects.services.workloads.moves import move
 
 
@@ -72,7 +71,7 @@ def delete(*, actor: Actor, workload: Workload) -> None:
         events.record("deleted", locked, f"Deleted by {actor.name}.", actor=actor.name)
         _audit(actor, "delete", locked)
         announce.workload_changed(locked)
-        leftovers.record(locked)
+        _record_leftovers(locked)
         locked.delete()
 
 
@@ -171,3 +170,14 @@ def _audit(actor: Actor, action: str, workload: Workload, after: Workload | None
     before = {"phase": workload.phase}
     phase = None if after is None else {"phase": after.phase}
     audit.write_entry(actor, action, workload, before=before, after=phase, project=workload.project)
+
+
+def _record_leftovers(workload: Workload) -> None:
+    """Record the files that a deleted workload leaves on nodes, for later cleanup."""
+    pods = list(Pod.objects.filter(workload=workload).order_by("pk").values_list("pk", "node__pool_id"))
+    rows = [Leftover(pool_id=pool, kind=Leftover.Kind.POD, name=str(pk)) for pk, pool in pods]
+    rows += [
+        Leftover(pool_id=pool, kind=Leftover.Kind.WORKSPACE, name=str(workload.pk))
+        for pool in sorted({pool for _, pool in pods})
+    ]
+    Leftover.objects.bulk_create(rows)

@@ -5,13 +5,13 @@ from datetime import datetime
 from typing import Any
 
 from django.db import transaction
-from django.db.models import F
+from django.db.models import F, JSONField
+from django.db.models.expressions import RawSQL
 
 from projects.engine import lifecycle
 from projects.models import Phase, Workload
 from projects.services import announce, events
 from projects.services.notifications import deliveries
-from projects.services.workloads import wait_reasons
 
 RESERVABLE = frozenset({Phase.PENDING, Phase.RESERVED, Phase.STARTING, Phase.RUNNING})
 
@@ -41,7 +41,7 @@ def move(
     if to in lifecycle.ENDED:
         columns.setdefault("ended_at", now)
     if to != Phase.PENDING and Phase.PENDING in expected:
-        columns["wait_reasons"] = wait_reasons.close_last_reason(now)
+        columns["wait_reasons"] = _close_last_reason(now)
     if to != Phase.STOPPING:
         columns.setdefault("next_phase", "")
     with transaction.atomic(savepoint=False):
@@ -58,3 +58,15 @@ def move(
         deliveries.enqueue(workload, to=to, reason=reason, message=message, now=now)
         announce.workload_changed(workload)
     return True
+
+
+CLOSE_LAST_REASON = """
+    CASE WHEN wait_reasons #>> '{-1,until}' IS NULL
+         THEN jsonb_set(wait_reasons, '{-1,until}', to_jsonb(%s::timestamptz))
+         ELSE wait_reasons END
+"""
+
+
+def _close_last_reason(now: datetime) -> RawSQL:
+    """Return an expression that closes the last pending reason in `wait_reasons`, if it is open."""
+    return RawSQL(CLOSE_LAST_REASON, (now,), output_field=JSONField())  # noqa: S611 (the SQL is constant)

@@ -2,11 +2,19 @@
 
 from collections.abc import Iterator
 
+from berth.core.backports import StrEnum
 from scheduler.simulator.replay.baselines import FifoPolicy
 from scheduler.simulator.replay.player import Player, Progress
-from scheduler.simulator.replay.policy import Policy
 from scheduler.simulator.replay.records import Records
 from scheduler.simulator.replay.trace import Trace, split_by_project
+
+
+class Policy(StrEnum):
+    FAIR = "fair"  # Berth's engine
+    FIFO = "fifo"
+    SKIP = "skip"
+    STATIC_FIFO = "static-fifo"
+    STATIC_SKIP = "static-skip"
 
 
 def play(

@@ -15,7 +15,6 @@ from django.views.decorators.http import require_GET
 
 from berth.core.errors import NotFound
 from berth.server.web.pages import Request, signed_in
-from berth.server.web.plain_text import plain_text
 from projects.selectors import find_workload
 from scheduler.api.logs.pod_log import MAX_CHUNK_BYTES, PodLog, find_pod_log
 from scheduler.api.logs.search import format_cursor, parse_cursor
@@ -25,6 +24,13 @@ from scheduler.web.workloads.details import PodPlacement, pod_placements
 TEXT = "text/plain; charset=utf-8"
 MAX_BYTES, MAX_LINES = 256 * 1024, 2000
 MAX_HITS, CONTEXT_LINES = 30, 2
+SEQUENCES = re.compile(
+    rb"\x1b\[[0-?]*[ -/]*[@-~]"  # colours and cursor movements
+    rb"|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)?"  # titles, links and device strings
+    rb"|\x1b[ -/]*[0-~]?"
+)
+# Includes bidirectional controls, which could disguise a line.
+CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,3 +165,9 @@ async def _async_pieces(log: PodLog, size: int) -> AsyncIterator[bytes]:
 
 def _next_piece(pieces: Iterator[bytes]) -> bytes:
     return next(pieces, b"")
+
+
+def plain_text(raw_output: bytes) -> str:
+    """Return program output without terminal control sequences."""
+    text = SEQUENCES.sub(b"", raw_output).decode("utf-8", "replace").rstrip("\r")
+    return CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)

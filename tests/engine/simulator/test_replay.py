@@ -9,8 +9,7 @@ import pytest
 from scheduler.simulator.replay.figures import summarize
 from scheduler.simulator.replay.files import load_trace, shrink_trace
 from scheduler.simulator.replay.plots import draw_plots, sample_curve
-from scheduler.simulator.replay.policies import play
-from scheduler.simulator.replay.policy import Policy
+from scheduler.simulator.replay.policies import Policy, play
 from scheduler.simulator.replay.records import Records, integrate
 from scheduler.simulator.replay.trace import Trace
 from scheduler.simulator.scenario.errors import ScenarioError

@@ -14,12 +14,12 @@ from django.test import AsyncClient
 from django.utils import timezone
 
 from berth.server.asgi import websocket_urlpatterns
-from berth.server.web.plain_text import plain_text
 from berth.server.wiring import Wiring
 from pools.runtimes.base import PodOrder
 from projects.connections.sockets import SIGNED_OUT
 from projects.models import Membership, Pod
 from scheduler.api.logs.live import NOT_FOUND
+from scheduler.web.workloads.log import plain_text
 from tests import factories as make
 from tests.cast import Cast, make_cast
 from tests.fakes.runtime import FakeRuntime

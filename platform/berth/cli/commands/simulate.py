@@ -144,8 +144,7 @@ def _run_replay(
     chosen: "Trace", policy: PolicyName, records: "Records", checkpoint: int | None
 ) -> "Progress":
     from scheduler.simulator.replay.player import Progress
-    from scheduler.simulator.replay.policies import play
-    from scheduler.simulator.replay.policy import Policy
+    from scheduler.simulator.replay.policies import Policy, play
 
     last = Progress(chosen.cluster.now, 0, 0, 0)
     with _progress_bar(len(chosen.arrivals)) as update:
