@@ -144,6 +144,11 @@ def test_metrics_require_a_token_even_from_loopback(
         assert Client().get("/metrics", HTTP_AUTHORIZATION=sent).status_code == status, sent
 
 
+def test_metrics_ignore_parameters_of_the_scrape_configuration(db: None, settings: Any) -> None:
+    sent = {"HTTP_AUTHORIZATION": f"Bearer {settings.BERTH_METRICS_TOKEN}"}
+    assert Client().get("/metrics", {"collect[]": "nodes"}, **sent).status_code == 200
+
+
 def test_metrics_token_grants_access_to_metrics_only(db: None, settings: Any) -> None:
     sent = {"HTTP_AUTHORIZATION": f"Bearer {settings.BERTH_METRICS_TOKEN}"}
     assert Client().get("/api/v1/whoami", **sent).status_code == 401
