@@ -128,6 +128,13 @@ class Node:
     def capacity(self) -> Amounts:
         return Amounts(self.gpus * MILLI, self.cpu, self.memory_mib)
 
+    @property
+    def shape(self) -> NodeShape:
+        return NodeShape(
+            self.gpus, self.gpu_model, self.gpu_memory_mib, self.cpu, self.memory_mib, self.max_pods,
+            self.labels, self.taints,
+        )  # fmt: skip
+
 
 @dataclass(frozen=True, slots=True)
 class Usage:

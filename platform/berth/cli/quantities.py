@@ -1,7 +1,7 @@
 """Parse durations, key-value pairs and amounts."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta, timezone
 
 from berth.cli.exits import BadInput, invalid_value
@@ -22,24 +22,21 @@ def parse_duration(option: str, text: str) -> int:
 
 def parse_timestamp(option: str, text: str, now: datetime) -> str:
     """Parse a timestamp, or an age that counts back from `now`, and return it in ISO format."""
-    if DURATION.fullmatch(text) and not text.isdigit():
-        return (now - timedelta(seconds=parse_duration(option, text))).isoformat()
-    try:
-        parsed = parse_iso_time(text)
-    except ValueError:
-        allowed = "a timestamp such as 2026-01-31T09:00, or an age such as 2h"
-        raise invalid_value(option, "is not a time", text, allowed) from None
-    return (parsed if parsed.tzinfo else parsed.astimezone()).astimezone(timezone.utc).isoformat()
+    return _parse_moment(option, text, lambda seconds: now - seconds, "an age such as 2h")
 
 
 def parse_future_timestamp(option: str, text: str, now: datetime) -> str:
     """Parse a timestamp, or a duration that counts from `now`, and return it in ISO format."""
+    return _parse_moment(option, text, lambda seconds: now + seconds, "a duration such as 3d")
+
+
+def _parse_moment(option: str, text: str, shift: Callable[[timedelta], datetime], form: str) -> str:
     if DURATION.fullmatch(text) and not text.isdigit():
-        return (now + timedelta(seconds=parse_duration(option, text))).isoformat()
+        return shift(timedelta(seconds=parse_duration(option, text))).isoformat()
     try:
         parsed = parse_iso_time(text)
     except ValueError:
-        allowed = "a timestamp such as 2026-01-31T09:00, or a duration such as 3d"
+        allowed = f"a timestamp such as 2026-01-31T09:00, or {form}"
         raise invalid_value(option, "is not a time", text, allowed) from None
     return (parsed if parsed.tzinfo else parsed.astimezone()).astimezone(timezone.utc).isoformat()
 

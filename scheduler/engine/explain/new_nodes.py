@@ -50,11 +50,7 @@ def new_node_shape(pool: Pool, nodes: Sequence[Node]) -> NodeShape | None:
     """Return the pool's node shape, else the shape of its first node, or None."""
     if pool.node_shape is not None or not nodes:
         return pool.node_shape
-    node = nodes[0]
-    return NodeShape(
-        node.gpus, node.gpu_model, node.gpu_memory_mib, node.cpu, node.memory_mib, node.max_pods,
-        node.labels, node.taints,
-    )  # fmt: skip
+    return nodes[0].shape
 
 
 def request_and_capacity(pool: Pool, request: Request, node: Node) -> list[tuple[str, int, int]]:

@@ -55,7 +55,8 @@ def _node(spec: NodeDocument, default_pool: str) -> Node:
 
 def _pool(spec: PoolDocument, first: Node | None) -> Pool:
     bounds = spec.nodes
-    shape = _shape(bounds.shape) if bounds.shape is not None else _node_shape(first)
+    default = None if first is None else first.shape  # additional nodes equal the first
+    shape = default if bounds.shape is None else _shape(bounds.shape)
     return Pool(
         name=spec.name,
         node_strategy=Strategy(spec.placement.nodes),
@@ -96,22 +97,6 @@ def _shape(spec: Shape) -> NodeShape:
         spec.max_pods,
         spec.labels,
         _taints(spec),
-    )
-
-
-def _node_shape(node: Node | None) -> NodeShape | None:
-    """Return the default shape of additional nodes: the shape of the pool's first node."""
-    if node is None:
-        return None
-    return NodeShape(
-        node.gpus,
-        node.gpu_model,
-        node.gpu_memory_mib,
-        node.cpu,
-        node.memory_mib,
-        node.max_pods,
-        node.labels,
-        node.taints,
     )
 
 

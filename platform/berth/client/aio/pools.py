@@ -38,8 +38,8 @@ class AsyncNodePools(AsyncResource):
         Raises Conflict if the pool was changed concurrently, or since `version`.
         """
         path = f"node-pools/{name}"
-        current = await self._transport.execute("GET", path)
-        tag = current.headers.get("ETag", "*") if version is None else f'"{version}"'
+        _, current = await self._read(path)
+        tag = current if version is None else f'"{version}"'
         return await self._send(ScaledPool, "PATCH", path, body=changes, headers={"If-Match": tag})
 
     async def preview_edit(self, name: str, changes: Mapping[str, Any]) -> ScaledPool:

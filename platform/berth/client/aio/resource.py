@@ -1,7 +1,7 @@
 """Base class of the parts of a client, which returns responses as models."""
 
 from collections.abc import AsyncIterator, Mapping
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from berth.client.aio.transport import AsyncTransport
 from berth.client.http import Params, json_content
@@ -45,6 +45,21 @@ class AsyncResource:
     ) -> M:
         response = await self._transport.execute(method, path, params=params, body=body, headers=headers)
         return model.model_validate(json_content(response))
+
+    async def _put(self, model: type[M], path: str, body: object, tag: str) -> M:
+        """Replace an object unless it has changed since `tag`. An empty tag creates a new object."""
+        condition = {"If-Match": tag} if tag else {"If-None-Match": "*"}
+        return await self._send(model, "PUT", path, body=body, headers=condition)
+
+    async def _read(self, path: str) -> tuple[Any, str]:
+        """Return an object's document, and its tag for a conditional request."""
+        response = await self._transport.execute("GET", path)
+        return json_content(response), str(response.headers.get("ETag", "*"))
+
+    async def _delete_unchanged(self, path: str) -> None:
+        """Delete an object. Raises Conflict if it changes at the same time."""
+        _, tag = await self._read(path)
+        await self._delete(path, headers={"If-Match": tag})
 
     async def _delete(self, path: str, headers: Mapping[str, str] | None = None) -> None:
         await self._transport.execute("DELETE", path, headers=headers)

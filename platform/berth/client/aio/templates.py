@@ -4,7 +4,6 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 from berth.client.aio.resource import AsyncResource
-from berth.client.http import json_content
 from berth.client.models.templates import Template, TemplateDetail
 
 
@@ -19,27 +18,20 @@ class AsyncTemplates(AsyncResource):
         self, project: str, name: str, document: Mapping[str, Any] | str, *, description: str = ""
     ) -> TemplateDetail:
         """Create a template. Raises Conflict if it already exists."""
-        return await self._put(
-            template_path(project, name), template_body(document, description), {"If-None-Match": "*"}
-        )
+        body = template_body(document, description)
+        return await self._put(TemplateDetail, template_path(project, name), body, "")
 
     async def edit(
         self, project: str, name: str, document: Mapping[str, Any] | str, *, description: str | None = None
     ) -> TemplateDetail:
         """Replace a template. Raises Conflict if it was changed concurrently."""
         path = template_path(project, name)
-        current = await self._transport.execute("GET", path)
-        text = json_content(current)["description"] if description is None else description
-        return await self._put(
-            path, template_body(document, text), {"If-Match": current.headers.get("ETag", "*")}
-        )
+        present, tag = await self._read(path)
+        text = present["description"] if description is None else description
+        return await self._put(TemplateDetail, path, template_body(document, text), tag)
 
     async def delete(self, project: str, name: str) -> None:
-        path = template_path(project, name)
-        await self._delete(path, headers={"If-Match": await self._transport.etag(path)})
-
-    async def _put(self, path: str, body: object, condition: Mapping[str, str]) -> TemplateDetail:
-        return await self._send(TemplateDetail, "PUT", path, body=body, headers=condition)
+        await self._delete_unchanged(template_path(project, name))
 
 
 def template_body(document: Mapping[str, Any] | str, description: str) -> dict[str, Any]:

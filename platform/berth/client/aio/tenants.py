@@ -5,7 +5,6 @@ from typing import Any, Literal
 from urllib.parse import quote
 
 from berth.client.aio.resource import AsyncResource
-from berth.client.http import json_content
 from berth.client.models.tenants import (
     Department,
     Project,
@@ -73,17 +72,16 @@ class AsyncQuotas(AsyncResource):
 
     async def create(self, kind: Owner, name: str, pool: str, values: Mapping[str, Any]) -> StoredQuota:
         """Create a quota. Raises Conflict if it already exists."""
-        return await self._put(_path(kind, name, pool), values, {"If-None-Match": "*"})
+        return await self._put(StoredQuota, _path(kind, name, pool), values, "")
 
     async def edit(self, kind: Owner, name: str, pool: str, changes: Mapping[str, Any]) -> StoredQuota:
         """Change the given values of a quota. Raises Conflict if it was changed concurrently."""
         path = _path(kind, name, pool)
-        current = await self._transport.execute("GET", path)
-        present = json_content(current)
+        present, tag = await self._read(path)
         values = {key: present[key] for key in SETTABLE if key in present}
         if "limit" in changes:
             changes = {**changes, "limit": {**(values.get("limit") or {}), **changes["limit"]}}
-        return await self._put(path, {**values, **changes}, {"If-Match": current.headers.get("ETag", "*")})
+        return await self._put(StoredQuota, path, {**values, **changes}, tag)
 
     async def share(self, kind: Owner, name: str, pool: str) -> ShareTrace:
         """Explain how the current fair share is computed."""
@@ -110,9 +108,6 @@ class AsyncQuotas(AsyncResource):
     async def revert(self, change: int) -> QuotaChange:
         """Revert a quota change. Raises Conflict if one of its quotas has changed since."""
         return await self._post(QuotaChange, f"quotas/changes/{change}/revert")
-
-    async def _put(self, path: str, values: Mapping[str, Any], condition: Mapping[str, str]) -> StoredQuota:
-        return await self._send(StoredQuota, "PUT", path, body=values, headers=condition)
 
 
 def _path(kind: Owner, name: str, pool: str) -> str:

@@ -100,11 +100,6 @@ class AsyncTransport:
                 return response
         raise Unreachable(f"{self.settings.address} did not respond")
 
-    async def etag(self, path: str) -> str:
-        """Return the ETag of an object, for a conditional request."""
-        response = await self.execute("GET", path)
-        return str(response.headers.get("ETag", "*"))
-
     async def iterate_items(
         self, path: str, params: Params | None = None, limit: int | None = None
     ) -> AsyncIterator[dict[str, Any]]:

@@ -4,7 +4,6 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Any, Literal
 
 from berth.client.aio.resource import AsyncResource
-from berth.client.http import json_content
 from berth.client.models.usage import (
     Budget,
     ClusterUtilization,
@@ -45,23 +44,18 @@ class AsyncBudgets(AsyncResource):
 
     async def create(self, kind: Owner, name: str, values: Mapping[str, Any]) -> Budget:
         """Create a budget. Raises Conflict if it already exists."""
-        return await self._put(_path(kind, name), values, {"If-None-Match": "*"})
+        return await self._put(Budget, _path(kind, name), values, "")
 
     async def edit(self, kind: Owner, name: str, changes: Mapping[str, Any]) -> Budget:
         """Change the given values of a budget. Raises Conflict if it was changed concurrently."""
         path = _path(kind, name)
-        current = await self._transport.execute("GET", path)
-        present = json_content(current)
+        present, tag = await self._read(path)
         values = {key: present[key] for key in SETTABLE}
-        return await self._put(path, {**values, **changes}, {"If-Match": current.headers.get("ETag", "*")})
+        return await self._put(Budget, path, {**values, **changes}, tag)
 
     async def delete(self, kind: Owner, name: str) -> None:
         """Delete a budget. Raises Conflict if it was changed concurrently."""
-        path = _path(kind, name)
-        await self._delete(path, headers={"If-Match": await self._transport.etag(path)})
-
-    async def _put(self, path: str, values: Mapping[str, Any], condition: Mapping[str, str]) -> Budget:
-        return await self._send(Budget, "PUT", path, body=values, headers=condition)
+        await self._delete_unchanged(_path(kind, name))
 
 
 def _path(kind: Owner, name: str) -> str:

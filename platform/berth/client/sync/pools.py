@@ -39,8 +39,8 @@ class NodePools(Resource):
         Raises Conflict if the pool was changed concurrently, or since `version`.
         """
         path = f"node-pools/{name}"
-        current = self._transport.execute("GET", path)
-        tag = current.headers.get("ETag", "*") if version is None else f'"{version}"'
+        _, current = self._read(path)
+        tag = current if version is None else f'"{version}"'
         return self._send(ScaledPool, "PATCH", path, body=changes, headers={"If-Match": tag})
 
     def preview_edit(self, name: str, changes: Mapping[str, Any]) -> ScaledPool:

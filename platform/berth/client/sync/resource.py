@@ -2,7 +2,7 @@
 """Base class of the parts of a client, which returns responses as models."""
 
 from collections.abc import Iterator, Mapping
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from berth.client.http import Params, json_content
 from berth.client.models.base import Model
@@ -46,6 +46,21 @@ class Resource:
     ) -> M:
         response = self._transport.execute(method, path, params=params, body=body, headers=headers)
         return model.model_validate(json_content(response))
+
+    def _put(self, model: type[M], path: str, body: object, tag: str) -> M:
+        """Replace an object unless it has changed since `tag`. An empty tag creates a new object."""
+        condition = {"If-Match": tag} if tag else {"If-None-Match": "*"}
+        return self._send(model, "PUT", path, body=body, headers=condition)
+
+    def _read(self, path: str) -> tuple[Any, str]:
+        """Return an object's document, and its tag for a conditional request."""
+        response = self._transport.execute("GET", path)
+        return json_content(response), str(response.headers.get("ETag", "*"))
+
+    def _delete_unchanged(self, path: str) -> None:
+        """Delete an object. Raises Conflict if it changes at the same time."""
+        _, tag = self._read(path)
+        self._delete(path, headers={"If-Match": tag})
 
     def _delete(self, path: str, headers: Mapping[str, str] | None = None) -> None:
         self._transport.execute("DELETE", path, headers=headers)

@@ -99,11 +99,6 @@ class Transport:
                 return response
         raise Unreachable(f"{self.settings.address} did not respond")
 
-    def etag(self, path: str) -> str:
-        """Return the ETag of an object, for a conditional request."""
-        response = self.execute("GET", path)
-        return str(response.headers.get("ETag", "*"))
-
     def iterate_items(
         self, path: str, params: Params | None = None, limit: int | None = None
     ) -> Iterator[dict[str, Any]]:

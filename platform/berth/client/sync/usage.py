@@ -4,7 +4,6 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
-from berth.client.http import json_content
 from berth.client.models.usage import (
     Budget,
     ClusterUtilization,
@@ -45,23 +44,18 @@ class Budgets(Resource):
 
     def create(self, kind: Owner, name: str, values: Mapping[str, Any]) -> Budget:
         """Create a budget. Raises Conflict if it already exists."""
-        return self._put(_path(kind, name), values, {"If-None-Match": "*"})
+        return self._put(Budget, _path(kind, name), values, "")
 
     def edit(self, kind: Owner, name: str, changes: Mapping[str, Any]) -> Budget:
         """Change the given values of a budget. Raises Conflict if it was changed concurrently."""
         path = _path(kind, name)
-        current = self._transport.execute("GET", path)
-        present = json_content(current)
+        present, tag = self._read(path)
         values = {key: present[key] for key in SETTABLE}
-        return self._put(path, {**values, **changes}, {"If-Match": current.headers.get("ETag", "*")})
+        return self._put(Budget, path, {**values, **changes}, tag)
 
     def delete(self, kind: Owner, name: str) -> None:
         """Delete a budget. Raises Conflict if it was changed concurrently."""
-        path = _path(kind, name)
-        self._delete(path, headers={"If-Match": self._transport.etag(path)})
-
-    def _put(self, path: str, values: Mapping[str, Any], condition: Mapping[str, str]) -> Budget:
-        return self._send(Budget, "PUT", path, body=values, headers=condition)
+        self._delete_unchanged(_path(kind, name))
 
 
 def _path(kind: Owner, name: str) -> str:

@@ -4,7 +4,8 @@ import logging
 import re
 import time
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, cast
 
 import structlog
@@ -36,22 +37,29 @@ class RequestIds:
         cast("Any", request).request_id = request_id
         if self.is_async:
             return self._call_async(request, request_id)
-        with bound_contextvars(request_id=request_id), start_request_span(request, request_id) as span:
-            started = time.perf_counter()
-            response: HttpResponseBase = self.get_response(request)
-            finish_request_span(span, request, response)
-            _log_request(request, response, started)
-        response.headers[HEADER] = request_id
-        return response
+        with _request_context(request, request_id) as finish:
+            return finish(self.get_response(request))
 
     async def _call_async(self, request: HttpRequest, request_id: str) -> HttpResponseBase:
-        with bound_contextvars(request_id=request_id), start_request_span(request, request_id) as span:
-            started = time.perf_counter()
-            response: HttpResponseBase = await self.get_response(request)
+        with _request_context(request, request_id) as finish:
+            return finish(await self.get_response(request))
+
+
+@contextmanager
+def _request_context(
+    request: HttpRequest, request_id: str
+) -> Iterator[Callable[[HttpResponseBase], HttpResponseBase]]:
+    """Bind the request id and start a span. The yielded function completes the response."""
+    with bound_contextvars(request_id=request_id), start_request_span(request, request_id) as span:
+        started = time.perf_counter()
+
+        def finish(response: HttpResponseBase) -> HttpResponseBase:
             finish_request_span(span, request, response)
             _log_request(request, response, started)
-        response.headers[HEADER] = request_id
-        return response
+            response.headers[HEADER] = request_id
+            return response
+
+        yield finish
 
 
 def _log_request(request: HttpRequest, response: HttpResponseBase, started: float) -> None:

@@ -41,6 +41,7 @@ def read_json(body: bytes) -> Any:
 
 class JSONParser(BaseParser):
     media_type = "application/json"
+    read = staticmethod(read_json)
 
     def parse(
         self,
@@ -48,19 +49,12 @@ class JSONParser(BaseParser):
         media_type: str | None = None,
         parser_context: Mapping[str, Any] | None = None,
     ) -> Any:
-        return read_json(_read_bounded(stream))
+        return self.read(_read_bounded(stream))
 
 
-class YAMLParser(BaseParser):
+class YAMLParser(JSONParser):
     media_type = "application/yaml"
-
-    def parse(
-        self,
-        stream: IO[bytes],
-        media_type: str | None = None,
-        parser_context: Mapping[str, Any] | None = None,
-    ) -> Any:
-        return read_yaml(_read_bounded(stream))
+    read = staticmethod(read_yaml)
 
 
 class LegacyYAMLParser(YAMLParser):
