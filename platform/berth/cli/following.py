@@ -3,11 +3,12 @@
 import re
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from time import sleep
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from berth.cli.output import make_console
+from berth.cli.exits import BadInput
+from berth.cli.output import Column, Output, build_table, make_console, show_list, terminal_width
 from berth.cli.text import safe
 
 if TYPE_CHECKING:
@@ -195,6 +196,23 @@ def redraw_until_interrupted(draw: Callable[[], "RenderableType"], every: float 
                 live.update(last, refresh=True)
             except Unreachable as error:
                 live.update(Group(last, Text(safe(f"berth: {error}"), style="red")), refresh=True)
+
+
+def print_listing(
+    fetch: Callable[[], Sequence[Any]],
+    columns: Callable[[], Sequence[Column]],
+    output: Output,
+    empty_message: str,
+    *,
+    watch: bool = False,
+) -> None:
+    """Print a list. With `watch`, call `fetch` and `columns` again for each refresh."""
+    if not watch:
+        show_list(fetch(), columns(), output, empty_message)
+        return
+    if output.is_data:
+        raise BadInput(f"--watch cannot be combined with --output {output}; allowed: table, wide")
+    redraw_until_interrupted(lambda: build_table(fetch(), columns(), output, terminal_width()))
 
 
 def follow_phases(client: "Client", workload: "Workload") -> "Workload":

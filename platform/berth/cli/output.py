@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from berth.cli.exits import BadInput
 from berth.cli.text import safe
 from berth.core.backports import StrEnum
 
@@ -235,25 +234,6 @@ def fit_columns(sizes: Sequence[ColumnSize], terminal_width: int) -> list[Fitted
 
 
 WatchOption = Annotated[bool, typer.Option("--watch", "-w", help="Refresh the output until Ctrl-C.")]
-
-
-def print_listing(
-    fetch: Callable[[], Sequence[Any]],
-    columns: Callable[[], Sequence[Column]],
-    output: Output,
-    empty_message: str,
-    *,
-    watch: bool = False,
-) -> None:
-    """Print a list. With `watch`, call `fetch` and `columns` again for each refresh."""
-    if not watch:
-        show_list(fetch(), columns(), output, empty_message)
-        return
-    from berth.cli.following import redraw_until_interrupted
-
-    if output.is_data:
-        raise BadInput(f"--watch cannot be combined with --output {output}; allowed: table, wide")
-    redraw_until_interrupted(lambda: build_table(fetch(), columns(), output, terminal_width()))
 
 
 FORMULA_PREFIXES = ("=", "+", "-", "@", "\t", "\r")

@@ -8,16 +8,8 @@ import typer
 from berth.cli.arguments import DepartmentOption, PoolOption, ProjectOption, open_client, workload_names
 from berth.cli.columns import event_columns, eviction_columns, project_pair_columns
 from berth.cli.exits import BadInput, ExitCode
-from berth.cli.output import (
-    Column,
-    Output,
-    OutputOption,
-    WatchOption,
-    print_fields,
-    print_listing,
-    show_list,
-    show_one,
-)
+from berth.cli.following import print_listing
+from berth.cli.output import Column, Output, OutputOption, WatchOption, print_fields, show_list, show_one
 from berth.cli.quantities import parse_timestamp
 from berth.cli.text import format_age, format_short_time, format_time, format_value, now, safe
 

@@ -9,7 +9,8 @@ from berth.cli.arguments import OwnerArgument, PoolOption, open_client, owner_na
 from berth.cli.documents import REMOVE_FORM, SET_FORM, build_quota_draft
 from berth.cli.exits import BadInput, ExitCode, explain_error
 from berth.cli.explain import print_impact, print_shares, quota_line
-from berth.cli.output import Column, Output, OutputOption, WatchOption, print_listing, show_list, show_one
+from berth.cli.following import print_listing
+from berth.cli.output import Column, Output, OutputOption, WatchOption, show_list, show_one
 from berth.cli.quantities import parse_future_timestamp, parse_number, parse_number_or_unlimited
 from berth.cli.text import format_short_time, format_time, format_value, now, number, safe
 

@@ -11,7 +11,8 @@ import typer
 from berth.cli.arguments import OptionalPoolArgument, open_client
 from berth.cli.commands.quota import format_standing_gpus, sorted_quotas
 from berth.cli.exits import BadInput, ExitCode
-from berth.cli.output import Column, Output, OutputOption, WatchOption, print_listing, show_list, show_one
+from berth.cli.following import print_listing
+from berth.cli.output import Column, Output, OutputOption, WatchOption, show_list, show_one
 from berth.cli.quantities import parse_timestamp
 from berth.cli.text import format_age, format_short_time, format_time, now, number, safe
 

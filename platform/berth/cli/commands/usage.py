@@ -7,7 +7,8 @@ import typer
 
 from berth.cli.arguments import DepartmentOption, OwnerArgument, PoolOption, ProjectOption, open_client
 from berth.cli.exits import BadInput, invalid_value
-from berth.cli.output import Column, Output, OutputOption, WatchOption, print_listing, show_list, show_one
+from berth.cli.following import print_listing
+from berth.cli.output import Column, Output, OutputOption, WatchOption, show_list, show_one
 from berth.cli.quantities import parse_timestamp
 from berth.cli.text import now, number
 from berth.core.backports import StrEnum

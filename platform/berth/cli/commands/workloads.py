@@ -11,12 +11,12 @@ from berth.cli.columns import event_columns, pod_columns, workload_columns
 from berth.cli.exits import ExitCode, explain_error
 from berth.cli.explain import blocker_numbers, format_expected_start, queue_lines
 from berth.cli.flags import ListOptions
+from berth.cli.following import print_listing
 from berth.cli.output import (
     Output,
     OutputOption,
     print_fields,
     print_items,
-    print_listing,
     print_section,
     show_data,
     show_one,

@@ -5,7 +5,8 @@ from typing import Annotated
 import typer
 
 from berth.cli.arguments import open_client
-from berth.cli.output import Column, Output, OutputOption, WatchOption, print_listing, show_list, show_one
+from berth.cli.following import print_listing
+from berth.cli.output import Column, Output, OutputOption, WatchOption, show_list, show_one
 from berth.cli.text import format_short_time, format_time, safe
 
 app = typer.Typer(no_args_is_help=True, help="Manage notification subscriptions and show their deliveries.")

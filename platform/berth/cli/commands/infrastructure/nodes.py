@@ -9,7 +9,8 @@ import typer
 from berth.cli.arguments import PoolArgument, PoolOption, node_names, open_client
 from berth.cli.columns import phase_style
 from berth.cli.exits import BadInput, ExitCode
-from berth.cli.output import Column, Output, OutputOption, WatchOption, print_listing, show_list, show_one
+from berth.cli.following import print_listing
+from berth.cli.output import Column, Output, OutputOption, WatchOption, show_list, show_one
 from berth.cli.quantities import parse_duration
 from berth.cli.text import format_age, format_short_time, format_time, now, number, safe
 

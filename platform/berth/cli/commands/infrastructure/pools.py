@@ -7,16 +7,8 @@ import typer
 
 from berth.cli.arguments import PoolArgument, open_client, with_options_from
 from berth.cli.commands.infrastructure.nodes import format_free_gpus, is_interactive
-from berth.cli.output import (
-    Column,
-    Output,
-    OutputOption,
-    WatchOption,
-    print_listing,
-    show_data,
-    show_list,
-    show_one,
-)
+from berth.cli.following import print_listing
+from berth.cli.output import Column, Output, OutputOption, WatchOption, show_data, show_list, show_one
 from berth.cli.pool_values import PoolChanges, PoolValues
 from berth.cli.text import format_age, format_pairs, format_short_time, format_time, now, number, safe
 from berth.core.words import format_count

@@ -9,12 +9,12 @@ import typer
 from berth.cli.arguments import ProjectOption, open_client, service_names
 from berth.cli.commands.services import tables
 from berth.cli.exits import BadInput, ExitCode
+from berth.cli.following import print_listing
 from berth.cli.output import (
     Output,
     OutputOption,
     WatchOption,
     print_items,
-    print_listing,
     print_section,
     show_list,
     show_one,
