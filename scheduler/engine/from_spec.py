@@ -7,7 +7,6 @@ from berth.core.spec import Toleration as TolerationSpec
 from berth.core.spec import Topology as TopologySpec
 from scheduler.engine.model import (
     Group,
-    Pod,
     Request,
     Role,
     ScaleWith,
@@ -17,52 +16,22 @@ from scheduler.engine.model import (
 )
 
 
-def workload_from_spec(
-    spec: WorkloadSpec,
-    *,
-    name: str | None = None,
-    project: str | None = None,
-    pools: tuple[str, ...] | None = None,
-    submitted: int | None = None,
-    max_runtime: int | None = None,
-    runtime_seconds: int | None = None,
-    started: int | None = None,
-    last_checkpoint: int | None = None,
-    preemptions: int = 0,
-    restarts: int = 0,
-    backoff_until: int | None = None,
-    stale_since: int | None = None,
-    suspended: bool = False,
-    misconfigured: str = "",
-    depends_on: tuple[str, ...] | None = None,
-    pods: tuple[Pod, ...] = (),
-) -> Workload:
-    """Return the workload that a document describes. Arguments override the document."""
-    spec_submitted = 0 if spec.submitted is None else to_timestamp(spec.submitted)
+def workload_from_spec(spec: WorkloadSpec) -> Workload:
+    """Return the workload that a document describes, as if it had just been submitted."""
     return Workload(
-        name=spec.name if name is None else name,
-        project=(spec.project or "") if project is None else project,
+        name=spec.name,
+        project=spec.project or "",
         tree=to_group(build_tree(spec)),
-        pools=spec.pools if pools is None else pools,
+        pools=spec.pools,
         priority=spec.effective_priority,
         preemptible=spec.is_preemptible,
-        submitted=spec_submitted if submitted is None else submitted,
-        max_runtime=spec.max_runtime if max_runtime is None else max_runtime,
-        runtime_seconds=runtime_seconds,
-        started=started,
-        last_checkpoint=last_checkpoint,
-        preemptions=preemptions,
-        restarts=restarts,
-        backoff_until=backoff_until,
+        submitted=0 if spec.submitted is None else to_timestamp(spec.submitted),
+        max_runtime=spec.max_runtime,
         preemption_delay=spec.preemption_delay,
         stale_gang_grace=spec.stale_gang_grace,
-        stale_since=stale_since,
         endless=is_endless(spec),
         scale_up_adds_nodes=scale_up_adds_nodes(spec),
-        suspended=suspended,
-        misconfigured=misconfigured,
-        depends_on=spec.depends_on if depends_on is None else depends_on,
-        pods=pods,
+        depends_on=spec.depends_on,
     )
 
 

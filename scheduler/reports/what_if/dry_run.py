@@ -35,8 +35,8 @@ def predict(*, actor: Actor, workload: Workload, spec: WorkloadSpec, now: dateti
         view = observe(now, SPEC_CACHE, cache.observations)
         if workload.handle in view.workloads:
             raise name_taken_error(workload)
-        candidate = workload_from_spec(
-            spec,
+        candidate = replace(
+            workload_from_spec(spec),
             name=workload.handle,
             project=view.queues.projects[workload.project_id],
             pools=tuple(workload.pools),

@@ -62,8 +62,8 @@ def read_reservations(
 
 
 def _workload(spec: ScenarioWorkload, all_pools: tuple[str, ...], now: int) -> Workload:
-    return workload_from_spec(
-        spec,
+    return replace(
+        workload_from_spec(spec),
         pools=spec.pools or all_pools,
         submitted=now if spec.submitted is None else to_timestamp(spec.submitted),
         runtime_seconds=spec.runtime_seconds,

@@ -72,9 +72,8 @@ def test_parameter_servers_stay_at_their_minimum() -> None:
 @pytest.mark.shows("PAD-01", "PAD-02", "PAD-10", "PAD-20")
 def test_manifest_gang_is_scheduled_like_any_other_gang() -> None:
     snapshot = load(yaml.safe_load(CLUSTER)).snapshot
-    words = workload_from_spec(
-        parse_workload(manifest()), project="p", pools=("default",), submitted=snapshot.now
-    )
+    submitted = workload_from_spec(parse_workload(manifest()))
+    words = replace(submitted, project="p", pools=("default",), submitted=snapshot.now)
     world = World(replace(snapshot, workloads=(*snapshot.workloads, words)))
     for _ in range(2):
         world.apply_plan(decide(world.snapshot()))

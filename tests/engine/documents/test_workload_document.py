@@ -197,8 +197,8 @@ def test_command_line_runs_in_a_shell_and_roles_may_override_it() -> None:
 def test_engine_tree_matches_the_document() -> None:
     roles = [{"min": 1, "max": 3, "gpu": 2}]
     group = {"name": "g", "topology": {"required": "rack"}, "roles": roles}
-    spec = parse_workload({"name": "w", "project": "vision", "need": 1, "groups": [group]})
-    workload = workload_from_spec(spec, pools=("default",), submitted=7)
+    document = {"name": "w", "project": "vision", "need": 1, "groups": [group]}
+    workload = workload_from_spec(parse_workload({**document, "submitted": "1970-01-01T00:00:07Z"}))
     (inner,) = workload.tree.children
     assert isinstance(inner, Group)
     (role,) = inner.children

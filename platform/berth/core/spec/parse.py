@@ -16,11 +16,10 @@ from berth.core.spec.workload import WorkloadSpec
 DEPTH_MAX = 24  # enough for eight nested groups and the contents of a role
 
 
-def parse_workload(data: object, *, free_names: bool = False) -> WorkloadSpec:
+def parse_workload(data: object) -> WorkloadSpec:
     """Return the validated spec of a workload document or a `kind: TrainingJob` manifest.
 
-    `free_names` allows any printable names, for scenario files. Raises SpecError with all problems if the
-    document is invalid.
+    Raises SpecError with all problems if the document is invalid.
     """
     if not isinstance(data, Mapping):
         raise SpecError([Problem("", "is not a workload document", format_value(data), "a mapping")])
@@ -29,15 +28,15 @@ def parse_workload(data: object, *, free_names: bool = False) -> WorkloadSpec:
     if is_manifest(data):
         document = to_workload_document(data)
         try:
-            return _parse(document, free_names)
+            return _parse(document)
         except SpecError as error:
             raise SpecError(_sorted(with_manifest_paths(error.problems, data))) from None
-    return _parse(data, free_names)
+    return _parse(data)
 
 
-def _parse(document: Mapping[Any, Any], free_names: bool) -> WorkloadSpec:
+def _parse(document: Mapping[Any, Any]) -> WorkloadSpec:
     try:
-        spec = WorkloadSpec.model_validate(document, context={"free_names": free_names})
+        spec = WorkloadSpec.model_validate(document)
     except ValidationError as error:
         problems = convert_errors(error, WorkloadSpec)
         raise SpecError(_sorted([*problems, *_lone_role_problems("", document)])) from None
