@@ -113,12 +113,12 @@ def _timed(step: Callable[..., Any], spent: list[float]) -> Callable[..., Any]:
 
 def stage(live: int, nodes: int | None = None) -> tuple[Any, Any, Any]:
     """Create a cluster of `nodes` nodes. By default, 7/8 of the one-GPU workloads fill the cluster."""
-    from berth.core.clock import FixedClock
     from berth.db import lease
     from pools.models import Node, NodePool
     from projects.models import Department, Project, Quota
     from scheduler.loop.context import SchedulerContext
     from scheduler.loop.tick import Loop
+    from tests.fakes.clock import FixedClock
     from tests.fakes.runtime import FakeRuntime
 
     nodes = nodes or live * 7 // 8 // GPUS

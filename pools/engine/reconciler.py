@@ -5,7 +5,7 @@ state is in the database. Events change the fleet, and `next_step` looks only at
 events.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -51,42 +51,11 @@ class Fleet:
     def ordinals_in_use(self) -> frozenset[int]:
         return self.current | self.pending | self.draining | self.retiring
 
-    # Events: each method returns the fleet after the event.
-
     def with_desired(self, desired: int) -> "Fleet":
         return replace(self, desired=desired)
 
     def after_order(self, order: "Order") -> "Fleet":
         return replace(self, in_flight=order.count)
-
-    def after_provisioning(self, ordinals: Iterable[int]) -> "Fleet":
-        """Return the fleet after an order has delivered these nodes, possibly fewer than ordered."""
-        return replace(self, in_flight=0, pending=self.pending | (frozenset(ordinals) - self.ordinals_in_use))
-
-    def after_failed_order(self) -> "Fleet":
-        return replace(self, in_flight=0, may_order=False)
-
-    def after_tick(self) -> "Fleet":
-        return replace(self, may_order=True)
-
-    def after_join(self, ordinal: int) -> "Fleet":
-        if ordinal not in self.pending:
-            return self
-        return replace(self, pending=self.pending - {ordinal}, current=self.current | {ordinal})
-
-    def without_node(self, ordinal: int) -> "Fleet":
-        node = {ordinal}
-        return replace(
-            self,
-            current=self.current - node,
-            pending=self.pending - node,
-            draining=self.draining - node,
-            retiring=self.retiring - node,
-        )
-
-    def after_drain(self, ordinal: int) -> "Fleet":
-        """Return the fleet without this drained node, or unchanged if its drain was reverted."""
-        return replace(self, draining=self.draining - {ordinal}, retiring=self.retiring - {ordinal})
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,6 @@ class Phase(models.TextChoices):
 
 ENDED_PHASES = (Phase.COMPLETED, Phase.FAILED, Phase.CANCELLED)
 LIVE_PHASES = tuple(phase for phase in Phase if phase not in ENDED_PHASES)
-PLACED_PHASES = (Phase.STARTING, Phase.RUNNING, Phase.STOPPING)
 
 
 class WorkloadKind(models.TextChoices):

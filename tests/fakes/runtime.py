@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
-from berth.core.clock import Clock, FixedClock
+from berth.core.clock import Clock
 from pools.runtimes.base import (
     DeviceUsage,
     LogChunk,
@@ -19,6 +19,7 @@ from pools.runtimes.base import (
     PodUsage,
 )
 from pools.runtimes.local_log import last_lines_start
+from tests.fakes.clock import FixedClock
 
 SIGTERM, SIGKILL = 15, 9
 

@@ -13,6 +13,7 @@ from pools.engine.budgets import Allowance, Budget, DisruptionReason, compute_al
 from pools.engine.reconciler import Drain, Fleet, next_step
 from pools.engine.victims import Work
 from pools.models import NodePool
+from tests.pools.fleets import after_drain
 from tests.pools.stage import SYSTEM, Stage, pool
 
 EMPTY, UNDERUTILISED = DisruptionReason
@@ -146,7 +147,7 @@ def test_unavailable_nodes_never_exceed_the_budget(
             assert len(step.fleet.draining) <= -(-node_count * percent // 100)
         fleet = step.fleet
         for ordinal in sorted(fleet.draining)[:1]:
-            fleet = fleet.after_drain(ordinal)
+            fleet = after_drain(fleet, ordinal)
 
 
 @pytest.mark.django_db

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from berth.core.clock import FixedClock
 from berth.db import lease
 from pools.models import Node, NodePool
 from projects.models import Pod, Project, Quota, Workload
@@ -18,6 +17,7 @@ from scheduler.loop import decide as deciding
 from scheduler.loop.context import SchedulerContext
 from scheduler.loop.tick import Loop
 from tests.cast import Cast, training
+from tests.fakes.clock import FixedClock
 from tests.fakes.runtime import FakeRuntime
 
 NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)

@@ -23,11 +23,6 @@ class Amounts(NamedTuple):
     def times(self, count: int) -> "Amounts":
         return Amounts(self.gpu * count, self.cpu * count, self.memory_mib * count)
 
-    def fits_in(self, capacity: "Amounts") -> bool:
-        return (
-            self.gpu <= capacity.gpu and self.cpu <= capacity.cpu and self.memory_mib <= capacity.memory_mib
-        )
-
 
 class Bounds(NamedTuple):
     """Upper bounds per resource; None means unlimited."""

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from berth.core.clock import FixedClock
 from berth.db import lease
 from pools.models import Node, NodePool, ScalingEvent
 from pools.models.node import USABLE
@@ -14,6 +13,7 @@ from pools.reconciler import reconcile
 from scheduler.loop.context import SchedulerContext
 from scheduler.loop.tick import Loop
 from tests.api.conftest import Caller
+from tests.fakes.clock import FixedClock
 from tests.fakes.provider import FakeProvider
 from tests.fakes.runtime import FakeRuntime
 from tests.scheduler.stage import NOON

@@ -11,6 +11,14 @@ from hypothesis import strategies as st
 
 from pools.engine.reconciler import Drain, Fleet, Order, Phase, UndoDrain, next_step
 from pools.engine.victims import Work
+from tests.pools.fleets import (
+    after_drain,
+    after_failed_order,
+    after_join,
+    after_provisioning,
+    after_tick,
+    without_node,
+)
 
 shows = pytest.mark.shows
 ENGINE = Path(__file__).resolve().parents[3] / "pools" / "engine"
@@ -59,7 +67,7 @@ def test_pending_nodes_are_not_ordered_again() -> None:
 def test_delivered_nodes_are_pending_immediately() -> None:
     ordered = next_step(fleet(6, range(4))).fleet
     assert commands(ordered) == (), "one call in flight"
-    delivered = ordered.after_provisioning([4, 5])
+    delivered = after_provisioning(ordered, [4, 5])
     assert delivered.pending == {4, 5}
     assert delivered.phase == Phase.WATCHING
     assert commands(delivered) == ()
@@ -67,56 +75,56 @@ def test_delivered_nodes_are_pending_immediately() -> None:
 
 @shows("SKY-54", "SKY-85")
 def test_joined_node_is_current() -> None:
-    joined = fleet(2, [0], [1]).after_join(1)
+    joined = after_join(fleet(2, [0], [1]), 1)
     assert joined.current == {0, 1}
     assert not joined.pending
-    assert joined.after_join(7) == joined
+    assert after_join(joined, 7) == joined
 
 
 @shows("SKY-58")
 def test_higher_demand_during_a_call_orders_the_rest_afterwards() -> None:
     in_flight = next_step(fleet(3, [0])).fleet.with_desired(6)
     assert commands(in_flight) == ()
-    assert commands(in_flight.after_provisioning([1, 2])) == (Order(3, 3),)
+    assert commands(after_provisioning(in_flight, [1, 2])) == (Order(3, 3),)
 
 
 @shows("SKY-58")
 def test_lower_demand_during_a_call_does_not_lose_delivered_nodes() -> None:
-    delivered = next_step(fleet(5, [0, 1])).fleet.with_desired(2).after_provisioning([2, 3, 4])
+    delivered = after_provisioning(next_step(fleet(5, [0, 1])).fleet.with_desired(2), [2, 3, 4])
     assert delivered.pending == {2, 3, 4}
     assert commands(delivered) == ()
     for ordinal in (2, 3, 4):
-        delivered = delivered.after_join(ordinal)
+        delivered = after_join(delivered, ordinal)
     assert commands(delivered) == (Drain((4, 3, 2)),)
 
 
 @shows("SKY-59")
 def test_partial_delivery_is_followed_by_an_order_for_the_rest() -> None:
-    delivered = next_step(fleet(4)).fleet.after_provisioning([0])
+    delivered = after_provisioning(next_step(fleet(4)).fleet, [0])
     assert commands(delivered) == (Order(3, 1),)
 
 
 @shows("SKY-61", "SKY-62", "SKY-74", "SKY-75", "SKY-76")
 def test_failed_call_is_retried_at_the_next_tick_only() -> None:
-    failed = next_step(fleet(4, [0, 1])).fleet.after_failed_order()
+    failed = after_failed_order(next_step(fleet(4, [0, 1])).fleet)
     assert failed.phase == Phase.WATCHING
     assert commands(failed) == ()
-    assert commands(failed.without_node(1)) == ()
-    assert commands(failed.after_tick()) == (Order(2, 2),)
+    assert commands(without_node(failed, 1)) == ()
+    assert commands(after_tick(failed)) == (Order(2, 2),)
 
 
 @shows("SKY-53", "SKY-81")
 def test_lost_node_is_replaced() -> None:
-    assert commands(fleet(4, range(4)).without_node(2)) == (Order(1, 4),)
+    assert commands(without_node(fleet(4, range(4)), 2)) == (Order(1, 4),)
 
 
 def test_lost_head_is_replaced_with_ordinal_0() -> None:
-    without_head = fleet(4, range(4)).without_node(0)
+    without_head = without_node(fleet(4, range(4)), 0)
     assert commands(without_head) == (Order(1, 0),)
-    two_lost = without_head.without_node(3)
+    two_lost = without_node(without_head, 3)
     step = next_step(two_lost)
     assert step.commands == (Order(1, 0),), "ordinals 0 and 3 are not consecutive"
-    assert commands(step.fleet.after_provisioning([0])) == (Order(1, 3),)
+    assert commands(after_provisioning(step.fleet, [0])) == (Order(1, 3),)
 
 
 @shows("SKY-51", "SKY-63", "SKY-65", "SKY-86")
@@ -163,7 +171,7 @@ def test_head_is_drained_last_when_no_node_is_desired() -> None:
 @shows("SKY-70")
 def test_phase_is_watching_again_after_the_drain() -> None:
     draining = next_step(fleet(1, range(3))).fleet
-    done = draining.after_drain(2).after_drain(1)
+    done = after_drain(after_drain(draining, 2), 1)
     assert done.phase == Phase.WATCHING
     assert commands(done) == ()
 
@@ -190,14 +198,14 @@ def test_no_more_drains_are_reverted_than_needed() -> None:
 @shows("SKY-73")
 def test_late_drain_response_does_not_remove_the_node() -> None:
     reverted = next_step(next_step(fleet(1, [0, 1])).fleet.with_desired(2)).fleet
-    assert reverted.after_drain(1) == reverted
+    assert after_drain(reverted, 1) == reverted
 
 
 @shows("SKY-78")
 @pytest.mark.parametrize("group", range(4))
 def test_lost_node_is_neither_current_nor_pending_nor_draining(group: int) -> None:
     current, pending, draining, retiring = ([7] if index == group else [] for index in range(4))
-    assert fleet(3, current, pending, draining, retiring).without_node(7).ordinals_in_use == frozenset()
+    assert without_node(fleet(3, current, pending, draining, retiring), 7).ordinals_in_use == frozenset()
 
 
 def test_manually_drained_node_is_replaced_and_its_drain_not_reverted() -> None:
@@ -265,32 +273,32 @@ class SimulatedProvider:
             case "answer" if fleet.in_flight:
                 order = self.orders[-1]
                 delivered = range(order.start_ordinal, order.start_ordinal + n % (order.count + 1))
-                self.fleet = fleet.after_provisioning(delivered)
+                self.fleet = after_provisioning(fleet, delivered)
             case "fail" if fleet.in_flight:
-                self.fleet = fleet.after_failed_order()
+                self.fleet = after_failed_order(fleet)
             case "tick":
-                self.fleet = fleet.after_tick()
+                self.fleet = after_tick(fleet)
             case "join" if (ordinal := pick(fleet.pending)) is not None:
-                self.fleet = fleet.after_join(ordinal)
+                self.fleet = after_join(fleet, ordinal)
             case "lose" if (ordinal := pick(fleet.ordinals_in_use)) is not None:
-                self.fleet = fleet.without_node(ordinal)
+                self.fleet = without_node(fleet, ordinal)
             case "drained" if (ordinal := pick(fleet.draining)) is not None:
-                self.fleet = fleet.after_drain(ordinal)
+                self.fleet = after_drain(fleet, ordinal)
 
     def settle(self) -> None:
         """Let the provider fulfill every call from now on, without further events."""
         for _ in range(40):
             progress = self.step()
-            fleet = self.fleet.after_tick()
+            fleet = after_tick(self.fleet)
             if fleet.in_flight:
                 order = self.orders[-1] if self.orders else Order(fleet.in_flight, 0)
-                fleet = fleet.after_provisioning(
-                    range(order.start_ordinal, order.start_ordinal + order.count)
+                fleet = after_provisioning(
+                    fleet, range(order.start_ordinal, order.start_ordinal + order.count)
                 )
             for ordinal in fleet.pending:
-                fleet = fleet.after_join(ordinal)
+                fleet = after_join(fleet, ordinal)
             for ordinal in fleet.draining:
-                fleet = fleet.after_drain(ordinal)
+                fleet = after_drain(fleet, ordinal)
             if fleet == self.fleet and not progress:
                 return
             self.fleet = fleet

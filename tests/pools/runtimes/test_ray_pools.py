@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from berth.core.clock import FixedClock
 from berth.core.errors import Invalid
 from berth.server.wiring import Wiring
 from pools import services
@@ -21,6 +20,7 @@ from pools.runtimes.ray.runtime import RayRuntime
 from pools.selectors import ray_nodes
 from pools.services.joining import MachineReport
 from tests.contracts.pods import order
+from tests.fakes.clock import FixedClock
 from tests.pools.stage import START, SYSTEM, pool
 
 

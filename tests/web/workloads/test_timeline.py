@@ -4,11 +4,11 @@ from datetime import timedelta
 
 from django.utils import timezone
 
-from berth.core.clock import FixedClock
 from projects.models import Event, Workload
 from scheduler.models import Eviction
 from tests import factories as make
 from tests.cast import Cast
+from tests.fakes.clock import FixedClock
 from tests.scheduler.stage import Stage
 
 

@@ -59,7 +59,7 @@ def _overfull_nodes(cluster: Cluster, states: set[PodState], when: str) -> Broke
         if sum(parts) > MILLI or (MILLI in parts and len(parts) > 1):
             yield f"{when}: device {device} of {node} holds {parts}"
     for node, amounts in held.items():
-        if not amounts.fits_in(cluster.nodes[node].capacity):
+        if any(amount > whole for amount, whole in zip(amounts, cluster.nodes[node].capacity, strict=True)):
             yield f"{when}: {node} holds {amounts} of {cluster.nodes[node].capacity}"
         if pods[node] > cluster.nodes[node].max_pods:
             yield f"{when}: {node} holds {pods[node]} pods"

@@ -28,7 +28,7 @@ def shares_sum_to_no_more_than_capacity(snapshot: Snapshot, plan: Plan) -> Broke
             total = Amounts()
             for name in children:
                 total = total.plus(shares[pool.name, name])
-            if not total.fits_in(whole):
+            if any(share > most for share, most in zip(total, whole, strict=True)):
                 yield f"{pool.name}: shares of {children} are {total}, there is {whole}"
 
 

@@ -6,7 +6,6 @@ from datetime import timedelta
 import pytest
 from django.db.models import Q
 
-from berth.core.clock import FixedClock
 from berth.db import crash_points, lease
 from pools.runtimes.base import DeviceUsage, PodUsage, RuntimeFailure
 from projects.idle_gpus import MAX_MEASUREMENT_AGE, idle_since
@@ -17,6 +16,7 @@ from scheduler.reports.utilization.over_time import choose_step, hourly_utilizat
 from scheduler.reports.utilization.readings import match_devices
 from scheduler.reports.utilization.storage import HOUR, MINUTE, delete_old_measurements
 from scheduler.reports.utilization.watch import UtilizationWatcher
+from tests.fakes.clock import FixedClock
 from tests.scheduler.stage import NOON, Stage
 
 TWO = [{"name": "worker", "replicas": 2, "gpu": 1, "cpu": 2, "memory_mib": 4096}]
