@@ -53,6 +53,16 @@ class Reason(StrEnum):
 
 
 Numbers = Mapping[str, int | float | str | None]  # milli-GPU, milli-CPU, MiB, seconds, counts
+# Reasons that make a workload unschedulable until the pool's maximum size or its nodes change.
+UNSCHEDULABLE_REASONS = frozenset({
+    Reason.NO_MATCHING_NODE, Reason.EXCEEDS_NODE_SHAPE, Reason.EXCEEDS_POOL_MAX, Reason.EXCEEDS_DOMAIN,
+})  # fmt: skip
+
+
+def shortfall_sort_key(numbers: Numbers) -> tuple[float, float]:
+    """Return the sort key of a policy's refusal, greatest for the smallest relative shortfall."""
+    missing, requested = float(numbers.get("missing") or 0), float(numbers.get("requested") or 0)
+    return -missing / max(1, requested), float(numbers.get("reclaimable") or 0)
 
 
 @dataclass(frozen=True, slots=True)

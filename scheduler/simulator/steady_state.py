@@ -11,9 +11,8 @@ from itertools import chain
 from berth.core.amounts import MILLI
 from scheduler.engine.actions.backfill import hold_period
 from scheduler.engine.board.gang import leaf_roles
-from scheduler.engine.explain.reasons import UNSCHEDULABLE_REASONS
 from scheduler.engine.model import Pod, Pool, Snapshot, Workload
-from scheduler.engine.plan import Plan, Reason, Refusal
+from scheduler.engine.plan import UNSCHEDULABLE_REASONS, Plan, Reason, Refusal
 from scheduler.simulator.gangs import LIVE_STATES, RUNNING_STATES, has_pod_in, is_finished
 from scheduler.simulator.simulation import World
 

@@ -17,9 +17,8 @@ from scheduler.engine.board.nodes import Nodes, Spot
 from scheduler.engine.board.request_mix import RequestMix
 from scheduler.engine.board.steps import Move, move_key, rewrite_bundles, to_step
 from scheduler.engine.board.topology import Topology
-from scheduler.engine.explain.reasons import shortfall_sort_key
 from scheduler.engine.model import Node, Pod, PodState, Pool, Queue, Role, Workload
-from scheduler.engine.plan import Bundle, Eviction, Kind, Numbers, Place, Reason
+from scheduler.engine.plan import Bundle, Eviction, Kind, Numbers, Place, Reason, shortfall_sort_key
 
 if TYPE_CHECKING:
     from scheduler.engine.placement.fragmentation import Fragmentation

@@ -15,11 +15,10 @@ from scheduler.engine.board.eligible import (
 )
 from scheduler.engine.board.gang import Gang, PendingGroup, arrangements
 from scheduler.engine.explain.free import FreeCapacity, NodeView, fits_now
-from scheduler.engine.explain.reasons import UNSCHEDULABLE_REASONS
 from scheduler.engine.explain.reclaimable import Reclaimable, ReclaimableAmounts
 from scheduler.engine.explain.shortage import capacity_numbers, explain_shortage
 from scheduler.engine.placement.find_room import may_use_held_nodes
-from scheduler.engine.plan import Numbers, Reason
+from scheduler.engine.plan import UNSCHEDULABLE_REASONS, Numbers, Reason
 from scheduler.engine.preemption.policies.pending import Consolidate, Preempt
 
 Reasons = dict[Reason, Numbers]

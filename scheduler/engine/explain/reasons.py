@@ -5,15 +5,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from berth.core.amounts import MILLI
 from berth.core.blocker_numbers import AMOUNTS
 from berth.core.words import format_amount, format_count
-from scheduler.engine.plan import Blocker, Numbers, Reason
+from scheduler.engine.plan import UNSCHEDULABLE_REASONS, Blocker, Numbers, Reason
 
 _RANK = {reason: rank for rank, reason in enumerate(Reason)}
-
-
-# Reasons that make a workload unschedulable until the pool's maximum size or its nodes change.
-UNSCHEDULABLE_REASONS = frozenset({
-    Reason.NO_MATCHING_NODE, Reason.EXCEEDS_NODE_SHAPE, Reason.EXCEEDS_POOL_MAX, Reason.EXCEEDS_DOMAIN,
-})  # fmt: skip
 
 
 def dominance(reason: Reason) -> int:
@@ -61,12 +55,6 @@ MESSAGE_TEMPLATES: Mapping[Reason, str] = {
 def is_schedulable(blockers: Sequence[Blocker]) -> bool:
     """Return whether the first blocker allows the workload to start later without a change."""
     return blockers[0].reason not in UNSCHEDULABLE_REASONS
-
-
-def shortfall_sort_key(numbers: Numbers) -> tuple[float, float]:
-    """Return the sort key of a policy's refusal, greatest for the smallest relative shortfall."""
-    missing, requested = float(numbers.get("missing") or 0), float(numbers.get("requested") or 0)
-    return -missing / max(1, requested), float(numbers.get("reclaimable") or 0)
 
 
 class _Values(dict[str, object]):

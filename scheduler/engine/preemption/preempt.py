@@ -6,8 +6,7 @@ from scheduler.engine.board.board import Board, Trial
 from scheduler.engine.board.eligible import exceeded_bound, find_pending_groups, first_pending
 from scheduler.engine.board.gang import Arrangement, Gang, PendingGroup, arrangements, total_request
 from scheduler.engine.board.order import PendingOrder
-from scheduler.engine.explain.reasons import UNSCHEDULABLE_REASONS
-from scheduler.engine.plan import Kind, Numbers, Reason
+from scheduler.engine.plan import UNSCHEDULABLE_REASONS, Kind, Numbers, Reason
 from scheduler.engine.preemption.audit import AllocatedByQueue, eviction_records
 from scheduler.engine.preemption.bounds import reclaim_numbers, shortfall
 from scheduler.engine.preemption.combined import evict_and_move, total_below_quota

@@ -6,12 +6,11 @@ Each law yields a sentence per violation. It uses none of the engine's own judge
 from collections import defaultdict
 from collections.abc import Iterator
 
-from scheduler.engine.explain.reasons import UNSCHEDULABLE_REASONS
 from scheduler.engine.model import (
     PodState,
     Snapshot,
 )
-from scheduler.engine.plan import Plan
+from scheduler.engine.plan import UNSCHEDULABLE_REASONS, Plan
 from tests.engine.reference.replay import (
     placed,
     replay_plan,
