@@ -1,4 +1,4 @@
-"""Events of a fleet, each of which returns the fleet after the event."""
+"""Changes of a fleet: each function returns the fleet after one event."""
 
 from collections.abc import Iterable
 from dataclasses import replace

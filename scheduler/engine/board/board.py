@@ -2,7 +2,6 @@
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import replace
 from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -15,7 +14,7 @@ from scheduler.engine.board.ledger import Ledger, QueueAccount
 from scheduler.engine.board.matching import Matcher
 from scheduler.engine.board.nodes import Nodes, Spot
 from scheduler.engine.board.request_mix import RequestMix
-from scheduler.engine.board.steps import Move, move_key, rewrite_bundles, to_step
+from scheduler.engine.board.steps import Move, append_bundle, move_key, rewrite_bundles, to_step
 from scheduler.engine.board.topology import Topology
 from scheduler.engine.model import Node, Pod, PodState, Pool, Queue, Role, Workload
 from scheduler.engine.plan import Bundle, Eviction, Kind, Numbers, Place, Reason, shortfall_sort_key
@@ -296,7 +295,9 @@ class Board:
             reserved.add(gang.name)
         steps = tuple(to_step(move, reserved) for move in moves)
         kind = Kind.RESERVE if trial.kind is Kind.START and reserved else trial.kind
-        self._append_bundle(Bundle(kind, gang.name, self.pool.name, steps, trial.evictions, trial.message))
+        append_bundle(
+            self.cycle.bundles, Bundle(kind, gang.name, self.pool.name, steps, trial.evictions, trial.message)
+        )
         own_count = sum(move.placed and move.gang is gang for move in moves)
         if gang.name in reserved and gang.pod_count == own_count:
             self.cycle.reserved_only.add(gang.name)
@@ -321,16 +322,6 @@ class Board:
                 part.used.add(pod.index)
                 self._blocked_indices.append((part, pod.index))
 
-    def _append_bundle(self, bundle: Bundle) -> None:
-        """Append a bundle, merging all scale-up steps of one gang into one bundle."""
-        if bundle.kind is Kind.GROW:
-            for at, earlier in enumerate(self.cycle.bundles):
-                if earlier.kind is Kind.GROW and earlier.workload == bundle.workload:
-                    steps, evictions = earlier.steps + bundle.steps, earlier.evictions + bundle.evictions
-                    self.cycle.bundles[at] = replace(earlier, steps=steps, evictions=evictions)
-                    return
-        self.cycle.bundles.append(bundle)
-
     def start_reserved(self, gang: Gang) -> None:
         """Append a bundle that starts the gang's reserved pods."""
         places = tuple(
@@ -342,8 +333,11 @@ class Board:
         self.cycle.refusals.pop(gang.name, None)
         self.cycle.reserved_only.discard(gang.name)
         self.cycle.started_reservations.add(gang.name)
-        self._append_bundle(
-            Bundle(Kind.START, gang.name, self.pool.name, places, message="the reserved capacity is free now")
+        append_bundle(
+            self.cycle.bundles,
+            Bundle(
+                Kind.START, gang.name, self.pool.name, places, message="the reserved capacity is free now"
+            ),
         )
 
     def is_newly_placed(self, pod: Pod) -> bool:

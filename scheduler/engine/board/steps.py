@@ -33,6 +33,17 @@ def to_step(move: Move, reserved: Collection[str]) -> Step:
     return Evict(name, pod.role, pod.index, pod.node, pod.devices, pod.milli)
 
 
+def append_bundle(bundles: list[Bundle], bundle: Bundle) -> None:
+    """Append a bundle, merging all scale-up steps of one gang into one bundle."""
+    if bundle.kind is Kind.GROW:
+        for at, earlier in enumerate(bundles):
+            if earlier.kind is Kind.GROW and earlier.workload == bundle.workload:
+                steps, evictions = earlier.steps + bundle.steps, earlier.evictions + bundle.evictions
+                bundles[at] = replace(earlier, steps=steps, evictions=evictions)
+                return
+    bundles.append(bundle)
+
+
 def rewrite_bundles(
     bundles: Iterable[Bundle],
     withdrawn: Collection[Key],
