@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from datetime import datetime
+from typing import Any
 
 from pydantic import Field
 
@@ -61,35 +62,27 @@ def serialize_utilization(use: summary.Utilization) -> UtilizationResponse:
         measured_at=use.at,
         pods=use.pods,
         pods_measured=use.measured,
-        allocated=AllocatedResourcesResponse(
-            gpu=_to_units(use.allocated_gpu_milli), cpu=_to_units(use.allocated_cpu_milli),
-            memory_mib=use.allocated_memory_mib, gpu_memory_mib=use.allocated_gpu_memory_mib,
-        ),
-        used=UsedResourcesResponse(
-            gpu=from_milli(use.gpu_milli), cpu=from_milli(use.cpu_milli), memory_mib=use.memory_mib,
-            gpu_memory_mib=use.gpu_memory_mib,
-        ),
-        gpus_measured=_to_units(use.measured_gpu_milli),
         gpu_busy_percent=use.busy_percent,
-    )  # fmt: skip
+        **_resources(use),
+    )
 
 
 def serialize_points(points: Iterable[Point]) -> list[UtilizationPointResponse]:
-    return [
-        UtilizationPointResponse(
-            at=point.at,
-            allocated=AllocatedResourcesResponse(
-                gpu=_to_units(point.allocated_gpu_milli), cpu=_to_units(point.allocated_cpu_milli),
-                memory_mib=point.allocated_memory_mib, gpu_memory_mib=point.allocated_gpu_memory_mib,
-            ),
-            used=UsedResourcesResponse(
-                gpu=from_milli(point.gpu_milli), cpu=from_milli(point.cpu_milli), memory_mib=point.memory_mib,
-                gpu_memory_mib=point.gpu_memory_mib,
-            ),
-            gpus_measured=_to_units(point.measured_gpu_milli),
-        )
-        for point in points
-    ]  # fmt: skip
+    return [UtilizationPointResponse(at=point.at, **_resources(point)) for point in points]
+
+
+def _resources(measured: summary.Utilization | Point) -> dict[str, Any]:
+    return {
+        "allocated": AllocatedResourcesResponse(
+            gpu=_to_units(measured.allocated_gpu_milli), cpu=_to_units(measured.allocated_cpu_milli),
+            memory_mib=measured.allocated_memory_mib, gpu_memory_mib=measured.allocated_gpu_memory_mib,
+        ),
+        "used": UsedResourcesResponse(
+            gpu=from_milli(measured.gpu_milli), cpu=from_milli(measured.cpu_milli),
+            memory_mib=measured.memory_mib, gpu_memory_mib=measured.gpu_memory_mib,
+        ),
+        "gpus_measured": _to_units(measured.measured_gpu_milli),
+    }  # fmt: skip
 
 
 def serialize_devices(devices: Iterable[summary.Device]) -> list[DeviceUtilizationResponse]:
