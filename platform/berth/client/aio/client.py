@@ -10,8 +10,7 @@ from typing_extensions import Self, Unpack
 
 from berth.client.aio.history import AsyncAudit, AsyncCycles, AsyncEvents, AsyncEvictions
 from berth.client.aio.people import AsyncMembers, AsyncTokens, AsyncUsers
-from berth.client.aio.pools import AsyncNodePools, AsyncNodes
-from berth.client.aio.queues import AsyncQueues
+from berth.client.aio.pools import AsyncNodePools, AsyncNodes, AsyncQueues
 from berth.client.aio.services import AsyncServices
 from berth.client.aio.subscriptions import AsyncSubscriptions
 from berth.client.aio.templates import AsyncTemplates

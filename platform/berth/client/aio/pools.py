@@ -1,4 +1,4 @@
-"""List and change node pools and nodes."""
+"""List and change node pools and nodes, and read the queues of pools."""
 
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
@@ -19,6 +19,9 @@ from berth.client.models.pools import (
     ScalePreview,
     ScalingEvent,
 )
+from berth.client.models.scheduling import Queue
+
+QUEUE_PAGE = 500
 
 
 class AsyncNodePools(AsyncResource):
@@ -161,3 +164,15 @@ class AsyncNodes(AsyncResource):
 
     async def _step(self, name: str, step: str, body: object = None) -> Node:
         return await self._post(Node, f"nodes/{name}/{step}", body)
+
+
+class AsyncQueues(AsyncResource):
+    async def read(self, pool: str, *, limit: int | None = None) -> Queue:
+        path, items, cursor = f"node-pools/{pool}/queue", list[Any](), None
+        while True:
+            page_size = QUEUE_PAGE if limit is None else min(QUEUE_PAGE, limit - len(items))
+            page: dict[str, Any] = await self._transport.get(path, {"limit": page_size, "cursor": cursor})
+            items += page["items"]
+            cursor = page.pop("next")
+            if cursor is None or (limit is not None and len(items) >= limit):
+                return Queue.model_validate({**page, "items": items})

@@ -14,8 +14,7 @@ from berth.client.models.people import Identity, PasswordChange
 from berth.client.retry import RetryPolicy
 from berth.client.sync.history import Audit, Cycles, Events, Evictions
 from berth.client.sync.people import Members, Tokens, Users
-from berth.client.sync.pools import NodePools, Nodes
-from berth.client.sync.queues import Queues
+from berth.client.sync.pools import NodePools, Nodes, Queues
 from berth.client.sync.services import Services
 from berth.client.sync.subscriptions import Subscriptions
 from berth.client.sync.templates import Templates

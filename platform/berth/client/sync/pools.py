@@ -1,5 +1,5 @@
 # Generated from berth/client/aio/pools.py by `python -m berth.client.generate`; do not edit.
-"""List and change node pools and nodes."""
+"""List and change node pools and nodes, and read the queues of pools."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -19,7 +19,10 @@ from berth.client.models.pools import (
     ScalePreview,
     ScalingEvent,
 )
+from berth.client.models.scheduling import Queue
 from berth.client.sync.resource import Resource
+
+QUEUE_PAGE = 500
 
 
 class NodePools(Resource):
@@ -162,3 +165,15 @@ class Nodes(Resource):
 
     def _step(self, name: str, step: str, body: object = None) -> Node:
         return self._post(Node, f"nodes/{name}/{step}", body)
+
+
+class Queues(Resource):
+    def read(self, pool: str, *, limit: int | None = None) -> Queue:
+        path, items, cursor = f"node-pools/{pool}/queue", list[Any](), None
+        while True:
+            page_size = QUEUE_PAGE if limit is None else min(QUEUE_PAGE, limit - len(items))
+            page: dict[str, Any] = self._transport.get(path, {"limit": page_size, "cursor": cursor})
+            items += page["items"]
+            cursor = page.pop("next")
+            if cursor is None or (limit is not None and len(items) >= limit):
+                return Queue.model_validate({**page, "items": items})
