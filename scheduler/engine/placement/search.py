@@ -179,12 +179,20 @@ class _Search:
         """Return choices of devices, tightest first, with only one of several equally free devices."""
         nodes = self.board.nodes
         packed = spot_on_node(nodes, i, part, self.horizon)
-        if packed is None or packed.milli == MILLI or not packed.devices or i in nodes.leaving:
+        if packed is None or packed.milli == MILLI or not packed.devices:
             return [] if packed is None else [packed]
-        free = nodes.devices[i]
-        usable = sorted((d for d in range(len(free)) if free[d] >= packed.milli), key=lambda d: (free[d], d))
-        result: dict[tuple[int, ...], Spot] = {}
+        free, leaving = nodes.devices[i], i in nodes.leaving
+        now = [not leaving or nodes.free_now(i, d) >= packed.milli for d in range(len(free))]
+        usable = sorted(
+            (
+                d
+                for d, left in enumerate(free)
+                if left >= packed.milli and (now[d] or self.horizon > Horizon.NOW)
+            ),
+            key=lambda d: (not now[d], free[d], d),
+        )
+        result: dict[tuple[tuple[int, bool], ...], Spot] = {}
         for devices in islice(combinations(usable, len(packed.devices)), MAX_DEVICE_CHOICES * 4):
-            rooms = tuple(free[d] for d in devices)
+            rooms = tuple((free[d], now[d]) for d in devices)
             result.setdefault(rooms, Spot(i, tuple(sorted(devices)), packed.milli))
         return list(islice(result.values(), MAX_DEVICE_CHOICES))
