@@ -310,9 +310,7 @@ class _Explanation:
         held, quota = self._allocated(victim)[kind], self._entitlement(victim).quota[kind]
         quota = INFINITE if quota is None else quota
         due = max(quota, self._fair_share(victim)[kind])
-        if held > due:
-            return held - due
-        return held - quota if self._stays_in_quota(own) else 0
+        return held - (quota if self._stays_in_quota(own) else due)
 
     def _stays_in_quota(self, own: str) -> bool:
         quota, held = self._entitlement(own).quota, self._allocated(own)

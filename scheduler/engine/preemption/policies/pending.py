@@ -123,19 +123,22 @@ class Reclaim(PreemptionPolicy):
     def _reclaim_rules(
         self, own_queue: QueueAccount, victim_queue: QueueAccount, project: QueueAccount
     ) -> Iterator[tuple[int, int, str]]:
-        """Yield each resource that can be reclaimed from the project, with its threshold and rule."""
+        """Yield each resource that can be reclaimed from the project, with its threshold and rule.
+
+        For a preemptor within its quota, the threshold is the victim queue's quota, whatever its share.
+        """
         if not self.deserved:
             if self.turns.may_owe_turn(*self.turns.sides(own_queue, victim_queue, project)):
                 for kind in self.kinds:
                     if victim_queue.allocated[kind] > victim_queue.quota[kind]:
                         yield kind, victim_queue.quota[kind], "turn"
             return
+        thresholds = victim_queue.quota if self.stays_in_quota[own_queue] else victim_queue.deserved
         for kind in self.kinds:
             allocated = victim_queue.allocated[kind]
-            if allocated > victim_queue.deserved[kind]:
-                yield kind, victim_queue.deserved[kind], "above_share"
-            elif allocated > victim_queue.quota[kind] and self.stays_in_quota[own_queue]:
-                yield kind, victim_queue.quota[kind], "within_quota"
+            if allocated > thresholds[kind]:
+                is_above_share = allocated > victim_queue.deserved[kind]
+                yield kind, thresholds[kind], "above_share" if is_above_share else "within_quota"
 
     def compared_queues(self, account: QueueAccount, rule: str) -> tuple[QueueAccount, QueueAccount] | None:
         sides = super().compared_queues(account, rule)
