@@ -1,11 +1,13 @@
 """Evict victims for one preemptor: check bounds, propose victims, simulate and accept."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from scheduler.engine.board.board import Board, Trial
 from scheduler.engine.board.eligible import exceeded_bound, find_pending_groups, first_pending
 from scheduler.engine.board.gang import Arrangement, Gang, PendingGroup, arrangements, total_request
 from scheduler.engine.board.order import PendingOrder
+from scheduler.engine.board.steps import Move
 from scheduler.engine.plan import UNSCHEDULABLE_REASONS, Kind, Numbers, Reason
 from scheduler.engine.preemption.audit import AllocatedByQueue, eviction_records
 from scheduler.engine.preemption.bounds import reclaim_numbers, shortfall
@@ -27,6 +29,15 @@ ALTERNATIVES: Mapping[type[PreemptionPolicy], Sequence[type[PreemptionPolicy]]] 
 MAX_PROPOSALS = 24
 
 Result = tuple[VictimSelection, Outcome]
+
+
+class Acceptance(NamedTuple):
+    """Evictions and moves, with the allocation before them."""
+
+    selection: VictimSelection
+    outcome: Outcome
+    before: AllocatedByQueue
+    over_bounds_before: bool
 
 
 def preempt_for_pending(board: Board, choice: int, policy_type: type[PreemptionPolicy]) -> None:
@@ -116,12 +127,13 @@ def preempt_for_scale_up(
 def _try_arrangements(
     trial: Trial, policy: PreemptionPolicy, choices: Iterable[Arrangement]
 ) -> Obstacle | None:
-    """Accept the first arrangement that can be placed.
+    """Accept the first arrangement that can be placed, those that take no queue below its quota first.
 
     Return None if an arrangement was accepted or fits without evictions, else the first obstacle.
     """
     board, gang = trial.board, trial.gang
     result: Obstacle | None = None
+    below_quota: tuple[Acceptance, list[Move]] | None = None
     for arrangement in choices:
         requested = total_request(arrangement)
         policy = policy if requested == policy.requested else type(policy)(board, gang, requested)
@@ -137,13 +149,27 @@ def _try_arrangements(
             if not outcome.evicted and not outcome.moved:
                 board.rewind(trial.start)
                 return None  # the gang fits without evictions, so `allocate` places it
-            trial.delayed = over_bounds_before and outcome.stops_running_pods(board)
-            records, kind = eviction_records(selection, outcome, before), selection.policy.kind
-            trial.accept(kind if records else Kind.START, _bundle_message(kind, outcome), records)
-            return None
+            acceptance = Acceptance(selection, outcome, before, over_bounds_before)
+            if not total_below_quota(policy, before):
+                _accept(trial, acceptance)
+                return None
+            below_quota = below_quota or (acceptance, board.moves(trial.start))
         board.rewind(trial.start)
         result = result or _refusal_after_attempts(board, policy, budget)
-    return result
+    if below_quota is None:
+        return result
+    acceptance, moves = below_quota
+    reapply_moves(board, moves)
+    _accept(trial, acceptance)
+    return None
+
+
+def _accept(trial: Trial, acceptance: Acceptance) -> None:
+    """Accept evictions and moves that are applied to the board."""
+    selection, outcome, before, over_bounds_before = acceptance
+    trial.delayed = over_bounds_before and outcome.stops_running_pods(trial.board)
+    records, kind = eviction_records(selection, outcome, before), selection.policy.kind
+    trial.accept(kind if records else Kind.START, _bundle_message(kind, outcome), records)
 
 
 def _find_outcome(
