@@ -77,7 +77,7 @@ class Reclaimable:
 
 
 class UnitsByProtection(NamedTuple):
-    """Victims of a project: those that can be evicted, and those that are protected."""
+    """Victims of a project: those that can be evicted, and the changes if others were not protected."""
 
     free: Counter[Unit]
     by_runtime: Counter[Unit]
@@ -182,9 +182,11 @@ def _count_units(
         elif not (may_protect and policy.is_protected(gang)):
             free[parts] += 1
         else:
-            # Extra replicas are not protected.
-            free[(0, 0), extras] += 1
-            by_runtime[core, ()] += 1
+            # Extra replicas are not protected. If the gang were not, they would still be evicted first.
+            if extras:
+                free[(0, 0), extras] += 1
+                by_runtime[(0, 0), extras] -= 1
+            by_runtime[parts] += 1
     return UnitsByProtection(_as_units(free), _as_units(by_runtime), _as_units(non_preemptible))
 
 
@@ -225,7 +227,7 @@ def _as_units(counted: Mapping[_GangAmounts, int]) -> Counter[Unit]:
 
 def max_freed(units: Mapping[Unit, int], excess: int) -> int:
     """Return the largest amount that victims free if all but the last are charged less than `excess`."""
-    units = {unit: count for unit, count in units.items() if unit.total.charged}
+    units = {unit: count for unit, count in units.items() if count and unit.total.charged}
     if excess <= 0 or not units:
         return 0
     totals = [unit.total.times(count) for unit, count in units.items()]
