@@ -6,6 +6,7 @@ from math import gcd
 from typing import Any
 
 from berth.core.amounts import RESOURCES
+from scheduler.engine.board.board import Board
 from scheduler.engine.board.gang import Arrangement, Gang, least_request, limit_of, pod_milli_gpus
 from scheduler.engine.board.ledger import GPU, KINDS, QueueAccount
 from scheduler.engine.plan import Numbers, Reason
@@ -46,7 +47,7 @@ def _find_shortfall(
     sums: "_PoolTotals", requested: Requested, least: Requested
 ) -> tuple[Reason, Numbers] | None:
     for kind in KINDS:
-        if least[kind] > sums.free[kind] + sums.reclaimable_amounts[kind] + sums.above_requests[kind]:
+        if least[kind] > sums.free[kind] + sums.reclaimable_amounts[kind] + sums.uncounted[kind]:
             numbers = sums.numbers(requested, kind)
             enough = numbers["protected"] >= numbers["missing"]
             return Reason.VICTIMS_PROTECTED if enough else Reason.NO_RECLAIMABLE_RESOURCES, numbers
@@ -63,6 +64,26 @@ def reclaim_numbers(selection: VictimSelection, resource: object) -> Numbers:
     return {**_pool_totals(selection).numbers(selection.policy.requested, kind), "missing": 0}
 
 
+def max_gpus_saved_by_moves(board: Board) -> int:
+    """Return how many milli-GPUs less all pods would take on the largest devices.
+
+    A request by GPU memory takes a smaller share of a larger device.
+    """
+    cache = board.nodes.static_cache
+    if "larger devices" not in cache:
+        cache["larger devices"] = bool(board.matcher.sizes())
+    if not cache["larger devices"]:
+        return 0
+    return sum(
+        pod_milli_gpus(pod) - part.least_milli * part.request.devices
+        for gangs in board.by_project.values()
+        for gang in gangs.values()
+        for part in gang.parts
+        if part.request.gpu_memory_mib
+        for pod in part.live.values()
+    )
+
+
 def largest_victim(selection: VictimSelection, kind: int) -> int:
     """Return an upper bound on how much of a resource evicting a single gang could free."""
     return max((result.largest_victim[kind] for result in _totals_by_queue(selection).values()), default=0)
@@ -76,7 +97,8 @@ class _PoolTotals:
     reclaimable_amounts: list[int] = field(default_factory=lambda: [0, 0, 0])
     runtime_protected: list[int] = field(default_factory=lambda: [0, 0, 0])
     non_preemptible: list[int] = field(default_factory=lambda: [0, 0, 0])
-    above_requests: list[int] = field(default_factory=lambda: [0, 0, 0])
+    # Freed in addition: CPU and memory above requests, and shares of devices that moves make smaller.
+    uncounted: list[int] = field(default_factory=lambda: [0, 0, 0])
 
     def numbers(self, requested: Requested, kind: int) -> dict[str, Any]:
         return {
@@ -93,13 +115,14 @@ class _PoolTotals:
 
 def _pool_totals(selection: VictimSelection) -> _PoolTotals:
     policy, sums = selection.policy, _PoolTotals(selection.board.nodes.free())
+    sums.uncounted[GPU] += max_gpus_saved_by_moves(selection.board)
     if not policy.moves_only:
         for side, result in _totals_by_queue(selection).items():
             for kind in policy.kinds:
                 sums.reclaimable_amounts[kind] += _max_reclaimable(policy, side, kind, result)
                 sums.runtime_protected[kind] += result.runtime_protected[kind]
                 sums.non_preemptible[kind] += result.non_preemptible[kind]
-                sums.above_requests[kind] += result.above_requests[kind]
+                sums.uncounted[kind] += result.above_requests[kind]
     return sums
 
 

@@ -13,6 +13,7 @@ from scheduler.engine.board.board import Board
 from scheduler.engine.board.gang import Arrangement, least_request, limit_of
 from scheduler.engine.board.ledger import CPU, GPU, MEMORY, QueueAccount, main_resource
 from scheduler.engine.placement.find_room import available_nodes
+from scheduler.engine.preemption.bounds import max_gpus_saved_by_moves
 from scheduler.engine.preemption.policies.base import Key, PreemptionPolicy
 from scheduler.engine.preemption.victims.costs import full_cost
 from scheduler.engine.preemption.victims.selection import VictimSelection
@@ -52,6 +53,8 @@ def sufficient_sets(
     usable = _usable_nodes(policy.board, policy, arrangement)
     groups = _victim_groups(selection, usable, may_move)
     missing = _missing_amounts(policy, arrangement, usable)
+    if may_move and GPU in missing:
+        missing[GPU] -= max_gpus_saved_by_moves(policy.board)
     if missing.get(GPU, 0) > MAX_VICTIMS * max((group[0].amounts[GPU] for group in groups), default=0):
         return
     heap: list[tuple[int, Key, tuple[int, ...], _VictimSet]] = []
