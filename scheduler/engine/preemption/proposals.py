@@ -10,6 +10,7 @@ from scheduler.engine.board.ledger import KINDS, QueueAccount
 from scheduler.engine.placement.find_room import available_nodes, difficulty_key, find_room
 from scheduler.engine.placement.spots import Horizon, equal_spots
 from scheduler.engine.preemption.bounds import largest_victim
+from scheduler.engine.preemption.exact_repack import place_exactly
 from scheduler.engine.preemption.policies.base import PreemptionPolicy
 from scheduler.engine.preemption.repack import place_repacked, size_key
 from scheduler.engine.preemption.victims.costs import NodeCosts, OfferCache, full_cost
@@ -316,8 +317,14 @@ def _propose_by_prefix(selection: VictimSelection, arrangement: Arrangement) -> 
             yield
             board.rewind(start)
         goal *= 2
-    if selection.policy.moves_only and place_repacked(selection, arrangement):
+    if not selection.policy.moves_only:
+        return
+    start = board.mark()
+    if place_repacked(selection, arrangement):
         selection.selected.sort(key=size_key)  # victims are restored in reverse order
+        yield
+        board.rewind(start)
+    if place_exactly(selection, arrangement):
         yield
 
 

@@ -19,7 +19,7 @@ class Restorer:
     """Restores victims one by one, remembering how many replicas of each kind still fit."""
 
     def __init__(self, selection: VictimSelection) -> None:
-        self._board = selection.board
+        self._board, self._planned_spots = selection.board, selection.planned_spots
         self._room: dict[Hashable, int] = {}  # never increases, because each restored pod takes up room
 
     def restore(self, gang: Gang, pods: Sequence[PlacedPod]) -> list[Moved] | None:
@@ -27,11 +27,22 @@ class Restorer:
 
         Return None if not all of them fit. The caller must then rewind the board.
         """
+        if self._planned_spots:
+            return self._restore_as_planned(gang, pods)
         start = self._board.mark()
         moved = self._restore_separately(gang, pods)
         if moved is None and not gang.simple:
             self._board.rewind(start)
             moved = _place_together(self._board, gang, pods)
+        return moved
+
+    def _restore_as_planned(self, gang: Gang, pods: Sequence[PlacedPod]) -> list[Moved]:
+        moved: list[Moved] = []
+        for part, pod in pods:
+            spot = self._planned_spots[id(pod)]
+            if (spot.node, spot.devices) != (self._board.nodes.index[pod.node], pod.devices):
+                moved.append((gang, part, pod, spot))
+            self._board.put(gang, part, pod.index, spot)
         return moved
 
     def _restore_separately(self, gang: Gang, pods: Sequence[PlacedPod]) -> list[Moved] | None:
