@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from scheduler.engine.board.board import Board
 from scheduler.engine.board.gang import Arrangement, Gang
-from scheduler.engine.board.ledger import KINDS
+from scheduler.engine.board.ledger import GPU, KINDS
 from scheduler.engine.board.nodes import Spot
 from scheduler.engine.board.steps import Move
 from scheduler.engine.placement.find_room import find_room
@@ -25,6 +25,13 @@ class Outcome:
     def stops_running_pods(self, board: Board) -> bool:
         """Return whether any evicted pod is running, in which case the preemptor must wait."""
         return not all(board.is_newly_placed(pod) for victim in self.evicted for _, pod in victim.pods)
+
+    def exceeds_limits(self) -> bool:
+        """Return whether moves to smaller devices take a queue over its limit."""
+        grown = {gang.account for gang, _, pod, spot in self.moved if spot.milli > pod.milli}
+        return any(
+            account.allocated[GPU] > account.limit[GPU] for project in grown for account in project.path
+        )
 
     def moves(self, victim: Victim) -> list[PlacedPod]:
         return [(part, pod) for gang, part, pod, _ in self.moved if gang is victim.gang]
@@ -57,6 +64,8 @@ def resolve_outcome(
         else:
             outcome.moved.extend(moved)
     _avoid_moves(selection, outcome)
+    if outcome.exceeds_limits():
+        return None
     moves = sum(not board.is_newly_placed(pod) for _, _, pod, _ in outcome.moved)
     if policy.moves_only and (outcome.evicted or (max_moves is not None and moves > max_moves)):
         return None
