@@ -24,11 +24,16 @@ MAX_GROUPS = 32
 
 
 def take_all(selection: VictimSelection, victims: Sequence[Victim]) -> bool:
-    """Take the victims, smallest first, because a queue must exceed its threshold before the last one."""
-    ordered = sorted(
-        victims, key=lambda victim: (victim.is_gang, victim.amounts, victim.gang.name, -victim.index)
-    )
-    return all(selection.take(victim) for victim in ordered)
+    """Take the victims, smallest first, because a queue must exceed its threshold before the last one.
+
+    A gang's extra replicas do not count for its size, because they could go before it.
+    """
+    return all(selection.take(victim) for victim in sorted(victims, key=_size_key))
+
+
+def _size_key(victim: Victim) -> tuple[object, ...]:
+    sizes = (total - extra for total, extra in zip(victim.amounts, victim.extra_amounts, strict=True))
+    return (*sizes, victim.is_gang, victim.gang.name, -victim.index)
 
 
 @dataclass(frozen=True, slots=True)

@@ -100,14 +100,20 @@ def reclaim_takes_from_queues_over_quota(snapshot: Snapshot, plan: Plan) -> Brok
 
 
 def reclaim_leaves_queues_their_quota(snapshot: Snapshot, plan: Plan) -> Broken:
-    """Check that each victim straddled its queue's quota or left the queue at or over it."""
+    """Check that each victim straddled its queue's quota or left the queue at or over it.
+
+    Extra replicas that are evicted along with gangs count as victims, too.
+    """
     quotas = bounds_of(snapshot, lambda entitlement: entitlement.quota)
     for bundle, before, after in replay_steps(snapshot, plan):
         winner = before.workloads[bundle.workload]
         wanted = _requested_kinds(winner)
         by_queue: dict[str, list[Amounts]] = defaultdict(list)
         for eviction in bundle.evictions:
-            if eviction.kind is Kind.RECLAIM and eviction.workload not in placed(bundle):
+            is_reclaimed = eviction.kind is Kind.RECLAIM or (
+                bundle.kind is Kind.RECLAIM and eviction.kind is Kind.SHRINK
+            )
+            if is_reclaimed and eviction.workload not in placed(bundle):
                 queue = _diverging_queue(before, eviction.workload, winner.name)
                 by_queue[queue].append(_freed_by(before, after, eviction.workload))
         for queue, amounts in by_queue.items():
