@@ -20,7 +20,7 @@ from berth.server.web.admin_site.time_filter import TimeRangeFilter
 from berth.server.web.numbers import gpu_hours, milliseconds, thousandths, to_words
 from scheduler.api.evictions import stream_csv
 from scheduler.models import Allocation, Cycle, Eviction, QueueStanding, Reservation, Usage, UsageHour
-from scheduler.reports.evictions.rendering import render
+from scheduler.reports.evictions.rendering import KIND_TITLES, render
 from scheduler.reports.fair_share.trace import UNITS, full_share_trace
 from scheduler.reports.replay import ReplayResult, replay
 from scheduler.reports.visibility import UNRESTRICTED
@@ -34,7 +34,7 @@ KINDS = {
     "drain": "info",
 }
 MAX_STEPS_SHOWN = 200
-PLAN_HEADERS = ("For", "Action", "Pool", "Step", "Workload", "Pod", "Node", "Devices")
+PLAN_HEADERS = ("Decision for", "Action", "Pool", "Step", "Workload", "Pod", "Node", "Devices")
 STANDING_HEADERS = ("Queue", "Quota", "Fair share", "Allocated before", "Allocated after", "Decayed usage")
 
 
@@ -66,6 +66,7 @@ class EvictionAdmin(ReadOnlyModelAdmin):
     date_hierarchy = "at"
     readonly_fields = (
         "summary_text",
+        "kind_label",
         "gpus",
         "lost_work",
         "victim",
@@ -82,7 +83,7 @@ class EvictionAdmin(ReadOnlyModelAdmin):
                 "fields": (
                     "summary_text",
                     "at",
-                    "kind",
+                    "kind_label",
                     "pool_name",
                     "gpus",
                     "entire_workload",
@@ -104,7 +105,7 @@ class EvictionAdmin(ReadOnlyModelAdmin):
 
     @display(description="Kind", label=KINDS)
     def kind_label(self, row: Eviction) -> tuple[str, str]:
-        return row.kind, to_words(row.kind)
+        return row.kind, KIND_TITLES[row.kind]
 
     @display(description="Evicted")
     def victim_workload(self, row: Eviction) -> str:

@@ -14,6 +14,8 @@ from pools.web import environment_fields
 class JsonField(forms.JSONField):
     """JSON field that shows empty values as an empty string instead of null."""
 
+    widget = forms.Textarea(attrs={"rows": 4, "spellcheck": "false", "class": "mono"})
+
     def prepare_value(self, value: Any) -> Any:
         return super().prepare_value(value) if value else ""
 
@@ -70,7 +72,7 @@ class PoolForm(forms.Form):
         label="Boot timeout (s)", min_value=0, initial=900, help_text="Time for a node to become ready."
     )
     boot_failure_limit = forms.IntegerField(
-        label="Failed boots allowed",
+        label="Boot failure limit",
         min_value=0,
         initial=5,
         help_text="Consecutive failed boots after which provisioning stops. 0: no limit.",

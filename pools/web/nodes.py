@@ -97,7 +97,7 @@ def _phase_rows(node: Node, *, is_admin: bool) -> list[dict[str, Any]]:
     names = [*dict.fromkeys([*node.environment.phases, *reported])]
     if node.prepared_at is not None and reported:
         names = list(reported)  # an earlier node on this machine has already installed the rest
-    pending = {"state": "waiting", "seconds": 0, "message": ""}
+    pending = {"state": "pending", "seconds": 0, "message": ""}
     phases = [{**pending, **reported.get(name, {}), "phase": name} for name in names]
     return phases if is_admin else [{**row, "message": ""} for row in phases]
 

@@ -51,7 +51,7 @@ class Budget(models.Model):
         return owner
 
     def __str__(self) -> str:
-        return f"{self.owner}: {self.gpu_hours} GPU-hours a month"
+        return f"{self.owner}: {self.gpu_hours:,} GPU-hours a month"
 
 
 class BudgetWarning(models.Model):

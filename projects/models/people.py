@@ -48,7 +48,8 @@ class Membership(models.Model):
         ]
 
     def __str__(self) -> str:
-        return f"{self.user}: {self.role} of {self.project or self.department or 'the platform'}"
+        role = self.get_role_display().lower()
+        return f"{self.user}: {role} of {self.project or self.department or 'the platform'}"
 
 
 class ApiToken(models.Model):

@@ -7,10 +7,12 @@ from django.http import HttpResponse, StreamingHttpResponse
 from django.views.decorators.http import require_GET
 
 from berth.server.web.lists.tables import Column, list_query, requested_csv
+from berth.server.web.numbers import to_words
 from berth.server.web.pages import Request, page, signed_in
 from projects.models import Audit
 from projects.selectors import audit
 
+LABELS = {"gpus": "GPUs", "gpu hours": "GPU-hours", "warn at": "Alerts at (%)"}
 RESOURCES = {"gpu": ("GPU", "GPUs"), "cpu": ("CPU", "CPU cores"), "memory mib": ("memory", "memory (MiB)")}
 
 
@@ -80,7 +82,7 @@ def field_label(name: str) -> str:
             kind = name.removesuffix(f" {key}")
             unit = " (MiB)" if key == "memory mib" and kind != "weight" else ""
             return f"{noun[0].upper()}{noun[1:]} {kind}{unit}"
-    return name[:1].upper() + name[1:]
+    return LABELS.get(name) or name[:1].upper() + name[1:]
 
 
 def _flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -100,4 +102,6 @@ def _text(values: Mapping[str, Any], key: str) -> str:
         return "yes" if value else "no"
     if isinstance(value, float):
         return f"{value:g}"
+    if key == "role":
+        return to_words(value)
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)

@@ -170,7 +170,7 @@ def _bundle(bundle: Bundle) -> dict[str, Any]:
         "message": bundle.message,
         "steps": [
             {
-                "do": "stop" if isinstance(step, Evict) else "promise" if step.reserved else "place",
+                "do": "stop" if isinstance(step, Evict) else "reserve" if step.reserved else "place",
                 "workload": step.workload,
                 "role": step.role,
                 "index": step.index,

@@ -112,6 +112,6 @@ def drop_expired_cycles(
 
 
 def _step_document(step: Step) -> list[Any]:
-    action = "stop" if isinstance(step, Evict) else "promise" if step.reserved else "place"
+    action = "stop" if isinstance(step, Evict) else "reserve" if step.reserved else "place"
     assert isinstance(step, Evict | Place)
     return [action, step.workload, step.role, step.index, step.node, list(step.devices), step.milli]

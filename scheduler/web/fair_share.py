@@ -43,7 +43,13 @@ COLUMNS: tuple[Column[QueueRow], ...] = (
     Column("borrowed", "Borrowed", lambda row: _if_visible(row[1], row[1].over_quota), "GPUs", number=True),
     Column("requested", "Requested", lambda row: _if_visible(row[1], row[1].requested), "GPUs", number=True),
     Column("used", "Decayed usage", lambda row: row[1].used if row[1].numbers_visible else None, number=True),
-    Column("lacks", "Allocation", lambda row: _if_visible(row[1], row[1].below_share), "GPUs"),
+    Column(
+        "lacks",
+        "Below fair share",
+        lambda row: _if_visible(row[1], row[1].below_share),
+        "GPUs",
+        page_title="Allocation",
+    ),
 )
 
 

@@ -132,7 +132,7 @@ def create_cycle() -> int:
             }
             for n in range(4)
         ]
-        for do, work in (("stop", "vision/detr-long"), ("promise", "ads/ctr-nightly"))
+        for do, work in (("stop", "vision/detr-long"), ("reserve", "ads/ctr-nightly"))
     )
     bundle = {
         "kind": "reclaim",

@@ -40,4 +40,4 @@ def test_idle_gpus_are_marked_in_the_workload_list(opened: Open, scene: Scene) -
         row = page.get_by_role("row").filter(has=page.get_by_role("link", name="embedding-refresh"))
         expect(row).to_contain_text("GPUs idle")
         page.get_by_role("link", name="embedding-refresh").click()
-        expect(page.get_by_text("GPUs idle since")).to_be_visible()
+        expect(page.get_by_text("GPUs idle.")).to_be_visible()

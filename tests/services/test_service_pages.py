@@ -6,6 +6,7 @@ import pytest
 from django.test import Client
 
 from projects.models import Autoscaler, ScaleRequest
+from projects.web.services.conditions import use_condition_titles
 from tests.services.stage import ServiceStage
 
 HTMX = {"HTTP_HX_REQUEST": "true"}
@@ -37,8 +38,13 @@ def test_list_and_page_show_engines_and_running_scale_out(
     assert "Show pending reason" in shown
     assert 'aria-current="step"' in shown
     assert "Token usage high" in shown
-    assert "above 5 s" in shown and "above 0.85<" in shown, "every number has its unit"
+    assert "above 5 s" in shown and "above 85 %<" in shown, "every number has its unit"
     assert '<path class="used" d="M' in shown, "the measurements are shown as a chart"
+
+
+def test_reasons_of_the_autoscaler_name_conditions_like_the_table() -> None:
+    reason = "Conditions met: token_usage_high, queue_backlog"
+    assert use_condition_titles(reason) == "Conditions met: Token usage high, Queue backlog"
 
 
 def test_scale_in_is_previewed_before_it_starts(

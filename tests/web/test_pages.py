@@ -279,16 +279,13 @@ def test_filtered_evictions_are_exported_as_csv(cast: Cast, sign_in, running: Wo
     assert Eviction.objects.count() == 2
 
 
-def test_activity_shows_changed_fields_only(cast: Cast, sign_in) -> None:
-    from projects.services import quotas
-
-    quotas.set_quota(actor=cast.alice, owner=cast.vision, pool=cast.pool, values={"gpu": 2})
-    quotas.set_quota(
-        actor=cast.bob, owner=cast.vision, pool=cast.pool, values={"gpu": 4, "limit": {"gpu": 8}}
-    )
-    (_, second), (_, first) = sign_in("carol").get("/activity").context["lines"]
-    assert ("GPUs", "", "2") in first
-    assert second == [("GPUs", "2", "4"), ("GPU limit", "", "8")]
+@pytest.mark.parametrize(("kind", "title"), [("preempt", "Preempted"), ("shrink", "Scaled down")])
+def test_evictions_are_titled_with_what_happened(
+    kind: str, title: str, cast: Cast, sign_in, running: Workload
+) -> None:
+    eviction = make.eviction(running, running, cast.pool, kind=kind)
+    for path in ("/evictions", f"/evictions/{eviction.pk}"):
+        assert f">{title}</span>" in sign_in("dave").get(path).content.decode()
 
 
 @pytest.mark.parametrize(

@@ -63,7 +63,7 @@ def test_idle_gpus_are_marked_on_page_and_list(cast: Cast, sign_in, pod: Pod) ->
     make.used(make.place(other, pod.node, [0]), 80)
     make.used(pod, 0, busy_at=make.ago(hours=2))
     client = sign_in("dave")
-    assert "idle</strong> since" in page(client, f"/workloads/{pod.workload_id}")
+    assert "They became idle" in page(client, f"/workloads/{pod.workload_id}")
     assert "idle</strong> since" not in page(client, f"/workloads/{other.pk}")
     assert page(client, "/workloads").count("GPUs idle") == 1
 

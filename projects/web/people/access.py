@@ -39,7 +39,7 @@ PLATFORM = "platform"
 
 
 class GrantForm(forms.Form):
-    username = forms.CharField(label="User name", max_length=150)
+    username = forms.CharField(label="Username", max_length=150)
     scope = forms.ChoiceField(label="Scope")
     role = forms.ChoiceField(label="Role", choices=Role.choices)
 
@@ -51,7 +51,7 @@ class GrantForm(forms.Form):
 
 
 class UserForm(forms.Form):
-    username = forms.CharField(label="User name", max_length=150)
+    username = forms.CharField(label="Username", max_length=150)
     email = forms.EmailField(label="Email", required=False)
     password = forms.CharField(
         label="Initial password",

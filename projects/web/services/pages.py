@@ -12,8 +12,7 @@ from berth.server.web.lists.tables import Column, list_query, requested_csv, tab
 from berth.server.web.pages import Request, page, signed_in
 from projects.access import Action, may
 from projects.elastic.autoscale import load_window, snapshot
-from projects.engine.replicas.conditions import Condition, conditions
-from projects.engine.replicas.config import NO_QUEUE
+from projects.engine.replicas.conditions import conditions
 from projects.engine.scaling import FINAL
 from projects.models import InferenceEngine, Pod, ScaleRequest, Service
 from projects.models.workloads import ENDED_PHASES
@@ -21,22 +20,13 @@ from projects.service_selectors import find_service, services
 from projects.services.inference.autoscalers import load_config
 from projects.services.inference.rules import service_settings
 from projects.web.services.charts import CSV_HEADERS, build_charts, csv_rows
+from projects.web.services.conditions import condition_row
 
 PROGRESS_STATES = {
     "scale_out": ("PENDING", "CREATING", "HEALTH_CHECKING", "WEIGHT_SYNCING", "READY", "ACTIVE"),
     "scale_in": ("PENDING", "DRAINING", "REMOVING", "COMPLETED"),
 }
 MAX_ROWS = 20
-TITLES = {
-    "token_usage_high": "Token usage high",
-    "queue_backlog": "Queue backlog",
-    "queue_latency_high": "Queue latency high",
-    "ttft_high": "TTFT high",
-    "token_usage_low": "Token usage low",
-    "no_queue": "Queue empty",
-    "throughput_stable": "Throughput stable",
-}
-IN_SECONDS = ("queue_latency_high", "ttft_high")
 
 ServiceRow = tuple[Service, ScaleRequest | None]  # a service with its active request
 COLUMNS: tuple[Column[ServiceRow], ...] = (
@@ -122,9 +112,7 @@ def service_context(request: Request, service: Service) -> dict[str, Any]:
         "requests": requests,
         "scaler": scaler,
         "config": config,
-        "conditions": [
-            _condition_row(condition) for condition in conditions(window, config, now.timestamp())
-        ],
+        "conditions": [condition_row(condition) for condition in conditions(window, config, now.timestamp())],
         "figures": snapshot(window, config),
         "charts": build_charts(service, config, now),
         "history": service.scalings.order_by("-id")[:MAX_ROWS],
@@ -159,23 +147,4 @@ def _progress(request: ScaleRequest) -> dict[str, Any]:
         "waiting": [
             engine for engine in engines if engine.state == "CREATING" and engine.workload is not None
         ],
-    }
-
-
-def _condition_row(one: Condition) -> dict[str, Any]:
-    unit = " s" if one.name in IN_SECONDS else ""
-    held = min(one.held / one.duration, 1.0) if one.duration else 1.0
-    state = "unknown" if one.holds is None else "met" if one.triggered else "holds" if one.holds else "quiet"
-    return {
-        "title": TITLES.get(one.name, one.name),
-        "way": "out" if one.scales_out else "in",
-        "value": "unknown" if one.value is None else f"{one.value:,.3g}{unit}",
-        "threshold": f"{one.threshold:,.3g}{unit}",
-        "bound": "above" if one.scales_out else "at most" if one.name == NO_QUEUE else "below",
-        "held": f"{one.held:.0f}",
-        "duration": f"{one.duration:.0f}",
-        "part": round(held * 100),
-        "state": state,
-        "tone": {"unknown": "warn", "met": "accent", "holds": "info", "quiet": ""}[state],
-        "reporting": f"{one.reporting} of {one.engines}",
     }

@@ -11,6 +11,14 @@ from projects.models import Workload
 from scheduler.models import Eviction
 from scheduler.reports.visibility import Viewer, diverging_queue, workload_display_name
 
+KIND_TITLES = {
+    "preempt": "Preempted",
+    "reclaim": "Reclaimed",
+    "consolidate": "Moved",
+    "shrink": "Scaled down",
+    "stale_gang": "Stopped below minimum",
+    "drain": "Drained",
+}
 OUTCOMES = {
     "shrink": "was scaled down",
     "consolidate": "was moved",

@@ -99,7 +99,7 @@ def _charts(points: Sequence[Point], use: Utilization, axis: Axis, *, has_gpus: 
     ]  # fmt: skip
     if has_gpus:
         drawn += [
-            _chart("gpu", "GPUs", "GPUs", points, axis, lambda p: p.gpu_milli,
+            _chart("gpu", "GPU utilization", "GPUs", points, axis, lambda p: p.gpu_milli,
                    lambda p: p.allocated_gpu_milli, use.gpu_milli, use.allocated_gpu_milli),
             _chart("gpu-memory", "GPU memory", "GiB", points, axis, lambda p: _gib(p.gpu_memory_mib),
                    lambda p: _gib(p.allocated_gpu_memory_mib), _gib(use.gpu_memory_mib),

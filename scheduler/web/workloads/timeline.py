@@ -9,7 +9,7 @@ from django.utils import timezone
 from projects.actor import Actor
 from projects.models import Event, Phase, Workload
 from projects.selectors import events
-from scheduler.reports.evictions.rendering import RenderedEviction
+from scheduler.reports.evictions.rendering import KIND_TITLES, RenderedEviction
 from scheduler.reports.explanations.pending_history import (
     PendingReason,
     pending_history,
@@ -28,14 +28,6 @@ TITLES_BY_REASON = {
     "Shrunk": "Scaled down",
     "StaleGang": "Stopped below minimum",
     "Drained": "Drained",
-}
-TITLES_BY_KIND = {
-    "preempt": "Preempted",
-    "reclaim": "Reclaimed",
-    "consolidate": "Moved",
-    "shrink": "Scaled down",
-    "stale_gang": "Stopped below minimum",
-    "drain": "Drained",
 }
 PHASE_TITLES = {
     "submitted": "Submitted",
@@ -119,7 +111,7 @@ def _entry(row: Event, evictions: tuple[RenderedEviction, ...]) -> Entry:
     reason = str(row.data.get("reason", ""))
     eviction = TITLES_BY_REASON.get(reason) if row.kind == Phase.STOPPING else _partial_eviction(row.kind)
     if eviction is None and evictions:
-        eviction = TITLES_BY_KIND.get(evictions[0].row.kind, "Evicted")
+        eviction = KIND_TITLES.get(evictions[0].row.kind, "Evicted")
     title = eviction or PHASE_TITLES.get(row.kind) or row.kind.replace("_", " ").capitalize()
     tone = "warn" if eviction else TONES.get(row.kind, "")
     return Entry(row.at, title, row.message, tone, evictions=evictions)
@@ -141,7 +133,7 @@ def _matching_evictions(row: Event, unmatched: list[RenderedEviction]) -> tuple[
 
 
 def _eviction_entry(eviction: RenderedEviction) -> Entry:
-    title = TITLES_BY_KIND.get(eviction.row.kind, "Evicted")
+    title = KIND_TITLES.get(eviction.row.kind, "Evicted")
     return Entry(eviction.row.at, title, eviction.summary, "warn", evictions=(eviction,))
 
 

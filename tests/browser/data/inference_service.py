@@ -63,7 +63,9 @@ def _engines(service: Service, now: datetime) -> None:
         },
     )  # fmt: skip
     Workload.objects.filter(pk=child.pk).update(
-        reason="WaitingForScaleUp", message="1 more node would be enough; the pool can grow."
+        reason="WaitingForScaleUp",
+        message="1 more node would be enough; the pool can grow.",
+        submitted_by=service.workload.submitted_by,
     )
     for number in (2, 3):
         engine = InferenceEngine.objects.create(

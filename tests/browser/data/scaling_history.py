@@ -6,7 +6,7 @@ from tests import factories as make
 
 def create_scaling_history(train: NodePool) -> None:
     """Create events: a node added and removed at night, and a failed order."""
-    make.scaling(train, "autoscale", "two gangs of 8 wait", at=make.ago(hours=6), before=3, after=4)
+    make.scaling(train, "autoscale", "2 gangs of 8 GPUs are pending", at=make.ago(hours=6), before=3, after=4)
     error = "ordering 1 nodes: capacity: There is no Spot capacity available that matches your request."
     make.scaling(train, "error", error, at=make.ago(hours=5.98))
     make.scaling(train, "provision", "provider returned 1 of 1 nodes", at=make.ago(hours=5.5), after=4)

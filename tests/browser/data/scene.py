@@ -100,7 +100,7 @@ def _machines(scene: Scene) -> None:
         make.node(train, since=make.ago(hours=9 - n), created_at=make.ago(hours=9.1 - n)) for n in range(3)
     ]
     for number, each in enumerate(nodes):
-        make.scaling(train, "ready", "answers and takes work", at=make.ago(hours=9 - number), node=each)
+        make.scaling(train, "ready", "ready after 240 s", at=make.ago(hours=9 - number), node=each)
     create_scaling_history(train)
     create_booting_node(train)
     small = [make.node(local)]

@@ -204,3 +204,8 @@ def test_engine_tree_matches_the_document() -> None:
     (role,) = inner.children
     assert role == Role("worker", 1, 3, Request(gpu=1000, devices=2))
     assert (workload.tree.need, workload.submitted, workload.project) == (1, 7, "vision")
+
+
+@pytest.mark.parametrize("command", ["", []])
+def test_empty_command_is_reported_as_empty(command: object) -> None:
+    assert "is empty" in find_problems(one_role() | {"command": command})["command"]

@@ -21,6 +21,7 @@ MESSAGES = {
     "greater_than": "too small", "less_than_equal": "too large", "less_than": "too large",
     "int_parsing_size": "too large",
 } | {kind: f"is not {what}" for kind, what in EXPECTED.items()}  # fmt: skip
+TOO_SHORT = ("string_too_short", "too_short")
 LOWER_BOUNDS = {"greater_than_equal": "ge", "greater_than": "gt"}
 UPPER_BOUNDS = {"less_than_equal": "le", "less_than": "lt"}
 
@@ -46,7 +47,7 @@ def _convert_error(details: ErrorDetails, root_model: type[BaseModel]) -> Proble
     if kind == "missing":
         return Problem(path, "missing", "", "a value")
     allowed = str(context.get("allowed", "")) or _describe_allowed(kind, context)
-    message = MESSAGES.get(kind, details["msg"])
+    message = "is empty" if not details["input"] and kind in TOO_SHORT else MESSAGES.get(kind, details["msg"])
     return Problem(path, message, format_value(details["input"]), allowed or EXPECTED.get(kind, ""))
 
 
@@ -78,7 +79,7 @@ def _describe_allowed(kind: str, context: Mapping[str, Any]) -> str:
         return f"{'below' if kind == 'less_than' else 'at most'} {context[UPPER_BOUNDS[kind]]}"
     if kind in ("string_too_long", "too_long"):
         return f"at most {context['max_length']}"
-    if kind in ("string_too_short", "too_short"):
+    if kind in TOO_SHORT:
         return f"at least {context['min_length']}"
     return str(context.get("expected", ""))
 

@@ -63,7 +63,7 @@ UNFOLD: dict[str, Any] = {
     "SITE_HEADER": "Berth",
     "SITE_SUBHEADER": "Admin site",
     "SITE_URL": "/",
-    "SITE_SYMBOL": "anchor",
+    "SITE_ICON": lambda request: static("berth/mark.svg"),
     "SITE_FAVICONS": [
         {"rel": "icon", "type": "image/svg+xml", "href": lambda request: static("berth/mark.svg")}
     ],

@@ -130,7 +130,11 @@ def render_table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> S
     if not lines:
         return format_html("<span>{}</span>", "none")
     body = format_html_join("", "{}", ((line,) for line in lines))
-    return format_html("<table><thead><tr>{}</tr></thead><tbody>{}</tbody></table>", head, body)
+    return format_html(
+        '<div class="plain-table"><table><thead><tr>{}</tr></thead><tbody>{}</tbody></table></div>',
+        head,
+        body,
+    )
 
 
 def _nowrap_class(cell: object) -> str:

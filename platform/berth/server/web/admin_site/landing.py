@@ -18,6 +18,7 @@ from berth.server.web.zones import reader_zone
 from pools.models import Node, NodePool
 from projects.models import Audit, Delivery
 from scheduler.models import Cycle, Eviction
+from scheduler.reports.evictions.rendering import KIND_TITLES
 from scheduler.reports.health import health_document
 
 DAY = timedelta(days=1)
@@ -55,7 +56,7 @@ def _scheduling_card(now: datetime) -> Card:
     lines = [f"{state['pending']:,} pending"]
     lines += [f"violated: {name}" for name in broken]
     lines += [f"{len(notes)} invalid rows skipped"] if notes else []
-    headline = f"led by {leader['holder']}" if alive else "no leader"
+    headline = f"Leader {leader['holder']}" if alive else "No leader"
     return _card(
         "Scheduler", headline, lines, "scheduler_cycle", is_healthy=alive and not broken and not notes
     )
@@ -74,7 +75,7 @@ def _evictions_card(now: datetime) -> Card:
     kinds: dict[str, int] = {}
     for kind, _ in evictions:
         kinds[kind] = kinds.get(kind, 0) + 1
-    lines = [f"{count:,} by {kind.replace('_', ' ')}" for kind, count in sorted(kinds.items())]
+    lines = [f"{count:,} {KIND_TITLES[kind].lower()}" for kind, count in sorted(kinds.items())]
     lines += [f"{gpu_hours(sum(seconds for _, seconds in evictions))} of work lost"] if evictions else []
     return _card("Evictions (24 h)", f"{len(evictions):,}", lines, "scheduler_eviction", is_healthy=True)
 
@@ -98,15 +99,14 @@ def _evictions_table() -> Card:
         (
             _link(row, f"{row.project_name}/{row.workload_name}"),
             f"{row.preemptor_project_name}/{row.preemptor_name}" if row.preemptor_name else "-",
-            row.kind.replace("_", " "),
+            KIND_TITLES[row.kind],
             gpu_hours(row.lost_gpu_seconds),
             _time(row.at),
         )
         for row in Eviction.objects.order_by("-at")[:MAX_ROWS]
     ]
-    return _table(
-        "Latest evictions", ("Evicted", "Preempted by", "Kind", "Work lost", "At"), rows, "scheduler_eviction"
-    )
+    headings = ("Evicted", "Preempted by", "Kind", "Work lost", "Time")
+    return _table("Latest evictions", headings, rows, "scheduler_eviction")
 
 
 def _cycles_table() -> Card:
@@ -114,7 +114,7 @@ def _cycles_table() -> Card:
     cycles = Cycle.objects.defer("snapshot", "plan").filter(bundles__gt=0).order_by("-id")[:MAX_ROWS]
     rows = [
         (
-            _link(row, f"cycle {row.pk}"),
+            _link(row, f"Cycle {row.pk}"),
             f"{row.applied} of {row.bundles}",
             row.evictions,
             milliseconds(row.observe_ms + row.decide_ms + row.commit_ms),
@@ -122,7 +122,7 @@ def _cycles_table() -> Card:
         )
         for row in cycles
     ]
-    headings = ("Cycle", "Bundles applied", "Evictions", "Duration", "At")
+    headings = ("Cycle", "Bundles applied", "Evictions", "Duration", "Time")
     return _table("Latest cycles with decisions", headings, rows, "scheduler_cycle")
 
 
@@ -137,7 +137,7 @@ def _changes_table() -> Card:
         )
         for row in changes
     ]
-    return _table("Latest changes", ("Object", "Change", "By", "At"), rows, "projects_audit")
+    return _table("Latest changes", ("Object", "Change", "User", "Time"), rows, "projects_audit")
 
 
 def _change_text(row: Audit) -> str:

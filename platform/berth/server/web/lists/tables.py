@@ -25,7 +25,7 @@ class Column(Generic[R]):
     """Column of a table. `value` returns a cell in `unit`.
 
     `order` is the database column, without nulls, that sorts long lists. An `in_file` column appears only in
-    the CSV file.
+    the CSV file. `page_title` is the head on the page if it differs, for example above a bar.
     """
 
     key: str
@@ -35,6 +35,7 @@ class Column(Generic[R]):
     order: str = ""
     number: bool = False
     in_file: bool = False
+    page_title: str = ""
 
     @property
     def head(self) -> str:

@@ -15,6 +15,8 @@ from berth.server.web import numbers
 from berth.server.web.charts.bars import WIDTH, Bar
 from berth.server.web.lists.tables import Column, Listing
 from berth.server.web.navigation import GROUPS
+from projects.web.services.conditions import use_condition_titles
+from scheduler.reports.evictions.rendering import KIND_TITLES
 
 register = template.Library()
 register.filter("gpus", numbers.thousandths)
@@ -27,6 +29,7 @@ register.filter("money", numbers.money)
 register.filter("milliseconds", numbers.milliseconds)
 register.filter("spoken", numbers.to_words)
 register.filter("tenths", numbers.as_percentage)
+register.filter("condition_titles", use_condition_titles)
 
 TONES = {
     "pending": "warn",
@@ -76,6 +79,11 @@ def chip(state: str, text: str = "") -> SafeString:
     return format_html(
         '<span class="chip {}">{}</span>', TONES.get(state, ""), text or numbers.to_words(state)
     )
+
+
+@register.filter
+def eviction_kind(kind: str) -> str:
+    return KIND_TITLES[kind]
 
 
 @register.filter
@@ -158,7 +166,7 @@ def _head(context: Context, listing: Listing[Any], column: Column[Any], target: 
     query.pop(listing.parameter("cursor"), None)
     query[listing.parameter("sort")] = f"-{key}" if current_sort == key else key
     return {
-        "title": column.title,
+        "title": column.page_title or column.title,
         "unit": column.unit,
         "query": query.urlencode() if key in listing.sorts else "",
         "classes": "num" if column.number else "",

@@ -2,7 +2,7 @@
 (() => {
   "use strict";
   const root = document.documentElement;
-  const full = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
+  const full = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "long" });
   const short = new Intl.DateTimeFormat(undefined, { month: "short", day: "numeric", hour: "2-digit", minute: "2-digit" });
   const relative = new Intl.RelativeTimeFormat(undefined, { numeric: "always", style: "short" });
   const units = [["day", 86400], ["hour", 3600], ["minute", 60], ["second", 1]];
