@@ -29,7 +29,7 @@ def test_utilization_refreshes_and_keeps_open_parts_and_span(opened: Open, scene
 def test_node_page_loads_its_utilization(opened: Open, scene: Scene) -> None:
     with opened("dave") as (page, faults):
         page.goto("/nodes/train-0")
-        expect(page.get_by_role("heading", name="Utilization")).to_be_visible()
+        expect(page.get_by_role("heading", name="Utilization", exact=True)).to_be_visible()
         expect(page.locator("#use")).to_contain_text("GPU 7: 59 % used")
         assert faults == []
 
