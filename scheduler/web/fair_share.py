@@ -122,5 +122,5 @@ def explanation(request: Request, kind: str, name: str, pool: str) -> HttpRespon
         "back": f"{reverse('quotas')}?pool={where.name}",
     }
     return page(
-        request, "scheduler/fair_share/trace.html", context, inner="scheduler/fair_share/tracebody.html"
+        request, "scheduler/fair_share/trace.html", context, inner="scheduler/fair_share/trace_body.html"
     )
