@@ -32,6 +32,8 @@ FAST_SETTINGS = {
 def pytest_configure(config: pytest.Config) -> None:
     gc.disable()  # until all modules are loaded
     WSGIRequestHandler.disable_nagle_algorithm = True  # the live server writes headers and body separately
+    # Every test client would search all static files; with this, they are searched when one is requested.
+    settings.WHITENOISE_AUTOREFRESH = True
     settings.BERTH_FAKE_POOLS = "tests.fakes"
     settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 
