@@ -298,8 +298,8 @@ class Board:
         append_bundle(
             self.cycle.bundles, Bundle(kind, gang.name, self.pool.name, steps, trial.evictions, trial.message)
         )
-        own_count = sum(move.placed and move.gang is gang for move in moves)
-        if gang.name in reserved and gang.pod_count == own_count:
+        own_moves = (move.placed and move.gang is gang for move in moves)
+        if gang.name in reserved and gang.pod_count == sum(own_moves):
             self.cycle.reserved_only.add(gang.name)
         self._new_placements.update((id(move.pod), move) for move in moves if move.placed)
         self.cycle.refusals.pop(gang.name, None)

@@ -144,8 +144,7 @@ class QueueAccount:
                 self.relative_usage[main_resource(requested)].used if self.relative_usage else 0.0,
                 # If quotas are oversold, the share may be below the quota.
                 not within(self.allocated, self.share, requested),
-                self.saturation(requested),
-                self.saturation(requested, with_request=False),
+                *self._saturations(requested),
             )
         return result
 
@@ -178,20 +177,25 @@ class QueueAccount:
             if requested[kind] > 0
         )
 
-    def saturation(self, requested: Sequence[int], with_request: bool = True) -> float:
-        """Return the highest ratio of allocated to deserved amounts among the requested resources.
+    def saturation(self, requested: Sequence[int]) -> float:
+        """Return the highest ratio of allocated to deserved amounts among the requested resources."""
+        return self._saturations(requested)[1]
 
-        With `with_request`, the request is added to the allocation.
-        """
-        worst = 0.0
+    def _saturations(self, requested: Sequence[int]) -> tuple[float, float]:
+        """Return the saturation with the request added to the allocation, and without it."""
+        with_request = without = 0.0
         for kind in KINDS:
-            if requested[kind] <= 0:
+            more = requested[kind]
+            if more <= 0:
                 continue
-            allocated = self.allocated[kind] + (requested[kind] if with_request else 0)
-            deserved = self.deserved[kind]
-            ratio = allocated / deserved if deserved > 0 else (float("inf") if allocated > 0 else 0.0)
-            worst = max(worst, ratio)
-        return worst
+            allocated, deserved = self.allocated[kind], self.deserved[kind]
+            if deserved > 0:
+                with_request = max(with_request, (allocated + more) / deserved)
+                without = max(without, allocated / deserved)
+            else:
+                with_request = float("inf")
+                without = float("inf") if allocated > 0 else without
+        return with_request, without
 
 
 class Ledger:

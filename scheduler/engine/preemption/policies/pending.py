@@ -146,8 +146,8 @@ class Reclaim(PreemptionPolicy):
 
     def is_fair_outcome(self, sides: set[tuple[QueueAccount, QueueAccount]]) -> bool:
         for own_queue, victim_queue in sides if self.deserved else ():
-            ratio = own_queue.saturation(self.requested, with_request=False)
-            if ratio > 1 and ratio >= victim_queue.saturation(self.requested, with_request=False):
+            ratio = own_queue.saturation(self.requested)
+            if ratio > 1 and ratio >= victim_queue.saturation(self.requested):
                 self._exceeded_share = True
                 return False
         return True
@@ -188,7 +188,7 @@ class Reclaim(PreemptionPolicy):
         key = ("queue sort key", self.requested)
         result: Key | None = account.cache.get(key)
         if result is None:
-            saturation = account.saturation(self.requested, with_request=False)
+            saturation = account.saturation(self.requested)
             result = self._current_stage(account), account.rank, -saturation, -account.created, account.name
             account.cache[key] = result
         return result
