@@ -28,7 +28,7 @@ COMPILE := $(PY) -m uv pip compile --quiet --generate-hashes --no-header --no-an
 # Print "ok" if the command succeeds, its whole output if it fails.
 quiet = if output=$$($(2) 2>&1); then printf '  %-10s ok\n' '$(1)'; else printf '  %-10s\n%s\n' '$(1)' "$$output"; exit 1; fi
 
-.PHONY: help run test test-heavy lint types types-3.11 types-3.10 check collect bench behaviours demo-reset docs screenshots lock release chromium clean
+.PHONY: help run test test-heavy lint types types-3.11 types-3.10 check collect bench behaviours demo-reset docs screenshots lock release chromium bubblewrap clean
 
 help:
 	@echo "make run          start Berth with a demo organisation; Ctrl-C stops it"
@@ -46,16 +46,17 @@ help:
 	@echo "make release      build the files of a release in dist/"
 
 run: $(BASE)
+	@$(MAKE) bubblewrap 2> /dev/null || :
 	@# The documentation site appears under /docs once it is built, a few seconds after the start.
 	@[ -e site/index.html ] || { $(PY) -m mkdocs build --quiet --site-dir $(CURDIR)/$(VENV)/site && mv $(VENV)/site site; } \
 		> /dev/null 2>&1 < /dev/null &
 	@exec $(PY) -m berth.server.up --demo $(if $(HOST),--host $(HOST)) $(if $(PORT),--port $(PORT))
 
-test: $(DEV) chromium
+test: $(DEV) chromium bubblewrap
 	@$(MAKE) --jobs=2 check collect
 	@$(PY) -m pytest -q -n auto --dist loadscope --no-loadscope-reorder -m "not heavy" $(ARGS)
 
-test-heavy: $(DEV) chromium
+test-heavy: $(DEV) chromium bubblewrap
 	@$(PY) -m pytest -q -m heavy $(ARGS)
 	@[ -n '$(ARGS)' ] || BERTH_LAWS=1000 $(PY) -m pytest -q -n auto --timeout 1800 -m "not heavy" tests/engine
 
@@ -135,6 +136,14 @@ chromium:
 		echo "Installing Chromium for the browser tests ..."; \
 		{ apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends chromium; } \
 			>/dev/null || { echo "Chromium could not be installed: apt-get install chromium"; exit 1; }; }
+
+# Pods are isolated with it. Berth runs without it, too, and says so.
+bubblewrap:
+	@command -v bwrap >/dev/null || { \
+		[ "$$(id -u)" = 0 ] || { echo "To isolate pods, install bubblewrap: sudo apt-get install bubblewrap"; exit 1; }; \
+		echo "Installing bubblewrap, which isolates pods ..."; \
+		{ apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends bubblewrap; } \
+			>/dev/null || { echo "bubblewrap could not be installed: apt-get install bubblewrap"; exit 1; }; }
 
 clean:
 	@rm -rf build dist site .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis *.egg-info

@@ -18,7 +18,8 @@ class PodOrder:
     pod may use, in thousandths. `instance_id` identifies the node's instance. `environment` is the digest of
     the environment installed there, or empty for the machine's own programs. `start_in` is the document's
     `workspace`: the pod starts in that directory on the node if it exists, otherwise in a directory of that
-    name inside the workload's workspace.
+    name inside the workload's workspace. `project` names the tenant, and `uid` is the Unix user of its pods
+    on nodes that separate users.
     """
 
     pod_id: str
@@ -33,6 +34,8 @@ class PodOrder:
     device_milli: int = 1000
     environment: str = ""
     start_in: str = ""
+    project: str = ""
+    uid: int = 0
 
 
 class PodState(str, Enum):

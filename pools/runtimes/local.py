@@ -24,12 +24,17 @@ from pools.runtimes.base import (
     RuntimeFailure,
 )
 from pools.runtimes.device_usage import DeviceProbe
+from pools.runtimes.enclosure.devices import UnknownDevice
+from pools.runtimes.enclosure.enclosures import Enclosures, NotVisible
+from pools.runtimes.enclosure.levels import Isolation
+from pools.runtimes.enclosure.pod import shared_memory_path
+from pools.runtimes.enclosure.probe import Shim
 from pools.runtimes.pod_dir import PodDir, exit_report, parse_timestamp
 from pools.runtimes.pod_env import pod_env
 from pools.runtimes.process_usage import usage_by_pod
 from pools.runtimes.rendezvous import PortAllocator
 from pools.runtimes.shim.processes import boot_id
-from pools.runtimes.shim.records import sync_directory
+from pools.runtimes.shim.records import Record, sync_directory
 
 CHECKPOINT = ".berth-checkpoint"
 LOG_LIMIT = 256 * 1024 * 1024
@@ -43,7 +48,7 @@ SOURCE_ROOT = str(Path(__file__).resolve().parents[2])
 
 
 class LocalRuntime:
-    """Runtime whose pods are processes on this machine, run as the same user as Berth.
+    """Runtime whose pods are processes on this machine, in the strongest enclosures that it offers.
 
     All state is under `root`, so several processes may use the runtime at once, and a new process may take
     over after a crash. Pods are tied to `anchor` (`pid:start`) and stopped when that process ends. Without an
@@ -63,7 +68,9 @@ class LocalRuntime:
         for directory in (self._pods, self._logs, self._workspaces, self._wakes):
             directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._shims: dict[str, subprocess.Popen[bytes]] = {}
-        self._shared = shared or Path(os.environ.get("BERTH_WORKSPACE_ROOT") or "/")
+        shim = Shim((sys.executable, "-I", "-S", "-c", SHIM_CODE, SOURCE_ROOT), _SHIM_ENV)
+        shared = shared or Path(os.environ.get("BERTH_WORKSPACE_ROOT") or "/")
+        self._enclosures = Enclosures(self._pods, self.root.parent, shared, shim)
         self._rendezvous = PortAllocator()
         self._probe = probe or DeviceProbe()
         self._socket: socket.socket | None = None
@@ -89,33 +96,28 @@ class LocalRuntime:
 
     def _write_order(self, pod: PodDir, order: PodOrder) -> bool:
         workspace = self._workspaces / validate_name(order.workspace)
-        workspace.mkdir(exist_ok=True, mode=0o700)
+        reason = self._enclosures.refusal(order, self._workspaces)
         environment = self._environments / order.environment if order.environment else None
         env = pod_env(order, workspace, pod.work, environment=environment)
-        reason = _spec_error(order, env) or _missing_environment(environment)
-        if reason:
-            pod.finish(PodCause.START_FAILED, reason)
-            return False
-        try:
-            working_dir = self._working_dir(order, workspace)
-        except OSError as error:
-            pod.finish(PodCause.START_FAILED, f"could not create workspace {order.start_in}: {error}")
-            return False
-        extra = [("log_limit", str(self.log_limit)), ("wake_dir", str(self._wakes))]
-        pod.write_order(order, env, pod.work / working_dir, extra)
-        return True
+        reason = reason or _spec_error(order, env) or _missing_environment(environment)
+        if not reason:
+            workspace.mkdir(exist_ok=True, mode=0o700)
+            start = self._enclosures.start_directory(order, workspace)
+            fields: Record = [("log_limit", str(self.log_limit)), ("wake_dir", str(self._wakes))]
+            fields += [("create_dir", str(start.created))] if start.created else []
+            try:
+                fields += self._enclosures.fields(order, env, pod.path, start, environment)
+                pod.write_order(order, env, pod.work / start.path, fields)
+                return True
+            except (UnknownDevice, NotVisible) as error:
+                reason = str(error)
+        pod.finish(PodCause.START_FAILED, reason)
+        return False
 
-    def _working_dir(self, order: PodOrder, workspace: Path) -> Path:
-        """Return the directory to start in. A relative path is relative to the pod's own directory."""
-        if not order.start_in:
-            return Path(order.working_dir or "")
-        name = order.start_in.strip("/")
-        shared = self._shared / name
-        if shared.is_dir():
-            return shared
-        own = workspace / name
-        own.mkdir(parents=True, exist_ok=True, mode=0o700)
-        return own
+    @property
+    def isolation(self) -> Isolation:
+        """Return how this machine isolates its pods. The first call tries it."""
+        return self._enclosures.isolation
 
     def _spawn_shim(self, pod_id: str, pod: PodDir) -> None:
         self._reap_shims()
@@ -224,6 +226,7 @@ class LocalRuntime:
 
     def drop_workspace(self, workspace: str) -> None:
         path = self._workspaces / validate_name(workspace)
+        shutil.rmtree(shared_memory_path(path), ignore_errors=True)
         shutil.rmtree(path, ignore_errors=True)  # another process may delete it at the same time
         if path.exists():
             raise RuntimeFailure(f"could not delete all of {path}")
@@ -243,7 +246,8 @@ class LocalRuntime:
 
     def checkpointed_at(self, workspace: str) -> datetime | None:
         try:
-            saved = (self._workspaces / validate_name(workspace) / CHECKPOINT).stat().st_mtime
+            # A link could lead anywhere on this machine.
+            saved = (self._workspaces / validate_name(workspace) / CHECKPOINT).lstat().st_mtime
         except FileNotFoundError:
             return None
         saved = min(max(saved, 0.0), time.time())  # a pod can set any modification time

@@ -3,17 +3,19 @@
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from pools.runtimes.base import PodOrder, PodReport, PodState, PodUsage, Runtime
 from pools.runtimes.local import LocalRuntime
 from pools.runtimes.ray.runtime import RayRuntime
+from pools.runtimes.shim.processes import process_ids
 from tests.contracts.ray_cluster import RayCluster
 from tests.fakes.runtime import FakeRuntime
 
 PATIENCE = 60.0
+UID = 1_900_000_007
 T = TypeVar("T")
 
 
@@ -21,7 +23,7 @@ def order(pod_id: str, *command: str, **changes: object) -> PodOrder:
     values: dict[str, object] = {
         "pod_id": pod_id, "name": f"train-1/{pod_id}", "workspace": "train-1", "working_dir": None,
         "command": command or ("true",), "env": {"RANK": "0"}, "instance_id": "i-0", "devices": (),
-        "grace_seconds": 5,
+        "grace_seconds": 5, "project": "vision", "uid": UID,
     }  # fmt: skip
     return PodOrder(**{**values, **changes})  # type: ignore[arg-type]
 
@@ -191,6 +193,26 @@ def alive(pid: int) -> bool:
     except (FileNotFoundError, ProcessLookupError):
         return False
     return fields[0] != "Z"
+
+
+def machine_pids(pod_pid: int, inside: Collection[int]) -> set[int]:
+    """Return the process ids on the machine of processes that a pod sees under the ids in `inside`."""
+    namespace = _namespace(pod_pid)
+    if namespace == _namespace(os.getpid()):
+        return set(inside)
+    return {pid for pid in process_ids() if _namespace(pid) == namespace and _innermost_pid(pid) in inside}
+
+
+def _namespace(pid: int) -> str:
+    try:
+        return str(Path(f"/proc/{pid}/ns/pid").readlink())
+    except OSError:
+        return ""
+
+
+def _innermost_pid(pid: int) -> int:
+    status = Path(f"/proc/{pid}/status").read_text()
+    return next(int(line.split()[-1]) for line in status.splitlines() if line.startswith("NSpid:"))
 
 
 def kill(pid: int) -> None:

@@ -25,6 +25,7 @@ def berth(installing: InstallContext) -> Iterator[Installation]:
     with tempfile.TemporaryDirectory(prefix="berth-training-job-") as place:
         workspace = Path(place) / "home" / "digits"
         workspace.mkdir(parents=True)
+        workspace.chmod(0o777)  # the pods' user writes to it
         shutil.copy(EXAMPLE / "train.py", workspace)
         with installing(BERTH_WORKSPACE_ROOT=place) as installation:
             yield installation

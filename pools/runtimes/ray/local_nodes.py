@@ -16,6 +16,7 @@ from typing import Any
 
 from pools.providers.base import Instance, InstanceState, ProvisionOrder, ProvisionResult
 from pools.providers.local import LocalProvider
+from pools.runtimes.enclosure.levels import SETTINGS_OF_PODS
 from pools.runtimes.ray.cluster import AGENT_PORT, JOBS_PORT, node_label
 from pools.runtimes.ray.node.raylet import STARTED
 from pools.runtimes.shim.processes import send_signal, start_time, stat_fields
@@ -193,7 +194,7 @@ def _is_running(record: dict[str, str]) -> bool:
 
 def _environment() -> dict[str, str]:
     """Return the variables that the process needs. Others may be secrets such as the database password."""
-    names = ("PATH", "HOME", "LANG", "LD_LIBRARY_PATH", "BERTH_ANCHOR", "BERTH_GPU_PROBE")
+    names = ("PATH", "HOME", "LANG", "LD_LIBRARY_PATH", "BERTH_ANCHOR", "BERTH_GPU_PROBE", *SETTINGS_OF_PODS)
     return {name: os.environ[name] for name in names if name in os.environ} | {"PYTHONPATH": _SOURCE}
 
 

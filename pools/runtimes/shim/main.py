@@ -68,7 +68,13 @@ def watch(pod: Pod, control: int, signals: int, anchor: int | None, log: PodLog)
         timeout = max(next_trim - time.monotonic(), 0.0)
         if pod.deadline is not None:
             timeout = min(timeout, pod.deadline - time.monotonic())
+        leftover = pod.watch_leftover()
+        if leftover is not None:
+            poller.register(leftover, select.POLLIN)
         ready = dict(poller.poll(max(timeout, 0.0) * 1000))
+        if leftover is not None:
+            poller.unregister(leftover)
+            os.close(leftover)
         if signals in ready and signal.SIGTERM in os.read(signals, 4096):
             pod.stop("host_stopped", grace)
         if control in ready:

@@ -1,24 +1,33 @@
 """Start a pod's command once, and end it with all descendants."""
 
+from __future__ import annotations
+
 # `signal` wraps these numbers in enums, and importing it takes half as long as Python takes to start.
 import _signal as signal  # type: ignore[import-not-found]
 import os
 import time
 
-from pools.runtimes.shim.processes import descendants, process_group, send_signal, start_time
+from pools.runtimes.shim.namespaces import Namespaces
+from pools.runtimes.shim.processes import descendants, is_running, process_group, send_signal, start_time
 from pools.runtimes.shim.records import Record, write_record
+from pools.runtimes.shim.shared_memory import SharedMemory
+
+TYPE_CHECKING = False  # importing `typing` takes half as long as Python takes to start
+if TYPE_CHECKING:
+    from ctypes import CDLL
 
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 
 
 class Pod:
-    """The command and its descendants. Orphans are reparented to this process."""
+    """The command and its descendants. Orphans are reparented to this process or to their namespace's."""
 
     def __init__(self, directory: str, order: Record) -> None:
         self.directory = directory
         self.order = dict(order)
         self.command = [value for key, value in order if key == "arg"]
         self.env = dict(value.split("=", 1) for key, value in order if key == "env")
+        self.namespaces = _namespaces(directory, order)
         self.pid = 0
         self.started_at = 0.0
         self.wait_status: int | None = None
@@ -30,21 +39,29 @@ class Pod:
         """Record the command's process id, then let the command run. Return an error message or ""."""
         import ctypes
 
-        prctl = ctypes.CDLL(None).prctl
-        prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        libc = ctypes.CDLL(None, use_errno=True)
+        libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        failure = self.namespaces.build() if self.namespaces else ""
+        if failure:
+            return failure
         go_read, go_write = os.pipe()
         failed_read, failed_write = os.pipe()
+        born_read, born_write = os.pipe()
         shim = os.getpid()
-        self.pid = os.fork()
-        if self.pid == 0:
+        child = os.fork()
+        if child == 0:
             os.close(go_write)
-            prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-            self._exec_command(shim, go_read, failed_write)
-        os.close(go_read)
-        os.close(failed_write)
-        self.started_at = time.time()
-        self._write_status("starting")
-        os.write(go_write, b"g")
+            self._run_command(libc, shim, go_read, failed_write, born_write)
+        for fd in (go_read, failed_write, born_write):
+            os.close(fd)
+        self.pid = int(os.read(born_read, 32) or 0)
+        os.close(born_read)
+        if child != self.pid:
+            os.waitpid(child, 0)
+        if self.pid:
+            self.started_at = time.time()
+            self._write_status("starting")
+            os.write(go_write, b"g")
         os.close(go_write)
         with open(failed_read, "rb") as file:
             failure = file.read().decode("utf-8", "replace")
@@ -52,19 +69,34 @@ class Pod:
             self._write_status("running")
         return failure
 
-    def _exec_command(self, shim: int, go_fd: int, failure_fd: int) -> None:
+    def _run_command(self, libc: CDLL, shim: int, go_fd: int, failure_fd: int, born_fd: int) -> None:
+        """Replace this process, or a child inside the namespaces, with the command."""
         subject = "the log"
         try:
+            self._open_output()
+            subject = "the pod's enclosure"
+            if self.namespaces:
+                self.namespaces.enter(libc)
+                child = os.fork()
+                if child != 0:
+                    os.write(born_fd, str(child).encode())
+                    os._exit(0)  # the shim adopts the child
+            else:
+                os.write(born_fd, str(os.getpid()).encode())
             os.setsid()
-            if os.getppid() != shim or os.read(go_fd, 1) != b"g":
+            if os.read(go_fd, 1) != b"g":
                 os._exit(127)
             for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGTERM, signal.SIGCHLD):
                 signal.signal(number, signal.SIG_DFL)
-            log = os.open(f"{self.directory}/log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-            os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-            os.dup2(log, 1)
-            os.dup2(log, 2)
+            if self.namespaces:
+                self.namespaces.drop_privileges(libc)
+            # A change of the user resets this, and in a process namespace the parent's id is 0.
+            libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+            if os.getppid() not in (shim, 0):
+                os._exit(127)
             subject = self.order["working_dir"]
+            if "create_dir" in self.order:
+                os.makedirs(self.order["create_dir"], 0o700, exist_ok=True)
             os.chdir(subject)
             subject = self.command[0]
             os.execvpe(subject, self.command, self.env)  # noqa: S606
@@ -72,6 +104,15 @@ class Pod:
             reason = error.strerror if isinstance(error, OSError) else error
             os.write(failure_fd, f"{subject}: {reason}".encode("utf-8", "replace")[:1000])
         os._exit(127)
+
+    def _open_output(self) -> None:
+        """Connect the log. It belongs to the pod's user, because programs open /dev/stderr again."""
+        log = os.open(f"{self.directory}/log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        if self.namespaces and self.namespaces.uid:
+            os.fchown(log, self.namespaces.uid, self.namespaces.uid)
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        os.dup2(log, 1)
+        os.dup2(log, 2)
 
     def _write_status(self, state: str) -> None:
         record = [
@@ -98,7 +139,23 @@ class Pod:
         """Whether the command has ended or, after a stop, all processes have ended or the time is up."""
         if self.deadline is None:
             return self.wait_status is not None
-        return self.childless or time.monotonic() >= self.deadline
+        return time.monotonic() >= self.deadline or (self.wait_status is not None and not self.processes())
+
+    def processes(self) -> list[int]:
+        """Return the pod's running processes, parents first."""
+        own = self.namespaces.pids if self.namespaces else ()
+        return [pid for pid in descendants(os.getpid()) if pid not in own and is_running(pid)]
+
+    def watch_leftover(self) -> int | None:
+        """Return a descriptor that becomes readable when a process that outlived the command ends."""
+        if self.deadline is None or self.wait_status is None:
+            return None
+        for pid in self.processes():
+            try:
+                return os.pidfd_open(pid)
+            except ProcessLookupError:
+                continue
+        return None
 
     def stop(self, cause: str, grace: float) -> None:
         """Send SIGTERM to all processes. If the call is repeated, the earlier deadline applies."""
@@ -107,7 +164,7 @@ class Pod:
             self.deadline = min(self.deadline, deadline)
             return
         self.deadline, self.cause = deadline, cause
-        strays = [pid for pid in descendants(os.getpid()) if process_group(pid) not in (self.pid, None)]
+        strays = [pid for pid in self.processes() if process_group(pid) not in (self.pid, None)]
         try:
             os.killpg(self.pid, signal.SIGTERM)
         except ProcessLookupError:
@@ -128,3 +185,16 @@ class Pod:
             time.sleep(pause)
             pause = min(pause * 2, 1.0)
             self.reap()
+        if self.namespaces:
+            self.namespaces.close()
+
+
+def _namespaces(directory: str, order: Record) -> Namespaces | None:
+    command = [value for key, value in order if key == "enclosure"]
+    if not command:
+        return None
+    fields = dict(order)
+    uid, path = int(fields["uid"]), fields.get("shared_memory")
+    groups = [int(value) for key, value in order if key == "group"]
+    memory = SharedMemory(path, uid) if path else None
+    return Namespaces(command, uid, groups, f"{directory}/enclosure.err", memory)

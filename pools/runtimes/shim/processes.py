@@ -49,6 +49,12 @@ def process_group(pid: int) -> int | None:
     return int(fields[2]) if fields else None
 
 
+def is_running(pid: int) -> bool:
+    """Return whether the process exists and is not a zombie."""
+    fields = stat_fields(pid)
+    return fields is not None and fields[0] != "Z"
+
+
 def send_signal(pid: int, number: int) -> None:
     try:
         os.kill(pid, number)

@@ -12,6 +12,7 @@ from berth.core.spec.tree import smallest_gang_size
 from pools.joining import secrets
 from pools.joining.sealed import UnsealError
 from pools.runtimes.base import PodOrder
+from pools.runtimes.enclosure.levels import pod_uid
 from pools.services.environments import secrets_for
 from projects.models import Pod, Session
 from scheduler.loop.dispatch.ports import port_env
@@ -40,6 +41,8 @@ def build_pod_order(pod: Pod, spec: WorkloadSpec, gang: Sequence[Pod]) -> PodOrd
         device_milli=pod.allocation.gpu_milli,
         environment=pod.node.environment_id or "",
         start_in=spec.role_workspace(role) or "",
+        project=pod.workload.project.name,
+        uid=pod_uid(pod.workload.project_id),
     )
 
 

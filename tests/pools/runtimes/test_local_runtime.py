@@ -15,7 +15,7 @@ from pools.runtimes import local, local_log
 from pools.runtimes.base import PodCause, PodState
 from pools.runtimes.local import LocalRuntime
 from pools.runtimes.shim.processes import start_time
-from tests.contracts.pods import LocalStage, alive, ended, kill, order, poll_until, running
+from tests.contracts.pods import LocalStage, alive, ended, kill, machine_pids, order, poll_until, running
 
 ROOT = Path(__file__).resolve().parents[3]
 SHOW_ENV = "import json, os; print(json.dumps(dict(os.environ) | {'cwd': os.getcwd()}))"
@@ -108,7 +108,7 @@ def test_stop_ends_grandchildren_outside_the_process_group(stage: LocalStage) ->
     script = "sleep 1000 & echo $!; setsid sleep 1000 & sleep 0.1; pgrep -P $$ | tr '\\n' ' '; echo; wait"
     shell(stage, script, grace_seconds=30)
     lines = log_lines(stage, lines=2)
-    pids = {int(lines[0]), *map(int, lines[1].split())}
+    pids = machine_pids(stage.pid("p-1"), {int(lines[0]), *map(int, lines[1].split())})
     assert len([pid for pid in pids if alive(pid)]) >= 2
     stage.runtime.stop("p-1", 30)
     assert ended(stage.runtime, "p-1").cause == PodCause.STOPPED
@@ -119,7 +119,7 @@ def test_daemons_that_ignore_sigterm_are_killed_after_the_grace_period(stage: Lo
     """A daemon's parent has exited. The daemon has its own session and ignores the signal."""
     daemon = "setsid sh -c \"trap '' TERM; echo \\$\\$; while :; do sleep 1; done\" &"
     shell(stage, f"sh -c '{daemon}'; sleep 1000")
-    pid = int(log_lines(stage)[0])
+    (pid,) = machine_pids(stage.pid("p-1"), {int(log_lines(stage)[0])})
     assert alive(pid)
     stage.runtime.stop("p-1", 0)
     ended(stage.runtime, "p-1")
@@ -127,9 +127,11 @@ def test_daemons_that_ignore_sigterm_are_killed_after_the_grace_period(stage: Lo
 
 
 def test_leftover_processes_end_with_the_command(stage: LocalStage) -> None:
-    shell(stage, "setsid sleep 1000 & echo $!; exit 5")
+    shell(stage, 'mkfifo "$BERTH_POD_DIR/go"; setsid sleep 1000 & echo $!; . "$BERTH_POD_DIR/go"')
+    (pid,) = machine_pids(stage.pid("p-1"), {int(log_lines(stage)[0])})
+    (stage.root / "pods" / "p-1" / "work" / "go").write_text("exit 5")
     assert ended(stage.runtime, "p-1").exit_code == 5
-    assert not alive(int(log_lines(stage)[0]))
+    assert not alive(pid)
 
 
 def test_child_may_use_the_whole_grace_period_after_its_shell_has_ended(stage: LocalStage) -> None:
@@ -196,7 +198,8 @@ def test_concurrent_starts_run_one_pod(stage: LocalStage) -> None:
 
 def test_pod_is_lost_when_its_shim_is_killed(stage: LocalStage) -> None:
     shell(stage, "setsid sleep 1000 & echo $!; sleep 1000")
-    grandchild, pid = int(log_lines(stage)[0]), stage.pid("p-1")
+    pid = stage.pid("p-1")
+    (grandchild,) = machine_pids(pid, {int(log_lines(stage)[0])})
     kill(int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1]))
     report = ended(stage.runtime, "p-1")
     assert (report.cause, report.exit_code, report.signal) == (PodCause.LOST, None, None)

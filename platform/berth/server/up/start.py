@@ -17,6 +17,7 @@ from berth.server.up.address import bind_socket, socket_url, wait_until_ready
 from berth.server.up.child import Child
 from berth.server.up.claim import claim_home, write_status
 from berth.server.up.errors import StartupError
+from berth.server.up.isolation import choose_isolation
 from berth.server.up.orphans import adopt_orphans
 from berth.server.up.processes import database, environment, scheduler, services, tasks, web
 from berth.server.up.supervisor import Supervisor
@@ -26,11 +27,6 @@ DEFAULT_HOST = "127.0.0.1"
 HOSTS_VARIABLE = "BERTH_ALLOWED_HOSTS"
 DEMO_GPUS = "8"
 FORMER_SERVER_WAIT = 15.0
-ROOT_WARNING = """\
-  Warning: Berth runs as root, so the pods of local pools run as root as well. A user who may submit to a
-  local pool controls this machine and can read everything Berth stores. Run Berth as a separate user
-  before you let in users whom you would not trust with root. See "Security" in docs/operations.md.
-"""
 
 
 def up(*, host: str = DEFAULT_HOST, port: int | None = None, demo: bool = False) -> int:
@@ -51,8 +47,10 @@ class Startup:
     home: Path
     listening: socket
     lock: TextIO
+    notice: str = ""
 
     def run(self, demo: bool) -> None:
+        self.notice = choose_isolation(self.home, demo)
         (self.home / "logs").mkdir(mode=0o700, exist_ok=True)
         supervisor = Supervisor(lambda text: print(f"[{time.strftime('%H:%M:%S')}] {text}", flush=True))
         supervisor.listen()
@@ -130,8 +128,8 @@ class Startup:
                 HOSTS_VARIABLE
             ):
                 print(f"  note         other host names are rejected until {HOSTS_VARIABLE} lists them")
-            if os.geteuid() == 0:
-                print(f"\n{ROOT_WARNING}")
+            if self.notice:
+                print(f"\n{self.notice}")
             print("  Press Ctrl-C to stop Berth and everything it runs.\n", flush=True)
         elif not is_stopped:
             raise StartupError(f"The web process does not respond. See the logs in {self.home / 'logs'}.")

@@ -1,0 +1,41 @@
+"""Describe, at the start, how this machine isolates the pods of local pools."""
+
+import os
+from pathlib import Path
+
+from berth.server.up.errors import StartupError
+from pools.runtimes.enclosure.levels import VARIABLE, Isolation, Level, Policy
+from pools.runtimes.local import LocalRuntime
+
+OFF = f"""\
+  Warning: pods are not isolated, because {VARIABLE} is off. A pod can read and change everything that Berth
+  stores, and the pods of all other projects.
+"""
+
+
+def choose_isolation(home: Path, demo: bool) -> str:
+    """Return a notice about the isolation of pods for the terminal.
+
+    Without enclosures, a node serves one project. A demo has several, which all belong to the person who runs
+    it, so it switches isolation off and says so, unless the variable is set. Raises StartupError if the
+    variable is invalid.
+    """
+    try:
+        isolation = LocalRuntime(home / "run").isolation
+    except ValueError as error:
+        raise StartupError(str(error)) from None
+    if demo and isolation.level is Level.NONE and VARIABLE not in os.environ:
+        os.environ[VARIABLE] = Policy.OFF.value
+        return f"  Warning: the demo runs its pods without isolation. {isolation.obstacle}\n"
+    return _notice(isolation)
+
+
+def _notice(isolation: Isolation) -> str:
+    if isolation.policy is Policy.OFF:
+        return OFF
+    if isolation.level is Level.USERS:
+        return ""
+    if isolation.level is Level.NAMESPACES:
+        return f"  Note: {isolation.obstacle}\n"
+    serves = "runs no pods" if isolation.policy is Policy.REQUIRE else "serves one project only"
+    return f"  Warning: this machine {serves}. {isolation.obstacle}\n"

@@ -1,0 +1,97 @@
+"""Build the bubblewrap command line of a pod's enclosure. Pure: it reads nothing from the machine."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from pools.runtimes.enclosure.levels import Level
+
+# It ends when the shim closes its input. The namespaces exist as long as it runs.
+HOLDER = "/bin/cat"
+_SHARED_MEMORY = "/dev/shm"  # noqa: S108 - inside the enclosure
+
+
+@dataclass(frozen=True)
+class Mount:
+    """A path of the machine at `source` that the pod sees at `target`."""
+
+    source: str
+    target: str
+
+    @classmethod
+    def at(cls, path: str) -> Mount:
+        return cls(path, path)
+
+
+@dataclass(frozen=True)
+class View:
+    """Everything of the machine that a pod sees.
+
+    `links` are symbolic links of the root directory, such as /bin. `readable` mounts are read-only, and the
+    directories in `hidden` are empty. Of two paths, the longer one decides. `shared_memory` is the directory
+    that the workload's pods share as /dev/shm, or empty for a private one. `devices` are device nodes.
+    """
+
+    links: Sequence[tuple[str, str]] = ()
+    readable: Sequence[Mount] = ()
+    hidden: Sequence[str] = ()
+    writable: Sequence[Mount] = ()
+    devices: Sequence[str] = ()
+    shared_memory: str = ""
+
+
+def enclose(view: View, level: Level, *, program: str = "bwrap", blocks_nesting: bool = True) -> list[str]:
+    """Return the command line that builds the enclosure and then waits for the end of its input.
+
+    `blocks_nesting` denies user namespaces inside a user namespace, which needs bubblewrap 0.8.
+    """
+    argv = [program, "--die-with-parent", "--unshare-pid", "--unshare-ipc", "--unshare-uts"]
+    if level is Level.NAMESPACES:
+        argv += ["--unshare-user", *(["--disable-userns"] if blocks_nesting else [])]
+    argv += ["--cap-drop", "ALL"]
+    for destination, path in view.links:
+        argv += ["--symlink", destination, path]
+    directories: set[str] = set()
+    argv += ["--proc", "/proc", "--dev", "/dev"]
+    for device in view.devices:
+        argv += [*_parents(device, directories), "--dev-bind", device, device]
+    if view.shared_memory:
+        argv += ["--bind", view.shared_memory, _SHARED_MEMORY]
+    else:
+        argv += ["--perms", "1777", "--tmpfs", _SHARED_MEMORY]
+    for option, path, source in sorted(_mounts(view), key=lambda mount: len(PurePosixPath(mount[1]).parts)):
+        argv += [*_parents(path, directories), option, *([source] if source else []), path]
+    for path in ("/dev", *view.hidden, "/"):
+        argv += ["--remount-ro", path]
+    return [*argv, "--chdir", "/", "--", HOLDER]
+
+
+def _mounts(view: View) -> Iterator[tuple[str, str, str]]:
+    """Yield option, path and source of each mount."""
+    for mount in view.readable:
+        yield "--ro-bind", mount.target, mount.source
+    for path in view.hidden:
+        yield "--tmpfs", path, ""
+    for mount in view.writable:
+        yield "--bind", mount.target, mount.source
+
+
+def _parents(path: str, created: set[str]) -> list[str]:
+    """Return the options that create the parents of a mount point.
+
+    bubblewrap itself would create them for their owner only.
+    """
+    options = []
+    for parent in reversed(PurePosixPath(path).parents):
+        name = str(parent)
+        if name != "/" and name not in created:
+            created.add(name)
+            options += ["--dir", name]
+    return options
+
+
+def is_inside(path: str, directories: Collection[str]) -> bool:
+    """Return whether the path is one of the directories or lies in one of them."""
+    return any(path == directory or path.startswith(directory.rstrip("/") + "/") for directory in directories)

@@ -1,0 +1,92 @@
+"""Device nodes of GPUs: a pod sees only those of its own GPUs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+# A GPU pod needs all of these that exist. InfiniBand is the network between GPUs.
+_NVIDIA_CONTROL = ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "nvidia-modeset")
+_NETWORK = ("infiniband", "gdrdrv")
+_FIRST_RENDER_NODE = 128
+
+
+class UnknownDevice(Exception):
+    """Raised if a GPU of an order has no device node on this machine."""
+
+
+@dataclass(frozen=True)
+class NvidiaGpu:
+    uuid: str
+    minor: int
+
+
+@dataclass(frozen=True)
+class PodDevices:
+    """Device nodes of a pod's GPUs, and the ids by which its programs select them."""
+
+    nodes: tuple[str, ...]
+    ids: tuple[str, ...]
+
+
+def pod_devices(devices: Sequence[str], root: Path = Path("/")) -> PodDevices:
+    """Return the device nodes of these GPUs, or none on a machine with simulated GPUs.
+
+    An index becomes the GPU's UUID, because a pod that sees only some device nodes counts anew. A partition
+    of a GPU (MIG) needs all device nodes. Raises UnknownDevice.
+    """
+    ids = tuple(devices)
+    if not ids:
+        return PodDevices((), ids)
+    gpus = nvidia_gpus(root)
+    if gpus:
+        chosen = gpus if any(name.startswith("MIG-") for name in ids) else [_select(gpus, n) for n in ids]
+        names = [*_NVIDIA_CONTROL, *_NETWORK, *(f"nvidia{gpu.minor}" for gpu in chosen)]
+        names += ["nvidia-caps"] if any(name.startswith("MIG-") for name in ids) else []
+        by_index = {str(index): gpu.uuid for index, gpu in enumerate(gpus)}
+        return PodDevices(_existing(names, root), tuple(by_index.get(name, name) for name in ids))
+    if (root / "dev/kfd").exists():
+        renders = amd_render_nodes(root)
+        if any(not name.isdecimal() or int(name) >= len(renders) for name in ids):
+            raise UnknownDevice(f"GPU {', '.join(ids)} has no device node on this machine")
+        names = ["kfd", *_NETWORK, *(f"dri/renderD{renders[int(name)]}" for name in ids)]
+        return PodDevices(_existing(names, root), tuple(str(index) for index in range(len(ids))))
+    return PodDevices((), ids)
+
+
+def nvidia_gpus(root: Path = Path("/")) -> list[NvidiaGpu]:
+    """Return the GPUs in the order of their PCI addresses, which is the order of their indices."""
+    gpus = []
+    for file in sorted(root.glob("proc/driver/nvidia/gpus/*/information")):
+        text = file.read_text(errors="replace")
+        uuid = re.search(r"^GPU UUID:\s*(\S+)", text, re.MULTILINE)
+        minor = re.search(r"^Device Minor:\s*(\d+)", text, re.MULTILINE)
+        if uuid and minor:
+            gpus.append(NvidiaGpu(uuid[1], int(minor[1])))
+    return gpus
+
+
+def amd_render_nodes(root: Path = Path("/")) -> list[int]:
+    """Return the minor number of each GPU's render node, in the order of the GPUs' indices."""
+    files = root.glob("sys/class/kfd/kfd/topology/nodes/*/properties")
+    minors = []
+    for file in sorted(files, key=lambda path: int(path.parent.name)):
+        match = re.search(r"^drm_render_minor (\d+)", file.read_text(errors="replace"), re.MULTILINE)
+        if match and int(match[1]) >= _FIRST_RENDER_NODE:
+            minors.append(int(match[1]))
+    return minors
+
+
+def _select(gpus: Sequence[NvidiaGpu], name: str) -> NvidiaGpu:
+    if name.isdecimal() and int(name) < len(gpus):
+        return gpus[int(name)]
+    for gpu in gpus:
+        if name == gpu.uuid:
+            return gpu
+    raise UnknownDevice(f"GPU {name} has no device node on this machine")
+
+
+def _existing(names: Sequence[str], root: Path) -> tuple[str, ...]:
+    return tuple(f"/dev/{name}" for name in names if (root / "dev" / name).exists())

@@ -1,0 +1,110 @@
+"""Decide how each pod of this machine is enclosed."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from pools.runtimes.base import PodOrder
+from pools.runtimes.enclosure.devices import pod_devices
+from pools.runtimes.enclosure.levels import Isolation, Level, find_refusal, read_policy
+from pools.runtimes.enclosure.machine import environment_mounts, machine_view
+from pools.runtimes.enclosure.pod import PodFiles, enclosure_fields, is_visible
+from pools.runtimes.enclosure.probe import Probed, Shim, probe
+from pools.runtimes.shim.records import Record
+
+_SERVED = (
+    ".project"  # record in the workspaces of a machine that cannot isolate pods; no workspace has this name
+)
+
+
+class NotVisible(Exception):
+    """Raised if a pod's working directory is outside everything that the pod sees."""
+
+
+@dataclass(frozen=True)
+class StartDirectory:
+    """Directory in which a pod starts.
+
+    `created` is the directory that the pod's shim creates first. `shared` is a directory of the machine to
+    which the pod gets access.
+    """
+
+    path: Path
+    created: Path | None = None
+    shared: Path | None = None
+
+
+class Enclosures:
+    """Enclosures of a runtime whose pods' directories are in `pods`.
+
+    Pods must not see `state`, which holds Berth's own files. `shared` is the root of the `workspace` paths.
+    """
+
+    def __init__(self, pods: Path, state: Path, shared: Path, shim: Shim) -> None:
+        self._pods, self._state, self._shared, self._shim = pods, state, shared, shim
+        self._probed: Probed | None = None
+
+    @property
+    def isolation(self) -> Isolation:
+        """Return how this machine isolates its pods. The first call tries it."""
+        return self._probe().isolation
+
+    def refusal(self, order: PodOrder, workspaces: Path) -> str:
+        """Return the reason this machine must not run the pod, or an empty string."""
+        isolation = self.isolation
+        if isolation.encloses:
+            return find_refusal(isolation, order.project, order.uid, ())
+        served = workspaces / _SERVED
+        is_empty = all(each.name.startswith(".") for each in workspaces.iterdir())
+        others = () if is_empty or not served.exists() else (served.read_text(),)
+        refusal = find_refusal(isolation, order.project, order.uid, others)
+        if not refusal and not others:
+            served.write_text(order.project)
+        return refusal
+
+    def start_directory(self, order: PodOrder, workspace: Path) -> StartDirectory:
+        """Return the directory to start in. A relative path is relative to the pod's own directory."""
+        if not order.start_in:
+            return StartDirectory(Path(order.working_dir or ""))
+        name = order.start_in.strip("/")
+        shared = self._shared / name
+        if not self.isolation.encloses:
+            is_shared = shared.is_dir()
+        else:  # the pod gets write access to this directory, so it must lie where admins expect it
+            root, shared = Path(os.path.realpath(self._shared)), Path(os.path.realpath(shared))
+            is_shared = root != Path("/") and root in shared.parents and shared.is_dir()
+        if is_shared:
+            return StartDirectory(shared, shared=shared)
+        return StartDirectory(workspace / name, created=workspace / name)
+
+    def fields(
+        self, order: PodOrder, env: dict[str, str], directory: Path, start: StartDirectory,
+        environment: Path | None,
+    ) -> Record:  # fmt: skip
+        """Prepare the pod's enclosure, and return the fields of its order that describe it.
+
+        Changes CUDA_VISIBLE_DEVICES in `env` to ids that are valid inside. Raises NotVisible, UnknownDevice.
+        """
+        probed = self._probe()
+        if not probed.isolation.encloses:
+            return []
+        devices = pod_devices(order.devices)
+        work, workspace = Path(env["BERTH_POD_DIR"]), Path(env["BERTH_WORKSPACE"])
+        mounts = environment_mounts(environment) if environment else ()
+        files = PodFiles(directory, work, workspace, start.shared, mounts)
+        view = machine_view([self._state, workspace.parent])
+        if not is_visible(str(work / start.path), view, files):
+            raise NotVisible(f"{start.path}: No such file or directory among the paths that pods see")
+        env["CUDA_VISIBLE_DEVICES"] = ",".join(devices.ids)
+        level = probed.isolation.level
+        return enclosure_fields(
+            files, view, level, order.uid if level is Level.USERS else 0, env, devices.nodes,
+            program=probed.program, blocks_nesting=probed.blocks_nesting,
+        )  # fmt: skip
+
+    def _probe(self) -> Probed:
+        if self._probed is None:
+            self._probed = probe(self._pods, read_policy(), self._shim)
+        return self._probed

@@ -1,0 +1,93 @@
+"""Isolation levels of nodes, and the rules that decide whether a node may run a pod."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+VARIABLE = "BERTH_ISOLATION"
+PATHS_VARIABLE = "BERTH_POD_PATHS"  # further directories that pods may read, separated by colons
+SETTINGS_OF_PODS = (VARIABLE, PATHS_VARIABLE)
+FIRST_UID = 1_900_000_000  # neither Debian, systemd nor subordinate ids use this range
+LAST_UID = 1_999_999_999
+
+
+class Level(str, Enum):
+    """Separation of the pods on a node, weakest last."""
+
+    __str__ = str.__str__
+
+    USERS = "users"  # own namespaces, and one Unix user per project
+    NAMESPACES = "namespaces"  # own namespaces, but all pods share the user of the node's agent
+    NONE = "none"
+
+
+class Policy(str, Enum):
+    """Value of BERTH_ISOLATION on a node."""
+
+    __str__ = str.__str__
+
+    REQUIRE = "require"  # pods start only inside an enclosure
+    AUTO = "auto"  # a node without enclosures serves one project
+    OFF = "off"  # pods are plain processes
+
+
+@dataclass(frozen=True)
+class Isolation:
+    """Isolation that a node offers.
+
+    `level` was tried by running a pod. `obstacle` is the reason the node does not offer the strongest level,
+    with a remedy, or empty. `limits` names the resources whose limits are enforced.
+    """
+
+    level: Level
+    policy: Policy = Policy.AUTO
+    obstacle: str = ""
+    limits: tuple[str, ...] = ()
+
+    @property
+    def encloses(self) -> bool:
+        return self.level is not Level.NONE
+
+
+def read_policy(environ: Mapping[str, str] = os.environ) -> Policy:
+    """Return the policy of this node. Raises ValueError if the variable has another value."""
+    value = environ.get(VARIABLE) or Policy.AUTO
+    try:
+        return Policy(value)
+    except ValueError:
+        raise ValueError(f"{VARIABLE} is {value!r}. Use require, auto or off.") from None
+
+
+def pod_uid(project: int) -> int:
+    """Return the Unix user of a project's pods, which is the same on all nodes.
+
+    Raises ValueError if the number of the project exceeds the range of user ids.
+    """
+    uid = FIRST_UID + project
+    if not FIRST_UID < uid <= LAST_UID:
+        raise ValueError(f"project number {project} has no user id for its pods")
+    return uid
+
+
+def find_refusal(isolation: Isolation, project: str, uid: int, served: Collection[str]) -> str:
+    """Return the reason the node must not run a pod of this project, or an empty string.
+
+    `served` lists the projects whose workspaces are on the node.
+    """
+    if isolation.policy is Policy.OFF:
+        return ""
+    if isolation.level is Level.NONE:
+        if isolation.policy is Policy.REQUIRE:
+            return f"{VARIABLE} is require, but this node cannot isolate pods: {isolation.obstacle}"
+        others = sorted(set(served) - {project})
+        if others:
+            return (
+                f"this node cannot isolate pods and already serves the project {others[0]}: "
+                f"{isolation.obstacle} To run pods without isolation, set {VARIABLE}=off on the node"
+            )
+    if isolation.level is Level.USERS and not FIRST_UID < uid <= LAST_UID:
+        return f"the order names user id {uid}, which is outside the range of pods"
+    return ""

@@ -1,0 +1,84 @@
+"""Read from this machine what pods may see of it: the system, Python and Berth's code."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from pathlib import Path
+
+from pools.runtimes.enclosure.command import Mount, View, is_inside
+from pools.runtimes.enclosure.levels import PATHS_VARIABLE
+
+_ROOT_LINKS = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
+# /proc and /dev are new file systems. /run, /var, /home and /root stay outside, with all sockets.
+_SYSTEM = (
+    "/usr", "/opt", "/sys/bus", "/sys/class", "/sys/dev", "/sys/devices", "/sys/module",
+    "/etc/alternatives", "/etc/crypto-policies", "/etc/fonts", "/etc/hostname", "/etc/hosts",
+    "/etc/ld.so.cache", "/etc/localtime", "/etc/mime.types", "/etc/nsswitch.conf", "/etc/OpenCL",
+    "/etc/os-release", "/etc/pki/ca-trust", "/etc/pki/tls/certs", "/etc/profile", "/etc/protocols",
+    "/etc/resolv.conf", "/etc/services", "/etc/ssl/certs", "/etc/ssl/openssl.cnf", "/etc/timezone",
+    "/etc/vulkan",
+)  # fmt: skip
+_COVERED = ("/usr", "/etc/ssl/certs")  # directories of which nothing is mounted again
+# Berth's code in a checkout. The folder itself may hold Berth's state.
+_CODE = ("platform", "pools", "projects", "scheduler", "examples")
+# Inherited variables whose values are paths that programs need.
+_PATH_VARIABLES = ("LD_LIBRARY_PATH", "CUDA_HOME", "SSL_CERT_FILE")
+
+
+def machine_view(state: Collection[Path], environ: Mapping[str, str] = os.environ) -> View:
+    """Return what every pod may see. `state` lists Berth's own directories, which pods must not see."""
+    links = []
+    further = [
+        path for path in (*_program_paths(), *_declared_paths(environ)) if not is_inside(path, _COVERED)
+    ]
+    targets: dict[str, None] = dict.fromkeys((*_SYSTEM, *further))
+    for name in _ROOT_LINKS:
+        path = Path(f"/{name}")
+        if path.is_symlink():
+            links.append((str(path.readlink()), str(path)))
+        else:
+            targets[str(path)] = None
+    readable = tuple(Mount(os.path.realpath(path), path) for path in targets if Path(path).exists())
+    hidden = dict.fromkeys(path for own in state for path in _visible_paths(os.path.realpath(own), readable))
+    return View(tuple(links), readable, tuple(hidden))
+
+
+def _visible_paths(path: str, mounts: Iterable[Mount]) -> Iterator[str]:
+    """Yield the paths at which these mounts would show a path of this machine."""
+    for mount in mounts:
+        if path != mount.source and is_inside(path, (mount.source,)):
+            yield mount.target.rstrip("/") + path[len(mount.source.rstrip("/")) :]
+
+
+def environment_mounts(environment: Path) -> tuple[Mount, ...]:
+    """Return the mounts of an environment and of the Python from which it was made."""
+    mounts = [Mount(os.path.realpath(environment), str(environment))]
+    try:
+        lines = (environment / "pyvenv.cfg").read_text().splitlines()
+    except OSError:
+        return tuple(mounts)
+    settings = dict(line.split(" = ", 1) for line in lines if " = " in line)
+    base = str(Path(settings.get("home", "/")).parent)
+    if base != "/" and not is_inside(base, ("/usr",)):
+        mounts += [Mount(os.path.realpath(base), path) for path in {base, os.path.realpath(base)}]
+    return tuple(mounts)
+
+
+def _program_paths() -> Iterator[str]:
+    """Yield the directories of the Python that runs Berth, with its packages, and of Berth in a checkout."""
+    for prefix in (sys.prefix, sys.base_prefix):
+        yield prefix
+        yield os.path.realpath(prefix)
+    source = Path(__file__).resolve().parents[3]
+    if not is_inside(str(source), (sys.prefix, sys.base_prefix)):
+        yield from (str(source / name) for name in _CODE)
+
+
+def _declared_paths(environ: Mapping[str, str]) -> Iterator[str]:
+    """Yield the paths in variables of this node."""
+    for name in (PATHS_VARIABLE, *_PATH_VARIABLES):
+        for path in environ.get(name, "").split(":"):
+            if path.startswith("/") and path.strip("/"):
+                yield path.rstrip("/")

@@ -1,0 +1,120 @@
+"""Prepare one pod's enclosure: its files, their owner, and the fields of its order."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from pools.runtimes.enclosure.command import Mount, View, enclose, is_inside
+from pools.runtimes.enclosure.levels import Level
+from pools.runtimes.shim.records import Record
+
+SHARED_MEMORY = Path("/dev/shm")  # noqa: S108
+MPS_PIPES = "/tmp/nvidia-mps"  # noqa: S108 - NVIDIA's default path, which the plugin `mps` uses
+_GROUP_MAY_USE, _ALL_MAY_USE = 0o060, 0o006
+
+
+@dataclass(frozen=True)
+class PodFiles:
+    """Directories of a pod. `directory` holds its records and `work`. `readable` are further mounts."""
+
+    directory: Path
+    work: Path
+    workspace: Path
+    shared: Path | None = None
+    readable: tuple[Mount, ...] = ()
+
+
+def enclosure_fields(
+    files: PodFiles, view: View, level: Level, uid: int, env: Mapping[str, str], devices: tuple[str, ...],
+    *, program: str, blocks_nesting: bool,
+) -> Record:  # fmt: skip
+    """Give the pod's files to its user, and return the fields of its order that describe its enclosure.
+
+    `uid` is 0 where all pods share the user of this process.
+    """
+    temporary = [(_make_directory(files.directory / name, uid), f"/{target}")
+                 for name, target in (("tmp", "tmp"), ("var-tmp", "var/tmp"))]  # fmt: skip
+    _give(files.work, uid)
+    _give(files.workspace, uid)
+    shared_memory = _shared_memory(files.workspace)
+    writable = [Mount(str(source), target) for source, target in temporary]
+    writable += [Mount.at(str(path)) for path in (files.work, files.workspace, files.shared) if path]
+    if _serves_mps(env):
+        writable.append(Mount.at(MPS_PIPES))
+    view = replace(
+        view, writable=tuple(writable), devices=devices, shared_memory=shared_memory,
+        readable=(*view.readable, *files.readable, *_accounts(files, uid or os.geteuid())),
+    )  # fmt: skip
+    command = enclose(view, level, program=program, blocks_nesting=blocks_nesting)
+    fields: Record = [("uid", str(uid)), *(("enclosure", argument) for argument in command)]
+    fields += [("group", str(group)) for group in _device_groups(devices)]
+    return [*fields, ("shared_memory", shared_memory)] if shared_memory else fields
+
+
+def is_visible(path: str, view: View, files: PodFiles) -> bool:
+    """Return whether the pod sees this path of the machine, or has its own directory there."""
+    own = [str(each) for each in (files.work, files.workspace, files.shared) if each]
+    seen = [mount.target for mount in (*view.readable, *files.readable)]
+    return is_inside(path, (*seen, *own, "/tmp", "/var/tmp", "/proc", "/dev"))  # noqa: S108
+
+
+def shared_memory_path(workspace: Path) -> Path:
+    return SHARED_MEMORY / f"berth-{hashlib.sha256(str(workspace).encode()).hexdigest()[:20]}"
+
+
+def _shared_memory(workspace: Path) -> str:
+    return str(shared_memory_path(workspace)) if os.access(SHARED_MEMORY, os.W_OK) else ""
+
+
+def _make_directory(path: Path, uid: int) -> Path:
+    path.mkdir(exist_ok=True, mode=0o700)
+    _give(path, uid)
+    return path
+
+
+def _give(directory: Path, uid: int) -> None:
+    """Give a directory to the pod's user, with contents that pods wrote before users were separate."""
+    if not uid or directory.stat().st_uid == uid:
+        return
+    for _, directories, names, fd in os.fwalk(directory):
+        for name in (*directories, *names):
+            os.chown(name, uid, uid, dir_fd=fd, follow_symlinks=False)
+    os.chown(directory, uid, uid)
+
+
+def _accounts(files: PodFiles, uid: int) -> tuple[Mount, Mount]:
+    """Write /etc/passwd and /etc/group of the pod, in which its user has a name."""
+    passwd, group = files.directory / "passwd", files.directory / "group"
+    passwd.write_text(
+        "root:x:0:0:root:/root:/usr/sbin/nologin\n"
+        f"pod:x:{uid}:{uid}:pod:{files.workspace}:/bin/sh\n"
+        "nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n"
+    )
+    group.write_text(f"root:x:0:\npod:x:{uid}:\nnogroup:x:65534:\n")
+    for path in (passwd, group):
+        path.chmod(0o644)
+    return Mount(str(passwd), "/etc/passwd"), Mount(str(group), "/etc/group")
+
+
+def _serves_mps(env: Mapping[str, str]) -> bool:
+    """Return whether the pod uses the MPS daemon that the plugin has started on this node."""
+    if env.get("CUDA_MPS_PIPE_DIRECTORY") != MPS_PIPES:
+        return False
+    try:
+        pipes = os.lstat(MPS_PIPES)
+    except OSError:
+        return False
+    return stat.S_ISDIR(pipes.st_mode) and pipes.st_uid == os.geteuid()
+
+
+def _device_groups(devices: tuple[str, ...]) -> list[int]:
+    """Return the groups that may use these device nodes, if not all users may."""
+    modes = [Path(device).stat() for device in devices if not Path(device).is_dir()]
+    return sorted({each.st_gid for each in modes
+                   if each.st_mode & _ALL_MAY_USE != _ALL_MAY_USE
+                   and each.st_mode & _GROUP_MAY_USE == _GROUP_MAY_USE and each.st_gid})  # fmt: skip

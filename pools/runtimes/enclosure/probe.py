@@ -1,0 +1,126 @@
+"""Find out which isolation this machine offers, by running a pod in each kind of enclosure."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from pools.runtimes.enclosure.levels import FIRST_UID, VARIABLE, Isolation, Level, Policy
+from pools.runtimes.enclosure.machine import machine_view
+from pools.runtimes.enclosure.pod import PodFiles, enclosure_fields
+from pools.runtimes.shim.records import Record, read_record, write_record
+
+PROBE_SECONDS = 20.0
+PROBE_UID = FIRST_UID  # no project has this user
+INSTALL = "Install it, for example with `apt-get install bubblewrap`, and restart the node's agent."
+SHARED_USER = (
+    "Pods share the user of the node's agent. Run the agent as root to give each project its own user."
+)
+# It must run as the right user, see only its own processes, and find the system read-only.
+CHECK = """
+[ "$(id -u)" = "$1" ] || { echo "runs as user $(id -u)"; exit 1; }
+[ "$(readlink /proc/self/ns/pid)" != "$2" ] || { echo "sees the processes of the machine"; exit 1; }
+touch "$3/file" || exit 1
+! touch /usr/.berth-probe 2> /dev/null || { echo "can write to the system"; exit 1; }
+"""
+
+
+@dataclass(frozen=True)
+class Probed:
+    """Enclosures that this machine can build. `program` is bubblewrap's path, or empty."""
+
+    isolation: Isolation
+    program: str = ""
+    blocks_nesting: bool = True
+
+
+@dataclass(frozen=True)
+class Shim:
+    """Command that runs the pod in the directory that follows, and its environment."""
+
+    command: tuple[str, ...]
+    env: Mapping[str, str]
+
+
+def probe(root: Path, policy: Policy, shim: Shim) -> Probed:
+    """Try the levels from the strongest to the weakest, in a directory under `root`."""
+    if policy is Policy.OFF:
+        return Probed(Isolation(Level.NONE, policy, f"{VARIABLE} is off."))
+    program = shutil.which("bwrap")
+    if program is None:
+        return Probed(Isolation(Level.NONE, policy, f"bubblewrap is not installed. {INSTALL}"))
+    program = os.path.realpath(program)
+    obstacles: list[str] = []
+    for level, blocks_nesting in _candidates():
+        obstacle = _try_level(root, level, program, blocks_nesting, shim)
+        if not obstacle:
+            shortfall = _shortfall(level, obstacles)
+            return Probed(Isolation(level, policy, shortfall), program, blocks_nesting)
+        obstacles.append(obstacle)
+    text = f"bubblewrap cannot isolate pods on this machine: {obstacles[-1]}."
+    return Probed(Isolation(Level.NONE, policy, text))
+
+
+def _candidates() -> list[tuple[Level, bool]]:
+    namespaces = [(Level.NAMESPACES, True), (Level.NAMESPACES, False)]
+    return [(Level.USERS, True), *namespaces] if os.geteuid() == 0 else namespaces
+
+
+def _shortfall(level: Level, obstacles: list[str]) -> str:
+    if level is Level.USERS:
+        return ""
+    if os.geteuid() == 0:
+        return f"Pods share the user root, without its capabilities, because {obstacles[0]}."
+    return SHARED_USER
+
+
+def _try_level(root: Path, level: Level, program: str, blocks_nesting: bool, shim: Shim) -> str:
+    """Run a pod in an enclosure of this level. Return the obstacle, or an empty string."""
+    uid = PROBE_UID if level is Level.USERS else 0
+    with tempfile.TemporaryDirectory(prefix=".probe-", dir=root) as place:
+        directory = Path(place)
+        files = PodFiles(directory, directory / "work", directory / "workspace")
+        for path in (files.work, files.workspace, directory / "wakes"):
+            path.mkdir(mode=0o700)
+        try:
+            fields = enclosure_fields(
+                files, machine_view([]), level, uid, {}, (), program=program, blocks_nesting=blocks_nesting
+            )
+            write_record(f"{place}/order", [*_order(files, uid), *fields])
+            subprocess.run(
+                [*shim.command, place, ""], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE, timeout=PROBE_SECONDS, check=True, cwd="/", env=shim.env,
+            )  # fmt: skip
+        except OSError as error:
+            is_unmapped = uid and error.errno == errno.EINVAL
+            return f"the machine does not map user id {uid}" if is_unmapped else str(error)
+        except subprocess.SubprocessError as error:
+            return str(error)
+        return _obstacle(directory)
+
+
+def _order(files: PodFiles, uid: int) -> Record:
+    facts = (str(uid or os.geteuid()), str(Path("/proc/self/ns/pid").readlink()), str(files.workspace))
+    arguments = ("/bin/sh", "-c", CHECK, "check", *facts)
+    return [
+        ("name", "probe"), ("grace", "0"), ("working_dir", str(files.work)), ("log_limit", "65536"),
+        ("wake_dir", str(files.directory / "wakes")), ("env", "PATH=/usr/bin:/bin"),
+        *(("arg", argument) for argument in arguments),
+    ]  # fmt: skip
+
+
+def _obstacle(directory: Path) -> str:
+    end = read_record(str(directory / "exit"))
+    if end is None:
+        return "the probe left no exit code"
+    if end.get("exit_code") == "0":
+        return ""
+    log = directory / "log"
+    output = log.read_text(errors="replace").strip().splitlines() if log.exists() else []
+    return end["message"] or (f"a pod {output[-1]}" if output else "the probe failed")

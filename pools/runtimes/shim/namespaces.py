@@ -1,0 +1,112 @@
+"""The namespaces of an enclosed pod.
+
+bubblewrap builds them around a process of its own, which waits for the end of its input. The shim then enters
+them with the pod's command. The command is a child of the shim, not of bubblewrap, so its wait status and its
+signals are the same as without an enclosure. If the shim ends, bubblewrap ends and with it all processes of
+the pod.
+"""
+
+from __future__ import annotations
+
+import os
+
+from pools.runtimes.shim.shared_memory import SharedMemory
+
+TYPE_CHECKING = False  # importing `typing` takes half as long as Python takes to start
+if TYPE_CHECKING:
+    from ctypes import CDLL
+
+_NEW_NS, _NEW_UTS, _NEW_IPC, _NEW_USER, _NEW_PID = 0x20000, 0x4000000, 0x8000000, 0x10000000, 0x20000000
+_PR_CAPBSET_DROP, _PR_SET_NO_NEW_PRIVS = 24, 38
+_CAPABILITIES = 64  # more than any kernel has
+
+
+class Namespaces:
+    """Namespaces built by `command`. `uid` is the pod's user, or 0 to keep the shim's user.
+
+    `pids` are the processes of bubblewrap, which do not belong to the pod. `errors` is a file for its output.
+    """
+
+    def __init__(
+        self, command: list[str], uid: int, groups: list[int], errors: str, memory: SharedMemory | None
+    ) -> None:
+        self.command, self.uid, self.groups, self.errors, self.memory = command, uid, groups, errors, memory
+        self.pids: frozenset[int] = frozenset()
+        self._init_fd = -1
+        self._input = -1
+
+    def build(self) -> str:
+        """Run bubblewrap until its process has started inside. Return an error message or ""."""
+        if self.memory:
+            try:
+                self.memory.open()
+            except OSError as error:
+                return f"the pod's /dev/shm could not be created: {error}"
+        info_read, info_write = os.pipe()
+        input_read, self._input = os.pipe()
+        ready_read, ready_write = os.pipe()
+        builder = os.fork()
+        if builder == 0:
+            self._exec_builder(info_write, input_read, ready_write)
+        for fd in (info_write, input_read, ready_write):
+            os.close(fd)
+        os.write(self._input, b"!")
+        is_ready = os.read(ready_read, 1) == b"!"  # its process repeats its input
+        info = os.read(info_read, 4096).decode() if is_ready else ""
+        for fd in (ready_read, info_read):
+            os.close(fd)
+        if not is_ready:
+            return f"the pod's enclosure could not be built: {self._last_error()}"
+        init = int(info.split('"child-pid":')[1].split(",")[0].split("}")[0])
+        self._init_fd = os.pidfd_open(init)
+        self.pids = frozenset((builder, init, *_children(init)))
+        return ""
+
+    def enter(self, libc: CDLL) -> None:
+        """Move this process into the namespaces. Only its children are in the process namespace."""
+        import ctypes
+
+        kinds = _NEW_NS | _NEW_UTS | _NEW_IPC | _NEW_PID | (0 if self.uid else _NEW_USER)
+        if libc.setns(self._init_fd, kinds) != 0:
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number))
+
+    def drop_privileges(self, libc: CDLL) -> None:
+        """Become the pod's user, without capabilities and without a way to gain any."""
+        for capability in range(_CAPABILITIES):
+            libc.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0)
+        if self.uid:
+            os.setgroups(self.groups)
+            os.setresgid(self.uid, self.uid, self.uid)
+            os.setresuid(self.uid, self.uid, self.uid)
+        if libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0:
+            raise OSError("the kernel does not support no_new_privs")
+
+    def close(self) -> None:
+        """Delete what the pod shared with others, unless they use it."""
+        if self.memory:
+            self.memory.close()
+
+    def _exec_builder(self, info_write: int, input_read: int, ready_write: int) -> None:
+        try:
+            os.setsid()
+            os.dup2(input_read, 0)
+            os.dup2(ready_write, 1)
+            os.dup2(os.open(self.errors, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), 2)
+            os.set_inheritable(info_write, True)
+            program, *options = self.command
+            os.execve(program, [program, "--info-fd", str(info_write), *options], {})  # noqa: S606
+        except BaseException as error:  # the forked child must not continue, whatever the error
+            os.write(2, str(error).encode())
+        os._exit(127)
+
+    def _last_error(self) -> str:
+        with open(self.errors, "rb") as file:
+            lines = file.read()[-1000:].decode("utf-8", "replace").strip().splitlines()
+        return lines[-1] if lines else "bubblewrap wrote no error"
+
+
+def _children(pid: int) -> list[int]:
+    """Return the children of a process that has one thread."""
+    with open(f"/proc/{pid}/task/{pid}/children") as file:
+        return [int(child) for child in file.read().split()]

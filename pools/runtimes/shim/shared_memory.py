@@ -1,0 +1,56 @@
+"""The directory that the pods of one workload on this machine share as /dev/shm.
+
+It lies in the machine's own /dev/shm. Each shim holds a shared lock on it, and the last one deletes it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+
+
+class SharedMemory:
+    """Directory at `path`, owned by `uid`, or by the shim's user if `uid` is 0."""
+
+    def __init__(self, path: str, uid: int) -> None:
+        self.path, self.uid = path, uid
+        self._fd = -1
+
+    def open(self) -> None:
+        """Create and lock the directory. Raises OSError, also if another user has created it."""
+        while self._fd < 0:
+            try:
+                os.mkdir(self.path, 0o700)
+            except FileExistsError:
+                pass
+            fd = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+            if os.fstat(fd).st_uid not in (os.geteuid(), self.uid):
+                raise PermissionError(1, f"{self.path} belongs to another user")
+            fcntl.flock(fd, fcntl.LOCK_SH)
+            if self._is_current(fd):
+                self._fd = fd
+                if self.uid:
+                    os.fchown(fd, self.uid, self.uid)
+            else:  # the last pod before this one has just deleted it
+                os.close(fd)
+
+    def close(self) -> None:
+        """Delete the directory unless another pod uses it."""
+        if self._fd < 0:
+            return
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return
+        try:
+            os.rmdir(self.path)
+        except OSError:
+            import shutil
+
+            shutil.rmtree(self.path, ignore_errors=True)
+
+    def _is_current(self, fd: int) -> bool:
+        try:
+            return os.path.samestat(os.fstat(fd), os.stat(self.path))
+        except FileNotFoundError:
+            return False

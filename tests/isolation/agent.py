@@ -1,0 +1,152 @@
+"""Run a victim and a hostile pod of another project in a runtime, and print which attacks succeeded.
+
+python agent.py DIRECTORY ATTACKS
+
+It uses only the standard library and the code that runs on nodes, so that any user can run it.
+"""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+
+from pools.runtimes.base import PodOrder, PodReport, PodState
+from pools.runtimes.enclosure.levels import pod_uid
+from pools.runtimes.local import LocalRuntime
+
+PATIENCE = 60.0
+SECRET, WORD, KEY = "password-of-the-victim", "word-of-the-victim", 0x42455254
+# It records signals in its workspace, and holds System V shared memory.
+VICTIM = """
+import ctypes, os, pathlib, signal, sys
+workspace = pathlib.Path(os.environ["BERTH_WORKSPACE"])
+signal.signal(signal.SIGUSR1, lambda *_: (workspace / "signalled").touch())
+signal.signal(signal.SIGTERM, lambda *_: sys.exit())
+memory = ctypes.CDLL(None).shmget(int(sys.argv[2]), 1, 0o1666)
+(workspace / "model").write_text("weights")
+print("ready", flush=True)
+try:
+    while True:
+        signal.pause()
+finally:
+    ctypes.CDLL(None).shmctl(memory, 0, None)
+"""
+# It stands for a process of Berth: it ends at the first signal.
+BERTH = "import signal; signal.pause()"
+
+
+def main(directory: Path, attacks: str) -> None:
+    home = make_home(directory / "home")
+    runtime = LocalRuntime(home / "run", anchor="")
+    outside = {
+        "write to the machine's /tmp": f"/tmp/attack-{os.getpid()}",
+        "write to the machine's /dev/shm": f"/dev/shm/attack-{os.getpid()}",
+        "write to /usr": f"/usr/attack-{os.getpid()}",
+    }
+    tmp, shm, usr = outside.values()
+    with ExitStack() as stack:
+        berth = subprocess.Popen([sys.executable, "-c", BERTH])
+        stack.callback(berth.wait)
+        stack.callback(berth.kill)
+        postgres = listen(home / "postgres" / "socket", stack)
+        web = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+        stack.callback(stop_all, runtime)
+        runtime.start(victim())
+        wait_for(lambda: b"ready" in runtime.read_log("victim", 0, 100).data)
+        facts = {
+            "home": str(home), "secret": SECRET, "word": WORD, "key": KEY, "port": web.getsockname()[1],
+            "tmp": tmp, "shm": shm, "usr": usr, "socket": postgres,
+            "pids": {"victim": command_pid(home / "run" / "pods" / "victim"), "berth": berth.pid},
+        }  # fmt: skip
+        runtime.start(hostile(attacks, facts))
+        end = wait_for_end(runtime, "hostile")
+        log = runtime.read_log("hostile", 0, 100_000).data.decode()
+        succeeded = set(json.loads(log)) if end.exit_code == 0 else set()
+        for name, path in outside.items():
+            if Path(path).exists():
+                Path(path).unlink()
+                succeeded.add(name)
+        runtime.stop("victim", 30)
+        wait_for_end(runtime, "victim")
+        if (home / "run" / "workspaces" / "victim" / "signalled").exists():
+            succeeded.add("signal another pod")
+        if berth.poll() is not None:
+            succeeded.add("signal Berth")
+        if (home / "run" / "pods" / "hostile" / "forged").exists():
+            succeeded.add("write a record for itself")
+    isolation = runtime.isolation
+    result = {"level": isolation.level, "obstacle": isolation.obstacle, "succeeded": sorted(succeeded)}
+    print(json.dumps(result | {"exit_code": end.exit_code, "message": end.message, "log": log}))
+
+
+def make_home(home: Path) -> Path:
+    """Create files like those of an installation."""
+    for name in ("run", "postgres"):
+        (home / name).mkdir(parents=True, mode=0o700)
+    for name in ("secret_key", "admin-password"):
+        (home / name).write_text("secret")
+        (home / name).chmod(0o600)
+    return home
+
+
+def listen(path: Path, stack: ExitStack) -> str:
+    """Listen on a Unix socket, as the embedded PostgreSQL does."""
+    listener = stack.enter_context(socket.socket(socket.AF_UNIX))
+    os.chdir(path.parent)  # socket paths are limited to 107 bytes
+    listener.bind(path.name)
+    os.chdir("/")
+    listener.listen()
+    return str(path)
+
+
+def victim() -> PodOrder:
+    command = ("python3", "-c", VICTIM, WORD, str(KEY))
+    return order("victim", command, "vision", 1, {"PASSWORD": SECRET})
+
+
+def hostile(attacks: str, facts: "dict[str, object]") -> PodOrder:
+    command = ("python3", "-c", attacks, json.dumps({**facts, "word": WORD[::-1], "secret": SECRET[::-1]}))
+    return order("hostile", command, "hostile", 2, {})
+
+
+def order(
+    pod_id: str, command: "tuple[str, ...]", project: str, number: int, env: "dict[str, str]"
+) -> PodOrder:
+    return PodOrder(
+        pod_id=pod_id, name=pod_id, workspace=pod_id, command=command, env=env, working_dir=None,
+        instance_id="i-0", devices=(), grace_seconds=30, project=project, uid=pod_uid(number),
+    )  # fmt: skip
+
+
+def command_pid(pod: Path) -> int:
+    fields = dict(field.split("=", 1) for field in (pod / "status").read_text().split("\0"))
+    return int(fields["pid"])
+
+
+def wait_for_end(runtime: LocalRuntime, pod_id: str) -> PodReport:
+    wait_for(lambda: runtime.get_reports([pod_id])[pod_id].state is PodState.EXITED)
+    return runtime.get_reports([pod_id])[pod_id]
+
+
+def wait_for(condition: "Callable[[], bool]") -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not condition():
+        if time.monotonic() > deadline:
+            raise SystemExit("a pod did not start or end in time")
+        time.sleep(0.02)
+
+
+def stop_all(runtime: LocalRuntime) -> None:
+    for pod_id in runtime.list_pods():
+        runtime.stop(pod_id, 0)
+    for pod_id in runtime.list_pods():
+        wait_for_end(runtime, pod_id)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2])

@@ -1,0 +1,111 @@
+"""Tests of what a hostile pod can do to Berth and to the pods of another project, at every level."""
+
+import io
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+
+from pools.runtimes.ray.scripts import node_code
+from tests.isolation import table
+
+FOLDER = Path(__file__).parent
+IS_ROOT = os.geteuid() == 0
+ORDINARY_USER = 65533
+SYSTEM_PYTHON = "/usr/bin/python3"  # other users cannot run a Python in root's home
+WITHOUT_NAMESPACES = (
+    "unshare", "--user", "--map-root-user",
+    "sh", "-c", 'echo 0 > /proc/sys/user/max_user_namespaces; exec "$@"', "sh",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def place() -> Iterator[Path]:
+    """Return a directory with the code of nodes, which every user can read."""
+    with TemporaryDirectory(prefix="berth-attacks-") as name:
+        code = Path(name) / "code"
+        with tarfile.open(fileobj=io.BytesIO(node_code())) as archive:
+            archive.extractall(code, filter="data")
+        shutil.copy(FOLDER / "agent.py", code)
+        for path in (Path(name), code, *code.rglob("*")):
+            path.chmod(0o755)
+        yield Path(name)
+
+
+def attack(place: Path, policy: str, *, user: int | None = None, prefix: tuple[str, ...] = ()) -> Any:
+    """Run the scene as this user, or as the user of the tests. Return what the agent printed."""
+    home = place / f"{policy}-{user}-{len(prefix)}"
+    home.mkdir(mode=0o700)
+    identity: dict[str, Any] = {}
+    if user is not None and IS_ROOT:
+        os.chown(home, user, user)
+        identity = {"user": user, "group": user, "extra_groups": []}
+    python = SYSTEM_PYTHON if identity else sys.executable
+    completed = subprocess.run(
+        [*prefix, python, str(place / "code" / "agent.py"), str(home), (FOLDER / "attacks.py").read_text()],
+        env={"PATH": "/usr/bin:/bin", "PYTHONPATH": str(place / "code"), "BERTH_ISOLATION": policy},
+        capture_output=True, text=True, check=False, cwd="/", **identity,
+    )  # fmt: skip
+    assert completed.returncode == 0, completed.stderr
+    return json.loads(completed.stdout)
+
+
+def assert_only_the_table_succeeds(result: Any, level: str) -> None:
+    assert result["exit_code"] == 0, result
+    assert result["succeeded"] == table.succeeded(level)
+
+
+def assert_second_project_is_refused(result: Any) -> None:
+    """Assert that a node that cannot isolate pods says why, and ran no pod of the second project."""
+    assert result["level"] == "none"
+    assert result["obstacle"]
+    assert "already serves the project vision" in result["message"]
+    assert result["obstacle"] in result["message"]
+
+
+def test_attacks_fail_in_the_strongest_enclosure_of_this_machine(place: Path) -> None:
+    result = attack(place, "auto")
+    if result["level"] == "none":
+        assert_second_project_is_refused(result)
+    else:
+        assert_only_the_table_succeeds(result, result["level"])
+        assert (result["level"] == "users") == (not result["obstacle"])
+
+
+def test_attacks_of_pods_of_an_ordinary_user_fail(place: Path) -> None:
+    result = attack(place, "auto", user=ORDINARY_USER)
+    if result["level"] == "none":
+        assert_second_project_is_refused(result)
+    else:
+        assert_only_the_table_succeeds(result, table.NAMESPACES)
+        assert "Run the agent as root" in result["obstacle"]
+
+
+def test_attacks_succeed_with_isolation_off(place: Path) -> None:
+    """Check the attacks themselves: an attack that never succeeds would show nothing."""
+    result = attack(place, "off")
+    assert (result["level"], result["obstacle"]) == ("none", "BERTH_ISOLATION is off.")
+    assert_only_the_table_succeeds(result, table.OFF_AS_ROOT if IS_ROOT else table.OFF)
+
+
+def test_attacks_on_an_ordinary_user_succeed_with_isolation_off(place: Path) -> None:
+    assert_only_the_table_succeeds(attack(place, "off", user=ORDINARY_USER), table.OFF)
+
+
+def test_second_project_is_refused_where_namespaces_are_forbidden(place: Path) -> None:
+    result = attack(place, "auto", user=ORDINARY_USER, prefix=WITHOUT_NAMESPACES)
+    assert_second_project_is_refused(result)
+    assert "namespace" in result["obstacle"]
+
+
+def test_documentation_has_the_table_of_attacks() -> None:
+    assert table.DOCUMENT.read_text() == table.document_with_table(), "run python -m tests.isolation.table"
+    assert set(table.ATTACKS) == set(table.succeeded(table.OFF_AS_ROOT)), "root succeeds with every attack"

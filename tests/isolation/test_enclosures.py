@@ -1,0 +1,273 @@
+"""Tests of what a pod's enclosure contains, and of nodes that cannot isolate pods."""
+
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from pools.runtimes.base import PodCause
+from pools.runtimes.enclosure.command import Mount, View, enclose
+from pools.runtimes.enclosure.devices import UnknownDevice, pod_devices
+from pools.runtimes.enclosure.levels import LAST_UID, Level, pod_uid
+from pools.runtimes.enclosure.machine import machine_view
+from pools.runtimes.local import LocalRuntime
+from tests.contracts.pods import UID, LocalStage, ended, order, running
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Iterator[LocalStage]:
+    """Return a stage whose pods are enclosed."""
+    stage = LocalStage(tmp_path / "home" / "run")
+    if not stage.runtime.isolation.encloses:
+        assert stage.runtime.isolation.obstacle
+        pytest.skip(stage.runtime.isolation.obstacle)
+    yield stage
+    stage.sweep()
+
+
+def output(stage: LocalStage, pod_id: str, script: str, **changes: object) -> str:
+    """Run a shell script in a pod until it ends. Return its output."""
+    stage.runtime.start(order(pod_id, "sh", "-c", script, **changes))
+    ended(stage.runtime, pod_id)
+    return str(stage.runtime.read_log(pod_id, 0, 100_000).data.decode()).strip()
+
+
+def pairs(argv: list[str], option: str) -> list[str]:
+    return [argv[n + 2] for n, word in enumerate(argv) if word == option]
+
+
+# --- the command line
+
+
+def test_longer_path_decides_what_a_pod_sees() -> None:
+    view = View(
+        readable=(Mount.at("/opt/berth/venv"), Mount.at("/opt")), hidden=("/opt/berth",),
+        writable=(Mount.at("/opt/berth/state/run/w"), Mount("/pods/1/tmp", "/tmp")),
+    )  # fmt: skip
+    argv = enclose(view, Level.USERS)
+    order_of = [
+        argv.index(path, 20) for path in ("/opt", "/opt/berth", "/opt/berth/venv", "/opt/berth/state/run/w")
+    ]
+    assert argv.index("/tmp") < order_of[-1]
+    hidden = argv.index("--tmpfs", argv.index("/opt"))
+    assert argv[hidden + 1] == "/opt/berth"
+    assert argv.index("/opt") < hidden < argv.index("/opt/berth/venv")
+    assert "--unshare-user" not in argv, "root needs no user namespace"
+
+
+def test_user_namespace_forbids_further_ones_where_bubblewrap_can() -> None:
+    assert "--disable-userns" in enclose(View(), Level.NAMESPACES)
+    assert "--disable-userns" not in enclose(View(), Level.NAMESPACES, blocks_nesting=False)
+    assert "--unshare-user" in enclose(View(), Level.NAMESPACES, blocks_nesting=False)
+
+
+def test_state_inside_a_visible_directory_is_hidden(tmp_path: Path) -> None:
+    link = tmp_path / "link"
+    state = tmp_path / "data" / "berth"
+    state.mkdir(parents=True)
+    link.symlink_to(tmp_path / "data")
+    view = machine_view([state], {"BERTH_POD_PATHS": f"{tmp_path}/data:{link}:relative:/"})
+    assert {mount.target for mount in view.readable} >= {f"{tmp_path}/data", str(link), "/usr"}
+    assert not {mount.target for mount in view.readable} & {"/", "relative"}
+    assert sorted(view.hidden) == sorted([str(state), f"{link}/berth"])
+
+
+# --- GPUs
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Path:
+    """Return the root of a machine with two NVIDIA GPUs, whose minor numbers are not in PCI order."""
+    for address, uuid, minor in (("0000:0a", "GPU-a", 1), ("0000:0b", "GPU-b", 0)):
+        information = tmp_path / "proc" / "driver" / "nvidia" / "gpus" / address / "information"
+        information.parent.mkdir(parents=True)
+        information.write_text(f"Model: \t H100\nGPU UUID: \t {uuid}\nDevice Minor: \t {minor}\n")
+    nodes = ("nvidia0", "nvidia1", "nvidiactl", "nvidia-uvm", "nvidia-caps", "sda")
+    (tmp_path / "dev").mkdir()
+    for name in nodes:
+        (tmp_path / "dev" / name).touch()
+    return tmp_path
+
+
+def test_pod_gets_the_device_nodes_of_its_own_gpus(machine: Path) -> None:
+    by_uuid = pod_devices(["GPU-b"], machine)
+    assert by_uuid.nodes == ("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia0")
+    assert by_uuid.ids == ("GPU-b",)
+    by_index = pod_devices(["0"], machine)
+    assert "/dev/nvidia1" in by_index.nodes
+    assert by_index.ids == ("GPU-a",), "an index counts the GPUs that the pod sees"
+    assert pod_devices([], machine).nodes == ()
+
+
+def test_partition_of_a_gpu_gets_all_device_nodes(machine: Path) -> None:
+    assert {"/dev/nvidia0", "/dev/nvidia1", "/dev/nvidia-caps"} <= set(pod_devices(["MIG-x"], machine).nodes)
+
+
+def test_gpu_without_device_node_is_refused(machine: Path) -> None:
+    for name in ("GPU-c", "2"):
+        with pytest.raises(UnknownDevice, match=f"GPU {name} has no device node"):
+            pod_devices([name], machine)
+
+
+def test_simulated_gpus_have_no_device_nodes(tmp_path: Path) -> None:
+    assert pod_devices(["0", "1"], tmp_path).ids == ("0", "1")
+    assert pod_devices(["0", "1"], tmp_path).nodes == ()
+
+
+def test_amd_gpus_are_selected_by_render_node(tmp_path: Path) -> None:
+    for node, minor in ((0, 0), (1, 129), (2, 128)):
+        properties = tmp_path / "sys/class/kfd/kfd/topology/nodes" / str(node) / "properties"
+        properties.parent.mkdir(parents=True)
+        properties.write_text(f"simd_count 1\ndrm_render_minor {minor}\n")
+    (tmp_path / "dev" / "dri").mkdir(parents=True)
+    for name in ("kfd", "dri/renderD128", "dri/renderD129"):
+        (tmp_path / "dev" / name).touch()
+    devices = pod_devices(["1"], tmp_path)
+    assert devices.nodes == ("/dev/kfd", "/dev/dri/renderD128")
+    assert devices.ids == ("0",)
+    with pytest.raises(UnknownDevice):
+        pod_devices(["2"], tmp_path)
+
+
+# --- inside
+
+
+def test_pods_of_a_project_have_the_same_user_on_every_node() -> None:
+    assert pod_uid(7) == 1_900_000_007
+    for number in (0, -1, LAST_UID):
+        with pytest.raises(ValueError, match="has no user id"):
+            pod_uid(number)
+
+
+def test_pod_runs_as_its_project_and_its_user_has_a_name(stage: LocalStage) -> None:
+    expected = UID if stage.runtime.isolation.level is Level.USERS else os.geteuid()
+    assert output(stage, "p-1", "id -u; id -un").split() == [str(expected), "pod"]
+    assert (stage.root / "workspaces" / "train-1").stat().st_uid == expected
+
+
+def test_programs_open_their_standard_output_again(stage: LocalStage) -> None:
+    assert output(stage, "p-1", "echo one >> /dev/stdout; echo two >> /dev/stderr") == "one\ntwo"
+
+
+def test_pods_of_one_workload_share_memory_until_the_last_one_ends(stage: LocalStage) -> None:
+    shared = "while [ ! -e /dev/shm/from-1 ]; do sleep 0.01; done; cat /dev/shm/from-1"
+    stage.runtime.start(replace(stage.long("p-1"), workspace="w"))
+    running(stage.runtime, "p-1")
+    stage._do("p-1", "echo shared > /dev/shm/from-1")
+    assert output(stage, "p-2", shared, workspace="w") == "shared"
+    assert output(stage, "p-3", "ls /dev/shm", workspace="other") == ""
+    stage.end_pod("p-1", 0)
+    ended(stage.runtime, "p-1")
+    assert output(stage, "p-4", "ls /dev/shm", workspace="w") == ""
+
+
+def test_workspace_written_before_users_were_separate_is_handed_over(stage: LocalStage) -> None:
+    workspace = stage.root / "workspaces" / "train-1"
+    (workspace / "checkpoints").mkdir(parents=True)
+    (workspace / "checkpoints" / "1").write_text("old")
+    (workspace / "link").symlink_to("/etc/hostname")
+    before = Path("/etc/hostname").stat().st_uid
+    assert output(stage, "p-1", 'cd "$BERTH_WORKSPACE"; echo new > checkpoints/1; cat checkpoints/1') == "new"
+    assert Path("/etc/hostname").stat().st_uid == before
+
+
+def test_link_in_a_workspace_does_not_lead_out_of_it(stage: LocalStage) -> None:
+    outside = stage.root.parent / "outside"
+    outside.mkdir()
+    output(stage, "p-1", f'ln -s {outside} "$BERTH_WORKSPACE/out"')
+    stage.runtime.start(order("p-2", "true", start_in="out/created"))
+    report = ended(stage.runtime, "p-2")
+    assert report.cause is PodCause.START_FAILED, "the link leads nowhere in the enclosure"
+    assert list(outside.iterdir()) == []
+
+
+def test_linked_checkpoint_does_not_reveal_the_time_of_another_file(stage: LocalStage) -> None:
+    secret = stage.root.parent / "secret_key"
+    secret.touch()
+    os.utime(secret, (1.0, 1.0))
+    output(stage, "p-1", f'ln -s {secret} "$BERTH_WORKSPACE/.berth-checkpoint"')
+    checkpoint = stage.runtime.checkpointed_at("train-1")
+    assert checkpoint is not None
+    assert checkpoint.year > 1970
+
+
+def test_shared_workspace_must_lie_below_its_root(tmp_path: Path) -> None:
+    shared = tmp_path / "shared"
+    (shared / "jobs").mkdir(parents=True)
+    (tmp_path / "other").mkdir()
+    (shared / "link").symlink_to(tmp_path / "other")
+    runtime = LocalRuntime(tmp_path / "home" / "run", anchor="", shared=shared)
+    for pod_id, start_in in (("p-1", "jobs"), ("p-2", "link"), ("p-3", "/")):
+        runtime.start(order(pod_id, "pwd", start_in=start_in))
+        ended(runtime, pod_id)
+    workspace = runtime.root / "workspaces" / "train-1"
+    starts = [runtime.tail_log(pod_id, 1).data.decode().strip() for pod_id in ("p-1", "p-2", "p-3")]
+    assert starts == [str(shared / "jobs"), str(workspace / "link"), str(workspace)]
+
+
+def test_directory_of_the_machine_is_no_working_directory(stage: LocalStage) -> None:
+    stage.runtime.start(order("p-1", "true", working_dir="/var"))
+    assert "among the paths that pods see" in ended(stage.runtime, "p-1").message
+
+
+# --- nodes that cannot isolate pods
+
+
+@pytest.fixture
+def weak(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalStage]:
+    """Return a stage on a machine without bubblewrap."""
+    monkeypatch.setenv("PATH", "/nonexistent")
+    stage = LocalStage(tmp_path / "run")
+    yield stage
+    stage.sweep()
+
+
+def test_node_without_enclosures_serves_one_project(weak: LocalStage) -> None:
+    assert weak.runtime.isolation.level is Level.NONE
+    assert "apt-get install bubblewrap" in weak.runtime.isolation.obstacle
+    for pod_id in ("p-1", "p-2"):
+        weak.runtime.start(order(pod_id, "/bin/true", project="vision"))
+        assert ended(weak.runtime, pod_id).exit_code == 0
+    weak.runtime.start(order("p-3", "/bin/true", project="speech", workspace="w-3"))
+    report = ended(weak.runtime, "p-3")
+    assert report.cause is PodCause.START_FAILED
+    assert "already serves the project vision: bubblewrap is not installed" in report.message
+
+
+def test_node_without_enclosures_serves_another_project_once_it_is_empty(weak: LocalStage) -> None:
+    weak.runtime.start(order("p-1", "/bin/true", project="vision"))
+    ended(weak.runtime, "p-1")
+    weak.runtime.drop_workspace("train-1")
+    weak.runtime.start(order("p-2", "/bin/true", project="speech"))
+    assert ended(weak.runtime, "p-2").exit_code == 0
+
+
+def test_required_isolation_refuses_every_pod(weak: LocalStage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BERTH_ISOLATION", "require")
+    weak.runtime.start(order("p-1", "/bin/true"))
+    report = ended(weak.runtime, "p-1")
+    assert report.cause is PodCause.START_FAILED
+    assert (
+        "BERTH_ISOLATION is require, but this node cannot isolate pods: bubblewrap is not" in report.message
+    )
+
+
+def test_isolation_is_off_only_if_the_variable_says_so(
+    stage: LocalStage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BERTH_ISOLATION", "none")
+    with pytest.raises(ValueError, match="Use require, auto or off"):
+        stage.runtime.start(order("p-1"))
+    monkeypatch.setenv("BERTH_ISOLATION", "off")
+    for pod_id, project in (("p-2", "vision"), ("p-3", "speech")):
+        assert output(stage, pod_id, "id -u", project=project) == str(os.geteuid())
+
+
+def test_order_without_a_pods_user_is_refused(stage: LocalStage) -> None:
+    if stage.runtime.isolation.level is not Level.USERS:
+        assert stage.runtime.isolation.obstacle
+        return
+    stage.runtime.start(order("p-1", uid=0))
+    assert "user id 0" in ended(stage.runtime, "p-1").message
