@@ -7,13 +7,27 @@ from datetime import datetime, timedelta
 from typing import Literal
 
 from django.conf import settings
-from django.db.models import Count, DateTimeField, F, Q, QuerySet, Sum
+from django.db.models import (
+    Case,
+    CharField,
+    Count,
+    DateTimeField,
+    Exists,
+    F,
+    OuterRef,
+    Q,
+    QuerySet,
+    Sum,
+    Value,
+    When,
+)
 from django.db.models.functions import Coalesce, Least
 
 from pools.joining import secrets
 from pools.models import Installation, Node, NodePool, ScalingEvent
 from pools.models.node import HOSTING, PENDING, USABLE, NodeState
 from pools.models.scaling import ScalingKind
+from pools.runtimes.enclosure.levels import Level
 from pools.runtimes.ray.cluster import RayNode
 from pools.services.pool_values import pool_node_spec
 
@@ -32,6 +46,7 @@ def pools() -> QuerySet[NodePool]:
         nodes_pending=_node_count(PENDING),
         nodes_draining=_node_count((NodeState.DRAINING,)),
         gpus_ready=Coalesce(Sum("nodes__gpus", filter=Q(nodes__state__in=HOSTING)), 0),
+        isolation=_weakest_isolation(),
     ).order_by("name")
 
 
@@ -143,6 +158,14 @@ def visible_reason(event: ScalingEvent, *, is_admin: bool) -> str:
     if is_admin or event.kind not in PROVIDER_EVENTS:
         return event.reason
     return PROVIDER_EVENTS[ScalingKind(event.kind)]
+
+
+def _weakest_isolation() -> Case:
+    """Return the weakest level of the nodes that can host pods, or null if none has reported its level."""
+    hosting = Node.objects.filter(pool=OuterRef("pk"), state__in=HOSTING)
+    weakest_first = [level.value for level in reversed(Level)]
+    cases = (When(Exists(hosting.filter(isolation__level=name)), then=Value(name)) for name in weakest_first)
+    return Case(*cases, output_field=CharField())
 
 
 def _node_count(states: tuple[NodeState, ...]) -> Count:

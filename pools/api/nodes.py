@@ -19,6 +19,7 @@ from berth.server.api.schema import operation
 from berth.server.api.views import ApiView
 from pools import selectors, services
 from pools.api.capacity import annotate_allocated, node_capacity, node_free_capacity
+from pools.api.pool_shapes import LevelChoice
 from pools.api.pools import ReasonBody
 from pools.models import Node
 
@@ -38,6 +39,14 @@ class PhaseResponse(ResponseModel):
     seconds: int
     message: str = Field(description="Last output of a failed phase or of `start`; only for platform admins.")
     exit_code: int | None = Field(None, description="Exit code of the start script (phase `start`).")
+
+
+class IsolationResponse(ResponseModel):
+    level: LevelChoice = Field(description="`users` is the strongest; see the guide on isolation.")
+    policy: Literal["require", "auto", "off"] = Field(description="`BERTH_ISOLATION` on the node.")
+    obstacle: str = Field(
+        description="Reason the node does not offer the strongest level; only for platform admins."
+    )
 
 
 class NodeResponse(ResponseModel):
@@ -61,6 +70,9 @@ class NodeResponse(ResponseModel):
     ready_at: datetime | None
     drain_started_at: datetime | None
     drain_reason: str
+    isolation: IsolationResponse | None = Field(
+        description="Isolation of the node's pods; null until its agent has reported it."
+    )
     instance_id: str | None = Field(description="Null unless you are a platform admin.")
     address: str | None = Field(description="Null unless you are a platform admin.")
     work: list[str] | None = Field(
@@ -170,8 +182,16 @@ def _node_response(node: Node, is_admin: bool, work: list[str]) -> NodeResponse:
         address=node.address if is_admin else None,
         work=work if is_admin else None,
         environment_digest=node.environment_id,
+        isolation=_isolation_response(node.isolation, is_admin),
         phases=[_phase_response(phase, is_admin) for phase in node.phases],
     )
+
+
+def _isolation_response(isolation: dict[str, Any] | None, is_admin: bool) -> IsolationResponse | None:
+    if isolation is None:
+        return None
+    obstacle = isolation["obstacle"] if is_admin else ""
+    return IsolationResponse(level=isolation["level"], policy=isolation["policy"], obstacle=obstacle)
 
 
 def _phase_response(phase: dict[str, Any], is_admin: bool) -> PhaseResponse:

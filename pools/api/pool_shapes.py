@@ -237,6 +237,9 @@ class PluginResponse(ResponseModel):
     )
 
 
+LevelChoice = Literal["users", "namespaces", "none"]
+
+
 class NodePoolResponse(ResponseModel):
     name: str
     version: int
@@ -253,6 +256,9 @@ class NodePoolResponse(ResponseModel):
     capacity: Amounts = Field(description="Capacity of the nodes that currently accept pods.")
     free: Amounts
     state: PoolState = Field(description="`failing`: see `last_error` (platform admins only).")
+    isolation: LevelChoice | None = Field(
+        description="Weakest isolation of the pool's nodes; null until a node has reported it."
+    )
     paused: bool
     operational: bool
     expires_at: datetime | None

@@ -56,6 +56,10 @@ class Node(models.Model):
         null=True, blank=True, help_text="Time at which the environment was installed."
     )
 
+    isolation = models.JSONField(
+        null=True, blank=True, help_text="Isolation of the node's pods, as its agent last reported it."
+    )
+
     since = models.DateTimeField(help_text="Time of the last state change.")
     ready_at = models.DateTimeField(
         null=True, blank=True, help_text="Time at which the node became, or should become, ready."

@@ -8,6 +8,8 @@ from datetime import datetime
 from enum import Enum
 from typing import Protocol
 
+from pools.runtimes.enclosure.levels import Isolation
+
 
 @dataclass(frozen=True)
 class PodOrder:
@@ -182,6 +184,10 @@ class Runtime(Protocol):
         Omits pods that are not running, nodes that are not responding and machines that do not report GPU
         utilization. Read-only.
         """
+        ...
+
+    def get_isolation(self, instance_ids: Collection[str]) -> Mapping[str, Isolation]:
+        """Return how these instances isolate their pods. Omits nodes that are not responding."""
         ...
 
     def rendezvous(self) -> tuple[str, int]:

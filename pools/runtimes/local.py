@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -264,6 +264,9 @@ class LocalRuntime:
             usage_by_pod({pod_id: pid for pod_id, pid in shims.items() if pid}),
             dict.fromkeys(instance_ids, devices) if devices else {},
         )
+
+    def get_isolation(self, instance_ids: Collection[str]) -> Mapping[str, Isolation]:
+        return dict.fromkeys(instance_ids, self.isolation)
 
     # --- rendezvous and wake-ups
 

@@ -2,7 +2,7 @@
 
 import os
 from collections import deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -18,6 +18,7 @@ from pools.runtimes.base import (
     PodState,
     PodUsage,
 )
+from pools.runtimes.enclosure.levels import Isolation, Level
 from pools.runtimes.local_log import last_lines_start
 from tests.fakes.clock import FixedClock
 
@@ -62,6 +63,7 @@ class FakeRuntime:
         self.checkpoints: dict[str, datetime] = {}
         self.uses: dict[str, PodUsage] = {}
         self.devices: dict[str, tuple[DeviceUsage, ...]] = {}
+        self.isolation = Isolation(Level.USERS)
         self.calls: list[tuple[str, object]] = []
         self.errors_by_call: dict[str, deque[Exception]] = {}
         self._pods: dict[str, _Pod] = {}
@@ -186,6 +188,10 @@ class FakeRuntime:
         running = set(self.running())
         pods = {i: self.uses.get(i, PodUsage(0.0, 0)) for i in pod_ids if i in running}
         return Measurements(pods, {i: self.devices[i] for i in instance_ids if i in self.devices})
+
+    def get_isolation(self, instance_ids: Collection[str]) -> Mapping[str, Isolation]:
+        self._called("get_isolation", tuple(instance_ids))
+        return dict.fromkeys(instance_ids, self.isolation)
 
     def rendezvous(self) -> tuple[str, int]:
         self._port += 1

@@ -212,6 +212,20 @@ def test_directory_of_the_machine_is_no_working_directory(stage: LocalStage) -> 
     assert "among the paths that pods see" in ended(stage.runtime, "p-1").message
 
 
+def test_pods_share_the_directories_that_the_operator_declares(
+    tmp_path: Path, stage: LocalStage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scratch, data = tmp_path / "scratch", tmp_path / "data"
+    for directory in (scratch, data):
+        directory.mkdir()
+        directory.chmod(0o777)
+    monkeypatch.setenv("BERTH_POD_PATHS", str(data))
+    monkeypatch.setenv("BERTH_POD_WRITABLE_PATHS", str(scratch))
+    output(stage, "p-1", f"echo one > {scratch}/file; echo two > {data}/file")
+    assert (scratch / "file").read_text() == "one\n"
+    assert not (data / "file").exists()
+
+
 # --- nodes that cannot isolate pods
 
 
@@ -255,8 +269,9 @@ def test_required_isolation_refuses_every_pod(weak: LocalStage, monkeypatch: pyt
 
 
 def test_isolation_is_off_only_if_the_variable_says_so(
-    stage: LocalStage, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    stage = LocalStage(tmp_path / "run")
     monkeypatch.setenv("BERTH_ISOLATION", "none")
     with pytest.raises(ValueError, match="Use require, auto or off"):
         stage.runtime.start(order("p-1"))

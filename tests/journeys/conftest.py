@@ -15,7 +15,7 @@ import pytest
 from berth.db.embedded import EmbeddedCluster, run_server
 from tests.conftest import FAST_SETTINGS
 from tests.journeys.command import Terminal, sign_in
-from tests.journeys.installation import Installation
+from tests.journeys.installation import ROOT, Installation
 
 InstallContext = Callable[..., AbstractContextManager[Installation]]
 
@@ -55,14 +55,21 @@ def _copy(source: Path, target: Path) -> None:
 
 
 @pytest.fixture(scope="session")
-def installing(prepared_home: Path) -> InstallContext:
-    """Run an installation with the demo organization for the duration of a block."""
+def installing(prepared_home: Path, tmp_path_factory: pytest.TempPathFactory) -> InstallContext:
+    """Run an installation with the demo organization for the duration of a block.
+
+    Its pods see the programs of the tests, and share directories with them.
+    """
+    paths = {
+        "BERTH_POD_PATHS": str(ROOT / "tests"),
+        "BERTH_POD_WRITABLE_PATHS": str(tmp_path_factory.getbasetemp()),
+    }
 
     @contextmanager
     def install(**settings: str) -> Iterator[Installation]:
         with tempfile.TemporaryDirectory(prefix="berth-journey-") as place:
             _copy(prepared_home, Path(place) / "home")
-            installation = Installation(Path(place) / "home", settings=settings)
+            installation = Installation(Path(place) / "home", settings=paths | settings)
             try:
                 installation.start("--demo")
                 yield installation
@@ -70,6 +77,14 @@ def installing(prepared_home: Path) -> InstallContext:
                 installation.clear()
 
     return install
+
+
+@pytest.fixture
+def tmp_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a directory to which pods may write, whatever their user is."""
+    path = tmp_path_factory.mktemp("shared")
+    path.chmod(0o777)
+    return path
 
 
 @pytest.fixture(scope="module")

@@ -72,10 +72,10 @@ def _mounts(view: View) -> Iterator[tuple[str, str, str]]:
     """Yield option, path and source of each mount."""
     for mount in view.readable:
         yield "--ro-bind", mount.target, mount.source
-    for path in view.hidden:
-        yield "--tmpfs", path, ""
     for mount in view.writable:
         yield "--bind", mount.target, mount.source
+    for path in view.hidden:
+        yield "--tmpfs", path, ""
 
 
 def _parents(path: str, created: set[str]) -> list[str]:

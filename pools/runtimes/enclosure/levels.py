@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from enum import Enum
 
 VARIABLE = "BERTH_ISOLATION"
-PATHS_VARIABLE = "BERTH_POD_PATHS"  # further directories that pods may read, separated by colons
-SETTINGS_OF_PODS = (VARIABLE, PATHS_VARIABLE)
+# Further directories that all pods may read, and that they may also write, separated by colons.
+PATHS_VARIABLE, WRITABLE_PATHS_VARIABLE = "BERTH_POD_PATHS", "BERTH_POD_WRITABLE_PATHS"
+SETTINGS_OF_PODS = (VARIABLE, PATHS_VARIABLE, WRITABLE_PATHS_VARIABLE)
 FIRST_UID = 1_900_000_000  # neither Debian, systemd nor subordinate ids use this range
 LAST_UID = 1_999_999_999
 

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from pools.runtimes.enclosure.command import Mount, View, is_inside
-from pools.runtimes.enclosure.levels import PATHS_VARIABLE
+from pools.runtimes.enclosure.levels import PATHS_VARIABLE, WRITABLE_PATHS_VARIABLE
 
 _ROOT_LINKS = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
 # /proc and /dev are new file systems. /run, /var, /home and /root stay outside, with all sockets.
@@ -30,9 +30,8 @@ _PATH_VARIABLES = ("LD_LIBRARY_PATH", "CUDA_HOME", "SSL_CERT_FILE")
 def machine_view(state: Collection[Path], environ: Mapping[str, str] = os.environ) -> View:
     """Return what every pod may see. `state` lists Berth's own directories, which pods must not see."""
     links = []
-    further = [
-        path for path in (*_program_paths(), *_declared_paths(environ)) if not is_inside(path, _COVERED)
-    ]
+    declared = _declared_paths(environ, (PATHS_VARIABLE, *_PATH_VARIABLES))
+    further = [path for path in (*_program_paths(), *declared) if not is_inside(path, _COVERED)]
     targets: dict[str, None] = dict.fromkeys((*_SYSTEM, *further))
     for name in _ROOT_LINKS:
         path = Path(f"/{name}")
@@ -40,15 +39,21 @@ def machine_view(state: Collection[Path], environ: Mapping[str, str] = os.enviro
             links.append((str(path.readlink()), str(path)))
         else:
             targets[str(path)] = None
-    readable = tuple(Mount(os.path.realpath(path), path) for path in targets if Path(path).exists())
-    hidden = dict.fromkeys(path for own in state for path in _visible_paths(os.path.realpath(own), readable))
-    return View(tuple(links), readable, tuple(hidden))
+    readable = _mounts(targets)
+    writable = _mounts(_declared_paths(environ, (WRITABLE_PATHS_VARIABLE,)))
+    mounts = (*readable, *writable)
+    hidden = dict.fromkeys(path for own in state for path in _visible_paths(os.path.realpath(own), mounts))
+    return View(tuple(links), readable, tuple(hidden), writable)
+
+
+def _mounts(paths: Iterable[str]) -> tuple[Mount, ...]:
+    return tuple(Mount(os.path.realpath(path), path) for path in paths if Path(path).exists())
 
 
 def _visible_paths(path: str, mounts: Iterable[Mount]) -> Iterator[str]:
     """Yield the paths at which these mounts would show a path of this machine."""
     for mount in mounts:
-        if path != mount.source and is_inside(path, (mount.source,)):
+        if is_inside(path, (mount.source,)):
             yield mount.target.rstrip("/") + path[len(mount.source.rstrip("/")) :]
 
 
@@ -76,9 +81,9 @@ def _program_paths() -> Iterator[str]:
         yield from (str(source / name) for name in _CODE)
 
 
-def _declared_paths(environ: Mapping[str, str]) -> Iterator[str]:
-    """Yield the paths in variables of this node."""
-    for name in (PATHS_VARIABLE, *_PATH_VARIABLES):
+def _declared_paths(environ: Mapping[str, str], names: Iterable[str]) -> Iterator[str]:
+    """Yield the paths in these variables of this node."""
+    for name in names:
         for path in environ.get(name, "").split(":"):
             if path.startswith("/") and path.strip("/"):
                 yield path.rstrip("/")

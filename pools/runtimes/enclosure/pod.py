@@ -47,7 +47,7 @@ def enclosure_fields(
     if _serves_mps(env):
         writable.append(Mount.at(MPS_PIPES))
     view = replace(
-        view, writable=tuple(writable), devices=devices, shared_memory=shared_memory,
+        view, writable=(*view.writable, *writable), devices=devices, shared_memory=shared_memory,
         readable=(*view.readable, *files.readable, *_accounts(files, uid or os.geteuid())),
     )  # fmt: skip
     command = enclose(view, level, program=program, blocks_nesting=blocks_nesting)
@@ -59,7 +59,7 @@ def enclosure_fields(
 def is_visible(path: str, view: View, files: PodFiles) -> bool:
     """Return whether the pod sees this path of the machine, or has its own directory there."""
     own = [str(each) for each in (files.work, files.workspace, files.shared) if each]
-    seen = [mount.target for mount in (*view.readable, *files.readable)]
+    seen = [mount.target for mount in (*view.readable, *view.writable, *files.readable)]
     return is_inside(path, (*seen, *own, "/tmp", "/var/tmp", "/proc", "/dev"))  # noqa: S108
 
 

@@ -7,7 +7,15 @@ from typing import Any
 import httpx
 
 from pools.runtimes.base import LogChunk, Measurements, PodOrder, PodReport, RuntimeFailure
-from pools.runtimes.ray.wire import LOG_HEADER, decode_chunk, decode_measurements, decode_report, encode_order
+from pools.runtimes.enclosure.levels import Isolation
+from pools.runtimes.ray.wire import (
+    LOG_HEADER,
+    decode_chunk,
+    decode_isolation,
+    decode_measurements,
+    decode_report,
+    encode_order,
+)
 
 
 class AgentUnreachable(RuntimeFailure):
@@ -49,6 +57,9 @@ class NodeAgent:
 
     def measure(self, pod_ids: Collection[str], instance_id: str) -> Measurements:
         return decode_measurements(self._request("measure", pod_ids=list(pod_ids)).json(), instance_id)
+
+    def get_isolation(self) -> Isolation:
+        return decode_isolation(self._request("isolation").json())
 
     def drop_workspace(self, workspace: str) -> None:
         self._request("drop_workspace", workspace=workspace)

@@ -2,7 +2,7 @@
 
 import random
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from pathlib import Path
@@ -21,6 +21,7 @@ from pools.runtimes.base import (
     PodState,
     RuntimeFailure,
 )
+from pools.runtimes.enclosure.levels import Isolation
 from pools.runtimes.local import validate_name
 from pools.runtimes.ray.agents import AgentUnreachable, NodeAgent
 from pools.runtimes.ray.cluster import AGENT_PORT, JOBS_PORT, NODE_LABEL, RayNode, device_resource, node_label
@@ -259,6 +260,18 @@ class RayRuntime:
             return self._agent(node).measure(pod_ids, node.instance_id)
         except (RuntimeFailure, ValueError):  # unreachable, or an older agent without this method
             return Measurements({}, {})
+
+    def get_isolation(self, instance_ids: Collection[str]) -> Mapping[str, Isolation]:
+        nodes = self._nodes_by_instance()
+        reachable = [nodes[instance_id] for instance_id in instance_ids if instance_id in nodes]
+        reported = zip(reachable, self._threads.map(self._node_isolation, reachable), strict=True)
+        return {node.instance_id: isolation for node, isolation in reported if isolation is not None}
+
+    def _node_isolation(self, node: RayNode) -> Isolation | None:
+        try:
+            return self._agent(node, self._checks).get_isolation()
+        except (RuntimeFailure, ValueError):  # unreachable, or an older agent without this method
+            return None
 
     # --- rendezvous and wake-ups
 

@@ -16,6 +16,7 @@ from pools.runtimes.base import (
     PodState,
     PodUsage,
 )
+from pools.runtimes.enclosure.levels import Isolation, Level, Policy
 
 LOG_HEADER = "X-Berth-Log"
 THIS_INSTANCE = "here"  # instance id that a node uses for itself
@@ -63,6 +64,15 @@ def decode_measurements(fields: dict[str, Any], instance_id: str) -> Measurement
     devices = tuple(DeviceUsage(**use) for use in fields["devices"])
     pods = {pod_id: PodUsage(**use) for pod_id, use in fields["pods"].items()}
     return Measurements(pods, {instance_id: devices} if devices else {})
+
+
+def encode_isolation(isolation: Isolation) -> dict[str, Any]:
+    return asdict(isolation)
+
+
+def decode_isolation(fields: dict[str, Any]) -> Isolation:
+    kinds = {"level": Level(fields["level"]), "policy": Policy(fields["policy"])}
+    return Isolation(**{**fields, **kinds, "limits": tuple(fields["limits"])})
 
 
 def _parse_time(text: str | None) -> datetime | None:

@@ -18,12 +18,14 @@ from berth.db.lease import HeldLease, LeadershipLost
 from pools.models import NodePool
 from pools.runtimes.base import Runtime
 from scheduler.loop.context import always_leads
+from scheduler.reports.isolation import record_isolation
 from scheduler.reports.utilization.readings import take_readings
 from scheduler.reports.utilization.storage import write_readings
 
 log = logging.getLogger(__name__)
 
 LEASE_NAME = "use"
+ISOLATION_EVERY = 20  # measurements; nodes that have not reported it are asked every time
 LEASE_INTERVALS = 3  # lease duration in measurement intervals
 
 
@@ -37,6 +39,7 @@ class UtilizationWatcher:
         self._clock, self._runtime_of, self._seconds, self._is_leader = clock, runtime_for, seconds, leads
         self._holder = lease.holder_name()
         self._held: HeldLease | None = None
+        self._measured = 0
         self._stop_requested = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -59,6 +62,8 @@ class UtilizationWatcher:
         if self._held is None:
             return False
         write_readings(take_readings(self._clock.now, self._runtime_of), self._held)
+        record_isolation(self._runtime_of, self._held, only_missing=self._measured % ISOLATION_EVERY != 0)
+        self._measured += 1
         return True
 
     def _release_lease(self) -> None:

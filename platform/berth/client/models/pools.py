@@ -99,6 +99,15 @@ class Phase(Model):
     """Exit code of the start script (phase `start`)."""
 
 
+class Isolation(Model):
+    level: str = ""
+    """`users` is the strongest; see the guide on isolation."""
+    policy: str = ""
+    """`BERTH_ISOLATION` on the node."""
+    obstacle: str = ""
+    """Reason the node does not offer the strongest level; only for platform admins."""
+
+
 class Node(Model):
     name: str
     pool: str = ""
@@ -121,6 +130,8 @@ class Node(Model):
     ready_at: datetime | None = None
     drain_started_at: datetime | None = None
     drain_reason: str = ""
+    isolation: Isolation | None = None
+    """Isolation of the node's pods; None until its agent has reported it."""
     instance_id: str | None = None
     """None unless you are a platform admin."""
     address: str | None = None
@@ -156,6 +167,8 @@ class NodePool(Model):
     free: Amounts = Field(default_factory=Amounts)
     state: str = ""
     """`failing`: see `last_error` (platform admins only)."""
+    isolation: str | None = None
+    """Weakest isolation of the pool's nodes; None until a node has reported it."""
     paused: bool = False
     operational: bool = False
     expires_at: datetime | None = None

@@ -16,6 +16,7 @@ from pools.runtimes.ray.wire import (
     THIS_INSTANCE,
     decode_order,
     encode_chunk_header,
+    encode_isolation,
     encode_measurements,
     encode_report,
 )
@@ -125,6 +126,7 @@ SERIAL: dict[str, Callable[[NodePods, dict[str, Any]], Any]] = {
     "order": lambda pods, body: {"entrypoint": pods.entrypoint(decode_order(body))},
     "stop": lambda pods, body: pods.stop(body["pod_id"], int(body["grace_seconds"])),
     "look": _get_reports,
+    "isolation": lambda pods, body: encode_isolation(pods.isolation),
     "known": lambda pods, body: list(pods.list_pods()),
     "clear": _clear,
     "checkpointed_at": _checkpointed_at,

@@ -65,6 +65,7 @@ def _describe_node(node: Any) -> None:
         ("Reason", node.drain_reason),
         ("Free GPUs", f"{format_free_gpus(node)} {node.gpu_model}".strip()),
         ("Free", f"{number(node.free.cpu)} of {number(node.capacity.cpu)} cores"),
+        ("Isolation", format_isolation(node)),
         ("Address", node.address or ""),
         ("Workloads", "; ".join(node.work or ())),
         ("Environment", (node.environment_digest or "")[:12] or "the node's own"),
@@ -154,9 +155,16 @@ def _node_columns() -> list[Column]:
         Column("FREE CPUS", lambda n: number(n.free.cpu), right=True, wide=True),
         Column("FREE MIB", lambda n: number(n.free.memory_mib), right=True, wide=True),
         Column("MODEL", lambda n: n.gpu_model or "-", optional=True),
+        Column("ISOLATION", lambda n: n.isolation.level if n.isolation else "-", wide=True),
         Column("SINCE", lambda n: format_age(n.since, now()), right=True, optional=True),
         Column("WORKLOADS", lambda n: "; ".join(n.work or ()) or "-", wide=True, flexible=True),
     ]
+
+
+def format_isolation(node: Any) -> str:
+    if node.isolation is None:
+        return "not reported yet"
+    return f"{node.isolation.level}. {node.isolation.obstacle}".rstrip(". ")
 
 
 def format_free_gpus(place: Any) -> str:

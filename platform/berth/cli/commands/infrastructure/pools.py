@@ -324,6 +324,7 @@ def _pool_fields(pool: Any, cost: Any, fragmentation: Any) -> list[tuple[str, st
         ("Nodes", f"{pool.nodes_ready} ready, {pool.nodes_pending} booting, {pool.nodes_draining} draining"),
         ("Node size", f"{pool.gpus_per_node} GPUs {pool.gpu_model}".strip()
          + f", {number(pool.cpu)} cores, {pool.memory_mib} MiB"),
+        ("Isolation", pool.isolation or "not reported yet"),
         ("Free GPUs", format_free_gpus(pool)),
         ("Largest gang", f"{fitting[-1].replicas} x {fitting[-1].gpus} GPUs"
          if fitting else "none fits on whole GPUs"),

@@ -1,0 +1,55 @@
+"""Record how nodes isolate their pods, as their agents report it."""
+
+import logging
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import asdict
+
+from berth.db.crash_points import assert_no_transaction
+from berth.db.lease import HeldLease, fenced_transaction
+from pools.models import Node, NodePool
+from pools.models.node import HOSTING
+from pools.runtimes.base import Runtime, RuntimeFailure
+
+log = logging.getLogger(__name__)
+
+
+def record_isolation(
+    runtime_for: Callable[[NodePool], Runtime], held: HeldLease, *, only_missing: bool
+) -> int:
+    """Ask the runtimes for the isolation of their nodes. Return the number of nodes whose record changed.
+
+    With `only_missing`, ask only about nodes that have not reported it yet.
+    """
+    nodes = Node.objects.filter(state__in=HOSTING).select_related("pool").order_by("pk")
+    if only_missing:
+        nodes = nodes.filter(isolation__isnull=True)
+    by_runtime: dict[str, list[Node]] = defaultdict(list)
+    for node in nodes:
+        by_runtime[node.pool.runtime].append(node)
+    assert_no_transaction()
+    changed = [
+        (node, record) for members in by_runtime.values() for node, record in _changes(members, runtime_for)
+    ]
+    if changed:
+        with fenced_transaction(held):
+            for node, record in changed:
+                Node.objects.filter(pk=node.pk).update(isolation=record)
+    return len(changed)
+
+
+def _changes(
+    nodes: list[Node], runtime_for: Callable[[NodePool], Runtime]
+) -> list[tuple[Node, dict[str, object]]]:
+    """Return the nodes of one runtime whose record differs from what the runtime reports, with the report."""
+    try:
+        reported = runtime_for(nodes[0].pool).get_isolation([node.instance_id for node in nodes])
+    except (RuntimeFailure, LookupError, OSError, ValueError) as error:
+        log.warning("the isolation of nodes with the runtime %s is unknown: %s", nodes[0].pool.runtime, error)
+        return []
+    records = [
+        (node, {**asdict(reported[node.instance_id]), "limits": list(reported[node.instance_id].limits)})
+        for node in nodes
+        if node.instance_id in reported
+    ]
+    return [(node, record) for node, record in records if node.isolation != record]
