@@ -55,14 +55,22 @@ def _copy(source: Path, target: Path) -> None:
 
 
 @pytest.fixture(scope="session")
-def installing(prepared_home: Path, tmp_path_factory: pytest.TempPathFactory) -> InstallContext:
+def directory_of_pods(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a directory to which all pods may write, whatever their user is."""
+    directory = tmp_path_factory.mktemp("pods")
+    directory.chmod(0o777)
+    return directory
+
+
+@pytest.fixture(scope="session")
+def installing(prepared_home: Path, directory_of_pods: Path) -> InstallContext:
     """Run an installation with the demo organization for the duration of a block.
 
     Its pods see the programs of the tests, and share directories with them.
     """
     paths = {
         "BERTH_POD_PATHS": str(ROOT / "tests"),
-        "BERTH_POD_WRITABLE_PATHS": str(tmp_path_factory.getbasetemp()),
+        "BERTH_POD_WRITABLE_PATHS": str(directory_of_pods),
     }
 
     @contextmanager
@@ -80,9 +88,9 @@ def installing(prepared_home: Path, tmp_path_factory: pytest.TempPathFactory) ->
 
 
 @pytest.fixture
-def tmp_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a directory to which pods may write, whatever their user is."""
-    path = tmp_path_factory.mktemp("shared")
+def tmp_path(directory_of_pods: Path) -> Path:
+    """Return a directory that the test shares with pods."""
+    path = Path(tempfile.mkdtemp(dir=directory_of_pods))
     path.chmod(0o777)
     return path
 

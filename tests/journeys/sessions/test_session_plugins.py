@@ -31,6 +31,14 @@ def client(dave_on_shared_berth: Terminal) -> Iterator[Client]:
         yield client
 
 
+def file_of_pods(directory: Path) -> Path:
+    """Create a file to which the client and pods may write."""
+    file = directory / "notes"
+    file.touch()
+    file.chmod(0o666)
+    return file
+
+
 @contextmanager
 def recording_context(file: Path, name: str, fails_at_the_end: bool = False) -> Iterator[None]:
     with file.open("a") as out:
@@ -73,7 +81,7 @@ def recording_plugin(file: Path, name: str) -> Plugin:
     "PLG-26", "PLG-27", "PLG-28", "PLG-29", "PLG-30", "PLG-46", "PLG-47",
 )  # fmt: skip
 def test_plugin_hooks_wrap_client_app_process_and_call(client: Client, tmp_path: Path) -> None:
-    file = tmp_path / "notes"
+    file = file_of_pods(tmp_path)
     plugins = [recording_plugin(file, "first"), recording_plugin(file, "second")]
     env = {"SET_FOR_ALL": "yes"}
     with client.session("local", gpus=1, project="vision", plugins=plugins, env=env) as session:
@@ -184,7 +192,7 @@ def test_error_for_a_plugin_without_its_package_explains_how_to_install_it(clien
 
 @pytest.mark.shows("PLG-23")
 def test_thread_executor_runs_no_process_hooks(client: Client, tmp_path: Path) -> None:
-    file = tmp_path / "notes"
+    file = file_of_pods(tmp_path)
     options: dict[str, Any] = {"executor": "thread", "plugins": (recording_plugin(file, "only"),)}
     with client.session("local", gpus=1, project="vision", **options) as session:
         first, second = (session.submit(lambda: [os.getpid()]).result(60) for _ in range(2))
@@ -209,7 +217,7 @@ def test_failing_client_hook_exits_earlier_hooks_and_ends_the_session(client: Cl
     def broken(pool: ClientPool, cluster: Cluster) -> AbstractContextManager[None]:
         raise RuntimeError("not here")
 
-    file = tmp_path / "notes"
+    file = file_of_pods(tmp_path)
     plugins = [recording_plugin(file, "first"), Plugin.create("mine").with_around_client(broken)]
     session = client.session("local", gpus=1, project="vision", plugins=plugins)
     with pytest.raises(Exception, match="the plugin mine failed in around_client"), session:

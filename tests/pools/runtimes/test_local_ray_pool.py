@@ -23,7 +23,7 @@ from pools.runtimes.ray.runtime import RayRuntime
 from pools.runtimes.shim.processes import descendants
 from pools.runtimes.shim.records import read_record
 from pools.selectors import ray_nodes
-from tests.contracts.pods import alive, ended, order, running
+from tests.contracts.pods import alive, ended, order, poll_until, running
 from tests.contracts.ray_cluster import name_of
 from tests.pools.stage import SYSTEM, pool
 
@@ -93,7 +93,8 @@ def test_ray_pool_runs_pods_replaces_dead_nodes_and_leaves_no_processes(local_po
             order(pod_id, *command, instance_id=node.instance_id, devices=(node.devices[0],))
         )
         running(local_pool.runtime, pod_id)
-    assert local_pool.runtime.read_log("p-1", 0, 100).data.decode() == f"{worker.devices[0]}\n"
+    log = poll_until(lambda: local_pool.runtime.read_log("p-1", 0, 100).data)
+    assert log.decode() == f"{worker.devices[0]}\n"
 
     raylet = next(pid for pid in descendants(processes[1]) if name_of(pid) == "raylet")
     os.kill(raylet, signal.SIGKILL)
