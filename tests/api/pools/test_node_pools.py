@@ -50,6 +50,31 @@ def test_every_role_sees_free_resources_and_users_without_a_role_see_nothing(
         assert texts[0].replace("local-0", "x").replace("local", "x") == texts[1]
 
 
+def test_isolation_of_nodes_is_shown_and_its_obstacle_only_to_platform_admins(
+    cast: Cast, erin: Caller, alice: Caller, node: Node
+) -> None:
+    for path in ("nodes/local-0", "node-pools/local"):
+        assert erin.get(path).json()["isolation"] is None
+    node.isolation = {"level": "none", "policy": "auto", "obstacle": "no bubblewrap", "limits": []}
+    node.save()
+    other = {"name": "local-1", "ordinal": 1, "instance_id": "i-1"}
+    Node.objects.create(
+        pool=cast.pool, state="ready", cpu_milli=1000, memory_mib=1024, since=timezone.now(), **other,
+        isolation={"level": "users", "policy": "require", "obstacle": "", "limits": []},
+    )  # fmt: skip
+    assert erin.get("nodes/local-0").json()["isolation"] == {
+        "level": "none",
+        "policy": "auto",
+        "obstacle": "",
+    }
+    assert alice.get("nodes/local-0").json()["isolation"]["obstacle"] == "no bubblewrap"
+    assert alice.get("nodes/local-1").json()["isolation"]["policy"] == "require"
+    for path in ("node-pools/local", "node-pools"):
+        answer = erin.get(path).json()
+        pool = answer["items"][0] if "items" in answer else answer
+        assert pool["isolation"] == "none", "the weakest level of the pool's nodes"
+
+
 def test_platform_admins_create_edit_and_delete_a_pool(alice: Caller, bob: Caller) -> None:
     values = {
         "name": "big",

@@ -46,6 +46,25 @@ def test_pool_page_shows_largest_gang_and_cost(cast: Cast, alice: Client, node: 
     assert f"{1.5 * gpus:.2f} per hour, at 1.5 per GPU-hour" in text
 
 
+def test_pages_of_pool_and_node_warn_if_pods_are_not_isolated(cast: Cast, alice: Client, node: Node) -> None:
+    assert "not reported yet" in alice.get(f"/nodes/{node.name}").content.decode()
+    node.isolation = {
+        "level": "none",
+        "policy": "auto",
+        "obstacle": "bubblewrap is not installed.",
+        "limits": [],
+    }
+    node.save()
+    page = alice.get(f"/nodes/{node.name}").content.decode()
+    assert "not isolated" in page
+    assert "bubblewrap is not installed." in page
+    assert "Pods are not isolated" in alice.get(f"/node-pools/{node.pool.name}").content.decode()
+    node.isolation["level"] = "users"
+    node.save()
+    assert "separate users" in alice.get(f"/nodes/{node.name}").content.decode()
+    assert "Pods are not isolated" not in alice.get(f"/node-pools/{node.pool.name}").content.decode()
+
+
 def test_terminate_and_drain_dialogs_list_affected_workloads(cast: Cast, alice: Client, node: Node) -> None:
     work = make.workload(cast.vision, "train", phase="running", preemptible=False)
     make.place(work, node, [0])

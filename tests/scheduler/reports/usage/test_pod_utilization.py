@@ -8,6 +8,7 @@ from django.db.models import Q
 
 from berth.db import crash_points, lease
 from pools.runtimes.base import DeviceUsage, PodUsage, RuntimeFailure
+from pools.runtimes.enclosure.levels import Isolation, Level, Policy
 from projects.idle_gpus import MAX_MEASUREMENT_AGE, idle_since
 from projects.models import Pod, Workload
 from scheduler import models
@@ -15,7 +16,7 @@ from scheduler.reports.utilization import summary
 from scheduler.reports.utilization.over_time import choose_step, hourly_utilization, utilization_points
 from scheduler.reports.utilization.readings import match_devices
 from scheduler.reports.utilization.storage import HOUR, MINUTE, delete_old_measurements
-from scheduler.reports.utilization.watch import UtilizationWatcher
+from scheduler.reports.utilization.watch import ISOLATION_EVERY, UtilizationWatcher
 from tests.fakes.clock import FixedClock
 from tests.scheduler.stage import NOON, Stage
 
@@ -272,3 +273,26 @@ def _late_write(held: lease.HeldLease) -> None:
     from scheduler.reports.utilization.storage import write_readings
 
     write_readings(Readings(NOON), held)
+
+
+def test_isolation_of_nodes_is_recorded_and_a_change_is_noticed(measured_workload: MeasuredWorkload) -> None:
+    node, runtime = measured_workload.pods[0].node, measured_workload.runtime
+    measured_workload.pass_time()
+    node.refresh_from_db()
+    assert node.isolation == {"level": "users", "policy": "auto", "obstacle": "", "limits": []}
+    runtime.isolation = Isolation(Level.NONE, Policy.REQUIRE, "no bubblewrap")
+    for _ in range(ISOLATION_EVERY):
+        measured_workload.pass_time()
+    node.refresh_from_db()
+    assert node.isolation["obstacle"] == "no bubblewrap"
+
+
+def test_node_that_does_not_respond_has_no_isolation_yet(measured_workload: MeasuredWorkload) -> None:
+    measured_workload.runtime.next("get_isolation", RuntimeFailure("unreachable"))
+    measured_workload.pass_time()
+    node = measured_workload.pods[0].node
+    node.refresh_from_db()
+    assert node.isolation is None
+    measured_workload.pass_time()
+    node.refresh_from_db()
+    assert node.isolation is not None, "nodes without a report are asked again at once"
