@@ -47,6 +47,12 @@ class IsolationResponse(ResponseModel):
     obstacle: str = Field(
         description="Reason the node does not offer the strongest level; only for platform admins."
     )
+    limits: list[Literal["memory", "cpu", "processes"]] = Field(
+        description="Limits of pods that the node enforces."
+    )
+    limits_obstacle: str = Field(
+        description="Reason the node does not enforce the others; only for platform admins."
+    )
 
 
 class NodeResponse(ResponseModel):
@@ -190,8 +196,13 @@ def _node_response(node: Node, is_admin: bool, work: list[str]) -> NodeResponse:
 def _isolation_response(isolation: dict[str, Any] | None, is_admin: bool) -> IsolationResponse | None:
     if isolation is None:
         return None
-    obstacle = isolation["obstacle"] if is_admin else ""
-    return IsolationResponse(level=isolation["level"], policy=isolation["policy"], obstacle=obstacle)
+    return IsolationResponse(
+        level=isolation["level"],
+        policy=isolation["policy"],
+        obstacle=isolation["obstacle"] if is_admin else "",
+        limits=isolation["limits"],
+        limits_obstacle=isolation["limits_obstacle"] if is_admin else "",
+    )
 
 
 def _phase_response(phase: dict[str, Any], is_admin: bool) -> PhaseResponse:

@@ -21,7 +21,7 @@ class PodOrder:
     the environment installed there, or empty for the machine's own programs. `start_in` is the document's
     `workspace`: the pod starts in that directory on the node if it exists, otherwise in a directory of that
     name inside the workload's workspace. `project` names the tenant, and `uid` is the Unix user of its pods
-    on nodes that separate users.
+    on nodes that separate users. The limits are 0 if the document declares none.
     """
 
     pod_id: str
@@ -38,6 +38,8 @@ class PodOrder:
     start_in: str = ""
     project: str = ""
     uid: int = 0
+    cpu_limit_milli: int = 0
+    memory_limit_mib: int = 0
 
 
 class PodState(str, Enum):
@@ -59,6 +61,7 @@ class PodCause(str, Enum):
     HOST_STOPPED = "host_stopped"  # the process to which pods are tied has ended
     LOST = "lost"  # the exit was not observed
     START_FAILED = "start_failed"
+    OUT_OF_MEMORY = "out_of_memory"  # the kernel killed the command at the pod's memory limit
 
 
 @dataclass(frozen=True)

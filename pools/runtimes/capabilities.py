@@ -14,8 +14,8 @@ REMOTE_PROVIDERS = ("aws", "static")
 class Capabilities:
     """Features of a runtime.
 
-    `runs_images`: pods run in the container image of their workload. `enforces_limits`: a pod cannot use more
-    CPU or memory than its role's limit.
+    `runs_images`: pods run in the container image of their workload. `enforces_limits`: nodes enforce the
+    CPU and memory limits of roles, or refuse to start a pod that has limits.
     """
 
     runs_images: bool = False
@@ -24,7 +24,8 @@ class Capabilities:
 
 # Keyed by `NodePool.runtime`. Pods of `local` and `ray` are processes on the host, without a container.
 CAPABILITIES: Mapping[str, Capabilities] = {
-    "local": Capabilities(), "ray": Capabilities(), "fake": Capabilities(),
+    "local": Capabilities(enforces_limits=True), "ray": Capabilities(enforces_limits=True),
+    "fake": Capabilities(),
 }  # fmt: skip
 
 

@@ -27,6 +27,7 @@ from pools.runtimes.device_usage import DeviceProbe
 from pools.runtimes.enclosure.devices import UnknownDevice
 from pools.runtimes.enclosure.enclosures import Enclosures, NotVisible
 from pools.runtimes.enclosure.levels import Isolation
+from pools.runtimes.enclosure.limits import UnenforcedLimit, limit_fields
 from pools.runtimes.enclosure.pod import shared_memory_path
 from pools.runtimes.enclosure.probe import Shim
 from pools.runtimes.pod_dir import PodDir, exit_report, parse_timestamp
@@ -106,10 +107,11 @@ class LocalRuntime:
             fields: Record = [("log_limit", str(self.log_limit)), ("wake_dir", str(self._wakes))]
             fields += [("create_dir", str(start.created))] if start.created else []
             try:
+                fields += limit_fields(order, self.isolation)
                 fields += self._enclosures.fields(order, env, pod.path, start, environment)
                 pod.write_order(order, env, pod.work / start.path, fields)
                 return True
-            except (UnknownDevice, NotVisible) as error:
+            except (UnenforcedLimit, UnknownDevice, NotVisible) as error:
                 reason = str(error)
         pod.finish(PodCause.START_FAILED, reason)
         return False

@@ -14,8 +14,9 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from pools.runtimes.base import PodCause, PodOrder, PodReport, PodState
+from pools.runtimes.shim.cgroups import remove as remove_cgroups
 from pools.runtimes.shim.processes import boot_id, process_ids, send_signal
-from pools.runtimes.shim.records import Record, read_record, sync_directory, write_record
+from pools.runtimes.shim.records import Record, read_fields, read_record, sync_directory, write_record
 
 _FLOCK = "hhqqi4x"  # short type, short whence, off_t start, off_t len, pid_t
 
@@ -139,9 +140,15 @@ class PodDir:
                 continue
             if mark in environment.split(b"\0"):
                 send_signal(pid, signal.SIGKILL)
+        self._remove_cgroups()
+
+    def _remove_cgroups(self) -> None:
+        """Remove control groups that a killed shim left behind, unless processes in them are still ending."""
+        remove_cgroups(path for _, path in read_fields(str(self.path / "cgroups")) or ())
 
     def remove(self) -> None:
         """Remove the directory atomically by renaming it, then delete its files."""
+        self._remove_cgroups()
         removed_path = self.path.with_name(f".{self.path.name}.{os.getpid()}.gone")
         try:
             self.path.rename(removed_path)

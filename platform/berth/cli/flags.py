@@ -101,8 +101,10 @@ class SubmitFlags:
     memory: Annotated[
         Text, _option("Memory per replica, in MiB or with a unit, for example 4Gi.", metavar="AMOUNT")
     ] = None
-    cpu_limit: Annotated[Text, _option("CPU limit in cores; not enforced yet.", metavar="CORES")] = None
-    memory_limit: Annotated[Text, _option("Memory limit; not enforced yet.", metavar="AMOUNT")] = None
+    cpu_limit: Annotated[Text, _option("CPU limit per replica in cores.", metavar="CORES")] = None
+    memory_limit: Annotated[
+        Text, _option("Memory limit per replica, in MiB or with a unit.", metavar="AMOUNT")
+    ] = None
     node_selector: Annotated[Texts, _option("Required node label; repeatable.", metavar="KEY=VALUE")] = None
     toleration: Annotated[Texts, _option("Tolerated taint; repeatable.", metavar="KEY[=VALUE][:EFFECT]")] = (
         None

@@ -10,7 +10,8 @@ from enum import Enum
 VARIABLE = "BERTH_ISOLATION"
 # Further directories that all pods may read, and that they may also write, separated by colons.
 PATHS_VARIABLE, WRITABLE_PATHS_VARIABLE = "BERTH_POD_PATHS", "BERTH_POD_WRITABLE_PATHS"
-SETTINGS_OF_PODS = (VARIABLE, PATHS_VARIABLE, WRITABLE_PATHS_VARIABLE)
+LIMITS_VARIABLE = "BERTH_LIMITS"  # "off": limits of documents are ignored
+SETTINGS_OF_PODS = (VARIABLE, PATHS_VARIABLE, WRITABLE_PATHS_VARIABLE, LIMITS_VARIABLE)
 FIRST_UID = 1_900_000_000  # neither Debian, systemd nor subordinate ids use this range
 LAST_UID = 1_999_999_999
 
@@ -40,13 +41,16 @@ class Isolation:
     """Isolation that a node offers.
 
     `level` was tried by running a pod. `obstacle` is the reason the node does not offer the strongest level,
-    with a remedy, or empty. `limits` names the resources whose limits are enforced.
+    with a remedy, or empty. `limits` names the resources whose limits are enforced, and `limits_obstacle` is
+    the reason others are not. With `ignores_limits`, a pod with a limit starts although it is not enforced.
     """
 
     level: Level
     policy: Policy = Policy.AUTO
     obstacle: str = ""
     limits: tuple[str, ...] = ()
+    limits_obstacle: str = ""
+    ignores_limits: bool = False
 
     @property
     def encloses(self) -> bool:

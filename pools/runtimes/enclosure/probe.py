@@ -8,10 +8,11 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pools.runtimes.enclosure.levels import FIRST_UID, VARIABLE, Isolation, Level, Policy
+from pools.runtimes.enclosure.limits import with_limits
 from pools.runtimes.enclosure.machine import machine_view
 from pools.runtimes.enclosure.pod import PodFiles, enclosure_fields
 from pools.runtimes.shim.records import Record, read_record, write_record
@@ -49,7 +50,12 @@ class Shim:
 
 
 def probe(root: Path, policy: Policy, shim: Shim) -> Probed:
-    """Try the levels from the strongest to the weakest, in a directory under `root`."""
+    """Try the levels from the strongest to the weakest, in a directory under `root`, and the limits."""
+    probed = _probe_levels(root, policy, shim)
+    return replace(probed, isolation=with_limits(probed.isolation))
+
+
+def _probe_levels(root: Path, policy: Policy, shim: Shim) -> Probed:
     if policy is Policy.OFF:
         return Probed(Isolation(Level.NONE, policy, f"{VARIABLE} is off."))
     program = shutil.which("bwrap")

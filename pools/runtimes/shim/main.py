@@ -47,11 +47,15 @@ def run_pod(directory: str, order: Record, anchor: str) -> None:
     failure = pod.start()
     if failure:
         pod.kill()
+        pod.cgroups.remove()
         write_exit(directory, "start_failed", message=failure)
         return
     wake_listeners(pod.order["wake_dir"])
     watch(pod, control, signals, anchor_fd, PodLog(f"{directory}/log", int(pod.order["log_limit"])))
-    write_exit(directory, pod.cause, pod)
+    message = pod.memory_report()
+    cause = "out_of_memory" if not pod.cause and pod.was_killed_for_memory() else pod.cause
+    pod.cgroups.remove()
+    write_exit(directory, cause, pod, message)
 
 
 def watch(pod: Pod, control: int, signals: int, anchor: int | None, log: PodLog) -> None:

@@ -67,7 +67,7 @@ class Namespaces:
         import ctypes
 
         kinds = _NEW_NS | _NEW_UTS | _NEW_IPC | _NEW_PID | (0 if self.uid else _NEW_USER)
-        if libc.setns(self._init_fd, kinds) != 0:
+        if libc["setns"](self._init_fd, kinds) != 0:  # not in `os` before Python 3.12
             number = ctypes.get_errno()
             raise OSError(number, os.strerror(number))
 

@@ -7,6 +7,7 @@ import _signal as signal  # type: ignore[import-not-found]
 import os
 import time
 
+from pools.runtimes.shim.cgroups import CPU, MEMORY, PROCESSES, CannotLimit, Cgroups
 from pools.runtimes.shim.namespaces import Namespaces
 from pools.runtimes.shim.processes import descendants, is_running, process_group, send_signal, start_time
 from pools.runtimes.shim.records import Record, write_record
@@ -16,6 +17,7 @@ TYPE_CHECKING = False  # importing `typing` takes half as long as Python takes t
 if TYPE_CHECKING:
     from ctypes import CDLL
 
+_MIB = 1024 * 1024
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 
 
@@ -28,6 +30,7 @@ class Pod:
         self.command = [value for key, value in order if key == "arg"]
         self.env = dict(value.split("=", 1) for key, value in order if key == "env")
         self.namespaces = _namespaces(directory, order)
+        self.cgroups = _cgroups(directory, self.order)
         self.pid = 0
         self.started_at = 0.0
         self.wait_status: int | None = None
@@ -41,7 +44,7 @@ class Pod:
 
         libc = ctypes.CDLL(None, use_errno=True)
         libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-        failure = self.namespaces.build() if self.namespaces else ""
+        failure = self._limit() or (self.namespaces.build() if self.namespaces else "")
         if failure:
             return failure
         go_read, go_write = os.pipe()
@@ -60,14 +63,52 @@ class Pod:
             os.waitpid(child, 0)
         if self.pid:
             self.started_at = time.time()
-            self._write_status("starting")
-            os.write(go_write, b"g")
+            failure = self._confine()
+            if not failure:
+                self._write_status("starting")
+                os.write(go_write, b"g")
         os.close(go_write)
         with open(failed_read, "rb") as file:
-            failure = file.read().decode("utf-8", "replace")
+            failure = failure or file.read().decode("utf-8", "replace")
         if not failure:
             self._write_status("running")
         return failure
+
+    def _limit(self) -> str:
+        """Create the pod's control groups, and record them for a reader that cleans up after this process."""
+        try:
+            self.cgroups.create()
+        except CannotLimit as error:
+            return f"the pod's limits could not be set: {error}"
+        if self.cgroups.paths:
+            groups = [("path", path) for path in self.cgroups.paths.values()]
+            write_record(f"{self.directory}/cgroups", groups, durable=False)
+        return ""
+
+    def _confine(self) -> str:
+        try:
+            self.cgroups.add(self.pid)
+        except OSError as error:
+            return f"the pod's limits could not be set: {error}"
+        return ""
+
+    def memory_report(self) -> str:
+        """Return how the memory limit affected the pod, or "" if it did not."""
+        kills = self.cgroups.memory_kills()
+        if not kills:
+            return ""
+        limit, peak = self.cgroups.limits[MEMORY] // _MIB, self.cgroups.memory_peak() // _MIB
+        numbers = f"limit {limit} MiB, peak {peak} MiB"
+        if self.was_killed_for_memory():
+            return f"killed at its memory limit: {numbers}"
+        processes = "1 process" if kills == 1 else f"{kills} processes"
+        return f"{processes} of the pod had been killed at its memory limit: {numbers}"
+
+    def was_killed_for_memory(self) -> bool:
+        """Return whether the command ended by the kill signal, or its shell says so, after such a kill."""
+        if self.wait_status is None or not self.cgroups.memory_kills():
+            return False
+        return os.waitstatus_to_exitcode(self.wait_status) in (-signal.SIGKILL, 128 + signal.SIGKILL)
 
     def _run_command(self, libc: CDLL, shim: int, go_fd: int, failure_fd: int, born_fd: int) -> None:
         """Replace this process, or a child inside the namespaces, with the command."""
@@ -198,3 +239,10 @@ def _namespaces(directory: str, order: Record) -> Namespaces | None:
     groups = [int(value) for key, value in order if key == "group"]
     memory = SharedMemory(path, uid) if path else None
     return Namespaces(command, uid, groups, f"{directory}/enclosure.err", memory)
+
+
+def _cgroups(directory: str, order: dict[str, str]) -> Cgroups:
+    limits = {
+        name: int(order[f"limit_{name}"]) for name in (MEMORY, CPU, PROCESSES) if f"limit_{name}" in order
+    }
+    return Cgroups(f"berth-{os.path.basename(directory)}-{os.getpid()}", limits)

@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 from berth.core.errors import Invalid
 from berth.core.problems import Problem, format_value
 from berth.core.spec import WorkloadSpec
-from pools.models import NodePool
+from pools.models import Node, NodePool
+from pools.models.node import HOSTING
 from pools.runtimes.capabilities import Capabilities, runtime_capabilities
 
 NO_IMAGE = "no image; the pool's plugins and environment then provide what the command needs"
@@ -44,17 +45,36 @@ def check_image(spec: WorkloadSpec) -> None:
 
 
 def limit_warnings(spec: WorkloadSpec, pools: Sequence[str]) -> list[str]:
-    """Return warnings about limits that some pools do not enforce; empty if all are enforced."""
+    """Return warnings about limits that some pools do not enforce or refuse; empty if all are enforced."""
     roles = [role.name for role in spec.all_roles if role.limit.cpu or role.limit.memory_mib]
     if not roles:
         return []
     capabilities = _capabilities(pools)
-    unenforced = [name for name in pools if not capabilities[name].enforces_limits]
-    if not unenforced:
-        return []
     subject = f"role {roles[0]}" if len(roles) == 1 else f"roles {', '.join(roles)}"
-    effect = "they count for placement, but a pod can use more than its limit"
-    return [f"The CPU and memory limits of {subject} are not enforced on {_names(unenforced)}: {effect}."]
+    warnings = []
+    if unenforced := [name for name in pools if not capabilities[name].enforces_limits]:
+        effect = "they count for placement, but a pod can use more than its limit"
+        warnings.append(
+            f"The CPU and memory limits of {subject} are not enforced on {_names(unenforced)}: {effect}."
+        )
+    if refusing := _pools_that_refuse_limits(pools):
+        warnings.append(
+            f"Pods of {subject} fail to start on nodes of {_names(refusing)} that cannot enforce limits. "
+            "Remove the limits, or choose another pool."
+        )
+    return warnings
+
+
+def _pools_that_refuse_limits(pools: Sequence[str]) -> list[str]:
+    """Return the pools with a node whose agent has reported that it cannot enforce memory or CPU limits."""
+    nodes = Node.objects.filter(pool__name__in=pools, state__in=HOSTING, isolation__isnull=False)
+    reports = ((node.pool.name, node.isolation or {}) for node in nodes.select_related("pool"))
+    refusing = {
+        name
+        for name, report in reports
+        if not {"memory", "cpu"} <= set(report["limits"]) and not report["ignores_limits"]
+    }
+    return sorted(refusing)
 
 
 def _capabilities(pools: Sequence[str]) -> Mapping[str, Capabilities]:

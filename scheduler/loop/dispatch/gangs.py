@@ -99,7 +99,7 @@ def _gang_facts(workload: Workload, pods: Iterable[Pod], parsed: ParsedSpec) -> 
         message=workload.message,
         tree=parsed.tree,
         pods=[
-            PodFact(pod.role, pod.index, pod.state, pod.exit_code, pod.signal, pod.message)
+            PodFact(pod.role, pod.index, pod.state, pod.exit_code, pod.signal, pod.message, pod.stop_reason)
             for _, pod in sorted(latest.items())
         ],
         policy=parsed.spec.restart_policy if parsed.spec else RestartPolicy(),

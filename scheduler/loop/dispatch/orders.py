@@ -43,6 +43,8 @@ def build_pod_order(pod: Pod, spec: WorkloadSpec, gang: Sequence[Pod]) -> PodOrd
         start_in=spec.role_workspace(role) or "",
         project=pod.workload.project.name,
         uid=pod_uid(pod.workload.project_id),
+        cpu_limit_milli=round((role.limit.cpu or 0) * MILLI),
+        memory_limit_mib=role.limit.memory_mib or 0,
     )
 
 

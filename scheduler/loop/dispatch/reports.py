@@ -17,6 +17,7 @@ from projects.models import Pod, PodState
 from projects.models.workloads import LIVE_POD_STATES
 from scheduler.loop.context import Runtimes, SchedulerContext
 from scheduler.loop.dispatch.gangs import evaluate_gangs, workloads_to_evaluate
+from scheduler.loop.dispatch.verdict import OUT_OF_MEMORY
 from scheduler.loop.observe.workloads import PodRow
 from scheduler.reports.usage.allocation_hours import release_allocations
 
@@ -134,6 +135,7 @@ def _end_columns(pod: PodRow, report: PodReport, now: datetime) -> dict[str, Any
         "exit_code": report.exit_code,
         "signal": report.signal,
         "message": report.message,
+        **({"stop_reason": OUT_OF_MEMORY} if report.cause is PodCause.OUT_OF_MEMORY else {}),
     }
 
 

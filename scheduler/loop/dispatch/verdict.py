@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from berth.core.spec import RestartPolicy
 from scheduler.engine.model import Group, Role
 
+OUT_OF_MEMORY = "OutOfMemory"
 LIVE_STATES = frozenset({"starting", "running", "stopping"})
 # Pods in these states count towards the gang's minimum.
 COUNTED_STATES = frozenset({"starting", "running", "succeeded"})
@@ -27,6 +28,7 @@ class PodFact:
     exit_code: int | None = None
     signal: int | None = None
     message: str = ""
+    stop_reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +103,8 @@ def _failure_verdict(gang: GangFacts, pod: PodFact) -> Verdict:
     message += f": {pod.message}" if pod.message else "."
     if _may_restart(gang) and gang.policy.kind in ("on_failure", "always"):
         return _restart_verdict(gang, message)
-    return Verdict("stopping", "PodFailed", message, next_phase="failed", exit_code=code)
+    reason = OUT_OF_MEMORY if pod.stop_reason == OUT_OF_MEMORY else "PodFailed"
+    return Verdict("stopping", reason, message, next_phase="failed", exit_code=code)
 
 
 def _completion_verdict(gang: GangFacts) -> Verdict:

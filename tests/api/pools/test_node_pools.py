@@ -55,18 +55,18 @@ def test_isolation_of_nodes_is_shown_and_its_obstacle_only_to_platform_admins(
 ) -> None:
     for path in ("nodes/local-0", "node-pools/local"):
         assert erin.get(path).json()["isolation"] is None
-    node.isolation = {"level": "none", "policy": "auto", "obstacle": "no bubblewrap", "limits": []}
+    limits = {"limits": ["processes"], "limits_obstacle": "no cgroups", "ignores_limits": False}
+    node.isolation = {"level": "none", "policy": "auto", "obstacle": "no bubblewrap", **limits}
     node.save()
     other = {"name": "local-1", "ordinal": 1, "instance_id": "i-1"}
     Node.objects.create(
         pool=cast.pool, state="ready", cpu_milli=1000, memory_mib=1024, since=timezone.now(), **other,
-        isolation={"level": "users", "policy": "require", "obstacle": "", "limits": []},
+        isolation={"level": "users", "policy": "require", "obstacle": "", **limits},
     )  # fmt: skip
     assert erin.get("nodes/local-0").json()["isolation"] == {
-        "level": "none",
-        "policy": "auto",
-        "obstacle": "",
-    }
+        "level": "none", "policy": "auto", "obstacle": "", "limits": ["processes"], "limits_obstacle": "",
+    }  # fmt: skip
+    assert alice.get("nodes/local-0").json()["isolation"]["limits_obstacle"] == "no cgroups"
     assert alice.get("nodes/local-0").json()["isolation"]["obstacle"] == "no bubblewrap"
     assert alice.get("nodes/local-1").json()["isolation"]["policy"] == "require"
     for path in ("node-pools/local", "node-pools"):

@@ -209,5 +209,19 @@ def test_enforced_limits_give_no_warning(cast: Cast, dave: Caller, monkeypatch: 
     assert not [warning for warning in answer["warnings"] if "limits" in warning]
 
 
+@pytest.mark.parametrize(
+    ("limits", "ignores", "warned"),
+    [(["memory", "cpu", "processes"], False, False), (["processes"], False, True), ([], True, False)],
+)
+def test_submission_warns_about_nodes_that_refuse_limits(
+    cast: Cast, dave: Caller, monkeypatch: pytest.MonkeyPatch, limits: list[str], ignores: bool, warned: bool
+) -> None:
+    monkeypatch.setattr(capabilities, "CAPABILITIES", {"fake": Capabilities(enforces_limits=True)})
+    make.node(cast.pool, isolation={"limits": limits, "ignores_limits": ignores})
+    answer = dave.post("workloads", training(project="vision", roles=LIMITED)).json()
+    expected = "Pods of role worker fail to start on nodes of the pool local that cannot enforce limits."
+    assert any(warning.startswith(expected) for warning in answer["warnings"]) == warned
+
+
 def test_every_runtime_declares_its_capabilities() -> None:
     assert set(capabilities.CAPABILITIES) == set(NodePool.Runtime.values)

@@ -157,5 +157,5 @@ def test_session_of_a_killed_client_ends_and_leaves_no_process(
         name = client.stdout.readline().strip()
         client.kill()
     until(lambda: dave.workloads.get(name).phase == "completed", 120)
-    assert "asked for nothing for 5 s" in dave.workloads.get(name).message
+    assert "sent no request for 5 s" in dave.workloads.get(name).message
     until(lambda: not workers(berth))

@@ -9,6 +9,7 @@ import pytest
 from pools.models import Node
 from pools.providers.base import Interruption
 from pools.runtimes.base import PodCause, RuntimeFailure
+from pools.runtimes.enclosure.levels import pod_uid
 from pools.runtimes.ray.cluster import RayNode
 from pools.runtimes.ray.runtime import RayRuntime
 from pools.services import drain_node, interrupt_node, terminate_node
@@ -36,6 +37,23 @@ def test_failed_pod_ends_the_gang_with_its_exit_code(stage: Stage) -> None:
     assert (workload.exit_code, workload.reason) == (7, "PodFailed")
     assert {pod.state for pod in stage.pods(workload)} == {"failed", "stopped"}
     assert workload.gpu_milli_now == 0
+
+
+def test_pod_killed_at_its_memory_limit_is_the_reason_of_the_failure(stage: Stage) -> None:
+    role = [{"name": "worker", "replicas": 1, "gpu": 1, "limit": {"cpu": 1.5, "memory_mib": 64}}]
+    workload = running(stage, roles=role)
+    (pod,) = stage.pods(workload)
+    order = stage.runtime.order(str(pod.pk))
+    assert order is not None
+    assert (order.cpu_limit_milli, order.memory_limit_mib) == (1500, 64)
+    assert (order.project, order.uid) == ("vision", pod_uid(workload.project_id))
+    text = "killed at its memory limit: limit 64 MiB, peak 64 MiB"
+    stage.runtime.end(str(pod.pk), signal=9, cause=PodCause.OUT_OF_MEMORY, message=text)
+    stage.tick(3)
+    assert stage.phase(workload) == Phase.FAILED
+    assert (workload.reason, workload.exit_code) == ("OutOfMemory", 137)
+    assert workload.message == f"worker 0 ended by signal 9: {text}"
+    assert stage.pods(workload)[0].stop_reason == "OutOfMemory"
 
 
 def test_failed_gang_restarts_as_often_as_its_policy_allows(stage: Stage) -> None:

@@ -106,6 +106,10 @@ class Isolation(Model):
     """`BERTH_ISOLATION` on the node."""
     obstacle: str = ""
     """Reason the node does not offer the strongest level; only for platform admins."""
+    limits: list[str] = []
+    """Limits of pods that the node enforces."""
+    limits_obstacle: str = ""
+    """Reason the node does not enforce the others; only for platform admins."""
 
 
 class Node(Model):

@@ -4,8 +4,9 @@ import os
 from pathlib import Path
 
 from berth.server.up.errors import StartupError
-from pools.runtimes.enclosure.levels import VARIABLE, Isolation, Level, Policy
+from pools.runtimes.enclosure.levels import LIMITS_VARIABLE, VARIABLE, Isolation, Level, Policy
 from pools.runtimes.local import LocalRuntime
+from pools.runtimes.shim.cgroups import CPU, MEMORY
 
 OFF = f"""\
   Warning: pods are not isolated, because {VARIABLE} is off. A pod can read and change everything that Berth
@@ -24,10 +25,19 @@ def choose_isolation(home: Path, demo: bool) -> str:
         isolation = LocalRuntime(home / "run").isolation
     except ValueError as error:
         raise StartupError(str(error)) from None
+    limits = _ignore_limits(isolation) if demo and LIMITS_VARIABLE not in os.environ else ""
     if demo and isolation.level is Level.NONE and VARIABLE not in os.environ:
         os.environ[VARIABLE] = Policy.OFF.value
-        return f"  Warning: the demo runs its pods without isolation. {isolation.obstacle}\n"
-    return _notice(isolation)
+        return f"  Warning: the demo runs its pods without isolation. {isolation.obstacle}\n{limits}"
+    return _notice(isolation) + limits
+
+
+def _ignore_limits(isolation: Isolation) -> str:
+    """Let the demo's pods start on a machine that cannot enforce their limits. Return a notice about it."""
+    if {MEMORY, CPU} <= set(isolation.limits):
+        return ""
+    os.environ[LIMITS_VARIABLE] = "off"
+    return f"  Note: the demo ignores the limits of documents. {isolation.limits_obstacle}\n"
 
 
 def _notice(isolation: Isolation) -> str:

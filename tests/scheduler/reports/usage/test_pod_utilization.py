@@ -279,7 +279,8 @@ def test_isolation_of_nodes_is_recorded_and_a_change_is_noticed(measured_workloa
     node, runtime = measured_workload.pods[0].node, measured_workload.runtime
     measured_workload.pass_time()
     node.refresh_from_db()
-    assert node.isolation == {"level": "users", "policy": "auto", "obstacle": "", "limits": []}
+    limits = {"limits": [], "limits_obstacle": "", "ignores_limits": False}
+    assert node.isolation == {"level": "users", "policy": "auto", "obstacle": "", **limits}
     runtime.isolation = Isolation(Level.NONE, Policy.REQUIRE, "no bubblewrap")
     for _ in range(ISOLATION_EVERY):
         measured_workload.pass_time()

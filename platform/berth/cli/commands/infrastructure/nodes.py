@@ -66,6 +66,7 @@ def _describe_node(node: Any) -> None:
         ("Free GPUs", f"{format_free_gpus(node)} {node.gpu_model}".strip()),
         ("Free", f"{number(node.free.cpu)} of {number(node.capacity.cpu)} cores"),
         ("Isolation", format_isolation(node)),
+        ("Limits", _format_limits(node)),
         ("Address", node.address or ""),
         ("Workloads", "; ".join(node.work or ())),
         ("Environment", (node.environment_digest or "")[:12] or "the node's own"),
@@ -165,6 +166,13 @@ def format_isolation(node: Any) -> str:
     if node.isolation is None:
         return "not reported yet"
     return f"{node.isolation.level}. {node.isolation.obstacle}".rstrip(". ")
+
+
+def _format_limits(node: Any) -> str:
+    if node.isolation is None:
+        return ""
+    enforced = ", ".join(node.isolation.limits) or "none"
+    return f"{enforced}. {node.isolation.limits_obstacle}".rstrip(". ")
 
 
 def format_free_gpus(place: Any) -> str:

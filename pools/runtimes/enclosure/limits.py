@@ -1,0 +1,50 @@
+"""Limits of pods: which of them this machine enforces, and the fields of an order that declare them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+
+from pools.runtimes.base import PodOrder
+from pools.runtimes.enclosure.levels import LIMITS_VARIABLE, Isolation
+from pools.runtimes.shim.cgroups import CPU, MEMORY, PROCESSES, CannotLimit, Cgroups
+from pools.runtimes.shim.records import Record
+
+MIB = 1024 * 1024
+PROCESSES_MAX = 16_384  # of every pod, threads included: a fork bomb must not fill the machine's table
+_PROBES = {MEMORY: 16 * MIB, CPU: 1000, PROCESSES: 16}
+
+
+class UnenforcedLimit(Exception):
+    """Raised if a document declares a limit that this machine cannot enforce."""
+
+
+def with_limits(isolation: Isolation, environ: Mapping[str, str] = os.environ) -> Isolation:
+    """Return the isolation with the limits that this machine enforces. Each is tried on an empty group."""
+    if environ.get(LIMITS_VARIABLE) == "off":
+        return replace(isolation, limits_obstacle=f"{LIMITS_VARIABLE} is off.", ignores_limits=True)
+    enforced, obstacle = [], ""
+    for resource, limit in _PROBES.items():
+        group = Cgroups(f"berth-probe-{os.getpid()}", {resource: limit})
+        try:
+            group.create()
+            enforced.append(resource)
+        except CannotLimit as error:
+            obstacle = f"The agent cannot create control groups: {error}."
+        finally:
+            group.remove()
+    return replace(isolation, limits=tuple(enforced), limits_obstacle=obstacle)
+
+
+def limit_fields(order: PodOrder, isolation: Isolation) -> Record:
+    """Return the fields of the pod's limits. Raises UnenforcedLimit."""
+    declared = {MEMORY: order.memory_limit_mib * MIB, CPU: order.cpu_limit_milli}
+    missing = [name for name, limit in declared.items() if limit and name not in isolation.limits]
+    if missing and not isolation.ignores_limits:
+        raise UnenforcedLimit(
+            f"this node cannot enforce the {missing[0]} limit of the document: {isolation.limits_obstacle} "
+            f"Remove the limit, or set {LIMITS_VARIABLE}=off on the node to ignore limits"
+        )
+    limits = {**declared, PROCESSES: PROCESSES_MAX}
+    return [(f"limit_{name}", str(limits[name])) for name in isolation.limits if limits[name]]

@@ -1,0 +1,129 @@
+"""Limits of a pod's memory, CPU and processes by control groups, version 1 or 2.
+
+The pod's groups lie inside the shim's own group (version 1) or beside it (version 2, where a group with
+processes has no children). The shim itself stays outside. Kernel memory, page cache and /dev/shm count.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+
+MEMORY, CPU, PROCESSES = "memory", "cpu", "processes"
+_ROOT = "/sys/fs/cgroup"
+_OWN_GROUPS = "/proc/self/cgroup"
+_CONTROLLERS = {MEMORY: "memory", CPU: "cpu", PROCESSES: "pids"}
+_PERIOD = 100_000  # microseconds
+_MILLI = 1000
+
+
+class CannotLimit(Exception):
+    """Raised if a limit cannot be enforced. The message is the reason."""
+
+
+class Cgroups:
+    """Groups named `name`. `limits` are in bytes, thousandths of a core, and processes."""
+
+    def __init__(self, name: str, limits: dict[str, int]) -> None:
+        self.name, self.limits = name, limits
+        self.paths: dict[str, str] = {}
+
+    def create(self) -> None:
+        """Create the groups and write their limits. Raises CannotLimit, and leaves no group."""
+        for resource in self.limits:
+            try:
+                parent, is_v2 = find_parent(_CONTROLLERS[resource])
+                path = f"{parent}/{self.name}"
+                if path not in self.paths.values():
+                    os.mkdir(path)
+                self.paths[resource] = path
+                for file, value in _settings(resource, self.limits[resource], is_v2):
+                    _write(f"{path}/{file}", value)
+            except OSError as error:
+                self.remove()
+                raise CannotLimit(f"{error.strerror}: {error.filename}") from None
+
+    def add(self, pid: int) -> None:
+        for path in set(self.paths.values()):
+            _write(f"{path}/cgroup.procs", str(pid))
+
+    def memory_kills(self) -> int:
+        """Return how many of the pod's processes the kernel has killed for memory."""
+        path = self.paths.get(MEMORY)
+        if path is None:
+            return 0
+        for file in ("memory.events", "memory.oom_control"):
+            for line in _read(f"{path}/{file}").splitlines():
+                if line.startswith("oom_kill "):
+                    return int(line.split()[1])
+        return 0
+
+    def memory_peak(self) -> int:
+        """Return the largest memory usage so far in bytes, or 0 if the kernel does not record it."""
+        path = self.paths.get(MEMORY)
+        files = ("memory.peak", "memory.max_usage_in_bytes") if path else ()
+        return max((int(_read(f"{path}/{file}") or 0) for file in files), default=0)
+
+    def remove(self) -> None:
+        """Delete the groups, which must not contain processes."""
+        remove(self.paths.values())
+
+
+def remove(paths: Iterable[str]) -> None:
+    for path in set(paths):
+        try:
+            os.rmdir(path)
+        except OSError:  # it is gone, or a process that is being killed is still in it
+            pass
+
+
+def find_parent(controller: str) -> tuple[str, bool]:
+    """Return the directory in which to create groups with this controller, and whether it is version 2.
+
+    Raises OSError if the controller is not mounted.
+    """
+    own = {}
+    with open(_OWN_GROUPS) as file:
+        for line in file.read().splitlines():
+            _, names, path = line.split(":", 2)
+            own.update(dict.fromkeys(names.split(","), path))
+    if controller in own:
+        return f"{_ROOT}/{controller}{own[controller].rstrip('/')}", False
+    parent = _ROOT + os.path.dirname(own.get("", "/")).rstrip("/")
+    if controller not in _read(f"{parent}/cgroup.subtree_control").split():
+        _write(f"{parent}/cgroup.subtree_control", f"+{controller}")
+    return parent, True
+
+
+def _settings(resource: str, limit: int, is_v2: bool) -> list[tuple[str, str]]:
+    """Return the files of one limit with their values. Swap is forbidden where the kernel accounts for it."""
+    if resource == PROCESSES:
+        return [("pids.max", str(limit))]
+    if resource == CPU:
+        quota = max(limit * _PERIOD // _MILLI, 1000)
+        if is_v2:
+            return [("cpu.max", f"{quota} {_PERIOD}")]
+        return [("cpu.cfs_period_us", str(_PERIOD)), ("cpu.cfs_quota_us", str(quota))]
+    if is_v2:
+        return [("memory.max", str(limit)), ("memory.swap.max", "0"), ("memory.oom.group", "0")]
+    return [("memory.limit_in_bytes", str(limit)), ("memory.memsw.limit_in_bytes", str(limit))]
+
+
+def _write(path: str, value: str) -> None:
+    try:
+        with open(path, "w") as file:
+            file.write(value)
+    except FileNotFoundError:
+        if "swap" not in path and "memsw" not in path:
+            raise
+    except OSError as error:
+        error.filename = path
+        raise
+
+
+def _read(path: str) -> str:
+    try:
+        with open(path) as file:
+            return file.read().strip()
+    except OSError:
+        return ""

@@ -1,0 +1,166 @@
+"""Tests of the limits of pods, on the control groups of this machine."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pools.runtimes.base import PodCause
+from pools.runtimes.enclosure.limits import MIB, PROCESSES_MAX
+from pools.runtimes.shim import cgroups
+from pools.runtimes.shim.cgroups import CPU, MEMORY, PROCESSES, CannotLimit, Cgroups
+from pools.runtimes.shim.records import read_fields
+from tests.contracts.pods import LocalStage, ended, kill, order, running
+
+FILL = "python3 -c \"x = b'x' * (400 << 20)\""
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Iterator[LocalStage]:
+    """Return a stage whose pods are limited."""
+    stage = LocalStage(tmp_path / "home" / "run")
+    if not {MEMORY, CPU, PROCESSES} <= set(stage.runtime.isolation.limits):
+        assert stage.runtime.isolation.limits_obstacle
+        pytest.skip(stage.runtime.isolation.limits_obstacle)
+    yield stage
+    stage.sweep()
+
+
+def groups(stage: LocalStage, pod_id: str) -> list[Path]:
+    """Return the control groups of a running pod."""
+    fields = read_fields(f"{stage.root}/pods/{pod_id}/cgroups")
+    assert fields
+    return [Path(path) for _, path in fields]
+
+
+def test_pod_that_exceeds_its_memory_ends_with_limit_and_peak(stage: LocalStage) -> None:
+    stage.runtime.start(order("p-1", "sh", "-c", f"exec {FILL}", memory_limit_mib=64))
+    report = ended(stage.runtime, "p-1")
+    assert (report.cause, report.signal) == (PodCause.OUT_OF_MEMORY, 9)
+    assert report.message == "killed at its memory limit: limit 64 MiB, peak 64 MiB"
+    assert not any(group.exists() for group in groups(stage, "p-1"))
+
+
+def test_shell_that_reports_the_kill_of_its_command_counts_as_out_of_memory(stage: LocalStage) -> None:
+    stage.runtime.start(order("p-1", "sh", "-c", f"{FILL}; exit $?", memory_limit_mib=64))
+    report = ended(stage.runtime, "p-1")
+    assert (report.cause, report.exit_code) == (PodCause.OUT_OF_MEMORY, 137)
+
+
+def test_kill_of_a_child_is_a_message_if_the_command_goes_on(stage: LocalStage) -> None:
+    stage.runtime.start(order("p-1", "sh", "-c", f"{FILL}; exit 0", memory_limit_mib=64))
+    report = ended(stage.runtime, "p-1")
+    assert (report.cause, report.exit_code) == (PodCause.NONE, 0)
+    assert report.message.startswith("1 process of the pod had been killed at its memory limit: limit 64 MiB")
+
+
+def test_shared_memory_counts_as_memory(stage: LocalStage) -> None:
+    fill = "head -c 200M /dev/zero > /dev/shm/file; echo $?"
+    stage.runtime.start(order("p-1", "sh", "-c", fill, memory_limit_mib=64))
+    ended(stage.runtime, "p-1")
+    assert stage.runtime.read_log("p-1", 0, 100).data.endswith(b"137\n")
+
+
+def test_fork_bomb_ends_at_the_limit_of_processes(stage: LocalStage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pools.runtimes.enclosure.limits.PROCESSES_MAX", 20)
+    fork = "import os\nn = 0\nwhile os.fork(): n += 1"
+    stage.runtime.start(order("p-1", "python3", "-c", f"{fork}\nimport signal; signal.pause()"))
+    assert ended(stage.runtime, "p-1").exit_code == 1
+    assert b"BlockingIOError" in stage.runtime.read_log("p-1", 0, 10_000).data
+    assert PROCESSES_MAX > 1000, "ordinary training must not notice the limit"
+
+
+def test_cpu_limit_is_written_and_pod_without_limits_has_none(stage: LocalStage) -> None:
+    stage.runtime.start(stage.long("p-1"))
+    running(stage.runtime, "p-1")
+    assert len(groups(stage, "p-1")) == 1, "only processes are limited"
+    changed = stage.long("p-2")
+    stage.runtime.start(order("p-2", *changed.command, cpu_limit_milli=1500, memory_limit_mib=100))
+    running(stage.runtime, "p-2")
+    settings = {
+        file.name: file.read_text().strip()
+        for group in groups(stage, "p-2")
+        for file in group.iterdir()
+        if file.name in ("cpu.cfs_quota_us", "cpu.max", "memory.limit_in_bytes", "memory.max")
+    }
+    assert settings in (
+        {"cpu.cfs_quota_us": "150000", "memory.limit_in_bytes": str(100 * MIB)},
+        {"cpu.max": "150000 100000", "memory.max": str(100 * MIB)},
+    )
+
+
+def test_groups_of_a_killed_shim_are_removed(stage: LocalStage) -> None:
+    stage.runtime.start(stage.long("p-1"))
+    running(stage.runtime, "p-1")
+    shim = stage.runtime._pod_dir("p-1").shim_pid()
+    paths = groups(stage, "p-1")
+    assert all(path.exists() for path in paths)
+    kill(shim)
+    assert ended(stage.runtime, "p-1").cause is PodCause.LOST
+    stage.runtime.forget("p-1")
+    assert not any(path.exists() for path in paths)
+
+
+# --- machines that cannot enforce limits
+
+
+@pytest.fixture
+def without_groups(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Simulate a machine without writable control groups."""
+    monkeypatch.setattr(cgroups, "_ROOT", "/proc/no-such-directory")
+
+
+@pytest.mark.usefixtures("without_groups")
+def test_pod_whose_limit_cannot_be_enforced_fails_with_the_reason(tmp_path: Path) -> None:
+    stage = LocalStage(tmp_path / "run")
+    assert stage.runtime.isolation.limits == ()
+    stage.runtime.start(order("p-1", "true", memory_limit_mib=64))
+    report = ended(stage.runtime, "p-1")
+    assert report.cause is PodCause.START_FAILED
+    assert "this node cannot enforce the memory limit" in report.message
+    assert "The agent cannot create control groups: No such file" in report.message
+    stage.runtime.start(order("p-2", "true"))
+    assert ended(stage.runtime, "p-2").exit_code == 0
+
+
+@pytest.mark.usefixtures("without_groups")
+def test_limits_are_ignored_only_if_the_variable_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BERTH_LIMITS", "off")
+    stage = LocalStage(tmp_path / "run")
+    stage.runtime.start(order("p-1", "true", memory_limit_mib=64, cpu_limit_milli=500))
+    assert ended(stage.runtime, "p-1").exit_code == 0
+    assert stage.runtime.isolation.limits_obstacle == "BERTH_LIMITS is off."
+
+
+# --- control groups version 2, whose files are simulated
+
+
+def test_version_2_groups_lie_beside_the_shims_own_group(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slice_ = tmp_path / "app.slice"
+    (slice_ / "berth.service").mkdir(parents=True)
+    (slice_ / "cgroup.subtree_control").write_text("memory pids")
+    own = tmp_path / "own"
+    own.write_text("0::/app.slice/berth.service\n")
+    monkeypatch.setattr(cgroups, "_ROOT", str(tmp_path))
+    monkeypatch.setattr(cgroups, "_OWN_GROUPS", str(own))
+    group = Cgroups("berth-p-1", {MEMORY: 64 * MIB, PROCESSES: 100, CPU: 500})
+    group.create()
+    path = slice_ / "berth-p-1"
+    assert set(group.paths.values()) == {str(path)}
+    assert (path / "memory.max").read_text() == str(64 * MIB)
+    assert (path / "cpu.max").read_text() == "50000 100000"
+    assert (path / "pids.max").read_text() == "100"
+    assert (slice_ / "cgroup.subtree_control").read_text() == "+cpu", "the missing controller is enabled"
+    (path / "memory.events").write_text("low 0\noom 2\noom_kill 3\n")
+    (path / "memory.peak").write_text(str(64 * MIB))
+    assert (group.memory_kills(), group.memory_peak()) == (3, 64 * MIB)
+
+
+def test_unwritable_group_is_a_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cgroups, "_ROOT", str(tmp_path / "none"))
+    with pytest.raises(CannotLimit, match="No such file or directory"):
+        Cgroups("berth-p-1", {MEMORY: MIB}).create()
