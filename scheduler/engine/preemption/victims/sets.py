@@ -7,7 +7,6 @@ enumerated. Otherwise, they also have to run on the same nodes.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
-from operator import ge
 
 from scheduler.engine.board.board import Board
 from scheduler.engine.board.gang import Arrangement, least_request, limit_of
@@ -42,7 +41,6 @@ class _VictimSet:
 
     counts: tuple[int, ...]
     victims: tuple[Victim, ...]
-    freed: tuple[int, ...]  # by missing resource
     last: int = 0
 
 
@@ -63,22 +61,21 @@ def sufficient_sets(
     if missing.get(GPU, 0) > MAX_VICTIMS * max((group[0].amounts[GPU] for group in groups), default=0):
         return
     heap: list[tuple[int, Key, tuple[int, ...], _VictimSet]] = []
-    _push_set(heap, selection, _VictimSet((0,) * len(groups), (), (0,) * len(missing)))
+    _push_set(heap, selection, _VictimSet((0,) * len(groups), ()))
     priced = 0
     while heap:
         below, _, _, current = heappop(heap)
-        if current.victims and all(map(ge, current.freed, missing.values())):
+        if current.victims and all(
+            sum([_freed(victim, kind) for victim in current.victims]) >= amount
+            for kind, amount in missing.items()
+        ):
             yield below, current.victims  # larger sets follow, because fairness may require more victims
         for i in range(current.last, len(groups)):
             count = current.counts[i]
             if count < len(groups[i]) and priced < max_priced and len(current.victims) < MAX_VICTIMS:
                 priced += 1 + len(current.victims)
                 counts = (*current.counts[:i], count + 1, *current.counts[i + 1 :])
-                victim = groups[i][count]
-                freed = tuple(
-                    sum_ + _freed(victim, kind) for kind, sum_ in zip(missing, current.freed, strict=True)
-                )
-                _push_set(heap, selection, _VictimSet(counts, (*current.victims, victim), freed, i))
+                _push_set(heap, selection, _VictimSet(counts, (*current.victims, groups[i][count]), i))
 
 
 def _push_set(
