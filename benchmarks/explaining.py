@@ -70,7 +70,7 @@ def inside(live: int) -> dict[str, Any]:
     from scheduler.loop.decide import decide_pools
     from scheduler.loop.observe.specs import SpecCache
     from scheduler.loop.observe.view import observe
-    from scheduler.reports.queues.queue_standings import store_standings
+    from scheduler.reports.queues.queue_statuses import store_queue_statuses
 
     call_command("migrate", verbosity=0)
     stage(live)
@@ -89,7 +89,7 @@ def inside(live: int) -> dict[str, Any]:
 
     before = answer_times()
     seen = observe(NOON, SpecCache())
-    store_standings(seen, decide_pools(seen.snapshot).queues)
+    store_queue_statuses(seen, decide_pools(seen.snapshot).queues)
     after = answer_times()
     names = ("before_the_first_cycle", "from_what_it_wrote")
     return {"live": live} | {

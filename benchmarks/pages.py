@@ -105,7 +105,7 @@ def _create_organisation(ada: Any, size: Size) -> None:
 
 def _create_workloads(ada: Any, pool: Any, projects: list[Any], now: datetime, size: Size) -> list[Any]:
     from projects.models import Workload
-    from scheduler.models import QueueStanding
+    from scheduler.models import QueueStatus
 
     chance, work = random.Random(1), []
     for number in range(size.workloads):
@@ -123,8 +123,8 @@ def _create_workloads(ada: Any, pool: Any, projects: list[Any], now: datetime, s
                 ended_at=None if waits else now,
             )
         )  # fmt: skip
-    QueueStanding.objects.bulk_create(
-        QueueStanding(
+    QueueStatus.objects.bulk_create(
+        QueueStatus(
             pool=pool, project=project, share=[2000, 0, 0], allocated=[1000, 0, 0], requested=[5000, 0, 0],
             usage=[0.1, 0, 0], at=now,
         )

@@ -76,10 +76,10 @@ def summarize(entry: Mapping[str, Any]) -> str:
     )
     cause = f" if {' or '.join(reasons)}" if reasons else ""
     if not entry.get("schedule"):
-        return f"at most {limit} at once{cause}"
+        return f"at most {limit} at a time{cause}"
     zone = entry.get("zone", "UTC")
     duration = _format_duration(entry["duration"])
-    return f"at most {limit} at once{cause}, from {entry['schedule']} ({zone}) for {duration}"
+    return f"at most {limit} at a time{cause}, from {entry['schedule']} ({zone}) for {duration}"
 
 
 def _parse_budget(entry: Mapping[str, Any]) -> Budget:

@@ -28,12 +28,12 @@ def capacity_over_time(
     """Return at most `points_max` points for the last `span`, with times in seconds since the epoch."""
     begin = min(max(now - span, pool.created_at), now)
     points = build_timeline(
-        _node_lives(pool, begin), _desired_changes(pool, begin), begin.timestamp(), now.timestamp()
+        _node_histories(pool, begin), _desired_changes(pool, begin), begin.timestamp(), now.timestamp()
     )
     return thin_out(points, points_max, now.timestamp())
 
 
-def _node_lives(pool: NodePool, begin: datetime) -> list[NodeHistory]:
+def _node_histories(pool: NodePool, begin: datetime) -> list[NodeHistory]:
     """Return the phase history of every node that has existed since `begin`."""
     nodes = Node.objects.filter(Q(ended_at=None) | Q(ended_at__gte=begin), pool=pool)
     moves: dict[int, list[tuple[float, NodePhase]]] = defaultdict(list)
@@ -43,15 +43,15 @@ def _node_lives(pool: NodePool, begin: datetime) -> list[NodeHistory]:
     for node_id, at, kind, overdue in events.values_list("node_id", "at", "kind", "data__overdue"):
         if not overdue:  # an event about an overdue drain does not change the phase
             moves[node_id].append((at.timestamp(), PHASE_BY_EVENT[ScalingKind(kind)]))
-    lives = []
+    histories = []
     for pk, state, since, created in nodes.values_list("pk", "state", "since", "created_at"):
         recorded_moves = moves[pk]
         if (recorded_moves[-1][1] if recorded_moves else NodePhase.PENDING) != _phase_of_state(state):
             # The event may be missing from the history or already deleted.
             recorded_moves.append((since.timestamp(), _phase_of_state(state)))
         began = min(created.timestamp(), recorded_moves[0][0]) if recorded_moves else created.timestamp()
-        lives.append(NodeHistory(began, tuple(recorded_moves)))
-    return lives
+        histories.append(NodeHistory(began, tuple(recorded_moves)))
+    return histories
 
 
 def _desired_changes(pool: NodePool, begin: datetime) -> list[tuple[float, int]]:

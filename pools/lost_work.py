@@ -27,12 +27,15 @@ def work_to_lose(now: datetime, pool: NodePool | None = None) -> dict[int, Work]
     seconds = _seconds_at_risk(now)
     devices = Coalesce(F("allocations__devices__len"), 0)
     sums = running.values("pk").annotate(
-        firm=Count("allocations", filter=NON_PREEMPTIBLE),
+        non_preemptible=Count("allocations", filter=NON_PREEMPTIBLE),
         gpu=Sum(seconds * F("allocations__gpu_milli") * devices / MILLI, output_field=BigIntegerField()),
         cpu=Sum(seconds * F("allocations__cpu_milli") / MILLI, output_field=BigIntegerField()),
         count=Count("allocations"),
     )
-    work = {node: Work(*columns) for node, *columns in sums.values_list("pk", "firm", "gpu", "cpu", "count")}
+    work = {
+        node: Work(*columns)
+        for node, *columns in sums.values_list("pk", "non_preemptible", "gpu", "cpu", "count")
+    }
     reserved = hosting.filter(reservations__isnull=False).order_by()
     for node in reserved.values_list("pk", flat=True):
         work[node] = _add_work(work.get(node, NO_WORK), Work(pods=1))

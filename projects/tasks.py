@@ -14,7 +14,7 @@ def notify_conditions() -> dict[str, int]:
     """Notify subscribers of long pending times, idle GPUs and failing pools."""
     now = timezone.now()
     return {
-        "waiting": notify.notify_pending(now),
+        "pending": notify.notify_pending(now),
         "idle": idle.notify_idle(now),
         "pools": notify.notify_pools(now),
     }

@@ -19,7 +19,7 @@ from berth.server.web.admin_site.base import ReadOnlyModelAdmin, render_json, re
 from berth.server.web.admin_site.time_filter import TimeRangeFilter
 from berth.server.web.numbers import gpu_hours, milliseconds, thousandths, to_words
 from scheduler.api.evictions import stream_csv
-from scheduler.models import Allocation, Cycle, Eviction, QueueStanding, Reservation, Usage, UsageHour
+from scheduler.models import Allocation, Cycle, Eviction, QueueStatus, Reservation, Usage, UsageHour
 from scheduler.reports.evictions.rendering import KIND_TITLES, render
 from scheduler.reports.fair_share.trace import UNITS, full_share_trace
 from scheduler.reports.replay import ReplayResult, replay
@@ -35,7 +35,7 @@ KINDS = {
 }
 MAX_STEPS_SHOWN = 200
 PLAN_HEADERS = ("Decision for", "Action", "Pool", "Step", "Workload", "Pod", "Node", "Devices")
-STANDING_HEADERS = ("Queue", "Quota", "Fair share", "Allocated before", "Allocated after", "Decayed usage")
+QUEUE_HEADERS = ("Queue", "Quota", "Fair share", "Allocated before", "Allocated after", "Decayed usage")
 
 
 @admin.register(Eviction)
@@ -131,11 +131,11 @@ class EvictionAdmin(ReadOnlyModelAdmin):
 
     @display(description="Queues (GPUs)")
     def victim(self, row: Eviction) -> SafeString:
-        return _standings_table(row, "victim")
+        return _queues_table(row, "victim")
 
     @display(description="Queues (GPUs)")
     def preemptor(self, row: Eviction) -> SafeString:
-        return _standings_table(row, "preemptor")
+        return _queues_table(row, "preemptor")
 
     @display(description="Alternatives considered")
     def rejected_alternatives(self, row: Eviction) -> SafeString:
@@ -255,8 +255,8 @@ class ReservationAdmin(ReadOnlyModelAdmin):
     list_select_related = ("workload", "node")
 
 
-@admin.register(QueueStanding)
-class QueueStandingAdmin(ReadOnlyModelAdmin):
+@admin.register(QueueStatus)
+class QueueStatusAdmin(ReadOnlyModelAdmin):
     list_display = ("owner", "pool", "gpu_share", "gpu_allocated", "gpu_requested", "at")
     list_filter = (("pool", RelatedDropdownFilter),)
     search_fields = ("project__name", "department__name")
@@ -268,25 +268,25 @@ class QueueStandingAdmin(ReadOnlyModelAdmin):
     )
 
     @display(description="Queue")
-    def owner(self, row: QueueStanding) -> str:
+    def owner(self, row: QueueStatus) -> str:
         return str(row.project or row.department)
 
     @display(description="Fair share (GPUs)")
-    def gpu_share(self, row: QueueStanding) -> str:
+    def gpu_share(self, row: QueueStatus) -> str:
         return thousandths(row.share[0])
 
     @display(description="Allocated (GPUs)")
-    def gpu_allocated(self, row: QueueStanding) -> str:
+    def gpu_allocated(self, row: QueueStatus) -> str:
         return thousandths(row.allocated[0])
 
     @display(description="Requested (GPUs)")
-    def gpu_requested(self, row: QueueStanding) -> str:
+    def gpu_requested(self, row: QueueStatus) -> str:
         return thousandths(row.requested[0])
 
     @display(description="Explanation")
-    def share_explanation(self, row: QueueStanding) -> SafeString:
+    def share_explanation(self, row: QueueStatus) -> SafeString:
         owner = row.project or row.department
-        assert owner is not None, "a queue standing has an owner"
+        assert owner is not None, "a queue status has an owner"
         kind = "department" if row.project is None else "project"
         own = [trace for trace in full_share_trace(owner, row.pool) if trace.kind == kind]
         return render_table(
@@ -328,7 +328,7 @@ def _difference_message(result: ReplayResult) -> SafeString:
     return format_html("{}{}", result.summary, format_html_join("", "<br>{}", ((line,) for line in lines)))
 
 
-def _standings_table(row: Eviction, side: str) -> SafeString:
+def _queues_table(row: Eviction, side: str) -> SafeString:
     lines: list[list[Any]] = []
     for queue in row.numbers.get(side) or []:
         amounts = [queue.get(key) or {} for key in ("quota", "share", "allocated_before", "allocated_after")]
@@ -339,7 +339,7 @@ def _standings_table(row: Eviction, side: str) -> SafeString:
                 queue.get("usage"),
             ]
         )
-    return render_table(STANDING_HEADERS, lines)
+    return render_table(QUEUE_HEADERS, lines)
 
 
 def _plan_row(bundle: dict[str, Any], step: dict[str, Any]) -> tuple[object, ...]:

@@ -226,15 +226,15 @@ class UsageHour(models.Model):
         indexes = [models.Index(fields=["project_id", "hour"], name="usage_hour_of_project")]
 
 
-class QueueStanding(models.Model):
+class QueueStatus(models.Model):
     """Fair share, allocation, requests and usage of one queue in one pool as of the last cycle."""
 
-    pool = models.ForeignKey("pools.NodePool", on_delete=models.CASCADE, related_name="standings")
+    pool = models.ForeignKey("pools.NodePool", on_delete=models.CASCADE, related_name="queue_statuses")
     department = models.ForeignKey(
-        "projects.Department", null=True, on_delete=models.CASCADE, related_name="standings"
+        "projects.Department", null=True, on_delete=models.CASCADE, related_name="queue_statuses"
     )
     project = models.ForeignKey(
-        "projects.Project", null=True, on_delete=models.CASCADE, related_name="standings"
+        "projects.Project", null=True, on_delete=models.CASCADE, related_name="queue_statuses"
     )
     share = ArrayField(models.BigIntegerField(), size=3)
     allocated = ArrayField(models.BigIntegerField(), size=3)
@@ -243,11 +243,14 @@ class QueueStanding(models.Model):
     at = models.DateTimeField()
 
     class Meta:
+        verbose_name_plural = "queue statuses"
         constraints = [
             models.UniqueConstraint(
-                name="standing_once_per_department_and_pool", fields=["department", "pool"]
+                name="queue_status_once_per_department_and_pool", fields=["department", "pool"]
             ),
-            models.UniqueConstraint(name="standing_once_per_project_and_pool", fields=["project", "pool"]),
+            models.UniqueConstraint(
+                name="queue_status_once_per_project_and_pool", fields=["project", "pool"]
+            ),
         ]
 
 

@@ -42,12 +42,12 @@ def delete_expired() -> dict[str, int]:
         "tokens": tokens.delete_ended(before=now - retention["tokens"]),
         "join tokens": machines.delete_expired_tokens(before=now - retention["tokens"]),
         "deliveries": deliveries.delete_old(before=now - retention["deliveries"]),
-        "environments": len(local_environments().clear(digests_in_use())),
-        "environments known": environments.delete_unused(before=now - DAY),
-        "answers": _delete_expired_responses(),
-        "links to ports": ports.delete_links(before=now),
+        "local environments": len(local_environments().clear(digests_in_use())),
+        "environments": environments.delete_unused(before=now - DAY),
+        "stored responses": _delete_expired_responses(),
+        "port links": ports.delete_links(before=now),
         "calls": calls.delete_calls_of_ended_sessions(before=now - HOUR),
-        "use": delete_old_measurements(
+        "measurements": delete_old_measurements(
             minutes_before=now - retention["utilization by minute"],
             hours_before=now - retention["utilization by hour"],
         ),

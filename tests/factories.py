@@ -16,7 +16,7 @@ from scheduler.models import (
     DeviceClaim,
     Eviction,
     PodUtilization,
-    QueueStanding,
+    QueueStatus,
     UtilizationPoint,
 )
 from scheduler.reports.invariants import SCHEDULER_LEASE
@@ -31,7 +31,7 @@ def ago(**units: float) -> datetime:
 
 
 def reasons(*periods: tuple[Any, ...]) -> list[dict[str, str]]:
-    """Return a workload's `wait_reasons` from tuples (reason, start, end).
+    """Return a workload's `pending_reasons` from tuples (reason, start, end).
 
     The times are in minutes ago, and the end is optional.
     """
@@ -231,11 +231,11 @@ def eviction(workload: Workload, preemptor: Workload | None, pool: NodePool, **c
     return Eviction.objects.create(**(defaults | columns))
 
 
-def standing(
+def queue_status(
     owner: Department | Project, pool: NodePool, *, share: float, allocated: float, requested: float
-) -> QueueStanding:
+) -> QueueStatus:
     owner_field = {"department": owner} if isinstance(owner, Department) else {"project": owner}
-    return QueueStanding.objects.create(
+    return QueueStatus.objects.create(
         pool=pool,
         share=[round(share * MILLI), 0, 0],
         allocated=[round(allocated * MILLI), 0, 0],

@@ -162,7 +162,7 @@ class DrainNode(NodeView):
 
 
 class TerminateNode(NodeView):
-    @operation("Terminate a node and its pods at once", body=ReasonBody, answer=NodeResponse)
+    @operation("Terminate a node and its pods immediately", body=ReasonBody, answer=NodeResponse)
     @idempotent
     def post(self, request: Request, name: str) -> Response:
         node = self.get_administered_node(request, name)

@@ -1,4 +1,4 @@
-"""REST models of a node pool: its response and its settings."""
+"""REST models of a node pool's settings and of its response."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -117,9 +117,9 @@ EnvironmentValues = Annotated[
 Budgets = Annotated[
     Any,
     Field(
-        description="Maximum number of nodes that may be disrupted at once when the pool removes nodes "
-        "because they are empty or underutilised (default: both). With a schedule (five cron fields), a "
-        "budget applies for its duration (in seconds, or for example 8h) from each scheduled time in its "
+        description="Maximum number of nodes that may be disrupted at the same time when the pool removes "
+        "nodes because they are empty or underutilised (default: both). With a schedule (five cron fields), "
+        "a budget applies for its duration (in seconds, or for example 8h) from each scheduled time in its "
         "zone. The strictest budget applies. Manual drains are never blocked, but count towards the limit."
     ),
     WithJsonSchema(
@@ -275,8 +275,8 @@ class NodePoolResponse(ResponseModel):
     )
     provisioning_stopped: bool = Field(description="If true, no nodes are ordered until POST .../retry.")
     node_consolidation: ConsolidationChoice = Field(
-        description="Nodes that are released in addition to the autoscaler's rules: none, empty nodes, or "
-        "also nodes whose pods fit on other nodes."
+        description="Nodes that are released in addition to those that the autoscaler removes: none, "
+        "empty nodes, or also nodes whose pods fit on other nodes."
     )
     node_consolidation_after: int
     disruption_budgets: list[dict[str, Any]]

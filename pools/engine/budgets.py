@@ -1,4 +1,4 @@
-"""Disruption budgets: how many nodes may be drained at once, by reason and time."""
+"""Disruption budgets: how many nodes may be drained at the same time, by reason and time."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ class DisruptionReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """Maximum number (`nodes`) or share (`percent`) of nodes that may be disrupted at once.
+    """Maximum number (`nodes`) or share (`percent`) of nodes that may be disrupted at the same time.
 
     With a `schedule`, the budget applies for `duration` from each scheduled time in `zone`. Without a
     schedule, the budget always applies.

@@ -36,9 +36,9 @@ class Point:
 def build_timeline(
     histories: Iterable[NodeHistory], desired: Sequence[tuple[float, int]], begin: float, end: float
 ) -> tuple[Point, ...]:
-    """Return a point at `begin` and one at each later change of a count.
+    """Return a point at `begin` and one for each later time at which a count changes.
 
-    `desired` lists at least one time and count, in order. The first count also applies before its time.
+    `desired` lists at least one (time, count) pair, in order. The first count also applies before its time.
     """
     changes = sorted(
         [*_node_changes(histories), *((at, "desired", count) for at, count in desired)], key=_change_time
@@ -59,13 +59,13 @@ def build_timeline(
     return tuple(_drop_duplicates(points))
 
 
-def thin_out(points: Sequence[Point], most: int, end: float) -> tuple[Point, ...]:
-    """Return at most `most` points by keeping the last point in each of `most` equal periods."""
-    if len(points) <= most or most < 1:
+def thin_out(points: Sequence[Point], points_max: int, end: float) -> tuple[Point, ...]:
+    """Return at most `points_max` points: the last point in each of as many equal periods."""
+    if len(points) <= points_max or points_max < 1:
         return tuple(points)
     begin = points[0].at
-    period = (end - begin) / most or 1.0
-    last = {min(most - 1, int((point.at - begin) / period)): point for point in points}
+    period = (end - begin) / points_max or 1.0
+    last = {min(points_max - 1, int((point.at - begin) / period)): point for point in points}
     return tuple(last[number] for number in sorted(last))
 
 

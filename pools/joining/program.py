@@ -112,7 +112,8 @@ class EnvironmentScript:
         # type: () -> dict[str, object] | None
         if self.process is None:
             return None
-        code = self.process.poll()  # before reading the phases, which are complete once the script has ended
+        # poll before reading the phases: they are complete once the script has ended
+        code = self.process.poll()
         with open(os.path.join(self.directory, "phases"), "rb") as file:
             phases = parse_phases(file.read().decode("utf-8", "replace"))
         output = last_output(os.path.join(self.directory, "output"))
@@ -220,9 +221,8 @@ def join_pool(ec2_instance_id):
             body["token"] = token
             answer = send("node-pools/%s/join" % POOL, body)
             return store_secret(str(answer["secret"]))
-        except (
-            OSError
-        ) as error:  # for example a conflict, if the machine is faster than Berth's record of its order
+        except OSError as error:
+            # for example a conflict: the machine may boot before Berth has recorded its order
             print("not joined yet: %s" % error, file=sys.stderr)
             time.sleep(REPORT_INTERVAL_SECONDS)
 
@@ -283,7 +283,7 @@ def detect_interruption():
     # type: () -> dict[str, object] | None
     action = get_metadata("spot/instance-action")
     if action:
-        return {"reason": "EC2 interrupts this spot instance", "at": json.loads(action)["time"]}
+        return {"reason": "EC2 will interrupt this spot instance", "at": json.loads(action)["time"]}
     if get_metadata("events/recommendations/rebalance"):
         return {"reason": "EC2 recommends rebalancing this spot instance", "at": None}
     return None

@@ -1,4 +1,4 @@
-"""The first-boot script of ordered machines."""
+"""First-boot script for cloud machines that a pool has ordered."""
 
 import base64
 import gzip

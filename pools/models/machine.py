@@ -61,7 +61,10 @@ class Machine(models.Model):
 
 
 class MachineUse(models.Model):
-    """Use of a machine as a node, from the node's order to its end. The static provider's instances."""
+    """Use of a machine as a node, from the node's order until the node ends.
+
+    The static provider's instances are these uses.
+    """
 
     machine = models.ForeignKey(Machine, on_delete=models.PROTECT, related_name="uses")
     client_token = models.CharField(max_length=64)

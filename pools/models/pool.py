@@ -58,7 +58,7 @@ class NodePool(models.Model):
         default=5, help_text="Consecutive failed boots after which provisioning stops; 0: no limit."
     )
 
-    # Release of unneeded nodes, and limits on the number of nodes that are disrupted at once.
+    # Release of unneeded nodes, and limits on the number of nodes that are disrupted at the same time.
     node_consolidation = models.CharField(
         max_length=20, choices=NodeConsolidation, default=NodeConsolidation.NEVER
     )

@@ -69,7 +69,7 @@ class HookContexts:
             try:
                 context.__exit__(*sys.exc_info())
             except Exception as error:
-                failure = HookFailed(name, self.hook, f"when it ended: {error_text(error)}")
+                failure = HookFailed(name, self.hook, f"on exit: {error_text(error)}")
                 failure.__cause__ = error
                 log.warning("%s", failure, exc_info=error)
                 failures.append(failure)

@@ -6,7 +6,7 @@ class PluginError(Exception):
 
 
 class HookFailed(PluginError):
-    """Raised if a hook returned a wrong value, or raised the error stored as `__cause__`."""
+    """Raised if a hook returned an invalid value, or raised the error stored as `__cause__`."""
 
     def __init__(self, plugin: str, hook: str, problem: str) -> None:
         super().__init__(plugin, hook, problem)

@@ -41,7 +41,10 @@ class RegisteredPlugin:
         except Exception as error:
             raise PluginError(f"the plugin {self.name} cannot be created: {error_text(error)}") from error
         if not isinstance(plugin, Plugin) or plugin.name != self.name:
-            raise PluginError(f"the plugin {self.name} cannot be created, because it returned {plugin!r:.80}")
+            raise PluginError(
+                f"the factory of plugin {self.name} returned {plugin!r:.80}; "
+                f"it must return a Plugin named {self.name}"
+            )
         return plugin
 
 
@@ -67,7 +70,7 @@ def _entries() -> list[EntryPoint]:
 def _load(entry: EntryPoint) -> RegisteredPlugin | str:
     source = entry.dist.name if entry.dist else entry.value
     if entry.name in builtin.ALL:
-        return f"{source}: Berth has a built-in plugin of this name"
+        return f"{source}: Berth has a built-in plugin with this name"
     if not _NAME.fullmatch(entry.name):
         return f"{source}: plugin names consist of lowercase letters, digits, - and _"
     try:

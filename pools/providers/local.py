@@ -99,7 +99,7 @@ class LocalProvider:
     def _shortage_message(self, order: ProvisionOrder) -> str:
         device_count = len(self.machine.devices)
         free = len(self._free_devices())
-        return f"this machine has {device_count} GPUs, {free} of them free; a node needs {order.shape.gpus}"
+        return f"this machine has {device_count} GPUs ({free} free); a node needs {order.shape.gpus}"
 
     def _instances(self, pool: str) -> Iterator[Instance]:
         for path in self._files(pool):

@@ -109,7 +109,7 @@ class StaticProvider:
             for machine, failure in self._failed_machines(order.pool)
         )
         free_machines = format_count(len(free), "free joined machine")
-        return f"{free_machines}, {fitting} of them large enough" + "".join(failed)
+        return f"{free_machines} ({fitting} large enough)" + "".join(failed)
 
     def _instance(self, use: MachineUse) -> Instance:
         machine = use.machine

@@ -1,7 +1,7 @@
 """Find instances that cost money but have no node, and decide when to terminate them.
 
-An instance whose node has ended is terminated at once. An instance without a row is recorded first and
-terminated after a grace period. An admin who has restored an old database can pause the pool in the meantime.
+An instance whose node has ended is terminated immediately. An instance without a row is recorded first and
+terminated after a grace period, during which an admin who has restored an old database can pause the pool.
 """
 
 from collections.abc import Iterable

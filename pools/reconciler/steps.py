@@ -18,7 +18,7 @@ from pools.services.readiness import has_readiness_changed, record_readiness
 
 
 def take_step(pool_id: int, context: PassContext, work_to_lose: Mapping[int, Work]) -> bool:
-    """Take the next step, if a check without a lock finds one due. Return whether rows changed."""
+    """Check without a lock whether a step is due, and take it. Return whether rows changed."""
     pool, nodes = NodePool.objects.get(pk=pool_id), load_living_nodes(pool_id)
     due = would_autoscale(pool, nodes, context.now) or has_readiness_changed(pool, nodes)
     if not due and not _next_commands(pool, nodes, context, work_to_lose):

@@ -143,7 +143,7 @@ class Runtime(Protocol):
         ...
 
     def stop(self, pod_id: str, grace_seconds: int) -> None:
-        """End the pod's processes with SIGTERM, then SIGKILL after the grace period. Return at once.
+        """End the pod's processes with SIGTERM, then SIGKILL after the grace period. Return immediately.
 
         Idempotent. A shorter grace period replaces the earlier one. An unknown pod is recorded as stopped.
         """

@@ -51,9 +51,9 @@ SOURCE_ROOT = str(Path(__file__).resolve().parents[2])
 class LocalRuntime:
     """Runtime whose pods are processes on this machine, in the strongest enclosures that it offers.
 
-    All state is under `root`, so several processes may use the runtime at once, and a new process may take
-    over after a crash. Pods are tied to `anchor` (`pid:start`) and stopped when that process ends. Without an
-    anchor, pods outlive every process except the machine's own.
+    All state is under `root`, so several processes may use the runtime at the same time, and a new process
+    may take over after a crash. Pods are tied to `anchor` (`pid:start`) and stopped when that process ends.
+    Without an anchor, pods run until they end or the machine shuts down.
     """
 
     def __init__(

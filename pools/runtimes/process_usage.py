@@ -73,6 +73,6 @@ def _pages(pid: int) -> tuple[int, int]:
     """Return the numbers of private and shared pages of a process."""
     try:
         _, resident, shared, *_ = map(int, Path(f"/proc/{pid}/statm").read_text().split())
-    except (OSError, ValueError):  # the process has ended in the meantime
+    except (OSError, ValueError):  # the process has ended since it was listed
         return 0, 0
     return max(resident - shared, 0), shared

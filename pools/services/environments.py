@@ -64,7 +64,7 @@ def build(pool: NodePool, changes: PluginChanges, *, at: datetime) -> None:
         _store_secrets(pool, changes.plugins, at)
     set_times = {(row.plugin, row.parameter): row.set_at for row in PoolSecret.objects.filter(pool=pool)}
     if changes.plugins is not None:
-        pool.plugins = [_with_secret_times(entry, set_times) for entry in pool.plugins]
+        pool.plugins = [_replace_secrets_with_times(entry, set_times) for entry in pool.plugins]
     pool.built_environment = _build_environment(pool, set_times, Cluster(
         pool.name, node_count=max(pool.nodes_desired, 1), gpus_per_node=pool.gpus_per_node,
         gpu_model=pool.gpu_model, cuda=_has_cuda(pool),
@@ -164,7 +164,9 @@ def _store_secrets(pool: NodePool, plugins: Sequence[DeclaredPlugin], at: dateti
                 PoolSecret.objects.update_or_create(**key, defaults=values)
 
 
-def _with_secret_times(entry: Mapping[str, Any], set_times: Mapping[SecretKey, datetime]) -> dict[str, Any]:
+def _replace_secrets_with_times(
+    entry: Mapping[str, Any], set_times: Mapping[SecretKey, datetime]
+) -> dict[str, Any]:
     """Return the entry with the times at which its secrets were set, but without the secrets."""
     times = {
         parameter: at.isoformat() for (plugin, parameter), at in set_times.items() if plugin == entry["name"]

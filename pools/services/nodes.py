@@ -47,7 +47,7 @@ def drain_node(*, actor: Any, node: Node, reason: str = "") -> None:
 
 
 def terminate_node(*, actor: Any, node: Node, reason: str = "") -> None:
-    """Terminate a node and its pods at once. The pool replaces the node.
+    """Terminate a node and its pods immediately. The pool replaces the node.
 
     Raises Conflict if the node's state does not allow this.
     """

@@ -110,7 +110,7 @@ def resume_pool(*, actor: Any, pool: NodePool) -> NodePool:
 
 
 def retry_pool(*, actor: Any, pool: NodePool) -> NodePool:
-    """Reset the count of failed boots, so that the pool orders nodes again at once."""
+    """Reset the count of failed boots, so that the pool orders nodes again immediately."""
     with _lock_pool(actor, pool, "retry", None) as locked:
         failed_boots.retry(locked, actor=actor, at=timezone.now())
     return locked

@@ -25,7 +25,7 @@ POLICY = NodePool.NodeConsolidation
 class ReleasableNodes:
     """Names of nodes that may be released if their pods fit elsewhere.
 
-    `empty` and `underutilised` are the maximum numbers of such nodes that may be released at once.
+    `empty` and `underutilised` are the maximum numbers of such nodes that may be released at the same time.
     """
 
     nodes: tuple[str, ...] = ()

@@ -42,7 +42,7 @@ STEPS: Mapping[str, NodeAction] = {
         names="Workloads to finish or move",
     ),
     "terminate": NodeAction(
-        "The node and its pods are terminated at once. The pool replaces the node.",
+        "The node and its pods are terminated immediately. The pool replaces the node.",
         "is being terminated",
         services.terminate_node,
         danger=True,

@@ -19,7 +19,7 @@ from pools.web.forms import PoolForm, ScaleForm, SettingsForm, initial_values
 MAX_LISTED = 20
 FIELDS = {"cpu_milli": "cpu", "nodes": "nodes_max", "min": "nodes_min", "max": "nodes_max"}
 RETRY = (
-    "Provisioning starts again at once, and the count of failed boots is reset. Fix the cause first: "
+    "Provisioning starts again immediately, and the count of failed boots is reset. Fix the cause first: "
     "machines that do not boot cost money."
 )
 POOL_ACTIONS = {

@@ -24,7 +24,7 @@ from projects.services.notifications import subscriptions
 from projects.services.notifications.subscriptions import SubscriptionScope
 
 EventName = Literal[
-    "started", "completed", "failed", "preempted", "cancelled", "unschedulable", "waiting", "idle",
+    "started", "completed", "failed", "preempted", "cancelled", "unschedulable", "pending", "idle",
     "budget", "pool",
 ]  # fmt: skip
 OLDEST = Order("oldest", ("id",))
@@ -36,7 +36,7 @@ class NewSubscription(Body):
     to: Text
     events: Annotated[list[EventName], Field(min_length=1, max_length=10)]
     pending_minutes: int = Field(
-        60, description="Minutes a workload must be pending before `waiting` is sent."
+        60, description="Minutes a workload must be pending before `pending` is sent."
     )
     project: Text | None = None
     department: Text | None = None
@@ -63,7 +63,7 @@ class DeliveryResponse(ResponseModel):
     kind: EventName
     to: str
     channel: Literal["mail", "webhook", "chat"]
-    state: Literal["waiting", "delivered", "given_up"]
+    state: Literal["pending", "delivered", "failed"]
     attempts: int
     next_attempt_at: datetime
     last_error: str

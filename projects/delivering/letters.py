@@ -15,7 +15,7 @@ def subject(content: dict[str, Any]) -> str:
     if event == "pool":
         stopped = content.get("stopped", False)
         return f"The node pool {content['pool']} {'has stopped provisioning' if stopped else 'is failing'}"
-    if event == "waiting":
+    if event == "pending":
         return f"{content['project']}/{content['workload']} has been pending for {content['minutes']} minutes"
     if event == "idle":
         name = f"{content['project']}/{content['workload']}"

@@ -74,9 +74,9 @@ def _process(engine: InferenceEngine, pods: Pods) -> Process:
         return Process(ProcessState.ENDED, error=_end_message(workload), started_once=has_started)
     pod = pods.get((workload.pk, engine.index))
     if pod is None or pod.state != PodState.RUNNING or workload.phase == Phase.STOPPING:
-        return Process(ProcessState.WAITING)
+        return Process(ProcessState.PENDING)
     if pod.endpoint is None or (engine.pod_id not in (None, pod.pk) and engine.state != "CREATING"):
-        return Process(ProcessState.WAITING)
+        return Process(ProcessState.PENDING)
     address = pod.endpoint["address"] or pod.node.address
     return Process(ProcessState.RUNNING, f"http://{address}:{pod.endpoint['port']}", pod.pk)
 

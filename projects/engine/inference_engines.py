@@ -12,7 +12,7 @@ SETTLE_SECONDS = 1.0  # wait for requests that the router sent just before it is
 class ProcessState(Enum):
     """State of an engine's process according to the scheduler. External engines count as running."""
 
-    WAITING = "waiting"
+    PENDING = "pending"
     RUNNING = "running"
     ENDED = "ended"
 
@@ -73,7 +73,7 @@ def next_state(engine: EngineFacts) -> EngineMove | None:
         return EngineMove("REMOVING", "REMOVED") if is_drained(engine) else None
     if engine.process_state is ProcessState.ENDED:
         return _move_after_end(engine)
-    if engine.process_state is ProcessState.WAITING:
+    if engine.process_state is ProcessState.PENDING:
         is_waiting = engine.state in ("CREATING", "CONNECTING")
         return (
             None

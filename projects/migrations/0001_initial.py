@@ -342,7 +342,7 @@ class Migration(migrations.Migration):
                 ),
                 ("explained_at", models.DateTimeField(blank=True, null=True)),
                 (
-                    "wait_reasons",
+                    "pending_reasons",
                     models.JSONField(
                         blank=True,
                         default=list,
@@ -988,8 +988,8 @@ class Migration(migrations.Migration):
                 (
                     "state",
                     models.CharField(
-                        choices=[("waiting", "Waiting"), ("leased", "Leased"), ("ended", "Ended")],
-                        default="waiting",
+                        choices=[("pending", "Pending"), ("leased", "Leased"), ("ended", "Ended")],
+                        default="pending",
                         max_length=10,
                     ),
                 ),
@@ -1477,7 +1477,7 @@ class Migration(migrations.Migration):
                 (
                     "outcome",
                     models.TextField(
-                        blank=True, help_text="Quotas not reverted because they were edited in the meantime."
+                        blank=True, help_text="Quotas not reverted because they have been edited since."
                     ),
                 ),
                 (
@@ -2217,7 +2217,7 @@ class Migration(migrations.Migration):
                 (
                     "kind",
                     models.CharField(
-                        help_text="started, completed, failed, preempted, cancelled, unschedulable, waiting, idle, budget or pool",
+                        help_text="started, completed, failed, preempted, cancelled, unschedulable, pending, idle, budget or pool",
                         max_length=20,
                     ),
                 ),
@@ -2249,11 +2249,11 @@ class Migration(migrations.Migration):
                     "state",
                     models.CharField(
                         choices=[
-                            ("waiting", "Waiting"),
+                            ("pending", "Pending"),
                             ("delivered", "Delivered"),
-                            ("given_up", "Given Up"),
+                            ("failed", "Failed"),
                         ],
-                        default="waiting",
+                        default="pending",
                         max_length=9,
                     ),
                 ),
@@ -2278,7 +2278,7 @@ class Migration(migrations.Migration):
                 "indexes": [
                     models.Index(fields=["workload_id", "-id"], name="delivery_of_workload"),
                     models.Index(
-                        condition=models.Q(("state", "waiting")),
+                        condition=models.Q(("state", "pending")),
                         fields=["next_attempt_at"],
                         name="delivery_due",
                     ),
@@ -2286,9 +2286,9 @@ class Migration(migrations.Migration):
                 "constraints": [
                     models.CheckConstraint(
                         condition=models.Q(
-                            models.Q(("ended_at__isnull", True), ("state", "waiting")),
+                            models.Q(("ended_at__isnull", True), ("state", "pending")),
                             models.Q(
-                                models.Q(("state", "waiting"), _negated=True), ("ended_at__isnull", False)
+                                models.Q(("state", "pending"), _negated=True), ("ended_at__isnull", False)
                             ),
                             _connector="OR",
                         ),

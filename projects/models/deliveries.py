@@ -15,14 +15,14 @@ class Delivery(models.Model):
     """
 
     class State(models.TextChoices):
-        WAITING = "waiting"
+        PENDING = "pending"
         DELIVERED = "delivered"
-        GIVEN_UP = "given_up"
+        FAILED = "failed"
 
     at = models.DateTimeField(db_default=Now(), editable=False)
     kind = models.CharField(
         max_length=20,
-        help_text="started, completed, failed, preempted, cancelled, unschedulable, waiting, idle, budget or "
+        help_text="started, completed, failed, preempted, cancelled, unschedulable, pending, idle, budget or "
         "pool",
     )
     workload_id = models.UUIDField(null=True)
@@ -34,7 +34,7 @@ class Delivery(models.Model):
     to = models.TextField()
     channel = models.CharField(max_length=7, choices=[(channel, channel) for channel in Channel])
     content = models.JSONField(help_text="Content of the notification.")
-    state = models.CharField(max_length=9, choices=State.choices, default=State.WAITING)
+    state = models.CharField(max_length=9, choices=State.choices, default=State.PENDING)
     attempts = models.PositiveIntegerField(default=0)
     next_attempt_at = models.DateTimeField(help_text="Time of the next attempt.")
     last_error = models.TextField(blank=True)
@@ -45,13 +45,13 @@ class Delivery(models.Model):
         verbose_name_plural = "deliveries"
         indexes = [
             models.Index(fields=["workload_id", "-id"], name="delivery_of_workload"),
-            models.Index(fields=["next_attempt_at"], name="delivery_due", condition=Q(state="waiting")),
+            models.Index(fields=["next_attempt_at"], name="delivery_due", condition=Q(state="pending")),
         ]
         constraints = [
             models.CheckConstraint(
                 name="delivery_ended_has_a_time",
-                condition=Q(state="waiting", ended_at__isnull=True)
-                | Q(~Q(state="waiting"), ended_at__isnull=False),
+                condition=Q(state="pending", ended_at__isnull=True)
+                | Q(~Q(state="pending"), ended_at__isnull=False),
             ),
         ]
 

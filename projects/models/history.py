@@ -81,7 +81,7 @@ class QuotaExpiry(models.Model):
     due_at = models.DateTimeField()
     done_at = models.DateTimeField(null=True)
     outcome = models.TextField(
-        blank=True, help_text="Quotas not reverted because they were edited in the meantime."
+        blank=True, help_text="Quotas not reverted because they have been edited since."
     )
 
     class Meta:

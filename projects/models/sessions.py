@@ -78,7 +78,7 @@ class Call(models.Model):
     """
 
     class State(models.TextChoices):
-        WAITING = "waiting"
+        PENDING = "pending"
         LEASED = "leased"
         ENDED = "ended"
 
@@ -98,7 +98,7 @@ class Call(models.Model):
         default=False, help_text="Child call for a worker that joined after the broadcast."
     )
     node = models.PositiveIntegerField(null=True, blank=True)
-    state = models.CharField(max_length=10, choices=State.choices, default=State.WAITING)
+    state = models.CharField(max_length=10, choices=State.choices, default=State.PENDING)
     outcome = models.CharField(max_length=10, choices=Outcome.choices, blank=True)
     error = models.JSONField(default=dict, blank=True, help_text="Type, message and traceback.")
     attempts = models.PositiveIntegerField(default=0)

@@ -16,7 +16,7 @@ WORKLOAD_EVENTS = (
     "preempted",
     "cancelled",
     "unschedulable",
-    "waiting",
+    "pending",
     "idle",
 )
 EVENTS = (*WORKLOAD_EVENTS, "budget", "pool")

@@ -152,7 +152,7 @@ class Quota(models.Model):
         return owner
 
     def __str__(self) -> str:
-        return f"{self.owner} on {self.pool}"
+        return f"{self.owner} in pool {self.pool}"
 
 
 class RemovedQuota(models.Model):
@@ -176,4 +176,4 @@ class RemovedQuota(models.Model):
         ]
 
     def __str__(self) -> str:
-        return f"{self.project or self.department} on {self.pool}"
+        return f"{self.project or self.department} in pool {self.pool}"

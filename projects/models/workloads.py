@@ -102,7 +102,7 @@ class Workload(models.Model):
         null=True, blank=True, help_text="Blockers, queue position and ordering from the last cycle."
     )
     explained_at = models.DateTimeField(null=True, blank=True)
-    wait_reasons = models.JSONField(
+    pending_reasons = models.JSONField(
         default=list,
         blank=True,
         editable=False,

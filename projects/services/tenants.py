@@ -75,7 +75,7 @@ def _edit(actor: Actor, obj: T, changes: Mapping[str, Any]) -> T:
     with transaction.atomic():
         locked = type(obj).objects.select_for_update().filter(pk=obj.pk).first()
         if locked is None:
-            raise NotFound(f"{obj} was deleted in the meantime.")
+            raise NotFound(f"{obj} has been deleted.")
         before = _values(locked)
         for field, value in _editable(changes).items():
             setattr(locked, field, value)

@@ -130,7 +130,7 @@ class RouterClient(Protocol):
     def kind(self) -> str: ...
 
     def register(self, engine: str, *, model: str) -> None:
-        """Add the engine to the router, which sends it requests at once or after a health check.
+        """Add the engine to the router, which sends it requests immediately or after a health check.
 
         Raises ServingError with TIMEOUT, without adding the engine, if the router never finds it healthy.
         """

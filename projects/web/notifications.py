@@ -29,7 +29,7 @@ TITLES = {
     "failed": "Workload failed",
     "cancelled": "Workload cancelled",
     "unschedulable": "Workload unschedulable",
-    "waiting": "Pending for a long time",
+    "pending": "Pending for a long time",
     "idle": "GPUs idle for a long time",
     "budget": "Budget threshold reached",
     "pool": "Node pool failing",
@@ -42,7 +42,7 @@ class SubscriptionForm(forms.Form):
         label="Events", choices=list(TITLES.items()), widget=forms.CheckboxSelectMultiple
     )
     pending_minutes = forms.IntegerField(
-        label="Long wait (minutes)",
+        label="Pending threshold (minutes)",
         min_value=1,
         max_value=MAX_PENDING_MINUTES,
         widget=forms.NumberInput(attrs={"class": "short"}),
@@ -61,7 +61,12 @@ SUBSCRIPTIONS: tuple[Column[SubscriptionRow], ...] = (
     Column("of", "Scope", lambda row: row[0].scope_name),
     Column("events", "Events", lambda row: ", ".join(row[2])),
     Column(
-        "long", "Long wait", lambda row: row[0].pending_minutes, "minutes", "pending_minutes", in_file=True
+        "long",
+        "Pending threshold",
+        lambda row: row[0].pending_minutes,
+        "minutes",
+        "pending_minutes",
+        in_file=True,
     ),
     Column("to", "To", lambda row: row[1], order="channel"),
     Column("channel", "Channel", lambda row: row[0].channel, in_file=True),
@@ -137,7 +142,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
 @require_http_methods(["GET", "POST"])
 def add(request: Request) -> HttpResponse:
     initial = {
-        "of": MINE, "events": ["preempted", "failed", "waiting"], "pending_minutes": 60,
+        "of": MINE, "events": ["preempted", "failed", "pending"], "pending_minutes": 60,
         "to": getattr(request.user, "email", ""),
     }  # fmt: skip
     form = SubscriptionForm(request.POST or None, initial=initial, auto_id="subscription_%s")

@@ -138,23 +138,23 @@ class ProjectBudget(BudgetDetail):
 
 
 def serialize_budgets(rows: Sequence[Budget]) -> list[Any]:
-    return [serialize_budget(standing) for standing in budget_statuses(rows, timezone.now())]
+    return [serialize_budget(status) for status in budget_statuses(rows, timezone.now())]
 
 
-def serialize_budget(standing: BudgetStatus) -> BudgetResponse:
-    budget, owner = standing.budget, standing.budget.owner
+def serialize_budget(status: BudgetStatus) -> BudgetResponse:
+    budget, owner = status.budget, status.budget.owner
     return BudgetResponse(
         owner=Owner(kind=owner_kind(owner), name=owner.name),
         gpu_hours=budget.gpu_hours,
         warn_at=list(budget.warn_at),
         version=budget.version,
         month=BudgetMonthResponse(
-            begin=standing.begin,
-            end=standing.end,
-            used=round(standing.used, 4),
-            percent=round(standing.percent, 2),
-            pace_per_hour=round(standing.pace, 4),
-            forecast=round(standing.forecast, 4),
-            forecast_percent=round(standing.forecast_percent, 2),
+            begin=status.begin,
+            end=status.end,
+            used=round(status.used, 4),
+            percent=round(status.percent, 2),
+            pace_per_hour=round(status.pace, 4),
+            forecast=round(status.forecast, 4),
+            forecast_percent=round(status.forecast_percent, 2),
         ),
     )

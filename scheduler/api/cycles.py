@@ -62,7 +62,7 @@ class ReplayResponse(ResponseModel):
     recorded_engine_version: str
     engine_version: str
     bundles: int
-    waiting: int
+    pending: int
     differing: int
     differences: list[str]
     summary: str

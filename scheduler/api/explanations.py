@@ -37,10 +37,12 @@ class ExplanationResponse(ResponseModel):
         description="Sort keys that decided the queue position, most significant first."
     )
     expected_start: datetime | None
-    expected_start_reason: str = Field(description="Assumptions of the estimate, or why there is none.")
+    expected_start_reason: str = Field(
+        description="Assumptions of the estimate, or the reason there is none."
+    )
     blockers: list[BlockerResponse]
     queue: dict[str, Any] = Field(
-        description="Standings of the project and its department. `how` explains each resource's share."
+        description="Queue statuses of the project and its department. `how` explains each resource's share."
     )
     evictions: list[evictions.EvictionResponse]
     explained_at: datetime | None

@@ -45,7 +45,9 @@ class StartChangeResponse(ResponseModel):
     workload: str
     pool: str
     gpus: float
-    at_once: bool = Field(description="False if the workload must wait until evicted workloads have stopped.")
+    immediately: bool = Field(
+        description="False if the workload starts only once evicted workloads have stopped."
+    )
 
 
 class ReasonChangeResponse(ResponseModel):

@@ -22,7 +22,7 @@ from scheduler.loop.snapshots import pack
 from scheduler.models import Cycle
 from scheduler.reports.explanations.pool_readiness import with_pool_readiness
 from scheduler.reports.explanations.writer import ExplanationWriter
-from scheduler.reports.queues.queue_standings import settle_usage, store_standings
+from scheduler.reports.queues.queue_statuses import settle_usage, store_queue_statuses
 
 RECORD_EVERY = timedelta(seconds=60)  # interval at which cycles without changes are recorded
 
@@ -109,7 +109,7 @@ def _record(
         if newest:
             refusals = with_pool_readiness(plan.refusals, view.below_threshold)
             explained_count = memory.explanations.write(view, refusals, record.pk, predicted)
-            store_standings(view, plan.queues)
+            store_queue_statuses(view, plan.queues)
             settle_usage(view.at)
         all_notes = (*plan.notes, *notes)
         changed = bool(plan.bundles or explained_count or all_notes != memory.notes)

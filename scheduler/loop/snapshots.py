@@ -64,7 +64,7 @@ def plan_document(plan: Plan) -> Document:
             }
             for bundle in plan.bundles
         ],
-        "waits": {
+        "pending": {
             refusal.workload: [refusal.position, *(str(blocker.reason) for blocker in refusal.blockers)]
             for refusal in plan.refusals
         },

@@ -302,7 +302,7 @@ class Migration(migrations.Migration):
             },
         ),
         migrations.CreateModel(
-            name="QueueStanding",
+            name="QueueStatus",
             fields=[
                 (
                     "id",
@@ -329,7 +329,7 @@ class Migration(migrations.Migration):
                     models.ForeignKey(
                         null=True,
                         on_delete=django.db.models.deletion.CASCADE,
-                        related_name="standings",
+                        related_name="queue_statuses",
                         to="projects.department",
                     ),
                 ),
@@ -337,7 +337,7 @@ class Migration(migrations.Migration):
                     "pool",
                     models.ForeignKey(
                         on_delete=django.db.models.deletion.CASCADE,
-                        related_name="standings",
+                        related_name="queue_statuses",
                         to="pools.nodepool",
                     ),
                 ),
@@ -346,18 +346,19 @@ class Migration(migrations.Migration):
                     models.ForeignKey(
                         null=True,
                         on_delete=django.db.models.deletion.CASCADE,
-                        related_name="standings",
+                        related_name="queue_statuses",
                         to="projects.project",
                     ),
                 ),
             ],
             options={
+                "verbose_name_plural": "queue statuses",
                 "constraints": [
                     models.UniqueConstraint(
-                        fields=("department", "pool"), name="standing_once_per_department_and_pool"
+                        fields=("department", "pool"), name="queue_status_once_per_department_and_pool"
                     ),
                     models.UniqueConstraint(
-                        fields=("project", "pool"), name="standing_once_per_project_and_pool"
+                        fields=("project", "pool"), name="queue_status_once_per_project_and_pool"
                     ),
                 ],
             },

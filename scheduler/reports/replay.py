@@ -29,7 +29,7 @@ class ReplayResult:
     recorded_engine_version: str
     engine_version: str
     bundles: int
-    waiting: int
+    pending: int
     differing: int
     differences: list[str]
 
@@ -37,7 +37,7 @@ class ReplayResult:
     def summary(self) -> str:
         then, now = self.recorded_engine_version or "an unknown version", self.engine_version
         engine = "with the same engine version" if then == now else f"with engine {now} instead of {then}"
-        result = f"{format_count(self.bundles, 'bundle')}, {self.waiting} pending"
+        result = f"{format_count(self.bundles, 'bundle')}, {self.pending} pending"
         if self.identical:
             return f"Replay of cycle {self.cycle} gives the same plan ({result}), {engine}."
         return f"Replay of cycle {self.cycle} differs in {format_count(self.differing, 'place')}, {engine}."
@@ -62,7 +62,7 @@ def replay(cycle: Cycle) -> ReplayResult:
         recorded_engine_version=cycle.engine,
         engine_version=engine_version(),
         bundles=len(replayed_plan["bundles"]),
-        waiting=len(replayed_plan["waits"]),
+        pending=len(replayed_plan["pending"]),
         differing=len(differences),
         differences=differences[:MAX_DIFFERENCES],
     )
@@ -70,8 +70,8 @@ def replay(cycle: Cycle) -> ReplayResult:
 
 def _differences(then: Document, now: Document) -> Iterator[str]:
     yield from _bundle_differences(then["bundles"], now["bundles"])
-    for name in sorted(then["waits"].keys() | now["waits"].keys()):
-        was, is_now = then["waits"].get(name), now["waits"].get(name)
+    for name in sorted(then["pending"].keys() | now["pending"].keys()):
+        was, is_now = then["pending"].get(name), now["pending"].get(name)
         if was != is_now:
             yield f"{name}: then {_describe_entry(was)}; now {_describe_entry(is_now)}"
     for queue in sorted(then["shares"].keys() | now["shares"].keys()):

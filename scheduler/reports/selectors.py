@@ -7,7 +7,7 @@ from django.db.models import Q, QuerySet
 from projects.access import is_platform_admin, visible_projects
 from projects.actor import Actor
 from projects.selectors import of_visible_owners
-from scheduler.models import Cycle, Eviction, QueueStanding
+from scheduler.models import Cycle, Eviction, QueueStatus
 
 
 def evictions(actor: Actor) -> QuerySet[Eviction]:
@@ -40,8 +40,8 @@ def cycles(actor: Actor) -> QuerySet[Cycle]:
     return Cycle.objects.order_by("-id") if is_platform_admin(actor) else Cycle.objects.none()
 
 
-def standings(actor: Actor) -> QuerySet[QueueStanding]:
-    rows = QueueStanding.objects.select_related("pool", "department", "project__department")
+def queue_statuses(actor: Actor) -> QuerySet[QueueStatus]:
+    rows = QueueStatus.objects.select_related("pool", "department", "project__department")
     return of_visible_owners(actor, rows)
 
 

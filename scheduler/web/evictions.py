@@ -1,4 +1,4 @@
-"""Eviction pages. Each eviction is shown with its rule and the standings of the queues involved."""
+"""Eviction pages. Each eviction is shown with its rule and the statuses of the queues involved."""
 
 from datetime import datetime, time
 from typing import Any

@@ -28,7 +28,7 @@ def test_named_files_exist(document: str) -> None:
     assert sorted(name for name in named if not (ROOT / name).exists()) == []
 
 
-def test_names_beside_files_are_defined_in_them() -> None:
+def test_names_listed_with_a_file_are_defined_in_that_file() -> None:
     beside = re.findall(r"`([\w./-]+\.py)` `(\w+)`", TOUR)
     assert beside
     for file, name in beside:

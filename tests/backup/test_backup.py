@@ -40,13 +40,13 @@ def test_restored_database_equals_the_original_with_its_triggers(
         connection.execute("DELETE FROM scheduler_eviction")
 
 
-def test_restore_replaces_a_filled_database_only_with_force(
+def test_restore_replaces_a_non_empty_database_only_with_force(
     admin: Berth, backup_file: Path, database_url: str, empty_url: str
 ) -> None:
     assert admin("restore", str(backup_file), url=empty_url).returncode == 0
     with psycopg.connect(empty_url) as connection:
         connection.execute("UPDATE projects_project SET title = 'changed meanwhile'")
-        connection.execute("CREATE TABLE left_by_somebody (id int)")
+        connection.execute("CREATE TABLE unrelated_table (id int)")
     changed = contents(empty_url)
     refused = admin("restore", str(backup_file), url=empty_url)
     assert (refused.returncode, refused.stdout) == (1, "")

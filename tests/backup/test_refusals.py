@@ -85,7 +85,7 @@ def test_error_for_a_backup_from_another_version_names_both_versions(tmp_path: P
         tmp_path, b"", migrations=(*current_migrations(), ("scheduler", "9999_from_the_future"))
     )
     message = restore_error(newer)
-    assert "Berth 9.9 made it, and this is Berth " in message
+    assert "Berth 9.9 created it, and this is Berth " in message
     assert "scheduler.9999_from_the_future" in message
     older = write_backup(tmp_path, b"", migrations=current_migrations()[:-1])
     message = restore_error(older)
@@ -100,11 +100,11 @@ def test_database_in_use_is_not_restored(
 ) -> None:
     monkeypatch.setattr(restore, "DISCONNECT_SECONDS", 0.0)
     before = contents(database_url)
-    with psycopg.connect(database_url, application_name="somebody") as other:
+    with psycopg.connect(database_url, application_name="other_client") as other:
         other.execute("SELECT 1")
         message = restore_error(write_backup(tmp_path, b"", migrations=current_migrations()), force=True)
     assert message.startswith("other clients are using this database (")
-    assert "somebody" in message
+    assert "other_client" in message
     assert contents(database_url) == before
 
 

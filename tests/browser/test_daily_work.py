@@ -201,7 +201,7 @@ def test_quota_is_edited_by_keyboard(opened: Open, scene: Scene) -> None:
         expect(page.locator("#quota_gpu")).to_be_focused()
         page.locator("#quota_gpu").fill("9")
         page.keyboard.press("Enter")
-        expect(page.get_by_text("Quota for speech on train saved.")).to_be_visible()
+        expect(page.get_by_text("Quota of speech in pool train saved.")).to_be_visible()
         row = page.get_by_role("row").filter(has=page.get_by_role("rowheader", name="speech"))
         expect(row.get_by_role("cell").nth(0)).to_have_text("9")
         assert Quota.objects.get(project=scene.projects["speech"]).gpu_milli == 9000
@@ -220,7 +220,7 @@ def test_conflicting_quota_edits_are_both_kept(opened: Open, scene: Scene) -> No
         expect(page.locator("#quota_weight")).to_have_value("5")
         expect(page.locator("#quota_gpu")).to_have_value("7.0")
         page.get_by_role("button", name="Overwrite quota").click()
-        expect(page.get_by_text("Quota for vision on train saved.")).to_be_visible()
+        expect(page.get_by_text("Quota of vision in pool train saved.")).to_be_visible()
     quota = Quota.objects.get(project=vision, pool=train)
     assert (quota.gpu_milli, quota.weight_gpu) == (7000, 5.0)
 

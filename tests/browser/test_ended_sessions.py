@@ -117,7 +117,7 @@ def test_quota_grid_draft_in_later_rows_is_restored_with_conflicts(opened: Open,
         sign_in(page, "bert")
         for cell in cells.values():
             expect(cell.locator("ins")).to_have_text("13")
-        expect(page.get_by_role("alert")).to_contain_text("Quota (GPUs) of vision on train")
+        expect(page.get_by_role("alert")).to_contain_text("Quota (GPUs) of vision in pool train")
         expect(page.get_by_role("button", name="Apply")).to_be_disabled()
 
 
@@ -139,7 +139,7 @@ def test_draft_is_not_restored_for_another_user_and_contains_no_secrets(opened: 
     with opened("dave") as (page, _):
         page.goto("/notifications/new")
         page.get_by_label("To", exact=True).fill("https://hooks.example.org/a-secret")
-        page.get_by_label("Long wait (minutes)").fill("17")
+        page.get_by_label("Pending threshold (minutes)").fill("17")
         end_session()
         page.get_by_role("button", name="Create subscription").click()
         expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
@@ -147,9 +147,9 @@ def test_draft_is_not_restored_for_another_user_and_contains_no_secrets(opened: 
         assert '"17"' in stored
         assert "a-secret" not in stored and "csrf" not in stored
         sign_in(page, "carol")
-        expect(page.get_by_label("Long wait (minutes)")).to_have_value("60")
+        expect(page.get_by_label("Pending threshold (minutes)")).to_have_value("60")
         until(lambda: page.evaluate(STORED_DRAFT) is None)
-        expect(page.get_by_label("Long wait (minutes)")).to_have_value("60")
+        expect(page.get_by_label("Pending threshold (minutes)")).to_have_value("60")
 
 
 def test_form_can_be_submitted_after_signing_in_in_another_tab(opened: Open, scene: Scene) -> None:

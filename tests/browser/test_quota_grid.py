@@ -100,7 +100,7 @@ def test_quota_is_deleted_in_the_draft_applied_and_reverted(opened: Open, scene:
         for field in ("gpu", "limit_gpu", "weight", "rank"):
             expect(cell(page, "vision", field=field).locator("ins")).to_have_text(NO_QUOTA)
         expect(page.locator("[data-summary]")).to_have_text("1 quota deleted")
-        expect(page.locator("#grid-status")).to_have_text("vision would have no quota on train.")
+        expect(page.locator("#grid-status")).to_have_text("vision would have no quota in pool train.")
         assert float(sums.inner_text().split()[2]) == float(before.split()[2]) - 8
         limit.focus()
         page.keyboard.type("14")
@@ -176,7 +176,7 @@ def test_oversubscribed_department_is_marked_while_typing(opened: Open, scene: S
         page.keyboard.type("40")
         page.keyboard.press("Enter")
         expect(sums).to_have_class("sub warn")
-        expect(page.locator("#grid-status")).to_contain_text("research is oversubscribed on train")
+        expect(page.locator("#grid-status")).to_contain_text("research is oversubscribed in pool train")
         page.keyboard.press("Control+z")
         expect(sums).to_have_class("sub")
         cell(page, "research").focus()
@@ -229,14 +229,14 @@ def test_conflicting_edits_of_a_quota_are_resolved_cell_by_cell(opened: Open, sc
         expect(ada.get_by_text("1 quota saved.")).to_be_visible()
 
         alert = bert.get_by_role("alert")
-        expect(alert).to_contain_text("Quota (GPUs) of vision on train: ada set 6, yours is 7")
+        expect(alert).to_contain_text("Quota (GPUs) of vision in pool train: ada set 6, yours is 7")
         expect(cell(bert, "vision", field="rank")).to_have_text(
             "4"
-        )  # this admin has not edited the cell, so the live update applies at once
+        )  # this admin has not edited the cell, so the live update applies immediately
         expect(cell(bert, "vision", field="gpu").locator("del")).to_contain_text("ada set 6")
         expect(bert.get_by_role("button", name="Apply")).to_be_disabled()
-        bert.get_by_role("button", name="Keep mine: Quota (GPUs) of vision on train").click()
-        bert.get_by_role("button", name="Use theirs: Limit (GPUs) of vision on train").click()
+        bert.get_by_role("button", name="Keep mine: Quota (GPUs) of vision in pool train").click()
+        bert.get_by_role("button", name="Use theirs: Limit (GPUs) of vision in pool train").click()
         expect(alert).to_have_count(0)
         expect(bert.locator("[data-summary]")).to_have_text("2 cells of 1 quota changed")
         bert.get_by_role("button", name="Apply").click()
@@ -328,7 +328,10 @@ def test_grid_is_one_tab_stop_and_accessible(opened: Open, scene: Scene) -> None
             page.keyboard.press("Enter")
             cell(page, "ads", "local").focus()
             page.keyboard.press("Enter")
-            assert page.locator(".cell-editor").get_attribute("aria-label") == "Quota (GPUs) of ads on local"
+            assert (
+                page.locator(".cell-editor").get_attribute("aria-label")
+                == "Quota (GPUs) of ads in pool local"
+            )
             assert accessibility_faults(page) == []
             page.keyboard.press("Escape")
             assert accessibility_faults(page) == []

@@ -158,7 +158,7 @@ def test_why_explains_without_the_smallest_change_if_the_server_refuses_it(
     assert "Not now." not in result.stdout
 
 
-def test_why_asks_for_a_change_only_while_the_workload_is_pending(terminal: Terminal) -> None:
+def test_why_requests_the_smallest_change_only_while_the_workload_is_pending(terminal: Terminal) -> None:
     replies = [workload(), {"phase": "running"}]
     server = StubServer(page([workload()]), *(httpx.Response(200, json=reply) for reply in replies))
     terminal.run("why", "train", server=server)

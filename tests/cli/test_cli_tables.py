@@ -35,7 +35,7 @@ POOL = {
 NODE = {"name": "n", "pool": "p", "state": "ready", "since": TIME, "created_at": TIME}
 QUOTA = {
     "owner": {"kind": "project", "name": "a-project-with-a-rather-long-name"}, "pool": "local", "gpu": 1000,
-    "limit": {"gpu": 2000}, "weight": 1, "over_quota": True, "standing": None,
+    "limit": {"gpu": 2000}, "weight": 1, "over_quota": True, "status": None,
 }  # fmt: skip
 ROWS: dict[str, tuple[Any, Any]] = {
     "workloads": (
@@ -117,7 +117,7 @@ def test_watch_redraws_the_list_and_excludes_json(
     ]
     data = terminal.run("list", "--watch", "-o", "json", server=server)
     assert (data.exit_code, data.stderr) == (
-        2, "berth: --watch cannot be combined with --output json; allowed: table, wide\n",
+        2, "berth: --watch cannot be combined with --output json. Use table or wide.\n",
     )  # fmt: skip
 
 

@@ -110,7 +110,7 @@ def test_quota_values_are_set_one_at_a_time(berth: Berth, cast: Cast) -> None:
     assert made.stderr.startswith("berth: the fair share is computed in the next scheduling cycle\n")
     assert made.stderr.endswith(
         "Warning: Project quotas in research add up to 4 GPUs, more than the department's own quota "
-        "(no GPU). Not all of them can be used at once.\n"
+        "(no GPU). Not all of them can be used at the same time.\n"
     )
     berth("quota", "set", "vision", "--pool", "local", "--gpu-limit", "6", "--no-over-quota", **bob)
     [stored] = json.loads(berth("quota", "show", "vision", "-o", "json", **bob).stdout)
@@ -119,7 +119,7 @@ def test_quota_values_are_set_one_at_a_time(berth: Berth, cast: Cast) -> None:
     assert refused.returncode == 2
     assert "gpu" in refused.stderr
     output = berth("quota", "show", "vision", "--why", **bob).stdout
-    assert "vision: GPUs of research on local" in output
+    assert "vision: GPUs of research in pool local" in output
     assert "  Total request (allocated and pending): no GPU.\n  Fair share: no GPU.\n" in output
     assert berth("quota", "show", "--why", **bob).returncode == 2
     assert "ads has no quota that you can see" in berth("quota", "show", "ads", "--why", **bob).stderr
@@ -132,7 +132,7 @@ def test_quota_change_is_previewed_applied_listed_and_reverted(
     words = ["--set", "research/vision:local.gpu=4", "--set", "research:local.limit.gpu=6"]
     planned = berth("quota", "preview", *words, **alice)
     assert (planned.returncode, planned.stderr) == (1, "")
-    assert planned.stdout.startswith("vision on local: new: gpu 4")
+    assert planned.stdout.startswith("vision in pool local: new: gpu 4")
     assert (
         "Warning: Project quotas in research add up to 4 GPUs, more than the department's" in planned.stdout
     )
@@ -149,9 +149,9 @@ def test_quota_change_is_previewed_applied_listed_and_reverted(
     file = tmp_path / "draft.yaml"
     file.write_text("changes:\n- {project: vision, pool: local, set: {gpu: 5}}\n")
     from_file = berth("quota", "preview", "-f", str(file), **alice)
-    assert (from_file.returncode, from_file.stdout.splitlines()[0]) == (1, "vision on local: gpu 4 -> 5")
+    assert (from_file.returncode, from_file.stdout.splitlines()[0]) == (1, "vision in pool local: gpu 4 -> 5")
     listed = berth("quota", "history", **alice).stdout
-    assert "vision on local: new: gpu 4" in listed
+    assert "vision in pool local: new: gpu 4" in listed
     assert "vision begins" in listed
     assert berth("quota", "revert", change, **alice).stdout.startswith(f"Change {change} reverted by")
     assert berth("quota", "revert", change, **alice).returncode == 5

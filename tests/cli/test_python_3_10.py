@@ -1,4 +1,4 @@
-"""Tests for the replacements of what Python 3.10's standard library does not have."""
+"""Tests for the backports of Python 3.11's standard library."""
 
 from datetime import datetime
 
@@ -28,7 +28,7 @@ def test_time_is_parsed_as_on_python_3_11(text: str) -> None:
         "2026-01-31T09:05+25:00", "\u0662026-01-31T09:05Z", "2026-01-31T09:05\n",
     ],
 )  # fmt: skip
-def test_text_that_is_no_time_on_python_3_11_is_refused(text: str) -> None:
+def test_text_that_is_not_a_time_on_python_3_11_is_rejected(text: str) -> None:
     for parse in (datetime.fromisoformat, parse_iso_time_on_3_10):
         with pytest.raises(ValueError, match=r"\w"):
             parse(text)

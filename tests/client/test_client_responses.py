@@ -116,7 +116,7 @@ def test_quota_edit_preserves_other_values() -> None:
     quota = {
         "owner": {"kind": "project", "name": "vision"}, "pool": "local",
         "gpu": 4, "cpu": None, "memory_mib": None, "limit": {"gpu": 6, "cpu": None, "memory_mib": None},
-        "weight": 2, "over_quota": True, "rank": None, "version": 3, "standing": None,
+        "weight": 2, "over_quota": True, "rank": None, "version": 3, "status": None,
     }  # fmt: skip
     server = StubServer(
         httpx.Response(200, json=quota, headers={"ETag": '"3"'}), httpx.Response(200, json=quota)

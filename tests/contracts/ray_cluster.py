@@ -130,7 +130,7 @@ def ray_cluster(root: Path) -> Iterator[RayCluster]:
 def name_of(pid: int) -> str:
     with contextlib.suppress(OSError):
         return Path(f"/proc/{pid}/comm").read_text().strip()
-    return ""  # the process has exited in the meantime
+    return ""  # the process has already exited
 
 
 def _sockets(root: int) -> set[str]:
@@ -138,7 +138,7 @@ def _sockets(root: int) -> set[str]:
     sockets = set()
     for pid in [root, *descendants(root)]:
         descriptors: list[Path] = []
-        with contextlib.suppress(OSError):  # the process has exited in the meantime
+        with contextlib.suppress(OSError):  # the process has already exited
             descriptors = list(Path(f"/proc/{pid}/fd").iterdir())
         for fd in descriptors:
             with contextlib.suppress(OSError):

@@ -40,7 +40,7 @@ def test_restarted_leader_gets_a_new_epoch() -> None:
         pass
 
 
-def test_released_lease_is_free_at_once() -> None:
+def test_released_lease_is_free_immediately() -> None:
     held = acquire("scheduler", "a", ttl=60)
     assert held
     assert release(held)

@@ -186,7 +186,7 @@ def test_image_runs_as_an_ordinary_user_and_contains_no_secret(run: Run, image: 
     assert "0.1.0" in run("podman", "run", "--rm", image, "berth", "--version")
 
 
-def test_image_without_a_command_starts_all_of_berth(run: Run, image: str) -> None:
+def test_image_without_a_command_starts_every_berth_process(run: Run, image: str) -> None:
     port = free_port()
     run("podman", "run", "-d", "--name", "all", "-p", f"127.0.0.1:{port}:8000", image)
     until(lambda: get(f"http://127.0.0.1:{port}/readyz"))

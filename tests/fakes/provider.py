@@ -34,13 +34,13 @@ class ExtraInstances:
 class FakeProvider:
     """An in-memory provider with at most `capacity` instances.
 
-    Unless `boots_at_once` is set, instances stay booting until `boot` is called.
+    Unless `boots_immediately` is set, instances stay booting until `boot` is called.
     """
 
     machines_join = False
 
-    def __init__(self, *, boots_at_once: bool = True, capacity: int | None = None) -> None:
-        self.boots_at_once, self.capacity = boots_at_once, capacity
+    def __init__(self, *, boots_immediately: bool = True, capacity: int | None = None) -> None:
+        self.boots_immediately, self.capacity = boots_immediately, capacity
         self.calls: list[tuple[str, object]] = []
         self.outcomes: dict[str, deque[Fail | ExtraInstances]] = {}
         self.hidden: set[str] = set()
@@ -130,7 +130,7 @@ class FakeProvider:
         return created
 
     def _instance(self, order: ProvisionOrder, index: int) -> Instance:
-        state = InstanceState.READY if self.boots_at_once else InstanceState.BOOTING
+        state = InstanceState.READY if self.boots_immediately else InstanceState.BOOTING
         ordinal = order.start_ordinal + index
         devices = tuple(str(device) for device in range(order.shape.gpus))
         instance_id = f"fake-{order.client_token[:8]}-{ordinal}"

@@ -46,7 +46,7 @@ class _Pod:
 class FakeRuntime:
     """An in-memory runtime.
 
-    Without `runs_at_once`, pods start when `run` is called. Pods in `stubborn` ignore SIGTERM.
+    Without `runs_immediately`, pods start when `run` is called. Pods in `stubborn` ignore SIGTERM.
     Time passes with `clock`. `get_reports` ends the pods whose lifetime or grace period is over.
     """
 
@@ -54,11 +54,11 @@ class FakeRuntime:
         self,
         clock: Clock | None = None,
         *,
-        runs_at_once: bool = True,
+        runs_immediately: bool = True,
         lifetime: Callable[[PodOrder], Lifetime | None] = lambda order: None,
     ) -> None:
         self.clock: Clock = clock or FixedClock(datetime(2026, 1, 1, tzinfo=UTC))
-        self.runs_at_once, self.lifetime = runs_at_once, lifetime
+        self.runs_immediately, self.lifetime = runs_immediately, lifetime
         self.stubborn: set[str] = set()
         self.checkpoints: dict[str, datetime] = {}
         self.uses: dict[str, PodUsage] = {}
@@ -126,7 +126,7 @@ class FakeRuntime:
         fault = _fault(order)
         if fault:
             self.end(order.pod_id, cause=PodCause.START_FAILED, message=fault)
-        elif self.runs_at_once:
+        elif self.runs_immediately:
             self.run(order.pod_id)
 
     def stop(self, pod_id: str, grace_seconds: int) -> None:

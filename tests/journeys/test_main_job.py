@@ -29,7 +29,7 @@ def test_borrowed_gpus_are_reclaimed_and_no_work_is_lost(shared_berth: Installat
         until(lambda name=name: phase(vision, name) == "running")
     until(lambda: last_step(vision, "younger", "step") > 20)
 
-    # ads requests the four GPUs of its quota. The borrower's newest gang is reclaimed whole.
+    # ads requests the four GPUs of its quota. The borrower's newest gang is reclaimed as a whole.
     endless = (DOCUMENTS / "ranking.yaml").read_text().replace('"600"', '"1000000"')
     grace.berth("submit", "-f", "-", stdin=endless)
     until(lambda: phase(ads, "ranking") == "running")

@@ -138,9 +138,9 @@ def test_schema_is_derived_from_keyword_parameters() -> None:
         parameter_schema(lambda *names: None)
 
 
-def test_function_that_returns_no_plugin_is_refused() -> None:
+def test_factory_that_does_not_return_a_plugin_is_rejected() -> None:
     bad = available_plugins()["torch"].__class__("torch", lambda: Plugin("other"), {"properties": {}})
-    with pytest.raises(PluginError, match="the plugin torch cannot be created, because it returned Plugin"):
+    with pytest.raises(PluginError, match="the factory of plugin torch returned Plugin"):
         bad.build({})
     with pytest.raises(PluginError, match="fsdp and deepspeed are mutually exclusive"):
         available_plugins()["accelerate"].build({"fsdp": True, "deepspeed": True})

@@ -36,7 +36,7 @@ class Stage:
         return reconcile(self.pool.pk, provider=provider, now=self.now, fence=self._fence, **more)
 
     def settle(self, seconds: int = 15, passes: int = 12) -> None:
-        """Run passes until the pool is at rest. Draining nodes end at once."""
+        """Run passes until the pool is settled. Draining nodes end immediately."""
         for _ in range(passes):
             did = self.reconcile()
             did |= self.empty_drains()

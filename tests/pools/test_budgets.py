@@ -112,11 +112,11 @@ def test_budget_is_stored_as_entered_and_described() -> None:
     assert stored == [{"nodes": 5}, {**OFFICE_HOURS, "duration": 28800}]
     assert budgets.normalize_budgets(stored) == stored
     assert [budgets.summarize(budget) for budget in stored] == [
-        "at most 5 nodes at once",
-        "at most 0 nodes at once, from 0 9 * * mon-fri (Europe/Berlin) for 8h",
+        "at most 5 nodes at a time",
+        "at most 0 nodes at a time, from 0 9 * * mon-fri (Europe/Berlin) for 8h",
     ]
     (budget,) = load_budgets({"nodes": "10%", "reasons": ["empty"]})
-    assert budgets.describe(budget, MONDAY_NOON) == "at most 10% of the nodes at once if empty"
+    assert budgets.describe(budget, MONDAY_NOON) == "at most 10% of the nodes at a time if empty"
 
 
 def test_reconciler_drains_within_the_budget_and_ends_empty_nodes() -> None:

@@ -40,7 +40,7 @@ def test_comment_lines_are_ignored() -> None:
 
 
 @pytest.mark.parametrize("script", ["exit 9", "echo 0, GPU-a, 5, 6; exit 1"])
-def test_failed_driver_is_not_retried_at_once(tmp_path: Path, script: str) -> None:
+def test_failed_driver_is_not_retried_immediately(tmp_path: Path, script: str) -> None:
     probed = probe(tmp_path / "smi", f"echo x >> {tmp_path}/count", script)
     assert probed.measure() == () == probed.measure()
     assert (tmp_path / "count").read_text() == "x\n"

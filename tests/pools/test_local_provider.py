@@ -36,8 +36,8 @@ def test_another_process_finds_the_same_instances(tmp_path: Path) -> None:
 def test_shortage_message_states_the_machines_gpus(tmp_path: Path) -> None:
     local = provider(tmp_path, gpus=3)
     message = local.provision(order("t-1", 2, 2)).message
-    assert message == "this machine has 3 GPUs, 1 of them free; a node needs 2"
-    with pytest.raises(ProviderError, match="this machine has 3 GPUs, 1 of them free"):
+    assert message == "this machine has 3 GPUs (1 free); a node needs 2"
+    with pytest.raises(ProviderError, match=r"this machine has 3 GPUs \(1 free\)"):
         local.provision(order("t-2", 1, 2, start=1))
     assert local.provision(order("t-3", 1, 1, start=1)).instances[0].devices == ("GPU-2",)
 
@@ -143,7 +143,5 @@ def test_local_pool_grows_until_all_devices_are_used(tmp_path: Path) -> None:
     devices = [device for node in Node.objects.all() for device in node.devices]
     assert sorted(devices) == [f"GPU-{n}" for n in range(8)]
     small.refresh_from_db()
-    assert small.last_error.startswith(
-        "could not order 2 nodes (capacity): this machine has 8 GPUs, 0 of them free"
-    )
+    assert small.last_error.startswith("could not order 2 nodes (capacity): this machine has 8 GPUs (0 free)")
     assert not reconcile(small.pk, provider=provider(tmp_path), now=START), "until the next tick"

@@ -60,7 +60,7 @@ def stage(db: None) -> Stage:
 
 def test_timeline_of_a_scaled_pool_is_read_from_rows(stage: Stage) -> None:
     NodePool.objects.filter(pk=stage.pool.pk).update(created_at=stage.now - timedelta(seconds=1))
-    stage.provider.boots_at_once = False
+    stage.provider.boots_immediately = False
     stage.pass_time(60)
     stage.report(queued=4)
     stage.reconcile()
@@ -77,7 +77,7 @@ def test_timeline_of_a_scaled_pool_is_read_from_rows(stage: Stage) -> None:
 
 
 def test_node_without_history_is_counted_in_its_current_state(stage: Stage) -> None:
-    stage.provider.boots_at_once = True
+    stage.provider.boots_immediately = True
     stage.report(queued=2)
     stage.reconcile()
     node = stage.node(0)

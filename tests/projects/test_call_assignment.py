@@ -43,7 +43,7 @@ def test_call_for_one_node_does_not_advance_the_round_robin() -> None:
     st.dictionaries(st.integers(0, 5), st.integers(0, 4)),
     st.integers(0, 7),
 )
-def test_no_node_is_overfilled_and_no_slot_stays_free_while_calls_wait(
+def test_no_node_is_overfilled_and_no_slot_stays_free_while_calls_are_pending(
     nodes: list[int | None], room: dict[int, int], turn: int
 ) -> None:
     calls = [PendingCall(number, node) for number, node in enumerate(nodes)]

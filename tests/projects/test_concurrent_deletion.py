@@ -56,7 +56,7 @@ def test_writes_to_a_concurrently_deleted_project_are_rejected(
         lambda: tenants.delete_project(actor=cast.alice, project=Project.objects.get(name="vision"))
     )
     assert not Project.objects.filter(name="vision").exists()
-    with transaction.atomic(), pytest.raises(NotFound, match="was deleted in the meantime"):
+    with transaction.atomic(), pytest.raises(NotFound, match="has been deleted"):
         attempt(cast)
     assert not Workload.objects.exists()
     assert not Quota.objects.exists()

@@ -105,11 +105,11 @@ def test_notification_is_sent_by_email(cast: Cast, settings: Any) -> None:
     assert "All pods" in email.body
 
 
-def test_email_delivery_is_given_up_without_a_mail_server(cast: Cast, settings: Any) -> None:
+def test_email_delivery_fails_without_a_mail_server(cast: Cast, settings: Any) -> None:
     settings.BERTH_SENDS_MAIL = False
     start(submit_with_notification(cast, "dave@example.org"))
     row = deliver()
-    assert (row.state, row.last_error) == ("given_up", "no mail server is configured (BERTH_EMAIL_URL)")
+    assert (row.state, row.last_error) == ("failed", "no mail server is configured (BERTH_EMAIL_URL)")
 
 
 def test_chat_message_escapes_markup(cast: Cast, receiver: Receiver, settings: Any) -> None:
@@ -123,14 +123,14 @@ def test_chat_message_escapes_markup(cast: Cast, receiver: Receiver, settings: A
     assert "<" not in text
 
 
-def test_failed_delivery_is_retried_with_backoff_and_given_up(
+def test_delivery_is_retried_with_backoff_and_then_fails(
     cast: Cast, receiver: Receiver, settings: Any
 ) -> None:
     settings.BERTH_NOTIFY_NETWORKS = LOOPBACK
     receiver.answers = [503, 302, 500]
     start(submit_with_notification(cast, receiver.url))
     row, now, pauses = deliver(), NOON, []
-    while row.state == "waiting":
+    while row.state == "pending":
         assert row.last_error
         pauses.append((row.next_attempt_at - now).total_seconds())
         assert not deliveries.deliver(row.pk, row.next_attempt_at - timedelta(seconds=1)), (
@@ -143,18 +143,18 @@ def test_failed_delivery_is_retried_with_backoff_and_given_up(
         "redirects are not followed"
     )
     receiver.answers = [500] * 20
-    Delivery.objects.update(state="waiting", ended_at=None, attempts=0, next_attempt_at=now)
+    Delivery.objects.update(state="pending", ended_at=None, attempts=0, next_attempt_at=now)
     for _ in range(deliveries.MAX_ATTEMPTS):
         row = deliver(Delivery.objects.get().next_attempt_at)
-    assert (row.state, row.attempts) == ("given_up", deliveries.MAX_ATTEMPTS)
+    assert (row.state, row.attempts) == ("failed", deliveries.MAX_ATTEMPTS)
     assert "responded with 500" in row.last_error
 
 
-def test_delivery_is_given_up_on_status_410(cast: Cast, receiver: Receiver, settings: Any) -> None:
+def test_delivery_is_not_retried_after_status_410(cast: Cast, receiver: Receiver, settings: Any) -> None:
     settings.BERTH_NOTIFY_NETWORKS = LOOPBACK
     receiver.answers = [410]
     start(submit_with_notification(cast, receiver.url))
-    assert deliver().state == "given_up"
+    assert deliver().state == "failed"
 
 
 @pytest.mark.parametrize(
@@ -178,19 +178,19 @@ def test_allowed_networks_never_include_cloud_metadata() -> None:
         resolve_destination("http://169.254.169.254/", ["0.0.0.0/0"])
 
 
-def test_delivery_to_a_forbidden_address_is_given_up_at_once(cast: Cast, receiver: Receiver) -> None:
+def test_delivery_to_a_forbidden_address_is_not_retried(cast: Cast, receiver: Receiver) -> None:
     start(submit_with_notification(cast, receiver.url))
     row = deliver()
-    assert (row.state, row.attempts) == ("given_up", 1)
+    assert (row.state, row.attempts) == ("failed", 1)
     assert "the Berth server itself" in row.last_error
     assert not receiver.requests
 
 
 @pytest.mark.parametrize("url", [f"http://{'a' * 64}.example.org/", "http://a..example.org/"])
-def test_delivery_to_an_invalid_host_name_is_given_up_at_once(cast: Cast, url: str) -> None:
+def test_delivery_to_an_invalid_host_name_is_not_retried(cast: Cast, url: str) -> None:
     start(submit_with_notification(cast, url))
     row = deliver()
-    assert (row.state, row.attempts) == ("given_up", 1)
+    assert (row.state, row.attempts) == ("failed", 1)
     assert "is not a host name" in row.last_error
 
 
@@ -199,7 +199,7 @@ def test_error_response_is_stored_as_printable_text(cast: Cast, receiver: Receiv
     receiver.answers, receiver.response_body = [500], b"no\x00room \xff\n<b>"
     start(submit_with_notification(cast, receiver.url))
     row = deliver()
-    assert (row.state, row.last_error) == ("waiting", "the server responded with 500: no room \ufffd <b>")
+    assert (row.state, row.last_error) == ("pending", "the server responded with 500: no room \ufffd <b>")
 
 
 def test_slow_response_times_out(cast: Cast, settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -225,11 +225,11 @@ def test_slow_response_times_out(cast: Cast, settings: Any, monkeypatch: pytest.
         ending.cancel()
         over.set()
         dripping.join()
-    assert row.state == "waiting"
+    assert row.state == "pending"
     assert row.last_error
 
 
-def test_delivery_that_kills_its_task_is_given_up(cast: Cast, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_delivery_that_kills_its_task_fails(cast: Cast, monkeypatch: pytest.MonkeyPatch) -> None:
     start(submit_with_notification(cast, "dave@example.org"))
 
     def killed(row: Delivery, now: datetime) -> None:
@@ -243,7 +243,7 @@ def test_delivery_that_kills_its_task_is_given_up(cast: Cast, monkeypatch: pytes
         now += deliveries.ATTEMPT_TIMEOUT
     assert not deliveries.deliver(row.pk, now)
     row.refresh_from_db()
-    assert (row.state, row.attempts) == ("given_up", deliveries.MAX_ATTEMPTS)
+    assert (row.state, row.attempts) == ("failed", deliveries.MAX_ATTEMPTS)
     assert row.last_error == "the delivery task died"
 
 

@@ -60,7 +60,7 @@ def test_expiry_does_not_revert_quotas_edited_since(cast: Cast) -> None:
     assert gpus(cast) == {"speech": 2, "vision": 5}
     assert (
         QuotaExpiry.objects.get().outcome
-        == "Not reverted because they were edited in the meantime: vision on local."
+        == "Not reverted because they have been edited since: vision in pool local."
     )
 
 
@@ -81,7 +81,7 @@ def test_expiry_skips_an_already_reverted_change(cast: Cast) -> None:
     assert (gpus(cast)["vision"], QuotaExpiry.objects.get().outcome) == (3, "Reverted before it expired.")
 
 
-def test_expiry_in_a_deleted_project_is_closed(cast: Cast) -> None:
+def test_quota_expiry_of_a_deleted_project_is_resolved_without_a_revert(cast: Cast) -> None:
     until = timezone.now() + timedelta(hours=1)
     apply_change(cast, until, ("speech", 8))
     Quota.objects.filter(project=cast.speech).delete()

@@ -63,15 +63,15 @@ def test_address_also_listed_in_the_document_is_notified_once(cast: Cast) -> Non
 
 
 def test_former_member_is_not_notified(cast: Cast) -> None:
-    subscribe(actor=cast.dave, scope=cast.dave.user, to="dave@example.org", events=["failed", "waiting"])
+    subscribe(actor=cast.dave, scope=cast.dave.user, to="dave@example.org", events=["failed", "pending"])
     pending = make.workload(cast.vision, "waits", by=cast.dave.user, since=make.ago(hours=3))
     Membership.objects.filter(user=cast.dave.user).delete()
     fail(make.workload(cast.vision, "w", phase="running", by=cast.dave.user))
     assert (deliveries(), notify.notify_pending(timezone.now()), pending.phase) == ([], 0, "pending")
 
 
-def test_each_long_wait_causes_one_notification(cast: Cast) -> None:
-    subscribe(actor=cast.carol, scope=cast.vision, to="v@example.org", events=["waiting"], pending_minutes=30)
+def test_each_long_pending_period_causes_one_notification(cast: Cast) -> None:
+    subscribe(actor=cast.carol, scope=cast.vision, to="v@example.org", events=["pending"], pending_minutes=30)
     now = timezone.now()
     workload = make.workload(cast.vision, "w", since=now - timedelta(minutes=31))
     make.workload(cast.vision, "young", since=now - timedelta(minutes=29))

@@ -56,7 +56,7 @@ class Schedulers:
         return next((p for p in self.processes if str(p.pid) == holder and p.poll() is None), None)
 
     def kill(self, process: subprocess.Popen[bytes]) -> None:
-        """Kill the leader and let its lease expire at once."""
+        """Kill the leader and let its lease expire immediately."""
         process.kill()
         process.wait()
         Lease.objects.filter(name="scheduler").update(expires_at=timezone.now())
@@ -154,7 +154,7 @@ def test_killed_leader_is_replaced_and_its_pods_keep_running(cast: Cast, schedul
     assert not Allocation.objects.filter(released_at__isnull=True).exists()
 
 
-def test_ending_scheduler_releases_its_lease_at_once(cast: Cast, schedulers: Schedulers) -> None:
+def test_stopping_scheduler_releases_its_lease_immediately(cast: Cast, schedulers: Schedulers) -> None:
     first = schedulers.start()
     until(lambda: schedulers.leader() is first)
     schedulers.start()

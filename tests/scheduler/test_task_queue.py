@@ -128,7 +128,7 @@ def test_expired_data_is_deleted_and_the_rest_stays(cast: Cast) -> None:
         Cycle.objects.create(at=now - timedelta(days=days), epoch=1, trigger="tick", snapshot=b"x")
         StoredResponse.objects.create(user=user, key=f"{days}", created_at=now - timedelta(days=days - 0.5))
     Cycle.objects.create(at=now, epoch=1, trigger="tick", snapshot=b"x")
-    for days, state in ((91, "delivered"), (91, "waiting"), (1, "delivered")):
+    for days, state in ((91, "delivered"), (91, "pending"), (1, "delivered")):
         Delivery.objects.create(
             at=now - timedelta(days=days),
             kind="failed",
@@ -139,14 +139,14 @@ def test_expired_data_is_deleted_and_the_rest_stays(cast: Cast) -> None:
             content={},
             state=state,
             next_attempt_at=now,
-            ended_at=None if state == "waiting" else now,
+            ended_at=None if state == "pending" else now,
         )
     tasks.delete_expired()
     tasks.delete_expired()
     assert set(ApiToken.objects.values_list("name", flat=True)) == {"just over", "lives"}
     assert Cycle.objects.count() == 2
     assert list(StoredResponse.objects.values_list("key", flat=True)) == ["1"]
-    assert sorted(Delivery.objects.values_list("state", flat=True)) == ["delivered", "waiting"]
+    assert sorted(Delivery.objects.values_list("state", flat=True)) == ["delivered", "pending"]
 
 
 def test_prune_counts_deletes_and_is_audited(cast: Cast) -> None:

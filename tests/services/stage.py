@@ -45,7 +45,7 @@ def document(name: str = "chat", engines: int = 1, gpu: float = 1, **service: An
 
 @dataclass
 class ServiceStage:
-    """The stage. `answers` says whether engines respond at the addresses of their running processes."""
+    """The stage. `answers` is True if engines respond at the addresses of their running processes."""
 
     stage: Stage
     engines: FakeEngines = field(default_factory=FakeEngines)

@@ -129,7 +129,7 @@ def test_restarted_router_gets_all_engines_again(stage: ServiceStage) -> None:
     assert stage.routed() == sorted(engine.url for engine in stage.live(service))
 
 
-def test_unhealthy_engine_gets_no_requests_until_it_recovers(stage: ServiceStage) -> None:
+def test_unhealthy_engine_receives_no_requests_until_it_recovers(stage: ServiceStage) -> None:
     service = stage.serve(engines=2)
     unhealthy = stage.live(service)[0].url
     stage.engines.make_unhealthy(unhealthy)

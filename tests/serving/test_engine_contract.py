@@ -186,6 +186,13 @@ def test_engine_kind_without_weight_sync_raises_an_error(plain: Stage) -> None:
     assert {error_kind(call) for call in calls} == {ErrorKind.UNSUPPORTED}
 
 
+def test_unsupported_operation_is_named_in_the_error() -> None:
+    adapter = engine_adapter("openai", WIRE)
+    for operation, call in (("pause", adapter.pause), ("resume", adapter.resume)):
+        with pytest.raises(ServingError, match=f"engines of this kind cannot {operation}$"):
+            call("http://127.0.0.1:9")
+
+
 @pytest.mark.shows("RLX-29")
 def test_weights_are_copied_from_engine_to_engine(syncing: Stage) -> None:
     seed, added = syncing.begin(weights="7"), syncing.begin(weights="1")

@@ -1,4 +1,7 @@
-"""Tests for engine metrics in Prometheus format. Incomplete, missing or impossible values are unknown."""
+"""Tests for engine metrics in Prometheus format.
+
+Incomplete, missing or invalid values are treated as unknown.
+"""
 
 import math
 import time
@@ -84,22 +87,22 @@ def test_vllm_metric_names_are_understood() -> None:
 
 
 @pytest.mark.parametrize("value", ["NaN", "+Inf", "-1", "1e300"])
-def test_impossible_gauge_is_unknown(value: str) -> None:
+def test_invalid_gauge_value_is_treated_as_unknown(value: str) -> None:
     seen = parse(f"sglang:num_queue_reqs {value}", f"sglang:token_usage {value}", "sglang:num_running_reqs 2")
     assert (seen.queued, seen.token_usage, seen.running) == (None, None, 2)
 
 
-def test_usage_above_capacity_is_unknown() -> None:
+def test_usage_above_capacity_is_treated_as_unknown() -> None:
     seen = parse("sglang:token_usage 1.7", "sglang:num_used_tokens 200", "sglang:max_total_num_tokens 100")
     assert (seen.token_usage, seen.used_tokens, seen.max_tokens) == (None, None, None)
 
 
-def test_impossible_value_of_one_rank_makes_the_sum_unknown() -> None:
+def test_invalid_value_of_one_rank_makes_the_sum_unknown() -> None:
     seen = parse('sglang:num_queue_reqs{tp_rank="0"} 3', 'sglang:num_queue_reqs{tp_rank="1"} NaN')
     assert seen.queued is None
 
 
-def test_duplicate_metric_is_unknown() -> None:
+def test_duplicate_metric_is_treated_as_unknown() -> None:
     assert (
         parse('sglang:num_queue_reqs{tp_rank="0"} 3', 'sglang:num_queue_reqs{tp_rank="0"} 9').queued is None
     )
@@ -116,7 +119,7 @@ def test_duplicate_metric_is_unknown() -> None:
         [("1.0", math.nan), ("+Inf", 6.0)],
     ],
 )
-def test_impossible_buckets_are_unknown(counts: list[tuple[str, float]]) -> None:
+def test_invalid_buckets_are_treated_as_unknown(counts: list[tuple[str, float]]) -> None:
     assert parse(*buckets("queue_time_seconds", *counts)).queue_time is None
 
 

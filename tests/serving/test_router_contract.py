@@ -89,7 +89,7 @@ def stage(request: pytest.FixtureRequest, start: Starts, tmp_path: Path) -> Iter
             yield HttpStage(address, start)
 
 
-def test_registered_engines_get_requests(stage: Stage) -> None:
+def test_registered_engines_receive_requests(stage: Stage) -> None:
     one, other = stage.engine(), stage.engine()
     assert listed(stage.client) == {}
     for engine in (one, other):
@@ -106,7 +106,7 @@ def test_engine_registered_twice_is_listed_once(stage: Stage) -> None:
 
 
 @pytest.mark.shows("RLX-56")
-def test_unregistered_engine_gets_no_requests(stage: Stage) -> None:
+def test_unregistered_engine_receives_no_requests(stage: Stage) -> None:
     one, other = stage.engine(), stage.engine()
     for engine in (one, other):
         stage.client.register(engine, model="default")
@@ -117,7 +117,7 @@ def test_unregistered_engine_gets_no_requests(stage: Stage) -> None:
 
 
 @pytest.mark.shows("RLX-37", "RLX-50")
-def test_unhealthy_engine_gets_no_requests_until_marked_healthy(stage: Stage) -> None:
+def test_unhealthy_engine_receives_no_requests_until_marked_healthy(stage: Stage) -> None:
     one, other = stage.engine(), stage.engine()
     for engine in (one, other):
         stage.client.register(engine, model="default")

@@ -37,7 +37,7 @@ def test_child_that_keeps_failing_is_restarted_with_growing_delay(tmp_path: Path
     assert pauses == [100.0, 100.25, 100.5, 101.0, 102.0, 104.0, 108.0, 110.0, 110.0]
 
 
-def test_child_that_ran_steadily_is_restarted_at_once(tmp_path: Path) -> None:
+def test_child_that_ran_steadily_is_restarted_immediately(tmp_path: Path) -> None:
     child = make_child(tmp_path, "raise SystemExit(3)")
     for _ in range(5):
         run_and_end(child, now=100.0)

@@ -67,11 +67,11 @@ def visit_setup(transactional_db: None) -> Iterator[VisitSetup]:
     cast, server, passes = make_cast(), Pod(), VisitCache()
     workload, pod = running(cast)
     hosts = Origins("http", ".localhost", 80)
-    door = PortProxy(_berth, hosts, reserved_cookies=("sessionid", "csrftoken"), passes=passes)
-    with serve_all(server, door) as (inner, outer):
+    proxy = PortProxy(_berth, hosts, reserved_cookies=("sessionid", "csrftoken"), passes=passes)
+    with serve_all(server, proxy) as (inner, outer):
         pod.ports = {"lab": {"address": "127.0.0.1", "port": inner}, "other": {"address": "", "port": inner}}
         pod.save()
-        door.origins = hosts = Origins("http", ".localhost", outer)
+        proxy.origins = hosts = Origins("http", ".localhost", outer)
         yield VisitSetup(cast, workload, pod, server, hosts, outer, passes)
 
 

@@ -64,7 +64,7 @@ def running_workload(cast: Cast) -> Workload:
         cast.ads, "rank", explanation={"blockers": [{"reason": "Backoff", "message": "hm"}]}
     )
     make.quota(cast.vision, cast.pool, 2)
-    make.standing(cast.vision, cast.pool, share=2, allocated=1, requested=2)
+    make.queue_status(cast.vision, cast.pool, share=2, allocated=1, requested=2)
     make.event(running, "running", "All pods run.")
     make.scaling(cast.pool, "ready", "answers", at=make.ago(minutes=1), node=node)
     make.cycle(plan={"bundles": []})
@@ -355,7 +355,7 @@ def test_user_change_is_audited(admin_client: Client, cast: Cast) -> None:
 def test_webhook_secret_is_never_shown(admin_client: Client) -> None:
     row = Delivery.objects.create(
         at=timezone.now(), next_attempt_at=timezone.now(), kind="failed", channel="webhook",
-        to="https://hooks.example.org/services/T0/secret", content={}, state="waiting",
+        to="https://hooks.example.org/services/T0/secret", content={}, state="pending",
     )  # fmt: skip
     listing = reverse("admin:projects_delivery_changelist")
     one = reverse("admin:projects_delivery_change", args=[row.pk])

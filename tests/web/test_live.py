@@ -110,7 +110,7 @@ async def test_revoked_role_stops_updates(committed_cast: Cast) -> None:
         assert await dave.receive_nothing(timeout=0.5)
 
 
-async def test_granted_role_starts_updates_at_once(committed_cast: Cast) -> None:
+async def test_granted_role_starts_updates_immediately(committed_cast: Cast) -> None:
     async with LiveSocket(committed_cast.frank.user) as frank:
         await sync_to_async(members.grant)(
             actor=committed_cast.alice,

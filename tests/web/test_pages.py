@@ -292,7 +292,7 @@ def test_evictions_are_titled_with_what_happened(
     "name",
     ["bob", pytest.param("alice", marks=pytest.mark.heavy), pytest.param("dave", marks=pytest.mark.heavy)],
 )
-def test_more_projects_do_not_need_more_queries(name: str, cast: Cast, sign_in, running: Workload) -> None:
+def test_query_count_does_not_grow_with_projects(name: str, cast: Cast, sign_in, running: Workload) -> None:
     client = sign_in(name)
 
     def count_queries(path: str) -> int:

@@ -131,7 +131,7 @@ def test_budget_shows_used_share_to_users_of_its_project(cast: Cast, sign_in) ->
     assert "No budgets yet" in sign_in("grace").get("/usage").content.decode()
 
 
-def test_more_projects_do_not_need_more_queries(cast: Cast, sign_in) -> None:
+def test_query_count_does_not_grow_with_projects(cast: Cast, sign_in) -> None:
     Membership.objects.create(user=cast.grace.user, role="viewer", department=cast.research)
     budgets.set_budget(actor=cast.alice, owner=cast.ads, values={"gpu_hours": 10})
     grace, counts = sign_in("grace"), []
@@ -171,7 +171,7 @@ def test_budgets_are_paged(cast: Cast, sign_in, monkeypatch) -> None:
         budgets.set_budget(actor=cast.alice, owner=owner, values={"gpu_hours": 10})
     first = sign_in("alice").get("/usage").context
     second = sign_in("alice").get("/usage", {"cursor": first["slice"].next}).context
-    assert [row.standing.budget.owner.name for row in first["budgets"] + second["budgets"]] == [
+    assert [row.status.budget.owner.name for row in first["budgets"] + second["budgets"]] == [
         "vision",
         "ads",
     ]

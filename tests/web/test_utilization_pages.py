@@ -86,7 +86,7 @@ def test_node_page_shows_gpu_utilization_without_workload_names(cast: Cast, sign
 
 def test_overview_separates_allocated_from_used(cast: Cast, sign_in, pod: Pod) -> None:
     client = sign_in("dave")
-    assert "not busy" not in page(client, "/")
+    assert "allocated, idle" not in page(client, "/")
     pod.allocation.bound_at = make.ago(hours=3)
     pod.allocation.save()
     make.past_utilization(pod, make.ago(hours=1), step=3600, gpus=1, busy=75)
@@ -94,7 +94,7 @@ def test_overview_separates_allocated_from_used(cast: Cast, sign_in, pod: Pod) -
     hour = answer.context["course"][1]
     assert (hour.allocated, hour.measured, hour.used) == (1, 1, 0.75)
     text = answer.content.decode()
-    assert "0.8 GPUs allocated and busy" in text
+    assert "0.8 GPUs used" in text
     assert "allocated, not measured" in text
 
 

@@ -80,7 +80,7 @@ def build_quota_draft(
         draft["comment"] = comment
     elif file is not None and "changes" not in draft:
         keys = ", ".join(map(str, draft))
-        raise BadInput(f"{file}: `changes` is missing; received {keys}; allowed: {FILE_FORM}")
+        raise BadInput(f"{file}: `changes` is missing; received {keys}. Use {FILE_FORM}")
     if not draft.get("changes"):
         raise BadInput(f"nothing to change. Specify -f FILE, --set {SET_FORM} or --remove {REMOVE_FORM}.")
     return draft
@@ -91,7 +91,9 @@ def _read_draft(file: str) -> dict[str, Any]:
 
     documents = [document for _, document in read_documents(file)]
     if len(documents) != 1:
-        raise BadInput(f"{file}: contains {len(documents)} documents; allowed: one, with `changes`")
+        raise BadInput(
+            f"{file} contains {len(documents)} documents. Use a file with one, which contains `changes`."
+        )
     return dict(documents[0])
 
 
@@ -110,7 +112,7 @@ def _parse_changes(client: "Client", sets: list[str], removals: list[str]) -> li
     for text in removals:
         place, _ = _parse_quota_key(text, text, departments, keyed=False)
         if place in changes:
-            raise BadInput(f"--remove: {text} is also set; allowed: either --set or --remove for each quota")
+            raise BadInput(f"--remove {text}: --set also names this quota. Use only one of the two.")
         entries.append((place, {"remove": True}))
     return [{kind: name, "pool": pool, **what} for (kind, name, pool), what in entries]
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
         StartChange,
     )
 
-STANDING_FIELDS = ("quota", "share", "allocated", "requested", "limit")
+QUEUE_FIELDS = ("quota", "share", "allocated", "requested", "limit")
 
 
 def blocker_numbers(numbers: Mapping[str, Any]) -> str:
@@ -39,22 +39,22 @@ def format_expected_start(at: datetime | None, reason: str) -> str:
 def queue_lines(queue: Any) -> Iterator[str]:
     """Yield lines with the amounts of the project and its department in the last cycle."""
     for kind in ("project", "department"):
-        standing = (queue or {}).get(kind)
-        if isinstance(standing, dict):
+        status = (queue or {}).get(kind)
+        if isinstance(status, dict):
             amounts = ", ".join(
-                f"{'fair share' if name == 'share' else name} {_format_gpus(standing[name])}"
-                for name in STANDING_FIELDS
-                if name in standing
+                f"{'fair share' if name == 'share' else name} {_format_gpus(status[name])}"
+                for name in QUEUE_FIELDS
+                if name in status
             )
-            yield f"{kind} {standing.get('name')}: {amounts} (GPUs in {standing.get('pool')})"
-            for line in _share_explanation(standing):
+            yield f"{kind} {status.get('name')}: {amounts} (GPUs in {status.get('pool')})"
+            for line in _share_explanation(status):
                 yield f"  {line}"
 
 
-def _share_explanation(standing: Mapping[str, Any]) -> Iterator[str]:
+def _share_explanation(status: Mapping[str, Any]) -> Iterator[str]:
     """Yield lines that explain the GPU fair share, or those of other resources if no GPU is requested."""
-    explanations = standing.get("how") or {}
-    requested = standing.get("requested") or {}
+    explanations = status.get("how") or {}
+    requested = status.get("requested") or {}
     chosen = ["gpu"] if requested.get("gpu") else [name for name in explanations if requested.get(name)]
     for resource in chosen or ["gpu"]:
         yield from map(str, explanations.get(resource) or ())
@@ -84,9 +84,9 @@ def print_impact(impact: "QuotaImpact") -> None:
 
 
 def quota_line(quota: "QuotaEdit | ChangedQuota") -> str:
-    """Return a line such as "vision on local: gpu 4 -> 8"."""
+    """Return a line such as "vision in pool local: gpu 4 -> 8"."""
     before, after = quota.before, quota.after
-    name = f"{quota.name} on {quota.pool}"
+    name = f"{quota.name} in pool {quota.pool}"
     if after is None:
         return f"{name}: {'removed' if before is not None else 'does not exist'}"
     old_values = _flatten(before or {})
@@ -131,12 +131,12 @@ def _changes_gpu_share(share: "ShareChange") -> bool:
 
 def _format_share_change(share: "ShareChange") -> str:
     before, after, allocated = map(number, (share.before.gpu, share.after.gpu, share.allocated.gpu))
-    return f"{share.name} on {share.pool}: {before} -> {after} ({allocated} allocated)"
+    return f"{share.name} in pool {share.pool}: {before} -> {after} ({allocated} allocated)"
 
 
 def _format_start(start: "StartChange") -> str:
-    when = "" if start.at_once else ", once evicted workloads have stopped"
-    return f"{start.project}/{start.workload} on {start.pool}, {format_count(start.gpus, 'GPU')}{when}"
+    when = "" if start.immediately else ", once evicted workloads have stopped"
+    return f"{start.project}/{start.workload} in pool {start.pool}, {format_count(start.gpus, 'GPU')}{when}"
 
 
 def _format_eviction(eviction: Mapping[str, Any]) -> Iterator[str]:
@@ -162,7 +162,7 @@ UNITS = {"gpu": "GPUs", "cpu": "CPUs", "memory_mib": "memory"}
 def print_shares(traces: Iterable["ShareTrace"]) -> None:
     for trace in traces:
         for section in trace.trace:
-            of = section.queue if section.queue == trace.pool else f"{section.queue} on {trace.pool}"
+            of = section.queue if section.queue == trace.pool else f"{section.queue} in pool {trace.pool}"
             print_section(safe(f"{section.name}: {UNITS[section.resource]} of {of}"))
             for line in section.explanation:
                 print(f"  {safe(line)}")

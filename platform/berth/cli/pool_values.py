@@ -194,7 +194,7 @@ def _read_pool(file: str) -> dict[str, Any]:
 
     documents = [document for _, document in read_documents(file)]
     if len(documents) != 1:
-        raise BadInput(f"{file}: contains {len(documents)} documents; allowed: one pool")
+        raise BadInput(f"{file} contains {len(documents)} documents. Use a file with one pool.")
     return dict(documents[0])
 
 

@@ -12,7 +12,7 @@ else:
     from enum import Enum
 
     class StrEnum(str, Enum):
-        """Enum whose members are strings, also in `str()` and in f-strings."""
+        """Backport of `enum.StrEnum`: `str()` and f-strings yield the member's value."""
 
         __str__ = str.__str__
 

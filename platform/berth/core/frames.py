@@ -52,5 +52,5 @@ def _entries(header: object) -> Iterator[tuple[dict[str, Any], int]]:
     for entry in header if isinstance(header, list) else [None]:
         metadata, size = entry if isinstance(entry, list) and len(entry) == 2 else (None, None)
         if not isinstance(metadata, dict) or type(size) is not int or size < 0:
-            raise ValueError("a header entry is not an object and a size")
+            raise ValueError("a header entry is not an [object, size] pair")
         yield metadata, size

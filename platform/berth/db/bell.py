@@ -38,7 +38,7 @@ class Wakeup:
             return
 
     async def wait(self, seconds: float) -> None:
-        """Wait for a wake-up or the timeout. Return at once if there was a wake-up since the last wait."""
+        """Wait for a wake-up or the timeout. Return immediately if one has arrived since the last wait."""
         try:
             async with asyncio.timeout(seconds):
                 await self._event.wait()

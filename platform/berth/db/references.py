@@ -22,5 +22,5 @@ def checked_references(what: str) -> Iterator[None]:
             connection.check_constraints()
     except IntegrityError as error:
         if isinstance(error.__cause__, ForeignKeyViolation):
-            raise NotFound(f"{what} was deleted in the meantime.") from None
+            raise NotFound(f"{what} has been deleted.") from None
         raise

@@ -17,7 +17,7 @@ JOIN_SECONDS = 120.0
 
 
 class LeaderEnded(Exception):
-    """Raised if rank 0 has ended. The run then ends, too."""
+    """Raised if rank 0 has ended. The run then also ends."""
 
 
 def open_data_listener() -> socket.socket:

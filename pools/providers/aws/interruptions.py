@@ -1,8 +1,9 @@
 """Detect upcoming spot interruptions from request status.
 
 Without an event bus, the status of the spot request is the only signal. The status becomes
-`marked-for-termination` two minutes before the end. Only listings read it, so up to one tick of the two
-minutes may already have passed. The earlier rebalance recommendation is visible only on the instance itself.
+`marked-for-termination` two minutes before the end. It is read only when instances are listed, so up to one
+tick of the two minutes may already have passed. The earlier rebalance recommendation is visible only on the
+instance itself.
 """
 
 from collections.abc import Collection, Mapping
@@ -31,5 +32,5 @@ def upcoming_interruptions(
             if instance_id in spot_ids and status.get("Code") in MARKED_STATUSES:
                 since = status.get("UpdateTime")
                 interruption_at = since + NOTICE_PERIOD if since is not None else None
-                upcoming[instance_id] = Interruption("EC2 interrupts this spot instance", interruption_at)
+                upcoming[instance_id] = Interruption("EC2 will interrupt this spot instance", interruption_at)
     return upcoming

@@ -53,7 +53,7 @@ class LocalRayNodes:
             self.local.terminate(pool, gone_ids)
         for instance_id in gone_ids:
             shutil.rmtree(self._home(pool, instance_id), ignore_errors=True)
-        return listed  # gone instances are listed once more, with the reason
+        return listed  # an ended instance is listed once more, with the reason
 
     def terminate(self, pool: str, instance_ids: Sequence[str]) -> None:
         """Request the instances' termination. Their devices are free once the instances have ended."""

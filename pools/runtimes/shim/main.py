@@ -115,7 +115,7 @@ def write_exit(directory: str, cause: str, pod: Pod | None = None, message: str 
 
 
 def _open_control(directory: str) -> int:
-    """Open the pipe that announces stop records. Opening it for writing, too, prevents end-of-file."""
+    """Open the pipe that announces stop records. Open it for writing as well, to prevent end-of-file."""
     path = f"{directory}/control"
     if not os.path.exists(path):
         os.mkfifo(path, 0o600)

@@ -1,8 +1,8 @@
 """Keep a pod's log within its size limit.
 
 The command writes directly to the file. When the log exceeds the limit, a hole is punched into its middle to
-free disk space. The kept beginning is a quarter of the limit, and the kept end is half of it. Offsets still
-count all bytes written. Between two checks, a fast writer may exceed the limit.
+free disk space. Up to a quarter of the limit is kept at the beginning, and up to half at the end. Offsets
+still count all bytes written. Between two checks, a fast writer may exceed the limit.
 """
 
 import os

@@ -60,7 +60,7 @@ class ApplyQuotas(ApiView):
     def post(self, request: Request) -> Response:
         draft, expected = read_draft(self.actor, parse_document(request)), expected_tag(request)
         change, drafted = drafts.apply_draft(actor=self.actor, draft=draft, expected=expected)
-        stored = drafts.tag_after(drafted)
+        stored = drafts.version_tag_after_draft(drafted)
         applied = serialize_changes(self.actor, [change])[0] if change else None
         return Response(ApplyQuotasResponse(change=applied), headers={"ETag": etag(stored)})
 

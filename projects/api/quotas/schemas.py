@@ -78,7 +78,7 @@ class DecayedUsageResponse(ResponseModel):
     memory_mib: float
 
 
-class QueueStandingResponse(ResponseModel):
+class QueueStatusResponse(ResponseModel):
     """Fair share, allocation and demand of a queue in the last cycle."""
 
     share: Amounts
@@ -104,7 +104,7 @@ class QuotaResponse(ResponseModel):
     over_quota: bool
     rank: int | None
     version: int
-    standing: QueueStandingResponse | None
+    status: QueueStatusResponse | None
 
 
 class QuotaWarningResponse(ResponseModel):
@@ -128,25 +128,25 @@ def serialize_quota(quota: Quota) -> QuotaResponse:
         pool=quota.pool.name,
         weight=weight["gpu"] if alike else WeightsResponse(**weight),
         version=quota.version,
-        standing=_find_standing(quota),
+        status=_find_status(quota),
         **values,
     )
 
 
-def _find_standing(quota: Quota) -> QueueStandingResponse | None:
-    """Return the owner's standing in the quota's pool from prefetched rows, or None."""
-    rows: Iterable[Any] = quota.owner.standings.all()
-    standing = next((row for row in rows if row.pool_id == quota.pool_id), None)
-    return None if standing is None else serialize_standing(standing)
+def _find_status(quota: Quota) -> QueueStatusResponse | None:
+    """Return the owner's status in the quota's pool from prefetched rows, or None."""
+    rows: Iterable[Any] = quota.owner.queue_statuses.all()
+    status = next((row for row in rows if row.pool_id == quota.pool_id), None)
+    return None if status is None else serialize_status(status)
 
 
-def serialize_standing(row: Any) -> QueueStandingResponse:
-    """Serialize a `QueueStanding` row.
+def serialize_status(row: Any) -> QueueStatusResponse:
+    """Serialize a `QueueStatus` row.
 
     The parameter is untyped because this app does not import the scheduler.
     """
     gpu, cpu, memory = row.usage
-    return QueueStandingResponse(
+    return QueueStatusResponse(
         share=to_amounts(*row.share),
         allocated=to_amounts(*row.allocated),
         requested=to_amounts(*row.requested),

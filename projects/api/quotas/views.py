@@ -48,7 +48,7 @@ class Quotas(ApiView):
     @operation("List quotas", query=QuotasQuery, page=QuotaResponse)
     def get(self, request: Request) -> Response:
         query = parse_query(request, QuotasQuery)
-        rows = prefetch_standings(selectors.quotas(self.actor))
+        rows = prefetch_queue_statuses(selectors.quotas(self.actor))
         rows = filter_by(
             rows, pool__name=query.pool, department__name=query.department, project__name=query.project
         )
@@ -114,9 +114,8 @@ class QuotaDetail(ApiView):
         return no_content()
 
     def _find_quota(self, owner: Tenant, pool: NodePool) -> Quota | None:
-        return (
-            prefetch_standings(selectors.quotas(self.actor)).filter(pool=pool, **owner_columns(owner)).first()
-        )
+        rows = prefetch_queue_statuses(selectors.quotas(self.actor))
+        return rows.filter(pool=pool, **owner_columns(owner)).first()
 
 
 def _missing_quota_error(owner: Tenant, pool: NodePool) -> NotFound:
@@ -137,8 +136,8 @@ class ProjectQuota(QuotaDetail):
         return selectors.find_project(self.actor, name)
 
 
-def prefetch_standings(rows: QuerySet[Quota]) -> QuerySet[Quota]:
-    return rows.prefetch_related("project__standings", "department__standings")
+def prefetch_queue_statuses(rows: QuerySet[Quota]) -> QuerySet[Quota]:
+    return rows.prefetch_related("project__queue_statuses", "department__queue_statuses")
 
 
 def serialize_quotas(rows: Sequence[Quota]) -> list[Any]:

@@ -101,7 +101,7 @@ class ScaleRequestResponse(ResponseModel):
     requested_by: str
     reason: str
     steps: list[ScaleStepResponse]
-    waiting: list[PendingEngineResponse]
+    pending: list[PendingEngineResponse]
 
 
 class CancelledScaleOutResponse(ResponseModel):
@@ -140,16 +140,16 @@ def serialize_scale_request(row: ScaleRequest) -> ScaleRequestResponse:
         failure=row.failure or None,
         weight_version=row.weight_version or None,
         steps=[ScaleStepResponse.from_row(step, at=to_timestamp(step.at)) for step in row.steps.all()],
-        waiting=_serialize_pending_engines(engines),
+        pending=_serialize_pending_engines(engines),
     )
 
 
 def _serialize_pending_engines(engines: Iterable[InferenceEngine]) -> list[PendingEngineResponse]:
-    waiting = [e for e in engines if e.state == "CREATING" and e.workload is not None]
+    pending = [e for e in engines if e.state == "CREATING" and e.workload is not None]
     return [
         PendingEngineResponse.from_row(
             e.workload, engine_id=e.name, workload_id=e.workload.pk, workload=e.workload.name
         )
-        for e in waiting
+        for e in pending
         if e.workload is not None
     ]

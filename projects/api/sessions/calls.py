@@ -1,4 +1,4 @@
-"""REST endpoints for a session's client to submit calls and fetch their results."""
+"""REST endpoints with which a session's client submits calls and fetches results."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any

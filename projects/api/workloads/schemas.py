@@ -76,7 +76,7 @@ class BlockerResponse(ResponseModel):
 class DryRunResponse(ResponseModel):
     """Predicted outcome of the next scheduling cycle if nothing else changes."""
 
-    outcome: Literal["would_start", "would_wait", "would_evict", "unschedulable", "invalid"]
+    outcome: Literal["would_start", "would_stay_pending", "would_evict", "unschedulable", "invalid"]
     workload: dict[str, Any] | None
     decisions: list[dict[str, Any]] = []
     evictions: list[dict[str, Any]] = []

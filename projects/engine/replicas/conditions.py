@@ -58,11 +58,11 @@ def compute_metrics(window: Window, config: AutoscalerConfig) -> ServiceMetrics 
     first_token = attrgetter("first_token")
     return ServiceMetrics(
         token_usage=measures.mean(latest, attrgetter("token_usage")),
-        queued=measures.total(latest, attrgetter("queued")),
-        running=measures.total(latest, attrgetter("running")),
-        throughput=measures.total(latest, attrgetter("throughput")),
-        used_tokens=measures.total(latest, attrgetter("used_tokens")),
-        max_tokens=measures.total(latest, attrgetter("max_tokens")),
+        queued=measures.sum_values(latest, attrgetter("queued")),
+        running=measures.sum_values(latest, attrgetter("running")),
+        throughput=measures.sum_values(latest, attrgetter("throughput")),
+        used_tokens=measures.sum_values(latest, attrgetter("used_tokens")),
+        max_tokens=measures.sum_values(latest, attrgetter("max_tokens")),
         queue_time_p95=measures.quantile(samples, attrgetter("queue_time"), P95),
         ttft_p95=measures.quantile(samples, first_token, P95),
         ttft_p99=measures.quantile(samples, first_token, 0.99),

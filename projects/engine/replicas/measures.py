@@ -32,7 +32,7 @@ def mean(sample: Sample, pick: Pick) -> Measure:
     return Measure(sum(values) / len(values) if values else None, len(values), len(sample.engines))
 
 
-def total(sample: Sample, pick: Pick) -> Measure:
+def sum_values(sample: Sample, pick: Pick) -> Measure:
     values = _reported_values(sample, pick)
     return Measure(sum(values) if values else None, len(values), len(sample.engines))
 
@@ -61,7 +61,7 @@ def variation(samples: tuple[Sample, ...], pick: Pick) -> Measure:
     """
     if len(samples) < 2:
         return Measure(None, 0, len(samples[-1].engines) if samples else 0)
-    totals = [total(sample, pick) for sample in samples]
+    totals = [sum_values(sample, pick) for sample in samples]
     reporting = min(measure.reporting if measure.reported_by_all else 0 for measure in totals)
     values = [measure.value for measure in totals if measure.value is not None and measure.reported_by_all]
     engines = len(samples[-1].engines)

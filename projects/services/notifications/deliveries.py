@@ -93,12 +93,12 @@ def _write(
 
 def deliver(delivery: int, now: datetime) -> bool:
     """Attempt a delivery if it is due and no other task attempts it. Return whether it succeeded."""
-    due = Delivery.objects.filter(pk=delivery, state=Delivery.State.WAITING, next_attempt_at__lte=now)
+    due = Delivery.objects.filter(pk=delivery, state=Delivery.State.PENDING, next_attempt_at__lte=now)
     if not due.update(next_attempt_at=now + ATTEMPT_TIMEOUT, attempts=F("attempts") + 1):
         return False
     row = Delivery.objects.get(pk=delivery)
     if row.attempts > MAX_ATTEMPTS:  # its tasks keep crashing
-        _end(row, Delivery.State.GIVEN_UP, now, attempts=MAX_ATTEMPTS, last_error=WORKER_DIED)
+        _end(row, Delivery.State.FAILED, now, attempts=MAX_ATTEMPTS, last_error=WORKER_DIED)
         return False
     try:
         send(row, now)
@@ -111,7 +111,7 @@ def deliver(delivery: int, now: datetime) -> bool:
 
 def enqueue_due(now: datetime) -> int:
     """Enqueue tasks for deliveries that are due for a retry or whose task died. Return their number."""
-    due = Delivery.objects.filter(state=Delivery.State.WAITING, next_attempt_at__lte=now).order_by(
+    due = Delivery.objects.filter(state=Delivery.State.PENDING, next_attempt_at__lte=now).order_by(
         "next_attempt_at", "pk"
     )
     waiting = list(due.values_list("pk", flat=True)[:MAX_BATCH])
@@ -121,7 +121,7 @@ def enqueue_due(now: datetime) -> int:
 
 
 def delete_old(*, before: datetime) -> int:
-    return Delivery.objects.exclude(state=Delivery.State.WAITING).filter(at__lt=before).delete()[0]
+    return Delivery.objects.exclude(state=Delivery.State.PENDING).filter(at__lt=before).delete()[0]
 
 
 def delay_after(attempts: int) -> timedelta:
@@ -143,14 +143,14 @@ def _content(workload: Workload, event: str, reason: str, message: str, now: dat
 
 def _record_failure(row: Delivery, error: DeliveryError, now: datetime) -> None:
     if error.permanent or row.attempts >= MAX_ATTEMPTS:
-        _end(row, Delivery.State.GIVEN_UP, now, last_error=str(error)[:500])
+        _end(row, Delivery.State.FAILED, now, last_error=str(error)[:500])
         return
-    Delivery.objects.filter(pk=row.pk, state=Delivery.State.WAITING).update(
+    Delivery.objects.filter(pk=row.pk, state=Delivery.State.PENDING).update(
         next_attempt_at=now + delay_after(row.attempts), last_error=str(error)[:500]
     )
 
 
 def _end(row: Delivery, state: str, now: datetime, **columns: Any) -> None:
-    Delivery.objects.filter(pk=row.pk, state=Delivery.State.WAITING).update(
+    Delivery.objects.filter(pk=row.pk, state=Delivery.State.PENDING).update(
         state=state, ended_at=now, **columns
     )

@@ -70,7 +70,7 @@ def create_delivery(
 def notify_pending(now: datetime) -> int:
     """Notify subscribers of workloads pending longer than their threshold, once per pending period."""
     count = 0
-    for subscription in subscriptions_to("waiting"):
+    for subscription in subscriptions_to("pending"):
         with transaction.atomic():
             locked = Subscription.objects.select_for_update(of=("self",), skip_locked=True)
             row = locked.select_related("user", "project", "department").filter(pk=subscription.pk).first()
@@ -78,7 +78,7 @@ def notify_pending(now: datetime) -> int:
                 continue
             for workload in _pending(row, now)[:MAX_BATCH]:
                 content = _pending_content(workload, now)
-                create_delivery("waiting", (row.to, Channel(row.channel), row), content, now, workload)
+                create_delivery("pending", (row.to, Channel(row.channel), row), content, now, workload)
                 count += 1
     return count
 
@@ -109,7 +109,7 @@ def notify_budget(budget: Budget, percent: int, used: float, forecast: float, no
 
 
 def notify_pools(now: datetime) -> int:
-    """Notify subscribers of failing pools every few hours, and at once when provisioning stops."""
+    """Notify subscribers of failing pools every few hours, and immediately when provisioning stops."""
     count = 0
     failing = NodePool.objects.exclude(last_error="").order_by("name")
     for row in subscriptions_to("pool"):
@@ -148,14 +148,14 @@ def _pending(row: Subscription, now: datetime) -> QuerySet[Workload]:
         phase=Phase.PENDING, since__lte=now - timedelta(minutes=row.pending_minutes)
     )
     before = Delivery.objects.filter(
-        kind="waiting", workload_id=OuterRef("pk"), to=row.to, at__gte=OuterRef("since")
+        kind="pending", workload_id=OuterRef("pk"), to=row.to, at__gte=OuterRef("since")
     )
     return rows.filter(~Exists(before)).select_related("project").order_by("since", "pk")
 
 
 def _pending_content(workload: Workload, now: datetime) -> dict[str, Any]:
     return {
-        "event": "waiting",
+        "event": "pending",
         "workload": workload.name,
         "workload_id": str(workload.pk),
         "project": workload.project.name,

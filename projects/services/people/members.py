@@ -34,7 +34,7 @@ def grant(*, actor: Actor, user: User, role: str, scope: Tenant | None) -> Membe
     }
     with checked_references(str(scope or user)):
         if not User.objects.select_for_update().filter(pk=user.pk).exists():
-            raise NotFound(f"{user} was deleted in the meantime.")
+            raise NotFound(f"{user} has been deleted.")
         stored = Membership.objects.filter(user=user, **place).first()
         before = {"role": stored.role} if stored else None
         if stored is not None and stored.role == role:

@@ -53,7 +53,7 @@ def change(*, actor: Actor, current: str, new: str, revoke_tokens: bool = False)
     with transaction.atomic():
         user = User.objects.select_for_update().filter(pk=actor.user.pk, is_active=True).first()
         if user is None:
-            raise NotFound("This account was deactivated in the meantime.")
+            raise NotFound("This account has been deactivated.")
         _check(user, current, new)
         current_token = ApiToken.objects.filter(pk=actor.token_id).first() if actor.token_id else None
         user.set_password(new)

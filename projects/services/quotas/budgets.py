@@ -51,7 +51,9 @@ def set_budget(
     except IntegrityError as error:
         if not isinstance(error.__cause__, UniqueViolation):
             raise
-        raise PreconditionFailed("This budget was created in the meantime. Read it again.") from None
+        raise PreconditionFailed(
+            "This budget has been created since you read it. Reload it and try again."
+        ) from None
     return budget
 
 

@@ -52,9 +52,7 @@ class Change:
 class Draft:
     changes: tuple[Change, ...]
     comment: str = ""
-    expires_at: datetime | None = (
-        None  # time at which quotas that were not edited in the meantime are reverted
-    )
+    expires_at: datetime | None = None  # time at which quotas that have not been edited since are reverted
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,12 +82,12 @@ def compare(draft: Draft, *, lock: bool = False) -> list[DraftedChange]:
     return drafted
 
 
-def tag_before(drafted: Sequence[DraftedChange]) -> str:
+def version_tag_before_draft(drafted: Sequence[DraftedChange]) -> str:
     """Return a tag that combines the version of each quota before the draft, in draft order."""
     return "-".join(version_tag(item.before) for item in drafted)
 
 
-def tag_after(drafted: Sequence[DraftedChange]) -> str:
+def version_tag_after_draft(drafted: Sequence[DraftedChange]) -> str:
     """Return a tag that combines the quota versions written by the draft, not later ones."""
     return "-".join(version_tag(item.after) for item in drafted)
 
@@ -106,14 +104,14 @@ def apply_draft(
     try:
         with checked_references("One of its owners or pools"):
             drafted = compare(draft, lock=True)
-            if expected is not None and expected != tag_before(drafted):
+            if expected is not None and expected != version_tag_before_draft(drafted):
                 raise _conflict(drafted, expected)
             changed = [item for item in drafted if item.is_changed]
             return (_write(actor, changed, draft, reverts) if changed else None), drafted
     except IntegrityError as error:
         if not isinstance(error.__cause__, UniqueViolation):
             raise
-        raise PreconditionFailed("One of these quotas was created in the meantime.") from None
+        raise PreconditionFailed("One of these quotas has been created since you read them.") from None
 
 
 def inverse_draft(change: QuotaChange) -> tuple[Draft, str]:
@@ -228,11 +226,11 @@ def _conflict(drafted: Sequence[DraftedChange], expected: str) -> PreconditionFa
         if version != version_tag(item.before)
     ]
     changed = [_last_change(item) for item in outdated]
-    names = ", ".join(f"{entry['name']} on {entry['pool']} (by {entry['by']})" for entry in changed)
+    names = ", ".join(f"{entry['name']} in pool {entry['pool']} (by {entry['by']})" for entry in changed)
     return PreconditionFailed(
-        f"Changed in the meantime: {names}. Preview the draft again.",
+        f"Changed since your preview: {names}. Preview the draft again.",
         changed=changed,
-        current=tag_before(drafted),
+        current=version_tag_before_draft(drafted),
     )
 
 
@@ -241,7 +239,7 @@ def _last_change(item: DraftedChange) -> dict[str, Any]:
     if item.before is not None:
         last = rows.filter(object_id=str(item.before.pk)).first()
     else:
-        last = rows.filter(object_name=f"{owner} on {item.change.pool}", action="remove_quota").first()
+        last = rows.filter(object_name=f"{owner} in pool {item.change.pool}", action="remove_quota").first()
     return {
         "kind": owner_kind(owner),
         "name": owner.name,

@@ -64,11 +64,11 @@ def _revert(change: QuotaChange) -> str:
     except BerthError as error:
         return error.detail
     edited = [
-        f"{entry['name']} on {entry['pool']}"
+        f"{entry['name']} in pool {entry['pool']}"
         for entry, is_unchanged in zip(change.written, unchanged, strict=True)
         if not is_unchanged
     ]
-    return f"Not reverted because they were edited in the meantime: {', '.join(edited)}." if edited else ""
+    return f"Not reverted because they have been edited since: {', '.join(edited)}." if edited else ""
 
 
 def _is_unchanged(entry: Mapping[str, Any]) -> bool:

@@ -51,7 +51,9 @@ def set_quota(
     except IntegrityError as error:
         if not isinstance(error.__cause__, UniqueViolation):
             raise
-        raise PreconditionFailed("This quota was created in the meantime. Read it again.") from None
+        raise PreconditionFailed(
+            "This quota has been created since you read it. Reload it and try again."
+        ) from None
     return quota
 
 

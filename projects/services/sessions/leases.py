@@ -55,7 +55,7 @@ def lease_pending(session: Session) -> None:
     room = {node: session.slots - worker.busy for node, worker in workers.items()}
     if not any(free_slots > 0 for free_slots in room.values()):
         return
-    rows = session.calls.filter(state=Call.State.WAITING, is_broadcast=False).order_by("id")
+    rows = session.calls.filter(state=Call.State.PENDING, is_broadcast=False).order_by("id")
     pending = [PendingCall(*row) for row in rows.values_list("id", "node")[:MAX_BATCH]]
     assignment = assign_calls(pending, room, session.turn)
     for node in set(assignment.assigned.values()):
@@ -95,7 +95,7 @@ def requeue(session: Session, call: Call, error: Mapping[str, Any]) -> None:
         message = f"The call was interrupted {times}. Last reason: {error.get('message')}."
         end_call(session, call, Call.Outcome.FAILED, {**error, "message": message})
         return
-    call.state, call.worker, call.delivered = Call.State.WAITING, None, False
+    call.state, call.worker, call.delivered = Call.State.PENDING, None, False
     call.save(update_fields=["state", "worker", "delivered"])
 
 
@@ -140,7 +140,7 @@ def _fail_calls_without_node(session: Session) -> bool:
     ranks = Pod.objects.filter(
         workload_id=session.pk, run=session.workload.run, state__in=LIVE_POD_STATES
     ).values_list("rank", flat=True)
-    orphans = open_calls(session).filter(state=Call.State.WAITING, broadcast__isnull=False)
+    orphans = open_calls(session).filter(state=Call.State.PENDING, broadcast__isnull=False)
     orphaned = list(orphans.exclude(node__in=ranks))
     for call in orphaned:
         error = {"type": "Interrupted", "message": f"Node {call.node} left the session."}

@@ -41,7 +41,7 @@ def move(
     if to in lifecycle.ENDED:
         columns.setdefault("ended_at", now)
     if to != Phase.PENDING and Phase.PENDING in expected:
-        columns["wait_reasons"] = _close_last_reason(now)
+        columns["pending_reasons"] = _close_last_reason(now)
     if to != Phase.STOPPING:
         columns.setdefault("next_phase", "")
     with transaction.atomic(savepoint=False):
@@ -61,12 +61,12 @@ def move(
 
 
 CLOSE_LAST_REASON = """
-    CASE WHEN wait_reasons #>> '{-1,until}' IS NULL
-         THEN jsonb_set(wait_reasons, '{-1,until}', to_jsonb(%s::timestamptz))
-         ELSE wait_reasons END
+    CASE WHEN pending_reasons #>> '{-1,until}' IS NULL
+         THEN jsonb_set(pending_reasons, '{-1,until}', to_jsonb(%s::timestamptz))
+         ELSE pending_reasons END
 """
 
 
 def _close_last_reason(now: datetime) -> RawSQL:
-    """Return an expression that closes the last pending reason in `wait_reasons`, if it is open."""
+    """Return an expression that closes the last pending reason in `pending_reasons`, if it is open."""
     return RawSQL(CLOSE_LAST_REASON, (now,), output_field=JSONField())  # noqa: S611 (the SQL is constant)

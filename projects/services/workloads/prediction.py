@@ -1,6 +1,7 @@
 """Predict the effect of submitting a workload, without storing it.
 
-The scheduler makes the predictions. It depends on this package, so it registers its predictor here.
+The scheduler makes the predictions. The scheduler depends on this package, so it registers its predictor
+here.
 """
 
 from collections.abc import Mapping
@@ -21,7 +22,8 @@ from projects.services.workloads.submission import collect_warnings, name_taken_
 class Prediction:
     """Outcome of the next scheduling cycle if nothing else changes.
 
-    `outcome` is would_start, would_evict, would_wait or unschedulable. GPUs are whole devices or fractions.
+    `outcome` is would_start, would_evict, would_stay_pending or unschedulable. GPUs are whole devices or
+    fractions.
     """
 
     outcome: str

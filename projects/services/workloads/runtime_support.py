@@ -78,7 +78,7 @@ def _pools_that_refuse_limits(pools: Sequence[str]) -> list[str]:
 
 
 def _capabilities(pools: Sequence[str]) -> Mapping[str, Capabilities]:
-    """Return the capabilities by pool name. A pool deleted in the meantime has none."""
+    """Return the capabilities by pool name. A pool that has been deleted has none."""
     rows = NodePool.objects.filter(name__in=pools).values_list("name", "runtime")
     return dict.fromkeys(pools, Capabilities()) | {
         name: runtime_capabilities(runtime) for name, runtime in rows

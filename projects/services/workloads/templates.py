@@ -63,7 +63,9 @@ def set_template(
     except IntegrityError as error:
         if not isinstance(error.__cause__, UniqueViolation):
             raise
-        raise PreconditionFailed("This template was created in the meantime. Read it again.") from None
+        raise PreconditionFailed(
+            "This template has been created since you read it. Reload it and try again."
+        ) from None
     return template
 
 

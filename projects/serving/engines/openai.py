@@ -51,7 +51,7 @@ class OpenAIEngines:
         raise _unsupported(engine, "pause")
 
     def resume(self, engine: str) -> None:
-        raise _unsupported(engine, "pause")
+        raise _unsupported(engine, "resume")
 
     def flush(self, engine: str) -> None:
         raise _unsupported(engine, "flush its cache")

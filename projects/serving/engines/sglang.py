@@ -117,7 +117,7 @@ class SGLangEngines:
 
 
 def _call_both(call: Callable[[str, int], None], seed: str, to: str) -> None:
-    """Make the call on both engines concurrently, and raise the first error at once."""
+    """Make the call on both engines concurrently, and raise the first error as soon as it occurs."""
     pool = ThreadPoolExecutor(2, thread_name_prefix="weights")
     try:
         futures = [pool.submit(call, seed, SENDER), pool.submit(call, to, RECEIVER)]

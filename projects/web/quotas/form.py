@@ -46,7 +46,7 @@ class QuotaForm(forms.Form):
     weight = forms.FloatField(
         label="Over-quota weight",
         widget=forms.NumberInput(attrs={"class": "short", "step": "any", "min": "0"}),
-        help_text="Weight of the share over quota",
+        help_text="Weight of the over-quota share",
     )
     rank = forms.IntegerField(
         label="Rank",

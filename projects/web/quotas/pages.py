@@ -40,7 +40,7 @@ def edit(request: Request, kind: str, name: str, pool: str) -> HttpResponse:
         except PreconditionFailed:
             return _show_conflict(request, owner, node_pool, form)
         else:
-            return done(request, f"Quota for {owner} on {node_pool} saved.", to=_quotas_url(node_pool))
+            return done(request, f"Quota of {owner} in pool {node_pool} saved.", to=_quotas_url(node_pool))
     return render_quota_form(request, owner, node_pool, quota, form, status=422)
 
 
@@ -54,10 +54,10 @@ def delete(request: Request, kind: str, name: str, pool: str) -> HttpResponse:
         raise Http404
     if request.method == "POST":
         remove_quota(actor=request.actor, quota=quota)
-        return done(request, f"Quota for {owner} on {node_pool} deleted.", to=_quotas_url(node_pool))
+        return done(request, f"Quota of {owner} in pool {node_pool} deleted.", to=_quotas_url(node_pool))
     return confirm_page(
         request,
-        title=f"Delete the quota for {owner} on {node_pool}?",
+        title=f"Delete the quota of {owner} in pool {node_pool}?",
         warning="All of the owner's workloads are then over quota and can be reclaimed by other queues.",
         label="Delete quota",
         back=_quotas_url(node_pool),

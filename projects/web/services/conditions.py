@@ -26,7 +26,7 @@ def condition_row(one: Condition) -> dict[str, Any]:
     state = "unknown" if one.holds is None else "met" if one.triggered else "holds" if one.holds else "quiet"
     return {
         "title": TITLES.get(one.name, one.name),
-        "way": "out" if one.scales_out else "in",
+        "direction": "out" if one.scales_out else "in",
         "value": "unknown" if one.value is None else _format_value(one.name, one.value),
         "threshold": _format_value(one.name, one.threshold),
         "bound": "above" if one.scales_out else "at most" if one.name == names.NO_QUEUE else "below",

@@ -142,9 +142,9 @@ def _progress(request: ScaleRequest) -> dict[str, Any]:
     )
     return {
         "request": request,
-        "way": [(state, reached_at.get(state), state == request.status) for state in state_names],
+        "steps": [(state, reached_at.get(state), state == request.status) for state in state_names],
         "engines": engines,
-        "waiting": [
+        "pending_engines": [
             engine for engine in engines if engine.state == "CREATING" and engine.workload is not None
         ],
     }

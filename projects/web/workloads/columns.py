@@ -21,7 +21,7 @@ class Column:
 
 COLUMNS: Mapping[str, Column] = {
     "state": Column("State", "state"),
-    "happening": Column("Status"),
+    "status": Column("Status"),
     "gpus": Column("GPUs", "gpus", number=True),
     "priority": Column("Priority", "priority", number=True),
     "submitted": Column("Submitted", "submitted"),
@@ -39,7 +39,7 @@ DEFAULT_COLUMNS = tuple(key for key, column in COLUMNS.items() if column.usual)
 CellValue = Callable[[Workload], object]
 CSV_COLUMNS: Mapping[str, tuple[tuple[str, CellValue], ...]] = {
     "state": (("State", lambda row: row.phase),),
-    "happening": (("Reason", lambda row: row.reason), ("Status", lambda row: row.message)),
+    "status": (("Reason", lambda row: row.reason), ("Status", lambda row: row.message)),
     "gpus": (
         ("Allocated GPUs", lambda row: row.gpu_milli_now / MILLI),
         ("Requested GPUs", lambda row: row.gpu_milli_min / MILLI),

@@ -1,4 +1,4 @@
-"""Prometheus metrics of queues: pending workloads, waiting times and shares."""
+"""Prometheus metrics of queues: pending workloads, pending times and shares."""
 
 from collections.abc import Iterable
 from datetime import timedelta
@@ -9,8 +9,8 @@ from django.utils import timezone
 from prometheus_client.core import GaugeMetricFamily, Metric
 
 from projects.models import Phase, Quota, Workload
-from scheduler.models import QueueStanding
-from scheduler.reports.queues.waiting_times import Percentile
+from scheduler.models import QueueStatus
+from scheduler.reports.queues.pending_times import Percentile
 
 MILLI = 1000.0
 ONE_DAY = timedelta(days=1)
@@ -21,7 +21,7 @@ NO_REASON_YET = "NotSeenYet"  # for workloads submitted after the last cycle
 
 def queue_metrics() -> Iterable[Metric]:
     yield from _pending_metrics()
-    yield _waiting_time_metric()
+    yield _pending_time_metric()
     yield from _share_metrics()
     yield _quota_metric()
 
@@ -43,8 +43,8 @@ def _pending_metrics() -> Iterable[Metric]:
     )
 
 
-def _waiting_time_metric() -> Metric:
-    """Return waiting times of workloads that first started in the last 24 hours."""
+def _pending_time_metric() -> Metric:
+    """Return pending times of workloads that first started in the last 24 hours."""
     metric = GaugeMetricFamily(
         "berth_wait_seconds", "Time from submission to the first start, in the last 24 hours.",
         labels=["pool", "quantile"],
@@ -60,7 +60,7 @@ def _waiting_time_metric() -> Metric:
 
 
 def _share_metrics() -> Iterable[Metric]:
-    """Return the queue standings of the last cycle. Departments have an empty project label."""
+    """Return the queue statuses of the last cycle. Departments have an empty project label."""
     families = {
         "share": GaugeMetricFamily("berth_queue_share_gpus", "Fair share of the queue.", labels=QUEUE),
         "allocated": GaugeMetricFamily(
@@ -70,7 +70,7 @@ def _share_metrics() -> Iterable[Metric]:
             "berth_queue_requested_gpus", "GPUs requested in the queue.", labels=QUEUE
         ),
     }
-    rows = QueueStanding.objects.order_by("pool__name", "department__name", "project__name").values_list(
+    rows = QueueStatus.objects.order_by("pool__name", "department__name", "project__name").values_list(
         "pool__name", "department__name", "project__department__name", "project__name",
         "share", "allocated", "requested",
     )  # fmt: skip

@@ -9,7 +9,7 @@ from pools.models import NodePool
 from projects.models import Quota, Workload
 from scheduler.loop.observe.specs import ParsedSpec
 from scheduler.models import Allocation, Reservation
-from scheduler.reports.queues.queue_standings import ZERO, allocated_by_queue
+from scheduler.reports.queues.queue_statuses import ZERO, allocated_by_queue
 
 Bound = tuple[int | None, int | None, int | None]
 

@@ -50,7 +50,10 @@ def evict(bundle: Bundle, context: CommitContext) -> int:
 
 
 def _stop_pods(keys: Iterable[Key], reason: str, message: str, context: CommitContext) -> None:
-    """Mark pods as stopping. For a replica that is only reserved, cancel all its workload's reservations."""
+    """Mark pods as stopping.
+
+    For a replica that is only reserved, cancel all of its workload's reservations.
+    """
     pods: list[uuid.UUID] = []
     for key in keys:
         pod = context.locked.live_pod(context.view, key)
@@ -90,7 +93,10 @@ def requeue(workload: Workload, decided: Decided, context: CommitContext, *, is_
 
 
 def _message(decided: Decided, context: CommitContext) -> str:
-    """Return the message for the victim's project. Of another project's preemptor, reveal only the size."""
+    """Return the message for the victim's project.
+
+    It reveals only the size of another project's preemptor.
+    """
     purpose = ""
     if decided.preemptor is not None:
         project, _, name = decided.preemptor.partition("/")

@@ -17,7 +17,7 @@ from scheduler.loop.observe.specs import SpecCache
 from scheduler.models import Reservation
 
 RESERVATION_EXPIRED = "The reserved resources did not become free in time."
-NODE_GONE = "A node with reserved resources was removed or no longer accepts pods."
+NODE_UNAVAILABLE = "A node with reserved resources was removed or no longer accepts pods."
 CLOSED_NODE_STATES = ("lost", "ended", "draining", "cordoned")
 
 
@@ -31,7 +31,7 @@ def drop_stale_reservations(now: datetime, context: SchedulerContext) -> int:
         for row in reserved
         if row.expires_at is not None and row.expires_at <= now
     }
-    dropped |= {row.workload_id: NODE_GONE for row in reserved if row.node.state in CLOSED_NODE_STATES}
+    dropped |= {row.workload_id: NODE_UNAVAILABLE for row in reserved if row.node.state in CLOSED_NODE_STATES}
     dropped |= {row.workload_id: "" for row in reserved if row.workload.phase in ENDED_PHASES}
     with fenced_transaction(context.held_lease):
         rows = Workload.objects.select_for_update(of=("self",)).select_related("project__department")

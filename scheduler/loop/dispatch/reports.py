@@ -23,7 +23,7 @@ from scheduler.reports.usage.allocation_hours import release_allocations
 
 log = logging.getLogger(__name__)
 
-GONE_NODE_STATES = ("lost", "ended")
+LOST_OR_ENDED = ("lost", "ended")
 ALIVE = (Reported.STARTING, Reported.RUNNING)
 
 
@@ -65,7 +65,7 @@ def record_reports(now: datetime, context: SchedulerContext) -> Intake:
     pools = NodePool.objects.in_bulk({node.pool_id for node in nodes.values()})
     assert_no_transaction()
     reports, notes = _fetch_reports(pods, nodes, pools, context.runtimes)
-    notes += _stop_pods_on_gone_nodes(pods, nodes, reports, pools, context)
+    notes += _stop_pods_on_lost_or_ended_nodes(pods, nodes, reports, pools, context)
     crash_point("reports.looked")
     changes = [
         change
@@ -93,7 +93,7 @@ def record_reports(now: datetime, context: SchedulerContext) -> Intake:
 
 def pod_change(pod: PodRow, node: NodeSummary, report: PodReport | None, now: datetime) -> PodChange | None:
     """Return the change that a report causes to its pod, or None."""
-    if node.state in GONE_NODE_STATES:
+    if node.state in LOST_OR_ENDED:
         message = f"Node {node.name} no longer exists."
         return PodChange(pod, PodState.LOST, {"ended_at": now, "message": message})
     if report is None or report.state is Reported.STARTING:
@@ -160,25 +160,31 @@ def _fetch_reports(
     return reports, notes
 
 
-def _stop_pods_on_gone_nodes(
+def _stop_pods_on_lost_or_ended_nodes(
     pods: Iterable[PodRow],
     nodes: Nodes,
     reports: Mapping[uuid.UUID, PodReport],
     pools: Pools,
     context: SchedulerContext,
 ) -> Iterable[str]:
-    """Stop pods that still run on gone nodes, before their devices are allocated again."""
+    """Stop pods that still run on lost or ended nodes, before their devices are allocated again."""
     for pod in pods:
         report, node = reports.get(pod.pk), nodes[pod.node_id]
-        if node.state not in GONE_NODE_STATES or report is None or report.state not in ALIVE:
+        if node.state not in LOST_OR_ENDED or report is None or report.state not in ALIVE:
             continue
         if not context.leads():
             return
         try:
             context.runtimes(pools[node.pool_id]).stop(str(pod.pk), 0)
         except (RuntimeFailure, LookupError, OSError) as error:
-            log.warning("pod %s on a gone node could not be stopped: %s", pod.pk, error)
-            yield f"Pod {pod.pk} on the gone node {node.name} could not be stopped: {error}"
+            log.warning(
+                "pod %s on node %s, which has ended or been lost, could not be stopped: %s",
+                pod.pk,
+                node.name,
+                error,
+            )
+            place = f"node {node.name}, which has ended or been lost,"
+            yield f"Pod {pod.pk} on {place} could not be stopped: {error}"
 
 
 def _write_changes(changes: Iterable[PodChange], now: datetime) -> None:

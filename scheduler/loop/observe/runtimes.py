@@ -1,4 +1,4 @@
-"""Runtime to expect of each project's workloads, from the last ones that completed."""
+"""Expected runtimes of each project's workloads, estimated from the last workloads that completed."""
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
@@ -7,7 +7,7 @@ from django.db import connection
 
 from scheduler.engine.expected_runtime import LAST_RUNS, expected_runtime
 
-REFRESH_AFTER = timedelta(minutes=5)  # expectations change slowly, and reading them takes a while
+REFRESH_AFTER = timedelta(minutes=5)  # expected runtimes change slowly, and reading them takes a while
 
 LAST_RUNTIMES = """
 SELECT project.id, array_agg(last.seconds)

@@ -1,7 +1,7 @@
 """Convert live workloads and pods to engine objects.
 
 Only the columns that a decision needs are read. A workload whose rows are unchanged keeps the same engine
-object, so that the engine detects at once that nothing changed.
+object, so that the engine immediately detects that nothing changed.
 """
 
 import uuid

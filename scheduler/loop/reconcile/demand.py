@@ -39,7 +39,7 @@ def report_demand(view: ClusterView, demands: Iterable[Demand]) -> int:
         queued, binding = fill_slots(demand.queued.plus(reserved_load.load), pool)
         if (
             reserved_load.has_reservations and name in view.below_threshold
-        ):  # the current nodes do not suffice
+        ):  # the current nodes are not enough
             queued = max(queued, 1)
         # Rows include stopping pods; the plan counts pods at their CPU and memory limits.
         running = Load(*map(max, allocated.get(pool.pk, NO_LOAD), demand.standing))

@@ -1,6 +1,6 @@
 """Release nodes that a pool does not need.
 
-Empty nodes are released first, as many at once as budgets allow. A node with work is released alone: its
+Empty nodes are released first, as many as the budgets allow. A node with work is released alone: its
 drain and the moves that empty it share one transaction, so that neither happens without the other.
 """
 

@@ -37,9 +37,7 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, before: datetime, yes: bool, **options: Any) -> None:
         if before > datetime.now(UTC):
-            raise CommandError(
-                f"--before: is not in the past; received {before:%Y-%m-%d}; allowed: a day in the past"
-            )
+            raise CommandError(f"--before {before:%Y-%m-%d} is not in the past. Use an earlier day.")
         for table, trigger in HISTORY:
             count = _prune(table, trigger, before) if yes else _count_older(table, before)
             self.stdout.write(f"{table}: {count} rows {'deleted' if yes else 'are older'}")

@@ -20,8 +20,8 @@ def audit_numbers(eviction: plan.Eviction, victim_milli: int, preemptor_milli: i
     """
     handle = eviction.preemptor or eviction.workload
     return {
-        "victim": [_queue_numbers(standing) for standing in eviction.victim],
-        "preemptor": [_queue_numbers(standing) for standing in eviction.winner],
+        "victim": [_queue_numbers(status) for status in eviction.victim],
+        "preemptor": [_queue_numbers(status) for status in eviction.winner],
         "refused": [redact_blocker(blocker, handle).message for blocker in eviction.refused],
         "sizes": {"victim": victim_milli, "preemptor": preemptor_milli},
         "units": UNITS,
@@ -97,12 +97,12 @@ def _workload_name(handle: str) -> str:
     return handle.partition("/")[2]
 
 
-def _queue_numbers(standing: plan.QueueStanding) -> dict[str, Any]:
+def _queue_numbers(status: plan.QueueStanding) -> dict[str, Any]:
     return {
-        "queue": standing.queue,
-        "quota": standing.quota._asdict(),
-        "share": standing.share._asdict(),
-        "allocated_before": standing.allocated_before._asdict(),
-        "allocated_after": standing.allocated_after._asdict(),
-        "usage": standing.usage,
+        "queue": status.queue,
+        "quota": status.quota._asdict(),
+        "share": status.share._asdict(),
+        "allocated_before": status.allocated_before._asdict(),
+        "allocated_after": status.allocated_after._asdict(),
+        "usage": status.usage,
     }

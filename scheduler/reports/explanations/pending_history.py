@@ -25,7 +25,7 @@ def pending_history(workload: Workload) -> list[PendingReason]:
     """Return the stored pending reasons, oldest first."""
     result: list[PendingReason] = []
     next_since: datetime | None = None  # start of the next reason
-    for row in reversed(workload.wait_reasons):
+    for row in reversed(workload.pending_reasons):
         since, ended = datetime.fromisoformat(row["since"]), row.get("until")
         result.append(
             PendingReason(row["reason"], since, datetime.fromisoformat(ended) if ended else next_since)

@@ -12,7 +12,7 @@ from berth.core.amounts import MILLI, RESOURCES
 from pools.models import NodePool
 from projects.actor import Actor
 from projects.models import Quota, Workload
-from scheduler.models import Eviction, QueueStanding
+from scheduler.models import Eviction, QueueStatus
 from scheduler.reports import selectors
 from scheduler.reports.explanations.pending_history import PendingReason, pending_history
 from scheduler.reports.fair_share.trace import share_trace
@@ -78,11 +78,11 @@ def with_share_explanations(actor: Actor, workload: Workload, queues: Mapping[st
     explanations: dict[str, dict[str, list[str]]] = {kind: {} for kind in queues}
     for trace in [] if pool is None else share_trace(actor=actor, owner=workload.project, pool=pool):
         explanations[trace.kind][trace.resource] = trace.explanation
-    return {kind: {**standing, "how": explanations[kind]} for kind, standing in queues.items()}
+    return {kind: {**status, "how": explanations[kind]} for kind, status in queues.items()}
 
 
 def _queue_documents(workload: Workload) -> dict[str, Any]:
-    """Return the quotas and standings of the workload's project and department.
+    """Return the quotas and statuses of the workload's project and department.
 
     The pool is the workload's pool or, before placement, the first pool that the workload allows.
     """
@@ -93,12 +93,12 @@ def _queue_documents(workload: Workload) -> dict[str, Any]:
     shown: dict[str, Any] = {}
     for kind, owner in owners.items():
         quota = Quota.objects.filter(owner, pool__name=pool).first()
-        standing = QueueStanding.objects.filter(owner, pool__name=pool).first()
+        status = QueueStatus.objects.filter(owner, pool__name=pool).first()
         shown[kind] = {
             "name": names[kind],
             "pool": pool,
             **_quota_document(quota),
-            **_standing_document(standing),
+            **_status_document(status),
         }
     return shown
 
@@ -112,7 +112,7 @@ def _quota_document(row: Quota | None) -> dict[str, Any]:
     }
 
 
-def _standing_document(row: QueueStanding | None) -> dict[str, Any]:
+def _status_document(row: QueueStatus | None) -> dict[str, Any]:
     if row is None:
         return {"share": None, "allocated": None, "requested": None, "usage": None}
     return {

@@ -25,14 +25,14 @@ MAX_POSITION_UPDATES = 2000  # maximum per cycle, for workloads whose only chang
 UPDATE_WORKLOADS = """
     UPDATE projects_workload AS workload
        SET explanation = written.explanation, explained_at = %(now)s,
-           wait_reasons = CASE
+           pending_reasons = CASE
                WHEN workload.phase <> 'pending' OR (
-                   workload.wait_reasons #>> '{-1,reason}' = written.reason
-                   AND workload.wait_reasons #>> '{-1,until}' IS NULL
-               ) THEN workload.wait_reasons
+                   workload.pending_reasons #>> '{-1,reason}' = written.reason
+                   AND workload.pending_reasons #>> '{-1,until}' IS NULL
+               ) THEN workload.pending_reasons
                ELSE CASE
-                   WHEN jsonb_array_length(workload.wait_reasons) < %(most)s THEN workload.wait_reasons
-                   ELSE workload.wait_reasons - 0
+                   WHEN jsonb_array_length(workload.pending_reasons) < %(most)s THEN workload.pending_reasons
+                   ELSE workload.pending_reasons - 0
                END || jsonb_build_object('reason', written.reason, 'since', %(now)s)
            END,
            reason = CASE WHEN workload.phase = 'pending' THEN written.reason ELSE workload.reason END,

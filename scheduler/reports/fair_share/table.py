@@ -8,8 +8,8 @@ from projects.actor import Actor
 from projects.models import Quota
 from projects.models.tenants import Tenant, owner_kind
 from projects.selectors import departments, projects, quotas
-from scheduler.models import QueueStanding
-from scheduler.reports.selectors import standings
+from scheduler.models import QueueStatus
+from scheduler.reports.selectors import queue_statuses
 
 GPU = 0
 
@@ -44,7 +44,7 @@ class QueueShare:
 
 def share_table(actor: Actor, pool: NodePool) -> list[tuple[QueueShare, list[QueueShare]]]:
     """Return the departments sorted by rank and name, each with its projects."""
-    stored = {_owner_key(row): row for row in standings(actor).filter(pool=pool).select_related(None)}
+    stored = {_owner_key(row): row for row in queue_statuses(actor).filter(pool=pool).select_related(None)}
     set_quotas = {_owner_key(row): row for row in quotas(actor).filter(pool=pool).select_related(None)}
     children: dict[int, list[QueueShare]] = defaultdict(list)
     for project in projects(actor).select_related(None):
@@ -61,7 +61,7 @@ def share_table(actor: Actor, pool: NodePool) -> list[tuple[QueueShare, list[Que
 
 def _queue_share(
     owner: Tenant,
-    row: QueueStanding | None,
+    row: QueueStatus | None,
     quota: Quota | None,
     *,
     numbers_visible: bool = True,
@@ -80,9 +80,9 @@ def _queue_share(
     )
 
 
-def _sort_key(standing: QueueShare) -> tuple[int, str]:
-    return -standing.rank, standing.name
+def _sort_key(status: QueueShare) -> tuple[int, str]:
+    return -status.rank, status.name
 
 
-def _owner_key(row: QueueStanding | Quota) -> tuple[str, int | None]:
+def _owner_key(row: QueueStatus | Quota) -> tuple[str, int | None]:
     return ("project", row.project_id) if row.project_id is not None else ("department", row.department_id)

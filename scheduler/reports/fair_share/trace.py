@@ -22,7 +22,7 @@ from scheduler.engine.fair_share.trace import Division, Offer, Round
 from scheduler.loop.observe.nodes import NodeCache, engine_pool, load_node_rows
 from scheduler.loop.observe.queues import Queues, load_queues
 from scheduler.loop.observe.view import observe
-from scheduler.models import QueueStanding
+from scheduler.models import QueueStatus
 from scheduler.reports.explanations.pool_readiness import pools_below_threshold
 from scheduler.reports.fair_share.explain import explain_share
 from scheduler.reports.visibility import UNRESTRICTED, Viewer, viewer_for, visible_department_ids
@@ -90,18 +90,18 @@ def _traces(
 
 
 def _divide(pool: NodePool, now: datetime) -> tuple[list[Division], Queues]:
-    standings = list(QueueStanding.objects.filter(pool=pool))
-    if not standings:  # before the first cycle
+    statuses = list(QueueStatus.objects.filter(pool=pool))
+    if not statuses:  # before the first cycle
         view = observe(now, SPEC_CACHE)
         return divisions(view.snapshot, pool.name), view.queues
     queues = load_queues(now, NodePool.objects.order_by("name"))
-    requested = {name: row.requested for row in standings if (name := _queue_name(row, queues)) is not None}
+    requested = {name: row.requested for row in statuses if (name := _queue_name(row, queues)) is not None}
     rows = load_node_rows(pool)
     nodes = NodeCache().convert(rows, {pool.pk: pool.name}, pools_below_threshold([pool], rows))
     return divide_requests(engine_pool(pool, now), nodes, queues.queues, requested), queues
 
 
-def _queue_name(row: QueueStanding, queues: Queues) -> str | None:
+def _queue_name(row: QueueStatus, queues: Queues) -> str | None:
     if row.project_id is not None:
         return queues.projects.get(row.project_id)
     return None if row.department_id is None else queues.departments.get(row.department_id)

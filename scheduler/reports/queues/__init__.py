@@ -1,1 +1,1 @@
-"""Queues of a pool: order, standings and pending times."""
+"""Queues of a pool: order, statuses and pending times."""

@@ -30,8 +30,8 @@ def queued_workloads(actor: Actor, pool: NodePool) -> QuerySet[Workload]:
     Each workload is annotated with its queue position. Workloads not yet evaluated by a cycle come last.
     """
     queue_position = Cast(KT("explanation__queue_position"), IntegerField())
-    waiting = workloads(actor).filter(_queue_filter(pool))
-    return waiting.annotate(queue_position=Coalesce(queue_position, NOT_EVALUATED)).order_by(
+    pending = workloads(actor).filter(_queue_filter(pool))
+    return pending.annotate(queue_position=Coalesce(queue_position, NOT_EVALUATED)).order_by(
         "queue_position", "pk"
     )
 

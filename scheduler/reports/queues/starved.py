@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pools.models import NodePool
 from projects.actor import Actor
 from projects.models import Quota
-from scheduler.reports.selectors import standings
+from scheduler.reports.selectors import queue_statuses
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,29 +33,29 @@ class Shortfall:
 
 def find_shortfalls(actor: Actor, pools: Iterable[NodePool]) -> list[Shortfall]:
     """Return the last cycle's shortfalls of the projects that the user may see, largest first."""
-    by_pool: dict[str, list[_ProjectStanding]] = defaultdict(list)
-    rows = standings(actor).filter(pool__in=list(pools), project__isnull=False).order_by("project__name")
+    by_pool: dict[str, list[_ProjectStatus]] = defaultdict(list)
+    rows = queue_statuses(actor).filter(pool__in=list(pools), project__isnull=False).order_by("project__name")
     for pool, pool_id, project, project_id, share, allocated, requested in rows.values_list(
         "pool__name", "pool_id", "project__name", "project_id", "share", "allocated", "requested"
     ):
         by_pool[pool].append(
-            _ProjectStanding(project, project_id, pool_id, share[0], allocated[0], requested[0])
+            _ProjectStatus(project, project_id, pool_id, share[0], allocated[0], requested[0])
         )
     result = []
-    for pool, project_standings in by_pool.items():
-        starved = [standing for standing in project_standings if standing.allocated < standing.deserved]
+    for pool, project_statuses in by_pool.items():
+        starved = [status for status in project_statuses if status.allocated < status.deserved]
         if starved:
-            borrowers = _find_borrowers(project_standings)
+            borrowers = _find_borrowers(project_statuses)
             result += [
-                Shortfall(pool, standing.project, standing.deserved, standing.allocated, borrowers)
-                for standing in starved
+                Shortfall(pool, status.project, status.deserved, status.allocated, borrowers)
+                for status in starved
             ]
     return sorted(result, key=lambda shortfall: (-shortfall.below_share, shortfall.pool, shortfall.project))
 
 
 @dataclass(frozen=True, slots=True)
-class _ProjectStanding:
-    """Standing of one project in one pool, in milli-GPU."""
+class _ProjectStatus:
+    """Status of one project in one pool, in milli-GPU."""
 
     project: str
     project_id: int
@@ -69,14 +69,14 @@ class _ProjectStanding:
         return min(self.share, self.requested)
 
 
-def _find_borrowers(project_standings: list[_ProjectStanding]) -> tuple[Borrower, ...]:
+def _find_borrowers(project_statuses: list[_ProjectStatus]) -> tuple[Borrower, ...]:
     rows = Quota.objects.filter(
-        pool=project_standings[0].pool_id, project__in=[standing.project_id for standing in project_standings]
+        pool=project_statuses[0].pool_id, project__in=[status.project_id for status in project_statuses]
     )
     quotas = dict(rows.values_list("project_id", "gpu_milli"))
     result = []
-    for standing in project_standings:
-        quota = quotas.get(standing.project_id, 0)
-        if quota is not None and standing.allocated > quota:
-            result.append(Borrower(standing.project, standing.allocated - quota))
+    for status in project_statuses:
+        quota = quotas.get(status.project_id, 0)
+        if quota is not None and status.allocated > quota:
+            result.append(Borrower(status.project, status.allocated - quota))
     return tuple(sorted(result, key=lambda borrower: (-borrower.over_quota, borrower.project)))

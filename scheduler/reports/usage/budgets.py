@@ -71,15 +71,15 @@ def record_budget_warnings(now: datetime) -> int:
     Returns the number of new warnings.
     """
     count = 0
-    for standing in budget_statuses(list(selectors.budgets(Actor.system("budgets"))), now):
-        for percent in standing.reached_thresholds:
+    for status in budget_statuses(list(selectors.budgets(Actor.system("budgets"))), now):
+        for percent in status.reached_thresholds:
             with transaction.atomic():
-                if not record_warning(standing.budget, standing.begin.date(), percent):
+                if not record_warning(status.budget, status.begin.date(), percent):
                     continue
                 count += 1
-                notify_budget(standing.budget, percent, standing.used, standing.forecast, now)
+                notify_budget(status.budget, percent, status.used, status.forecast, now)
                 announce.tenants_changed(
-                    department_id=standing.budget.department_id, project_id=standing.budget.project_id
+                    department_id=status.budget.department_id, project_id=status.budget.project_id
                 )
     return count
 

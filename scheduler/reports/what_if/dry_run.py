@@ -46,7 +46,7 @@ def predict(*, actor: Actor, workload: Workload, spec: WorkloadSpec, now: dateti
         snapshot = replace(view.snapshot, workloads=(*view.snapshot.workloads, candidate))
         plan = decide_pools(snapshot, cache.layouts)
         prediction = _prediction(plan, workload, candidate, view, actor)
-        if prediction.outcome != "would_wait":
+        if prediction.outcome != "would_stay_pending":
             return prediction
         forecast = forecasts(snapshot, plan).get(workload.handle, Forecast(None, ""))
         start = None if forecast.at is None else datetime.fromtimestamp(forecast.at, UTC)
@@ -83,7 +83,7 @@ def _predict_outcome(bundles: list[Bundle], refusal: Refusal | None) -> str:
         return "would_evict"
     if any(bundle.kind is Kind.START for bundle in bundles):
         return "would_start"
-    return "would_wait" if refusal is None or is_schedulable(refusal.blockers) else "unschedulable"
+    return "would_stay_pending" if refusal is None or is_schedulable(refusal.blockers) else "unschedulable"
 
 
 def _decision_document(bundle: Bundle, handle: str) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from projects.actor import Actor
 from projects.models import Department
 from projects.models.tenants import Tenant, owner_kind
 from projects.services.quotas import quota_values
-from projects.services.quotas.drafts import Draft, DraftedChange, compare, tag_before
+from projects.services.quotas.drafts import Draft, DraftedChange, compare, version_tag_before_draft
 from scheduler.engine.model import Queue, Snapshot
 from scheduler.engine.model import Usage as Decayed
 from scheduler.engine.plan import Bundle, Kind, Place, Plan, QueueReport, Refusal
@@ -90,7 +90,7 @@ def current_warnings(owner: Tenant, pool: NodePool, now: datetime | None = None)
         view = observe(now or timezone.now(), SPEC_CACHE, cache.observations)
     try:
         queue = _queue_name(owner, view)
-    except KeyError:  # the owner was deleted in the meantime
+    except KeyError:  # the owner has been deleted since
         return []
     return _warning_documents(view.snapshot, [(queue, pool.name)])
 
@@ -107,7 +107,7 @@ def _build_impact(
 ) -> Impact:
     view = observe(now, SPEC_CACHE, cache.observations)
     edited = apply_quotas(view, drafted)
-    impact = Impact(tag_before(drafted), [_quota_document(edit) for edit in drafted])
+    impact = Impact(version_tag_before_draft(drafted), [_quota_document(edit) for edit in drafted])
     viewer = viewer_for(actor)
     edited_queues = [(_queue_name(edit.change.owner, view), edit.change.pool.name) for edit in drafted]
     impact.warnings = _warning_documents(edited, edited_queues)
@@ -210,7 +210,7 @@ def _planned_starts(plan: Plan, view: ClusterView) -> Mapping[str, Document]:
         starts[bundle.workload] = {
             "pool": bundle.pool,
             "gpus": sum(step.milli * len(step.devices) for step in places) / MILLI,
-            "at_once": not any(step.reserved for step in places),
+            "immediately": not any(step.reserved for step in places),
         }
     return starts
 

@@ -17,7 +17,8 @@ Sums = list[int]
 class QuotaWarning:
     """Warning about a queue's quota in a pool.
 
-    The code is projects_above_department, departments_above_pool, below_firm or limit_below_held.
+    The code is projects_above_department, departments_above_pool, below_non_preemptible or
+    limit_below_allocated.
     """
 
     code: str
@@ -54,13 +55,13 @@ def _queue_warnings(
         if quota is not None and non_preemptible[kind] > quota:
             amount = format_amount(resource, non_preemptible[kind])
             yield QuotaWarning(
-                "below_firm", queue.name, pool,
+                "below_non_preemptible", queue.name, pool,
                 f"{queue.name} has {amount} allocated to non-preemptible workloads, more than its quota "
                 f"of {format_amount(resource, quota)}. These workloads keep running, but no more can start.",
             )  # fmt: skip
         if limit is not None and allocated[kind] > limit:
             yield QuotaWarning(
-                "limit_below_held", queue.name, pool,
+                "limit_below_allocated", queue.name, pool,
                 f"{queue.name} has {format_amount(resource, allocated[kind])} allocated, more than its limit "
                 f"of {format_amount(resource, limit)}. Nothing is stopped, but nothing more can start.",
             )  # fmt: skip
@@ -81,7 +82,7 @@ def _department_warnings(
                 pool,
                 f"Project quotas in {top.name} add up to {format_amount(resource, total)}, more than the "
                 f"department's own quota ({format_amount(resource, quota)}). "
-                "Not all of them can be used at once.",
+                "Not all of them can be used at the same time.",
             )
 
 

@@ -1,7 +1,7 @@
 """Smallest single change that would start a pending workload now, for one user.
 
-The engine runs only when a user asks. The answer is kept for the state of the cluster that it was
-computed from.
+The engine runs only when a user asks. The answer is cached until the state of the cluster
+changes.
 """
 
 import logging
@@ -57,7 +57,7 @@ def find_smallest_change(workload: Workload, viewer: Viewer, now: datetime | Non
     with shared_cache() as cache:
         view = observe(at, SPEC_CACHE, cache.observations)
     if workload.handle not in view.workloads:
-        return ChangeAnswer(Outcome.NOT_NEEDED, NOT_PENDING)  # the workload ended in the meantime
+        return ChangeAnswer(Outcome.NOT_NEEDED, NOT_PENDING)  # the workload has ended since
     if all(pool in view.below_threshold for pool in workload.pools):
         return ChangeAnswer(Outcome.NO_CHANGE, str(view.below_threshold[workload.pools[0]]))
     result = _answers.get(view, workload.handle)

@@ -30,7 +30,7 @@ NODE_ACTIONS: Mapping[str, tuple[str, ...]] = {
 class PoolNodes:
     """Nodes shown on a pool's page.
 
-    `maps` pairs each node with its available actions. `mosaic` is set only for pools that are too large
+    `maps` pairs each node with its available actions. `heatmap` is set only for pools that are too large
     to be shown without pagination.
     """
 
@@ -39,7 +39,7 @@ class PoolNodes:
     states: Sequence[tuple[str, int]]  # pairs of a state and its node count
     state: str
     find: str
-    mosaic: NodeHeatmap | None
+    heatmap: NodeHeatmap | None
     total: int
 
 
@@ -62,7 +62,7 @@ def list_pool_nodes(request: Request, pool: NodePool) -> PoolNodes:
         states=[(state_, counts[state_]) for state_ in map(str, ALIVE) if state_ in counts],
         state=state,
         find=find,
-        mosaic=build_heatmap(pool) if large else None,
+        heatmap=build_heatmap(pool) if large else None,
         total=total,
     )
 

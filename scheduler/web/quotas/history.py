@@ -45,7 +45,7 @@ class ListedChange:
 
     @property
     def description(self) -> str:
-        shown = [f"{quota.name} on {quota.pool}: {_format_values(quota)}" for quota in self.quotas]
+        shown = [f"{quota.name} in pool {quota.pool}: {_format_values(quota)}" for quota in self.quotas]
         return "; ".join([*shown, f"{self.hidden} more not visible to you"] if self.hidden else shown)
 
 

@@ -16,7 +16,7 @@ from projects.models import Phase, Quota, Workload
 from projects.models.tenants import Tenant
 from projects.selectors import departments, projects, quotas
 from scheduler.models import Allocation
-from scheduler.reports.selectors import standings
+from scheduler.reports.selectors import queue_statuses
 
 Key = tuple[str, int]  # ("department" | "project", id)
 
@@ -82,7 +82,7 @@ def quota_lines(actor: Actor, pools: Iterable[NodePool]) -> list[QuotaLine]:
     whole = set(fully_visible_departments(actor).values_list("pk", flat=True))
     owned = _quotas_by_owner(actor, wanted)
     shares = _shares_by_owner(actor, wanted)
-    held, waiting = allocated_by_project(wanted), pending_by_project(wanted)
+    allocated, pending = allocated_by_project(wanted), pending_by_project(wanted)
     tops = {
         department.pk: QuotaLine(
             department,
@@ -95,7 +95,7 @@ def quota_lines(actor: Actor, pools: Iterable[NodePool]) -> list[QuotaLine]:
     for project in projects(actor).select_related(None):
         key = ("project", project.pk)
         child = QuotaLine(
-            project, owned[key], shares.get(key), held.get(project.pk, 0), waiting.get(project.pk, 0)
+            project, owned[key], shares.get(key), allocated.get(project.pk, 0), pending.get(project.pk, 0)
         )
         top = tops[project.department_id]
         top.children.append(child)
@@ -141,7 +141,7 @@ def _quotas_by_owner(actor: Actor, pools: list[NodePool]) -> dict[Key, list[Quot
 
 def _shares_by_owner(actor: Actor, pools: list[NodePool]) -> dict[Key, int]:
     result: dict[Key, int] = defaultdict(int)
-    rows = standings(actor).filter(pool__in=pools).values_list("project_id", "department_id", "share")
+    rows = queue_statuses(actor).filter(pool__in=pools).values_list("project_id", "department_id", "share")
     for project, department, share in rows:
         result[_owner_key(project, department)] += share[0]
     return result
@@ -165,9 +165,9 @@ def _set_scale(tops: list[QuotaLine]) -> None:
 
 def _label(line: QuotaLine) -> str:
     share = "" if line.share is None else f", fair share {thousandths(line.share)}"
-    waiting = f", {thousandths(line.pending)} pending" if line.pending else ""
+    pending = f", {thousandths(line.pending)} pending" if line.pending else ""
     return (
-        f"{line.owner}: {thousandths(line.allocated)} GPUs of quota {thousandths(line.gpus)}{share}{waiting}"
+        f"{line.owner}: {thousandths(line.allocated)} GPUs of quota {thousandths(line.gpus)}{share}{pending}"
     )
 
 

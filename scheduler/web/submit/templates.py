@@ -56,7 +56,7 @@ class TemplatePage:
     problems: list[Problem] = field(default_factory=list)
     field_problems: list[Problem] = field(default_factory=list)  # errors in name and description
     refused: str = ""
-    conflicting: Template | None = None  # version that another user saved in the meantime
+    conflicting: Template | None = None  # version that another user has saved since the form was opened
 
 
 @signed_in
@@ -269,7 +269,7 @@ def _page(request: Request, draft: Draft, template_page: TemplatePage, *, status
         "text": draft.text,
         "draft": draft,
         "shown": prepare_form(draft, offer, template_page.problems),
-        "shows": template_page,
+        "template_page": template_page,
         "offer": offer,
         "post_to": request.get_full_path(),
         "is_new": "name" not in (request.resolver_match.kwargs if request.resolver_match else {}),

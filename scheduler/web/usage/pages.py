@@ -94,8 +94,8 @@ def _lines(rows: Iterable[UsageRow], by: Dimension) -> list[UsageLine]:
     for place, (used, name) in enumerate(sums):
         hue = f"hue-{place}" if place < MAX_NAMED_LAYERS else "hue-other"
         label = f"{used.gpu_hours:,.1f} GPU-hours"
-        drawn = stacked_bar([(round(used.gpu_hours * 1000), hue)], max(1, round(most * 1000)), label)
-        rows_.append(UsageLine(name, hue, used, drawn))
+        gpu_hours_bar = stacked_bar([(round(used.gpu_hours * 1000), hue)], max(1, round(most * 1000)), label)
+        rows_.append(UsageLine(name, hue, used, gpu_hours_bar))
     return rows_
 
 
@@ -179,7 +179,7 @@ def _label(at: datetime, question: UsageQuery) -> str:
 
 @dataclass(frozen=True, slots=True)
 class BudgetRow:
-    standing: BudgetStatus
+    status: BudgetStatus
     kind: str
     bar: Bar
     tone: str
@@ -188,22 +188,24 @@ class BudgetRow:
 
 def _budget_bars(rows: Sequence[Budget], now: datetime, may_set: Callable[[Tenant], bool]) -> list[BudgetRow]:
     rows_ = []
-    for standing in budget_statuses(rows, now):
-        owner = standing.budget.owner
-        whole = max(standing.budget.gpu_hours, standing.used, standing.forecast, 1)
-        over = standing.percent >= 100
-        drawn = stacked_bar(
+    for status in budget_statuses(rows, now):
+        owner = status.budget.owner
+        whole = max(status.budget.gpu_hours, status.used, status.forecast, 1)
+        over = status.percent >= 100
+        budget_bar = stacked_bar(
             [
-                (round(1000 * standing.used), "over" if over else "used"),
-                (round(1000 * max(0.0, standing.forecast - standing.used)), "requested"),
+                (round(1000 * status.used), "over" if over else "used"),
+                (round(1000 * max(0.0, status.forecast - status.used)), "requested"),
             ],
             round(1000 * whole),
-            f"{standing.percent:.0f} % used, {standing.forecast_percent:.0f} % forecast for the month",
+            f"{status.percent:.0f} % used, {status.forecast_percent:.0f} % forecast for the month",
         )
-        mark = Bar(drawn.parts, quota=round(1000 * standing.budget.gpu_hours / whole), label=drawn.label)
-        tone = "bad" if over else "warn" if standing.forecast_percent > 100 else "good"
+        mark = Bar(
+            budget_bar.parts, quota=round(1000 * status.budget.gpu_hours / whole), label=budget_bar.label
+        )
+        tone = "bad" if over else "warn" if status.forecast_percent > 100 else "good"
         kind = "departments" if isinstance(owner, Department) else "projects"
-        rows_.append(BudgetRow(standing, kind, mark, tone, may_set(owner)))
+        rows_.append(BudgetRow(status, kind, mark, tone, may_set(owner)))
     return rows_
 
 

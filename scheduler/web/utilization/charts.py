@@ -91,21 +91,21 @@ def utilization_over_time(
 
 
 def _charts(points: Sequence[Point], use: Utilization, axis: Axis, *, has_gpus: bool) -> tuple[Chart, ...]:
-    drawn = [
+    charts = [
         _chart("cpu", "CPU", "cores", points, axis, lambda p: p.cpu_milli,
                lambda p: p.allocated_cpu_milli, use.cpu_milli, use.allocated_cpu_milli),
         _chart("memory", "Memory", "GiB", points, axis, lambda p: _gib(p.memory_mib),
                lambda p: _gib(p.allocated_memory_mib), _gib(use.memory_mib), _gib(use.allocated_memory_mib)),
     ]  # fmt: skip
     if has_gpus:
-        drawn += [
+        charts += [
             _chart("gpu", "GPU utilization", "GPUs", points, axis, lambda p: p.gpu_milli,
                    lambda p: p.allocated_gpu_milli, use.gpu_milli, use.allocated_gpu_milli),
             _chart("gpu-memory", "GPU memory", "GiB", points, axis, lambda p: _gib(p.gpu_memory_mib),
                    lambda p: _gib(p.allocated_gpu_memory_mib), _gib(use.gpu_memory_mib),
                    _gib(use.allocated_gpu_memory_mib)),
         ]  # fmt: skip
-    return tuple(chart for chart in drawn if chart is not None)
+    return tuple(chart for chart in charts if chart is not None)
 
 
 def _chart(
@@ -127,10 +127,10 @@ def _chart(
             times.append(at + axis.step)
             values.append(0)
             line.append(None)
-    drawn = step_chart(times, [("used", values)], line, begin=axis.begin.timestamp(), end=end)
+    steps = step_chart(times, [("used", values)], line, begin=axis.begin.timestamp(), end=end)
     highest, allocated = max(values), max(number or 0 for number in line)
     label = f"{title}: up to {highest / MILLI:,.2f} of {allocated / MILLI:,.2f} {unit} used"
-    return Chart(key, title, unit, drawn, now, of or 0, label)
+    return Chart(key, title, unit, steps, now, of or 0, label)
 
 
 def _gib(mib: int | None) -> int | None:

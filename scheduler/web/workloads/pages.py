@@ -65,7 +65,7 @@ def workload_context(request: Request, workload: Workload) -> dict[str, Any]:
         "workload": workload,
         "steps": steps_for(workload) if may(actor, Action.OPERATE, workload) else [],
         "ports": _open_ports(actor, workload),
-        "waiting": details.pending_detail(actor, workload),
+        "pending": details.pending_detail(actor, workload),
         "pods": now,
         "earlier": earlier,
         "log_runs": pods_by_run([*now, *earlier]),

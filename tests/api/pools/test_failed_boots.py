@@ -212,7 +212,7 @@ def test_pool_page_shows_the_boot_failure_and_retries_provisioning(cloud: Ec2Poo
     assert 'href="/node-pools/cloud/retry"' in page
     assert '<span class="chip bad">Failing</span>' in client.get("/node-pools").content.decode()
     confirmation = client.get("/node-pools/cloud/retry").content.decode()
-    assert "Provisioning starts again at once" in confirmation
+    assert "Provisioning starts again immediately" in confirmation
     assert NodePool.objects.get(name="cloud").boot_failures == 1, "the confirmation changes nothing"
     assert client.post("/node-pools/cloud/retry", HTTP_HX_REQUEST="true").status_code == 204
     assert NodePool.objects.get(name="cloud").boot_failures == 0

@@ -190,7 +190,7 @@ def test_machine_too_small_for_a_node_is_not_used(alice: Caller, metal_pool: Nod
     reconcile_pool(metal_pool, nodes_desired=1)
     assert not Node.objects.filter(pool=metal_pool).exists()
     metal_pool.refresh_from_db()
-    reason = "1 free joined machine, 0 of them large enough"
+    reason = "1 free joined machine (0 large enough)"
     assert metal_pool.last_error == f"could not order 1 node (capacity): {reason}"
 
 

@@ -94,7 +94,7 @@ def test_platform_admins_create_edit_and_delete_a_pool(alice: Caller, bob: Calle
     assert alice.get("node-pools/big").status_code == 404
 
 
-def test_pool_holds_nodes_after_ten_minutes_unless_told_otherwise(alice: Caller) -> None:
+def test_new_pool_holds_nodes_after_ten_minutes_by_default(alice: Caller) -> None:
     values = {"name": "big", "provider": "fake", "runtime": "fake", "nodes_min": 1, "nodes_max": 1, "cpu": 1}
     assert alice("POST", "node-pools", values).json()["reservation_after"] == 600
     changed = alice("PATCH", "node-pools/big", {"reservation_after": None}, headers={"If-Match": '"1"'})

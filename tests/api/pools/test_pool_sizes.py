@@ -66,7 +66,7 @@ def drains() -> list[str]:
 @pytest.mark.parametrize("boot_seconds", [0, 150])
 def test_nodes_above_the_minimum_are_removed_after_the_idle_timeout(alice: Caller, boot_seconds: int) -> None:
     create(alice, {"min": 1, "desired": 4, "max": 4})
-    cluster = Cluster(FakeProvider(boots_at_once=boot_seconds == 0))
+    cluster = Cluster(FakeProvider(boots_immediately=boot_seconds == 0))
     cluster.run(boot_seconds, step=15)
     assert cluster.ready() == 0
     cluster.provider.boot()
@@ -82,7 +82,7 @@ def test_nodes_above_the_minimum_are_removed_after_the_idle_timeout(alice: Calle
 def test_manually_added_nodes_are_not_idle_before_they_are_ready(alice: Caller) -> None:
     """The pool has been idle for 200 s, and its machines take longer to boot than the cooldown."""
     create(alice, [0, 4])
-    cluster = Cluster(FakeProvider(boots_at_once=False))
+    cluster = Cluster(FakeProvider(boots_immediately=False))
     cluster.run(200, step=20)
     assert alice.post(f"{PATH}/scale", {"nodes": 3}).status_code == 200
     NodePool.objects.update(last_scaled_at=cluster.clock.now())  # REST uses the real clock

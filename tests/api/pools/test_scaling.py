@@ -67,7 +67,7 @@ def test_preview_names_the_budget_that_blocks_nodes(cast: Cast, alice: Caller, n
     changed = edit(alice, {"disruption_budgets": budgets}).json()
     assert changed["disruption_budgets"] == budgets
     draining = alice.post("node-pools/local/scale", {"nodes": 1}).json()["draining"]
-    reason = "at most 1 node at once if underutilised"
+    reason = "at most 1 node at a time if underutilised"
     assert [(item["node"], item["blocked_by"]) for item in draining] == [
         ("local-1", ""), ("local-2", reason), ("local-3", reason),
     ]  # fmt: skip
@@ -80,8 +80,8 @@ def test_consolidation_blocked_by_a_budget_is_reported(cast: Cast, alice: Caller
     changes = {"node_consolidation": "when_underutilised", "disruption_budgets": [{"nodes": 0}]}
     edit(alice, changes)
     assert alice.get("node-pools/local/scale").json()["blocked"] == [
-        "Empty nodes cannot be removed yet: at most 0 nodes at once.",
-        "Underutilized nodes cannot be removed yet: at most 0 nodes at once.",
+        "Empty nodes cannot be removed yet: at most 0 nodes at a time.",
+        "Underutilized nodes cannot be removed yet: at most 0 nodes at a time.",
     ]
 
 

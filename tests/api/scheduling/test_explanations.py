@@ -6,7 +6,7 @@ from django.utils import timezone
 from pools.models import Node
 from projects.models import Quota, Workload
 from projects.services import workloads
-from scheduler.models import QueueStanding
+from scheduler.models import QueueStatus
 from tests.api.conftest import Caller
 from tests.cast import Cast, training
 
@@ -29,7 +29,7 @@ def test_dry_run_predicts_the_outcome_and_stores_nothing(gpu_node: None, dave: C
     assert {pod["node"] for pod in prediction.json()["decisions"][0]["pods"]} == {"local-0"}
     large = training(project="vision", roles=[{"name": "worker", "replicas": 3, "gpu": 1}])
     pending = dave("POST", "workloads", large, dry_run="true").json()
-    assert pending["outcome"] == "would_wait"
+    assert pending["outcome"] == "would_stay_pending"
     assert pending["blockers"][0]["message"]
     assert not Workload.objects.exists()
 
@@ -44,7 +44,7 @@ def test_dry_run_needs_the_same_role_as_a_submission(gpu_node: None, erin: Calle
     assert erin("POST", "workloads", training(project="vision"), dry_run="true").status_code == 403
 
 
-def test_explanation_lists_last_cycle_blockers_and_queue_standing(
+def test_explanation_lists_blockers_and_queue_status_of_the_last_cycle(
     cast: Cast, gpu_node: None, dave: Caller
 ) -> None:
     workload = workloads.submit(actor=cast.dave, project=cast.vision, document=training())
@@ -52,7 +52,7 @@ def test_explanation_lists_last_cycle_blockers_and_queue_standing(
         reason="NoRoom",
         message="No node has room.",
         explained_at=timezone.now(),
-        wait_reasons=[
+        pending_reasons=[
             {"reason": "OverFairShare", "since": "2030-01-01T00:00:00+00:00"},
             {"reason": "NoRoom", "since": "2030-01-01T00:03:00+00:00"},
         ],
@@ -62,7 +62,7 @@ def test_explanation_lists_last_cycle_blockers_and_queue_standing(
             "blockers": [{"reason": "NoRoom", "message": "None has room.", "numbers": {"free_gpu_milli": 0}}],
         },
     )  # fmt: skip
-    QueueStanding.objects.create(
+    QueueStatus.objects.create(
         pool=cast.pool, project=cast.vision, share=[2000, 0, 0], allocated=[500, 0, 0],
         requested=[2000, 0, 0], usage=[0, 0, 0], at=timezone.now(),
     )  # fmt: skip

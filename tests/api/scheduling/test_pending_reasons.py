@@ -17,7 +17,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 def cluster(alice: Caller) -> Cluster:
     """Create two nodes, the pool's maximum. Each has two GPUs, 8 cores and 8 GiB."""
     create(alice, 2)
-    cluster = Cluster(FakeProvider(boots_at_once=True))
+    cluster = Cluster(FakeProvider(boots_immediately=True))
     cluster.run(15)
     assert cluster.ready() == 2
     return cluster
@@ -48,7 +48,7 @@ def get_explanation(caller: Caller, workload_id: str) -> dict[str, Any]:
         ),
     ],
 )
-def test_impossible_workload_is_unschedulable_and_others_start_in_the_same_cycle(
+def test_unschedulable_workload_does_not_stop_others_from_starting_in_the_same_cycle(
     cluster: Cluster, dave: Caller, role: dict[str, object], sentence: str
 ) -> None:
     impossible = submit(dave, "impossible", **role)

@@ -1,4 +1,4 @@
-"""Tests for Prometheus metrics about waits, queues, services and deliveries."""
+"""Tests for Prometheus metrics about pending times, queues, services and deliveries."""
 
 import re
 from datetime import timedelta
@@ -19,7 +19,7 @@ def metric_values() -> dict[str, float]:
     return {name: float(value) for name, value in (line.rsplit(" ", 1) for line in lines if line[0] != "#")}
 
 
-def test_pending_workloads_are_counted_by_reason_with_the_longest_wait(cast: Cast) -> None:
+def test_pending_workloads_are_counted_by_reason_with_the_longest_pending_time(cast: Cast) -> None:
     for name, reason, minutes in (("a", "ProjectLimit", 5), ("b", "ProjectLimit", 90), ("c", "", 1)):
         make.workload(cast.vision, name, reason=reason, submitted_at=make.ago(minutes=minutes))
     make.workload(cast.vision, "over", phase=Phase.COMPLETED, submitted_at=make.ago(days=9))
@@ -29,7 +29,7 @@ def test_pending_workloads_are_counted_by_reason_with_the_longest_wait(cast: Cas
     assert metrics["berth_longest_wait_seconds"] == pytest.approx(5400, abs=30)
 
 
-def test_wait_quantiles_cover_workloads_started_in_the_last_day(cast: Cast) -> None:
+def test_pending_time_quantiles_cover_workloads_started_in_the_last_day(cast: Cast) -> None:
     other = make.pool("other")
     hour_ago = make.ago(hours=1)
     for pool, wait_seconds in ((cast.pool, (10, 20, 30)), (other, (600,))):
@@ -50,8 +50,8 @@ def test_wait_quantiles_cover_workloads_started_in_the_last_day(cast: Cast) -> N
 
 
 def test_queue_metrics_include_quota_fair_share_and_demand(cast: Cast) -> None:
-    make.standing(cast.vision, cast.pool, share=3.5, allocated=2, requested=6)
-    make.standing(cast.research, cast.pool, share=4, allocated=2, requested=6)
+    make.queue_status(cast.vision, cast.pool, share=3.5, allocated=2, requested=6)
+    make.queue_status(cast.research, cast.pool, share=4, allocated=2, requested=6)
     make.quota(cast.vision, cast.pool, 1.5)
     make.quota(cast.research, cast.pool, None)
     metrics = metric_values()
@@ -90,10 +90,10 @@ def test_service_metrics_include_engines_requests_and_missing_metrics(cast: Cast
 
 def test_deliveries_tasks_and_version_are_exported(cast: Cast) -> None:
     Delivery.objects.create(
-        kind="failed", to="a@example.org", channel="mail", content={}, state="given_up",
+        kind="failed", to="a@example.org", channel="mail", content={}, state="failed",
         next_attempt_at=timezone.now(), ended_at=timezone.now(),
     )  # fmt: skip
     metrics = metric_values()
-    assert metrics['berth_deliveries{state="given_up"}'] == 1
+    assert metrics['berth_deliveries{state="failed"}'] == 1
     assert metrics["berth_task_queue_length"] == 0
     assert any(re.fullmatch(r'berth_build_info\{version="[^"]+"\}', name) for name in metrics)

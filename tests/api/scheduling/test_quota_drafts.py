@@ -43,7 +43,7 @@ def test_change_is_applied_with_an_audit_row_per_quota(vision: Quota, bob: Calle
             for item in change["quotas"]] == [("vision", 4, 3), ("speech", None, 1)]  # fmt: skip
     rows = Audit.objects.filter(change_id=change["id"]).order_by("object_name")
     assert [(row.object_name, row.action) for row in rows] == [
-        ("speech on local", "set_quota"), ("vision on local", "set_quota"),
+        ("speech in pool local", "set_quota"), ("vision in pool local", "set_quota"),
     ]  # fmt: skip
     assert gpu_quotas() == {"vision": 3000, "speech": 1000}
     assert answer["ETag"] == preview_tag(bob), "the next change can use this tag"
@@ -59,7 +59,7 @@ def test_conflict_names_the_other_user_and_the_current_value(
     (changed,) = answer.json()["changed"]
     assert (changed["name"], changed["pool"], changed["by"]) == ("vision", "local", "alice")
     assert changed["current"]["gpu"] == 5
-    assert "vision on local (by alice)" in answer.json()["detail"]
+    assert "vision in pool local (by alice)" in answer.json()["detail"]
     assert gpu_quotas() == {"vision": 5000}, "the whole draft is rejected"
     assert bob.post("quotas/apply", TWO_QUOTA_DRAFT, If_Match=preview_tag(bob)).status_code == 200
 

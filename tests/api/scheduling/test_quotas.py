@@ -3,7 +3,7 @@
 from django.utils import timezone
 
 from projects.models import Quota
-from scheduler.models import QueueStanding
+from scheduler.models import QueueStatus
 from tests import factories
 from tests.api.conftest import Caller
 from tests.cast import Cast
@@ -27,7 +27,7 @@ def test_quota_is_created_read_and_edited_with_an_etag(cast: Cast, bob: Caller) 
         "over_quota": True,
         "rank": None,
         "version": 1,
-        "standing": None,
+        "status": None,
         "warnings": [],
     }
     read = bob.get(VISION_QUOTA)
@@ -81,7 +81,7 @@ def test_quota_above_the_department_quota_returns_the_same_warning_as_the_previe
     (warning,) = predicted
     assert warning["message"] == (
         "Project quotas in research add up to 99 GPUs, more than the department's own quota (2 GPUs). "
-        "Not all of them can be used at once."
+        "Not all of them can be used at the same time."
     )
     again = bob("PUT", VISION_QUOTA, {"gpu": 2}, headers={"If-Match": made["ETag"]})
     assert again.json()["warnings"] == []
@@ -89,16 +89,18 @@ def test_quota_above_the_department_quota_returns_the_same_warning_as_the_previe
     assert "projects_above_department" in [warning["code"] for warning in of_department.json()["warnings"]]
 
 
-def test_quota_includes_its_standing_in_the_last_cycle(cast: Cast, carol: Caller, bob: Caller) -> None:
+def test_quota_includes_fair_share_and_allocation_of_the_last_cycle(
+    cast: Cast, carol: Caller, bob: Caller
+) -> None:
     bob("PUT", VISION_QUOTA, {"gpu": 4}, headers=NEW)
-    QueueStanding.objects.create(
+    QueueStatus.objects.create(
         pool=cast.pool, project=cast.vision, share=[5000, 2000, 10], allocated=[2500, 0, 0],
         requested=[8000, 0, 0], usage=[0.25, 0, 0], at=timezone.now(),
     )  # fmt: skip
-    standing = carol.get("quotas", pool="local", project="vision").json()["items"][0]["standing"]
-    assert standing["share"] == {"gpu": 5.0, "cpu": 2.0, "memory_mib": 10}
-    assert standing["allocated"]["gpu"] == 2.5
-    assert standing["usage"]["gpu"] == 0.25
+    status = carol.get("quotas", pool="local", project="vision").json()["items"][0]["status"]
+    assert status["share"] == {"gpu": 5.0, "cpu": 2.0, "memory_mib": 10}
+    assert status["allocated"]["gpu"] == 2.5
+    assert status["usage"]["gpu"] == 0.25
 
 
 def test_only_department_admins_set_project_quotas(

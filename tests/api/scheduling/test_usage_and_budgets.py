@@ -120,9 +120,9 @@ def test_forecast_extrapolates_the_last_seven_days(cast: Cast, create_usage_hour
     create_usage_hour(datetime(2026, 6, 1, tzinfo=UTC), 100)
     create_usage_hour(datetime(2026, 6, 12, tzinfo=UTC), 84, project="speech")  # half a GPU for seven days
     create_usage_hour(datetime(2026, 6, 12, tzinfo=UTC), 500, project="ads")  # other department
-    (standing,) = budget_statuses([budget], MID_JUNE)
-    assert (standing.used, standing.percent) == (184, 18.4)
-    assert standing.forecast == pytest.approx(184 + 0.5 * 24 * 15)
+    (status,) = budget_statuses([budget], MID_JUNE)
+    assert (status.used, status.percent) == (184, 18.4)
+    assert status.forecast == pytest.approx(184 + 0.5 * 24 * 15)
 
 
 def test_forecast_uses_full_hours_for_usage_and_time(cast: Cast, create_usage_hour) -> None:
@@ -131,8 +131,8 @@ def test_forecast_uses_full_hours_for_usage_and_time(cast: Cast, create_usage_ho
     for back in range(1, 8 * 24):
         create_usage_hour(MID_JUNE - timedelta(hours=back), 2)
     create_usage_hour(MID_JUNE, 1)
-    (standing,) = budget_statuses([budget], MID_JUNE + timedelta(minutes=30))
-    assert standing.pace == pytest.approx(2)
+    (status,) = budget_statuses([budget], MID_JUNE + timedelta(minutes=30))
+    assert status.pace == pytest.approx(2)
 
 
 def test_each_budget_warning_is_sent_once_a_month(cast: Cast, create_usage_hour) -> None:

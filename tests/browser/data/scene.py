@@ -137,9 +137,11 @@ def _quotas(scene: Scene) -> None:
         ("ads", 6, 6, 6),
         ("search", 0, 0, 0),
     ):
-        make.standing(scene.projects[name], train, share=share, allocated=allocated, requested=requested)
+        make.queue_status(scene.projects[name], train, share=share, allocated=allocated, requested=requested)
     for name, share, allocated, requested in (("research", 22, 17.5, 27.5), ("product", 6, 6, 6)):
-        make.standing(scene.departments[name], train, share=share, allocated=allocated, requested=requested)
+        make.queue_status(
+            scene.departments[name], train, share=share, allocated=allocated, requested=requested
+        )
 
 
 def _run(
@@ -215,7 +217,7 @@ def _pending(scene: Scene) -> None:
         message=SCALE_UP,
         submitted_at=make.ago(minutes=6),
         since=make.ago(minutes=6),
-        wait_reasons=make.reasons(("OverFairShare", 5.9), ("Fragmented", 3), ("WaitingForScaleUp", 1)),
+        pending_reasons=make.reasons(("OverFairShare", 5.9), ("Fragmented", 3), ("WaitingForScaleUp", 1)),
         explained_at=make.ago(seconds=4),
         explanation={
             "pool": "train",

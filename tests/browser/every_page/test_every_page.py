@@ -70,7 +70,7 @@ def test_every_table_can_be_sorted_and_exported_and_every_chart_has_its_data(wal
 
 
 @pytest.mark.heavy
-def test_layout_and_contrast_are_right_in_the_dark(opened: Open, scene: Scene) -> None:
+def test_layout_and_contrast_are_correct_in_the_dark_theme(opened: Open, scene: Scene) -> None:
     with opened("ada", reduced_motion="reduce", color_scheme="dark") as (page, _):
         visits = [inspect_dark(page, path) for path in (*all_paths(scene), *FORMS)]
     assert_layout(visits)

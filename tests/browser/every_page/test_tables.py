@@ -21,7 +21,7 @@ def test_small_table_is_sorted_by_its_headers_and_stays_sorted(opened: Open) -> 
         table.evaluate("table => { table.dataset.old = 'yes'; }")
         page.evaluate("document.dispatchEvent(new CustomEvent('berth:done', {detail: {message: 'x'}}))")
         expect(table).not_to_have_attribute("data-old", "yes")
-        expect(head).to_have_attribute("aria-sort", "descending")  # also after a refresh
+        expect(head).to_have_attribute("aria-sort", "descending")  # the order stays the same after a refresh
         with page.expect_download() as download:
             page.get_by_role("button", name="Download Nodes over time, newest first as CSV").click()
         text = download.value.path().read_text()

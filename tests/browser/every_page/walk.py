@@ -29,7 +29,7 @@ LACKING = """[...document.querySelectorAll('main table')]
         const leaves = card.querySelector('a[href*="format="], .table-foot button') !== null;
         return sorts && leaves ? null : [table.caption?.textContent, {sorts, leaves}];
     }).filter(Boolean)"""
-CHARTS = """[...document.querySelectorAll('main .step-chart, main .mosaic[role=img]')].filter(chart => {
+CHARTS = """[...document.querySelectorAll('main .step-chart, main .heatmap[role=img]')].filter(chart => {
     const card = chart.closest('.card');
     return !card.querySelector('table, a[download]');
 }).map(chart => chart.outerHTML.slice(0, 120))"""

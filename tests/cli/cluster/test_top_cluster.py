@@ -90,7 +90,7 @@ async def test_unreachable_server_is_reported_and_the_last_data_remains() -> Non
 
 def test_headline_sums_gpus_and_workloads() -> None:
     line = headline(cluster_snapshot(row("a"), row("b", phase="pending"), row("c", phase="suspended")))
-    assert line == "4 of 8 GPUs allocated (50%), 25 % busy; workloads: 1 running, 1 pending"
+    assert line == "4 of 8 GPUs allocated (50%), 25 % used; workloads: 1 running, 1 pending"
 
 
 def test_workloads_are_sorted_by_usage_then_name() -> None:

@@ -90,7 +90,7 @@ def test_training_job_manifest_is_sent_unchanged(terminal: Terminal) -> None:
 
 def test_dry_run_prints_outcome_and_blockers(terminal: Terminal) -> None:
     answer = {
-        "outcome": "would_wait", "workload": {"name": "train"}, "decisions": [], "evictions": [],
+        "outcome": "would_stay_pending", "workload": {"name": "train"}, "decisions": [], "evictions": [],
         "blockers": [{"reason": "OverFairShare", "message": "It holds all of its share."}],
     }  # fmt: skip
     server = StubServer(httpx.Response(200, json=answer))

@@ -92,7 +92,7 @@ def test_borrower_on_ray_is_reclaimed_and_restarts_later(installation: RayInstal
     installation.until(preemptor, "running")
     assert installation.dave.client().workloads.get(borrower.id).preemptions == 1
     for pod in first:
-        assert installation.log(borrower, pod).endswith("asked to end\n"), "it was not killed at once"
+        assert installation.log(borrower, pod).endswith("asked to end\n"), "it was not killed immediately"
     [eviction] = installation.dave.json("evictions", "--workload", "borrower")
     assert (eviction["kind"], eviction["preemptor_project"]) == ("reclaim", "ads")
     installation.finish(preemptor)

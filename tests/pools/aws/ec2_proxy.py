@@ -34,13 +34,13 @@ class Fault:
 class Ec2Proxy:
     """State of the proxy. `capacity` limits the number of machines by lifecycle. None means unlimited.
 
-    Machines stay `booting` until `boot` is called, unless they boot at once.
+    Machines stay `booting` until `boot` is called, unless they boot immediately.
     """
 
     moto: str
     capacity: dict[str, int | None] = field(default_factory=lambda: {"spot": None, "on-demand": None})
     short_of: str = "InsufficientInstanceCapacity"
-    boots_at_once: bool = True
+    boots_immediately: bool = True
     calls: list[tuple[str, dict[str, str]]] = field(default_factory=list)
     faults: dict[str, deque[Fault]] = field(default_factory=dict)
     taken_back: dict[str, datetime] = field(default_factory=dict)
@@ -155,7 +155,7 @@ class Ec2Proxy:
                 state = item.find("ec2:instanceState/ec2:name", NAMES)
                 if instance_id in self.hidden:
                     listed.remove(item)
-                elif not self.boots_at_once and instance_id not in self.booted and state is not None:
+                elif not self.boots_immediately and instance_id not in self.booted and state is not None:
                     state.text = "pending" if state.text == "running" else state.text
         return ElementTree.tostring(tree, encoding="unicode")
 

@@ -237,4 +237,4 @@ def test_interrupted_spot_machine_is_replaced_before_it_ends(place: Ec2Account) 
     interruption_at = stage.node(1).interruption_at
     assert interruption_at is not None
     assert (interruption_at - stage.now).total_seconds() == pytest.approx(105, abs=1)
-    assert ScalingEvent.objects.get(kind="interruption").reason == "EC2 interrupts this spot instance"
+    assert ScalingEvent.objects.get(kind="interruption").reason == "EC2 will interrupt this spot instance"

@@ -237,7 +237,7 @@ def test_order_is_fulfilled_after_its_settings_change(place: Ec2Account) -> None
 
 
 def test_machines_boot_and_are_interrupted(place: Ec2Account) -> None:
-    place.proxy.boots_at_once = False
+    place.proxy.boots_immediately = False
     provider = place.provider(purchase="spot")
     created = provider.provision(order()).instances
     assert {instance.state for instance in provider.list_instances("small")} == {InstanceState.BOOTING}

@@ -100,7 +100,7 @@ def test_machine_joins_with_its_instance_id(environment: MachineEnvironment, tmp
 )
 def test_spot_interruption_is_reported_with_its_time(environment: MachineEnvironment, tmp_path: Path) -> None:
     run(environment, tmp_path)
-    reason = "EC2 interrupts this spot instance"
+    reason = "EC2 will interrupt this spot instance"
     assert environment.interruption == [{"reason": reason, "at": SPOT_TERMINATION["time"]}]
 
 

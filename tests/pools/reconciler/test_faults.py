@@ -202,7 +202,7 @@ def test_missing_head_is_ordered_until_it_joins() -> None:
     stage.check()
 
 
-def test_interrupted_machine_is_drained_and_replaced_at_once() -> None:
+def test_interrupted_machine_is_drained_and_replaced_immediately() -> None:
     stage = Stage(pool((0, 8), drain_timeout=600))
     stage.resize(2)
     stage.reconcile()

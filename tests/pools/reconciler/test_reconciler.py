@@ -58,7 +58,7 @@ def test_lost_instance_is_detected_at_the_next_tick(tick: int | None, seconds: i
 @shows("SKY-03", "SKY-05", "SKY-06", "SKY-83")
 @pytest.mark.parametrize(("nodes", "threshold"), [(4, 4), ({"min": 8, "desired": 4}, 4)])
 def test_pool_is_operational_once_enough_nodes_are_ready(nodes: object, threshold: int) -> None:
-    stage = Stage(pool(nodes), FakeProvider(boots_at_once=False))
+    stage = Stage(pool(nodes), FakeProvider(boots_immediately=False))
     stage.reconcile()
     ids = [instance.instance_id for instance in stage.provider.living()]
     assert len(ids) == stage.nodes_desired, "all nodes are ordered from the start"
@@ -72,7 +72,7 @@ def test_pool_is_operational_once_enough_nodes_are_ready(nodes: object, threshol
 
 
 def test_ordered_node_is_requested_then_booting_then_ready() -> None:
-    stage = Stage(pool(1), FakeProvider(boots_at_once=False))
+    stage = Stage(pool(1), FakeProvider(boots_immediately=False))
     stage.reconcile()
     assert stage.states() == {0: "requested"}
     stage.provider.hidden.add(stage.node(0).instance_id)
@@ -92,7 +92,7 @@ def test_ordered_node_is_requested_then_booting_then_ready() -> None:
 
 
 def test_node_that_never_becomes_ready_is_terminated_and_replaced() -> None:
-    stage = Stage(pool(1, boot_timeout=60), FakeProvider(boots_at_once=False))
+    stage = Stage(pool(1, boot_timeout=60), FakeProvider(boots_immediately=False))
     stage.reconcile()
     first = stage.node(0).instance_id
     for _ in range(7):

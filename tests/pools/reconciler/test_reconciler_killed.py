@@ -83,7 +83,7 @@ def test_reconciler_killed_at_any_step_recovers(
     places = set()
     for n in range(1, MAX_KILL_POINTS):
         with transaction.atomic():
-            stage = Stage(pool(), FakeProvider(boots_at_once=at_once))
+            stage = Stage(pool(), FakeProvider(boots_immediately=at_once))
             stage.resize(before)
             stage.settle()
             stage.kill = killer = KillAt(n)
@@ -127,7 +127,7 @@ class RandomFaultTests(TestCase):
     def test_random_events_do_not_leak_instances(
         self, at_once: bool, events: list[tuple[str, object]]
     ) -> None:
-        stage = Stage(pool(), FakeProvider(boots_at_once=at_once))
+        stage = Stage(pool(), FakeProvider(boots_immediately=at_once))
         for event, value in events:
             with suppress(Killed):
                 self.apply_event(stage, event, value)

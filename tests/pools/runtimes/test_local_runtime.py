@@ -287,7 +287,7 @@ def test_ended_pods_are_listed_until_forgotten(stage: LocalStage) -> None:
 
 
 @pytest.mark.parametrize(("claimed", "counts_as"), [(10.0**13, "now"), (-(10.0**13), "1970")])
-def test_impossible_checkpoint_time_is_clamped(stage: LocalStage, claimed: float, counts_as: str) -> None:
+def test_invalid_checkpoint_time_is_clamped(stage: LocalStage, claimed: float, counts_as: str) -> None:
     saved = stage.root / "workspaces" / "w-1" / ".berth-checkpoint"
     saved.parent.mkdir(parents=True)
     saved.touch()

@@ -40,7 +40,7 @@ def test_ranks_on_several_machines_rendezvous_at_rank_0(
 
 
 @pytest.mark.shows("RAI-15")
-def test_gang_is_bound_whole_or_not_at_all(stage: Stage) -> None:
+def test_gang_is_bound_completely_or_not_at_all(stage: Stage) -> None:
     workload = stage.submit(roles=[{"name": "worker", "replicas": 5, "gpu": 1}])
     stage.tick()
     assert list(stage.pods(workload)) == []

@@ -55,7 +55,7 @@ def devices_taken(stage: Stage, workload: Workload) -> None:
 
 
 @pytest.mark.parametrize("change", [cancelled, quota_edited, quota_removed, nodes_cordoned, devices_taken])
-def test_stale_bundle_is_dropped_whole(stage: Stage, change: Callable[[Stage, Workload], Any]) -> None:
+def test_stale_bundle_is_dropped_entirely(stage: Stage, change: Callable[[Stage, Workload], Any]) -> None:
     workload = stage.submit(roles=[{"name": "worker", "replicas": 4, "gpu": 1}])
     seen, plan = observe_cluster(stage)
     assert len(plan.bundles) == 1

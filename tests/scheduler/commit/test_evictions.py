@@ -46,9 +46,9 @@ def test_eviction_records_victim_preemptor_rule_and_numbers(stage: Stage) -> Non
     assert (row.gpu_milli, row.entire_workload) == (4000, True)
     assert row.lost_gpu_seconds >= 400
     assert row.rule
-    standing = row.numbers["victim"][0]
-    assert standing["queue"] == "vision"
-    assert standing["allocated_before"]["gpu"] > standing["allocated_after"]["gpu"]
+    status = row.numbers["victim"][0]
+    assert status["queue"] == "vision"
+    assert status["allocated_before"]["gpu"] > status["allocated_after"]["gpu"]
     assert row.cycle is not None
     event = Event.objects.filter(workload_id=low.pk, kind="stopping").get()
     assert event.data["cycle"] == row.cycle
@@ -126,7 +126,7 @@ def test_moved_workload_restarts_on_another_node_without_backoff(stage: Stage) -
     ] == []
 
 
-def test_elastic_victim_is_scaled_down_before_any_is_stopped(stage: Stage) -> None:
+def test_elastic_victim_is_scaled_down_before_any_victim_is_stopped(stage: Stage) -> None:
     growing = [{"name": "worker", "min": 1, "max": 4, "gpu": 1}]
     elastic = stage.submit("elastic", kind="elastic", roles=growing)
     stage.tick(4)
@@ -157,7 +157,7 @@ def test_reservation_is_dropped_when_a_limit_is_set_later(stage: Stage) -> None:
     assert high.reason == "ProjectLimit"
 
 
-def test_reservation_holds_against_higher_priority_until_it_starts(stage: Stage) -> None:
+def test_higher_priority_workload_does_not_take_reserved_resources(stage: Stage) -> None:
     stage.submit("low", roles=WHOLE, priority=10, grace_period_seconds=30)
     stage.tick(2)
     stage.runtime.stubborn.update(stage.runtime.running())

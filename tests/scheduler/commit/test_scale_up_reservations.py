@@ -71,7 +71,7 @@ def test_scale_up_reservation_ends_with_the_run(stage: Stage, end: Callable[[Sta
     assert not Reservation.objects.filter(workload=workload).exists()
 
 
-def test_scaled_up_workload_is_reclaimed_and_requeued_whole(
+def test_scaled_up_workload_is_reclaimed_and_requeued_as_a_whole(
     stage: Stage,
 ) -> None:
     stage.cast.vision.quotas.update(gpu_milli=0)

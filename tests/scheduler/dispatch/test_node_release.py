@@ -216,7 +216,7 @@ def test_crash_during_a_release_leaves_nothing_half_done(stage: PoolStage) -> No
 
 
 def test_lost_race_during_a_release_evicts_nothing(stage: PoolStage) -> None:
-    """The move is checked again under a lock, so a node cordoned in the meantime accepts no workload."""
+    """The move is checked again under a lock, so a node cordoned since the decision accepts no workload."""
     submit_one_per_node(stage)
     stage.pool(node_consolidation="when_underutilised")
 

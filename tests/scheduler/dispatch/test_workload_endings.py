@@ -84,7 +84,7 @@ def test_each_run_has_its_own_rendezvous_address(stage: Stage) -> None:
 
 def test_unstartable_command_is_reported(stage: Stage) -> None:
     workload = stage.submit(roles=ONE)
-    stage.runtime.runs_at_once = False
+    stage.runtime.runs_immediately = False
     stage.tick()
     pod = stage.pods(workload)[0]
     stage.runtime.end(str(pod.pk), cause=PodCause.START_FAILED, message="no such program")

@@ -1,4 +1,4 @@
-"""Tests that elastic pools grow with the demand of workloads, by the binding resource."""
+"""Tests that elastic pools scale up with demand, according to the scarcest resource."""
 
 import pytest
 
@@ -28,7 +28,7 @@ def explained(workload: Workload) -> Workload:
     return workload
 
 
-def test_workload_without_gpus_makes_an_empty_pool_grow(stage: Stage, empty_pool: NodePool) -> None:
+def test_workload_without_gpus_scales_up_an_empty_pool(stage: Stage, empty_pool: NodePool) -> None:
     workload = stage.submit(roles=[{"gpu": 0}])
     stage.tick(2)
     assert nodes_desired(empty_pool) == 1
@@ -78,7 +78,7 @@ def test_nodes_with_all_cpus_allocated_are_not_underutilized(stage: Stage, empty
     assert nodes_desired(empty_pool) == 4
 
 
-def test_elastic_workload_grows_onto_nodes_that_the_pool_adds(stage: Stage, empty_pool: NodePool) -> None:
+def test_elastic_workload_scales_up_onto_nodes_that_the_pool_adds(stage: Stage, empty_pool: NodePool) -> None:
     stage.node(0)
     NodePool.objects.update(nodes_desired=1)
     workload = stage.submit(roles=[{"name": "trainer", "min": 2, "max": 6, "gpu": 1}])

@@ -1,4 +1,4 @@
-"""Nodes held for the longest-pending workload, with real rows: history, snapshot and sentences."""
+"""Tests for nodes held for the longest-pending workload: history, snapshot and messages."""
 
 from datetime import timedelta
 from typing import Any
@@ -39,7 +39,7 @@ def expected(stage: Stage, cache: ObservationCache | None = None) -> dict[str, i
     return {queue.name: queue.expected_runtime for queue in queues if queue.parent is not None}
 
 
-def test_expected_runtime_is_what_four_of_five_completed_runs_of_the_project_did_not_exceed(
+def test_expected_runtime_is_the_80th_percentile_of_the_projects_completed_runs(
     stage: Stage,
 ) -> None:
     complete(stage, 300, 100, 200, 900, 400)
@@ -53,9 +53,7 @@ def test_only_the_last_fifty_runs_count(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("columns", [{"phase": "failed"}, {"kind": "interactive"}, {"kind": "service"}])
-def test_runs_that_failed_or_had_no_end_of_their_own_do_not_count(
-    stage: Stage, columns: dict[str, str]
-) -> None:
+def test_failed_runs_sessions_and_services_do_not_count(stage: Stage, columns: dict[str, str]) -> None:
     complete(stage, 100, 100, 100, 100, 100, **columns)
     assert expected(stage)["vision"] is None
 

@@ -1,4 +1,4 @@
-"""Tests for what the two parties to an eviction see of each other."""
+"""Tests that each party to an eviction sees only the permitted parts of the other."""
 
 import json
 from dataclasses import dataclass
@@ -66,46 +66,46 @@ def issue_token(actor: Actor) -> str:
     return tokens.issue(actor=actor, name=name, scopes=["read"], expires_at=None)[1]
 
 
-def content(case: Case, name: str, door: str) -> str:
+def content(case: Case, name: str, view: str) -> str:
     actor = case.people[name]
     assert actor.user is not None
     client = Client()
-    if door in ("rest", "csv"):
+    if view in ("rest", "csv"):
         sent = {"HTTP_AUTHORIZATION": f"Bearer {issue_token(actor)}"}
-        path = f"/api/v1/evictions/{case.row.pk}" if door == "rest" else "/api/v1/evictions?format=csv"
+        path = f"/api/v1/evictions/{case.row.pk}" if view == "rest" else "/api/v1/evictions?format=csv"
         answer = client.get(path, **sent)
     else:
         client.force_login(actor.user)
         own = case.row.workload_id if name != "grace" else case.row.preemptor_id
         paths = {"page": f"/evictions/{case.row.pk}", "list page": "/evictions"}
-        answer = client.get(paths.get(door, f"/workloads/{own}"))
-    assert answer.status_code == 200, (name, door, answer.status_code)
+        answer = client.get(paths.get(view, f"/workloads/{own}"))
+    assert answer.status_code == 200, (name, view, answer.status_code)
     return b"".join(answer).decode() if answer.streaming else answer.content.decode()
 
 
 def test_victim_sees_project_and_size_of_the_preemptor(case: Case) -> None:
-    for name, door in product(("bob", "carol", "dave", "erin"), VIEW_NAMES):
-        text = content(case, name, door)
-        assert "a 2-GPU workload of project ads" in text, (name, door)
-        assert OTHER in text, (name, door)
-        assert SECRET not in text, (name, door)
-        assert str(case.row.preemptor_id) not in text, (name, door)
+    for name, view in product(("bob", "carol", "dave", "erin"), VIEW_NAMES):
+        text = content(case, name, view)
+        assert "a 2-GPU workload of project ads" in text, (name, view)
+        assert OTHER in text, (name, view)
+        assert SECRET not in text, (name, view)
+        assert str(case.row.preemptor_id) not in text, (name, view)
 
 
 def test_preemptor_sees_project_and_size_of_the_victim(case: Case) -> None:
-    for door in VIEW_NAMES:
-        text = content(case, "grace", door)
-        assert "a 4-GPU workload of project vision" in text, door
-        assert SECRET in text, door
-        assert OTHER not in text, door
-        assert str(case.row.workload_id) not in text, door
+    for view in VIEW_NAMES:
+        text = content(case, "grace", view)
+        assert "a 4-GPU workload of project vision" in text, view
+        assert SECRET in text, view
+        assert OTHER not in text, view
+        assert str(case.row.workload_id) not in text, view
 
 
 def test_member_of_both_projects_sees_both_names(case: Case) -> None:
-    for name, door in product(("alice", "heidi"), VIEW_NAMES):
-        text = content(case, name, door)
-        assert SECRET in text, (name, door)
-        assert OTHER in text, (name, door)
+    for name, view in product(("alice", "heidi"), VIEW_NAMES):
+        text = content(case, name, view)
+        assert SECRET in text, (name, view)
+        assert OTHER in text, (name, view)
 
 
 def test_eviction_numbers_come_from_the_diverging_queues(case: Case) -> None:

@@ -30,13 +30,13 @@ def test_pending_workload_is_explained_with_its_queues(stage: Stage) -> None:
     assert explanation.queue["department"]["quota"]["gpu"] == 4
 
 
-def test_dry_run_predicts_start_wait_or_evict_and_stores_nothing(stage: Stage) -> None:
+def test_dry_run_predicts_start_pending_or_eviction_and_stores_nothing(stage: Stage) -> None:
     document = {**training("one"), "project": "vision"}
     assert dry_run(actor=stage.cast.dave, document=document).outcome == "would_start"
     stage.submit("first", roles=FOUR)
     stage.tick(2)
     prediction = dry_run(actor=stage.cast.dave, document={**document, "preemptible": False})
-    assert prediction.outcome == "would_wait"
+    assert prediction.outcome == "would_stay_pending"
     assert prediction.blockers
     assert Workload.objects.count() == 1
     with pytest.raises(Conflict):
@@ -59,7 +59,7 @@ def test_dry_run_agrees_with_the_next_cycle(stage: Stage) -> None:
     assert stage.phase(high) == Phase.RESERVED
 
 
-def test_invariants_hold_on_a_cluster_and_a_violation_is_named(stage: Stage) -> None:
+def test_invariants_hold_and_a_violation_is_named(stage: Stage) -> None:
     stage.submit()
     stage.tick(2)
     assert [check_result for check_result in check_invariants(timezone.now()) if not check_result.ok] == []

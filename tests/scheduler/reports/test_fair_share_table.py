@@ -1,6 +1,6 @@
 """Tests for the fair-share table of the last cycle."""
 
-from scheduler.models import QueueStanding
+from scheduler.models import QueueStatus
 from scheduler.reports.fair_share.table import share_table
 from tests.scheduler.stage import NOON, Stage
 
@@ -12,7 +12,7 @@ def test_queues_are_sorted_by_rank_with_borrowed_and_missing_amounts(stage: Stag
     cast.product.rank = 5
     cast.product.save()
     for project, share, held, requested in ((cast.ads, 0, 3000, 3000), (cast.vision, 4000, 1000, 9000)):
-        QueueStanding.objects.create(
+        QueueStatus.objects.create(
             pool=cast.pool, project=project, share=[share, 0, 0], allocated=[held, 0, 0],
             requested=[requested, 0, 0], usage=[0.25, 0, 0], at=NOON,
         )  # fmt: skip

@@ -4,7 +4,7 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from scheduler.models import QueueStanding
+from scheduler.models import QueueStatus
 from scheduler.reports.fair_share.trace import full_share_trace
 from tests.scheduler.stage import Stage
 
@@ -20,7 +20,7 @@ def test_trace_from_a_stored_cycle_equals_the_trace_from_workloads(stage: Stage)
     stage.tick(2)
     owners = (cast.product, cast.vision, cast.ads)
     left = [full_share_trace(owner, cast.pool) for owner in owners]
-    QueueStanding.objects.all().delete()
+    QueueStatus.objects.all().delete()
     assert left == [full_share_trace(owner, cast.pool) for owner in owners]
     assert any(chapter.rounds for chapters in left for chapter in chapters)
 

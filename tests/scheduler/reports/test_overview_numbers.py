@@ -5,9 +5,9 @@ from datetime import timedelta
 import pytest
 
 from projects.models import Project
-from scheduler.models import QueueStanding
+from scheduler.models import QueueStatus
+from scheduler.reports.queues.pending_times import pending_times
 from scheduler.reports.queues.starved import find_shortfalls
-from scheduler.reports.queues.waiting_times import pending_times
 from scheduler.reports.usage.pool_hours import hourly_allocation
 from scheduler.reports.utilization.over_time import MeanGpus, UtilizationHour, hourly_utilization, mean_gpus
 from tests.scheduler.stage import NOON, Stage
@@ -28,21 +28,21 @@ def test_each_hour_has_capacity_and_allocated_gpus(stage: Stage) -> None:
     assert [round(hour.total, 2) for hour in course] == pytest.approx([0, 0, 4, 2], abs=0.02)
 
 
-def test_wait_times_cover_recent_visible_starts(stage: Stage) -> None:
+def test_pending_times_cover_recent_visible_starts(stage: Stage) -> None:
     for number, waited in enumerate((10, 20, 30, 1000)):
         workload = stage.submit(f"w{number}", roles=ONE)
         workload.pool = stage.cast.pool
         workload.first_started_at = workload.submitted_at + timedelta(seconds=waited)
         workload.save()
     pools = [stage.cast.pool]
-    waits = pending_times(stage.cast.dave, pools, NOON)
-    assert (waits.started, waits.median, waits.p95) == (4, 25.0, pytest.approx(854.5))
+    times = pending_times(stage.cast.dave, pools, NOON)
+    assert (times.started, times.median, times.p95) == (4, 25.0, pytest.approx(854.5))
     assert pending_times(stage.cast.grace, pools, NOON).median is None
     assert pending_times(stage.cast.dave, pools, NOON + timedelta(hours=1)).started == 0
 
 
-def standing(stage: Stage, project: Project, *, share: int, allocated: int, requested: int) -> None:
-    QueueStanding.objects.create(
+def status(stage: Stage, project: Project, *, share: int, allocated: int, requested: int) -> None:
+    QueueStatus.objects.create(
         pool=stage.cast.pool, project=project, share=[share, 0, 0], allocated=[allocated, 0, 0],
         requested=[requested, 0, 0], usage=[0, 0, 0], at=NOON,
     )  # fmt: skip
@@ -50,9 +50,9 @@ def standing(stage: Stage, project: Project, *, share: int, allocated: int, requ
 
 def test_queue_below_its_fair_share_is_listed_with_queues_above_theirs(stage: Stage) -> None:
     cast = stage.cast
-    standing(stage, cast.vision, share=4000, allocated=1000, requested=9000)
-    standing(stage, cast.speech, share=2000, allocated=500, requested=500)  # no further demand
-    standing(stage, cast.ads, share=1000, allocated=3000, requested=3000)
+    status(stage, cast.vision, share=4000, allocated=1000, requested=9000)
+    status(stage, cast.speech, share=2000, allocated=500, requested=500)  # no further demand
+    status(stage, cast.ads, share=1000, allocated=3000, requested=3000)
     (rows,) = find_shortfalls(cast.alice, [cast.pool])
     assert (rows.project, rows.below_share) == ("vision", 3000)
     held = [(borrower.project, borrower.over_quota) for borrower in rows.borrowers]

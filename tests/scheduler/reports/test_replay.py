@@ -64,7 +64,7 @@ def test_every_cycle_of_a_busy_day_replays_identically(stage: Stage) -> None:
     again = list(replay_all())
     assert len(again) >= 6
     assert any(result.bundles for result in again)
-    assert any(result.waiting for result in again)
+    assert any(result.pending for result in again)
     for result in again:
         assert result.identical, result.differences
         assert result.summary.endswith("with the same engine version.")
@@ -130,7 +130,7 @@ def test_replay_differences_are_printed(stage: Stage) -> None:
     cycle = Cycle.objects.exclude(snapshot=None).order_by("pk")[0]
     document = json.loads(zlib.decompress(bytes(cycle.snapshot or b"")))
     document["decided"]["bundles"][0]["steps"][0][4] = "local-9"
-    document["decided"]["waits"]["vision/ghost"] = [1, "Fragmented"]
+    document["decided"]["pending"]["vision/ghost"] = [1, "Fragmented"]
     document["decided"]["shares"]["vision on local"] = [1, 2, 3]
     cycle.snapshot = zlib.compress(json.dumps(document).encode())
     again = replay(cycle)

@@ -16,7 +16,7 @@ from pools.models import Node
 from projects.models import Delivery, Event, Phase, Workload
 from projects.services.notifications.subscriptions import subscribe
 from projects.services.workloads.prediction import Prediction, dry_run
-from scheduler.models import QueueStanding
+from scheduler.models import QueueStatus
 from scheduler.reports.queues.queue_list import queue_length, queued_workloads
 from scheduler.reports.queues.starved import find_shortfalls
 from scheduler.reports.what_if.slots import MAX_DRY_RUNS, dry_run_slot
@@ -48,7 +48,7 @@ def gang(gpus: int) -> list[dict[str, object]]:
 
 
 @pytest.fixture
-def impossible_workload(stage: Stage) -> Workload:
+def unschedulable_workload(stage: Stage) -> Workload:
     """Submit a workload that requests more GPUs than the pool has at its maximum size."""
     pool = stage.cast.pool
     most = (pool.nodes_max or pool.nodes_min) * pool.gpus_per_node
@@ -56,42 +56,40 @@ def impossible_workload(stage: Stage) -> Workload:
 
 
 @pytest.mark.shows("RAI-53")
-def test_impossible_workload_is_unschedulable_and_has_no_queue_position(
-    stage: Stage, impossible_workload: Workload
-) -> None:
+def test_unschedulable_workload_has_no_queue_position(stage: Stage, unschedulable_workload: Workload) -> None:
     stage.tick()
-    impossible_workload.refresh_from_db()
-    assert (impossible_workload.phase, impossible_workload.reason) == (Phase.PENDING, "Unschedulable")
-    assert impossible_workload.explanation["queue_position"] is None
-    assert impossible_workload.explanation["blockers"][0]["reason"] == "ExceedsPoolMax"
-    assert impossible_workload.message == impossible_workload.explanation["blockers"][0]["message"]
-    assert "GPUs" in impossible_workload.message
+    unschedulable_workload.refresh_from_db()
+    assert (unschedulable_workload.phase, unschedulable_workload.reason) == (Phase.PENDING, "Unschedulable")
+    assert unschedulable_workload.explanation["queue_position"] is None
+    assert unschedulable_workload.explanation["blockers"][0]["reason"] == "ExceedsPoolMax"
+    assert unschedulable_workload.message == unschedulable_workload.explanation["blockers"][0]["message"]
+    assert "GPUs" in unschedulable_workload.message
     pool = stage.cast.pool
-    assert impossible_workload not in queued_workloads(stage.cast.alice, pool)
+    assert unschedulable_workload not in queued_workloads(stage.cast.alice, pool)
     assert queue_length(pool).workloads == 0
 
 
-def test_impossible_workload_earns_no_share_and_raises_no_alarm(
-    stage: Stage, impossible_workload: Workload
+def test_unschedulable_workload_gets_no_fair_share_and_is_not_reported_as_starved(
+    stage: Stage, unschedulable_workload: Workload
 ) -> None:
     stage.submit("borrower", project=stage.cast.ads, roles=gang(4))
     stage.tick(2)
-    standing = QueueStanding.objects.get(project=impossible_workload.project, pool=stage.cast.pool)
-    assert (standing.requested[0], standing.share[0]) == (0, 0)
+    status = QueueStatus.objects.get(project=unschedulable_workload.project, pool=stage.cast.pool)
+    assert (status.requested[0], status.share[0]) == (0, 0)
     assert find_shortfalls(stage.cast.alice, [stage.cast.pool]) == []
 
 
-def test_workload_is_schedulable_again_when_the_pool_may_grow_far_enough(
-    stage: Stage, impossible_workload: Workload
+def test_workload_is_schedulable_again_when_the_pools_maximum_is_raised(
+    stage: Stage, unschedulable_workload: Workload
 ) -> None:
     stage.tick()
     pool = stage.cast.pool
     pool.nodes_max = 1000
     pool.save(update_fields=["nodes_max"])
     stage.tick()
-    impossible_workload.refresh_from_db()
-    assert impossible_workload.reason != "Unschedulable"
-    assert impossible_workload.explanation["queue_position"] == 1
+    unschedulable_workload.refresh_from_db()
+    assert unschedulable_workload.reason != "Unschedulable"
+    assert unschedulable_workload.explanation["queue_position"] == 1
 
 
 def test_paused_pool_makes_no_workload_unschedulable(stage: Stage) -> None:
@@ -106,28 +104,30 @@ def test_paused_pool_makes_no_workload_unschedulable(stage: Stage) -> None:
 
 
 def test_owner_of_unschedulable_workload_is_notified_once_across_schedulers(
-    stage: Stage, impossible_workload: Workload
+    stage: Stage, unschedulable_workload: Workload
 ) -> None:
     user = stage.cast.alice.user
     subscribe(actor=stage.cast.alice, scope=user, to="alice@example.org", events=["failed"])
     stage.tick(3, seconds=30)
     stage.loop = stage.new_loop()  # a new loop has no record of earlier writes
     stage.tick(2, seconds=30)
-    (delivery,) = Delivery.objects.filter(workload_id=impossible_workload.pk)
+    (delivery,) = Delivery.objects.filter(workload_id=unschedulable_workload.pk)
     assert (delivery.kind, delivery.to) == ("unschedulable", "alice@example.org")
-    impossible_workload.refresh_from_db()
-    assert delivery.content["message"] == impossible_workload.message
-    assert Event.objects.filter(workload_id=impossible_workload.pk, kind="unschedulable").count() == 1
+    unschedulable_workload.refresh_from_db()
+    assert delivery.content["message"] == unschedulable_workload.message
+    assert Event.objects.filter(workload_id=unschedulable_workload.pk, kind="unschedulable").count() == 1
 
 
-def test_owner_without_subscriptions_is_notified_by_mail(stage: Stage, impossible_workload: Workload) -> None:
+def test_owner_without_subscriptions_is_notified_by_mail(
+    stage: Stage, unschedulable_workload: Workload
+) -> None:
     user = stage.cast.alice.user
     assert user is not None
     user.email = "alice@example.org"
     user.save(update_fields=["email"])
     with override_settings(BERTH_SENDS_MAIL=True):
         stage.tick(2)
-    assert [row.to for row in Delivery.objects.filter(workload_id=impossible_workload.pk)] == [
+    assert [row.to for row in Delivery.objects.filter(workload_id=unschedulable_workload.pk)] == [
         "alice@example.org"
     ]
     assert mail.outbox == []  # the task queue sends the mail

@@ -41,7 +41,7 @@ def test_backlog_is_more_than_ten_requests_per_engine_for_twenty_seconds() -> No
 
 
 @pytest.mark.shows("RLX-66", "RLX-71")
-def test_long_wait_in_the_queue_scales_out_after_fifteen_seconds() -> None:
+def test_long_queue_time_scales_out_after_fifteen_seconds() -> None:
     watch = Watch().take_sample(waits=cumulative_observations())
     watch.take_sample(waits=cumulative_observations(*[8.0] * 20)).take_sample(
         waits=cumulative_observations(*[8.0] * 40)
@@ -63,7 +63,7 @@ def test_slow_first_token_scales_out_after_fifteen_seconds() -> None:
 
 
 @pytest.mark.shows("RLX-71", "RLX-84")
-def test_waits_before_the_window_do_not_count() -> None:
+def test_queue_times_before_the_window_do_not_count() -> None:
     slow = (9.0,) * 50
     watch = (
         Watch().take_sample(waits=cumulative_observations()).take_sample(waits=cumulative_observations(*slow))

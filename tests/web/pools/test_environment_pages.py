@@ -137,7 +137,7 @@ def test_node_page_explains_a_missing_environment(cast: Cast, alice: Client) -> 
 def test_node_page_shows_exit_code_and_last_output_of_the_start_script(
     cast: Cast, alice: Client, sign_in
 ) -> None:
-    """The node has ended, because a failed start script ends its node at once."""
+    """The node has ended, because a failed start script ends its node immediately."""
     phase = {"phase": "start", "state": "failed", "seconds": 3, "message": "pip: <no> space", "exit_code": 7}
     node = make.node(cast.pool, state="ended", ended_at=timezone.now(), phases=[phase])
     page = alice.get(f"/nodes/{node.name}").content.decode()

@@ -173,7 +173,7 @@ def test_disruption_budget_is_validated_stored_and_shown(cast: Cast, alice: Clie
     )
     assert right.status_code == 204
     text = alice.get("/node-pools/local").content.decode()
-    assert "Empty nodes cannot be removed yet: at most 0 nodes at once." in text
+    assert "Empty nodes cannot be removed yet: at most 0 nodes at a time." in text
 
 
 def test_lowering_maximum_nodes_lists_drained_nodes_and_needs_confirmation(

@@ -218,7 +218,7 @@ def test_error_names_the_invalid_cell_and_the_allowed_values(
         (fault,) = answer.json()["faults"]
         assert (fault["owner"], fault["pool"]) == (row_key(cast.vision), "local")
         assert words in fault["message"]
-        assert "vision on local" in fault["cell"]
+        assert "vision in pool local" in fault["cell"]
     assert ("speech", "spot") not in gpu_quotas(), "all or nothing"
 
 

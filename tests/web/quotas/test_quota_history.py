@@ -63,7 +63,7 @@ def test_overwritten_quota_change_is_not_reverted(cast_with_quotas: Cast, sign_i
     assert first is not None
     page = sign_in("bob").post(f"/quotas/changes/{first.pk}/revert", **HTMX)
     assert page.status_code == 412
-    assert "Changed in the meantime: vision on local (by alice)" in page.content.decode()
+    assert "Changed since your preview: vision in pool local (by alice)" in page.content.decode()
     assert gpus()["vision"] == 3000
 
 

@@ -23,7 +23,7 @@ def test_many_projects_are_collapsed_by_department(cast: Cast, sign_in: Any) -> 
     assert ">many-7</a>" in client.get("/quotas?pool=local&open=product").content.decode()
 
 
-def test_few_projects_are_all_shown(cast: Cast, sign_in: Any) -> None:
+def test_short_project_list_is_not_collapsed(cast: Cast, sign_in: Any) -> None:
     text = sign_in("alice").get("/quotas?pool=local").content.decode()
     assert all(f">{name}</a>" in text for name in ("vision", "speech", "ads", "search"))
     assert "Show 2 projects" not in text

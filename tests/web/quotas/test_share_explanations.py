@@ -10,7 +10,7 @@ from django.utils.html import escape
 
 from projects.models import ApiToken, Workload
 from projects.services.people import tokens
-from scheduler.models import QueueStanding
+from scheduler.models import QueueStatus
 from tests import factories as make
 from tests.cast import Cast
 
@@ -116,8 +116,8 @@ def test_quota_tree_and_pending_workload_link_to_the_explanation(contended_pool:
     address = "/quotas/projects/vision/local/share"
     for name in ("alice", "dave"):
         assert f'href="{address}"' not in sign_in(name).get("/quotas?pool=local").content.decode()
-    make.standing(contended_pool.vision, contended_pool.pool, share=2, allocated=0, requested=2)
-    make.standing(contended_pool.research, contended_pool.pool, share=2, allocated=0, requested=2)
+    make.queue_status(contended_pool.vision, contended_pool.pool, share=2, allocated=0, requested=2)
+    make.queue_status(contended_pool.research, contended_pool.pool, share=2, allocated=0, requested=2)
     for name, of_department in (("alice", True), ("dave", False)):
         client = sign_in(name)
         waits = Workload.objects.get(name="waits")
@@ -128,7 +128,7 @@ def test_quota_tree_and_pending_workload_link_to_the_explanation(contended_pool:
 
 
 def test_explain_api_and_admin_site_show_the_same_sentences(contended_pool: Cast) -> None:
-    row = QueueStanding.objects.create(
+    row = QueueStatus.objects.create(
         pool=contended_pool.pool, project=contended_pool.vision, share=[0] * 3, allocated=[0] * 3,
         requested=[2000, 0, 0], usage=[0.0] * 3, at=timezone.now(),
     )  # fmt: skip
@@ -142,7 +142,7 @@ def test_explain_api_and_admin_site_show_the_same_sentences(contended_pool: Cast
     user.save()
     admin_client = Client()
     admin_client.force_login(user)
-    page = admin_client.get(reverse("admin:scheduler_queuestanding_change", args=[row.pk])).content.decode()
+    page = admin_client.get(reverse("admin:scheduler_queuestatus_change", args=[row.pk])).content.decode()
     for line in project:
         assert escape(line) in page
 

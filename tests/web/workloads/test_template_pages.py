@@ -86,7 +86,7 @@ def test_conflicting_template_edit_shows_both_versions_and_can_be_saved_again(
     text = answer.content.decode()
     assert answer.status_code == 412
     assert "carol saved the version below" in text and "priority: 10" in text and "priority: 20" in text
-    again = {**mine, "version": answer.context["shows"].version}
+    again = {**mine, "version": answer.context["template_page"].version}
     assert dave.post(PAGE, again, **HTMX).status_code == 204
     nightly_template.refresh_from_db()
     assert "priority: 20" in nightly_template.text

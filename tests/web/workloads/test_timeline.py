@@ -104,7 +104,7 @@ def pending_reasons(client, workload: Workload) -> list[tuple[str, list[str]]]:
 def test_timeline_shows_the_sequence_of_pending_reasons(cast: Cast, sign_in) -> None:
     ours, _ = preemption_history(cast)
     reasons = make.reasons(("OverFairShare", 100), ("Fragmented", 93, 90), ("ProjectLimit", 59, 30))
-    Workload.objects.filter(pk=ours.pk).update(wait_reasons=reasons)
+    Workload.objects.filter(pk=ours.pk).update(pending_reasons=reasons)
     client = sign_in("erin")
     assert pending_reasons(client, ours) == [
         ("Starting", ["ProjectLimit 29"]), ("Starting", ["OverFairShare 7", "Fragmented 3"]),
@@ -117,7 +117,7 @@ def test_pending_workload_shows_the_time_per_reason(cast: Cast, sign_in) -> None
     reasons = make.reasons(("Fragmented", 40, 30), ("OverFairShare", 9), ("Fragmented", 3))
     pending = make.workload(
         cast.vision, "waits", reason="Fragmented", explained_at=make.ago(seconds=5),
-        since=make.ago(minutes=10), wait_reasons=reasons,
+        since=make.ago(minutes=10), pending_reasons=reasons,
     )  # fmt: skip
     record_event(pending, "submitted", "Submitted by dave.", 50)
     assert pending_reasons(sign_in("dave"), pending) == [
@@ -129,7 +129,7 @@ def test_many_reason_changes_are_summarized(cast: Cast, sign_in) -> None:
     flips = [("Fragmented" if n % 3 else "OverFairShare", 60 - n * 5) for n in range(9)]
     pending = make.workload(
         cast.vision, "waits", reason="Fragmented", explained_at=make.ago(seconds=5),
-        since=make.ago(minutes=61), wait_reasons=make.reasons(*flips),
+        since=make.ago(minutes=61), pending_reasons=make.reasons(*flips),
     )  # fmt: skip
     client = sign_in("dave")
     assert pending_reasons(client, pending) == [("Still pending", ["Fragmented 45", "OverFairShare 15"])]

@@ -118,7 +118,7 @@ def evictions(
 def _show_matrix(client: "Client", filters: dict[str, object], output: Output) -> None:
     if filters.pop("workload") is not None:
         raise BadInput(
-            "--matrix cannot be combined with --workload; allowed: --project, --preemptor, --pool, --kind"
+            "--matrix cannot be combined with --workload. Use --project, --preemptor, --pool or --kind."
         )
     matrix = client.evictions.matrix(**filters)
     if output is Output.CSV:

@@ -130,9 +130,9 @@ def quota_columns() -> list[Column]:
         Column("OWNER", lambda q: q.owner.name if q.owner.kind == "department" else f"  {q.owner.name}"),
         Column("POOL", lambda q: q.pool),
         Column("QUOTA", lambda q: number(q.gpu, "unlimited"), right=True),
-        Column("FAIR SHARE", lambda q: format_standing_gpus(q, "share"), right=True, optional=True),
-        Column("ALLOCATED", lambda q: format_standing_gpus(q, "allocated"), right=True),
-        Column("REQUESTED", lambda q: format_standing_gpus(q, "requested"), right=True, optional=True),
+        Column("FAIR SHARE", lambda q: format_status_gpus(q, "share"), right=True, optional=True),
+        Column("ALLOCATED", lambda q: format_status_gpus(q, "allocated"), right=True),
+        Column("REQUESTED", lambda q: format_status_gpus(q, "requested"), right=True, optional=True),
         Column("LIMIT", lambda q: number(q.limit.gpu, "none"), right=True, optional=True),
         Column("WEIGHT", lambda q: _format_weight(q.weight), right=True, optional=True),
         Column("BORROWS", lambda q: "yes" if q.over_quota else "no", optional=True),
@@ -158,7 +158,7 @@ def _save_quota(
 
     def describe(_: object) -> None:
         show_list([stored], quota_columns(), output, "")
-        if stored.standing is None:
+        if stored.status is None:
             print("berth: the fair share is computed in the next scheduling cycle", file=sys.stderr)
 
     show_one(stored, output, describe)
@@ -178,12 +178,12 @@ def _format_weight(weight: Any) -> str:
     return format_value(weight if isinstance(weight, float) else weight.plain())
 
 
-def format_standing_gpus(quota: Any, name: str) -> str:
+def format_status_gpus(quota: Any, name: str) -> str:
     """Format `share`, `allocated` or `requested` from the last cycle in GPUs.
 
     Return a dash if the amount is unknown.
     """
-    return "-" if quota.standing is None else number(getattr(quota.standing, name).gpu)
+    return "-" if quota.status is None else number(getattr(quota.status, name).gpu)
 
 
 def _quota_sort_key(quota: Any, projects: dict[str, str]) -> tuple[str, str, bool, str]:

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from berth.cli.arguments import OptionalPoolArgument, open_client
-from berth.cli.commands.quota import format_standing_gpus, sorted_quotas
+from berth.cli.commands.quota import format_status_gpus, sorted_quotas
 from berth.cli.exits import BadInput, ExitCode
 from berth.cli.following import print_listing
 from berth.cli.output import Column, Output, OutputOption, WatchOption, show_list, show_one
@@ -184,21 +184,21 @@ def _share_columns() -> list[Column]:
         Column("QUEUE", lambda q: q.owner.name if q.owner.kind == "department" else f"  {q.owner.name}"),
         Column("POOL", lambda q: q.pool),
         Column("QUOTA", lambda q: number(q.gpu, "unlimited"), right=True),
-        Column("FAIR SHARE", lambda q: format_standing_gpus(q, "share"), right=True),
-        Column("ALLOCATED", lambda q: format_standing_gpus(q, "allocated"), right=True),
+        Column("FAIR SHARE", lambda q: format_status_gpus(q, "share"), right=True),
+        Column("ALLOCATED", lambda q: format_status_gpus(q, "allocated"), right=True),
         Column("BORROWED", lambda q: number(_borrowed_gpus(q)), right=True, optional=True),
-        Column("REQUESTED", lambda q: format_standing_gpus(q, "requested"), right=True, optional=True),
+        Column("REQUESTED", lambda q: format_status_gpus(q, "requested"), right=True, optional=True),
         Column("DECAYED USAGE", _format_decayed_usage, right=True, optional=True),
         Column("RANK", lambda q: "-" if q.rank is None else str(q.rank), right=True, wide=True),
     ]
 
 
 def _borrowed_gpus(quota: Any) -> float | None:
-    allocated = quota.standing and quota.standing.allocated.gpu
+    allocated = quota.status and quota.status.allocated.gpu
     if allocated is None or quota.gpu is None:
         return None
     return max(0.0, allocated - quota.gpu)
 
 
 def _format_decayed_usage(quota: Any) -> str:
-    return "-" if quota.standing is None else f"{quota.standing.usage.gpu:.3f}"
+    return "-" if quota.status is None else f"{quota.status.usage.gpu:.3f}"

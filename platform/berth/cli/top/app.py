@@ -31,7 +31,7 @@ class ServiceTop(RefreshingApp):
         super().__init__(title=title, every=every)
         self._fetch = fetch_snapshot
         self._usage: deque[float] = deque(maxlen=SAMPLES_MAX)
-        self._waiting: deque[float] = deque(maxlen=SAMPLES_MAX)
+        self._queued: deque[float] = deque(maxlen=SAMPLES_MAX)
 
     def compose(self) -> ComposeResult:
         yield Header()
@@ -43,8 +43,8 @@ class ServiceTop(RefreshingApp):
                 with VerticalScroll(id="lines"):
                     yield Static("token usage")
                     yield Sparkline(id="usage")
-                    yield Static("waiting requests")
-                    yield Sparkline(id="waiting")
+                    yield Static("queued requests")
+                    yield Sparkline(id="queued")
             yield DataTable(id="conditions", cursor_type="none")
             yield DataTable(id="engines", cursor_type="none")
             yield DataTable(id="history", cursor_type="none")
@@ -83,7 +83,7 @@ class ServiceTop(RefreshingApp):
         metrics = snapshot.status.get("recent_metrics") or {}
         for name, key, series in (
             ("usage", "avg_token_usage", self._usage),
-            ("waiting", "total_queue_reqs", self._waiting),
+            ("queued", "total_queue_reqs", self._queued),
         ):
             if isinstance(value := metrics.get(key), int | float):
                 series.append(float(value))

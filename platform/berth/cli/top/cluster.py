@@ -117,14 +117,14 @@ def headline(snapshot: ClusterSnapshot) -> str:
     pool_capacity = sum(row.pool.capacity.gpu or 0 for row in snapshot.pools)
     phases = [row.workload.phase for row in snapshot.workloads]
     running = sum(phase in ("running", "starting", "stopping") for phase in phases)
-    waiting = sum(phase in ("pending", "reserved") for phase in phases)
+    pending = sum(phase in ("pending", "reserved") for phase in phases)
     allocated_amount = snapshot.now.allocated.gpu
     share = f" ({allocated_amount / pool_capacity:.0%})" if pool_capacity else ""
-    measured = "" if snapshot.now.gpu_busy_percent is None else f", {format_utilization(snapshot.now)} busy"
+    measured = "" if snapshot.now.gpu_busy_percent is None else f", {format_utilization(snapshot.now)} used"
     more = ", more not shown" if snapshot.more else ""
     return (
         f"{number(allocated_amount)} of {number(pool_capacity)} GPUs allocated{share}{measured}; "
-        f"workloads: {running} running, {waiting} pending{more}"
+        f"workloads: {running} running, {pending} pending{more}"
     )
 
 

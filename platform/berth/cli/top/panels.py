@@ -14,10 +14,10 @@ HISTORY = ("WHEN", "ACTION", "ENGINES", "STATUS", "TOOK", "REASON")
 SHOWN_METRICS = (
     ("engines reporting", "reporting_engines"),
     ("token usage", "avg_token_usage"),
-    ("waiting", "total_queue_reqs"),
+    ("queued", "total_queue_reqs"),
     ("running", "total_running_reqs"),
     ("tokens/s", "total_gen_throughput"),
-    ("wait p95 s", "queue_time_p95"),
+    ("queue p95 s", "queue_time_p95"),
     ("first token p95 s", "ttft_p95"),
 )
 

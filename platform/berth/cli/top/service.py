@@ -47,7 +47,7 @@ def parse_service_address(service: str, url: str) -> ServiceAddress:
     parts = urlsplit(url)
     if url and (parts.scheme not in {"http", "https"} or not parts.hostname):
         raise InvalidSettings(
-            f"--url: is not a valid address; received {url!r}; allowed: http://HOST[:PORT][{ROOT}NAME/autoscaler]"
+            f"--url {url!r} is not a valid address. Use http://HOST[:PORT][{ROOT}NAME/autoscaler]."
         )
     before, root, after = parts.path.partition(ROOT)
     named = after.strip("/").removesuffix("/autoscaler") if root else ""

@@ -191,8 +191,8 @@ class NodePool(Model):
     provisioning_stopped: bool = False
     """If true, no nodes are ordered until POST .../retry."""
     node_consolidation: str = ""
-    """Nodes that are released in addition to the autoscaler's rules: none, empty nodes, or also nodes
-    whose pods fit on other nodes."""
+    """Nodes that are released in addition to those that the autoscaler removes: none, empty nodes, or also
+    nodes whose pods fit on other nodes."""
     node_consolidation_after: int = 0
     disruption_budgets: list[dict[str, Any]] = []
     last_scaled_at: datetime | None = None

@@ -150,7 +150,7 @@ class Replay(Model):
     recorded_engine_version: str = ""
     engine_version: str = ""
     bundles: int = 0
-    waiting: int = 0
+    pending: int = 0
     differing: int = 0
     differences: list[str] = []
     summary: str = ""

@@ -153,7 +153,7 @@ class ScaleRequest(ScaleRequestMixin, Model):
     requested_by: str = ""
     reason: str = ""
     steps: list[ScaleStep] = []
-    waiting: list[PendingEngine] = []
+    pending: list[PendingEngine] = []
 
 
 class ActiveScaleRequest(Model):

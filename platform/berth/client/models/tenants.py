@@ -48,7 +48,7 @@ class DecayedUsage(Model):
     memory_mib: float = 0
 
 
-class QueueStanding(Model):
+class QueueStatus(Model):
     """Fair share, allocation and demand of a queue in the last cycle."""
 
     share: Amounts = Field(default_factory=Amounts)
@@ -68,7 +68,7 @@ class Quota(Model):
     over_quota: bool = False
     rank: int | None = None
     version: int = 0
-    standing: QueueStanding | None = None
+    status: QueueStatus | None = None
 
 
 class ChangedQuota(Model):
@@ -124,8 +124,8 @@ class StartChange(Model):
     workload: str = ""
     pool: str = ""
     gpus: float = 0
-    at_once: bool = False
-    """False if the workload must wait until evicted workloads have stopped."""
+    immediately: bool = False
+    """False if the workload starts only once evicted workloads have stopped."""
 
 
 class ReasonChange(Model):

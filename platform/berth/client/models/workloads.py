@@ -73,10 +73,10 @@ class Explanation(Model):
     """Sort keys that decided the queue position, most significant first."""
     expected_start: datetime | None = None
     expected_start_reason: str = ""
-    """Assumptions of the estimate, or why there is none."""
+    """Assumptions of the estimate, or the reason there is none."""
     blockers: list[Blocker] = []
     queue: dict[str, Any] = {}
-    """Standings of the project and its department. `how` explains each resource's share."""
+    """Queue statuses of the project and its department. `how` explains each resource's share."""
     evictions: list[Eviction] = []
     explained_at: datetime | None = None
     cycle: int | None = None

@@ -123,7 +123,7 @@ class Session:
     def map(
         self, function: Callable[..., T], /, *iterables: Iterable[Any], timeout: float | None = None
     ) -> Iterator[T]:
-        """Submit all calls at once and yield their results in the order of the arguments."""
+        """Submit all calls immediately and yield their results in the order of the arguments."""
         return iterate_results(
             [self.submit(function, *args) for args in zip(*iterables, strict=False)], timeout
         )

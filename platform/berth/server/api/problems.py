@@ -67,7 +67,7 @@ def to_error(exc: Exception) -> BerthError:
     if isinstance(exc, IntegrityError):
         logger.warning("Database constraint violated", exc_info=exc)
         return errors.Conflict(
-            "Another request changed the same object at the same time. Read it again and retry."
+            "Another request changed the same object at the same time. Fetch it again and retry."
         )
     if isinstance(exc, CONNECTION_ERRORS):
         return errors.Unavailable("The database is unavailable. Try again in a few seconds.", retry_after=5)

@@ -17,7 +17,7 @@ M = TypeVar("M", bound=BaseModel)
 Q = TypeVar("Q", bound="Query")
 
 Word = Annotated[str, Field(min_length=1, max_length=253), AfterValidator(validate_line)]
-CHANGED_MESSAGE = "The object changed after you read it. Read it again and retry with the new ETag."
+CHANGED_MESSAGE = "The object changed after you read it. Fetch it again and retry with the new ETag."
 
 
 class Body(BaseModel):

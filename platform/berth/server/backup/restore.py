@@ -87,7 +87,7 @@ def _while_stopped() -> Iterator[None]:
 
 def _reject_other_version(manifest: Manifest) -> None:
     own, theirs = _own_migrations(), manifest.migrations
-    versions = f"Berth {manifest.version} made it, and this is Berth {running_version()}"
+    versions = f"Berth {manifest.version} created it, and this is Berth {running_version()}"
     if unknown := sorted(set(theirs) - set(own)):
         first = ".".join(unknown[0])
         raise BackupError(

@@ -66,7 +66,10 @@ class BoundedBodies:
             raise _Rejection(Unauthenticated(f"A body of more than {BODY_MAX} bytes needs a valid token."))
         if self._large[secret] >= LARGE_BODIES_MAX:
             raise _Rejection(
-                RateLimited(1, f"At most {LARGE_BODIES_MAX} large bodies at once. Try again in 1 s.")
+                RateLimited(
+                    1,
+                    f"At most {LARGE_BODIES_MAX} large bodies at the same time. Try again in 1 s.",
+                )
             )
         self._large[secret] += 1
 
@@ -131,8 +134,8 @@ async def reject(scope: Scope, receive: Receive, send: Send, error: BerthError) 
     """Respond with the error, then keep reading for a while.
 
     If a server closes a connection with unread data, the connection is reset and the client never sees the
-    response. The response is therefore sent at once, except for its empty last part, which is sent when the
-    client stops sending.
+    response. The response is therefore sent immediately, except for its empty last part, which is sent when
+    the client stops sending.
     """
     body, kind = error.detail.encode(), TEXT
     if scope["path"].startswith(PATHS):

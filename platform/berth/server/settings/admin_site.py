@@ -25,7 +25,7 @@ SECTIONS: dict[str, tuple[tuple[str, str, str], ...]] = {
         ("Projects", "folder", "projects_project"),
         ("Quotas", "pie_chart", "projects_quota"),
         ("Budgets", "savings", "projects_budget"),
-        ("Fair shares", "balance", "scheduler_queuestanding"),
+        ("Fair shares", "balance", "scheduler_queuestatus"),
         ("Decayed usage", "trending_down", "scheduler_usage"),
         ("Hourly usage", "schedule", "scheduler_usagehour"),
     ),

@@ -23,8 +23,8 @@ from projects.models import Phase
 from projects.selectors import workloads
 from scheduler.reports.evictions.rendering import render_with_links
 from scheduler.reports.invariants import SCHEDULER_LEASE as SCHEDULER
+from scheduler.reports.queues.pending_times import pending_times
 from scheduler.reports.queues.starved import find_shortfalls
-from scheduler.reports.queues.waiting_times import pending_times
 from scheduler.reports.selectors import evictions
 from scheduler.reports.utilization.over_time import MeanGpus, hourly_utilization, mean_gpus
 from scheduler.reports.visibility import viewer_for
@@ -73,7 +73,7 @@ def index(request: Request) -> HttpResponse:
             evictions(actor).filter(pool_id__in=[pool.pk for pool in shown])[:EVICTIONS_MAX],
         ),
         "evicted_today": evictions(actor).filter(at__gte=now - DAY).count(),
-        "waits": pending_times(actor, shown, now - DAY),
+        "pending_times": pending_times(actor, shown, now - DAY),
         "shortfalls": find_shortfalls(actor, shown)[:SHORTFALLS_MAX],
         "course": list(reversed(hourly_means)),
         "measured": any(hour.measured for hour in hourly_means),
@@ -87,13 +87,13 @@ def index(request: Request) -> HttpResponse:
 
 
 def usage_chart(hourly_means: list[MeanGpus], zone: ZoneInfo) -> Columns:
-    """Return hourly columns of GPUs: busy, allocated but idle, allocated but unmeasured, free."""
+    """Return hourly columns of GPUs: used, allocated but idle, allocated but unmeasured, free."""
     layers: dict[str, list[tuple[float, str]]] = {"busy": [], "quiet": [], "used": [], "requested": []}
     for hour in hourly_means:
         at = hour.at.astimezone(zone).strftime("%a %H:00")
         for kind, amount, use in (
-            ("busy", hour.used, "allocated and busy"),
-            ("quiet", hour.measured - hour.used, "allocated and not busy"),
+            ("busy", hour.used, "used"),
+            ("quiet", hour.measured - hour.used, "allocated, idle"),
             ("used", hour.allocated - hour.measured, "allocated, not measured"),
             ("requested", hour.total - hour.allocated, "free"),
         ):

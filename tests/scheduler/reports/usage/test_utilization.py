@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from pools.models import NodePool
-from scheduler.models import QueueStanding, Usage
+from scheduler.models import QueueStatus, Usage
 from scheduler.reports.usage.decayed import decayed_usage, integrate
 from tests.scheduler.stage import Stage
 
@@ -60,9 +60,9 @@ def test_only_over_quota_allocation_is_charged(stage: Stage) -> None:
     assert row.used[0] == pytest.approx(integrate(0.0, 2000.0, seconds, half_life), rel=1e-6)
 
 
-def test_standings_have_share_allocated_and_requested(stage: Stage) -> None:
+def test_queue_status_has_share_allocated_and_requested(stage: Stage) -> None:
     stage.submit(roles=[{"name": "worker", "replicas": 2, "gpu": 1}])
     stage.tick(2)
-    row = QueueStanding.objects.get(project=stage.cast.vision)
+    row = QueueStatus.objects.get(project=stage.cast.vision)
     assert (row.share[0], row.allocated[0], row.requested[0]) == (2000, 2000, 2000)
-    assert QueueStanding.objects.get(department=stage.cast.research).allocated[0] == 2000
+    assert QueueStatus.objects.get(department=stage.cast.research).allocated[0] == 2000

@@ -30,11 +30,11 @@ def test_would_start_prediction_names_nodes_and_devices(stage: Stage) -> None:
     assert pods == {(p["role"], p["index"], p["node"], tuple(p["devices"])) for p in decision["pods"]}
 
 
-def test_would_wait_prediction_lists_the_blockers_of_the_later_explanation(stage: Stage) -> None:
+def test_would_stay_pending_prediction_lists_the_blockers_of_the_later_explanation(stage: Stage) -> None:
     stage.submit("held", roles=FOUR, max_runtime=600)
     stage.tick(2, seconds=10)
     prediction = predict(stage, roles=FOUR)
-    assert prediction.outcome == "would_wait"
+    assert prediction.outcome == "would_stay_pending"
     workload = stage.submit("asked", roles=FOUR)
     stage.tick()
     workload.refresh_from_db()
@@ -79,7 +79,7 @@ def test_would_evict_prediction_names_the_later_victims(stage: Stage) -> None:
 def test_limit_blocker_has_its_numbers(stage: Stage, gpus: int) -> None:
     stage.cast.vision.quotas.update(gpu_milli=0, limit_gpu_milli=gpus * 1000)
     prediction = predict(stage, roles=FOUR)
-    assert prediction.outcome == "would_wait"
+    assert prediction.outcome == "would_stay_pending"
     assert prediction.blockers[0]["reason"] == "ProjectLimit"
     assert prediction.blockers[0]["numbers"]["bound"] == gpus * 1000
     assert prediction.expected_start is None
@@ -105,7 +105,7 @@ def test_submission_without_a_priority_does_not_preempt_a_service(stage: Stage) 
     assert stage.phase(service) == "running"
     assert service.priority == SERVICE_DEFAULT > DEFAULT
     answer = predict(stage, roles=FOUR)
-    assert (answer.outcome, answer.evictions) == ("would_wait", [])
+    assert (answer.outcome, answer.evictions) == ("would_stay_pending", [])
     waiting = stage.submit("asked", roles=FOUR)
     stage.tick(2, seconds=10)
     assert (stage.phase(service), stage.phase(waiting)) == ("running", "pending")

@@ -9,7 +9,7 @@ from django.test.utils import CaptureQueriesContext
 from berth.core.errors import Forbidden, Invalid
 from projects.models import Audit, Quota, QuotaChange
 from projects.services.quotas.documents import read_draft
-from projects.services.quotas.drafts import apply_draft, compare, tag_before
+from projects.services.quotas.drafts import apply_draft, compare, version_tag_before_draft
 from scheduler.models import Eviction
 from scheduler.reports.what_if.quota_preview import Impact, preview
 from tests.scheduler.stage import Stage
@@ -54,7 +54,7 @@ def test_preview_lists_starts_evictions_and_changed_shares(full_stage: Stage) ->
     assert [(entry["project"], entry["workload"], entry["gpus"]) for entry in impact.starts] == [
         ("ads", "rank", 2)
     ]
-    assert impact.starts[0]["at_once"] is False
+    assert impact.starts[0]["immediately"] is False
     (eviction,) = impact.evictions
     assert eviction["summary"] == "vision/held would be reclaimed for ads/rank (4 GPUs, entire workload)"
     assert (eviction["kind"], eviction["gpus"]) == ("reclaim", 4)
@@ -117,7 +117,7 @@ def test_one_draft_may_delete_and_create_quotas(full_stage: Stage) -> None:
          "Project quotas in research add up to 6 GPUs, more than the department's own quota (4 GPUs)."),
         (quota_change("department", "product", gpu=9), "departments_above_pool",
          "Department quotas in local add up to 13 GPUs; the pool has 4 GPUs now."),
-        (quota_change("project", "vision", gpu=1, limit={"gpu": 2}), "limit_below_held",
+        (quota_change("project", "vision", gpu=1, limit={"gpu": 2}), "limit_below_allocated",
          "vision has 4 GPUs allocated, more than its limit of 2 GPUs."),
     ],
 )  # fmt: skip
@@ -133,7 +133,7 @@ def test_quota_below_non_preemptible_allocation_causes_a_warning(stage: Stage) -
     stage.submit("firm", roles=TWO, priority=100)
     stage.tick(2, seconds=10)
     (warning,) = preview_impact(stage, build_draft(quota_change("project", "vision", gpu=1))).warnings
-    assert warning["code"] == "below_firm"
+    assert warning["code"] == "below_non_preemptible"
     assert warning["message"].startswith(
         "vision has 2 GPUs allocated to non-preemptible workloads, more than its quota of 1 GPU."
     )
@@ -186,5 +186,5 @@ def test_every_error_of_a_draft_has_its_path(full_stage: Stage) -> None:
 def test_tag_contains_the_quota_versions(full_stage: Stage) -> None:
     draft = read_draft(full_stage.cast.alice, GIVE_TO_ADS)
     stored = compare(draft)
-    assert tag_before(stored).split("-")[2:] == ["0.0", "0.0"]
-    assert preview_impact(full_stage, GIVE_TO_ADS).tag == tag_before(stored)
+    assert version_tag_before_draft(stored).split("-")[2:] == ["0.0", "0.0"]
+    assert preview_impact(full_stage, GIVE_TO_ADS).tag == version_tag_before_draft(stored)

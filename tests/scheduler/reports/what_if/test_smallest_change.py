@@ -104,7 +104,7 @@ def test_workload_that_the_next_cycle_starts_needs_no_change(stage: Stage) -> No
     assert (answer.outcome, answer.change) == ("not_needed", None)
 
 
-def test_pool_below_its_ready_threshold_is_the_answer(stage: Stage) -> None:
+def test_explanation_names_pool_below_its_ready_threshold(stage: Stage) -> None:
     NodePool.objects.update(operational_since=None, ready_threshold=3)
     workload = pending(stage, roles=[{"name": "worker", "replicas": 5, "gpu": 1}])
     assert ask(stage, workload).sentence == (
@@ -112,7 +112,9 @@ def test_pool_below_its_ready_threshold_is_the_answer(stage: Stage) -> None:
     )
 
 
-def test_failure_of_the_engine_leaves_the_question_open(held: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_engine_failure_leaves_the_smallest_change_undecided(
+    held: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fail(*_: object) -> None:
         raise ZeroDivisionError
 
@@ -124,7 +126,7 @@ def test_failure_of_the_engine_leaves_the_question_open(held: Stage, monkeypatch
     )  # fmt: skip
 
 
-def test_answer_is_computed_once_for_each_state_of_the_cluster(
+def test_smallest_change_is_computed_once_per_cluster_state(
     held: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     searches = []

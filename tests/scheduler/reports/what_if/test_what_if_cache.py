@@ -49,7 +49,7 @@ def test_prediction_does_not_depend_on_earlier_dry_runs(
             outcomes.add(prediction.outcome)
         change()
         stage.tick(2, seconds=5)
-    assert outcomes == {"would_start", "would_wait", "would_evict", "unschedulable"}
+    assert outcomes == {"would_start", "would_stay_pending", "would_evict", "unschedulable"}
 
 
 def test_second_dry_run_rereads_no_unchanged_row(stage: Stage) -> None:

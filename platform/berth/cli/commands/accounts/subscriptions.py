@@ -35,9 +35,9 @@ def create(
         typer.Option(
             metavar="LIST",
             help="Comma-separated events: started, completed, failed, preempted, cancelled, "
-            "unschedulable, waiting, idle, budget, pool.",
+            "unschedulable, pending, idle, budget, pool.",
         ),
-    ] = "preempted,failed,waiting",
+    ] = "preempted,failed,pending",
     project: Annotated[str | None, typer.Option("--project", "-p", help="Events of this project.")] = None,
     department: Annotated[str | None, typer.Option(help="Events of this department.")] = None,
     platform: Annotated[bool, typer.Option("--platform", help="Events of the whole platform.")] = False,
@@ -47,7 +47,7 @@ def create(
     """Subscribe to the events of your workloads, a project, a department or the whole platform.
 
     \b
-    berth subscription create me@example.org --on preempted,failed,waiting --minutes 30
+    berth subscription create me@example.org --on preempted,failed,pending --minutes 30
     berth subscription create slack:https://chat.example.org/hook --project vision --on failed,budget
     """
     events = [event.strip() for event in on.split(",") if event.strip()]
@@ -111,7 +111,7 @@ def _delivery_columns() -> list[Column]:
         Column("ATTEMPTS", lambda d: str(d.attempts), right=True),
         Column(
             "NEXT ATTEMPT",
-            lambda d: format_time(d.next_attempt_at) if d.state == "waiting" else "-",
+            lambda d: format_time(d.next_attempt_at) if d.state == "pending" else "-",
             wide=True,
         ),
         Column("TO", lambda d: d.to, wide=True),

@@ -198,7 +198,7 @@ def _drain_lines(scaling: Any) -> list[str]:
 
 @app.command("pause")
 def pause(name: Name, output: OutputOption = Output.TABLE) -> None:
-    """Pause a pool: it neither grows nor shrinks until it is resumed.
+    """Pause a pool: its size does not change until it is resumed.
 
     \b
     berth pool pause train

@@ -82,7 +82,7 @@ def _evictions_card(now: datetime) -> Card:
 
 def _background_tasks_card(now: datetime) -> Card:
     failed = Failure.objects.filter(stopped__gte=now - DAY).count()
-    undelivered = Delivery.objects.filter(at__gte=now - DAY, state=Delivery.State.GIVEN_UP).count()
+    undelivered = Delivery.objects.filter(at__gte=now - DAY, state=Delivery.State.FAILED).count()
     lines = [f"{failed:,} failed in 24 hours"] if failed else []
     lines += [f"{undelivered:,} notifications not delivered"] if undelivered else []
     queued = OrmQ.objects.count()

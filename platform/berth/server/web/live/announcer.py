@@ -1,6 +1,6 @@
 """Announce changes to all web processes as notes that contain kinds and ids, but no content.
 
-The first note after a pause is sent at once, and notes that follow shortly after it are sent together. A
+The first note after a pause is sent immediately, and notes that follow shortly after it are sent together. A
 cycle that starts a thousand workloads therefore costs only a few notifications.
 """
 

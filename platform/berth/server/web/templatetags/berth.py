@@ -27,7 +27,7 @@ register.filter("gpu_hours", numbers.gpu_hours)
 register.filter("hours", numbers.hours)
 register.filter("money", numbers.money)
 register.filter("milliseconds", numbers.milliseconds)
-register.filter("spoken", numbers.to_words)
+register.filter("label", numbers.to_words)
 register.filter("tenths", numbers.as_percentage)
 register.filter("condition_titles", use_condition_titles)
 
@@ -112,8 +112,8 @@ def icon(name: str) -> SafeString:
 
 
 @register.inclusion_tag("web/parts/bar.html")
-def bar(drawn: Bar, size: str = "") -> dict[str, Any]:
-    return {"bar": drawn, "width": WIDTH, "size": size}
+def bar(value: Bar, size: str = "") -> dict[str, Any]:
+    return {"bar": value, "width": WIDTH, "size": size}
 
 
 @register.inclusion_tag("web/parts/navigation.html", takes_context=True)

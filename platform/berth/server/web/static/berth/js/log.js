@@ -97,7 +97,7 @@
     body.textContent = "Reading…";
     try {
       const got = await fetched(query);
-      if (mine !== turn) return; // the user has made another selection in the meantime
+      if (mine !== turn) return; // the user has since made another selection
       body.replaceChildren();
       take(got);
     } catch (error) {

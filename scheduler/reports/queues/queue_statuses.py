@@ -1,4 +1,4 @@
-"""Store queue standings and settle usage ledgers after every cycle and every change."""
+"""Store queue statuses and settle usage ledgers after every cycle and every change."""
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
@@ -10,7 +10,7 @@ from pools.models import Node, NodePool
 from projects.models import Quota
 from scheduler.engine.plan import QueueReport
 from scheduler.loop.observe.view import ClusterView
-from scheduler.models import QueueStanding, Usage
+from scheduler.models import QueueStatus, Usage
 from scheduler.reports.usage.decayed import RESOURCE_INDEXES, Rates, needs_settling, settle
 from scheduler.reports.usage.window import store_points
 
@@ -35,12 +35,12 @@ Amounts3 = tuple[int, int, int]
 ZERO: Amounts3 = (0, 0, 0)
 
 
-def store_standings(view: ClusterView, reports: Iterable[QueueReport]) -> int:
-    """Store changed standings in the caller's transaction. Return the number of rows written.
+def store_queue_statuses(view: ClusterView, reports: Iterable[QueueReport]) -> int:
+    """Store changed statuses in the caller's transaction. Return the number of rows written.
 
-    If only the decayed usage of a queue changes, its standing is written once per minute.
+    If only the decayed usage of a queue changes, its status is written once per minute.
     """
-    stored = {_queue_key(row): row for row in QueueStanding.objects.all()}
+    stored = {_queue_key(row): row for row in QueueStatus.objects.all()}
     new, changed = [], []
     for report in reports:
         owner = view.queues.owners[report.queue]
@@ -48,12 +48,12 @@ def store_standings(view: ClusterView, reports: Iterable[QueueReport]) -> int:
         pool = view.pools[report.pool].pk
         row = stored.get((pool, key))
         if row is None:
-            row = QueueStanding(pool_id=pool, department_id=key[0], project_id=key[1])
+            row = QueueStatus(pool_id=pool, department_id=key[0], project_id=key[1])
             new.append(_update(row, report, view.at))
         elif _has_changed(row, report, view.at):
             changed.append(_update(row, report, view.at))
-    QueueStanding.objects.bulk_create(new)
-    QueueStanding.objects.bulk_update(changed, FIELDS)
+    QueueStatus.objects.bulk_create(new)
+    QueueStatus.objects.bulk_update(changed, FIELDS)
     return len(new) + len(changed)
 
 
@@ -135,7 +135,7 @@ def _quotas_by_queue() -> dict[Key, tuple[int | None, int | None, int | None]]:
 
 def _shares_by_queue() -> dict[Key, tuple[Amounts3, Amounts3]]:
     """Return the fair shares of each queue and of its parent."""
-    rows = list(QueueStanding.objects.select_related("project"))
+    rows = list(QueueStatus.objects.select_related("project"))
     department_shares = {
         (row.pool_id, row.department_id): _triple(row.share) for row in rows if row.project is None
     }
@@ -154,7 +154,7 @@ def _capacity_by_pool() -> dict[int, Amounts3]:
     return {pool: (gpus * 1000, cpu_milli, memory_mib) for pool, gpus, cpu_milli, memory_mib in sums}
 
 
-def _queue_key(row: QueueStanding | Usage | Quota) -> Key:
+def _queue_key(row: QueueStatus | Usage | Quota) -> Key:
     return row.pool_id, (row.department_id, row.project_id)
 
 
@@ -163,13 +163,13 @@ def _triple(values: Iterable[int]) -> Amounts3:
     return a, b, c
 
 
-def _has_changed(row: QueueStanding, report: QueueReport, now: datetime) -> bool:
+def _has_changed(row: QueueStatus, report: QueueReport, now: datetime) -> bool:
     stored = (tuple(row.share), tuple(row.allocated), tuple(row.requested))
     reported = (tuple(report.share), tuple(report.allocated), tuple(report.requested))
     return stored != reported or (tuple(row.usage) != report.usage and now - row.at >= USAGE_INTERVAL)
 
 
-def _update(row: QueueStanding, report: QueueReport, now: datetime) -> QueueStanding:
+def _update(row: QueueStatus, report: QueueReport, now: datetime) -> QueueStatus:
     row.share, row.allocated, row.requested = (
         list(report.share),
         list(report.allocated),
