@@ -46,9 +46,9 @@ def _node_histories(pool: NodePool, begin: datetime) -> list[NodeHistory]:
     histories = []
     for pk, state, since, created in nodes.values_list("pk", "state", "since", "created_at"):
         recorded_moves = moves[pk]
-        if (recorded_moves[-1][1] if recorded_moves else NodePhase.PENDING) != _phase_of_state(state):
+        if (recorded_moves[-1][1] if recorded_moves else NodePhase.PENDING) != _phase_for_state(state):
             # The event may be missing from the history or already deleted.
-            recorded_moves.append((since.timestamp(), _phase_of_state(state)))
+            recorded_moves.append((since.timestamp(), _phase_for_state(state)))
         began = min(created.timestamp(), recorded_moves[0][0]) if recorded_moves else created.timestamp()
         histories.append(NodeHistory(began, tuple(recorded_moves)))
     return histories
@@ -66,7 +66,7 @@ def _desired_changes(pool: NodePool, begin: datetime) -> list[tuple[float, int]]
     return changes
 
 
-def _phase_of_state(state: str) -> NodePhase:
+def _phase_for_state(state: str) -> NodePhase:
     if state in PENDING:
         return NodePhase.PENDING
     if state in USABLE:

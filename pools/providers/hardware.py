@@ -48,7 +48,7 @@ def _nvml_devices() -> Iterator[Device]:
         handles = [pynvml.nvmlDeviceGetHandleByIndex(n) for n in range(pynvml.nvmlDeviceGetCount())]
         for handle in handles:
             memory = pynvml.nvmlDeviceGetMemoryInfo(handle).total // MIB
-            yield Device(_text(pynvml.nvmlDeviceGetUUID(handle)), _model(handle), int(memory))
+            yield Device(_decode(pynvml.nvmlDeviceGetUUID(handle)), _model(handle), int(memory))
     except pynvml.NVMLError:
         return
     finally:
@@ -59,10 +59,10 @@ def _model(handle: object) -> str:
     """Return the model without its vendor: NVIDIA A100-SXM4-80GB becomes A100-SXM4-80GB."""
     import pynvml
 
-    return re.sub(r"^(NVIDIA|Tesla)\s+", "", _text(pynvml.nvmlDeviceGetName(handle)))
+    return re.sub(r"^(NVIDIA|Tesla)\s+", "", _decode(pynvml.nvmlDeviceGetName(handle)))
 
 
-def _text(value: str | bytes) -> str:
+def _decode(value: str | bytes) -> str:
     """Decode the bytes that older bindings return."""
     return value.decode() if isinstance(value, bytes) else value
 

@@ -39,11 +39,11 @@ class LocalProvider:
 
     def provision(self, order: ProvisionOrder) -> ProvisionResult:
         with self._locked():
-            path = self._path(order.pool, order.client_token)
-            instances = _read(path)
+            path = self._order_path(order.pool, order.client_token)
+            instances = _read_instances(path)
             if not instances:
                 instances = self._create_instances(order)
-                _write(path, instances)
+                _write_instances(path, instances)
         message = "" if len(instances) >= order.count else self._shortage_message(order)
         return ProvisionResult(instances, message)
 
@@ -55,8 +55,8 @@ class LocalProvider:
     def terminate(self, pool: str, instance_ids: Sequence[str]) -> None:
         ending = set(instance_ids)
         with self._locked():
-            for path in self._files(pool):
-                before = _read(path)
+            for path in self._order_files(pool):
+                before = _read_instances(path)
                 after = tuple(
                     replace(instance, state=InstanceState.GONE)
                     if instance.instance_id in ending
@@ -64,7 +64,7 @@ class LocalProvider:
                     for instance in before
                 )
                 if after != before:
-                    _write(path, after)
+                    _write_instances(path, after)
 
     def _create_instances(self, order: ProvisionOrder) -> tuple[Instance, ...]:
         """Create as many instances as the free devices allow. Nodes without GPUs always fit."""
@@ -102,13 +102,13 @@ class LocalProvider:
         return f"this machine has {device_count} GPUs ({free} free); a node needs {order.shape.gpus}"
 
     def _instances(self, pool: str) -> Iterator[Instance]:
-        for path in self._files(pool):
-            yield from _read(path)
+        for path in self._order_files(pool):
+            yield from _read_instances(path)
 
-    def _files(self, pool: str) -> list[Path]:
+    def _order_files(self, pool: str) -> list[Path]:
         return sorted((self.root / pool).glob("*.json"))
 
-    def _path(self, pool: str, token: str) -> Path:
+    def _order_path(self, pool: str, token: str) -> Path:
         directory = self.root / pool
         directory.mkdir(exist_ok=True, mode=0o700)
         return directory / f"{token}.json"
@@ -120,7 +120,7 @@ class LocalProvider:
             yield
 
 
-def _read(path: Path) -> tuple[Instance, ...]:
+def _read_instances(path: Path) -> tuple[Instance, ...]:
     try:
         rows = json.loads(path.read_text())
     except FileNotFoundError:
@@ -132,7 +132,7 @@ def _instance(row: dict[str, Any]) -> Instance:
     return Instance(**{**row, "state": InstanceState(row["state"]), "devices": tuple(row["devices"])})
 
 
-def _write(path: Path, instances: tuple[Instance, ...]) -> None:
+def _write_instances(path: Path, instances: tuple[Instance, ...]) -> None:
     draft = path.with_suffix(".new")
     with draft.open("w") as file:
         json.dump([asdict(instance) for instance in instances], file)

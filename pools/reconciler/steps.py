@@ -28,7 +28,7 @@ def take_step(pool_id: int, context: PassContext, work_to_lose: Mapping[int, Wor
         has_changed = autoscale(pool, nodes, context.now)
         has_changed |= record_readiness(pool, nodes, context.now)
         for command in _next_commands(pool, nodes, context, work_to_lose):
-            _apply(command, pool, {node.ordinal: node for node in nodes}, context)
+            _apply_command(command, pool, {node.ordinal: node for node in nodes}, context)
             has_changed = True
     return has_changed
 
@@ -42,7 +42,7 @@ def _next_commands(
     return decisions.next_step(build_fleet(pool, nodes, context.now), by_ordinal, allowance).commands
 
 
-def _apply(
+def _apply_command(
     command: decisions.Order | decisions.Drain | decisions.UndoDrain,
     pool: NodePool,
     nodes: Mapping[int, Node],
@@ -60,13 +60,13 @@ def _apply(
             }
             pool.save(update_fields=["provisioning"])
         case decisions.Drain(ordinals):
-            _drain([nodes[ordinal] for ordinal in ordinals], pool, context)
+            _drain_nodes([nodes[ordinal] for ordinal in ordinals], pool, context)
         case decisions.UndoDrain(ordinals):
             for ordinal in ordinals:
                 _undo_drain(nodes[ordinal], pool, context)
 
 
-def _drain(nodes: Sequence[Node], pool: NodePool, context: PassContext) -> None:
+def _drain_nodes(nodes: Sequence[Node], pool: NodePool, context: PassContext) -> None:
     reason = f"scaled down to {pool.nodes_desired} nodes"
     draining = {
         "drain_started_at": context.now,

@@ -38,9 +38,9 @@ def run_autoscaler(view: View, ports: Ports, now: datetime) -> bool:
     row = Autoscaler.objects.get(service=view.service)
     config = load_config(row)
     if _is_due(row.scraped_at, config.metrics_interval_secs, now):
-        _scrape(row, config, view, ports, now)
+        _scrape_metrics(row, config, view, ports, now)
     if _is_due(row.evaluated_at, config.evaluation_interval_secs, now):
-        return _evaluate(row, config, view.service, ports, now)
+        return _evaluate_autoscaler(row, config, view.service, ports, now)
     return False
 
 
@@ -69,7 +69,9 @@ def _is_due(last: datetime | None, every: float, now: datetime) -> bool:
     return last is None or not last <= now < last + timedelta(seconds=every)
 
 
-def _scrape(row: Autoscaler, config: AutoscalerConfig, view: View, ports: Ports, now: datetime) -> None:
+def _scrape_metrics(
+    row: Autoscaler, config: AutoscalerConfig, view: View, ports: Ports, now: datetime
+) -> None:
     assert_no_transaction()
     active = [engine for engine in view.engines if engine.state == "ACTIVE"]
     targets = [Target(e.name, e.url, ports.engines(view.spec.engine, e.origin != "external")) for e in active]
@@ -105,7 +107,7 @@ def _store_metrics(service: Service, scraped: Scrape, values: Mapping[str, Any],
     MetricsPoint.objects.filter(service=service, at__lt=now - METRICS_RETENTION).delete()
 
 
-def _evaluate(
+def _evaluate_autoscaler(
     row: Autoscaler, config: AutoscalerConfig, service: Service, ports: Ports, now: datetime
 ) -> bool:
     window, count = load_window(row), engine_count(service)
@@ -117,12 +119,14 @@ def _evaluate(
     columns: dict[str, Any] = {"evaluated_at": now, "last_decision": decision_data, "last_error": ""}
     with ports.fence():
         update_columns(service, **columns)
-        return decision.action is not Action.NONE and _submit(
+        return decision.action is not Action.NONE and _submit_request(
             service, decision, count, snapshot(window, config), now
         )
 
 
-def _submit(service: Service, decision: Decision, count: int, metrics: dict[str, Any], now: datetime) -> bool:
+def _submit_request(
+    service: Service, decision: Decision, count: int, metrics: dict[str, Any], now: datetime
+) -> bool:
     """Store the request and the autoscaler's record of it in the caller's transaction."""
     parameters = ScaleParameters(num_replicas=decision.target, by_autoscaler=True, reason=decision.reason)
     try:

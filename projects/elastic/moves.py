@@ -145,7 +145,7 @@ def _move_request(request: ScaleRequest, view: View, now: datetime) -> bool:
     if move is None:
         return applied
     if move.give_up:
-        _give_up(request, [engine for engine in engines if engine.name in move.give_up], move, now)
+        _handle_timeout(request, [engine for engine in engines if engine.name in move.give_up], move, now)
     if not move.to:
         return True
     columns = _request_columns(request, move, engines)
@@ -189,21 +189,21 @@ def _apply_status(request: ScaleRequest, engines: list[InferenceEngine], now: da
     for engine in engines:
         if engine.state not in (*ENDED, "DRAINING", "REMOVING"):
             any_moved |= (
-                _release(engine, now)
+                _drain_or_remove(engine, now)
                 if request.status == "ROLLING_BACK"
                 else transition_engine(engine, "DRAINING", now=now)
             )
     return any_moved
 
 
-def _release(engine: InferenceEngine, now: datetime) -> bool:
+def _drain_or_remove(engine: InferenceEngine, now: datetime) -> bool:
     """Drain the engine if it is routed, otherwise remove it. Return whether its state changed."""
     if engine.is_routed:
         return transition_engine(engine, "DRAINING", now=now, message="Rolled back.")
     return _start_removal(engine, "REMOVED", "", engine.message or "Rolled back.", now)
 
 
-def _give_up(
+def _handle_timeout(
     request: ScaleRequest, timed_out: list[InferenceEngine], move: request_rules.RequestMove, now: datetime
 ) -> None:
     failed = [

@@ -104,9 +104,9 @@ def _has_passed(engine: InferenceEngine, pause: timedelta, now: datetime) -> boo
 
 def _probe_engine(engine: InferenceEngine, context: ProbeContext) -> Probe:
     if engine.state == "CONNECTING":
-        return _connect(engine.url, context.adapter(engine), context)
+        return _connect_engine(engine.url, context.adapter(engine), context)
     if engine.state == "DRAINING":
-        return _drain(engine, context)
+        return _probe_draining_engine(engine, context)
     adapter = context.adapter(engine)
     try:
         adapter.health(engine.url)
@@ -118,7 +118,7 @@ def _probe_engine(engine: InferenceEngine, context: ProbeContext) -> Probe:
     return Probe(healthy=True, weight_version=version)
 
 
-def _connect(url: str, adapter: EngineAdapter, context: ProbeContext) -> Probe:
+def _connect_engine(url: str, adapter: EngineAdapter, context: ProbeContext) -> Probe:
     """Check that the engine serves the right model with the same parameters as the initial engines."""
     try:
         identity = adapter.identity(url)
@@ -136,7 +136,7 @@ def _connect(url: str, adapter: EngineAdapter, context: ProbeContext) -> Probe:
     return Probe(connected=True, weight_version=identity.weight_version)
 
 
-def _drain(engine: InferenceEngine, context: ProbeContext) -> Probe:
+def _probe_draining_engine(engine: InferenceEngine, context: ProbeContext) -> Probe:
     since, adapter = engine.isolated_at, context.adapter(engine)
     if since is not None and (context.now - since).total_seconds() >= context.drain_timeout:
         _try_call(lambda: adapter.abort(engine.url))

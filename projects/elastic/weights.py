@@ -48,7 +48,7 @@ def copy_to_next_engine(view: View, ports: Ports, now: datetime) -> bool:
         return False
     for engine in view.engines:
         if engine.sync == COPYING:
-            _recover(engine, view, ports)
+            _resume_interrupted(engine, view, ports)
     due = [engine for engine in view.engines if _is_due(engine, view, now)]
     if not due:
         return False
@@ -61,7 +61,7 @@ def copy_to_next_engine(view: View, ports: Ports, now: datetime) -> bool:
         ),
     )
     adapter = ports.engines(view.spec.engine, engine.origin != "external")
-    _copy(engine, view, adapter, ports.fence, now)
+    _copy_weights(engine, view, adapter, ports.fence, now)
     return True
 
 
@@ -92,7 +92,9 @@ def _is_isolated(engine: InferenceEngine, view: View) -> bool:
     return view.spec.router is None or engine.isolated_at is not None or not engine.is_routed
 
 
-def _copy(engine: InferenceEngine, view: View, adapter: EngineAdapter, fence: Fence, now: datetime) -> None:
+def _copy_weights(
+    engine: InferenceEngine, view: View, adapter: EngineAdapter, fence: Fence, now: datetime
+) -> None:
     assert_no_transaction()
     if not _mark_copying(view.service, engine, fence, now):
         return
@@ -118,7 +120,7 @@ def _mark_copying(service: Service, engine: InferenceEngine, fence: Fence, now: 
     return True
 
 
-def _recover(engine: InferenceEngine, view: View, ports: Ports) -> None:
+def _resume_interrupted(engine: InferenceEngine, view: View, ports: Ports) -> None:
     """Resume an engine that was left paused when a process died during a copy."""
     assert_no_transaction()
     if engine.url:

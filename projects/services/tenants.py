@@ -27,8 +27,10 @@ def create_department(*, actor: Actor, name: str, **values: Any) -> Department:
     require(actor, Action.ADMINISTER)
     department = Department(name=name, **_editable(values))
     with transaction.atomic():
-        _save(department)
-        audit.write_entry(actor, "create", department, after=_values(department), department=department)
+        _save_tenant(department)
+        audit.write_entry(
+            actor, "create", department, after=_tenant_values(department), department=department
+        )
         announce.tenants_changed(department_id=department.pk)
     return department
 
@@ -36,12 +38,12 @@ def create_department(*, actor: Actor, name: str, **values: Any) -> Department:
 def edit_department(*, actor: Actor, department: Department, changes: Mapping[str, Any]) -> Department:
     require(actor, Action.EDIT, department)
     _require_admin_for(actor, department, changes, DEPARTMENT_RESERVED)
-    return _edit(actor, department, changes)
+    return _edit_tenant(actor, department, changes)
 
 
 def delete_department(*, actor: Actor, department: Department) -> None:
     require(actor, Action.ADMINISTER)
-    _delete(actor, department, "This department still has projects. Delete or move them first.")
+    _delete_tenant(actor, department, "This department still has projects. Delete or move them first.")
 
 
 def create_project(*, actor: Actor, department: Department, name: str, **values: Any) -> Project:
@@ -49,8 +51,8 @@ def create_project(*, actor: Actor, department: Department, name: str, **values:
     _require_admin_for(actor, Project(), values, PROJECT_RESERVED)
     project = Project(department=department, name=name, **_editable(values))
     with checked_references(f"The department {department.name}"):
-        _save(project)
-        audit.write_entry(actor, "create", project, after=_values(project), project=project)
+        _save_tenant(project)
+        audit.write_entry(actor, "create", project, after=_tenant_values(project), project=project)
         announce.tenants_changed(department_id=department.pk, project_id=project.pk)
     return project
 
@@ -58,12 +60,12 @@ def create_project(*, actor: Actor, department: Department, name: str, **values:
 def edit_project(*, actor: Actor, project: Project, changes: Mapping[str, Any]) -> Project:
     require(actor, Action.EDIT, project)
     _require_admin_for(actor, project, changes, PROJECT_RESERVED)
-    return _edit(actor, project, changes)
+    return _edit_tenant(actor, project, changes)
 
 
 def delete_project(*, actor: Actor, project: Project) -> None:
     require(actor, Action.EDIT, project)
-    _delete(actor, project, "This project still has workloads. Delete them first.")
+    _delete_tenant(actor, project, "This project still has workloads. Delete them first.")
 
 
 def _require_admin_for(actor: Actor, obj: Tenant, values: Mapping[str, Any], fields: tuple[str, ...]) -> None:
@@ -71,29 +73,29 @@ def _require_admin_for(actor: Actor, obj: Tenant, values: Mapping[str, Any], fie
         require(actor, Action.ADMINISTER)
 
 
-def _edit(actor: Actor, obj: T, changes: Mapping[str, Any]) -> T:
+def _edit_tenant(actor: Actor, obj: T, changes: Mapping[str, Any]) -> T:
     with transaction.atomic():
         locked = type(obj).objects.select_for_update().filter(pk=obj.pk).first()
         if locked is None:
             raise NotFound(f"{obj} has been deleted.")
-        before = _values(locked)
+        before = _tenant_values(locked)
         for field, value in _editable(changes).items():
             setattr(locked, field, value)
-        _save(locked)
-        old, new = audit.changed_values(before, _values(locked))
+        _save_tenant(locked)
+        old, new = audit.changed_values(before, _tenant_values(locked))
         if new:
             audit.write_entry(actor, "edit", locked, before=old, after=new, **owner_columns(locked))
             announce.tenants_changed(**owner_ids(locked))
     return locked
 
 
-def _delete(actor: Actor, obj: Tenant, message: str) -> None:
+def _delete_tenant(actor: Actor, obj: Tenant, message: str) -> None:
     try:
         with transaction.atomic():
             locked = type(obj).objects.select_for_update(of=("self",)).filter(pk=obj.pk).first()
             if locked is None:
                 raise NotFound(f"{obj} was already deleted.")
-            audit.write_entry(actor, "delete", obj, before=_values(obj), **owner_columns(obj))
+            audit.write_entry(actor, "delete", obj, before=_tenant_values(obj), **owner_columns(obj))
             announce.tenants_changed(**owner_ids(obj))
             obj.delete()
             connection.check_constraints()  # detects rows that were added before the lock was taken
@@ -110,7 +112,7 @@ def _editable(values: Mapping[str, Any]) -> dict[str, Any]:
     return dict(values)
 
 
-def _save(obj: Model) -> None:
+def _save_tenant(obj: Model) -> None:
     """Validate and save. Raises Invalid with every invalid field, or Conflict if the name is in use."""
     try:
         obj.full_clean()
@@ -129,5 +131,5 @@ def _save(obj: Model) -> None:
         raise Conflict(f"The name {format_value(str(obj))} is already in use.") from None
 
 
-def _values(obj: Tenant) -> dict[str, Any]:
+def _tenant_values(obj: Tenant) -> dict[str, Any]:
     return {"name": obj.name, **{field: getattr(obj, field) for field in EDITABLE}}

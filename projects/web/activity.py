@@ -67,7 +67,7 @@ def list_differences(
     before, after = _flatten(old_values), _flatten(new_values)
     is_creation = all(value is None for value in before.values())
     values = [
-        (key, "" if is_creation else _text(before, key), _text(after, key))
+        (key, "" if is_creation else _format_value(before, key), _format_value(after, key))
         for key in dict.fromkeys([*after, *before])
     ]
     return [(field_label(key), old, new) for key, old, new in values if old != new]
@@ -94,7 +94,7 @@ def _flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return flat_values
 
 
-def _text(values: Mapping[str, Any], key: str) -> str:
+def _format_value(values: Mapping[str, Any], key: str) -> str:
     value = values.get(key)
     if value is None:
         return ""

@@ -79,7 +79,7 @@ class UsageReport(ApiView):
         rows = usage_report(self.actor, report_request, now)
         if query.format == "csv":
             return stream_csv(request, report_request, rows)
-        begin = _position(query.cursor)
+        begin = _parse_cursor(query.cursor)
         end = begin + query.limit
         return Response(
             UsageReportResponse(
@@ -87,7 +87,7 @@ class UsageReport(ApiView):
                 until=report_request.until,
                 total=serialize_row(total(rows)),
                 items=[serialize_row(row) for row in rows[begin:end]],
-                next=_cursor(end) if end < len(rows) else None,
+                next=_format_cursor(end) if end < len(rows) else None,
             )
         )
 
@@ -114,11 +114,11 @@ def serialize_row(used: UsageRow) -> UsageRowResponse:
     )
 
 
-def _cursor(position: int) -> str:
+def _format_cursor(position: int) -> str:
     return base64.urlsafe_b64encode(f"usage {position}".encode()).decode().rstrip("=")
 
 
-def _position(cursor: str | None) -> int:
+def _parse_cursor(cursor: str | None) -> int:
     """Return the index of the page's first row. The index is stable for past periods."""
     if cursor is None:
         return 0

@@ -49,7 +49,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
                 Q(name__icontains=word) | Q(project__name__icontains=word) | Q(message__icontains=word)
             )
         listing = list_query(
-            request, COLUMNS, rows, _rows, file_name=f"queue-{pool.name}", default="position"
+            request, COLUMNS, rows, _queue_entries, file_name=f"queue-{pool.name}", default="position"
         )
         if file := requested_csv(request, listing):
             return file
@@ -63,7 +63,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     return page(request, "scheduler/queue/list.html", context, inner="scheduler/queue/rows.html")
 
 
-def _rows(rows: list[Any]) -> list[QueueEntry]:
+def _queue_entries(rows: list[Any]) -> list[QueueEntry]:
     result = []
     for row in rows:
         starts = (row.explanation or {}).get("expected_start")

@@ -65,7 +65,7 @@ def test_quotas_are_edited_by_keyboard_previewed_and_applied_in_the_grid(opened:
         expect(page.locator("[data-summary]")).to_have_text("2 cells of 1 quota changed")
         page.get_by_role("button", name="Preview impact").click()
         expect(page.locator("#impact-title")).to_be_focused()
-        expect(page.get_by_role("region", name="On train")).to_contain_text("vision")
+        expect(page.get_by_role("region", name="In pool train")).to_contain_text("vision")
         page.evaluate("window.stillTheSame = true")
         page.get_by_role("button", name="Apply").click()
         expect(page.get_by_text("1 quota saved.")).to_be_visible()
@@ -110,7 +110,9 @@ def test_quota_is_deleted_in_the_draft_applied_and_reverted(opened: Open, scene:
         page.keyboard.press("Control+z")
         expect(vision.locator("ins")).to_have_text(NO_QUOTA)
         page.get_by_role("button", name="Preview impact").click()
-        expect(page.get_by_role("region", name="On train")).to_contain_text("Deleted: the quota for vision")
+        expect(page.get_by_role("region", name="In pool train")).to_contain_text(
+            "Deleted: the quota for vision"
+        )
         page.get_by_role("button", name="Apply").click()
         expect(page.get_by_text("1 quota deleted.")).to_be_visible()
         expect(vision).to_have_text(NO_QUOTA)

@@ -81,7 +81,7 @@ def role_url(cluster: EmbeddedCluster, role: str, password: str = "") -> str:
 
 def create_older_cluster(cluster: EmbeddedCluster) -> None:
     """Create a cluster as the previous release did, in which every local user is a superuser."""
-    cluster._create()
+    cluster._create_cluster()
     (cluster.data / "pg_hba.conf").write_text(OLDER_HBA)
     log = (cluster.data.parent / "older.log").open("ab")
     embedded._claim_directory(cluster.socket)

@@ -64,7 +64,7 @@ def test_writes_to_a_concurrently_deleted_project_are_rejected(
 
 def test_quota_in_a_concurrently_deleted_pool_is_rejected(cast: Cast) -> None:
     run_on_second_connection(lambda: NodePool.objects.all().delete())
-    with pytest.raises(NotFound, match="the pool local was deleted"):
+    with pytest.raises(NotFound, match="the pool local has been deleted"):
         set_quota(cast)
 
 

@@ -26,14 +26,14 @@ def test_gang_without_verdict_does_not_block_other_gangs(
 
     first, second = stage.submit("first"), stage.submit("second")
     stage.tick(2)
-    evaluate = gangs._evaluate
+    evaluate = gangs._evaluate_gang
 
     def fail_for_one_workload(workload: Workload, *rest: object) -> None:
         if workload.name == "first":
             raise ValueError("an unexpected row")
         evaluate(workload, *rest)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(gangs, "_evaluate", fail_for_one_workload)
+    monkeypatch.setattr(gangs, "_evaluate_gang", fail_for_one_workload)
     stage.finish(first)
     stage.finish(second)
     stage.tick(2)

@@ -110,14 +110,14 @@ class TerminalOutput:
     def __call__(self, piece: bytes) -> None:
         if self._is_terminal:
             piece, self._pending = strip_control_sequences(self._pending + piece)
-        self._write(piece)
+        self._write_text(piece)
 
     def end(self) -> None:
         if self._pending:
-            self._write(strip_control_sequences(self._pending + b"\n")[0][:-1])
+            self._write_text(strip_control_sequences(self._pending + b"\n")[0][:-1])
             self._pending = b""
 
-    def _write(self, piece: bytes) -> None:
+    def _write_text(self, piece: bytes) -> None:
         sys.stdout.buffer.write(piece)
         sys.stdout.buffer.flush()
 

@@ -89,7 +89,7 @@ class EmbeddedCluster:
         """
         version_file = self.data / "PG_VERSION"
         if not version_file.exists():
-            self._create()
+            self._create_cluster()
         if (version := version_file.read_text().strip()) != str(VERSION):
             raise DatabaseSetupError(
                 f"{self.data} contains data from PostgreSQL {version}, but this release includes {VERSION}. "
@@ -146,7 +146,7 @@ class EmbeddedCluster:
                 raise DatabaseSetupError(f"PostgreSQL did not respond within {seconds:.0f} s.")
             time.sleep(0.02)
 
-    def _create(self) -> None:
+    def _create_cluster(self) -> None:
         """Create the cluster under a temporary name, so that no incomplete cluster is ever left behind."""
         self.data.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         _claim_directory(self.data)
@@ -158,7 +158,7 @@ class EmbeddedCluster:
         options = ["--auth=reject", "--locale=C.UTF-8", "--no-instructions"]
         if self.settings.get("fsync") == "off":
             options.append("--no-sync")
-        completed = _run([*command, *options])
+        completed = _run_program([*command, *options])
         if completed.returncode == 0:
             try:
                 draft.replace(self.data)
@@ -195,7 +195,7 @@ class EmbeddedCluster:
         """
         values = {"exit_on_error": "on", "log_min_error_statement": "panic", **self.settings}
         options = [part for name, value in values.items() for part in ("-c", f"{name}={value}")]
-        completed = _run(
+        completed = _run_program(
             [
                 str(programs_directory() / "postgres"),
                 "--single",
@@ -265,7 +265,7 @@ def programs_directory() -> Path:
     return Path(package.origin).parent / f"pginstall{VERSION}" / "bin"
 
 
-def _run(command: list[str], *, text: str = "") -> subprocess.CompletedProcess[str]:
+def _run_program(command: list[str], *, text: str = "") -> subprocess.CompletedProcess[str]:
     """Run a PostgreSQL program to completion as PostgreSQL's system user.
 
     The program is killed if this process ends.

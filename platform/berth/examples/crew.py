@@ -111,14 +111,14 @@ class Leader:
         while changed or self.ring is None:
             changed = not self._form_ring(state) or self._drop_ended_members()
         for rank in list(self.members):
-            self._send(rank, {"say": "go"})
+            self._send_to(rank, {"say": "go"})
 
     def discard_ring(self) -> None:
         self.ring = None
 
     def finish(self) -> None:
         for rank in list(self.members):
-            self._send(rank, {"say": "done"})
+            self._send_to(rank, {"say": "done"})
 
     def _accept_members(self, seconds: float) -> bool:
         joined = False
@@ -135,7 +135,7 @@ class Leader:
                 continue
             rank, (host, port) = int(header["rank"]), header["address"]
             if rank in self.members:  # the rank was restarted
-                self._drop(rank)
+                self._drop_member(rank)
             self.members[rank] = control, (host, port)
             joined = True
 
@@ -143,7 +143,7 @@ class Leader:
         """Drop ended members. Members send only one message, so a readable socket has been closed."""
         ended = [rank for rank, (control, _) in self.members.items() if _has_ended(control)]
         for rank in ended:
-            self._drop(rank)
+            self._drop_member(rank)
         return bool(ended)
 
     def _form_ring(self, state: State) -> bool:
@@ -155,7 +155,7 @@ class Leader:
         body = state.to_bytes()
         for position, rank in enumerate(ranks, start=1):
             header = {"say": "ring", "epoch": self.epoch, "addresses": addresses, "position": position}
-            self._send(rank, header, body)
+            self._send_to(rank, header, body)
         try:
             self.ring = Ring(self.listener, addresses, 0, self.epoch)
         except ConnectionError:
@@ -163,13 +163,13 @@ class Leader:
             self.ring = None
         return self.ring is not None
 
-    def _send(self, rank: int, header: dict[str, Any], body: bytes = b"") -> None:
+    def _send_to(self, rank: int, header: dict[str, Any], body: bytes = b"") -> None:
         try:
             send(self.members[rank][0], header, body)
         except OSError:
-            self._drop(rank)
+            self._drop_member(rank)
 
-    def _drop(self, rank: int) -> None:
+    def _drop_member(self, rank: int) -> None:
         self.members.pop(rank)[0].close()
 
 

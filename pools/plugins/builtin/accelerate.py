@@ -62,16 +62,19 @@ def _settings(switch: bool | Mapping[str, Any], config: Mapping[str, Any]) -> di
 
 def _fsdp(settings: Mapping[str, Scalar]) -> dict[str, str]:
     names = {name: name.upper().removeprefix("FSDP_") for name in settings}
-    return {f"FSDP_{FSDP.get(names[name], names[name])}": _text(value) for name, value in settings.items()}
+    return {
+        f"FSDP_{FSDP.get(names[name], names[name])}": _format_scalar(value)
+        for name, value in settings.items()
+    }
 
 
 def _deepspeed(settings: Mapping[str, Scalar]) -> dict[str, str]:
     values = {}
     for name, value in settings.items():
         key = name.upper().removeprefix("DEEPSPEED_")
-        values[DEEPSPEED.get(key, f"ACCELERATE_DEEPSPEED_{key}")] = _text(value)
+        values[DEEPSPEED.get(key, f"ACCELERATE_DEEPSPEED_{key}")] = _format_scalar(value)
     return values
 
 
-def _text(value: Scalar) -> str:
+def _format_scalar(value: Scalar) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)

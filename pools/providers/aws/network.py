@@ -15,7 +15,7 @@ def ensure_security_group(clients: Clients, installation: str, pool: str, subnet
     Idempotent. A repeated call returns the same group, even after a crash at any point.
     """
     vpc = _vpc(clients, subnets)
-    group = _find_group(clients, installation, pool, vpc) or _create(clients, installation, pool, vpc)
+    group = _find_group(clients, installation, pool, vpc) or _create_group(clients, installation, pool, vpc)
     if not _allows_internal_traffic(group):
         _allow_internal_traffic(clients, group["GroupId"])
     return str(group["GroupId"])
@@ -37,7 +37,7 @@ def _find_group(clients: Clients, installation: str, pool: str, vpc: str) -> dic
     return min(groups, key=lambda group: group["GroupId"], default=None)
 
 
-def _create(clients: Clients, installation: str, pool: str, vpc: str) -> dict[str, Any]:
+def _create_group(clients: Clients, installation: str, pool: str, vpc: str) -> dict[str, Any]:
     response = clients.ec2.create_security_group(
         GroupName=f"berth-{installation}-{pool}",
         Description=f"Nodes of the pool {pool}: internal traffic only",

@@ -31,20 +31,20 @@ def ensure_launch_templates(
     ids, names = _existing_ids(clients, installation, pool), dict[Purchase, str]()
     for purchase in settings.purchases:
         data = template_data(settings, installation, pool, purchase, image=image, groups=groups)
-        names[purchase] = name = _name(installation, pool, data)
+        names[purchase] = name = _template_name(installation, pool, data)
         if name not in ids:
-            ids[name] = _create(clients, installation, pool, name, data)
+            ids[name] = _create_template(clients, installation, pool, name, data)
     for outdated in ids.keys() - set(names.values()):
         clients.ec2.delete_launch_template(LaunchTemplateId=ids[outdated])
     return {purchase: ids[name] for purchase, name in names.items()}
 
 
-def _name(installation: str, pool: str, data: dict[str, Any]) -> str:
+def _template_name(installation: str, pool: str, data: dict[str, Any]) -> str:
     digest = hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:12]
     return f"berth-{installation}-{pool}-{digest}"
 
 
-def _create(clients: Clients, installation: str, pool: str, name: str, data: dict[str, Any]) -> str:
+def _create_template(clients: Clients, installation: str, pool: str, name: str, data: dict[str, Any]) -> str:
     tags = [{"ResourceType": "launch-template", "Tags": tag_list(tags_for_pool(installation, pool))}]
     response = clients.ec2.create_launch_template(
         LaunchTemplateName=name, LaunchTemplateData=data, TagSpecifications=tags

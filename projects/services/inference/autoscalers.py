@@ -41,12 +41,12 @@ def configure(*, actor: Actor, service: Service, settings: Mapping[str, Any]) ->
     require(actor, Action.OPERATE, service.workload)
     checked = validate_settings(settings)
     with transaction.atomic():
-        row = _locked(service)
+        row = _lock_autoscaler(service)
         before = {"enabled": row.enabled, "settings": row.settings}
         row.settings, row.enabled = checked, bool(checked["enabled"])
         row.save(update_fields=["settings", "enabled"])
         after = {"enabled": row.enabled, "settings": row.settings}
-        _record(actor, "configure_autoscaler", service, row, before, after)
+        _audit_change(actor, "configure_autoscaler", service, row, before, after)
     return row
 
 
@@ -54,12 +54,14 @@ def enable(*, actor: Actor, service: Service, enabled: bool) -> Autoscaler:
     """Enable or disable the autoscaler. Idempotent. Metrics collected while it was disabled still count."""
     require(actor, Action.OPERATE, service.workload)
     with transaction.atomic():
-        row = _locked(service)
+        row = _lock_autoscaler(service)
         if row.enabled == enabled:
             return row
         row.enabled = enabled
         row.save(update_fields=["enabled"])
-        _record(actor, "enable_autoscaler", service, row, {"enabled": not enabled}, {"enabled": enabled})
+        _audit_change(
+            actor, "enable_autoscaler", service, row, {"enabled": not enabled}, {"enabled": enabled}
+        )
     return row
 
 
@@ -68,11 +70,11 @@ def update_columns(service: Service, **columns: Any) -> None:
     Autoscaler.objects.filter(service=service).update(**columns)
 
 
-def _locked(service: Service) -> Autoscaler:
+def _lock_autoscaler(service: Service) -> Autoscaler:
     return Autoscaler.objects.select_for_update(of=("self",)).get(service=service)
 
 
-def _record(
+def _audit_change(
     actor: Actor,
     action: str,
     service: Service,

@@ -23,7 +23,7 @@ def begin(*, actor: Actor, service: Service, now: datetime | None = None) -> Ser
             raise Conflict("Weights are being copied to added engines. Try again in a moment.")
         if row.updating_since is None:
             _set_updating_since(row, now or timezone.now())
-            _audit(actor, "begin_weight_update", row)
+            _audit_update(actor, "begin_weight_update", row)
     return row
 
 
@@ -34,7 +34,7 @@ def end(*, actor: Actor, service: Service) -> Service:
         row = lock_service(service)
         if row.updating_since is not None:
             _set_updating_since(row, None)
-            _audit(actor, "end_weight_update", row)
+            _audit_update(actor, "end_weight_update", row)
             wake("services")
     return row
 
@@ -45,5 +45,5 @@ def _set_updating_since(row: Service, since: datetime | None) -> None:
     announce.workload_changed(row.workload)
 
 
-def _audit(actor: Actor, action: str, row: Service) -> None:
+def _audit_update(actor: Actor, action: str, row: Service) -> None:
     audit.write_entry(actor, action, row, project=row.workload.project)

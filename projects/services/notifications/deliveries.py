@@ -45,7 +45,7 @@ def enqueue(workload: Workload, *, to: str, reason: str, message: str, now: date
     kind = event_kind(to, reason)
     if kind is None:
         return 0
-    return _write(kind, _addresses(workload, [kind]), workload, reason, message, now)
+    return _write_deliveries(kind, _addresses(workload, [kind]), workload, reason, message, now)
 
 
 def enqueue_unschedulable(workload: Workload, message: str, now: datetime) -> int:
@@ -59,7 +59,7 @@ def enqueue_unschedulable(workload: Workload, message: str, now: datetime) -> in
         addresses = {
             address: (address, Channel.MAIL, None) for address in notify.submitter_addresses(workload)
         }
-    return _write(UNSCHEDULABLE, addresses, workload, UNSCHEDULABLE.capitalize(), message, now)
+    return _write_deliveries(UNSCHEDULABLE, addresses, workload, UNSCHEDULABLE.capitalize(), message, now)
 
 
 def _addresses(workload: Workload, kinds: Sequence[str]) -> dict[str, notify.Recipient]:
@@ -81,7 +81,7 @@ def _addresses(workload: Workload, kinds: Sequence[str]) -> dict[str, notify.Rec
     return addresses
 
 
-def _write(
+def _write_deliveries(
     kind: str, addresses: Mapping[str, notify.Recipient], workload: Workload, reason: str, message: str,
     now: datetime,
 ) -> int:  # fmt: skip
@@ -98,14 +98,14 @@ def deliver(delivery: int, now: datetime) -> bool:
         return False
     row = Delivery.objects.get(pk=delivery)
     if row.attempts > MAX_ATTEMPTS:  # its tasks keep crashing
-        _end(row, Delivery.State.FAILED, now, attempts=MAX_ATTEMPTS, last_error=WORKER_DIED)
+        _end_delivery(row, Delivery.State.FAILED, now, attempts=MAX_ATTEMPTS, last_error=WORKER_DIED)
         return False
     try:
         send(row, now)
     except DeliveryError as error:
         _record_failure(row, error, now)
         return False
-    _end(row, Delivery.State.DELIVERED, now, last_error="")
+    _end_delivery(row, Delivery.State.DELIVERED, now, last_error="")
     return True
 
 
@@ -143,14 +143,14 @@ def _content(workload: Workload, event: str, reason: str, message: str, now: dat
 
 def _record_failure(row: Delivery, error: DeliveryError, now: datetime) -> None:
     if error.permanent or row.attempts >= MAX_ATTEMPTS:
-        _end(row, Delivery.State.FAILED, now, last_error=str(error)[:500])
+        _end_delivery(row, Delivery.State.FAILED, now, last_error=str(error)[:500])
         return
     Delivery.objects.filter(pk=row.pk, state=Delivery.State.PENDING).update(
         next_attempt_at=now + delay_after(row.attempts), last_error=str(error)[:500]
     )
 
 
-def _end(row: Delivery, state: str, now: datetime, **columns: Any) -> None:
+def _end_delivery(row: Delivery, state: str, now: datetime, **columns: Any) -> None:
     Delivery.objects.filter(pk=row.pk, state=Delivery.State.PENDING).update(
         state=state, ended_at=now, **columns
     )

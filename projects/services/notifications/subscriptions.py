@@ -33,7 +33,7 @@ def subscribe(
     Raises Invalid, Forbidden, or Conflict for duplicates and too many subscriptions.
     """
     _require_permission(actor, scope)
-    channel, ordered_events = _validate(scope, to, list(events), pending_minutes)
+    channel, ordered_events = _validate_subscription(scope, to, list(events), pending_minutes)
     scope_columns = _scope_columns(scope)
     if Subscription.objects.filter(**scope_columns).count() >= MAX_PER_SCOPE:
         raise Conflict(f"This scope already has {MAX_PER_SCOPE} subscriptions. Delete one first.")
@@ -48,7 +48,9 @@ def subscribe(
     try:
         with transaction.atomic():
             subscription.save()
-            _record(actor, "subscribe", subscription, {"events": ordered_events, "to": display_address(to)})
+            _audit_change(
+                actor, "subscribe", subscription, {"events": ordered_events, "to": display_address(to)}
+            )
     except IntegrityError:
         raise Conflict(
             "This address is already subscribed in this scope. Delete that subscription first."
@@ -59,7 +61,7 @@ def subscribe(
 def unsubscribe(*, actor: Actor, subscription: Subscription) -> None:
     require_change(actor, subscription)
     with transaction.atomic():
-        _record(actor, "unsubscribe", subscription, None)
+        _audit_change(actor, "unsubscribe", subscription, None)
         subscription.delete()
 
 
@@ -94,7 +96,7 @@ def _require_permission(actor: Actor, scope: SubscriptionScope) -> None:
         require(actor, Action.GRANT, scope)
 
 
-def _validate(
+def _validate_subscription(
     scope: SubscriptionScope, to: str, events: list[str], minutes: int
 ) -> tuple[Channel, list[str]]:
     problems: list[Problem] = []
@@ -129,5 +131,5 @@ def _scope_columns(scope: SubscriptionScope) -> dict[str, User | Tenant | None]:
     return {"user": None, "project": None, "department": None, **owner_columns(scope)}
 
 
-def _record(actor: Actor, action: str, row: Subscription, after: dict[str, object] | None) -> None:
+def _audit_change(actor: Actor, action: str, row: Subscription, after: dict[str, object] | None) -> None:
     audit.write_entry(actor, action, row, after=after, project=row.project, department=row.department)

@@ -26,7 +26,7 @@ def grant(*, actor: Actor, user: User, role: str, scope: Tenant | None) -> Membe
     Raises Invalid if the scope does not have this role, Forbidden, or NotFound if the user or scope was
     deleted.
     """
-    _check(role, scope)
+    _check_role(role, scope)
     require(actor, Action.ADMINISTER if scope is None else Action.GRANT, scope)
     place: dict[str, Any] = {
         "department": scope if isinstance(scope, Department) else None,
@@ -45,7 +45,7 @@ def grant(*, actor: Actor, user: User, role: str, scope: Tenant | None) -> Membe
         audit.write_entry(
             actor, "grant", membership, before=before, after={"user": user.username, "role": role}, **place
         )
-        announce.tenants_changed(**_ids(membership))
+        announce.tenants_changed(**_scope_ids(membership))
     return membership
 
 
@@ -61,7 +61,7 @@ def revoke(*, actor: Actor, membership: Membership) -> None:
             project=membership.project,
             department=membership.department,
         )
-        announce.tenants_changed(**_ids(membership))
+        announce.tenants_changed(**_scope_ids(membership))
         membership.delete()
 
 
@@ -89,7 +89,7 @@ def create_user(*, actor: Actor, username: str, email: str = "", password: str |
     return user
 
 
-def _check(role: str, scope: Tenant | None) -> None:
+def _check_role(role: str, scope: Tenant | None) -> None:
     if scope is None:
         allowed: tuple[str, ...] = (Role.PLATFORM_ADMIN,)
     else:
@@ -99,7 +99,7 @@ def _check(role: str, scope: Tenant | None) -> None:
         raise Invalid([Problem("role", f"is not a role of {where}", format_value(role), ", ".join(allowed))])
 
 
-def _ids(membership: Membership) -> dict[str, int | None]:
+def _scope_ids(membership: Membership) -> dict[str, int | None]:
     if membership.project is not None:
         return {"department_id": membership.project.department_id, "project_id": membership.project_id}
     return {"department_id": membership.department_id}

@@ -54,7 +54,7 @@ def change(*, actor: Actor, current: str, new: str, revoke_tokens: bool = False)
         user = User.objects.select_for_update().filter(pk=actor.user.pk, is_active=True).first()
         if user is None:
             raise NotFound("This account has been deactivated.")
-        _check(user, current, new)
+        _check_new_password(user, current, new)
         current_token = ApiToken.objects.filter(pk=actor.token_id).first() if actor.token_id else None
         user.set_password(new)
         user.save(update_fields=["password"])
@@ -82,7 +82,7 @@ def record_admin_password_change(*, actor: Actor, user: User) -> None:
         end_visits(user)
 
 
-def _check(user: User, current: str, new: str) -> None:
+def _check_new_password(user: User, current: str, new: str) -> None:
     if not user.has_usable_password():
         raise Conflict(SINGLE_SIGN_ON)
     if not user.check_password(current):

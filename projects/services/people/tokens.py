@@ -41,7 +41,7 @@ def issue(
     if owner is None or (owner != actor.user and not may(actor, Action.ADMINISTER)):
         raise Forbidden("You can only issue tokens for yourself.")
     expires_at = expires_at or actor.token_expires_at
-    _check(name, scopes, expires_at)
+    _check_token(name, scopes, expires_at)
     missing = sorted(set(scopes) - actor.scopes)
     if missing:
         raise Forbidden(f"The token in use lacks the scope {missing[0]}.")
@@ -62,7 +62,7 @@ def issue(
         user=owner,
         name=name,
         prefix=secret[: len(PREFIX) + 5],
-        digest=_digest(secret),
+        digest=_hash_secret(secret),
         scopes=sorted(set(scopes)),
         expires_at=expires_at,
         session_hash=owner.get_session_auth_hash() if interactive else "",
@@ -114,7 +114,7 @@ def delete_ended(*, before: datetime) -> int:
 def authenticate(secret: str) -> ApiToken | None:
     """Return the valid token with this secret, or None."""
     now = timezone.now()
-    token = valid_tokens(now).filter(digest=_digest(secret)).first()
+    token = valid_tokens(now).filter(digest=_hash_secret(secret)).first()
     if token is None or not is_usable(token):
         return None
     if token.last_used_at is None or now - token.last_used_at > LAST_USED_INTERVAL:
@@ -142,11 +142,11 @@ def has_session_hash(user: User, session_hash: str) -> bool:
     return any(constant_time_compare(session_hash, valid_hash) for valid_hash in hashes)
 
 
-def _digest(secret: str) -> str:
+def _hash_secret(secret: str) -> str:
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
-def _check(name: str, scopes: Collection[str], expires_at: datetime | None) -> None:
+def _check_token(name: str, scopes: Collection[str], expires_at: datetime | None) -> None:
     problems = []
     if not name.strip() or len(name) > 100 or not name.isprintable():
         problems.append(Problem("name", "is not a name", format_value(name), "1 to 100 printable characters"))

@@ -39,7 +39,7 @@ def set_budget(
         with checked_references(owner.name):
             stored = Budget.objects.select_for_update(of=("self",)).filter(**owner_columns(owner)).first()
             _check_version(stored, expected_version)
-            columns = _columns(values, new=stored is None)
+            columns = _parse_columns(values, new=stored is None)
             budget = stored or Budget(version=0, **owner_columns(owner))
             before = budget_values(stored) if stored else None
             for column, value in columns.items():
@@ -47,7 +47,7 @@ def set_budget(
             if before != budget_values(budget):
                 budget.version = _next_version(budget.version)
                 budget.save()
-                _record(actor, "set_budget", budget, before, budget_values(budget))
+                _audit_change(actor, "set_budget", budget, before, budget_values(budget))
     except IntegrityError as error:
         if not isinstance(error.__cause__, UniqueViolation):
             raise
@@ -64,7 +64,7 @@ def delete_budget(*, actor: Actor, budget: Budget, expected_version: int | None 
         if locked is None:
             raise NotFound("This budget was already deleted.")
         _check_version(locked, expected_version)
-        _record(actor, "delete_budget", locked, budget_values(locked), None)
+        _audit_change(actor, "delete_budget", locked, budget_values(locked), None)
         locked.delete()
 
 
@@ -78,7 +78,7 @@ def budget_values(budget: Budget) -> dict[str, Any]:
     return {"gpu_hours": budget.gpu_hours, "warn_at": list(budget.warn_at)}
 
 
-def _columns(values: Mapping[str, Any], *, new: bool) -> dict[str, Any]:
+def _parse_columns(values: Mapping[str, Any], *, new: bool) -> dict[str, Any]:
     problems = [
         Problem(str(key), "unknown key", format_value(value), ", ".join(KEYS))
         for key, value in values.items()
@@ -131,7 +131,7 @@ def _next_version(version: int) -> int:
     return max(version + 1, time.time_ns() // 1000)
 
 
-def _record(
+def _audit_change(
     actor: Actor, action: str, budget: Budget, before: dict[str, Any] | None, after: dict[str, Any] | None
 ) -> None:
     if before and after:

@@ -149,7 +149,7 @@ class _NameLookup:
 
     def _lookup(self, path: str, kind: str, name: Any, problems: list[Problem]) -> Any:
         if kind not in self._rows_by_kind:
-            self._rows_by_kind[kind] = {row.name: row for row in self._rows(kind)}
+            self._rows_by_kind[kind] = {row.name: row for row in self._visible_rows(kind)}
         rows = self._rows_by_kind[kind]
         row = rows.get(name) if isinstance(name, str) else None
         if row is None:
@@ -159,7 +159,7 @@ class _NameLookup:
             problems.append(Problem(path, "does not exist", format_value(name), allowed))
         return row
 
-    def _rows(self, kind: str) -> Any:
+    def _visible_rows(self, kind: str) -> Any:
         if kind == "pool":
             return NodePool.objects.all()
         if kind == "project":

@@ -65,13 +65,13 @@ class DraftedChange:
 
     @property
     def is_changed(self) -> bool:
-        return _values(self.before) != _values(self.after)
+        return _document_values(self.before) != _document_values(self.after)
 
 
 def compare(draft: Draft, *, lock: bool = False) -> list[DraftedChange]:
     """Compare each change with the stored quota. Raises Invalid listing every problem with the new values."""
     stored = _stored_pairs(draft, lock=lock)
-    drafted = [DraftedChange(change, before, _after(change, before)) for change, before in stored]
+    drafted = [DraftedChange(change, before, _edited_quota(change, before)) for change, before in stored]
     problems = [
         Problem(f"{item.change.path}.set.{problem.path}", problem.message, problem.received, problem.allowed)
         for item in drafted
@@ -105,9 +105,9 @@ def apply_draft(
         with checked_references("One of its owners or pools"):
             drafted = compare(draft, lock=True)
             if expected is not None and expected != version_tag_before_draft(drafted):
-                raise _conflict(drafted, expected)
+                raise _conflict_error(drafted, expected)
             changed = [item for item in drafted if item.is_changed]
-            return (_write(actor, changed, draft, reverts) if changed else None), drafted
+            return (_write_changes(actor, changed, draft, reverts) if changed else None), drafted
     except IntegrityError as error:
         if not isinstance(error.__cause__, UniqueViolation):
             raise
@@ -121,12 +121,12 @@ def inverse_draft(change: QuotaChange) -> tuple[Draft, str]:
     """
     changes, versions = [], []
     for number, entry in enumerate(change.written):
-        owner, pool = _owner(entry), NodePool.objects.filter(pk=entry["pool_id"]).first()
+        owner, pool = _load_owner(entry), NodePool.objects.filter(pk=entry["pool_id"]).first()
         if owner is None or pool is None:
             missing = entry["pool"] if pool is None else entry["name"]
             raise Conflict(f"Change {change.pk} cannot be reverted: {missing} was deleted.")
         before = entry["before"]
-        changes.append(Change(owner, pool, _columns(before), f"changes[{number}]"))
+        changes.append(Change(owner, pool, _quota_columns(before), f"changes[{number}]"))
         versions.append(f"{entry['quota_id']}.{entry['version']}" if entry["version"] else NO_VERSION)
     return Draft(tuple(changes), f"Reverts change {change.pk}"), "-".join(versions)
 
@@ -150,7 +150,9 @@ def revert(*, actor: Actor, change: QuotaChange) -> QuotaChange:
     return revert_change
 
 
-def _write(actor: Actor, changed: Sequence[DraftedChange], draft: Draft, reverts: int | None) -> QuotaChange:
+def _write_changes(
+    actor: Actor, changed: Sequence[DraftedChange], draft: Draft, reverts: int | None
+) -> QuotaChange:
     written = []
     for item in changed:
         quota = item.after or item.before
@@ -158,7 +160,11 @@ def _write(actor: Actor, changed: Sequence[DraftedChange], draft: Draft, reverts
         if item.after is not None:
             quota.version = next_version(quota)
             quota.save()
-        written.append(WrittenQuota(quota, item.change.owner, _values(item.before), _values(item.after)))
+        written.append(
+            WrittenQuota(
+                quota, item.change.owner, _document_values(item.before), _document_values(item.after)
+            )
+        )
     change = record(actor, written, comment=draft.comment, reverts=reverts)
     if draft.expires_at is not None:
         QuotaExpiry.objects.create(change=change, due_at=draft.expires_at)
@@ -192,7 +198,7 @@ def quota_key(owner: Tenant, pool: NodePool) -> QuotaKey:
     return (owner.pk, None, pool.pk) if isinstance(owner, Department) else (None, owner.pk, pool.pk)
 
 
-def _after(change: Change, before: Quota | None) -> Quota | None:
+def _edited_quota(change: Change, before: Quota | None) -> Quota | None:
     if change.columns is None:
         return None
     after = Quota(version=0, **change.place)
@@ -207,7 +213,7 @@ def _after(change: Change, before: Quota | None) -> Quota | None:
     return after
 
 
-def _values(quota: Quota | None) -> dict[str, Any] | None:
+def _document_values(quota: Quota | None) -> dict[str, Any] | None:
     return None if quota is None else quota_values(quota)
 
 
@@ -215,7 +221,7 @@ def version_tag(quota: Quota | None) -> str:
     return NO_VERSION if quota is None else f"{quota.pk}.{quota.version}"
 
 
-def _conflict(drafted: Sequence[DraftedChange], expected: str) -> PreconditionFailed:
+def _conflict_error(drafted: Sequence[DraftedChange], expected: str) -> PreconditionFailed:
     """Return an error that lists the quotas changed since the draft began, and who changed them."""
     expected_versions = expected.split("-")
     if len(expected_versions) != len(drafted):
@@ -246,15 +252,15 @@ def _last_change(item: DraftedChange) -> dict[str, Any]:
         "pool": item.change.pool.name,
         "by": last.actor if last else "unknown",
         "at": last.at.isoformat() if last else None,
-        "current": _values(item.before),
+        "current": _document_values(item.before),
     }
 
 
-def _owner(entry: Mapping[str, Any]) -> Tenant | None:
+def _load_owner(entry: Mapping[str, Any]) -> Tenant | None:
     if entry["kind"] == "department":
         return Department.objects.filter(pk=entry["department_id"]).first()
     return Project.objects.select_related("department").filter(pk=entry["project_id"]).first()
 
 
-def _columns(values: Mapping[str, Any] | None) -> Columns | None:
+def _quota_columns(values: Mapping[str, Any] | None) -> Columns | None:
     return None if values is None else parse_columns(values)

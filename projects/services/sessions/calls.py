@@ -106,7 +106,7 @@ def fetch_ended_calls(*, session: Session, after: int, now: datetime | None = No
         if after > locked.ended_count:
             raise Invalid([Problem("after", "is in the future", str(after), f"at most {locked.ended_count}")])
         if after > locked.received_count:
-            _delete(locked.calls.filter(state=Call.State.ENDED, ended__lte=after))
+            _delete_calls(locked.calls.filter(state=Call.State.ENDED, ended__lte=after))
             locked.received_count = after
         if at - locked.seen_at > LAST_SEEN_INTERVAL:
             locked.seen_at = at
@@ -115,7 +115,7 @@ def fetch_ended_calls(*, session: Session, after: int, now: datetime | None = No
 
 def delete_calls_of_ended_sessions(*, before: datetime) -> int:
     """Delete calls of sessions that ended before `before`. Return the number deleted."""
-    return _delete(Call.objects.filter(session__workload__ended_at__lt=before))
+    return _delete_calls(Call.objects.filter(session__workload__ended_at__lt=before))
 
 
 def max_call_bytes() -> int:
@@ -123,7 +123,7 @@ def max_call_bytes() -> int:
     return int(settings.BERTH_CALL_MIB) * MIB
 
 
-def _delete(calls: QuerySet[Call]) -> int:
+def _delete_calls(calls: QuerySet[Call]) -> int:
     """Delete calls without loading payloads, which Django would do because calls have children."""
     return calls.only("pk").delete()[0]
 

@@ -105,24 +105,24 @@ def end_session(*, actor: Actor, session: Session, now: datetime | None = None) 
     workload = session.workload
     require(actor, Action.OPERATE, workload)
     with transaction.atomic():
-        locked = _locked(workload)
+        locked = _lock_workload(workload)
         if locked.phase in (Phase.STARTING, Phase.RUNNING):
-            _stop(locked, Phase.COMPLETED, "SessionEnded", f"Ended by {actor.name}.", actor.name, now)
+            _stop_session(locked, Phase.COMPLETED, "SessionEnded", f"Ended by {actor.name}.", actor.name, now)
             audit.write_entry(actor, "end_session", locked, before={"phase": locked.phase},
                              project=locked.project)  # fmt: skip
         elif locked.phase not in lifecycle.ENDED and locked.next_phase not in lifecycle.ENDED:
             workloads.cancel(actor=actor, workload=locked, now=now)
         notify(CHANNEL, [str(session.pk)])
-    return _reload(workload)
+    return _reload_session(workload)
 
 
 def fail_session(session: Session, error: str, now: datetime | None = None) -> None:
     """Fail a session that cannot run functions."""
     with transaction.atomic():
         Session.objects.filter(pk=session.pk, error="").update(error=error)
-        locked = _locked(session.workload)
+        locked = _lock_workload(session.workload)
         if locked.phase in (Phase.STARTING, Phase.RUNNING):
-            _stop(locked, Phase.FAILED, "SessionFault", error, "session", now)
+            _stop_session(locked, Phase.FAILED, "SessionFault", error, "session", now)
         notify(CHANNEL, [str(session.pk)])
 
 
@@ -135,7 +135,7 @@ def get_session(actor: Actor, workload: Workload, action: Action = Action.OPERAT
     return session
 
 
-def _stop(
+def _stop_session(
     locked: Workload, next_phase: str, reason: str, message: str, actor: str, now: datetime | None
 ) -> None:
     moved = move(
@@ -146,12 +146,12 @@ def _stop(
     wake("scheduler")
 
 
-def _locked(workload: Workload) -> Workload:
+def _lock_workload(workload: Workload) -> Workload:
     rows = Workload.objects.select_for_update(of=("self",)).select_related("project__department")
     return rows.get(pk=workload.pk)
 
 
-def _reload(workload: Workload) -> Workload:
+def _reload_session(workload: Workload) -> Workload:
     return Workload.objects.select_related("project__department", "submitted_by", "pool").get(pk=workload.pk)
 
 

@@ -34,7 +34,7 @@ def resume(*, actor: Actor, workload: Workload, now: datetime | None = None) -> 
     require(actor, Action.OPERATE, workload)
     at = now or timezone.now()
     with transaction.atomic():
-        locked = _locked(workload)
+        locked = _lock_workload(workload)
         if locked.phase == Phase.SUSPENDED:
             moved = move(
                 locked,
@@ -55,7 +55,7 @@ def resume(*, actor: Actor, workload: Workload, now: datetime | None = None) -> 
             raise Conflict(f"This workload has ended ({locked.phase}). Submit it again.")
         else:
             return locked
-        _audit(actor, "resume", locked, after=(fresh := _reload(workload)))
+        _audit(actor, "resume", locked, after=(fresh := _reload_workload(workload)))
         wake("scheduler")
     return fresh
 
@@ -64,7 +64,7 @@ def delete(*, actor: Actor, workload: Workload) -> None:
     """Delete an ended workload with its logs and files. Events and evictions are kept."""
     require(actor, Action.OPERATE, workload)
     with transaction.atomic():
-        locked = _locked(workload)
+        locked = _lock_workload(workload)
         if locked.phase not in lifecycle.ENDED:
             raise Conflict(f"This workload is {locked.phase}. Cancel it before you delete it.")
         services.require_no_live_engines(locked)
@@ -101,7 +101,7 @@ def _cancel_or_suspend(
     at = now or timezone.now()
     message = f"{reason} by {actor.name}."
     with transaction.atomic():
-        locked = _locked(workload)
+        locked = _lock_workload(workload)
         if locked.phase == to or (locked.phase == Phase.STOPPING and locked.next_phase == to):
             return locked
         if locked.phase in lifecycle.ENDED:
@@ -130,7 +130,7 @@ def _cancel_or_suspend(
                 now=at,
                 explanation=None,
             )
-        _audit(actor, reason.lower(), locked, after=(fresh := _reload(workload)))
+        _audit(actor, reason.lower(), locked, after=(fresh := _reload_workload(workload)))
         wake("scheduler")
     return fresh
 
@@ -150,7 +150,7 @@ def _update_and_bump_version(locked: Workload, **columns: Any) -> None:
     Workload.objects.filter(pk=locked.pk).update(version=F("version") + 1, **columns)
 
 
-def _locked(workload: Workload) -> Workload:
+def _lock_workload(workload: Workload) -> Workload:
     fresh = (
         Workload.objects.select_for_update(of=("self",))
         .select_related("project__department")
@@ -162,7 +162,7 @@ def _locked(workload: Workload) -> Workload:
     return fresh
 
 
-def _reload(workload: Workload) -> Workload:
+def _reload_workload(workload: Workload) -> Workload:
     return Workload.objects.select_related("project__department", "submitted_by", "pool").get(pk=workload.pk)
 
 

@@ -108,7 +108,7 @@ def resolve_visit(cookie: str, workload: uuid.UUID, port: str, at: datetime) -> 
         raise NoVisit
     if link.seen_at is None or at - link.seen_at >= LAST_USED_INTERVAL:
         PortLink.objects.filter(pk=link.pk).update(seen_at=at)
-    return _address(link)
+    return _pod_address(link)
 
 
 def end_visits(user: User) -> int:
@@ -130,7 +130,7 @@ def _is_allowed(link: PortLink) -> bool:
     return may(Actor.for_user(user), Action.OPERATE, link.workload)
 
 
-def _address(link: PortLink) -> PortAddress:
+def _pod_address(link: PortLink) -> PortAddress:
     pods = Pod.objects.select_related("node").filter(
         workload=link.workload, run=link.workload.run, rank=0, state=PodState.RUNNING
     )

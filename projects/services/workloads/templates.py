@@ -42,7 +42,7 @@ def set_template(
     Invalid, Conflict for too many templates, PreconditionFailed, Forbidden, NotFound.
     """
     require(actor, Action.SUBMIT, project)
-    _check(project, name, text, description)
+    _check_template(project, name, text, description)
     try:
         with checked_references(project.name):
             rows = Template.objects.select_for_update(of=("self",)).select_related("project__department")
@@ -59,7 +59,7 @@ def set_template(
                 template.version = max(template.version + 1, time.time_ns() // 1000)
                 template.changed_by = actor.name
                 template.save()
-                _record(actor, "set_template", template, before, template_values(template))
+                _audit_change(actor, "set_template", template, before, template_values(template))
     except IntegrityError as error:
         if not isinstance(error.__cause__, UniqueViolation):
             raise
@@ -78,7 +78,7 @@ def delete_template(*, actor: Actor, template: Template, expected_version: int |
             raise NotFound("This template was already deleted.")
         require_change(actor, locked)
         _check_version(locked, expected_version)
-        _record(actor, "delete_template", locked, template_values(locked), None)
+        _audit_change(actor, "delete_template", locked, template_values(locked), None)
         locked.delete()
 
 
@@ -106,7 +106,7 @@ def template_values(template: Template) -> dict[str, Any]:
     return {"description": template.description, "document": template.text}
 
 
-def _check(project: Project, name: str, text: str, description: str) -> None:
+def _check_template(project: Project, name: str, text: str, description: str) -> None:
     problems: list[Problem] = []
     if not NAME.fullmatch(name):
         problems.append(Problem("name", "is not a name", format_value(name), NAME_ALLOWED))
@@ -155,7 +155,7 @@ def _check_version(template: Template | None, expected: int | None) -> None:
         )
 
 
-def _record(
+def _audit_change(
     actor: Actor,
     action: str,
     template: Template,

@@ -76,7 +76,7 @@ class StaticRouter:
 
     def workers(self) -> tuple[Worker, ...]:
         """Return the listed engines, except those whose host now resolves to other addresses."""
-        listed = self._read()
+        listed = self._read_file()
         return tuple(
             Worker(url, listed[url].healthy) for url in sorted(listed) if self._is_current(url, listed)
         )
@@ -92,7 +92,7 @@ class StaticRouter:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with self.path.with_name(f".{self.path.name}.lock").open("w") as lock:
                 fcntl.flock(lock, fcntl.LOCK_EX)
-                before = self._read()
+                before = self._read_file()
                 listed = dict(before)
                 yield listed
                 listed |= {
@@ -102,14 +102,14 @@ class StaticRouter:
                 }
                 if listed != before or not self.path.exists():
                     self._reload_pending.touch()
-                    self._write(listed)
+                    self._write_file(listed)
                 if self._reload_pending.exists():
-                    self._reload()
+                    self._reload_nginx()
                     self._reload_pending.unlink()
         except OSError as error:
             raise ServingError(ErrorKind.UNREACHABLE, str(self.path), str(error)) from None
 
-    def _read(self) -> dict[str, ListedEngine]:
+    def _read_file(self) -> dict[str, ListedEngine]:
         """Return the listed engines by URL."""
         try:
             lines = self.path.read_text().splitlines()
@@ -152,7 +152,7 @@ class StaticRouter:
         except ServingError:
             return ListedEngine(UNRESOLVED, healthy=False)
 
-    def _write(self, listed: Mapping[str, ListedEngine]) -> None:
+    def _write_file(self, listed: Mapping[str, ListedEngine]) -> None:
         """Replace the file atomically."""
         lines = [
             f"    server {listed[url].server}{'' if listed[url].healthy else ' down'};  # {url}"
@@ -172,7 +172,7 @@ class StaticRouter:
             Path(name).unlink(missing_ok=True)
             raise
 
-    def _reload(self) -> None:
+    def _reload_nginx(self) -> None:
         if not self.reload:
             return
         name = self.reload[0]

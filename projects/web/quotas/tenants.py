@@ -79,7 +79,7 @@ def change(request: Request, kind: str, name: str) -> HttpResponse:
     if request.method == "POST" and form.is_valid():
         changes = {key: value for key, value in form.cleaned_data.items() if value != initial[key]}
         with form_errors(form):
-            _edit(request.actor, tenant, changes)
+            _edit_tenant(request.actor, tenant, changes)
             return done(request, f"Settings for {tenant} saved.", to=reverse("quotas"))
     return _form_response(request, form, f"Settings for {tenant}", "Save settings")
 
@@ -105,7 +105,7 @@ def delete(request: Request, kind: str, name: str) -> HttpResponse:
     )
 
 
-def _edit(actor: Actor, tenant: Tenant, changes: dict[str, object]) -> None:
+def _edit_tenant(actor: Actor, tenant: Tenant, changes: dict[str, object]) -> None:
     if isinstance(tenant, Department):
         tenants.edit_department(actor=actor, department=tenant, changes=changes)
     else:

@@ -65,18 +65,18 @@ def commit(
         with fenced_transaction(held_lease):
             record.save(force_insert=True)
             log_context.bind_cycle(record.pk)
-            _apply(plan.bundles, CommitInput(view, record.pk, rendezvous), outcome)
+            _apply_bundles(plan.bundles, CommitInput(view, record.pk, rendezvous), outcome)
             crash_point("commit.before_end")
         crash_point("commit.done")
     return outcome
 
 
-def _apply(bundles: Sequence[Bundle], commit_input: CommitInput, outcome: Outcome) -> None:
+def _apply_bundles(bundles: Sequence[Bundle], commit_input: CommitInput, outcome: Outcome) -> None:
     """Apply all bundles. If the database rejects them, bisect to isolate the offending bundle."""
     attempt = Outcome()
     try:
         with transaction.atomic():
-            _write(bundles, commit_input, attempt)
+            _write_bundles(bundles, commit_input, attempt)
     except (DatabaseError, InterfaceError, KeyError, AssertionError) as error:
         if isinstance(error, OperationalError | InterfaceError) and not is_lost_race(error):
             raise
@@ -85,13 +85,13 @@ def _apply(bundles: Sequence[Bundle], commit_input: CommitInput, outcome: Outcom
             outcome.stale.append((bundles[0], str(error).splitlines()[0] if str(error) else repr(error)))
             return
         middle = len(bundles) // 2
-        _apply(bundles[:middle], commit_input, outcome)
-        _apply(bundles[middle:], commit_input, outcome)
+        _apply_bundles(bundles[:middle], commit_input, outcome)
+        _apply_bundles(bundles[middle:], commit_input, outcome)
     else:
         outcome.add(attempt)
 
 
-def _write(bundles: Sequence[Bundle], commit_input: CommitInput, outcome: Outcome) -> None:
+def _write_bundles(bundles: Sequence[Bundle], commit_input: CommitInput, outcome: Outcome) -> None:
     view = commit_input.view
     context = CommitContext(
         view, lock_rows(view, bundles), view.at, commit_input.cycle, commit_input.rendezvous

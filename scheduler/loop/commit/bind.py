@@ -55,7 +55,7 @@ def start(order: StartOrder, rows: NewRows, kind: str, message: str = "") -> Non
         _begin_run(order, kind, message or describe_placement(order.places))
     else:
         ranks = _used_ranks(workload, rows)
-    _bind(order, rows, ranks)
+    _bind_pods(order, rows, ranks)
 
 
 def _used_ranks(workload: Workload, rows: NewRows) -> dict[tuple[str, int], int]:
@@ -104,7 +104,7 @@ def _begin_run(order: StartOrder, kind: str, message: str) -> None:
         setattr(workload, name, value)
 
 
-def _bind(order: StartOrder, rows: NewRows, ranks: dict[tuple[str, int], int]) -> None:
+def _bind_pods(order: StartOrder, rows: NewRows, ranks: dict[tuple[str, int], int]) -> None:
     for step in _sort_by_rank(order.places, order.spec):
         rank = ranks.setdefault((step.role, step.index), max(ranks.values(), default=-1) + 1)
         request, node = order.spec.roles[step.role].request, order.nodes[step.node]

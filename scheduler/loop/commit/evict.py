@@ -37,7 +37,7 @@ def evict(bundle: Bundle, context: CommitContext) -> int:
         keys = [key for pod in decided.pods if (key := (decided.workload, *pod)) in stopping]
         steps = [stopping.pop(key) for key in keys]
         _write_audit_record(decided, bundle, workload, sum(s.milli * len(s.devices) for s in steps), context)
-        message = _message(decided, context)
+        message = _eviction_message(decided, context)
         _stop_pods(keys, REASONS[decided.kind], message, context)
         if decided.whole and workload.phase in (Phase.STARTING, Phase.RUNNING):
             requeue(workload, decided, context, is_moved=decided.workload in moved)
@@ -87,12 +87,12 @@ def requeue(workload: Workload, decided: Decided, context: CommitContext, *, is_
         to=Phase.STOPPING,
         next_phase=Phase.PENDING,
         reason=REASONS[decided.kind],
-        message=_message(decided, context),
+        message=_eviction_message(decided, context),
         **columns,
     )
 
 
-def _message(decided: Decided, context: CommitContext) -> str:
+def _eviction_message(decided: Decided, context: CommitContext) -> str:
     """Return the message for the victim's project.
 
     It reveals only the size of another project's preemptor.

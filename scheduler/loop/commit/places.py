@@ -25,7 +25,7 @@ def place(bundle: Bundle, context: CommitContext) -> None:
             steps[step.workload].append(step)
     for name, places in steps.items():
         if any(step.reserved for step in places):
-            _reserve(name, places, _expiry(bundle, context), context)
+            _reserve_replicas(name, places, _reservation_expiry(bundle, context), context)
         else:
             workload, spec = context.locked.workloads[name], context.view.workloads[name].spec
             rendezvous = context.rendezvous.get(name)
@@ -37,7 +37,7 @@ def place(bundle: Bundle, context: CommitContext) -> None:
             )
 
 
-def _reserve(name: str, places: Sequence[Place], expires: datetime, context: CommitContext) -> None:
+def _reserve_replicas(name: str, places: Sequence[Place], expires: datetime, context: CommitContext) -> None:
     workload = context.locked.workloads[name]
     Reservation.objects.filter(workload=workload).delete()
     Reservation.objects.bulk_create(
@@ -54,7 +54,7 @@ def _reserve(name: str, places: Sequence[Place], expires: datetime, context: Com
         for step in places
     )
     if workload.phase == Phase.PENDING:
-        reason, message = _reason(places, context)
+        reason, message = _reservation_reason(places, context)
         transition(
             workload,
             context,
@@ -65,7 +65,7 @@ def _reserve(name: str, places: Sequence[Place], expires: datetime, context: Com
         )
 
 
-def _reason(places: Sequence[Place], context: CommitContext) -> tuple[Reason, str]:
+def _reservation_reason(places: Sequence[Place], context: CommitContext) -> tuple[Reason, str]:
     """Return the reason and message for a reservation that waits for nodes to boot or pods to stop."""
     booting = {step.node for step in places if _is_booting(context.locked.nodes[step.node])}
     if not booting:
@@ -80,7 +80,7 @@ def _is_booting(node: Node) -> bool:
     return node.state != Node.State.READY or not is_operational(node.pool)
 
 
-def _expiry(bundle: Bundle, context: CommitContext) -> datetime:
+def _reservation_expiry(bundle: Bundle, context: CommitContext) -> datetime:
     """Return the expiry time of a reservation, which allows for grace periods and boot times."""
     graces = [
         spec.grace_period_seconds

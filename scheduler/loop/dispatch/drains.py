@@ -43,10 +43,10 @@ def evict_from_overdue_drains(now: datetime, context: SchedulerContext) -> int:
         live = rows.filter(pk__in=pods_by_workload, phase__in=(Phase.STARTING, Phase.RUNNING)).exclude(
             protected
         )
-        return sum(_evict(row, pods_by_workload[row.pk], now) for row in live.order_by("pk"))
+        return sum(_evict_workload(row, pods_by_workload[row.pk], now) for row in live.order_by("pk"))
 
 
-def _evict(workload: Workload, pods: list[Pod], now: datetime) -> bool:
+def _evict_workload(workload: Workload, pods: list[Pod], now: datetime) -> bool:
     node = pods[0].node
     rule = f"The drain timeout of node {node.name} has passed" + (
         f": {node.drain_reason}." if node.drain_reason else "."

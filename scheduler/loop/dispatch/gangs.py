@@ -41,7 +41,7 @@ def _evaluate_all(workloads: Sequence[Workload], now: datetime, specs: SpecCache
         with transaction.atomic():
             pods = _run_pods(workloads)
             for workload in workloads:
-                _evaluate(workload, pods[workload.pk], now, specs.get(workload))
+                _evaluate_gang(workload, pods[workload.pk], now, specs.get(workload))
     except (OperationalError, InterfaceError):
         raise
     except (DatabaseError, AssertionError, LookupError, ValueError) as error:
@@ -70,9 +70,9 @@ def stop_live_pods(workload: Workload, reason: str, now: datetime) -> int:
     )
 
 
-def _evaluate(workload: Workload, pods: Sequence[Pod], now: datetime, parsed: ParsedSpec) -> None:
+def _evaluate_gang(workload: Workload, pods: Sequence[Pod], now: datetime, parsed: ParsedSpec) -> None:
     if workload.phase == Phase.STOPPING:
-        _stop(workload, pods, workload.reason, now)
+        _stop_gang(workload, pods, workload.reason, now)
     for _ in range(MAX_TRANSITIONS):
         step = verdict(_gang_facts(workload, pods, parsed))
         if step is None:
@@ -80,7 +80,7 @@ def _evaluate(workload: Workload, pods: Sequence[Pod], now: datetime, parsed: Pa
         _apply_verdict(step, workload, pods, now)
 
 
-def _stop(workload: Workload, pods: Iterable[Pod], reason: str, now: datetime) -> None:
+def _stop_gang(workload: Workload, pods: Iterable[Pod], reason: str, now: datetime) -> None:
     running = [pod for pod in pods if pod.state in (PodState.STARTING, PodState.RUNNING)]
     if running:
         stop_live_pods(workload, reason, now)
@@ -135,7 +135,7 @@ def _apply_verdict(step: Verdict, workload: Workload, pods: Iterable[Pod], now: 
         assert moved, "a locked row cannot leave its phase"
         workload.phase, workload.reason, workload.message = step.to, step.reason, step.message
         if step.to == Phase.STOPPING:
-            _stop(workload, pods, step.reason, now)
+            _stop_gang(workload, pods, step.reason, now)
     for name, value in columns.items():
         setattr(workload, name, value)
 

@@ -62,11 +62,11 @@ def load_queues(
         for pk, row in departments.items()
     }
     queues = [
-        _queue(row, department_names[pk], None, entitlements_by_owner[("department", pk)])
+        _build_queue(row, department_names[pk], None, entitlements_by_owner[("department", pk)])
         for pk, row in departments.items()
     ]
     queues += [
-        _queue(
+        _build_queue(
             row,
             row.name,
             department_names[row.department_id],
@@ -88,7 +88,7 @@ def load_queues(
     )
 
 
-def _queue(
+def _build_queue(
     row: Department | Project,
     name: str,
     parent: str | None,
@@ -129,7 +129,7 @@ def _entitlements(
         for key, rank in ranks.items()
     }
     for quota in quotas:
-        key = _key(quota.department_id, quota.project_id)
+        key = _owner_key(quota.department_id, quota.project_id)
         pool = pools.get(quota.pool_id)
         if pool is not None:
             by_owner[key][pool.name] = build_entitlement(
@@ -155,14 +155,14 @@ def build_entitlement(row: Quota | None, rank: int, usage: Decayed) -> Entitleme
 def _usages(now: datetime, pools: Mapping[int, NodePool]) -> Mapping[tuple[Key, int], Decayed]:
     earlier_points = window_starts(pools.values(), now)
     return {
-        (_key(row.department_id, row.project_id), row.pool_id): decayed_usage(
+        (_owner_key(row.department_id, row.project_id), row.pool_id): decayed_usage(
             row, pools[row.pool_id], now, earlier_points.get(row.pk)
         )
         for row in Usage.objects.filter(pool_id__in=pools)
     }
 
 
-def _key(department_id: int | None, project_id: int | None) -> Key:
+def _owner_key(department_id: int | None, project_id: int | None) -> Key:
     if project_id is not None:
         return "project", project_id
     assert department_id is not None, "the database guarantees that a quota has one owner"

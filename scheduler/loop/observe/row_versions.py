@@ -36,13 +36,13 @@ class VersionedRows(Generic[Row]):
     def read(self) -> list[Row]:
         query, cached = self.query, self._rows
         if not cached:
-            self._rows = dict(_read(query))
+            self._rows = dict(_read_rows(query))
             return list(self._rows.values())
         with connection.cursor() as cursor:
             cursor.execute(f"SELECT {query.mark} {query.source} ORDER BY {query.order}")
             marks = [mark for (mark,) in cursor.fetchall()]
         changed = [mark[:ID_LENGTH] for mark in marks if mark not in cached]
-        fresh = {mark[:ID_LENGTH]: (mark, row) for mark, row in _read(query, changed)} if changed else {}
+        fresh = {mark[:ID_LENGTH]: (mark, row) for mark, row in _read_rows(query, changed)} if changed else {}
         rows: dict[str, Row] = {}
         for mark in marks:
             if mark in cached:
@@ -56,7 +56,7 @@ class VersionedRows(Generic[Row]):
         return list(rows.values())
 
 
-def _read(query: RowQuery[Row], ids: list[str] | None = None) -> Iterable[tuple[str, Row]]:
+def _read_rows(query: RowQuery[Row], ids: list[str] | None = None) -> Iterable[tuple[str, Row]]:
     condition = "" if ids is None else f"AND {query.id} = ANY(%s::uuid[])"
     with connection.cursor() as cursor:
         cursor.execute(

@@ -33,11 +33,11 @@ class ExpectedRuntimes:
     def at(self, now: datetime) -> Mapping[int, int]:
         """Return the expected runtime in seconds of each project with enough completed workloads."""
         if self._read_at is None or not self._read_at <= now < self._read_at + REFRESH_AFTER:
-            self._read_at, self._expected = now, _read()
+            self._read_at, self._expected = now, _read_expected_runtimes()
         return self._expected
 
 
-def _read() -> dict[int, int]:
+def _read_expected_runtimes() -> dict[int, int]:
     with connection.cursor() as cursor:
         cursor.execute(LAST_RUNTIMES, [LAST_RUNS])
         expected = {project: expected_runtime(seconds) for project, seconds in cursor.fetchall()}

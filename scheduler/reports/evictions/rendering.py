@@ -113,7 +113,7 @@ def _render_row(reader: Viewer, row: Eviction, existing_ids: Collection[UUID]) -
         refused=refused,
         pods=list(row.pods) if victim.is_visible else [],
         summary=_summarize(row, victim, preemptor),
-        explanation=list(_explain(row, victim, preemptor, refused)),
+        explanation=list(_explanation_sentences(row, victim, preemptor, refused)),
     )
 
 
@@ -172,7 +172,7 @@ def _summarize(row: Eviction, victim: EvictionParty, preemptor: EvictionParty | 
     return f"{victim.display_name} {outcome}{preemptor_suffix}{freed}"
 
 
-def _explain(
+def _explanation_sentences(
     row: Eviction, victim: EvictionParty, preemptor: EvictionParty | None, refused: list[str]
 ) -> Iterator[str]:
     if row.rule:

@@ -68,7 +68,7 @@ class ExplanationWriter:
                 continue
             expected = predicted.get(refusal.workload, Forecast(refusal.expected_start, ""))
             row = _build_row(workload.pk, refusal, expected)
-            state = (_digest(refusal), (refusal.position or 0, expected.at or 0, expected.because))
+            state = (_hash_explanation(refusal), (refusal.position or 0, expected.at or 0, expected.because))
             before = self._written.get(workload.pk)
             if before == state:
                 current[workload.pk] = state
@@ -110,7 +110,7 @@ def _build_row(pk: uuid.UUID, refusal: Refusal, expected: Forecast) -> NewRow:
     )
 
 
-def _digest(refusal: Refusal) -> int:
+def _hash_explanation(refusal: Refusal) -> int:
     """Hash everything except the queue position, which changes whenever a workload ahead starts."""
     blockers = tuple(
         (blocker.reason, blocker.message, *blocker.numbers.items()) for blocker in refusal.blockers

@@ -78,10 +78,10 @@ def _traces(
     visible_departments: set[int] | None,
     now: datetime | None = None,
 ) -> list[ShareTrace]:
-    pool_divisions, queues = _divide(pool, now or timezone.now())
+    pool_divisions, queues = _divide_pool(pool, now or timezone.now())
     path = _queues_to_explain(owner, queues, visible_departments)
     return [
-        _trace(division, queue, pool, queues, viewer, visible_departments)
+        _build_trace(division, queue, pool, queues, viewer, visible_departments)
         for queue in path
         for division in pool_divisions
         if (mine := division.queue_input(queue)) is not None
@@ -89,7 +89,7 @@ def _traces(
     ]
 
 
-def _divide(pool: NodePool, now: datetime) -> tuple[list[Division], Queues]:
+def _divide_pool(pool: NodePool, now: datetime) -> tuple[list[Division], Queues]:
     statuses = list(QueueStatus.objects.filter(pool=pool))
     if not statuses:  # before the first cycle
         view = observe(now, SPEC_CACHE)
@@ -117,7 +117,7 @@ def _queues_to_explain(owner: Tenant, queues: Queues, visible_departments: set[i
     yield queues.projects[owner.pk]
 
 
-def _trace(
+def _build_trace(
     division: Division,
     queue: str,
     pool: NodePool,

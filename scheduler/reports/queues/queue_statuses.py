@@ -49,9 +49,9 @@ def store_queue_statuses(view: ClusterView, reports: Iterable[QueueReport]) -> i
         row = stored.get((pool, key))
         if row is None:
             row = QueueStatus(pool_id=pool, department_id=key[0], project_id=key[1])
-            new.append(_update(row, report, view.at))
+            new.append(_update_row(row, report, view.at))
         elif _has_changed(row, report, view.at):
-            changed.append(_update(row, report, view.at))
+            changed.append(_update_row(row, report, view.at))
     QueueStatus.objects.bulk_create(new)
     QueueStatus.objects.bulk_update(changed, FIELDS)
     return len(new) + len(changed)
@@ -137,11 +137,11 @@ def _shares_by_queue() -> dict[Key, tuple[Amounts3, Amounts3]]:
     """Return the fair shares of each queue and of its parent."""
     rows = list(QueueStatus.objects.select_related("project"))
     department_shares = {
-        (row.pool_id, row.department_id): _triple(row.share) for row in rows if row.project is None
+        (row.pool_id, row.department_id): _to_amounts(row.share) for row in rows if row.project is None
     }
     return {
         _queue_key(row): (
-            _triple(row.share),
+            _to_amounts(row.share),
             department_shares.get((row.pool_id, row.project.department_id), ZERO) if row.project else ZERO,
         )
         for row in rows
@@ -158,7 +158,7 @@ def _queue_key(row: QueueStatus | Usage | Quota) -> Key:
     return row.pool_id, (row.department_id, row.project_id)
 
 
-def _triple(values: Iterable[int]) -> Amounts3:
+def _to_amounts(values: Iterable[int]) -> Amounts3:
     a, b, c = values
     return a, b, c
 
@@ -169,7 +169,7 @@ def _has_changed(row: QueueStatus, report: QueueReport, now: datetime) -> bool:
     return stored != reported or (tuple(row.usage) != report.usage and now - row.at >= USAGE_INTERVAL)
 
 
-def _update(row: QueueStatus, report: QueueReport, now: datetime) -> QueueStatus:
+def _update_row(row: QueueStatus, report: QueueReport, now: datetime) -> QueueStatus:
     row.share, row.allocated, row.requested = (
         list(report.share),
         list(report.allocated),

@@ -49,7 +49,8 @@ def decayed_usage(row: Usage, pool: NodePool, now: datetime, then: WindowStart |
         decay_factor = integrate(1.0, 0.0, (now - begin).total_seconds(), _half_life(pool))
         before = _ledger_at(row, pool, begin, then or WindowStart())
         used, parent = (
-            _subtract(value, left, decay_factor) for value, left in zip((used, parent), before, strict=True)
+            _subtract_ledger(value, left, decay_factor)
+            for value, left in zip((used, parent), before, strict=True)
         )
     return Decayed(used, parent)
 
@@ -114,7 +115,7 @@ def _interpolate(first: Triple, last: Triple, part: float, whole: float, half_li
     return _accrue(first, rates, part, half_life)
 
 
-def _subtract(value: Triple, left: Triple, decay_factor: float) -> Triple:
+def _subtract_ledger(value: Triple, left: Triple, decay_factor: float) -> Triple:
     a, b, c = (max(0.0, value[kind] - left[kind] * decay_factor) for kind in RESOURCE_INDEXES)
     return a, b, c
 

@@ -67,7 +67,7 @@ def write_readings(readings: Readings, held: HeldLease) -> None:
 
     The lease `held` fences the transaction, so that two processes cannot count the same seconds.
     """
-    pods = json.dumps([_row(reading) for reading in readings.pods])
+    pods = json.dumps([_reading_row(reading) for reading in readings.pods])
     nodes = [{"node_id": pk, "devices": devices} for pk, devices in (readings.nodes or {}).items()]
     with fenced_transaction(held), connection.cursor() as cursor:
         cursor.execute(UPSERT_CURRENT, {"readings": pods})
@@ -105,7 +105,7 @@ def _delete_points(step: int, before: datetime) -> int:
                 return dropped
 
 
-def _row(reading: Reading) -> dict[str, object]:
+def _reading_row(reading: Reading) -> dict[str, object]:
     return {
         "pod_id": str(reading.pod_id),
         "at": reading.at.isoformat(),

@@ -45,7 +45,7 @@ def predict(*, actor: Actor, workload: Workload, spec: WorkloadSpec, now: dateti
         )
         snapshot = replace(view.snapshot, workloads=(*view.snapshot.workloads, candidate))
         plan = decide_pools(snapshot, cache.layouts)
-        prediction = _prediction(plan, workload, candidate, view, actor)
+        prediction = _build_prediction(plan, workload, candidate, view, actor)
         if prediction.outcome != "would_stay_pending":
             return prediction
         forecast = forecasts(snapshot, plan).get(workload.handle, Forecast(None, ""))
@@ -53,7 +53,7 @@ def predict(*, actor: Actor, workload: Workload, spec: WorkloadSpec, now: dateti
         return replace(prediction, expected_start=start, expected_start_reason=forecast.because)
 
 
-def _prediction(
+def _build_prediction(
     plan: Plan, workload: Workload, candidate: model.Workload, view: ClusterView, actor: Actor
 ) -> Prediction:
     bundles = [bundle for bundle in plan.bundles if bundle.workload == workload.handle]

@@ -112,12 +112,12 @@ def _build_impact(
     edited_queues = [(_queue_name(edit.change.owner, view), edit.change.pool.name) for edit in drafted]
     impact.warnings = _warning_documents(edited, edited_queues)
     if not impact.changes_nothing:
-        before, after = _plan(view.snapshot, view, cache.layouts), _plan(edited, view)
-        _compare(impact, before, after, view, viewer, visible_department_ids(actor))
+        before, after = _decide(view.snapshot, view, cache.layouts), _decide(edited, view)
+        _compare_plans(impact, before, after, view, viewer, visible_department_ids(actor))
     return impact
 
 
-def _plan(snapshot: Snapshot, view: ClusterView, layouts: LayoutCache | None = None) -> Plan:
+def _decide(snapshot: Snapshot, view: ClusterView, layouts: LayoutCache | None = None) -> Plan:
     plan = decide_pools(snapshot, layouts)
     return replace(plan, refusals=with_pool_readiness(plan.refusals, view.below_threshold))
 
@@ -154,7 +154,7 @@ def _quota_document(drafted: DraftedChange) -> Document:
     }
 
 
-def _compare(
+def _compare_plans(
     impact: Impact, before: Plan, after: Plan, view: ClusterView, viewer: Viewer, departments: set[int] | None
 ) -> None:
     _compare_shares(impact, before, after, view, viewer, departments)
@@ -246,11 +246,11 @@ def _compare_reasons(impact: Impact, before: Plan, after: Plan, viewer: Viewer) 
     before_by_key = {refusal.workload: refusal for refusal in before.refusals}
     for refusal in after.refusals:
         old = before_by_key.get(refusal.workload)
-        if old is not None and _reason(old) != _reason(refusal):
+        if old is not None and _main_reason(old) != _main_reason(refusal):
             first = redact_blocker(refusal.blockers[0], refusal.workload)
-            entry = {"before": _reason(old), "after": str(first.reason), "message": first.message}
+            entry = {"before": _main_reason(old), "after": str(first.reason), "message": first.message}
             _list_or_count(impact, "reasons", refusal.workload, entry, viewer)
 
 
-def _reason(refusal: Refusal) -> str:
+def _main_reason(refusal: Refusal) -> str:
     return str(refusal.blockers[0].reason)

@@ -63,11 +63,11 @@ def find_smallest_change(workload: Workload, viewer: Viewer, now: datetime | Non
     result = _answers.get(view, workload.handle)
     if result is None:
         with dry_run_slot(workload.project):
-            result = _answers.put(view, workload.handle, _search(view, workload.handle))
-    return _answer(result, workload, viewer)
+            result = _answers.put(view, workload.handle, _search_change(view, workload.handle))
+    return _render_answer(result, workload, viewer)
 
 
-def _search(view: ClusterView, handle: str) -> SmallestChange:
+def _search_change(view: ClusterView, handle: str) -> SmallestChange:
     """Run the engine on the pools that accept workloads. A failure of the engine leaves the question open."""
     try:
         return smallest_change(without_pools(view.snapshot, view.below_threshold), handle)
@@ -111,7 +111,7 @@ def _is_same_state(before: Snapshot, now: Snapshot) -> bool:
     )
 
 
-def _answer(result: SmallestChange, workload: Workload, viewer: Viewer) -> ChangeAnswer:
+def _render_answer(result: SmallestChange, workload: Workload, viewer: Viewer) -> ChangeAnswer:
     def display_name(handle: str) -> str:
         return handle if viewer.can_see_named(project_in_handle(handle)) else HIDDEN_WORKLOAD
 

@@ -119,7 +119,7 @@ def build_table(
     sort: str = "name",
 ) -> Table:  # fmt: skip
     """Return the grid, filtered by name and department, and sorted within each department."""
-    every = _rows(actor, pools)
+    every = _read_rows(actor, pools)
     result = Table(pools, fields, [], _sums(every, fields), sum(1 + len(inner) for _, inner in every))
     for top, children in every:
         if within and top.name != within:
@@ -159,7 +159,7 @@ def visible_quotas(
     return result
 
 
-def _rows(actor: Actor, pools: Sequence[NodePool]) -> list[tuple[Row, list[Row]]]:
+def _read_rows(actor: Actor, pools: Sequence[NodePool]) -> list[tuple[Row, list[Row]]]:
     owned, everything = visible_quotas(actor, pools), may(actor, Action.ADMINISTER)
     whole = set(fully_visible_departments(actor).values_list("pk", flat=True))
     mine = set(administered_departments(actor).values_list("pk", flat=True))

@@ -54,7 +54,7 @@ class ChartPeriod:
 def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     now = timezone.now()
     question = parse_usage_query(request.GET, now, reader_zone(request))
-    rows = question.chosen_of(usage_report(request.actor, question.request, now))
+    rows = question.matching_rows(usage_report(request.actor, question.request, now))
     if request.GET.get("format") == "csv":
         return stream_csv(ApiRequest(request), question.request, rows)
     sort = request.GET.get("sort", "-gpu_hours")

@@ -34,7 +34,7 @@ class UsageQuery:
     request: UsageRequest
     search: str  # words that row names must contain
 
-    def chosen_of(self, rows: Iterable[UsageRow]) -> list[UsageRow]:
+    def matching_rows(self, rows: Iterable[UsageRow]) -> list[UsageRow]:
         words = self.search.lower().split()
         return [row for row in rows if all(word in row.names[self.by].lower() for word in words)]
 

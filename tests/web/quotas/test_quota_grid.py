@@ -116,7 +116,7 @@ def test_draft_over_two_pools_is_previewed_and_applied_as_one_change(
     text = preview.content.decode()
     assert preview.status_code == 200
     assert "Impact on the next cycle" in text
-    assert 'aria-label="On spot"' in text
+    assert 'aria-label="In pool spot"' in text
     assert gpu_quotas()["vision", "local"] == 2000, "a preview changes nothing"
     applied = bob.post(GRID_URL, {**draft_form(cells), "do": "apply", "comment": "both grow"}).json()
     assert applied["applied"] == "3 quotas saved."

@@ -205,7 +205,7 @@ def _print_report(report: Mapping[str, Any]) -> None:
         ]
     )
     print_section("By project")
-    print_items(_rows(report["projects"]), COLUMNS)
+    print_items(_project_rows(report["projects"]), COLUMNS)
 
 
 def _format_checkpoint_interval(every: int | None) -> str:
@@ -219,7 +219,7 @@ def _format_waits(seconds: Mapping[str, float]) -> str:
     )
 
 
-def _rows(projects: Mapping[str, Mapping[str, Any]]) -> Iterable[Mapping[str, Any]]:
+def _project_rows(projects: Mapping[str, Mapping[str, Any]]) -> Iterable[Mapping[str, Any]]:
     return [{"name": name, **project} for name, project in projects.items() if project["jobs"]]
 
 

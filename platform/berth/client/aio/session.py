@@ -176,10 +176,10 @@ class AsyncSession:
             await self._sleep(POLL_SECONDS)
 
     async def _send_calls(self) -> None:
-        await self._repeat(self._send)
+        await self._repeat(self._send_batch)
 
     async def _receive_results(self) -> None:
-        await self._repeat(self._receive)
+        await self._repeat(self._receive_batch)
 
     async def _repeat(self, step: Callable[[], Awaitable[bool]]) -> None:
         """Repeat a step until the session ends. The step returns False if it had nothing to do."""
@@ -201,7 +201,7 @@ class AsyncSession:
             if not worked:
                 await self._background.wait(version, 0.5)
 
-    async def _send(self) -> bool:
+    async def _send_batch(self) -> bool:
         dropped = self._calls.take_cancelled()
         if dropped:
             await self._transport.post(f"sessions/{self.id}/calls/drop", protocol.drop_body(dropped))
@@ -222,7 +222,7 @@ class AsyncSession:
         self._calls.set_broadcast_nodes(response.json()["broadcasts"])
         return True
 
-    async def _receive(self) -> bool:
+    async def _receive_batch(self) -> bool:
         if not self._calls.outstanding:
             return False
         if self._calls.outstanding > protocol.BULK_THRESHOLD:

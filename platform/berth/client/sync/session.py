@@ -177,10 +177,10 @@ class Session:
             self._sleep(POLL_SECONDS)
 
     def _send_calls(self) -> None:
-        self._repeat(self._send)
+        self._repeat(self._send_batch)
 
     def _receive_results(self) -> None:
-        self._repeat(self._receive)
+        self._repeat(self._receive_batch)
 
     def _repeat(self, step: Callable[[], bool]) -> None:
         """Repeat a step until the session ends. The step returns False if it had nothing to do."""
@@ -202,7 +202,7 @@ class Session:
             if not worked:
                 self._background.wait(version, 0.5)
 
-    def _send(self) -> bool:
+    def _send_batch(self) -> bool:
         dropped = self._calls.take_cancelled()
         if dropped:
             self._transport.post(f"sessions/{self.id}/calls/drop", protocol.drop_body(dropped))
@@ -223,7 +223,7 @@ class Session:
         self._calls.set_broadcast_nodes(response.json()["broadcasts"])
         return True
 
-    def _receive(self) -> bool:
+    def _receive_batch(self) -> bool:
         if not self._calls.outstanding:
             return False
         if self._calls.outstanding > protocol.BULK_THRESHOLD:

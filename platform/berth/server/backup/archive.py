@@ -24,9 +24,9 @@ def write(target: Path, manifest: Manifest, dump: Path, keys: Mapping[str, bytes
         opened = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(opened, "wb") as file:
             with tarfile.open(fileobj=file, mode="w") as tar:
-                _add(tar, MANIFEST, manifest.text())
+                _add_to_archive(tar, MANIFEST, manifest.text())
                 for name, content in keys.items():
-                    _add(tar, KEYS + name, content)
+                    _add_to_archive(tar, KEYS + name, content)
                 tar.add(dump, DUMP, filter=_anonymize)
             file.flush()
             os.fsync(file.fileno())
@@ -85,7 +85,7 @@ def hash_content(content: IO[bytes]) -> tuple[int, str]:
     return size, digest.hexdigest()
 
 
-def _add(tar: tarfile.TarFile, name: str, content: bytes) -> None:
+def _add_to_archive(tar: tarfile.TarFile, name: str, content: bytes) -> None:
     entry = tarfile.TarInfo(name)
     entry.size, entry.mode = len(content), 0o600
     tar.addfile(entry, io.BytesIO(content))

@@ -31,14 +31,14 @@ def put_keys(home: Path, keys: Mapping[str, bytes], missing: Collection[str]) ->
     written, differing = [], []
     for name, content in keys.items():
         if name in missing:
-            _put(home / name, content)
+            _write_key(home / name, content)
             written.append(name)
         elif (home / name).read_bytes() != content:
             differing.append(name)
     return written, differing
 
 
-def _put(path: Path, content: bytes) -> None:
+def _write_key(path: Path, content: bytes) -> None:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     draft.touch(mode=0o600)

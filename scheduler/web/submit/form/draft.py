@@ -52,7 +52,7 @@ class Draft:
     @property
     def form_data(self) -> dict[str, Any] | None:
         """Document data that the form shows: the last valid version."""
-        return self.data if self.data is not None else _read(self.agreed)
+        return self.data if self.data is not None else _parse_or_none(self.agreed)
 
     @property
     def has_form(self) -> bool:
@@ -66,7 +66,7 @@ class Draft:
 
 def open_draft(text: str) -> Draft:
     draft = Draft(text, text)
-    _parse(draft)
+    _parse_draft(draft)
     return draft
 
 
@@ -74,8 +74,8 @@ def read_draft(post: QueryDict, offer: FormChoices) -> Draft:
     """Return the draft merged from the submitted form and document."""
     text = _normalize_newlines(post.get("document", ""))
     draft = Draft(text, _normalize_newlines(post.get("agreed", text)))
-    _parse(draft)
-    before = _read(draft.agreed)
+    _parse_draft(draft)
+    before = _parse_or_none(draft.agreed)
     if before is None or is_manifest(before):
         draft.agreed = draft.text if draft.data is not None else draft.agreed
         return draft
@@ -105,7 +105,7 @@ def apply_step(draft: Draft, wanted: str, *, mail: str = "") -> None:
         draft.text = draft.agreed = edit_text(draft.text, at, value, order=ORDER)
     except CannotEdit:
         draft.problems.append(Problem(path, TEXT_ONLY_HINT))
-    _parse(draft)
+    _parse_draft(draft)
 
 
 def field_text(form_field: Field, data: Mapping[str, Any], places: SourceLines) -> str | None:
@@ -150,10 +150,10 @@ def _apply_change(draft: Draft, form_field: Field, before: Mapping[str, Any], ch
     except CannotEdit:
         draft.typed[form_field.path] = change if isinstance(change, str) else ""
         draft.problems.append(Problem(form_field.path, TEXT_ONLY_HINT))
-    _parse(draft)
+    _parse_draft(draft)
 
 
-def _parse(draft: Draft) -> None:
+def _parse_draft(draft: Draft) -> None:
     try:
         draft.data = read_document(draft.text)
     except Invalid as error:
@@ -162,7 +162,7 @@ def _parse(draft: Draft) -> None:
         draft.line = error.extra.get("line")
 
 
-def _read(text: str) -> dict[str, Any] | None:
+def _parse_or_none(text: str) -> dict[str, Any] | None:
     try:
         return read_document(text)
     except Invalid:
