@@ -1,9 +1,9 @@
 """Benchmark large node pools: `python -m benchmarks.pools_at_size [NODES ...]`.
 
 The real autoscaler and reconciler run on real rows, against a simulated cloud and simulated work, with a
-simulated clock. Gangs arrive all at once and need more nodes than the pool may have. They run for five to
-fifteen minutes each and are requeued when a machine is lost. At the end, no nodes are needed. Gangs are
-placed first come, first served, on whole nodes. Another benchmark measures the scheduler.
+simulated clock. All gangs arrive at the same time and need more nodes than the pool may have. They run for
+five to fifteen minutes each and are requeued when a machine is lost. At the end, no nodes are needed. Gangs
+are placed first come, first served, on whole nodes. Another benchmark measures the scheduler.
 """
 
 import json

@@ -261,7 +261,7 @@ def own_address():
     """Return the address from which this machine reaches the server."""
     host = URL.split("://")[1].split("/")[0].rsplit(":", 1)[0]
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.connect((host, 9))  # UDP: sends nothing
+        probe.connect((host, 9))  # connecting a UDP socket sends nothing
         return str(probe.getsockname()[0])
 
 

@@ -64,7 +64,7 @@ class StaticProvider:
             machines = list(ending.values_list("machine_id", flat=True))
             ending.update(ended_at=now)
             for key in machines:
-                depart_if_unused(key, now)
+                mark_departed_if_unused(key, now)
 
     def _take_machines(self, order: ProvisionOrder) -> list[MachineUse]:
         free = self._free_machines(order.pool)
@@ -129,7 +129,7 @@ class StaticProvider:
         )
 
 
-def depart_if_unused(machine: int, at: datetime) -> bool:
+def mark_departed_if_unused(machine: int, at: datetime) -> bool:
     """Mark a removed, unused machine as departed, which revokes its secret. Return whether it was marked."""
     used = MachineUse.objects.filter(ended_at=None).values("machine_id")
     departing = Machine.objects.filter(pk=machine, departed_at=None, removed_at__isnull=False)

@@ -16,7 +16,7 @@ from pools.models import JoinToken, Machine, MachineUse, Node, NodePool
 from pools.models.node import NodeState
 from pools.models.scaling import ScalingKind
 from pools.providers.base import Interruption
-from pools.providers.static import depart_if_unused, instance_id
+from pools.providers.static import instance_id, mark_departed_if_unused
 from pools.services.nodes import interrupt_node
 from pools.signals import changed
 
@@ -89,7 +89,7 @@ def remove_machine(*, actor: Any, machine: Machine, at: datetime, reason: str = 
             history.write(
                 machine.pool, ScalingKind.INTERRUPTION, text, at=at, node=node, machine=machine.name
             )
-        has_departed = depart_if_unused(machine.pk, at)
+        has_departed = mark_departed_if_unused(machine.pk, at)
         before, after = {"departed": False}, {"departed": has_departed, "reason": reason}
         changed.send(Machine, actor=actor, action="remove machine", obj=machine, before=before, after=after)
     return has_departed

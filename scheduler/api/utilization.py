@@ -44,7 +44,7 @@ from scheduler.reports.utilization.over_time import (
 HOUR, HOURS = 3600, 24
 AMOUNTS = ("total", "allocated", "measured", "used")
 BY_POOL_AND_NODE = Order("place", ("pool__name", "ordinal", "id"))
-MOST_ALLOCATED_FIRST = Order("most held", ("gpu_milli_now", "id"), is_descending=True)
+MOST_ALLOCATED_FIRST = Order("most allocated", ("gpu_milli_now", "id"), is_descending=True)
 Span = Annotated[
     int,
     Field(

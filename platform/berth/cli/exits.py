@@ -64,7 +64,7 @@ def explain_error(error: Exception) -> tuple[ExitCode, list[str]] | None:
         return codes.get(type(error), ExitCode.REFUSED), error.lines()
     if isinstance(error, errors.Unreachable):
         return ExitCode.UNREACHABLE, [str(error)]
-    spec = sys.modules.get("berth.core.spec")  # if the module is not loaded, it raised no error
+    spec = sys.modules.get("berth.core.spec")  # a module that is not loaded cannot have raised the error
     if spec is not None and isinstance(error, spec.SpecError):
         return ExitCode.USAGE, [str(problem) for problem in error.problems]
     if isinstance(error, errors.Ambiguous | InvalidSettings | BadInput):

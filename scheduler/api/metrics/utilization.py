@@ -44,13 +44,13 @@ def _pool_metrics(by_pool: dict[str, summary.Utilization]) -> Iterable[Metric]:
         "berth_pool_gpus_used", "Utilization of the measured GPUs, in GPUs.", labels=["pool"]
     )
     cores = {
-        "held": GaugeMetricFamily(
+        "allocated": GaugeMetricFamily(
             "berth_pool_cores_allocated", "Cores allocated to running pods.", labels=["pool"]
         ),
         "used": GaugeMetricFamily("berth_pool_cores_used", "Cores used by running pods.", labels=["pool"]),
     }
     memory = {
-        "held": GaugeMetricFamily(
+        "allocated": GaugeMetricFamily(
             "berth_pool_memory_allocated_bytes", "Memory allocated to running pods.", labels=["pool"]
         ),
         "used": GaugeMetricFamily(
@@ -59,8 +59,8 @@ def _pool_metrics(by_pool: dict[str, summary.Utilization]) -> Iterable[Metric]:
     }
     for name, use in by_pool.items():
         measured.add_metric([name], use.measured_gpu_milli / MILLI)
-        cores["held"].add_metric([name], use.allocated_cpu_milli / MILLI)
-        memory["held"].add_metric([name], use.allocated_memory_mib * MIB)
+        cores["allocated"].add_metric([name], use.allocated_cpu_milli / MILLI)
+        memory["allocated"].add_metric([name], use.allocated_memory_mib * MIB)
         if use.gpu_milli is not None:
             busy.add_metric([name], use.gpu_milli / MILLI)
         if use.cpu_milli is not None:

@@ -121,10 +121,10 @@ def match_devices(identities: Sequence[object], uses: Iterable[DeviceUsage]) -> 
 
 
 def _running_rows() -> Iterable[tuple[object, ...]]:
-    held = models.Allocation.objects.filter(released_at=None, pod__state__in=RUNNING_STATES).order_by(
+    allocations = models.Allocation.objects.filter(released_at=None, pod__state__in=RUNNING_STATES).order_by(
         "pod_id"
     )
-    return held.values_list("pod_id", "node_id", "devices", "gpu_milli", "pod__started_at")
+    return allocations.values_list("pod_id", "node_id", "devices", "gpu_milli", "pod__started_at")
 
 
 def _measure_pods(

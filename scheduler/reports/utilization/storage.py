@@ -62,14 +62,14 @@ DELETE_POINTS = f"""
 BATCH_SIZE = 20_000
 
 
-def write_readings(readings: Readings, held: HeldLease) -> None:
+def write_readings(readings: Readings, lease: HeldLease) -> None:
     """Store readings in one transaction.
 
-    The lease `held` fences the transaction, so that two processes cannot count the same seconds.
+    The `lease` fences the transaction, so that two processes cannot count the same seconds.
     """
     pods = json.dumps([_reading_row(reading) for reading in readings.pods])
     nodes = [{"node_id": pk, "devices": devices} for pk, devices in (readings.nodes or {}).items()]
-    with fenced_transaction(held), connection.cursor() as cursor:
+    with fenced_transaction(lease), connection.cursor() as cursor:
         cursor.execute(UPSERT_CURRENT, {"readings": pods})
         crash_point("use.now")
         cursor.execute(UPSERT_POINTS, {"readings": pods, "steps": [MINUTE, HOUR]})

@@ -86,9 +86,9 @@ def running_allocations() -> QuerySet[Allocation]:
     return Allocation.objects.filter(released_at=None, pod__state__in=RUNNING_STATES)
 
 
-def summarize_pods(held: QuerySet[Allocation], now: datetime) -> list[PodSummary]:
+def summarize_pods(allocations: QuerySet[Allocation], now: datetime) -> list[PodSummary]:
     """Return the utilization of pods, ordered by run, rank and role."""
-    rows = held.order_by("pod__run", "pod__rank", "pod__role", "pod__index", "pod_id")
+    rows = allocations.order_by("pod__run", "pod__rank", "pod__role", "pod__index", "pod_id")
     return [_pod_utilization(row, now) for row in rows.values_list(*COLUMNS)]
 
 
@@ -96,10 +96,10 @@ def sum_utilization(uses: Iterable[Utilization]) -> Utilization:
     """Return the total over several pods. An amount is None if it was not measured for any pod."""
     uses = list(uses)
     read = [use.at for use in uses if use.at is not None]
-    held = ("pods", "measured", "allocated_gpu_milli", "allocated_cpu_milli", "allocated_memory_mib",
+    summed_fields = ("pods", "measured", "allocated_gpu_milli", "allocated_cpu_milli", "allocated_memory_mib",
             "allocated_gpu_memory_mib", "measured_gpu_milli")  # fmt: skip
     used = ("gpu_milli", "gpu_memory_mib", "cpu_milli", "memory_mib")
-    values: dict[str, Any] = {name: sum(getattr(use, name) for use in uses) for name in held}
+    values: dict[str, Any] = {name: sum(getattr(use, name) for use in uses) for name in summed_fields}
     values |= {name: _sum_measured(getattr(use, name) for use in uses) for name in used}
     return Utilization(at=max(read, default=None), **values)
 

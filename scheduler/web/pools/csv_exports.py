@@ -68,8 +68,10 @@ def requested_pool_csv(request: Request, pool: NodePool, now: datetime) -> Strea
 
 
 def _node_rows(pool: NodePool) -> Iterator[list[Any]]:
-    held = Allocation.objects.filter(node__pool=pool, released_at__isnull=True).order_by().values_list("node")
-    milli = dict(held.annotate(n=Sum(F("gpu_milli") * F("devices__len"))))
+    allocations = (
+        Allocation.objects.filter(node__pool=pool, released_at__isnull=True).order_by().values_list("node")
+    )
+    milli = dict(allocations.annotate(n=Sum(F("gpu_milli") * F("devices__len"))))
     for node in Node.objects.filter(pool=pool, state__in=ALIVE).order_by("ordinal"):
         yield [
             node.name, node.state, node.gpus, (milli.get(node.pk) or 0) / MILLI, node.gpu_model,

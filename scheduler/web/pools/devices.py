@@ -37,12 +37,12 @@ class DeviceMap:
     reserved_for: str = ""  # handle of the workload for which the device is reserved
 
     @property
-    def held(self) -> int:
+    def allocated(self) -> int:
         return sum(holder.milli for holder in self.holders)
 
     @property
     def free(self) -> int:
-        return MILLI - self.held
+        return MILLI - self.allocated
 
     @property
     def stacked(self) -> list[tuple[int, Holder]]:
@@ -78,8 +78,8 @@ class NodeMap:
     pods: int = 0
 
     @property
-    def held(self) -> int:
-        return sum(device.held for device in self.devices)
+    def allocated(self) -> int:
+        return sum(device.allocated for device in self.devices)
 
 
 def pool_node_maps(actor: Actor, pools: Iterable[NodePool]) -> list[NodeMap]:
@@ -104,13 +104,13 @@ def hue(project_id: int) -> str:
 
 def build_legend(maps: Iterable[NodeMap]) -> list[tuple[str, str, int]]:
     """Return (hue, project, milli-GPU) per visible project, sorted by name. Other projects come last."""
-    held: dict[tuple[int, str, str], int] = defaultdict(int)
+    milli_by_project: dict[tuple[int, str, str], int] = defaultdict(int)
     for node_map in maps:
         for device in node_map.devices:
             for holder in device.holders:
                 name = holder.pod.workload.project.name if holder.pod else "Other projects"
-                held[(holder.pod is None, name, holder.hue)] += holder.milli
-    return [(colour, name, milli) for (_, name, colour), milli in sorted(held.items())]
+                milli_by_project[(holder.pod is None, name, holder.hue)] += holder.milli
+    return [(colour, name, milli) for (_, name, colour), milli in sorted(milli_by_project.items())]
 
 
 def _add_allocations(maps: dict[int, NodeMap], visible: set[int]) -> None:

@@ -85,12 +85,12 @@ def updates(request: Request) -> JsonResponse:
 def current_cells(actor: Actor, places: Mapping[QuotaPlace, Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return the stored values of the visible quotas, merged with each quota's entry in `places`."""
     pools = {pool.name: pool for pool in NodePool.objects.filter(name__in={name for _, name in places})}
-    held = visible_quotas(actor, pools.values(), {key for key, _ in places})
+    stored_quotas = visible_quotas(actor, pools.values(), {key for key, _ in places})
     cells = []
     for (key, name), who in places.items():
         if name not in pools:
             continue
-        quota = held.get(key, {}).get(pools[name].pk)
+        quota = stored_quotas.get(key, {}).get(pools[name].pk)
         cells.append(
             {
                 "owner": key,

@@ -95,23 +95,23 @@ class Table:
         return [self._with_cells(row, start + n) for n, row in enumerate(self.rows[start:end])]
 
     def _with_cells(self, row: Row, number: int) -> Row:
-        held = [row.quotas.get(pool.pk) for pool in self.pools]
-        versions = " ".join(quota.version if quota else NO_VERSION for quota in held)
+        quotas = [row.quotas.get(pool.pk) for pool in self.pools]
+        versions = " ".join(quota.version if quota else NO_VERSION for quota in quotas)
         return replace(row, number=number, cells=tuple(self._cells(row)), versions=versions)
 
     def _cells(self, row: Row) -> Iterator[Cell]:
         for pool in self.pools:
-            held = row.quotas.get(pool.pk)
+            quota = row.quotas.get(pool.pk)
             for name in self.fields:
                 field_ = FIELDS[name]
-                value = held.values[field_.column] if held else field_.default
-                text = cell_text(field_, value) if held else NO_QUOTA
+                value = quota.values[field_.column] if quota else field_.default
+                text = cell_text(field_, value) if quota else NO_QUOTA
                 if not (row.is_department and field_.adds_up and row.numbers_visible):
-                    yield Cell(text, pool, name, held is not None)
+                    yield Cell(text, pool, name, quota is not None)
                     continue
                 finite, unlimited = self.sums.get((row.key, pool.pk, name), (0, 0))
                 beyond = value is not None and (unlimited > 0 or finite > value)
-                yield Cell(text, pool, name, held is not None, True, finite, unlimited, beyond)
+                yield Cell(text, pool, name, quota is not None, True, finite, unlimited, beyond)
 
 
 def build_table(
@@ -188,10 +188,10 @@ def _sums(
     result: dict[tuple[str, int, str], tuple[int, int]] = defaultdict(lambda: (0, 0))
     for top, children in every:
         for child in children:
-            for pool, held in child.quotas.items():
+            for pool, quota in child.quotas.items():
                 for name, column in adding:
                     finite, unlimited = result[top.key, pool, name]
-                    value = held.values[column]
+                    value = quota.values[column]
                     more = (finite, unlimited + 1) if value is None else (finite + value, unlimited)
                     result[top.key, pool, name] = more
     return result

@@ -113,10 +113,12 @@ def allocated_by_project(pools: list[NodePool]) -> dict[int, int]:
         .order_by()
         .values_list("pod__workload__project_id")
         .annotate(
-            held=Sum(F("gpu_milli") * Func("devices", function="cardinality", output_field=IntegerField()))
+            allocated=Sum(
+                F("gpu_milli") * Func("devices", function="cardinality", output_field=IntegerField())
+            )
         )
     )
-    return {project: held or 0 for project, held in rows}
+    return {project: milli or 0 for project, milli in rows}
 
 
 def pending_by_project(pools: list[NodePool]) -> dict[int, int]:

@@ -109,8 +109,8 @@ def _charts(points: Sequence[Point], use: Utilization, axis: Axis, *, has_gpus: 
 
 
 def _chart(
-    key: str, title: str, unit: str, points: Sequence[Point], axis: Axis, used: PointValue, held: PointValue,
-    now: int | None, of: int | None,
+    key: str, title: str, unit: str, points: Sequence[Point], axis: Axis, used: PointValue,
+    allocation: PointValue, now: int | None, of: int | None,
 ) -> Chart | None:  # fmt: skip
     """Return a chart, or None if nothing was measured. Gaps in the measurements are left blank."""
     if all(used(point) is None for point in points):
@@ -121,7 +121,7 @@ def _chart(
         at = point.at.timestamp()
         times.append(at)
         values.append(used(point) or 0)
-        line.append(held(point) or 0)
+        line.append(allocation(point) or 0)
         following = points[place + 1].at.timestamp() if place + 1 < len(points) else end
         if following > at + 2 * axis.step:
             times.append(at + axis.step)

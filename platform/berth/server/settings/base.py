@@ -125,7 +125,7 @@ Q_CLUSTER = {
     "workers": env.int("BERTH_TASK_WORKERS", default=1),
     "poll": 1,
     "timeout": 300,
-    "retry": 360,  # above timeout, so that a task is retried only after its first run has ended
+    "retry": 360,  # longer than the timeout, so that a task is retried only after its first run has ended
     "max_attempts": 5,
     "ack_failures": True,
     "catch_up": False,
