@@ -48,14 +48,14 @@ def _nvml_devices() -> Iterator[Device]:
         handles = [pynvml.nvmlDeviceGetHandleByIndex(n) for n in range(pynvml.nvmlDeviceGetCount())]
         for handle in handles:
             memory = pynvml.nvmlDeviceGetMemoryInfo(handle).total // MIB
-            yield Device(_decode(pynvml.nvmlDeviceGetUUID(handle)), _model(handle), int(memory))
+            yield Device(_decode(pynvml.nvmlDeviceGetUUID(handle)), _device_model(handle), int(memory))
     except pynvml.NVMLError:
         return
     finally:
         pynvml.nvmlShutdown()
 
 
-def _model(handle: object) -> str:
+def _device_model(handle: object) -> str:
     """Return the model without its vendor: NVIDIA A100-SXM4-80GB becomes A100-SXM4-80GB."""
     import pynvml
 

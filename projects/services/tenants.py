@@ -25,7 +25,7 @@ DEPARTMENT_RESERVED, PROJECT_RESERVED = ("rank", "reclaim_min_runtime"), ("recla
 
 def create_department(*, actor: Actor, name: str, **values: Any) -> Department:
     require(actor, Action.ADMINISTER)
-    department = Department(name=name, **_editable(values))
+    department = Department(name=name, **_editable_values(values))
     with transaction.atomic():
         _save_tenant(department)
         audit.write_entry(
@@ -49,7 +49,7 @@ def delete_department(*, actor: Actor, department: Department) -> None:
 def create_project(*, actor: Actor, department: Department, name: str, **values: Any) -> Project:
     require(actor, Action.EDIT, department)
     _require_admin_for(actor, Project(), values, PROJECT_RESERVED)
-    project = Project(department=department, name=name, **_editable(values))
+    project = Project(department=department, name=name, **_editable_values(values))
     with checked_references(f"The department {department.name}"):
         _save_tenant(project)
         audit.write_entry(actor, "create", project, after=_tenant_values(project), project=project)
@@ -79,7 +79,7 @@ def _edit_tenant(actor: Actor, obj: T, changes: Mapping[str, Any]) -> T:
         if locked is None:
             raise NotFound(f"{obj} has been deleted.")
         before = _tenant_values(locked)
-        for field, value in _editable(changes).items():
+        for field, value in _editable_values(changes).items():
             setattr(locked, field, value)
         _save_tenant(locked)
         old, new = audit.changed_values(before, _tenant_values(locked))
@@ -103,7 +103,7 @@ def _delete_tenant(actor: Actor, obj: Tenant, message: str) -> None:
         raise Conflict(message) from None
 
 
-def _editable(values: Mapping[str, Any]) -> dict[str, Any]:
+def _editable_values(values: Mapping[str, Any]) -> dict[str, Any]:
     unknown = sorted(set(values) - set(EDITABLE))
     if unknown:
         raise Invalid(

@@ -12,7 +12,7 @@ from berth.db.embedded import DatabaseSetupError
 
 @pytest.fixture(autouse=True)
 def no_account(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(embedded, "_account", lambda: None)
+    monkeypatch.setattr(embedded, "_system_account", lambda: None)
 
 
 def test_socket_directory_is_private(tmp_path: Path) -> None:

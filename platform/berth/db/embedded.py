@@ -107,7 +107,7 @@ class EmbeddedCluster:
         values = {**SETTINGS, "unix_socket_directories": str(self.socket), **self.settings}
         options = [part for name, value in values.items() for part in ("-c", f"{name}={value}")]
         command = [str(programs_directory() / "postgres"), "-D", str(self.data), *options]
-        return tie_to_parent(command, death_signal=signal.SIGINT, account=_account())
+        return tie_to_parent(command, death_signal=signal.SIGINT, account=_system_account())
 
     def server_pid(self) -> int | None:
         """Return the process id of the cluster's server, or None if no server is running."""
@@ -186,7 +186,7 @@ class EmbeddedCluster:
         password = generate_password()
         restrict_logins(self._run_single_user, password, can_create_databases=self.can_create_databases)
         write_private_file(self.password_file, password + "\n")
-        write_private_file(hba, HBA, _account())
+        write_private_file(hba, HBA, _system_account())
 
     def _run_single_user(self, database: str, statements: list[str]) -> str:
         """Execute statements as the superuser, in a process that accepts no connections.
@@ -271,7 +271,7 @@ def _run_program(command: list[str], *, text: str = "") -> subprocess.CompletedP
     The program is killed if this process ends.
     """
     return subprocess.run(
-        tie_to_parent(command, death_signal=signal.SIGKILL, account=_account()),
+        tie_to_parent(command, death_signal=signal.SIGKILL, account=_system_account()),
         input=text,
         capture_output=True,
         text=True,
@@ -280,7 +280,7 @@ def _run_program(command: list[str], *, text: str = "") -> subprocess.CompletedP
     )
 
 
-def _account() -> tuple[int, int] | None:
+def _system_account() -> tuple[int, int] | None:
     """Return the uid and gid of PostgreSQL's system user, or None if this process is not root.
 
     PostgreSQL refuses to run as root.
@@ -290,11 +290,11 @@ def _account() -> tuple[int, int] | None:
     try:
         entry = pwd.getpwnam(ACCOUNT)
     except KeyError:
-        entry = _create_account()
+        entry = _create_system_account()
     return entry.pw_uid, entry.pw_gid
 
 
-def _create_account() -> pwd.struct_passwd:
+def _create_system_account() -> pwd.struct_passwd:
     """Create the system user under a lock, so that concurrent programs agree on its uid and gid."""
     with Path("/run/berth-account.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -313,7 +313,7 @@ def _claim_directory(directory: Path) -> None:
     Its parent may be world-writable, such as /tmp. Raises DatabaseSetupError if the path is a symbolic link
     or belongs to another user.
     """
-    account = _account()
+    account = _system_account()
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     try:
         descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)

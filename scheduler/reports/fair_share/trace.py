@@ -41,7 +41,7 @@ class ShareTrace:
 
     kind: str  # department | project
     name: str
-    queue: str  # what was divided: the pool, or the department's share
+    queue: str  # divided resources: the pool's, or the department's share
     resource: str
     total: float
     share: float

@@ -28,7 +28,7 @@ from scheduler.reports.what_if.what_if_cache import SPEC_CACHE, shared_cache
 
 log = logging.getLogger(__name__)
 
-MAX_AGE = timedelta(seconds=30)  # time alone changes answers, for example when a minimum runtime ends
+MAX_AGE = timedelta(seconds=30)  # time alone can change the answer, for example when a minimum runtime ends
 SENTENCES_BY_PHASE = {Phase.RESERVED: "Capacity is already reserved for the workload."}
 NOT_PENDING = "The workload is not pending."
 

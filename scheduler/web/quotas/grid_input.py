@@ -74,7 +74,7 @@ def build_changes(typed: Sequence[EditedQuota]) -> tuple[Change, ...]:
         path, quota = f"changes[{number}]", stored.get(quota_key(edited.owner, edited.pool))
         equal_weights = quota is None or quota.weight_gpu == quota.weight_cpu == quota.weight_memory
         try:
-            columns = _columns(edited, equal_weights=equal_weights)
+            columns = _quota_columns(edited, equal_weights=equal_weights)
         except Invalid as error:
             problems += [
                 Problem(f"{path}.set.{fault.path}", fault.message, fault.received, fault.allowed)
@@ -87,7 +87,7 @@ def build_changes(typed: Sequence[EditedQuota]) -> tuple[Change, ...]:
     return tuple(result)
 
 
-def _columns(edited: EditedQuota, *, equal_weights: bool) -> Columns | None:
+def _quota_columns(edited: EditedQuota, *, equal_weights: bool) -> Columns | None:
     """Return the columns to set, or None to delete the quota. Raises Invalid if a cell has an error."""
     if edited.removes:
         return None

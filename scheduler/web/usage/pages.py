@@ -58,7 +58,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     if request.GET.get("format") == "csv":
         return stream_csv(ApiRequest(request), question.request, rows)
     sort = request.GET.get("sort", "-gpu_hours")
-    lines = _lines(rows, question.by)
+    lines = _usage_lines(rows, question.by)
     shown = load_slice(
         budgets(request.actor), {"made": "pk"}, sort="made", default="made",
         cursor=request.GET.get("cursor", ""), size=BUDGETS_PER_PAGE,
@@ -83,7 +83,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     return page(request, "scheduler/usage/page.html", context, inner="scheduler/usage/rows.html")
 
 
-def _lines(rows: Iterable[UsageRow], by: Dimension) -> list[UsageLine]:
+def _usage_lines(rows: Iterable[UsageRow], by: Dimension) -> list[UsageLine]:
     names: dict[str, list[UsageRow]] = {}
     for row in rows:
         names.setdefault(row.names[by], []).append(row)
