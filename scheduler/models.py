@@ -154,8 +154,8 @@ class Eviction(models.Model):
         ]
 
     def __str__(self) -> str:
-        whom = f" for {self.preemptor_name}" if self.preemptor_name else ""
-        return f"{self.workload_name}: {self.kind}{whom}"
+        preemptor = f" for {self.preemptor_name}" if self.preemptor_name else ""
+        return f"{self.workload_name}: {self.kind}{preemptor}"
 
 
 class Usage(models.Model):

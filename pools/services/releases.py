@@ -46,15 +46,15 @@ def releasable_nodes(pool: NodePool, now: datetime) -> ReleasableNodes:
     nodes = list(Node.objects.filter(pool=pool).exclude(state=NodeState.ENDED).order_by("ordinal"))
     if any(node.state not in (NodeState.READY, NodeState.CORDONED) for node in nodes):
         return ReleasableNodes()
-    spare = len(nodes) - max(pool_node_spec(pool).min, 1)
-    if len(nodes) != pool.nodes_desired or spare < 1:
+    releasable = len(nodes) - max(pool_node_spec(pool).min, 1)
+    if len(nodes) != pool.nodes_desired or releasable < 1:
         return ReleasableNodes()
     recently_used = _recently_used_ids(pool, now)
     names = tuple(n.name for n in nodes if _is_releasable(n, pool, now) and n.pk not in recently_used)
     allowance = drain_allowance(pool, nodes, now)
     moves = pool.node_consolidation == POLICY.WHEN_UNDERUTILISED
     return ReleasableNodes(
-        names, allowance.cap_count(EMPTY, spare), allowance.cap_count(UNDERUTILISED, 1) if moves else 0
+        names, allowance.cap_count(EMPTY, releasable), allowance.cap_count(UNDERUTILISED, 1) if moves else 0
     )
 
 

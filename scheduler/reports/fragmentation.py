@@ -44,9 +44,9 @@ class Fragmentation:
 def measure_fragmentation(pool: NodePool) -> Fragmentation:
     sizes = dict(Node.objects.filter(pool=pool, state=NodeState.READY).values_list("pk", "gpus"))
     allocated: dict[tuple[int, int], int] = defaultdict(int)
-    here = {"node__pool": pool, "node__state": NodeState.READY}
-    allocations = Allocation.objects.filter(released_at=None, **here)
-    reservations = Reservation.objects.filter(**here)
+    on_ready_nodes = {"node__pool": pool, "node__state": NodeState.READY}
+    allocations = Allocation.objects.filter(released_at=None, **on_ready_nodes)
+    reservations = Reservation.objects.filter(**on_ready_nodes)
     for rows in (allocations, reservations):
         for node_id, devices, milli in rows.values_list("node_id", "devices", "gpu_milli").order_by("pk"):
             for device in devices:

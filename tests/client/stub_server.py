@@ -64,7 +64,7 @@ def workload(
         "submitted_at": TIME, "submitted_by": "alice", "started_at": None,
         "ended_at": None, "run": 1, "preemptions": 0, "restarts": 0, "exit_code": None, "pool": "local",
         "gpus": {"requested": 4, "now": 4}, "labels": {}, "queue_position": None, "expected_start": None,
-        "pods": {"running": 4, "wanted": 4}, **fields,
+        "pods": {"running": 4, "maximum": 4}, **fields,
     }  # fmt: skip
 
 

@@ -24,7 +24,7 @@ def workload_columns(now: datetime) -> list[Column]:
         Column("PROJECT", lambda w: w.project),
         Column("PHASE", lambda w: w.phase, style=phase_style),
         Column("GPUS", lambda w: f"{number(w.gpus.now)}/{number(w.gpus.requested)}", right=True),
-        Column("PODS", lambda w: f"{w.pods.running}/{w.pods.wanted}", right=True, wide=True),
+        Column("PODS", lambda w: f"{w.pods.running}/{w.pods.maximum}", right=True, wide=True),
         Column("PRIORITY", lambda w: str(w.priority), right=True, wide=True),
         Column("KIND", lambda w: w.kind, wide=True),
         Column("POOL", lambda w: w.pool or ",".join(w.pools), optional=True),

@@ -42,10 +42,10 @@ def format_short_time(moment: datetime | None) -> str:
     """Format a time in the local time zone, without the date or the year if it is the current one."""
     if moment is None:
         return "-"
-    here, today = moment.astimezone(), datetime.now().astimezone()
-    if here.date() == today.date():
-        return here.strftime("%H:%M:%S")
-    return here.strftime("%m-%d %H:%M" if here.year == today.year else "%Y-%m-%d")
+    local_time, today = moment.astimezone(), datetime.now().astimezone()
+    if local_time.date() == today.date():
+        return local_time.strftime("%H:%M:%S")
+    return local_time.strftime("%m-%d %H:%M" if local_time.year == today.year else "%Y-%m-%d")
 
 
 def now() -> datetime:

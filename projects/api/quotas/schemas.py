@@ -122,11 +122,11 @@ def serialize_quota(quota: Quota) -> QuotaResponse:
     owner = quota.owner
     values = quota_values(quota)
     weight = values.pop("weight")
-    alike = len(set(weight.values())) == 1
+    equal_weights = len(set(weight.values())) == 1
     return QuotaResponse(
         owner=Owner(kind=owner_kind(owner), name=owner.name),
         pool=quota.pool.name,
-        weight=weight["gpu"] if alike else WeightsResponse(**weight),
+        weight=weight["gpu"] if equal_weights else WeightsResponse(**weight),
         version=quota.version,
         status=_find_status(quota),
         **values,

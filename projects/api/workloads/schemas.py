@@ -25,7 +25,7 @@ class GpusResponse(ResponseModel):
 
 class PodCountResponse(ResponseModel):
     running: int
-    wanted: int = Field(description="Maximum number of replicas of all roles.")
+    maximum: int = Field(description="Maximum number of replicas of all roles.")
 
 
 class WorkloadResponse(ResponseModel):
@@ -95,10 +95,10 @@ def annotate_pod_counts(rows: QuerySet[Workload]) -> QuerySet[Workload]:
     running = (
         Pod.objects.filter(workload=OuterRef("pk"), state=PodState.RUNNING).order_by().values("workload")
     )
-    wanted = RoleNode.objects.filter(workload=OuterRef("pk"), max__isnull=False).order_by().values("workload")
+    roles = RoleNode.objects.filter(workload=OuterRef("pk"), max__isnull=False).order_by().values("workload")
     return rows.annotate(
         pods_running=Coalesce(Subquery(running.annotate(n=Count("pk")).values("n")), 0),
-        pods_wanted=Coalesce(Subquery(wanted.annotate(n=Sum("max")).values("n")), 0),
+        pods_maximum=Coalesce(Subquery(roles.annotate(n=Sum("max")).values("n")), 0),
     )
 
 
@@ -119,7 +119,7 @@ def serialize_submission(submitted: Submission) -> SubmissionResponse:
     """Serialize a new workload, which has no pods yet, without querying its row again."""
     row: Any = submitted.workload
     row.pods_running = 0
-    row.pods_wanted = submitted.workload.roles.aggregate(n=Sum("max"))["n"] or 0
+    row.pods_maximum = submitted.workload.roles.aggregate(n=Sum("max"))["n"] or 0
     return SubmissionResponse.from_row(row, warnings=submitted.warnings, **_workload_values(row))
 
 
@@ -135,5 +135,5 @@ def _workload_values(row: Any) -> dict[str, Any]:
         ),
         "queue_position": explanation.get("queue_position"),
         "expected_start": explanation.get("expected_start"),
-        "pods": PodCountResponse(running=row.pods_running, wanted=row.pods_wanted),
+        "pods": PodCountResponse(running=row.pods_running, maximum=row.pods_maximum),
     }

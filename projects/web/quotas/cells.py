@@ -30,7 +30,7 @@ class Field:
     path: str
     default: Any = None
     adds_up: bool = False
-    usual: bool = False
+    is_default: bool = False
 
     @property
     def head(self) -> str:
@@ -43,10 +43,10 @@ class Field:
 
 
 FIELDS: Mapping[str, Field] = {
-    "gpu": Field("Quota", "GPUs", "gpu_milli", "amount", "gpu", 0, adds_up=True, usual=True),
-    "limit_gpu": Field("Limit", "GPUs", "limit_gpu_milli", "amount", "limit.gpu", usual=True),
-    "weight": Field("Weight", "", "weight_gpu", "weight", "weight", 1.0, usual=True),
-    "rank": Field("Rank", "", "rank", "rank", "rank", usual=True),
+    "gpu": Field("Quota", "GPUs", "gpu_milli", "amount", "gpu", 0, adds_up=True, is_default=True),
+    "limit_gpu": Field("Limit", "GPUs", "limit_gpu_milli", "amount", "limit.gpu", is_default=True),
+    "weight": Field("Weight", "", "weight_gpu", "weight", "weight", 1.0, is_default=True),
+    "rank": Field("Rank", "", "rank", "rank", "rank", is_default=True),
     "cpu": Field("Quota", "cores", "cpu_milli", "amount", "cpu", adds_up=True),
     "limit_cpu": Field("Limit", "cores", "limit_cpu_milli", "amount", "limit.cpu"),
     "memory_mib": Field("Quota", "MiB", "memory_mib", "whole", "memory_mib", adds_up=True),

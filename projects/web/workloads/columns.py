@@ -16,7 +16,7 @@ class Column:
     title: str
     sort: str = ""
     number: bool = False
-    usual: bool = True
+    is_default: bool = True
 
 
 COLUMNS: Mapping[str, Column] = {
@@ -25,16 +25,16 @@ COLUMNS: Mapping[str, Column] = {
     "gpus": Column("GPUs", "gpus", number=True),
     "priority": Column("Priority", "priority", number=True),
     "submitted": Column("Submitted", "submitted"),
-    "department": Column("Department", "department", usual=False),
-    "pool": Column("Node pool", usual=False),
-    "since": Column("State since", "since", usual=False),
-    "started": Column("Started", usual=False),
-    "ended": Column("Ended", usual=False),
-    "runs": Column("Runs", "runs", number=True, usual=False),
-    "evictions": Column("Evictions", "evictions", number=True, usual=False),
-    "labels": Column("Labels", usual=False),
+    "department": Column("Department", "department", is_default=False),
+    "pool": Column("Node pool", is_default=False),
+    "since": Column("State since", "since", is_default=False),
+    "started": Column("Started", is_default=False),
+    "ended": Column("Ended", is_default=False),
+    "runs": Column("Runs", "runs", number=True, is_default=False),
+    "evictions": Column("Evictions", "evictions", number=True, is_default=False),
+    "labels": Column("Labels", is_default=False),
 }
-DEFAULT_COLUMNS = tuple(key for key, column in COLUMNS.items() if column.usual)
+DEFAULT_COLUMNS = tuple(key for key, column in COLUMNS.items() if column.is_default)
 
 CellValue = Callable[[Workload], object]
 CSV_COLUMNS: Mapping[str, tuple[tuple[str, CellValue], ...]] = {

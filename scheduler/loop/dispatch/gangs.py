@@ -48,9 +48,9 @@ def _evaluate_all(workloads: Sequence[Workload], now: datetime, specs: SpecCache
         if len(workloads) == 1:
             log.exception("the gang of %s could not be evaluated", workloads[0].pk)
             return [f"The gang of {workloads[0].handle} could not be evaluated: {error!r}"]
-        again = list(Workload.objects.filter(pk__in=[w.pk for w in workloads]).order_by("pk"))
-        middle = len(again) // 2
-        return [*_evaluate_all(again[:middle], now, specs), *_evaluate_all(again[middle:], now, specs)]
+        reloaded = list(Workload.objects.filter(pk__in=[w.pk for w in workloads]).order_by("pk"))
+        middle = len(reloaded) // 2
+        return [*_evaluate_all(reloaded[:middle], now, specs), *_evaluate_all(reloaded[middle:], now, specs)]
     return []
 
 

@@ -24,18 +24,18 @@ class PoolHour:
 
 def hourly_allocation(pools: Iterable[NodePool], now: datetime, hours: int) -> list[PoolHour]:
     """Return the GPU-hours of the last `hours` hours for all tenants, oldest first."""
-    wanted = list(pools)
+    selected_pools = list(pools)
     first = now.astimezone(UTC).replace(minute=0, second=0, microsecond=0) - (hours - 1) * HOUR
-    held = _allocated_gpu_hours({pool.name for pool in wanted}, first, now)
+    allocated = _allocated_gpu_hours({pool.name for pool in selected_pools}, first, now)
     totals = [0.0] * hours
-    for pool in wanted:
+    for pool in selected_pools:
         points = capacity_over_time(pool, now=now, span=now - first)
         for number, nodes in enumerate(_node_hours(points, first, now, hours)):
             totals[number] += nodes * pool.gpus_per_node
     starts = [first + number * HOUR for number in range(hours)]
     # A node may leave the capacity history before its pods have ended.
     return [
-        PoolHour(at, held.get(at, 0.0), max(totals[number], held.get(at, 0.0)))
+        PoolHour(at, allocated.get(at, 0.0), max(totals[number], allocated.get(at, 0.0)))
         for number, at in enumerate(starts)
     ]
 

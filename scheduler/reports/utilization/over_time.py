@@ -110,10 +110,10 @@ def utilization_points(pod_filter: Q, since: datetime, until: datetime, step: in
 
 def hourly_utilization(pools: Iterable[NodePool], now: datetime, hours: int) -> list[UtilizationHour]:
     """Return the used GPU-hours of the last `hours` hours for all tenants, oldest first."""
-    wanted = list(pools)
-    allocated = hourly_allocation(wanted, now, hours)
+    selected_pools = list(pools)
+    allocated = hourly_allocation(selected_pools, now, hours)
     rows = UtilizationPoint.objects.filter(
-        step=HOUR, at__gte=allocated[0].at, at__lt=now, pod__node__pool__in=wanted
+        step=HOUR, at__gte=allocated[0].at, at__lt=now, pod__node__pool__in=selected_pools
     ).order_by()
     sums = rows.values_list("at").annotate(Sum("gpu_milli_seconds"), Sum("gpu_busy_milli_seconds"))
     by_hour = {at: (measured / GPU_HOURS, busy / GPU_HOURS) for at, measured, busy in sums}

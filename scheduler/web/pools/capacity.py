@@ -34,11 +34,11 @@ class Capacity:
 
 
 def pool_capacity(pools: Iterable[NodePool]) -> Capacity:
-    wanted = list(pools)
-    nodes = Node.objects.filter(pool__in=wanted)
+    selected_pools = list(pools)
+    nodes = Node.objects.filter(pool__in=selected_pools)
     return Capacity(
         total=_gpus(nodes.filter(state__in=HOSTING).aggregate(n=Sum("gpus"))["n"]),
-        allocated=sum(allocated_by_project(wanted).values()),
+        allocated=sum(allocated_by_project(selected_pools).values()),
         pending=_gpus(nodes.filter(state__in=PENDING).aggregate(n=Sum("gpus"))["n"]),
     )
 

@@ -21,7 +21,7 @@ from scheduler.web.quotas.grid_table import Row, Table, build_table, gpu_capacit
 
 PAGE_SIZE = 60  # rows per page
 MAX_POOLS = 6  # if there are more pools, the user selects which to show
-DEFAULT_FIELDS = tuple(name for name, field in FIELDS.items() if field.usual)
+DEFAULT_FIELDS = tuple(name for name, field in FIELDS.items() if field.is_default)
 
 
 @dataclass(frozen=True, slots=True)

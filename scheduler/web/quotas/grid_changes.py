@@ -153,11 +153,11 @@ def _conflicting_quotas(actor: Actor, typed: Iterable[EditedQuota]) -> list[dict
 def _last_changes(keys: Sequence[str]) -> dict[QuotaPlace, dict[str, Any]]:
     """Return the user and the time of each quota's last change."""
     result: dict[QuotaPlace, dict[str, Any]] = {}
-    wanted = set(keys)
-    for change in QuotaChange.objects.order_by("-pk")[:MAX_CHANGES] if wanted else ():
+    requested_keys = set(keys)
+    for change in QuotaChange.objects.order_by("-pk")[:MAX_CHANGES] if requested_keys else ():
         for entry in change.written:
             key = f"{entry['kind']}-{entry[entry['kind'] + '_id']}"
-            if key in wanted:
+            if key in requested_keys:
                 place = (key, entry["pool"])
                 result.setdefault(place, {"by": change.actor, "at": change.at.isoformat()})
     return result

@@ -78,11 +78,11 @@ class QuotaLine:
 
 def quota_lines(actor: Actor, pools: Iterable[NodePool]) -> list[QuotaLine]:
     """Return the departments, sorted by name, with their visible projects."""
-    wanted = list(pools)
+    selected_pools = list(pools)
     whole = set(fully_visible_departments(actor).values_list("pk", flat=True))
-    owned = _quotas_by_owner(actor, wanted)
-    shares = _shares_by_owner(actor, wanted)
-    allocated, pending = allocated_by_project(wanted), pending_by_project(wanted)
+    owned = _quotas_by_owner(actor, selected_pools)
+    shares = _shares_by_owner(actor, selected_pools)
+    allocated, pending = allocated_by_project(selected_pools), pending_by_project(selected_pools)
     tops = {
         department.pk: QuotaLine(
             department,

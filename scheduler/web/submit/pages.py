@@ -44,28 +44,28 @@ def index(request: Request) -> HttpResponse:
     if request.method == "GET":
         draft = open_draft(initial_text(request.actor, request.GET))
         return _page(request, draft, CheckResult())
-    wanted = request.POST.get("step", CHECK)
+    step = request.POST.get("step", CHECK)
     draft = read_draft(request.POST, choices_for(request.actor))
-    if wanted not in (CHECK, PREDICT, SUBMIT):
-        apply_step(draft, wanted, mail=getattr(request.user, "email", ""))
-        wanted = CHECK
+    if step not in (CHECK, PREDICT, SUBMIT):
+        apply_step(draft, step, mail=getattr(request.user, "email", ""))
+        step = CHECK
     answer = CheckResult()
     try:
         if draft.problems:
             raise Invalid(draft.problems)
         document = read_document(draft.text)
-        if wanted == SUBMIT:
+        if step == SUBMIT:
             stored = submit_with_warnings(actor=request.actor, document=document)
             to = reverse("workload", args=[stored.workload.pk])
             message = " ".join([f"Workload {stored.workload.name} submitted.", *stored.warnings])
             return done(request, message, to=to, leave=True)
-        if wanted == PREDICT:
+        if step == PREDICT:
             answer.prediction = dry_run(actor=request.actor, document=document)
         else:
             validate(actor=request.actor, document=document)
     except BerthError as error:
         _add_error(answer, error)
-    return _page(request, draft, answer, status=200 if wanted == CHECK or answer.is_clean else 422)
+    return _page(request, draft, answer, status=200 if step == CHECK or answer.is_clean else 422)
 
 
 @signed_in

@@ -154,9 +154,9 @@ def edit(request: Request, project: str, name: str = "") -> HttpResponse:
         values.get("description", ""),
         _parse_version(values.get("version")),
     )
-    wanted = values.get("step", "")
-    if wanted != SAVE:
-        apply_step(draft, wanted)
+    step = values.get("step", "")
+    if step != SAVE:
+        apply_step(draft, step)
         return _page(request, draft, _with_document_check(template_page, draft))
     try:
         if draft.problems:

@@ -119,14 +119,14 @@ def pods_by_run(pods: list[PodPlacement]) -> list[tuple[int, list[PodPlacement]]
 
 
 def build_hits(matches: LogMatches, text: str, ignore_case: bool) -> list[Hit]:
-    wanted = re.compile(f"({re.escape(text)})", re.IGNORECASE if ignore_case else 0)
+    pattern = re.compile(f"({re.escape(text)})", re.IGNORECASE if ignore_case else 0)
     return [
         Hit(
             line,
             tuple(plain_text(context_line) for context_line in line.before),
             tuple(
                 (piece, place % 2 == 1)
-                for place, piece in enumerate(wanted.split(plain_text(line.text)))
+                for place, piece in enumerate(pattern.split(plain_text(line.text)))
                 if piece
             ),
             tuple(plain_text(context_line) for context_line in line.after),

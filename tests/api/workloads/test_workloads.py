@@ -25,7 +25,7 @@ def test_member_submits_and_reads_a_workload(dave: Caller) -> None:
     assert (answer["phase"], answer["project"], answer["department"]) == ("pending", "vision", "research")
     assert (answer["priority"], answer["submitted_by"], answer["labels"]) == (125, "dave", {"team": "a"})
     assert answer["gpus"] == {"requested": 2.0, "now": 0.0}
-    assert answer["pods"] == {"running": 0, "wanted": 2}
+    assert answer["pods"] == {"running": 0, "maximum": 2}
     assert answer["spec"]["roles"] == [{"replicas": 2, "gpu": 1}]
     assert {**dave.get(f"workloads/{answer['id']}").json(), "warnings": answer["warnings"]} == answer
 

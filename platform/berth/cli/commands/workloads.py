@@ -113,7 +113,7 @@ def _workload_fields(workload: "Workload") -> list[tuple[str, str]]:
         ("Message", workload.message),
         ("Priority", f"{workload.priority}, {preemptible}"),
         ("GPUs", gpus),
-        ("Pods", f"{workload.pods.running} of {workload.pods.wanted} running"),
+        ("Pods", f"{workload.pods.running} of {workload.pods.maximum} running"),
         ("Pool", workload.pool or " or ".join(workload.pools)),
         ("Queue position", "" if workload.queue_position is None else str(workload.queue_position)),
         ("Expected start", format_time(workload.expected_start) if workload.expected_start else ""),

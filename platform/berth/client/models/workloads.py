@@ -180,7 +180,7 @@ class Gpus(Model):
 
 class PodCount(Model):
     running: int = 0
-    wanted: int = 0
+    maximum: int = 0
     """Maximum number of replicas of all roles."""
 
 

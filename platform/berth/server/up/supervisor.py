@@ -17,9 +17,9 @@ PODS_STOP_SECONDS = 60.0
 class Supervisor:
     """Supervisor that handles child exits and stop requests one at a time, as signals."""
 
-    def __init__(self, say: Callable[[str], None], now: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, report: Callable[[str], None], now: Callable[[], float] = time.monotonic) -> None:
         self.children: list[Child] = []
-        self.say = say
+        self.report = report
         self.now = now
 
     def listen(self) -> None:
@@ -58,7 +58,9 @@ class Supervisor:
         now = self.now()
         for child in self.children:
             if (code := child.poll_exit(now)) is not None:
-                self.say(f"{child.name} exited ({_exit_text(code)}) and is being restarted. Log: {child.log}")
+                self.report(
+                    f"{child.name} exited ({_exit_text(code)}) and is being restarted. Log: {child.log}"
+                )
             if child.restart_at is not None and child.restart_at <= now:
                 child.start(now)
         reap_orphans(self._own_pids())
@@ -81,7 +83,7 @@ class Supervisor:
         deadline = self.now() + PODS_STOP_SECONDS
         while (remaining := find_orphans(self._own_pids())) and self.now() < deadline:
             if not signalled:
-                self.say(f"Waiting for {len(remaining)} running pods to stop.")
+                self.report(f"Waiting for {len(remaining)} running pods to stop.")
             for pid in set(remaining) - signalled:
                 os.kill(pid, signal.SIGTERM)
                 signalled.add(pid)

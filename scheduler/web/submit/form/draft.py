@@ -88,9 +88,9 @@ def read_draft(post: QueryDict, offer: FormChoices) -> Draft:
     return draft
 
 
-def apply_step(draft: Draft, wanted: str, *, mail: str = "") -> None:
+def apply_step(draft: Draft, step: str, *, mail: str = "") -> None:
     """Add or remove a part, for example with `add:roles` or `remove:roles[1]`."""
-    verb, _, path = wanted.partition(":")
+    verb, _, path = step.partition(":")
     at = parse_location(path)
     if draft.data is None or not at or verb not in ("add", "remove"):
         return

@@ -34,12 +34,12 @@ def write_replicas(text: str, data: Mapping[str, Any], at: Location, typed: str,
         field_kinds.AMOUNT.parse_text(texts[which], None) for which in (MIN_REPLICAS, MAX_REPLICAS)
     )
     elastic = most is not ABSENT and (most != least or least == 0)
-    wanted = {
+    new_values = {
         "replicas": ABSENT if elastic else least,
         "min": least if elastic else ABSENT,
         "max": most if elastic else ABSENT,
     }
-    for key, value in wanted.items():
+    for key, value in new_values.items():
         text = edit_text(text, (*role, key), value, order=order)
     return text
 
