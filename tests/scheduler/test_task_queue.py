@@ -175,7 +175,7 @@ def test_interrupted_prune_has_audited_what_it_deleted(cast: Cast, monkeypatch: 
 
 
 def test_prune_up_to_a_future_time_is_rejected(cast: Cast) -> None:
-    with pytest.raises(CommandError, match="allowed: a day in the past"):
+    with pytest.raises(CommandError, match="is not in the past"):
         call_command("prune", "--before=2999-01-01", "--yes")
 
 

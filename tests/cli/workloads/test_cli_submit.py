@@ -96,7 +96,7 @@ def test_dry_run_prints_outcome_and_blockers(terminal: Terminal) -> None:
     server = StubServer(httpx.Response(200, json=answer))
     result = terminal.run("submit", "-n", "train", "-g", "1", "--dry-run", server=server)
     assert server.calls == ["POST /api/v1/workloads?dry_run=true"]
-    assert result.stdout == "train: would wait\n  OverFairShare: It holds all of its share.\n"
+    assert result.stdout == "train: would stay pending\n  OverFairShare: It holds all of its share.\n"
 
 
 def test_dry_run_prints_one_line_per_eviction(terminal: Terminal) -> None:
