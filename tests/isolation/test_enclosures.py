@@ -280,6 +280,13 @@ def test_isolation_is_off_only_if_the_variable_says_so(
         assert output(stage, pod_id, "id -u", project=project) == str(os.geteuid())
 
 
+def test_node_with_isolation_off_still_says_what_to_install(
+    weak: LocalStage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BERTH_ISOLATION", "off")
+    assert weak.runtime.isolation.obstacle.startswith("BERTH_ISOLATION is off. bubblewrap is not installed.")
+
+
 def test_order_without_a_pods_user_is_refused(stage: LocalStage) -> None:
     if stage.runtime.isolation.level is not Level.USERS:
         assert stage.runtime.isolation.obstacle

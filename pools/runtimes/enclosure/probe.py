@@ -56,11 +56,11 @@ def probe(root: Path, policy: Policy, shim: Shim) -> Probed:
 
 
 def _probe_levels(root: Path, policy: Policy, shim: Shim) -> Probed:
-    if policy is Policy.OFF:
-        return Probed(Isolation(Level.NONE, policy, f"{VARIABLE} is off."))
     program = shutil.which("bwrap")
-    if program is None:
-        return Probed(Isolation(Level.NONE, policy, f"bubblewrap is not installed. {INSTALL}"))
+    reasons = [f"{VARIABLE} is off."] if policy is Policy.OFF else []
+    reasons += [f"bubblewrap is not installed. {INSTALL}"] if program is None else []
+    if program is None or policy is Policy.OFF:
+        return Probed(Isolation(Level.NONE, policy, " ".join(reasons)))
     program = os.path.realpath(program)
     obstacles: list[str] = []
     for level, blocks_nesting in _candidates():
