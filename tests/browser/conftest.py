@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from django.db import connection
 from playwright.sync_api import Browser
+from pytest_django import DjangoDbBlocker
 
 from tests.browser.data.scene import Scene
 from tests.browser.data.snapshot import Snapshot
@@ -38,10 +39,17 @@ def browser() -> Iterator[Browser]:
         yield started
 
 
-@pytest.fixture(scope="session")
-def snapshots() -> list[Snapshot]:
-    """Return a list that holds the scene's snapshot once a test has requested it."""
-    return []
+@pytest.fixture(scope="package")
+def snapshots(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[list[Snapshot]]:
+    """Yield a list that holds the scene's snapshot once a test has requested it.
+
+    Afterwards the copied tables are dropped, because backups would contain them.
+    """
+    snapshots: list[Snapshot] = []
+    yield snapshots
+    with django_db_blocker.unblock():
+        for snapshot in snapshots:
+            snapshot.drop()
 
 
 @pytest.fixture

@@ -27,7 +27,9 @@ class Schedulers:
     """The scheduler processes of one installation. Pods belong to a process that outlives the schedulers."""
 
     def __init__(self, home: Path, url: str) -> None:
-        self.home = home
+        self.home, self.pods_directory = home, home / "of-pods"
+        self.pods_directory.mkdir()
+        self.pods_directory.chmod(0o777)  # pods have users of their own
         waits = "import sys; sys.stdin.read()"
         self.anchor = subprocess.Popen([sys.executable, "-c", waits], stdin=subprocess.PIPE)
         started = Path(f"/proc/{self.anchor.pid}/stat").read_text().rsplit(")", 1)[1].split()[19]
@@ -38,6 +40,7 @@ class Schedulers:
             "BERTH_DECLARED_GPUS": "8",
             "DJANGO_SETTINGS_MODULE": "berth.server.settings",
             "PYTHONPATH": f"{ROOT}:{ROOT / 'platform'}",
+            "BERTH_POD_WRITABLE_PATHS": str(self.pods_directory),
             "BERTH_ANCHOR": f"{self.anchor.pid}:{started}",
         }
         self.processes: list[subprocess.Popen[bytes]] = []
@@ -135,8 +138,9 @@ def test_pending_work_scales_up_an_elastic_pool_and_runs_as_processes(
 def test_killed_leader_is_replaced_and_its_pods_keep_running(cast: Cast, schedulers: Schedulers) -> None:
     schedulers.start()
     schedulers.start()
-    flag = schedulers.home / "go"
-    line = f"echo $BERTH_POD_ID >> {schedulers.home}/started; while [ ! -e {flag} ]; do sleep 0.05; done"
+    directory = schedulers.pods_directory
+    flag = directory / "go"
+    line = f"echo $BERTH_POD_ID >> {directory}/started; while [ ! -e {flag} ]; do sleep 0.05; done"
     workload = submit(cast, "long", line)
     until(lambda: phase(workload) == Phase.RUNNING, details=lambda: (workload.reason, workload.message))
     first = schedulers.leader()
@@ -149,7 +153,7 @@ def test_killed_leader_is_replaced_and_its_pods_keep_running(cast: Cast, schedul
     flag.touch()
     until(lambda: phase(workload) == Phase.COMPLETED, details=lambda: (workload.reason, workload.message))
     assert (workload.run, workload.preemptions, workload.restarts) == (1, 0, 0)
-    started = (schedulers.home / "started").read_text().split()
+    started = (directory / "started").read_text().split()
     assert sorted(started) == sorted(str(pod.pk) for pod in Pod.objects.filter(workload=workload))
     assert not Allocation.objects.filter(released_at__isnull=True).exists()
 

@@ -211,7 +211,7 @@ def print_listing(
         show_list(fetch(), columns(), output, empty_message)
         return
     if output.is_data:
-        raise BadInput(f"--watch cannot be combined with --output {output}; allowed: table, wide")
+        raise BadInput(f"--watch cannot be combined with --output {output}. Use table or wide.")
     redraw_until_interrupted(lambda: build_table(fetch(), columns(), output, terminal_width()))
 
 

@@ -30,7 +30,6 @@ class Snapshot:
         taken_at = timezone.now()
         scene = busy()
         with transaction.atomic(), connection.cursor() as cursor:
-            cursor.execute(f"DROP SCHEMA IF EXISTS {SCHEMA} CASCADE")
             cursor.execute(f"CREATE SCHEMA {SCHEMA}")
             tables = set(connection.introspection.django_table_names(only_existing=True)) - {*CONSTANT_TABLES}
             inserts = []
@@ -48,6 +47,10 @@ class Snapshot:
             for insert in self.inserts:
                 cursor.execute(insert, {"age": age})
         return pickle.loads(self.scene)
+
+    def drop(self) -> None:
+        with connection.cursor() as cursor:
+            cursor.execute(f"DROP SCHEMA {SCHEMA} CASCADE")
 
 
 def _insert(cursor: CursorWrapper, table: str) -> str:
