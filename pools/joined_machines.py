@@ -27,7 +27,7 @@ def join_tokens(pool: NodePool, now: datetime) -> QuerySet[Any]:
 
 
 def machines(pool: NodePool, now: datetime) -> QuerySet[Any]:
-    """Return the pool's machines sorted by name, annotated with `state` and the key of the current use."""
+    """Return the pool's machines sorted by name, annotated with `state` and `use_key`."""
     use = MachineUse.objects.filter(machine=OuterRef("pk"), ended_at=None)
     state = Case(
         When(departed_at__isnull=False, then=Value("departed")),

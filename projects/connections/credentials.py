@@ -47,9 +47,10 @@ def load_roles(user: User) -> frozenset[tuple[Any, ...]]:
 
 
 def load_states(credentials: Iterable[Credential]) -> Mapping[Credential, object]:
-    """Return one value per credential, which changes when the credential ends or its user's rights change.
+    """Return one value per credential.
 
-    Runs at most seven queries, regardless of the number of credentials.
+    The value changes when the credential becomes invalid or the user's permissions change. Runs at most
+    seven queries, regardless of the number of credentials.
     """
     unique = frozenset(credentials)
     owners = {**_session_owners(unique), **_token_owners(unique), **_visit_owners(unique)}

@@ -97,7 +97,7 @@ def test_repeated_order_does_not_revive_terminated_instances(provider: Provider)
     assert living_ordinals(provider) == []
 
 
-def test_order_beyond_capacity_is_partly_filled_with_a_message(
+def test_order_beyond_capacity_is_partly_filled_and_explained(
     provider_with_limited_capacity: Provider,
 ) -> None:
     result = provider_with_limited_capacity.provision(order(count=6))

@@ -37,7 +37,7 @@ def format_expected_start(at: datetime | None, reason: str) -> str:
 
 
 def queue_lines(queue: Any) -> Iterator[str]:
-    """Yield lines with the amounts of the project and its department in the last cycle."""
+    """Yield the quota, share and allocation of the project and its department in the last cycle."""
     for kind in ("project", "department"):
         status = (queue or {}).get(kind)
         if isinstance(status, dict):

@@ -82,7 +82,7 @@ def _edit_one(text: str, at: Location, value: object, order: Sequence[str]) -> s
 
 
 def _begins_with_remaining(before: list[Any], value: list[Any]) -> bool:
-    """Return whether all items are scalars, and `value` begins with the items of `before` that remain."""
+    """Return whether all items are scalars and `value` starts with those of `before` that it keeps."""
     remaining = [item for item in before if item in value]
     all_scalars = not any(isinstance(item, dict | list) for item in (*before, *value))
     return all_scalars and bool(remaining) and value[: len(remaining)] == remaining

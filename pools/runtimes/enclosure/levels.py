@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 VARIABLE = "BERTH_ISOLATION"
-# Further directories that all pods may read, and that they may also write, separated by colons.
+# Lists of further directories, separated by colons: read-only for all pods, and writable by all pods.
 PATHS_VARIABLE, WRITABLE_PATHS_VARIABLE = "BERTH_POD_PATHS", "BERTH_POD_WRITABLE_PATHS"
 LIMITS_VARIABLE = "BERTH_LIMITS"  # "off": limits of documents are ignored
 SETTINGS_OF_PODS = (VARIABLE, PATHS_VARIABLE, WRITABLE_PATHS_VARIABLE, LIMITS_VARIABLE)

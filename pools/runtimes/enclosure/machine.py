@@ -20,7 +20,7 @@ _SYSTEM = (
     "/etc/resolv.conf", "/etc/services", "/etc/ssl/certs", "/etc/ssl/openssl.cnf", "/etc/timezone",
     "/etc/vulkan",
 )  # fmt: skip
-_COVERED = ("/usr", "/etc/ssl/certs")  # directories of which nothing is mounted again
+_COVERED = ("/usr", "/etc/ssl/certs")  # paths below these are not mounted again
 # Berth's code in a checkout. The folder itself may hold Berth's state.
 _CODE = ("platform", "pools", "projects", "scheduler", "examples")
 # Inherited variables whose values are paths that programs need.

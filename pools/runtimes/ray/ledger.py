@@ -97,7 +97,7 @@ class Ledger:
     # --- logs
 
     def log_path(self, pod_id: str) -> Path:
-        """Return the path of the log after it was fetched from its node."""
+        """Return the local path of a pod's log. The file exists once the log was fetched from the node."""
         return self._logs / validate_name(pod_id)
 
     def save_log(self, pod_id: str, chunks: Iterable[tuple[int, bytes]]) -> None:

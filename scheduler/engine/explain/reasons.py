@@ -73,7 +73,7 @@ def blocker(reason: Reason, numbers: Numbers) -> Blocker:
 
 
 def _in_units(key: str, value: object, numbers: Numbers) -> object:
-    """Return the value in GPUs or CPUs if it is in thousandths of them, else unchanged."""
+    """Convert thousandths to GPUs or CPUs, and None to text. Return other values unchanged."""
     if value is None:
         return "unlimited" if key in ("bound", "quota") else "-"
     if key in AMOUNTS and isinstance(value, int) and numbers.get("resource") in ("gpu", "cpu"):

@@ -190,7 +190,7 @@ def _count_units(
     return UnitsByProtection(_as_units(free), _as_units(by_runtime), _as_units(non_preemptible))
 
 
-# The freed and charged amounts of a gang's core, and of its extra replicas with their number.
+# Freed and charged amounts of the gang's core, then those of each kind of extra replica with their count.
 _GangAmounts = tuple[tuple[int, int], tuple[tuple[tuple[int, int], int], ...]]
 
 

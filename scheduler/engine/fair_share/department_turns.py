@@ -37,10 +37,10 @@ def update_turns(board: Board) -> None:
 
 
 def _divide_departments(board: Board) -> None:
-    """Set `divided` of every department.
+    """Set each department's `divided`.
 
-    The result depends on the requests of all workloads, pending or running, and not on usage, so the plan
-    itself does not change it.
+    The result depends on the requests of all pending and running workloads, not on usage. Placing or
+    evicting workloads therefore leaves it unchanged.
     """
     roots, capacity = board.ledger.roots, board.nodes.capacity()
     for root in roots:

@@ -13,7 +13,10 @@ NOTHING = (0, 0, 0)
 
 
 def divisions(snapshot: Snapshot, pool: str) -> list[Division]:
-    """Return the divisions of a pool from the top down, or an empty list for an unknown pool."""
+    """Return how the pool's resources are divided among queues, top level first.
+
+    The list is empty for an unknown pool.
+    """
     board = Layout(snapshot).boards.get(pool)
     recorded: list[Division] = []
     if board is not None:

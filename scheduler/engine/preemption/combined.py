@@ -20,7 +20,7 @@ MAX_PRICED_VICTIMS = 10_000  # summed over all sets
 MAX_TRIED_SETS = 48  # on small boards; larger boards get fewer, because each try may move all pods
 MIN_TRIED_SETS = 2
 MAX_PODS = 4000  # summed over the tried sets
-MAX_PROPOSALS = 24  # proposals of moves per set
+MAX_PROPOSALS = 24  # move proposals per victim set
 
 
 def evict_and_move(

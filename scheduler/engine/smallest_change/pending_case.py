@@ -91,7 +91,7 @@ class PendingCase:
 
     @cached_property
     def requested(self) -> Mapping[str, int]:
-        """Return the minimum request by resource. Numbers of blockers override those of the document."""
+        """Return the minimum request by resource. A blocker's numbers override the document's."""
         amounts = dict(zip(RESOURCES, minimum_request(self.workload.tree), strict=True))
         for blocker in self.refusal.blockers:
             if blocker.reason in BOUNDS or blocker.reason is Reason.OVER_FAIR_SHARE:

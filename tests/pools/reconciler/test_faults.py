@@ -101,7 +101,7 @@ def test_call_with_a_lost_response_is_repeated_without_duplicates() -> None:
 
 
 @shows("SKY-58")
-def test_unneeded_instances_of_a_lost_response_are_terminated() -> None:
+def test_unneeded_instances_are_terminated_after_a_lost_response() -> None:
     stage = Stage(pool((0, 8)))
     stage.resize(3)
     stage.provider.next("provision", Fail(ProviderErrorKind.TIMEOUT, after=True))

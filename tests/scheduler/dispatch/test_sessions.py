@@ -282,7 +282,7 @@ def test_another_python_patch_release_is_accepted(play: SessionPlay) -> None:
     assert session_workers.check_versions(pod=play.pods[1], versions=WorkerVersions("3.11.9", "3.1.0")) == ""
 
 
-def test_ended_pod_is_no_longer_accepted(play: SessionPlay) -> None:
+def test_secret_of_an_ended_pod_is_rejected(play: SessionPlay) -> None:
     [pod, _] = play.pods
     secret = secrets.for_pod(str(pod.pk))
     play.stage.runtime.end(str(pod.pk), exit_code=1)
@@ -323,7 +323,7 @@ def test_dropped_calls_are_not_started(play: SessionPlay) -> None:
     assert sorted(one.outcome for one in play.ended()) == ["cancelled", "value", "value"]
 
 
-def test_call_payloads_are_read_only_for_their_recipients(play: SessionPlay) -> None:
+def test_payloads_are_loaded_only_when_calls_are_delivered(play: SessionPlay) -> None:
     play.add(b"a", b"b")
     keys = play.add(b"c")
     number = play.take(0)[b"a"]

@@ -46,7 +46,7 @@ class StartProgress:
 
 
 class Outage:
-    """Time for which the server has been unreachable, so that clients can wait out a restart."""
+    """Tracks for how many seconds the server has been unreachable. Clients retry during a restart."""
 
     def __init__(self) -> None:
         self._unreachable_since: float | None = None

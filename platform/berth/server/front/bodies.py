@@ -24,7 +24,7 @@ App = Callable[[Any, Any, Any], Awaitable[None]]
 Check = Callable[[str], Awaitable[bool]]
 
 FIRST_SECONDS = 30.0  # seconds allowed for any body, however short
-BYTES_PER_SECOND = 16 * 1024  # minimum speed of longer bodies
+BYTES_PER_SECOND = 16 * 1024  # minimum upload rate after these seconds
 DRAIN_SECONDS = 30.0
 LARGE_BODIES_MAX = 8  # maximum concurrent large bodies per credential
 TEXT = "text/plain; charset=utf-8"

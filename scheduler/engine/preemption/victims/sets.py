@@ -133,9 +133,9 @@ def _missing_amounts(
 
 
 def _victim_groups(selection: VictimSelection, usable: frozenset[int], may_move: bool) -> list[list[Victim]]:
-    """Return the possible victims that free usable resources, by queue and size, cheapest first.
+    """Group the possible victims that free usable resources by queue and size, cheapest first.
 
-    If the other pods can move, it matters little where a victim runs.
+    If the other pods cannot move, the victims are also grouped by node.
     """
     index = selection.board.nodes.index
     groups: dict[tuple[object, ...], list[tuple[Key, Victim]]] = {}
