@@ -136,17 +136,32 @@ class QueueAccount:
     def sort_key(self, requested: tuple[int, int, int]) -> QueueKey:
         result: QueueKey | None = self.cache.get(requested)
         if result is None:
-            over_deserved = not within(self.allocated, self.deserved, requested)
-            result = self.cache[requested] = QueueKey(
-                not within(self.allocated, self.quota, requested),
-                -self.rank,
-                over_deserved and not (self.is_starved(requested) and self.may_exceed_share_once(requested)),
-                self.relative_usage[main_resource(requested)].used if self.relative_usage else 0.0,
-                # If quotas are oversold, the share may be below the quota.
-                not within(self.allocated, self.share, requested),
-                *self._saturations(requested),
-            )
+            result = self.cache[requested] = self._make_sort_key(requested)
         return result
+
+    def _make_sort_key(self, requested: tuple[int, int, int]) -> QueueKey:
+        # One loop over the resources, because this runs for every placed workload.
+        over_quota = over_deserved = over_share = False
+        saturation = saturation_now = 0.0
+        for kind in KINDS:
+            if requested[kind] <= 0:
+                continue
+            allocated, deserved = self.allocated[kind], self.deserved[kind]
+            total = allocated + requested[kind]
+            over_quota |= total > self.quota[kind]
+            over_deserved |= total > deserved
+            over_share |= total > self.share[kind]  # may be below the quota if quotas are oversold
+            saturation = max(saturation, _saturation(total, deserved))
+            saturation_now = max(saturation_now, _saturation(allocated, deserved))
+        return QueueKey(
+            over_quota,
+            -self.rank,
+            over_deserved and not (self.is_starved(requested) and self.may_exceed_share_once(requested)),
+            self.relative_usage[main_resource(requested)].used if self.relative_usage else 0.0,
+            over_share,
+            saturation,
+            saturation_now,
+        )
 
     def sort_key_for(self, project: "QueueAccount", requested: tuple[int, int, int]) -> QueueKey:
         """Return the sort key of this queue with a workload of one of its projects.
@@ -179,23 +194,16 @@ class QueueAccount:
 
     def saturation(self, requested: Sequence[int]) -> float:
         """Return the highest ratio of allocated to deserved amounts among the requested resources."""
-        return self._saturations(requested)[1]
+        return max(
+            (_saturation(self.allocated[kind], self.deserved[kind]) for kind in KINDS if requested[kind] > 0),
+            default=0.0,
+        )
 
-    def _saturations(self, requested: Sequence[int]) -> tuple[float, float]:
-        """Return the saturation with the request added to the allocation, and without it."""
-        with_request = without = 0.0
-        for kind in KINDS:
-            more = requested[kind]
-            if more <= 0:
-                continue
-            allocated, deserved = self.allocated[kind], self.deserved[kind]
-            if deserved > 0:
-                with_request = max(with_request, (allocated + more) / deserved)
-                without = max(without, allocated / deserved)
-            else:
-                with_request = float("inf")
-                without = float("inf") if allocated > 0 else without
-        return with_request, without
+
+def _saturation(amount: int, deserved: int) -> float:
+    if deserved > 0:
+        return amount / deserved
+    return float("inf") if amount > 0 else 0.0
 
 
 class Ledger:
