@@ -1,9 +1,9 @@
 """Role-based permissions, shared by all entry points.
 
 A viewer can read. A member can also submit workloads and control their own. A project admin can
-control all workloads of the project and manage its members. A department admin can also edit the
-department's projects and quotas. A platform admin can do everything. An object that the user
-cannot see is reported as not found.
+control all workloads of the project and manage its members and secrets. A department admin can also
+edit the department's projects and quotas. A platform admin can do everything. An object that the
+user cannot see is reported as not found.
 """
 
 from enum import StrEnum
@@ -25,6 +25,7 @@ class Action(StrEnum):
     EDIT = "edit"  # edit a department, project, pool or node
     SET_QUOTA = "set_quota"  # set the quota of a department or project
     GRANT = "grant"  # grant and revoke roles in a department or project
+    SET_SECRETS = "set_secrets"  # set and delete the secrets of a project
     ADMINISTER = "administer"  # administer the platform: departments, pools and users
     VIEW_CAPACITY = "view_capacity"  # view node pools and nodes, with total and free capacity
 
@@ -36,6 +37,7 @@ REQUIRED_SCOPES = {
     Action.EDIT: "admin",
     Action.SET_QUOTA: "admin",
     Action.GRANT: "admin",
+    Action.SET_SECRETS: "admin",
     Action.ADMINISTER: "admin",
     Action.VIEW_CAPACITY: "read",
 }
@@ -180,7 +182,8 @@ def _is_allowed_on_project(actor: Actor, action: Action, project: Project) -> bo
     roles = _roles_in(actor, project)
     if action is Action.SUBMIT:
         return any(role in roles for role in SUBMITTER_ROLES)
-    return action in (Action.GRANT, Action.OPERATE) and Role.PROJECT_ADMIN in roles
+    allowed = (Action.GRANT, Action.OPERATE, Action.SET_SECRETS)
+    return action in allowed and Role.PROJECT_ADMIN in roles
 
 
 def _may_operate(actor: Actor, workload: Workload) -> bool:
@@ -240,6 +243,7 @@ def _describe_action(action: Action) -> str:
         Action.EDIT: "change this object",
         Action.SET_QUOTA: "set this quota",
         Action.GRANT: "manage members here",
+        Action.SET_SECRETS: "set the secrets of this project",
         Action.ADMINISTER: "administer the platform",
         Action.VIEW_CAPACITY: "view node pools and nodes",
     }[action]

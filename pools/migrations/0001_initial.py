@@ -1,3 +1,4 @@
+import django.core.validators
 import django.db.models.deletion
 import django.utils.timezone
 from django.db import migrations, models
@@ -626,7 +627,7 @@ class Migration(migrations.Migration):
             },
         ),
         migrations.CreateModel(
-            name="PoolSecret",
+            name="PluginSecret",
             fields=[
                 (
                     "id",
@@ -643,7 +644,7 @@ class Migration(migrations.Migration):
                     "pool",
                     models.ForeignKey(
                         on_delete=django.db.models.deletion.CASCADE,
-                        related_name="secrets",
+                        related_name="plugin_secrets",
                         to="pools.nodepool",
                     ),
                 ),
@@ -651,7 +652,67 @@ class Migration(migrations.Migration):
             options={
                 "ordering": ["pool", "plugin", "parameter"],
                 "constraints": [
-                    models.UniqueConstraint(fields=("pool", "plugin", "parameter"), name="pool_secret_once"),
+                    models.UniqueConstraint(
+                        fields=("pool", "plugin", "parameter"), name="plugin_secret_once"
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(("sealed", ""), _negated=True), name="plugin_secret_sealed"
+                    ),
+                ],
+            },
+        ),
+        migrations.CreateModel(
+            name="PoolSecret",
+            fields=[
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                (
+                    "name",
+                    models.CharField(
+                        max_length=63,
+                        validators=[
+                            django.core.validators.RegexValidator(
+                                "^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$",
+                                "Use 1 to 63 lowercase letters, digits and dashes. Start and end with a letter or digit.",
+                            )
+                        ],
+                    ),
+                ),
+                (
+                    "kind",
+                    models.CharField(
+                        choices=[("value", "Value"), ("registry", "Registry")], default="value", max_length=16
+                    ),
+                ),
+                ("registry", models.CharField(blank=True, default="", max_length=255)),
+                ("username", models.CharField(blank=True, default="", max_length=255)),
+                ("sealed", models.TextField()),
+                ("created_at", models.DateTimeField()),
+                ("created_by", models.CharField(max_length=150)),
+                ("updated_at", models.DateTimeField()),
+                ("updated_by", models.CharField(max_length=150)),
+                (
+                    "pool",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="secrets",
+                        to="pools.nodepool",
+                    ),
+                ),
+            ],
+            options={
+                "ordering": ["pool", "name"],
+                "constraints": [
+                    models.UniqueConstraint(fields=("pool", "name"), name="pool_secret_once"),
+                    models.UniqueConstraint(
+                        condition=models.Q(("registry", ""), _negated=True),
+                        fields=("pool", "registry"),
+                        name="pool_registry_once",
+                    ),
                     models.CheckConstraint(
                         condition=models.Q(("sealed", ""), _negated=True), name="pool_secret_sealed"
                     ),

@@ -25,10 +25,10 @@ class Environment(models.Model):
         return self.digest[:12]
 
 
-class PoolSecret(models.Model):
-    """Plugin secret, encrypted with the installation's key and passed to processes in `variable`."""
+class PluginSecret(models.Model):
+    """Plugin's secret, encrypted with the installation's key and passed to processes in `variable`."""
 
-    pool = models.ForeignKey(NodePool, on_delete=models.CASCADE, related_name="secrets")
+    pool = models.ForeignKey(NodePool, on_delete=models.CASCADE, related_name="plugin_secrets")
     plugin = models.CharField(max_length=40)
     parameter = models.CharField(max_length=40)
     variable = models.CharField(max_length=255)
@@ -38,8 +38,8 @@ class PoolSecret(models.Model):
     class Meta:
         ordering = ["pool", "plugin", "parameter"]
         constraints = [
-            models.UniqueConstraint(name="pool_secret_once", fields=["pool", "plugin", "parameter"]),
-            models.CheckConstraint(name="pool_secret_sealed", condition=~Q(sealed="")),
+            models.UniqueConstraint(name="plugin_secret_once", fields=["pool", "plugin", "parameter"]),
+            models.CheckConstraint(name="plugin_secret_sealed", condition=~Q(sealed="")),
         ]
 
     def __str__(self) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 from berth.core.errors import Invalid
 from berth.core.problems import Problem
 from pools.joining.sealed import seal, unseal
-from pools.models import Environment, NodePool, PoolSecret
+from pools.models import Environment, NodePool, PluginSecret
 from pools.plugins import Cluster, Image, Operation, Plugin, PluginError, bootstrap_all, transform_all
 from pools.plugins.checks import environment_problems, image_problems
 from pools.plugins.declared import DeclaredPlugin, build_image, parse_plugins
@@ -62,7 +62,7 @@ def build(pool: NodePool, changes: PluginChanges, *, at: datetime) -> None:
     """
     if changes.plugins is not None:
         _store_secrets(pool, changes.plugins, at)
-    set_times = {(row.plugin, row.parameter): row.set_at for row in PoolSecret.objects.filter(pool=pool)}
+    set_times = {(row.plugin, row.parameter): row.set_at for row in PluginSecret.objects.filter(pool=pool)}
     if changes.plugins is not None:
         pool.plugins = [_replace_secrets_with_times(entry, set_times) for entry in pool.plugins]
     pool.built_environment = _build_environment(pool, set_times, Cluster(
@@ -74,7 +74,7 @@ def build(pool: NodePool, changes: PluginChanges, *, at: datetime) -> None:
 def secrets_for(pool: NodePool, environment: Environment | None) -> dict[str, str]:
     """Return the environment's secrets by variable. Raises UnsealError if a secret cannot be decrypted."""
     names = environment.image["secrets"] if environment else ()
-    rows = PoolSecret.objects.filter(pool=pool, variable__in=names) if names else ()
+    rows = PluginSecret.objects.filter(pool=pool, variable__in=names) if names else ()
     return {row.variable: unseal(row.sealed) for row in rows}
 
 
@@ -153,15 +153,15 @@ def _load_plugins(
 
 def _store_secrets(pool: NodePool, plugins: Sequence[DeclaredPlugin], at: datetime) -> None:
     """Store new secrets. Delete secrets that are set to null or belong to removed plugins. Keep the rest."""
-    PoolSecret.objects.filter(pool=pool).exclude(plugin__in=[plugin.name for plugin in plugins]).delete()
+    PluginSecret.objects.filter(pool=pool).exclude(plugin__in=[plugin.name for plugin in plugins]).delete()
     for plugin in plugins:
         for parameter, secret in plugin.secrets.items():
             key: dict[str, Any] = {"pool": pool, "plugin": plugin.name, "parameter": parameter}
             if secret is None:
-                PoolSecret.objects.filter(**key).delete()
+                PluginSecret.objects.filter(**key).delete()
             else:
                 values = {"variable": plugin.secret_variable(parameter), "sealed": seal(secret), "set_at": at}
-                PoolSecret.objects.update_or_create(**key, defaults=values)
+                PluginSecret.objects.update_or_create(**key, defaults=values)
 
 
 def _replace_secrets_with_times(

@@ -143,6 +143,64 @@ class Migration(migrations.Migration):
             },
         ),
         migrations.CreateModel(
+            name="ProjectSecret",
+            fields=[
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                (
+                    "name",
+                    models.CharField(
+                        max_length=63,
+                        validators=[
+                            django.core.validators.RegexValidator(
+                                "^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$",
+                                "Use 1 to 63 lowercase letters, digits and dashes. Start and end with a letter or digit.",
+                            )
+                        ],
+                    ),
+                ),
+                (
+                    "kind",
+                    models.CharField(
+                        choices=[("value", "Value"), ("registry", "Registry")], default="value", max_length=16
+                    ),
+                ),
+                ("registry", models.CharField(blank=True, default="", max_length=255)),
+                ("username", models.CharField(blank=True, default="", max_length=255)),
+                ("sealed", models.TextField()),
+                ("created_at", models.DateTimeField()),
+                ("created_by", models.CharField(max_length=150)),
+                ("updated_at", models.DateTimeField()),
+                ("updated_by", models.CharField(max_length=150)),
+                (
+                    "project",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="secrets",
+                        to="projects.project",
+                    ),
+                ),
+            ],
+            options={
+                "ordering": ["project", "name"],
+                "constraints": [
+                    models.UniqueConstraint(fields=("project", "name"), name="project_secret_once"),
+                    models.UniqueConstraint(
+                        condition=models.Q(("registry", ""), _negated=True),
+                        fields=("project", "registry"),
+                        name="project_registry_once",
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(("sealed", ""), _negated=True), name="project_secret_sealed"
+                    ),
+                ],
+            },
+        ),
+        migrations.CreateModel(
             name="Budget",
             fields=[
                 (

@@ -7,6 +7,7 @@ from projects.models.history import Audit, Event, QuotaChange, QuotaExpiry
 from projects.models.people import ApiToken, Identity, Membership, Role, SavedView
 from projects.models.ports import PortLink
 from projects.models.scaling import InferenceEngine, ScaleRequest, ScaleStep, Service
+from projects.models.secrets import ProjectSecret
 from projects.models.sessions import Call, Session, SessionWorker
 from projects.models.subscriptions import Subscription
 from projects.models.tenants import Department, Project, Quota, RemovedQuota
@@ -41,6 +42,7 @@ __all__ = [
     "PodState",
     "PortLink",
     "Project",
+    "ProjectSecret",
     "Quota",
     "QuotaChange",
     "QuotaExpiry",

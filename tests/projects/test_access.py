@@ -28,6 +28,7 @@ def test_each_action_is_allowed_only_for_its_roles(cast: Cast) -> None:
     assert users_allowed(cast, Action.EDIT, cast.vision) == DEPARTMENT
     assert users_allowed(cast, Action.SET_QUOTA, cast.vision) == DEPARTMENT
     assert users_allowed(cast, Action.GRANT, cast.vision) == PROJECT
+    assert users_allowed(cast, Action.SET_SECRETS, cast.vision) == PROJECT
     assert users_allowed(cast, Action.SUBMIT, cast.vision) == MEMBERS
     assert users_allowed(cast, Action.OPERATE, workload) == MEMBERS
     assert users_allowed(cast, Action.VIEW, workload) == READERS

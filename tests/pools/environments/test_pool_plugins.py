@@ -8,7 +8,7 @@ from django.db import connection
 
 from berth.core.errors import Invalid
 from pools.joining.sealed import UnsealError, unseal
-from pools.models import Environment, NodePool, PoolSecret
+from pools.models import Environment, NodePool, PluginSecret
 from pools.plugins import Plugin, registry
 from pools.plugins.parameters import parameter_schema
 from pools.plugins.registry import RegisteredPlugin
@@ -154,7 +154,7 @@ def test_failing_hook_is_reported_on_save(cast: Cast, monkeypatch: pytest.Monkey
 @pytest.mark.shows("PLG-41")
 def test_token_is_stored_encrypted_and_never_returned(cast: Cast) -> None:
     pool = create(cast, plugins=["torch", {"name": "huggingface", "parameters": {"token": TOKEN}}])
-    row = PoolSecret.objects.get(pool=pool)
+    row = PluginSecret.objects.get(pool=pool)
     assert (row.plugin, row.parameter, row.variable) == ("huggingface", "token", "HF_TOKEN")
     assert unseal(row.sealed) == TOKEN
     assert pool.plugins[1] == {
@@ -187,7 +187,7 @@ def test_token_stays_until_it_is_replaced_or_removed(cast: Cast) -> None:
     assert "huggingface login" not in pool.built_environment.phases
     pool = edit(cast, pool, plugins=[{"name": "huggingface", "parameters": {"token": TOKEN}}])
     edit(cast, pool, plugins=["jax"])
-    assert not PoolSecret.objects.exists()
+    assert not PluginSecret.objects.exists()
 
 
 def test_rotated_key_still_decrypts_older_secrets(cast: Cast, settings: Any) -> None:

@@ -6,7 +6,7 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from pools.models import Environment, Node, NodePool, PoolSecret
+from pools.models import Environment, Node, NodePool, PluginSecret
 from pools.services import edit_pool
 from pools.services.environments import secrets_for
 from pools.web.forms import PoolForm
@@ -94,7 +94,7 @@ def test_invalid_environment_shows_error_on_the_field(
     assert errors, page
     assert errors[0].startswith(expected) or expected in errors[0]
     assert stored(cast.pool).plugins == []
-    assert not PoolSecret.objects.exists()
+    assert not PluginSecret.objects.exists()
 
 
 def test_typed_token_is_not_shown_again(cast: Cast, alice: Client) -> None:

@@ -1,0 +1,56 @@
+"""Models of secrets, whose values are encrypted with the installation's key."""
+
+from django.core.validators import RegexValidator
+from django.db import models
+from django.db.models import Q
+
+from pools.models.pool import NodePool
+
+NAME = RegexValidator(
+    r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$",
+    "Use 1 to 63 lowercase letters, digits and dashes. Start and end with a letter or digit.",
+)
+
+
+class SecretKind(models.TextChoices):
+    VALUE = "value"  # text for pods
+    REGISTRY = "registry"  # credentials for a registry of container images
+
+
+class Secret(models.Model):
+    """Base of secrets. `sealed` is the encrypted value or password, and is never shown.
+
+    `registry` is a host with an optional port and path. It and `username` are empty for other kinds.
+    """
+
+    name = models.CharField(max_length=63, validators=[NAME])
+    kind = models.CharField(max_length=16, choices=SecretKind, default=SecretKind.VALUE)
+    registry = models.CharField(max_length=255, blank=True, default="")
+    username = models.CharField(max_length=255, blank=True, default="")
+    sealed = models.TextField()
+    created_at = models.DateTimeField()
+    created_by = models.CharField(max_length=150)
+    updated_at = models.DateTimeField()
+    updated_by = models.CharField(max_length=150)
+
+    class Meta:
+        abstract = True
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class PoolSecret(Secret):
+    """Secret that the pool's pods of all projects may use."""
+
+    pool = models.ForeignKey(NodePool, on_delete=models.CASCADE, related_name="secrets")
+
+    class Meta:
+        ordering = ["pool", "name"]
+        constraints = [
+            models.UniqueConstraint(name="pool_secret_once", fields=["pool", "name"]),
+            models.UniqueConstraint(
+                name="pool_registry_once", fields=["pool", "registry"], condition=~Q(registry="")
+            ),
+            models.CheckConstraint(name="pool_secret_sealed", condition=~Q(sealed="")),
+        ]

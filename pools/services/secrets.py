@@ -1,0 +1,143 @@
+"""Set and delete secrets. Values are encrypted, and no answer, history or error contains them."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, TypeVar
+
+from django.db import IntegrityError, transaction
+
+from berth.core.errors import Conflict, Invalid
+from berth.core.problems import Problem, format_value
+from berth.core.spec.texts import NAME, NAME_ALLOWED, find_control_character
+from pools.joining.sealed import seal
+from pools.models import NodePool, PoolSecret, SecretKind
+from pools.models.secret import Secret
+from pools.signals import changed
+
+S = TypeVar("S", bound=Secret)
+VALUE_BYTES_MAX = 64 * 1024
+USERNAME_MAX = 255
+PER_OWNER_MAX = 200
+REGISTRY = re.compile(
+    r"(?=.{1,255}\Z)([a-z0-9]([a-z0-9.-]*[a-z0-9])?|\[[0-9a-f:]+\])(:[0-9]{1,5})?(/[a-z0-9][a-z0-9._-]*)*",
+    re.ASCII,
+)
+
+
+@dataclass(frozen=True)
+class SecretContent:
+    """New content of a secret: a value for pods, or the password of a registry's user."""
+
+    value: str = field(repr=False)
+    registry: str = ""
+    username: str = ""
+
+    @property
+    def kind(self) -> SecretKind:
+        return SecretKind.REGISTRY if self.registry or self.username else SecretKind.VALUE
+
+
+def set_pool_secret(
+    *, actor: Any, pool: NodePool, name: str, content: SecretContent, at: datetime
+) -> tuple[PoolSecret, bool]:
+    """Create or replace a pool's secret. Return it, and whether it is new.
+
+    Raises Invalid, or Conflict if the pool has too many secrets or another one for the registry.
+    """
+    with transaction.atomic():
+        secret, before = store_secret(PoolSecret, {"pool": pool}, name, content, by=actor.name, at=at)
+        changed.send(
+            NodePool, actor=actor, action="set secret", obj=pool, before=before, after=secret_summary(secret)
+        )
+    return secret, before is None
+
+
+def delete_pool_secret(*, actor: Any, secret: PoolSecret) -> None:
+    with transaction.atomic():
+        changed.send(
+            NodePool, actor=actor, action="delete secret", obj=secret.pool, before=secret_summary(secret),
+            after=None,
+        )  # fmt: skip
+        secret.delete()
+
+
+def store_secret(
+    model: type[S], owner: Mapping[str, Any], name: str, content: SecretContent, *, by: str, at: datetime
+) -> tuple[S, dict[str, str] | None]:
+    """Create or replace the owner's secret, without a check of permissions and without an audit entry.
+
+    Return the secret and the summary of the replaced one. Raises Invalid and Conflict.
+    """
+    _check(name, content)
+    rows = model._default_manager.filter(**owner)
+    place = " ".join(str(each) for each in owner.values())
+    before = rows.filter(name=name).first()
+    if before is None and rows.count() >= PER_OWNER_MAX:
+        raise Conflict(f"{place} already has {PER_OWNER_MAX} secrets. Delete one first.")
+    values = {
+        "kind": content.kind, "registry": content.registry, "username": content.username,
+        "sealed": seal(content.value), "updated_at": at, "updated_by": by,
+    }  # fmt: skip
+    try:
+        with transaction.atomic():
+            secret, _ = model._default_manager.update_or_create(
+                **owner, name=name, defaults=values,
+                create_defaults={**values, "created_at": at, "created_by": by},
+            )  # fmt: skip
+    except IntegrityError as error:
+        if "registry_once" not in str(error):
+            raise
+        other = rows.get(registry=content.registry)
+        raise Conflict(
+            f"{place} already has credentials for {content.registry}: the secret {other.name}. "
+            "Change or delete that one.",
+        ) from None
+    return secret, None if before is None else secret_summary(before)
+
+
+def secret_summary(secret: Secret) -> dict[str, str]:
+    """Return everything that the history may contain."""
+    summary = {"secret": secret.name, "kind": str(secret.kind)}
+    if secret.kind == SecretKind.REGISTRY:
+        summary |= {"registry": secret.registry, "username": secret.username}
+    return summary
+
+
+def _check(name: str, content: SecretContent) -> None:
+    problems = []
+    if not NAME.fullmatch(name):
+        problems.append(Problem("name", "is not a name", format_value(name), NAME_ALLOWED))
+    path = "value"
+    if content.kind == SecretKind.REGISTRY:
+        path = "password"
+        if not REGISTRY.fullmatch(content.registry):
+            allowed = "a host with an optional port and path, such as registry.example.org:5000"
+            problems.append(Problem("registry", "is not a registry", format_value(content.registry), allowed))
+        if not _is_username(content.username):
+            allowed = f"1 to {USERNAME_MAX} printable characters without a colon"
+            problems.append(
+                Problem("username", "is not a user name", format_value(content.username), allowed)
+            )
+    if reason := _value_problem(content.value):
+        allowed = f"1 to {VALUE_BYTES_MAX:,} bytes of text in UTF-8 without NUL"
+        problems.append(Problem(path, reason, "", allowed))
+    if problems:
+        raise Invalid(problems)
+
+
+def _is_username(text: str) -> bool:
+    return 0 < len(text) <= USERNAME_MAX and ":" not in text and not find_control_character(text)
+
+
+def _value_problem(value: str) -> str:
+    try:
+        size = len(value.encode())
+    except UnicodeEncodeError:
+        return "is not valid Unicode text"
+    if not size:
+        return "is empty"
+    if "\0" in value:
+        return "contains NUL"
+    return "is too long" if size > VALUE_BYTES_MAX else ""

@@ -1,0 +1,103 @@
+"""A project's secrets, and the values that its pods and image pulls receive.
+
+A secret of the project hides a secret of the pool that has the same name.
+"""
+
+import base64
+import json
+from collections.abc import Iterable
+from datetime import datetime
+
+from django.db import transaction
+
+from berth.core.errors import BerthError
+from pools.joining.sealed import UnsealError, unseal
+from pools.models import NodePool, PoolSecret, SecretKind
+from pools.models.secret import Secret
+from pools.services.secrets import SecretContent, secret_summary, store_secret
+from projects.access import Action, require
+from projects.actor import Actor
+from projects.models import Project, ProjectSecret
+from projects.services import announce, audit
+
+
+class UnusableSecret(BerthError):
+    """A secret that a pod or a pull needs was deleted, or cannot be decrypted."""
+
+    code, status, title = "unusable_secret", 409, "A secret cannot be used"
+
+
+def set_project_secret(
+    *, actor: Actor, project: Project, name: str, content: SecretContent, at: datetime
+) -> tuple[ProjectSecret, bool]:
+    """Create or replace a project's secret. Return it, and whether it is new.
+
+    Raises Forbidden, Invalid, or Conflict if the project has too many secrets or another one for the
+    registry.
+    """
+    require(actor, Action.SET_SECRETS, project)
+    with transaction.atomic():
+        secret, before = store_secret(
+            ProjectSecret, {"project": project}, name, content, by=actor.name, at=at
+        )
+        after = secret_summary(secret)
+        audit.write_entry(actor, "set_secret", secret, before=before, after=after, project=project)
+        announce.tenants_changed(project_id=project.pk)
+    return secret, before is None
+
+
+def delete_project_secret(*, actor: Actor, secret: ProjectSecret) -> None:
+    require(actor, Action.SET_SECRETS, secret.project)
+    with transaction.atomic():
+        audit.write_entry(
+            actor, "delete_secret", secret, before=secret_summary(secret), project=secret.project
+        )
+        announce.tenants_changed(project_id=secret.project_id)
+        secret.delete()
+
+
+def registry_auth(project: Project, pool: NodePool) -> str:
+    """Return the auth.json with which the project pulls images in the pool, or "" without credentials.
+
+    The project's credentials override the pool's for the same registry. Raises UnusableSecret.
+    """
+    rows: list[Secret] = [
+        *PoolSecret.objects.filter(pool=pool, kind=SecretKind.REGISTRY),
+        *ProjectSecret.objects.filter(project=project, kind=SecretKind.REGISTRY),
+    ]
+    if not rows:
+        return ""
+    logins = {row.registry: f"{row.username}:{_unseal(row)}".encode() for row in rows}
+    auths = {registry: {"auth": base64.b64encode(login).decode()} for registry, login in logins.items()}
+    return json.dumps({"auths": auths})
+
+
+def secret_values(project: Project, pool: NodePool, names: Iterable[str]) -> dict[str, str]:
+    """Return the current values by name. Raises UnusableSecret for a missing secret."""
+    rows = secrets_by_name(project, pool)
+    values = {}
+    for name in dict.fromkeys(names):
+        row = rows.get(name)
+        if row is None:
+            raise UnusableSecret(
+                f"The secret {name} is neither in project {project.name} nor in pool {pool.name}. Set it "
+                f"with `berth secret set {name} --project {project.name}`, and submit the workload again."
+            )
+        values[name] = _unseal(row)
+    return values
+
+
+def secrets_by_name(project: Project, pool: NodePool) -> dict[str, Secret]:
+    """Return the secrets for pods that the project can use in the pool."""
+    rows: list[Secret] = [
+        *PoolSecret.objects.filter(pool=pool, kind=SecretKind.VALUE),
+        *ProjectSecret.objects.filter(project=project, kind=SecretKind.VALUE),
+    ]
+    return {row.name: row for row in rows}
+
+
+def _unseal(row: Secret) -> str:
+    try:
+        return unseal(row.sealed)
+    except UnsealError as error:
+        raise UnusableSecret(f"The secret {row.name} cannot be used: {error}.") from None

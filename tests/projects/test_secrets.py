@@ -1,0 +1,160 @@
+"""Tests for the secrets of projects and pools."""
+
+import base64
+import json
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.utils import timezone
+
+from berth.core.errors import Conflict, Forbidden, Invalid, NotFound
+from pools.models import NodePool, PoolSecret
+from pools.services.secrets import SecretContent, delete_pool_secret, set_pool_secret
+from projects.actor import Actor
+from projects.models import Audit, Project, ProjectSecret
+from projects.services.secrets import (
+    UnusableSecret,
+    delete_project_secret,
+    registry_auth,
+    secret_values,
+    set_project_secret,
+)
+from tests.cast import Cast
+
+TOKEN = "correct-horse-battery-staple"
+
+
+def set_secret(actor: Actor, owner: Project | NodePool, name: str, value: str, **registry: str) -> Any:
+    content, now = SecretContent(value, **registry), timezone.now()
+    if isinstance(owner, Project):
+        return set_project_secret(actor=actor, project=owner, name=name, content=content, at=now)
+    return set_pool_secret(actor=actor, pool=owner, name=name, content=content, at=now)
+
+
+def set_login(actor: Actor, owner: Project | NodePool, name: str, registry: str, user: str) -> Any:
+    return set_secret(actor, owner, name, f"{user}-password", registry=registry, username=user)
+
+
+def logins(auth: str) -> dict[str, str]:
+    entries = json.loads(auth)["auths"].items()
+    return {registry: base64.b64decode(entry["auth"]).decode() for registry, entry in entries}
+
+
+def test_no_table_contains_the_value_of_a_secret(cast: Cast) -> None:
+    set_secret(cast.carol, cast.vision, "hf-token", TOKEN)
+    set_secret(cast.alice, cast.pool, "hf-token", TOKEN)
+    set_secret(cast.alice, cast.pool, "registry", TOKEN, registry="docker.io", username="berth")
+    with connection.cursor() as cursor:
+        for table in connection.introspection.table_names(cursor):
+            cursor.execute(f'SELECT count(*) FROM "{table}" AS row WHERE row::text LIKE %s', [f"%{TOKEN}%"])
+            assert cursor.fetchone() == (0,), table
+    assert secret_values(cast.vision, cast.pool, ["hf-token"]) == {"hf-token": TOKEN}
+
+
+def test_secret_of_a_project_hides_the_secret_of_the_pool(cast: Cast) -> None:
+    set_secret(cast.alice, cast.pool, "key", "of the pool")
+    set_secret(cast.carol, cast.vision, "key", "of the project")
+    assert secret_values(cast.vision, cast.pool, ["key"]) == {"key": "of the project"}
+    assert secret_values(cast.speech, cast.pool, ["key"]) == {"key": "of the pool"}
+    delete_project_secret(actor=cast.carol, secret=ProjectSecret.objects.get())
+    assert secret_values(cast.vision, cast.pool, ["key"]) == {"key": "of the pool"}
+
+
+def test_auth_file_contains_the_credentials_of_the_project_and_of_the_pool(cast: Cast) -> None:
+    assert registry_auth(cast.vision, cast.pool) == ""
+    set_login(cast.alice, cast.pool, "hub", "docker.io", "pool")
+    set_login(cast.alice, cast.pool, "own", "registry.example.org:5000", "pool")
+    set_login(cast.carol, cast.vision, "own", "registry.example.org:5000", "vision")
+    set_secret(cast.carol, cast.vision, "token", TOKEN)
+    assert logins(registry_auth(cast.vision, cast.pool)) == {
+        "docker.io": "pool:pool-password",
+        "registry.example.org:5000": "vision:vision-password",
+    }
+    assert logins(registry_auth(cast.speech, cast.pool))["registry.example.org:5000"] == "pool:pool-password"
+
+
+def test_credentials_of_a_registry_are_not_a_value_for_pods(cast: Cast) -> None:
+    set_login(cast.carol, cast.vision, "hub", "docker.io", "vision")
+    with pytest.raises(UnusableSecret, match="hub is neither in project vision nor in pool"):
+        secret_values(cast.vision, cast.pool, ["hub"])
+
+
+def test_only_admins_set_and_delete_secrets(cast: Cast) -> None:
+    for actor in (cast.dave, cast.erin):
+        with pytest.raises(Forbidden):
+            set_secret(actor, cast.vision, "key", TOKEN)
+    for actor in (cast.frank, cast.grace):
+        with pytest.raises(NotFound):
+            set_secret(actor, cast.vision, "key", TOKEN)
+    for actor in (cast.bob, cast.carol, cast.dave):
+        with pytest.raises(Forbidden):
+            set_secret(actor, cast.pool, "key", TOKEN)
+    set_secret(cast.bob, cast.vision, "key", TOKEN)
+    set_secret(cast.alice, cast.pool, "key", TOKEN)
+    with pytest.raises(Forbidden):
+        delete_project_secret(actor=cast.dave, secret=ProjectSecret.objects.get())
+    with pytest.raises(Forbidden):
+        delete_pool_secret(actor=cast.bob, secret=PoolSecret.objects.get())
+    assert ProjectSecret.objects.exists() and PoolSecret.objects.exists()
+
+
+def test_history_records_each_change_without_the_value(cast: Cast) -> None:
+    first, _ = set_login(cast.carol, cast.vision, "hub", "docker.io", "vision")
+    set_secret(cast.carol, cast.vision, "hub", TOKEN)
+    delete_project_secret(actor=cast.carol, secret=first)
+    entries = [(row.action, row.actor, row.before, row.after) for row in Audit.objects.order_by("id")]
+    login = {"secret": "hub", "kind": "registry", "registry": "docker.io", "username": "vision"}
+    assert entries == [
+        ("set_secret", "carol", None, login),
+        ("set_secret", "carol", login, {"secret": "hub", "kind": "value"}),
+        ("delete_secret", "carol", login, None),
+    ]
+
+
+def test_replaced_secret_keeps_its_creation(cast: Cast) -> None:
+    created, is_new = set_secret(cast.carol, cast.vision, "key", "old")
+    replaced, is_new_again = set_secret(cast.bob, cast.vision, "key", "new")
+    assert (is_new, is_new_again) == (True, False)
+    assert (replaced.pk, replaced.created_by, replaced.updated_by) == (created.pk, "carol", "bob")
+    assert replaced.created_at == created.created_at < replaced.updated_at
+    assert secret_values(cast.vision, cast.pool, ["key"]) == {"key": "new"}
+
+
+def test_second_secret_for_a_registry_is_refused(cast: Cast) -> None:
+    set_login(cast.carol, cast.vision, "hub", "docker.io", "vision")
+    with pytest.raises(Conflict, match=r"already has credentials for docker\.io: the secret hub"):
+        set_login(cast.carol, cast.vision, "hub-2", "docker.io", "vision")
+    assert ProjectSecret.objects.count() == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "path"),
+    [
+        ("Key", {"value": TOKEN}, "name"),
+        ("key", {"value": ""}, "value"),
+        ("key", {"value": f"{TOKEN}\0"}, "value"),
+        ("key", {"value": TOKEN + "x" * 64 * 1024}, "value"),
+        ("key", {"value": TOKEN + "\ud800"}, "value"),
+        ("key", {"value": "", "registry": "docker.io", "username": "a"}, "password"),
+        ("key", {"value": TOKEN, "registry": "https://docker.io", "username": "a"}, "registry"),
+        ("key", {"value": TOKEN, "registry": "docker.io", "username": "a:b"}, "username"),
+        ("key", {"value": TOKEN, "username": "a"}, "registry"),
+    ],
+)
+def test_invalid_secret_is_refused_without_its_value(
+    cast: Cast, name: str, values: dict[str, str], path: str
+) -> None:
+    with pytest.raises(Invalid) as caught:
+        set_secret(cast.carol, cast.vision, name, **values)
+    assert [problem.path for problem in caught.value.problems] == [path]
+    assert TOKEN not in str(caught.value.to_problem())
+    assert TOKEN not in repr(SecretContent(TOKEN))
+    assert not ProjectSecret.objects.exists()
+
+
+def test_secret_of_a_former_key_is_reported(cast: Cast, settings: Any) -> None:
+    set_secret(cast.carol, cast.vision, "key", TOKEN)
+    settings.SECRET_KEY = "another key of this installation"
+    with pytest.raises(UnusableSecret, match=r"key cannot be used: .* Set the secret again"):
+        secret_values(cast.vision, cast.pool, ["key"])
