@@ -103,7 +103,17 @@ class NodePoolAdmin(PlatformModelAdmin):
 
 @admin.register(Node)
 class NodeAdmin(ReadOnlyModelAdmin):
-    list_display = ("name", "pool", "state_label", "gpus", "isolation_level", "address", "since", "ended_at")
+    list_display = (
+        "name",
+        "pool",
+        "state_label",
+        "gpus",
+        "isolation_level",
+        "images",
+        "address",
+        "since",
+        "ended_at",
+    )
     list_filter = (
         ("pool", RelatedDropdownFilter),
         ("state", ChoicesDropdownFilter),
@@ -116,6 +126,10 @@ class NodeAdmin(ReadOnlyModelAdmin):
     @display(description="State", label=STATE_COLORS, ordering="state")
     def state_label(self, node: Node) -> str:
         return node.state
+
+    @display(description="Images")
+    def images(self, node: Node) -> str:
+        return str((node.isolation or {}).get("images") or "-")
 
     @display(description="Isolation")
     def isolation_level(self, node: Node) -> str:

@@ -53,6 +53,10 @@ class IsolationResponse(ResponseModel):
     limits_obstacle: str = Field(
         description="Reason the node does not enforce the others; only for platform admins."
     )
+    images: str = Field(description="Version of podman, if the node runs container images.")
+    images_obstacle: str = Field(
+        description="Reason the node does not run container images; only for platform admins."
+    )
 
 
 class NodeResponse(ResponseModel):
@@ -202,6 +206,8 @@ def _isolation_response(isolation: dict[str, Any] | None, is_admin: bool) -> Iso
         obstacle=isolation["obstacle"] if is_admin else "",
         limits=isolation["limits"],
         limits_obstacle=isolation["limits_obstacle"] if is_admin else "",
+        images=isolation.get("images", ""),
+        images_obstacle=isolation.get("images_obstacle", "") if is_admin else "",
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
 from typing import Protocol
@@ -22,6 +22,10 @@ class PodOrder:
     `workspace`: the pod starts in that directory on the node if it exists, otherwise in a directory of that
     name inside the workload's workspace. `project` names the tenant, and `uid` is the Unix user of its pods
     on nodes that separate users. The limits are 0 if the document declares none.
+
+    `image` is a reference by digest, `registry/name@sha256:...`, or empty for a process of the node.
+    `image_pull_policy` is `if_not_present`, `always` or `never`. `registry_auth` is the content of an
+    auth.json for the pull, or empty for an anonymous one.
     """
 
     pod_id: str
@@ -40,6 +44,9 @@ class PodOrder:
     uid: int = 0
     cpu_limit_milli: int = 0
     memory_limit_mib: int = 0
+    image: str = ""
+    image_pull_policy: str = "if_not_present"
+    registry_auth: str = field(default="", repr=False)
 
 
 class PodState(str, Enum):
@@ -66,7 +73,10 @@ class PodCause(str, Enum):
 
 @dataclass(frozen=True)
 class PodReport:
-    """State of a pod. At most one of `exit_code` and `signal` is set, and only after the command exited."""
+    """State of a pod. At most one of `exit_code` and `signal` is set, and only after the command exited.
+
+    `progress` describes what a starting pod waits for, for example "pulling layer 3 of 7, 26 MB".
+    """
 
     state: PodState
     exit_code: int | None = None
@@ -75,6 +85,7 @@ class PodReport:
     ended_at: datetime | None = None
     cause: PodCause = PodCause.NONE
     message: str = ""
+    progress: str = ""
 
 
 @dataclass(frozen=True)

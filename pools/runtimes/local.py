@@ -97,7 +97,7 @@ class LocalRuntime:
 
     def _write_order(self, pod: PodDir, order: PodOrder) -> bool:
         workspace = self._workspaces / validate_name(order.workspace)
-        reason = self._enclosures.refusal(order, self._workspaces)
+        reason = self._enclosures.refusal(order, self._workspaces) or self._image_refusal(order)
         environment = self._environments / order.environment if order.environment else None
         env = pod_env(order, workspace, pod.work, environment=environment)
         reason = reason or _spec_error(order, env) or _missing_environment(environment)
@@ -115,6 +115,12 @@ class LocalRuntime:
                 reason = str(error)
         pod.finish(PodCause.START_FAILED, reason)
         return False
+
+    def _image_refusal(self, order: PodOrder) -> str:
+        isolation = self.isolation
+        if not order.image or isolation.images:
+            return ""
+        return f"this node cannot run images: {isolation.images_obstacle}"
 
     @property
     def isolation(self) -> Isolation:

@@ -43,6 +43,8 @@ class Isolation:
     `level` was tried by running a pod. `obstacle` is the reason the node does not offer the strongest level,
     with a remedy, or empty. `limits` names the resources whose limits are enforced, and `limits_obstacle` is
     the reason others are not. With `ignores_limits`, a pod with a limit starts although it is not enforced.
+    `images` is the version of podman if it was tried and runs container images, and `images_obstacle` is the
+    reason the node runs none, with a remedy.
     """
 
     level: Level
@@ -51,6 +53,8 @@ class Isolation:
     limits: tuple[str, ...] = ()
     limits_obstacle: str = ""
     ignores_limits: bool = False
+    images: str = ""
+    images_obstacle: str = ""
 
     @property
     def encloses(self) -> bool:

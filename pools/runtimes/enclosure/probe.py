@@ -20,6 +20,7 @@ from pools.runtimes.shim.records import Record, read_record, write_record
 PROBE_SECONDS = 20.0
 PROBE_UID = FIRST_UID  # no project has this user
 INSTALL = "Install it, for example with `apt-get install bubblewrap`, and restart the node's agent."
+NO_IMAGES = "Container images are not supported on this node."
 SHARED_USER = (
     "Pods share the user of the node's agent. Run the agent as root to give each project its own user."
 )
@@ -52,7 +53,7 @@ class Shim:
 def probe(root: Path, policy: Policy, shim: Shim) -> Probed:
     """Try the levels from the strongest to the weakest, in a directory under `root`, and the limits."""
     probed = _probe_levels(root, policy, shim)
-    return replace(probed, isolation=with_limits(probed.isolation))
+    return replace(probed, isolation=replace(with_limits(probed.isolation), images_obstacle=NO_IMAGES))
 
 
 def _probe_levels(root: Path, policy: Policy, shim: Shim) -> Probed:

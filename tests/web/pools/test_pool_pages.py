@@ -54,12 +54,14 @@ def test_pages_of_pool_and_node_warn_if_pods_are_not_isolated(cast: Cast, alice:
         "obstacle": "bubblewrap is not installed.",
         "limits": ["memory"],
         "limits_obstacle": "no control groups.",
+        "images_obstacle": "podman is not installed.",
     }
     node.save()
     page = alice.get(f"/nodes/{node.name}").content.decode()
     assert "not isolated" in page
     assert "bubblewrap is not installed." in page
     assert "no control groups." in page
+    assert "podman is not installed." in page
     assert "Pods are not isolated" in alice.get(f"/node-pools/{node.pool.name}").content.decode()
     node.isolation["level"] = "users"
     node.save()

@@ -110,6 +110,10 @@ class Isolation(Model):
     """Limits of pods that the node enforces."""
     limits_obstacle: str = ""
     """Reason the node does not enforce the others; only for platform admins."""
+    images: str = ""
+    """Version of podman, if the node runs container images."""
+    images_obstacle: str = ""
+    """Reason the node does not run container images; only for platform admins."""
 
 
 class Node(Model):

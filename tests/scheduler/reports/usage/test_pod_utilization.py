@@ -280,7 +280,8 @@ def test_isolation_of_nodes_is_recorded_and_a_change_is_noticed(measured_workloa
     measured_workload.pass_time()
     node.refresh_from_db()
     limits = {"limits": [], "limits_obstacle": "", "ignores_limits": False}
-    assert node.isolation == {"level": "users", "policy": "auto", "obstacle": "", **limits}
+    images = {"images": "", "images_obstacle": ""}
+    assert node.isolation == {"level": "users", "policy": "auto", "obstacle": "", **limits, **images}
     runtime.isolation = Isolation(Level.NONE, Policy.REQUIRE, "no bubblewrap")
     for _ in range(ISOLATION_EVERY):
         measured_workload.pass_time()

@@ -67,6 +67,7 @@ def _describe_node(node: Any) -> None:
         ("Free", f"{number(node.free.cpu)} of {number(node.capacity.cpu)} cores"),
         ("Isolation", format_isolation(node)),
         ("Limits", _format_limits(node)),
+        ("Images", _format_images(node)),
         ("Address", node.address or ""),
         ("Workloads", "; ".join(node.work or ())),
         ("Environment", (node.environment_digest or "")[:12] or "the node's own"),
@@ -173,6 +174,13 @@ def _format_limits(node: Any) -> str:
         return ""
     enforced = ", ".join(node.isolation.limits) or "none"
     return f"{enforced}. {node.isolation.limits_obstacle}".rstrip(". ")
+
+
+def _format_images(node: Any) -> str:
+    if node.isolation is None:
+        return ""
+    runs = f"podman {node.isolation.images}" if node.isolation.images else "none"
+    return f"{runs}. {node.isolation.images_obstacle}".rstrip(". ")
 
 
 def format_free_gpus(place: Any) -> str:
