@@ -91,6 +91,17 @@ def test_cpu_limit_is_written_and_pod_without_limits_has_none(stage: LocalStage)
     )
 
 
+def test_command_starts_inside_its_groups(stage: LocalStage) -> None:
+    """Its first instruction is limited, because the process that starts it has joined the groups."""
+    limits = {"memory_limit_mib": 64, "cpu_limit_milli": 500}
+    stage.runtime.start(order("p-1", "cat", "/proc/self/cgroup", **limits))
+    ended(stage.runtime, "p-1")
+    lines = stage.runtime.read_log("p-1", 0, 10_000).data.decode().splitlines()
+    paths = set(groups(stage, "p-1"))
+    joined = [line for line in lines if any(line.endswith(f"/{path.name}") for path in paths)]
+    assert len(joined) == len(paths)
+
+
 def test_groups_of_a_killed_shim_are_removed(stage: LocalStage) -> None:
     stage.runtime.start(stage.long("p-1"))
     running(stage.runtime, "p-1")
@@ -150,6 +161,7 @@ def test_version_2_groups_lie_beside_the_shims_own_group(
     monkeypatch.setattr(cgroups, "_ROOT", str(tmp_path))
     monkeypatch.setattr(cgroups, "_OWN_GROUPS", str(own))
     group = Cgroups("berth-p-1", {MEMORY: 64 * MIB, PROCESSES: 100, CPU: 500})
+    group.locate()
     group.create()
     path = slice_ / "berth-p-1"
     assert set(group.paths.values()) == {str(path)}
@@ -164,5 +176,8 @@ def test_version_2_groups_lie_beside_the_shims_own_group(
 
 def test_unwritable_group_is_a_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cgroups, "_ROOT", str(tmp_path / "none"))
+    group = Cgroups("berth-p-1", {MEMORY: MIB})
+    group.locate()
     with pytest.raises(CannotLimit, match="No such file or directory"):
-        Cgroups("berth-p-1", {MEMORY: MIB}).create()
+        group.create()
+    assert not Path(group.paths[MEMORY]).exists()

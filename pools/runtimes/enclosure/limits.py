@@ -28,6 +28,7 @@ def with_limits(isolation: Isolation, environ: Mapping[str, str] = os.environ) -
     for resource, limit in _PROBES.items():
         group = Cgroups(f"berth-probe-{os.getpid()}", {resource: limit})
         try:
+            group.locate()
             group.create()
             enforced.append(resource)
         except CannotLimit as error:

@@ -32,49 +32,54 @@ class Namespaces:
     ) -> None:
         self.command, self.uid, self.groups, self.errors, self.memory = command, uid, groups, errors, memory
         self.pids: frozenset[int] = frozenset()
-        self._init_fd = -1
-        self._input = -1
+        self.init = 0  # process id of the first process inside
+        self._builder = 0
+        self._input = self._info = self._ready = -1
 
-    def build(self) -> str:
-        """Run bubblewrap until its process has started inside. Return an error message or ""."""
+    def launch(self) -> str:
+        """Start bubblewrap without waiting for it. Return an error message or ""."""
         if self.memory:
             try:
                 self.memory.open()
             except OSError as error:
                 return f"the pod's /dev/shm could not be created: {error}"
-        info_read, info_write = os.pipe()
+        self._info, info_write = os.pipe()
         input_read, self._input = os.pipe()
-        ready_read, ready_write = os.pipe()
-        builder = os.fork()
-        if builder == 0:
+        self._ready, ready_write = os.pipe()
+        self._builder = os.fork()
+        if self._builder == 0:
             self._exec_builder(info_write, input_read, ready_write)
         for fd in (info_write, input_read, ready_write):
             os.close(fd)
         os.write(self._input, b"!")
-        is_ready = os.read(ready_read, 1) == b"!"  # its process repeats its input
-        info = os.read(info_read, 4096).decode() if is_ready else ""
-        for fd in (ready_read, info_read):
+        return ""
+
+    def wait(self) -> str:
+        """Wait until the namespaces have been built. Return an error message or ""."""
+        is_ready = os.read(self._ready, 1) == b"!"  # bubblewrap's process inside repeats its input
+        info = os.read(self._info, 4096).decode() if is_ready else ""
+        for fd in (self._ready, self._info):
             os.close(fd)
         if not is_ready:
             return f"the pod's enclosure could not be built: {self._last_error()}"
-        init = int(info.split('"child-pid":')[1].split(",")[0].split("}")[0])
-        self._init_fd = os.pidfd_open(init)
-        self.pids = frozenset((builder, init, *_children(init)))
+        self.init = int(info.split('"child-pid":')[1].split(",")[0].split("}")[0])
+        self.pids = frozenset((self._builder, self.init, *_children(self.init)))
         return ""
 
-    def enter(self, libc: CDLL) -> None:
-        """Move this process into the namespaces. Only its children are in the process namespace."""
+    def enter(self, libc: CDLL, init: int) -> None:
+        """Move this process into the namespaces of `init`. Only its children are in the process namespace."""
         import ctypes
 
         kinds = _NEW_NS | _NEW_UTS | _NEW_IPC | _NEW_PID | (0 if self.uid else _NEW_USER)
-        if libc["setns"](self._init_fd, kinds) != 0:  # not in `os` before Python 3.12
+        if libc["setns"](os.pidfd_open(init), kinds) != 0:  # not in `os` before Python 3.12
             number = ctypes.get_errno()
             raise OSError(number, os.strerror(number))
 
     def drop_privileges(self, libc: CDLL) -> None:
         """Become the pod's user, without capabilities and without a way to gain any."""
         for capability in range(_CAPABILITIES):
-            libc.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0)
+            if libc.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0) != 0:
+                break  # the kernel has no more
         if self.uid:
             os.setgroups(self.groups)
             os.setresgid(self.uid, self.uid, self.uid)

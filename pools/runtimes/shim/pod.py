@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 _MIB = 1024 * 1024
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
+_PID_DIGITS = 12
+_LIMITS = "the pod's limits could not be set"
 
 
 class Pod:
@@ -39,12 +41,16 @@ class Pod:
         self.cause = ""
 
     def start(self) -> str:
-        """Record the command's process id, then let the command run. Return an error message or ""."""
-        import ctypes
+        """Record the command's process id, then let the command run. Return an error message or "".
+
+        bubblewrap, the process that will become or start the command, and this process work at the same time.
+        """
+        failure = self.namespaces.launch() if self.namespaces else ""
+        import ctypes  # after bubblewrap has started, because it takes milliseconds
 
         libc = ctypes.CDLL(None, use_errno=True)
         libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-        failure = self._limit() or (self.namespaces.build() if self.namespaces else "")
+        failure = failure or self._limit()
         if failure:
             return failure
         go_read, go_write = os.pipe()
@@ -55,41 +61,40 @@ class Pod:
         if child == 0:
             os.close(go_write)
             self._run_command(libc, shim, go_read, failed_write, born_write)
-        for fd in (go_read, failed_write, born_write):
+        for fd in (failed_write, born_write):
             os.close(fd)
-        self.pid = int(os.read(born_read, 32) or 0)
-        os.close(born_read)
-        if child != self.pid:
-            os.waitpid(child, 0)
+        if self.namespaces:
+            failure = self.namespaces.wait()
+            if not failure:
+                os.write(go_write, str(self.namespaces.init).encode().zfill(_PID_DIGITS))
+        if not failure:
+            self.pid = int(os.read(born_read, 32) or 0)
+            if child != self.pid:
+                os.waitpid(child, 0)
         if self.pid:
             self.started_at = time.time()
-            failure = self._confine()
-            if not failure:
-                self._write_status("starting")
-                os.write(go_write, b"g")
-        os.close(go_write)
+            self._write_status("starting")
+            os.write(go_write, b"g")
+        for fd in (born_read, go_read, go_write):
+            os.close(fd)
         with open(failed_read, "rb") as file:
             failure = failure or file.read().decode("utf-8", "replace")
+        if not self.pid:
+            return failure or "the command could not be started: the process that starts it was killed"
         if not failure:
             self._write_status("running")
         return failure
 
     def _limit(self) -> str:
-        """Create the pod's control groups, and record them for a reader that cleans up after this process."""
+        """Record the pod's control groups for a reader that cleans up after this process, and create them."""
         try:
+            self.cgroups.locate()
+            if self.cgroups.paths:
+                groups = [("path", path) for path in self.cgroups.paths.values()]
+                write_record(f"{self.directory}/cgroups", groups, durable=False)
             self.cgroups.create()
         except CannotLimit as error:
-            return f"the pod's limits could not be set: {error}"
-        if self.cgroups.paths:
-            groups = [("path", path) for path in self.cgroups.paths.values()]
-            write_record(f"{self.directory}/cgroups", groups, durable=False)
-        return ""
-
-    def _confine(self) -> str:
-        try:
-            self.cgroups.add(self.pid)
-        except OSError as error:
-            return f"the pod's limits could not be set: {error}"
+            return f"{_LIMITS}: {error}"
         return ""
 
     def memory_report(self) -> str:
@@ -115,9 +120,14 @@ class Pod:
         subject = "the log"
         try:
             self._open_output()
+            subject = _LIMITS
+            self.cgroups.join()
             subject = "the pod's enclosure"
             if self.namespaces:
-                self.namespaces.enter(libc)
+                init = os.read(go_fd, _PID_DIGITS)
+                if not init:
+                    os._exit(127)
+                self.namespaces.enter(libc, int(init))
                 child = os.fork()
                 if child != 0:
                     os.write(born_fd, str(child).encode())

@@ -7,7 +7,10 @@ shim avoids JSON, because importing the module takes as long as starting Python.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+
+TYPE_CHECKING = False  # importing `typing` or `collections.abc` takes milliseconds
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 Record = list[tuple[str, str]]
 
