@@ -57,6 +57,10 @@ class IsolationResponse(ResponseModel):
     images_obstacle: str = Field(
         description="Reason the node does not run container images; only for platform admins."
     )
+    seccomp: bool = Field(description="Whether the system calls of pods are filtered.")
+    seccomp_obstacle: str = Field(
+        description="Reason calls of enclosed pods are not filtered; only for platform admins."
+    )
 
 
 class NodeResponse(ResponseModel):
@@ -208,6 +212,8 @@ def _isolation_response(isolation: dict[str, Any] | None, is_admin: bool) -> Iso
         limits_obstacle=isolation["limits_obstacle"] if is_admin else "",
         images=isolation.get("images", ""),
         images_obstacle=isolation.get("images_obstacle", "") if is_admin else "",
+        seccomp=isolation.get("seccomp", False),
+        seccomp_obstacle=isolation.get("seccomp_obstacle", "") if is_admin else "",
     )
 
 

@@ -34,7 +34,7 @@ ATTACKS = {
     "change the core pattern": {OFF_AS_ROOT},
     "mount a file system": {OFF_AS_ROOT},
     "become root": {OFF_AS_ROOT},
-    "create a user namespace": {OFF_AS_ROOT, OFF, USERS},
+    "create a user namespace": {OFF_AS_ROOT, OFF},
     "connect to a port of the machine": EVERYWHERE,
 }
 

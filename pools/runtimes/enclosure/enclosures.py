@@ -101,7 +101,7 @@ class Enclosures:
         level = probed.isolation.level
         return enclosure_fields(
             files, view, level, order.uid if level is Level.USERS else 0, env, devices.nodes,
-            program=probed.program, blocks_nesting=probed.blocks_nesting,
+            program=probed.program, blocks_nesting=probed.blocks_nesting, call_filter=probed.call_filter,
         )  # fmt: skip
 
     def _probe(self) -> Probed:

@@ -11,7 +11,8 @@ VARIABLE = "BERTH_ISOLATION"
 # Lists of further directories, separated by colons: read-only for all pods, and writable by all pods.
 PATHS_VARIABLE, WRITABLE_PATHS_VARIABLE = "BERTH_POD_PATHS", "BERTH_POD_WRITABLE_PATHS"
 LIMITS_VARIABLE = "BERTH_LIMITS"  # "off": limits of documents are ignored
-SETTINGS_OF_PODS = (VARIABLE, PATHS_VARIABLE, WRITABLE_PATHS_VARIABLE, LIMITS_VARIABLE)
+SECCOMP_VARIABLE = "BERTH_SECCOMP"  # "off": enclosed pods may make any system call
+SETTINGS_OF_PODS = (VARIABLE, PATHS_VARIABLE, WRITABLE_PATHS_VARIABLE, LIMITS_VARIABLE, SECCOMP_VARIABLE)
 FIRST_UID = 1_900_000_000  # neither Debian, systemd nor subordinate ids use this range
 LAST_UID = 1_999_999_999
 
@@ -45,6 +46,7 @@ class Isolation:
     the reason others are not. With `ignores_limits`, a pod with a limit starts although it is not enforced.
     `images` is the version of podman if it was tried and runs container images, and `images_obstacle` is the
     reason the node runs none, with a remedy.
+    `seccomp` is whether the system calls of enclosed pods are filtered, or `seccomp_obstacle` says why not.
     """
 
     level: Level
@@ -55,6 +57,8 @@ class Isolation:
     ignores_limits: bool = False
     images: str = ""
     images_obstacle: str = ""
+    seccomp: bool = False
+    seccomp_obstacle: str = ""
 
     @property
     def encloses(self) -> bool:

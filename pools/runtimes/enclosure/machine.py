@@ -20,6 +20,7 @@ _SYSTEM = (
     "/etc/resolv.conf", "/etc/services", "/etc/ssl/certs", "/etc/ssl/openssl.cnf", "/etc/timezone",
     "/etc/vulkan",
 )  # fmt: skip
+_JAVA = "java*"  # in /etc, with the version
 _COVERED = ("/usr", "/etc/ssl/certs")  # paths below these are not mounted again
 # Berth's code in a checkout. The folder itself may hold Berth's state.
 _CODE = ("platform", "pools", "projects", "scheduler", "examples")
@@ -32,7 +33,8 @@ def machine_view(state: Collection[Path], environ: Mapping[str, str] = os.enviro
     links = []
     declared = _declared_paths(environ, (PATHS_VARIABLE, *_PATH_VARIABLES))
     further = [path for path in (*_program_paths(), *declared) if not is_inside(path, _COVERED)]
-    targets: dict[str, None] = dict.fromkeys((*_SYSTEM, *further))
+    java = sorted(str(path) for path in Path("/etc").glob(_JAVA))
+    targets: dict[str, None] = dict.fromkeys((*_SYSTEM, *java, *further))
     for name in _ROOT_LINKS:
         path = Path(f"/{name}")
         if path.is_symlink():

@@ -31,11 +31,12 @@ class PodFiles:
 
 def enclosure_fields(
     files: PodFiles, view: View, level: Level, uid: int, env: Mapping[str, str], devices: tuple[str, ...],
-    *, program: str, blocks_nesting: bool,
+    *, program: str, blocks_nesting: bool, call_filter: bytes = b"",
 ) -> Record:  # fmt: skip
     """Give the pod's files to its user, and return the fields of its order that describe its enclosure.
 
-    `uid` is 0 where all pods share the user of this process.
+    `uid` is 0 where all pods share the user of this process. `call_filter` is the program that filters system
+    calls, or empty.
     """
     temporary = [(_make_directory(files.directory / name, uid), f"/{target}")
                  for name, target in (("tmp", "tmp"), ("var-tmp", "var/tmp"))]  # fmt: skip
@@ -53,6 +54,7 @@ def enclosure_fields(
     command = enclose(view, level, program=program, blocks_nesting=blocks_nesting)
     fields: Record = [("uid", str(uid)), *(("enclosure", argument) for argument in command)]
     fields += [("group", str(group)) for group in _device_groups(devices)]
+    fields += [("seccomp", call_filter.hex())] if call_filter else []
     return [*fields, ("shared_memory", shared_memory)] if shared_memory else fields
 
 

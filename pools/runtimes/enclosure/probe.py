@@ -15,6 +15,7 @@ from pools.runtimes.enclosure.levels import FIRST_UID, VARIABLE, Isolation, Leve
 from pools.runtimes.enclosure.limits import with_limits
 from pools.runtimes.enclosure.machine import machine_view
 from pools.runtimes.enclosure.pod import PodFiles, enclosure_fields
+from pools.runtimes.enclosure.seccomp import find_program
 from pools.runtimes.shim.records import Record, read_record, write_record
 
 PROBE_SECONDS = 20.0
@@ -35,11 +36,15 @@ touch "$3/file" || exit 1
 
 @dataclass(frozen=True)
 class Probed:
-    """Enclosures that this machine can build. `program` is bubblewrap's path, or empty."""
+    """Enclosures that this machine can build.
+
+    `program` is bubblewrap's path, and `call_filter` the program that filters system calls, or empty.
+    """
 
     isolation: Isolation
     program: str = ""
     blocks_nesting: bool = True
+    call_filter: bytes = b""
 
 
 @dataclass(frozen=True)
@@ -63,12 +68,16 @@ def _probe_levels(root: Path, policy: Policy, shim: Shim) -> Probed:
     if program is None or policy is Policy.OFF:
         return Probed(Isolation(Level.NONE, policy, " ".join(reasons)))
     program = os.path.realpath(program)
+    call_filter, unfiltered = find_program()
     obstacles: list[str] = []
     for level, blocks_nesting in _candidates():
-        obstacle = _try_level(root, level, program, blocks_nesting, shim)
+        obstacle = _try_level(root, level, program, blocks_nesting, call_filter, shim)
         if not obstacle:
             shortfall = _shortfall(level, obstacles)
-            return Probed(Isolation(level, policy, shortfall), program, blocks_nesting)
+            isolation = Isolation(
+                level, policy, shortfall, seccomp=bool(call_filter), seccomp_obstacle=unfiltered
+            )
+            return Probed(isolation, program, blocks_nesting, call_filter)
         obstacles.append(obstacle)
     text = f"bubblewrap cannot isolate pods on this machine: {obstacles[-1]}."
     return Probed(Isolation(Level.NONE, policy, text))
@@ -87,7 +96,9 @@ def _shortfall(level: Level, obstacles: list[str]) -> str:
     return SHARED_USER
 
 
-def _try_level(root: Path, level: Level, program: str, blocks_nesting: bool, shim: Shim) -> str:
+def _try_level(
+    root: Path, level: Level, program: str, blocks_nesting: bool, call_filter: bytes, shim: Shim
+) -> str:
     """Run a pod in an enclosure of this level. Return the obstacle, or an empty string."""
     uid = PROBE_UID if level is Level.USERS else 0
     with tempfile.TemporaryDirectory(prefix=".probe-", dir=root) as place:
@@ -97,8 +108,9 @@ def _try_level(root: Path, level: Level, program: str, blocks_nesting: bool, shi
             path.mkdir(mode=0o700)
         try:
             fields = enclosure_fields(
-                files, machine_view([]), level, uid, {}, (), program=program, blocks_nesting=blocks_nesting
-            )
+                files, machine_view([]), level, uid, {}, (), program=program, blocks_nesting=blocks_nesting,
+                call_filter=call_filter,
+            )  # fmt: skip
             write_record(f"{place}/order", [*_order(files, uid), *fields])
             subprocess.run(
                 [*shim.command, place, ""], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,

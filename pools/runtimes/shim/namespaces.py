@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from ctypes import CDLL
 
 _NEW_NS, _NEW_UTS, _NEW_IPC, _NEW_USER, _NEW_PID = 0x20000, 0x4000000, 0x8000000, 0x10000000, 0x20000000
-_PR_CAPBSET_DROP, _PR_SET_NO_NEW_PRIVS = 24, 38
+_PR_CAPBSET_DROP, _PR_SET_NO_NEW_PRIVS, _PR_SET_SECCOMP = 24, 38, 22
+_SECCOMP_MODE_FILTER, _INSTRUCTION_BYTES = 2, 8
 _CAPABILITIES = 64  # more than any kernel has
 
 
@@ -25,12 +26,15 @@ class Namespaces:
     """Namespaces built by `command`. `uid` is the pod's user, or 0 to keep the shim's user.
 
     `pids` are the processes of bubblewrap, which do not belong to the pod. `errors` is a file for its output.
+    `call_filter` is the BPF program that filters the pod's system calls, or empty.
     """
 
     def __init__(
-        self, command: list[str], uid: int, groups: list[int], errors: str, memory: SharedMemory | None
-    ) -> None:
+        self, command: list[str], uid: int, groups: list[int], errors: str, memory: SharedMemory | None,
+        call_filter: bytes = b"",
+    ) -> None:  # fmt: skip
         self.command, self.uid, self.groups, self.errors, self.memory = command, uid, groups, errors, memory
+        self.call_filter = call_filter
         self.pids: frozenset[int] = frozenset()
         self.init = 0  # process id of the first process inside
         self._builder = 0
@@ -85,7 +89,19 @@ class Namespaces:
             os.setresgid(self.uid, self.uid, self.uid)
             os.setresuid(self.uid, self.uid, self.uid)
         if libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0:
-            raise OSError("the kernel does not support no_new_privs")
+            raise RuntimeError("the kernel does not support no_new_privs")
+        if self.call_filter:
+            self._filter_calls(libc)
+
+    def _filter_calls(self, libc: CDLL) -> None:
+        import ctypes
+
+        program = ctypes.create_string_buffer(self.call_filter, len(self.call_filter))
+        length = len(self.call_filter) // _INSTRUCTION_BYTES
+        described = (ctypes.c_uint64 * 2)(length, ctypes.addressof(program))  # struct sock_fprog
+        if libc.prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, described, 0, 0) != 0:
+            number = ctypes.get_errno()
+            raise OSError(number, f"system calls cannot be filtered: {os.strerror(number)}")
 
     def close(self) -> None:
         """Delete what the pod shared with others, unless they use it."""

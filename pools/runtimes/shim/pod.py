@@ -248,7 +248,8 @@ def _namespaces(directory: str, order: Record) -> Namespaces | None:
     uid, path = int(fields["uid"]), fields.get("shared_memory")
     groups = [int(value) for key, value in order if key == "group"]
     memory = SharedMemory(path, uid) if path else None
-    return Namespaces(command, uid, groups, f"{directory}/enclosure.err", memory)
+    call_filter = bytes.fromhex(fields.get("seccomp", ""))
+    return Namespaces(command, uid, groups, f"{directory}/enclosure.err", memory, call_filter)
 
 
 def _cgroups(directory: str, order: dict[str, str]) -> Cgroups:

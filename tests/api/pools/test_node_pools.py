@@ -57,6 +57,7 @@ def test_isolation_of_nodes_is_shown_and_its_obstacle_only_to_platform_admins(
         assert erin.get(path).json()["isolation"] is None
     limits = {"limits": ["processes"], "limits_obstacle": "no cgroups", "ignores_limits": False}
     limits |= {"images": "4.3.1", "images_obstacle": "no podman"}
+    limits |= {"seccomp": True, "seccomp_obstacle": "off"}
     node.isolation = {"level": "none", "policy": "auto", "obstacle": "no bubblewrap", **limits}
     node.save()
     other = {"name": "local-1", "ordinal": 1, "instance_id": "i-1"}
@@ -67,6 +68,7 @@ def test_isolation_of_nodes_is_shown_and_its_obstacle_only_to_platform_admins(
     assert erin.get("nodes/local-0").json()["isolation"] == {
         "level": "none", "policy": "auto", "obstacle": "", "limits": ["processes"], "limits_obstacle": "",
         "images": "4.3.1", "images_obstacle": "",
+        "seccomp": True, "seccomp_obstacle": "",
     }  # fmt: skip
     assert alice.get("nodes/local-0").json()["isolation"]["limits_obstacle"] == "no cgroups"
     assert alice.get("nodes/local-0").json()["isolation"]["images_obstacle"] == "no podman"

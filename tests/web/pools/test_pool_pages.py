@@ -55,6 +55,8 @@ def test_pages_of_pool_and_node_warn_if_pods_are_not_isolated(cast: Cast, alice:
         "limits": ["memory"],
         "limits_obstacle": "no control groups.",
         "images_obstacle": "podman is not installed.",
+        "seccomp": False,
+        "seccomp_obstacle": "The kernel has no seccomp filters.",
     }
     node.save()
     page = alice.get(f"/nodes/{node.name}").content.decode()
@@ -62,6 +64,8 @@ def test_pages_of_pool_and_node_warn_if_pods_are_not_isolated(cast: Cast, alice:
     assert "bubblewrap is not installed." in page
     assert "no control groups." in page
     assert "podman is not installed." in page
+    assert "not filtered" in page
+    assert "The kernel has no seccomp filters." in page
     assert "Pods are not isolated" in alice.get(f"/node-pools/{node.pool.name}").content.decode()
     node.isolation["level"] = "users"
     node.save()

@@ -114,6 +114,10 @@ class Isolation(Model):
     """Version of podman, if the node runs container images."""
     images_obstacle: str = ""
     """Reason the node does not run container images; only for platform admins."""
+    seccomp: bool = False
+    """Whether the system calls of pods are filtered."""
+    seccomp_obstacle: str = ""
+    """Reason calls of enclosed pods are not filtered; only for platform admins."""
 
 
 class Node(Model):

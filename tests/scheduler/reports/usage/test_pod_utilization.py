@@ -280,7 +280,7 @@ def test_isolation_of_nodes_is_recorded_and_a_change_is_noticed(measured_workloa
     measured_workload.pass_time()
     node.refresh_from_db()
     limits = {"limits": [], "limits_obstacle": "", "ignores_limits": False}
-    images = {"images": "", "images_obstacle": ""}
+    images = {"images": "", "images_obstacle": "", "seccomp": False, "seccomp_obstacle": ""}
     assert node.isolation == {"level": "users", "policy": "auto", "obstacle": "", **limits, **images}
     runtime.isolation = Isolation(Level.NONE, Policy.REQUIRE, "no bubblewrap")
     for _ in range(ISOLATION_EVERY):

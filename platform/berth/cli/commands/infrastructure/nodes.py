@@ -68,6 +68,7 @@ def _describe_node(node: Any) -> None:
         ("Isolation", format_isolation(node)),
         ("Limits", _format_limits(node)),
         ("Images", _format_images(node)),
+        ("Seccomp", _format_seccomp(node)),
         ("Address", node.address or ""),
         ("Workloads", "; ".join(node.work or ())),
         ("Environment", (node.environment_digest or "")[:12] or "the node's own"),
@@ -181,6 +182,14 @@ def _format_images(node: Any) -> str:
         return ""
     runs = f"podman {node.isolation.images}" if node.isolation.images else "none"
     return f"{runs}. {node.isolation.images_obstacle}".rstrip(". ")
+
+
+def _format_seccomp(node: Any) -> str:
+    if node.isolation is None:
+        return ""
+    return f"{'filtered' if node.isolation.seccomp else 'off'}. {node.isolation.seccomp_obstacle}".rstrip(
+        ". "
+    )
 
 
 def format_free_gpus(place: Any) -> str:

@@ -1,0 +1,143 @@
+"""The filter of a pod's system calls: a BPF program that the kernel runs before each call.
+
+The list follows the default of container runtimes. Most of these calls also need a capability, which pods do
+not have; the filter keeps errors in the kernel's own checks out of reach. Debuggers keep working: a pod
+may trace its own processes.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import struct
+from collections.abc import Mapping
+from pathlib import Path
+
+from pools.runtimes.enclosure.levels import SECCOMP_VARIABLE
+
+INSTALLED_ACTIONS = Path("/proc/sys/kernel/seccomp/actions_avail")
+
+# Numbers on x86_64 and aarch64. None: the architecture does not have the call.
+DENIED: Mapping[str, tuple[int | None, int | None]] = {
+    "acct": (163, 89),
+    "add_key": (248, 217),
+    "bpf": (321, 280),
+    "chroot": (161, 51),
+    "clock_settime": (227, 112),
+    "delete_module": (176, 106),
+    "fanotify_init": (300, 262),
+    "finit_module": (313, 273),
+    "fsconfig": (431, 431),
+    "fsmount": (432, 432),
+    "fsopen": (430, 430),
+    "fspick": (433, 433),
+    "init_module": (175, 105),
+    "io_uring_enter": (426, 426),
+    "io_uring_register": (427, 427),
+    "io_uring_setup": (425, 425),
+    "ioperm": (173, None),
+    "iopl": (172, None),
+    "kexec_file_load": (320, 294),
+    "kexec_load": (246, 104),
+    "keyctl": (250, 219),
+    "lookup_dcookie": (212, 18),
+    "mount": (165, 40),
+    "mount_setattr": (442, 442),
+    "move_mount": (429, 429),
+    "nfsservctl": (180, 42),
+    "open_by_handle_at": (304, 265),
+    "open_tree": (428, 428),
+    "perf_event_open": (298, 241),
+    "pivot_root": (155, 41),
+    "quotactl": (179, 60),
+    "quotactl_fd": (443, 443),
+    "reboot": (169, 142),
+    "request_key": (249, 218),
+    "setdomainname": (171, 162),
+    "sethostname": (170, 161),
+    "setns": (308, 268),
+    "settimeofday": (164, 170),
+    "swapoff": (168, 225),
+    "swapon": (167, 224),
+    "syslog": (103, 116),
+    "umount2": (166, 39),
+    "userfaultfd": (323, 282),
+    "vhangup": (153, 58),
+}
+# These depend on their first argument.
+CLONE, CLONE3, PERSONALITY, SOCKET, UNSHARE = "clone", "clone3", "personality", "socket", "unshare"
+CHECKED: Mapping[str, tuple[int, int]] = {
+    CLONE: (56, 220),
+    CLONE3: (435, 435),
+    PERSONALITY: (135, 92),
+    SOCKET: (41, 198),
+    UNSHARE: (272, 97),
+}
+NEW_NAMESPACES = 0x7E020000  # mount, cgroup, UTS, IPC, user, PID and network
+NEW_TIME_NAMESPACE = 0x80  # in `clone`, this bit belongs to the number of a signal
+VIRTUAL_MACHINE_SOCKETS = 40
+# Query, Linux, 32 bits, Linux 2.6, both; and without address randomization, which debuggers use.
+PERSONALITIES = (0xFFFFFFFF, 0, 0x8, 0x20000, 0x20008, 0x40000)
+
+_ARCHITECTURES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
+_X32 = 0x40000000  # first number of the 32-bit calls of x86_64
+_NUMBER, _ARCHITECTURE, _ARGUMENT = 0, 4, 16  # offsets of what a program can read
+_LOAD, _IF_EQUAL, _IF_AT_LEAST, _IF_ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
+_ALLOW, _KILL_PROCESS, _ERROR = 0x7FFF0000, 0x80000000, 0x00050000
+
+Instruction = tuple[int, int, int, int]  # code, jump if true, jump if false, operand
+
+
+def find_program(environ: Mapping[str, str] = os.environ) -> tuple[bytes, str]:
+    """Return the program for this machine and "", or no program and the reason."""
+    machine = os.uname().machine
+    if environ.get(SECCOMP_VARIABLE) == "off":
+        return b"", f"{SECCOMP_VARIABLE} is off."
+    if machine not in _ARCHITECTURES:
+        return b"", f"There is no filter of system calls for the architecture {machine}."
+    try:
+        has_errors = "errno" in INSTALLED_ACTIONS.read_text().split()
+    except OSError:
+        has_errors = False
+    return (build_program(machine), "") if has_errors else (b"", "The kernel has no seccomp filters.")
+
+
+def build_program(machine: str) -> bytes:
+    """Return the program as the kernel reads it. Calls of another architecture end the process."""
+    column, architecture = _ARCHITECTURES[machine]
+    program: list[Instruction] = [
+        (_LOAD, 0, 0, _ARCHITECTURE), (_IF_EQUAL, 1, 0, architecture), (_RETURN, 0, 0, _KILL_PROCESS),
+        (_LOAD, 0, 0, _NUMBER),
+    ]  # fmt: skip
+    if machine == "x86_64":
+        program += [(_IF_AT_LEAST, 0, 1, _X32), _fail(errno.ENOSYS)]
+    for numbers in DENIED.values():
+        number = numbers[column]
+        if number is not None:
+            program += [(_IF_EQUAL, 0, 1, number), _fail(errno.EPERM)]
+    for name, checked in CHECKED.items():
+        program += _check_argument(checked[column], _CHECKS[name])
+    program.append((_RETURN, 0, 0, _ALLOW))
+    return b"".join(struct.pack("=HBBI", *instruction) for instruction in program)
+
+
+def _fail(number: int) -> Instruction:
+    return (_RETURN, 0, 0, _ERROR | number)
+
+
+def _check_argument(number: int, check: list[Instruction]) -> list[Instruction]:
+    """Return instructions that run the check on the first argument of this call."""
+    return [(_IF_EQUAL, 0, len(check) + 1, number), (_LOAD, 0, 0, _ARGUMENT), *check]
+
+
+_PERMITTED = (_RETURN, 0, 0, _ALLOW)
+_CHECKS: Mapping[str, list[Instruction]] = {
+    CLONE: [(_IF_ANY_BIT, 0, 1, NEW_NAMESPACES), _fail(errno.EPERM), _PERMITTED],
+    CLONE3: [_fail(errno.ENOSYS)],  # its flags are in memory; the C library then uses `clone`
+    PERSONALITY: [
+        *(each for value in PERSONALITIES for each in ((_IF_EQUAL, 0, 1, value), _PERMITTED)),
+        _fail(errno.EPERM),
+    ],
+    SOCKET: [(_IF_EQUAL, 0, 1, VIRTUAL_MACHINE_SOCKETS), _fail(errno.EPERM), _PERMITTED],
+    UNSHARE: [(_IF_ANY_BIT, 0, 1, NEW_NAMESPACES | NEW_TIME_NAMESPACE), _fail(errno.EPERM), _PERMITTED],
+}
