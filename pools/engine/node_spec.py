@@ -31,7 +31,7 @@ class NodeSpec:
         return self.max is not None
 
     @property
-    def ceiling(self) -> int:
+    def upper_bound(self) -> int:
         return self.min if self.max is None else self.max
 
     @property
@@ -45,7 +45,7 @@ class NodeSpec:
         return max(self.min, self.ready_threshold) if self.min > 0 else 0
 
     def clamp(self, count: int) -> int:
-        return min(max(count, self.min), self.ceiling)
+        return min(max(count, self.min), self.upper_bound)
 
 
 def parse_node_spec(value: Any) -> NodeSpec:
@@ -61,8 +61,8 @@ def parse_node_spec(value: Any) -> NodeSpec:
             pass
         case int():
             return NodeSpec(value)
-        case [floor, ceiling]:
-            return NodeSpec(floor, ceiling)
+        case [minimum, maximum]:
+            return NodeSpec(minimum, maximum)
         case Mapping():
             unknown = sorted(str(key) for key in value if key not in FIELDS)
             if unknown:
@@ -75,39 +75,39 @@ def parse_node_spec(value: Any) -> NodeSpec:
     raise Invalid([Problem("nodes", "is not a number of nodes", format_value(value), allowed)])
 
 
-def _problems(floor: object, ceiling: object, desired: object) -> list[Problem]:
+def _problems(minimum: object, maximum: object, desired: object) -> list[Problem]:
     wrong = [
         Problem(f"nodes.{name}", "is not a whole number", format_value(value))
-        for name, value in zip(FIELDS, (floor, desired, ceiling), strict=True)
+        for name, value in zip(FIELDS, (minimum, desired, maximum), strict=True)
         if not _is_whole(value) and not (value is None and name != "min")
     ]
-    if wrong or not isinstance(floor, int):
+    if wrong or not isinstance(minimum, int):
         return wrong
     return [
-        *_min_problems(floor, ceiling),
-        *_max_problems(floor, ceiling),
-        *_desired_problems(floor, ceiling, desired),
+        *_min_problems(minimum, maximum),
+        *_max_problems(minimum, maximum),
+        *_desired_problems(minimum, maximum, desired),
     ]
 
 
-def _min_problems(floor: int, ceiling: object) -> list[Problem]:
-    if floor < 0 or (floor == 0 and ceiling is None):
-        allowed = "at least 1; 0 only with a max" if ceiling is None else "at least 0"
-        return [Problem("nodes.min", "is too small", str(floor), allowed)]
+def _min_problems(minimum: int, maximum: object) -> list[Problem]:
+    if minimum < 0 or (minimum == 0 and maximum is None):
+        allowed = "at least 1; 0 only with a max" if maximum is None else "at least 0"
+        return [Problem("nodes.min", "is too small", str(minimum), allowed)]
     return []
 
 
-def _max_problems(floor: int, ceiling: object) -> list[Problem]:
-    if isinstance(ceiling, int) and ceiling < max(floor, 1):
-        return [Problem("nodes.max", "is below nodes.min", str(ceiling), f"at least {max(floor, 1)}")]
+def _max_problems(minimum: int, maximum: object) -> list[Problem]:
+    if isinstance(maximum, int) and maximum < max(minimum, 1):
+        return [Problem("nodes.max", "is below nodes.min", str(maximum), f"at least {max(minimum, 1)}")]
     return []
 
 
-def _desired_problems(floor: int, ceiling: object, desired: object) -> list[Problem]:
+def _desired_problems(minimum: int, maximum: object, desired: object) -> list[Problem]:
     if not isinstance(desired, int):
         return []
-    lowest = 0 if floor == 0 else 1
-    highest = ceiling if isinstance(ceiling, int) else floor
+    lowest = 0 if minimum == 0 else 1
+    highest = maximum if isinstance(maximum, int) else minimum
     if lowest <= desired <= highest:
         return []
     message = "is too small" if desired < lowest else "exceeds the size of the pool"

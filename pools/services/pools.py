@@ -156,8 +156,8 @@ def check_nodes_desired(pool: NodePool, nodes_desired: int, field: str = "nodes_
     spec = pool_node_spec(pool)
     if not spec.elastic:
         raise Invalid([Problem(field, "cannot be changed: the pool has a fixed size. Set nodes.max first")])
-    if not spec.min <= nodes_desired <= spec.ceiling:
-        allowed = f"{spec.min} to {spec.ceiling}"
+    if not spec.min <= nodes_desired <= spec.upper_bound:
+        allowed = f"{spec.min} to {spec.upper_bound}"
         raise Invalid([Problem(field, "is outside the pool's limits", str(nodes_desired), allowed)])
 
 

@@ -154,7 +154,7 @@ def _pressure(pool: NodePool, nodes: NodeCounts) -> Pressure:
 def _autoscaler_config(pool: NodePool, spec: NodeSpec) -> AutoscalerConfig:
     return AutoscalerConfig(
         min=spec.min,
-        max=spec.ceiling,
+        max=spec.upper_bound,
         slots_per_node=max(pool.gpus_per_node, 1) * 1000,
         ready_threshold=0 if pool.operational_since else spec.ready_threshold,
         cooldown=pool.autoscale_cooldown,

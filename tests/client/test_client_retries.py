@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from berth.client import RateLimited, ServerFailed, Unreachable
-from berth.client.retry import Loss, RetryPolicy, delay_before_next
+from berth.client.retry import RequestFailure, RetryPolicy, delay_before_next
 from tests.client.stub_server import StubServer, page, problem, workload
 
 LOST = httpx.ReadError("connection reset by peer")
@@ -77,17 +77,17 @@ def test_server_error_is_not_retried() -> None:
 
 @given(
     attempt=st.integers(1, 10),
-    outcome=st.sampled_from([*Loss, 400, 404, 409, 429, 500, 502, 503, 504]),
+    outcome=st.sampled_from([*RequestFailure, 400, 404, 409, 429, 500, 502, 503, 504]),
     retry_after=st.none() | st.floats(0, 10_000),
     jitter=st.floats(0, 1),
 )
 def test_non_idempotent_request_is_retried_only_if_it_was_not_processed(
-    attempt: int, outcome: Loss | int, retry_after: float | None, jitter: float
+    attempt: int, outcome: RequestFailure | int, retry_after: float | None, jitter: float
 ) -> None:
     delay = delay_before_next(
         RetryPolicy(), attempt, outcome, is_idempotent=False, retry_after=retry_after, jitter=jitter
     )
     if delay is not None:
-        assert outcome in (Loss.NEVER_SENT, 429)
+        assert outcome in (RequestFailure.NEVER_SENT, 429)
         assert attempt < RetryPolicy().attempts
         assert 0 <= delay <= RetryPolicy().max_retry_after

@@ -38,7 +38,7 @@ def test_equivalent_notations_yield_equal_specs(notation: object, spec: NodeSpec
 
 @shows("SKY-19")
 @pytest.mark.parametrize(
-    ("notation", "elastic", "first", "threshold", "ceiling"),
+    ("notation", "elastic", "first", "threshold", "maximum"),
     [
         (4, False, 4, 4, 4),
         ({"min": 8, "desired": 4}, False, 8, 4, 8),
@@ -47,11 +47,11 @@ def test_equivalent_notations_yield_equal_specs(notation: object, spec: NodeSpec
     ],
 )
 def test_each_notation_behaves_as_documented(
-    notation: object, elastic: bool, first: int, threshold: int, ceiling: int
+    notation: object, elastic: bool, first: int, threshold: int, maximum: int
 ) -> None:
     spec = parse_node_spec(notation)
-    assert (spec.elastic, spec.initial_nodes, spec.ready_threshold, spec.ceiling) == (
-        elastic, first, threshold, ceiling,
+    assert (spec.elastic, spec.initial_nodes, spec.ready_threshold, spec.upper_bound) == (
+        elastic, first, threshold, maximum,
     )  # fmt: skip
 
 
@@ -116,15 +116,15 @@ def test_elastic_pool_may_shrink_to_zero() -> None:
 NUMBERS = st.one_of(st.none(), st.integers(-2, 12))
 
 
-@given(floor=NUMBERS, ceiling=NUMBERS, desired=NUMBERS)
-def test_accepted_specs_are_consistent(floor: int, ceiling: int | None, desired: int | None) -> None:
+@given(minimum=NUMBERS, maximum=NUMBERS, desired=NUMBERS)
+def test_accepted_specs_are_consistent(minimum: int, maximum: int | None, desired: int | None) -> None:
     try:
-        spec = NodeSpec(floor, ceiling, desired)
+        spec = NodeSpec(minimum, maximum, desired)
     except Invalid as raised:
         assert raised.problems
         return
-    assert 0 <= spec.min <= spec.ceiling
+    assert 0 <= spec.min <= spec.upper_bound
     assert spec.min >= 1 or spec.elastic
-    assert 0 <= spec.ready_threshold <= spec.ceiling
-    assert spec.min <= spec.initial_nodes <= spec.ceiling
-    assert all(spec.min <= spec.clamp(count) <= spec.ceiling for count in range(-3, 20))
+    assert 0 <= spec.ready_threshold <= spec.upper_bound
+    assert spec.min <= spec.initial_nodes <= spec.upper_bound
+    assert all(spec.min <= spec.clamp(count) <= spec.upper_bound for count in range(-3, 20))

@@ -72,13 +72,15 @@ def print_impact(impact: "QuotaImpact") -> None:
         print(safe(quota_line(quota)))
     for warning in impact.warnings:
         print(f"Warning: {safe(warning.message)}")
-    _section("Fair shares, in GPUs", map(_format_share_change, filter(_changes_gpu_share, impact.shares)))
-    _section("Would start", map(_format_start, impact.starts))
-    _section("Would no longer start", map(_format_start, impact.no_longer_starting))
-    _section(
+    _print_indented(
+        "Fair shares, in GPUs", map(_format_share_change, filter(_changes_gpu_share, impact.shares))
+    )
+    _print_indented("Would start", map(_format_start, impact.starts))
+    _print_indented("Would no longer start", map(_format_start, impact.no_longer_starting))
+    _print_indented(
         "Would be evicted", (line for eviction in impact.evictions for line in _format_eviction(eviction))
     )
-    _section("Pending reason would change", map(_format_reason_change, impact.reasons))
+    _print_indented("Pending reason would change", map(_format_reason_change, impact.reasons))
     if message := _format_hidden(impact.hidden):
         print(f"\nWorkloads that are not visible to you: {message}")
 
@@ -104,7 +106,7 @@ def quota_line(quota: "QuotaEdit | ChangedQuota") -> str:
     return f"{name}: {', '.join(changed) or 'unchanged'}"
 
 
-def _section(title: str, items: Iterator[str]) -> None:
+def _print_indented(title: str, items: Iterator[str]) -> None:
     lines = list(items)
     if lines:
         print_section(title)

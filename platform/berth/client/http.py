@@ -10,7 +10,7 @@ import httpx
 
 from berth.client.config import InvalidSettings, Settings
 from berth.client.errors import Refused, ServerFailed, Unreachable, error_for_status
-from berth.client.retry import Loss
+from berth.client.retry import RequestFailure
 
 Params = Mapping[str, object]
 PAGE = 200
@@ -45,8 +45,8 @@ def unreachable_error(settings: Settings, error: httpx.TransportError) -> Unreac
     return Unreachable(f"cannot reach {settings.address}: {str(error) or type(error).__name__}")
 
 
-def classify_loss(error: httpx.TransportError) -> Loss:
-    return Loss.NEVER_SENT if isinstance(error, NEVER_SENT) else Loss.UNANSWERED
+def classify_failure(error: httpx.TransportError) -> RequestFailure:
+    return RequestFailure.NEVER_SENT if isinstance(error, NEVER_SENT) else RequestFailure.UNANSWERED
 
 
 def json_content(response: httpx.Response) -> Any:

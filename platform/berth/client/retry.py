@@ -6,7 +6,7 @@ from enum import Enum
 OVERLOADED = (502, 503, 504)
 
 
-class Loss(Enum):
+class RequestFailure(Enum):
     """Kind of failure that left a request without a response."""
 
     NEVER_SENT = "never sent"  # no connection was made, so retrying is safe
@@ -26,7 +26,7 @@ class RetryPolicy:
 def delay_before_next(
     retry_policy: RetryPolicy,
     attempt: int,
-    outcome: Loss | int,
+    outcome: RequestFailure | int,
     *,
     is_idempotent: bool,
     retry_after: float | None = None,
@@ -46,7 +46,7 @@ def delay_before_next(
     return delay * (0.5 + jitter)
 
 
-def _is_worth_retrying(outcome: Loss | int, is_idempotent: bool) -> bool:
-    if outcome is Loss.NEVER_SENT or outcome == 429:
+def _is_worth_retrying(outcome: RequestFailure | int, is_idempotent: bool) -> bool:
+    if outcome is RequestFailure.NEVER_SENT or outcome == 429:
         return True
-    return is_idempotent and (outcome is Loss.UNANSWERED or outcome in OVERLOADED)
+    return is_idempotent and (outcome is RequestFailure.UNANSWERED or outcome in OVERLOADED)

@@ -17,10 +17,10 @@ def addable_node_count(board: Board) -> int:
 def ever_addable_node_count(board: Board) -> int:
     """Return how many more nodes the pool could add if it were not paused, drained or failing."""
     pool = board.pool
-    ceiling = pool.nodes_max if pool.nodes_ever is None else pool.nodes_ever
-    if ceiling is None or _board_node_shape(board) is None:
+    maximum = pool.nodes_max if pool.nodes_ever is None else pool.nodes_ever
+    if maximum is None or _board_node_shape(board) is None:
         return 0
-    return max(0, ceiling - _staying_node_count(board))
+    return max(0, maximum - _staying_node_count(board))
 
 
 def make_new_nodes(board: Board, count: int) -> list[Node]:

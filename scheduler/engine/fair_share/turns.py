@@ -60,7 +60,7 @@ class TurnTaking:
             self.history_counts and gang.account in self._may_exceed_share and is_project_head(board, gang)
         )
 
-    def sides(
+    def queues_taking_turns(
         self, own_queue: QueueAccount, victim_queue: QueueAccount, project: QueueAccount
     ) -> tuple[QueueAccount, QueueAccount]:
         """Return the queues that take turns, given the diverging queues and the victim's project."""

@@ -120,7 +120,7 @@ def _meets_minimum_with(victim: Victim) -> bool:
 def _is_within_ceilings(selection: VictimSelection) -> bool:
     requested = selection.policy.requested
     return all(
-        account.allocated[kind] <= selection.policy.ceiling(account)[kind]
+        account.allocated[kind] <= selection.policy.max_allocation(account)[kind]
         for account in selection.policy.gang.account.path
         for kind in KINDS
         if requested[kind]

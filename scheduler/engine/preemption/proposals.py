@@ -287,8 +287,8 @@ def fits_under_limits(selection: VictimSelection, arrangement: Arrangement) -> b
 
 
 def _fits_under_limit(selection: VictimSelection, account: QueueAccount, requested: Sequence[int]) -> bool:
-    ceiling = selection.policy.ceiling(account)
-    return all(not requested[k] or account.allocated[k] + requested[k] <= ceiling[k] for k in KINDS)
+    max_allocation = selection.policy.max_allocation(account)
+    return all(not requested[k] or account.allocated[k] + requested[k] <= max_allocation[k] for k in KINDS)
 
 
 def _victims_in(selection: VictimSelection, account: QueueAccount) -> Iterator[Victim]:

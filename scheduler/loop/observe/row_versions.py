@@ -11,14 +11,14 @@ from typing import Any, Generic, TypeVar
 from django.db import connection
 
 Row = TypeVar("Row")
-ID_LENGTH = 36  # length of the ID at the start of each mark
+ID_LENGTH = 36  # length of the ID at the start of each version
 
 
 @dataclass(frozen=True, slots=True)
 class RowQuery(Generic[Row]):
-    """A query with a mark per row. The mark starts with the row's ID and changes with any column read."""
+    """A query with a version per row: text that starts with the row's ID and changes with any column read."""
 
-    mark: str
+    version: str
     columns: str
     source: str  # FROM ... WHERE (...)
     id: str
@@ -28,7 +28,7 @@ class RowQuery(Generic[Row]):
 
 @dataclass(slots=True)
 class VersionedRows(Generic[Row]):
-    """The rows of the last read, by mark. An unchanged row keeps the same object."""
+    """The rows of the last read, by version. An unchanged row keeps the same object."""
 
     query: RowQuery[Row]
     _rows: dict[str, Row] = field(default_factory=dict)
@@ -39,18 +39,22 @@ class VersionedRows(Generic[Row]):
             self._rows = dict(_read_rows(query))
             return list(self._rows.values())
         with connection.cursor() as cursor:
-            cursor.execute(f"SELECT {query.mark} {query.source} ORDER BY {query.order}")
-            marks = [mark for (mark,) in cursor.fetchall()]
-        changed = [mark[:ID_LENGTH] for mark in marks if mark not in cached]
-        fresh = {mark[:ID_LENGTH]: (mark, row) for mark, row in _read_rows(query, changed)} if changed else {}
+            cursor.execute(f"SELECT {query.version} {query.source} ORDER BY {query.order}")
+            versions = [version for (version,) in cursor.fetchall()]
+        changed = [version[:ID_LENGTH] for version in versions if version not in cached]
+        fresh = (
+            {version[:ID_LENGTH]: (version, row) for version, row in _read_rows(query, changed)}
+            if changed
+            else {}
+        )
         rows: dict[str, Row] = {}
-        for mark in marks:
-            if mark in cached:
-                rows[mark] = cached[mark]
+        for version in versions:
+            if version in cached:
+                rows[version] = cached[version]
             elif (
-                mark[:ID_LENGTH] in fresh
-            ):  # a missing row has been deleted; a fresh row may have a newer mark
-                newer, row = fresh[mark[:ID_LENGTH]]
+                version[:ID_LENGTH] in fresh
+            ):  # a missing row has been deleted; a fresh row may have a newer version
+                newer, row = fresh[version[:ID_LENGTH]]
                 rows[newer] = row
         self._rows = rows
         return list(rows.values())
@@ -60,7 +64,7 @@ def _read_rows(query: RowQuery[Row], ids: list[str] | None = None) -> Iterable[t
     condition = "" if ids is None else f"AND {query.id} = ANY(%s::uuid[])"
     with connection.cursor() as cursor:
         cursor.execute(
-            f"SELECT {query.mark}, {query.columns} {query.source} {condition} ORDER BY {query.order}",
+            f"SELECT {query.version}, {query.columns} {query.source} {condition} ORDER BY {query.order}",
             None if ids is None else [ids],
         )
-        return [(mark, query.build_row(columns)) for mark, *columns in cursor.fetchall()]
+        return [(version, query.build_row(columns)) for version, *columns in cursor.fetchall()]

@@ -57,7 +57,7 @@ class PodRow:
 
 
 WORKLOADS = RowQuery(
-    mark="concat(work.id, ' ', work.xmin, work.ctid)",
+    version="concat(work.id, ' ', work.xmin, work.ctid)",
     columns=", ".join(f"work.{name}" for name in ("id", *WorkloadRow._fields[1:])),
     source="""FROM projects_workload AS work
               WHERE work.phase IN ('pending', 'reserved', 'starting', 'running', 'stopping')""",
@@ -66,7 +66,7 @@ WORKLOADS = RowQuery(
     build_row=WorkloadRow._make,
 )
 PODS = RowQuery(
-    mark="concat(pod.id, ' ', pod.xmin, pod.ctid, ' ', held.xmin, held.ctid)",
+    version="concat(pod.id, ' ', pod.xmin, pod.ctid, ' ', held.xmin, held.ctid)",
     columns="""pod.id, pod.workload_id, pod.role, pod.index, pod.run, pod.node_id, pod.state, pod.since,
                pod.created_at, pod.started_at, coalesce(held.devices, '{}'), coalesce(held.gpu_milli, 0)""",
     source="""FROM projects_pod AS pod LEFT JOIN scheduler_allocation AS held ON held.pod_id = pod.id

@@ -119,14 +119,14 @@ def _render_answer(result: SmallestChange, workload: Workload, viewer: Viewer) -
     return ChangeAnswer(
         outcome=result.outcome,
         sentence=change_sentence(result, workload.project.name, display_name),
-        change=None if change is None else _change_document(change, display_name),
+        change=None if change is None else _change_as_document(change, display_name),
         evicted_workloads=effects.evicted,
         scaled_down_workloads=effects.scaled_down,
         moved_workloads=effects.moved,
     )
 
 
-def _change_document(change: Change, display_name: Callable[[str], str]) -> Mapping[str, Any]:
+def _change_as_document(change: Change, display_name: Callable[[str], str]) -> Mapping[str, Any]:
     names_workload = change.kind in (ChangeKind.WORKLOAD_ENDED, ChangeKind.DEPENDENCY_COMPLETED)
     return {
         "kind": str(change.kind),

@@ -15,7 +15,7 @@ from berth.client.errors import Unreachable
 from berth.client.http import (
     PAGE,
     Params,
-    classify_loss,
+    classify_failure,
     connection_options,
     error_from_response,
     json_content,
@@ -23,7 +23,7 @@ from berth.client.http import (
     to_json_values,
     unreachable_error,
 )
-from berth.client.retry import Loss, RetryPolicy, delay_before_next
+from berth.client.retry import RequestFailure, RetryPolicy, delay_before_next
 
 
 class AsyncTransport:
@@ -139,12 +139,12 @@ class AsyncTransport:
         self, request: httpx.Request, attempt: int, is_idempotent: bool
     ) -> httpx.Response | None:
         """Send a request once. If it should be retried, wait out the delay and return None."""
-        outcome: Loss | int
+        outcome: RequestFailure | int
         try:
             response = await self._http.send(request)
         except httpx.TransportError as error:
             failure: Exception = unreachable_error(self.settings, error)
-            outcome, retry_after = classify_loss(error), None
+            outcome, retry_after = classify_failure(error), None
         else:
             if response.is_success:
                 return response

@@ -149,7 +149,7 @@ class PreemptionPolicy:
         """Return whether the preemptor may evict others for its request."""
         return True
 
-    def ceiling(self, account: QueueAccount) -> Sequence[int]:
+    def max_allocation(self, account: QueueAccount) -> Sequence[int]:
         """Return the maximum final allocation of a queue on the preemptor's path."""
         return account.limit
 

@@ -109,7 +109,7 @@ class Reclaim(PreemptionPolicy):
     ) -> bool:
         """Return whether decayed usage allows the eviction. It never limits the reclaim of quota."""
         amount = victim.amounts[self.turns.kind]
-        turn_queues = self.turns.sides(own_queue, victim_queue, victim.gang.account)
+        turn_queues = self.turns.queues_taking_turns(own_queue, victim_queue, victim.gang.account)
         if rule_name == "above_share" and kind == self.turns.kind:
             return self.turns.may_lose(*turn_queues, amount)
         reaches_into_share = (
@@ -128,7 +128,7 @@ class Reclaim(PreemptionPolicy):
         For a preemptor within its quota, the threshold is the victim queue's quota, whatever its share.
         """
         if not self.deserved:
-            if self.turns.may_owe_turn(*self.turns.sides(own_queue, victim_queue, project)):
+            if self.turns.may_owe_turn(*self.turns.queues_taking_turns(own_queue, victim_queue, project)):
                 for kind in self.kinds:
                     if victim_queue.allocated[kind] > victim_queue.quota[kind]:
                         yield kind, victim_queue.quota[kind], "turn"
@@ -142,7 +142,7 @@ class Reclaim(PreemptionPolicy):
 
     def compared_queues(self, account: QueueAccount, rule: str) -> tuple[QueueAccount, QueueAccount] | None:
         sides = super().compared_queues(account, rule)
-        return self.turns.sides(*sides, account) if sides and rule == "turn" else sides
+        return self.turns.queues_taking_turns(*sides, account) if sides and rule == "turn" else sides
 
     def is_fair_outcome(self, sides: set[tuple[QueueAccount, QueueAccount]]) -> bool:
         for own_queue, victim_queue in sides if self.deserved else ():
@@ -160,10 +160,10 @@ class Reclaim(PreemptionPolicy):
     def lift_share_cap(self) -> None:
         self._exceeded_share = self._capped_at_share = False
 
-    def ceiling(self, account: QueueAccount) -> Sequence[int]:
+    def max_allocation(self, account: QueueAccount) -> Sequence[int]:
         if self._capped_at_share:
             return list(map(min, account.limit, account.deserved))
-        return super().ceiling(account)
+        return super().max_allocation(account)
 
     def queue_prefix(self, victim: Victim) -> Key | None:
         gang = victim.gang

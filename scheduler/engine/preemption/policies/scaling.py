@@ -32,12 +32,12 @@ class Shrink(Reclaim):
         super().__init__(board, gang, requested)
         # A project over its share may trade extra replicas for a gang's minimum, but must not gain resources.
         project = gang.account
-        self.max_allocation = list(map(min, project.limit, map(max, project.deserved, project.allocated)))
+        self.project_maximum = list(map(min, project.limit, map(max, project.deserved, project.allocated)))
 
-    def ceiling(self, account: QueueAccount) -> Sequence[int]:
+    def max_allocation(self, account: QueueAccount) -> Sequence[int]:
         if account is self.gang.account and not self.deserved:
-            return self.max_allocation
-        return super().ceiling(account)
+            return self.project_maximum
+        return super().max_allocation(account)
 
     def may_evict(self) -> bool:
         return True
