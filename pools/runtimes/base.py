@@ -21,7 +21,8 @@ class PodOrder:
     the environment installed there, or empty for the machine's own programs. `start_in` is the document's
     `workspace`: the pod starts in that directory on the node if it exists, otherwise in a directory of that
     name inside the workload's workspace. `project` names the tenant, and `uid` is the Unix user of its pods
-    on nodes that separate users. The limits are 0 if the document declares none.
+    on nodes that separate users. The limits are 0 if the document declares none. `secret_env` extends and
+    overrides `env`, and `secret_files` are contents by file name. Both are kept out of records and logs.
 
     `image` is a reference by digest, `registry/name@sha256:...`, or empty for a process of the node.
     `image_pull_policy` is `if_not_present`, `always` or `never`. `registry_auth` is the content of an
@@ -47,6 +48,12 @@ class PodOrder:
     image: str = ""
     image_pull_policy: str = "if_not_present"
     registry_auth: str = field(default="", repr=False)
+    secret_env: Mapping[str, str] = field(default_factory=dict, repr=False)
+    secret_files: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    @property
+    def has_secrets(self) -> bool:
+        return bool(self.secret_env or self.secret_files)
 
 
 class PodState(str, Enum):

@@ -30,12 +30,13 @@ from pools.runtimes.enclosure.levels import Isolation
 from pools.runtimes.enclosure.limits import UnenforcedLimit, limit_fields
 from pools.runtimes.enclosure.pod import shared_memory_path
 from pools.runtimes.enclosure.probe import Shim
-from pools.runtimes.pod_dir import PodDir, exit_report, parse_timestamp
+from pools.runtimes.pod_dir import PodDir, delete_stray_secrets, exit_report, parse_timestamp
 from pools.runtimes.pod_env import pod_env
 from pools.runtimes.process_usage import usage_by_pod
 from pools.runtimes.rendezvous import PortAllocator
 from pools.runtimes.shim.processes import boot_id
 from pools.runtimes.shim.records import Record, sync_directory
+from pools.runtimes.shim.secrets import INSIDE, VARIABLE
 
 CHECKPOINT = ".berth-checkpoint"
 LOG_LIMIT = 256 * 1024 * 1024
@@ -68,6 +69,7 @@ class LocalRuntime:
         self._workspaces, self._wakes = self.root / "workspaces", self.root / "wakes"
         for directory in (self._pods, self._logs, self._workspaces, self._wakes):
             directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        delete_stray_secrets(self._pods)
         self._shims: dict[str, subprocess.Popen[bytes]] = {}
         shim = Shim((sys.executable, "-I", "-S", "-c", SHIM_CODE, SOURCE_ROOT), _SHIM_ENV)
         shared = shared or Path(os.environ.get("BERTH_WORKSPACE_ROOT") or "/")
@@ -91,6 +93,8 @@ class LocalRuntime:
                     return
             elif self._predates_boot(pod):
                 return
+            if order.has_secrets:  # an earlier shim may have read and deleted them before it was killed
+                pod.secrets.store(dict(order.secret_env), dict(order.secret_files))
             self._spawn_shim(order.pod_id, pod)
         except OSError as error:
             raise RuntimeFailure(str(error)) from error
@@ -100,12 +104,15 @@ class LocalRuntime:
         reason = self._enclosures.refusal(order, self._workspaces) or self._image_refusal(order)
         environment = self._environments / order.environment if order.environment else None
         env = pod_env(order, workspace, pod.work, environment=environment)
+        if order.secret_files:
+            env[VARIABLE] = INSIDE if self.isolation.encloses else pod.secrets.files_directory
         reason = reason or _spec_error(order, env) or _missing_environment(environment)
         if not reason:
             workspace.mkdir(exist_ok=True, mode=0o700)
             start = self._enclosures.start_directory(order, workspace)
             fields: Record = [("log_limit", str(self.log_limit)), ("wake_dir", str(self._wakes))]
             fields += [("create_dir", str(start.created))] if start.created else []
+            fields += [("secrets", pod.secrets.home)] if order.has_secrets else []
             try:
                 fields += limit_fields(order, self.isolation)
                 fields += self._enclosures.fields(order, env, pod.path, start, environment)
@@ -325,6 +332,16 @@ def _spec_error(order: PodOrder, env: dict[str, str]) -> str:
     texts = [*order.command, *env, *env.values(), order.working_dir or "", order.start_in, order.name]
     if any("\0" in text for text in texts):
         return "the command, its environment and its directory must not contain NUL"
-    if any("=" in name or not name for name in env):
+    if any("=" in name or not name for name in (*env, *order.secret_env)):
         return "variable names must not be empty or contain '='"
+    return _secrets_error(order)
+
+
+def _secrets_error(order: PodOrder) -> str:
+    """Return the reason the secrets cannot be delivered, without their values."""
+    if any(not _NAME.fullmatch(name) for name in order.secret_files):
+        return "names of secret files must be plain file names"
+    texts = [*order.secret_env, *order.secret_env.values(), *order.secret_files.values()]
+    if any("\0" in text for text in texts):
+        return "secrets must not contain NUL"
     return ""

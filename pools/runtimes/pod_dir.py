@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import os
 import shutil
 import signal
@@ -17,7 +18,9 @@ from pools.runtimes.base import PodCause, PodOrder, PodReport, PodState
 from pools.runtimes.shim.cgroups import remove as remove_cgroups
 from pools.runtimes.shim.processes import boot_id, process_ids, send_signal
 from pools.runtimes.shim.records import Record, read_fields, read_record, sync_directory, write_record
+from pools.runtimes.shim.secrets import Secrets
 
+MEMORY = Path("/dev/shm")  # noqa: S108 - a tmpfs; its directories for secrets are private
 _FLOCK = "hhqqi4x"  # short type, short whence, off_t start, off_t len, pid_t
 
 
@@ -41,6 +44,13 @@ class PodDir:
     @property
     def work(self) -> Path:
         return self.path / "work"
+
+    @property
+    def secrets(self) -> Secrets:
+        """The pod's secrets, in memory if this machine has a tmpfs, otherwise in this directory."""
+        if os.access(MEMORY, os.W_OK):
+            return Secrets(str(MEMORY / f"{secrets_prefix(self.path.parent)}{self.path.name}"))
+        return Secrets(str(self.path / "secrets"))
 
     def make(self) -> None:
         if not self.exists:
@@ -124,6 +134,7 @@ class PodDir:
             if not is_locked or self.has("exit"):
                 return
             self._kill_leftovers()
+            self.secrets.delete()
             fields: Record = [("cause", cause), ("ended_at", repr(time.time())), ("message", message)]
             status = self.read("status")
             if status is not None:
@@ -149,12 +160,26 @@ class PodDir:
     def remove(self) -> None:
         """Remove the directory atomically by renaming it, then delete its files."""
         self._remove_cgroups()
+        self.secrets.delete()
         removed_path = self.path.with_name(f".{self.path.name}.{os.getpid()}.gone")
         try:
             self.path.rename(removed_path)
         except FileNotFoundError:
             return
         shutil.rmtree(removed_path, ignore_errors=True)
+
+
+def secrets_prefix(pods: Path) -> str:
+    """Return how the names of the secret directories of these pods begin."""
+    return f"berth-secrets-{hashlib.sha256(str(pods).encode()).hexdigest()[:20]}-"
+
+
+def delete_stray_secrets(pods: Path) -> None:
+    """Delete the secrets of pods whose directory is gone."""
+    prefix = secrets_prefix(pods)
+    for entry in MEMORY.glob(f"{prefix}*"):
+        if not (pods / entry.name.removeprefix(prefix)).exists():
+            Secrets(str(entry)).delete()
 
 
 def exit_report(end: dict[str, str]) -> PodReport:

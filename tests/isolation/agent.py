@@ -13,11 +13,13 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 from pools.runtimes.base import PodOrder, PodReport, PodState
 from pools.runtimes.enclosure.levels import pod_uid
 from pools.runtimes.local import LocalRuntime
+from pools.runtimes.pod_dir import PodDir
 
 PATIENCE = 60.0
 SECRET, WORD, KEY = "password-of-the-victim", "word-of-the-victim", 0x42455254
@@ -58,10 +60,15 @@ def main(directory: Path, attacks: str) -> None:
         stack.callback(stop_all, runtime)
         runtime.start(victim())
         wait_for(lambda: b"ready" in runtime.read_log("victim", 0, 100).data)
+        victim_pid = command_pid(home / "run" / "pods" / "victim")
         facts = {
             "home": str(home), "secret": SECRET, "word": WORD, "key": KEY, "port": web.getsockname()[1],
             "tmp": tmp, "shm": shm, "usr": usr, "socket": postgres,
-            "pids": {"victim": command_pid(home / "run" / "pods" / "victim"), "berth": berth.pid},
+            "pids": {"victim": victim_pid, "berth": berth.pid},
+            "secret_files": [
+                f"{PodDir(home / 'run' / 'pods' / 'victim').secrets.files_directory}/key",
+                f"/proc/{victim_pid}/root/run/secrets/key",
+            ],
         }  # fmt: skip
         runtime.start(hostile(attacks, facts))
         end = wait_for_end(runtime, "hostile")
@@ -106,7 +113,8 @@ def listen(path: Path, stack: ExitStack) -> str:
 
 def victim() -> PodOrder:
     command = ("python3", "-c", VICTIM, WORD, str(KEY))
-    return order("victim", command, "vision", 1, {"PASSWORD": SECRET})
+    alone = order("victim", command, "vision", 1, {})
+    return replace(alone, secret_env={"PASSWORD": SECRET}, secret_files={"key": SECRET})
 
 
 def hostile(attacks: str, facts: "dict[str, object]") -> PodOrder:

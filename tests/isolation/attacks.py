@@ -26,6 +26,10 @@ def read(path: "Path | str") -> bool:
     return bool(Path(path).read_bytes())
 
 
+def read_any(paths: "list[str]") -> bool:
+    return any(attempt(lambda path=path: read(path)) for path in paths)
+
+
 def proc_shows(file: str, text: str) -> bool:
     """Return whether this file of any process contains the text, which this pod knows only in reverse."""
     text = text[::-1]
@@ -107,6 +111,7 @@ ATTACKS: dict[str, Callable[[], bool]] = {
     "read another project's workspace": lambda: read(HOME / "run" / "workspaces" / "victim" / "model"),
     "read another pod's log": lambda: read(HOME / "run" / "pods" / "victim" / "log"),
     "read another pod's order": lambda: read(HOME / "run" / "pods" / "victim" / "order"),
+    "read another pod's secret file": lambda: read_any(FACTS["secret_files"]),
     "read its own order": lambda: read(HOME / "run" / "pods" / "hostile" / "order"),
     "write a record for itself": lambda: write(HOME / "run" / "pods" / "hostile" / "forged"),
     "read another process's environment": lambda: proc_shows("environ", FACTS["secret"]),

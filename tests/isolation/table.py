@@ -18,6 +18,7 @@ ATTACKS = {
     "read another project's workspace": {OFF_AS_ROOT, OFF},
     "read another pod's log": {OFF_AS_ROOT, OFF},
     "read another pod's order": {OFF_AS_ROOT, OFF},
+    "read another pod's secret file": {OFF_AS_ROOT, OFF},
     "read its own order": {OFF_AS_ROOT, OFF},
     "write a record for itself": {OFF_AS_ROOT, OFF},
     "read another process's environment": {OFF_AS_ROOT, OFF},

@@ -32,6 +32,7 @@ class View:
     `links` are symbolic links of the root directory, such as /bin. `readable` mounts are read-only, and the
     directories in `hidden` are empty. Of two paths, the longer one decides. `shared_memory` is the directory
     that the workload's pods share as /dev/shm, or empty for a private one. `devices` are device nodes.
+    `secrets` is the path of a tmpfs for secret files, or empty.
     """
 
     links: Sequence[tuple[str, str]] = ()
@@ -40,6 +41,7 @@ class View:
     writable: Sequence[Mount] = ()
     devices: Sequence[str] = ()
     shared_memory: str = ""
+    secrets: str = ""
 
 
 def enclose(view: View, level: Level, *, program: str = "bwrap", blocks_nesting: bool = True) -> list[str]:
@@ -63,6 +65,8 @@ def enclose(view: View, level: Level, *, program: str = "bwrap", blocks_nesting:
         argv += ["--perms", "1777", "--tmpfs", _SHARED_MEMORY]
     for option, path, source in sorted(_mounts(view), key=lambda mount: len(PurePosixPath(mount[1]).parts)):
         argv += [*_parents(path, directories), option, *([source] if source else []), path]
+    if view.secrets:
+        argv += [*_parents(view.secrets, directories), "--perms", "0755", "--tmpfs", view.secrets]
     for path in ("/dev", *view.hidden, "/"):
         argv += ["--remount-ro", path]
     return [*argv, "--chdir", "/", "--", HOLDER]

@@ -12,6 +12,7 @@ from pathlib import Path
 from pools.runtimes.enclosure.command import Mount, View, enclose, is_inside
 from pools.runtimes.enclosure.levels import Level
 from pools.runtimes.shim.records import Record
+from pools.runtimes.shim.secrets import VARIABLE
 
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108
 MPS_PIPES = "/tmp/nvidia-mps"  # noqa: S108 - NVIDIA's default path, which the plugin `mps` uses
@@ -50,6 +51,7 @@ def enclosure_fields(
     view = replace(
         view, writable=(*view.writable, *writable), devices=devices, shared_memory=shared_memory,
         readable=(*view.readable, *files.readable, *_accounts(files, uid or os.geteuid())),
+        secrets=env.get(VARIABLE, ""),
     )  # fmt: skip
     command = enclose(view, level, program=program, blocks_nesting=blocks_nesting)
     fields: Record = [("uid", str(uid)), *(("enclosure", argument) for argument in command)]

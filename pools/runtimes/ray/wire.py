@@ -23,7 +23,8 @@ THIS_INSTANCE = "here"  # instance id that a node uses for itself
 
 
 def encode_order(order: PodOrder) -> dict[str, Any]:
-    return asdict(order) | {"env": dict(order.env)}
+    mappings = {name: dict(getattr(order, name)) for name in ("env", "secret_env", "secret_files")}
+    return asdict(order) | mappings
 
 
 def decode_order(fields: dict[str, Any]) -> PodOrder:

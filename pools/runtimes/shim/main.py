@@ -12,6 +12,7 @@ from pools.runtimes.shim.pod import Pod
 from pools.runtimes.shim.podlog import CHECK_SECONDS, PodLog
 from pools.runtimes.shim.processes import open_anchor
 from pools.runtimes.shim.records import Record, read_fields, read_record, write_record
+from pools.runtimes.shim.secrets import Secrets
 from pools.runtimes.shim.wakes import wake_listeners
 
 
@@ -35,11 +36,14 @@ def run_pod(directory: str, order: Record, anchor: str) -> None:
         return
     if os.path.exists(f"{directory}/status"):
         return  # an earlier shim was killed; readers report that
+    secrets = Secrets(dict(order).get("secrets", ""))
     if os.path.exists(f"{directory}/stop"):
+        secrets.delete()
         write_exit(directory, "stopped", message="stopped before it started")
         return
     anchor_fd = open_anchor(anchor) if anchor else None
     if anchor and anchor_fd is None:
+        secrets.delete()
         write_exit(directory, "host_stopped", message="host stopped before the pod started")
         return
     control, signals = _open_control(directory), _catch_signals()

@@ -11,6 +11,7 @@ from pools.runtimes.shim.cgroups import CPU, MEMORY, PROCESSES, CannotLimit, Cgr
 from pools.runtimes.shim.namespaces import Namespaces
 from pools.runtimes.shim.processes import descendants, is_running, process_group, send_signal, start_time
 from pools.runtimes.shim.records import Record, write_record
+from pools.runtimes.shim.secrets import MISSING, VARIABLE, Secrets
 from pools.runtimes.shim.shared_memory import SharedMemory
 
 TYPE_CHECKING = False  # importing `typing` takes half as long as Python takes to start
@@ -33,6 +34,7 @@ class Pod:
         self.env = dict(value.split("=", 1) for key, value in order if key == "env")
         self.namespaces = _namespaces(directory, order)
         self.cgroups = _cgroups(directory, self.order)
+        self.secrets = Secrets(self.order.get("secrets", ""))
         self.pid = 0
         self.started_at = 0.0
         self.wait_status: int | None = None
@@ -51,6 +53,8 @@ class Pod:
         libc = ctypes.CDLL(None, use_errno=True)
         libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         failure = failure or self._limit()
+        if not failure and not self.secrets.take():
+            failure = MISSING
         if failure:
             return failure
         go_read, go_write = os.pipe()
@@ -79,6 +83,7 @@ class Pod:
             os.close(fd)
         with open(failed_read, "rb") as file:
             failure = failure or file.read().decode("utf-8", "replace")
+        self.secrets.forget()
         if not self.pid:
             return failure or "the command could not be started: the process that starts it was killed"
         if not failure:
@@ -139,6 +144,11 @@ class Pod:
                 os._exit(127)
             for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGTERM, signal.SIGCHLD):
                 signal.signal(number, signal.SIG_DFL)
+            subject = "the pod's secrets"
+            self.secrets.write_files(
+                self.env.get(VARIABLE, ""), self.namespaces.uid if self.namespaces else 0
+            )
+            subject = "the pod's enclosure"
             if self.namespaces:
                 self.namespaces.drop_privileges(libc)
             # A change of the user resets this, and in a process namespace the parent's id is 0.
@@ -150,7 +160,7 @@ class Pod:
                 os.makedirs(self.order["create_dir"], 0o700, exist_ok=True)
             os.chdir(subject)
             subject = self.command[0]
-            os.execvpe(subject, self.command, self.env)  # noqa: S606
+            os.execvpe(subject, self.command, {**self.env, **self.secrets.env})  # noqa: S606
         except BaseException as error:  # the forked child must not continue, whatever the error
             reason = error.strerror if isinstance(error, OSError) else error
             os.write(failure_fd, f"{subject}: {reason}".encode("utf-8", "replace")[:1000])
@@ -238,6 +248,7 @@ class Pod:
             self.reap()
         if self.namespaces:
             self.namespaces.close()
+        self.secrets.delete()
 
 
 def _namespaces(directory: str, order: Record) -> Namespaces | None:

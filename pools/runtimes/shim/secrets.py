@@ -1,0 +1,121 @@
+"""Secrets of a pod: environment variables and files.
+
+They reach the shim in a record apart from the order, in a directory on a tmpfs if the machine has one. The
+shim deletes the record as soon as it has read it, and the directory when the pod has ended. The files of an
+enclosed pod exist only inside its enclosure.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+
+from pools.runtimes.shim.records import decode, encode
+
+INSIDE = "/run/secrets"  # directory of the files in an enclosure
+VARIABLE = "BERTH_SECRETS_DIR"
+MISSING = "the pod's secrets are missing; another process has deleted them"
+_RECORD, _FILES = "record", "files"
+
+
+class Secrets:
+    """Secrets in the directory `home`, which is empty for a pod without secrets."""
+
+    def __init__(self, home: str) -> None:
+        self.home = home
+        self.env: dict[str, str] = {}
+        self.files: dict[str, str] = {}
+
+    @property
+    def files_directory(self) -> str:
+        """Directory of the files of a pod without an enclosure, and of a container, which mounts it."""
+        return f"{self.home}/{_FILES}"
+
+    def store(self, env: dict[str, str], files: dict[str, str]) -> None:
+        """Write the record. Raises OSError, also if another user owns the directory."""
+        _make_private(self.home)
+        fields = [("env", f"{name}={value}") for name, value in env.items()]
+        fields += [("file", f"{name}={content}") for name, content in files.items()]
+        draft = f"{self.home}/{_RECORD}.{os.getpid()}.new"
+        _write(draft, encode(fields), 0o600)
+        os.rename(draft, f"{self.home}/{_RECORD}")
+
+    def take(self) -> bool:
+        """Read and delete the record. Return False if there should be one and is none."""
+        if not self.home:
+            return True
+        path = f"{self.home}/{_RECORD}"
+        try:
+            with open(path, "rb") as file:
+                fields = decode(file.read())
+            os.unlink(path)
+        except FileNotFoundError:
+            return False
+        for key, value in fields:
+            name, _, text = value.partition("=")
+            (self.env if key == "env" else self.files)[name] = text
+        return True
+
+    def write_files(self, directory: str, uid: int) -> None:
+        """Write the files so that only the pod's user can read them. `uid` is 0 for this process's user."""
+        if not self.files:
+            return
+        if not os.path.isdir(directory):  # an enclosure has a directory for them
+            os.mkdir(directory)
+            os.chmod(directory, 0o755)  # noqa: S103 - for the pod's user; the parent is private
+        for name, content in self.files.items():
+            path = f"{directory}/{name}"
+            _write(path, content.encode("utf-8", "surrogateescape"), 0o400)
+            if uid:
+                os.chown(path, uid, uid)
+
+    def forget(self) -> None:
+        """Drop the values from this process's memory."""
+        self.env, self.files = {}, {}
+
+    def delete(self) -> None:
+        """Delete the directory with everything in it."""
+        if self.home:
+            delete(self.home)
+
+
+def delete(home: str) -> None:
+    try:
+        entries = list(os.scandir(home))
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    for entry in entries:
+        try:
+            if entry.is_dir(follow_symlinks=False):
+                delete(entry.path)
+            else:
+                os.unlink(entry.path)
+        except FileNotFoundError:  # another process deletes the directory at the same time
+            pass
+    try:
+        os.rmdir(home)
+    except OSError:
+        pass
+
+
+def _make_private(directory: str) -> None:
+    try:
+        os.mkdir(directory, 0o700)
+    except FileExistsError:
+        pass
+    found = os.lstat(directory)
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
+        raise PermissionError(1, f"{directory} is not a private directory of this user")
+
+
+def _write(path: str, data: bytes, mode: int) -> None:
+    try:
+        os.unlink(path)  # of a process that was killed
+    except FileNotFoundError:
+        pass
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode)
+    try:
+        while data:
+            data = data[os.write(fd, data) :]
+    finally:
+        os.close(fd)
