@@ -13,6 +13,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ def read(path: "Path | str") -> bool:
 
 
 def read_any(paths: "list[str]") -> bool:
-    return any(attempt(lambda path=path: read(path)) for path in paths)
+    return any(attempt(partial(read, path)) for path in paths)
 
 
 def proc_shows(file: str, text: str) -> bool:

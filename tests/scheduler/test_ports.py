@@ -16,10 +16,10 @@ INTERACTIVE_DOCUMENT = {
 
 
 def pod_env(stage: Stage, pod: Pod) -> Mapping[str, str]:
-    """Return the environment of a started pod."""
+    """Return the environment of a started pod, with its secrets."""
     order = stage.runtime.order(str(pod.pk))
     assert order is not None
-    return order.env
+    return {**order.env, **order.secret_env}
 
 
 def submit_interactive(stage: Stage, **changes: object) -> Workload:

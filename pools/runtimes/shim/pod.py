@@ -11,7 +11,7 @@ from pools.runtimes.shim.cgroups import CPU, MEMORY, PROCESSES, CannotLimit, Cgr
 from pools.runtimes.shim.namespaces import Namespaces
 from pools.runtimes.shim.processes import descendants, is_running, process_group, send_signal, start_time
 from pools.runtimes.shim.records import Record, write_record
-from pools.runtimes.shim.secrets import MISSING, VARIABLE, Secrets
+from pools.runtimes.shim.secrets import VARIABLE, Secrets
 from pools.runtimes.shim.shared_memory import SharedMemory
 
 TYPE_CHECKING = False  # importing `typing` takes half as long as Python takes to start
@@ -52,9 +52,7 @@ class Pod:
 
         libc = ctypes.CDLL(None, use_errno=True)
         libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-        failure = failure or self._limit()
-        if not failure and not self.secrets.take():
-            failure = MISSING
+        failure = failure or self._limit() or self.secrets.take()
         if failure:
             return failure
         go_read, go_write = os.pipe()

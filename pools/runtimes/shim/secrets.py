@@ -14,7 +14,6 @@ from pools.runtimes.shim.records import decode, encode
 
 INSIDE = "/run/secrets"  # directory of the files in an enclosure
 VARIABLE = "BERTH_SECRETS_DIR"
-MISSING = "the pod's secrets are missing; another process has deleted them"
 _RECORD, _FILES = "record", "files"
 
 
@@ -40,21 +39,21 @@ class Secrets:
         _write(draft, encode(fields), 0o600)
         os.rename(draft, f"{self.home}/{_RECORD}")
 
-    def take(self) -> bool:
-        """Read and delete the record. Return False if there should be one and is none."""
+    def take(self) -> str:
+        """Read and delete the record. Return an error message or ""."""
         if not self.home:
-            return True
+            return ""
         path = f"{self.home}/{_RECORD}"
         try:
             with open(path, "rb") as file:
                 fields = decode(file.read())
             os.unlink(path)
         except FileNotFoundError:
-            return False
+            return "the pod's secrets are missing; another process has deleted them"
         for key, value in fields:
             name, _, text = value.partition("=")
             (self.env if key == "env" else self.files)[name] = text
-        return True
+        return ""
 
     def write_files(self, directory: str, uid: int) -> None:
         """Write the files so that only the pod's user can read them. `uid` is 0 for this process's user."""
@@ -103,8 +102,8 @@ def _make_private(directory: str) -> None:
         os.mkdir(directory, 0o700)
     except FileExistsError:
         pass
-    found = os.lstat(directory)
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
+    status = os.lstat(directory)
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o077:
         raise PermissionError(1, f"{directory} is not a private directory of this user")
 
 

@@ -4,7 +4,7 @@ Every pod is one rank and sees only its own devices, so its framework treats the
 LOCAL_RANK is 0, LOCAL_WORLD_SIZE is 1, and NODE_RANK is the rank.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from berth.core.amounts import MILLI
 from berth.core.spec import WorkloadSpec, build_tree
@@ -15,7 +15,7 @@ from pools.runtimes.base import PodOrder
 from pools.runtimes.enclosure.levels import pod_uid
 from pools.services.environments import secrets_for
 from projects.models import Pod, Session
-from scheduler.loop.dispatch.ports import port_env
+from scheduler.loop.dispatch.ports import port_env, port_secret
 
 
 def build_pod_order(pod: Pod, spec: WorkloadSpec, gang: Sequence[Pod]) -> PodOrder:
@@ -27,7 +27,7 @@ def build_pod_order(pod: Pod, spec: WorkloadSpec, gang: Sequence[Pod]) -> PodOrd
         workspace=str(pod.workload_id),
         command=spec.role_argv(role),
         env={
-            **_pool_env(pod),
+            **(pod.node.environment.image["env"] if pod.node.environment else {}),
             **spec.role_env(role),
             **_gang_env(pod, spec, gang),
             **_endpoint_env(pod),
@@ -45,18 +45,25 @@ def build_pod_order(pod: Pod, spec: WorkloadSpec, gang: Sequence[Pod]) -> PodOrd
         uid=pod_uid(pod.workload.project_id),
         cpu_limit_milli=round((role.limit.cpu or 0) * MILLI),
         memory_limit_mib=role.limit.memory_mib or 0,
+        secret_env={**_plugin_secrets(pod, spec.role_env(role)), **_pod_secrets(pod)},
     )
 
 
-def _pool_env(pod: Pod) -> dict[str, str]:
-    """Return the pool's variables and secrets. A workload document may override them."""
-    environment = pod.node.environment
-    if environment is None:
-        return {}
+def _plugin_secrets(pod: Pod, declared: Mapping[str, str]) -> dict[str, str]:
+    """Return the secrets of the pool's plugins, except for variables that the document declares."""
     try:
-        return {**environment.image["env"], **secrets_for(pod.node.pool, environment)}
+        secret_env = secrets_for(pod.node.pool, pod.node.environment)
     except UnsealError as error:
         raise ValueError(f"a plugin secret of pool {pod.node.pool.name} is {error}") from error
+    return {name: value for name, value in secret_env.items() if name not in declared}
+
+
+def _pod_secrets(pod: Pod) -> dict[str, str]:
+    """Return the secrets with which the pod and Berth authenticate. They are derived and never stored."""
+    values = {"BERTH_GANG_SECRET": secrets.for_gang(str(pod.workload_id), pod.run), **port_secret(pod)}
+    if getattr(pod.workload, "session", None) is not None:
+        values["BERTH_SESSION_SECRET"] = secrets.for_pod(str(pod.pk))
+    return values
 
 
 def _lowest_rank_pod(gang: Sequence[Pod], pod: Pod) -> Pod:
@@ -77,11 +84,11 @@ def _endpoint_env(pod: Pod) -> dict[str, str]:
 
 
 def _session_env(pod: Pod) -> dict[str, str]:
-    """Return a session worker's URL and secret. The secret is derived and never stored."""
+    """Return a session worker's URL."""
     session: Session | None = getattr(pod.workload, "session", None)
     if session is None:
         return {}
-    return {"BERTH_URL": session.address, "BERTH_SESSION_SECRET": secrets.for_pod(str(pod.pk))}
+    return {"BERTH_URL": session.address}
 
 
 def _gang_env(pod: Pod, spec: WorkloadSpec, gang: Sequence[Pod]) -> dict[str, str]:
@@ -110,7 +117,6 @@ def _gang_env(pod: Pod, spec: WorkloadSpec, gang: Sequence[Pod]) -> dict[str, st
         "BERTH_NODE": pod.node.name,
         "BERTH_NODE_ADDRESS": pod.node.address,
         "BERTH_RUNTIME": pod.node.pool.runtime,
-        "BERTH_GANG_SECRET": secrets.for_gang(str(pod.workload_id), pod.run),
         "BERTH_CPUS": f"{allocation.cpu_milli / MILLI:g}",
         "BERTH_GPUS": f"{allocation.gpu_milli_total / MILLI:g}",
         "BERTH_GPU_FRACTION": f"{allocation.gpu_milli / MILLI:g}",

@@ -26,7 +26,7 @@ def has_ports(pod: Pod) -> bool:
 
 
 def port_env(pod: Pod) -> dict[str, str]:
-    """Return variables with the ports to listen on and the secret that every request from Berth contains."""
+    """Return variables with the ports to listen on."""
     if not pod.ports:
         return {}
     places = list(pod.ports.items())
@@ -35,8 +35,12 @@ def port_env(pod: Pod) -> dict[str, str]:
         "BERTH_HOST": str(first["address"] or pod.node.address),
         "BERTH_PORT": str(first["port"]),
         **{port_variable(name): str(place["port"]) for name, place in places},
-        "BERTH_PORT_SECRET": for_port(str(pod.pk)),
     }
+
+
+def port_secret(pod: Pod) -> dict[str, str]:
+    """Return the variable with the secret that every request from Berth contains."""
+    return {"BERTH_PORT_SECRET": for_port(str(pod.pk))} if pod.ports else {}
 
 
 def _free_ports(pod: Pod, context: SchedulerContext) -> dict[str, Any] | None:

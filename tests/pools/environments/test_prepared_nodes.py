@@ -151,7 +151,8 @@ def test_pods_get_the_pools_variables_and_secrets(
     run_ticks(stage, 2)
     order = one_pod(node(stage))
     assert order.environment == node(stage).environment_id
-    assert (order.env["GREETING"], order.env["HF_TOKEN"]) == ("mine", "hf_secret")
+    assert (order.env["GREETING"], order.secret_env["HF_TOKEN"]) == ("mine", "hf_secret")
+    assert "HF_TOKEN" not in order.env, "the record of the order contains no secret"
 
 
 @pytest.fixture

@@ -103,7 +103,7 @@ def test_session_starts_as_a_gang_once_all_its_nodes_fit(stage: Stage) -> None:
 def test_session_pods_get_an_address_and_a_secret_outside_the_spec(play: SessionPlay) -> None:
     [order, _] = [play.stage.runtime.order(str(pod.pk)) for pod in play.pods]
     assert order.env["BERTH_URL"] == "http://testserver"
-    assert session_workers.authenticate_pod(order.env["BERTH_SESSION_SECRET"]).rank == 0
+    assert session_workers.authenticate_pod(order.secret_env["BERTH_SESSION_SECRET"]).rank == 0
     workload = Workload.objects.get(pk=play.session.pk)
     assert "BERTH_SESSION_SECRET" not in str(workload.spec)
 
