@@ -315,7 +315,7 @@ def test_limits_that_are_not_enforced_print_a_warning(
 
 
 def test_image_is_rejected_with_the_reason(berth: Berth, as_dave: dict[str, str], cast: Cast) -> None:
-    options = ("-n", "train", "-p", "vision", "--image", "torch:2", "--", "true")
+    options = ("-n", "train", "-p", "vision", "--image", "docker.io/org/torch:2", "--", "true")
     for more in ((), ("--dry-run",)):
         done = berth("submit", *more, *options, **as_dave)
         assert done.returncode == 2

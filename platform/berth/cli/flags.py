@@ -121,7 +121,11 @@ class SubmitFlags:
     ] = None
     label: Annotated[Texts, _option("Label; repeatable.", "--label", "-l", metavar="KEY=VALUE")] = None
     image: Annotated[
-        Text, _option("Container image; rejected if no pool runs containers.", metavar="IMAGE")
+        Text,
+        _option("Container image, for example docker.io/library/python:3.12.", metavar="REGISTRY/NAME:TAG"),
+    ] = None
+    image_pull_policy: Annotated[
+        Text, _option("Image pulls: if_not_present (default), always or never.", metavar="POLICY")
     ] = None
     workdir: Annotated[Text, _option("Working directory.", "--workdir", "-w", metavar="DIR")] = None
     max_runtime: Annotated[
@@ -190,6 +194,7 @@ class SubmitFlags:
             "command": self.shell or self.command,
             "env": parse_key_values("--env", self.env or ()),
             "image": self.image,
+            "image_pull_policy": self.image_pull_policy,
             "working_dir": self.workdir,
             "restart_policy": _parse_restart_policy(self.restart),
             "labels": parse_key_values("--label", self.label or ()),
@@ -225,6 +230,7 @@ FLAGS_BY_PATH = {
     "max_runtime": "--max-runtime", "deadline": "--deadline", "idle_timeout": "--idle-timeout",
     "preemption_delay": "--preemption-delay", "stale_gang_grace": "--stale-gang-grace",
     "grace_period_seconds": "--grace", "depends_on": "--depends-on", "env": "--env", "image": "--image",
+    "image_pull_policy": "--image-pull-policy",
     "working_dir": "--workdir", "restart_policy": "--restart", "labels": "--label",
     "notifications": "--notify", "command": "COMMAND",
     "roles[0].name": "--role", "roles[0].replicas": "--replicas", "roles[0].min": "--min",

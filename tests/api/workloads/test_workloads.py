@@ -163,7 +163,7 @@ def test_image_is_rejected_if_no_pool_runs_images(cast: Cast, dave: Caller) -> N
 @pytest.mark.parametrize("kind", ["interactive", "service"])
 def test_image_is_rejected_for_every_kind_of_workload(cast: Cast, dave: Caller, kind: str) -> None:
     service = {"service": {}} if kind == "service" else {}
-    refused = dave.post("workloads", training(project="vision", kind=kind, image="torch", **service))
+    refused = dave.post("workloads", training(project="vision", kind=kind, image="docker.io/org/torch", **service))
     assert (refused.status_code, refused.json()["errors"][0]["path"]) == (422, "image")
 
 
@@ -174,7 +174,7 @@ def test_image_selects_pools_that_run_images(
         capabilities, "CAPABILITIES", {**capabilities.CAPABILITIES, "ray": Capabilities(runs_images=True)}
     )
     make.pool("pods", runtime="ray")
-    document = training(project="vision", image="torch")
+    document = training(project="vision", image="docker.io/org/torch")
     assert dave.post("workloads", document).json()["pools"] == ["pods"]
     refused = dave.post("workloads", {**document, "name": "b", "pools": ["pods", "local"]})
     (error,) = refused.json()["errors"]

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from berth.core.images import check_pull_policy
 from berth.core.problems import Problem, format_value
 from berth.core.spec.addresses import ALLOWED, detect_channel
 from berth.core.spec.ports import check_ports
@@ -38,6 +39,7 @@ def check_rules(spec: WorkloadSpec) -> Iterator[Problem]:
             yield Problem(path, "is not an address", format_value(notification.to), ALLOWED)
     yield from check_service(spec)
     yield from check_ports(spec.ports, spec.kind)
+    yield from check_pull_policy(spec.image, spec.image_pull_policy)
     if spec.name in spec.depends_on:
         yield Problem(
             "depends_on", "refers to the workload itself", format_value(spec.name), "names of other workloads"

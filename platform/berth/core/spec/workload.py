@@ -4,6 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from berth.core.images import Image, PullPolicy
 from berth.core.priorities import DEFAULT, SERVICE_DEFAULT, default_priority, is_preemptible_by_default
 from berth.core.spec.ports import Ports
 from berth.core.spec.quantities import Moment, Priority
@@ -78,7 +79,8 @@ class WorkloadSpec(Document):
     groups: Groups | None = None
     command: Command | None = None
     env: Environment = Field(default_factory=dict)
-    image: Annotated[Text, Field(min_length=1)] | None = None
+    image: Image | None = None
+    image_pull_policy: PullPolicy = "if_not_present"
     working_dir: Annotated[Text, Field(min_length=1)] | None = None
     workspace: Directory | None = None
     restart_policy: RestartPolicy = RestartPolicy()

@@ -18,6 +18,7 @@ KINDS: Choices = (
 )  # fmt: skip
 FLAGS: Choices = (("", "From priority"), ("true", "Yes"), ("false", "No"))
 RESTARTS: Choices = (("", "Never"), ("on_failure", "On failure"), ("always", "Always"))
+PULL_POLICIES: Choices = (("", "If not present"), ("always", "Always"), ("never", "Never"))
 NOTIFICATION_EVENTS: Choices = tuple((event, event.capitalize()) for event in
                       ("started", "completed", "failed", "preempted", "cancelled",
                        "unschedulable"))  # fmt: skip
@@ -91,7 +92,10 @@ def _workload_fields(offer: FormChoices, *, has_image: bool) -> tuple[Field, ...
             choices=_name_choices(offer.projects, "Select a project"),
         ),
     )
-    image = (Field(("image",), "Container image", hint="For pools that run container images", wide=True),)
+    image = (
+        Field(("image",), "Container image", hint="For example docker.io/library/python:3.12", wide=True),
+        Field(("image_pull_policy",), "Image pulls", field_kinds.CHOICE, choices=PULL_POLICIES),
+    )
     return (
         *(() if offer.for_template else identity),
         Field(("kind",), "Kind", field_kinds.CHOICE, choices=KINDS),
