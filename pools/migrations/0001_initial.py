@@ -159,6 +159,15 @@ class Migration(migrations.Migration):
                     ),
                 ),
                 (
+                    "image_policy",
+                    models.JSONField(
+                        blank=True,
+                        default=dict,
+                        help_text='Container images of workloads, for example {"mode": "require", "patterns": ["ghcr.io/org/*"]}. '
+                        "Modes: allow (default), require and forbid.",
+                    ),
+                ),
+                (
                     "node_placement",
                     models.CharField(
                         choices=[

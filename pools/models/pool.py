@@ -112,6 +112,13 @@ class NodePool(models.Model):
         "pools.Environment", on_delete=models.PROTECT, null=True, related_name="+", editable=False
     )
 
+    image_policy = models.JSONField(
+        default=dict,
+        blank=True,
+        help_text='Container images of workloads, for example {"mode": "require", "patterns": '
+        '["ghcr.io/org/*"]}. Modes: allow (default), require and forbid.',
+    )
+
     # Scheduling: placement, preemption, consolidation and fair share.
     node_placement = models.CharField(max_length=16, choices=Placement, default=Placement.AUTO)
     device_placement = models.CharField(max_length=16, choices=Placement, default=Placement.AUTO)

@@ -13,6 +13,7 @@ from berth.core.errors import Invalid
 from berth.core.problems import Problem, format_value, suggest
 from berth.core.spec.texts import NAME, NAME_ALLOWED
 from pools import budgets
+from pools.engine.image_policy import normalize_policy
 from pools.engine.node_spec import NodeSpec, parse_node_spec
 from pools.models import NodePool
 from pools.providers.settings import check_settings
@@ -49,6 +50,8 @@ def apply_values(pool: NodePool, values: Mapping[str, Any]) -> NodePool:
     check_offered(pool, fields)
     if "disruption_budgets" in fields:
         fields["disruption_budgets"] = budgets.normalize_budgets(fields["disruption_budgets"])
+    if "image_policy" in fields:
+        fields["image_policy"] = normalize_policy(fields["image_policy"])
     for name, value in fields.items():
         setattr(pool, name, value)
     with _report_by_requested_field(values):

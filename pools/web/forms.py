@@ -6,6 +6,7 @@ from typing import Any
 from django import forms
 
 from berth.core.amounts import MILLI
+from pools.engine.image_policy import read_policy
 from pools.models import NodePool
 from pools.services.offered import offered_choices
 from pools.web import environment_fields
@@ -96,6 +97,17 @@ class PoolForm(forms.Form):
         '{"nodes": 0, "schedule": "0 9 * * mon-fri", "duration": "8h", "zone": "Europe/Berlin"} allows none '
         "during office hours. Reasons: empty, underutilised.",
     )
+    image_mode = forms.ChoiceField(
+        label="Container images",
+        choices=[("allow", "Allowed"), ("require", "Required"), ("forbid", "Forbidden")],
+        initial="allow",
+        help_text="Whether workloads in this pool may or must run in a container image.",
+    )
+    patterns = environment_fields.LinesField(
+        label="Accepted images",
+        example="ghcr.io/org/*",
+        help_text="Patterns, one per line. Leave empty for all images.",
+    )
     reclaim_min_runtime = forms.IntegerField(label="Reclaim minimum runtime (s)", min_value=0, initial=0)
     preempt_min_runtime = forms.IntegerField(label="Preemption minimum runtime (s)", min_value=0, initial=0)
     version = forms.IntegerField(widget=forms.HiddenInput, required=False)
@@ -105,11 +117,14 @@ class PoolForm(forms.Form):
         self.fields.update(environment_fields.environment_fields())
 
     def values(self) -> dict[str, Any]:
-        excluded = {"name", "cpu", "version", "confirmed", *environment_fields.environment_fields()}
+        environment = environment_fields.environment_fields()
+        excluded = {"name", "cpu", "version", "confirmed", "image_mode", "patterns", *environment}
         values = {key: value for key, value in self.cleaned_data.items() if key not in excluded}
         values |= environment_fields.environment_values(self.cleaned_data)
         values["provider_settings"] = values["provider_settings"] or {}
         values["disruption_budgets"] = values["disruption_budgets"] or []
+        mode, patterns = self.cleaned_data["image_mode"], self.cleaned_data["patterns"]
+        values["image_policy"] = {"mode": mode, "patterns": patterns}
         return {**values, "cpu_milli": round(self.cleaned_data["cpu"] * MILLI)}
 
 
@@ -165,4 +180,6 @@ class JoinTokenForm(forms.Form):
 def initial_values(pool: NodePool) -> dict[str, Any]:
     fields = {name: getattr(pool, name) for name in PoolForm.base_fields if hasattr(pool, name)}
     fields |= environment_fields.initial_values(pool)
+    policy = read_policy(pool.image_policy)
+    fields |= {"image_mode": policy.mode, "patterns": "\n".join(policy.patterns)}
     return {**fields, "cpu": pool.cpu_milli / MILLI, "version": pool.version}

@@ -319,5 +319,5 @@ def test_image_is_rejected_with_the_reason(berth: Berth, as_dave: dict[str, str]
     for more in ((), ("--dry-run",)):
         done = berth("submit", *more, *options, **as_dave)
         assert done.returncode == 2
-        assert "image: cannot be used: container images do not run on the pool local" in done.stderr
+        assert "image: cannot be used: pool local does not run container images" in done.stderr
     assert not Workload.objects.exists()

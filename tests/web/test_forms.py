@@ -304,7 +304,7 @@ def test_invalid_provider_settings_show_error_on_the_field(cast: Cast, alice: Cl
         "name": "cloud", "provider": "aws", "runtime": "fake", "nodes_min": "0", "nodes_max": "3",
         "gpus_per_node": "1", "cpu": "4", "memory_mib": "15000", "node_placement": "binpack",
         "autoscale_cooldown": "30", "autoscale_idle_timeout": "60", "drain_timeout": "600",
-        "boot_timeout": "900", "boot_failure_limit": "5",
+        "boot_timeout": "900", "image_mode": "allow", "boot_failure_limit": "5",
         "node_consolidation": "never", "node_consolidation_after": "300",
         "reclaim_min_runtime": "0", "preempt_min_runtime": "0",
     }  # fmt: skip

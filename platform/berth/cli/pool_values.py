@@ -89,6 +89,18 @@ class PoolValues:
             "zone=Europe/Berlin; repeatable. Replaces all budgets of the pool; '' removes them.",
         ),
     ] = None
+    image_policy: Annotated[
+        Text,
+        typer.Option(metavar="MODE", help="Workloads with container images: allow, require or forbid."),
+    ] = None
+    image_pattern: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="PATTERN",
+            help="Accepted images, for example 'ghcr.io/org/*'; repeatable. Replaces the pool's policy; "
+            "without --image-policy, its mode is allow.",
+        ),
+    ] = None
     sets: Annotated[
         list[str] | None,
         typer.Option(
@@ -108,6 +120,7 @@ class PoolValues:
             "labels": parse_key_values("--label", self.label or ()) or None,
             "plugins": parse_plugins(self.plugin or ()) or None,
             "node_consolidation": self.node_consolidation,
+            "image_policy": self._image_policy(),
             "disruption_budgets": None if self.budget is None else parse_budgets(self.budget),
         }  # fmt: skip
         options = {key: value for key, value in options.items() if value is not None}
@@ -115,6 +128,12 @@ class PoolValues:
         if installed:
             options["environment"] = {**values.get("environment", {}), **installed}
         return {**values, **options, **_parse_settings(self.sets or ())}
+
+    def _image_policy(self) -> dict[str, Any] | None:
+        if self.image_policy is None and self.image_pattern is None:
+            return None
+        mode = {} if self.image_policy is None else {"mode": self.image_policy}
+        return {**mode, "patterns": self.image_pattern or []}
 
     def _environment(self) -> dict[str, Any]:
         options = {

@@ -131,14 +131,16 @@ def _digest_problem(digest: str) -> str:
 def _nearest_reference(text: str) -> str:
     """Return a valid reference that differs only in spelling, or an empty string."""
     candidate = _SCHEME.sub("", "".join(text[:REFERENCE_MAX].split()), count=1)
-    rest, at, digest = candidate.partition("@")
+    rest, _, digest = candidate.partition("@")
     first, slash, path = rest.partition("/")
     if not slash or not _looks_like_registry(first.lower()):
         first, path = "docker.io", rest if slash else f"library/{rest}"
     repository, colon, tag = path.partition(":")
     name = f"{first}/{repository}".lower()
     try:
-        reference = _parse(name + (f":{tag}" if colon and tag else "") + (f"@{digest.lower()}" if digest else ""))
+        reference = _parse(
+            name + (f":{tag}" if colon and tag else "") + (f"@{digest.lower()}" if digest else "")
+        )
     except ImageError:
         return ""
     return str(reference)

@@ -1,36 +1,37 @@
-"""Check a workload document against its pools' runtimes, and warn about unenforced limits."""
+"""Check a workload document against its pools' runtimes and policies, and warn about unenforced limits."""
 
 from collections.abc import Mapping, Sequence
 
 from berth.core.errors import Invalid
 from berth.core.problems import Problem, format_value
 from berth.core.spec import WorkloadSpec
+from pools.image_support import image_refusal
 from pools.models import Node, NodePool
 from pools.models.node import HOSTING
 from pools.runtimes.capabilities import Capabilities, runtime_capabilities
 
 NO_IMAGE = "no image; the pool's plugins and environment then provide what the command needs"
+IMAGE_COLUMNS = ("name", "runtime", "image_policy", "built_environment_id")
 POOLS_SHOWN = 5
 
 
 def pools_for_image(spec: WorkloadSpec, pools: Sequence[str]) -> list[str]:
-    """Return the pools whose runtime can run the workload's image, or all pools if it has no image.
+    """Return the pools that accept the workload with its image, or without one.
 
-    Raises Invalid if none of them can, or if the document lists a pool that cannot.
+    Raises Invalid if none of them does, or if the document lists a pool that does not.
     """
-    if spec.image is None:
-        return list(pools)
-    capabilities = _capabilities(pools)
-    capable = [name for name in pools if capabilities[name].runs_images]
-    if not capable:
-        message = f"cannot be used: container images do not run on {_names(pools)}"
-        raise Invalid([Problem("image", message, format_value(spec.image), _allowed_for_images())])
-    incapable = [(index, name) for index, name in enumerate(spec.pools) if name not in capable]
-    if incapable:
-        message = "does not run container images, but the workload specifies one"
-        raise Invalid([Problem(f"pools[{index}]", message, format_value(name), ", ".join(capable))
-                       for index, name in incapable])  # fmt: skip
-    return capable
+    refusals = _image_refusals(spec, pools)
+    accepting = [name for name in pools if name not in refusals]
+    if not accepting:
+        raise Invalid([_image_problem(spec, refusals)])
+    refusing = [(index, name) for index, name in enumerate(spec.pools) if name in refusals]
+    if refusing:
+        allowed = ", ".join(accepting)
+        raise Invalid(
+            Problem(f"pools[{index}]", f"cannot be used: {refusals[name]}", format_value(name), allowed)
+            for index, name in refusing
+        )
+    return accepting
 
 
 def check_image(spec: WorkloadSpec) -> None:
@@ -42,6 +43,36 @@ def check_image(spec: WorkloadSpec) -> None:
     pools = [name for name in pools_in_order if name in spec.pools] or list(pools_in_order)
     if pools:
         pools_for_image(spec.model_copy(update={"pools": ()}), pools)
+
+
+def _image_refusals(spec: WorkloadSpec, names: Sequence[str]) -> dict[str, str]:
+    """Return the reason for each pool that does not accept the workload, by name."""
+    rows = NodePool.objects.filter(name__in=names)
+    pools = {pool.name: pool for pool in rows.only(*IMAGE_COLUMNS)}
+    missing = "pool {} does not exist" if spec.image else ""
+    reasons = {
+        name: image_refusal(pools[name], spec.image) if name in pools else missing.format(name)
+        for name in names
+    }
+    return {name: reason for name, reason in reasons.items() if reason}
+
+
+def _image_problem(spec: WorkloadSpec, refusals: Mapping[str, str]) -> Problem:
+    """Return the problem of a workload that none of the pools accepts."""
+    reasons = "; ".join([*refusals.values()][:POOLS_SHOWN])
+    more = f"; and {len(refusals) - POOLS_SHOWN} more" if len(refusals) > POOLS_SHOWN else ""
+    accepting = _accepting_pools(spec)
+    message, allowed = ("is required", "an image") if spec.image is None else ("cannot be used", NO_IMAGE)
+    if accepting:
+        allowed = f"one of the pools {', '.join(accepting)}, or {allowed}"
+    received = "" if spec.image is None else format_value(spec.image)
+    return Problem("image", f"{message}: {reasons}{more}", received, allowed)
+
+
+def _accepting_pools(spec: WorkloadSpec) -> list[str]:
+    names = list(NodePool.objects.order_by("name").values_list("name", flat=True))
+    refusals = _image_refusals(spec, names)
+    return [name for name in names if name not in refusals]
 
 
 def limit_warnings(spec: WorkloadSpec, pools: Sequence[str]) -> list[str]:
@@ -83,12 +114,6 @@ def _capabilities(pools: Sequence[str]) -> Mapping[str, Capabilities]:
     return dict.fromkeys(pools, Capabilities()) | {
         name: runtime_capabilities(runtime) for name, runtime in rows
     }
-
-
-def _allowed_for_images() -> str:
-    rows = NodePool.objects.order_by("name").values_list("name", "runtime")
-    capable = [name for name, runtime in rows if runtime_capabilities(runtime).runs_images]
-    return f"one of the pools {', '.join(capable)}, or {NO_IMAGE}" if capable else NO_IMAGE
 
 
 def _names(pools: Sequence[str]) -> str:

@@ -6,9 +6,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from pools.models import NodePool
+from projects.models import Phase
 from scheduler.engine import model
 from scheduler.engine.from_spec import to_timestamp
 from scheduler.loop.observe.dependencies import find_dependencies
+from scheduler.loop.observe.image_policies import NONE, ImagePolicies
 from scheduler.loop.observe.nodes import NODE_STATES, NodeCache, engine_pool, load_node_rows
 from scheduler.loop.observe.queues import Queues, load_queues
 from scheduler.loop.observe.runtimes import ExpectedRuntimes
@@ -68,14 +70,17 @@ def observe(now: datetime, specs: SpecCache, cache: ObservationCache | None = No
     dependencies = find_dependencies(rows, parsed, set(names.values()), queues)
     node_names = {node.pk: node.name for node in nodes}
     pods = group_pods_by_workload(rows, cache.workloads.pods.read(), node_names)
+    policies = ImagePolicies(pools.values())
     entries = []
     for row in rows:
+        spec = parsed[row.pk].spec if row.phase == Phase.PENDING else None
         workload_names = WorkloadNames(
             names[row.pk],
             queues.projects[row.project_id],
             dependencies.unmet.get(row.pk, ()),
             dependencies.unsubmitted.get(row.pk, ()),
             parsed[row.pk],
+            NONE if spec is None else policies.refusals(spec.image),
         )
         entries.append(cache.workloads.convert(row, pods.get(row.pk, ()), workload_names, node_names, now))
     cache.workloads.keep_only(rows)

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from projects.models import Phase, PodState
 from scheduler.engine import model
 from scheduler.engine.from_spec import is_endless, scale_up_adds_nodes, to_timestamp
+from scheduler.loop.observe.image_policies import NONE, Refusals
 from scheduler.loop.observe.row_versions import RowQuery, VersionedRows
 from scheduler.loop.observe.specs import ParsedSpec
 
@@ -100,6 +101,7 @@ class WorkloadNames(NamedTuple):
     depends_on: tuple[str, ...]  # dependencies that have not completed
     unsubmitted: tuple[str, ...]  # dependencies that were never submitted
     spec: ParsedSpec
+    refusals: Refusals = NONE  # pools that do not accept the workload's image, with the reason
 
 
 class WorkloadEntry(NamedTuple):
@@ -174,11 +176,13 @@ def _entry(
 ) -> WorkloadEntry:
     runs = row.phase in (Phase.RUNNING, Phase.STOPPING) and row.started_at is not None
     parsed, spec = names.spec, names.spec.spec
+    pools = [pool for pool in row.pools if pool not in names.refusals]
+    refusal = "" if pools else "; ".join(names.refusals[pool] for pool in row.pools)
     workload = model.Workload(
         name=names.name,
         project=names.queue,
         tree=parsed.tree,
-        pools=tuple(row.pools),
+        pools=tuple(pools or row.pools),
         priority=row.priority,
         preemptible=row.preemptible,
         submitted=to_timestamp(row.submitted_at),
@@ -194,7 +198,7 @@ def _entry(
         endless=spec is not None and is_endless(spec),
         scale_up_adds_nodes=spec is None or scale_up_adds_nodes(spec),
         suspended=row.phase == Phase.STOPPING and row.next_phase != Phase.PENDING,
-        misconfigured=parsed.error,
+        misconfigured=parsed.error or refusal,
         depends_on=names.depends_on,
         unsubmitted=names.unsubmitted,
         pods=tuple(_pod(now, pod, node, row, parsed) for pod, node in zip(pods, nodes, strict=True)),

@@ -153,7 +153,7 @@ def test_image_is_rejected_if_no_pool_runs_images(cast: Cast, dave: Caller) -> N
     refused = dave.post("workloads", document)
     (error,) = refused.json()["errors"]
     assert (refused.status_code, error["path"]) == (422, "image")
-    assert error["message"] == "cannot be used: container images do not run on the pool local"
+    assert error["message"] == "cannot be used: pool local does not run container images"
     assert "plugins and environment" in error["allowed"]
     dry_run = dave.post("workloads?dry_run=true", document).json()
     assert (dry_run["outcome"], dry_run["errors"]) == ("invalid", [error])
@@ -163,7 +163,9 @@ def test_image_is_rejected_if_no_pool_runs_images(cast: Cast, dave: Caller) -> N
 @pytest.mark.parametrize("kind", ["interactive", "service"])
 def test_image_is_rejected_for_every_kind_of_workload(cast: Cast, dave: Caller, kind: str) -> None:
     service = {"service": {}} if kind == "service" else {}
-    refused = dave.post("workloads", training(project="vision", kind=kind, image="docker.io/org/torch", **service))
+    refused = dave.post(
+        "workloads", training(project="vision", kind=kind, image="docker.io/org/torch", **service)
+    )
     assert (refused.status_code, refused.json()["errors"][0]["path"]) == (422, "image")
 
 

@@ -340,6 +340,25 @@ def test_edit_lists_drained_nodes_and_confirms_on_a_terminal(
     assert preview not in server.calls
 
 
+@pytest.mark.parametrize(
+    ("words", "policy"),
+    [
+        (("--image-policy", "forbid"), {"mode": "forbid", "patterns": []}),
+        (
+            ("--image-policy", "require", "--image-pattern", "ghcr.io/*", "--image-pattern", "quay.io/*"),
+            {"mode": "require", "patterns": ["ghcr.io/*", "quay.io/*"]},
+        ),
+        (("--image-pattern", "ghcr.io/*"), {"patterns": ["ghcr.io/*"]}),
+    ],
+)
+def test_image_options_are_sent_as_one_policy(
+    terminal: Terminal, words: tuple[str, ...], policy: object
+) -> None:
+    server = StubServer(pool())
+    assert terminal.run("pool", "edit", "train", *words, server=server).exit_code == 0
+    assert sent_body(server) == {"image_policy": policy}
+
+
 def test_budget_options_are_sent_as_disruption_budgets(terminal: Terminal) -> None:
     server = StubServer(pool())
     window = "nodes=0,schedule=0 9 * * mon,tue,duration=8h,zone=Europe/Berlin"

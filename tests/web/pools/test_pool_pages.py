@@ -97,7 +97,7 @@ FORM = {
     "provider": "fake", "runtime": "fake", "gpus_per_node": "1", "cpu": "4", "memory_mib": "1500",
     "node_placement": "auto", "autoscale_cooldown": "30", "autoscale_idle_timeout": "60",
     "node_consolidation": "never", "node_consolidation_after": "300",
-    "boot_timeout": "900", "boot_failure_limit": "5",
+    "image_mode": "allow", "boot_timeout": "900", "boot_failure_limit": "5",
     "drain_timeout": "600", "reclaim_min_runtime": "0", "preempt_min_runtime": "0",
 }  # fmt: skip
 
@@ -163,6 +163,24 @@ def test_scaling_down_lists_drained_nodes_and_needs_confirmation(
     assert f"{second.name}: vision/train (1 pod)" in text
     done = alice.post("/node-pools/local/scale", {**form, "confirmed": "1"}, **HTMX)
     assert (done.status_code, NodePool.objects.get().nodes_desired) == (204, 1)
+
+
+def test_image_policy_is_validated_stored_and_shown(cast: Cast, alice: Client) -> None:
+    form = alice.get("/node-pools/local/settings").context["form"]
+    values = {name: form[name].value() for name in form.fields if form[name].value() is not None}
+    values |= {"version": "1", "provider_settings": "{}"}
+    wrong = alice.post("/node-pools/local/settings", {**values, "patterns": "ghcr.io/*\ntrain"}, **HTMX)
+    (fault,) = wrong.context["form"].errors["patterns"]
+    assert fault.startswith("[1]: is not a pattern for images; allowed: REGISTRY/NAME")
+    changes = {"image_mode": "require", "patterns": "ghcr.io/*"}
+    right = alice.post("/node-pools/local/settings", {**values, **changes}, **HTMX)
+    assert right.status_code == 204
+    cast.pool.refresh_from_db()
+    assert cast.pool.image_policy == {"mode": "require", "patterns": ["ghcr.io/*"]}
+    form = alice.get("/node-pools/local/settings").context["form"]
+    assert (form.initial["image_mode"], form.initial["patterns"]) == ("require", "ghcr.io/*")
+    page = alice.get("/node-pools/local").content.decode()
+    assert "Workloads need a container image. Accepted images: ghcr.io/*." in page
 
 
 def test_disruption_budget_is_validated_stored_and_shown(cast: Cast, alice: Client, node: Node) -> None:

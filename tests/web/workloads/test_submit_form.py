@@ -312,5 +312,5 @@ def test_form_warns_about_limits_that_are_not_enforced(dave: Client) -> None:
 def test_image_is_rejected_on_its_field_and_not_offered_on_pools_without_images(dave: Client) -> None:
     text = "name: fine\nproject: vision\ncommand: sleep 1\nroles: [{replicas: 1}]\n"
     answer = refresh_form(dave, text + "image: docker.io/org/torch\n")
-    assert "container images do not run on the pool local" in field_error(answer, "image")
+    assert "pool local does not run container images" in field_error(answer, "image")
     assert 'name="f:image"' not in refresh_form(dave, text).content.decode()

@@ -160,6 +160,12 @@ class Plugin(Model):
     """Secrets that are set, each with the time at which it was set."""
 
 
+class ImagePolicy(Model):
+    mode: str = ""
+    patterns: list[str] = []
+    """Patterns of accepted images; empty: all."""
+
+
 class NodePool(Model):
     name: str
     version: int = 0
@@ -218,6 +224,7 @@ class NodePool(Model):
     """Environment as declared; GET .../environment returns the resulting image."""
     environment_digest: str | None = None
     """Digest of the environment of new nodes; None if there is none."""
+    image_policy: ImagePolicy = Field(default_factory=ImagePolicy)
     current_price: float | None = None
     """Price per GPU-hour in effect: the pool's own or, if unset, the list price."""
     node_placement: str = ""

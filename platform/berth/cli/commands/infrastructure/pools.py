@@ -89,6 +89,7 @@ def edit(options: PoolChanges) -> None:
     berth pool edit train --nodes 2:8 --dry-run
     berth pool edit train --nodes min=4,desired=2,max=16
     berth pool edit train --set drain_timeout=60 --set price_per_gpu_hour=2.49
+    berth pool edit train --image-policy require --image-pattern 'ghcr.io/org/*'
     berth pool edit train --node-consolidation when_underutilised --budget nodes=10%
     berth pool edit train --budget 'nodes=0,schedule=0 9 * * mon-fri,duration=8h,zone=Europe/Berlin'
     """
@@ -335,6 +336,9 @@ def _pool_fields(pool: Any, cost: Any, fragmentation: Any) -> list[tuple[str, st
     if pool.node_consolidation != "never" or pool.disruption_budgets:
         budgets = "; ".join(format_pairs(budget) for budget in pool.disruption_budgets) or "no budget"
         fields.insert(3, ("Consolidation", f"{pool.node_consolidation}; {budgets}"))
+    if pool.image_policy.mode != "allow" or pool.image_policy.patterns:
+        patterns = ", ".join(pool.image_policy.patterns)
+        fields.append(("Images", pool.image_policy.mode + (f": {patterns}" if patterns else "")))
     if declared:
         fields.insert(5, ("Plugins", ", ".join(declared) + f"; environment {pool.environment_digest[:12]}"))
     return fields + _error_fields(pool)

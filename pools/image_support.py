@@ -1,0 +1,16 @@
+"""Whether a pool accepts workloads with and without container images."""
+
+from pools.engine.image_policy import read_policy
+from pools.models import NodePool
+from pools.runtimes.capabilities import runtime_capabilities
+
+
+def image_refusal(pool: NodePool, image: str | None) -> str:
+    """Return why the pool does not accept a workload with this image, as a clause, or an empty string."""
+    if image is not None and not runtime_capabilities(pool.runtime).runs_images:
+        return f"pool {pool.name} does not run container images"
+    if refusal := read_policy(pool.image_policy).refusal(pool.name, image):
+        return refusal
+    if image is not None and pool.built_environment_id is not None:
+        return f"pool {pool.name} has plugins or packages, which do not work inside a container image"
+    return ""

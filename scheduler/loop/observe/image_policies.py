@@ -1,0 +1,27 @@
+"""Pools that no longer accept the image of a pending workload, because their settings have changed."""
+
+from collections.abc import Iterable, Mapping
+
+from pools.image_support import image_refusal
+from pools.models import NodePool
+
+Refusals = Mapping[str, str]  # reason by pool
+NONE: Refusals = {}
+
+
+class ImagePolicies:
+    """Image policies of all pools. Each image is compared with each pool once."""
+
+    def __init__(self, pools: Iterable[NodePool]) -> None:
+        self._pools = list(pools)
+        self._restricts = any(pool.image_policy for pool in self._pools)
+        self._refusals: dict[str | None, Refusals] = {}
+
+    def refusals(self, image: str | None) -> Refusals:
+        """Return the reason for each pool that does not accept a workload with this image."""
+        if image is None and not self._restricts:
+            return NONE
+        if image not in self._refusals:
+            reasons = {pool.name: image_refusal(pool, image) for pool in self._pools}
+            self._refusals[image] = {name: reason for name, reason in reasons.items() if reason}
+        return self._refusals[image]
