@@ -17,11 +17,15 @@ from dataclasses import replace
 from pathlib import Path
 
 from pools.runtimes.base import PodOrder, PodReport, PodState
+from pools.runtimes.enclosure import limits
 from pools.runtimes.enclosure.levels import pod_uid
 from pools.runtimes.local import LocalRuntime
 from pools.runtimes.pod_dir import PodDir
 
 PATIENCE = 60.0
+MEMORY_LIMIT_MIB, TOO_MUCH_MIB = 48, 64
+PROCESSES_MAX, TOO_MANY = 20, 24
+LONG_AGO = 1.0
 SECRET, WORD, KEY = "password-of-the-victim", "word-of-the-victim", 0x42455254
 # It records signals in its workspace, and holds System V shared memory.
 VICTIM = """
@@ -44,6 +48,7 @@ BERTH = "import signal; signal.pause()"
 
 def main(directory: Path, attacks: str) -> None:
     home = make_home(directory / "home")
+    limits.PROCESSES_MAX = PROCESSES_MAX  # to have fewer processes to start
     runtime = LocalRuntime(home / "run", anchor="")
     outside = {
         "write to the machine's /tmp": f"/tmp/attack-{os.getpid()}",
@@ -57,23 +62,33 @@ def main(directory: Path, attacks: str) -> None:
         stack.callback(berth.kill)
         postgres = listen(home / "postgres" / "socket", stack)
         web = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+        abstract = stack.enter_context(socket.socket(socket.AF_UNIX))
+        abstract.bind(f"\0berth-attack-{os.getpid()}")
+        abstract.listen()
+        terminal = open_terminal(stack)
         stack.callback(stop_all, runtime)
         runtime.start(victim())
         wait_for(lambda: b"ready" in runtime.read_log("victim", 0, 100).data)
         victim_pid = command_pid(home / "run" / "pods" / "victim")
         facts = {
             "home": str(home), "secret": SECRET, "word": WORD, "key": KEY, "port": web.getsockname()[1],
-            "tmp": tmp, "shm": shm, "usr": usr, "socket": postgres,
+            "tmp": tmp, "shm": shm, "usr": usr, "socket": postgres, "terminal": terminal,
+            "abstract": f"berth-attack-{os.getpid()}", "too_much": TOO_MUCH_MIB, "too_many": TOO_MANY,
+            "left": f"left-by-the-attack-{os.getpid()}",
             "pids": {"victim": victim_pid, "berth": berth.pid},
             "secret_files": [
                 f"{PodDir(home / 'run' / 'pods' / 'victim').secrets.files_directory}/key",
                 f"/proc/{victim_pid}/root/run/secrets/key",
             ],
         }  # fmt: skip
-        runtime.start(hostile(attacks, facts))
+        limit = MEMORY_LIMIT_MIB if "memory" in runtime.isolation.limits else 0
+        runtime.start(hostile(attacks, facts, limit))
         end = wait_for_end(runtime, "hostile")
         log = runtime.read_log("hostile", 0, 100_000).data.decode()
-        succeeded = set(json.loads(log)) if end.exit_code == 0 else set()
+        succeeded = read_successes(log)
+        succeeded |= follow_links(runtime, home)
+        if is_running(str(facts["left"])):
+            succeeded.add("leave a process behind")
         for name, path in outside.items():
             if Path(path).exists():
                 Path(path).unlink()
@@ -88,6 +103,7 @@ def main(directory: Path, attacks: str) -> None:
             succeeded.add("write a record for itself")
     isolation = runtime.isolation
     result = {"level": isolation.level, "obstacle": isolation.obstacle, "succeeded": sorted(succeeded)}
+    result["limits"] = isolation.limits
     print(json.dumps(result | {"exit_code": end.exit_code, "message": end.message, "log": log}))
 
 
@@ -98,7 +114,61 @@ def make_home(home: Path) -> Path:
     for name in ("secret_key", "admin-password"):
         (home / name).write_text("secret")
         (home / name).chmod(0o600)
+    os.utime(home / "secret_key", (LONG_AGO, LONG_AGO))
     return home
+
+
+def open_terminal(stack: ExitStack) -> str:
+    """Open a terminal, as the login of an operator does. Return its path."""
+    descriptors = os.openpty()
+    for descriptor in descriptors:
+        stack.callback(os.close, descriptor)
+    return os.ttyname(descriptors[1])
+
+
+def read_successes(log: str) -> "set[str]":
+    """Return the attacks that succeeded as far as the pod itself knows, from its log."""
+    lines = log.splitlines()
+    if not lines or not lines[0].startswith("["):
+        return set()
+    survived = {"take more memory than its limit"} if lines[1:] == ["survived"] else set()
+    return {*json.loads(lines[0]), *survived}
+
+
+def follow_links(runtime: LocalRuntime, home: Path) -> "set[str]":
+    """Use the workspace and the logs as Berth does. Return the attacks in which Berth followed a link."""
+    succeeded = set()
+    secret = home / "secret_key"
+    if runtime.read_log("planted", 0, 100).data:
+        succeeded.add("have Berth read a file through a link")
+    checkpoint = runtime.checkpointed_at("hostile")
+    if checkpoint and checkpoint.timestamp() == LONG_AGO:
+        succeeded.add("learn the time of a file through a link")
+    owner = secret.stat().st_uid
+    os.environ["BERTH_ISOLATION"] = (
+        "auto"  # with users that are separate from now on, workspaces change hands
+    )
+    successor = LocalRuntime(home / "run", anchor="")
+    successor.start(order("successor", ("true",), "hostile", 2, {}, workspace="hostile"))
+    wait_for_end(successor, "successor")
+    if secret.stat().st_uid != owner:
+        succeeded.add("own a file of Berth through a link")
+    runtime.drop_workspace("hostile")
+    if not secret.exists():
+        succeeded.add("have Berth delete a file through a link")
+    return succeeded
+
+
+def is_running(argument: str) -> bool:
+    """Return whether a process of the machine has this argument."""
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            arguments = path.read_text(errors="replace").split("\0")
+        except OSError:
+            continue
+        if argument in arguments:
+            return True
+    return False
 
 
 def listen(path: Path, stack: ExitStack) -> str:
@@ -117,17 +187,19 @@ def victim() -> PodOrder:
     return replace(alone, secret_env={"PASSWORD": SECRET}, secret_files={"key": SECRET})
 
 
-def hostile(attacks: str, facts: "dict[str, object]") -> PodOrder:
+def hostile(attacks: str, facts: "dict[str, object]", memory_limit_mib: int) -> PodOrder:
     command = ("python3", "-c", attacks, json.dumps({**facts, "word": WORD[::-1], "secret": SECRET[::-1]}))
-    return order("hostile", command, "hostile", 2, {})
+    return order("hostile", command, "hostile", 2, {}, memory_limit_mib=memory_limit_mib)
 
 
 def order(
-    pod_id: str, command: "tuple[str, ...]", project: str, number: int, env: "dict[str, str]"
-) -> PodOrder:
+    pod_id: str, command: "tuple[str, ...]", project: str, number: int, env: "dict[str, str]",
+    workspace: str = "", memory_limit_mib: int = 0,
+) -> PodOrder:  # fmt: skip
     return PodOrder(
-        pod_id=pod_id, name=pod_id, workspace=pod_id, command=command, env=env, working_dir=None,
+        pod_id=pod_id, name=pod_id, workspace=workspace or pod_id, command=command, env=env, working_dir=None,
         instance_id="i-0", devices=(), grace_seconds=30, project=project, uid=pod_uid(number),
+        memory_limit_mib=memory_limit_mib,
     )  # fmt: skip
 
 

@@ -173,6 +173,19 @@ def test_workspace_written_before_users_were_separate_is_handed_over(stage: Loca
     assert Path("/etc/hostname").stat().st_uid == before
 
 
+def test_hard_link_to_a_file_outside_is_not_handed_over(stage: LocalStage) -> None:
+    workspace, outside = stage.root / "workspaces" / "train-1", stage.root.parent / "secret_key"
+    workspace.mkdir()
+    for path in (outside, workspace / "own"):
+        path.write_text("secret")
+    os.link(outside, workspace / "linked")
+    os.link(workspace / "own", workspace / "copy")
+    before = outside.stat().st_uid
+    output(stage, "p-1", "true")
+    assert outside.stat().st_uid == before
+    assert (workspace / "copy").stat().st_uid == workspace.stat().st_uid
+
+
 def test_link_in_a_workspace_does_not_lead_out_of_it(stage: LocalStage) -> None:
     outside = stage.root.parent / "outside"
     outside.mkdir()

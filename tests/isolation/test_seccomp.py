@@ -114,7 +114,7 @@ import ctypes, multiprocessing as mp, os, signal, subprocess, threading
 from multiprocessing import shared_memory
 block = shared_memory.SharedMemory(create=True, size=4096)
 block.close(); block.unlink()
-threading.Thread(target=print, args=("thread",)).start()
+thread = threading.Thread(target=print, args=("thread",)); thread.start(); thread.join()
 child = mp.get_context("fork").Process(target=print, args=("fork",)); child.start(); child.join()
 subprocess.run(["echo", "spawn"], check=True)
 libc = ctypes.CDLL(None, use_errno=True)

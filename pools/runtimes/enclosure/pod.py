@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -82,13 +83,32 @@ def _make_directory(path: Path, uid: int) -> Path:
 
 
 def _give(directory: Path, uid: int) -> None:
-    """Give a directory to the pod's user, with contents that pods wrote before users were separate."""
+    """Give a directory to the pod's user, with contents that pods wrote before users were separate.
+
+    A file that has a further link outside the directory keeps its owner: it may be one of Berth's own.
+    """
     if not uid or directory.stat().st_uid == uid:
         return
+    inside = Counter(identity for identity, _ in _hard_links(directory))
+    outside = {identity for identity, links in _hard_links(directory) if links > inside[identity]}
     for _, directories, names, fd in os.fwalk(directory):
         for name in (*directories, *names):
-            os.chown(name, uid, uid, dir_fd=fd, follow_symlinks=False)
+            if not outside or _identity(os.stat(name, dir_fd=fd, follow_symlinks=False)) not in outside:
+                os.chown(name, uid, uid, dir_fd=fd, follow_symlinks=False)
     os.chown(directory, uid, uid)
+
+
+def _hard_links(directory: Path) -> Iterator[tuple[tuple[int, int], int]]:
+    """Yield identity and number of links of each file that has several."""
+    for _, _, names, fd in os.fwalk(directory):
+        for name in names:
+            status = os.stat(name, dir_fd=fd, follow_symlinks=False)
+            if status.st_nlink > 1:
+                yield _identity(status), status.st_nlink
+
+
+def _identity(status: os.stat_result) -> tuple[int, int]:
+    return status.st_dev, status.st_ino
 
 
 def _accounts(files: PodFiles, uid: int) -> tuple[Mount, Mount]:
