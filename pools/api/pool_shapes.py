@@ -13,10 +13,12 @@ from berth.core.spec.roles import Labels
 from berth.core.spec.texts import Text
 from berth.server.api.requests import Body
 from berth.server.api.responses import Amounts, ResponseModel, from_milli
+from pools.api.default_limits import DefaultLimitsResponse, DefaultLimitsValues
 from pools.costs import current_price
 from pools.engine.budgets import DisruptionReason
 from pools.engine.image_policy import MODES, PATTERN_MAX, PATTERNS_MAX, read_policy
 from pools.engine.node_spec import FIELDS
+from pools.engine.pod_limits import DefaultLimits
 from pools.models import NodePool
 from pools.selectors import PoolState, pool_state
 
@@ -213,6 +215,7 @@ class PoolValues(Body):
     cpu: Cores = 1
     memory_mib: Positive = 1024
     max_pods: Positive = 110
+    default_limits: DefaultLimitsValues = {}
     labels: Labels = {}
     taints: Annotated[tuple[TaintValues, ...], Field(max_length=64, strict=False)] = ()
     price_per_gpu_hour: Price | None = None
@@ -321,6 +324,7 @@ class NodePoolResponse(ResponseModel):
     cpu: float
     memory_mib: int
     max_pods: int
+    default_limits: DefaultLimitsResponse
     labels: dict[str, Any]
     taints: list[dict[str, Any]]
     price_per_gpu_hour: float | None
@@ -369,6 +373,7 @@ def to_pool_response(
         free=free,
         operational=pool.operational_since is not None,
         state=pool_state(pool, timezone.now()),
+        default_limits=DefaultLimits.model_validate(pool.default_limits).model_dump(),
         cpu=from_milli(pool.cpu_milli) or 0,
         cpu_load_limit=from_milli(pool.cpu_load_limit) or 0,
         last_error=pool.last_error if is_admin else None,

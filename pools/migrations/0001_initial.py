@@ -136,6 +136,15 @@ class Migration(migrations.Migration):
                 ("cpu_milli", models.PositiveIntegerField(default=1000)),
                 ("memory_mib", models.PositiveIntegerField(default=1024)),
                 ("max_pods", models.PositiveIntegerField(default=110)),
+                (
+                    "default_limits",
+                    models.JSONField(
+                        blank=True,
+                        default=dict,
+                        help_text="Limits of roles that declare none: memory_from_request (default true), "
+                        "memory_mib, cpu_from_request and cpu.",
+                    ),
+                ),
                 ("labels", models.JSONField(blank=True, default=dict)),
                 ("taints", models.JSONField(blank=True, default=list)),
                 (

@@ -99,6 +99,13 @@ class NodePool(models.Model):
     taints = models.JSONField(default=list, blank=True)
     price_per_gpu_hour = models.DecimalField(max_digits=10, decimal_places=4, null=True, blank=True)
 
+    default_limits = models.JSONField(
+        default=dict,
+        blank=True,
+        help_text="Limits of roles that declare none: memory_from_request (default true), memory_mib, "
+        "cpu_from_request and cpu.",
+    )
+
     # Environment of each node. Without one, nodes use the machine's own Python and packages.
     plugins = models.JSONField(
         default=list, blank=True, help_text="Names and parameters of plugins, in order, without secrets."

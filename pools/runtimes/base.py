@@ -21,8 +21,9 @@ class PodOrder:
     the environment installed there, or empty for the machine's own programs. `start_in` is the document's
     `workspace`: the pod starts in that directory on the node if it exists, otherwise in a directory of that
     name inside the workload's workspace. `project` names the tenant, and `uid` is the Unix user of its pods
-    on nodes that separate users. The limits are 0 if the document declares none. `secret_env` extends and
-    overrides `env`, and `secret_files` are contents by file name. Both are kept out of records and logs.
+    on nodes that separate users. Limits are 0 if there are none. A node that cannot enforce a limit refuses
+    the pod, unless `optional_limits` (`memory`, `cpu`) names the limit. `secret_env` extends and overrides
+    `env`, and `secret_files` are contents by file name. Both are kept out of records and logs.
 
     `image` is a reference by digest, `registry/name@sha256:...`, or empty for a process of the node.
     `image_pull_policy` is `if_not_present`, `always` or `never`. `registry_auth` is the content of an
@@ -45,6 +46,7 @@ class PodOrder:
     uid: int = 0
     cpu_limit_milli: int = 0
     memory_limit_mib: int = 0
+    optional_limits: tuple[str, ...] = ()
     image: str = ""
     image_pull_policy: str = "if_not_present"
     registry_auth: str = field(default="", repr=False)
@@ -83,6 +85,7 @@ class PodReport:
     """State of a pod. At most one of `exit_code` and `signal` is set, and only after the command exited.
 
     `progress` describes what a starting pod waits for, for example "pulling layer 3 of 7, 26 MB".
+    `memory_peak_mib` is set after the end if the node measured it.
     """
 
     state: PodState
@@ -93,6 +96,7 @@ class PodReport:
     cause: PodCause = PodCause.NONE
     message: str = ""
     progress: str = ""
+    memory_peak_mib: int | None = None
 
 
 @dataclass(frozen=True)

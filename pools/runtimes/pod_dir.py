@@ -192,6 +192,7 @@ def exit_report(end: dict[str, str]) -> PodReport:
         ended_at=parse_timestamp(end.get("ended_at")),
         cause=PodCause(end["cause"]),
         message=end["message"],
+        memory_peak_mib=int(end["memory_peak_mib"]) if end.get("memory_peak_mib") else None,
     )
 
 

@@ -15,6 +15,7 @@ from berth.core.spec.texts import NAME, NAME_ALLOWED
 from pools import budgets
 from pools.engine.image_policy import normalize_policy
 from pools.engine.node_spec import NodeSpec, parse_node_spec
+from pools.engine.pod_limits import normalize_default_limits
 from pools.models import NodePool
 from pools.providers.settings import check_settings
 from pools.runtimes.capabilities import check_runtime
@@ -52,6 +53,8 @@ def apply_values(pool: NodePool, values: Mapping[str, Any]) -> NodePool:
         fields["disruption_budgets"] = budgets.normalize_budgets(fields["disruption_budgets"])
     if "image_policy" in fields:
         fields["image_policy"] = normalize_policy(fields["image_policy"])
+    if "default_limits" in fields:
+        fields["default_limits"] = normalize_default_limits(fields["default_limits"])
     for name, value in fields.items():
         setattr(pool, name, value)
     with _report_by_requested_field(values):

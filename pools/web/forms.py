@@ -6,10 +6,20 @@ from typing import Any
 from django import forms
 
 from berth.core.amounts import MILLI
+from berth.core.spec.quantities import CPU_LIMIT_MIN, MEMORY_LIMIT_MIN_MIB
 from pools.engine.image_policy import read_policy
+from pools.engine.pod_limits import DefaultLimits
 from pools.models import NodePool
 from pools.services.offered import offered_choices
 from pools.web import environment_fields
+
+# Form fields of the default limits, and their keys.
+LIMIT_FIELDS = {
+    "memory_from_request": "memory_from_request",
+    "default_memory_mib": "memory_mib",
+    "cpu_from_request": "cpu_from_request",
+    "default_cpu": "cpu",
+}
 
 
 class JsonField(forms.JSONField):
@@ -110,6 +120,29 @@ class PoolForm(forms.Form):
     )
     reclaim_min_runtime = forms.IntegerField(label="Reclaim minimum runtime (s)", min_value=0, initial=0)
     preempt_min_runtime = forms.IntegerField(label="Preemption minimum runtime (s)", min_value=0, initial=0)
+    memory_from_request = forms.BooleanField(
+        label="Limit memory to request",
+        required=False,
+        initial=True,
+        help_text="A pod that uses more memory than it requests is killed, unless its document sets a limit.",
+    )
+    default_memory_mib = forms.IntegerField(
+        label="Default memory limit (MiB)",
+        min_value=MEMORY_LIMIT_MIN_MIB,
+        required=False,
+        help_text="For all other pods without a memory limit. Leave empty for none.",
+    )
+    cpu_from_request = forms.BooleanField(
+        label="Limit CPU to request",
+        required=False,
+        help_text="Pods cannot use idle CPU beyond their request, unless their document sets a limit.",
+    )
+    default_cpu = forms.FloatField(
+        label="Default CPU limit (cores)",
+        min_value=CPU_LIMIT_MIN,
+        required=False,
+        help_text="For all other pods without a CPU limit. Leave empty for none.",
+    )
     version = forms.IntegerField(widget=forms.HiddenInput, required=False)
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -118,9 +151,11 @@ class PoolForm(forms.Form):
 
     def values(self) -> dict[str, Any]:
         environment = environment_fields.environment_fields()
-        excluded = {"name", "cpu", "version", "confirmed", "image_mode", "patterns", *environment}
+        excluded = {"name", "cpu", "version", "confirmed", "image_mode", "patterns"}
+        excluded |= {*LIMIT_FIELDS, *environment}
         values = {key: value for key, value in self.cleaned_data.items() if key not in excluded}
         values |= environment_fields.environment_values(self.cleaned_data)
+        values["default_limits"] = {key: self.cleaned_data[name] for name, key in LIMIT_FIELDS.items()}
         values["provider_settings"] = values["provider_settings"] or {}
         values["disruption_budgets"] = values["disruption_budgets"] or []
         mode, patterns = self.cleaned_data["image_mode"], self.cleaned_data["patterns"]
@@ -179,6 +214,8 @@ class JoinTokenForm(forms.Form):
 
 def initial_values(pool: NodePool) -> dict[str, Any]:
     fields = {name: getattr(pool, name) for name in PoolForm.base_fields if hasattr(pool, name)}
+    limits = DefaultLimits.model_validate(pool.default_limits).model_dump()
+    fields |= {name: limits[key] for name, key in LIMIT_FIELDS.items()}
     fields |= environment_fields.initial_values(pool)
     policy = read_policy(pool.image_policy)
     fields |= {"image_mode": policy.mode, "patterns": "\n".join(policy.patterns)}

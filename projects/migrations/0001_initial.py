@@ -551,6 +551,13 @@ class Migration(migrations.Migration):
                     ),
                 ),
                 (
+                    "limits",
+                    models.JSONField(
+                        blank=True, default=dict, help_text="Memory and CPU limits with their sources."
+                    ),
+                ),
+                ("memory_peak_mib", models.PositiveBigIntegerField(blank=True, null=True)),
+                (
                     "node",
                     models.ForeignKey(
                         on_delete=django.db.models.deletion.PROTECT, related_name="pods", to="pools.node"

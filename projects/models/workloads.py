@@ -230,6 +230,8 @@ class Pod(models.Model):
     ports = models.JSONField(
         null=True, blank=True, help_text="Address and port number of each opened port, by name."
     )
+    limits = models.JSONField(default=dict, blank=True, help_text="Memory and CPU limits with their sources.")
+    memory_peak_mib = models.PositiveBigIntegerField(null=True, blank=True)
 
     class Meta:
         ordering = ["workload", "run", "role", "index"]

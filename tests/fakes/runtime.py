@@ -95,11 +95,12 @@ class FakeRuntime:
         signal: int | None = None,
         cause: PodCause = PodCause.NONE,
         message: str = "",
+        memory_peak_mib: int | None = None,
     ) -> None:
         pod = self._pods[pod_id]
         pod.report = replace(
             pod.report, state=PodState.EXITED, exit_code=exit_code, signal=signal, cause=cause,
-            message=message, ended_at=self.clock.now(),
+            message=message, ended_at=self.clock.now(), memory_peak_mib=memory_peak_mib,
         )  # fmt: skip
         self._poke()
 

@@ -50,7 +50,7 @@ def test_shell_that_reports_the_kill_of_its_command_counts_as_out_of_memory(stag
 def test_kill_of_a_child_is_a_message_if_the_command_goes_on(stage: LocalStage) -> None:
     stage.runtime.start(order("p-1", "sh", "-c", f"{FILL}; exit 0", memory_limit_mib=64))
     report = ended(stage.runtime, "p-1")
-    assert (report.cause, report.exit_code) == (PodCause.NONE, 0)
+    assert (report.cause, report.exit_code, report.memory_peak_mib) == (PodCause.NONE, 0, 64)
     assert report.message.startswith("1 process of the pod had been killed at its memory limit: limit 64 MiB")
 
 
@@ -134,6 +134,16 @@ def test_pod_whose_limit_cannot_be_enforced_fails_with_the_reason(tmp_path: Path
     assert "The agent cannot create control groups: No such file" in report.message
     stage.runtime.start(order("p-2", "true"))
     assert ended(stage.runtime, "p-2").exit_code == 0
+
+
+@pytest.mark.usefixtures("without_groups")
+def test_default_limit_of_a_pool_does_not_prevent_a_start(tmp_path: Path) -> None:
+    stage = LocalStage(tmp_path / "run")
+    limits = {"memory_limit_mib": 64, "cpu_limit_milli": 500}
+    stage.runtime.start(order("p-1", "true", **limits, optional_limits=("memory", "cpu")))
+    assert ended(stage.runtime, "p-1").exit_code == 0
+    stage.runtime.start(order("p-2", "true", **limits, optional_limits=("memory",)))
+    assert "cannot enforce the cpu limit" in ended(stage.runtime, "p-2").message
 
 
 @pytest.mark.usefixtures("without_groups")

@@ -48,8 +48,22 @@ def pod_columns(now: datetime) -> list[Column]:
         Column("RANK", lambda p: str(p.rank), right=True, optional=True),
         Column("EXIT", lambda p: "-" if p.exit_code is None else str(p.exit_code), right=True),
         Column("SINCE", lambda p: format_age(p.since, now), right=True),
+        Column("LIMITS", lambda p: format_limits(p.limits) or "-", wide=True),
+        Column(
+            "PEAK MIB",
+            lambda p: "-" if p.memory_peak_mib is None else str(p.memory_peak_mib),
+            right=True,
+            wide=True,
+        ),
         Column("MESSAGE", lambda p: p.message, flexible=True),
     ]
+
+
+def format_limits(limits: Any) -> str:
+    """Return a pod's limits with their sources, or an empty string if it has none."""
+    texts = [f"{limits.memory_mib} MiB ({limits.memory_source})"] if limits.memory_mib else []
+    texts += [f"{number(limits.cpu)} CPU ({limits.cpu_source})"] if limits.cpu else []
+    return ", ".join(texts)
 
 
 def event_columns() -> list[Column]:

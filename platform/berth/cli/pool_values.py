@@ -101,6 +101,15 @@ class PoolValues:
             "without --image-policy, its mode is allow.",
         ),
     ] = None
+    default_limit: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KEY=VALUE",
+            help="Limit of roles that declare none: memory_from_request=false, memory_mib=4096, "
+            "cpu_from_request=true or cpu=2; repeatable. Replaces all default limits of the pool; '' resets "
+            "them.",
+        ),
+    ] = None
     sets: Annotated[
         list[str] | None,
         typer.Option(
@@ -121,6 +130,7 @@ class PoolValues:
             "plugins": parse_plugins(self.plugin or ()) or None,
             "node_consolidation": self.node_consolidation,
             "image_policy": self._image_policy(),
+            "default_limits": None if self.default_limit is None else _parse_limits(self.default_limit),
             "disruption_budgets": None if self.budget is None else parse_budgets(self.budget),
         }  # fmt: skip
         options = {key: value for key, value in options.items() if value is not None}
@@ -185,15 +195,19 @@ def parse_nodes(text: str) -> int | list[int] | dict[str, int]:
     raise invalid_value("--nodes", "is not a number of nodes", text, NODES_ALLOWED)
 
 
-def _parse_settings(entries: Iterable[str]) -> dict[str, Any]:
+def _parse_limits(entries: Iterable[str]) -> dict[str, Any]:
+    return _parse_settings([entry for entry in entries if entry], "--default-limit")
+
+
+def _parse_settings(entries: Iterable[str], option: str = "--set") -> dict[str, Any]:
     import yaml
 
     settings = {}
-    for key, text in parse_key_values("--set", entries).items():
+    for key, text in parse_key_values(option, entries).items():
         try:
             settings[key] = yaml.safe_load(text)
         except yaml.YAMLError:
-            raise invalid_value(f"--set {key}", "is not YAML", text, "a YAML value") from None
+            raise invalid_value(f"{option} {key}", "is not YAML", text, "a YAML value") from None
     return settings
 
 

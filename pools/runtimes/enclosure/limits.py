@@ -41,7 +41,11 @@ def with_limits(isolation: Isolation, environ: Mapping[str, str] = os.environ) -
 def limit_fields(order: PodOrder, isolation: Isolation) -> Record:
     """Return the fields of the pod's limits. Raises UnenforcedLimit."""
     declared = {MEMORY: order.memory_limit_mib * MIB, CPU: order.cpu_limit_milli}
-    missing = [name for name, limit in declared.items() if limit and name not in isolation.limits]
+    missing = [
+        name
+        for name, limit in declared.items()
+        if limit and name not in (*isolation.limits, *order.optional_limits)
+    ]
     if missing and not isolation.ignores_limits:
         raise UnenforcedLimit(
             f"this node cannot enforce the {missing[0]} limit of the document: {isolation.limits_obstacle} "

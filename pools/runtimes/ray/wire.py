@@ -28,7 +28,8 @@ def encode_order(order: PodOrder) -> dict[str, Any]:
 
 
 def decode_order(fields: dict[str, Any]) -> PodOrder:
-    return PodOrder(**{**fields, "command": tuple(fields["command"]), "devices": tuple(fields["devices"])})
+    lists = {name: tuple(fields.get(name, ())) for name in ("command", "devices", "optional_limits")}
+    return PodOrder(**{**fields, **lists})
 
 
 def encode_report(report: PodReport) -> dict[str, Any]:

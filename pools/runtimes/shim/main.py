@@ -8,7 +8,7 @@ import os
 import select
 import time
 
-from pools.runtimes.shim.pod import Pod
+from pools.runtimes.shim.pod import MIB, Pod
 from pools.runtimes.shim.podlog import CHECK_SECONDS, PodLog
 from pools.runtimes.shim.processes import open_anchor
 from pools.runtimes.shim.records import Record, read_fields, read_record, write_record
@@ -58,8 +58,9 @@ def run_pod(directory: str, order: Record, anchor: str) -> None:
     watch(pod, control, signals, anchor_fd, PodLog(f"{directory}/log", int(pod.order["log_limit"])))
     message = pod.memory_report()
     cause = "out_of_memory" if not pod.cause and pod.was_killed_for_memory() else pod.cause
+    peak = pod.cgroups.memory_peak()
     pod.cgroups.remove()
-    write_exit(directory, cause, pod, message)
+    write_exit(directory, cause, pod, message, peak)
 
 
 def watch(pod: Pod, control: int, signals: int, anchor: int | None, log: PodLog) -> None:
@@ -105,12 +106,15 @@ def _apply_stop(pod: Pod) -> None:
         pod.stop("stopped", float(stop["grace"]))
 
 
-def write_exit(directory: str, cause: str, pod: Pod | None = None, message: str = "") -> None:
+def write_exit(directory: str, cause: str, pod: Pod | None = None, message: str = "", peak: int = 0) -> None:
+    """Write the exit record. `peak` is the pod's largest memory usage in bytes, or 0 if unknown."""
     record = [("cause", cause), ("ended_at", repr(time.time())), ("message", message.replace("\0", "?"))]
     if pod is not None and pod.wait_status is not None:
         code = os.waitstatus_to_exitcode(pod.wait_status)
         record.append(("exit_code", str(code)) if code >= 0 else ("signal", str(-code)))
         record.append(("started_at", repr(pod.started_at)))
+    if peak:
+        record.append(("memory_peak_mib", str(-(-peak // MIB))))
     while True:
         try:
             return write_record(f"{directory}/exit", record)

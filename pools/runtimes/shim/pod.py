@@ -18,7 +18,7 @@ TYPE_CHECKING = False  # importing `typing` takes half as long as Python takes t
 if TYPE_CHECKING:
     from ctypes import CDLL
 
-_MIB = 1024 * 1024
+MIB = 1024 * 1024
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _PID_DIGITS = 12
 _LIMITS = "the pod's limits could not be set"
@@ -105,7 +105,7 @@ class Pod:
         kills = self.cgroups.memory_kills()
         if not kills:
             return ""
-        limit, peak = self.cgroups.limits[MEMORY] // _MIB, self.cgroups.memory_peak() // _MIB
+        limit, peak = self.cgroups.limits[MEMORY] // MIB, self.cgroups.memory_peak() // MIB
         numbers = f"limit {limit} MiB, peak {peak} MiB"
         if self.was_killed_for_memory():
             return f"killed at its memory limit: {numbers}"

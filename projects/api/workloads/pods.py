@@ -5,6 +5,7 @@ from typing import Literal
 from uuid import UUID
 
 from django.db.models import QuerySet
+from pydantic import Field
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -13,7 +14,9 @@ from berth.server.api.requests import ListQuery, Word, parse_query
 from berth.server.api.responses import ResponseModel, from_milli
 from berth.server.api.schema import operation
 from berth.server.api.views import ApiView
+from pools.engine.pod_limits import limit_values
 from projects import selectors
+from projects.api.workloads.schemas import PodLimitsResponse
 from projects.models import Pod
 
 PodStateName = Literal["starting", "running", "stopping", "succeeded", "failed", "stopped", "lost"]
@@ -49,6 +52,10 @@ class PodResponse(ResponseModel):
     exit_code: int | None
     signal: int | None
     message: str
+    limits: PodLimitsResponse
+    memory_peak_mib: int | None = Field(
+        description="Largest memory usage in MiB; null until the node has measured it."
+    )
 
 
 class Pods(ApiView):
@@ -83,5 +90,6 @@ def _serialize_pod(pod: Pod) -> PodResponse:
         node=pod.node.name,
         pool=pod.node.pool.name,
         devices=list(allocation.devices) if allocation else [],
+        limits=PodLimitsResponse(**limit_values(pod.limits)),
         gpus=(from_milli(allocation.gpu_milli * len(allocation.devices)) if allocation else 0) or 0,
     )

@@ -73,6 +73,26 @@ class BlockerResponse(ResponseModel):
     numbers: dict[str, Any]
 
 
+LimitSourceName = Literal["document", "request", "pool"]
+
+
+class PodLimitsResponse(ResponseModel):
+    """Limits of a pod, null if it has none.
+
+    The source is `document`, `request` (the pool makes the request the limit) or `pool` (the pool's default).
+    """
+
+    memory_mib: int | None
+    memory_source: LimitSourceName | None
+    cpu: float | None
+    cpu_source: LimitSourceName | None
+
+
+class RoleLimitsResponse(PodLimitsResponse):
+    pool: str
+    role: str
+
+
 class DryRunResponse(ResponseModel):
     """Predicted outcome of the next scheduling cycle if nothing else changes."""
 
@@ -85,6 +105,9 @@ class DryRunResponse(ResponseModel):
     expected_start: datetime | None = None
     expected_start_reason: str = ""
     warnings: Annotated[list[str], Field(description="Warnings that a submission would return.")] = []
+    limits: Annotated[
+        list[RoleLimitsResponse], Field(description="Limits of each role's pods in each pool.")
+    ] = []
     errors: list[ProblemResponse.InvalidValue] = Field(
         [], description="Errors in the document, if the outcome is invalid."
     )

@@ -15,6 +15,7 @@ from berth.core.spec import WorkloadSpec
 from projects.actor import Actor
 from projects.models import Workload
 from projects.models.workloads import ENDED_PHASES
+from projects.services.workloads.runtime_support import describe_limits
 from projects.services.workloads.submission import collect_warnings, name_taken_error, prepare_workload
 
 
@@ -35,6 +36,7 @@ class Prediction:
     expected_start: datetime | None = None
     expected_start_reason: str = ""
     warnings: list[str] = field(default_factory=list)
+    limits: list[dict[str, Any]] = field(default_factory=list)
 
 
 class Predictor(Protocol):
@@ -63,7 +65,8 @@ def dry_run(*, actor: Actor, document: Mapping[str, Any], now: datetime | None =
     workload, spec = _prepare_and_check_name(actor, document, at)
     (predict,) = _predictors
     prediction = predict(actor=actor, workload=workload, spec=spec, now=at)
-    return replace(prediction, warnings=collect_warnings(workload, spec))
+    limits = describe_limits(spec, workload.pools)
+    return replace(prediction, warnings=collect_warnings(workload, spec), limits=limits)
 
 
 def validate(*, actor: Actor, document: Mapping[str, Any]) -> None:

@@ -1,10 +1,12 @@
 """Check a workload document against its pools' runtimes and policies, and warn about unenforced limits."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from berth.core.errors import Invalid
 from berth.core.problems import Problem, format_value
 from berth.core.spec import WorkloadSpec
+from pools.engine.pod_limits import limit_values, resolve_limits
 from pools.image_support import image_refusal
 from pools.models import Node, NodePool
 from pools.models.node import HOSTING
@@ -94,6 +96,18 @@ def limit_warnings(spec: WorkloadSpec, pools: Sequence[str]) -> list[str]:
             "Remove the limits, or choose another pool."
         )
     return warnings
+
+
+def describe_limits(spec: WorkloadSpec, pools: Sequence[str]) -> list[dict[str, Any]]:
+    """Return the limits of each role's pods in each pool, in the order of the document."""
+    rows = NodePool.objects.filter(name__in=pools).order_by("name").values_list("name", "default_limits")
+    defaults = dict(rows)
+    return [
+        {"pool": pool, "role": role.name, **limit_values(resolve_limits(role, defaults[pool]).stored())}
+        for role in spec.all_roles
+        for pool in pools
+        if pool in defaults
+    ]
 
 
 def _pools_that_refuse_limits(pools: Sequence[str]) -> list[str]:

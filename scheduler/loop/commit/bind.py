@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from berth.core.words import format_amount, format_count
+from pools.engine.pod_limits import resolve_limits
 from pools.models import Node
 from projects.models import Phase, Pod, Workload
 from projects.services.workloads.moves import move
@@ -105,9 +106,12 @@ def _begin_run(order: StartOrder, kind: str, message: str) -> None:
 
 
 def _bind_pods(order: StartOrder, rows: NewRows, ranks: dict[tuple[str, int], int]) -> None:
+    limits: dict[str, dict[str, Any]] = {}
     for step in _sort_by_rank(order.places, order.spec):
         rank = ranks.setdefault((step.role, step.index), max(ranks.values(), default=-1) + 1)
         request, node = order.spec.roles[step.role].request, order.nodes[step.node]
+        if step.role not in limits:
+            limits[step.role] = _role_limits(order, step.role, node)
         pod = Pod(
             workload=order.workload,
             role=step.role,
@@ -117,6 +121,7 @@ def _bind_pods(order: StartOrder, rows: NewRows, ranks: dict[tuple[str, int], in
             node=node,
             since=order.now,
             created_at=order.now,
+            limits=limits[step.role],
         )
         allocation = Allocation(
             pod=pod,
@@ -134,6 +139,13 @@ def _bind_pods(order: StartOrder, rows: NewRows, ranks: dict[tuple[str, int], in
             DeviceClaim(allocation=allocation, node=node, device=device, milli=step.milli)
             for device in step.devices
         ]
+
+
+def _role_limits(order: StartOrder, role: str, node: Node) -> dict[str, Any]:
+    """Return the limits of a role's pods in the node's pool. All pods of a run are in the same pool."""
+    roles = order.spec.spec.all_roles if order.spec.spec else ()
+    declared = next(each for each in roles if each.name == role)
+    return resolve_limits(declared, node.pool.default_limits).stored()
 
 
 def _sort_by_rank(places: Iterable[Place], spec: ParsedSpec) -> list[Place]:

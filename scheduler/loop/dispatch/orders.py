@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from berth.core.amounts import MILLI
 from berth.core.spec import WorkloadSpec, build_tree
 from berth.core.spec.tree import smallest_gang_size
+from pools.engine.pod_limits import LimitSource, resolve_limits
 from pools.joining import secrets
 from pools.joining.sealed import UnsealError
 from pools.runtimes.base import PodOrder
@@ -21,6 +22,7 @@ from scheduler.loop.dispatch.ports import port_env, port_secret
 def build_pod_order(pod: Pod, spec: WorkloadSpec, gang: Sequence[Pod]) -> PodOrder:
     """Return the order that starts a pod. `gang` lists the run's pods; its rendezvous address must be set."""
     role = next(role for role in spec.all_roles if role.name == pod.role)
+    limits = pod.limits or resolve_limits(role, pod.node.pool.default_limits).stored()
     return PodOrder(
         pod_id=str(pod.pk),
         name=pod.name,
@@ -43,9 +45,12 @@ def build_pod_order(pod: Pod, spec: WorkloadSpec, gang: Sequence[Pod]) -> PodOrd
         start_in=spec.role_workspace(role) or "",
         project=pod.workload.project.name,
         uid=pod_uid(pod.workload.project_id),
-        cpu_limit_milli=round((role.limit.cpu or 0) * MILLI),
-        memory_limit_mib=role.limit.memory_mib or 0,
         secret_env={**_plugin_secrets(pod, spec.role_env(role)), **_pod_secrets(pod)},
+        cpu_limit_milli=limits["cpu_milli"],
+        memory_limit_mib=limits["memory_mib"],
+        optional_limits=tuple(
+            name for name in ("memory", "cpu") if limits[f"{name}_source"] != LimitSource.DOCUMENT
+        ),
     )
 
 

@@ -135,6 +135,7 @@ def _end_columns(pod: PodRow, report: PodReport, now: datetime) -> dict[str, Any
         "exit_code": report.exit_code,
         "signal": report.signal,
         "message": report.message,
+        "memory_peak_mib": report.memory_peak_mib,
         **({"stop_reason": OUT_OF_MEMORY} if report.cause is PodCause.OUT_OF_MEMORY else {}),
     }
 

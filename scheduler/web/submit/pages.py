@@ -16,7 +16,7 @@ from scheduler.web.submit.document_presets import example_links, initial_text, u
 from scheduler.web.submit.form.draft import Draft, apply_step, open_draft, read_draft
 from scheduler.web.submit.form.presentation import prepare_form
 from scheduler.web.submit.form_choices import choices_for
-from scheduler.web.workloads.details import Obstacle, obstacles
+from scheduler.web.workloads.details import Obstacle, limit_lines, obstacles
 
 CHECK, PREDICT, SUBMIT = "look", "try", "submit"
 
@@ -32,6 +32,16 @@ class CheckResult:
     @property
     def obstacles(self) -> list[Obstacle]:
         return obstacles(self.prediction.blockers) if self.prediction else []
+
+    @property
+    def limits(self) -> list[str]:
+        """Return the limits of each role's pods in each pool, such as `worker in train: 1 CPU (...)`."""
+        predicted = self.prediction.limits if self.prediction else []
+        lines = [
+            (each, ", ".join(f"{text} ({note})" for text, note in limit_lines(each, None)))
+            for each in predicted
+        ]
+        return [f"{each['role']} in {each['pool']}: {text}" for each, text in lines if text]
 
     @property
     def is_clean(self) -> bool:

@@ -8,6 +8,8 @@ from django.urls import reverse
 
 from berth.core.blocker_numbers import format_numbers
 from berth.documents.ordered import dump_workload
+from berth.server.web.numbers import memory
+from pools.engine.pod_limits import limit_values
 from projects.actor import Actor
 from projects.models import Pod, Workload
 from projects.selectors import pods
@@ -18,6 +20,7 @@ from scheduler.reports.selectors import evictions
 from scheduler.reports.visibility import viewer_for, visible_department_ids
 
 MAX_EVICTIONS, MAX_PODS = 20, 500
+LIMIT_SOURCES = {"document": "as declared", "request": "as requested", "pool": "default of the pool"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +48,24 @@ class PodPlacement:
     @property
     def gpus(self) -> int:
         return self.allocation.gpu_milli_total if self.allocation else 0
+
+    @property
+    def limits(self) -> list[tuple[str, str]]:
+        return limit_lines(limit_values(self.pod.limits), self.pod.memory_peak_mib)
+
+
+def limit_lines(limits: Mapping[str, Any], peak: int | None) -> list[tuple[str, str]]:
+    """Return each limit of a pod with a note on its source and, for memory, the peak in MiB."""
+    lines = []
+    if limits["memory_mib"]:
+        source = LIMIT_SOURCES[limits["memory_source"]]
+        note = source if peak is None else f"{source}, peak {memory(peak)}"
+        lines.append((f"{memory(limits['memory_mib'])} memory", note))
+    elif peak is not None:
+        lines.append(("no memory limit", f"peak {memory(peak)}"))
+    if limits["cpu"]:
+        lines.append((f"{limits['cpu']:g} CPU", LIMIT_SOURCES[limits["cpu_source"]]))
+    return lines
 
 
 def pending_detail(actor: Actor, workload: Workload) -> PendingDetail | None:

@@ -21,6 +21,20 @@ def node(cast: Cast) -> Node:
     )  # fmt: skip
 
 
+def test_default_limits_are_set_and_refused_by_field(cast: Cast, alice: Caller) -> None:
+    unset = {"memory_from_request": True, "memory_mib": None, "cpu_from_request": False, "cpu": None}
+    body = {"name": "small", "nodes": 1, "provider": "fake", "runtime": "fake"}
+    assert alice.post("node-pools", body).json()["default_limits"] == unset
+    changes = {"default_limits": {"memory_mib": 4096}}
+    edited = alice("PATCH", "node-pools/small", changes, headers={"If-Match": "*"})
+    assert edited.json()["default_limits"] == {**unset, "memory_mib": 4096}
+    changes = {"default_limits": {"memory_mib": 4}}
+    refused = alice("PATCH", "node-pools/small", changes, headers={"If-Match": "*"})
+    (error,) = refused.json()["errors"]
+    assert (refused.status_code, error["path"]) == (422, "default_limits.memory_mib")
+    assert error["allowed"] == "16 MiB or more, or no limit"
+
+
 def test_every_role_sees_free_resources_and_users_without_a_role_see_nothing(
     cast: Cast, erin: Caller, frank: Caller, alice: Caller, node: Node
 ) -> None:

@@ -196,6 +196,19 @@ def test_submission_warns_about_limits_that_are_not_enforced(cast: Cast, dave: C
     assert not [warning for warning in plain["warnings"] if "limits" in warning]
 
 
+def test_limits_and_their_sources_are_shown_before_and_after_the_start(cast: Cast, dave: Caller) -> None:
+    NodePool.objects.update(default_limits={"cpu": 2})
+    document = training(project="vision", roles=[{"gpu": 1, "memory_mib": 512}])
+    shown = {"memory_mib": 512, "memory_source": "request", "cpu": 2.0, "cpu_source": "pool"}
+    dry_run = dave.post("workloads?dry_run=true", document).json()
+    assert dry_run["limits"] == [{"pool": "local", "role": "worker", **shown}]
+    workload = Workload.objects.get(pk=dave.post("workloads", document).json()["id"])
+    limits = {"memory_mib": 512, "memory_source": "request", "cpu_milli": 2000, "cpu_source": "pool"}
+    make.place(workload, make.node(cast.pool), [0], limits=limits, memory_peak_mib=310)
+    (pod,) = dave.get(f"workloads/{workload.pk}/pods").json()["items"]
+    assert (pod["limits"], pod["memory_peak_mib"]) == (shown, 310)
+
+
 def test_manifest_warns_about_limits_that_are_not_enforced(cast: Cast, dave: Caller) -> None:
     trainer = {"entrypoint": "true", "resources": {"limits": {"cpu": "2", "memory": "1Gi"}}}
     manifest = {"kind": "TrainingJob", "metadata": {"name": "old", "namespace": "vision"},

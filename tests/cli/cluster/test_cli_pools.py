@@ -359,6 +359,19 @@ def test_image_options_are_sent_as_one_policy(
     assert sent_body(server) == {"image_policy": policy}
 
 
+def test_default_limit_options_replace_all_default_limits(terminal: Terminal) -> None:
+    limits = {"memory_from_request": False, "memory_mib": 4096, "cpu_from_request": True, "cpu": None}
+    server = StubServer(pool(default_limits=limits))
+    words = ("--default-limit", "memory_from_request=false", "--default-limit", "memory_mib=4096")
+    assert terminal.run("pool", "edit", "train", *words, server=server).exit_code == 0
+    assert sent_body(server) == {"default_limits": {"memory_from_request": False, "memory_mib": 4096}}
+    server = StubServer(pool())
+    terminal.run("pool", "edit", "train", "--default-limit", "", server=server)
+    assert sent_body(server) == {"default_limits": {}}
+    wrong = terminal.run("pool", "edit", "train", "--default-limit", "memory")
+    assert (wrong.exit_code, len(wrong.stderr.splitlines())) == (2, 1)
+
+
 def test_budget_options_are_sent_as_disruption_budgets(terminal: Terminal) -> None:
     server = StubServer(pool())
     window = "nodes=0,schedule=0 9 * * mon,tue,duration=8h,zone=Europe/Berlin"

@@ -124,6 +124,17 @@ def test_pods_of_the_current_run_are_listed_first(
         assert text.index(f'value="{pod.pk}">worker-0<') < text.index(f'value="{before.pk}">worker-0, run 1')
 
 
+def test_pod_shows_its_limits_with_source_and_peak(
+    cast: Cast, sign_in: Callable[[str], Any], runtime: FakeRuntime
+) -> None:
+    pod = start_pod(cast, runtime, b"")
+    limits = {"memory_mib": 512, "memory_source": "request", "cpu_milli": 1500, "cpu_source": "document"}
+    Pod.objects.filter(pk=pod.pk).update(limits=limits, memory_peak_mib=310)
+    text = sign_in("dave").get(f"/workloads/{pod.workload_id}").content.decode()
+    assert '512 MiB memory<span class="sub">as requested, peak 310 MiB</span>' in text
+    assert '1.5 CPU<span class="sub">as declared</span>' in text
+
+
 def test_terminal_escapes_are_stripped() -> None:
     assert plain_text(UNSAFE_TEXT.rstrip()) == "<script>alert('x')</script> red \ufffd\ufffdend"
     assert plain_text("Grüße\t你好\r".encode()) == "Grüße\t你好"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from berth.cli.arguments import open_client, with_options_from
+from berth.cli.columns import format_limits
 from berth.cli.documents import apply_settings, document_from_template, documents_from_files
 from berth.cli.exits import BadInput, ExitCode, exit_code_for
 from berth.cli.explain import blocker_numbers, format_expected_start
@@ -184,6 +185,9 @@ def _print_dry_run(result: "DryRun") -> None:
         print(f"  {safe(blocker.reason)}: {safe(blocker.message)}")
         if blocker.numbers:
             print(f"    {blocker_numbers(blocker.numbers)}")
+    for limits in result.limits:
+        if line := format_limits(limits):
+            print(f"  limits of {safe(limits.role)} in {safe(limits.pool)}: {line}")
     for warning in result.warnings:
         print(f"  warning: {safe(warning)}")
     if line := format_expected_start(result.expected_start, result.expected_start_reason):

@@ -153,6 +153,15 @@ class Node(Model):
     created_at: datetime
 
 
+class DefaultLimits(Model):
+    """Limits of roles that declare none, None for no limit."""
+
+    memory_from_request: bool = False
+    memory_mib: int | None = None
+    cpu_from_request: bool = False
+    cpu: float | None = None
+
+
 class Plugin(Model):
     name: str
     parameters: dict[str, Any] = {}
@@ -216,6 +225,7 @@ class NodePool(Model):
     cpu: float = 0
     memory_mib: int = 0
     max_pods: int = 0
+    default_limits: DefaultLimits = Field(default_factory=DefaultLimits)
     labels: dict[str, Any] = {}
     taints: list[dict[str, Any]] = []
     price_per_gpu_hour: float | None = None

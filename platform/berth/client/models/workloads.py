@@ -17,6 +17,21 @@ class Blocker(Model):
     numbers: dict[str, Any] = {}
 
 
+class PodLimits(Model):
+    """Limits of a pod, None if it has none.  The source is `document`, `request` (the pool makes the
+    request the limit) or `pool` (the pool's default)."""
+
+    memory_mib: int | None = None
+    memory_source: str | None = None
+    cpu: float | None = None
+    cpu_source: str | None = None
+
+
+class RoleLimits(PodLimits):
+    pool: str = ""
+    role: str = ""
+
+
 class InvalidValue(Model):
     """Error in a document."""
 
@@ -39,6 +54,8 @@ class DryRun(Model):
     expected_start_reason: str = ""
     warnings: list[str] = []
     """Warnings that a submission would return."""
+    limits: list[RoleLimits] = []
+    """Limits of each role's pods in each pool."""
     errors: list[InvalidValue] = []
     """Errors in the document, if the outcome is invalid."""
 
@@ -133,6 +150,9 @@ class Pod(PodMixin, Model):
     exit_code: int | None = None
     signal: int | None = None
     message: str = ""
+    limits: PodLimits = Field(default_factory=PodLimits)
+    memory_peak_mib: int | None = None
+    """Largest memory usage in MiB; None until the node has measured it."""
 
 
 class PortLink(Model):

@@ -12,8 +12,12 @@ from pydantic_core import PydanticCustomError
 from berth.core.amounts import MILLI
 from berth.core.backports import parse_iso_time
 from berth.core.priorities import DEFAULT, HIGHEST, LOWEST, PRIORITIES
+from berth.core.problems import Problem
 
 CORES_MAX, DEVICES_MAX, MEMORY_MAX_MIB = 100_000, 1024, 2**30
+# Smallest limits. A Python program with a few modules needs about 10 MiB to start, and the kernel cannot
+# allot less than a hundredth of a core.
+MEMORY_LIMIT_MIN_MIB, CPU_LIMIT_MIN = 16, 0.01
 MIB = 2**20
 QUANTITY = re.compile(r"(\d{1,18}(?:\.\d{1,9})?)([A-Za-z]{0,2})", re.ASCII)
 BYTES = {
@@ -72,6 +76,22 @@ def parse_memory(value: object) -> int:
     if not 0 <= size <= MEMORY_MAX_MIB:
         raise_error("memory", "is not an amount of memory", MEMORY_ALLOWED)
     return size
+
+
+def memory_limit_problem(path: str, limit: int | None) -> Problem | None:
+    """Return the problem of a memory limit with which programs do not start, or None."""
+    if limit is None or limit >= MEMORY_LIMIT_MIN_MIB:
+        return None
+    message = "is less than a shell or Python needs to start"
+    return Problem(path, message, f"{limit} MiB", f"{MEMORY_LIMIT_MIN_MIB} MiB or more, or no limit")
+
+
+def cpu_limit_problem(path: str, limit: float | None) -> Problem | None:
+    """Return the problem of a CPU limit that the kernel cannot enforce, or None."""
+    if limit is None or limit >= CPU_LIMIT_MIN:
+        return None
+    message = "is less than the kernel can allot"
+    return Problem(path, message, f"{limit} cores", f"{CPU_LIMIT_MIN} cores or more, or no limit")
 
 
 def parse_priority(value: object) -> int:

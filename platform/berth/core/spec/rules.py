@@ -6,6 +6,7 @@ from berth.core.images import check_pull_policy
 from berth.core.problems import Problem, format_value
 from berth.core.spec.addresses import ALLOWED, detect_channel
 from berth.core.spec.ports import check_ports
+from berth.core.spec.quantities import cpu_limit_problem, memory_limit_problem
 from berth.core.spec.roles import RoleSpec
 from berth.core.spec.service_rules import check_service
 from berth.core.spec.texts import COMMAND_MAX, ENV_MAX
@@ -51,6 +52,12 @@ def check_role(path: str, role: RoleSpec) -> Iterator[Problem]:
     prefix = f"{path}." if path else ""
     yield from _check_counts(prefix, role)
     yield from _check_gpus(prefix, role)
+    for problem in (
+        cpu_limit_problem(f"{prefix}limit.cpu", role.limit.cpu),
+        memory_limit_problem(f"{prefix}limit.memory_mib", role.limit.memory_mib),
+    ):
+        if problem is not None:
+            yield problem
     if role.limit.cpu is not None and role.limit.cpu < role.cpu:
         yield Problem(f"{prefix}limit.cpu", "below the request", f"{role.limit.cpu}", f"{role.cpu} or more")
     if role.limit.memory_mib is not None and role.limit.memory_mib < role.memory_mib:

@@ -326,6 +326,7 @@ def _pool_fields(pool: Any, cost: Any, fragmentation: Any) -> list[tuple[str, st
         ("Node size", f"{pool.gpus_per_node} GPUs {pool.gpu_model}".strip()
          + f", {number(pool.cpu)} cores, {pool.memory_mib} MiB"),
         ("Isolation", pool.isolation or "not reported yet"),
+        ("Default limits", _format_limits(pool.default_limits)),
         ("Free GPUs", format_free_gpus(pool)),
         ("Largest gang", f"{fitting[-1].replicas} x {fitting[-1].gpus} GPUs"
          if fitting else "none fits on whole GPUs"),
@@ -342,6 +343,14 @@ def _pool_fields(pool: Any, cost: Any, fragmentation: Any) -> list[tuple[str, st
     if declared:
         fields.insert(5, ("Plugins", ", ".join(declared) + f"; environment {pool.environment_digest[:12]}"))
     return fields + _error_fields(pool)
+
+
+def _format_limits(limits: Any) -> str:
+    memory = ["request"] if limits.memory_from_request else []
+    memory += [f"{limits.memory_mib} MiB"] if limits.memory_mib else []
+    cpu = ["request"] if limits.cpu_from_request else []
+    cpu += [f"{number(limits.cpu)} cores"] if limits.cpu else []
+    return f"memory {' or '.join(memory) or 'none'}, CPU {' or '.join(cpu) or 'none'}"
 
 
 def _error_fields(pool: Any) -> list[tuple[str, str]]:

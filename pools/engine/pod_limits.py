@@ -1,0 +1,117 @@
+"""Limits of pods: those that the document declares, otherwise the defaults of the pool."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Annotated, Any
+
+from pydantic import Field, ValidationError
+
+from berth.core.amounts import MILLI
+from berth.core.errors import Invalid
+from berth.core.problems import Problem, format_value
+from berth.core.spec.findings import convert_errors
+from berth.core.spec.quantities import (
+    CPU_LIMIT_MIN,
+    MEMORY_LIMIT_MIN_MIB,
+    Cores,
+    Mebibytes,
+    cpu_limit_problem,
+    memory_limit_problem,
+    to_thousandths,
+)
+from berth.core.spec.roles import Document, RoleSpec
+
+FIELD = "default_limits"
+
+
+class DefaultLimits(Document):
+    """Limits of roles that declare none.
+
+    With `memory_from_request` or `cpu_from_request`, the limit of a role that requests the resource is its
+    request. `memory_mib` and `cpu` are the limits of all other roles, but never less than the request.
+    """
+
+    memory_from_request: bool = True
+    memory_mib: Annotated[Mebibytes | None, Field(description="In MiB, or with a unit.")] = None
+    cpu_from_request: bool = False
+    cpu: Annotated[Cores | None, Field(description="In cores.")] = None
+
+
+class LimitSource(StrEnum):
+    NONE = ""  # no limit
+    DOCUMENT = "document"
+    REQUEST = "request"  # the pool makes the request the limit
+    POOL = "pool"  # amount of the pool
+
+
+@dataclass(frozen=True, slots=True)
+class PodLimits:
+    """Limits of one pod, 0 if it has none. Memory is in MiB, CPU in thousandths of a core."""
+
+    memory_mib: int = 0
+    memory_source: LimitSource = LimitSource.NONE
+    cpu_milli: int = 0
+    cpu_source: LimitSource = LimitSource.NONE
+
+    def stored(self) -> dict[str, Any]:
+        """Return the values that a pod's row records."""
+        return {
+            "memory_mib": self.memory_mib, "memory_source": self.memory_source.value,
+            "cpu_milli": self.cpu_milli, "cpu_source": self.cpu_source.value,
+        }  # fmt: skip
+
+
+def normalize_default_limits(values: object) -> dict[str, Any]:
+    """Return the default limits as stored, with every key. Raises Invalid if a value is not allowed."""
+    if not isinstance(values, Mapping):
+        allowed = "a mapping with the keys " + ", ".join(DefaultLimits.model_fields)
+        raise Invalid([Problem(FIELD, "is not a mapping", format_value(values), allowed)])
+    try:
+        limits = DefaultLimits.model_validate(dict(values))
+    except ValidationError as error:
+        problems = convert_errors(error, DefaultLimits)
+        raise Invalid([Problem(f"{FIELD}.{one.path}", one.message, one.received, one.allowed)
+                       for one in problems]) from None  # fmt: skip
+    checked = [
+        memory_limit_problem(f"{FIELD}.memory_mib", limits.memory_mib),
+        cpu_limit_problem(f"{FIELD}.cpu", limits.cpu),
+    ]
+    if problems := [problem for problem in checked if problem is not None]:
+        raise Invalid(problems)
+    return limits.model_dump()
+
+
+def resolve_limits(role: RoleSpec, defaults: Mapping[str, Any]) -> PodLimits:
+    """Return the limits of the role's pods in a pool with these stored default limits."""
+    policy = DefaultLimits.model_validate(dict(defaults))
+    memory, memory_source = _resolve(
+        role.limit.memory_mib, role.memory_mib, policy.memory_from_request, policy.memory_mib,
+        MEMORY_LIMIT_MIN_MIB,
+    )  # fmt: skip
+    cpu, cpu_source = _resolve(role.limit.cpu, role.cpu, policy.cpu_from_request, policy.cpu, CPU_LIMIT_MIN)
+    return PodLimits(int(memory), memory_source, to_thousandths(cpu), cpu_source)
+
+
+def limit_values(stored: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the recorded limits of a pod as shown to users: in MiB and cores, and None for no limit."""
+    cpu_milli = stored.get("cpu_milli")
+    return {
+        "memory_mib": stored.get("memory_mib") or None,
+        "memory_source": stored.get("memory_source") or None,
+        "cpu": cpu_milli / MILLI if cpu_milli else None,
+        "cpu_source": stored.get("cpu_source") or None,
+    }
+
+
+def _resolve(
+    declared: float | None, requested: float, from_request: bool, default: float | None, least: float
+) -> tuple[float, LimitSource]:
+    """Return a limit and its source. `least` is the smallest limit with which programs start."""
+    if declared is not None:
+        return declared, LimitSource.DOCUMENT
+    if requested and from_request:
+        return max(requested, least), LimitSource.REQUEST
+    if default is not None:
+        return max(requested, default), LimitSource.POOL
+    return 0, LimitSource.NONE
