@@ -1,11 +1,12 @@
 """Scheduler process, which runs ticks while it is the leader.
 
-A submission, a pod state change or a signal wakes the process within milliseconds. The slow last step of a
-tick waits for a burst of changes to end, but for at most one second.
+A submission, a pod state change or a signal wakes the process within milliseconds. Reconciling and cleaning
+up are slow, so they run step by step, and the process handles wake-ups between two steps. Reconciling waits
+for a burst of changes to end, but for at most one second.
 """
 
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -22,6 +23,8 @@ LEASE_SECONDS = 10.0
 BUSY_SECONDS, IDLE_SECONDS = 2.0, 5.0
 QUIET_SECONDS = 0.05  # a deferred reconcile starts after this long without a wake-up
 DEFER_SECONDS = 1.0  # longest time by which a reconcile is deferred
+RETRY_SECONDS = 0.05  # delay before the first retry of a tick that left work undone; doubled for each retry
+MAX_DOUBLINGS = 10
 BURST_SECONDS = 0.005  # delay before a cycle, so that one cycle handles submissions that arrive together
 
 
@@ -37,28 +40,68 @@ class Scheduler(LeaderLoop):
     runtimes: Mapping[str, Runtime]
     lease_seconds: float = LEASE_SECONDS
     loop: Loop | None = None
+    _tick_at: float = 0.0  # monotonic time at which the next tick is due without a wake-up
+    _retries: int = 0  # consecutive ticks that left work undone
     _reconciled_at: float = 0.0
-    _changed: bool = False
-    _is_deferred: bool = False
+    _changed: bool = False  # whether a tick changed anything since the newest reconcile pass began
+    _pass_changed: bool = False  # whether anything changed before or during the current pass
+    _must_reconcile: bool = False
+    _reconciling: Iterator[bool] | None = None
+    _cleaning: Iterator[bool] | None = None
 
     def on_leadership_gained(self, held_lease: HeldLease) -> None:
         context = SchedulerContext(held_lease=held_lease, runtimes=self.runtime_for, leads=self.leads)
         self.loop = Loop(context=context, clock=self.clock, reconcile_pool=self.reconcile_pool)
+        self._tick_at = 0.0
 
     def on_leadership_lost(self) -> None:
-        self.loop = None
+        self.loop = self._reconciling = self._cleaning = None
 
     def work(self, trigger: str) -> float:
-        """Run a tick, then reconcile now or after a burst. Return the seconds until the next round."""
+        """Run a tick if one is due, and a step of the slow work. Return the seconds until the next round.
+
+        The slow work is deferred while changes keep arriving, but for at most a second.
+        """
         assert self.loop is not None
-        if not (self._is_deferred and trigger == TIMEOUT):
-            self._changed |= self.loop.tick(trigger, reconcile=False)
-            self._is_deferred = self._changed and time.monotonic() - self._reconciled_at < DEFER_SECONDS
-            if self._is_deferred:
+        if trigger != TIMEOUT or time.monotonic() >= self._tick_at:
+            self._tick(self.loop, trigger)
+            if self._changed and time.monotonic() - self._reconciled_at < DEFER_SECONDS:
                 return QUIET_SECONDS
-        changed = self.loop.reconcile() or self._changed
-        self._reconciled_at, self._changed, self._is_deferred = time.monotonic(), False, False
-        return BUSY_SECONDS if changed else IDLE_SECONDS
+        if self._must_reconcile or self._reconciling:
+            self._reconcile_step(self.loop)
+        elif self._cleaning and self.loop.run_step(self._cleaning) is None:
+            self._cleaning = None
+        if self._reconciling or self._cleaning:
+            return 0.0
+        return QUIET_SECONDS if self._must_reconcile else max(0.0, self._tick_at - time.monotonic())
+
+    def _tick(self, loop: Loop, trigger: str) -> None:
+        if trigger == POD_TRIGGER and self._retries:
+            trigger = TIMEOUT  # a tick for pod reports alone would not repeat the decision
+        self._tick_at = 0.0  # due again if this tick raises an error
+        self._changed |= loop.tick(trigger, reconcile=False)
+        self._must_reconcile = True
+        self._retries = min(self._retries + 1, MAX_DOUBLINGS) if loop.must_retry else 0
+        self._tick_at = time.monotonic() + self._tick_pause(self._changed)
+
+    def _tick_pause(self, changed: bool) -> float:
+        """Return the seconds after which a tick is due without a wake-up."""
+        seconds = BUSY_SECONDS if changed else IDLE_SECONDS
+        return min(seconds, RETRY_SECONDS * 2.0 ** (self._retries - 1)) if self._retries else seconds
+
+    def _reconcile_step(self, loop: Loop) -> None:
+        """Run the next step of the reconcile pass, or begin a new pass."""
+        if not self._reconciling:
+            self._reconciling, self._pass_changed = loop.reconcile_steps(), self._changed
+            self._must_reconcile = self._changed = False
+        steps, self._reconciling = self._reconciling, None  # a pass ends if a step raises an error
+        step_changed = loop.run_step(steps)
+        if step_changed is not None:
+            self._reconciling, self._pass_changed = steps, self._pass_changed or step_changed
+            return
+        self._reconciled_at = time.monotonic()
+        self._tick_at = min(self._tick_at, self._reconciled_at + self._tick_pause(self._pass_changed))
+        self._cleaning = self._cleaning or loop.clean_up_steps()
 
     def wake_files(self) -> Collection[int]:
         return [fd for runtime in self.runtimes.values() for fd in runtime.wake_fds()]

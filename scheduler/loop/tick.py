@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from itertools import chain
 from typing import TypeVar
 
 from django.db import InterfaceError, OperationalError
@@ -65,13 +66,14 @@ class Loop:
     _runs: list[CycleRun] = field(default_factory=list)  # unrecorded runs and the newest run
     _notes: list[str] = field(default_factory=list)
     _changed: bool = False
+    must_retry: bool = False  # a step failed or a bundle was stale, so another tick must follow soon
 
     def tick(self, trigger: str = "tick", *, reconcile: bool = True) -> bool:
-        """Run the five steps once. Return whether the next tick should follow soon.
+        """Run the five steps once. Return whether anything changed.
 
         With `reconcile=False`, the caller runs the slow last step and may defer it for a moment.
         """
-        now, self._changed = self.clock.now(), False
+        now, self._changed, self.must_retry = self.clock.now(), False, False
         with self._trace_tick(trigger):
             view = self.observe(now, trigger)  # rows -> a frozen view, or None if there is nothing to decide
             plan = self.decide(view)  # view -> plan, without side effects
@@ -120,6 +122,7 @@ class Loop:
             record.commit_ms = self._timer.milliseconds["commit"]
             self._runs.append(run)
             self._changed |= bool(run.outcome.applied or run.outcome.stale)
+            self.must_retry |= bool(run.outcome.stale)
 
     def dispatch(self, now: datetime) -> None:
         """Start and stop pods to match their rows."""
@@ -128,37 +131,63 @@ class Loop:
             self._notes += stop_pods(now, self.context)
 
     def reconcile(self) -> bool:
-        """Enforce time limits, record cycles, resize pools and clean up. Return whether anything changed."""
-        now = self.clock.now()
+        """Run a whole reconcile pass, then clean up. Return whether anything changed."""
+        changed, steps = False, chain(self.reconcile_steps(), self.clean_up_steps())
+        while (step_changed := self.run_step(steps)) is not None:
+            changed |= step_changed
+        return changed
+
+    def run_step(self, steps: Iterator[bool]) -> bool | None:
+        """Run the next step. Return whether anything changed, or None after the last step."""
         with span("scheduler reconcile", berth__epoch=self.context.held_lease.epoch):
-            self._record_checkpoints(now)
-            changed = [
-                self._try("time limits", lambda: end_overdue(now, self.context, self.idle)),
-                self._try("drains", lambda: evict_from_overdue_drains(now, self.context)),
-                self._record_cycles(),
-                self._try("empty drained nodes", self._fenced(lambda: report_empty_drains(now))),
-                self._release_nodes(now),
-                self._reconcile_pools(now),
-            ]
-            self._clean_up(now)
-        self._runs, self._notes = self._runs[-1:], []
-        return any(changed)
+            return next(steps, None)
+
+    def reconcile_steps(self) -> Iterator[bool]:
+        """Enforce time limits, record cycles, resize pools. Yield after each step whether anything changed.
+
+        A tick may run between two steps.
+        """
+        now = self.clock.now()
+        self._record_checkpoints(now)
+        yield bool(self._try("time limits", lambda: end_overdue(now, self.context, self.idle)))
+        yield bool(self._try("drains", lambda: evict_from_overdue_drains(now, self.context)))
+        yield from self._record_cycles()
+        yield bool(self._try("empty drained nodes", self._fenced(lambda: report_empty_drains(now))))
+        yield self._release_nodes(now)
+        yield from self._reconcile_pools(now)
+
+    def clean_up_steps(self) -> Iterator[bool]:
+        """Clean up once a minute. Yield False after each short step, because no decision depends on it."""
+        now = self.clock.now()
+        if self.swept_at is not None and now - self.swept_at < SWEEP_EVERY:
+            return
+        self.swept_at = now
+        for note in self._try_steps("sweep", sweep(now, self.context)):
+            if note:
+                log.warning(note)
+            yield False
+        for _ in self._try_steps("logs of deleted workloads", clear_logs(self.context)):
+            yield False
+        for _ in self._try_steps("workspaces of deleted workloads", queue_workspaces(now, self.context)):
+            yield False
+        self._try("schedules", self._fenced(sync_schedules))
 
     def _record_checkpoints(self, now: datetime) -> None:
         if self.checkpoints_at is None or now - self.checkpoints_at >= CHECK_INTERVAL:
             self.checkpoints_at = now
             self._try("checkpoints", lambda: record_checkpoints(self.context))
 
-    def _record_cycles(self) -> bool:
-        changed = False
-        for run in self._runs:
+    def _record_cycles(self) -> Iterator[bool]:
+        """Record the cycles that ran before this step, then drop all but the newest."""
+        runs, (notes, self._notes) = [*self._runs], (self._notes, [])
+        for run in runs:
             if not run.written:
-                changed |= bool(self._try("records", self._record_step(run)))
-        return changed
+                yield bool(self._try("records", self._record_step(run, notes)))
+        self._runs = self._runs[len(runs) :] or self._runs[-1:]
 
-    def _record_step(self, run: CycleRun) -> Callable[[], bool]:
+    def _record_step(self, run: CycleRun, notes: list[str]) -> Callable[[], bool]:
         newest = run is self._runs[-1]
-        return lambda: record_cycle(run, self.context, self.memory, self._notes, newest=newest)
+        return lambda: record_cycle(run, self.context, self.memory, notes, newest=newest)
 
     def _release_nodes(self, now: datetime) -> bool:
         if not self._runs:
@@ -167,30 +196,18 @@ class Loop:
             self._try("nodes", lambda: self.releases.release_unneeded(self._runs[-1], now, self.context))
         )
 
-    def _reconcile_pools(self, now: datetime) -> bool:
+    def _reconcile_pools(self, now: datetime) -> Iterator[bool]:
         if self._runs:
             newest = self._runs[-1]
             self._try("demand", self._fenced(lambda: report_demand(newest.view, newest.plan.demand)))
         work = self._try("work to lose", lambda: work_to_lose(now)) or {}
-        changed = False
         for pool in NodePool.objects.order_by("name"):
             if not self.context.leads():
                 break
-            changed |= bool(self._try(f"pool {pool.name}", self._reconcile_step(pool, now, work)))
-        return changed
+            yield bool(self._try(f"pool {pool.name}", self._reconcile_step(pool, now, work)))
 
     def _reconcile_step(self, pool: NodePool, now: datetime, work: Mapping[int, Work]) -> Callable[[], bool]:
         return lambda: self.reconcile_pool(pool, now, self.context.held_lease, work)
-
-    def _clean_up(self, now: datetime) -> None:
-        if self.swept_at is not None and now - self.swept_at < SWEEP_EVERY:
-            return
-        self.swept_at = now
-        for note in self._try("sweep", lambda: sweep(now, self.context)) or ():
-            log.warning(note)
-        self._try("logs of deleted workloads", lambda: clear_logs(self.context))
-        self._try("workspaces of deleted workloads", lambda: queue_workspaces(now, self.context))
-        self._try("schedules", self._fenced(sync_schedules))
 
     @contextmanager
     def _trace_tick(self, trigger: str) -> Iterator[None]:
@@ -237,4 +254,10 @@ class Loop:
                 raise
             log.exception("%s failed", name)
             self._notes.append(f"{name} failed: {error!r}")
+            self.must_retry = True
             return None
+
+    def _try_steps(self, name: str, steps: Iterator[Result]) -> Iterator[Result]:
+        """Yield the results of the steps until one of them fails."""
+        while (result := self._try(name, lambda: next(steps, None))) is not None:
+            yield result

@@ -6,7 +6,7 @@ update of its row does no harm: deleting twice is safe, and a lost job is queued
 
 import logging
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 
 from django.db.models import Q
@@ -22,55 +22,59 @@ from scheduler.loop.context import SchedulerContext
 
 log = logging.getLogger(__name__)
 
-MAX_ROWS_PER_ROUND = 500  # maximum rows per round, so that the loop is not delayed
+MAX_ROWS_PER_ROUND = 500  # maximum rows per round; the next round continues
+BATCH_SIZE = 20  # rows between two pauses, in which the loop handles wake-ups
 RETRY_INTERVAL = timedelta(
     minutes=15
 )  # retry interval for lost jobs, longer than the task queue's own retries
 TASK = "scheduler.tasks.clear_workspace"
 
 
-def clear_logs(context: SchedulerContext) -> int:
-    """Delete the logs of deleted workloads. Return the number of cleared pods."""
+def clear_logs(context: SchedulerContext) -> Iterator[int]:
+    """Delete the logs of deleted workloads, in batches. Yield the number of cleared pods in each batch."""
     assert_no_transaction()
     by_pool: dict[NodePool, list[Leftover]] = defaultdict(list)
     pods = Leftover.objects.filter(kind=Leftover.Kind.POD).select_related("pool").order_by("pk")
     for leftover in pods[:MAX_ROWS_PER_ROUND]:
         by_pool[leftover.pool].append(leftover)
-    cleared: list[int] = []
     for pool, leftovers in by_pool.items():
         try:
-            cleared += _clear_pods(leftovers, context.runtimes(pool), context)
+            yield from _clear_pool(leftovers, context.runtimes(pool), context)
         except (RuntimeFailure, LookupError, OSError) as error:
             log.warning("pods of deleted workloads in pool %s cannot be cleared: %s", pool.name, error)
-    if cleared:
-        with fenced_transaction(context.held_lease):
-            Leftover.objects.filter(pk__in=cleared).delete()
-    return len(cleared)
 
 
-def queue_workspaces(now: datetime, context: SchedulerContext) -> int:
-    """Queue workspaces for deletion and mark them in one transaction. Return the number queued."""
+def queue_workspaces(now: datetime, context: SchedulerContext) -> Iterator[int]:
+    """Queue workspaces for deletion, in batches. Yield the number of queued workspaces in each batch.
+
+    A batch is queued and marked in one transaction.
+    """
     due = Leftover.objects.filter(
         Q(handed_at__isnull=True) | Q(handed_at__lte=now - RETRY_INTERVAL), kind=Leftover.Kind.WORKSPACE
     )
-    if not due.exists():
-        return 0
-    with fenced_transaction(context.held_lease):
-        queued = list(due.order_by("pk").values_list("pk", flat=True)[:MAX_ROWS_PER_ROUND])
-        for pk in queued:
-            async_task(TASK, pk)
-        Leftover.objects.filter(pk__in=queued).update(handed_at=now)
-    return len(queued)
+    for _ in range(0, MAX_ROWS_PER_ROUND, BATCH_SIZE):
+        if not due.exists():
+            return
+        with fenced_transaction(context.held_lease):
+            queued = list(due.order_by("pk").values_list("pk", flat=True)[:BATCH_SIZE])
+            for pk in queued:
+                async_task(TASK, pk)
+            Leftover.objects.filter(pk__in=queued).update(handed_at=now)
+        yield len(queued)
 
 
-def _clear_pods(leftovers: Iterable[Leftover], runtime: Runtime, context: SchedulerContext) -> list[int]:
-    pod_ids, cleared = set(runtime.list_pods()), []
-    for leftover in leftovers:
-        if not context.leads():
-            break
-        if _clear_pod(leftover.name, runtime, leftover.name in pod_ids):
-            cleared.append(leftover.pk)
-    return cleared
+def _clear_pool(leftovers: Sequence[Leftover], runtime: Runtime, context: SchedulerContext) -> Iterator[int]:
+    pod_ids = set(runtime.list_pods())
+    for first in range(0, len(leftovers), BATCH_SIZE):
+        cleared = [
+            leftover.pk
+            for leftover in leftovers[first : first + BATCH_SIZE]
+            if context.leads() and _clear_pod(leftover.name, runtime, leftover.name in pod_ids)
+        ]
+        if cleared:
+            with fenced_transaction(context.held_lease):
+                Leftover.objects.filter(pk__in=cleared).delete()
+        yield len(cleared)
 
 
 def _clear_pod(pod_id: str, runtime: Runtime, is_known: bool) -> bool:

@@ -1,11 +1,11 @@
-"""Stop running pods that have no live row.
+"""Stop running pods that have no live row, and let runtimes forget ended pods.
 
 A pod is stopped if it has no row or if its row has ended. The log of an ended pod is kept as long as the row.
 """
 
 import logging
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterator
 from datetime import datetime, timedelta
 
 from berth.db.crash_points import assert_no_transaction
@@ -23,10 +23,12 @@ ALIVE = (Reported.STARTING, Reported.RUNNING)
 MIN_ENDED_AGE = timedelta(seconds=60)
 
 
-def sweep(now: datetime, context: SchedulerContext) -> list[str]:
-    """Sweep every runtime once. Return a note for each stopped pod."""
+def sweep(now: datetime, context: SchedulerContext) -> Iterator[str]:
+    """Sweep every runtime once, pod by pod. Yield a note for each stopped pod, and "" for each other pod.
+
+    The caller may pause between two pods, because an ended row never becomes live again.
+    """
     assert_no_transaction()
-    notes: list[str] = []
     swept: set[int] = set()
     for pool in NodePool.objects.order_by("name"):
         runtime = context.runtimes(pool)
@@ -34,35 +36,37 @@ def sweep(now: datetime, context: SchedulerContext) -> list[str]:
             continue
         swept.add(id(runtime))
         try:
-            notes += _sweep_runtime(runtime, now, context)
+            yield from _sweep_runtime(runtime, now, context)
         except (RuntimeFailure, LookupError, OSError) as error:
             log.warning("the runtime of pool %s cannot be swept: %s", pool.name, error)
-    return notes
 
 
-def _sweep_runtime(runtime: Runtime, now: datetime, context: SchedulerContext) -> Iterable[str]:
+def _sweep_runtime(runtime: Runtime, now: datetime, context: SchedulerContext) -> Iterator[str]:
     pod_ids = [pod_id for pod_id in runtime.list_pods() if _is_pod_id(pod_id)]
     rows = {
         str(pk): (state, ended)
         for pk, state, ended in Pod.objects.filter(pk__in=pod_ids).values_list("pk", "state", "ended_at")
     }
     for pod_id in pod_ids:
+        row = rows.get(pod_id)
+        if row is not None and not _ended_long_ago(*row, now):
+            continue
         if not context.leads():
             return
-        row = rows.get(pod_id)
-        if row is None:
-            report = runtime.get_reports([pod_id])[pod_id]
-            if report.state is not Reported.EXITED:
-                runtime.stop(pod_id, 0)
-                yield f"Pod {pod_id} was running without a row and was stopped."
-            else:
-                runtime.forget(pod_id)
-        elif row[0] not in LIVE_POD_STATES and row[1] is not None and now - row[1] >= MIN_ENDED_AGE:
-            if runtime.get_reports([pod_id])[pod_id].state in ALIVE:
-                runtime.stop(pod_id, 0)
-                yield f"Pod {pod_id} was still running after its row had ended, and was stopped."
-            else:
-                runtime.forget(pod_id)
+        state = runtime.get_reports([pod_id])[pod_id].state
+        if row is None and state is not Reported.EXITED:
+            runtime.stop(pod_id, 0)
+            yield f"Pod {pod_id} was running without a row and was stopped."
+        elif row is not None and state in ALIVE:
+            runtime.stop(pod_id, 0)
+            yield f"Pod {pod_id} was still running after its row had ended, and was stopped."
+        else:
+            runtime.forget(pod_id)
+            yield ""
+
+
+def _ended_long_ago(state: str, ended: datetime | None, now: datetime) -> bool:
+    return state not in LIVE_POD_STATES and ended is not None and now - ended >= MIN_ENDED_AGE
 
 
 def _is_pod_id(pod_id: str) -> bool:
