@@ -40,7 +40,7 @@ COLUMNS: tuple[Column[QueueRow], ...] = (
     ),
     Column("share", "Fair share", lambda row: _if_visible(row[1], row[1].share), "GPUs", number=True),
     Column("allocated", "Allocated", lambda row: _if_visible(row[1], row[1].allocated), "GPUs", number=True),
-    Column("borrowed", "Borrowed", lambda row: _if_visible(row[1], row[1].over_quota), "GPUs", number=True),
+    Column("borrowed", "Over quota", lambda row: _if_visible(row[1], row[1].over_quota), "GPUs", number=True),
     Column("requested", "Requested", lambda row: _if_visible(row[1], row[1].requested), "GPUs", number=True),
     Column("used", "Decayed usage", lambda row: row[1].used if row[1].numbers_visible else None, number=True),
     Column(

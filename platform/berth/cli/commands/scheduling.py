@@ -186,14 +186,14 @@ def _share_columns() -> list[Column]:
         Column("QUOTA", lambda q: number(q.gpu, "unlimited"), right=True),
         Column("FAIR SHARE", lambda q: format_status_gpus(q, "share"), right=True),
         Column("ALLOCATED", lambda q: format_status_gpus(q, "allocated"), right=True),
-        Column("BORROWED", lambda q: number(_borrowed_gpus(q)), right=True, optional=True),
+        Column("OVER QUOTA", lambda q: number(_gpus_over_quota(q)), right=True, optional=True),
         Column("REQUESTED", lambda q: format_status_gpus(q, "requested"), right=True, optional=True),
         Column("DECAYED USAGE", _format_decayed_usage, right=True, optional=True),
         Column("RANK", lambda q: "-" if q.rank is None else str(q.rank), right=True, wide=True),
     ]
 
 
-def _borrowed_gpus(quota: Any) -> float | None:
+def _gpus_over_quota(quota: Any) -> float | None:
     allocated = quota.status and quota.status.allocated.gpu
     if allocated is None or quota.gpu is None:
         return None
