@@ -102,7 +102,7 @@ class PendingReasons:
             return {**result, Reason.PLACEMENT_ATTEMPTS_EXHAUSTED: exhausted}
         delay = remaining_preemption_delay(board, gang.workload)
         if delay and best[1].amount >= missing:
-            return {**result, Reason.IN_PREEMPTION_DELAY: {"seconds": delay}}
+            return {**result, Reason.IN_PREEMPTION_DELAY: {"until": board.now + delay, "seconds": delay}}
         return result | _eviction_reason(free.resource(kind), missing, *best)
 
     def _binding_resource(

@@ -1,6 +1,7 @@
 """Messages and numbers of the reasons that a workload is pending."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime, timezone
 
 from berth.core.amounts import MILLI
 from berth.core.blocker_numbers import AMOUNTS
@@ -43,7 +44,7 @@ MESSAGE_TEMPLATES: Mapping[Reason, str] = {
     Reason.WAITING_FOR_GANG: "{replicas} missing.",
     Reason.WAITING_FOR_VICTIMS: "Capacity is reserved; waiting for the evicted pods to stop.",
     Reason.WAITING_FOR_SCALE_UP: "{scale_up}.",
-    Reason.IN_PREEMPTION_DELAY: "Preemption is allowed in {seconds} s.",
+    Reason.IN_PREEMPTION_DELAY: "Preemption is allowed from {time}.",
     Reason.BACKOFF: "{backoff}.",
     Reason.BEHIND_RESERVATION: "The free nodes are held for {behind}, which has waited longer.",
     Reason.NO_RECLAIMABLE_RESOURCES: "{reclaim}.",
@@ -92,6 +93,7 @@ def _with_unit(key: str, numbers: Numbers) -> str:
 def _phrases(reason: Reason, numbers: Numbers) -> Iterator[tuple[str, str]]:
     """Yield the placeholders whose text depends on several numbers, or is singular or plural."""
     yield "held", _held_phrase(numbers)
+    yield "time", _time_phrase(numbers)
     match reason:
         case Reason.VICTIMS_PROTECTED:
             yield "reclaim", _reclaim_phrase(numbers)
@@ -206,12 +208,19 @@ def _scale_up_phrase(numbers: Numbers) -> str:
 
 
 def _backoff_phrase(numbers: Numbers) -> str:
-    if "seconds" not in numbers:
+    if numbers.get("until") is None:
         return f"Cannot start yet: {numbers.get('why')}"
     counts = (("preemptions", "eviction"), ("restarts", "failed run"))
     causes = [format_count(count, noun) for key, noun in counts if (count := _integer(numbers, key))]
     after = f", after {' and '.join(causes)}" if causes else ""
-    return f"Can start again in {numbers['seconds']} s{after}"
+    return f"Can start again at {_time_phrase(numbers)}{after}"
+
+
+def _time_phrase(numbers: Numbers) -> str:
+    """Return the time of the change, if known. Unlike the remaining seconds, it stays true between cycles."""
+    if numbers.get("until") is None:
+        return ""
+    return f"{datetime.fromtimestamp(_integer(numbers, 'until'), timezone.utc):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def _holders_phrase(numbers: Numbers) -> str:

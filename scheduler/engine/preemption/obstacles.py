@@ -70,5 +70,5 @@ def _bound_obstacle(
         return bound
     wait = remaining_preemption_delay(board, gang.workload)
     if wait:
-        return Reason.IN_PREEMPTION_DELAY, {"seconds": wait}
+        return Reason.IN_PREEMPTION_DELAY, {"until": board.now + wait, "seconds": wait}
     return None

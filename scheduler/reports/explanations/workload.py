@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from django.db.models import Q
+from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 
 from berth.core.amounts import MILLI, RESOURCES
@@ -44,12 +45,15 @@ class Explanation:
     pending_history: list[PendingReason]
 
 
-def explain(actor: Actor, workload: Workload) -> Explanation:
+def explain(actor: Actor, workload: Workload, now: datetime | None = None) -> Explanation:
     """Explain the state of a workload that `actor` may see.
 
     Results of the last cycle are included only while the workload is pending or reserved.
     """
-    stored = (workload.explanation or {}) if workload.phase in PENDING_PHASES else {}
+    stored, now = (
+        (workload.explanation or {}) if workload.phase in PENDING_PHASES else {},
+        now or timezone.now(),
+    )
     starts = stored.get("expected_start")
     return Explanation(
         phase=workload.phase,
@@ -59,7 +63,7 @@ def explain(actor: Actor, workload: Workload) -> Explanation:
         ordering=stored.get("ordering", []),
         expected_start=parse_datetime(starts) if starts else None,
         expected_start_reason=stored.get("expected_start_reason", ""),
-        blockers=stored.get("blockers", []),
+        blockers=[_at(now, blocker) for blocker in stored.get("blockers", [])],
         queue=_queue_documents(workload),
         evictions=list(
             selectors.evictions(actor).filter(Q(workload_id=workload.pk) | Q(preemptor_id=workload.pk))[
@@ -70,6 +74,14 @@ def explain(actor: Actor, workload: Workload) -> Explanation:
         cycle=stored.get("cycle"),
         pending_history=pending_history(workload),
     )
+
+
+def _at(now: datetime, blocker: dict[str, Any]) -> dict[str, Any]:
+    """Return the blocker with the seconds that remain now, not those of the cycle that wrote it."""
+    numbers = blocker["numbers"]
+    if numbers.get("until") is None or "seconds" not in numbers:
+        return blocker
+    return {**blocker, "numbers": {**numbers, "seconds": max(0, numbers["until"] - int(now.timestamp()))}}
 
 
 def with_share_explanations(actor: Actor, workload: Workload, queues: Mapping[str, Any]) -> dict[str, Any]:

@@ -111,9 +111,10 @@ def _build_row(pk: uuid.UUID, refusal: Refusal, expected: Forecast) -> NewRow:
 
 
 def _hash_explanation(refusal: Refusal) -> int:
-    """Hash everything except the queue position, which changes whenever a workload ahead starts."""
+    """Hash everything except the queue position and remaining seconds, which change by themselves."""
     blockers = tuple(
-        (blocker.reason, blocker.message, *blocker.numbers.items()) for blocker in refusal.blockers
+        (blocker.reason, blocker.message, *(item for item in blocker.numbers.items() if item[0] != "seconds"))
+        for blocker in refusal.blockers
     )
     return hash((refusal.pool, refusal.key, blockers))
 

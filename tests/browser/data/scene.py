@@ -321,6 +321,8 @@ def _ended(scene: Scene) -> None:
 
 def _history(scene: Scene) -> None:
     train = scene.pools["train"]
+    until = make.ago(minutes=-2)
+    message = f"Can start again at {until:%Y-%m-%d %H:%M:%S} UTC, after 1 eviction."
     victim = make.workload(
         scene.projects["vision"],
         "detr-long",
@@ -330,10 +332,10 @@ def _history(scene: Scene) -> None:
         preemptions=1,
         run=1,
         reason="Backoff",
-        message="Can start again in 120 s, after 1 eviction.",
+        message=message,
         first_started_at=make.ago(minutes=80),
         started_at=make.ago(minutes=80),
-        backoff_until=make.ago(minutes=-2),
+        backoff_until=until,
         explanation={
             "queue_position": 4,
             "pool": "train",
@@ -341,8 +343,12 @@ def _history(scene: Scene) -> None:
             "blockers": [
                 {
                     "reason": "Backoff",
-                    "message": "Can start again in 120 s, after 1 eviction.",
-                    "numbers": {"seconds": 120, "preemptions": 1},
+                    "message": message,
+                    "numbers": {
+                        "until": int(until.timestamp()),
+                        "seconds": 120,
+                        "preemptions": 1,
+                    },
                 }
             ],
         },

@@ -71,9 +71,11 @@ def test_missing_nodes_are_counted(count: int, nodes: str) -> None:
 
 
 @pytest.mark.parametrize(("numbers", "message"), [
-    ({"preemptions": 0, "restarts": 0, "seconds": 9}, "Can start again in 9 s."),
-    ({"preemptions": 2, "restarts": 0, "seconds": 9}, "Can start again in 9 s, after 2 evictions."),
-    ({"preemptions": 0, "restarts": 1, "seconds": 9}, "Can start again in 9 s, after 1 failed run."),
+    ({"preemptions": 0, "restarts": 0, "until": 9}, "Can start again at 1970-01-01 00:00:09 UTC."),
+    ({"preemptions": 2, "restarts": 0, "until": 9},
+     "Can start again at 1970-01-01 00:00:09 UTC, after 2 evictions."),
+    ({"preemptions": 0, "restarts": 1, "until": 9},
+     "Can start again at 1970-01-01 00:00:09 UTC, after 1 failed run."),
     ({"why": "its previous pods have not stopped", "until": None},
      "Cannot start yet: its previous pods have not stopped."),
 ])  # fmt: skip

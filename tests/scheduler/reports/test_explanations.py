@@ -1,5 +1,7 @@
 """Tests for explanations, dry runs and database constraints."""
 
+from datetime import timedelta
+
 import pytest
 from django.db import connection
 from django.utils import timezone
@@ -28,6 +30,22 @@ def test_pending_workload_is_explained_with_its_queues(stage: Stage) -> None:
     assert explanation.queue["project"]["name"] == "vision"
     assert explanation.queue["project"]["allocated"]["gpu"] == 4
     assert explanation.queue["department"]["quota"]["gpu"] == 4
+
+
+def test_backoff_counts_down_without_new_writes(stage: Stage) -> None:
+    workload = stage.submit()
+    until = stage.clock.now() + timedelta(seconds=90)
+    Workload.objects.filter(pk=workload.pk).update(preemptions=1, backoff_until=until)
+    stage.tick()
+    workload.refresh_from_db()
+    written_at = workload.explained_at
+    stage.clock.advance(30)
+    stage.tick()
+    workload.refresh_from_db()
+    (blocker,) = explain(stage.cast.dave, workload, stage.clock.now()).blockers
+    assert blocker["numbers"]["seconds"] == 60
+    assert blocker["message"] == f"Can start again at {until:%Y-%m-%d %H:%M:%S} UTC, after 1 eviction."
+    assert workload.explained_at == written_at
 
 
 def test_dry_run_predicts_start_pending_or_eviction_and_stores_nothing(stage: Stage) -> None:

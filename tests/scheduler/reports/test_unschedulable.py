@@ -202,4 +202,4 @@ def test_backoff_after_a_failed_run_does_not_mention_evictions(stage: Stage) -> 
     stage.tick(2, seconds=1)
     assert stage.phase(workload) == Phase.PENDING
     assert workload.reason == "Backoff"
-    assert workload.message.endswith(" s, after 1 failed run.")
+    assert workload.message.endswith(" UTC, after 1 failed run.")

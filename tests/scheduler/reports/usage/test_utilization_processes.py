@@ -41,7 +41,7 @@ def test_pod_utilization_is_measured_across_a_killed_leader(cast: Cast, schedule
         "BERTH_MEASURE_SECONDS": "1", "BERTH_GPU_PROBE": str(fake_nvidia_smi(schedulers.home / "smi")),
     }  # fmt: skip
     first = schedulers.start()
-    flag = schedulers.home / "over"
+    flag = schedulers.pods_directory / "over"
     workload = submit(cast, "busy", BUSY.format(flag=flag), replicas=1)
     until(lambda: phase(workload) == Phase.RUNNING, details=lambda: (workload.reason, workload.message))
     until(lambda: measured_cpu_seconds(workload) > 1)
