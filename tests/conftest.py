@@ -35,6 +35,7 @@ def pytest_configure(config: pytest.Config) -> None:
     # Every test client would search all static files; with this, they are searched when one is requested.
     settings.WHITENOISE_AUTOREFRESH = True
     settings.BERTH_FAKE_POOLS = "tests.fakes"
+    os.environ.setdefault("BERTH_IMAGES", "off")  # trying a container takes a second of each server's start
     settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 
 

@@ -30,6 +30,7 @@ from pools.runtimes.enclosure.levels import Isolation
 from pools.runtimes.enclosure.limits import UnenforcedLimit, limit_fields
 from pools.runtimes.enclosure.pod import shared_memory_path
 from pools.runtimes.enclosure.probe import Shim
+from pools.runtimes.images.order import image_env
 from pools.runtimes.pod_dir import PodDir, delete_stray_secrets, exit_report, parse_timestamp
 from pools.runtimes.pod_env import pod_env
 from pools.runtimes.process_usage import usage_by_pod
@@ -95,17 +96,23 @@ class LocalRuntime:
                 return
             if order.has_secrets:  # an earlier shim may have read and deleted them before it was killed
                 pod.secrets.store(dict(order.secret_env), dict(order.secret_files))
+            if order.image:
+                pod.write_registry_auth(order.registry_auth)
             self._spawn_shim(order.pod_id, pod)
         except OSError as error:
             raise RuntimeFailure(str(error)) from error
 
     def _write_order(self, pod: PodDir, order: PodOrder) -> bool:
         workspace = self._workspaces / validate_name(order.workspace)
-        reason = self._enclosures.refusal(order, self._workspaces) or self._image_refusal(order)
+        reason = self._enclosures.images.refusal(order) or self._enclosures.refusal(order, self._workspaces)
         environment = self._environments / order.environment if order.environment else None
-        env = pod_env(order, workspace, pod.work, environment=environment)
+        if order.image:
+            env = image_env(order, workspace, pod.work)
+        else:
+            env = pod_env(order, workspace, pod.work, environment=environment)
         if order.secret_files:
-            env[VARIABLE] = INSIDE if self.isolation.encloses else pod.secrets.files_directory
+            is_inside = order.image or self.isolation.encloses
+            env[VARIABLE] = INSIDE if is_inside else pod.secrets.files_directory
         reason = reason or _spec_error(order, env) or _missing_environment(environment)
         if not reason:
             workspace.mkdir(exist_ok=True, mode=0o700)
@@ -123,15 +130,9 @@ class LocalRuntime:
         pod.finish(PodCause.START_FAILED, reason)
         return False
 
-    def _image_refusal(self, order: PodOrder) -> str:
-        isolation = self.isolation
-        if not order.image or isolation.images:
-            return ""
-        return f"this node cannot run images: {isolation.images_obstacle}"
-
     @property
     def isolation(self) -> Isolation:
-        """Return how this machine isolates its pods. The first call tries it."""
+        """Return how this machine isolates its pods, without images. The first call tries it."""
         return self._enclosures.isolation
 
     def _spawn_shim(self, pod_id: str, pod: PodDir) -> None:
@@ -190,7 +191,7 @@ class LocalRuntime:
             return None
         status = pod.read("status")
         if status is None or status["state"] == "starting":
-            return PodReport(PodState.STARTING)
+            return PodReport(PodState.STARTING, progress=(pod.read("progress") or {}).get("text", ""))
         return PodReport(PodState.RUNNING, started_at=parse_timestamp(status["started_at"]))
 
     def _starting_report(self, pod_id: str, pod: PodDir) -> PodReport:
@@ -281,7 +282,7 @@ class LocalRuntime:
         )
 
     def get_isolation(self, instance_ids: Collection[str]) -> Mapping[str, Isolation]:
-        return dict.fromkeys(instance_ids, self.isolation)
+        return dict.fromkeys(instance_ids, self._enclosures.images.describe(self.isolation))
 
     # --- rendezvous and wake-ups
 
@@ -327,7 +328,7 @@ def _missing_environment(environment: Path | None) -> str:
 
 
 def _spec_error(order: PodOrder, env: dict[str, str]) -> str:
-    if not order.command or not order.command[0]:
+    if not (order.command or order.image) or (order.command and not order.command[0]):
         return "the command is empty"
     texts = [*order.command, *env, *env.values(), order.working_dir or "", order.start_in, order.name]
     if any("\0" in text for text in texts):

@@ -15,6 +15,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from pools.runtimes.base import PodCause, PodOrder, PodReport, PodState
+from pools.runtimes.images.store import remove_container
 from pools.runtimes.shim.cgroups import remove as remove_cgroups
 from pools.runtimes.shim.processes import boot_id, process_ids, send_signal
 from pools.runtimes.shim.records import Record, read_fields, read_record, sync_directory, write_record
@@ -79,6 +80,16 @@ class PodDir:
         fields += [("arg", argument) for argument in order.command]
         fields += [("env", f"{name}={value}") for name, value in sorted(env.items())]
         self.write("order", fields)
+
+    def write_registry_auth(self, auth: str) -> None:
+        """Write the credentials for the pull of the pod's image, which the shim deletes afterwards.
+
+        Without credentials, the file is empty: podman would otherwise use those of its user.
+        """
+        draft = self.path / f"auth.{os.getpid()}.new"
+        draft.touch(mode=0o600)
+        draft.write_text(auth or "{}")
+        draft.rename(self.path / "auth.json")
 
     def write_stop(self, grace_seconds: int) -> None:
         """Record the stop. The shortest grace period requested so far applies."""
@@ -151,7 +162,14 @@ class PodDir:
                 continue
             if mark in environment.split(b"\0"):
                 send_signal(pid, signal.SIGKILL)
+        self._remove_container()
         self._remove_cgroups()
+
+    def _remove_container(self) -> None:
+        """Remove what a killed shim left of the pod's container and its pull."""
+        remove_container(str(self.path))
+        (self.path / "auth.json").unlink(missing_ok=True)
+        shutil.rmtree(self.path / "podman", ignore_errors=True)
 
     def _remove_cgroups(self) -> None:
         """Remove control groups that a killed shim left behind, unless processes in them are still ending."""
@@ -161,6 +179,7 @@ class PodDir:
         """Remove the directory atomically by renaming it, then delete its files."""
         self._remove_cgroups()
         self.secrets.delete()
+        remove_container(str(self.path))
         removed_path = self.path.with_name(f".{self.path.name}.{os.getpid()}.gone")
         try:
             self.path.rename(removed_path)

@@ -9,9 +9,10 @@ from pathlib import Path
 from pools.runtimes.base import PodOrder
 from pools.runtimes.enclosure.devices import pod_devices
 from pools.runtimes.enclosure.levels import Isolation, Level, find_refusal, read_policy
-from pools.runtimes.enclosure.machine import environment_mounts, machine_view
+from pools.runtimes.enclosure.machine import declared_view, environment_mounts, machine_view
 from pools.runtimes.enclosure.pod import PodFiles, enclosure_fields, is_visible
 from pools.runtimes.enclosure.probe import Probed, Shim, probe
+from pools.runtimes.images.node import NodeImages
 from pools.runtimes.shim.records import Record
 
 _SERVED = (
@@ -45,10 +46,11 @@ class Enclosures:
     def __init__(self, pods: Path, state: Path, shared: Path, shim: Shim) -> None:
         self._pods, self._state, self._shared, self._shim = pods, state, shared, shim
         self._probed: Probed | None = None
+        self.images = NodeImages(state / "images", pods, shim)
 
     @property
     def isolation(self) -> Isolation:
-        """Return how this machine isolates its pods. The first call tries it."""
+        """Return how this machine isolates its pods, without images. The first call tries it."""
         return self._probe().isolation
 
     def refusal(self, order: PodOrder, workspaces: Path) -> str:
@@ -70,7 +72,7 @@ class Enclosures:
             return StartDirectory(Path(order.working_dir or ""))
         name = order.start_in.strip("/")
         shared = self._shared / name
-        if not self.isolation.encloses:
+        if not self.isolation.encloses and not order.image:
             is_shared = shared.is_dir()
         else:  # the pod gets write access to this directory, so it must lie where admins expect it
             root, shared = Path(os.path.realpath(self._shared)), Path(os.path.realpath(shared))
@@ -87,6 +89,8 @@ class Enclosures:
 
         Changes CUDA_VISIBLE_DEVICES in `env` to ids that are valid inside. Raises NotVisible, UnknownDevice.
         """
+        if order.image:
+            return self._container_fields(order, env, directory, start)
         probed = self._probe()
         if not probed.isolation.encloses:
             return []
@@ -103,6 +107,13 @@ class Enclosures:
             files, view, level, order.uid if level is Level.USERS else 0, env, devices.nodes,
             program=probed.program, blocks_nesting=probed.blocks_nesting, call_filter=probed.call_filter,
         )  # fmt: skip
+
+    def _container_fields(
+        self, order: PodOrder, env: dict[str, str], directory: Path, start: StartDirectory
+    ) -> Record:
+        workspace = Path(env["BERTH_WORKSPACE"])
+        files = PodFiles(directory, Path(env["BERTH_POD_DIR"]), workspace, start.shared)
+        return self.images.fields(order, env, files, declared_view([self._state, workspace.parent]))
 
     def _probe(self) -> Probed:
         if self._probed is None:

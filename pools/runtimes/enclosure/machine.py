@@ -48,6 +48,15 @@ def machine_view(state: Collection[Path], environ: Mapping[str, str] = os.enviro
     return View(tuple(links), readable, tuple(hidden), writable)
 
 
+def declared_view(state: Collection[Path], environ: Mapping[str, str] = os.environ) -> View:
+    """Return the directories that the operator declared for pods, without `state`."""
+    readable = _mounts(_declared_paths(environ, (PATHS_VARIABLE,)))
+    writable = _mounts(_declared_paths(environ, (WRITABLE_PATHS_VARIABLE,)))
+    mounts = (*readable, *writable)
+    hidden = dict.fromkeys(path for own in state for path in _visible_paths(os.path.realpath(own), mounts))
+    return View((), readable, tuple(hidden), writable)
+
+
 def _mounts(paths: Iterable[str]) -> tuple[Mount, ...]:
     return tuple(Mount(os.path.realpath(path), path) for path in paths if Path(path).exists())
 

@@ -40,25 +40,37 @@ def enclosure_fields(
     `uid` is 0 where all pods share the user of this process. `call_filter` is the program that filters system
     calls, or empty.
     """
+    view = add_own_files(view, files, uid, env, devices)
+    view = replace(view, readable=(*view.readable, *_accounts(files, uid or os.geteuid())))
+    command = enclose(view, level, program=program, blocks_nesting=blocks_nesting)
+    return [*user_fields(view, uid, call_filter), *(("enclosure", argument) for argument in command)]
+
+
+def add_own_files(
+    view: View, files: PodFiles, uid: int, env: Mapping[str, str], devices: tuple[str, ...]
+) -> View:
+    """Give the pod's files to its user, and return the view with these files and the pod's devices."""
     temporary = [(_make_directory(files.directory / name, uid), f"/{target}")
                  for name, target in (("tmp", "tmp"), ("var-tmp", "var/tmp"))]  # fmt: skip
     _give(files.work, uid)
     _give(files.workspace, uid)
-    shared_memory = _shared_memory(files.workspace)
     writable = [Mount(str(source), target) for source, target in temporary]
     writable += [Mount.at(str(path)) for path in (files.work, files.workspace, files.shared) if path]
     if _serves_mps(env):
         writable.append(Mount.at(MPS_PIPES))
-    view = replace(
-        view, writable=(*view.writable, *writable), devices=devices, shared_memory=shared_memory,
-        readable=(*view.readable, *files.readable, *_accounts(files, uid or os.geteuid())),
+    return replace(
+        view, writable=(*view.writable, *writable), devices=devices,
+        shared_memory=_shared_memory(files.workspace), readable=(*view.readable, *files.readable),
         secrets=env.get(VARIABLE, ""),
     )  # fmt: skip
-    command = enclose(view, level, program=program, blocks_nesting=blocks_nesting)
-    fields: Record = [("uid", str(uid)), *(("enclosure", argument) for argument in command)]
-    fields += [("group", str(group)) for group in _device_groups(devices)]
+
+
+def user_fields(view: View, uid: int, call_filter: bytes) -> Record:
+    """Return the fields of an order that its shim needs to become the pod's user."""
+    fields: Record = [("uid", str(uid))]
+    fields += [("group", str(group)) for group in _device_groups(tuple(view.devices))]
     fields += [("seccomp", call_filter.hex())] if call_filter else []
-    return [*fields, ("shared_memory", shared_memory)] if shared_memory else fields
+    return [*fields, ("shared_memory", view.shared_memory)] if view.shared_memory else fields
 
 
 def is_visible(path: str, view: View, files: PodFiles) -> bool:

@@ -21,7 +21,6 @@ from pools.runtimes.shim.records import Record, read_record, write_record
 PROBE_SECONDS = 20.0
 PROBE_UID = FIRST_UID  # no project has this user
 INSTALL = "Install it, for example with `apt-get install bubblewrap`, and restart the node's agent."
-NO_IMAGES = "Container images are not supported on this node."
 SHARED_USER = (
     "Pods share the user of the node's agent. Run the agent as root to give each project its own user."
 )
@@ -58,7 +57,7 @@ class Shim:
 def probe(root: Path, policy: Policy, shim: Shim) -> Probed:
     """Try the levels from the strongest to the weakest, in a directory under `root`, and the limits."""
     probed = _probe_levels(root, policy, shim)
-    return replace(probed, isolation=replace(with_limits(probed.isolation), images_obstacle=NO_IMAGES))
+    return replace(probed, isolation=with_limits(probed.isolation))
 
 
 def _probe_levels(root: Path, policy: Policy, shim: Shim) -> Probed:
@@ -111,7 +110,7 @@ def _try_level(
                 files, machine_view([]), level, uid, {}, (), program=program, blocks_nesting=blocks_nesting,
                 call_filter=call_filter,
             )  # fmt: skip
-            write_record(f"{place}/order", [*_order(files, uid), *fields])
+            write_record(f"{place}/order", [*check_order(files, uid), *fields])
             subprocess.run(
                 [*shim.command, place, ""], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE, timeout=PROBE_SECONDS, check=True, cwd="/", env=shim.env,
@@ -121,10 +120,11 @@ def _try_level(
             return f"the machine does not map user id {uid}" if is_unmapped else str(error)
         except subprocess.SubprocessError as error:
             return str(error)
-        return _obstacle(directory)
+        return read_obstacle(directory)
 
 
-def _order(files: PodFiles, uid: int) -> Record:
+def check_order(files: PodFiles, uid: int) -> Record:
+    """Return the order of a pod that checks its enclosure."""
     facts = (str(uid or os.geteuid()), str(Path("/proc/self/ns/pid").readlink()), str(files.workspace))
     arguments = ("/bin/sh", "-c", CHECK, "check", *facts)
     return [
@@ -134,7 +134,8 @@ def _order(files: PodFiles, uid: int) -> Record:
     ]  # fmt: skip
 
 
-def _obstacle(directory: Path) -> str:
+def read_obstacle(directory: Path) -> str:
+    """Return the reason that such a pod failed, or an empty string."""
     end = read_record(str(directory / "exit"))
     if end is None:
         return "the probe left no exit code"

@@ -8,6 +8,7 @@ import os
 import select
 import time
 
+from pools.runtimes.shim.interrupts import Interrupts
 from pools.runtimes.shim.pod import MIB, Pod
 from pools.runtimes.shim.podlog import CHECK_SECONDS, PodLog
 from pools.runtimes.shim.processes import open_anchor
@@ -47,12 +48,12 @@ def run_pod(directory: str, order: Record, anchor: str) -> None:
         write_exit(directory, "host_stopped", message="host stopped before the pod started")
         return
     control, signals = _open_control(directory), _catch_signals()
-    pod = Pod(directory, order)
+    pod = Pod(directory, order, Interrupts(directory, control, signals, anchor_fd))
     failure = pod.start()
     if failure:
         pod.kill()
         pod.cgroups.remove()
-        write_exit(directory, "start_failed", message=failure)
+        write_exit(directory, pod.cause or "start_failed", message=failure)
         return
     wake_listeners(pod.order["wake_dir"])
     watch(pod, control, signals, anchor_fd, PodLog(f"{directory}/log", int(pod.order["log_limit"])))

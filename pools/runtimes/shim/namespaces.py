@@ -26,8 +26,11 @@ class Namespaces:
     """Namespaces built by `command`. `uid` is the pod's user, or 0 to keep the shim's user.
 
     `pids` are the processes of bubblewrap, which do not belong to the pod. `errors` is a file for its output.
-    `call_filter` is the BPF program that filters the pod's system calls, or empty.
+    `call_filter` is the BPF program that filters the pod's system calls, or empty. `cause` is the cause of
+    the pod's end if it must not start any more. `directory` is the working directory of the pod's image.
     """
+
+    is_container = False
 
     def __init__(
         self, command: list[str], uid: int, groups: list[int], errors: str, memory: SharedMemory | None,
@@ -37,6 +40,7 @@ class Namespaces:
         self.call_filter = call_filter
         self.pids: frozenset[int] = frozenset()
         self.init = 0  # process id of the first process inside
+        self.cause, self.directory = "", ""
         self._builder = 0
         self._input = self._info = self._ready = -1
 
@@ -70,6 +74,10 @@ class Namespaces:
         self.pids = frozenset((self._builder, self.init, *_children(self.init)))
         return ""
 
+    def complete(self, command: list[str], env: dict[str, str]) -> tuple[list[str], dict[str, str]]:
+        """Return the pod's command and variables, with those of its image."""
+        return command, env
+
     def enter(self, libc: CDLL, init: int) -> None:
         """Move this process into the namespaces of `init`. Only its children are in the process namespace."""
         import ctypes
@@ -102,6 +110,9 @@ class Namespaces:
         if libc.prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, described, 0, 0) != 0:
             number = ctypes.get_errno()
             raise OSError(number, f"system calls cannot be filtered: {os.strerror(number)}")
+
+    def end(self) -> None:
+        """Remove the container, after the pod's processes have ended."""
 
     def close(self) -> None:
         """Delete what the pod shared with others, unless they use it."""

@@ -8,6 +8,7 @@ import os
 import time
 
 from pools.runtimes.shim.cgroups import CPU, MEMORY, PROCESSES, CannotLimit, Cgroups
+from pools.runtimes.shim.interrupts import Interrupts
 from pools.runtimes.shim.namespaces import Namespaces
 from pools.runtimes.shim.processes import descendants, is_running, process_group, send_signal, start_time
 from pools.runtimes.shim.records import Record, write_record
@@ -27,12 +28,12 @@ _LIMITS = "the pod's limits could not be set"
 class Pod:
     """The command and its descendants. Orphans are reparented to this process or to their namespace's."""
 
-    def __init__(self, directory: str, order: Record) -> None:
+    def __init__(self, directory: str, order: Record, interrupts: Interrupts) -> None:
         self.directory = directory
         self.order = dict(order)
         self.command = [value for key, value in order if key == "arg"]
         self.env = dict(value.split("=", 1) for key, value in order if key == "env")
-        self.namespaces = _namespaces(directory, order)
+        self.namespaces = _namespaces(directory, order, interrupts)
         self.cgroups = _cgroups(directory, self.order)
         self.secrets = Secrets(self.order.get("secrets", ""))
         self.pid = 0
@@ -47,7 +48,7 @@ class Pod:
 
         bubblewrap, the process that will become or start the command, and this process work at the same time.
         """
-        failure = self.namespaces.launch() if self.namespaces else ""
+        failure = self._launch()
         import ctypes  # after bubblewrap has started, because it takes milliseconds
 
         libc = ctypes.CDLL(None, use_errno=True)
@@ -86,6 +87,15 @@ class Pod:
             return failure or "the command could not be started: the process that starts it was killed"
         if not failure:
             self._write_status("running")
+        return failure
+
+    def _launch(self) -> str:
+        """Start what builds the pod's namespaces. A container is then complete, with its image's settings."""
+        if self.namespaces is None:
+            return ""
+        failure = self.namespaces.launch()
+        self.cause = self.namespaces.cause
+        self.command, self.env = self.namespaces.complete(self.command, self.env)
         return failure
 
     def _limit(self) -> str:
@@ -156,13 +166,24 @@ class Pod:
             subject = self.order["working_dir"]
             if "create_dir" in self.order:
                 os.makedirs(self.order["create_dir"], 0o700, exist_ok=True)
-            os.chdir(subject)
+            self._change_directory()
             subject = self.command[0]
             os.execvpe(subject, self.command, {**self.env, **self.secrets.env})  # noqa: S606
         except BaseException as error:  # the forked child must not continue, whatever the error
             reason = error.strerror if isinstance(error, OSError) else error
             os.write(failure_fd, f"{subject}: {reason}".encode("utf-8", "replace")[:1000])
         os._exit(127)
+
+    def _change_directory(self) -> None:
+        """Enter the working directory, or that of the image if the document names none and it exists."""
+        if self.namespaces and self.namespaces.directory:
+            try:
+                os.chdir(self.namespaces.directory)
+            except OSError:  # the pod's user may not enter it
+                pass
+            else:
+                return
+        os.chdir(self.order["working_dir"])
 
     def _open_output(self) -> None:
         """Connect the log. It belongs to the pod's user, because programs open /dev/stderr again."""
@@ -236,6 +257,9 @@ class Pod:
 
         A process in an uninterruptible state still occupies its devices.
         """
+        if self.namespaces and self.namespaces.is_container:
+            self._kill_own_processes()
+            self.namespaces.end()
         pause = 0.001
         self.reap()
         while not self.childless:
@@ -248,16 +272,30 @@ class Pod:
             self.namespaces.close()
         self.secrets.delete()
 
+    def _kill_own_processes(self) -> None:
+        """Kill and reap the processes inside a container, which cannot end before them."""
+        pause = 0.001
+        while pids := self.processes():
+            for pid in pids:
+                send_signal(pid, signal.SIGKILL)
+            time.sleep(pause)
+            pause = min(pause * 2, 1.0)
+        self.reap()
 
-def _namespaces(directory: str, order: Record) -> Namespaces | None:
+
+def _namespaces(directory: str, order: Record, interrupts: Interrupts) -> Namespaces | None:
     command = [value for key, value in order if key == "enclosure"]
-    if not command:
-        return None
     fields = dict(order)
+    if not command and "image" not in fields:
+        return None
     uid, path = int(fields["uid"]), fields.get("shared_memory")
     groups = [int(value) for key, value in order if key == "group"]
     memory = SharedMemory(path, uid) if path else None
     call_filter = bytes.fromhex(fields.get("seccomp", ""))
+    if "image" in fields:
+        from pools.runtimes.images.container import Container  # only for pods that need it
+
+        return Container(directory, order, uid, groups, memory, call_filter, interrupts)
     return Namespaces(command, uid, groups, f"{directory}/enclosure.err", memory, call_filter)
 
 

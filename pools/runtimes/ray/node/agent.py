@@ -126,7 +126,7 @@ SERIAL: dict[str, Callable[[NodePods, dict[str, Any]], Any]] = {
     "order": lambda pods, body: {"entrypoint": pods.entrypoint(decode_order(body))},
     "stop": lambda pods, body: pods.stop(body["pod_id"], int(body["grace_seconds"])),
     "look": _get_reports,
-    "isolation": lambda pods, body: encode_isolation(pods.isolation),
+    "isolation": lambda pods, body: encode_isolation(pods.get_isolation([THIS_INSTANCE])[THIS_INSTANCE]),
     "known": lambda pods, body: list(pods.list_pods()),
     "clear": _clear,
     "checkpointed_at": _checkpointed_at,

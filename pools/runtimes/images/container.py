@@ -1,0 +1,184 @@
+"""The container of a pod with an image.
+
+podman creates it around a process that waits. The shim then enters its namespaces with the pod's command, as
+it enters those that bubblewrap builds. A small process beside the shim ends the container if the shim dies.
+"""
+
+from __future__ import annotations
+
+import _signal as signal  # type: ignore[import-not-found]
+import fcntl
+import os
+import time
+import warnings  # noqa: F401 (os.execvpe imports it, and it is not in the container)
+
+from pools.runtimes.images.podman import NoAnswer, Podman
+from pools.runtimes.images.store import ImageStore, container_name, removal, remove_traces
+from pools.runtimes.shim.interrupts import Interrupted, Interrupts
+from pools.runtimes.shim.namespaces import Namespaces
+from pools.runtimes.shim.processes import descendants
+from pools.runtimes.shim.records import Record, write_record
+from pools.runtimes.shim.shared_memory import SharedMemory
+from pools.runtimes.shim.wakes import wake_listeners
+
+REPORT_SECONDS = 1.0
+REMOVE_SECONDS = 60.0
+
+
+class CannotRun(Exception):
+    """Raised if the pod cannot run in its image. The message is the reason."""
+
+
+class ImageMissing(CannotRun):
+    """Raised if the storage does not have an image that it should have."""
+
+
+class Container(Namespaces):
+    """Namespaces of a container of the order's image, or of the machine's programs if it names no image."""
+
+    is_container = True
+
+    def __init__(
+        self, directory: str, order: Record, uid: int, groups: list[int], memory: SharedMemory | None,
+        call_filter: bytes, interrupts: Interrupts,
+    ) -> None:  # fmt: skip
+        super().__init__([], uid, groups, f"{directory}/podman.err", memory, call_filter)
+        self._pod, self._order, self._fields = directory, order, dict(order)
+        variables = [value for key, value in order if key == "podman_env"]
+        self._podman = Podman(ImageStore(self._fields["image_store"]), directory, variables, interrupts)
+        self._name = container_name(directory)
+        self._config: Record = []
+        self._reported_at = 0.0
+        self._is_removed = False
+
+    def launch(self) -> str:
+        """Pull the image, and create the container. Return an error message or ""."""
+        self._podman.adopt_orphans()  # conmon leaves its parent
+        try:
+            if self.memory:
+                self.memory.open()
+            if self._fields["image"]:
+                self._create_from_image(self._fields["image_digest"])
+            else:
+                self._create("")
+        except (CannotRun, NoAnswer) as error:
+            return str(error)
+        except OSError as error:
+            return f"the pod's container could not be created: {error}"
+        except Interrupted as interrupted:
+            self.cause = interrupted.cause
+            return "stopped before its container had started"
+        self.pids = frozenset(descendants(os.getpid()))
+        return ""
+
+    def wait(self) -> str:
+        return ""
+
+    def complete(self, command: list[str], env: dict[str, str]) -> tuple[list[str], dict[str, str]]:
+        """Return the command and the environment of the pod with those of the image.
+
+        A command replaces the image's entrypoint and its arguments. A variable of the pod replaces that of
+        the image, which replaces Berth's default.
+        """
+        defaults = _variables(self._order, "env_default")
+        of_image = [value for wanted in ("entrypoint", "cmd") for key, value in self._config if key == wanted]
+        return command or of_image, {**defaults, **_variables(self._config, "env"), **env}
+
+    def end(self) -> None:
+        """Remove the container with all processes in it."""
+        if not os.path.exists(f"{self._pod}/container"):
+            return
+        try:
+            removed = self._podman.run(*removal(self._name), seconds=REMOVE_SECONDS, interruptible=False)
+        except NoAnswer:
+            return
+        self._is_removed = removed.code == 0
+
+    def close(self) -> None:
+        if self._is_removed:  # otherwise, the runtime tries it again when it deletes the pod's record
+            remove_traces(self._pod, self._name)
+        super().close()
+
+    def _create_from_image(self, digest: str) -> None:
+        """Create the container. If the storage has lost the image, pull it again."""
+        store = self._podman.store
+        in_use = os.open(f"{store.locks}/{digest}", os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(in_use, fcntl.LOCK_SH)
+            try:
+                self._use(self._find(digest))
+            except ImageMissing:
+                store.drop(digest)
+                self._use(self._find(digest))
+            store.touch(digest)
+        finally:
+            os.close(in_use)
+            os.unlink(f"{self._pod}/auth.json")
+
+    def _find(self, digest: str) -> Record:
+        """Return the configuration of the image, which the storage then has."""
+        store = self._podman.store
+        if self._fields["image_policy"] != "always" and store.has_access(
+            self._fields["image_project"], digest
+        ):
+            config = store.read_config(digest)
+            if config is not None:
+                return config
+        from pools.runtimes.images.pull import ImagePull  # slow to import, and most pods do not need it
+
+        return ImagePull(self._podman, self._pod, self._order, self._report).ensure()
+
+    def _use(self, config: Record) -> None:
+        """Create the container from the image with this configuration."""
+        self._config = config
+        if "image_directory" in self._fields:
+            self.directory = dict(config)["working_dir"]
+        if not any(key in ("entrypoint", "cmd") for key, _ in config) and "arg" not in self._fields:
+            raise CannotRun(f"image {self._fields['image']}: it has no command, and neither has the document")
+        self._create(next(value for key, value in config if key == "name"))
+
+    def _create(self, image: str) -> None:
+        """Create the container, and guard it. Raises CannotRun and Interrupted."""
+        record = [("name", self._name), ("store", self._podman.store.root)]
+        write_record(f"{self._pod}/container", record, durable=False)
+        options = [value for key, value in self._order if key == "podman_arg"]
+        pid_file = f"{self._pod}/container.pid"
+        output = self._podman.run(
+            "run", "--detach", "--replace", "--rm", f"--name={self._name}", f"--cgroup-parent=/{self._name}",
+            f"--pidfile={pid_file}", *options, *([image, "-P"] if image else ["-P"]),
+        )  # fmt: skip
+        if output.code != 0:
+            detail = output.errors.strip().splitlines()[-1:] or ["podman wrote no error"]
+            kind = ImageMissing if "image not known" in detail[0] else CannotRun
+            raise kind(f"the pod's container could not be created: {detail[0].removeprefix('Error: ')}")
+        with open(pid_file) as file:
+            self.init = int(file.read())
+        self._guard(os.pidfd_open(self.init))
+
+    def _guard(self, init: int) -> None:
+        """Start a process that kills the container once this process has ended."""
+        alive_read, self._input = os.pipe()
+        if os.fork() == 0:
+            try:
+                signal.set_wakeup_fd(-1)
+                os.setsid()
+                os.close(self._input)
+                os.read(alive_read, 1)
+                signal.pidfd_send_signal(init, signal.SIGKILL)
+            finally:
+                os._exit(0)
+        os.close(alive_read)
+
+    def _report(self, progress: str) -> None:
+        """Record the progress for readers, once a second."""
+        now = time.monotonic()
+        if now - self._reported_at < REPORT_SECONDS:
+            return
+        self._reported_at = now
+        write_record(f"{self._pod}/progress", [("text", progress)], durable=False)
+        wake_listeners(self._fields["wake_dir"])
+
+
+def _variables(record: Record, key: str) -> dict[str, str]:
+    """Return the variables in these fields. Images may contain entries without a value."""
+    return {each.partition("=")[0]: each.partition("=")[2] for name, each in record if name == key}

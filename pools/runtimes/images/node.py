@@ -1,0 +1,93 @@
+"""Container images on this node: whether it runs them, and the orders of pods that use them."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+from pools.runtimes.base import PodOrder
+from pools.runtimes.enclosure.command import View
+from pools.runtimes.enclosure.devices import pod_devices
+from pools.runtimes.enclosure.levels import FIRST_UID, LAST_UID, Isolation
+from pools.runtimes.enclosure.pod import PodFiles, add_own_files, user_fields
+from pools.runtimes.enclosure.probe import Shim
+from pools.runtimes.enclosure.seccomp import find_program
+from pools.runtimes.images.order import (
+    ContainerFiles,
+    PullSettings,
+    container_fields,
+    default_fields,
+    pull_fields,
+)
+from pools.runtimes.images.probe import ImageSupport, probe_images
+from pools.runtimes.images.reference import InvalidReference, parse_reference
+from pools.runtimes.images.store import ImageStore
+from pools.runtimes.shim.records import Record
+
+POLICIES = ("if_not_present", "always", "never")
+
+
+class NodeImages:
+    """Images of a node, with their storage below `root`. Pods' directories are in `pods`."""
+
+    def __init__(self, root: Path, pods: Path, shim: Shim) -> None:
+        self.store = ImageStore(str(root))
+        self.pull_settings = PullSettings(0)
+        self._pods, self._shim = pods, shim
+        self._lock = threading.Lock()
+        self._support: ImageSupport | None = None
+
+    @property
+    def support(self) -> ImageSupport:
+        """Return whether this machine runs images. The first call tries it, which takes about a second."""
+        with self._lock:
+            if self._support is None:
+                self._support = probe_images(self.store, self._pods, self._shim)
+            return self._support
+
+    def begin_probe(self) -> None:
+        """Try it in the background, so that the first question is answered at once."""
+        threading.Thread(target=lambda: self.support, name="images", daemon=True).start()
+
+    def describe(self, isolation: Isolation) -> Isolation:
+        return replace(isolation, images=self.support.version, images_obstacle=self.support.obstacle)
+
+    def refusal(self, order: PodOrder) -> str:
+        """Return the reason this node must not run the pod, or an empty string."""
+        if not order.image:
+            return ""
+        try:
+            parse_reference(order.image)
+        except InvalidReference as error:
+            return str(error)
+        if order.image_pull_policy not in POLICIES:
+            return f"image_pull_policy is {order.image_pull_policy!r}. Use one of {', '.join(POLICIES)}"
+        if not self.support.version:
+            return f"this node cannot run images: {self.support.obstacle}"
+        if order.environment:
+            return (
+                "the pool's environment does not work in an image, because its Python belongs to the node. "
+                "Remove the image, or use a pool without plugins that install packages"
+            )
+        if not FIRST_UID < order.uid <= LAST_UID:
+            return f"the order names user id {order.uid}, which is outside the range of pods"
+        return ""
+
+    def fields(self, order: PodOrder, env: dict[str, str], files: PodFiles, view: View) -> Record:
+        """Prepare the pod's files, and return the fields of its order that describe its container.
+
+        `view` lists the directories that the operator declared. Changes CUDA_VISIBLE_DEVICES in `env`.
+        Raises UnknownDevice.
+        """
+        devices = pod_devices(order.devices)
+        env["CUDA_VISIBLE_DEVICES"] = ",".join(devices.ids)
+        view = add_own_files(view, files, order.uid, env, devices.nodes)
+        settings = replace(self.pull_settings, cache_bytes=self.support.cache_bytes)
+        chooses = bool(order.working_dir or order.start_in)
+        return [
+            *user_fields(view, order.uid, find_program()[0]),
+            *container_fields(ContainerFiles(self.support.init, view, order.uid), self.store.root),
+            *pull_fields(order, settings), *default_fields(files.workspace, files.work),
+            *([] if chooses else [("image_directory", "yes")]),
+        ]  # fmt: skip

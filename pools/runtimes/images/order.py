@@ -1,0 +1,134 @@
+"""The fields of an order that describe a pod's container."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pools.runtimes.base import PodOrder
+from pools.runtimes.enclosure.command import Mount, View
+from pools.runtimes.images.reference import parse_reference
+from pools.runtimes.shim.records import Record
+
+# The process that waits in a container. It reaps orphans.
+HOLDER = "/dev/berth-init"
+PAUSES = (2.0, 5.0, 15.0)  # seconds between attempts to pull
+SILENCE = 90.0  # seconds without an answer of the registry
+# Parts of /sys that show other pods, or that only administrators need.
+_HIDDEN_SYS = ("/sys/fs", "/sys/kernel", "/sys/power", "/sys/hypervisor")
+_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy")
+_UNLIMITED = 1 << 64  # the kernel's number is -1 in Python
+_TRUST = ("SSL_CERT_FILE", "SSL_CERT_DIR")
+
+
+@dataclass(frozen=True)
+class PullSettings:
+    """Pauses between attempts to pull, the silence after which a registry does not answer, both in seconds,
+    and the size of the image storage.
+    """
+
+    cache_bytes: int
+    pauses: tuple[float, ...] = PAUSES
+    silence: float = SILENCE
+
+
+@dataclass(frozen=True)
+class ContainerFiles:
+    """Files of the machine in a container. `view` lists its mounts, and `init` is the path of catatonit."""
+
+    init: str
+    view: View
+    uid: int
+
+
+def container_fields(files: ContainerFiles, store: str) -> Record:
+    """Return the fields that describe the container."""
+    arguments = [
+        "--pull=never", "--network=host", "--pid=private", "--ipc=private", "--uts=private",
+        f"--user={files.uid}:{files.uid}", "--cap-drop=all", "--security-opt=no-new-privileges",
+        f"--security-opt=mask={':'.join(_HIDDEN_SYS)}",
+        "--read-only", "--read-only-tmpfs=false", "--image-volume=ignore", "--log-driver=none",
+        "--no-healthcheck", "--systemd=false", "--stop-signal=SIGKILL", *_own_limits(),
+        *_mount_options(files.view), f"--volume={files.init}:{HOLDER}:ro",
+        *(f"--device={device}" for device in files.view.devices),
+        f"--entrypoint={json.dumps([HOLDER])}",
+    ]  # fmt: skip
+    return [("image_store", store), *(("podman_arg", argument) for argument in arguments)]
+
+
+def pull_fields(order: PodOrder, settings: PullSettings, environ: Mapping[str, str] = os.environ) -> Record:
+    """Return the fields that describe the pull. Credentials are not among them."""
+    reference = parse_reference(order.image)
+    return [
+        ("image", order.image), ("image_digest", reference.digest), ("image_policy", order.image_pull_policy),
+        ("image_project", str(order.uid)), ("image_silence", repr(settings.silence)),
+        ("image_cache", str(settings.cache_bytes)),
+        *(("image_pause", repr(pause)) for pause in settings.pauses),
+        *(("podman_env", f"{name}={environ[name]}") for name in (*_PROXIES, *_TRUST) if environ.get(name)),
+    ]  # fmt: skip
+
+
+def image_env(order: PodOrder, workspace: Path, work: Path) -> dict[str, str]:
+    """Return the variables of a pod that replace those of its image."""
+    return {
+        **order.env,
+        "CUDA_VISIBLE_DEVICES": ",".join(order.devices),
+        "BERTH_WORKSPACE": str(workspace),
+        "BERTH_POD_DIR": str(work),
+    }
+
+
+def default_fields(workspace: Path, work: Path, environ: Mapping[str, str] = os.environ) -> Record:
+    """Return the variables of a pod that its image and its document may replace."""
+    variables = {
+        "PATH": _PATH, "HOME": str(workspace), "TMPDIR": str(work), "PYTHONUNBUFFERED": "1",
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+        **{name: environ[name] for name in _PROXIES if name in environ},
+    }  # fmt: skip
+    return [("env_default", f"{name}={value}") for name, value in variables.items()]
+
+
+def _own_limits() -> list[str]:
+    """Return this process's own resource limits. podman's defaults may exceed what it may set."""
+    files = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = int(Path("/proc/sys/kernel/pid_max").read_text())  # podman lowers its own limit to this
+    processes = [min(limit % _UNLIMITED, most) for limit in resource.getrlimit(resource.RLIMIT_NPROC)]
+    return [f"--ulimit=nofile={files[0]}:{files[1]}", f"--ulimit=nproc={processes[0]}:{processes[1]}"]
+
+
+def _mount_options(view: View) -> list[str]:
+    """Return the mounts, parents first. podman sorts them by target."""
+    options = [_bind(mount, "ro") for mount in _with_mounts_below(view.readable)]
+    options += [_bind(mount, "rw") for mount in view.writable]
+    options += [f"--mount=type=tmpfs,target={path},ro=true,tmpfs-mode=755" for path in view.hidden]
+    if view.secrets:
+        options.append(f"--mount=type=tmpfs,target={view.secrets},tmpfs-mode=755")
+    shared_memory = Mount(view.shared_memory, "/dev/shm")  # noqa: S108
+    return [*options, _bind(shared_memory, "rw")] if view.shared_memory else options
+
+
+def _bind(mount: Mount, mode: str) -> str:
+    return f"--volume={mount.source}:{mount.target}:{mode},rbind,rprivate"
+
+
+def _with_mounts_below(mounts: Sequence[Mount]) -> Iterable[Mount]:
+    """Yield the mounts and the mount points below them, because a read-only mount leaves those writable."""
+    points = [_unescape(line.split()[4]) for line in _mount_lines()]
+    for mount in mounts:
+        yield mount
+        for point in points:
+            if point.startswith(f"{mount.source}/"):
+                yield Mount(point, mount.target + point[len(mount.source) :])
+
+
+def _mount_lines() -> list[str]:
+    return Path("/proc/self/mountinfo").read_text().splitlines()
+
+
+def _unescape(path: str) -> str:
+    return path.replace("\\040", " ").replace("\\134", "\\")

@@ -1,0 +1,146 @@
+"""Find out whether this machine runs container images, by running a pod in a container."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from pools.runtimes.enclosure.command import View
+from pools.runtimes.enclosure.machine import machine_view
+from pools.runtimes.enclosure.pod import PodFiles, add_own_files, user_fields
+from pools.runtimes.enclosure.probe import PROBE_UID, Shim, check_order, read_obstacle
+from pools.runtimes.enclosure.seccomp import find_program
+from pools.runtimes.images.order import ContainerFiles, container_fields
+from pools.runtimes.images.store import ImageStore, remove_container
+from pools.runtimes.shim.records import write_record
+
+VARIABLE, CACHE_VARIABLE = "BERTH_IMAGES", "BERTH_IMAGE_CACHE_MIB"
+PROBE_SECONDS = 60.0
+DISK_SHARE = 0.3  # of the disk, for the storage of images
+_MIB = 1024 * 1024
+_INSTALL = (
+    "Install podman, runc and catatonit, for example with `apt-get install podman runc catatonit`, "
+    "and restart the node's agent."
+)
+_INIT_DIRECTORIES = ("/usr/bin", "/usr/libexec/podman", "/usr/lib/podman", "/usr/libexec/catatonit")
+_UNIFIED = Path("/sys/fs/cgroup/cgroup.controllers")  # exists with control groups version 2 only
+
+
+@dataclass(frozen=True)
+class ImageSupport:
+    """`version` of podman if the machine runs images, otherwise the `obstacle`.
+
+    `init` is the program that waits in containers. `cache_bytes` is the size of the image storage.
+    """
+
+    version: str = ""
+    obstacle: str = ""
+    init: str = ""
+    cache_bytes: int = 0
+
+
+def probe_images(
+    store: ImageStore, pods: Path, shim: Shim, environ: Mapping[str, str] = os.environ
+) -> ImageSupport:
+    """Try to run a pod in a container, with the machine's own programs instead of an image."""
+    try:
+        support = _read_settings(store, environ)
+        runtime = _find_runtime(environ)
+        store.make(runtime)
+        obstacle = _try_container(store, pods, shim, support.init)
+        version = _read_version(store)
+    except Unsupported as error:
+        return ImageSupport(obstacle=str(error))
+    except (OSError, subprocess.SubprocessError) as error:
+        return ImageSupport(obstacle=f"podman cannot run containers on this machine: {error}.")
+    if obstacle:
+        return ImageSupport(obstacle=f"podman cannot run containers on this machine: {obstacle}.")
+    return replace(support, version=version)
+
+
+class Unsupported(Exception):
+    """Raised if the machine lacks something. The message says what, with a remedy."""
+
+
+def _read_settings(store: ImageStore, environ: Mapping[str, str]) -> ImageSupport:
+    """Return the settings of the node. Raises Unsupported."""
+    setting = environ.get(VARIABLE) or "auto"
+    if setting == "off":
+        raise Unsupported(f"{VARIABLE} is off.")
+    if setting != "auto":
+        raise Unsupported(f"{VARIABLE} is {setting!r}. Use auto or off.")
+    if os.geteuid() != 0:
+        raise Unsupported("Containers need an agent that runs as root.")
+    if ":" in store.root:
+        raise Unsupported(f"podman does not accept the colon in the path {store.root}.")
+    init = shutil.which("catatonit", path=":".join(_INIT_DIRECTORIES))
+    missing = [name for name in ("podman", "conmon") if shutil.which(name, path=environ.get("PATH")) is None]
+    missing += [] if init else ["catatonit"]
+    if missing or init is None:
+        raise Unsupported(f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} not installed. "
+                          f"{_INSTALL}")  # fmt: skip
+    return ImageSupport(init=init, cache_bytes=_cache_bytes(store, environ))
+
+
+def _cache_bytes(store: ImageStore, environ: Mapping[str, str]) -> int:
+    text = environ.get(CACHE_VARIABLE, "")
+    if text:
+        if not re.fullmatch(r"[1-9]\d{0,11}", text):
+            raise Unsupported(f"{CACHE_VARIABLE} is {text!r}. Use a positive number of MiB.")
+        return int(text) * _MIB
+    Path(store.root).mkdir(mode=0o700, parents=True, exist_ok=True)
+    return int(shutil.disk_usage(store.root).total * DISK_SHARE)
+
+
+def _find_runtime(environ: Mapping[str, str]) -> str:
+    """Return the program that starts containers. crun refuses control groups of version 1."""
+    names = ("crun", "runc") if _UNIFIED.exists() else ("runc",)
+    for name in names:
+        if shutil.which(name, path=f"{environ.get('PATH', '')}:/usr/sbin"):
+            return name
+    raise Unsupported(f"{names[-1]} is not installed. {_INSTALL}")
+
+
+def _try_container(store: ImageStore, pods: Path, shim: Shim, init: str) -> str:
+    """Run a pod. Return the obstacle, or an empty string."""
+    with tempfile.TemporaryDirectory(prefix=".probe-image-", dir=pods) as place:
+        directory, root = Path(place), Path(place) / "root"
+        files = PodFiles(directory, directory / "work", directory / "workspace")
+        for path in (root, files.work, files.workspace, directory / "wakes"):
+            path.mkdir(mode=0o755)
+        view = add_own_files(_probe_view(root), files, PROBE_UID, {}, ())
+        container = container_fields(ContainerFiles(init, view, PROBE_UID), store.root)
+        fields = [*check_order(files, PROBE_UID), *user_fields(view, PROBE_UID, find_program()[0])]
+        rootfs = [("podman_arg", "--rootfs"), ("podman_arg", str(root))]
+        write_record(f"{place}/order", [*fields, *container, *rootfs, ("image", "")])
+        try:
+            completed = subprocess.run(
+                [*shim.command, place, ""], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE, timeout=PROBE_SECONDS, check=False, cwd="/", env=shim.env, text=True,
+            )  # fmt: skip
+        finally:
+            remove_container(place)
+        return completed.stderr.strip().splitlines()[-1] if completed.returncode else read_obstacle(directory)
+
+
+def _probe_view(root: Path) -> View:
+    """Return a view of the machine's programs below this root directory."""
+    machine = machine_view([])
+    for target, link in machine.links:
+        (root / link.lstrip("/")).symlink_to(target)
+    programs = [mount for mount in machine.readable if mount.target in ("/usr", "/bin", "/lib", "/lib64")]
+    return View(readable=programs)
+
+
+def _read_version(store: ImageStore) -> str:
+    completed = subprocess.run(
+        ["podman", "--version"], check=True, capture_output=True, text=True, timeout=PROBE_SECONDS,
+        env=store.environment(), cwd="/",
+    )  # fmt: skip
+    return completed.stdout.split()[-1]

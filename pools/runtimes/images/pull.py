@@ -1,0 +1,192 @@
+"""Pull a pod's image, unless its project has already pulled it to this node."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+import time
+from collections.abc import Callable
+from typing import Any
+
+from pools.runtimes.images.cache import evict, evict_all
+from pools.runtimes.images.container import CannotRun
+from pools.runtimes.images.errors import PullError, classify, pull_error
+from pools.runtimes.images.podman import NoAnswer, Output, Podman
+from pools.runtimes.images.progress import Progress
+from pools.runtimes.images.reference import parse_reference
+from pools.runtimes.shim.records import Record
+
+LOCK_SECONDS = 0.2
+MANIFEST_SECONDS = 20.0
+# Names of architectures in images.
+_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm", "i686": "386"}
+
+
+class ImagePull:
+    """Pull of the order's image. `report` is called with a description of its progress.
+
+    `directory` is the pod's, with its credentials. The order names the pauses between attempts, and the
+    silence after which a registry does not answer, both in seconds.
+    """
+
+    def __init__(self, podman: Podman, directory: str, order: Record, report: Callable[[str], None]) -> None:
+        fields = dict(order)
+        self._podman, self._report, self._store = podman, report, podman.store
+        self._auth, self._registries = f"{directory}/auth.json", f"{directory}/registries.conf"
+        self._reference = parse_reference(fields["image"])
+        self._policy, self._project = fields["image_policy"], fields["image_project"]
+        self._silence, self._cache_bytes = float(fields["image_silence"]), int(fields["image_cache"])
+        self._pauses = [float(value) for key, value in order if key == "image_pause"]
+        self._machine = _ARCHITECTURES.get(os.uname().machine, os.uname().machine)
+
+    def ensure(self) -> Record:
+        """Return the configuration of the image, which is then in the storage.
+
+        Raises CannotRun and Interrupted.
+        """
+        if self._policy == "never":
+            raise CannotRun(
+                f"image {self._reference}: the project has not pulled it to this node, and its "
+                "image_pull_policy is never"
+            )
+        fd = self._lock()
+        try:
+            return self._pulled_meanwhile() or self._pull_until_done()
+        finally:
+            os.close(fd)
+
+    def _pulled_meanwhile(self) -> Record | None:
+        """Return the image's configuration if another pod of the project has pulled it, otherwise None."""
+        digest = self._reference.digest
+        if self._policy == "always" or not self._store.has_access(self._project, digest):
+            return None
+        return self._store.read_config(digest)
+
+    def _lock(self) -> int:
+        """Wait for the pull of the same image by another pod. Return a descriptor that holds the lock."""
+        path = f"{self._store.locks}/{self._reference.digest}.pull"
+        fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        while True:
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                self._report("waiting for another pod that pulls the image")
+                self._podman.pause(LOCK_SECONDS)
+            else:
+                return fd
+
+    def _pull_until_done(self) -> Record:
+        """Pull. Repeat it after errors that may pass, and after evicting images if the disk is full."""
+        pauses, has_evicted = list(self._pauses), False
+        while True:
+            error = self._pull_once()
+            if error is None:
+                return self._adopt()
+            if error.name == "no_space" and not has_evicted:
+                has_evicted = True
+                evict_all(self._podman)
+            elif error.is_transient and pauses:
+                self._report(f"{error.text}; retrying")
+                self._podman.pause(pauses.pop(0))
+            else:
+                raise CannotRun(f"image {self._reference}: {error.text}")
+
+    def _pull_once(self) -> PullError | None:
+        self._report("asking the registry for the image")
+        progress = Progress(self._podman.temporary, self._layer_sizes())
+        silence = Silence(self._silence)
+
+        def watch(pid: int) -> None:
+            if progress.has_advanced(pid):
+                silence.end()
+            silence.check()
+            self._report(progress.describe())
+
+        try:
+            output = self._run("pull", "--quiet", str(self._reference), watch=watch)
+        except NoAnswer:
+            return pull_error("no_answer", self._reference, self._machine, f"{self._silence:g} s")
+        finally:
+            shutil.rmtree(self._podman.temporary, ignore_errors=True)
+        return None if output.code == 0 else classify(output.errors, self._reference, self._machine)
+
+    def _layer_sizes(self) -> list[int]:
+        """Return the compressed sizes of the image's layers, or none if the registry does not say."""
+        seconds = min(MANIFEST_SECONDS, self._silence)
+        reference = str(self._reference)
+        for _ in range(2):  # an index of images, then the image
+            try:
+                output = self._run("manifest", "inspect", reference, seconds=seconds)
+                manifest = json.loads(output.text)
+                if "layers" in manifest:
+                    return [int(layer["size"]) for layer in manifest["layers"]]
+                digest = self._own_digest(manifest["manifests"])
+            except (NoAnswer, ValueError, KeyError, TypeError, StopIteration):
+                return []
+            reference = f"{self._reference.host}/{self._reference.name}@{digest}"
+        return []
+
+    def _own_digest(self, manifests: list[dict[str, Any]]) -> str:
+        matching = (each for each in manifests if each["platform"]["architecture"] == self._machine)
+        return str(next(matching)["digest"])
+
+    def _run(
+        self, *arguments: str, watch: Callable[[int], None] | None = None, seconds: float = 1e9
+    ) -> Output:
+        """Run podman with the pod's own credentials, never with those of the machine's users."""
+        variables = {"REGISTRY_AUTH_FILE": self._auth}
+        if self._reference.is_loopback:
+            settings = f'[[registry]]\nlocation = "{self._reference.host}"\ninsecure = true\n'
+            with open(self._registries, "w") as file:
+                file.write(settings)
+            variables["CONTAINERS_REGISTRIES_CONF"] = self._registries
+        return self._podman.run(*arguments, watch=watch, seconds=seconds, variables=variables)
+
+    def _adopt(self) -> Record:
+        """Record the configuration of the image that was pulled, and the project's access to it."""
+        output = self._podman.run("image", "inspect", str(self._reference))
+        try:
+            image = json.loads(output.text)[0]
+            architecture, config = image["Architecture"], image["Config"]
+            record = _config_record(str(self._reference), config)
+        except (ValueError, KeyError, IndexError, TypeError):
+            raise CannotRun(f"image {self._reference}: its configuration is invalid") from None
+        if architecture not in ("", self._machine):
+            error = pull_error("wrong_architecture", self._reference, self._machine)
+            raise CannotRun(f"image {self._reference}: {error.text}")
+        digest = self._reference.digest
+        names = [value for key, value in self._store.read_config(digest) or () if key == "name"]
+        record += [("name", name) for name in names if name != str(self._reference)]
+        self._store.write_config(digest, record)
+        self._store.grant_access(self._project, digest)
+        evict(self._podman, self._cache_bytes)
+        return record
+
+
+class Silence:
+    """Time since a pull last advanced, limited to `seconds`."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self.end()
+
+    def end(self) -> None:
+        self._deadline = time.monotonic() + self._seconds
+
+    def check(self) -> None:
+        """Raise NoAnswer if the time is up."""
+        if time.monotonic() > self._deadline:
+            raise NoAnswer("the pull does not advance")
+
+
+def _config_record(name: str, config: dict[str, Any]) -> Record:
+    """Return the parts of an image's configuration that pods use."""
+    record: Record = [("name", name)]
+    for key, field in (("env", "Env"), ("entrypoint", "Entrypoint"), ("cmd", "Cmd")):
+        record += [(key, str(value)) for value in config.get(field) or ()]
+    record += [("working_dir", str(config.get("WorkingDir") or ""))]
+    if any("\0" in value for _, value in record):
+        raise ValueError("a value contains NUL")
+    return record

@@ -1,0 +1,143 @@
+"""A node's own storage of images and containers, apart from those of the machine's other users of podman."""
+
+from __future__ import annotations
+
+import binascii
+import os
+from collections.abc import Iterable
+
+from pools.runtimes.shim.records import Record, read_fields, read_record, write_record
+
+_LOCAL = "/run"  # podman recognizes a reboot by the loss of its files here
+_GROUPS = "/sys/fs/cgroup"
+REMOVE_SECONDS = 60.0
+
+
+class ImageStore:
+    """Storage below `root`. Directories hold what the node knows about images, by digest.
+
+    `digests` holds their configuration, whose modification time is that of the last use. `projects` holds the
+    digests that each project has pulled. `locks` holds a lock for each digest.
+    """
+
+    def __init__(self, root: str) -> None:
+        self.root = root
+        self.digests, self.projects, self.locks = f"{root}/digests", f"{root}/projects", f"{root}/locks"
+        self.run_root = f"{_LOCAL}/berth-images-{_checksum(root)}"
+
+    def make(self, runtime: str) -> None:
+        """Create the directories and podman's settings. `runtime` is the program that starts containers."""
+        for path in (self.root, self.digests, self.projects, self.locks, f"{self.root}/home"):
+            os.makedirs(path, mode=0o700, exist_ok=True)
+        os.makedirs(self.run_root, mode=0o700, exist_ok=True)
+        graph = f"{self.root}/graph"
+        _replace(
+            f"{self.root}/storage.conf",
+            f'[storage]\ndriver = "overlay"\ngraphroot = "{graph}"\nrunroot = "{self.run_root}/run"\n'
+            '[storage.options.overlay]\nskip_mount_home = "true"\n',
+        )
+        _replace(
+            f"{self.root}/containers.conf",
+            f'[engine]\nruntime = "{runtime}"\ncgroup_manager = "cgroupfs"\nevents_logger = "none"\n'
+            f'lock_type = "file"\ntmp_dir = "{self.run_root}/libpod"\n',
+        )
+
+    def environment(self, variables: Iterable[str] = ()) -> dict[str, str]:
+        """Return podman's environment. `variables` are further ones, such as `HTTPS_PROXY=...`.
+
+        The home directory is an empty one, because podman would use the credentials of its user.
+        """
+        return {
+            "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+            "HOME": f"{self.root}/home",
+            "CONTAINERS_CONF": f"{self.root}/containers.conf",
+            "CONTAINERS_STORAGE_CONF": f"{self.root}/storage.conf",
+            **dict(each.split("=", 1) for each in variables),
+        }
+
+    # --- what the node knows about images
+
+    def read_config(self, digest: str) -> Record | None:
+        return read_fields(f"{self.digests}/{digest}")
+
+    def write_config(self, digest: str, config: Record) -> None:
+        write_record(f"{self.digests}/{digest}", config)
+
+    def touch(self, digest: str) -> None:
+        """Record that the image is used now."""
+        try:
+            os.utime(f"{self.digests}/{digest}")
+        except FileNotFoundError:
+            pass
+
+    def has_access(self, project: str, digest: str) -> bool:
+        """Return whether this project has pulled this digest to this node."""
+        return os.path.exists(f"{self.projects}/{project}/{digest}")
+
+    def grant_access(self, project: str, digest: str) -> None:
+        os.makedirs(f"{self.projects}/{project}", mode=0o700, exist_ok=True)
+        with open(f"{self.projects}/{project}/{digest}", "w"):
+            pass
+
+    def drop(self, digest: str) -> None:
+        """Forget an image that was removed."""
+        for project in os.listdir(self.projects):
+            _unlink(f"{self.projects}/{project}/{digest}")
+        _unlink(f"{self.digests}/{digest}")
+
+
+def container_name(pod_directory: str) -> str:
+    """Return the name of a pod's container, and of the control groups above its own."""
+    return f"berth-{os.path.basename(pod_directory)}-{_checksum(pod_directory)}"
+
+
+def removal(name: str) -> tuple[str, ...]:
+    """Return the arguments of podman that remove a container with its processes."""
+    return ("rm", "--force", "--time=0", "--ignore", name)
+
+
+def remove_container(pod_directory: str) -> None:
+    """Remove the container that a shim left behind, with its processes. Does nothing if it left none."""
+    record = read_record(f"{pod_directory}/container")
+    if record is None:
+        return
+    import subprocess  # the shim, which imports this module, does not need it
+
+    try:
+        subprocess.run(
+            ["podman", *removal(record["name"])], check=True, cwd="/", timeout=REMOVE_SECONDS,
+            env=ImageStore(record["store"]).environment(),
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+    except (OSError, subprocess.SubprocessError):
+        return  # it is tried again when the pod's record is deleted
+    remove_traces(pod_directory, record["name"])
+
+
+def remove_traces(pod_directory: str, name: str) -> None:
+    """Remove the control groups of a container that no longer exists, and its record."""
+    for base in (_GROUPS, *(entry.path for entry in os.scandir(_GROUPS) if entry.is_dir())):
+        for directory, _, _ in os.walk(f"{base}/{name}", topdown=False):
+            try:
+                os.rmdir(directory)
+            except OSError:  # a process that is being killed is still in it
+                pass
+    _unlink(f"{pod_directory}/container")
+
+
+def _checksum(text: str) -> str:
+    return f"{binascii.crc32(text.encode()):08x}"
+
+
+def _replace(path: str, text: str) -> None:
+    draft = f"{path}.{os.getpid()}.new"
+    with open(draft, "w") as file:
+        file.write(text)
+    os.rename(draft, path)
+
+
+def _unlink(path: str) -> None:
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        pass

@@ -1,0 +1,129 @@
+"""A runtime whose pods run in images of a registry on loopback."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from pools.runtimes.base import PodReport, Runtime
+from pools.runtimes.images.node import NodeImages
+from pools.runtimes.images.probe import ImageSupport
+from pools.runtimes.images.store import ImageStore, container_name
+from pools.runtimes.local import LocalRuntime
+from pools.runtimes.shim.processes import process_ids
+from tests.contracts.pods import LocalStage, ended, order, poll_until
+from tests.images.registry import Registry
+
+PAUSES, SILENCE = (0.01, 0.01), 20.0
+_GROUPS = Path("/sys/fs/cgroup")
+
+
+class ImageStage(LocalStage):
+    """Stage whose pods run in images. All stages of a `home` share the storage of images.
+
+    `first` is a runtime of the same home, whose probes are not repeated.
+    """
+
+    def __init__(self, root: Path, registry: Registry, first: LocalRuntime | None = None) -> None:
+        super().__init__(root)
+        self.registry = registry
+        self._first = first
+        self._prepare()
+
+    @property
+    def images(self) -> NodeImages:
+        images: NodeImages = self.runtime._enclosures.images
+        return images
+
+    @property
+    def support(self) -> ImageSupport:
+        return self.images.support
+
+    @property
+    def store(self) -> ImageStore:
+        return self.images.store
+
+    def restart(self) -> Runtime:
+        super().restart()
+        self._prepare()
+        return self.runtime
+
+    def set_pull(self, **changes: object) -> None:
+        """Change the pauses between attempts to pull, the silence, or the size of the storage."""
+        if "cache_bytes" in changes:
+            self.images._support = replace(self.support, cache_bytes=changes.pop("cache_bytes"))  # type: ignore[arg-type]
+        self.images.pull_settings = replace(self.images.pull_settings, **changes)  # type: ignore[arg-type]
+
+    def start(self, pod_id: str, image: str, *command: str, **changes: object) -> None:
+        """Start a pod in an image, with the registry's credentials."""
+        values: dict[str, object] = {"image": image, "registry_auth": self.registry.auth, **changes}
+        self.runtime.start(replace(order(pod_id, **values), command=command))
+
+    def run(self, pod_id: str, image: str, script: str, **changes: object) -> PodReport:
+        """Run a shell script in an image until it ends."""
+        self.start(pod_id, image, "sh", "-c", script, **changes)
+        return ended(self.runtime, pod_id)
+
+    def output(self, pod_id: str, image: str, script: str, **changes: object) -> str:
+        self.run(pod_id, image, script, **changes)
+        return self.log(pod_id)
+
+    def log(self, pod_id: str) -> str:
+        return str(self.runtime.read_log(pod_id, 0, 100_000).data.decode()).strip()
+
+    def pid_of(self, program: str, pod_id: str) -> int:
+        """Return the process of conmon, podman or the container's first process, once it runs."""
+        mark = f"{self.root}/pods/{pod_id}/"
+        return poll_until(
+            lambda: next((pid for pid, line in _command_lines() if _matches(line, program, mark)), 0)
+        )
+
+    def _prepare(self) -> None:
+        enclosures = self.runtime._enclosures
+        if self._first is not None:
+            enclosures._probed = self._first._enclosures._probe()
+            enclosures.images._support = self._first._enclosures.images.support
+        self.images.pull_settings = replace(self.images.pull_settings, pauses=PAUSES, silence=SILENCE)
+
+
+def _matches(line: str, program: str, mark: str) -> bool:
+    return line.startswith(program) and mark in line
+
+
+def _command_lines() -> Iterator[tuple[int, str]]:
+    for pid in process_ids():
+        try:
+            yield (
+                pid,
+                Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace"),
+            )
+        except OSError:
+            continue
+
+
+@contextmanager
+def image_home(home: Path) -> Iterator[LocalRuntime]:
+    """Return the first runtime of this directory. Delete the storage of images at the end."""
+    runtime = LocalRuntime(home / "first", anchor="")
+    try:
+        yield runtime
+    finally:
+        shutil.rmtree(runtime._enclosures.images.store.run_root, ignore_errors=True)
+        shutil.rmtree(home, ignore_errors=True)
+
+
+def traces(stage: ImageStage) -> list[str]:
+    """Return what is left of this stage's containers: processes, mounts and control groups."""
+    root = str(stage.root)
+    names = {container_name(str(pod)) for pod in (stage.root / "pods").iterdir()}
+    processes = [
+        line for _, line in _command_lines() if root in line and ("conmon" in line or "podman" in line)
+    ]
+    mounts = [line for line in Path("/proc/self/mountinfo").read_text().splitlines() if str(root) in line
+              or f"{stage.store.root}/graph" in line]  # fmt: skip
+    bases = [_GROUPS, *(path for path in _GROUPS.iterdir() if path.is_dir())]
+    groups = [f"{path}" for base in bases for path in base.iterdir() if path.name in names]
+    return processes + mounts + groups

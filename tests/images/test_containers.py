@@ -1,0 +1,182 @@
+"""Tests of pods that run in a container image: what they see, and how they end."""
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from pools.runtimes.base import PodCause, PodState
+from pools.runtimes.enclosure.command import Mount, View
+from pools.runtimes.images.order import ContainerFiles, container_fields
+from tests.contracts.pods import UID, ended, running
+from tests.images.registry import Registry, busybox_layer, layer
+from tests.images.stage import ImageStage, traces
+
+# Prints what the pod sees, one value a line.
+VIEW = """
+id -u; grep -E '^(CapEff|NoNewPrivs|Seccomp):' /proc/self/status | tr -s '\\t' ' '
+touch /file 2> /dev/null || echo read-only
+touch /tmp/x /var/tmp/x /dev/shm/x "$BERTH_WORKSPACE/x" && echo writable
+ls /sys/fs /sys/kernel | tr -d '\\n'; ls -d /home /root /srv "$BERTH_HOME_DIR" 2> /dev/null
+ls /dev | tr '\\n' ' '; echo; ls /proc | grep -c '^[0-9]'
+"""
+
+
+def test_pod_in_an_image_is_enclosed_like_other_pods(stage: ImageStage, busybox: str) -> None:
+    lines = stage.output("p-1", busybox, VIEW, env={"BERTH_HOME_DIR": str(stage.root)}).splitlines()
+    assert lines[:6] == [
+        str(UID), "CapEff: 0000000000000000", "NoNewPrivs: 1", "Seccomp: 2", "read-only", "writable",
+    ]  # fmt: skip
+    assert "kvm" not in lines[-2]
+    assert int(lines[-1]) <= 5, "the pod sees only its own processes"
+    assert str(stage.root) not in lines[6:-2], "the directory exists, but is not readable"
+    assert (stage.root / "workspaces" / "train-1" / "x").stat().st_uid == UID
+    assert traces(stage) == []
+
+
+def test_exit_code_and_signal_are_those_of_the_command(stage: ImageStage, busybox: str) -> None:
+    assert stage.run("p-1", busybox, "exit 7").exit_code == 7
+    report = stage.run("p-2", busybox, "kill -SEGV $$")
+    assert (report.signal, report.exit_code, report.cause) == (11, None, PodCause.NONE)
+
+
+def test_handler_of_sigterm_chooses_the_exit_code(stage: ImageStage, busybox: str) -> None:
+    script = "trap 'echo bye; exit 9' TERM; echo ready; while :; do sleep 0.05; done"
+    stage.start("p-1", busybox, "sh", "-c", script)
+    running(stage.runtime, "p-1")
+    while "ready" not in stage.log("p-1"):
+        pass
+    stage.runtime.stop("p-1", 30)
+    report = ended(stage.runtime, "p-1")
+    assert (report.exit_code, report.cause) == (9, PodCause.STOPPED)
+    assert stage.log("p-1").endswith("bye")
+
+
+def test_processes_that_outlive_the_command_end_with_the_pod(stage: ImageStage, busybox: str) -> None:
+    report = stage.run("p-1", busybox, "(trap '' TERM; setsid sleep 1000) & exit 3")
+    assert report.exit_code == 3
+    assert traces(stage) == []
+
+
+def test_memory_limit_ends_the_pod_with_limit_and_peak(stage: ImageStage, busybox: str) -> None:
+    if "memory" not in stage.runtime.isolation.limits:
+        pytest.skip(stage.runtime.isolation.limits_obstacle)
+    report = stage.run("p-1", busybox, "exec awk 'BEGIN { x = 1; while (1) x = x x }'", memory_limit_mib=32)
+    assert report.cause is PodCause.OUT_OF_MEMORY
+    assert report.message == "killed at its memory limit: limit 32 MiB, peak 32 MiB"
+
+
+def test_gang_talks_over_loopback_and_shares_memory(stage: ImageStage, busybox: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    wait = "until nc 127.0.0.1 $MASTER_PORT < /dev/null 2> /dev/null; do sleep 0.05; done"
+    scripts = {
+        "p-0": "echo from-0 > /dev/shm/rank; echo hello | nc -l -p $MASTER_PORT; cat /dev/shm/reply",
+        "p-1": f"{wait}; cat /dev/shm/rank; echo from-1 > /dev/shm/reply",
+    }
+    scripts["p-0"] = scripts["p-0"].replace(
+        "; cat", "; until [ -e /dev/shm/reply ]; do sleep 0.05; done; cat"
+    )
+    for rank, script in enumerate(scripts.values()):
+        env = {"RANK": str(rank), "MASTER_PORT": str(port)}
+        stage.start(f"p-{rank}", busybox, "sh", "-c", script, env=env)
+    assert [ended(stage.runtime, pod_id).exit_code for pod_id in scripts] == [0, 0]
+    assert stage.log("p-1").split() == ["hello", "from-0"]
+    assert stage.log("p-0") == "from-1"
+    assert traces(stage) == []
+
+
+# --- the image's settings
+
+
+def test_variables_come_from_document_then_image_then_berth(stage: ImageStage, registry: Registry) -> None:
+    image = registry.push("team/env", Env=["PATH=/bin", "COLOR=blue", "SHAPE=round", "PYTHONUNBUFFERED=0"])
+    env = {"COLOR": "red", "RANK": "3"}
+    workspace = stage.root / "workspaces" / "train-1"
+    shown = stage.output("p-1", image, "echo $PATH $COLOR $SHAPE $PYTHONUNBUFFERED $RANK $HOME", env=env)
+    assert shown == f"/bin red round 0 3 {workspace}"
+
+
+def test_command_replaces_the_entrypoint(stage: ImageStage, registry: Registry) -> None:
+    image = registry.push(
+        "team/entry", Env=["PATH=/bin"], Entrypoint=["echo", "entry"], Cmd=["cmd"], User="www"
+    )
+    stage.start("p-1", image)
+    stage.start("p-2", image, "id", "-u")
+    for pod_id in ("p-1", "p-2"):
+        assert ended(stage.runtime, pod_id).exit_code == 0
+    assert [stage.log("p-1"), stage.log("p-2")] == ["entry cmd", str(UID)], "the image's user is ignored"
+    stage.start("p-3", registry.push("team/nothing"))
+    assert "it has no command, and neither has the document" in ended(stage.runtime, "p-3").message
+
+
+def test_image_chooses_the_directory_unless_the_document_does(stage: ImageStage, registry: Registry) -> None:
+    image = registry.push("team/dir", [busybox_layer(), layer({"app/file": b""})], Env=["PATH=/bin"],
+                          WorkingDir="/app")  # fmt: skip
+    assert stage.output("p-1", image, "pwd") == "/app"
+    assert stage.output("p-2", image, "pwd", working_dir="/var") == "/var"
+    private = layer({}, private="root-only")
+    image = registry.push("team/lost", [busybox_layer(), private], Env=["PATH=/bin"], WorkingDir="/root-only")
+    assert stage.output("p-3", image, "pwd") == str(stage.root / "pods" / "p-3" / "work")
+    assert (
+        stage.run("p-4", image, "pwd", working_dir="/nowhere").message
+        == "/nowhere: No such file or directory"
+    )
+
+
+def test_missing_command_is_a_start_failure(stage: ImageStage, busybox: str) -> None:
+    stage.start("p-1", busybox, "python3")
+    report = ended(stage.runtime, "p-1")
+    assert (report.cause, report.message) == (PodCause.START_FAILED, "python3: No such file or directory")
+    assert traces(stage) == []
+
+
+def test_environment_of_the_pool_is_refused_in_an_image(stage: ImageStage, busybox: str) -> None:
+    report = stage.run("p-1", busybox, "true", environment="a" * 64)
+    assert report.cause is PodCause.START_FAILED
+    assert "the pool's environment does not work in an image" in report.message
+
+
+def test_directories_of_the_operator_are_visible(
+    stage: ImageStage, busybox: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data, scratch = tmp_path / "data", tmp_path / "scratch"
+    for directory in (data, scratch):
+        directory.mkdir()
+        directory.chmod(0o777)
+    monkeypatch.setenv("BERTH_POD_PATHS", str(data))
+    monkeypatch.setenv("BERTH_POD_WRITABLE_PATHS", str(scratch))
+    stage.run("p-1", busybox, f"echo one > {scratch}/file; echo two > {data}/file")
+    assert (scratch / "file").read_text() == "one\n"
+    assert not (data / "file").exists()
+
+
+def test_container_gets_the_device_nodes_of_its_gpus() -> None:
+    view = View((), (), (), (Mount.at("/pods/1"),), ("/dev/nvidia0", "/dev/nvidiactl"), "/dev/shm/berth-1")
+    fields = container_fields(ContainerFiles("/usr/bin/catatonit", view, UID), "/images")
+    arguments = [value for key, value in fields if key == "podman_arg"]
+    assert [each for each in arguments if "device" in each] == [
+        "--device=/dev/nvidia0",
+        "--device=/dev/nvidiactl",
+    ]
+    assert "--volume=/dev/shm/berth-1:/dev/shm:rw,rbind,rprivate" in arguments
+    assert "--cap-drop=all" in arguments
+
+
+def test_usage_of_a_pod_in_an_image_is_measured(stage: ImageStage, busybox: str) -> None:
+    stage.start("p-1", busybox, "sh", "-c", stage.SHELL)
+    running(stage.runtime, "p-1")
+    before = stage.runtime.measure(["p-1"], []).pods["p-1"]
+    stage.work("p-1")
+    after = stage.runtime.measure(["p-1"], []).pods["p-1"]
+    assert after.cpu_seconds > before.cpu_seconds
+    assert after.memory_mib < 100
+
+
+def test_pod_survives_a_restart_of_the_runtime(stage: ImageStage, busybox: str) -> None:
+    stage.start("p-1", busybox, "sh", "-c", stage.SHELL)
+    running(stage.runtime, "p-1")
+    stage.restart()
+    assert running(stage.runtime, "p-1").state is PodState.RUNNING
+    stage.end_pod("p-1", 4)
+    assert ended(stage.runtime, "p-1").exit_code == 4
