@@ -2,7 +2,7 @@
 
 from django.urls import URLPattern, URLResolver, path
 
-from pools.api import environments, joining, machines, measures, nodes, pools, scaling
+from pools.api import environments, joining, machines, measures, nodes, pools, scaling, secrets
 
 urlpatterns: list[URLPattern | URLResolver] = [
     path("node-pools", pools.Pools.as_view()),
@@ -21,6 +21,8 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("node-pools/<str:name>/machines", machines.Machines.as_view()),
     path("node-pools/<str:name>/machines/<str:machine>", machines.MachineDetail.as_view()),
     path("node-pools/<str:name>/machines/<str:machine>/remove", machines.RemoveMachine.as_view()),
+    path("node-pools/<str:name>/secrets", secrets.PoolSecrets.as_view()),
+    path("node-pools/<str:name>/secrets/<str:secret>", secrets.PoolSecretDetail.as_view()),
     path("node-pools/<str:name>/join", joining.JoinPool.as_view()),
     path("machines/call", joining.ReportMachine.as_view()),
     path("machines/leave", joining.LeavePool.as_view()),

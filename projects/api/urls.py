@@ -2,7 +2,7 @@
 
 from django.urls import URLPattern, URLResolver, path
 
-from projects.api import account, departments, history, members, projects, subscriptions, templates
+from projects.api import account, departments, history, members, projects, secrets, subscriptions, templates
 from projects.api.quotas import changes as quota_changes
 from projects.api.quotas import views as quotas
 from projects.api.services import autoscalers, scaling
@@ -24,6 +24,8 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("projects/<str:name>", projects.ProjectDetail.as_view()),
     path("projects/<str:name>/templates", templates.ProjectTemplates.as_view()),
     path("projects/<str:name>/templates/<str:template>", templates.TemplateDetail.as_view()),
+    path("projects/<str:name>/secrets", secrets.ProjectSecrets.as_view()),
+    path("projects/<str:name>/secrets/<str:secret>", secrets.ProjectSecretDetail.as_view()),
     path("templates", templates.Templates.as_view()),
     path("quotas", quotas.Quotas.as_view()),
     path("quotas/apply", quota_changes.ApplyQuotas.as_view()),

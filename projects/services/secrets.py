@@ -81,7 +81,7 @@ def secret_values(project: Project, pool: NodePool, names: Iterable[str]) -> dic
         if row is None:
             raise UnusableSecret(
                 f"The secret {name} is neither in project {project.name} nor in pool {pool.name}. Set it "
-                f"with `berth secret set {name} --project {project.name}`, and submit the workload again."
+                f"with `berth secret set {name} --project {project.name}`."
             )
         values[name] = _unseal(row)
     return values

@@ -27,7 +27,7 @@ WITHOUT_DATA = {  # commands that print neither a list nor an object
 }  # fmt: skip
 PRINTS_DATA = {("berth", "machine", "remove")}
 CHANGED_BY_USERS = (  # these lists have no --watch
-    "token", "context", "department", "project", "member", "user", "subscription", "template",
+    "token", "context", "department", "project", "member", "user", "subscription", "template", "secret",
 )  # fmt: skip
 SEPARATORS = {"|", "||", "&&", ">", "<", "#"}
 

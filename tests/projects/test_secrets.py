@@ -12,7 +12,8 @@ from berth.core.errors import Conflict, Forbidden, Invalid, NotFound
 from pools.models import NodePool, PoolSecret
 from pools.services.secrets import SecretContent, delete_pool_secret, set_pool_secret
 from projects.actor import Actor
-from projects.models import Audit, Project, ProjectSecret
+from projects.models import Audit, Project, ProjectSecret, Workload
+from projects.services import workloads
 from projects.services.secrets import (
     UnusableSecret,
     delete_project_secret,
@@ -20,7 +21,9 @@ from projects.services.secrets import (
     secret_values,
     set_project_secret,
 )
-from tests.cast import Cast
+from projects.services.workloads import secret_support
+from tests import factories as make
+from tests.cast import Cast, training
 
 TOKEN = "correct-horse-battery-staple"
 
@@ -158,3 +161,59 @@ def test_secret_of_a_former_key_is_reported(cast: Cast, settings: Any) -> None:
     settings.SECRET_KEY = "another key of this installation"
     with pytest.raises(UnusableSecret, match=r"key cannot be used: .* Set the secret again"):
         secret_values(cast.vision, cast.pool, ["key"])
+
+
+# --- documents
+
+
+def submit(cast: Cast, *names: str, **changes: Any) -> Workload:
+    uses = [{"name": name, "env": f"SECRET_{number}"} for number, name in enumerate(names)]
+    document = training(secrets=uses, **changes)
+    return workloads.submit(actor=cast.dave, project=cast.vision, document=document)
+
+
+def problems(cast: Cast, *names: str, **changes: Any) -> dict[str, tuple[str, str]]:
+    with pytest.raises(Invalid) as refused:
+        submit(cast, *names, **changes)
+    return {problem.path: (problem.message, problem.allowed) for problem in refused.value.problems}
+
+
+def test_document_may_use_secrets_of_its_project_and_pool(cast: Cast) -> None:
+    set_secret(cast.carol, cast.vision, "own", TOKEN)
+    set_secret(cast.alice, cast.pool, "shared", TOKEN)
+    workload = submit(cast, "own", "shared")
+    assert workload.spec["secrets"][0] == {"name": "own", "env": "SECRET_0"}
+    assert TOKEN not in str(workload.spec)
+
+
+def test_unknown_secret_is_refused_with_the_nearest_name(cast: Cast) -> None:
+    missing = "is a secret neither of project vision nor of its pools"
+    assert problems(cast, "hf-tokn")["secrets[0].name"] == (missing, secret_support.NONE_YET)
+    set_secret(cast.alice, cast.pool, "hf-token", TOKEN)
+    set_secret(cast.alice, cast.ads, "hf-tokn", TOKEN)
+    assert problems(cast, "hf-tokn") == {"secrets[0].name": (missing, "Did you mean `hf-token`?")}
+
+
+def test_unknown_secret_of_a_role_is_refused_with_its_path(cast: Cast) -> None:
+    role = {"name": "r", "gpu": 1, "secrets": [{"name": "no", "file": "no"}]}
+    assert list(problems(cast, roles=[role])) == ["roles[0].secrets[0].name"]
+
+
+def test_credentials_of_a_registry_are_refused_as_a_secret_of_pods(cast: Cast) -> None:
+    set_login(cast.carol, cast.vision, "hub", "docker.io", "vision")
+    assert problems(cast, "hub")["secrets[0].name"][0] == (
+        "contains credentials for a registry, which pods do not get"
+    )
+
+
+def test_workload_runs_only_in_pools_that_have_its_secrets(cast: Cast) -> None:
+    other = make.pool("other")
+    set_secret(cast.alice, other, "b", TOKEN)
+    assert submit(cast, "b").pools == ["other"]
+    assert problems(cast, "b", name="train-2", pools=["local", "other"]) == {
+        "pools[0]": ("has no secret b, and neither has project vision", "other")
+    }
+    set_secret(cast.alice, cast.pool, "a", TOKEN)
+    assert problems(cast, "a", "b", name="train-2")["secrets"][0] == "are not all in the same pool"
+    set_secret(cast.carol, cast.vision, "b", TOKEN)
+    assert submit(cast, "a", "b", name="train-2").pools == ["local"]

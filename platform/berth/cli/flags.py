@@ -13,6 +13,7 @@ from berth.cli.quantities import (
     parse_key_values,
     parse_number,
     parse_number_or_text,
+    parse_secret,
     parse_toleration,
 )
 from berth.core.priorities import DEFAULT, PRIORITIES, SERVICE_DEFAULT
@@ -119,6 +120,13 @@ class SubmitFlags:
     env: Annotated[
         Texts, _option("Environment variable; repeatable.", "--env", "-e", metavar="KEY=VALUE")
     ] = None
+    secret: Annotated[
+        Texts, _option("Secret as an environment variable; repeatable.", metavar="NAME=VARIABLE")
+    ] = None
+    secret_file: Annotated[
+        Texts,
+        _option("Secret as a file in $BERTH_SECRETS_DIR; repeatable.", metavar="NAME=FILE"),
+    ] = None
     label: Annotated[Texts, _option("Label; repeatable.", "--label", "-l", metavar="KEY=VALUE")] = None
     image: Annotated[
         Text,
@@ -193,6 +201,10 @@ class SubmitFlags:
             "roles": [self._role()],
             "command": self.shell or self.command,
             "env": parse_key_values("--env", self.env or ()),
+            "secrets": [
+                *(parse_secret("--secret", "env", entry) for entry in self.secret or ()),
+                *(parse_secret("--secret-file", "file", entry) for entry in self.secret_file or ()),
+            ],
             "image": self.image,
             "image_pull_policy": self.image_pull_policy,
             "working_dir": self.workdir,
@@ -229,8 +241,8 @@ FLAGS_BY_PATH = {
     "name": "--name", "project": "--project", "pools": "--pool", "kind": "--kind", "priority": "--priority",
     "max_runtime": "--max-runtime", "deadline": "--deadline", "idle_timeout": "--idle-timeout",
     "preemption_delay": "--preemption-delay", "stale_gang_grace": "--stale-gang-grace",
-    "grace_period_seconds": "--grace", "depends_on": "--depends-on", "env": "--env", "image": "--image",
-    "image_pull_policy": "--image-pull-policy",
+    "grace_period_seconds": "--grace", "depends_on": "--depends-on", "env": "--env", "secrets": "--secret",
+    "image": "--image", "image_pull_policy": "--image-pull-policy",
     "working_dir": "--workdir", "restart_policy": "--restart", "labels": "--label",
     "notifications": "--notify", "command": "COMMAND",
     "roles[0].name": "--role", "roles[0].replicas": "--replicas", "roles[0].min": "--min",

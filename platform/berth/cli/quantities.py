@@ -76,6 +76,15 @@ def parse_key_values(option: str, entries: Iterable[str]) -> dict[str, str]:
     return values
 
 
+def parse_secret(option: str, key: str, entry: str) -> dict[str, str]:
+    """Parse NAME=VARIABLE or NAME=FILE. `key` is `env` or `file`. Raises BadInput if it is malformed."""
+    name, _, target = entry.partition("=")
+    if not name or not target:
+        form = "NAME=VARIABLE" if key == "env" else "NAME=FILE"
+        raise invalid_value(option, f"is not {form}", entry, form)
+    return {"name": name, key: target}
+
+
 def parse_toleration(entry: str) -> dict[str, str]:
     """Parse KEY=VALUE:EFFECT, KEY:EFFECT, KEY=VALUE or KEY. Without VALUE, any value is tolerated."""
     taint, _, effect = entry.partition(":")

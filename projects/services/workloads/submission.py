@@ -32,6 +32,7 @@ from projects.services.workloads.checks import (
     resolve_project,
 )
 from projects.services.workloads.runtime_support import limit_warnings, pools_for_image
+from projects.services.workloads.secret_support import pools_with_secrets
 
 NO_QUOTA = Bounds(0, None, None)
 
@@ -130,7 +131,7 @@ def prepare_workload(
         submitted_by=actor.user,
         spec={**spec.document(), "project": project.name},
         labels=dict(spec.labels),
-        pools=pools_for_image(spec, resolve_pools(spec, at)),
+        pools=pools_with_secrets(spec, project, pools_for_image(spec, resolve_pools(spec, at))),
         priority=spec.effective_priority,
         preemptible=spec.is_preemptible,
         max_runtime=spec.max_runtime,

@@ -5,9 +5,11 @@ LOCAL_RANK is 0, LOCAL_WORLD_SIZE is 1, and NODE_RANK is the rank.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from berth.core.amounts import MILLI
 from berth.core.spec import WorkloadSpec, build_tree
+from berth.core.spec.roles import SecretUse
 from berth.core.spec.tree import smallest_gang_size
 from pools.engine.pod_limits import LimitSource, resolve_limits
 from pools.joining import secrets
@@ -16,6 +18,7 @@ from pools.runtimes.base import PodOrder
 from pools.runtimes.enclosure.levels import pod_uid
 from pools.services.environments import secrets_for
 from projects.models import Pod, Session
+from projects.services.secrets import UnusableSecret, secret_values
 from scheduler.loop.dispatch.ports import port_env, port_secret
 
 
@@ -23,6 +26,7 @@ def build_pod_order(pod: Pod, spec: WorkloadSpec, gang: Sequence[Pod]) -> PodOrd
     """Return the order that starts a pod. `gang` lists the run's pods; its rendezvous address must be set."""
     role = next(role for role in spec.all_roles if role.name == pod.role)
     limits = pod.limits or resolve_limits(role, pod.node.pool.default_limits).stored()
+    declared = _declared_secrets(pod, spec.role_secrets(role))
     return PodOrder(
         pod_id=str(pod.pk),
         name=pod.name,
@@ -45,12 +49,35 @@ def build_pod_order(pod: Pod, spec: WorkloadSpec, gang: Sequence[Pod]) -> PodOrd
         start_in=spec.role_workspace(role) or "",
         project=pod.workload.project.name,
         uid=pod_uid(pod.workload.project_id),
-        secret_env={**_plugin_secrets(pod, spec.role_env(role)), **_pod_secrets(pod)},
+        secret_env={**_plugin_secrets(pod, spec.role_env(role)), **declared.env, **_pod_secrets(pod)},
+        secret_files=declared.files,
         cpu_limit_milli=limits["cpu_milli"],
         memory_limit_mib=limits["memory_mib"],
         optional_limits=tuple(
             name for name in ("memory", "cpu") if limits[f"{name}_source"] != LimitSource.DOCUMENT
         ),
+    )
+
+
+@dataclass(frozen=True)
+class DeclaredSecrets:
+    """Values of the secrets in a document, by variable and by file name."""
+
+    env: Mapping[str, str] = field(default_factory=dict, repr=False)
+    files: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
+def _declared_secrets(pod: Pod, uses: Sequence[SecretUse]) -> DeclaredSecrets:
+    """Return the current values of the secrets. Raises ValueError if one cannot be used."""
+    if not uses:
+        return DeclaredSecrets()
+    try:
+        values = secret_values(pod.workload.project, pod.node.pool, [use.name for use in uses])
+    except UnusableSecret as error:
+        raise ValueError(str(error)) from error
+    return DeclaredSecrets(
+        {use.env: values[use.name] for use in uses if use.env},
+        {use.file: values[use.name] for use in uses if use.file},
     )
 
 

@@ -45,6 +45,19 @@ def pair_options(flag: str, key: str) -> ArgumentsAndDocument:
     )
 
 
+def secret_options() -> ArgumentsAndDocument:
+    def drawn(variables: list[str], files: list[str]) -> tuple[list[str], dict[str, Any]]:
+        uses = [{"name": "key", "env": name} for name in variables]
+        uses += [{"name": "key", "file": name} for name in files]
+        arguments = [f"--secret=key={name}" for name in variables]
+        return [*arguments, *(f"--secret-file=key={name}" for name in files)], {
+            "secrets": uses
+        } if uses else {}
+
+    variables = st.lists(KEYS.map("SECRET_{}".format), max_size=2, unique=True)
+    return st.builds(drawn, variables, st.lists(NAMES, max_size=2, unique=True))
+
+
 TOP_LEVEL_OPTIONS = st.tuples(
     option("--project", NAMES, "project"),
     option("--kind", st.sampled_from(["training", "elastic", "interactive", "service"]), "kind"),
@@ -64,6 +77,7 @@ TOP_LEVEL_OPTIONS = st.tuples(
     repeated_options("--pool", "pools"),
     repeated_options("--depends-on", "depends_on"),
     pair_options("--env", "env"),
+    secret_options(),
     pair_options("--label", "labels"),
     st.sampled_from([([], {}), (["--restart=on_failure:3"],
                                 {"restart_policy": {"kind": "on_failure", "max_restarts": 3}})]),

@@ -77,6 +77,8 @@ def test_unchanged_document_is_kept_byte_for_byte() -> None:
          "command: python other.py   # short"),
         ("command", "a\nb", "command: python train.py   # short", "command: |-  # short\n  a\n  b"),
         ("env", "A=1\nB=x=y", "# short\n", "# short\nenv:\n  A: '1'\n  B: x=y\n"),
+        ("secrets", "a=A\nb=file:b.pem", "# short\n",
+         "# short\nsecrets:\n  - name: a\n    env: A\n  - name: b\n    file: b.pem\n"),
         ("pools", ["", "b", "a"], "project: vision\n", "project: vision\npools: [b, a]\n"),
         ("topology.required", "rack", "project: vision\n",
          "project: vision\ntopology:\n  required: rack\n"),

@@ -35,7 +35,7 @@ def backup(
     """Write a consistent backup of the database to one file. Berth can keep running.
 
     This runs pg_dump on the embedded database or DATABASE_URL. The backup does not include logs and
-    workspaces of pods, environments, or (without --with-keys) the keys that sign sessions and encrypt plugin
+    workspaces of pods, environments, or (without --with-keys) the keys that sign sessions and encrypt
     secrets.
 
     \b
@@ -104,8 +104,8 @@ def restore(
         print(f"berth: not changed in BERTH_HOME: {', '.join(restored.differing_keys)}", file=sys.stderr)
     if not restored.same_key:
         print(
-            "berth: the secret key differs from the backup's key: users must sign in again, and plugin "
-            "secrets must be entered again, unless BERTH_SECRET_KEY_FALLBACKS has the old key",
+            "berth: the secret key differs from the backup's key: users must sign in again, and "
+            "secrets must be set again, unless BERTH_SECRET_KEY_FALLBACKS has the old key",
             file=sys.stderr,
         )
 

@@ -14,7 +14,7 @@ from berth.client.aio.pools import AsyncNodePools, AsyncNodes, AsyncQueues
 from berth.client.aio.services import AsyncServices
 from berth.client.aio.subscriptions import AsyncSubscriptions
 from berth.client.aio.templates import AsyncTemplates
-from berth.client.aio.tenants import AsyncDepartments, AsyncProjects, AsyncQuotas
+from berth.client.aio.tenants import AsyncDepartments, AsyncProjects, AsyncQuotas, AsyncSecrets
 from berth.client.aio.transport import AsyncTransport
 from berth.client.aio.usage import AsyncBudgets, AsyncUsage, AsyncUtilization
 from berth.client.aio.workloads import AsyncWorkloads
@@ -53,6 +53,7 @@ class AsyncClient:
         self.departments = AsyncDepartments(self._transport)
         self.projects = AsyncProjects(self._transport)
         self.quotas = AsyncQuotas(self._transport)
+        self.secrets = AsyncSecrets(self._transport)
         self.queues = AsyncQueues(self._transport)
         self.node_pools = AsyncNodePools(self._transport)
         self.nodes = AsyncNodes(self._transport)

@@ -1,4 +1,4 @@
-"""Manage departments, projects and quotas, detecting concurrent quota edits."""
+"""Manage departments, projects, their quotas and secrets, detecting concurrent quota edits."""
 
 from collections.abc import AsyncIterator, Mapping
 from typing import Any, Literal
@@ -11,6 +11,7 @@ from berth.client.models.tenants import (
     Quota,
     QuotaChange,
     QuotaImpact,
+    Secret,
     ShareTrace,
     StoredQuota,
 )
@@ -108,6 +109,41 @@ class AsyncQuotas(AsyncResource):
     async def revert(self, change: int) -> QuotaChange:
         """Revert a quota change. Raises Conflict if one of its quotas has changed since."""
         return await self._post(QuotaChange, f"quotas/changes/{change}/revert")
+
+
+class AsyncSecrets(AsyncResource):
+    """Secrets of a project or a pool. Values can be set but not read."""
+
+    def list(self, *, project: str | None = None, pool: str | None = None) -> AsyncIterator[Secret]:
+        return self._iterate(Secret, _secrets_path(project, pool))
+
+    async def set(
+        self, name: str, value: str, *, project: str | None = None, pool: str | None = None
+    ) -> Secret:
+        """Create or replace a secret that pods can use."""
+        return await self._set(name, {"value": value}, project, pool)
+
+    async def set_registry(
+        self, name: str, registry: str, username: str, password: str,
+        *, project: str | None = None, pool: str | None = None,
+    ) -> Secret:  # fmt: skip
+        """Create or replace the credentials with which images are pulled from a registry."""
+        body = {"registry": registry, "username": username, "password": password}
+        return await self._set(name, body, project, pool)
+
+    async def delete(self, name: str, *, project: str | None = None, pool: str | None = None) -> None:
+        await self._delete(f"{_secrets_path(project, pool)}/{quote(name, safe='')}")
+
+    async def _set(self, name: str, body: Mapping[str, str], project: str | None, pool: str | None) -> Secret:
+        path = f"{_secrets_path(project, pool)}/{quote(name, safe='')}"
+        return await self._send(Secret, "PUT", path, body=body)
+
+
+def _secrets_path(project: str | None, pool: str | None) -> str:
+    if (project is None) == (pool is None):
+        raise ValueError("A secret belongs to a project or to a pool. Specify one of the two.")
+    owner = f"projects/{quote(project, safe='')}" if project else f"node-pools/{quote(pool or '', safe='')}"
+    return f"{owner}/secrets"
 
 
 def _path(kind: Owner, name: str, pool: str) -> str:

@@ -168,6 +168,18 @@ class QuotaImpact(Model):
     """Value for If-Match when you apply the draft; also sent as ETag."""
 
 
+class Secret(Model):
+    name: str
+    kind: str = ""
+    """`value`: for pods; `registry`: for pulling images."""
+    registry: str | None = None
+    username: str | None = None
+    created_at: datetime
+    created_by: str = ""
+    updated_at: datetime
+    updated_by: str = ""
+
+
 class ShareRound(Model):
     """One round of the fair-share division that included the queue."""
 

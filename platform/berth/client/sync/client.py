@@ -18,7 +18,7 @@ from berth.client.sync.pools import NodePools, Nodes, Queues
 from berth.client.sync.services import Services
 from berth.client.sync.subscriptions import Subscriptions
 from berth.client.sync.templates import Templates
-from berth.client.sync.tenants import Departments, Projects, Quotas
+from berth.client.sync.tenants import Departments, Projects, Quotas, Secrets
 from berth.client.sync.transport import Transport
 from berth.client.sync.usage import Budgets, Usage, Utilization
 from berth.client.sync.workloads import Workloads
@@ -54,6 +54,7 @@ class Client:
         self.departments = Departments(self._transport)
         self.projects = Projects(self._transport)
         self.quotas = Quotas(self._transport)
+        self.secrets = Secrets(self._transport)
         self.queues = Queues(self._transport)
         self.node_pools = NodePools(self._transport)
         self.nodes = Nodes(self._transport)

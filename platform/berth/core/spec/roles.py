@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
 
 from berth.core.spec.quantities import Cores, Gpus, Mebibytes
-from berth.core.spec.texts import Directory, LabelKey, LabelValue, Name, Script, Text, Variable
+from berth.core.spec.texts import Directory, FileName, LabelKey, LabelValue, Name, Script, Text, Variable
 
 REPLICAS_MAX = 100_000
 SECONDS_MAX = 10 * 366 * 86_400
@@ -68,6 +68,20 @@ class ScaleWith(Document):
     ratio: Annotated[float, Field(gt=0, le=1000, strict=True)] = 1.0
 
 
+class SecretUse(Document):
+    """A secret of the project or of the pool that pods get as a variable (`env`) or a file.
+
+    Files are in the directory BERTH_SECRETS_DIR.
+    """
+
+    name: Name
+    env: Variable | None = None
+    file: FileName | None = None
+
+
+SecretUses = Annotated[tuple[SecretUse, ...], Field(max_length=64, strict=False)]
+
+
 class RoleSpec(Document):
     """A set of identical replicas: the gang needs `min` of them, and up to `max` may run.
 
@@ -94,6 +108,7 @@ class RoleSpec(Document):
     idle: bool = False
     workspace: Directory | None = None
     env: Environment = Field(default_factory=dict)
+    secrets: SecretUses = ()
 
     @property
     def minimum(self) -> int:

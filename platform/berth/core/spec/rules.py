@@ -1,18 +1,24 @@
 """Validation rules that involve several fields of a document."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from berth.core.images import check_pull_policy
 from berth.core.problems import Problem, format_value
 from berth.core.spec.addresses import ALLOWED, detect_channel
 from berth.core.spec.ports import check_ports
 from berth.core.spec.quantities import cpu_limit_problem, memory_limit_problem
-from berth.core.spec.roles import RoleSpec
+from berth.core.spec.roles import RoleSpec, SecretUse
 from berth.core.spec.service_rules import check_service
 from berth.core.spec.texts import COMMAND_MAX, ENV_MAX
 from berth.core.spec.tree import build_tree, smallest_gang_size
 from berth.core.spec.workload import CHILDREN_MAX, GroupSpec, WorkloadSpec
 
+# Variables of every pod, besides those that begin with BERTH_.
+SET_BY_BERTH = frozenset(
+    {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT",
+     "CUDA_VISIBLE_DEVICES"}
+)  # fmt: skip
+PlacedSecrets = list[tuple[str, SecretUse]]  # (path, secret)
 RolesWithPaths = list[tuple[str, RoleSpec]]  # (path, role)
 
 
@@ -30,6 +36,7 @@ def check_rules(spec: WorkloadSpec) -> Iterator[Problem]:
     yield from _check_scaling(roles)
     yield from _check_idle_roles(roles)
     yield from _check_directories(spec)
+    yield from _check_secrets(spec, roles)
     if not tree_problems and smallest_gang_size(build_tree(spec)) == 0:
         yield Problem(
             "roles", "the gang has no replicas", "min 0", "a required role with a min of at least 1"
@@ -157,6 +164,40 @@ def _check_directories(spec: WorkloadSpec) -> Iterator[Problem]:
     if spec.working_dir is not None and any(workspaces):
         received, allowed = format_value(spec.working_dir), "workspace or working_dir"
         yield Problem("working_dir", "cannot be combined with workspace", received, allowed)
+
+
+def _check_secrets(spec: WorkloadSpec, roles: RolesWithPaths) -> Iterator[Problem]:
+    own = [(f"secrets[{number}]", use) for number, use in enumerate(spec.secrets)]
+    yield from _check_secret_uses(own, spec.env, [])
+    for path, role in roles:
+        uses = [(f"{path}.secrets[{number}]", use) for number, use in enumerate(role.secrets)]
+        yield from _check_secret_uses(uses, spec.role_env(role), own)
+        overrides = [(where, use) for where, use in own if use.env in role.env]
+        for where, use in overrides:
+            message = f"is also a variable in env of role {role.name}"
+            yield Problem(f"{where}.env", message, format_value(use.env), "a variable that env does not set")
+
+
+def _check_secret_uses(
+    uses: PlacedSecrets, env: Mapping[str, str], outer: PlacedSecrets
+) -> Iterator[Problem]:
+    """Yield the problems of some secrets. `outer` are secrets that the same pods also get."""
+    targets: set[tuple[str, str | None]] = {("env", use.env) for _, use in outer}
+    targets |= {("file", use.file) for _, use in outer}
+    for path, use in uses:
+        if (use.env is None) == (use.file is None):
+            received = "neither" if use.env is None else "both"
+            yield Problem(path, "needs env or file", received, "one of the two")
+            continue
+        key, target = ("env", use.env) if use.env is not None else ("file", use.file)
+        where, received = f"{path}.{key}", format_value(target)
+        if key == "env" and (str(target).startswith("BERTH_") or target in SET_BY_BERTH):
+            yield Problem(where, "is set by Berth", received, "another variable name")
+        elif key == "env" and target in env:
+            yield Problem(where, "is also a variable in env", received, "a variable that env does not set")
+        elif (key, target) in targets:
+            yield Problem(where, "is used for two secrets", received, "one secret for each variable and file")
+        targets.add((key, target))
 
 
 def _is_circular(start: str, followed_roles: dict[str, str]) -> bool:

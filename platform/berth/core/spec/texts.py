@@ -10,6 +10,7 @@ from pydantic_core import PydanticCustomError
 NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 LABEL_KEY_MAX, TEXT_MAX, FREE_NAME_MAX = 253, 1024, 253
+FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}", re.ASCII)
 COMMAND_MAX = ENV_MAX = 64 * 1024
 NAME_ALLOWED = "1 to 63 lowercase letters, digits and dashes, beginning and ending with a letter or digit"
 PRINTABLE = "printable characters"
@@ -71,10 +72,18 @@ def validate_variable_name(text: str) -> str:
     return text
 
 
+def validate_file_name(text: str) -> str:
+    if not FILE_NAME.fullmatch(text):
+        allowed = "1 to 128 letters, digits, dots, dashes and _, beginning with a letter or digit"
+        raise PydanticCustomError("file_name", "is not a file name", {"allowed": allowed})
+    return text
+
+
 Name = Annotated[str, Field(min_length=1, max_length=FREE_NAME_MAX), AfterValidator(validate_name)]
 Text = Annotated[str, Field(max_length=TEXT_MAX), AfterValidator(validate_line)]
 Directory = Annotated[Text, Field(min_length=1), AfterValidator(validate_directory)]
 LabelKey = Annotated[str, Field(min_length=1, max_length=LABEL_KEY_MAX), AfterValidator(validate_line)]
 LabelValue = Annotated[str, Field(max_length=255), AfterValidator(validate_line)]
+FileName = Annotated[str, Field(min_length=1, max_length=255), AfterValidator(validate_file_name)]
 Variable = Annotated[str, Field(min_length=1, max_length=255), AfterValidator(validate_variable_name)]
 Script = Annotated[str, Field(max_length=COMMAND_MAX), AfterValidator(validate_script)]

@@ -8,7 +8,17 @@ from berth.core.images import Image, PullPolicy
 from berth.core.priorities import DEFAULT, SERVICE_DEFAULT, default_priority, is_preemptible_by_default
 from berth.core.spec.ports import Ports
 from berth.core.spec.quantities import Moment, Priority
-from berth.core.spec.roles import Command, Document, Environment, Labels, RoleSpec, Seconds, Topology
+from berth.core.spec.roles import (
+    Command,
+    Document,
+    Environment,
+    Labels,
+    RoleSpec,
+    Seconds,
+    SecretUse,
+    SecretUses,
+    Topology,
+)
 from berth.core.spec.service import ServiceSpec
 from berth.core.spec.texts import Directory, Name, Text
 
@@ -81,6 +91,7 @@ class WorkloadSpec(Document):
     env: Environment = Field(default_factory=dict)
     image: Image | None = None
     image_pull_policy: PullPolicy = "if_not_present"
+    secrets: SecretUses = ()
     working_dir: Annotated[Text, Field(min_length=1)] | None = None
     workspace: Directory | None = None
     restart_policy: RestartPolicy = RestartPolicy()
@@ -119,6 +130,9 @@ class WorkloadSpec(Document):
 
     def role_env(self, role: RoleSpec) -> dict[str, str]:
         return {**self.env, **role.env}
+
+    def role_secrets(self, role: RoleSpec) -> tuple[SecretUse, ...]:
+        return (*self.secrets, *role.secrets)
 
     def document(self) -> dict[str, Any]:
         """Return the document to store, without defaults. Parsing it yields an equal spec."""

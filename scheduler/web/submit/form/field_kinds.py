@@ -10,6 +10,7 @@ from berth.documents.edits import ABSENT
 INTEGER = re.compile(r"-?(0|[1-9][0-9]{0,17})", re.ASCII)
 DECIMAL = re.compile(r"-?(0|[1-9][0-9]{0,17})\.[0-9]{0,9}", re.ASCII)
 DURATION = re.compile(r"([0-9]{1,12})\s*(s|m|min|h|d)", re.ASCII)
+FILE_PREFIX = "file:"
 SECONDS = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86_400}
 
 
@@ -61,6 +62,20 @@ def _format_pairs(value: Any, written: str | None) -> str | None:
         if isinstance(one, dict | list) or one is None or "\n" in text or "=" in str(key):
             return None
         lines.append(f"{key}={text}")
+    return "\n".join(lines)
+
+
+def _format_secrets(value: Any, written: str | None) -> str | None:
+    if value is None:
+        return ""
+    if not isinstance(value, list):
+        return None
+    lines = []
+    for use in value:
+        if not isinstance(use, Mapping) or set(use) not in ({"name", "env"}, {"name", "file"}):
+            return None
+        target = str(use["env"]) if "env" in use else FILE_PREFIX + str(use["file"])
+        lines.append(f"{use['name']}={target}")
     return "\n".join(lines)
 
 
@@ -119,6 +134,18 @@ def _parse_pairs(text: str, _: Any) -> Any:
     return labels or ABSENT
 
 
+def _parse_secrets(text: str, _: Any) -> Any:
+    uses = []
+    for line in filter(None, map(str.strip, text.split("\n"))):
+        name, _, target = line.partition("=")
+        file = target.removeprefix(FILE_PREFIX)
+        if not name or not file:
+            allowed = f"NAME=VARIABLE or NAME={FILE_PREFIX}FILE, one per line"
+            raise InvalidFieldText("must be NAME=VARIABLE", line[:80], allowed)
+        uses.append({"name": name, "env": target} if file == target else {"name": name, "file": file})
+    return uses or ABSENT
+
+
 def _parse_names(text: str, _: Any) -> Any:
     return [name.strip() for name in text.split(",") if name.strip()] or ABSENT
 
@@ -134,6 +161,7 @@ CHOICE = Kind("select", _format_scalar, _parse_text)
 FLAG = Kind("select", _format_scalar, _parse_flag)
 COMMAND = Kind("lines", _format_command, _parse_command)
 PAIRS = Kind("lines", _format_pairs, _parse_pairs)
+SECRETS = Kind("lines", _format_secrets, _parse_secrets)
 NAMES = Kind("input", _format_names, _parse_names)
 
 

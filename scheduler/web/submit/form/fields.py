@@ -27,6 +27,7 @@ PRIORITY_HINT = (
     f"0 to 1000, or a name; {DEFAULT} by default, {SERVICE_DEFAULT} for services. "
     f"From {PREEMPTIBLE_BELOW} on, the workload is not preemptible"
 )
+SECRETS_HINT = "NAME=VARIABLE, or NAME=file:FILE for a file in $BERTH_SECRETS_DIR; one per line"
 DURATION_HINT = "90s, 30m, 2h or 7d"
 
 
@@ -157,6 +158,13 @@ def _role_part(data: Mapping[str, Any], at: Location, *, alone: bool, last: bool
             "Added to the workload's environment",
             wide=True,
         ),
+        Field(
+            (*at, "secrets"),
+            "Role secrets",
+            field_kinds.SECRETS,
+            "Added to the workload's secrets",
+            wide=True,
+        ),
     )
     title = f"Role {name}" if isinstance(name, str) and name else "Pods"
     return FormPart(title, fields, more, None if alone else at, join_path(at[:-1]) if last else "")
@@ -181,6 +189,7 @@ def _advanced_fields() -> tuple[Field, ...]:
         Field(("restart_policy", "max_restarts"), "Max restarts", field_kinds.AMOUNT),
         Field(("grace_period_seconds",), "Grace period", field_kinds.SECONDS_KIND, DURATION_HINT),
         Field(("working_dir",), "Working directory"),
+        Field(("secrets",), "Secrets", field_kinds.SECRETS, SECRETS_HINT, wide=True),
         Field(("labels",), "Labels", field_kinds.PAIRS, "NAME=VALUE, one per line", wide=True),
     )
 

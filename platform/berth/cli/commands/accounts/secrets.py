@@ -1,0 +1,137 @@
+"""`berth secret`: secrets of projects and pools. Values are never arguments and never printed."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from berth.cli.arguments import open_client, pool_names, project_names
+from berth.cli.exits import BadInput
+from berth.cli.output import Column, Output, OutputOption, show_list, show_one
+from berth.cli.text import format_short_time, format_time, safe
+
+if TYPE_CHECKING:
+    from berth.client import Client
+
+app = typer.Typer(no_args_is_help=True, help="Manage secrets of projects and pools.")
+SecretArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name of the secret.")]
+SecretProjectOption = Annotated[
+    str | None,
+    typer.Option(
+        "--project", "-p", metavar="NAME", autocompletion=project_names,
+        help="Project; default: BERTH_PROJECT or the context's project.",
+    ),
+]  # fmt: skip
+SecretPoolOption = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="Node pool instead of a project.", autocompletion=pool_names),
+]
+
+
+@app.command("list")
+def list_secrets(
+    project: SecretProjectOption = None, pool: SecretPoolOption = None, output: OutputOption = Output.TABLE
+) -> None:
+    """List the secrets of a project or a pool. Their values cannot be read.
+
+    \b
+    berth secret list -p vision
+    berth secret list --pool train
+    """
+    columns = [
+        Column("NAME", lambda s: s.name),
+        Column("KIND", lambda s: s.kind),
+        Column("REGISTRY", lambda s: s.registry or "-", flexible=True),
+        Column("USER", lambda s: s.username or "-"),
+        Column(
+            "UPDATED", lambda s: format_time(s.updated_at), brief=lambda s: format_short_time(s.updated_at)
+        ),
+        Column("BY", lambda s: s.updated_by),
+    ]
+    with open_client() as client:
+        secrets = list(client.secrets.list(**_owner(client, project, pool)))
+    show_list(secrets, columns, output, "No secrets.")
+
+
+@app.command("set")
+def set_secret(
+    *,
+    name: SecretArgument,
+    project: SecretProjectOption = None,
+    pool: SecretPoolOption = None,
+    file: Annotated[
+        str | None, typer.Option("--file", "-f", metavar="FILE", help="File with the value.")
+    ] = None,
+    registry: Annotated[
+        str | None,
+        typer.Option(metavar="HOST", help="Registry of container images; the value is its password."),
+    ] = None,
+    username: Annotated[
+        str | None, typer.Option("--username", "-u", metavar="NAME", help="User name for --registry.")
+    ] = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Create or replace a secret.
+
+    The value comes from --file, from stdin without its last line break, or from a prompt.
+
+    \b
+    berth secret set hf-token -p vision
+    pass berth/hf-token | berth secret set hf-token -p vision
+    berth secret set deploy-key -p vision --file id_ed25519
+    berth secret set registry --pool train --registry registry.example.org:5000 -u berth
+    """
+    if (registry is None) != (username is None):
+        raise BadInput("secret set: --registry and --username belong together")
+    with open_client() as client:
+        owner = _owner(client, project, pool)
+        value = _read_value(file, "Value" if registry is None else "Password")
+        stored: Any
+        if registry is None or username is None:
+            stored = client.secrets.set(name, value, **owner)
+        else:
+            stored = client.secrets.set_registry(name, registry, username, value, **owner)
+    show_one(stored, output, lambda secret: print(safe(f"Secret {secret.name} set.")))
+
+
+@app.command("delete")
+def delete(name: SecretArgument, project: SecretProjectOption = None, pool: SecretPoolOption = None) -> None:
+    """Delete a secret. Workloads that use it can no longer start; running pods keep it.
+
+    \b
+    berth secret delete hf-token -p vision
+    """
+    with open_client() as client:
+        client.secrets.delete(name, **_owner(client, project, pool))
+    print(safe(f"{name} deleted"))
+
+
+def _owner(client: "Client", project: str | None, pool: str | None) -> dict[str, str]:
+    """Return the owner that the options specify, by default the default project."""
+    if project and pool:
+        raise BadInput("--project cannot be combined with --pool")
+    if pool:
+        return {"pool": pool}
+    name = project or client.settings.project
+    if not name:
+        raise BadInput("--project is missing. Specify a project, or a pool with --pool.")
+    return {"project": name}
+
+
+def _read_value(file: str | None, label: str) -> str:
+    """Read the value from the file, stdin or a prompt. Errors do not contain it."""
+    try:
+        if file is not None:
+            value = Path(file).read_bytes().decode()
+        elif sys.stdin.isatty():
+            value = str(typer.prompt(label, hide_input=True, confirmation_prompt=True))
+        else:
+            value = sys.stdin.read().removesuffix("\n").removesuffix("\r")
+    except OSError as error:
+        raise BadInput(f"{error.strerror}: {file}") from None
+    except UnicodeDecodeError:
+        raise BadInput("the value is not text in UTF-8. Encode it, for example with base64.") from None
+    if not value:
+        raise BadInput("the value is empty")
+    return value

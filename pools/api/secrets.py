@@ -1,0 +1,123 @@
+"""REST endpoints of pools' secrets, and the shapes of all secrets. No response contains a value."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Annotated
+
+from django.utils import timezone
+from pydantic import Field
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from berth.core.errors import Invalid, Malformed, NotFound
+from berth.core.problems import Problem, format_value
+from berth.core.spec.texts import Text
+from berth.server.api.pagination import Order, page
+from berth.server.api.requests import Body, ListQuery, parse_body, parse_query
+from berth.server.api.responses import ResponseModel, created_response, no_content
+from berth.server.api.schema import operation
+from pools.api.pools import PoolView
+from pools.models import NodePool, PoolSecret, SecretKind
+from pools.models.secret import Secret
+from pools.services.secrets import SecretContent, delete_pool_secret, set_pool_secret
+
+BY_NAME = Order("name", ("name", "id"))
+LOGIN = ("registry", "username", "password")
+
+
+class SecretBody(Body):
+    """A value for pods, or credentials for a registry of container images."""
+
+    value: Annotated[str | None, Field(repr=False, description="Text for pods. It cannot be read again.")] = (
+        None
+    )
+    registry: Annotated[
+        Text | None,
+        Field(description="Host with an optional port and path, such as registry.example.org:5000."),
+    ] = None
+    username: Text | None = None
+    password: Annotated[str | None, Field(repr=False, description="It cannot be read again.")] = None
+
+
+class SecretResponse(ResponseModel):
+    name: str
+    kind: SecretKind = Field(description="`value`: for pods; `registry`: for pulling images.")
+    registry: str | None
+    username: str | None
+    created_at: datetime
+    created_by: str
+    updated_at: datetime
+    updated_by: str
+
+
+class PoolSecrets(PoolView):
+    @operation("List a pool's secrets", query=ListQuery, page=SecretResponse)
+    def get(self, request: Request, name: str) -> Response:
+        query = parse_query(request, ListQuery)
+        rows = PoolSecret.objects.filter(pool=self.get_pool(name))
+        return Response(page(rows, query, BY_NAME, secret_responses))
+
+
+class PoolSecretDetail(PoolView):
+    @operation("Get a pool's secret without its value", answer=SecretResponse)
+    def get(self, request: Request, name: str, secret: str) -> Response:
+        return Response(secret_response(_get_secret(self.get_pool(name), secret)))
+
+    @operation("Set a pool's secret", body=SecretBody, answer=SecretResponse, also_status=201)
+    def put(self, request: Request, name: str, secret: str) -> Response:
+        pool = self.get_pool(name)
+        self.require("administer")
+        stored, is_new = set_pool_secret(
+            actor=self.actor, pool=pool, name=secret, content=parse_secret(request), at=timezone.now()
+        )
+        location = f"/api/v1/node-pools/{pool.name}/secrets/{stored.name}"
+        return stored_secret_response(stored, location if is_new else "")
+
+    @operation("Delete a pool's secret", status=204)
+    def delete(self, request: Request, name: str, secret: str) -> Response:
+        delete_pool_secret(actor=self.actor, secret=_get_secret(self.get_pool(name), secret))
+        return no_content()
+
+
+def parse_secret(request: Request) -> SecretContent:
+    """Return the content of the body. Errors do not repeat what was received, which may be the value."""
+    try:
+        body = parse_body(request, SecretBody)
+    except Invalid as error:
+        raise Invalid([replace(problem, received="") for problem in error.problems]) from None
+    except Malformed:
+        raise Malformed("The body is neither valid JSON nor valid YAML.") from None
+    keys = {name for name, value in body.explicit_values().items() if value is not None}
+    if keys == {"value"}:
+        return SecretContent(body.value or "")
+    missing = [name for name in LOGIN if name not in keys]
+    if not keys or "value" in keys:
+        allowed = f"either value, or {', '.join(LOGIN)}"
+        raise Invalid(
+            [Problem("value", "is missing" if not keys else "conflicts with other keys", "", allowed)]
+        )
+    if missing:
+        raise Invalid([Problem(name, "is missing", "", "text") for name in missing])
+    return SecretContent(body.password or "", body.registry or "", body.username or "")
+
+
+def secret_response(secret: Secret) -> SecretResponse:
+    return SecretResponse.from_row(secret, registry=secret.registry or None, username=secret.username or None)
+
+
+def secret_responses(secrets: Sequence[Secret]) -> list[SecretResponse]:
+    return [secret_response(secret) for secret in secrets]
+
+
+def stored_secret_response(secret: Secret, location: str) -> Response:
+    """Return the response to a PUT. `location` is empty if the secret was replaced."""
+    answer = secret_response(secret)
+    return created_response(answer, location) if location else Response(answer)
+
+
+def _get_secret(pool: NodePool, name: str) -> PoolSecret:
+    secret = PoolSecret.objects.select_related("pool").filter(pool=pool, name=name).first()
+    if secret is None:
+        raise NotFound(f"Pool {pool.name} has no secret named {format_value(name)}.")
+    return secret

@@ -1,0 +1,85 @@
+"""Check the secrets of a workload document against those of its project and pools."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from berth.core.errors import Invalid
+from berth.core.problems import Problem, format_value, suggest
+from berth.core.spec import GroupSpec, WorkloadSpec
+from pools.models import PoolSecret, SecretKind
+from projects.models import Project, ProjectSecret
+
+NONE_YET = "nothing, because neither the project nor these pools have secrets; see `berth secret set --help`"
+
+
+def pools_with_secrets(spec: WorkloadSpec, project: Project, pools: Sequence[str]) -> list[str]:
+    """Return the pools in which the project can use all secrets of the document.
+
+    Raises Invalid if there is no such pool, or if the document lists a pool that lacks a secret.
+    """
+    paths = dict(_secret_paths("", spec))
+    if not paths:
+        return list(pools)
+    available = _available(project, pools)
+    missing = {pool: sorted(set(paths) - names) for pool, names in available.items()}
+    capable = [pool for pool in pools if not missing[pool]]
+    listed = [
+        Problem(f"pools[{number}]", f"has no secret {name}, and neither has project {project.name}",
+                format_value(pool), ", ".join(capable) or _suggest(name, available))
+        for number, pool in enumerate(spec.pools) if pool in missing and capable for name in missing[pool]
+    ]  # fmt: skip
+    if listed:
+        raise Invalid(listed)
+    if not capable:
+        raise Invalid(list(_missing_problems(paths, project, available)))
+    return capable
+
+
+def _secret_paths(path: str, node: WorkloadSpec | GroupSpec) -> Iterator[tuple[str, str]]:
+    """Yield the name of each secret with its path in the document."""
+    prefix = f"{path}." if path else ""
+    if isinstance(node, WorkloadSpec):
+        yield from ((use.name, f"secrets[{number}].name") for number, use in enumerate(node.secrets))
+    for index, role in enumerate(node.roles or ()):
+        for number, use in enumerate(role.secrets):
+            yield use.name, f"{prefix}roles[{index}].secrets[{number}].name"
+    for index, group in enumerate(node.groups or ()):
+        yield from _secret_paths(f"{prefix}groups[{index}]", group)
+
+
+def _available(project: Project, pools: Sequence[str]) -> dict[str, set[str]]:
+    """Return the names of the secrets that the project can use, by pool."""
+    own = set(
+        ProjectSecret.objects.filter(project=project, kind=SecretKind.VALUE).values_list("name", flat=True)
+    )
+    names = {pool: set(own) for pool in pools}
+    rows = PoolSecret.objects.filter(pool__name__in=pools, kind=SecretKind.VALUE)
+    for pool, name in rows.values_list("pool__name", "name"):
+        names[pool].add(name)
+    return names
+
+
+def _missing_problems(
+    paths: Mapping[str, str], project: Project, available: Mapping[str, set[str]]
+) -> Iterator[Problem]:
+    logins = _registry_names(project, list(available))
+    everywhere = set().union(*available.values())
+    for name, path in paths.items():
+        if name in everywhere:
+            continue
+        message = f"is a secret neither of project {project.name} nor of its pools"
+        if name in logins:
+            message = "contains credentials for a registry, which pods do not get"
+        yield Problem(path, message, format_value(name), _suggest(name, available))
+    if everywhere >= set(paths):
+        yield Problem("secrets", "are not all in the same pool", ", ".join(sorted(paths)),
+                      f"secrets of project {project.name}, or of one pool")  # fmt: skip
+
+
+def _registry_names(project: Project, pools: Sequence[str]) -> set[str]:
+    own = ProjectSecret.objects.filter(project=project, kind=SecretKind.REGISTRY)
+    rows = PoolSecret.objects.filter(pool__name__in=pools, kind=SecretKind.REGISTRY)
+    return {*own.values_list("name", flat=True), *rows.values_list("name", flat=True)}
+
+
+def _suggest(name: str, available: Mapping[str, set[str]]) -> str:
+    return suggest(name, sorted(set().union(*available.values()))) or NONE_YET

@@ -1,0 +1,97 @@
+"""Tests of `berth secret`: a value comes from stdin, a file or a prompt, and is never printed."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pools.joining.sealed import unseal
+from pools.models import PoolSecret
+from projects.models import ProjectSecret, Workload
+from tests.cast import Cast
+from tests.cli.conftest import Berth, token_of
+
+pytestmark = pytest.mark.django_db(transaction=True)
+TOKEN = "correct-horse-battery-staple"
+
+
+@pytest.fixture
+def as_carol(cast: Cast) -> dict[str, str]:
+    return {"BERTH_TOKEN": token_of(cast.carol), "BERTH_PROJECT": "vision"}
+
+
+def values() -> dict[str, str]:
+    return {row.name: unseal(row.sealed) for row in (*ProjectSecret.objects.all(), *PoolSecret.objects.all())}
+
+
+def test_project_secret_is_set_from_stdin_and_files_listed_and_deleted(
+    berth: Berth, as_carol: dict[str, str], tmp_path: Path
+) -> None:
+    printed = []
+
+    def run(*words: str, typed: str = "") -> str:
+        done = berth("secret", *words, typed=typed, **as_carol)
+        assert done.returncode == 0, done.stderr
+        printed.append(done.stdout + done.stderr)
+        return done.stdout
+
+    key = tmp_path / "key.pem"
+    key.write_text(f"{TOKEN}\r\nsecond\n", newline="")
+    assert run("set", "hf-token", typed=f"{TOKEN}\n") == "Secret hf-token set.\n"
+    run("set", "key", "--file", str(key))
+    run("set", "hub", "--registry", "docker.io", "-u", "berth", typed=TOKEN)
+    assert values() == {"hf-token": TOKEN, "key": f"{TOKEN}\r\nsecond\n", "hub": TOKEN}
+    rows = json.loads(run("list", "-o", "json"))
+    assert [(row["name"], row["kind"], row["registry"]) for row in rows] == [
+        ("hf-token", "value", None), ("hub", "registry", "docker.io"), ("key", "value", None),
+    ]  # fmt: skip
+    assert run("list").splitlines()[0].split() == ["NAME", "KIND", "REGISTRY", "USER", "UPDATED", "BY"]
+    assert run("delete", "key") == "key deleted\n"
+    assert TOKEN not in "".join(printed)
+
+
+def test_pool_secret_is_set_by_a_platform_admin(berth: Berth, cast: Cast, as_carol: dict[str, str]) -> None:
+    refused = berth("secret", "set", "a", "--pool", "local", typed=TOKEN, **as_carol)
+    assert (refused.returncode, TOKEN in refused.stderr) == (1, False)
+    as_alice = {"BERTH_TOKEN": token_of(cast.alice)}
+    assert berth("secret", "set", "a", "--pool", "local", typed=TOKEN, **as_alice).returncode == 0
+    assert values() == {"a": TOKEN}
+    assert "a " in berth("secret", "list", "--pool", "local", **as_carol).stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["set", "a", "--registry", "docker.io"], "--registry and --username belong together"),
+        (["set", "a", "--pool", "local", "-p", "vision"], "--project cannot be combined with --pool"),
+        (["set", "a", "--file", "/nowhere"], "No such file or directory: /nowhere"),
+        (["set", "a"], "the value is empty"),
+        (["set", "a", TOKEN], "unexpected extra argument"),
+    ],
+)
+def test_wrong_use_is_refused(berth: Berth, as_carol: dict[str, str], words: list[str], message: str) -> None:
+    done = berth("secret", *words, **as_carol)
+    assert (done.returncode, message in done.stderr) == (2, True), done.stderr
+    assert not values()
+
+
+def test_binary_file_is_refused(berth: Berth, as_carol: dict[str, str], tmp_path: Path) -> None:
+    file = tmp_path / "binary"
+    file.write_bytes(b"\xff\xfe")
+    done = berth("secret", "set", "a", "--file", str(file), **as_carol)
+    assert (done.returncode, "not text in UTF-8" in done.stderr) == (2, True)
+
+
+def test_submitted_workload_names_its_secrets(berth: Berth, as_carol: dict[str, str]) -> None:
+    berth("secret", "set", "hf-token", typed=TOKEN, **as_carol)
+    done = berth("submit", "-n", "train", "--secret", "hf-token=HF_TOKEN", "--secret-file", "hf-token=t.txt",
+                 "--", "true", **as_carol)  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    expected: Any = [{"name": "hf-token", "env": "HF_TOKEN"}, {"name": "hf-token", "file": "t.txt"}]
+    assert Workload.objects.get().spec["secrets"] == expected
+    refused = berth("submit", "-n", "two", "--secret", "hf-tokn=HF_TOKEN", "--", "true", **as_carol)
+    assert refused.returncode != 0
+    assert "Did you mean `hf-token`?" in refused.stderr
+    malformed = berth("submit", "-n", "two", "--secret", "hf-token", "--", "true", **as_carol)
+    assert "NAME=VARIABLE" in malformed.stderr

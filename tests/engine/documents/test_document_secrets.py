@@ -1,0 +1,63 @@
+"""Tests for the secrets of workload documents."""
+
+from typing import Any
+
+import pytest
+
+from berth.core.spec import SpecError, parse_workload
+
+TOKEN = {"name": "hf-token", "env": "HF_TOKEN"}
+
+
+def document(
+    *secrets: dict[str, Any], role: tuple[dict[str, Any], ...] = (), **changes: Any
+) -> dict[str, Any]:
+    return {"name": "w", "secrets": list(secrets), "roles": [{"name": "r", "secrets": list(role)}], **changes}
+
+
+def find_problems(data: object) -> dict[str, str]:
+    with pytest.raises(SpecError) as refused:
+        parse_workload(data)
+    return {problem.path: problem.message for problem in refused.value.problems}
+
+
+def test_role_gets_its_own_secrets_and_those_of_the_workload() -> None:
+    spec = parse_workload(document(TOKEN, role=({"name": "key", "file": "key.pem"},)))
+    uses = [(use.name, use.env, use.file) for use in spec.role_secrets(spec.all_roles[0])]
+    assert uses == [("hf-token", "HF_TOKEN", None), ("key", None, "key.pem")]
+    assert parse_workload(spec.document()) == spec
+
+
+@pytest.mark.parametrize(
+    ("use", "path", "message"),
+    [
+        ({"name": "a"}, "secrets[0]", "needs env or file"),
+        ({"name": "a", "env": "A", "file": "a"}, "secrets[0]", "needs env or file"),
+        ({"name": "A b", "env": "A"}, "secrets[0].name", "is not a name"),
+        ({"name": "a", "env": "1A"}, "secrets[0].env", "is not a variable name"),
+        ({"name": "a", "env": "BERTH_RUN"}, "secrets[0].env", "is set by Berth"),
+        ({"name": "a", "env": "RANK"}, "secrets[0].env", "is set by Berth"),
+        ({"name": "a", "env": "SET"}, "secrets[0].env", "is also a variable in env"),
+        ({"name": "a", "env": "ROLE"}, "secrets[0].env", "is also a variable in env of role r"),
+        ({"name": "a", "file": "../a"}, "secrets[0].file", "is not a file name"),
+        ({"name": "a", "file": "a/b"}, "secrets[0].file", "is not a file name"),
+        ({"name": "a", "file": ".."}, "secrets[0].file", "is not a file name"),
+        ({"name": "a", "value": "b"}, "secrets[0].value", "unknown key"),
+    ],
+)
+def test_invalid_secret_is_refused(use: dict[str, Any], path: str, message: str) -> None:
+    role = {"name": "r", "env": {"ROLE": "1"}}
+    assert find_problems(document(use, env={"SET": "1"}, roles=[role])) == {path: message}
+
+
+def test_variable_or_file_has_one_secret() -> None:
+    file = {"name": "key", "file": "key"}
+    twice = "is used for two secrets"
+    assert find_problems(document(TOKEN, {**TOKEN, "name": "other"})) == {"secrets[1].env": twice}
+    assert find_problems(document(file, role=(file,))) == {"roles[0].secrets[0].file": twice}
+    parse_workload(document(TOKEN, {"name": "hf-token", "file": "HF_TOKEN"}))
+
+
+def test_variable_of_a_role_cannot_be_its_secret_too() -> None:
+    role = {"name": "r", "env": {"HF_TOKEN": "1"}, "secrets": [TOKEN]}
+    assert find_problems(document(roles=[role])) == {"roles[0].secrets[0].env": "is also a variable in env"}

@@ -1,0 +1,68 @@
+"""Tests for the secrets of pods: their values are read when the pod is ordered."""
+
+import pytest
+from django.utils import timezone
+
+from pools.runtimes.base import PodOrder
+from pools.services.secrets import SecretContent
+from projects.models import Phase, ProjectSecret, Workload
+from projects.services.secrets import set_project_secret
+from tests.scheduler.stage import Stage
+
+USES = [{"name": "token", "env": "HF_TOKEN"}, {"name": "token", "file": "token.txt"}]
+
+
+def set_token(stage: Stage, value: str) -> None:
+    set_project_secret(
+        actor=stage.cast.carol, project=stage.cast.vision, name="token", content=SecretContent(value),
+        at=timezone.now(),
+    )  # fmt: skip
+
+
+def order_of(stage: Stage, workload: Workload) -> PodOrder:
+    order = stage.runtime.order(str(stage.pods(workload, "starting", "running")[0].pk))
+    assert order is not None
+    return order
+
+
+@pytest.fixture
+def workload(stage: Stage) -> Workload:
+    set_token(stage, "first")
+    return stage.submit(secrets=USES, restart_policy={"kind": "on_failure"})
+
+
+def test_pod_gets_the_secrets_of_its_document(stage: Stage, workload: Workload) -> None:
+    stage.tick(2)
+    order = order_of(stage, workload)
+    assert order.secret_env["HF_TOKEN"] == "first"
+    assert order.secret_files == {"token.txt": "first"}
+    assert "first" not in str(order), "a log of the order contains no secret"
+
+
+def test_next_run_gets_the_changed_secret(stage: Stage, workload: Workload) -> None:
+    stage.tick(2)
+    set_token(stage, "second")
+    assert order_of(stage, workload).secret_env["HF_TOKEN"] == "first"
+    stage.finish(workload, exit_code=1)
+    stage.tick(4, seconds=120)
+    assert order_of(stage, workload).secret_env["HF_TOKEN"] == "second"
+
+
+def test_deleted_secret_is_the_reason_that_a_pod_does_not_start(stage: Stage, workload: Workload) -> None:
+    ProjectSecret.objects.all().delete()
+    stage.tick(2)
+    reason = "The secret token is neither in project vision nor in pool local."
+    assert stage.pods(workload, "starting")[0].message.startswith(f"could not be started yet: {reason}")
+    stage.tick(4, seconds=310)
+    assert stage.phase(workload) == Phase.FAILED
+    assert workload.reason == "StartTimeout"
+    assert reason in workload.message
+
+
+def test_secret_that_is_set_again_lets_the_pod_start(stage: Stage, workload: Workload) -> None:
+    ProjectSecret.objects.all().delete()
+    stage.tick(2)
+    set_token(stage, "third")
+    stage.tick(2, seconds=20)
+    assert stage.phase(workload) == Phase.RUNNING
+    assert order_of(stage, workload).secret_files == {"token.txt": "third"}
