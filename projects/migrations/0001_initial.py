@@ -2413,4 +2413,49 @@ class Migration(migrations.Migration):
                 ],
             },
         ),
+        migrations.CreateModel(
+            name="RunImage",
+            fields=[
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("run", models.PositiveIntegerField(help_text="Run number within the workload.")),
+                ("image", models.CharField(help_text="Reference in the document.", max_length=512)),
+                (
+                    "digest",
+                    models.CharField(blank=True, help_text="Empty until the tag is resolved.", max_length=71),
+                ),
+                ("resolved_at", models.DateTimeField(blank=True, null=True)),
+                (
+                    "attempts",
+                    models.PositiveIntegerField(default=0, help_text="Failed attempts to resolve the tag."),
+                ),
+                ("retry_at", models.DateTimeField(blank=True, null=True)),
+                (
+                    "error",
+                    models.TextField(blank=True, help_text="Error of the last failed attempt."),
+                ),
+                (
+                    "workload",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="images",
+                        to="projects.workload",
+                    ),
+                ),
+            ],
+            options={
+                "ordering": ["workload", "run"],
+                "constraints": [
+                    models.UniqueConstraint(fields=("workload", "run"), name="image_once_per_run"),
+                    models.CheckConstraint(
+                        condition=models.Q(("digest", ""), ("resolved_at__isnull", False), _connector="OR"),
+                        name="image_resolved_has_a_time",
+                    ),
+                ],
+            },
+        ),
     ]

@@ -4,6 +4,7 @@ from projects.models.autoscaling import Autoscaler, MetricsPoint, Scaling
 from projects.models.budgets import Budget, BudgetWarning
 from projects.models.deliveries import Delivery
 from projects.models.history import Audit, Event, QuotaChange, QuotaExpiry
+from projects.models.images import RunImage
 from projects.models.people import ApiToken, Identity, Membership, Role, SavedView
 from projects.models.ports import PortLink
 from projects.models.scaling import InferenceEngine, ScaleRequest, ScaleStep, Service
@@ -49,6 +50,7 @@ __all__ = [
     "RemovedQuota",
     "Role",
     "RoleNode",
+    "RunImage",
     "SavedView",
     "ScaleRequest",
     "ScaleStep",

@@ -1,7 +1,7 @@
 """State that a scheduler process keeps between ticks."""
 
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -11,6 +11,7 @@ from pools.runtimes.base import Runtime
 from scheduler.loop.decide import LayoutCache
 from scheduler.loop.observe.specs import SpecCache
 from scheduler.loop.observe.view import ObservationCache
+from scheduler.registries import DigestResolver, HttpResolver
 
 Runtimes = Callable[[NodePool], Runtime]
 
@@ -25,6 +26,26 @@ class SentOrders:
     def forget_starts(self, pods: Iterable[uuid.UUID]) -> None:
         for pk in pods:
             self.started.pop(pk, None)
+
+
+@dataclass(slots=True)
+class StartMessages:
+    """Messages of starting workloads that this process wrote, and the last change of their pods' progress."""
+
+    shown: dict[uuid.UUID, tuple[str, datetime]] = field(default_factory=dict)
+    progress: dict[uuid.UUID, tuple[tuple[str, ...], datetime]] = field(default_factory=dict)
+
+    def keep_only(self, workloads: Container[uuid.UUID]) -> None:
+        """Forget workloads that are not starting any more."""
+        self.shown = {pk: value for pk, value in self.shown.items() if pk in workloads}
+        self.progress = {pk: value for pk, value in self.progress.items() if pk in workloads}
+
+    def note_progress(self, workload: uuid.UUID, progress: tuple[str, ...], now: datetime) -> None:
+        if any(progress) and self.progress.get(workload, ((), now))[0] != progress:
+            self.progress[workload] = (progress, now)
+
+    def progressed_since(self, workload: uuid.UUID, since: datetime) -> bool:
+        return workload in self.progress and self.progress[workload][1] >= since
 
 
 def always_leads() -> bool:
@@ -47,3 +68,5 @@ class SchedulerContext:
     cache: ObservationCache = field(default_factory=ObservationCache)
     layout: LayoutCache = field(default_factory=LayoutCache)
     sent: SentOrders = field(default_factory=SentOrders)
+    images: DigestResolver = field(default_factory=HttpResolver)
+    start_messages: StartMessages = field(default_factory=StartMessages)

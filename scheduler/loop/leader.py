@@ -7,7 +7,7 @@ for a burst of changes to end, but for at most one second.
 
 import time
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 from berth.core.clock import Clock
@@ -17,6 +17,7 @@ from berth.db.wake import Waiter, WakeResult
 from pools.runtimes.base import Runtime
 from scheduler.loop.context import Runtimes, SchedulerContext
 from scheduler.loop.tick import POD_TRIGGER, Loop, ReconcilePool
+from scheduler.registries import DigestResolver, HttpResolver
 
 NAME = "scheduler"
 LEASE_SECONDS = 10.0
@@ -38,6 +39,7 @@ class Scheduler(LeaderLoop):
     runtime_for: Runtimes
     reconcile_pool: ReconcilePool
     runtimes: Mapping[str, Runtime]
+    images: DigestResolver = field(default_factory=HttpResolver)
     lease_seconds: float = LEASE_SECONDS
     loop: Loop | None = None
     _tick_at: float = 0.0  # monotonic time at which the next tick is due without a wake-up
@@ -50,7 +52,9 @@ class Scheduler(LeaderLoop):
     _cleaning: Iterator[bool] | None = None
 
     def on_leadership_gained(self, held_lease: HeldLease) -> None:
-        context = SchedulerContext(held_lease=held_lease, runtimes=self.runtime_for, leads=self.leads)
+        context = SchedulerContext(
+            held_lease=held_lease, runtimes=self.runtime_for, leads=self.leads, images=self.images
+        )
         self.loop = Loop(context=context, clock=self.clock, reconcile_pool=self.reconcile_pool)
         self._tick_at = 0.0
 
@@ -104,16 +108,19 @@ class Scheduler(LeaderLoop):
         self._cleaning = self._cleaning or loop.clean_up_steps()
 
     def wake_files(self) -> Collection[int]:
-        return [fd for runtime in self.runtimes.values() for fd in runtime.wake_fds()]
+        return [fd for source in self._wake_sources() for fd in source.wake_fds()]
+
+    def _wake_sources(self) -> list[Runtime | DigestResolver]:
+        return [*self.runtimes.values(), self.images]
 
     def trigger(self, waiter: Waiter, woken: WakeResult) -> str:
         if woken.reasons:
             time.sleep(BURST_SECONDS)
             more = waiter.wait(0)
             woken = WakeResult(woken.reasons | more.reasons, woken.ready | more.ready)
-        for runtime in self.runtimes.values():
-            if woken.ready.intersection(runtime.wake_fds()):
-                runtime.drain_wakes()
+        for source in self._wake_sources():
+            if woken.ready.intersection(source.wake_fds()):
+                source.drain_wakes()
         if woken.ready and not woken.reasons:
             return POD_TRIGGER
         return super(Scheduler, self).trigger(waiter, woken)

@@ -87,6 +87,11 @@ class FakeRuntime:
             pod.ends_with = lifetime.exit_code
         self._poke()
 
+    def report_progress(self, pod_id: str, progress: str) -> None:
+        pod = self._pods[pod_id]
+        pod.report = replace(pod.report, progress=progress)
+        self._poke()
+
     def end(
         self,
         pod_id: str,

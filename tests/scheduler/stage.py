@@ -18,6 +18,7 @@ from scheduler.loop.context import SchedulerContext
 from scheduler.loop.tick import Loop
 from tests.cast import Cast, training
 from tests.fakes.clock import FixedClock
+from tests.fakes.registries import FakeResolver
 from tests.fakes.runtime import FakeRuntime
 
 NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)
@@ -35,6 +36,7 @@ class Stage:
     clock: FixedClock = field(default_factory=lambda: FixedClock(NOON))
     loop: Loop = field(init=False)
     runtime: FakeRuntime = field(init=False)
+    registries: FakeResolver = field(default_factory=FakeResolver)
 
     def __post_init__(self) -> None:
         self.runtime = FakeRuntime(self.clock)
@@ -43,7 +45,9 @@ class Stage:
     def new_loop(self, holder: str = "first") -> Loop:
         held_lease = lease.acquire("scheduler", holder, 60)
         assert held_lease is not None
-        context = SchedulerContext(held_lease=held_lease, runtimes=lambda pool: self.runtime)
+        context = SchedulerContext(
+            held_lease=held_lease, runtimes=lambda pool: self.runtime, images=self.registries
+        )
         return Loop(
             context=context, clock=self.clock, reconcile_pool=lambda pool, now, held_lease, work: False
         )

@@ -18,6 +18,9 @@ PhaseName = Literal[
 WorkloadKindName = Literal["training", "elastic", "interactive", "service"]
 
 
+RUNS_SHOWN = 20
+
+
 class GpusResponse(ResponseModel):
     requested: float = Field(description="GPUs of the minimum gang.")
     now: float = Field(description="GPUs currently allocated to the workload's pods.")
@@ -57,8 +60,19 @@ class WorkloadResponse(ResponseModel):
     pods: PodCountResponse
 
 
+class RunImageResponse(ResponseModel):
+    run: int
+    image: str = Field(description="Reference in the document.")
+    digest: str | None = Field(description="Digest that all pods of the run use; null until it is known.")
+    resolved_at: datetime | None
+    error: str | None = Field(description="Error of the last failed attempt to resolve the tag.")
+
+
 class WorkloadDetailResponse(WorkloadResponse):
     spec: dict[str, Any]
+    images: list[RunImageResponse] = Field(
+        description=f"Container images of the last {RUNS_SHOWN} runs, newest first; empty without an image."
+    )
 
 
 class SubmissionResponse(WorkloadDetailResponse):
@@ -135,7 +149,7 @@ def serialize_workload(workload: Workload) -> WorkloadDetailResponse:
     row = annotate_pod_counts(
         Workload.objects.select_related("project__department", "submitted_by", "pool")
     ).get(pk=workload.pk)
-    return WorkloadDetailResponse.from_row(row, **_workload_values(row))
+    return WorkloadDetailResponse.from_row(row, images=_run_images(row), **_workload_values(row))
 
 
 def serialize_submission(submitted: Submission) -> SubmissionResponse:
@@ -143,7 +157,14 @@ def serialize_submission(submitted: Submission) -> SubmissionResponse:
     row: Any = submitted.workload
     row.pods_running = 0
     row.pods_maximum = submitted.workload.roles.aggregate(n=Sum("max"))["n"] or 0
-    return SubmissionResponse.from_row(row, warnings=submitted.warnings, **_workload_values(row))
+    return SubmissionResponse.from_row(row, images=[], warnings=submitted.warnings, **_workload_values(row))
+
+
+def _run_images(workload: Workload) -> list[RunImageResponse]:
+    return [
+        RunImageResponse.from_row(row, digest=row.digest or None, error=row.error or None)
+        for row in workload.images.order_by("-run")[:RUNS_SHOWN]
+    ]
 
 
 def _workload_values(row: Any) -> dict[str, Any]:

@@ -28,6 +28,7 @@ from scheduler.loop.dispatch.gangs import ACTOR, stop_live_pods
 log = logging.getLogger(__name__)
 
 START_TIMEOUT = timedelta(minutes=5)
+PULL_TIMEOUT = timedelta(minutes=15)  # time without progress after which the pull of an image has failed
 NO_KNOWN_FAILURE = "; the node accepted the pods but has reported nothing since."
 PENDING_PHASES = (Phase.PENDING, Phase.RESERVED, Phase.SUSPENDED)
 
@@ -43,7 +44,7 @@ class IdleTracker:
 def end_overdue(now: datetime, context: SchedulerContext, idle: IdleTracker) -> int:
     """End workloads that exceed a time limit. Return the number of ended workloads."""
     overdue = [
-        *_start_timeouts(now),
+        *_start_timeouts(now, context),
         *_exceeded_runtimes(now),
         *_missed_deadlines(now),
         *_abandoned_sessions(now),
@@ -63,10 +64,18 @@ class OverdueWorkload:
     final_phase: str = Phase.FAILED
 
 
-def _start_timeouts(now: datetime) -> list[OverdueWorkload]:
+def _start_timeouts(now: datetime, context: SchedulerContext) -> list[OverdueWorkload]:
+    """Return the workloads that did not start in time. A pull that makes progress has more time."""
     starting = Workload.objects.filter(phase=Phase.STARTING, since__lte=now - START_TIMEOUT)
-    pks = list(starting.order_by("pk").values_list("pk", flat=True))
-    reasons = _start_failures(pks)
+    pks = [
+        pk
+        for pk in starting.order_by("pk").values_list("pk", flat=True)
+        if not context.start_messages.progressed_since(pk, now - PULL_TIMEOUT)
+    ]
+    shown = {
+        pk: f": {context.start_messages.shown[pk][0]}" for pk in pks if pk in context.start_messages.shown
+    }
+    reasons = shown | _start_failures(pks)
     prefix = f"The pods did not start within {START_TIMEOUT.total_seconds():.0f} s"
     return [OverdueWorkload(pk, "StartTimeout", f"{prefix}{reasons.get(pk, NO_KNOWN_FAILURE)}") for pk in pks]
 

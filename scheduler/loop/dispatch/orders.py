@@ -19,14 +19,22 @@ from pools.runtimes.enclosure.levels import pod_uid
 from pools.services.environments import secrets_for
 from projects.models import Pod, Session
 from projects.services.secrets import UnusableSecret, secret_values
+from scheduler.loop.dispatch.images import NO_IMAGE, ReadyImage
 from scheduler.loop.dispatch.ports import port_env, port_secret
 
 
-def build_pod_order(pod: Pod, spec: WorkloadSpec, gang: Sequence[Pod]) -> PodOrder:
-    """Return the order that starts a pod. `gang` lists the run's pods; its rendezvous address must be set."""
+def build_pod_order(
+    pod: Pod, spec: WorkloadSpec, gang: Sequence[Pod], image: ReadyImage = NO_IMAGE
+) -> PodOrder:
+    """Return the order that starts a pod. `gang` lists the run's pods; its rendezvous address must be set.
+
+    Pods of idle roles are processes of their node, even if the workload has an image.
+    """
     role = next(role for role in spec.all_roles if role.name == pod.role)
     limits = pod.limits or resolve_limits(role, pod.node.pool.default_limits).stored()
     declared = _declared_secrets(pod, spec.role_secrets(role))
+    if role.idle:
+        image = NO_IMAGE
     return PodOrder(
         pod_id=str(pod.pk),
         name=pod.name,
@@ -51,6 +59,9 @@ def build_pod_order(pod: Pod, spec: WorkloadSpec, gang: Sequence[Pod]) -> PodOrd
         uid=pod_uid(pod.workload.project_id),
         secret_env={**_plugin_secrets(pod, spec.role_env(role)), **declared.env, **_pod_secrets(pod)},
         secret_files=declared.files,
+        image=image.reference,
+        image_pull_policy=spec.image_pull_policy,
+        registry_auth=image.auth,
         cpu_limit_milli=limits["cpu_milli"],
         memory_limit_mib=limits["memory_mib"],
         optional_limits=tuple(

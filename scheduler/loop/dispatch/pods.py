@@ -11,9 +11,11 @@ from pools.runtimes.base import RuntimeFailure
 from projects.models import Phase, Pod, PodState
 from scheduler.loop.context import SchedulerContext
 from scheduler.loop.dispatch.endpoints import assign_endpoints, is_service_pod
+from scheduler.loop.dispatch.images import NO_IMAGE, RunImages, resolve_images
 from scheduler.loop.dispatch.orders import build_pod_order
 from scheduler.loop.dispatch.ports import assign_ports, has_ports
 from scheduler.loop.dispatch.rendezvous import assign_rendezvous
+from scheduler.loop.dispatch.start_messages import show_messages
 
 log = logging.getLogger(__name__)
 
@@ -31,13 +33,16 @@ def start_pods(now: datetime, context: SchedulerContext) -> list[str]:
     assign_rendezvous(due_pods, context)
     assign_endpoints(due_pods, context)
     assign_ports(due_pods, context)
+    images = resolve_images(due_pods, now, context)
+    show_messages(images.pending, now, context)
+    due_pods = [pod for pod in due_pods if pod.workload_id not in images.pending]
     gangs = _gangs(due_pods)
     for pod in due_pods:
         if not context.leads():
             return [*notes, "This scheduler lost leadership while starting pods."]
         failures[pod.pk] = ""
         try:
-            _start_pod(pod, gangs[pod.workload_id], context)
+            _start_pod(pod, gangs[pod.workload_id], images, context)
         except (RuntimeFailure, LookupError, OSError, ValueError, StopIteration) as error:
             log.warning("pod %s could not be started: %s", pod.pk, error)
             notes.append(f"Pod {pod.role} {pod.index} of {pod.workload.handle} could not be started: {error}")
@@ -100,7 +105,7 @@ def _starting_pods() -> Iterable[Pod]:
     )
 
 
-def _start_pod(pod: Pod, gang: Sequence[Pod], context: SchedulerContext) -> None:
+def _start_pod(pod: Pod, gang: Sequence[Pod], images: RunImages, context: SchedulerContext) -> None:
     spec = context.specs.get(pod.workload).spec
     if spec is None:
         raise ValueError("the workload's stored document is no longer valid")
@@ -110,7 +115,7 @@ def _start_pod(pod: Pod, gang: Sequence[Pod], context: SchedulerContext) -> None
         raise ValueError("no service port has been assigned to it yet")
     if has_ports(pod) and pod.ports is None:
         raise ValueError("no host ports have been assigned to it yet")
-    order = build_pod_order(pod, spec, gang)
+    order = build_pod_order(pod, spec, gang, images.ready.get(pod.workload_id, NO_IMAGE))
     crash_point("dispatch.before_start")
     context.runtimes(pod.node.pool).start(order)
 

@@ -17,6 +17,7 @@ from projects.models import Pod, PodState
 from projects.models.workloads import LIVE_POD_STATES
 from scheduler.loop.context import Runtimes, SchedulerContext
 from scheduler.loop.dispatch.gangs import evaluate_gangs, workloads_to_evaluate
+from scheduler.loop.dispatch.start_messages import progress_messages, show_messages
 from scheduler.loop.dispatch.verdict import OUT_OF_MEMORY
 from scheduler.loop.observe.workloads import PodRow
 from scheduler.reports.usage.allocation_hours import release_allocations
@@ -72,6 +73,7 @@ def record_reports(now: datetime, context: SchedulerContext) -> Intake:
         for pod in pods
         if (change := pod_change(pod, nodes[pod.node_id], reports.get(pod.pk), now)) is not None
     ]
+    show_messages(progress_messages(pods, reports, now, context), now, context)
     affected = {change.pod.workload_id for change in changes} | set(workloads_to_evaluate())
     if affected:
         with fenced_transaction(context.held_lease):

@@ -16,6 +16,8 @@ from pools.engine.victims import Work
 from pools.models import NodePool
 from pools.runtimes.capabilities import REMOTE_PROVIDERS
 from scheduler.loop.leader import Scheduler
+from scheduler.registries import HttpResolver
+from scheduler.registries.client import RegistryAccess
 from scheduler.reports.utilization.watch import UtilizationWatcher
 
 
@@ -84,4 +86,10 @@ def build_scheduler() -> Scheduler:
         runtime_for=wiring.runtime_for,
         reconcile_pool=reconcile_pool,
         runtimes=wiring.runtimes,
+        images=HttpResolver(
+            RegistryAccess(
+                insecure=frozenset(settings.BERTH_INSECURE_REGISTRIES),
+                own_ports=frozenset(settings.BERTH_OWN_PORTS),
+            )
+        ),
     )

@@ -74,7 +74,17 @@ def workload_context(request: Request, workload: Workload) -> dict[str, Any]:
         "as_preemptor": evictions_as_preemptor,
         "spec": details.document_text(workload),
         "backoff_until": _active_backoff(workload, timezone.now()),
+        "image": _image(workload),
     }
+
+
+def _image(workload: Workload) -> dict[str, Any] | None:
+    """Return the image in the document, with the digest of the newest run for which it is known."""
+    reference = workload.spec.get("image") if isinstance(workload.spec, dict) else None
+    if not reference:
+        return None
+    newest = workload.images.exclude(digest="").order_by("-run").first()
+    return {"reference": reference, "digest": newest and newest.digest, "run": newest and newest.run}
 
 
 def _open_ports(actor: Actor, workload: Workload) -> list[str]:

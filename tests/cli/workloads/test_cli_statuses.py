@@ -1,5 +1,6 @@
 """Tests that the command line and the workload page show each phase of a workload."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,8 @@ from django.test import Client
 from typer.testing import CliRunner
 
 from berth.cli.main import app
+from pools.runtimes import capabilities
+from pools.runtimes.capabilities import Capabilities
 from projects.models import Workload
 from projects.services.people import tokens
 from tests.cast import make_cast
@@ -29,8 +32,10 @@ class MemberView:
         self.browser.force_login(person.user)
 
     def description(self, workload: Workload) -> str:
-        named = f"{workload.project.name}/{workload.name}"
-        result = CliRunner().invoke(app, ["describe", named], env={**self.environment, "COLUMNS": "120"})
+        return self.run("describe", workload.handle)
+
+    def run(self, *words: str) -> str:
+        result = CliRunner().invoke(app, words, env={**self.environment, "COLUMNS": "120"})
         assert result.exit_code == 0, result.output
         return result.stdout
 
@@ -64,3 +69,33 @@ def test_phase_of_workload_roles_and_pods_is_shown_as_it_changes(live_server: An
     stage.tick()
     assert "completed" in view.description(workload)
     assert "completed" in view.page(workload)
+
+
+def test_image_of_a_run_and_its_pull_are_shown(
+    live_server: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(capabilities.CAPABILITIES, "fake", Capabilities(runs_images=True))  # type: ignore[misc]
+    stage = Stage(make_cast())
+    stage.quota(stage.cast.research, 4)
+    stage.quota(stage.cast.vision, 4)
+    stage.node(0)
+    stage.runtime.runs_immediately = False
+    view = MemberView(stage, live_server.url, tmp_path)
+    workload = stage.submit(roles=ROLES[:1], image="ghcr.io/org/train:1")
+    stage.tick(2, seconds=1)
+    for shown in (view.description(workload), view.page(workload)):
+        assert "ghcr.io/org/train:1" in shown
+        assert "looking up the digest" in shown.lower()
+        assert "sha256:" not in shown
+    stage.registries.digests["ghcr.io/org/train:1"] = f"sha256:{'5e' * 32}"
+    stage.tick(2, seconds=1)
+    (pod,) = stage.pods(workload)
+    stage.runtime.report_progress(str(pod.pk), "pulling layer 3 of 7, 26 MB")
+    stage.tick(seconds=1)
+    for shown in (view.description(workload), view.page(workload)):
+        assert "leader 0: pulling layer 3 of 7, 26 mb." in shown.lower()
+        assert f"sha256:{'5e' * 32}" in shown
+    images = json.loads(view.run("describe", workload.handle, "-o", "json"))["images"]
+    assert [(image["run"], image["image"], image["digest"]) for image in images] == [
+        (1, "ghcr.io/org/train:1", f"sha256:{'5e' * 32}")
+    ]

@@ -27,7 +27,13 @@ from berth.core.words import format_count
 if TYPE_CHECKING:
     from berth.client import Client
     from berth.client.models.scheduling import Eviction
-    from berth.client.models.workloads import Explanation, SmallestChange, Workload
+    from berth.client.models.workloads import (
+        Explanation,
+        RunImage,
+        SmallestChange,
+        Workload,
+        WorkloadDetail,
+    )  # fmt: skip
 
 EVENTS_SHOWN = 10
 
@@ -79,7 +85,7 @@ def describe(
         show_one(selected, output, lambda _: _print_workload(client, selected))
 
 
-def _print_workload(client: "Client", workload: "Workload") -> None:
+def _print_workload(client: "Client", workload: "WorkloadDetail") -> None:
     print_fields(_workload_fields(workload))
     pods = client.workloads.pods(workload.id)
     if pods:
@@ -91,7 +97,7 @@ def _print_workload(client: "Client", workload: "Workload") -> None:
         print_items(events, event_columns())
 
 
-def _workload_fields(workload: "Workload") -> list[tuple[str, str]]:
+def _workload_fields(workload: "WorkloadDetail") -> list[tuple[str, str]]:
     gpus = f"{number(workload.gpus.now)} allocated, {number(workload.gpus.requested)} requested"
     preemptible = "preemptible" if workload.preemptible else "non-preemptible"
     evictions, restarts = (
@@ -120,8 +126,15 @@ def _workload_fields(workload: "Workload") -> list[tuple[str, str]]:
         ("Submitted", f"{format_time(workload.submitted_at)} by {workload.submitted_by or 'a deleted user'}"),
         *ended,
         ("Run", f"{workload.run} ({evictions}, {restarts})"),
+        ("Image", workload.spec.get("image") or ""),
+        ("Digest", f"{image.digest} (run {image.run})" if (image := _latest_image(workload)) else ""),
         ("Labels", format_pairs(workload.labels)),
     ]
+
+
+def _latest_image(workload: "WorkloadDetail") -> "RunImage | None":
+    """Return the image of the newest run whose digest is known."""
+    return next((image for image in workload.images if image.digest), None)
 
 
 Workloads = Annotated[

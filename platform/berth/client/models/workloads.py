@@ -233,8 +233,21 @@ class Workload(WorkloadMixin, Model):
     pods: PodCount = Field(default_factory=PodCount)
 
 
+class RunImage(Model):
+    run: int = 0
+    image: str = ""
+    """Reference in the document."""
+    digest: str | None = None
+    """Digest that all pods of the run use; None until it is known."""
+    resolved_at: datetime | None = None
+    error: str | None = None
+    """Error of the last failed attempt to resolve the tag."""
+
+
 class WorkloadDetail(Workload):
     spec: dict[str, Any] = {}
+    images: list[RunImage] = []
+    """Container images of the last 20 runs, newest first; empty without an image."""
 
 
 class Submission(WorkloadDetail):

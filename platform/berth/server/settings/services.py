@@ -39,6 +39,11 @@ BERTH_OWN_PORTS = env.list("BERTH_OWN_PORTS", cast=int, default=[])
 BERTH_ROUTERS = BERTH_HOME / "routers"
 BERTH_ROUTER_RELOAD = shlex.split(env.str("BERTH_ROUTER_RELOAD", default=""))
 
+# Container images
+# Registries that are called over HTTP instead of HTTPS, such as registry.internal:5000. Registries on this
+# machine always are.
+BERTH_INSECURE_REGISTRIES = env.list("BERTH_INSECURE_REGISTRIES", default=[])
+
 # Single sign-on with OpenID Connect; disabled without an issuer
 BERTH_OIDC_ISSUER = env.str("BERTH_OIDC_ISSUER", default="").rstrip("/")
 BERTH_OIDC_CLIENT_ID = env.str("BERTH_OIDC_CLIENT_ID", default="")

@@ -1,0 +1,34 @@
+"""Model of the container images of runs."""
+
+from django.db import models
+from django.db.models import Q
+
+from projects.models.workloads import Workload
+
+
+class RunImage(models.Model):
+    """Container image of one run of a workload, by digest once the registry has resolved the tag.
+
+    All pods of the run use this digest, including those that start later.
+    """
+
+    workload = models.ForeignKey(Workload, on_delete=models.CASCADE, related_name="images")
+    run = models.PositiveIntegerField(help_text="Run number within the workload.")
+    image = models.CharField(max_length=512, help_text="Reference in the document.")
+    digest = models.CharField(max_length=71, blank=True, help_text="Empty until the tag is resolved.")
+    resolved_at = models.DateTimeField(null=True, blank=True)
+    attempts = models.PositiveIntegerField(default=0, help_text="Failed attempts to resolve the tag.")
+    retry_at = models.DateTimeField(null=True, blank=True)
+    error = models.TextField(blank=True, help_text="Error of the last failed attempt.")
+
+    class Meta:
+        ordering = ["workload", "run"]
+        constraints = [
+            models.UniqueConstraint(name="image_once_per_run", fields=["workload", "run"]),
+            models.CheckConstraint(
+                name="image_resolved_has_a_time", condition=Q(digest="") | Q(resolved_at__isnull=False)
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return self.image

@@ -1,0 +1,66 @@
+"""Show on a starting workload what its pods wait for: the digest of their image, or its pull."""
+
+import uuid
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
+
+from berth.db.crash_points import assert_no_transaction
+from berth.db.lease import fenced_transaction
+from pools.runtimes.base import PodReport
+from projects.models import Phase, PodState, Workload
+from projects.services import announce
+from scheduler.loop.context import SchedulerContext
+from scheduler.loop.observe.workloads import PodRow
+
+WRITE_INTERVAL = timedelta(seconds=1)  # minimum time between two messages of a workload
+
+
+def show_messages(messages: Mapping[uuid.UUID, str], now: datetime, context: SchedulerContext) -> int:
+    """Store changed messages of starting workloads, one row each. Return the number of changed messages.
+
+    A message that follows too soon is left out. The next tick shows it or a newer one.
+    """
+    assert_no_transaction()
+    shown = context.start_messages.shown
+    due = {
+        pk: text
+        for pk, text in messages.items()
+        if pk not in shown or (shown[pk][0] != text and now - shown[pk][1] >= WRITE_INTERVAL)
+    }
+    if not due:
+        return 0
+    with fenced_transaction(context.held_lease):
+        starting = Workload.objects.filter(pk__in=due, phase=Phase.STARTING)
+        rows = list(starting.select_related("project").select_for_update(of=("self",)).order_by("pk"))
+        for workload in rows:
+            Workload.objects.filter(pk=workload.pk).update(message=due[workload.pk])
+            announce.workload_changed(workload)
+    shown.update((pk, (text, now)) for pk, text in due.items())
+    return len(rows)
+
+
+def progress_messages(
+    pods: Iterable[PodRow], reports: Mapping[uuid.UUID, PodReport], now: datetime, context: SchedulerContext
+) -> dict[uuid.UUID, str]:
+    """Return the progress of starting workloads. Remember when it last changed."""
+    starting: dict[uuid.UUID, list[tuple[PodRow, str]]] = {}
+    for pod in pods:
+        if pod.state == PodState.STARTING:
+            progress = reports[pod.pk].progress if pod.pk in reports else ""
+            starting.setdefault(pod.workload_id, []).append((pod, progress))
+    context.start_messages.keep_only(starting)
+    messages = {}
+    for pk, entries in starting.items():
+        context.start_messages.note_progress(pk, tuple(progress for _, progress in entries), now)
+        if text := _progress_text(entries):
+            messages[pk] = text
+    return messages
+
+
+def _progress_text(entries: list[tuple[PodRow, str]]) -> str:
+    """Return the progress of the first pod that reports any, and the number of other starting pods."""
+    pod, progress = next(((pod, text) for pod, text in entries if text), (None, ""))
+    if pod is None:
+        return ""
+    others = f"; {len(entries) - 1} more starting" if len(entries) > 1 else ""
+    return f"{pod.role} {pod.index}: {progress}{others}."

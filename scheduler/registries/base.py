@@ -1,0 +1,72 @@
+"""The port for registries: the contract for resolving tags in the background."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+from berth.core.images import ImageReference
+
+TEXT_MAX = 500
+RunKey = tuple[uuid.UUID, int]  # workload and run
+
+
+class RegistryFault(StrEnum):
+    """Kind of failure. The values are the reasons of workloads that fail because of them."""
+
+    UNAUTHORIZED = "ImageUnauthorized"
+    NOT_FOUND = "ImageNotFound"
+    FORBIDDEN = "RegistryForbidden"  # the address must not be called
+    UNREACHABLE = "RegistryUnreachable"
+    TIMEOUT = "RegistryTimeout"
+    FAILED = "RegistryFailed"  # an unexpected response
+
+
+PERMANENT = frozenset({RegistryFault.UNAUTHORIZED, RegistryFault.NOT_FOUND, RegistryFault.FORBIDDEN})
+
+
+class RegistryError(Exception):
+    """A tag could not be resolved. The text is a sentence."""
+
+    def __init__(self, fault: RegistryFault, text: str) -> None:
+        super().__init__("".join(char if char.isprintable() else " " for char in text[:TEXT_MAX]))
+        self.fault = fault
+
+    @property
+    def is_permanent(self) -> bool:
+        """Whether another attempt cannot succeed."""
+        return self.fault in PERMANENT
+
+
+@dataclass(frozen=True, slots=True)
+class Resolution:
+    """Result of one lookup: the digest, or the error."""
+
+    digest: str = ""
+    error: RegistryError | None = None
+
+
+class DigestResolver(Protocol):
+    """Looks up digests in the background, so that no registry delays the scheduler."""
+
+    def request(self, key: RunKey, image: ImageReference, auth: str) -> None:
+        """Start a lookup, unless one for this run is in progress or its result has not been taken.
+
+        `auth` is the content of an auth.json, or empty for an anonymous lookup. Returns immediately.
+        """
+        ...
+
+    def take_results(self, keys: Collection[RunKey]) -> Mapping[RunKey, Resolution]:
+        """Return the finished lookups of these runs, each once. Drop all other finished lookups."""
+        ...
+
+    def wake_fds(self) -> tuple[int, ...]:
+        """Return file descriptors that become readable when a lookup finishes."""
+        ...
+
+    def drain_wakes(self) -> None:
+        """Read all pending wake-ups from the descriptors."""
+        ...

@@ -1,0 +1,36 @@
+"""A resolver whose lookups the test answers."""
+
+from collections.abc import Collection, Mapping
+
+from berth.core.images import ImageReference
+from scheduler.registries.base import RegistryError, Resolution, RunKey
+
+
+class FakeResolver:
+    """Resolver that looks up tags in `digests`. A tag without an entry stays unanswered."""
+
+    def __init__(self) -> None:
+        self.digests: dict[str, str | RegistryError] = {}
+        self.requests: list[tuple[str, str]] = []
+        self._pending: dict[RunKey, str] = {}
+
+    def request(self, key: RunKey, image: ImageReference, auth: str) -> None:
+        if key not in self._pending:
+            self._pending[key] = str(image)
+            self.requests.append((str(image), auth))
+
+    def take_results(self, keys: Collection[RunKey]) -> Mapping[RunKey, Resolution]:
+        answered = {key: self.digests[image] for key, image in self._pending.items() if image in self.digests}
+        for key in answered:
+            del self._pending[key]
+        return {
+            key: Resolution(error=answer) if isinstance(answer, RegistryError) else Resolution(answer)
+            for key, answer in answered.items()
+            if key in keys
+        }
+
+    def wake_fds(self) -> tuple[int, ...]:
+        return ()
+
+    def drain_wakes(self) -> None:
+        pass
