@@ -14,7 +14,7 @@ from pools.runtimes.images.probe import ImageSupport
 from pools.runtimes.images.store import ImageStore, container_name
 from pools.runtimes.local import LocalRuntime
 from pools.runtimes.shim.processes import process_ids
-from tests.contracts.pods import LocalStage, ended, order, poll_until
+from tests.contracts.pods import LocalStage, ended, order, poll_until, running
 from tests.images.registry import Registry
 
 PAUSES, SILENCE = (0.01, 0.01), 20.0
@@ -74,12 +74,26 @@ class ImageStage(LocalStage):
     def log(self, pod_id: str) -> str:
         return str(self.runtime.read_log(pod_id, 0, 100_000).data.decode()).strip()
 
-    def pid_of(self, program: str, pod_id: str) -> int:
-        """Return the process of conmon, podman or the container's first process, once it runs."""
-        mark = f"{self.root}/pods/{pod_id}/"
-        return poll_until(
-            lambda: next((pid for pid, line in _command_lines() if _matches(line, program, mark)), 0)
-        )
+    def pid_of(self, program: str, pod_id: str, *, other_than: int = 0) -> int:
+        """Return the process of conmon or podman that serves this pod, once it runs."""
+        pod = self.root / "pods" / pod_id
+        mark, name = f"BERTH_POD_DIR={pod / 'work'}", container_name(str(pod))
+
+        def find() -> int:
+            lines = _command_lines()
+            matching = (pid for pid, line in lines if program in line.split(" ", 1)[0]
+                        and (name in line or mark in _environment(pid)))  # fmt: skip
+            return next((pid for pid in matching if pid != other_than), 0)
+
+        return poll_until(find)
+
+    def shim(self, pod_id: str) -> int:
+        return int(poll_until(lambda: self.runtime._pod_dir(pod_id).shim_pid()))
+
+    def init(self, pod_id: str) -> int:
+        """Return the first process of the pod's container, once the pod runs."""
+        running(self.runtime, pod_id)
+        return int((self.root / "pods" / pod_id / "container.pid").read_text())
 
     def _prepare(self) -> None:
         enclosures = self.runtime._enclosures
@@ -87,10 +101,6 @@ class ImageStage(LocalStage):
             enclosures._probed = self._first._enclosures._probe()
             enclosures.images._support = self._first._enclosures.images.support
         self.images.pull_settings = replace(self.images.pull_settings, pauses=PAUSES, silence=SILENCE)
-
-
-def _matches(line: str, program: str, mark: str) -> bool:
-    return line.startswith(program) and mark in line
 
 
 def _command_lines() -> Iterator[tuple[int, str]]:
@@ -102,6 +112,13 @@ def _command_lines() -> Iterator[tuple[int, str]]:
             )
         except OSError:
             continue
+
+
+def _environment(pid: int) -> list[str]:
+    try:
+        return Path(f"/proc/{pid}/environ").read_text(errors="replace").split("\0")
+    except OSError:
+        return []
 
 
 @contextmanager
@@ -117,13 +134,9 @@ def image_home(home: Path) -> Iterator[LocalRuntime]:
 
 def traces(stage: ImageStage) -> list[str]:
     """Return what is left of this stage's containers: processes, mounts and control groups."""
-    root = str(stage.root)
     names = {container_name(str(pod)) for pod in (stage.root / "pods").iterdir()}
-    processes = [
-        line for _, line in _command_lines() if root in line and ("conmon" in line or "podman" in line)
-    ]
-    mounts = [line for line in Path("/proc/self/mountinfo").read_text().splitlines() if str(root) in line
-              or f"{stage.store.root}/graph" in line]  # fmt: skip
+    processes = [line for _, line in _command_lines() if any(name in line for name in names)]
+    mounts = Path("/proc/self/mountinfo").read_text().splitlines()
     bases = [_GROUPS, *(path for path in _GROUPS.iterdir() if path.is_dir())]
-    groups = [f"{path}" for base in bases for path in base.iterdir() if path.name in names]
-    return processes + mounts + groups
+    groups = [str(path) for base in bases for path in base.iterdir() if path.name in names]
+    return [*processes, *(line for line in mounts if f"{stage.store.root}/graph" in line), *groups]

@@ -89,10 +89,19 @@ class Container(Namespaces):
         if not os.path.exists(f"{self._pod}/container"):
             return
         try:
-            removed = self._podman.run(*removal(self._name), seconds=REMOVE_SECONDS, interruptible=False)
+            removed = self._podman.run(
+                *removal(self._name), seconds=REMOVE_SECONDS, interruptible=False, watch=self._reap_init
+            )
         except NoAnswer:
             return
         self._is_removed = removed.code == 0
+
+    def _reap_init(self, _: int) -> None:
+        """Reap the container's first process, which is a child of this process if conmon was killed."""
+        try:
+            os.waitpid(self.init, os.WNOHANG)
+        except ChildProcessError:
+            pass
 
     def close(self) -> None:
         if self._is_removed:  # otherwise, the runtime tries it again when it deletes the pod's record
@@ -148,7 +157,7 @@ class Container(Namespaces):
             f"--pidfile={pid_file}", *options, *([image, "-P"] if image else ["-P"]),
         )  # fmt: skip
         if output.code != 0:
-            detail = output.errors.strip().splitlines()[-1:] or ["podman wrote no error"]
+            detail = output.errors.strip().splitlines()[-1:] or ["podman was killed"]
             kind = ImageMissing if "image not known" in detail[0] else CannotRun
             raise kind(f"the pod's container could not be created: {detail[0].removeprefix('Error: ')}")
         with open(pid_file) as file:

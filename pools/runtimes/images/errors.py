@@ -16,10 +16,13 @@ _TEXTS_BY_NAME: Mapping[str, tuple[str, ...]] = {
     "untrusted": (
         "x509: ", "certificate signed by unknown authority", "gave http response to https client",
     ),
-    "busy": ("toomanyrequests", "too many requests", "http status: 5", "status code 5"),
+    "busy": (
+        "toomanyrequests", "too many requests", "http status: 5", "status code 5",
+        "status code from registry 5",
+    ),
     "unauthorized": (
         "unauthorized", "authentication required", "access to the resource is denied", ": denied",
-        "invalid username/password", "status code 401", "status code 403", "403 (forbidden)",
+        "invalid username/password", "status code 401", "status code 403", "(forbidden)",
     ),
     "not_found": (
         "manifest unknown", "name unknown", "name invalid", "not known to registry", ": not found",
@@ -31,7 +34,7 @@ _TEXTS_BY_NAME: Mapping[str, tuple[str, ...]] = {
         "unexpected eof",
     ),
 }  # fmt: skip
-_TRANSIENT = frozenset({"busy", "unreachable", "no_answer"})
+_TRANSIENT = frozenset({"busy", "unreachable", "no_answer", "killed"})
 _TEXTS = {
     "no_space": "no space: the node's disk is full. Free space on the node, or use a smaller image",
     "wrong_architecture": "wrong architecture: the image does not run on {machine}. "
@@ -44,6 +47,7 @@ _TEXTS = {
     "not_found": "not found: the registry {host} does not have it. Check its name and digest",
     "unreachable": "the registry {host} is not reachable: {detail}",
     "no_answer": "no answer: the registry {host} sent nothing for {detail}",
+    "killed": "podman was killed during the pull",
     "other": "{detail}",
 }  # fmt: skip
 

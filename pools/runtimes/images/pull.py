@@ -20,6 +20,7 @@ from pools.runtimes.shim.records import Record
 
 LOCK_SECONDS = 0.2
 MANIFEST_SECONDS = 20.0
+_SIGNALED = 128
 # Names of architectures in images.
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm", "i686": "386"}
 
@@ -110,6 +111,8 @@ class ImagePull:
             return pull_error("no_answer", self._reference, self._machine, f"{self._silence:g} s")
         finally:
             shutil.rmtree(self._podman.temporary, ignore_errors=True)
+        if output.code >= _SIGNALED:
+            return pull_error("killed", self._reference, self._machine)
         return None if output.code == 0 else classify(output.errors, self._reference, self._machine)
 
     def _layer_sizes(self) -> list[int]:

@@ -1,0 +1,156 @@
+"""Tests of containers whose processes are killed: nothing is left, and known exit codes are kept."""
+
+import hashlib
+import os
+import socket
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pools.runtimes.base import PodCause, PodState
+from pools.runtimes.local import LocalRuntime
+from pools.runtimes.shim.processes import start_time
+from tests.contracts.pods import alive, ended, kill, poll_until, running
+from tests.images.registry import Registry, busybox_layer, layer
+from tests.images.stage import ImageStage, traces
+
+DIGEST = "fedcba9876543210" * 4
+
+
+@pytest.fixture
+def hanging_image() -> Iterator[str]:
+    """Return an image of a registry that accepts connections and never answers."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield f"127.0.0.1:{listener.getsockname()[1]}/team/x@sha256:{DIGEST}"
+
+
+def kill_shim_and_runtime(stage: ImageStage) -> None:
+    """Kill the shim, and wait until a new runtime does not know the pod, so that `start` resumes it."""
+    kill(stage.shim("p-1"))
+    stage.restart()
+    poll_until(
+        lambda: stage.runtime.get_reports(["p-1"])["p-1"].state, lambda state: state is PodState.UNKNOWN
+    )
+
+
+def start_long(stage: ImageStage, image: str) -> int:
+    """Start a pod with a background process. Return the command's process id on the machine."""
+    stage.start("p-1", image, "sh", "-c", f"setsid sleep 1000 & {stage.SHELL}")
+    running(stage.runtime, "p-1")
+    return stage.pid("p-1")
+
+
+def test_kill_of_the_shim_leaves_nothing(stage: ImageStage, busybox: str) -> None:
+    command, init = start_long(stage, busybox), stage.init("p-1")
+    kill(stage.shim("p-1"))
+    poll_until(lambda: not alive(command) and not alive(init))
+    assert ended(stage.runtime, "p-1").cause is PodCause.LOST
+    stage.runtime.forget("p-1")
+    poll_until(lambda: traces(stage), lambda left: left == [])
+    assert stage.runtime.list_pods() == ()
+
+
+def test_kill_of_conmon_does_not_disturb_the_pod(stage: ImageStage, busybox: str) -> None:
+    start_long(stage, busybox)
+    kill(stage.pid_of("conmon", "p-1"))
+    stage.end_pod("p-1", 6)
+    assert ended(stage.runtime, "p-1").exit_code == 6
+    assert traces(stage) == []
+
+
+def test_kill_of_the_first_process_kills_the_pod(stage: ImageStage, busybox: str) -> None:
+    start_long(stage, busybox)
+    kill(stage.init("p-1"))
+    report = ended(stage.runtime, "p-1")
+    assert (report.signal, report.cause) == (9, PodCause.NONE)
+    assert traces(stage) == []
+
+
+def test_kill_of_shim_and_conmon_leaves_nothing(stage: ImageStage, busybox: str) -> None:
+    start_long(stage, busybox)
+    for pid in (stage.pid_of("conmon", "p-1"), stage.shim("p-1")):
+        kill(pid)
+    assert ended(stage.runtime, "p-1").cause is PodCause.LOST
+    assert traces(stage) == []
+
+
+def test_pull_goes_on_after_a_kill_of_podman(stage: ImageStage, hanging_image: str) -> None:
+    stage.start("p-1", hanging_image, "true")
+    first = stage.pid_of("podman", "p-1")
+    kill(first)
+    assert stage.pid_of("podman", "p-1", other_than=first)
+    stage.runtime.stop("p-1", 30)
+    assert ended(stage.runtime, "p-1").cause is PodCause.STOPPED
+    assert traces(stage) == []
+
+
+def test_kill_of_the_shim_during_a_pull_ends_podman(stage: ImageStage, hanging_image: str) -> None:
+    stage.start("p-1", hanging_image, "true")
+    podman = stage.pid_of("podman", "p-1")
+    kill_shim_and_runtime(stage)
+    poll_until(lambda: not alive(podman))
+    stage.runtime.stop("p-1", 0)
+    assert ended(stage.runtime, "p-1").cause is PodCause.STOPPED
+    assert not (stage.root / "pods" / "p-1" / "auth.json").exists()
+    assert traces(stage) == []
+
+
+def test_half_pulled_image_heals(stage: ImageStage, registry: Registry) -> None:
+    data = os.urandom(8 << 20)
+    layers = [busybox_layer(), layer({"data": data}), layer({"more": data[::-1]})]
+    image = registry.push("own/half", layers, Env=["PATH=/bin"])
+    script = "sha256sum < /data | cut -c1-64; exit 4"
+    stage.start("p-1", image, "sh", "-c", script)
+    temporary = stage.root / "pods" / "p-1" / "podman"
+    poll_until(lambda: any(path.is_file() for path in temporary.rglob("*")))
+    kill_shim_and_runtime(stage)
+    stage.start("p-1", image, "sh", "-c", script)
+    assert ended(stage.runtime, "p-1").exit_code == 4
+    assert stage.log("p-1") == hashlib.sha256(data).hexdigest()
+    assert not temporary.exists() or list(temporary.iterdir()) == []
+    assert traces(stage) == []
+
+
+def test_pod_is_resumed_after_a_kill_of_the_shim_that_creates_its_container(
+    stage: ImageStage, busybox: str
+) -> None:
+    start_creation(stage, busybox)
+    kill_shim_and_runtime(stage)
+    stage.start("p-1", busybox, "sh", "-c", "exit 8")
+    assert ended(stage.runtime, "p-1").exit_code == 8
+    assert traces(stage) == []
+
+
+def test_kill_of_podman_while_it_creates_a_container_is_a_start_failure(
+    stage: ImageStage, busybox: str
+) -> None:
+    start_creation(stage, busybox)
+    kill(stage.pid_of("podman", "p-1"))
+    report = ended(stage.runtime, "p-1")
+    assert report.cause is PodCause.START_FAILED
+    assert report.message == "the pod's container could not be created: podman was killed"
+    assert traces(stage) == []
+
+
+def start_creation(stage: ImageStage, image: str) -> None:
+    """Start a pod, and wait until podman creates its container."""
+    assert stage.run("p-0", image, "true").exit_code == 0, "the image is stored"
+    stage.start("p-1", image, "sh", "-c", "exit 8")
+    poll_until((stage.root / "pods" / "p-1" / "container").exists)
+
+
+def test_pod_in_an_image_ends_with_the_process_to_which_it_is_tied(
+    first_runtime: LocalRuntime, registry: Registry, busybox: str, tmp_path: Path
+) -> None:
+    host = subprocess.Popen(["sleep", "1000"])
+    root = first_runtime.root.parent / f"run-{tmp_path.name}"
+    stage = ImageStage(root, registry, first_runtime)
+    stage.runtime.anchor = f"{host.pid}:{start_time(host.pid)}"
+    start_long(stage, busybox)
+    host.kill()
+    host.wait()
+    report = ended(stage.runtime, "p-1")
+    assert (report.signal, report.cause) == (15, PodCause.HOST_STOPPED)
+    assert traces(stage) == []
