@@ -135,6 +135,10 @@ class LocalRuntime:
         """Return how this machine isolates its pods, without images. The first call tries it."""
         return self._enclosures.isolation
 
+    def try_images(self) -> None:
+        """Try in the background whether this machine runs images, so that `get_isolation` need not wait."""
+        self._enclosures.images.begin_probe()
+
     def _spawn_shim(self, pod_id: str, pod: PodDir) -> None:
         self._reap_shims()
         with (pod.path / "shim.err").open("ab") as errors:

@@ -150,7 +150,7 @@ def _serves_mps(env: Mapping[str, str]) -> bool:
 
 def _device_groups(devices: tuple[str, ...]) -> list[int]:
     """Return the groups that may use these device nodes, if not all users may."""
-    modes = [Path(device).stat() for device in devices if not Path(device).is_dir()]
+    modes = [Path(device).stat() for device in devices if Path(device).exists() and not Path(device).is_dir()]
     return sorted({each.st_gid for each in modes
                    if each.st_mode & _ALL_MAY_USE != _ALL_MAY_USE
                    and each.st_mode & _GROUP_MAY_USE == _GROUP_MAY_USE and each.st_gid})  # fmt: skip

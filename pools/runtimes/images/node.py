@@ -13,6 +13,7 @@ from pools.runtimes.enclosure.levels import FIRST_UID, LAST_UID, Isolation
 from pools.runtimes.enclosure.pod import PodFiles, add_own_files, user_fields
 from pools.runtimes.enclosure.probe import Shim
 from pools.runtimes.enclosure.seccomp import find_program
+from pools.runtimes.images.cdi import cdi_devices
 from pools.runtimes.images.order import (
     ContainerFiles,
     PullSettings,
@@ -82,7 +83,8 @@ class NodeImages:
         """
         devices = pod_devices(order.devices)
         env["CUDA_VISIBLE_DEVICES"] = ",".join(devices.ids)
-        view = add_own_files(view, files, order.uid, env, devices.nodes)
+        named = cdi_devices(devices.ids) or cdi_devices(order.devices)
+        view = add_own_files(view, files, order.uid, env, named or devices.nodes)
         settings = replace(self.pull_settings, cache_bytes=self.support.cache_bytes)
         chooses = bool(order.working_dir or order.start_in)
         return [

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pools.runtimes.enclosure.command import View
+from pools.runtimes.enclosure.levels import IMAGE_CACHE_VARIABLE, IMAGES_VARIABLE
 from pools.runtimes.enclosure.machine import machine_view
 from pools.runtimes.enclosure.pod import PodFiles, add_own_files, user_fields
 from pools.runtimes.enclosure.probe import PROBE_UID, Shim, check_order, read_obstacle
@@ -20,7 +21,6 @@ from pools.runtimes.images.order import ContainerFiles, container_fields
 from pools.runtimes.images.store import ImageStore, remove_container
 from pools.runtimes.shim.records import write_record
 
-VARIABLE, CACHE_VARIABLE = "BERTH_IMAGES", "BERTH_IMAGE_CACHE_MIB"
 PROBE_SECONDS = 60.0
 DISK_SHARE = 0.3  # of the disk, for the storage of images
 _MIB = 1024 * 1024
@@ -70,11 +70,11 @@ class Unsupported(Exception):
 
 def _read_settings(store: ImageStore, environ: Mapping[str, str]) -> ImageSupport:
     """Return the settings of the node. Raises Unsupported."""
-    setting = environ.get(VARIABLE) or "auto"
+    setting = environ.get(IMAGES_VARIABLE) or "auto"
     if setting == "off":
-        raise Unsupported(f"{VARIABLE} is off.")
+        raise Unsupported(f"{IMAGES_VARIABLE} is off.")
     if setting != "auto":
-        raise Unsupported(f"{VARIABLE} is {setting!r}. Use auto or off.")
+        raise Unsupported(f"{IMAGES_VARIABLE} is {setting!r}. Use auto or off.")
     if os.geteuid() != 0:
         raise Unsupported("Containers need an agent that runs as root.")
     if ":" in store.root:
@@ -83,16 +83,17 @@ def _read_settings(store: ImageStore, environ: Mapping[str, str]) -> ImageSuppor
     missing = [name for name in ("podman", "conmon") if shutil.which(name, path=environ.get("PATH")) is None]
     missing += [] if init else ["catatonit"]
     if missing or init is None:
-        raise Unsupported(f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} not installed. "
-                          f"{_INSTALL}")  # fmt: skip
+        verb = "is" if len(missing) == 1 else "are"
+        names = " and ".join(", ".join(missing).rsplit(", ", 1))
+        raise Unsupported(f"{names} {verb} not installed. {_INSTALL}")
     return ImageSupport(init=init, cache_bytes=_cache_bytes(store, environ))
 
 
 def _cache_bytes(store: ImageStore, environ: Mapping[str, str]) -> int:
-    text = environ.get(CACHE_VARIABLE, "")
+    text = environ.get(IMAGE_CACHE_VARIABLE, "")
     if text:
         if not re.fullmatch(r"[1-9]\d{0,11}", text):
-            raise Unsupported(f"{CACHE_VARIABLE} is {text!r}. Use a positive number of MiB.")
+            raise Unsupported(f"{IMAGE_CACHE_VARIABLE} is {text!r}. Use a positive number of MiB.")
         return int(text) * _MIB
     Path(store.root).mkdir(mode=0o700, parents=True, exist_ok=True)
     return int(shutil.disk_usage(store.root).total * DISK_SHARE)

@@ -34,6 +34,7 @@ def main(path: str) -> int:
         signal.signal(number, lambda *_: stopping.set())
     own_pid = os.getpid()
     pods = NodePods(node.root, f"{own_pid}:{start_time(own_pid)}", node.workspaces, node.environments)
+    pods.try_images()
     agent = Agent((node.address, node.agent_port), pods, node.secret, lambda: raylet.obstacle(node, process))
     process = raylet.start(node)
     threading.Thread(target=agent.serve_forever, daemon=True).start()

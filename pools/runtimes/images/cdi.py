@@ -1,0 +1,30 @@
+"""NVIDIA GPUs by the Container Device Interface, which also mounts the driver's libraries into containers.
+
+`nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml` writes the specification that this module reads.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+DIRECTORIES = (Path("/etc/cdi"), Path("/var/run/cdi"))
+_KIND = "nvidia.com/gpu"
+_NAME = re.compile(r"""^[-\s{,]*["']?name["']?:\s*["']?([\w.:-]+)""", re.MULTILINE)
+
+
+def cdi_devices(ids: Sequence[str], directories: Sequence[Path] = DIRECTORIES) -> tuple[str, ...]:
+    """Return podman's names for these GPUs, or none if the machine does not specify all of them."""
+    names = {name for text in _specifications(directories) for name in _NAME.findall(text)}
+    if not ids or not names.issuperset(ids):
+        return ()
+    return tuple(f"{_KIND}={name}" for name in ids)
+
+
+def _specifications(directories: Sequence[Path]) -> list[str]:
+    """Return the texts of the specifications of NVIDIA's GPUs, in YAML or JSON."""
+    files = [path for directory in directories for path in sorted(directory.glob("*"))
+             if path.suffix in (".yaml", ".yml", ".json")]  # fmt: skip
+    texts = [path.read_text(errors="replace") for path in files]
+    return [text for text in texts if _KIND in text]
