@@ -28,7 +28,7 @@ COMPILE := $(PY) -m uv pip compile --quiet --generate-hashes --no-header --no-an
 # Print "ok" if the command succeeds, its whole output if it fails.
 quiet = if output=$$($(2) 2>&1); then printf '  %-10s ok\n' '$(1)'; else printf '  %-10s\n%s\n' '$(1)' "$$output"; exit 1; fi
 
-.PHONY: help run test test-heavy lint types types-3.11 types-3.10 check collect bench behaviours demo-reset docs screenshots lock release chromium bubblewrap clean
+.PHONY: help run test test-heavy lint types types-3.11 types-3.10 check collect bench behaviours demo-reset docs screenshots lock release chromium bubblewrap podman clean
 
 help:
 	@echo "make run          start Berth with a demo organisation; Ctrl-C stops it"
@@ -52,11 +52,11 @@ run: $(BASE)
 		> /dev/null 2>&1 < /dev/null &
 	@exec $(PY) -m berth.server.up --demo $(if $(HOST),--host $(HOST)) $(if $(PORT),--port $(PORT))
 
-test: $(DEV) chromium bubblewrap
+test: $(DEV) chromium bubblewrap podman
 	@$(MAKE) --jobs=2 check collect
 	@$(PY) -m pytest -q -n auto --dist loadscope --no-loadscope-reorder -m "not heavy" $(ARGS)
 
-test-heavy: $(DEV) chromium bubblewrap
+test-heavy: $(DEV) chromium bubblewrap podman
 	@$(PY) -m pytest -q -m heavy $(ARGS)
 	@[ -n '$(ARGS)' ] || BERTH_LAWS=1000 $(PY) -m pytest -q -n auto --timeout 1800 -m "not heavy" tests/engine
 
@@ -144,6 +144,15 @@ bubblewrap:
 		echo "Installing bubblewrap, which isolates pods ..."; \
 		{ apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends bubblewrap; } \
 			>/dev/null || { echo "bubblewrap could not be installed: apt-get install bubblewrap"; exit 1; }; }
+
+# For the tests of container images, which only root can run; without these programs, they are skipped.
+podman:
+	@[ "$$(id -u)" != 0 ] || { command -v podman && command -v runc && command -v catatonit && \
+		command -v docker-registry && command -v busybox; } >/dev/null || { \
+		echo "Installing podman and a registry for the tests of container images ..."; \
+		{ apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends \
+			podman runc catatonit docker-registry busybox-static; } \
+			>/dev/null 2>&1 || echo "They could not be installed, so these tests are skipped."; }
 
 clean:
 	@rm -rf build dist site .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis *.egg-info

@@ -137,6 +137,19 @@ def test_environment_of_the_pool_is_refused_in_an_image(stage: ImageStage, busyb
     assert "the pool's environment does not work in an image" in report.message
 
 
+def test_secrets_reach_a_pod_in_an_image(stage: ImageStage, busybox: str) -> None:
+    script = 'echo $TOKEN; cat "$BERTH_SECRETS_DIR/key"; ls -l "$BERTH_SECRETS_DIR/key" | cut -c1-10'
+    secrets = {"secret_env": {"TOKEN": "token-of-7"}, "secret_files": {"key": "k-2\n"}}
+    assert stage.output("p-1", busybox, script, **secrets).split() == ["token-of-7", "k-2", "-r--------"]
+    assert "token-of-7" not in (stage.root / "pods" / "p-1" / "order").read_text()
+
+
+def test_document_chooses_a_directory_of_the_workspace(stage: ImageStage, busybox: str) -> None:
+    workspace = stage.root / "workspaces" / "train-1"
+    assert stage.output("p-1", busybox, "pwd; touch file", start_in="jobs/one") == str(workspace / "jobs/one")
+    assert (workspace / "jobs" / "one" / "file").exists()
+
+
 def test_directories_of_the_operator_are_visible(
     stage: ImageStage, busybox: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
