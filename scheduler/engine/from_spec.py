@@ -6,6 +6,7 @@ from berth.core.spec import GroupShape, RoleShape, WorkloadSpec, build_tree
 from berth.core.spec import Toleration as TolerationSpec
 from berth.core.spec import Topology as TopologySpec
 from scheduler.engine.model import (
+    IMAGES,
     Group,
     Request,
     Role,
@@ -75,6 +76,7 @@ def to_role(shape: RoleShape) -> Role:
         spread_per_node=shape.spread_per_node,
         topology=_topology(shape.topology),
         scale_with=None if shape.scale_with is None else ScaleWith(*shape.scale_with),
+        requires=(IMAGES,) if shape.has_image else (),
     )
 
 

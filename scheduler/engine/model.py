@@ -12,6 +12,8 @@ from berth.core.backports import StrEnum
 
 NO_GPUS = Bounds(0, None, None)
 RESERVATION_AFTER = 600  # default seconds after which nodes are held for a pending workload
+# Features that a node may lack. Every role requires isolation, where nodes must isolate pods.
+IMAGES, ISOLATION = "images", "isolation"
 
 
 class Strategy(StrEnum):
@@ -71,6 +73,7 @@ class NodeShape:
     max_pods: int = 110
     labels: Mapping[str, str] = field(default_factory=dict)
     taints: tuple["Taint", ...] = ()
+    lacks: Mapping[str, str] = field(default_factory=dict)  # as of the pool's present nodes
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +126,8 @@ class Node:
     state: NodeState = NodeState.READY
     ordinal: int = 0  # 0 is the head node
     ready_at: int | None = None  # expected time at which a booting node is ready
+    lacks: Mapping[str, str] = field(default_factory=dict)  # features that the node lacks, with the reasons
+    only_project: str = ""  # project whose pods it cannot separate from others; empty if it serves all
 
     @property
     def capacity(self) -> Amounts:
@@ -132,7 +137,7 @@ class Node:
     def shape(self) -> NodeShape:
         return NodeShape(
             self.gpus, self.gpu_model, self.gpu_memory_mib, self.cpu, self.memory_mib, self.max_pods,
-            self.labels, self.taints,
+            self.labels, self.taints, self.lacks,
         )  # fmt: skip
 
 
@@ -225,6 +230,7 @@ class Role:
     spread_per_node: int | None = None  # maximum number of replicas of the role per node
     topology: TopologyConstraint | None = None
     scale_with: ScaleWith | None = None
+    requires: tuple[str, ...] = ()  # features of the node
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ _LABELS = {
     "free": "free",
     "leaving": "held by stopping pods",
     "cordoned": "free on cordoned or draining nodes",
+    "reserved": "free on nodes that serve another project",
     "biggest_block": "largest free block",
     "missing": "missing",
     "most": "maximum",

@@ -114,8 +114,8 @@ def _start_on_larger_devices(board: Board, gang: Gang) -> bool:
     for min_memory_mib in matcher.sizes() if parts else ():
         for part in parts:
             part.milli, part.mask = (
-                matcher.milli(part.role, min_memory_mib),
-                matcher.mask(part.role, min_memory_mib),
+                matcher.milli(part.role, min_memory_mib, part.project),
+                matcher.mask(part.role, min_memory_mib, part.project),
             )
             part.amounts = (part.milli * part.request.devices, *part.amounts[1:])
         gang.reset_requested()

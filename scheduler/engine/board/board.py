@@ -105,7 +105,8 @@ class Board:
     # -- adding and removing workloads
 
     def add(self, workload: Workload, choice: int, pods: Iterable[Pod]) -> Gang:
-        parts = tuple(map(self._board_role, leaf_roles(workload.tree)))
+        project = workload.project if self.matcher.has_reserved_nodes else ""
+        parts = tuple(self._board_role(role, project) for role in leaf_roles(workload.tree))
         gang = Gang(workload, self.ledger.accounts[workload.project], choice, parts)
         self.gangs[gang.name] = gang
         if pods:
@@ -133,14 +134,15 @@ class Board:
                 self.nodes.release(i, pod.devices, pod.milli, part.request)
                 self._charge_pod(gang, part, pod, -1)
 
-    def _board_role(self, role: Role) -> BoardRole:
+    def _board_role(self, role: Role, project: str) -> BoardRole:
         request, matcher = role.request, self.matcher
         if matcher.has_no_constraints(role):
             return BoardRole(role, request.gpu, None, None, request.gpu)
         milli = least_milli = request.gpu
         if request.gpu_memory_mib:
-            milli, least_milli = matcher.milli(role), matcher.least_milli(role)
-        return BoardRole(role, milli, matcher.mask(role), matcher.avoid_mask(role), least_milli)
+            milli, least_milli = matcher.milli(role, 0, project), matcher.least_milli(role, project)
+        mask = matcher.mask(role, 0, project)
+        return BoardRole(role, milli, mask, matcher.avoid_mask(role), least_milli, project)
 
     def _add_snapshot_pod(self, gang: Gang, part: BoardRole, pod: Pod) -> None:
         """Add a pod of the snapshot to the board."""

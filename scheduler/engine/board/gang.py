@@ -30,6 +30,7 @@ class BoardRole:
         "live",
         "mask",
         "milli",
+        "project",
         "replicas_by_node",
         "request",
         "role",
@@ -37,9 +38,11 @@ class BoardRole:
     )  # fmt: skip
 
     def __init__(
-        self, role: Role, milli: int, mask: bytes | None, avoid_mask: bytes | None, least_milli: int
-    ) -> None:
+        self, role: Role, milli: int, mask: bytes | None, avoid_mask: bytes | None, least_milli: int,
+        project: str = "",
+    ) -> None:  # fmt: skip
         self.role, self.request, self.mask, self.avoid_mask = role, role.request, mask, avoid_mask
+        self.project = project  # empty if no node of the pool is reserved for a project
         self.ignores_limits = False  # whether replicas are placed by their requests instead of their limits
         self.milli = milli  # share of each device in thousandths, on the smallest device that fits
         self.least_milli = least_milli  # on the largest device

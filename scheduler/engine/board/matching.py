@@ -1,10 +1,10 @@
-"""Match roles to nodes by labels, taints, GPU model and device memory."""
+"""Match roles to nodes by labels, taints, features, GPU model and device memory."""
 
 from collections.abc import Hashable, Sequence
 from operator import attrgetter
 
 from berth.core.amounts import MILLI
-from scheduler.engine.model import Node, Role, Taint, Toleration
+from scheduler.engine.model import ISOLATION, Node, Role, Taint, Toleration
 
 HARD_TAINT_EFFECTS = ("NoSchedule", "NoExecute")
 
@@ -21,20 +21,30 @@ def tolerates(tolerations: Sequence[Toleration], taint: Taint) -> bool:
     return False
 
 
+def serves_project(node: Node, project: str) -> bool:
+    return not project or node.only_project in ("", project)
+
+
 def matches(role: Role, node: Node) -> bool:
     return meets_constraints(role, node) and node.gpu_memory_mib >= role.request.gpu_memory_mib
 
 
 def meets_constraints(role: Role, node: Node) -> bool:
-    """Return whether the node has the role's labels and GPU model and no untolerated taint."""
+    """Return whether the node has the role's labels, features and GPU model and no untolerated taint."""
     return (
-        all(node.labels.get(key) == value for key, value in role.node_selector.items())
+        not (node.lacks and missing_feature(role, node))
+        and all(node.labels.get(key) == value for key, value in role.node_selector.items())
         and (not role.gpu_models or node.gpu_model in role.gpu_models)
         and not any(
             taint.effect in HARD_TAINT_EFFECTS and not tolerates(role.tolerations, taint)
             for taint in node.taints
         )
     )
+
+
+def missing_feature(role: Role, node: Node) -> str:
+    """Return the first feature that the role requires and the node lacks, or an empty string."""
+    return next((feature for feature in (ISOLATION, *role.requires) if feature in node.lacks), "")
 
 
 def should_avoid(role: Role, node: Node) -> bool:
@@ -53,29 +63,37 @@ def node_constraints(role: Role) -> Hashable:
         role.gpu_models,
         role.tolerations,
         role.request.gpu_memory_mib,
+        role.requires,
     )
 
 
 class Matcher:
-    """Matches roles to nodes. Each distinct set of constraints is matched only once."""
+    """Matches roles to nodes. Each distinct set of constraints is matched only once.
+
+    `project` is the role's project, or empty to include nodes that serve only other projects.
+    """
 
     def __init__(self, nodes: Sequence[Node]) -> None:
         self._nodes = nodes
         self._masks: dict[Hashable, bytes | None] = {}
         self._avoid_masks: dict[Hashable, bytes | None] = {}
         self._has_no_taints = not any(map(attrgetter("taints"), nodes))
+        self.has_reserved_nodes = any(map(attrgetter("only_project"), nodes))
+        self._accepts_all = self._has_no_taints and not (
+            self.has_reserved_nodes or any(map(attrgetter("lacks"), nodes))
+        )
         self._millis: dict[Hashable, tuple[int, int]] = {}
 
     def has_no_constraints(self, role: Role) -> bool:
         """Return whether the role may use every node, and none should be avoided."""
         return (
-            self._has_no_taints
+            self._accepts_all
             and not role.node_selector
             and not role.gpu_models
             and not role.request.gpu_memory_mib
         )
 
-    def mask(self, role: Role, min_memory_mib: int = 0) -> bytes | None:
+    def mask(self, role: Role, min_memory_mib: int = 0, project: str = "") -> bytes | None:
         """Return a mask of the matching nodes, or None if all nodes match.
 
         Devices must have at least `min_memory_mib` MiB of memory.
@@ -83,10 +101,13 @@ class Matcher:
         if not min_memory_mib and self.has_no_constraints(role):
             return None
         min_memory_mib = max(min_memory_mib, role.request.gpu_memory_mib)
-        key = node_constraints(role), min_memory_mib
+        key = node_constraints(role), min_memory_mib, project
         if key not in self._masks:
             mask = bytes(
-                matches(role, node) and node.gpu_memory_mib >= min_memory_mib for node in self._nodes
+                matches(role, node)
+                and node.gpu_memory_mib >= min_memory_mib
+                and serves_project(node, project)
+                for node in self._nodes
             )
             self._masks[key] = None if all(mask) else mask
         return self._masks[key]
@@ -101,18 +122,18 @@ class Matcher:
             self._avoid_masks[key] = mask if any(mask) else None
         return self._avoid_masks[key]
 
-    def milli(self, role: Role, min_memory_mib: int = 0) -> int:
+    def milli(self, role: Role, min_memory_mib: int = 0, project: str = "") -> int:
         """Return the share of the smallest matching device that the role requests, in thousandths."""
-        return self._shares(role, min_memory_mib)[0]
+        return self._shares(role, min_memory_mib, project)[0]
 
-    def least_milli(self, role: Role) -> int:
+    def least_milli(self, role: Role, project: str = "") -> int:
         """Return the share of the largest matching device that the role requests, in thousandths."""
-        return self._shares(role, 0)[1]
+        return self._shares(role, 0, project)[1]
 
-    def _shares(self, role: Role, min_memory_mib: int) -> tuple[int, int]:
-        key, requested = (node_constraints(role), min_memory_mib), role.request.gpu_memory_mib
+    def _shares(self, role: Role, min_memory_mib: int, project: str) -> tuple[int, int]:
+        key, requested = (node_constraints(role), min_memory_mib, project), role.request.gpu_memory_mib
         if key not in self._millis:
-            mask = self.mask(role, min_memory_mib)
+            mask = self.mask(role, min_memory_mib, project)
             open_nodes = (node for i, node in enumerate(self._nodes) if mask is None or mask[i])
             sizes = [
                 node.gpu_memory_mib for node in open_nodes if node.gpus and node.gpu_memory_mib >= requested

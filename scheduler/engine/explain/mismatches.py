@@ -4,21 +4,25 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from berth.core.words import format_count
-from scheduler.engine.board.matching import HARD_TAINT_EFFECTS, tolerates
-from scheduler.engine.model import Node, NodeState, Role, Taint
+from scheduler.engine.board.matching import HARD_TAINT_EFFECTS, missing_feature, serves_project, tolerates
+from scheduler.engine.model import IMAGES, ISOLATION, Node, NodeState, Role, Taint
 from scheduler.engine.plan import Numbers
 
 MAX_OBSTACLES = 6  # maximum number of obstacles per message, most frequent first
+_FEATURES = {IMAGES: "run images", ISOLATION: "isolate pods"}
 _STATES = {NodeState.CORDONED: "cordon", NodeState.DRAINING: "drain"}
 
 Obstacle = tuple[str, str]  # kind and description
 
 
 def mismatch_numbers(
-    role: Role, nodes: Sequence[Node], new_nodes: Iterable[tuple[Node, int]] = ()
+    role: Role, nodes: Sequence[Node], new_nodes: Iterable[tuple[Node, int]] = (), project: str = ""
 ) -> Numbers:
-    """Count nodes by the obstacle that rules them out. `new_nodes` holds nodes that the pool could add."""
-    obstacles = Counter(result for node in nodes if (result := _obstacle(role, node)) is not None)
+    """Count nodes by the obstacle that rules them out.
+
+    `new_nodes` holds nodes that the pool could add. `project` is the role's project if nodes are reserved.
+    """
+    obstacles = Counter(result for node in nodes if (result := _obstacle(role, node, project)) is not None)
     new = Counter(result for node, _ in new_nodes if (result := _obstacle(role, node)) is not None)
     by_kind = Counter[str]()
     for (kind, _), count in obstacles.items():
@@ -31,7 +35,7 @@ def mismatch_numbers(
     }
 
 
-def _obstacle(role: Role, node: Node) -> Obstacle | None:
+def _obstacle(role: Role, node: Node, project: str = "") -> Obstacle | None:
     """Return the most permanent obstacle that keeps the role off the node, or None."""
     if role.gpu_models and node.gpu_model not in role.gpu_models:
         return "model", f"GPU model {' or '.join(role.gpu_models)}"
@@ -41,6 +45,11 @@ def _obstacle(role: Role, node: Node) -> Obstacle | None:
     for taint in node.taints:
         if taint.effect in HARD_TAINT_EFFECTS and not tolerates(role.tolerations, taint):
             return "taint", f"taint {_format_taint(taint)}"
+    feature = missing_feature(role, node) if node.lacks else ""
+    if feature:
+        return feature, node.lacks[feature]
+    if not serves_project(node, project):
+        return "project", node.only_project
     if node.state in _STATES:
         return _STATES[node.state], ""
     return None
@@ -69,11 +78,17 @@ def _clause(obstacle: Obstacle, count: int) -> str:
         "taint": f"{nodes} {'has' if one else 'have'} the {detail}, which the role does not tolerate",
         "cordon": f"{nodes} {'is' if one else 'are'} cordoned",
         "drain": f"{nodes} {'is' if one else 'are'} draining",
+        IMAGES: f"{nodes} cannot {_FEATURES[IMAGES]} ({detail})",
+        ISOLATION: f"{nodes} cannot {_FEATURES[ISOLATION]}, but must ({detail})",
+        "project": f"{nodes} cannot isolate pods and {'serves' if one else 'serve'} only project {detail}",
     }[kind]
 
 
 def _new_node_clause(obstacle: Obstacle) -> str:
     kind, detail = obstacle
+    if kind in _FEATURES:
+        like = "new nodes are expected to be like the present ones"
+        return f"{like}, which cannot {_FEATURES[kind]} ({detail})"
     if kind == "taint":
         return f"new nodes would have the {detail}, which the role does not tolerate"
     return f"new nodes would lack {detail}"

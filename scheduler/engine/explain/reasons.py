@@ -151,6 +151,9 @@ def _shortage_phrase(numbers: Numbers) -> str:
         sentence += f"; also missing: {numbers['also']}"
     if numbers.get("cordoned"):
         sentence += f"; {_with_unit('cordoned', numbers)} free on cordoned or draining nodes"
+    if numbers.get("reserved"):
+        reserved = _with_unit("reserved", numbers)
+        sentence += f"; {reserved} free on nodes that cannot isolate pods and serve another project"
     return sentence
 
 

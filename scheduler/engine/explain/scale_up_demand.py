@@ -62,7 +62,10 @@ def simulate_scale_up(
         queue, failed_kinds, result = ScaleUpQueue(gangs), set[object](), list[Unplaced]()
         left = MAX_REPLICAS
         while left > 0 and (step := queue.next()) is not None:
-            kind = tuple((need.part.request, node_constraints(need.part.role)) for need in step.arrangement)
+            kind = tuple(
+                (need.part.request, node_constraints(need.part.role), need.part.project)
+                for need in step.arrangement
+            )
             if kind in failed_kinds or not is_step_allowed(step, deserved_only=False):
                 continue
             placed = _place_step(board, new_board, step)

@@ -7,7 +7,7 @@ from scheduler.engine.actions.overcommit import may_overcommit, placed_by_reques
 from scheduler.engine.board.board import Board
 from scheduler.engine.board.gang import Arrangement, Gang, ReplicaRequest, arrangements
 from scheduler.engine.board.ledger import GPU, KINDS
-from scheduler.engine.board.matching import meets_constraints
+from scheduler.engine.board.matching import matches, meets_constraints, serves_project
 from scheduler.engine.explain.feasible import permanent_obstacle
 from scheduler.engine.explain.free import FreeCapacity, fits_anywhere
 from scheduler.engine.explain.mismatches import mismatch_numbers
@@ -70,7 +70,9 @@ def _unavailable_nodes(board: Board, arrangement: Arrangement) -> Obstacle | Non
             and any(meets_constraints(need.part.role, n) for n in make_new_nodes(board, 1))
         ):
             continue
-        return Reason.NODES_UNAVAILABLE, mismatch_numbers(need.part.role, nodes.nodes)
+        return Reason.NODES_UNAVAILABLE, mismatch_numbers(
+            need.part.role, nodes.nodes, project=need.part.project
+        )
     return None
 
 
@@ -82,7 +84,20 @@ def capacity_numbers(free: FreeCapacity, short: Sequence[int]) -> Numbers:
         "missing": free.missing(kind),
         **free.view.unavailable_amounts(kind),
     }
-    return {**numbers, "also": also} if also else numbers
+    reserved = _free_on_reserved_nodes(free, kind)
+    return numbers | ({"also": also} if also else {}) | ({"reserved": reserved} if reserved else {})
+
+
+def _free_on_reserved_nodes(free: FreeCapacity, kind: int) -> int:
+    """Return the free amount on ready nodes that match but serve only other projects."""
+    parts = [need.part for need in free.arrangement if need.part.project]
+    nodes = free.view.nodes
+    return sum(
+        free.view.free_on(i, kind)
+        for i, node in enumerate(nodes.nodes if parts else ())
+        if nodes.ready[i]
+        and any(not serves_project(node, part.project) and matches(part.role, node) for part in parts)
+    )
 
 
 def _fragmentation_numbers(free: FreeCapacity) -> Numbers:

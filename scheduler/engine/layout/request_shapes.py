@@ -46,5 +46,5 @@ def _role_shape(part: BoardRole) -> Hashable:
     role = part.role
     return (
         role.name, role.min - part.completed, role.max, part.request, node_constraints(role),
-        role.spread_per_node, role.topology, len(part.used),
+        role.spread_per_node, role.topology, len(part.used), part.project,
     )  # fmt: skip

@@ -53,7 +53,8 @@ def open_nodes(case: PendingCase) -> Iterator[Ladder]:
 def _equivalence_key(case: PendingCase, node: Node) -> Hashable:
     """Return a key that is the same for nodes with equal capacity, constraints and allocated GPUs."""
     devices, labels = (node.gpus, node.gpu_model, node.gpu_memory_mib), tuple(sorted(node.labels.items()))
-    return devices, node.cpu, node.memory_mib, labels, node.taints, case.gpu_milli_by_node.get(node.name)
+    closed = node.taints, tuple(sorted(node.lacks)), node.only_project
+    return devices, node.cpu, node.memory_mib, labels, closed, case.gpu_milli_by_node.get(node.name)
 
 
 def consolidation(case: PendingCase) -> Iterator[Ladder]:

@@ -14,6 +14,7 @@ from berth.core.amounts import MILLI
 from pools.models import Node
 from projects.models import Phase, Pod, PodState, Quota, Workload
 from scheduler.engine.plan import Bundle, Evict, Place
+from scheduler.loop.observe.isolation import ServedProjects, local_pools
 from scheduler.loop.observe.view import ClusterView
 from scheduler.models import Allocation, DeviceClaim, Reservation
 
@@ -44,6 +45,7 @@ class LockedRows:
     claimed: dict[tuple[int, int], int]  # milli-GPU by (node, device), updated with every accepted bundle
     allocated: dict[int, NodeResources]  # amounts by node, updated with every accepted bundle
     changed_queues: frozenset[str]
+    served: ServedProjects  # updated with every accepted bundle
 
     def live_pod(self, view: ClusterView, key: Key) -> uuid.UUID | None:
         """Return the ID of a replica's pod, or None if the pod can no longer be stopped."""
@@ -77,6 +79,7 @@ def lock_rows(view: ClusterView, bundles: Iterable[Bundle]) -> LockedRows:
         claimed=_claimed_milli(places),
         allocated=_allocated_resources(places),
         changed_queues=_changed_queues(view),
+        served=ServedProjects(nodes, local_pools(view.pools.values())),
     )
 
 
@@ -112,6 +115,7 @@ def count_allocations(bundle: Bundle, view: ClusterView, locked: LockedRows) -> 
     for step in bundle.steps:
         if isinstance(step, Place) and not step.reserved:
             node = locked.nodes[step.node].pk
+            locked.served.add(node, locked.workloads[step.workload].project_id)
             locked.allocated[node] = add_resources(
                 locked.allocated.get(node, NO_RESOURCES), _requested_resources(step, view)
             )
@@ -144,6 +148,9 @@ def _place_conflict(step: Place, locked: LockedRows) -> str:
         return f"node {step.node} has only {node.gpus} devices"
     if not step.reserved and locked.workloads[step.workload].phase not in PLACEABLE_PHASES:
         return f"{step.workload} is {locked.workloads[step.workload].phase}"
+    only_project = locked.served.project_on(node.pk)
+    if only_project not in (None, locked.workloads[step.workload].project_id):
+        return f"node {step.node} cannot isolate pods and serves another project"
     return ""
 
 

@@ -8,7 +8,11 @@ from typing import Any, NamedTuple
 from pools.models import Node, NodePool
 from scheduler.engine import model
 from scheduler.engine.from_spec import to_timestamp
+from scheduler.loop.observe.isolation import Features, lacked_features
 from scheduler.reports.usage.decayed import HALF_LIFE
+
+NO_PROJECTS: Mapping[int, str] = {}
+NO_FEATURES: Features = {}
 
 NODE_STATES = {
     "requested": model.NodeState.BOOTING,
@@ -36,6 +40,7 @@ class NodeRow(NamedTuple):
     labels: dict[str, str]
     taints: list[dict[str, str]]
     ready_at: datetime | None
+    isolation: dict[str, Any] | None
 
 
 def load_node_rows(pool: NodePool | None = None) -> list[NodeRow]:
@@ -53,21 +58,27 @@ class NodeCache:
     _nodes: dict[int, tuple[Any, model.Node]] = field(default_factory=dict)
 
     def convert(
-        self, rows: Iterable[NodeRow], pools: Mapping[int, str], closed: Collection[str]
-    ) -> tuple[model.Node, ...]:
-        """Return engine nodes. `pools` maps ids to names; `closed` has pools below their ready threshold."""
+        self, rows: Iterable[NodeRow], pools: Mapping[int, str], closed: Collection[str],
+        projects: Mapping[int, str] = NO_PROJECTS,
+    ) -> tuple[model.Node, ...]:  # fmt: skip
+        """Return engine nodes.
+
+        `pools` maps ids to names; `closed` has pools below their ready threshold. `projects` are those of
+        the nodes that serve only one.
+        """
         before, self._nodes = self._nodes, {}
         for row in rows:
             pool = pools[row.pool_id]
-            key = (row, pool, pool not in closed)
+            key = (row, pool, pool not in closed, projects.get(row.pk, ""))
             cached = before.get(row.pk)
             if cached is None or cached[0] != key:
-                cached = key, _node(row, pool, is_open=pool not in closed)
+                cached = key, _node(row, pool, is_open=pool not in closed, only_project=key[3])
             self._nodes[row.pk] = cached
         return tuple(node for _, node in self._nodes.values())
 
 
-def engine_pool(row: NodePool, now: datetime) -> model.Pool:
+def engine_pool(row: NodePool, now: datetime, lacks: Features = NO_FEATURES) -> model.Pool:
+    """Convert a pool. `lacks` are the features that new nodes are expected to lack."""
     expired = row.expires_at is not None and row.expires_at <= now
     cannot_grow = row.paused or row.provisioning_stopped or expired
     return model.Pool(
@@ -105,11 +116,12 @@ def engine_pool(row: NodePool, now: datetime) -> model.Pool:
             max_pods=row.max_pods,
             labels=row.labels,
             taints=_taints(row.taints),
+            lacks=lacks,
         ),
     )
 
 
-def _node(row: NodeRow, pool: str, *, is_open: bool) -> model.Node:
+def _node(row: NodeRow, pool: str, *, is_open: bool, only_project: str) -> model.Node:
     """Convert one node. In a pool below its ready threshold, a ready node counts as booting."""
     state = NODE_STATES[row.state]
     if state is model.NodeState.READY and not is_open:
@@ -128,6 +140,8 @@ def _node(row: NodeRow, pool: str, *, is_open: bool) -> model.Node:
         state=state,
         ordinal=row.ordinal,
         ready_at=to_timestamp(row.ready_at) if row.ready_at else None,
+        lacks=lacked_features(row.isolation),
+        only_project=only_project,
     )
 
 

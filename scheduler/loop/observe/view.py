@@ -11,6 +11,7 @@ from scheduler.engine import model
 from scheduler.engine.from_spec import to_timestamp
 from scheduler.loop.observe.dependencies import find_dependencies
 from scheduler.loop.observe.image_policies import NONE, ImagePolicies
+from scheduler.loop.observe.isolation import ServedProjects, expected_to_lack, local_pools
 from scheduler.loop.observe.nodes import NODE_STATES, NodeCache, engine_pool, load_node_rows
 from scheduler.loop.observe.queues import Queues, load_queues
 from scheduler.loop.observe.runtimes import ExpectedRuntimes
@@ -69,6 +70,8 @@ def observe(now: datetime, specs: SpecCache, cache: ObservationCache | None = No
     specs.keep_only(names)
     dependencies = find_dependencies(rows, parsed, set(names.values()), queues)
     node_names = {node.pk: node.name for node in nodes}
+    served = ServedProjects(nodes, local_pools(pools.values()))
+    lacking = expected_to_lack(nodes)
     pods = group_pods_by_workload(rows, cache.workloads.pods.read(), node_names)
     policies = ImagePolicies(pools.values())
     entries = []
@@ -88,8 +91,8 @@ def observe(now: datetime, specs: SpecCache, cache: ObservationCache | None = No
         at=now,
         snapshot=model.Snapshot(
             now=to_timestamp(now),
-            pools=tuple(engine_pool(pool, now) for pool in pools.values()),
-            nodes=cache.nodes.convert(nodes, pool_names, below_threshold),
+            pools=tuple(engine_pool(pool, now, lacking.get(pool.pk, {})) for pool in pools.values()),
+            nodes=cache.nodes.convert(nodes, pool_names, below_threshold, served.by_node(queues.projects)),
             queues=queues.queues,
             workloads=(*(entry.workload for entry in entries), *dependencies.stand_ins),
             reservations=_reservations(names),

@@ -5,7 +5,9 @@ from datetime import datetime, timezone
 from typing import Any
 
 from berth.core.amounts import MILLI, Bounds
+from scheduler.engine.board.gang import leaf_roles
 from scheduler.engine.model import (
+    IMAGES,
     Entitlement,
     Group,
     Pod,
@@ -22,6 +24,7 @@ from scheduler.simulator.scenario.export_nodes import node_document, pool_docume
 from scheduler.simulator.scenario.schema import FORMAT
 
 Document = dict[str, Any]
+ANY_IMAGE = "localhost/image:latest"  # the engine knows only that the workload has one
 
 
 def snapshot_to_scenario(snapshot: Snapshot, cycle_seconds: int = 1) -> Document:
@@ -104,6 +107,8 @@ def _workload(workload: Workload, workload_names: Collection[str]) -> Document:
         "started": _format_optional_time(workload.started),
         **_children(workload.tree),
     }
+    if any(IMAGES in role.requires for role in leaf_roles(workload.tree)):
+        document["image"] = ANY_IMAGE
     if workload.suspended:
         document["suspended"] = True
     if workload.endless:

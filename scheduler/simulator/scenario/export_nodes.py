@@ -46,6 +46,8 @@ def node_document(node: Node) -> Document:
     document = {"name": node.name, "pool": node.pool, **_shape(node), "state": node.state.value}
     if node.ordinal:
         document["ordinal"] = node.ordinal
+    if node.only_project:
+        document["only_project"] = node.only_project
     if node.ready_at is not None:
         ready_at = datetime.fromtimestamp(node.ready_at, timezone.utc)
         document["ready_at"] = ready_at.strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -53,7 +55,7 @@ def node_document(node: Node) -> Document:
 
 
 def _shape(machine: Node | NodeShape) -> Document:
-    return {
+    document: Document = {
         "gpus": machine.gpus,
         "gpu_model": machine.gpu_model,
         "gpu_memory_mib": machine.gpu_memory_mib,
@@ -65,3 +67,4 @@ def _shape(machine: Node | NodeShape) -> Document:
             {"key": taint.key, "value": taint.value, "effect": taint.effect} for taint in machine.taints
         ],
     }
+    return document | ({"lacks": dict(machine.lacks)} if machine.lacks else {})

@@ -50,6 +50,8 @@ def _node(spec: NodeDocument, default_pool: str) -> Node:
         state=NodeState(spec.state),
         ordinal=spec.ordinal,
         ready_at=None if spec.ready_at is None else to_timestamp(spec.ready_at),
+        lacks=_lacks(spec),
+        only_project=spec.only_project or "",
     )
 
 
@@ -97,8 +99,13 @@ def _shape(spec: Shape) -> NodeShape:
         spec.max_pods,
         spec.labels,
         _taints(spec),
+        _lacks(spec),
     )
 
 
 def _taints(spec: Shape) -> tuple[Taint, ...]:
     return tuple(Taint(taint.key, taint.value, taint.effect) for taint in spec.taints)
+
+
+def _lacks(spec: Shape) -> dict[str, str]:
+    return {str(feature): reason for feature, reason in spec.lacks.items()}

@@ -1,5 +1,6 @@
 """Schema of scenario files."""
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, PlainValidator
@@ -79,6 +80,7 @@ class Shape(Document):
     max_pods: Count = 110
     labels: Labels = Field(default_factory=dict)
     taints: Taints = ()
+    lacks: Mapping[Literal["images", "isolation"], Text] = Field(default_factory=dict)
 
 
 class NodeBounds(Document):
@@ -109,6 +111,7 @@ class NodeDocument(Shape):
     state: Literal["ready", "cordoned", "draining", "booting"] = "ready"
     ordinal: Count = 0
     ready_at: Moment | None = None
+    only_project: Name | None = None
 
 
 class Limits(Document):

@@ -22,7 +22,7 @@ from scheduler.engine.model import (
     Workload,
 )
 from scheduler.engine.plan import Blocker, Plan, Reason, Refusal
-from tests.engine.reference.laws.placement import _is_tolerated as is_tolerated
+from tests.engine.reference.matching import matches as _matches
 from tests.engine.reference.replay import HELD, Cluster, replay_plan, role_of, roles
 from tests.engine.reference.victims import QueueExcess, Unit, max_freed
 
@@ -136,7 +136,9 @@ class _Explanation:
         sizes = [
             node.gpu_memory_mib
             for node in self._nodes
-            if _matches(role, node) and node.gpus and node.gpu_memory_mib >= role.request.gpu_memory_mib
+            if _matches(role, node, self.workload.project)
+            and node.gpus
+            and node.gpu_memory_mib >= role.request.gpu_memory_mib
         ]
         return -(-MILLI * role.request.gpu_memory_mib // min(sizes)) if sizes else MILLI
 
@@ -164,7 +166,13 @@ class _Explanation:
         return node.state is NodeState.READY and self._matches(node)
 
     def _matches(self, node: Node) -> bool:
-        return any(_matches(role, node) for role, _ in self._missing_replicas)
+        return any(_matches(role, node, self.workload.project) for role, _ in self._missing_replicas)
+
+    @cached_property
+    def _reserved_nodes(self) -> list[Node]:
+        ready = [node for node in self._nodes if node.state is NodeState.READY and not self._matches(node)]
+        missing = [role for role, _ in self._missing_replicas]
+        return [node for node in ready if any(_matches(role, node, node.only_project) for role in missing)]
 
     def _need(self, kind: int) -> int:
         return sum(self._replica(role)[kind] * count for role, count in self._missing_replicas)
@@ -240,6 +248,7 @@ class _Explanation:
             expected["cordoned"] = sum(
                 self._free(node)[kind] for node in self._nodes if node.state in closed and self._matches(node)
             )
+            expected["reserved"] = sum(self._free(node)[kind] for node in self._reserved_nodes)
             assert self._need(kind) > free
         return expected
 
@@ -385,12 +394,3 @@ def _has_optional_groups(group: Group) -> bool:
 
 
 LIMIT_REASONS = (Reason.PROJECT_LIMIT, Reason.DEPARTMENT_LIMIT)
-
-
-def _matches(role: Role, node: Node) -> bool:
-    return (
-        all(node.labels.get(key) == value for key, value in role.node_selector.items())
-        and (not role.gpu_models or node.gpu_model in role.gpu_models)
-        and all(is_tolerated(taint, role.tolerations) for taint in node.taints)
-        and node.gpu_memory_mib >= role.request.gpu_memory_mib
-    )

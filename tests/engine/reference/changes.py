@@ -154,4 +154,5 @@ def _nodes_added(document: Document, workload: Document, change: Change) -> None
     first = next(node for node in document["nodes"] if node["pool"] == change.pool)
     assert isinstance(change.after, int)
     for number in range(change.after):
-        document["nodes"].append({**first, "name": f"{change.pool}-new-{number}", "state": "ready"})
+        new = {"name": f"{change.pool}-new-{number}", "state": "ready", "only_project": None}
+        document["nodes"].append({**first, **new})

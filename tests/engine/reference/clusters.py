@@ -25,6 +25,8 @@ def clusters(draw: Draw, *, time_based: bool = False, quiet: bool = False) -> Do
     ]
     free = {node["name"]: _room(node) for node in nodes}
     names = [project["name"] for project in projects]
+    for node in nodes:
+        node["only_project"] = _pick(draw, *[None] * 14, *names)
     workloads = [
         _workload(draw, number, names, pools, free, quiet=quiet) for number in range(draw(st.integers(1, 9)))
     ]
@@ -79,6 +81,7 @@ def _node(draw: Draw, pool: str, number: int) -> Document:
         "labels": {"zone": _pick(draw, "z1", "z1", "z2"), "rack": f"r{draw(st.integers(1, 2))}"},
         "taints": _pick(draw, [], [], [], [{"key": "special"}]),
         "state": _pick(draw, *["ready"] * 7, "cordoned", "booting", "draining"),
+        "lacks": _pick(draw, *[{}] * 7, {"images": "no podman"}, {"isolation": "no bubblewrap"}),
     }
 
 
@@ -126,6 +129,8 @@ def _workload(
     }
     if not draw(st.integers(0, 4)):
         workload["preemptible"] = bool(draw(st.integers(0, 1)))
+    if not draw(st.integers(0, 4)):
+        workload["image"] = "localhost/image:latest"
     if not draw(st.integers(0, 5)):
         workload["max_runtime"] = draw(st.integers(1, 5)) * 100
     if not quiet:

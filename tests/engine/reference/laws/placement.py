@@ -90,6 +90,10 @@ def _mismatches(cluster: Cluster, workload: Workload, pod: Pod) -> Broken:
         yield "the GPU model is not one of the role's models"
     if any(not _is_tolerated(taint, role.tolerations) for taint in node.taints):
         yield "a taint is not tolerated"
+    if node.lacks.keys() & {"isolation", *role.requires}:
+        yield f"the node lacks {', '.join(node.lacks)}"
+    if node.only_project not in ("", workload.project):
+        yield f"the node serves only {node.only_project}"
     request = role.request
     if len(pod.devices) != request.devices or len(set(pod.devices)) != len(pod.devices):
         yield f"holds devices {pod.devices}, requested {request.devices}"

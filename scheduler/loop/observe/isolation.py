@@ -1,0 +1,104 @@
+"""Limits of nodes as their agents have reported them: no images, no isolation, or one project only."""
+
+from collections.abc import Collection, Hashable, Iterable, Mapping
+from typing import Any, Protocol
+
+from django.db.models import Q
+
+from pools.models import NodePool
+from pools.runtimes.enclosure.levels import Level, Policy
+from projects.models import Pod
+from projects.models.workloads import LIVE_POD_STATES
+from scheduler.engine.model import IMAGES, ISOLATION
+
+Report = Mapping[str, Any]  # a node's `isolation`
+Features = Mapping[str, str]  # feature and the reason the node lacks it
+
+
+class HasReport(Protocol):
+    """A node: its row, or the columns that a decision needs."""
+
+    @property
+    def pk(self) -> int: ...
+    @property
+    def pool_id(self) -> int: ...
+    @property
+    def isolation(self) -> Report | None: ...
+
+
+def lacked_features(report: Report | None) -> Features:
+    """Return what the node lacks. Nothing is lacking until its agent has reported it."""
+    if report is None:
+        return {}
+    features = {}
+    if not report.get("images") and report.get("images_obstacle"):
+        features[IMAGES] = _first_sentence(report["images_obstacle"])
+    if report["level"] == Level.NONE and report["policy"] == Policy.REQUIRE:
+        features[ISOLATION] = _first_sentence(report["obstacle"])
+    return features
+
+
+def expected_to_lack(nodes: Iterable[HasReport]) -> Mapping[int, Features]:
+    """Return, by pool, what all nodes that have reported lack. New nodes will probably be like them."""
+    lacking: dict[int, dict[str, str]] = {}
+    for node in nodes:
+        if node.isolation is not None:
+            features = lacked_features(node.isolation)
+            common = lacking.setdefault(node.pool_id, dict(features))
+            for feature in common.keys() - features.keys():
+                del common[feature]
+    return lacking
+
+
+class ServedProjects:
+    """Projects of the nodes that cannot isolate pods, and therefore serve one project at a time.
+
+    A node serves the project whose workspaces it has. Workspaces are deleted with their workloads. The
+    nodes of local pools are one machine.
+    """
+
+    def __init__(self, nodes: Iterable[HasReport], local_pools: Collection[int]) -> None:
+        self._local_pools = local_pools
+        self._machines = {node.pk: self._machine(node) for node in nodes if _serves_one_project(node)}
+        self._projects: dict[Hashable, int] = {}
+        for node, project in _projects_by_age(self._machines):
+            self._projects.setdefault(self._machines[node], project)
+
+    def project_on(self, node: int) -> int | None:
+        """Return the only project of the node, or None if it serves all or none yet."""
+        return self._projects.get(self._machines[node]) if node in self._machines else None
+
+    def by_node(self, names: Mapping[int, str]) -> Mapping[int, str]:
+        """Return the names of the only projects, by node."""
+        projects = ((node, self._projects.get(machine)) for node, machine in self._machines.items())
+        return {node: names[project] for node, project in projects if project is not None}
+
+    def add(self, node: int, project: int) -> None:
+        """Count a pod that is being placed on the node."""
+        if node in self._machines:
+            self._projects.setdefault(self._machines[node], project)
+
+    def _machine(self, node: HasReport) -> Hashable:
+        return "local" if node.pool_id in self._local_pools else node.pk
+
+
+def local_pools(pools: Iterable[NodePool]) -> frozenset[int]:
+    return frozenset(pool.pk for pool in pools if pool.runtime == NodePool.Runtime.LOCAL)
+
+
+def _serves_one_project(node: HasReport) -> bool:
+    report = node.isolation
+    return report is not None and report["level"] == Level.NONE and report["policy"] == Policy.AUTO
+
+
+def _projects_by_age(nodes: Collection[int]) -> list[tuple[int, int]]:
+    """Return node and project of the pods that have workspaces on these nodes, oldest first."""
+    if not nodes:
+        return []
+    has_workspace = Q(state__in=LIVE_POD_STATES) | Q(started_at__isnull=False)
+    rows = Pod.objects.filter(has_workspace, node__in=nodes).order_by("created_at", "pk")
+    return list(rows.values_list("node_id", "workload__project_id"))
+
+
+def _first_sentence(text: str) -> str:
+    return text.split(". ", maxsplit=1)[0].rstrip(".")

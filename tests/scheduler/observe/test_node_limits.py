@@ -1,0 +1,145 @@
+"""Tests for nodes that run no images, must isolate pods but cannot, or can serve only one project."""
+
+from typing import Any
+
+import pytest
+
+from pools.models import Node, NodePool
+from pools.runtimes import capabilities
+from pools.runtimes.capabilities import Capabilities
+from projects.models import Phase, Project, Workload
+from projects.services.workloads import control
+from scheduler.engine.decide import decide
+from scheduler.loop.commit import commit
+from scheduler.loop.observe.specs import SpecCache
+from scheduler.loop.observe.view import observe
+from scheduler.models import Cycle
+from tests import factories as make
+from tests.scheduler.stage import Stage
+
+IMAGE = "ghcr.io/org/train:1"
+NO_PODMAN = "podman is not installed. Install it, for example with `apt-get install podman`."
+NO_BUBBLEWRAP = "bubblewrap is not installed. Install it, for example with `apt-get install bubblewrap`."
+
+
+@pytest.fixture(autouse=True)
+def runs_images(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        capabilities, "CAPABILITIES", {**capabilities.CAPABILITIES, "fake": Capabilities(runs_images=True)}
+    )
+
+
+def report(*nodes: str, **changes: Any) -> None:
+    """Record what the agents of these nodes report."""
+    isolation = {
+        "level": "users", "policy": "auto", "obstacle": "", "images": "4.3.1", "images_obstacle": "",
+        **changes,
+    }  # fmt: skip
+    Node.objects.filter(name__in=nodes).update(isolation=isolation)
+
+
+def node_names(stage: Stage, workload: Workload) -> set[str]:
+    return {pod.node.name for pod in stage.pods(workload)}
+
+
+@pytest.fixture
+def speech(stage: Stage) -> Project:
+    """Return a second project with a quota."""
+    stage.quota(stage.cast.speech, 4)
+    return stage.cast.speech
+
+
+def test_workload_with_an_image_runs_on_a_node_that_runs_images(stage: Stage) -> None:
+    report("local-0", images="", images_obstacle=NO_PODMAN)
+    report("local-1")
+    workload = stage.submit(image=IMAGE, roles=[{"name": "w", "replicas": 2, "gpu": 1}])
+    stage.tick(2)
+    assert node_names(stage, workload) == {"local-1"}
+
+
+def test_workload_with_an_image_says_why_no_node_runs_images(stage: Stage) -> None:
+    report("local-0", "local-1", images="", images_obstacle=NO_PODMAN)
+    workload, plain = stage.submit(image=IMAGE), stage.submit("plain")
+    stage.tick(2)
+    assert (stage.phase(workload), workload.reason) == (Phase.PENDING, "Unschedulable")
+    assert "2 nodes cannot run images (podman is not installed)" in workload.message
+    assert stage.phase(plain) != Phase.PENDING
+
+
+def test_nodes_that_have_reported_nothing_may_run_images(stage: Stage) -> None:
+    report("local-0", images="", images_obstacle=NO_PODMAN)
+    workload = stage.submit(image=IMAGE)
+    stage.tick(2)
+    assert node_names(stage, workload) == {"local-1"}
+
+
+def test_new_nodes_are_expected_to_lack_what_all_reported_nodes_lack(stage: Stage) -> None:
+    report("local-0", images="", images_obstacle=NO_PODMAN)
+    lacks = {node.name: dict(node.lacks) for node in observe(stage.clock.now(), SpecCache()).snapshot.nodes}
+    assert lacks == {"local-0": {"images": "podman is not installed"}, "local-1": {}}
+    shapes = [pool.node_shape for pool in observe(stage.clock.now(), SpecCache()).snapshot.pools]
+    assert [dict(shape.lacks) for shape in shapes if shape] == [{"images": "podman is not installed"}]
+    report("local-1")
+    shapes = [pool.node_shape for pool in observe(stage.clock.now(), SpecCache()).snapshot.pools]
+    assert [dict(shape.lacks) for shape in shapes if shape] == [{}]
+
+
+def test_nothing_starts_on_a_node_that_must_isolate_pods_but_cannot(stage: Stage) -> None:
+    report("local-0", "local-1", level="none", policy="require", obstacle=NO_BUBBLEWRAP)
+    workload = stage.submit()
+    stage.tick(2)
+    assert (stage.phase(workload), workload.reason) == (Phase.PENDING, "Unschedulable")
+    assert "2 nodes cannot isolate pods, but must (bubblewrap is not installed)" in workload.message
+    report("local-0", "local-1", level="none", policy="off", obstacle=NO_BUBBLEWRAP)
+    stage.tick(2)
+    assert stage.phase(workload) != Phase.PENDING
+
+
+def test_second_project_waits_until_the_workspaces_of_the_first_are_deleted(
+    stage: Stage, speech: Project
+) -> None:
+    report("local-0", "local-1", level="none", obstacle=NO_BUBBLEWRAP)
+    first = stage.submit("first", roles=[{"name": "w", "replicas": 2, "gpu": 1, "spread_per_node": 1}])
+    stage.tick(2)
+    second = stage.submit("second", project=speech)
+    stage.tick(2)
+    assert (stage.phase(second), second.reason) == (Phase.PENDING, "WaitingForCapacity")
+    assert "2 GPUs free on nodes that cannot isolate pods and serve another project" in second.message
+    stage.finish(first)
+    stage.tick(3)
+    assert stage.phase(second) == Phase.PENDING, "the workspace of an ended workload is still on the node"
+    control.delete(actor=stage.cast.alice, workload=first)
+    stage.tick(3)
+    assert stage.phase(second) != Phase.PENDING
+
+
+def test_nodes_of_local_pools_are_one_machine(stage: Stage, speech: Project) -> None:
+    other = make.pool("other")
+    stage.node(0, pool=other)
+    for owner in (stage.cast.research, speech):
+        make.quota(owner, other, 4)
+    report("local-0", "local-1", "other-0", level="none", obstacle=NO_BUBBLEWRAP)
+    stage.submit("first")
+    stage.tick(2)
+    snapshot = observe(stage.clock.now(), SpecCache()).snapshot
+    assert sorted(node.only_project for node in snapshot.nodes) == ["", "", "vision"]
+    NodePool.objects.update(runtime="local")
+    snapshot = observe(stage.clock.now(), SpecCache()).snapshot
+    assert [node.only_project for node in snapshot.nodes] == ["vision"] * 3
+
+
+def test_two_projects_of_one_plan_do_not_get_the_same_node(stage: Stage, speech: Project) -> None:
+    Node.objects.filter(name="local-1").update(state="cordoned")
+    report("local-0", level="none", obstacle=NO_BUBBLEWRAP)
+    one_gpu = [{"name": "w", "replicas": 1, "gpu": 1}]
+    stage.submit("first", roles=one_gpu)
+    stage.submit("second", project=speech, roles=one_gpu)
+    view = observe(stage.clock.now(), SpecCache())
+    plan = decide(view.snapshot)
+    assert [bundle.workload for bundle in plan.bundles] == ["vision/first", "speech/second"]
+    cycle = Cycle(at=stage.clock.now(), epoch=1, trigger="test")
+    outcome = commit(view, plan, stage.loop.context.held_lease, cycle)
+    assert [bundle.workload for bundle in outcome.applied] == ["vision/first"]
+    assert [reason for _, reason in outcome.stale] == [
+        "node local-0 cannot isolate pods and serves another project"
+    ]
