@@ -158,12 +158,16 @@ def busybox_layer() -> bytes:
     return buffer.getvalue()
 
 
-def layer(files: Files, private: str = "") -> bytes:
-    """Return a layer with these files, and with a directory that only root may enter."""
+def layer(files: Files, private: str = "", links: Mapping[str, str] | None = None) -> bytes:
+    """Return a layer with these files, symbolic links, and a directory that only root may enter."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as tar:
         for name, data in files.items():
             _add(tar, name, data, 0o644)
+        for name, target in (links or {}).items():
+            link = tarfile.TarInfo(name)
+            link.type, link.linkname = tarfile.SYMTYPE, target
+            tar.addfile(link)
         if private:
             folder = tarfile.TarInfo(private)
             folder.type, folder.mode = tarfile.DIRTYPE, 0o700

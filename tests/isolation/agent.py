@@ -1,12 +1,15 @@
 """Run a victim and a hostile pod of another project in a runtime, and print which attacks succeeded.
 
-python agent.py DIRECTORY ATTACKS
+python agent.py DIRECTORY ATTACKS [IMAGE CREDENTIALS]
+
+The hostile pod runs in the image, if there is one.
 
 It uses only the standard library and the code that runs on nodes, so that any user can run it.
 """
 
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -46,7 +49,7 @@ finally:
 BERTH = "import signal; signal.pause()"
 
 
-def main(directory: Path, attacks: str) -> None:
+def main(directory: Path, attacks: str, image: str = "", credentials: str = "") -> None:
     home = make_home(directory / "home")
     limits.PROCESSES_MAX = PROCESSES_MAX  # to have fewer processes to start
     runtime = LocalRuntime(home / "run", anchor="")
@@ -66,6 +69,7 @@ def main(directory: Path, attacks: str) -> None:
         abstract.bind(f"\0berth-attack-{os.getpid()}")
         abstract.listen()
         terminal = open_terminal(stack)
+        stack.callback(shutil.rmtree, runtime._enclosures.images.store.run_root, ignore_errors=True)
         stack.callback(stop_all, runtime)
         runtime.start(victim())
         wait_for(lambda: b"ready" in runtime.read_log("victim", 0, 100).data)
@@ -82,7 +86,8 @@ def main(directory: Path, attacks: str) -> None:
             ],
         }  # fmt: skip
         limit = MEMORY_LIMIT_MIB if "memory" in runtime.isolation.limits else 0
-        runtime.start(hostile(attacks, facts, limit))
+        pod = replace(hostile(attacks, facts, limit), image=image, registry_auth=credentials)
+        runtime.start(pod)
         end = wait_for_end(runtime, "hostile")
         log = runtime.read_log("hostile", 0, 100_000).data.decode()
         succeeded = read_successes(log)
@@ -104,6 +109,8 @@ def main(directory: Path, attacks: str) -> None:
     isolation = runtime.isolation
     result = {"level": isolation.level, "obstacle": isolation.obstacle, "succeeded": sorted(succeeded)}
     result["limits"] = isolation.limits
+    if image:
+        result["images_obstacle"] = runtime.get_isolation(["i-0"])["i-0"].images_obstacle
     print(json.dumps(result | {"exit_code": end.exit_code, "message": end.message, "log": log}))
 
 
@@ -229,4 +236,4 @@ def stop_all(runtime: LocalRuntime) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2])
+    main(Path(sys.argv[1]), *sys.argv[2:])

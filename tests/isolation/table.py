@@ -9,7 +9,8 @@ from pathlib import Path
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "isolation.md"
 START, END = "<!-- attacks -->\n", "<!-- end of attacks -->\n"
 OFF_AS_ROOT, OFF, NAMESPACES, USERS = "off, as root", "off", "namespaces", "users"
-LEVELS = (OFF_AS_ROOT, OFF, NAMESPACES, USERS)
+IMAGE = "users, in an image"
+LEVELS = (OFF_AS_ROOT, OFF, NAMESPACES, USERS, IMAGE)
 EVERYWHERE = frozenset(LEVELS)
 # The levels at which each attack of `attacks.py` succeeds.
 ATTACKS = {

@@ -15,11 +15,14 @@ from typing import Any
 import pytest
 
 from pools.runtimes.ray.scripts import node_code
+from tests.images.registry import layer, missing_programs, running_registry
 from tests.isolation import table
 
 FOLDER = Path(__file__).parent
 IS_ROOT = os.geteuid() == 0
 ORDINARY_USER = 65533
+# On machines that have merged /bin and its like into /usr.
+PROGRAM_LINKS = {name: f"usr/{name}" for name in ("bin", "sbin", "lib", "lib64")}
 SYSTEM_PYTHON = "/usr/bin/python3"  # other users cannot run a Python in root's home
 WITHOUT_NAMESPACES = (
     "unshare", "--user", "--map-root-user",
@@ -40,18 +43,25 @@ def place() -> Iterator[Path]:
         yield Path(name)
 
 
-def attack(place: Path, policy: str, *, user: int | None = None, prefix: tuple[str, ...] = ()) -> Any:
-    """Run the scene as this user, or as the user of the tests. Return what the agent printed."""
-    home = place / f"{policy}-{user}-{len(prefix)}"
+def attack(
+    place: Path, policy: str, *, user: int | None = None, prefix: tuple[str, ...] = (),
+    image: tuple[str, ...] = (), **variables: str,
+) -> Any:  # fmt: skip
+    """Run the scene as this user, or as the user of the tests. Return what the agent printed.
+
+    `image` is that of the hostile pod, with credentials.
+    """
+    home = place / f"{policy}-{user}-{len(prefix)}-{len(image)}"
     home.mkdir(mode=0o700)
     identity: dict[str, Any] = {}
     if user is not None and IS_ROOT:
         os.chown(home, user, user)
         identity = {"user": user, "group": user, "extra_groups": []}
     python = SYSTEM_PYTHON if identity else sys.executable
+    agent = (str(place / "code" / "agent.py"), str(home), (FOLDER / "attacks.py").read_text())
+    environment = {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(place / "code"), "BERTH_ISOLATION": policy}
     completed = subprocess.run(
-        [*prefix, python, str(place / "code" / "agent.py"), str(home), (FOLDER / "attacks.py").read_text()],
-        env={"PATH": "/usr/bin:/bin", "PYTHONPATH": str(place / "code"), "BERTH_ISOLATION": policy},
+        [*prefix, python, *agent, *image], env=environment | variables,
         capture_output=True, text=True, check=False, cwd="/", **identity,
     )  # fmt: skip
     assert completed.returncode == 0, completed.stderr
@@ -78,6 +88,19 @@ def test_attacks_fail_in_the_strongest_enclosure_of_this_machine(place: Path) ->
     else:
         assert_only_the_table_succeeds(result, result["level"])
         assert (result["level"] == "users") == (not result["obstacle"])
+
+
+def test_attacks_fail_in_a_container_image(place: Path) -> None:
+    """The image has no files of its own. The pod runs the machine's Python."""
+    if missing := missing_programs():
+        pytest.skip(f"not installed: {', '.join(missing)}")
+    with running_registry(place / "registry") as registry:
+        image = registry.push("attacker/links", [layer({}, links=PROGRAM_LINKS)])
+        variables = {"BERTH_IMAGES": "auto", "BERTH_POD_PATHS": "/usr"}
+        result = attack(place, "auto", image=(image, registry.auth), **variables)
+    if result["images_obstacle"]:
+        pytest.skip(result["images_obstacle"])
+    assert_only_the_table_succeeds(result, table.IMAGE)
 
 
 def test_attacks_of_pods_of_an_ordinary_user_fail(place: Path) -> None:
