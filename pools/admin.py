@@ -19,7 +19,7 @@ from berth.server.web.admin_site.base import (
 from berth.server.web.admin_site.time_filter import TimeRangeFilter
 from berth.server.web.numbers import memory, thousandths
 from pools import services
-from pools.models import JoinToken, Machine, Node, NodePool, ScalingEvent
+from pools.models import JoinToken, Machine, Node, NodePool, PoolSecret, ScalingEvent
 from pools.services.offered import KINDS, offered_choices
 
 STATE_COLORS = {
@@ -221,3 +221,18 @@ class JoinTokenAdmin(ReadOnlyModelAdmin):
         "revoked",
         lambda actor, token: services.revoke_join_token(actor=actor, token=token, at=timezone.now()),
     )
+
+
+class SecretAdmin(ReadOnlyModelAdmin):
+    """Read-only admin for secrets without their values."""
+
+    list_filter = (("kind", ChoicesDropdownFilter), ("updated_at", TimeRangeFilter))
+    search_fields = ("name", "registry", "updated_by")
+    exclude = ("sealed",)
+
+
+@admin.register(PoolSecret)
+class PoolSecretAdmin(SecretAdmin):
+    list_display = ("name", "pool", "kind", "registry", "username", "updated_at", "updated_by")
+    list_select_related = ("pool",)
+    columns = ("name", "pool_id", "kind", "registry", "username", "updated_at", "updated_by")

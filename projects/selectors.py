@@ -7,12 +7,14 @@ from django.contrib.auth.models import User
 from django.db.models import Model, Q, QuerySet
 
 from berth.core.errors import NotFound
+from pools.models import PoolSecret
 from projects.access import (
     administered_departments,
     administered_projects,
     fully_visible_departments,
     is_platform_admin,
     visible_departments,
+    visible_pools,
     visible_projects,
 )
 from projects.actor import Actor
@@ -25,6 +27,7 @@ from projects.models import (
     Membership,
     Pod,
     Project,
+    ProjectSecret,
     Quota,
     QuotaChange,
     RoleNode,
@@ -33,6 +36,7 @@ from projects.models import (
     Workload,
 )
 from projects.models.tenants import Tenant
+from projects.models.workloads import LIVE_PHASES
 
 R = TypeVar("R", bound=Model)
 
@@ -112,6 +116,28 @@ def quota_changes(actor: Actor) -> QuerySet[QuotaChange]:
     if is_platform_admin(actor):
         return rows
     return rows.filter(pk__in=audit(actor).filter(change_id__isnull=False).values("change_id"))
+
+
+def project_secrets(actor: Actor) -> QuerySet[ProjectSecret]:
+    rows = ProjectSecret.objects.select_related("project__department")
+    return rows.filter(project__in=visible_projects(actor))
+
+
+def pool_secrets(actor: Actor) -> QuerySet[PoolSecret]:
+    return PoolSecret.objects.select_related("pool").filter(pool__in=visible_pools(actor))
+
+
+def secret_users(actor: Actor, secret: ProjectSecret | PoolSecret) -> QuerySet[Workload]:
+    """Return the visible live workloads whose document names the secret, by name."""
+    use = {"secrets": [{"name": secret.name}]}
+    rows = workloads(actor).filter(phase__in=LIVE_PHASES)
+    rows = rows.filter(Q(spec__contains=use) | Q(spec__contains={"roles": [use]}))
+    if isinstance(secret, ProjectSecret):
+        rows = rows.filter(project=secret.project)
+    else:
+        hidden = ProjectSecret.objects.filter(name=secret.name, kind=secret.kind).values("project")
+        rows = rows.filter(pools__contains=[secret.pool.name]).exclude(project__in=hidden)
+    return rows.order_by("project__name", "name")
 
 
 def find_quota_change(actor: Actor, change_id: int) -> QuotaChange:

@@ -12,9 +12,11 @@ from unfold.decorators import display
 
 from berth.server.web.admin_site.base import PlatformModelAdmin, actor
 from berth.server.web.numbers import thousandths
+from pools.admin import SecretAdmin
 from projects.models import (
     Department,
     Project,
+    ProjectSecret,
     Quota,
 )
 from projects.services import quotas, tenants
@@ -66,6 +68,13 @@ class ProjectAdmin(PlatformModelAdmin):
 
     def delete_model(self, request: HttpRequest, obj: Project) -> None:
         tenants.delete_project(actor=actor(request), project=obj)
+
+
+@admin.register(ProjectSecret)
+class ProjectSecretAdmin(SecretAdmin):
+    list_display = ("name", "project", "kind", "registry", "username", "updated_at", "updated_by")
+    list_select_related = ("project",)
+    columns = ("name", "project_id", "kind", "registry", "username", "updated_at", "updated_by")
 
 
 class QuotaForm(forms.ModelForm):  # type: ignore[type-arg]

@@ -2,7 +2,7 @@
 
 from django.urls import path, re_path
 
-from projects.web import activity, notifications
+from projects.web import activity, notifications, secrets
 from projects.web.people import access, account, tokens
 from projects.web.quotas import budgets, tenants
 from projects.web.quotas import pages as quotas
@@ -40,6 +40,13 @@ urlpatterns = [
     path("notifications", notifications.index, name="notifications"),
     path("notifications/new", notifications.add, name="notification-new"),
     path("notifications/<int:subscription_id>/delete", notifications.delete, name="notification-delete"),
+    path("secrets", secrets.index, name="secrets"),
+    re_path(r"^secrets/new/(?P<kind>value|registry)$", secrets.add, name="secret-new"),
+    re_path(
+        r"^secrets/(?P<kind>project|pool)/(?P<owner>[a-z0-9_-]+)/(?P<name>[a-z0-9-]+)/delete$",
+        secrets.delete,
+        name="secret-delete",
+    ),
     path("access/grant", access.grant, name="grant"),
     path("access/users/new", access.add_user, name="user-new"),
     path("access/members/<int:membership_id>/revoke", access.revoke, name="membership-revoke"),

@@ -34,7 +34,7 @@ TO_WEBP = """async ([png, quality]) => {
 }"""
 EMPTY = (
     "overview", "workloads", "quotas", "node-pools", "evictions", "queue", "fair-share",
-    "usage", "access", "notifications", "services", "templates",
+    "usage", "access", "secrets", "notifications", "services", "templates",
 )  # fmt: skip
 
 
@@ -248,6 +248,7 @@ PATHS: Mapping[str, Callable[[Mapping[str, object]], str]] = {
     "quota-share": lambda _: "/quotas?pool=train",
     "queue": lambda _: "/queue?pool=train",
     "fair-share": lambda _: "/fair-share?pool=train",
+    "secrets": lambda _: "/secrets",
     "notifications": lambda _: "/notifications",
     "usage": lambda _: "/usage?span=7d",
     "quota-changes": lambda _: "/quotas/changes",

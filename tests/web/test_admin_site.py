@@ -355,12 +355,12 @@ def test_user_change_is_audited(admin_client: Client, cast: Cast) -> None:
 def test_webhook_secret_is_never_shown(admin_client: Client) -> None:
     row = Delivery.objects.create(
         at=timezone.now(), next_attempt_at=timezone.now(), kind="failed", channel="webhook",
-        to="https://hooks.example.org/services/T0/secret", content={}, state="pending",
+        to="https://hooks.example.org/services/T0/swordfish", content={}, state="pending",
     )  # fmt: skip
     listing = reverse("admin:projects_delivery_changelist")
     one = reverse("admin:projects_delivery_change", args=[row.pk])
     exported = admin_client.post(listing, {"action": "download", "_selected_action": [row.pk]})
     for answer in (admin_client.get(listing), admin_client.get(one)):
         text = answer.content.decode()
-        assert "https://hooks.example.org/" in text and "secret" not in text
-    assert b"secret" not in b"".join(exported.streaming_content)
+        assert "https://hooks.example.org/" in text and "swordfish" not in text
+    assert b"swordfish" not in b"".join(exported.streaming_content)

@@ -30,6 +30,7 @@ PAGES = (
     "/fair-share",
     "/activity",
     "/access",
+    "/secrets",
 )
 MARKUP = "<script>alert(1)</script>"
 ESCAPED = "&lt;script&gt;alert(1)&lt;/script&gt;"

@@ -19,6 +19,7 @@ from tests.browser.data.booting import create_booting_node
 from tests.browser.data.measurements import create_measurements
 from tests.browser.data.project_templates import create_templates
 from tests.browser.data.scaling_history import create_scaling_history
+from tests.browser.data.secrets import create_secrets
 from tests.browser.data.usage_history import create_usage_history
 
 PASSWORD = "correct horse battery"
@@ -57,6 +58,7 @@ def busy() -> Scene:
     _history(scene)
     create_usage_history(scene)
     create_templates(scene)
+    create_secrets(scene)
     create_measurements()
     scene.slots = itertools.chain()  # exhausted, and generators cannot be copied
     return scene

@@ -12,14 +12,14 @@ PATHS = (
     "/quotas/changes",
     "/quotas/projects/vision/train/share", "/node-pools", "/node-pools/train", "/nodes/train-0",
     "/nodes/train-3",
-    "/evictions", "/activity", "/access", "/account", "/queue?pool=train",
+    "/evictions", "/activity", "/access", "/secrets", "/account", "/queue?pool=train",
     "/fair-share?pool=train", "/usage?span=7d", "/notifications",
 )  # fmt: skip
 FORMS = (
     "/notifications/new", "/budgets/new", "/departments/new", "/departments/research/new-project",
     "/projects/vision/change", "/access/grant", "/access/users/new", "/access/tokens/new",
     "/workloads/views/new", "/quotas/projects/vision/train", "/templates/vision/new", "/node-pools/new",
-    "/node-pools/train/settings", "/node-pools/train/scale",
+    "/node-pools/train/settings", "/node-pools/train/scale", "/secrets/new/value", "/secrets/new/registry",
 )  # fmt: skip
 OVERFLOW = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
 UNNAMED = """[...document.querySelectorAll('a[href], button, input:not([type=hidden]), select, textarea')]

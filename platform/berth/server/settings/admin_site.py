@@ -48,6 +48,8 @@ SECTIONS: dict[str, tuple[tuple[str, str, str], ...]] = {
         ("Users", "person", "auth_user"),
         ("Roles", "badge", "projects_membership"),
         ("API tokens", "vpn_key", "projects_apitoken"),
+        ("Project secrets", "lock", "projects_projectsecret"),
+        ("Pool secrets", "lock", "pools_poolsecret"),
         ("Notification deliveries", "mail", "projects_delivery"),
     ),
     "Background tasks": (

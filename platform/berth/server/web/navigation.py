@@ -47,6 +47,7 @@ GROUPS: tuple[tuple[str, tuple[NavigationEntry, ...]], ...] = (
         "Users",
         (
             NavigationEntry("Access", "/access", "access"),
+            NavigationEntry("Secrets", "/secrets", "lock"),
             NavigationEntry("Notifications", "/notifications", "bell"),
         ),
     ),

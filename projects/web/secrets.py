@@ -1,0 +1,198 @@
+"""Pages that list, set and delete secrets of projects and pools. No page contains a value."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, cast
+
+from django import forms
+from django.http import Http404, HttpResponse, StreamingHttpResponse
+from django.urls import reverse
+from django.utils import timezone
+from django.views.decorators.http import require_GET, require_http_methods
+
+from berth.server.web.faults import form_errors
+from berth.server.web.lists.tables import Column, list_rows, requested_csv
+from berth.server.web.pages import Request, confirm_page, done, form_page, page, signed_in
+from pools.models import NodePool, PoolSecret, SecretKind
+from pools.services.secrets import SecretContent, delete_pool_secret, set_pool_secret
+from projects.access import Action, administered_projects, may, require, visible_pools
+from projects.actor import Actor
+from projects.models import Project, ProjectSecret
+from projects.selectors import pool_secrets, project_secrets, projects, secret_users
+from projects.services.secrets import delete_project_secret, set_project_secret
+
+Owner = Project | NodePool
+PROJECT, POOL = "project", "pool"
+WORKLOADS_SHOWN = 10
+
+
+class WriteOnlyText(forms.Textarea):
+    """Text area that is empty in every response, even if its form has errors."""
+
+    def __init__(self) -> None:
+        attributes = {"rows": 3, "autocomplete": "off", "spellcheck": "false", "data-secret": ""}
+        super().__init__(attributes)
+
+    def format_value(self, value: Any) -> str:
+        return ""
+
+
+class SecretForm(forms.Form):
+    owner = forms.ChoiceField(label="Owner", help_text="All projects can use the secrets of a pool")
+    name = forms.CharField(label="Name", max_length=63, help_text="Lowercase letters, digits and dashes")
+    value = forms.CharField(
+        label="Value", widget=WriteOnlyText, strip=False, help_text="It cannot be read again"
+    )
+
+    def clean_value(self) -> str:
+        """Undo the line breaks of browsers."""
+        return str(self.cleaned_data["value"]).replace("\r\n", "\n")
+
+
+class RegistryForm(SecretForm):
+    registry = forms.CharField(
+        label="Registry", max_length=255, help_text="For example registry.example.org:5000"
+    )
+    username = forms.CharField(label="Username", max_length=255)
+    value = forms.CharField(
+        label="Password", strip=False, help_text="It cannot be read again",
+        widget=forms.PasswordInput(attrs={"autocomplete": "new-password"}),
+    )  # fmt: skip
+    field_order = ("owner", "name", "registry", "username", "value")
+
+
+@dataclass(frozen=True, slots=True)
+class SecretRow:
+    row: ProjectSecret | PoolSecret
+    may_change: bool
+
+    @property
+    def kind(self) -> str:
+        return PROJECT if isinstance(self.row, ProjectSecret) else POOL
+
+    @property
+    def owner(self) -> Owner:
+        return self.row.project if isinstance(self.row, ProjectSecret) else self.row.pool
+
+
+SECRETS: tuple[Column[SecretRow], ...] = (
+    Column("name", "Name", lambda each: each.row.name),
+    Column("owner", "Owner", lambda each: f"{each.kind} {each.owner}"),
+    Column("kind", "Kind", lambda each: each.row.get_kind_display()),
+    Column("registry", "Registry", lambda each: each.row.registry),
+    Column("username", "Username", lambda each: each.row.username, in_file=True),
+    Column("updated", "Updated", lambda each: each.row.updated_at),
+    Column("by", "Updated by", lambda each: each.row.updated_by, in_file=True),
+)
+
+
+@signed_in
+@require_GET
+def index(request: Request) -> HttpResponse | StreamingHttpResponse:
+    listing = list_rows(request, SECRETS, _rows(request.actor), file_name="secrets", default="name")
+    if file := requested_csv(request, listing):
+        return file
+    context = {"listing": listing, "secrets": listing.rows, "may_set": bool(_choices(request.actor))}
+    return page(request, "projects/secrets/list.html", context, inner="projects/secrets/rows.html")
+
+
+@signed_in
+@require_http_methods(["GET", "POST"])
+def add(request: Request, kind: str) -> HttpResponse:
+    """Show the form for a new secret, which replaces an existing one of the same name."""
+    choices = _choices(request.actor)
+    if not choices:
+        require(request.actor, Action.ADMINISTER)
+    form_class = RegistryForm if kind == SecretKind.REGISTRY else SecretForm
+    form = form_class(request.POST or None, initial=_initial(request), auto_id="secret_%s")
+    cast("forms.ChoiceField", form.fields["owner"]).choices = [("", "Select a project or a pool"), *choices]
+    if request.method == "POST" and form.is_valid():
+        values = form.cleaned_data
+        content = SecretContent(values["value"], values.get("registry", ""), values.get("username", ""))
+        with form_errors(form, {"password": "value"}):
+            _set(request.actor, _find_owner(request.actor, values["owner"]), values["name"], content)
+            return done(request, f"Secret {values['name']} saved.", to=reverse("secrets"))
+    title = "Set registry credentials" if kind == SecretKind.REGISTRY else "Set secret"
+    return form_page(
+        request, form, title=title, label="Save secret", back=reverse("secrets"),
+        text="A secret of the same name is replaced.",
+    )  # fmt: skip
+
+
+@signed_in
+@require_http_methods(["GET", "POST"])
+def delete(request: Request, kind: str, owner: str, name: str) -> HttpResponse:
+    rows = (each for each in _rows(request.actor) if (each.kind, each.owner.name) == (kind, owner))
+    secret = next((each.row for each in rows if each.row.name == name), None)
+    if secret is None:
+        raise Http404
+    if isinstance(secret, ProjectSecret):
+        require(request.actor, Action.SET_SECRETS, secret.project)
+    else:
+        require(request.actor, Action.ADMINISTER)
+    if request.method == "POST":
+        if isinstance(secret, ProjectSecret):
+            delete_project_secret(actor=request.actor, secret=secret)
+        else:
+            delete_pool_secret(actor=request.actor, secret=secret)
+        return done(request, f"Secret {name} deleted.", to=reverse("secrets"))
+    users = secret_users(request.actor, secret)
+    return confirm_page(
+        request,
+        title=f"Delete the secret {name} of {kind} {owner}?",
+        warning="Running pods keep it. Workloads that use it cannot start again.",
+        label="Delete secret",
+        danger=True,
+        names="Live workloads that use it" if secret.kind == SecretKind.VALUE else "",
+        work=[workload.handle for workload in users[:WORKLOADS_SHOWN]],
+        back=reverse("secrets"),
+    )
+
+
+def _rows(actor: Actor) -> Iterator[SecretRow]:
+    is_admin = may(actor, Action.ADMINISTER)
+    administered = set(administered_projects(actor).values_list("pk", flat=True))
+    for secret in project_secrets(actor):
+        yield SecretRow(secret, secret.project_id in administered)
+    for pool_secret in pool_secrets(actor):
+        yield SecretRow(pool_secret, is_admin)
+
+
+def _initial(request: Request) -> dict[str, str]:
+    """Return what the form shows of the secret that the link of its row names."""
+    name, owner = (request.GET.get(key, "") for key in ("name", "owner"))
+    for each in _rows(request.actor) if name else ():
+        if (each.row.name, f"{each.kind}/{each.owner}") == (name, owner):
+            return {
+                "name": name,
+                "owner": owner,
+                "registry": each.row.registry,
+                "username": each.row.username,
+            }
+    return {}
+
+
+def _choices(actor: Actor) -> list[tuple[str, str]]:
+    """Return the owners whose secrets the user may set."""
+    names = administered_projects(actor).order_by("name").values_list("name", flat=True)
+    choices = [(f"{PROJECT}/{name}", f"Project {name}") for name in names]
+    if may(actor, Action.ADMINISTER):
+        choices += [
+            (f"{POOL}/{pool.name}", f"Pool {pool.name}") for pool in visible_pools(actor).order_by("name")
+        ]
+    return choices
+
+
+def _find_owner(actor: Actor, choice: str) -> Owner:
+    kind, _, name = choice.partition("/")
+    if kind == PROJECT:
+        return projects(actor).get(name=name)
+    return visible_pools(actor).get(name=name)
+
+
+def _set(actor: Actor, owner: Owner, name: str, content: SecretContent) -> None:
+    at = timezone.now()
+    if isinstance(owner, Project):
+        set_project_secret(actor=actor, project=owner, name=name, content=content, at=at)
+    else:
+        set_pool_secret(actor=actor, pool=owner, name=name, content=content, at=at)

@@ -1,0 +1,26 @@
+"""Secrets of a project and of a pool."""
+
+from typing import TYPE_CHECKING
+
+from django.utils import timezone
+
+from pools.services.secrets import SecretContent, set_pool_secret
+from projects.actor import Actor
+from projects.services.secrets import set_project_secret
+
+if TYPE_CHECKING:
+    from tests.browser.data.scene import Scene
+
+
+def create_secrets(scene: "Scene") -> None:
+    ada, carol = (Actor.for_user(scene.people[name]) for name in ("ada", "carol"))
+    login = SecretContent("password", "registry.example.org:5000/vision", "robot-of-the-vision-team")
+    for name, content in (("hf-token", SecretContent("hf_token")), ("registry", login)):
+        set_project_secret(
+            actor=carol, project=scene.projects["vision"], name=name, content=content, at=timezone.now()
+        )
+    for name, content in (
+        ("wandb-api-key", SecretContent("key")),
+        ("hub", SecretContent("password", "docker.io", "berth")),
+    ):
+        set_pool_secret(actor=ada, pool=scene.pools["train"], name=name, content=content, at=timezone.now())
