@@ -17,9 +17,8 @@ from scheduler.models import Eviction
 from tests import factories as make
 from tests.browser.data.booting import create_booting_node
 from tests.browser.data.measurements import create_measurements
-from tests.browser.data.project_templates import create_templates
+from tests.browser.data.project_contents import create_project_contents
 from tests.browser.data.scaling_history import create_scaling_history
-from tests.browser.data.secrets import create_secrets
 from tests.browser.data.usage_history import create_usage_history
 
 PASSWORD = "correct horse battery"
@@ -57,8 +56,7 @@ def busy() -> Scene:
     _ended(scene)
     _history(scene)
     create_usage_history(scene)
-    create_templates(scene)
-    create_secrets(scene)
+    create_project_contents(scene)
     create_measurements()
     scene.slots = itertools.chain()  # exhausted, and generators cannot be copied
     return scene

@@ -1,6 +1,6 @@
 """Secrets of a project and of a pool."""
 
-from typing import TYPE_CHECKING
+from typing import Any
 
 from django.utils import timezone
 
@@ -8,11 +8,8 @@ from pools.services.secrets import SecretContent, set_pool_secret
 from projects.actor import Actor
 from projects.services.secrets import set_project_secret
 
-if TYPE_CHECKING:
-    from tests.browser.data.scene import Scene
 
-
-def create_secrets(scene: "Scene") -> None:
+def create_secrets(scene: Any) -> None:
     ada, carol = (Actor.for_user(scene.people[name]) for name in ("ada", "carol"))
     login = SecretContent("password", "registry.example.org:5000/vision", "robot-of-the-vision-team")
     for name, content in (("hf-token", SecretContent("hf_token")), ("registry", login)):
