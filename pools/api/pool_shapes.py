@@ -216,6 +216,7 @@ class PoolValues(Body):
     memory_mib: Positive = 1024
     max_pods: Positive = 110
     default_limits: DefaultLimitsValues = {}
+    workspace_limit_mib: Positive | None = None
     labels: Labels = {}
     taints: Annotated[tuple[TaintValues, ...], Field(max_length=64, strict=False)] = ()
     price_per_gpu_hour: Price | None = None
@@ -325,6 +326,9 @@ class NodePoolResponse(ResponseModel):
     memory_mib: int
     max_pods: int
     default_limits: DefaultLimitsResponse
+    workspace_limit_mib: int | None = Field(
+        description="Disk space of a workspace with its pods; null for no limit."
+    )
     labels: dict[str, Any]
     taints: list[dict[str, Any]]
     price_per_gpu_hour: float | None

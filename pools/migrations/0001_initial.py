@@ -145,6 +145,14 @@ class Migration(migrations.Migration):
                         "memory_mib, cpu_from_request and cpu.",
                     ),
                 ),
+                (
+                    "workspace_limit_mib",
+                    models.PositiveIntegerField(
+                        blank=True,
+                        help_text="Disk space of a workspace with its pods; empty for no limit.",
+                        null=True,
+                    ),
+                ),
                 ("labels", models.JSONField(blank=True, default=dict)),
                 ("taints", models.JSONField(blank=True, default=list)),
                 (
@@ -327,6 +335,14 @@ class Migration(migrations.Migration):
                     ),
                     models.CheckConstraint(
                         condition=models.Q(("memory_mib__gte", 1)), name="pool_memory_positive"
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            ("workspace_limit_mib__isnull", True),
+                            ("workspace_limit_mib__gte", 1),
+                            _connector="OR",
+                        ),
+                        name="pool_workspace_limit_positive",
                     ),
                     models.CheckConstraint(condition=models.Q(("k__gte", 0)), name="pool_k_not_negative"),
                     models.CheckConstraint(

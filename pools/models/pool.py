@@ -105,6 +105,9 @@ class NodePool(models.Model):
         help_text="Limits of roles that declare none: memory_from_request (default true), memory_mib, "
         "cpu_from_request and cpu.",
     )
+    workspace_limit_mib = models.PositiveIntegerField(
+        null=True, blank=True, help_text="Disk space of a workspace with its pods; empty for no limit."
+    )
 
     # Environment of each node. Without one, nodes use the machine's own Python and packages.
     plugins = models.JSONField(
@@ -192,6 +195,10 @@ class NodePool(models.Model):
             models.CheckConstraint(name="pool_max_pods_positive", condition=Q(max_pods__gte=1)),
             models.CheckConstraint(name="pool_cpu_positive", condition=Q(cpu_milli__gte=1)),
             models.CheckConstraint(name="pool_memory_positive", condition=Q(memory_mib__gte=1)),
+            models.CheckConstraint(
+                name="pool_workspace_limit_positive",
+                condition=Q(workspace_limit_mib__isnull=True) | Q(workspace_limit_mib__gte=1),
+            ),
             models.CheckConstraint(name="pool_k_not_negative", condition=Q(k__gte=0)),
             models.CheckConstraint(
                 name="pool_half_life_positive", condition=Q(half_life__isnull=True) | Q(half_life__gte=1)

@@ -22,8 +22,9 @@ class PodOrder:
     `workspace`: the pod starts in that directory on the node if it exists, otherwise in a directory of that
     name inside the workload's workspace. `project` names the tenant, and `uid` is the Unix user of its pods
     on nodes that separate users. Limits are 0 if there are none. A node that cannot enforce a limit refuses
-    the pod, unless `optional_limits` (`memory`, `cpu`) names the limit. `secret_env` extends and overrides
-    `env`, and `secret_files` are contents by file name. Both are kept out of records and logs.
+    the pod, unless `optional_limits` (`memory`, `cpu`) names the limit. `workspace_limit_mib` limits the disk
+    space of the workspace and of the pod's own directories. `secret_env` extends and overrides `env`, and
+    `secret_files` are contents by file name. Both are kept out of records and logs.
 
     `image` is a reference by digest, `registry/name@sha256:...`, or empty for a process of the node.
     `image_pull_policy` is `if_not_present`, `always` or `never`. `registry_auth` is the content of an
@@ -47,6 +48,7 @@ class PodOrder:
     cpu_limit_milli: int = 0
     memory_limit_mib: int = 0
     optional_limits: tuple[str, ...] = ()
+    workspace_limit_mib: int = 0
     image: str = ""
     image_pull_policy: str = "if_not_present"
     registry_auth: str = field(default="", repr=False)
@@ -77,6 +79,7 @@ class PodCause(str, Enum):
     HOST_STOPPED = "host_stopped"  # the process to which pods are tied has ended
     LOST = "lost"  # the exit was not observed
     START_FAILED = "start_failed"
+    WORKSPACE_FULL = "workspace_full"  # the pod used all disk space that its pool allows
     OUT_OF_MEMORY = "out_of_memory"  # the kernel killed the command at the pod's memory limit
 
 
@@ -85,7 +88,8 @@ class PodReport:
     """State of a pod. At most one of `exit_code` and `signal` is set, and only after the command exited.
 
     `progress` describes what a starting pod waits for, for example "pulling layer 3 of 7, 26 MB".
-    `memory_peak_mib` is set after the end if the node measured it.
+    `memory_peak_mib` is set after the end if the node measured it. `warnings` counts the warnings about a
+    running pod, and `warning` is the latest one.
     """
 
     state: PodState
@@ -97,6 +101,8 @@ class PodReport:
     message: str = ""
     progress: str = ""
     memory_peak_mib: int | None = None
+    warnings: int = 0
+    warning: str = ""
 
 
 @dataclass(frozen=True)
@@ -119,7 +125,8 @@ class PodUsage:
     """Resource usage of one pod.
 
     `cpu_seconds` is the CPU time of all its processes since it started, including ended processes.
-    `memory_mib` is the current memory of its running processes.
+    `memory_mib` is the current memory of its running processes and, on nodes with control groups, of its
+    /dev/shm and the recently used part of its page cache.
     """
 
     cpu_seconds: float

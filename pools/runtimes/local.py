@@ -21,6 +21,7 @@ from pools.runtimes.base import (
     PodOrder,
     PodReport,
     PodState,
+    PodUsage,
     RuntimeFailure,
 )
 from pools.runtimes.device_usage import DeviceProbe
@@ -30,6 +31,7 @@ from pools.runtimes.enclosure.levels import Isolation
 from pools.runtimes.enclosure.limits import UnenforcedLimit, limit_fields
 from pools.runtimes.enclosure.pod import shared_memory_path
 from pools.runtimes.enclosure.probe import Shim
+from pools.runtimes.group_usage import group_usage
 from pools.runtimes.images.order import image_env
 from pools.runtimes.pod_dir import PodDir, delete_stray_secrets, exit_report, parse_timestamp
 from pools.runtimes.pod_env import pod_env
@@ -196,7 +198,11 @@ class LocalRuntime:
         status = pod.read("status")
         if status is None or status["state"] == "starting":
             return PodReport(PodState.STARTING, progress=(pod.read("progress") or {}).get("text", ""))
-        return PodReport(PodState.RUNNING, started_at=parse_timestamp(status["started_at"]))
+        warning = pod.read("warning") or {"number": "0", "text": ""}
+        return PodReport(
+            PodState.RUNNING, started_at=parse_timestamp(status["started_at"]),
+            warnings=int(warning["number"]), warning=warning["text"],
+        )  # fmt: skip
 
     def _starting_report(self, pod_id: str, pod: PodDir) -> PodReport:
         """Report a pod whose shim has not taken the lock: the pod is starting or has failed."""
@@ -279,9 +285,10 @@ class LocalRuntime:
         """Measure pods and GPUs. Every instance is this machine or a part of it."""
         pods = {pod_id: self._pod_dir(pod_id) for pod_id in pod_ids}
         shims = {pod_id: pod.shim_pid() for pod_id, pod in pods.items() if not pod.has("exit")}
+        running = {pod_id: pid for pod_id, pid in shims.items() if pid}
         devices = self._probe.measure() if instance_ids else ()
         return Measurements(
-            usage_by_pod({pod_id: pid for pod_id, pid in shims.items() if pid}),
+            _usage({pod_id: (pods[pod_id], pid) for pod_id, pid in running.items()}),
             dict.fromkeys(instance_ids, devices) if devices else {},
         )
 
@@ -316,6 +323,17 @@ class LocalRuntime:
 
     def _saved_log(self, pod_id: str) -> Path:
         return self._logs / validate_name(pod_id)
+
+
+def _usage(running: Mapping[str, tuple[PodDir, int]]) -> dict[str, PodUsage]:
+    """Return the usage of pods from their control groups or, without them, from their processes."""
+    measured = {}
+    for pod_id, (pod, _) in running.items():
+        usage = group_usage(pod.read("cgroups") or {})
+        if usage is not None:
+            measured[pod_id] = usage
+    rest = {pod_id: pid for pod_id, (_, pid) in running.items() if pod_id not in measured}
+    return measured | usage_by_pod(rest) if rest else measured
 
 
 def validate_name(name: str) -> str:

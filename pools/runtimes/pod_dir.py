@@ -20,6 +20,7 @@ from pools.runtimes.shim.cgroups import remove as remove_cgroups
 from pools.runtimes.shim.processes import boot_id, process_ids, send_signal
 from pools.runtimes.shim.records import Record, read_fields, read_record, sync_directory, write_record
 from pools.runtimes.shim.secrets import Secrets
+from pools.runtimes.shim.shared_memory import remove_unused
 
 MEMORY = Path("/dev/shm")  # noqa: S108 - a tmpfs; its directories for secrets are private
 _FLOCK = "hhqqi4x"  # short type, short whence, off_t start, off_t len, pid_t
@@ -163,7 +164,7 @@ class PodDir:
             if mark in environment.split(b"\0"):
                 send_signal(pid, signal.SIGKILL)
         self._remove_container()
-        self._remove_cgroups()
+        self._remove_leftovers()
 
     def _remove_container(self) -> None:
         """Remove what a killed shim left of the pod's container and its pull."""
@@ -171,13 +172,16 @@ class PodDir:
         (self.path / "auth.json").unlink(missing_ok=True)
         shutil.rmtree(self.path / "podman", ignore_errors=True)
 
-    def _remove_cgroups(self) -> None:
-        """Remove control groups that a killed shim left behind, unless processes in them are still ending."""
+    def _remove_leftovers(self) -> None:
+        """Remove what a killed shim left outside the directory, unless processes in it are still ending."""
         remove_cgroups(path for _, path in read_fields(str(self.path / "cgroups")) or ())
+        order = self.read("order") or {}
+        if "shared_memory" in order:
+            remove_unused(order["shared_memory"])
 
     def remove(self) -> None:
         """Remove the directory atomically by renaming it, then delete its files."""
-        self._remove_cgroups()
+        self._remove_leftovers()
         self.secrets.delete()
         remove_container(str(self.path))
         removed_path = self.path.with_name(f".{self.path.name}.{os.getpid()}.gone")

@@ -120,6 +120,12 @@ class PoolForm(forms.Form):
     )
     reclaim_min_runtime = forms.IntegerField(label="Reclaim minimum runtime (s)", min_value=0, initial=0)
     preempt_min_runtime = forms.IntegerField(label="Preemption minimum runtime (s)", min_value=0, initial=0)
+    workspace_limit_mib = forms.IntegerField(
+        label="Workspace limit (MiB)",
+        min_value=1,
+        required=False,
+        help_text="Disk space of a workspace with its pods. Pods above it are stopped. Empty: no limit.",
+    )
     memory_from_request = forms.BooleanField(
         label="Limit memory to request",
         required=False,

@@ -558,6 +558,10 @@ class Migration(migrations.Migration):
                 ),
                 ("memory_peak_mib", models.PositiveBigIntegerField(blank=True, null=True)),
                 (
+                    "warnings",
+                    models.PositiveIntegerField(default=0, help_text="Number of warnings while it ran."),
+                ),
+                (
                     "node",
                     models.ForeignKey(
                         on_delete=django.db.models.deletion.PROTECT, related_name="pods", to="pools.node"

@@ -232,6 +232,7 @@ class Pod(models.Model):
     )
     limits = models.JSONField(default=dict, blank=True, help_text="Memory and CPU limits with their sources.")
     memory_peak_mib = models.PositiveBigIntegerField(null=True, blank=True)
+    warnings = models.PositiveIntegerField(default=0, help_text="Number of warnings while it ran.")
 
     class Meta:
         ordering = ["workload", "run", "role", "index"]

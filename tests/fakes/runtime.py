@@ -109,6 +109,11 @@ class FakeRuntime:
         )  # fmt: skip
         self._poke()
 
+    def warn(self, pod_id: str, text: str) -> None:
+        pod = self._pods[pod_id]
+        pod.report = replace(pod.report, warnings=pod.report.warnings + 1, warning=text)
+        self._poke()
+
     def write(self, pod_id: str, data: bytes) -> None:
         self._pods[pod_id].log += data
 

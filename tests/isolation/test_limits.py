@@ -1,16 +1,20 @@
 """Tests of the limits of pods, on the control groups of this machine."""
 
+import resource
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from pools.runtimes.base import PodCause
+from pools.runtimes.base import PodCause, PodState, PodUsage
 from pools.runtimes.enclosure.limits import MIB, PROCESSES_MAX
+from pools.runtimes.group_usage import group_usage
 from pools.runtimes.shim import cgroups
 from pools.runtimes.shim.cgroups import CPU, MEMORY, PROCESSES, CannotLimit, Cgroups
+from pools.runtimes.shim.pod import OPEN_FILES_HARD, OPEN_FILES_SOFT
 from pools.runtimes.shim.records import read_fields
-from tests.contracts.pods import LocalStage, ended, kill, order, running
+from tests.contracts.pods import LocalStage, ended, kill, order, poll_until, running
 
 FILL = "python3 -c \"x = b'x' * (400 << 20)\""
 
@@ -72,23 +76,80 @@ def test_fork_bomb_ends_at_the_limit_of_processes(stage: LocalStage, monkeypatch
     assert PROCESSES_MAX > 1000, "ordinary training must not notice the limit"
 
 
-def test_cpu_limit_is_written_and_pod_without_limits_has_none(stage: LocalStage) -> None:
-    stage.runtime.start(stage.long("p-1"))
-    running(stage.runtime, "p-1")
-    assert len(groups(stage, "p-1")) == 1, "only processes are limited"
-    changed = stage.long("p-2")
-    stage.runtime.start(order("p-2", *changed.command, cpu_limit_milli=1500, memory_limit_mib=100))
-    running(stage.runtime, "p-2")
-    settings = {
+def settings(stage: LocalStage, pod_id: str) -> dict[str, str]:
+    """Return the limits that the control groups of a running pod contain."""
+    return {
         file.name: file.read_text().strip()
-        for group in groups(stage, "p-2")
+        for group in groups(stage, pod_id)
         for file in group.iterdir()
         if file.name in ("cpu.cfs_quota_us", "cpu.max", "memory.limit_in_bytes", "memory.max")
     }
-    assert settings in (
+
+
+def test_cpu_limit_is_written_and_pod_without_limits_is_only_measured(stage: LocalStage) -> None:
+    stage.runtime.start(stage.long("p-1"))
+    running(stage.runtime, "p-1")
+    unlimited = settings(stage, "p-1")
+    assert unlimited.get("cpu.cfs_quota_us", "-1") == "-1"
+    assert unlimited.get("cpu.max", "max").startswith("max")
+    assert unlimited.get("memory.max", "max") == "max"
+    assert int(unlimited.get("memory.limit_in_bytes", str(2**62))) > 2**40
+    changed = stage.long("p-2")
+    stage.runtime.start(order("p-2", *changed.command, cpu_limit_milli=1500, memory_limit_mib=100))
+    running(stage.runtime, "p-2")
+    assert settings(stage, "p-2") in (
         {"cpu.cfs_quota_us": "150000", "memory.limit_in_bytes": str(100 * MIB)},
         {"cpu.max": "150000 100000", "memory.max": str(100 * MIB)},
     )
+
+
+def test_usage_comes_from_the_groups_and_includes_shared_memory(stage: LocalStage) -> None:
+    stage.runtime.start(stage.long("p-1"))
+    running(stage.runtime, "p-1")
+    stage._do("p-1", "head -c 48M /dev/zero > /dev/shm/limits-test; echo written")
+    poll_until(lambda: b"written" in stage.runtime.read_log("p-1", 0, 100).data)
+    stage.work("p-1")
+    usage = stage.runtime.measure(["p-1"], []).pods["p-1"]
+    stage._do("p-1", "rm -f /dev/shm/limits-test")
+    assert 48 <= usage.memory_mib < 80
+    assert 0.0 < usage.cpu_seconds < 60.0
+
+
+def test_killed_child_of_a_running_pod_is_a_warning(
+    stage: LocalStage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage.runtime.start(replace(stage.long("p-1"), memory_limit_mib=64))
+    running(stage.runtime, "p-1")
+    stage._do("p-1", FILL)
+    report = poll_until(lambda: stage.runtime.get_reports(["p-1"])["p-1"], lambda each: each.warnings > 0)
+    assert (report.state, report.warnings) == (PodState.RUNNING, 1)
+    assert report.warning == "1 process was killed at the memory limit: limit 64 MiB, peak 64 MiB"
+    stage.end_pod("p-1", 0)
+    assert ended(stage.runtime, "p-1").cause is PodCause.NONE
+
+
+def test_pod_that_fills_its_workspace_is_warned_and_then_stopped(
+    stage: LocalStage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pools.runtimes.enclosure.limits.DISK_SECONDS", 0.01)
+    stage.runtime.start(replace(stage.long("p-1"), workspace_limit_mib=20))
+    running(stage.runtime, "p-1")
+    stage._do("p-1", 'head -c 19M /dev/zero > "$BERTH_WORKSPACE/a"')
+    report = poll_until(lambda: stage.runtime.get_reports(["p-1"])["p-1"], lambda each: each.warnings > 0)
+    assert report.warning == "the workspace is nearly full: limit 20 MiB, used 19 MiB"
+    stage._do("p-1", 'ln "$BERTH_WORKSPACE/a" "$BERTH_WORKSPACE/b"; head -c 2M /dev/zero > "$TMPDIR/c"')
+    report = ended(stage.runtime, "p-1")
+    assert report.cause is PodCause.WORKSPACE_FULL
+    assert report.message == "the workspace is full: limit 20 MiB, used 21 MiB"
+
+
+def test_soft_limit_of_open_files_can_be_raised_to_the_hard_one(stage: LocalStage) -> None:
+    _, own = resource.getrlimit(resource.RLIMIT_NOFILE)
+    stage.runtime.start(order("p-1", "sh", "-c", "ulimit -Sn; ulimit -Hn; ulimit -n $(ulimit -Hn)"))
+    assert ended(stage.runtime, "p-1").exit_code == 0
+    hard = OPEN_FILES_HARD if own == resource.RLIM_INFINITY else min(own, OPEN_FILES_HARD)
+    soft, inside = stage.runtime.read_log("p-1", 0, 100).data.split()
+    assert (int(soft), int(inside)) == (min(OPEN_FILES_SOFT, hard), hard)
 
 
 def test_command_starts_inside_its_groups(stage: LocalStage) -> None:
@@ -110,7 +171,9 @@ def test_groups_of_a_killed_shim_are_removed(stage: LocalStage) -> None:
     assert all(path.exists() for path in paths)
     kill(shim)
     assert ended(stage.runtime, "p-1").cause is PodCause.LOST
+    shared = stage.runtime._pod_dir("p-1").read("order").get("shared_memory")
     stage.runtime.forget("p-1")
+    assert not shared or not Path(shared).exists()
     assert not any(path.exists() for path in paths)
 
 
@@ -191,3 +254,15 @@ def test_unwritable_group_is_a_reason(tmp_path: Path, monkeypatch: pytest.Monkey
     with pytest.raises(CannotLimit, match="No such file or directory"):
         group.create()
     assert not Path(group.paths[MEMORY]).exists()
+
+
+def test_usage_of_version_2_groups_is_the_working_set(tmp_path: Path) -> None:
+    group = tmp_path / "berth-p-1"
+    group.mkdir()
+    groups = {MEMORY: str(group), CPU: str(group), PROCESSES: str(group)}
+    assert group_usage(groups) is None, "the kernel measures nothing"
+    (group / "memory.current").write_text(f"{100 * MIB}\n")
+    (group / "memory.stat").write_text(f"anon {60 * MIB}\ninactive_file {30 * MIB}\n")
+    (group / "cpu.stat").write_text("usage_usec 2500000\nuser_usec 2000000\n")
+    assert group_usage(groups) == PodUsage(2.5, 70)
+    assert group_usage({PROCESSES: str(group)}) is None

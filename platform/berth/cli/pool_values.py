@@ -110,6 +110,10 @@ class PoolValues:
             "them.",
         ),
     ] = None
+    workspace_limit: Annotated[
+        Text,
+        typer.Option(metavar="AMOUNT", help="Disk space of a workspace with its pods, for example 100Gi."),
+    ] = None
     sets: Annotated[
         list[str] | None,
         typer.Option(
@@ -130,6 +134,8 @@ class PoolValues:
             "plugins": parse_plugins(self.plugin or ()) or None,
             "node_consolidation": self.node_consolidation,
             "image_policy": self._image_policy(),
+            "workspace_limit_mib": None if self.workspace_limit is None
+            else _parse_memory(self.workspace_limit, "--workspace-limit"),
             "default_limits": None if self.default_limit is None else _parse_limits(self.default_limit),
             "disruption_budgets": None if self.budget is None else parse_budgets(self.budget),
         }  # fmt: skip
@@ -211,7 +217,7 @@ def _parse_settings(entries: Iterable[str], option: str = "--set") -> dict[str, 
     return settings
 
 
-def _parse_memory(text: str) -> int:
+def _parse_memory(text: str, option: str = "--memory") -> int:
     from pydantic_core import PydanticCustomError
 
     from berth.core.spec.quantities import MEMORY_ALLOWED, parse_memory
@@ -219,7 +225,7 @@ def _parse_memory(text: str) -> int:
     try:
         return parse_memory(parse_number_or_text(text))
     except PydanticCustomError:
-        raise invalid_value("--memory", "is not an amount of memory", text, MEMORY_ALLOWED) from None
+        raise invalid_value(option, "is not an amount of memory", text, MEMORY_ALLOWED) from None
 
 
 def _read_pool(file: str) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from pools.runtimes.shim.records import Record
 
 MIB = 1024 * 1024
 PROCESSES_MAX = 16_384  # of every pod, threads included: a fork bomb must not fill the machine's table
+DISK_SECONDS = 30.0  # between two measurements of the disk space that a pod uses
 _PROBES = {MEMORY: 16 * MIB, CPU: 1000, PROCESSES: 16}
 
 
@@ -52,4 +53,7 @@ def limit_fields(order: PodOrder, isolation: Isolation) -> Record:
             f"Remove the limit, or set {LIMITS_VARIABLE}=off on the node to ignore limits"
         )
     limits = {**declared, PROCESSES: PROCESSES_MAX}
-    return [(f"limit_{name}", str(limits[name])) for name in isolation.limits if limits[name]]
+    fields = [(f"limit_{name}", str(limits[name])) for name in isolation.limits]  # 0: only measured
+    if order.workspace_limit_mib:
+        fields += [("limit_disk", str(order.workspace_limit_mib * MIB)), ("disk_interval", str(DISK_SECONDS))]
+    return fields

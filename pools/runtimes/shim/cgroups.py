@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 MEMORY, CPU, PROCESSES = "memory", "cpu", "processes"
+USAGE = "usage"  # a group of version 1 that measures CPU time apart from the one that limits it
+_USAGE_CONTROLLER = "cpuacct"
 _ROOT = "/sys/fs/cgroup"
 _OWN_GROUPS = "/proc/self/cgroup"
 _CONTROLLERS = {MEMORY: "memory", CPU: "cpu", PROCESSES: "pids"}
@@ -25,7 +27,10 @@ class CannotLimit(Exception):
 
 
 class Cgroups:
-    """Groups named `name`. `limits` are in bytes, thousandths of a core, and processes."""
+    """Groups named `name`. `limits` are in bytes, thousandths of a core, and processes.
+
+    A limit of 0 stands for a group that only measures.
+    """
 
     def __init__(self, name: str, limits: dict[str, int]) -> None:
         self.name, self.limits = name, limits
@@ -42,6 +47,11 @@ class Cgroups:
             self.paths[resource] = path = f"{parent}/{self.name}"
             if is_v2:
                 self._v2.add(path)
+        own = _own_groups()
+        if CPU in self.limits and _USAGE_CONTROLLER in own:
+            parent = _version_1_path(_USAGE_CONTROLLER, own)
+            if os.path.realpath(parent) != os.path.realpath(os.path.dirname(self.paths[CPU])):
+                self.paths[USAGE] = f"{parent}/{self.name}"
 
     def create(self) -> None:
         """Create the groups and write their limits. Raises CannotLimit, and leaves no group."""
@@ -51,7 +61,7 @@ class Cgroups:
                 if path not in created:
                     os.mkdir(path)
                     created.add(path)
-                for file, value in _settings(resource, self.limits[resource], path in self._v2):
+                for file, value in _settings(resource, self.limits.get(resource, 0), path in self._v2):
                     _write(f"{path}/{file}", value)
             except OSError as error:
                 remove(created)
@@ -101,21 +111,33 @@ def find_parent(controller: str) -> tuple[str, bool]:
 
     Raises OSError if the controller is not mounted.
     """
-    own = {}
-    with open(_OWN_GROUPS) as file:
-        for line in file.read().splitlines():
-            _, names, path = line.split(":", 2)
-            own.update(dict.fromkeys(names.split(","), path))
+    own = _own_groups()
     if controller in own:
-        return f"{_ROOT}/{controller}{own[controller].rstrip('/')}", False
+        return _version_1_path(controller, own), False
     parent = _ROOT + os.path.dirname(own.get("", "/")).rstrip("/")
     if controller not in _read(f"{parent}/cgroup.subtree_control").split():
         _write(f"{parent}/cgroup.subtree_control", f"+{controller}")
     return parent, True
 
 
+def _own_groups() -> dict[str, str]:
+    """Return the path of this process's group by controller. The controller of version 2 is ""."""
+    own = {}
+    with open(_OWN_GROUPS) as file:
+        for line in file.read().splitlines():
+            _, names, path = line.split(":", 2)
+            own.update(dict.fromkeys(names.split(","), path))
+    return own
+
+
+def _version_1_path(controller: str, own: dict[str, str]) -> str:
+    return f"{_ROOT}/{controller}{own[controller].rstrip('/')}"
+
+
 def _settings(resource: str, limit: int, is_v2: bool) -> list[tuple[str, str]]:
     """Return the files of one limit with their values. Swap is forbidden where the kernel accounts for it."""
+    if limit == 0:
+        return []
     if resource == PROCESSES:
         return [("pids.max", str(limit))]
     if resource == CPU:

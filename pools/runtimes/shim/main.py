@@ -8,9 +8,10 @@ import os
 import select
 import time
 
+from pools.runtimes.shim.checks import Checks
 from pools.runtimes.shim.interrupts import Interrupts
 from pools.runtimes.shim.pod import MIB, Pod
-from pools.runtimes.shim.podlog import CHECK_SECONDS, PodLog
+from pools.runtimes.shim.podlog import PodLog
 from pools.runtimes.shim.processes import open_anchor
 from pools.runtimes.shim.records import Record, read_fields, read_record, write_record
 from pools.runtimes.shim.secrets import Secrets
@@ -56,26 +57,26 @@ def run_pod(directory: str, order: Record, anchor: str) -> None:
         write_exit(directory, pod.cause or "start_failed", message=failure)
         return
     wake_listeners(pod.order["wake_dir"])
-    watch(pod, control, signals, anchor_fd, PodLog(f"{directory}/log", int(pod.order["log_limit"])))
-    message = pod.memory_report()
+    checks = Checks(pod, PodLog(f"{directory}/log", int(pod.order["log_limit"])))
+    watch(pod, control, signals, anchor_fd, checks)
+    message = checks.message or pod.memory_report()
     cause = "out_of_memory" if not pod.cause and pod.was_killed_for_memory() else pod.cause
     peak = pod.cgroups.memory_peak()
     pod.cgroups.remove()
     write_exit(directory, cause, pod, message, peak)
 
 
-def watch(pod: Pod, control: int, signals: int, anchor: int | None, log: PodLog) -> None:
+def watch(pod: Pod, control: int, signals: int, anchor: int | None, checks: Checks) -> None:
     """Wait until all of the pod's processes have ended."""
     grace = float(pod.order["grace"])
     poller = select.poll()
     for fd in (control, signals, anchor):
         if fd is not None:
             poller.register(fd, select.POLLIN)
-    next_trim = time.monotonic() + CHECK_SECONDS
     _apply_stop(pod)
     pod.reap()
     while not pod.is_over:
-        timeout = max(next_trim - time.monotonic(), 0.0)
+        timeout = checks.seconds_left()
         if pod.deadline is not None:
             timeout = min(timeout, pod.deadline - time.monotonic())
         leftover = pod.watch_leftover()
@@ -93,12 +94,10 @@ def watch(pod: Pod, control: int, signals: int, anchor: int | None, log: PodLog)
         if anchor is not None and anchor in ready:
             poller.unregister(anchor)
             pod.stop("host_stopped", grace)
-        if time.monotonic() >= next_trim:
-            log.trim()
-            next_trim = time.monotonic() + CHECK_SECONDS
         pod.reap()
+        checks.run()
     pod.kill()
-    log.trim()
+    checks.log.trim()
 
 
 def _apply_stop(pod: Pod) -> None:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 MIB = 1024 * 1024
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _PID_DIGITS = 12
+# Programs that need more raise their own soft limit up to the hard one.
+OPEN_FILES_SOFT, OPEN_FILES_HARD = 65_536, 1_048_576
 _LIMITS = "the pod's limits could not be set"
 
 
@@ -36,6 +38,7 @@ class Pod:
         self.namespaces = _namespaces(directory, order, interrupts)
         self.cgroups = _cgroups(directory, self.order)
         self.secrets = Secrets(self.order.get("secrets", ""))
+        self.helpers: set[int] = set()  # processes of the shim that do not belong to the pod
         self.pid = 0
         self.started_at = 0.0
         self.wait_status: int | None = None
@@ -103,7 +106,7 @@ class Pod:
         try:
             self.cgroups.locate()
             if self.cgroups.paths:
-                groups = [("path", path) for path in self.cgroups.paths.values()]
+                groups = list(self.cgroups.paths.items())
                 write_record(f"{self.directory}/cgroups", groups, durable=False)
             self.cgroups.create()
         except CannotLimit as error:
@@ -115,12 +118,19 @@ class Pod:
         kills = self.cgroups.memory_kills()
         if not kills:
             return ""
-        limit, peak = self.cgroups.limits[MEMORY] // MIB, self.cgroups.memory_peak() // MIB
-        numbers = f"limit {limit} MiB, peak {peak} MiB"
+        if not self.cgroups.limits[MEMORY]:
+            peak = f"peak of the pod {self.cgroups.memory_peak() // MIB} MiB"
+            return f"the node ran out of memory and killed processes of the pod: {peak}"
+        numbers = self.memory_numbers()
         if self.was_killed_for_memory():
             return f"killed at its memory limit: {numbers}"
         processes = "1 process" if kills == 1 else f"{kills} processes"
         return f"{processes} of the pod had been killed at its memory limit: {numbers}"
+
+    def memory_numbers(self) -> str:
+        """Return the pod's memory limit and its peak as text."""
+        limit, peak = self.cgroups.limits[MEMORY] // MIB, self.cgroups.memory_peak() // MIB
+        return f"limit {limit} MiB, peak {peak} MiB"
 
     def was_killed_for_memory(self) -> bool:
         """Return whether the command ended by the kill signal, or its shell says so, after such a kill."""
@@ -134,6 +144,7 @@ class Pod:
         try:
             self._open_output()
             subject = _LIMITS
+            _limit_open_files()
             self.cgroups.join()
             subject = "the pod's enclosure"
             if self.namespaces:
@@ -223,7 +234,7 @@ class Pod:
 
     def processes(self) -> list[int]:
         """Return the pod's running processes, parents first."""
-        own = self.namespaces.pids if self.namespaces else ()
+        own = {*(self.namespaces.pids if self.namespaces else ()), *self.helpers}
         return [pid for pid in descendants(os.getpid()) if pid not in own and is_running(pid)]
 
     def watch_leftover(self) -> int | None:
@@ -281,6 +292,15 @@ class Pod:
             time.sleep(pause)
             pause = min(pause * 2, 1.0)
         self.reap()
+
+
+def _limit_open_files() -> None:
+    """Set the limits of open files for this process and its children."""
+    import resource
+
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    hard = OPEN_FILES_HARD if hard == resource.RLIM_INFINITY else min(hard, OPEN_FILES_HARD)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(OPEN_FILES_SOFT, hard), hard))
 
 
 def _namespaces(directory: str, order: Record, interrupts: Interrupts) -> Namespaces | None:

@@ -38,19 +38,35 @@ class SharedMemory:
         """Delete the directory unless another pod uses it."""
         if self._fd < 0:
             return
-        try:
-            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return
-        try:
-            os.rmdir(self.path)
-        except OSError:
-            import shutil
-
-            shutil.rmtree(self.path, ignore_errors=True)
+        _delete_unless_locked(self._fd, self.path)
 
     def _is_current(self, fd: int) -> bool:
         try:
             return os.path.samestat(os.fstat(fd), os.stat(self.path))
         except FileNotFoundError:
             return False
+
+
+def remove_unused(path: str) -> None:
+    """Delete the directory that a killed shim left behind, unless another pod uses it."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    except OSError:
+        return
+    try:
+        _delete_unless_locked(fd, path)
+    finally:
+        os.close(fd)
+
+
+def _delete_unless_locked(fd: int, path: str) -> None:
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return
+    try:
+        os.rmdir(path)
+    except OSError:
+        import shutil
+
+        shutil.rmtree(path, ignore_errors=True)

@@ -64,6 +64,7 @@ def build_pod_order(
         registry_auth=image.auth,
         cpu_limit_milli=limits["cpu_milli"],
         memory_limit_mib=limits["memory_mib"],
+        workspace_limit_mib=pod.node.pool.workspace_limit_mib or 0,
         optional_limits=tuple(
             name for name in ("memory", "cpu") if limits[f"{name}_source"] != LimitSource.DOCUMENT
         ),

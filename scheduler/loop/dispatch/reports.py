@@ -18,12 +18,14 @@ from projects.models.workloads import LIVE_POD_STATES
 from scheduler.loop.context import Runtimes, SchedulerContext
 from scheduler.loop.dispatch.gangs import evaluate_gangs, workloads_to_evaluate
 from scheduler.loop.dispatch.start_messages import progress_messages, show_messages
-from scheduler.loop.dispatch.verdict import OUT_OF_MEMORY
+from scheduler.loop.dispatch.verdict import OUT_OF_MEMORY, WORKSPACE_FULL
 from scheduler.loop.observe.workloads import PodRow
+from scheduler.loop.reconcile.pod_warnings import find_warnings, record_warnings
 from scheduler.reports.usage.allocation_hours import release_allocations
 
 log = logging.getLogger(__name__)
 
+REASONS = {PodCause.OUT_OF_MEMORY: OUT_OF_MEMORY, PodCause.WORKSPACE_FULL: WORKSPACE_FULL}
 LOST_OR_ENDED = ("lost", "ended")
 ALIVE = (Reported.STARTING, Reported.RUNNING)
 
@@ -75,6 +77,10 @@ def record_reports(now: datetime, context: SchedulerContext) -> Intake:
     ]
     show_messages(progress_messages(pods, reports, now, context), now, context)
     affected = {change.pod.workload_id for change in changes} | set(workloads_to_evaluate())
+    warnings = find_warnings(pods, reports)
+    if warnings:
+        with fenced_transaction(context.held_lease):
+            record_warnings(warnings)
     if affected:
         with fenced_transaction(context.held_lease):
             _write_changes(changes, now)
@@ -121,7 +127,7 @@ def _unknown_pod_change(pod: PodRow, now: datetime) -> PodChange | None:
 
 
 def _end_state(pod: PodRow, report: PodReport) -> str:
-    if report.cause is PodCause.START_FAILED:
+    if report.cause in (PodCause.START_FAILED, PodCause.WORKSPACE_FULL):
         return PodState.FAILED
     if report.cause in (PodCause.HOST_STOPPED, PodCause.LOST):
         return PodState.LOST
@@ -138,7 +144,7 @@ def _end_columns(pod: PodRow, report: PodReport, now: datetime) -> dict[str, Any
         "signal": report.signal,
         "message": report.message,
         "memory_peak_mib": report.memory_peak_mib,
-        **({"stop_reason": OUT_OF_MEMORY} if report.cause is PodCause.OUT_OF_MEMORY else {}),
+        **({"stop_reason": REASONS[report.cause]} if report.cause in REASONS else {}),
     }
 
 

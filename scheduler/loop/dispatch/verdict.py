@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from berth.core.spec import RestartPolicy
 from scheduler.engine.model import Group, Role
 
-OUT_OF_MEMORY = "OutOfMemory"
+OUT_OF_MEMORY, WORKSPACE_FULL = "OutOfMemory", "WorkspaceFull"
 LIVE_STATES = frozenset({"starting", "running", "stopping"})
 # Pods in these states count towards the gang's minimum.
 COUNTED_STATES = frozenset({"starting", "running", "succeeded"})
@@ -96,6 +96,8 @@ def _stopped_verdict(gang: GangFacts, states: Sequence[str]) -> Verdict:
 
 def _failure_verdict(gang: GangFacts, pod: PodFact) -> Verdict:
     code = 128 + pod.signal if pod.signal is not None else pod.exit_code
+    if code == 0:  # the pod was stopped because its workspace was full, and its command ended normally
+        code = 1
     ending = f"by signal {pod.signal}" if pod.signal is not None else f"with exit code {pod.exit_code}"
     message = f"{pod.role} {pod.index} ended {ending}"
     if pod.exit_code is None and pod.signal is None:
@@ -103,7 +105,7 @@ def _failure_verdict(gang: GangFacts, pod: PodFact) -> Verdict:
     message += f": {pod.message}" if pod.message else "."
     if _may_restart(gang) and gang.policy.kind in ("on_failure", "always"):
         return _restart_verdict(gang, message)
-    reason = OUT_OF_MEMORY if pod.stop_reason == OUT_OF_MEMORY else "PodFailed"
+    reason = pod.stop_reason if pod.stop_reason in (OUT_OF_MEMORY, WORKSPACE_FULL) else "PodFailed"
     return Verdict("stopping", reason, message, next_phase="failed", exit_code=code)
 
 

@@ -55,6 +55,7 @@ class PodRow:
     started_at: datetime | None
     devices: list[int]
     gpu_milli: int
+    warnings: int = 0
 
 
 WORKLOADS = RowQuery(
@@ -69,7 +70,8 @@ WORKLOADS = RowQuery(
 PODS = RowQuery(
     version="concat(pod.id, ' ', pod.xmin, pod.ctid, ' ', held.xmin, held.ctid)",
     columns="""pod.id, pod.workload_id, pod.role, pod.index, pod.run, pod.node_id, pod.state, pod.since,
-               pod.created_at, pod.started_at, coalesce(held.devices, '{}'), coalesce(held.gpu_milli, 0)""",
+               pod.created_at, pod.started_at, coalesce(held.devices, '{}'), coalesce(held.gpu_milli, 0),
+               pod.warnings""",
     source="""FROM projects_pod AS pod LEFT JOIN scheduler_allocation AS held ON held.pod_id = pod.id
               WHERE (pod.state IN ('starting', 'running', 'stopping')
                      OR pod.state = 'succeeded' AND EXISTS (

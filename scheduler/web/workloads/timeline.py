@@ -39,7 +39,7 @@ PHASE_TITLES = {
 }
 EVICTED_ANOTHER = "Evicted another workload"
 TONES = {"running": "good", "completed": "good", "failed": "bad", "stopping": "warn", "lost": "bad",
-         "engine_failed": "bad"}  # fmt: skip
+         "engine_failed": "bad", "pod_warning": "warn"}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,9 +25,14 @@ def test_default_limits_are_set_and_refused_by_field(cast: Cast, alice: Caller) 
     unset = {"memory_from_request": True, "memory_mib": None, "cpu_from_request": False, "cpu": None}
     body = {"name": "small", "nodes": 1, "provider": "fake", "runtime": "fake"}
     assert alice.post("node-pools", body).json()["default_limits"] == unset
-    changes = {"default_limits": {"memory_mib": 4096}}
+    changes = {"default_limits": {"memory_mib": 4096}, "workspace_limit_mib": 100}
     edited = alice("PATCH", "node-pools/small", changes, headers={"If-Match": "*"})
     assert edited.json()["default_limits"] == {**unset, "memory_mib": 4096}
+    assert edited.json()["workspace_limit_mib"] == 100
+    for limit in (0, -1, 2**31, "many"):
+        changes = {"workspace_limit_mib": limit}
+        refused = alice("PATCH", "node-pools/small", changes, headers={"If-Match": "*"})
+        assert (refused.status_code, refused.json()["errors"][0]["path"]) == (422, "workspace_limit_mib")
     changes = {"default_limits": {"memory_mib": 4}}
     refused = alice("PATCH", "node-pools/small", changes, headers={"If-Match": "*"})
     (error,) = refused.json()["errors"]

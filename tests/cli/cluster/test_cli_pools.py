@@ -368,6 +368,9 @@ def test_default_limit_options_replace_all_default_limits(terminal: Terminal) ->
     server = StubServer(pool())
     terminal.run("pool", "edit", "train", "--default-limit", "", server=server)
     assert sent_body(server) == {"default_limits": {}}
+    server = StubServer(pool())
+    terminal.run("pool", "edit", "train", "--workspace-limit", "1Gi", server=server)
+    assert sent_body(server) == {"workspace_limit_mib": 1024}
     wrong = terminal.run("pool", "edit", "train", "--default-limit", "memory")
     assert (wrong.exit_code, len(wrong.stderr.splitlines())) == (2, 1)
 

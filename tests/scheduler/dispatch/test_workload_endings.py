@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pools.models import Node, NodePool
+from pools.models import Node
 from pools.providers.base import Interruption
 from pools.runtimes.base import PodCause, RuntimeFailure
 from pools.runtimes.enclosure.levels import pod_uid
@@ -56,24 +56,6 @@ def test_pod_killed_at_its_memory_limit_is_the_reason_of_the_failure(stage: Stag
     assert stage.pods(workload)[0].memory_peak_mib == 64
     assert workload.message == f"worker 0 ended by signal 9: {text}"
     assert stage.pods(workload)[0].stop_reason == "OutOfMemory"
-
-
-def test_pod_records_the_default_limits_of_its_pool_when_placed(stage: Stage) -> None:
-    defaults = {"memory_mib": 4096, "cpu": 2}
-    NodePool.objects.update(default_limits=defaults)
-    role = [{"name": "worker", "replicas": 1, "gpu": 1, "memory_mib": 512}]
-    workload = stage.submit("train-1", roles=role)
-    stage.tick(1)
-    NodePool.objects.update(default_limits={})
-    stage.tick(1)
-    (pod,) = stage.pods(workload)
-    assert pod.limits == {
-        "memory_mib": 512, "memory_source": "request", "cpu_milli": 2000, "cpu_source": "pool",
-    }  # fmt: skip
-    order = stage.runtime.order(str(pod.pk))
-    assert order is not None
-    assert (order.cpu_limit_milli, order.memory_limit_mib) == (2000, 512)
-    assert order.optional_limits == ("memory", "cpu"), "a node without control groups still runs the pod"
 
 
 def test_failed_gang_restarts_as_often_as_its_policy_allows(stage: Stage) -> None:

@@ -185,13 +185,14 @@ def test_image_policy_is_validated_stored_and_shown(cast: Cast, alice: Client) -
 
 def test_default_limits_are_edited_in_the_form(cast: Cast, alice: Client) -> None:
     filled = {"nodes_min": "1", "memory_from_request": "on", "default_memory_mib": "4096", "default_cpu": "2"}
+    filled["workspace_limit_mib"] = "500"
     assert alice.post("/node-pools/new", {**FORM, "name": "big", **filled}, **HTMX).status_code == 204
     made = NodePool.objects.get(name="big")
     expected = {"memory_from_request": True, "memory_mib": 4096, "cpu_from_request": False, "cpu": 2}
-    assert made.default_limits == expected
+    assert (made.default_limits, made.workspace_limit_mib) == (expected, 500)
     form = alice.get("/node-pools/big/settings").context["form"]
     assert {name: form[name].value() for name in filled if name != "nodes_min"} == {
-        "memory_from_request": True, "default_memory_mib": 4096, "default_cpu": 2,
+        "memory_from_request": True, "default_memory_mib": 4096, "default_cpu": 2, "workspace_limit_mib": 500,
     }  # fmt: skip
     refused = alice.post("/node-pools/new", {**FORM, "name": "c", **filled, "default_cpu": "0"}, **HTMX)
     assert list(refused.context["form"].errors) == ["default_cpu"]

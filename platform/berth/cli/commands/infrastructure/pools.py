@@ -327,6 +327,7 @@ def _pool_fields(pool: Any, cost: Any, fragmentation: Any) -> list[tuple[str, st
          + f", {number(pool.cpu)} cores, {pool.memory_mib} MiB"),
         ("Isolation", pool.isolation or "not reported yet"),
         ("Default limits", _format_limits(pool.default_limits)),
+        ("Workspaces", f"up to {pool.workspace_limit_mib} MiB" if pool.workspace_limit_mib else "no limit"),
         ("Free GPUs", format_free_gpus(pool)),
         ("Largest gang", f"{fitting[-1].replicas} x {fitting[-1].gpus} GPUs"
          if fitting else "none fits on whole GPUs"),
