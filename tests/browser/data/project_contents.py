@@ -1,4 +1,4 @@
-"""What the projects of the scene contain besides workloads."""
+"""Templates and secrets of the scene's projects and pools."""
 
 from typing import Any
 
