@@ -63,7 +63,7 @@ from tests.cast import make_cast
 from projects.services.people import tokens
 call_command("migrate", verbosity=0)
 cast = make_cast()
-print(tokens.issue(acting=cast.dave, name="bench", scopes=["read", "write"], expires_at=None)[1])
+print(tokens.issue(actor=cast.dave, name="bench", scopes=["read", "write"], expires_at=None)[1])
 """
 
 

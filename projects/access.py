@@ -14,7 +14,7 @@ from django.db.models import Model, Q, QuerySet
 
 from berth.core.errors import Forbidden, NotFound
 from pools.models import Node, NodePool
-from projects.actor import Actor
+from projects.actor import Actor, GrantedRole
 from projects.models import ApiToken, Department, Membership, Pod, Project, Quota, Role, Workload
 
 
@@ -50,6 +50,8 @@ def is_platform_admin(actor: Actor) -> bool:
         return True
     if not user.is_active:
         return False
+    if actor.roles is not None:
+        return user.is_superuser or any(role.name == Role.PLATFORM_ADMIN for role in actor.roles)
     if "platform_admin" not in actor.role_cache:
         memberships = Membership.objects.filter(user=user, role=Role.PLATFORM_ADMIN)
         actor.role_cache["platform_admin"] = user.is_superuser or memberships.exists()
@@ -60,6 +62,8 @@ def has_role(actor: Actor) -> bool:
     """Return whether the user has a role in any project, any department or the platform."""
     if is_platform_admin(actor):
         return True
+    if actor.roles is not None:
+        return bool(actor.roles)
     if "role" not in actor.role_cache:
         actor.role_cache["role"] = Membership.objects.filter(user=_active_user(actor)).exists()
     return actor.role_cache["role"]
@@ -141,7 +145,7 @@ def may(actor: Actor, action: Action, obj: Any = None) -> bool:
 
 def require(actor: Actor, action: Action, obj: Any = None) -> None:
     """Raise NotFound if the object is not visible or Forbidden if the action is denied."""
-    if obj is not None and not _can_see(actor, obj):
+    if obj is not None and not can_see(actor, obj):
         raise NotFound(f"There is no {_verbose_name(obj)} with that name or ID.")
     if not may(actor, action, obj):
         missing = REQUIRED_SCOPES[action]
@@ -156,7 +160,7 @@ def _active_user(actor: Actor) -> User | None:
 
 def _is_allowed(actor: Actor, action: Action, obj: Any) -> bool:
     if action is Action.VIEW:
-        return obj is None or _can_see(actor, obj)
+        return obj is None or can_see(actor, obj)
     if action is Action.VIEW_CAPACITY:
         return has_role(actor)
     if action is Action.ADMINISTER or isinstance(obj, NodePool | Node):
@@ -194,20 +198,27 @@ def _may_operate(actor: Actor, workload: Workload) -> bool:
 
 
 def _roles_in(actor: Actor, project: Project) -> set[str]:
+    if actor.roles is not None:
+        return {role.name for role in actor.roles if role.project_id == project.pk}
     return set(
         Membership.objects.filter(user=_active_user(actor), project=project).values_list("role", flat=True)
     )
 
 
 def _administers_department(actor: Actor, department_id: int) -> bool:
+    if actor.roles is not None:
+        admin = GrantedRole(Role.DEPARTMENT_ADMIN, department_id=department_id)
+        return admin in actor.roles
     return Membership.objects.filter(
         user=_active_user(actor), department=department_id, role=Role.DEPARTMENT_ADMIN
     ).exists()
 
 
-def _can_see(actor: Actor, obj: Any) -> bool:
+def can_see(actor: Actor, obj: Any) -> bool:
     if actor.is_system or is_platform_admin(actor):
         return True
+    if isinstance(obj, Project) and actor.roles is not None:
+        return any(role.covers(obj) for role in actor.roles)
     if isinstance(obj, Department):
         return visible_departments(actor).filter(pk=obj.pk).exists()
     if isinstance(obj, Project):
@@ -225,7 +236,7 @@ def _can_see(actor: Actor, obj: Any) -> bool:
 
 def _can_see_through_owner(actor: Actor, obj: Quota | Membership) -> bool:
     if obj.project is not None:
-        return _can_see(actor, obj.project)
+        return can_see(actor, obj.project)
     return (
         obj.department is not None and fully_visible_departments(actor).filter(pk=obj.department.pk).exists()
     )

@@ -12,6 +12,21 @@ ALL_SCOPES = frozenset(SCOPES)
 
 
 @dataclass(frozen=True, slots=True)
+class GrantedRole:
+    """A role on the platform, in a department or in a project."""
+
+    name: str
+    department_id: int | None = None
+    project_id: int | None = None
+
+    def covers(self, project: Any) -> bool:
+        """Return whether the role is in the project or in its department."""
+        if self.project_id is not None:
+            return bool(self.project_id == project.pk)
+        return self.department_id is not None and bool(self.department_id == project.department_id)
+
+
+@dataclass(frozen=True, slots=True)
 class Actor:
     """The user or component of Berth that performs an operation.
 
@@ -25,6 +40,8 @@ class Actor:
     token_expires_at: datetime | None = None  # expiry of the token in use, if any
     token_id: int | None = None  # ID of the token in use; None for a session
     session_key: str = ""  # key of the browser session in use
+    # All roles of the user, read with the token of the request; None: looked up when they are needed.
+    roles: tuple[GrantedRole, ...] | None = None
     # Role lookups, cached for the duration of one request.
     role_cache: dict[str, bool] = field(default_factory=dict, compare=False, repr=False)
 
@@ -37,8 +54,10 @@ class Actor:
         token_expires_at: datetime | None = None,
         token_id: int | None = None,
         session_key: str = "",
+        roles: tuple[GrantedRole, ...] | None = None,
     ) -> "Actor":
-        return cls(user, user.get_username(), scopes, request_id, token_expires_at, token_id, session_key)
+        name = user.get_username()
+        return cls(user, name, scopes, request_id, token_expires_at, token_id, session_key, roles)
 
     @classmethod
     def system(cls, part: str) -> "Actor":

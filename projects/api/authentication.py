@@ -24,13 +24,14 @@ class BearerTokenAuthentication(BaseAuthentication):
         scheme, _, secret = header.partition(" ")
         if scheme.lower() != "bearer":
             raise Unauthenticated("Send a token: Authorization: Bearer berth_...")
-        token = tokens.authenticate(secret.strip())
-        if token is None:
+        authenticated = tokens.authenticate_with_roles(secret.strip())
+        if authenticated is None:
             spend("bad_token", f"address {client_address(request)}")
             raise Unauthenticated("This token is unknown, expired or revoked. Run `berth login`.")
+        token, roles = authenticated
         scopes = frozenset(token.scopes)
         return token.user, Actor.for_user(
-            token.user, scopes, _request_id(request), token.expires_at, token.pk
+            token.user, scopes, _request_id(request), token.expires_at, token.pk, roles=roles
         )
 
     def authenticate_header(self, request: Request) -> str:

@@ -1,5 +1,6 @@
 """Send change signals once the transaction has committed."""
 
+from collections.abc import Sequence
 from functools import partial
 
 from django.db import transaction
@@ -9,16 +10,21 @@ from projects.models import Workload
 
 
 def workload_changed(workload: Workload) -> None:
-    transaction.on_commit(
-        partial(
-            signals.workload_changed.send_robust,
+    workloads_changed([workload])
+
+
+def workloads_changed(workloads: Sequence[Workload]) -> None:
+    transaction.on_commit(lambda: _send_workload_changes(workloads), robust=True)
+
+
+def _send_workload_changes(workloads: Sequence[Workload]) -> None:
+    for workload in workloads:
+        signals.workload_changed.send_robust(
             sender=Workload,
             workload_id=workload.pk,
             project_id=workload.project_id,
             department_id=workload.project.department_id,
-        ),
-        robust=True,
-    )
+        )
 
 
 def tenants_changed(*, department_id: int | None = None, project_id: int | None = None) -> None:

@@ -1,6 +1,6 @@
 """Write audit log entries with the actor, the action and the changed values."""
 
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from django.db.models import Model
 
@@ -8,21 +8,27 @@ from projects.actor import Actor
 from projects.models import Audit, Department, Project
 
 
-def write_entry(
-    actor: Actor,
-    action: str,
-    obj: Model,
-    *,
-    before: dict[str, Any] | None = None,
-    after: dict[str, Any] | None = None,
-    project: Project | None = None,
-    department: Department | None = None,
-    change_id: int | None = None,
-) -> None:
-    """Write an audit entry in the caller's transaction. Pass only changed values."""
+class EntryValues(TypedDict, total=False):
+    """Optional values of an entry. `before` and `after` contain only changed values."""
+
+    before: dict[str, Any] | None
+    after: dict[str, Any] | None
+    project: Project | None
+    department: Department | None
+    change_id: int | None
+
+
+def write_entry(actor: Actor, action: str, obj: Model, **values: Unpack[EntryValues]) -> None:
+    """Write an audit entry in the caller's transaction."""
+    build_entry(actor, action, obj, **values).save(force_insert=True)
+
+
+def build_entry(actor: Actor, action: str, obj: Model, **values: Unpack[EntryValues]) -> Audit:
+    """Return an unsaved audit entry."""
+    project, department = values.get("project"), values.get("department")
     if project is not None:
         department = project.department
-    Audit.objects.create(
+    return Audit(
         actor=actor.name,
         action=action,
         object_type=obj._meta.model_name or "",
@@ -30,10 +36,10 @@ def write_entry(
         object_name=str(obj)[:200],
         department_id=department.pk if department else None,
         project_id=project.pk if project else None,
-        before=before,
-        after=after,
+        before=values.get("before"),
+        after=values.get("after"),
         request_id=actor.request_id,
-        change_id=change_id,
+        change_id=values.get("change_id"),
     )
 
 

@@ -9,7 +9,14 @@ def record(
     kind: str, workload: Workload, message: str, *, actor: str, data: dict[str, Any] | None = None
 ) -> None:
     """Store one event in the caller's transaction."""
-    Event.objects.create(
+    build(kind, workload, message, actor=actor, data=data).save(force_insert=True)
+
+
+def build(
+    kind: str, workload: Workload, message: str, *, actor: str, data: dict[str, Any] | None = None
+) -> Event:
+    """Return an unsaved event."""
+    return Event(
         kind=kind,
         project_id=workload.project_id,
         workload_id=workload.pk,

@@ -1,12 +1,21 @@
 """Detect concurrent deletions of referenced rows."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from django.db import IntegrityError, connection, transaction
 from psycopg.errors import ForeignKeyViolation
 
 from berth.core.errors import NotFound
+
+
+def join_transaction() -> AbstractContextManager[object]:
+    """Run the block in the current transaction, or in a new one if there is none.
+
+    Unlike a nested `atomic`, this needs no savepoint. An error after the block's first write must therefore
+    end the outer transaction as well.
+    """
+    return nullcontext() if connection.in_atomic_block else transaction.atomic()
 
 
 @contextmanager

@@ -4,7 +4,6 @@ import selectors
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
@@ -21,7 +20,8 @@ def wake(name: str, reason: str = "") -> None:
     NOTIFY runs after the commit, because inside a transaction it would serialize commits. If a crash loses a
     wake-up, the loop runs at its next tick.
     """
-    transaction.on_commit(partial(_notify, name, reason), robust=True)
+    # Not a partial, which has no name for Django to log if the notification fails.
+    transaction.on_commit(lambda: _notify(name, reason), robust=True)
 
 
 def _notify(name: str, reason: str) -> None:

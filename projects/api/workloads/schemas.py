@@ -156,7 +156,7 @@ def serialize_submission(submitted: Submission) -> SubmissionResponse:
     """Serialize a new workload, which has no pods yet, without querying its row again."""
     row: Any = submitted.workload
     row.pods_running = 0
-    row.pods_maximum = submitted.workload.roles.aggregate(n=Sum("max"))["n"] or 0
+    row.pods_maximum = submitted.replicas_max
     return SubmissionResponse.from_row(row, images=[], warnings=submitted.warnings, **_workload_values(row))
 
 

@@ -1,6 +1,6 @@
 """Create and check the inference service of a workload."""
 
-from datetime import datetime
+from collections.abc import Iterable
 
 from berth.core.errors import Conflict, Invalid
 from berth.core.problems import Problem, format_value
@@ -14,31 +14,39 @@ from projects.serving.addresses import InvalidAddress, normalize
 SERVICE_LOOP = "services"
 
 
-def create_service(workload: Workload, spec: WorkloadSpec, now: datetime) -> Service | None:
-    """Store the service and its initial engines in the transaction that stores the workload."""
-    role = engine_role(spec)
-    if spec.service is None or role is None:
-        return None
-    service_spec = spec.service
-    service = Service.objects.create(
-        workload=workload, model_name=service_spec.model_name, role=role.name, initial_engines=role.minimum,
-        next_number=role.minimum, created_at=now,
-    )  # fmt: skip
+def create_services(workloads: Iterable[tuple[Workload, WorkloadSpec]]) -> None:
+    """Store the services of new workloads and their initial engines, in the caller's transaction."""
+    rows: list[tuple[Service, WorkloadSpec]] = []
+    for workload, spec in workloads:
+        role = engine_role(spec)
+        if spec.service is not None and role is not None:
+            service = Service(
+                workload=workload, model_name=spec.service.model_name, role=role.name,
+                initial_engines=role.minimum, next_number=role.minimum, created_at=workload.submitted_at,
+            )  # fmt: skip
+            rows.append((service, spec))
+    if not rows:
+        return
+    Service.objects.bulk_create(service for service, _ in rows)
     InferenceEngine.objects.bulk_create(
         InferenceEngine(
-            service=service, number=index, index=index, origin="initial", state="CREATING", since=now,
-            created_at=now, workload=workload,
+            service=service, number=index, index=index, origin="initial", state="CREATING",
+            since=service.created_at, created_at=service.created_at, workload=service.workload,
         )
-        for index in range(role.minimum)
+        for service, _ in rows
+        for index in range(service.initial_engines)
     )  # fmt: skip
-    autoscaler = service_spec.autoscaler
-    Autoscaler.objects.create(
-        service=service,
-        settings={} if autoscaler is None else validate_settings(autoscaler, at="service.autoscaler"),
-        enabled=autoscaler is not None and bool(autoscaler.get("enabled", True)),
-    )
+    Autoscaler.objects.bulk_create(_autoscaler(service, spec) for service, spec in rows)
     wake(SERVICE_LOOP)
-    return service
+
+
+def _autoscaler(service: Service, spec: WorkloadSpec) -> Autoscaler:
+    settings = spec.service.autoscaler if spec.service is not None else None
+    return Autoscaler(
+        service=service,
+        settings={} if settings is None else validate_settings(settings, at="service.autoscaler"),
+        enabled=settings is not None and bool(settings.get("enabled", True)),
+    )
 
 
 def check_service(spec: WorkloadSpec) -> None:

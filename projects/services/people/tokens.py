@@ -1,12 +1,13 @@
 """Issue, authenticate and revoke API tokens. Only a digest of the secret is stored."""
 
 import hashlib
+import json
 import secrets
 from collections.abc import Collection
 from datetime import datetime, timedelta
 
 from django.contrib.auth.models import User
-from django.db import IntegrityError, transaction
+from django.db import IntegrityError, connection, transaction
 from django.db.models import Q, QuerySet
 from django.utils import timezone
 from django.utils.crypto import constant_time_compare
@@ -14,13 +15,25 @@ from django.utils.crypto import constant_time_compare
 from berth.core.errors import Conflict, Forbidden, Invalid
 from berth.core.problems import Problem, format_value
 from projects.access import Action, may, require
-from projects.actor import SCOPES, Actor
+from projects.actor import SCOPES, Actor, GrantedRole
 from projects.models import ApiToken
 from projects.services import audit
 
 PREFIX = "berth_"
 MAX_LIFETIME = timedelta(days=366)
 LAST_USED_INTERVAL = timedelta(minutes=1)
+TOKEN_FIELDS = [field.attname for field in ApiToken._meta.concrete_fields]
+USER_FIELDS = [field.attname for field in User._meta.concrete_fields]
+# Every REST request runs this statement, so it does not pass through Django's query compiler.
+VALID_TOKEN = f"""
+    SELECT {", ".join(f'token."{field.column}"' for field in ApiToken._meta.concrete_fields)},
+        {", ".join(f'holder."{field.column}"' for field in User._meta.concrete_fields)},
+        (SELECT coalesce(json_agg(json_build_array(role, department_id, project_id)), '[]')::text
+         FROM projects_membership WHERE user_id = holder.id)
+    FROM projects_apitoken token JOIN auth_user holder ON holder.id = token.user_id
+    WHERE token.digest = %s AND token.revoked_at IS NULL
+        AND (token.expires_at IS NULL OR token.expires_at > %s)
+"""  # noqa: S608  (the names are those of the models)
 
 
 def issue(
@@ -113,13 +126,30 @@ def delete_ended(*, before: datetime) -> int:
 
 def authenticate(secret: str) -> ApiToken | None:
     """Return the valid token with this secret, or None."""
+    authenticated = authenticate_with_roles(secret)
+    return None if authenticated is None else authenticated[0]
+
+
+def authenticate_with_roles(secret: str) -> tuple[ApiToken, tuple[GrantedRole, ...]] | None:
+    """Return the valid token with this secret and all roles of its user, or None.
+
+    Nothing is cached, so a revoked token or role ends with the next request.
+    """
     now = timezone.now()
-    token = valid_tokens(now).filter(digest=_hash_secret(secret)).first()
-    if token is None or not is_usable(token):
+    with connection.cursor() as cursor:
+        cursor.execute(VALID_TOKEN, [_hash_secret(secret), now])
+        row = cursor.fetchone()
+    if row is None:
+        return None
+    values, roles = row[:-1], json.loads(row[-1])
+    token = ApiToken.from_db(connection.alias, TOKEN_FIELDS, values[: len(TOKEN_FIELDS)])
+    token.scopes = json.loads(token.scopes)
+    token.user = User.from_db(connection.alias, USER_FIELDS, values[len(TOKEN_FIELDS) :])
+    if not is_usable(token):
         return None
     if token.last_used_at is None or now - token.last_used_at > LAST_USED_INTERVAL:
         ApiToken.objects.filter(pk=token.pk).update(last_used_at=now)
-    return token
+    return token, tuple(GrantedRole(*role) for role in roles)
 
 
 def valid_tokens(now: datetime) -> QuerySet[ApiToken]:

@@ -3,9 +3,7 @@
 from projects.services.workloads.control import BulkCancellation, bulk_cancel, cancel, delete, resume, suspend
 from projects.services.workloads.submission import (
     Submission,
-    collect_warnings,
     name_taken_error,
-    prepare_workload,
     submit,
     submit_with_warnings,
 )
@@ -15,10 +13,8 @@ __all__ = [
     "Submission",
     "bulk_cancel",
     "cancel",
-    "collect_warnings",
     "delete",
     "name_taken_error",
-    "prepare_workload",
     "resume",
     "submit",
     "submit_with_warnings",

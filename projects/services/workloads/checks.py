@@ -5,28 +5,28 @@ from datetime import datetime
 from berth.core.errors import Invalid
 from berth.core.problems import Problem, format_value
 from berth.core.spec import WorkloadSpec
-from pools.models import NodePool
 from projects.access import Action, may
 from projects.actor import Actor
-from projects.models import Project, Workload
+from projects.models import Project
 from projects.selectors import projects as visible
+from projects.services.workloads.submission_view import SubmissionView
 
 NAMES_SHOWN = 20
 
 
-def resolve_project(actor: Actor, spec: WorkloadSpec, project: Project | None, where: str) -> Project:
+def resolve_project(view: SubmissionView, spec: WorkloadSpec, project: Project | None, where: str) -> Project:
     """Return the project of a submission. `where` is the document key that contains its name.
 
     If the document names no project, the only project in which the user may submit is used. Raises Invalid if
-    there is no such project or more than one.
+    there is no such project or more than one, or NotFound if `project` has been deleted.
     """
     if project is not None:
         if spec.project is not None and spec.project != project.name:
             raise Invalid([Problem(where, "names another project", format_value(spec.project), project.name)])
-        return project
+        return view.refresh_project(project)
     if spec.project is None:
-        return _only_project(actor, where)
-    project = visible(actor).filter(name=spec.project).first()
+        return view.refresh_project(_only_project(view.actor, where))
+    project = view.visible_project(spec.project)
     if project is None:
         allowed = "the name of a project in which you may submit"
         raise Invalid([Problem(where, "does not exist", format_value(spec.project), allowed)])
@@ -42,18 +42,17 @@ def _only_project(actor: Actor, where: str) -> Project:
     raise Invalid([Problem(where, "is required", "", allowed)])
 
 
-def resolve_pools(spec: WorkloadSpec, at: datetime) -> list[str]:
+def resolve_pools(view: SubmissionView, spec: WorkloadSpec, at: datetime) -> list[str]:
     """Return the pools listed in a document, or all pools that have not expired if it lists none.
 
     Raises Invalid if a listed pool does not exist or there is no pool at all.
     """
-    expiries = dict(NodePool.objects.order_by("name").values_list("name", "expires_at"))
-    names = list(expiries)
+    names = list(view.pools)
     allowed = ", ".join(names[:NAMES_SHOWN]) or "no pool exists yet"
     unknown = [
         Problem(f"pools[{i}]", "does not exist", format_value(name), allowed)
         for i, name in enumerate(spec.pools)
-        if name not in expiries
+        if name not in view.pools
     ]
     if unknown:
         raise Invalid(unknown)
@@ -68,7 +67,7 @@ def resolve_pools(spec: WorkloadSpec, at: datetime) -> list[str]:
                 )
             ]
         )
-    active = [name for name, end in expiries.items() if end is None or end > at]
+    active = [name for name, pool in view.pools.items() if pool.expires_at is None or pool.expires_at > at]
     return list(dict.fromkeys(spec.pools)) or active or names
 
 
@@ -92,10 +91,3 @@ def check_runnable(spec: WorkloadSpec) -> None:
     ]
     if problems:
         raise Invalid(problems)
-
-
-def missing_dependencies(workload: Workload, spec: WorkloadSpec) -> list[str]:
-    """Return one warning for each dependency that does not exist."""
-    existing = Workload.objects.filter(project=workload.project, name__in=spec.depends_on)
-    missing = sorted(set(spec.depends_on) - set(existing.values_list("name", flat=True)))
-    return [f"The dependency {workload.project.name}/{name} does not exist yet." for name in missing]

@@ -11,12 +11,13 @@ from typing import Any, Protocol
 
 from django.utils import timezone
 
-from berth.core.spec import WorkloadSpec
+from berth.core.spec import WorkloadSpec, parse_workload
 from projects.actor import Actor
 from projects.models import Workload
 from projects.models.workloads import ENDED_PHASES
 from projects.services.workloads.runtime_support import describe_limits
-from projects.services.workloads.submission import collect_warnings, name_taken_error, prepare_workload
+from projects.services.workloads.submission import Draft, collect_warnings, name_taken_error, prepare
+from projects.services.workloads.submission_view import SubmissionView
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,25 +63,26 @@ def dry_run(*, actor: Actor, document: Mapping[str, Any], now: datetime | None =
     in progress.
     """
     at = now or timezone.now()
-    workload, spec = _prepare_and_check_name(actor, document, at)
+    view = SubmissionView(actor)
+    draft = _prepare_and_check_name(view, document, at)
     (predict,) = _predictors
-    prediction = predict(actor=actor, workload=workload, spec=spec, now=at)
-    limits = describe_limits(spec, workload.pools)
-    return replace(prediction, warnings=collect_warnings(workload, spec), limits=limits)
+    prediction = predict(actor=actor, workload=draft.workload, spec=draft.spec, now=at)
+    (warnings,) = collect_warnings(view, [draft])
+    limits = describe_limits(draft.spec, draft.workload.pools)
+    return replace(prediction, warnings=warnings, limits=limits)
 
 
 def validate(*, actor: Actor, document: Mapping[str, Any]) -> None:
     """Raise the errors that `submit` would raise, without making a prediction."""
-    _prepare_and_check_name(actor, document, timezone.now())
+    _prepare_and_check_name(SubmissionView(actor), document, timezone.now())
 
 
-def _prepare_and_check_name(
-    actor: Actor, document: Mapping[str, Any], at: datetime
-) -> tuple[Workload, WorkloadSpec]:
-    workload, spec = prepare_workload(actor=actor, document=document, now=at)
+def _prepare_and_check_name(view: SubmissionView, document: Mapping[str, Any], at: datetime) -> Draft:
+    draft = prepare(view, document, parse_workload(document), now=at)
+    workload = draft.workload
     live = Workload.objects.filter(project=workload.project, name=workload.name).exclude(
         phase__in=ENDED_PHASES
     )
     if live.exists():
         raise name_taken_error(workload)
-    return workload, spec
+    return draft

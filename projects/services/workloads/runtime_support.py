@@ -1,6 +1,6 @@
 """Check a workload document against its pools' runtimes and policies, and warn about unenforced limits."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from berth.core.errors import Invalid
@@ -8,24 +8,26 @@ from berth.core.problems import Problem, format_value
 from berth.core.spec import WorkloadSpec
 from pools.engine.pod_limits import limit_values, resolve_limits
 from pools.image_support import image_refusal
-from pools.models import Node, NodePool
-from pools.models.node import HOSTING
-from pools.runtimes.capabilities import Capabilities, runtime_capabilities
+from pools.models import NodePool
+from pools.runtimes.capabilities import runtime_capabilities
+from projects.services.workloads.submission_view import SubmissionView
 
 NO_IMAGE = "no image; the pool's plugins and environment then provide what the command needs"
 IMAGE_COLUMNS = ("name", "runtime", "image_policy", "built_environment_id")
 POOLS_SHOWN = 5
 
+PoolRows = Mapping[str, NodePool]
 
-def pools_for_image(spec: WorkloadSpec, pools: Sequence[str]) -> list[str]:
-    """Return the pools that accept the workload with its image, or without one.
+
+def pools_for_image(spec: WorkloadSpec, pools: Sequence[str], rows: PoolRows) -> list[str]:
+    """Return the pools that accept the workload with its image, or without one. `rows` are all pools.
 
     Raises Invalid if none of them does, or if the document lists a pool that does not.
     """
-    refusals = _image_refusals(spec, pools)
+    refusals = _image_refusals(spec, pools, rows)
     accepting = [name for name in pools if name not in refusals]
     if not accepting:
-        raise Invalid([_image_problem(spec, refusals)])
+        raise Invalid([_image_problem(spec, refusals, rows)])
     refusing = [(index, name) for index, name in enumerate(spec.pools) if name in refusals]
     if refusing:
         allowed = ", ".join(accepting)
@@ -41,29 +43,24 @@ def check_image(spec: WorkloadSpec) -> None:
 
     Pools that do not exist are ignored.
     """
-    pools_in_order = NodePool.objects.order_by("name").values_list("name", flat=True)
-    pools = [name for name in pools_in_order if name in spec.pools] or list(pools_in_order)
+    rows = {pool.name: pool for pool in NodePool.objects.only(*IMAGE_COLUMNS).order_by("name")}
+    pools = [name for name in rows if name in spec.pools] or list(rows)
     if pools:
-        pools_for_image(spec.model_copy(update={"pools": ()}), pools)
+        pools_for_image(spec.model_copy(update={"pools": ()}), pools, rows)
 
 
-def _image_refusals(spec: WorkloadSpec, names: Sequence[str]) -> dict[str, str]:
+def _image_refusals(spec: WorkloadSpec, names: Iterable[str], rows: PoolRows) -> dict[str, str]:
     """Return the reason for each pool that does not accept the workload, by name."""
-    rows = NodePool.objects.filter(name__in=names)
-    pools = {pool.name: pool for pool in rows.only(*IMAGE_COLUMNS)}
-    missing = "pool {} does not exist" if spec.image else ""
-    reasons = {
-        name: image_refusal(pools[name], spec.image) if name in pools else missing.format(name)
-        for name in names
-    }
+    reasons = {name: image_refusal(rows[name], spec.image) for name in names}
     return {name: reason for name, reason in reasons.items() if reason}
 
 
-def _image_problem(spec: WorkloadSpec, refusals: Mapping[str, str]) -> Problem:
+def _image_problem(spec: WorkloadSpec, refusals: Mapping[str, str], rows: PoolRows) -> Problem:
     """Return the problem of a workload that none of the pools accepts."""
     reasons = "; ".join([*refusals.values()][:POOLS_SHOWN])
     more = f"; and {len(refusals) - POOLS_SHOWN} more" if len(refusals) > POOLS_SHOWN else ""
-    accepting = _accepting_pools(spec)
+    refused = _image_refusals(spec, rows, rows)
+    accepting = [name for name in rows if name not in refused]
     message, allowed = ("is required", "an image") if spec.image is None else ("cannot be used", NO_IMAGE)
     if accepting:
         allowed = f"one of the pools {', '.join(accepting)}, or {allowed}"
@@ -71,26 +68,19 @@ def _image_problem(spec: WorkloadSpec, refusals: Mapping[str, str]) -> Problem:
     return Problem("image", f"{message}: {reasons}{more}", received, allowed)
 
 
-def _accepting_pools(spec: WorkloadSpec) -> list[str]:
-    names = list(NodePool.objects.order_by("name").values_list("name", flat=True))
-    refusals = _image_refusals(spec, names)
-    return [name for name in names if name not in refusals]
-
-
-def limit_warnings(spec: WorkloadSpec, pools: Sequence[str]) -> list[str]:
+def limit_warnings(view: SubmissionView, spec: WorkloadSpec, pools: Sequence[str]) -> list[str]:
     """Return warnings about limits that some pools do not enforce or refuse; empty if all are enforced."""
     roles = [role.name for role in spec.all_roles if role.limit.cpu or role.limit.memory_mib]
     if not roles:
         return []
-    capabilities = _capabilities(pools)
     subject = f"role {roles[0]}" if len(roles) == 1 else f"roles {', '.join(roles)}"
     warnings = []
-    if unenforced := [name for name in pools if not capabilities[name].enforces_limits]:
+    if unenforced := [name for name in pools if not _enforces_limits(view.pools[name])]:
         effect = "they count for placement, but a pod can use more than its limit"
         warnings.append(
             f"The CPU and memory limits of {subject} are not enforced on {_names(unenforced)}: {effect}."
         )
-    if refusing := _pools_that_refuse_limits(pools):
+    if refusing := sorted(view.pools_that_refuse_limits.intersection(pools)):
         warnings.append(
             f"Pods of {subject} fail to start on nodes of {_names(refusing)} that cannot enforce limits. "
             "Remove the limits, or choose another pool."
@@ -110,24 +100,8 @@ def describe_limits(spec: WorkloadSpec, pools: Sequence[str]) -> list[dict[str, 
     ]
 
 
-def _pools_that_refuse_limits(pools: Sequence[str]) -> list[str]:
-    """Return the pools with a node whose agent has reported that it cannot enforce memory or CPU limits."""
-    nodes = Node.objects.filter(pool__name__in=pools, state__in=HOSTING, isolation__isnull=False)
-    reports = ((node.pool.name, node.isolation or {}) for node in nodes.select_related("pool"))
-    refusing = {
-        name
-        for name, report in reports
-        if not {"memory", "cpu"} <= set(report["limits"]) and not report["ignores_limits"]
-    }
-    return sorted(refusing)
-
-
-def _capabilities(pools: Sequence[str]) -> Mapping[str, Capabilities]:
-    """Return the capabilities by pool name. A pool that has been deleted has none."""
-    rows = NodePool.objects.filter(name__in=pools).values_list("name", "runtime")
-    return dict.fromkeys(pools, Capabilities()) | {
-        name: runtime_capabilities(runtime) for name, runtime in rows
-    }
+def _enforces_limits(pool: NodePool) -> bool:
+    return runtime_capabilities(pool.runtime).enforces_limits
 
 
 def _names(pools: Sequence[str]) -> str:

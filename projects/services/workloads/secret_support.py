@@ -7,11 +7,14 @@ from berth.core.problems import Problem, format_value, suggest
 from berth.core.spec import GroupSpec, WorkloadSpec
 from pools.models import PoolSecret, SecretKind
 from projects.models import Project, ProjectSecret
+from projects.services.workloads.submission_view import SubmissionView
 
 NONE_YET = "nothing, because neither the project nor these pools have secrets; see `berth secret set --help`"
 
 
-def pools_with_secrets(spec: WorkloadSpec, project: Project, pools: Sequence[str]) -> list[str]:
+def pools_with_secrets(
+    view: SubmissionView, spec: WorkloadSpec, project: Project, pools: Sequence[str]
+) -> list[str]:
     """Return the pools in which the project can use all secrets of the document.
 
     Raises Invalid if there is no such pool, or if the document lists a pool that lacks a secret.
@@ -19,7 +22,7 @@ def pools_with_secrets(spec: WorkloadSpec, project: Project, pools: Sequence[str
     paths = dict(_secret_paths("", spec))
     if not paths:
         return list(pools)
-    available = _available(project, pools)
+    available = view.secret_names(project, pools)
     missing = {pool: sorted(set(paths) - names) for pool, names in available.items()}
     capable = [pool for pool in pools if not missing[pool]]
     listed = [
@@ -44,18 +47,6 @@ def _secret_paths(path: str, node: WorkloadSpec | GroupSpec) -> Iterator[tuple[s
             yield use.name, f"{prefix}roles[{index}].secrets[{number}].name"
     for index, group in enumerate(node.groups or ()):
         yield from _secret_paths(f"{prefix}groups[{index}]", group)
-
-
-def _available(project: Project, pools: Sequence[str]) -> dict[str, set[str]]:
-    """Return the names of the secrets that the project can use, by pool."""
-    own = set(
-        ProjectSecret.objects.filter(project=project, kind=SecretKind.VALUE).values_list("name", flat=True)
-    )
-    names = {pool: set(own) for pool in pools}
-    rows = PoolSecret.objects.filter(pool__name__in=pools, kind=SecretKind.VALUE)
-    for pool, name in rows.values_list("pool__name", "name"):
-        names[pool].add(name)
-    return names
 
 
 def _missing_problems(

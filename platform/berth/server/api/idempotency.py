@@ -41,6 +41,7 @@ CLAIM = """
         WHERE stored.created_at < %s
     RETURNING id
 """
+COMPLETE = "UPDATE berth_api_storedresponse SET status = %s, headers = %s, body = %s WHERE id = %s"
 
 V = TypeVar("V", bound="ApiView")
 P = ParamSpec("P")
@@ -117,7 +118,8 @@ def _store_response(claim: int, response: Response) -> None:
         data = {name: None if name in SECRETS else value for name, value in data.items()}
     headers = {name: response.headers[name] for name in ("Location", "ETag") if name in response.headers}
     body = b"" if data is None else to_json(data, inf_nan_mode="null")
-    StoredResponse.objects.filter(pk=claim).update(status=response.status_code, headers=headers, body=body)
+    with connection.cursor() as cursor:
+        cursor.execute(COMPLETE, [response.status_code, to_json(headers).decode(), body, claim])
 
 
 def _replay(user_id: int, key: str, fingerprint: str) -> HttpResponse:

@@ -1,0 +1,113 @@
+"""Store submitted workloads with their roles, events and audit entries in one statement."""
+
+from collections.abc import Collection, Iterable, Sequence
+from itertools import count
+from typing import Any
+from uuid import UUID
+
+from django.db import connection
+from django.db.models import Model
+from pydantic_core import to_json
+
+from berth.core.spec import GroupShape, RoleShape
+from projects.models import Audit, Event, RoleNode, Workload
+
+
+def _names(model: type[Model], *excluded: str) -> list[str]:
+    columns = (str(field.column) for field in model._meta.concrete_fields)
+    return [column for column in columns if column not in excluded]
+
+
+def _listed(columns: Iterable[str], prefix: str = "") -> str:
+    return ", ".join(f'{prefix}"{name}"' for name in columns)
+
+
+WORKLOAD_COLUMNS = _names(Workload)
+ROLE_COLUMNS = _names(RoleNode, "id", "parent_id")
+EVENT_COLUMNS = _names(Event, "id", "at")
+AUDIT_COLUMNS = _names(Audit, "id", "at")
+AMOUNT_COLUMNS = ("gpu_milli", "gpu_devices", "gpu_memory_mib", "cpu_milli", "memory_mib")
+
+# A row whose name a live workload of the project has is skipped, with everything that belongs to it.
+# `parent_id` holds the position of the parent until the roles have ids.
+INSERT = f"""
+WITH stored AS (
+    INSERT INTO projects_workload ({_listed(WORKLOAD_COLUMNS)})
+    SELECT {_listed(WORKLOAD_COLUMNS)} FROM json_populate_recordset(NULL::projects_workload, %s)
+    ON CONFLICT DO NOTHING
+    RETURNING id
+), node AS MATERIALIZED (
+    SELECT nextval(pg_get_serial_sequence('projects_rolenode', 'id')) AS new_id, role.*
+    FROM json_populate_recordset(NULL::projects_rolenode, %s) role
+    JOIN stored ON stored.id = role.workload_id
+), nodes AS (
+    INSERT INTO projects_rolenode (id, parent_id, {_listed(ROLE_COLUMNS)})
+    SELECT node.new_id, parent.new_id, {_listed(ROLE_COLUMNS, "node.")}
+    FROM node
+    LEFT JOIN node parent ON parent.workload_id = node.workload_id AND parent.position = node.parent_id
+), events AS (
+    INSERT INTO projects_event ({_listed(EVENT_COLUMNS)})
+    SELECT {_listed(EVENT_COLUMNS, "event.")}
+    FROM json_populate_recordset(NULL::projects_event, %s) event
+    JOIN stored ON stored.id = event.workload_id
+), entries AS (
+    INSERT INTO projects_audit ({_listed(AUDIT_COLUMNS)})
+    SELECT {_listed(AUDIT_COLUMNS, "entry.")}
+    FROM json_populate_recordset(NULL::projects_audit, %s) entry
+    JOIN stored ON stored.id::text = entry.object_id
+)
+SELECT id FROM stored
+"""  # noqa: S608  (the names are those of the models)
+
+
+def store(
+    workloads: Sequence[tuple[Workload, GroupShape]], events: Sequence[Event], entries: Sequence[Audit]
+) -> Collection[UUID]:
+    """Insert the workloads, and return the ids of those that were inserted.
+
+    A workload is left out if a live workload of its project has its name; so are its event and its audit
+    entry. Must run in the transaction that has locked the projects.
+    """
+    # Sorted so that two requests that store the same names wait for each other instead of deadlocking.
+    rows = sorted((row for row, _ in workloads), key=lambda row: (row.project_id, row.name))
+    parameters = [
+        to_json([_values(row, WORKLOAD_COLUMNS) for row in rows]).decode(),
+        to_json([node for row, tree in workloads for node in _nodes(row.pk, tree)]).decode(),
+        to_json([_values(row, EVENT_COLUMNS) for row in events]).decode(),
+        to_json([_values(row, AUDIT_COLUMNS) for row in entries]).decode(),
+    ]
+    with connection.cursor() as cursor:
+        cursor.execute(INSERT, parameters)
+        return {row[0] for row in cursor.fetchall()}
+
+
+def _values(row: Model, columns: Sequence[str]) -> dict[str, Any]:
+    """Return the row's values by column, which is also the name of the attribute."""
+    return {name: getattr(row, name) for name in columns}
+
+
+def _nodes(workload_id: UUID, tree: GroupShape) -> list[dict[str, Any]]:
+    """Return the role tree as rows, numbered depth first."""
+    rows: list[dict[str, Any]] = []
+    positions = count()
+
+    def add(node: GroupShape | RoleShape, parent: int | None) -> None:
+        position = next(positions)
+        row: dict[str, Any] = {
+            "workload_id": workload_id, "parent_id": parent, "position": position, "name": node.name,
+            "topology_required": (node.topology and node.topology.required) or "",
+            "topology_preferred": (node.topology and node.topology.preferred) or "",
+        }  # fmt: skip
+        rows.append(row)
+        if isinstance(node, RoleShape):
+            row |= {
+                "min": node.min, "max": node.max, "gpu_milli": node.gpu, "gpu_devices": node.devices,
+                "gpu_memory_mib": node.gpu_memory_mib, "cpu_milli": node.cpu, "memory_mib": node.memory_mib,
+            }  # fmt: skip
+            return
+        row |= {"need": node.need, **dict.fromkeys(AMOUNT_COLUMNS, 0)}
+        for child in node.children:
+            add(child, position)
+
+    add(tree, None)
+    return rows

@@ -1,0 +1,186 @@
+"""Rows that submissions are checked against, read once per request, however many documents it contains."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+from django.db import connection
+from django.db.models import Model
+
+from berth.core.amounts import UNLIMITED, Bounds
+from berth.core.errors import NotFound
+from berth.core.spec import WorkloadSpec
+from pools.models import Node, NodePool, PoolSecret, SecretKind
+from pools.models.node import HOSTING
+from projects.access import can_see
+from projects.actor import Actor
+from projects.engine.admission import Allowance, oversold
+from projects.models import Department, Project, ProjectSecret, Workload
+
+NO_QUOTA = Bounds(0, None, None)
+
+POOL_COLUMNS = {"id", "name", "expires_at", "runtime", "image_policy", "built_environment_id"}
+POOL_FIELDS = [field.attname for field in NodePool._meta.concrete_fields if field.attname in POOL_COLUMNS]
+
+# These statements run for every submission, so they do not pass through Django's query compiler. The names
+# in them are those of the models.
+POOLS = f"SELECT {', '.join(POOL_FIELDS)} FROM pools_nodepool ORDER BY name"  # noqa: S608
+QUOTAS = """
+    SELECT coalesce(project.department_id, department.id), department.id IS NOT NULL,
+        coalesce(project.name, department.name), quota.pool_id,
+        quota.gpu_milli, quota.cpu_milli, quota.memory_mib,
+        quota.limit_gpu_milli, quota.limit_cpu_milli, quota.limit_memory_mib
+    FROM projects_quota quota
+    LEFT JOIN projects_project project ON project.id = quota.project_id
+    LEFT JOIN projects_department department ON department.id = quota.department_id
+    WHERE coalesce(project.department_id, department.id) = ANY(%s)
+"""
+
+
+def _columns(model: type[Model], alias: str) -> str:
+    return ", ".join(f'{alias}."{field.column}"' for field in model._meta.concrete_fields)
+
+
+PROJECTS = f"""
+    SELECT {_columns(Project, "project")}, {_columns(Department, "department")}
+    FROM projects_project project JOIN projects_department department ON department.id = project.department_id
+    WHERE project.name = ANY(%s)
+"""  # noqa: S608
+LOCKED_PROJECTS = f"{PROJECTS} FOR KEY SHARE OF project"
+PROJECT_FIELDS = [field.attname for field in Project._meta.concrete_fields]
+DEPARTMENT_FIELDS = [field.attname for field in Department._meta.concrete_fields]
+
+
+class DepartmentAllowances:
+    """Allowances of a department and of its projects, by pool."""
+
+    def __init__(self) -> None:
+        self.department: dict[int, Allowance] = {}
+        self.projects: dict[int, dict[str, Allowance]] = {}
+
+
+class SubmissionView:
+    """Projects, pools, quotas and nodes as one request sees them.
+
+    With `locks`, the projects cannot be deleted before the end of the caller's transaction.
+    """
+
+    def __init__(self, actor: Actor, *, locks: bool = False) -> None:
+        self.actor = actor
+        self._locks = locks
+        self._projects: dict[str, Project | None] = {}
+        self._allowances: dict[int, DepartmentAllowances] = {}
+
+    def load_projects(self, names: Iterable[str]) -> None:
+        """Read the projects with these names, and the quotas of their departments."""
+        missing = sorted(set(names) - self._projects.keys())
+        if not missing:
+            return
+        rows: dict[str, Project] = {}
+        for values in _rows(LOCKED_PROJECTS if self._locks else PROJECTS, [missing]):
+            project = _hydrate(Project, PROJECT_FIELDS, values[: len(PROJECT_FIELDS)])
+            project.department = _hydrate(Department, DEPARTMENT_FIELDS, values[len(PROJECT_FIELDS) :])
+            rows[project.name] = project
+        self._projects.update({name: rows.get(name) for name in missing})
+        self.__dict__.pop("_project_secrets", None)  # cached for the projects read so far
+        self._load_quotas({project.department_id for project in rows.values()})
+
+    def visible_project(self, name: str) -> Project | None:
+        """Return the project with this name, or None if the user cannot see it."""
+        self.load_projects([name])
+        project = self._projects[name]
+        return project if project is not None and can_see(self.actor, project) else None
+
+    def refresh_project(self, project: Project) -> Project:
+        """Return the current row of a project. Raises NotFound if it has been deleted."""
+        self.load_projects([project.name])
+        current = self._projects[project.name]
+        if current is None or current.pk != project.pk:
+            raise NotFound(f"The project {project.name} has been deleted.")
+        return current
+
+    @cached_property
+    def pools(self) -> Mapping[str, NodePool]:
+        """All pools by name, in the order of their names."""
+        pools: dict[str, NodePool] = {}
+        for values in _rows(POOLS):
+            pool = _hydrate(NodePool, POOL_FIELDS, values)
+            pool.image_policy = None if pool.image_policy is None else json.loads(pool.image_policy)
+            pools[pool.name] = pool
+        return pools
+
+    def allowances(self, project: Project, pool: str) -> tuple[Allowance, Allowance, bool]:
+        """Return the allowances of the project and its department, and whether the department is oversold."""
+        department, pool_id = project.department, self.pools[pool].pk
+        rows = self._allowances[department.pk]
+        projects = rows.projects.get(pool_id, {})
+        own = projects.get(project.name) or Allowance(project.name, NO_QUOTA, UNLIMITED)
+        above = rows.department.get(pool_id) or Allowance(department.name, NO_QUOTA, UNLIMITED)
+        return own, above, bool(oversold(above, projects.values()))
+
+    def secret_names(self, project: Project, pools: Iterable[str]) -> dict[str, set[str]]:
+        """Return the names of the secrets whose values the project can use, by pool."""
+        own = {name for owner, name in self._project_secrets if owner == project.pk}
+        return {pool: own | {name for owner, name in self._pool_secrets if owner == pool} for pool in pools}
+
+    @cached_property
+    def _project_secrets(self) -> list[tuple[int, str]]:
+        projects = [project.pk for project in self._projects.values() if project is not None]
+        rows = ProjectSecret.objects.filter(project__in=projects, kind=SecretKind.VALUE)
+        return list(rows.values_list("project_id", "name"))
+
+    @cached_property
+    def _pool_secrets(self) -> list[tuple[str, str]]:
+        rows = PoolSecret.objects.filter(kind=SecretKind.VALUE)
+        return list(rows.values_list("pool__name", "name"))
+
+    @cached_property
+    def pools_that_refuse_limits(self) -> frozenset[str]:
+        """The pools with a node whose agent has reported that it cannot enforce memory or CPU limits."""
+        nodes = Node.objects.filter(state__in=HOSTING, isolation__isnull=False)
+        reports = ((node.pool.name, node.isolation or {}) for node in nodes.select_related("pool"))
+        return frozenset(
+            name
+            for name, report in reports
+            if not {"memory", "cpu"} <= set(report["limits"]) and not report["ignores_limits"]
+        )
+
+    def missing_dependencies(self, batch: Sequence[tuple[Project, WorkloadSpec]]) -> list[list[str]]:
+        """Return one warning for each dependency that neither exists nor is in the batch, per document."""
+        named = {(project.pk, name) for project, spec in batch for name in spec.depends_on}
+        existing = {(project.pk, spec.name) for project, spec in batch}
+        if named - existing:
+            projects, names = {pk for pk, _ in named}, {name for _, name in named}
+            rows = Workload.objects.filter(project__in=projects, name__in=names)
+            existing |= set(rows.values_list("project_id", "name"))
+        return [
+            [
+                f"The dependency {project.name}/{name} does not exist yet."
+                for name in sorted(set(spec.depends_on))
+                if (project.pk, name) not in existing
+            ]
+            for project, spec in batch
+        ]
+
+    def _load_quotas(self, departments: set[int]) -> None:
+        missing = sorted(departments - self._allowances.keys())
+        if not missing:
+            return
+        self._allowances.update({pk: DepartmentAllowances() for pk in missing})
+        for home, is_department, owner, pool, *amounts in _rows(QUOTAS, [missing]):
+            allowance = Allowance(owner, Bounds(*amounts[:3]), Bounds(*amounts[3:]))
+            if is_department:
+                self._allowances[home].department[pool] = allowance
+            else:
+                self._allowances[home].projects.setdefault(pool, {})[owner] = allowance
+
+
+def _rows(statement: str, parameters: Sequence[Any] | None = None) -> list[tuple[Any, ...]]:
+    with connection.cursor() as cursor:
+        cursor.execute(statement, parameters)
+        return cursor.fetchall()
+
+
+def _hydrate(model: Any, fields: Sequence[str], values: Sequence[Any]) -> Any:
+    return model.from_db(connection.alias, fields, values)

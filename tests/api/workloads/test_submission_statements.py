@@ -1,0 +1,64 @@
+"""Tests for the number of SQL statements of submissions, and for what they read anew each time."""
+
+from typing import Any
+
+import pytest
+
+from projects.models import ApiToken, Event, Membership, RoleNode, Workload
+from tests.api.conftest import Caller
+from tests.cast import Cast, training
+
+# Token with roles, savepoint, key, projects, quotas, pools, INSERT, stored response, release.
+STATEMENTS = 9
+
+
+def submit(caller: Caller, name: str, **changes: Any) -> Any:
+    document = training(name, project="vision", **changes)
+    return caller.post("workloads", document, Idempotency_Key=f"key of {name}")
+
+
+def test_submission_takes_nine_statements(dave: Caller, django_assert_num_queries: Any) -> None:
+    assert submit(dave, "first").status_code == 201  # notes when the token was used last
+    with django_assert_num_queries(STATEMENTS):
+        assert submit(dave, "second").status_code == 201
+
+
+def test_number_of_statements_does_not_depend_on_the_role_tree(
+    dave: Caller, django_assert_num_queries: Any
+) -> None:
+    submit(dave, "first")
+    group = {"name": "g", "groups": [{"name": "h", "need": 1, "roles": [{"name": n} for n in "abc"]}]}
+    tree = {"roles": None, "groups": [group, {"name": "k", "roles": [{"name": "d", "replicas": 3}]}]}
+    with django_assert_num_queries(STATEMENTS):
+        assert submit(dave, "tree", **tree).status_code == 201
+    nodes = RoleNode.objects.filter(workload__name="tree").order_by("position")
+    parents = [(node.name, node.parent and node.parent.name, node.need, node.max) for node in nodes]
+    assert parents == [
+        ("all", None, 2, None), ("g", "all", 1, None), ("h", "g", 1, None), ("a", "h", None, 1),
+        ("b", "h", None, 1), ("c", "h", None, 1), ("k", "all", 1, None), ("d", "k", None, 3),
+    ]  # fmt: skip
+
+
+def test_revoked_token_and_role_end_with_the_next_request(cast: Cast, dave: Caller) -> None:
+    assert submit(dave, "before").status_code == 201
+    Membership.objects.filter(user=cast.dave.user).delete()
+    refused = submit(dave, "without-a-role")
+    assert refused.status_code == 422
+    assert [error["path"] for error in refused.json()["errors"]] == ["project"]
+    ApiToken.objects.filter(user=cast.dave.user).update(revoked_at="2026-01-01T00:00:00Z")
+    assert submit(dave, "without-a-token").status_code == 401
+    assert list(Workload.objects.values_list("name", flat=True)) == ["before"]
+
+
+def test_refused_name_leaves_nothing_behind(dave: Caller) -> None:
+    submit(dave, "once")
+    before = (RoleNode.objects.count(), Event.objects.count())
+    assert dave.post("workloads", training("once", project="vision")).status_code == 409
+    assert (RoleNode.objects.count(), Event.objects.count()) == before
+
+
+@pytest.mark.parametrize("text", ["größe", 'a "quoted" \\ text', "%s {} $1"])
+def test_texts_are_stored_as_they_were_sent(dave: Caller, text: str) -> None:
+    assert submit(dave, "texts", env={"TEXT": text}, labels={"label": text}).status_code == 201
+    stored = Workload.objects.get(name="texts")
+    assert (stored.spec["env"], stored.labels) == ({"TEXT": text}, {"label": text})
