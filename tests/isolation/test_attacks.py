@@ -96,8 +96,8 @@ def test_attacks_fail_in_a_container_image(place: Path) -> None:
         pytest.skip(f"not installed: {', '.join(missing)}")
     with running_registry(place / "registry") as registry:
         image = registry.push("attacker/links", [layer({}, links=PROGRAM_LINKS)])
-        variables = {"BERTH_IMAGES": "auto", "BERTH_POD_PATHS": "/usr"}
-        result = attack(place, "auto", image=(image, registry.auth), **variables)
+        with_image = (image, registry.auth)
+        result = attack(place, "auto", image=with_image, BERTH_IMAGES="auto", BERTH_POD_PATHS="/usr")
     if result["images_obstacle"]:
         pytest.skip(result["images_obstacle"])
     assert_only_the_table_succeeds(result, table.IMAGE)
