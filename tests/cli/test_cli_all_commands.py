@@ -18,7 +18,8 @@ ROOT = Path(__file__).resolve().parents[2]
 ALL = dict(reference.walk_commands(get_command(app), ("berth",)))
 WORDS = sorted(ALL)
 LOCAL = {  # commands that need no server
-    "up", "simulate", "trace", "completion", "help", "version", "context", "admin", "login", "logout",
+    "up", "doctor", "simulate", "trace", "completion", "help", "version", "context", "admin", "login",
+    "logout",
 }  # fmt: skip
 REMOTE_COMMANDS = [words for words in WORDS if words[1] not in LOCAL and words[:2] != ("berth", "workload")]
 WITHOUT_DATA = {  # commands that print neither a list nor an object

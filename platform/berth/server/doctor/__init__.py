@@ -1,0 +1,12 @@
+"""`berth doctor`: what this machine can and cannot do for Berth."""
+
+from berth.server.doctor.check import Check, Status
+from berth.server.doctor.node import node_checks
+from berth.server.doctor.server import server_checks
+
+__all__ = ["Check", "Status", "examine"]
+
+
+def examine() -> list[Check]:
+    """Try everything that a server with local pools, or a node, needs on this machine."""
+    return [*server_checks(), *node_checks()]

@@ -1,0 +1,31 @@
+"""Result of one check."""
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from berth.core.backports import StrEnum
+
+
+class Status(StrEnum):
+    OK = "ok"
+    LIMITED = "limited"  # Berth runs, with the limitation that the check names
+    MISSING = "missing"  # Berth, or all of its pods, would fail to start
+
+
+@dataclass(frozen=True)
+class Check:
+    """`finding` is a sentence, and `remedy` a command or setting that mends it, or empty."""
+
+    name: str
+    status: Status
+    finding: str
+    remedy: str = ""
+
+    def plain(self) -> dict[str, Any]:
+        return asdict(self) | {"status": str(self.status)}
+
+
+def split_remedy(obstacle: str) -> tuple[str, str]:
+    """Split the text of an obstacle into its first sentence and the rest, which is the remedy."""
+    first, _, rest = obstacle.partition(". ")
+    return f"{first.rstrip('.')}.", rest

@@ -1,0 +1,109 @@
+"""Checks of what pods need: isolation, limits, images and GPUs."""
+
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from berth.server.doctor.check import Check, Status, split_remedy
+from pools.runtimes.device_usage import DeviceProbe
+from pools.runtimes.enclosure.devices import amd_render_nodes, nvidia_gpus
+from pools.runtimes.enclosure.levels import Isolation, Level, Policy
+from pools.runtimes.local import LocalRuntime
+from pools.runtimes.shim.cgroups import CPU, MEMORY, PROCESSES
+
+HERE = "this machine"
+VERSION_SECONDS = 10.0
+IMAGE_PROGRAMS = ("podman", "runc", "crun", "catatonit", "conmon")
+CONTROLLED = (MEMORY, CPU, PROCESSES)
+
+
+def node_checks() -> Iterator[Check]:
+    try:
+        isolation = _try_isolation()
+    except ValueError as error:
+        yield Check("Isolation", Status.MISSING, str(error))
+        return
+    yield _isolation(isolation)
+    yield _limits(isolation)
+    yield _system_calls(isolation)
+    yield _images(isolation)
+    yield _gpus()
+
+
+def _try_isolation() -> Isolation:
+    """Run pods in a directory of their own. Raises ValueError if a variable has an invalid value."""
+    with tempfile.TemporaryDirectory(prefix="berth-doctor-") as place:
+        return LocalRuntime(Path(place) / "run", anchor="").get_isolation([HERE])[HERE]
+
+
+def _isolation(isolation: Isolation) -> Check:
+    finding, remedy = split_remedy(isolation.obstacle) if isolation.obstacle else ("", "")
+    finding = f"Level {isolation.level}. {finding}".strip()
+    if isolation.level is Level.USERS:
+        return Check("Isolation", Status.OK, finding)
+    if isolation.level is Level.NONE and isolation.policy is Policy.REQUIRE:
+        return Check("Isolation", Status.MISSING, f"{finding} BERTH_ISOLATION is require.", remedy)
+    if isolation.level is Level.NONE and isolation.policy is Policy.AUTO:
+        finding += " Pods of one project run at a time."
+    return Check("Isolation", Status.LIMITED, finding, remedy)
+
+
+def _limits(isolation: Isolation) -> Check:
+    missing = [name for name in CONTROLLED if name not in isolation.limits]
+    if not missing:
+        return Check("Limits", Status.OK, f"Enforced: {', '.join(isolation.limits)}.")
+    finding, remedy = split_remedy(isolation.limits_obstacle)
+    default = (
+        "Run the agent as root, or delegate its control group, for example with systemd's `Delegate=yes`."
+    )
+    return Check(
+        "Limits", Status.LIMITED, f"Not enforced: {', '.join(missing)}. {finding}", remedy or default
+    )
+
+
+def _system_calls(isolation: Isolation) -> Check:
+    if isolation.seccomp:
+        return Check("System calls", Status.OK, "Filtered by seccomp.")
+    reason = isolation.seccomp_obstacle or "Pods are not enclosed."
+    return Check("System calls", Status.LIMITED, f"Not filtered. {reason}")
+
+
+def _images(isolation: Isolation) -> Check:
+    programs = ", ".join(f"{name} {version}" for name, version in _versions())
+    if isolation.images:
+        return Check("Images", Status.OK, f"Run by podman. Installed: {programs}.")
+    finding, remedy = split_remedy(isolation.images_obstacle)
+    return Check("Images", Status.LIMITED, f"{finding} Installed: {programs or 'none'}.", remedy)
+
+
+def _versions() -> Iterator[tuple[str, str]]:
+    """Yield the programs for images that are installed, with their versions."""
+    for name in IMAGE_PROGRAMS:
+        path = shutil.which(name, path="/usr/bin:/usr/sbin:/usr/libexec/podman:/usr/lib/podman")
+        if path is not None:
+            yield name, _version(path)
+
+
+def _version(path: str) -> str:
+    try:
+        completed = subprocess.run(
+            [path, "--version"], capture_output=True, text=True, timeout=VERSION_SECONDS, check=False
+        )
+    except (OSError, subprocess.SubprocessError):
+        return "that does not start"
+    version = re.search(r"\d+(\.\d+)+", completed.stdout or completed.stderr)
+    return version[0] if version else "of unknown version"
+
+
+def _gpus() -> Check:
+    measured = DeviceProbe().measure()
+    nvidia, amd = nvidia_gpus(), amd_render_nodes()
+    if measured or (amd and not nvidia):
+        return Check("GPUs", Status.OK, f"{len(measured) or len(amd)} seen.")
+    if nvidia:
+        finding = f"The driver reports {len(nvidia)}, but nvidia-smi does not work."
+        return Check("GPUs", Status.LIMITED, finding, "Install the nvidia-smi of the driver's version.")
+    return Check("GPUs", Status.OK, "None. `BERTH_DECLARED_GPUS` simulates GPUs for tests.")
