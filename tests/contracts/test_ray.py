@@ -110,6 +110,16 @@ def test_stop_can_be_repeated_once_the_node_is_reachable(stage: RayStage, tmp_pa
     assert ended(stage.runtime, "p-1").cause is PodCause.STOPPED
 
 
+def test_secrets_reach_a_pod_and_neither_records_nor_logs_contain_them(stage: RayStage) -> None:
+    secrets = {"secret_env": {"PASSWORD": "swordfish-1"}, "secret_files": {"key": "swordfish-2"}}
+    script = 'test "$PASSWORD" = swordfish-1 && grep -q swordfish-2 "$BERTH_SECRETS_DIR/key"'
+    stage.runtime.start(order("p-1", "sh", "-c", script.replace("swordfish-", 'sword""fish-'), **secrets))
+    assert ended(stage.runtime, "p-1").exit_code == 0
+    places = (stage.cluster.root, stage.berth)
+    files = [path for place in places for path in place.rglob("*") if path.is_file()]
+    assert [path for path in files if b"swordfish-" in path.read_bytes()] == []
+
+
 def test_jobs_and_agents_require_the_cluster_secret(cluster: RayCluster) -> None:
     head, node = cluster.at["i-head"], cluster.at["i-0"]
     jobs, agent = f"http://{head.address}:{JOBS_PORT}/api/jobs/", f"http://{node.address}:{AGENT_PORT}/known"

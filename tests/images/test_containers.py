@@ -8,7 +8,7 @@ import pytest
 from pools.runtimes.base import PodCause, PodState
 from pools.runtimes.enclosure.command import Mount, View
 from pools.runtimes.images.order import ContainerFiles, container_fields
-from tests.contracts.pods import UID, ended, running
+from tests.contracts.pods import UID, ended, poll_until, running
 from tests.images.registry import Registry, busybox_layer, layer
 from tests.images.stage import ImageStage, traces
 
@@ -31,6 +31,25 @@ def test_pod_in_an_image_is_enclosed_like_other_pods(stage: ImageStage, busybox:
     assert int(lines[-1]) <= 5, "the pod sees only its own processes"
     assert str(stage.root) not in lines[6:-2], "the directory exists, but is not readable"
     assert (stage.root / "workspaces" / "train-1" / "x").stat().st_uid == UID
+    assert traces(stage) == []
+
+
+def test_secrets_are_only_in_the_container(stage: ImageStage, busybox: str) -> None:
+    script = 'echo "$PASSWORD"; cat "$BERTH_SECRETS_DIR/key"; ls -ln /run/secrets/key; exec sleep 1000'
+    secrets = {"secret_env": {"PASSWORD": "of-the-pod"}, "secret_files": {"key": "first-line\n"}}
+    stage.start("p-1", busybox, "sh", "-c", script, **secrets)
+    init = stage.init("p-1")
+    poll_until(lambda: "/run/secrets/key" in stage.log("p-1"))
+    password, key, file = stage.log("p-1").splitlines()
+    assert (password, key) == ("of-the-pod", "first-line")
+    assert file.split()[:4] == ["-r--------", "1", str(UID), str(UID)]
+    assert "of-the-pod" not in Path(f"/proc/{init}/environ").read_text(), "podman does not know it"
+    container = [path for path in Path(stage.store.root).rglob("*.json") if path.is_file()]
+    assert container and not any(b"of-the-pod" in path.read_bytes() for path in container)
+    assert "/run/secrets" not in Path("/proc/self/mountinfo").read_text()
+    stage.runtime.stop("p-1", 0)
+    ended(stage.runtime, "p-1")
+    assert not Path(stage.runtime._pod_dir("p-1").secrets.home).exists(), "nothing is left on the machine"
     assert traces(stage) == []
 
 
