@@ -13,7 +13,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from berth.core.spec.quantities import Cores, Gpus, Mebibytes, Priority
-from berth.core.spec.roles import REPLICAS_MAX, Environment, Labels, Seconds
+from berth.core.spec.roles import REPLICAS_MAX, Environment, Labels, Seconds, SecretUses
 from berth.core.spec.texts import Name, Text
 from berth.server.api.idempotency import idempotent
 from berth.server.api.requests import Body, NoBody, parse_body
@@ -60,6 +60,7 @@ class SessionBody(Body):
     preemptible: bool | None = None
     max_runtime: Annotated[Seconds, Field(ge=1)] | None = None
     env: Environment = Field(default_factory=dict)
+    secrets: SecretUses = ()
     labels: Labels = Field(default_factory=dict)
     executor: Literal["process", "thread"] = "process"
     slots: Annotated[int, Field(ge=1, le=256, description="Concurrent calls per node.")] = 1
@@ -158,6 +159,7 @@ def _build_document(body: SessionBody) -> dict[str, Any]:
     values = body.explicit_values()
     return {
         **{name: values[name] for name in copied_keys if name in values and values[name] is not None},
+        **({"secrets": [use.model_dump(exclude_none=True) for use in body.secrets]} if body.secrets else {}),
         "node": body.node.model_dump(exclude_none=True),
     }
 

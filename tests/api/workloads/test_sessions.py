@@ -8,12 +8,15 @@ import pytest
 from asgiref.sync import sync_to_async
 from django.utils import timezone
 
+from berth.client.sessions.options import build_options
 from berth.core.frames import CONTENT_TYPE, pack_frames, unpack_frames
 from berth.server.api.transport.asgi import RestRouter
 from pools.joining import secrets
 from pools.models import Node
+from pools.services.secrets import SecretContent
 from projects.models import Phase, Pod, Workload
 from projects.services.people import tokens
+from projects.services.secrets import set_project_secret
 from tests.api.asgi_client import Wire
 from tests.api.conftest import Caller
 from tests.cast import Cast, make_cast
@@ -194,3 +197,14 @@ async def test_long_poll_returns_once_a_call_arrives() -> None:
     await sync_to_async(dave.post)(f"sessions/{session}/calls", call)
     await asyncio.wait_for(request, 15)
     assert unpack_frames(wire.body)[1][1] == b"closed"
+
+
+def test_session_uses_secrets_by_name(cast: Cast, dave: Caller) -> None:
+    uses = build_options("local", 1, "vision", {"secrets": [{"name": "token", "env": "TOKEN"}]}).body()
+    body = {**BODY, "secrets": uses["secrets"]}
+    refused = dave.post("sessions", body)
+    assert (refused.status_code, refused.json()["errors"][0]["path"]) == (422, "secrets[0].name")
+    content, now = SecretContent("swordfish"), timezone.now()
+    set_project_secret(actor=cast.carol, project=cast.vision, name="token", content=content, at=now)
+    assert dave.post("sessions", body).status_code == 201
+    assert Workload.objects.get().spec["secrets"] == [{"name": "token", "env": "TOKEN"}]

@@ -45,6 +45,7 @@ class SessionOptions(TypedDict, total=False):
     idle_timeout: int
     max_runtime: int | None
     env: Mapping[str, str]
+    secrets: Sequence[Mapping[str, str]]
     labels: Mapping[str, str]
 
 
@@ -66,6 +67,7 @@ class Options:
     idle_timeout: int = 600
     max_runtime: int | None = None
     env: Mapping[str, str] = field(default_factory=dict)
+    secrets: Sequence[Mapping[str, str]] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -89,6 +91,7 @@ class Options:
             "preemptible": self.preemptible,
             "max_runtime": self.max_runtime,
             "env": dict(self.env),
+            "secrets": [dict(use) for use in self.secrets] or None,
             "labels": dict(self.labels),
             "executor": self.executor,
             "slots": self.concurrency,
