@@ -22,9 +22,10 @@ class Capabilities:
     enforces_limits: bool = False
 
 
-# Keyed by `NodePool.runtime`. Pods of `local` and `ray` are processes on the host, without a container.
+# Keyed by `NodePool.runtime`. Nodes report whether they have what images and limits need.
 CAPABILITIES: Mapping[str, Capabilities] = {
-    "local": Capabilities(enforces_limits=True), "ray": Capabilities(enforces_limits=True),
+    "local": Capabilities(runs_images=True, enforces_limits=True),
+    "ray": Capabilities(runs_images=True, enforces_limits=True),
     "fake": Capabilities(),
 }  # fmt: skip
 

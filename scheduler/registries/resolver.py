@@ -14,7 +14,8 @@ from berth.core.images import ImageReference
 from scheduler.registries.base import RegistryError, RegistryFault, Resolution, RunKey
 
 if TYPE_CHECKING:
-    from scheduler.registries.client import RegistryAccess, RegistryClient
+    from scheduler.registries.calls import RegistryAccess
+    from scheduler.registries.client import RegistryClient
 
 log = logging.getLogger(__name__)
 
@@ -58,7 +59,8 @@ class HttpResolver:
 
     def _running_loop(self) -> asyncio.AbstractEventLoop:
         if self._loop is None:
-            from scheduler.registries.client import RegistryAccess, RegistryClient
+            from scheduler.registries.calls import RegistryAccess
+            from scheduler.registries.client import RegistryClient
 
             self._client = RegistryClient(self._access or RegistryAccess())
             self._loop = asyncio.new_event_loop()

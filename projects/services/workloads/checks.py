@@ -82,8 +82,10 @@ def check_deadline(spec: WorkloadSpec, at: datetime) -> None:
 
 
 def check_runnable(spec: WorkloadSpec) -> None:
-    """Raise Invalid for roles that have no command and are not idle."""
-    allowed = "a shell command, or a list of arguments"
+    """Raise Invalid for roles that have no command, no image with a command, and are not idle."""
+    if spec.image is not None:
+        return
+    allowed = "a shell command, a list of arguments, or an image that has a command"
     problems = [
         Problem("command", f"is required for role {role.name}", "", allowed)
         for role in spec.all_roles

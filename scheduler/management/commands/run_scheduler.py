@@ -17,7 +17,7 @@ from pools.models import NodePool
 from pools.runtimes.capabilities import REMOTE_PROVIDERS
 from scheduler.loop.leader import Scheduler
 from scheduler.registries import HttpResolver
-from scheduler.registries.client import RegistryAccess
+from scheduler.registries.calls import RegistryAccess
 from scheduler.reports.utilization.watch import UtilizationWatcher
 
 

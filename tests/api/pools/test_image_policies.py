@@ -6,8 +6,6 @@ from typing import Any
 import pytest
 
 from pools.models import Environment, NodePool
-from pools.runtimes import capabilities
-from pools.runtimes.capabilities import Capabilities
 from projects.models import Audit
 from tests import factories as make
 from tests.api.conftest import Caller
@@ -18,9 +16,8 @@ Edit = Callable[..., Any]
 
 
 @pytest.fixture
-def edit(cast: Cast, alice: Caller, monkeypatch: pytest.MonkeyPatch) -> Edit:
+def edit(cast: Cast, alice: Caller) -> Edit:
     """Return a function that edits the policy of pool local, which runs images."""
-    monkeypatch.setitem(capabilities.CAPABILITIES, "ray", Capabilities(runs_images=True))  # type: ignore[misc]
     NodePool.objects.filter(name="local").update(provider="static", runtime="ray")
 
     def edit_policy(policy: object, pool: str = "local") -> Any:

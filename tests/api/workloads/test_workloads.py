@@ -169,12 +169,7 @@ def test_image_is_rejected_for_every_kind_of_workload(cast: Cast, dave: Caller, 
     assert (refused.status_code, refused.json()["errors"][0]["path"]) == (422, "image")
 
 
-def test_image_selects_pools_that_run_images(
-    cast: Cast, dave: Caller, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(
-        capabilities, "CAPABILITIES", {**capabilities.CAPABILITIES, "ray": Capabilities(runs_images=True)}
-    )
+def test_image_selects_pools_that_run_images(cast: Cast, dave: Caller) -> None:
     make.pool("pods", runtime="ray")
     document = training(project="vision", image="docker.io/org/torch")
     assert dave.post("workloads", document).json()["pools"] == ["pods"]
@@ -183,6 +178,14 @@ def test_image_selects_pools_that_run_images(
     assert (error["path"], error["received"], error["allowed"]) == ("pools[1]", "'local'", "pods")
     refused = dave.post("workloads", {**document, "name": "b", "pools": ["local"]})
     assert refused.json()["errors"][0]["allowed"].startswith("one of the pools pods, or no image")
+
+
+def test_command_may_be_that_of_the_image(cast: Cast, dave: Caller) -> None:
+    make.pool("pods", runtime="ray")
+    document = {"name": "a", "project": "vision", "roles": [{}], "image": "docker.io/org/torch"}
+    assert dave.post("workloads", document).status_code == 201
+    (error,) = dave.post("workloads", {"name": "b", "project": "vision", "roles": [{}]}).json()["errors"]
+    assert (error["path"], error["message"]) == ("command", "is required for role worker")
 
 
 def test_submission_warns_about_limits_that_are_not_enforced(cast: Cast, dave: Caller) -> None:

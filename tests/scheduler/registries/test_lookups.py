@@ -11,7 +11,8 @@ import pytest
 
 from berth.core.images import parse_image
 from scheduler.registries.base import RegistryError, RegistryFault
-from scheduler.registries.client import RegistryAccess, RegistryClient
+from scheduler.registries.calls import RegistryAccess
+from scheduler.registries.client import RegistryClient
 from scheduler.registries.logins import find_login
 from tests.scheduler.registries.tiny_registry import MANIFEST, TinyRegistry, running_tiny_registry
 
@@ -87,6 +88,17 @@ def test_own_port_of_berth_is_not_called(tiny: TinyRegistry) -> None:
     error = find_error(tiny.image("train:1"), access=RegistryAccess(own_ports=frozenset({port})))
     assert "a port of Berth itself" in str(error)
     assert tiny.requests == []
+
+
+def test_proxy_in_the_environment_is_used_except_for_this_machine(
+    tiny: TinyRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("http_proxy", f"http://{tiny.address}")
+    monkeypatch.setenv("no_proxy", "")
+    access = RegistryAccess(insecure=frozenset({"registry.invalid"}))
+    assert look_up("registry.invalid/train:1", access=access) == DIGEST
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    assert look_up(tiny.image("train:1")) == DIGEST
 
 
 @pytest.mark.parametrize(

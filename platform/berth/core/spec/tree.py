@@ -98,7 +98,7 @@ def _build_role(role: RoleSpec, has_image: bool) -> RoleShape:
         spread_per_node=role.spread_per_node,
         topology=role.topology,
         scale_with=None if role.scale_with is None else (role.scale_with.role, role.scale_with.ratio),
-        has_image=has_image,
+        has_image=has_image and not role.idle,
     )
 
 

@@ -1,0 +1,103 @@
+"""Call registries, but only at addresses that users may make Berth call.
+
+Users choose registries, so each host name is resolved once, and only the checked address is called. There are
+no redirects. A proxy in the environment (HTTPS_PROXY, NO_PROXY) resolves the names itself.
+"""
+
+import asyncio
+import ipaddress
+import socket
+import ssl
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import NamedTuple
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+import httpx
+
+from projects.delivering.destination import embedded_ipv4, find_refusal
+from projects.serving.addresses import PRIVATE, THIS_MACHINE, is_local
+from scheduler.registries.base import RegistryError, RegistryFault
+
+NETWORKS = tuple(ipaddress.ip_network(network) for network in (*PRIVATE, *THIS_MACHINE))
+
+
+@dataclass(frozen=True, slots=True)
+class RegistryAccess:
+    """How registries are called.
+
+    `insecure` lists registries that are called over HTTP, as this machine's are. `own_ports` are Berth's
+    ports on this machine, which are never called. `seconds` limits each lookup.
+    """
+
+    insecure: frozenset[str] = frozenset()
+    own_ports: frozenset[int] = frozenset()
+    seconds: float = 20.0
+
+
+class Response(NamedTuple):
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class RegistryCalls:
+    """HTTP calls of one lookup."""
+
+    access: RegistryAccess
+    tls: ssl.SSLContext
+
+    async def send(self, method: str, url: str, headers: Mapping[str, str], limit: int) -> Response:
+        """Send a request, and read at most `limit` bytes. Raises RegistryError, OSError and HTTPError."""
+        parts = urlsplit(url)
+        host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
+        proxy = find_proxy(parts.scheme, host)
+        target = httpx.URL(url)
+        if proxy is None:
+            target = target.copy_with(host=await self._resolve(host, port))
+        sent = {**headers, "User-Agent": "berth", "Host": parts.netloc.rpartition("@")[2]}
+        async with (
+            httpx.AsyncClient(
+                verify=self.tls, trust_env=False, timeout=self.access.seconds, proxy=proxy
+            ) as http,
+            http.stream(method, target, headers=sent, extensions={"sni_hostname": host}) as response,
+        ):
+            body = b""
+            async for chunk in response.aiter_bytes():
+                body += chunk
+                if len(body) > limit:
+                    text = f"{host} answered with more than {limit} bytes."
+                    raise RegistryError(RegistryFault.FAILED, text)
+            return Response(response.status_code, response.headers, body)
+
+    async def _resolve(self, host: str, port: int) -> str:
+        """Return the address of a host. Raises RegistryError if any of its addresses must not be called."""
+        loop = asyncio.get_running_loop()
+        entries = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        addresses = [str(entry[4][0]) for entry in entries]
+        for text in addresses:
+            address = ipaddress.ip_address(text.partition("%")[0])
+            reason = find_refusal(address, NETWORKS)
+            if reason is None and port in self.access.own_ports and is_local(embedded_ipv4(address)):
+                reason = "a port of Berth itself"
+            if reason is not None:
+                message = f"Registry {host} resolves to {text}, {reason}."
+                raise RegistryError(RegistryFault.FORBIDDEN, message)
+        return addresses[0]
+
+
+def find_proxy(scheme: str, host: str) -> str | None:
+    """Return the proxy in the environment for calls to this host, if there is one."""
+    if is_loopback(host) or proxy_bypass(host):
+        return None
+    return getproxies().get(scheme)
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether a host is a name or an address of this machine's loopback interface."""
+    with suppress(ValueError):
+        return ipaddress.ip_address(host).is_loopback
+    return host == "localhost"

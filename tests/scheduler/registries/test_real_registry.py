@@ -1,0 +1,63 @@
+"""Tests for looking up the digest of a tag at a real registry with authentication."""
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from berth.core.images import parse_image
+from scheduler.registries.base import RegistryError, RegistryFault
+from scheduler.registries.calls import RegistryAccess
+from scheduler.registries.client import RegistryClient
+from tests.images.registry import Registry, missing_programs, running_registry
+
+INDEX = "application/vnd.oci.image.index.v1+json"
+
+
+@pytest.fixture(scope="module")
+def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
+    if "docker-registry" in missing_programs():
+        pytest.skip("docker-registry is not installed")
+    with running_registry(tmp_path_factory.mktemp("registry")) as running:
+        yield running
+
+
+def look_up(image: str, auth: str = "") -> str:
+    return asyncio.run(RegistryClient(RegistryAccess()).fetch_digest(parse_image(image), auth))
+
+
+def find_error(image: str, auth: str = "") -> RegistryError:
+    with pytest.raises(RegistryError) as failed:
+        look_up(image, auth)
+    return failed.value
+
+
+def test_tag_is_resolved_to_the_digest_that_the_registry_gives(registry: Registry) -> None:
+    image = f"{registry.address}/team/train:1"
+    for version in ("1", "2"):
+        pushed = registry.push("team/train", layers=[], tag="1", Env=[f"VERSION={version}"])
+        assert f"{registry.address}/team/train@{look_up(image, registry.auth)}" == pushed
+
+
+def test_tag_of_several_architectures_is_resolved_to_their_index(registry: Registry) -> None:
+    first = registry.push("team/multi", layers=[])
+    index = registry.push_index("team/multi", {"amd64": first})
+    manifest = registry.request("GET", f"team/multi/manifests/{index.partition('@')[2]}", accept=INDEX).read()
+    registry.request("PUT", "team/multi/manifests/all", manifest, kind=INDEX)
+    digest = look_up(f"{registry.address}/team/multi:all", registry.auth)
+    assert f"{registry.address}/team/multi@{digest}" == index != first
+
+
+def test_missing_credentials_and_wrong_ones_are_different_errors(registry: Registry) -> None:
+    image = f"{registry.address}/team/train:1"
+    anonymous, wrong = find_error(image), find_error(image, registry.auth_for("wrong"))
+    assert anonymous.fault == wrong.fault == RegistryFault.UNAUTHORIZED
+    assert "without credentials. Set a registry secret" in str(anonymous)
+    assert "to user puller. Check the registry secret" in str(wrong)
+    assert "wrong" not in str(wrong)
+
+
+def test_missing_image_is_named(registry: Registry) -> None:
+    error = find_error(f"{registry.address}/team/nothing:1", registry.auth)
+    assert (error.fault, error.is_permanent) == (RegistryFault.NOT_FOUND, True)
+    assert str(error) == f"Registry {registry.address} has no image team/nothing:1."
