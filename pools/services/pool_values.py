@@ -13,7 +13,7 @@ from berth.core.errors import Invalid
 from berth.core.problems import Problem, format_value, suggest
 from berth.core.spec.texts import NAME, NAME_ALLOWED
 from pools import budgets
-from pools.engine.image_policy import normalize_policy
+from pools.engine.image_policy import ALLOW, FORBID, REQUIRE, normalize_policy, read_policy
 from pools.engine.node_spec import NodeSpec, parse_node_spec
 from pools.engine.pod_limits import normalize_default_limits
 from pools.models import NodePool
@@ -87,6 +87,7 @@ def check_pool(pool: NodePool) -> None:
         *_label_problems(pool.labels),
         *_taint_problems(pool.taints),
         *_topology_problems(pool.topology),
+        *_image_policy_problems(pool),
     ]
     # `nodes_desired` is not checked, because the caller clamps it to the limits before saving.
     excluded = ["labels", "taints", "topology", "nodes_desired", *(problem.path for problem in misnamed)]
@@ -152,6 +153,13 @@ def _is_taint(taint: object) -> bool:
         and taint.keys() <= {"key", "value", "effect"}
         and all(isinstance(value, str) for value in taint.values())
     )
+
+
+def _image_policy_problems(pool: NodePool) -> Iterator[Problem]:
+    """Yield a problem if the pool would accept no workload at all."""
+    if read_policy(pool.image_policy).mode == REQUIRE and (pool.plugins or pool.environment):
+        message = "cannot be combined with plugins or packages, which do not work inside a container image"
+        yield Problem("image_policy.mode", message, format_value(REQUIRE), f"{ALLOW} or {FORBID}")
 
 
 def _topology_problems(levels: object) -> list[Problem]:

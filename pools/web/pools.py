@@ -17,7 +17,13 @@ from pools.scale_down import NodeToDrain, list_nodes_to_drain
 from pools.web.forms import PoolForm, ScaleForm, SettingsForm, initial_values
 
 MAX_LISTED = 20
-FIELDS = {"cpu_milli": "cpu", "nodes": "nodes_max", "min": "nodes_min", "max": "nodes_max"}
+FIELDS = {
+    "cpu_milli": "cpu",
+    "image_policy.mode": "image_mode",
+    "nodes": "nodes_max",
+    "min": "nodes_min",
+    "max": "nodes_max",
+}
 RETRY = (
     "Provisioning starts again immediately, and the count of failed boots is reset. Fix the cause first: "
     "machines that do not boot cost money."

@@ -44,6 +44,14 @@ def test_invalid_policy_is_refused_on_its_field(edit: Edit) -> None:
     assert error["allowed"].startswith("REGISTRY/NAME")
 
 
+def test_pool_with_plugins_cannot_require_images(edit: Edit) -> None:
+    NodePool.objects.filter(name="local").update(environment={"pip": ["numpy"]})
+    (error,) = edit({"mode": "require"}).json()["errors"]
+    assert (error["path"], error["allowed"]) == ("image_policy.mode", "allow or forbid")
+    assert error["message"].startswith("cannot be combined with plugins or packages")
+    assert edit({"mode": "forbid"}).status_code == 200
+
+
 def test_workload_is_refused_by_the_policy_of_its_pool(edit: Edit, dave: Caller) -> None:
     edit({"mode": "allow", "patterns": ["quay.io/*"]})
     document = training(project="vision", pools=["local"], image=IMAGE)
