@@ -138,11 +138,17 @@ def test_password_is_private_and_survives_a_restart(new_cluster: EmbeddedCluster
 @pytest.mark.skipif(
     os.geteuid() != 0 or not shutil.which("setpriv"), reason="only root can become another user"
 )
-def test_other_users_can_access_neither_socket_nor_password(cluster: EmbeddedCluster, place: Path) -> None:
+def test_other_users_can_access_neither_socket_nor_password(
+    cluster: EmbeddedCluster, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BERTH_HOME", str(place))
+    (place / "public").touch(mode=0o666)
     as_nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
     with run_server(cluster, log=place / "log"):
+        status = place.stat()
+        assert (status.st_mode & 0o777, status.st_uid) == (0o710, 0), "only PostgreSQL's group traverses it"
         for command in ([str(embedded.programs_directory() / "psql"), "-c", "SELECT 1", cluster.url()],
-                        ["cat", str(cluster.password_file)]):  # fmt: skip
+                        ["cat", str(cluster.password_file)], ["cat", str(place / "public")]):  # fmt: skip
             done = subprocess.run([*as_nobody, *command], capture_output=True, text=True, check=False)
             assert "Permission denied" in done.stderr, done
 

@@ -135,7 +135,9 @@ def test_process_tied_to_an_ended_process_never_starts(tmp_path: Path) -> None:
 
 
 def test_home_directory_is_claimed_by_one_process(tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
     with claim_home(tmp_path) as lock:
+        assert tmp_path.stat().st_mode & 0o777 == 0o700, "other users have no access"
         write_status(lock, "http://127.0.0.1:8123")
         with pytest.raises(StartupError, match=r"http://127\.0\.0\.1:8123"), claim_home(tmp_path):
             pass

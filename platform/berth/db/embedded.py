@@ -33,6 +33,7 @@ from berth.tied import tie_to_parent
 
 VERSION = 18
 LONGEST_SOCKET_PATH = 90
+OTHERS = stat.S_IRWXG | stat.S_IRWXO
 ACCOUNT = "berth-postgres"
 SETTINGS = {
     "listen_addresses": "",
@@ -334,12 +335,19 @@ def _claim_directory(directory: Path) -> None:
         os.close(descriptor)
     if account:
         for path in (directory, programs_directory()):
-            _allow_traversal(path)
+            _allow_traversal(path, account[1])
 
 
-def _allow_traversal(path: Path) -> None:
-    """Let other users traverse, but not list, the parent directories."""
+def _allow_traversal(path: Path, group: int) -> None:
+    """Let the server traverse, but not list, the parent directories.
+
+    Only the server's group can traverse Berth's own directory. All users can traverse the others.
+    """
+    own = home()
     for parent in path.parents:
         mode = parent.stat().st_mode
-        if not mode & stat.S_IXOTH:
+        if parent == own or own in parent.parents:
+            os.chown(parent, -1, group)
+            parent.chmod(stat.S_IMODE(mode) & ~OTHERS | stat.S_IXGRP)
+        elif not mode & stat.S_IXOTH:
             parent.chmod(mode | stat.S_IXOTH)

@@ -21,7 +21,7 @@ PYTHON = (3, 11)
 GIB = 1024**3
 DISK_REQUIRED, DISK_RECOMMENDED = 1 * GIB, 20 * GIB
 CONNECT_SECONDS = 5
-OTHERS = 0o077  # permissions of the group and of all users
+OTHERS = 0o067  # permissions of others, except that the group of the embedded PostgreSQL traverses it
 
 
 def server_checks() -> Iterator[Check]:

@@ -12,11 +12,12 @@ from berth.server.up.errors import StartupError
 
 @contextmanager
 def claim_home(home: Path) -> Iterator[TextIO]:
-    """Lock the home directory with a file, and yield the file.
+    """Close the home directory to other users, lock it with a file, and yield the file.
 
     The kernel releases the lock when this process ends. A second process shows the text of the file.
     """
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    _close_to_others(home)
     with (home / "berth.lock").open("a+") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -26,6 +27,13 @@ def claim_home(home: Path) -> Iterator[TextIO]:
         write_status(lock, "starting")
         yield lock
         lock.truncate(0)
+
+
+def _close_to_others(home: Path) -> None:
+    """Remove the permissions of other users, which an operator or an earlier release may have left."""
+    status = home.stat()
+    if status.st_mode & 0o077 and status.st_uid == os.geteuid():
+        home.chmod(0o700)
 
 
 def write_status(lock: TextIO, address: str) -> None:
