@@ -55,7 +55,7 @@ class RayCluster:
             self._processes[instance_id] = subprocess.Popen(
                 [sys.executable, "-m", "pools.runtimes.ray.node.main", str(settings)],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
-                env={**os.environ, "BERTH_ANCHOR": ""},
+                env={**os.environ, "BERTH_ANCHOR": "", "BERTH_IMAGES": "auto"},
             )  # fmt: skip
         self.at[instance_id] = node
         return node

@@ -133,10 +133,12 @@ def image_home(home: Path) -> Iterator[LocalRuntime]:
 
 
 def traces(stage: ImageStage) -> list[str]:
-    """Return what is left of this stage's containers: processes, mounts and control groups."""
+    """Return what is left of this stage's containers: processes, mounts, control groups and records."""
     names = {container_name(str(pod)) for pod in (stage.root / "pods").iterdir()}
     processes = [line for _, line in _command_lines() if any(name in line for name in names)]
     mounts = Path("/proc/self/mountinfo").read_text().splitlines()
     bases = [_GROUPS, *(path for path in _GROUPS.iterdir() if path.is_dir())]
     groups = [str(path) for base in bases for path in base.iterdir() if path.name in names]
-    return [*processes, *(line for line in mounts if f"{stage.store.root}/graph" in line), *groups]
+    graph = f"{stage.store.root}/graph"
+    bundles = [path for path in Path("/run/runc").glob("*/state.json") if graph in path.read_text()]
+    return [*processes, *(line for line in mounts if graph in line), *groups, *map(str, bundles)]

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from pools.runtimes.base import PodCause, PodState
+from pools.runtimes.images.store import container_name
 from pools.runtimes.local import LocalRuntime
 from pools.runtimes.shim.processes import start_time
 from tests.contracts.pods import alive, ended, kill, poll_until, running
@@ -131,6 +132,38 @@ def test_kill_of_podman_while_it_creates_a_container_is_a_start_failure(
     report = ended(stage.runtime, "p-1")
     assert report.cause is PodCause.START_FAILED
     assert report.message == "the pod's container could not be created: podman was killed"
+    assert traces(stage) == []
+
+
+@pytest.mark.parametrize(
+    "step",
+    ["group", pytest.param("process", marks=pytest.mark.heavy), pytest.param("pid", marks=pytest.mark.heavy)],
+)
+@pytest.mark.parametrize("victim", ["shim", pytest.param("podman", marks=pytest.mark.heavy)])
+def test_kill_at_later_steps_of_the_creation_leaves_nothing(
+    stage: ImageStage, busybox: str, step: str, victim: str
+) -> None:
+    start_creation(stage, busybox)
+    podman = stage.pid_of("podman", "p-1")
+    pod = stage.root / "pods" / "p-1"
+    name = container_name(str(pod))
+    reached = {
+        "group": lambda: list(Path("/sys/fs/cgroup").glob(f"*/{name}")),
+        "process": lambda: list(Path("/sys/fs/cgroup").glob(f"*/{name}/libpod-*")),
+        "pid": (pod / "container.pid").exists,
+    }
+    poll_until(reached[step])
+    shim = stage.runtime._pod_dir("p-1").shim_pid()
+    for pid in (podman, shim if victim == "shim" else None):
+        if pid and alive(pid):
+            kill(pid)
+    stage.restart()
+    poll_until(
+        lambda: stage.runtime.get_reports(["p-1"])["p-1"].state,
+        lambda state: state in (PodState.UNKNOWN, PodState.EXITED),
+    )
+    stage.runtime.stop("p-1", 0)  # it may have ended, or be resumable
+    ended(stage.runtime, "p-1")
     assert traces(stage) == []
 
 

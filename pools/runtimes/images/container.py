@@ -14,6 +14,7 @@ import warnings  # noqa: F401 (os.execvpe imports it, and it is not in the conta
 
 from pools.runtimes.images.podman import NoAnswer, Podman
 from pools.runtimes.images.store import ImageStore, container_name, removal, remove_traces
+from pools.runtimes.images.traces import kill_processes
 from pools.runtimes.shim.interrupts import Interrupted, Interrupts
 from pools.runtimes.shim.namespaces import Namespaces
 from pools.runtimes.shim.processes import descendants
@@ -88,6 +89,8 @@ class Container(Namespaces):
         """Remove the container with all processes in it."""
         if not os.path.exists(f"{self._pod}/container"):
             return
+        if not self.init:  # podman does not know the processes of a container that it was still creating
+            kill_processes(self._name)
         try:
             removed = self._podman.run(
                 *removal(self._name), seconds=REMOVE_SECONDS, interruptible=False, watch=self._reap_init
@@ -148,6 +151,7 @@ class Container(Namespaces):
 
     def _create(self, image: str) -> None:
         """Create the container, and guard it. Raises CannotRun and Interrupted."""
+        self.end()  # of a shim that was killed
         record = [("name", self._name), ("store", self._podman.store.root)]
         write_record(f"{self._pod}/container", record, durable=False)
         options = [value for key, value in self._order if key == "podman_arg"]

@@ -6,10 +6,10 @@ import binascii
 import os
 from collections.abc import Iterable
 
+from pools.runtimes.images.traces import kill_processes, remove_groups
 from pools.runtimes.shim.records import Record, read_fields, read_record, write_record
 
 _LOCAL = "/run"  # podman recognizes a reboot by the loss of its files here
-_GROUPS = "/sys/fs/cgroup"
 REMOVE_SECONDS = 60.0
 
 
@@ -103,6 +103,7 @@ def remove_container(pod_directory: str) -> None:
         return
     import subprocess  # the shim, which imports this module, does not need it
 
+    kill_processes(record["name"])
     try:
         subprocess.run(
             ["podman", *removal(record["name"])], check=True, cwd="/", timeout=REMOVE_SECONDS,
@@ -116,12 +117,7 @@ def remove_container(pod_directory: str) -> None:
 
 def remove_traces(pod_directory: str, name: str) -> None:
     """Remove the control groups of a container that no longer exists, and its record."""
-    for base in (_GROUPS, *(entry.path for entry in os.scandir(_GROUPS) if entry.is_dir())):
-        for directory, _, _ in os.walk(f"{base}/{name}", topdown=False):
-            try:
-                os.rmdir(directory)
-            except OSError:  # a process that is being killed is still in it
-                pass
+    remove_groups(name)
     _unlink(f"{pod_directory}/container")
 
 

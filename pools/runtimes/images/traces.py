@@ -1,0 +1,84 @@
+"""Processes, control groups and records that a container leaves on the machine if podman or conmon is killed.
+
+A container's control groups lie in groups with its name, so they are found without podman.
+"""
+
+from __future__ import annotations
+
+import _signal as signal  # type: ignore[import-not-found]
+import os
+import time
+from collections.abc import Iterator
+
+from pools.runtimes.shim.processes import process_ids, send_signal
+
+_GROUPS = "/sys/fs/cgroup"
+_RUNTIMES = ("/run/runc", "/run/crun")
+_PATIENCE = 10.0  # seconds
+_PAUSE = 0.01
+
+
+def kill_processes(name: str) -> None:
+    """Kill podman and conmon of this container and everything in it, and wait until they have ended."""
+    deadline = time.monotonic() + _PATIENCE
+    while (pids := _processes(name)) and time.monotonic() < deadline:
+        for pid in pids:
+            send_signal(pid, signal.SIGKILL)
+        time.sleep(_PAUSE)
+
+
+def remove_groups(name: str) -> None:
+    """Remove the control groups of a container that has ended, and the runtime's record of it."""
+    for group in _groups(name):
+        for directory, _, _ in os.walk(group, topdown=False):
+            try:
+                os.rmdir(directory)
+            except OSError:  # a process that is being killed is still in it
+                continue
+            _remove_record(os.path.basename(directory).partition("libpod-")[2])
+
+
+def _remove_record(container: str) -> None:
+    """Remove the runtime's record of a container with this id, which is empty if there is none."""
+    for runtime in _RUNTIMES if container else ():
+        for directory, _, names in os.walk(f"{runtime}/{container}", topdown=False):
+            for name in names:
+                os.unlink(f"{directory}/{name}")
+            os.rmdir(directory)
+
+
+def _processes(name: str) -> set[int]:
+    pids = {pid for pid in process_ids() if _serves(pid, name)}
+    for group in _groups(name):
+        for directory, _, files in os.walk(group):
+            if "cgroup.procs" in files:
+                pids.update(_read_pids(f"{directory}/cgroup.procs"))
+    return pids
+
+
+def _read_pids(path: str) -> list[int]:
+    try:
+        with open(path) as file:
+            return [int(line) for line in file.read().split()]
+    except OSError:
+        return []
+
+
+def _serves(pid: int, name: str) -> bool:
+    """Return whether the process is conmon or `podman run` of this container."""
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            arguments = file.read().decode("utf-8", "replace").split("\0")
+    except OSError:
+        return False
+    program = os.path.basename(arguments[0])
+    return (program == "conmon" and name in arguments) or (
+        program == "podman" and arguments[1] == "run" and f"--name={name}" in arguments
+    )
+
+
+def _groups(name: str) -> Iterator[str]:
+    """Yield the groups above the container's own: one, or one for each controller of version 1."""
+    for base in (_GROUPS, *(entry.path for entry in os.scandir(_GROUPS) if entry.is_dir())):
+        if os.path.isdir(f"{base}/{name}"):
+            yield f"{base}/{name}"
