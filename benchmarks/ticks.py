@@ -23,7 +23,7 @@ NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)
 STEPS = {  # functions called by scheduler/loop/tick.py, with their labels
     "record_reports": "pod reports", "observe": "observe", "decide_pools": "decide", "commit": "commit",
     "record_cycle": "records", "start_pods": "start",
-    "stop_pods": "stop", "end_overdue": "limits", "note_checkpoints": "checkpoints",
+    "stop_pods": "stop", "end_overdue": "limits", "record_checkpoints": "checkpoints",
     "report_demand": "demand", "work_to_lose": "work to lose", "drop_stale_reservations": "reservations",
     "evict_from_overdue_drains": "drains",
 }  # fmt: skip
@@ -72,7 +72,7 @@ def _measure(live: int) -> list[dict[str, Any]]:
 
 def _row(name: str, loop: Any, clock: Any, happens: Callable[[int], None]) -> dict[str, Any]:
     spent: dict[str, list[float]] = defaultdict(list)
-    with _timed_steps(spent):
+    with timed_steps(spent):
         for turn in range(TICKS):
             happens(turn)
             clock.advance(6)
@@ -86,7 +86,7 @@ def _row(name: str, loop: Any, clock: Any, happens: Callable[[int], None]) -> di
 
 
 @contextmanager
-def _timed_steps(spent: dict[str, list[float]]) -> Iterator[None]:
+def timed_steps(spent: dict[str, list[float]]) -> Iterator[None]:
     from scheduler.loop import tick as loop
 
     steps: dict[str, Any] = {}

@@ -6,6 +6,7 @@ edit the department's projects and quotas. A platform admin can do everything. A
 user cannot see is reported as not found.
 """
 
+from collections.abc import Collection, Mapping
 from enum import StrEnum
 from typing import Any
 
@@ -95,6 +96,32 @@ def visible_projects(actor: Actor) -> QuerySet[Project]:
     return Project.objects.filter(
         Q(pk__in=memberships.values("project")) | Q(department__in=memberships.values("department"))
     )
+
+
+def find_visible_projects(
+    users: Collection[User], projects: Collection[Project]
+) -> Mapping[int, frozenset[int]]:
+    """Return, for each user, which of the projects `visible_projects` contains. Takes one statement."""
+    active = {user.pk: user for user in users if user.is_active}
+    if not active:
+        return {}
+    roles: dict[int, list[Membership]] = {pk: [] for pk in active}
+    for membership in Membership.objects.filter(user__in=active):
+        roles[membership.user_id].append(membership)
+    return {
+        pk: frozenset(
+            project.pk
+            for project in projects
+            if user.is_superuser or any(_grants_view(membership, project) for membership in roles[pk])
+        )
+        for pk, user in active.items()
+    }
+
+
+def _grants_view(membership: Membership, project: Project) -> bool:
+    if membership.role == Role.PLATFORM_ADMIN or membership.project_id == project.pk:
+        return True
+    return membership.department_id == project.department_id
 
 
 def fully_visible_departments(actor: Actor) -> QuerySet[Department]:

@@ -10,6 +10,10 @@ def deliver(delivery: int) -> bool:
     return deliveries.deliver(delivery, timezone.now())
 
 
+def enqueue_deliveries(pks: list[int]) -> None:
+    deliveries.enqueue_each(pks)
+
+
 def notify_conditions() -> dict[str, int]:
     """Notify subscribers of long pending times, idle GPUs and failing pools."""
     now = timezone.now()

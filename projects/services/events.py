@@ -1,5 +1,6 @@
 """Record workload events."""
 
+from collections.abc import Iterable
 from typing import Any
 
 from projects.models import Event, Workload
@@ -25,3 +26,8 @@ def build(
         data=data or {},
         actor=actor,
     )
+
+
+def record_all(new_events: Iterable[Event]) -> None:
+    """Store events in the caller's transaction, in one statement."""
+    Event.objects.bulk_create(new_events)

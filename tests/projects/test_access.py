@@ -1,11 +1,13 @@
 """Tests for the permissions of each role."""
 
 import pytest
+from django.contrib.auth.models import User
 
 from berth.core.errors import Forbidden, NotFound
 from projects import selectors
-from projects.access import Action, may, require
+from projects.access import Action, find_visible_projects, may, require, visible_projects
 from projects.actor import Actor
+from projects.models import Project
 from projects.services import tenants, workloads
 from projects.services.people import tokens
 from tests.cast import Cast, training
@@ -98,3 +100,14 @@ def test_inactive_user_has_no_permissions(cast: Cast) -> None:
     cast.alice.user.save()
     assert not may(cast.alice, Action.ADMINISTER)
     assert not selectors.projects(cast.alice).exists()
+
+
+def test_projects_visible_to_many_users_are_those_visible_to_each(cast: Cast) -> None:
+    users = [actor.user for actor in cast.people.values() if actor.user is not None]
+    users[-1].is_active = False
+    users.append(User(pk=9_999, username="root", is_superuser=True))
+    together = find_visible_projects(users, list(Project.objects.all()))
+    for user in users:
+        alone = visible_projects(Actor.for_user(user)).values_list("pk", flat=True)
+        assert together.get(user.pk, frozenset()) == frozenset(alone), user.username
+    assert len({len(projects) for projects in together.values()}) >= 3, "the roles differ"

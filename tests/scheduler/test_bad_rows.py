@@ -5,6 +5,8 @@ import pytest
 from projects.models import Phase, Workload
 from scheduler.engine.model import Snapshot
 from scheduler.engine.plan import Plan
+from scheduler.loop.dispatch import gangs
+from scheduler.loop.dispatch.verdict import GangFacts
 from scheduler.models import Cycle
 from tests.scheduler.stage import Stage, decide_by
 
@@ -22,18 +24,16 @@ def test_invalid_stored_document_is_reported_and_its_workload_left_alone(stage: 
 def test_gang_without_verdict_does_not_block_other_gangs(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from scheduler.loop.dispatch import gangs
-
     first, second = stage.submit("first"), stage.submit("second")
     stage.tick(2)
-    evaluate = gangs._evaluate_gang
+    gang_facts = gangs._gang_facts
 
-    def fail_for_one_workload(workload: Workload, *rest: object) -> None:
-        if workload.name == "first":
+    def fail_for_one_workload(gang: gangs.Gang) -> GangFacts:
+        if gang.workload.name == "first":
             raise ValueError("an unexpected row")
-        evaluate(workload, *rest)  # type: ignore[arg-type]
+        return gang_facts(gang)
 
-    monkeypatch.setattr(gangs, "_evaluate_gang", fail_for_one_workload)
+    monkeypatch.setattr(gangs, "_gang_facts", fail_for_one_workload)
     stage.finish(first)
     stage.finish(second)
     stage.tick(2)
@@ -42,6 +42,18 @@ def test_gang_without_verdict_does_not_block_other_gangs(
     monkeypatch.undo()
     stage.tick()
     assert stage.phase(first) == Phase.COMPLETED
+
+
+def test_report_that_the_database_rejects_does_not_block_other_reports(stage: Stage) -> None:
+    first, second = stage.submit("first"), stage.submit("second")
+    stage.tick(2)
+    for pod in stage.pods(first):
+        stage.runtime.end(str(pod.pk), exit_code=1, message="NUL \0 is not text")
+    stage.finish(second)
+    stage.tick(2)
+    assert [stage.phase(row) for row in (first, second)] == [Phase.RUNNING, Phase.COMPLETED]
+    notes = " ".join(Cycle.objects.order_by("-id")[0].notes)
+    assert all(f"The report of pod {pod.pk} could not be recorded" in notes for pod in stage.pods(first))
 
 
 def test_failed_cycle_leaves_running_workloads_alone_and_is_recorded(

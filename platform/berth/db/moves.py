@@ -1,9 +1,14 @@
 """Compare-and-set updates of rows."""
 
-from collections.abc import Collection, Sequence
-from typing import Any, TypeVar
+import json
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, TypeVar, cast
 
-from django.db.models import Model
+from django.db import connection
+from django.db.models import Field, Model
 
 M = TypeVar("M", bound=Model)
 
@@ -41,3 +46,69 @@ def compare_and_set_all(
         for name, value in values.items():
             setattr(row, name, value)
     return moved
+
+
+@dataclass(frozen=True, slots=True)
+class RowChange:
+    """Values for the columns of one row, written if the compared field still has an `expected` value."""
+
+    pk: Any
+    expected: Collection[str]
+    columns: Mapping[str, Any]
+
+
+NO_EXPRESSIONS: Mapping[str, str] = MappingProxyType({})
+
+
+def change_rows(
+    model: type[Model],
+    field: str,
+    changes: Iterable[RowChange],
+    expressions: Mapping[str, str] = NO_EXPRESSIONS,
+) -> set[Any]:
+    """Write the changes, each by compare-and-set on `field`. Return the keys of the changed rows.
+
+    Changes of the same columns take one statement, whatever the number of rows. `expressions` maps further
+    columns to SQL that may refer to the row as `current` and to the change as `written`. The statement locks
+    the rows in any order, so lock them before if other transactions change several of them.
+    """
+    by_columns: dict[tuple[str, ...], list[RowChange]] = defaultdict(list)
+    for change in changes:
+        by_columns[tuple(sorted(change.columns))].append(change)
+    changed: set[Any] = set()
+    for columns, group in by_columns.items():
+        changed |= _change_group(model, field, columns, group, expressions)
+    return changed
+
+
+def _change_group(
+    model: type[Model],
+    field: str,
+    columns: Sequence[str],
+    changes: Sequence[RowChange],
+    expressions: Mapping[str, str],
+) -> set[Any]:
+    table, key = model._meta.db_table, model._meta.pk
+    fields = [cast("Field[Any, Any]", model._meta.get_field(name)) for name in columns]
+    assignments = [f'"{column.column}" = written."{column.column}"' for column in fields]
+    assignments += [f'"{name}" = {expression}' for name, expression in expressions.items()]
+    types = [f'"{column.column}" {column.db_type(connection)}' for column in fields]
+    # One JSON document is a single parameter, whatever the number of rows.
+    rows = [
+        {
+            "row_key": change.pk,
+            "row_expected": list(change.expected),
+            **{column.column: change.columns[name] for column, name in zip(fields, columns, strict=True)},
+        }
+        for change in changes
+    ]
+    statement = f"""
+        UPDATE "{table}" AS current SET {", ".join(assignments)}
+          FROM jsonb_to_recordset(%s::jsonb)
+               AS written(row_key {key.rel_db_type(connection)}, row_expected text[], {", ".join(types)})
+         WHERE current."{key.column}" = written.row_key AND current."{field}" = ANY(written.row_expected)
+        RETURNING current."{key.column}"
+    """  # noqa: S608 - names of tables and columns come from the model
+    with connection.cursor() as cursor:
+        cursor.execute(statement, [json.dumps(rows, default=str)])
+        return {pk for (pk,) in cursor.fetchall()}

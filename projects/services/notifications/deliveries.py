@@ -4,7 +4,8 @@ A delivery is stored in the transaction of the state change that it reports, and
 delivery whose task died becomes due again soon, so it may arrive twice but is never lost.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -40,12 +41,37 @@ def event_kind(to: str, reason: str) -> str | None:
     return KIND_BY_PHASE.get(Phase(to))
 
 
-def enqueue(workload: Workload, *, to: str, reason: str, message: str, now: datetime) -> int:
-    """Queue deliveries in the transaction of the state change. Return the number of addresses."""
-    kind = event_kind(to, reason)
-    if kind is None:
+@dataclass(frozen=True, slots=True)
+class PhaseChange:
+    workload: Workload
+    to: str
+    reason: str
+    message: str
+
+
+def enqueue_all(changes: Iterable[PhaseChange], now: datetime) -> int:
+    """Queue deliveries in the transaction of the phase changes. Return the number of deliveries.
+
+    The number of statements does not depend on the number of workloads.
+    """
+    reported = [(change, kind) for change in changes if (kind := event_kind(change.to, change.reason))]
+    if not reported:
         return 0
-    return _write_deliveries(kind, _addresses(workload, [kind]), workload, reason, message, now)
+    subscriptions = notify.find_subscriptions(
+        [change.workload for change, _ in reported], {kind for _, kind in reported}
+    )
+    return notify.create_deliveries(
+        delivery
+        for change, kind in reported
+        for delivery in _build_deliveries(
+            kind,
+            _addresses(change.workload, [kind], subscriptions),
+            change.workload,
+            change.reason,
+            change.message,
+            now,
+        )
+    )
 
 
 def enqueue_unschedulable(workload: Workload, message: str, now: datetime) -> int:
@@ -54,15 +80,20 @@ def enqueue_unschedulable(workload: Workload, message: str, now: datetime) -> in
     Addresses subscribed to failures are notified as well, because the workload will neither fail nor
     complete. If there is no address, the submitter's email address is used.
     """
-    addresses = _addresses(workload, [UNSCHEDULABLE, "failed"])
+    kinds = [UNSCHEDULABLE, "failed"]
+    addresses = _addresses(workload, kinds, notify.find_subscriptions([workload], kinds))
     if not addresses and settings.BERTH_SENDS_MAIL:
         addresses = {
             address: (address, Channel.MAIL, None) for address in notify.submitter_addresses(workload)
         }
-    return _write_deliveries(UNSCHEDULABLE, addresses, workload, UNSCHEDULABLE.capitalize(), message, now)
+    return notify.create_deliveries(
+        _build_deliveries(UNSCHEDULABLE, addresses, workload, UNSCHEDULABLE.capitalize(), message, now)
+    )
 
 
-def _addresses(workload: Workload, kinds: Sequence[str]) -> dict[str, notify.Recipient]:
+def _addresses(
+    workload: Workload, kinds: Sequence[str], subscriptions: notify.Subscriptions
+) -> dict[str, notify.Recipient]:
     """Return the addresses from the document and from subscriptions, without duplicates."""
     entries = workload.spec.get("notifications", ()) if isinstance(workload.spec, dict) else ()
     addresses_in_spec = [
@@ -76,19 +107,25 @@ def _addresses(workload: Workload, kinds: Sequence[str]) -> dict[str, notify.Rec
         if channel := detect_channel(address):
             addresses[address] = (address, channel, None)
     for kind in kinds:
-        for recipient in notify.subscribers(workload, kind):
+        for recipient in subscriptions.recipients(workload, kind):
             addresses.setdefault(recipient[0], recipient)
     return addresses
 
 
-def _write_deliveries(
+def _build_deliveries(
     kind: str, addresses: Mapping[str, notify.Recipient], workload: Workload, reason: str, message: str,
     now: datetime,
-) -> int:  # fmt: skip
+) -> list[Delivery]:  # fmt: skip
     content = _content(workload, kind, reason, message, now) if addresses else {}
-    for recipient in addresses.values():
-        notify.create_delivery(kind, recipient, content, now, workload)
-    return len(addresses)
+    return [
+        notify.build_delivery(kind, recipient, content, now, workload) for recipient in addresses.values()
+    ]
+
+
+def enqueue_each(pks: Iterable[int]) -> None:
+    """Enqueue one task for each delivery, so that a slow address does not delay the others."""
+    for pk in pks:
+        async_task(notify.TASK, pk)
 
 
 def deliver(delivery: int, now: datetime) -> bool:
@@ -115,8 +152,7 @@ def enqueue_due(now: datetime) -> int:
         "next_attempt_at", "pk"
     )
     waiting = list(due.values_list("pk", flat=True)[:MAX_BATCH])
-    for pk in waiting:
-        async_task(notify.TASK, pk)
+    enqueue_each(waiting)
     return len(waiting)
 
 

@@ -1,6 +1,7 @@
 """Find the subscribers to events and create deliveries for them."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -10,33 +11,57 @@ from django_q.tasks import async_task
 
 from berth.core.spec.addresses import Channel
 from pools.models import NodePool
-from projects.access import visible_projects
+from projects.access import find_visible_projects, visible_projects
 from projects.actor import Actor
 from projects.models import Budget, Delivery, Department, Phase, Subscription, Workload
 
 TASK = "projects.tasks.deliver"
+ENQUEUE_TASK = "projects.tasks.enqueue_deliveries"
 POOL_REPEAT = timedelta(hours=6)
 MAX_BATCH = 100
 
 Recipient = tuple[str, Channel, Subscription | None]
 
 
-def subscribers(workload: Workload, event: str) -> Iterable[Recipient]:
-    """Yield the addresses subscribed to `event` by the submitter, project, department or platform.
+@dataclass(frozen=True, slots=True)
+class Subscriptions:
+    """The subscriptions that may concern a set of workloads.
 
-    The submitter's subscriptions count only while the submitter can see the workload.
+    `visible` has the projects that each subscribed user can see. A user's subscription to their own workloads
+    counts only while the user can see the workload.
     """
-    project = workload.project
+
+    rows: Sequence[Subscription]
+    visible: Mapping[int, Collection[int]]
+
+    def recipients(self, workload: Workload, event: str) -> Iterable[Recipient]:
+        """Yield the addresses subscribed to `event` by the submitter, project, department or platform."""
+        for row in self.rows:
+            if event in row.events and self._covers(row, workload):
+                yield row.to, Channel(row.channel), row
+
+    def _covers(self, row: Subscription, workload: Workload) -> bool:
+        if row.user_id is not None:
+            is_visible = workload.project_id in self.visible.get(row.user_id, ())
+            return row.user_id == workload.submitted_by_id and is_visible
+        if row.project_id is not None:
+            return row.project_id == workload.project_id
+        return row.department_id in (None, workload.project.department_id)
+
+
+def find_subscriptions(workloads: Collection[Workload], events: Collection[str]) -> Subscriptions:
+    """Return the subscriptions to any of the events of these workloads."""
+    projects = {workload.project_id: workload.project for workload in workloads}
+    submitters = {workload.submitted_by_id for workload in workloads} - {None}
     places = (
-        Q(project=project.pk)
-        | Q(department=project.department_id)
+        Q(project__in=projects)
+        | Q(department__in={project.department_id for project in projects.values()})
         | Q(user__isnull=True, project__isnull=True, department__isnull=True)
+        | Q(user__in=submitters)
     )
-    if workload.submitted_by_id is not None:
-        places |= Q(user=workload.submitted_by_id)
-    for row in Subscription.objects.filter(places, events__contains=[event]).select_related("user"):
-        if row.user is None or _can_see(row, workload):
-            yield row.to, Channel(row.channel), row
+    rows = list(Subscription.objects.filter(places, events__overlap=sorted(events)).select_related("user"))
+    users = {row.user.pk: row.user for row in rows if row.user is not None}
+    return Subscriptions(rows, find_visible_projects(users.values(), projects.values()))
 
 
 def submitter_addresses(workload: Workload) -> Iterable[str]:
@@ -48,12 +73,11 @@ def submitter_addresses(workload: Workload) -> Iterable[str]:
         yield owner.email
 
 
-def create_delivery(
+def build_delivery(
     kind: str, to: Recipient, content: dict[str, Any], now: datetime, workload: Workload | None = None
 ) -> Delivery:
-    """Store a delivery in the caller's transaction and enqueue the task that sends it."""
     address, channel, subscription = to
-    row = Delivery.objects.create(
+    return Delivery(
         kind=kind,
         workload_id=workload.pk if workload else None,
         project_id=workload.project_id if workload else None,
@@ -63,8 +87,26 @@ def create_delivery(
         content=content,
         next_attempt_at=now,
     )
-    async_task(TASK, row.pk)
-    return row
+
+
+def create_delivery(
+    kind: str, to: Recipient, content: dict[str, Any], now: datetime, workload: Workload | None = None
+) -> None:
+    """Store a delivery in the caller's transaction and enqueue the task that sends it."""
+    create_deliveries([build_delivery(kind, to, content, now, workload)])
+
+
+def create_deliveries(new_deliveries: Iterable[Delivery]) -> int:
+    """Store deliveries in the caller's transaction, and enqueue one task. Return their number.
+
+    The task sends a single delivery, or enqueues the task of each delivery.
+    """
+    pks = [row.pk for row in Delivery.objects.bulk_create(new_deliveries)]
+    if len(pks) == 1:
+        async_task(TASK, pks[0])
+    elif pks:
+        async_task(ENQUEUE_TASK, pks)
+    return len(pks)
 
 
 def notify_pending(now: datetime) -> int:
@@ -165,8 +207,3 @@ def _pending_content(workload: Workload, now: datetime) -> dict[str, Any]:
         "minutes": int((now - workload.since).total_seconds() // 60),
         "at": now.isoformat(timespec="seconds"),
     }
-
-
-def _can_see(row: Subscription, workload: Workload) -> bool:
-    assert row.user is not None, "only called for personal subscriptions"
-    return visible_projects(Actor.for_user(row.user)).filter(pk=workload.project_id).exists()

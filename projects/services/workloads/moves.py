@@ -1,19 +1,70 @@
-"""Change a workload's phase by compare-and-set, recording one event per change."""
+"""Change the phases of workloads by compare-and-set, recording one event per change."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
 from django.db import transaction
-from django.db.models import F, JSONField
-from django.db.models.expressions import RawSQL
 
+from berth.db.moves import RowChange, change_rows
 from projects.engine import lifecycle
-from projects.models import Phase, Workload
+from projects.models import Event, Phase, Workload
 from projects.services import announce, events
 from projects.services.notifications import deliveries
 
 RESERVABLE = frozenset({Phase.PENDING, Phase.RESERVED, Phase.STARTING, Phase.RUNNING})
+NEXT_VERSION = {"version": "current.version + 1"}
+CLOSED_REASON = {
+    # Close the last pending reason, if it is open.
+    "pending_reasons": """
+        CASE WHEN current.pending_reasons #>> '{-1,until}' IS NULL
+             THEN jsonb_set(current.pending_reasons, '{-1,until}', to_jsonb(written.since))
+             ELSE current.pending_reasons END
+    """
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A move of a workload from one of the `expected` phases to `to`.
+
+    `columns` are written in the same statement. When a workload stops, is suspended or ends, its reservations
+    are deleted, because reservations for scaling up must not outlive the run. `keep_reservations` is for a
+    workload that stops only to restart on its reserved nodes. `expected` must not contain phases from which
+    `lifecycle` does not allow the move.
+    """
+
+    workload: Workload
+    expected: Collection[str]
+    to: str
+    reason: str
+    message: str
+    data: Mapping[str, Any] = field(default_factory=dict)
+    columns: Mapping[str, Any] = field(default_factory=dict)
+    keep_reservations: bool = False
+
+    def __post_init__(self) -> None:
+        for source in self.expected:
+            assert lifecycle.is_move_allowed(source, self.to), (
+                f"transition from {source} to {self.to} is not allowed"
+            )
+
+    @property
+    def closes_reason(self) -> bool:
+        return self.to != Phase.PENDING and Phase.PENDING in self.expected
+
+    def change(self, now: datetime) -> RowChange:
+        columns = {"phase": self.to, "reason": self.reason, "message": self.message, "since": now}
+        if self.to in lifecycle.ENDED:
+            columns["ended_at"] = now
+        if self.to != Phase.STOPPING:
+            columns["next_phase"] = ""
+        return RowChange(self.workload.pk, self.expected, {**columns, **self.columns})
+
+    def event(self, actor: str) -> Event:
+        data = {"reason": self.reason, **self.data}
+        return events.build(str(self.to), self.workload, self.message or self.reason, actor=actor, data=data)
 
 
 def move(
@@ -29,44 +80,42 @@ def move(
     keep_reservations: bool = False,
     **columns: Any,
 ) -> bool:
-    """Move the workload from one of the `expected` phases to `to`. Return False if it is in another phase.
+    """Move one workload, see `Move`. Return False if it is in another phase."""
+    moves = [Move(workload, expected, to, reason, message, data or {}, columns, keep_reservations)]
+    return bool(move_all(moves, actor=actor, now=now))
 
-    `columns` are written in the same statement. When a workload stops, is suspended or ends, its
-    reservations are deleted, because reservations for scaling up must not outlive the run.
-    `keep_reservations` is for a workload that stops only to restart on its reserved nodes. The
-    caller must not pass `expected` phases from which `lifecycle` does not allow the move.
+
+def move_all(moves: Sequence[Move], *, actor: str, now: datetime) -> list[Move]:
+    """Move different workloads. Return the moves of the workloads that were in an expected phase.
+
+    The number of statements does not depend on the number of workloads.
     """
-    for source in expected:
-        assert lifecycle.is_move_allowed(source, to), f"transition from {source} to {to} is not allowed"
-    if to in lifecycle.ENDED:
-        columns.setdefault("ended_at", now)
-    if to != Phase.PENDING and Phase.PENDING in expected:
-        columns["pending_reasons"] = _close_last_reason(now)
-    if to != Phase.STOPPING:
-        columns.setdefault("next_phase", "")
     with transaction.atomic(savepoint=False):
-        changed = Workload.objects.filter(pk=workload.pk, phase__in=list(expected)).update(
-            phase=to, reason=reason, message=message, since=now, version=F("version") + 1, **columns
+        changed = _change_phases(moves, now)
+        made = [move for move in moves if move.workload.pk in changed]
+        if not made:
+            return []
+        _delete_reservations(made)
+        events.record_all([move.event(actor) for move in made])
+        deliveries.enqueue_all(
+            [deliveries.PhaseChange(move.workload, move.to, move.reason, move.message) for move in made], now
         )
-        if not changed:
-            return False
-        if to not in RESERVABLE and not keep_reservations:
-            workload.reservations.all().delete()
-        events.record(
-            str(to), workload, message or reason, actor=actor, data={"reason": reason, **(data or {})}
-        )
-        deliveries.enqueue(workload, to=to, reason=reason, message=message, now=now)
-        announce.workload_changed(workload)
-    return True
+        for move in made:
+            announce.workload_changed(move.workload)
+    return made
 
 
-CLOSE_LAST_REASON = """
-    CASE WHEN pending_reasons #>> '{-1,until}' IS NULL
-         THEN jsonb_set(pending_reasons, '{-1,until}', to_jsonb(%s::timestamptz))
-         ELSE pending_reasons END
-"""
+def _change_phases(moves: Sequence[Move], now: datetime) -> set[Any]:
+    changed: set[Any] = set()
+    for closes_reason in (False, True):
+        changes = [move.change(now) for move in moves if move.closes_reason is closes_reason]
+        expressions = {**NEXT_VERSION, **(CLOSED_REASON if closes_reason else {})}
+        changed |= change_rows(Workload, "phase", changes, expressions)
+    return changed
 
 
-def _close_last_reason(now: datetime) -> RawSQL:
-    """Return an expression that closes the last pending reason in `pending_reasons`, if it is open."""
-    return RawSQL(CLOSE_LAST_REASON, (now,), output_field=JSONField())  # noqa: S611 (the SQL is constant)
+def _delete_reservations(moves: Sequence[Move]) -> None:
+    ids = [move.workload.pk for move in moves if move.to not in RESERVABLE and not move.keep_reservations]
+    if ids:
+        reservations = Workload._meta.get_field("reservations").related_model
+        reservations._default_manager.filter(workload__in=ids).delete()

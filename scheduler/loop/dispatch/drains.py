@@ -53,7 +53,6 @@ def _evict_workload(workload: Workload, pods: list[Pod], now: datetime) -> bool:
     )
     started = workload.started_at or now
     since = max(started, workload.last_checkpoint_at or started)
-    stop_live_pods(workload, "Drained", now)
     moved = move(
         workload,
         expected=[workload.phase],
@@ -65,6 +64,7 @@ def _evict_workload(workload: Workload, pods: list[Pod], now: datetime) -> bool:
         now=now,
         data={"node": node.name},
     )
+    stop_live_pods([workload.pk], now)
     project = workload.project
     Eviction.objects.create(
         at=now,

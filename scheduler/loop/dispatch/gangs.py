@@ -3,15 +3,17 @@
 import logging
 import uuid
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
 from django.db import DatabaseError, InterfaceError, OperationalError, transaction
+from django.db.models import OuterRef, Subquery
 
 from berth.core.spec import RestartPolicy
 from projects.models import Phase, Pod, PodState, Workload
 from projects.services import announce
-from projects.services.workloads.moves import move
+from projects.services.workloads.moves import Move, move_all
 from scheduler.engine.backoff import backoff_seconds
 from scheduler.loop.dispatch.verdict import LIVE_STATES, GangFacts, PodFact, Verdict, verdict
 from scheduler.loop.observe.specs import ParsedSpec, SpecCache
@@ -24,10 +26,17 @@ EVALUATED_PHASES = (Phase.STARTING, Phase.RUNNING, Phase.STOPPING)
 MAX_TRANSITIONS = 4  # maximum per evaluation: starting, running, stopping, ended
 
 
-def evaluate_gangs(ids: Collection[uuid.UUID], now: datetime, specs: SpecCache) -> list[str]:
-    """Evaluate gangs in the caller's transaction. Return a note for each gang that could not be evaluated."""
+def lock_gangs(ids: Collection[uuid.UUID]) -> list[Workload]:
+    """Lock the workloads to evaluate, before their pods. Requests lock rows in the same order."""
     rows = Workload.objects.select_for_update(of=("self",)).select_related("project__department")
-    workloads = list(rows.filter(pk__in=ids, phase__in=EVALUATED_PHASES).order_by("pk"))
+    return list(rows.filter(pk__in=ids, phase__in=EVALUATED_PHASES).order_by("pk"))
+
+
+def evaluate_gangs(workloads: Sequence[Workload], now: datetime, specs: SpecCache) -> list[str]:
+    """Evaluate the gangs of locked workloads. Return a note for each gang that could not be evaluated.
+
+    The number of statements does not depend on the number of workloads.
+    """
     notes = _evaluate_all(workloads, now, specs)
     update_gpu_totals(workload.pk for workload in workloads)
     return notes
@@ -39,19 +48,46 @@ def _evaluate_all(workloads: Sequence[Workload], now: datetime, specs: SpecCache
         return []
     try:
         with transaction.atomic():
-            pods = _run_pods(workloads)
-            for workload in workloads:
-                _evaluate_gang(workload, pods[workload.pk], now, specs.get(workload))
+            _evaluate(workloads, now, specs)
     except (OperationalError, InterfaceError):
         raise
     except (DatabaseError, AssertionError, LookupError, ValueError) as error:
         if len(workloads) == 1:
             log.exception("the gang of %s could not be evaluated", workloads[0].pk)
             return [f"The gang of {workloads[0].handle} could not be evaluated: {error!r}"]
-        reloaded = list(Workload.objects.filter(pk__in=[w.pk for w in workloads]).order_by("pk"))
+        rows = Workload.objects.filter(pk__in=[workload.pk for workload in workloads])
+        reloaded = list(rows.select_related("project__department").order_by("pk"))
         middle = len(reloaded) // 2
         return [*_evaluate_all(reloaded[:middle], now, specs), *_evaluate_all(reloaded[middle:], now, specs)]
     return []
+
+
+@dataclass(frozen=True, slots=True)
+class Gang:
+    """A workload with the pods of its current run."""
+
+    workload: Workload
+    pods: Sequence[Pod]
+    spec: ParsedSpec
+
+    def mark_stopping(self) -> bool:
+        """Mark live pods as stopping, in memory. Return whether there are any."""
+        live = [pod for pod in self.pods if pod.state in (PodState.STARTING, PodState.RUNNING)]
+        for pod in live:
+            pod.state = PodState.STOPPING
+        return bool(live)
+
+
+def _evaluate(workloads: Sequence[Workload], now: datetime, specs: SpecCache) -> None:
+    pods = _run_pods(workloads)
+    gangs = [Gang(workload, pods[workload.pk], specs.get(workload)) for workload in workloads]
+    _stop_gangs([gang for gang in gangs if gang.workload.phase == Phase.STOPPING], now)
+    for _ in range(MAX_TRANSITIONS):
+        verdicts = [(gang, step) for gang in gangs if (step := verdict(_gang_facts(gang))) is not None]
+        if not verdicts:
+            return
+        _apply_verdicts(verdicts, now)
+        gangs = [gang for gang, _ in verdicts]  # the others do not change any more
 
 
 def _run_pods(workloads: Iterable[Workload]) -> dict[uuid.UUID, list[Pod]]:
@@ -64,31 +100,21 @@ def _run_pods(workloads: Iterable[Workload]) -> dict[uuid.UUID, list[Pod]]:
     return pods
 
 
-def stop_live_pods(workload: Workload, reason: str, now: datetime) -> int:
-    return Pod.objects.filter(workload=workload, state__in=(PodState.STARTING, PodState.RUNNING)).update(
-        state=PodState.STOPPING, stop_reason=reason, since=now
-    )
+def stop_live_pods(workloads: Collection[uuid.UUID], now: datetime) -> int:
+    """Stop the live pods of workloads, for the reason for which the workloads stop. Return their number."""
+    live = Pod.objects.filter(workload__in=workloads, state__in=(PodState.STARTING, PodState.RUNNING))
+    reason = Workload.objects.filter(pk=OuterRef("workload_id")).values("reason")
+    return live.update(state=PodState.STOPPING, stop_reason=Subquery(reason), since=now)
 
 
-def _evaluate_gang(workload: Workload, pods: Sequence[Pod], now: datetime, parsed: ParsedSpec) -> None:
-    if workload.phase == Phase.STOPPING:
-        _stop_gang(workload, pods, workload.reason, now)
-    for _ in range(MAX_TRANSITIONS):
-        step = verdict(_gang_facts(workload, pods, parsed))
-        if step is None:
-            return
-        _apply_verdict(step, workload, pods, now)
+def _stop_gangs(gangs: Iterable[Gang], now: datetime) -> None:
+    stopped = [gang.workload.pk for gang in gangs if gang.mark_stopping()]
+    if stopped:
+        stop_live_pods(stopped, now)
 
 
-def _stop_gang(workload: Workload, pods: Iterable[Pod], reason: str, now: datetime) -> None:
-    running = [pod for pod in pods if pod.state in (PodState.STARTING, PodState.RUNNING)]
-    if running:
-        stop_live_pods(workload, reason, now)
-        for pod in running:
-            pod.state = PodState.STOPPING
-
-
-def _gang_facts(workload: Workload, pods: Iterable[Pod], parsed: ParsedSpec) -> GangFacts:
+def _gang_facts(gang: Gang) -> GangFacts:
+    workload, pods, parsed = gang.workload, gang.pods, gang.spec
     latest: dict[tuple[str, int], Pod] = {}
     for pod in sorted(pods, key=lambda pod: (pod.created_at, pod.state in LIVE_STATES, str(pod.pk))):
         latest[pod.role, pod.index] = pod
@@ -114,30 +140,42 @@ def idle_roles(parsed: ParsedSpec) -> frozenset[str]:
     return frozenset(role.name for role in roles if role.idle)
 
 
-def _apply_verdict(step: Verdict, workload: Workload, pods: Iterable[Pod], now: datetime) -> None:
-    columns = _verdict_columns(step, workload, now)
-    if not step.to:
-        Workload.objects.filter(pk=workload.pk).update(**columns)
+def _apply_verdicts(verdicts: Sequence[tuple[Gang, Verdict]], now: datetime) -> None:
+    _mark_stale([(gang.workload, step) for gang, step in verdicts if not step.to], now)
+    moves = [_verdict_move(gang, step, now) for gang, step in verdicts if step.to]
+    made = move_all(moves, actor=ACTOR, now=now)
+    assert len(made) == len(moves), "a locked row cannot leave its phase"
+    for gang, step in verdicts:
+        if step.to:
+            gang.workload.phase, gang.workload.reason = step.to, step.reason
+            gang.workload.message = step.message
+        for name, value in _verdict_columns(step, gang.workload, now).items():
+            setattr(gang.workload, name, value)
+    _stop_gangs([gang for gang, step in verdicts if step.to == Phase.STOPPING], now)
+
+
+def _mark_stale(changes: Sequence[tuple[Workload, Verdict]], now: datetime) -> None:
+    for is_stale in (False, True):
+        workloads = [workload for workload, step in changes if step.stale is is_stale]
+        if workloads:
+            rows = Workload.objects.filter(pk__in=[workload.pk for workload in workloads])
+            rows.update(stale_since=now if is_stale else None)
+    for workload, _ in changes:
         announce.workload_changed(workload)
-    else:
-        moved = move(
-            workload,
-            expected=[workload.phase],
-            to=step.to,
-            reason=step.reason,
-            message=step.message,
-            actor=ACTOR,
-            now=now,
-            data={"run": workload.run},
-            keep_reservations=_all_consolidated(pods),
-            **columns,
-        )
-        assert moved, "a locked row cannot leave its phase"
-        workload.phase, workload.reason, workload.message = step.to, step.reason, step.message
-        if step.to == Phase.STOPPING:
-            _stop_gang(workload, pods, step.reason, now)
-    for name, value in columns.items():
-        setattr(workload, name, value)
+
+
+def _verdict_move(gang: Gang, step: Verdict, now: datetime) -> Move:
+    workload = gang.workload
+    return Move(
+        workload,
+        [workload.phase],
+        step.to,
+        step.reason,
+        step.message,
+        data={"run": workload.run},
+        columns=_verdict_columns(step, workload, now),
+        keep_reservations=_all_consolidated(gang.pods),
+    )
 
 
 def _all_consolidated(pods: Iterable[Pod]) -> bool:

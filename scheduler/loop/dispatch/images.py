@@ -142,7 +142,6 @@ def delay_after(attempts: int) -> timedelta:
 
 
 def _fail_workload(workload: Workload, error: RegistryError, now: datetime) -> None:
-    stop_live_pods(workload, error.fault, now)
     move(
         workload,
         expected=[workload.phase],
@@ -154,3 +153,4 @@ def _fail_workload(workload: Workload, error: RegistryError, now: datetime) -> N
         now=now,
         data={"run": workload.run},
     )
+    stop_live_pods([workload.pk], now)

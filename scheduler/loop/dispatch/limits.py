@@ -177,7 +177,6 @@ def _end_workload(overdue: OverdueWorkload, now: datetime) -> bool:
     columns: dict[str, Any] = {}
     if row.phase in (Phase.STARTING, Phase.RUNNING):
         to, columns = Phase.STOPPING, {"next_phase": overdue.final_phase}
-        stop_live_pods(row, overdue.reason, now)
     elif row.phase in (Phase.PENDING, Phase.RESERVED):
         to = Phase.FAILED if overdue.final_phase == Phase.FAILED else Phase.CANCELLED
         columns = {"explanation": None}
@@ -185,7 +184,7 @@ def _end_workload(overdue: OverdueWorkload, now: datetime) -> bool:
         to = Phase.CANCELLED
     else:
         return False
-    return move(
+    moved = move(
         row,
         expected=[row.phase],
         to=to,
@@ -195,3 +194,6 @@ def _end_workload(overdue: OverdueWorkload, now: datetime) -> bool:
         now=now,
         **columns,
     )
+    if to == Phase.STOPPING:
+        stop_live_pods([row.pk], now)
+    return moved

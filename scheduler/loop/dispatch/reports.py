@@ -3,20 +3,23 @@
 import logging
 import uuid
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from django.db import DataError, transaction
+
 from berth.db.crash_points import assert_no_transaction, crash_point
 from berth.db.lease import fenced_transaction
+from berth.db.moves import RowChange, change_rows
 from pools.models import Node, NodePool
 from pools.runtimes.base import PodCause, PodReport, RuntimeFailure
 from pools.runtimes.base import PodState as Reported
 from projects.models import Pod, PodState
 from projects.models.workloads import LIVE_POD_STATES
 from scheduler.loop.context import Runtimes, SchedulerContext
-from scheduler.loop.dispatch.gangs import evaluate_gangs, workloads_to_evaluate
+from scheduler.loop.dispatch.gangs import evaluate_gangs, lock_gangs, workloads_to_evaluate
 from scheduler.loop.dispatch.start_messages import progress_messages, show_messages
 from scheduler.loop.dispatch.verdict import OUT_OF_MEMORY, WORKSPACE_FULL
 from scheduler.loop.observe.workloads import PodRow
@@ -83,9 +86,10 @@ def record_reports(now: datetime, context: SchedulerContext) -> Intake:
             record_warnings(warnings)
     if affected:
         with fenced_transaction(context.held_lease):
-            _write_changes(changes, now)
+            workloads = lock_gangs(affected)
+            notes += _write_changes(changes, now)
             crash_point("reports.written")
-            notes += evaluate_gangs(affected, now, context.specs)
+            notes += evaluate_gangs(workloads, now, context.specs)
             crash_point("reports.before_end")
         crash_point("reports.done")
     unknown = frozenset(
@@ -196,12 +200,27 @@ def _stop_pods_on_lost_or_ended_nodes(
             yield f"Pod {pod.pk} on {place} could not be stopped: {error}"
 
 
-def _write_changes(changes: Iterable[PodChange], now: datetime) -> None:
-    ended = []
-    for change in changes:
-        written = Pod.objects.filter(pk=change.pod.pk, state=change.pod.state).update(
-            state=change.state, since=now, **change.columns
-        )
-        if written and change.state not in LIVE_POD_STATES:
-            ended.append(change.pod.pk)
-    release_allocations(ended, now)
+def _write_changes(changes: Sequence[PodChange], now: datetime) -> list[str]:
+    """Write all changes. If the database rejects them, bisect to isolate the offending change."""
+    if not changes:
+        return []
+    try:
+        with transaction.atomic():
+            _write(changes, now)
+    except DataError as error:
+        if len(changes) == 1:
+            log.exception("the report of pod %s could not be recorded", changes[0].pod.pk)
+            return [f"The report of pod {changes[0].pod.pk} could not be recorded: {error}"]
+        middle = len(changes) // 2
+        return [*_write_changes(changes[:middle], now), *_write_changes(changes[middle:], now)]
+    return []
+
+
+def _write(changes: Sequence[PodChange], now: datetime) -> None:
+    rows = [
+        RowChange(change.pod.pk, [change.pod.state], {"state": change.state, "since": now, **change.columns})
+        for change in changes
+    ]
+    written = change_rows(Pod, "state", rows)
+    ended = [change.pod.pk for change in changes if change.state not in LIVE_POD_STATES]
+    release_allocations([pk for pk in ended if pk in written], now)
