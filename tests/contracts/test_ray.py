@@ -23,6 +23,7 @@ from pools.runtimes.shim.processes import process_ids
 from tests.contracts import test_runtime as contract
 from tests.contracts.pods import RayStage, alive, ended, order, poll_until, running
 from tests.contracts.ray_cluster import RayCluster
+from tests.images.registry import missing_programs, running_registry
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(300)]  # the first test waits for the cluster
 GRPC_METHODS = (
@@ -70,6 +71,18 @@ def test_pod_runs_on_its_node_with_the_assigned_devices(stage: RayStage) -> None
         assert ended(stage.runtime, pod_id).exit_code == 0
         output = stage.runtime.read_log(pod_id, 0, 1000).data.decode()
         assert output == f"{devices} {stage.cluster.home(node)}/pods/{pod_id}/work\n"
+
+
+def test_pod_runs_in_a_container_image_on_its_node(stage: RayStage, tmp_path: Path) -> None:
+    isolation = stage.runtime.get_isolation(["i-0"])["i-0"]
+    if missing := [*missing_programs(), *([] if isolation.images else ["a container"])]:
+        pytest.skip(f"not on this machine: {', '.join(missing)}. {isolation.images_obstacle}")
+    with running_registry(tmp_path / "registry") as registry:
+        image = registry.push("team/busybox", Env=["PATH=/bin", "COLOR=blue"])
+        pod = order("p-1", "sh", "-c", "echo $COLOR; exit 5", image=image, registry_auth=registry.auth)
+        stage.runtime.start(pod)
+        assert ended(stage.runtime, "p-1").exit_code == 5
+    assert stage.runtime.read_log("p-1", 0, 100).data == b"blue\n"
 
 
 def test_ray_does_not_oversubscribe_a_device(stage: RayStage) -> None:

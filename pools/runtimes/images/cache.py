@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+from typing import Any
 
 from pools.runtimes.images.podman import Podman
 from pools.runtimes.images.store import ImageStore
@@ -27,13 +28,27 @@ def evict_all(podman: Podman) -> None:
 
 
 def stored_bytes(store: ImageStore) -> int:
-    """Return the unpacked size of all layers. Layers that images share count once."""
+    """Return the unpacked size of the layers of all images. Layers that images share count once.
+
+    Layers of a pull that was killed do not count, because no removal of an image would free them.
+    """
     try:
-        with open(f"{store.root}/graph/overlay-layers/layers.json") as file:
-            layers = json.load(file)
-        return sum(int(layer.get("diff-size", 0)) for layer in layers)
-    except (OSError, ValueError, AttributeError):
+        layers = {layer["id"]: layer for layer in _read(f"{store.root}/graph/overlay-layers/layers.json")}
+        images = _read(f"{store.root}/graph/overlay-images/images.json")
+        pending, used = [image.get("layer", "") for image in images], set()
+        while pending:
+            name = pending.pop()
+            if name in layers and name not in used:
+                used.add(name)
+                pending.append(layers[name].get("parent", ""))
+        return sum(int(layers[name].get("diff-size", 0)) for name in used)
+    except (OSError, ValueError, KeyError, AttributeError):
         return 0
+
+
+def _read(path: str) -> list[dict[str, Any]]:
+    with open(path) as file:
+        return list(json.load(file))
 
 
 def _oldest_first(store: ImageStore) -> list[str]:
