@@ -1,0 +1,34 @@
+"""Test for a secret's way from the command line to a pod, in a running installation."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.journeys.command import Terminal, sign_in
+from tests.journeys.installation import Installation, until
+
+pytestmark = pytest.mark.timeout(300)
+VALUE = "swordfish-of-the-journey"
+
+
+def files_with(home: Path, text: str) -> list[Path]:
+    """Return the files of an installation that contain the text, with those of its database."""
+    return [path for path in home.rglob("*") if path.is_file() and text.encode() in path.read_bytes()]
+
+
+def test_secret_reaches_only_the_pods_of_workloads_that_name_it(
+    shared_berth: Installation, dave_on_shared_berth: Terminal, tmp_path: Path
+) -> None:
+    dave, admin = dave_on_shared_berth, sign_in(shared_berth, "admin", tmp_path / "admin")
+    admin.berth("secret", "set", "journey", "-p", "vision", stdin=VALUE)
+    script = 'printf %s "$TOKEN" | cmp - "$BERTH_SECRETS_DIR/t.txt" && echo "${#TOKEN} characters"'
+    dave.berth("submit", "-n", "secret", "-p", "vision", "--gpu", "0", "--secret", "journey=TOKEN",
+               "--secret-file", "journey=t.txt", "--shell", script)  # fmt: skip
+    client = dave.client()
+    workload = client.workloads.find("secret")
+    until(lambda: client.workloads.get(workload.id).phase in ("completed", "failed"), 120)
+    log = client.workloads.log(workload.id).data.decode()
+    assert (client.workloads.get(workload.id).phase, log) == ("completed", f"{len(VALUE)} characters\n")
+    assert files_with(shared_berth.home, VALUE) == [], "neither the database nor a log contains it"
+    admin.berth("secret", "delete", "journey", "-p", "vision")
+    dave.berth("delete", "secret")
