@@ -9,12 +9,16 @@ from pools.runtimes import capabilities
 from pools.runtimes.capabilities import Capabilities
 from projects.models import Phase, Project, Workload
 from projects.services.workloads import control
+from projects.services.workloads.prediction import dry_run
 from scheduler.engine.decide import decide
 from scheduler.loop.commit import commit
 from scheduler.loop.observe.specs import SpecCache
 from scheduler.loop.observe.view import observe
 from scheduler.models import Cycle
+from scheduler.simulator.scenario.export import snapshot_to_scenario
+from scheduler.simulator.scenario.load import load
 from tests import factories as make
+from tests.cast import training
 from tests.scheduler.stage import Stage
 
 IMAGE = "ghcr.io/org/train:1"
@@ -143,3 +147,22 @@ def test_two_projects_of_one_plan_do_not_get_the_same_node(stage: Stage, speech:
     assert [reason for _, reason in outcome.stale] == [
         "node local-0 cannot isolate pods and serves another project"
     ]
+
+
+def test_dry_run_and_exported_scenario_agree_with_the_scheduler(stage: Stage, speech: Project) -> None:
+    report("local-0", level="none", obstacle=NO_BUBBLEWRAP, images="", images_obstacle=NO_PODMAN)
+    Node.objects.filter(name="local-1").update(state="cordoned")
+    stage.submit("first", roles=[{"name": "w", "replicas": 1, "gpu": 1}])
+    stage.tick(2)
+    one_gpu = [{"name": "w", "replicas": 1, "gpu": 1}]
+    documents = [
+        training("w", project=project, roles=one_gpu, **image)
+        for project, image in (("vision", {}), ("speech", {}), ("vision", {"image": IMAGE}))
+    ]
+    outcomes = [dry_run(actor=stage.cast.alice, document=document).outcome for document in documents]
+    assert outcomes == ["would_start", "would_stay_pending", "would_stay_pending"]
+    snapshot = observe(stage.clock.now(), SpecCache()).snapshot
+    again = load(snapshot_to_scenario(snapshot)).snapshot
+    assert [(node.lacks, node.only_project) for node in again.nodes] == [
+        ({"images": "podman is not installed"}, "vision"), ({}, ""),
+    ]  # fmt: skip
