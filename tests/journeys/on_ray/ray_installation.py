@@ -56,9 +56,10 @@ class RayInstallation:
     devices = {"cluster-0": "0,1", "cluster-1": "2,3"}  # valid until a node is replaced
 
     def submit(
-        self, user: Terminal, name: str, command: str = WORKS, replicas: int = 2, **more: Any
-    ) -> Workload:
-        role = {"name": "worker", "replicas": replicas, "gpu": 2, "cpu": 0.1, "memory_mib": 64}
+        self, user: Terminal, name: str, command: str = WORKS, replicas: int = 2, memory_mib: int = 64,
+        **more: Any,
+    ) -> Workload:  # fmt: skip
+        role = {"name": "worker", "replicas": replicas, "gpu": 2, "cpu": 0.1, "memory_mib": memory_mib}
         document = {
             "name": name, "project": "vision" if user is self.dave else "ads", "pools": [POOL],
             "command": ["sh", "-c", command], "roles": [role], "grace_period_seconds": 5, **more,

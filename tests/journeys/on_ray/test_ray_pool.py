@@ -154,7 +154,7 @@ def test_gang_starts_its_own_ray_cluster_isolated_from_the_pools_cluster(
     count_variables = 'env | grep -c "^RAY_" > "$BERTH_WORKSPACE/ray-$RANK"; '
     command = f"{count_variables} exec python -m berth.worker.own_ray python -c '{RAY_PROGRAM}'"
     ours = {"PYTHONPATH": f"{ROOT}:{ROOT / 'platform'}"}  # the installed package may be another checkout
-    gang = installation.submit(installation.dave, "own-ray", command, env=ours)
+    gang = installation.submit(installation.dave, "own-ray", command, memory_mib=1024, env=ours)
     installation.until(gang, "running")
     nodes = installation.nodes()
     first, second = installation.pods(gang)

@@ -40,7 +40,7 @@ def client(installation: RayInstallation) -> Iterator[Client]:
 @pytest.fixture(scope="module")
 def session(client: Client) -> Iterator[Session]:
     """Open a session on two nodes. Each node has one CPU and two declared GPUs."""
-    options: dict[str, Any] = {"gpus": 2, "memory_mib": 64, "project": "vision", "plugins": ["joblib"]}
+    options: dict[str, Any] = {"gpus": 2, "memory_mib": 1024, "project": "vision", "plugins": ["joblib"]}
     with client.session(POOL, nodes=2, start_timeout=240, **options) as session:
         yield session
 
@@ -175,7 +175,7 @@ def test_killed_raylet_of_a_session_restarts_its_nodes(session: Session, client:
 def test_thread_executor_uses_ray_and_ray_ends_with_the_session(
     client: Client, installation: RayInstallation
 ) -> None:
-    options: dict[str, Any] = {"gpus": 0, "memory_mib": 64, "project": "vision", "executor": "thread"}
+    options: dict[str, Any] = {"gpus": 0, "memory_mib": 1024, "project": "vision", "executor": "thread"}
     with client.session(POOL, start_timeout=240, **options) as session:
         result = session.submit(square, 3).result(LONG)
         own = session.submit(lambda: os.environ["RAY_ADDRESS"]).result(LONG)
