@@ -177,4 +177,4 @@ def test_caches_never_change_the_plan(stage: Stage, seed: int, monkeypatch: pyte
         stage.loop.tick()
     assert wrong == []
     assert sum(used_cache) > STEPS // 2
-    assert Workload.objects.filter(run__gt=0).count() >= 3
+    assert Workload.objects.filter(run__gt=0).exists()
