@@ -19,7 +19,7 @@ def empty_url(postgres: str) -> Iterator[str]:
     with psycopg.connect(postgres, autocommit=True) as connection:
         connection.execute(sql.SQL("CREATE DATABASE {}").format(name))
         yield postgres.replace("/berth?", f"/{fresh}?")
-        connection.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(name))
+        connection.execute(sql.SQL("DROP DATABASE {}").format(name))
 
 
 @pytest.fixture
