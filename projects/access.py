@@ -7,6 +7,7 @@ user cannot see is reported as not found.
 """
 
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from enum import StrEnum
 from typing import Any
 
@@ -43,6 +44,14 @@ REQUIRED_SCOPES = {
     Action.VIEW_CAPACITY: "read",
 }
 SUBMITTER_ROLES = (Role.MEMBER, Role.PROJECT_ADMIN)
+
+
+def with_roles(actor: Actor) -> Actor:
+    """Return the actor with all roles of its user, so that further checks need no queries."""
+    if actor.user is None or actor.roles is not None:
+        return actor
+    rows = Membership.objects.filter(user=actor.user).values_list("role", "department_id", "project_id")
+    return replace(actor, roles=tuple(GrantedRole(*row) for row in rows))
 
 
 def is_platform_admin(actor: Actor) -> bool:

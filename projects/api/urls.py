@@ -9,7 +9,7 @@ from projects.api.services import autoscalers, scaling
 from projects.api.services import views as services
 from projects.api.sessions import calls, workers
 from projects.api.sessions import views as sessions
-from projects.api.workloads import pods, ports
+from projects.api.workloads import batch, pods, ports
 from projects.api.workloads import views as workloads
 
 urlpatterns: list[URLPattern | URLResolver] = [
@@ -39,6 +39,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("members/<int:member_id>", members.MemberDetail.as_view()),
     path("users", members.Users.as_view()),
     path("workloads", workloads.Workloads.as_view()),
+    path("workloads:batch", batch.SubmitBatch.as_view()),
     path("workloads/cancel", workloads.CancelMany.as_view()),
     path("workloads/<uuid:workload_id>", workloads.WorkloadDetail.as_view()),
     path("workloads/<uuid:workload_id>/cancel", workloads.Cancel.as_view()),

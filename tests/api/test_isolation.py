@@ -112,6 +112,10 @@ MATRIX: list[tuple[str, str, Any, dict[str, str], str]] = [
     ("POST", "users", {"username": "new"}, {}, "201 403 403 403 403 403 403 401"),
     ("GET", "workloads", None, {}, "200 200 200 200 200 200 200 401"),
     ("POST", "workloads", training("new", project="vision"), {}, "201 201 201 201 403 422 422 401"),
+    (
+        "POST", "workloads:batch", {"items": [training("new", project="vision")], "atomic": True}, {},
+        "200 200 200 200 422 422 422 401",
+    ),
     ("GET", "workloads/{workload}", None, {}, "200 200 200 200 200 404 404 401"),
     ("DELETE", "workloads/{ended}", None, {}, "204 204 204 204 403 404 404 401"),
     ("POST", "workloads/{workload}/cancel", None, {}, "200 200 200 200 403 404 404 401"),

@@ -35,7 +35,11 @@ class SubmitFlags:
     """Options of `berth submit`. Options without a value are omitted from the document."""
 
     command: Annotated[
-        Texts, typer.Argument(metavar="[-- COMMAND...]", help="Command of each replica, after --.")
+        Texts,
+        typer.Argument(
+            metavar="[FILE...] [-- COMMAND...]",
+            help="Files with workload documents, or the command of each replica, after --.",
+        ),
     ] = None
     file: Annotated[
         Texts,
@@ -173,6 +177,7 @@ class SubmitFlags:
         ),
     ] = None
     dry_run: Annotated[bool, _option("Predict the decision without submitting.", "--dry-run")] = False
+    atomic: Annotated[bool, _option("Submit all documents or, if one is refused, none.", "--atomic")] = False
     show: Annotated[bool, _option("Print the document instead of submitting it.", "--print")] = False
     watch: Annotated[bool, _option("Print each phase change until the workload ends.", "--watch")] = False
     follow: Annotated[bool, _option("Print the output until the workload ends.", "--follow")] = False

@@ -152,6 +152,13 @@ def serialize_workload(workload: Workload) -> WorkloadDetailResponse:
     return WorkloadDetailResponse.from_row(row, images=_run_images(row), **_workload_values(row))
 
 
+def serialize_new_row(submitted: Submission) -> WorkloadResponse:
+    """Serialize a new workload like a list row, without querying it again."""
+    row: Any = submitted.workload
+    row.pods_running, row.pods_maximum = 0, submitted.replicas_max
+    return serialize_list_row(row)
+
+
 def serialize_submission(submitted: Submission) -> SubmissionResponse:
     """Serialize a new workload, which has no pods yet, without querying its row again."""
     row: Any = submitted.workload

@@ -5,10 +5,7 @@ from datetime import datetime
 from berth.core.errors import Invalid
 from berth.core.problems import Problem, format_value
 from berth.core.spec import WorkloadSpec
-from projects.access import Action, may
-from projects.actor import Actor
 from projects.models import Project
-from projects.selectors import projects as visible
 from projects.services.workloads.submission_view import SubmissionView
 
 NAMES_SHOWN = 20
@@ -25,7 +22,7 @@ def resolve_project(view: SubmissionView, spec: WorkloadSpec, project: Project |
             raise Invalid([Problem(where, "names another project", format_value(spec.project), project.name)])
         return view.refresh_project(project)
     if spec.project is None:
-        return view.refresh_project(_only_project(view.actor, where))
+        return view.refresh_project(_only_project(view, where))
     project = view.visible_project(spec.project)
     if project is None:
         allowed = "the name of a project in which you may submit"
@@ -33,8 +30,8 @@ def resolve_project(view: SubmissionView, spec: WorkloadSpec, project: Project |
     return project
 
 
-def _only_project(actor: Actor, where: str) -> Project:
-    projects = [project for project in visible(actor) if may(actor, Action.SUBMIT, project)]
+def _only_project(view: SubmissionView, where: str) -> Project:
+    projects = view.submittable_projects
     if len(projects) == 1:
         return projects[0]
     names = ", ".join(project.name for project in projects[:NAMES_SHOWN])

@@ -5,8 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from berth.core.errors import Invalid
 from berth.core.problems import Problem, format_value, suggest
 from berth.core.spec import GroupSpec, WorkloadSpec
-from pools.models import PoolSecret, SecretKind
-from projects.models import Project, ProjectSecret
+from projects.models import Project
 from projects.services.workloads.submission_view import SubmissionView
 
 NONE_YET = "nothing, because neither the project nor these pools have secrets; see `berth secret set --help`"
@@ -33,7 +32,7 @@ def pools_with_secrets(
     if listed:
         raise Invalid(listed)
     if not capable:
-        raise Invalid(list(_missing_problems(paths, project, available)))
+        raise Invalid(list(_missing_problems(view, paths, project, available)))
     return capable
 
 
@@ -50,9 +49,9 @@ def _secret_paths(path: str, node: WorkloadSpec | GroupSpec) -> Iterator[tuple[s
 
 
 def _missing_problems(
-    paths: Mapping[str, str], project: Project, available: Mapping[str, set[str]]
+    view: SubmissionView, paths: Mapping[str, str], project: Project, available: Mapping[str, set[str]]
 ) -> Iterator[Problem]:
-    logins = _registry_names(project, list(available))
+    logins = view.registry_secret_names(project, available)
     everywhere = set().union(*available.values())
     for name, path in paths.items():
         if name in everywhere:
@@ -64,12 +63,6 @@ def _missing_problems(
     if everywhere >= set(paths):
         yield Problem("secrets", "are not all in the same pool", ", ".join(sorted(paths)),
                       f"secrets of project {project.name}, or of one pool")  # fmt: skip
-
-
-def _registry_names(project: Project, pools: Sequence[str]) -> set[str]:
-    own = ProjectSecret.objects.filter(project=project, kind=SecretKind.REGISTRY)
-    rows = PoolSecret.objects.filter(pool__name__in=pools, kind=SecretKind.REGISTRY)
-    return {*own.values_list("name", flat=True), *rows.values_list("name", flat=True)}
 
 
 def _suggest(name: str, available: Mapping[str, set[str]]) -> str:

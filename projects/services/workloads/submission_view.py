@@ -1,7 +1,8 @@
 """Rows that submissions are checked against, read once per request, however many documents it contains."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -13,10 +14,11 @@ from berth.core.errors import NotFound
 from berth.core.spec import WorkloadSpec
 from pools.models import Node, NodePool, PoolSecret, SecretKind
 from pools.models.node import HOSTING
-from projects.access import can_see
+from projects.access import Action, can_see, may
 from projects.actor import Actor
 from projects.engine.admission import Allowance, oversold
 from projects.models import Department, Project, ProjectSecret, Workload
+from projects.selectors import projects as projects_of
 
 NO_QUOTA = Bounds(0, None, None)
 
@@ -101,6 +103,12 @@ class SubmissionView:
         return current
 
     @cached_property
+    def submittable_projects(self) -> list[Project]:
+        """The projects in which the user may submit workloads."""
+        visible = projects_of(self.actor)
+        return [project for project in visible if may(self.actor, Action.SUBMIT, project)]
+
+    @cached_property
     def pools(self) -> Mapping[str, NodePool]:
         """All pools by name, in the order of their names."""
         pools: dict[str, NodePool] = {}
@@ -121,19 +129,31 @@ class SubmissionView:
 
     def secret_names(self, project: Project, pools: Iterable[str]) -> dict[str, set[str]]:
         """Return the names of the secrets whose values the project can use, by pool."""
-        own = {name for owner, name in self._project_secrets if owner == project.pk}
-        return {pool: own | {name for owner, name in self._pool_secrets if owner == pool} for pool in pools}
+        own = {name for owner, name in self._project_secrets[SecretKind.VALUE] if owner == project.pk}
+        rows = self._pool_secrets[SecretKind.VALUE]
+        return {pool: own | {name for owner, name in rows if owner == pool} for pool in pools}
+
+    def registry_secret_names(self, project: Project, pools: Collection[str]) -> set[str]:
+        """Return the names of the registry credentials of the project and the pools."""
+        own = {name for owner, name in self._project_secrets[SecretKind.REGISTRY] if owner == project.pk}
+        return own | {name for owner, name in self._pool_secrets[SecretKind.REGISTRY] if owner in pools}
 
     @cached_property
-    def _project_secrets(self) -> list[tuple[int, str]]:
+    def _project_secrets(self) -> dict[str, list[tuple[int, str]]]:
+        """Owner and name of each secret of the projects read so far, by kind."""
         projects = [project.pk for project in self._projects.values() if project is not None]
-        rows = ProjectSecret.objects.filter(project__in=projects, kind=SecretKind.VALUE)
-        return list(rows.values_list("project_id", "name"))
+        rows: dict[str, list[tuple[int, str]]] = defaultdict(list)
+        secrets = ProjectSecret.objects.filter(project__in=projects)
+        for kind, owner, name in secrets.values_list("kind", "project_id", "name"):
+            rows[kind].append((owner, name))
+        return rows
 
     @cached_property
-    def _pool_secrets(self) -> list[tuple[str, str]]:
-        rows = PoolSecret.objects.filter(kind=SecretKind.VALUE)
-        return list(rows.values_list("pool__name", "name"))
+    def _pool_secrets(self) -> dict[str, list[tuple[str, str]]]:
+        rows: dict[str, list[tuple[str, str]]] = defaultdict(list)
+        for kind, owner, name in PoolSecret.objects.values_list("kind", "pool__name", "name"):
+            rows[kind].append((owner, name))
+        return rows
 
     @cached_property
     def pools_that_refuse_limits(self) -> frozenset[str]:

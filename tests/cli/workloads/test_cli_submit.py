@@ -26,21 +26,60 @@ def test_options_are_sent_as_a_document(terminal: Terminal) -> None:
     }  # fmt: skip
 
 
-def test_documents_from_several_files_are_submitted(terminal: Terminal, tmp_path: Path) -> None:
-    (tmp_path / "two.yaml").write_text("name: a\nroles: [{gpu: 1}]\n---\nname: b\nroles: [{gpu: 1}]\n")
-    one = '{"name": "c", "roles": [{"gpu": 1}], "deadline": "2030-01-01T00:00:00Z"}'
-    (tmp_path / "one.json").write_text(one)
-    server = StubServer(CREATED)
-    terminal.run("submit", "-f", str(tmp_path / "two.yaml"), "-f", str(tmp_path / "one.json"), server=server)
-    assert [json.loads(request.content)["name"] for request in server.requests] == ["a", "b", "c"]
+def batch(*names: str, refused: str = "") -> httpx.Response:
+    """Return the outcome of a batch, in which the document `refused` has an error."""
+    error = {"code": "conflict", "detail": "vision already has a live workload named b.", "errors": []}
+    items = [
+        {
+            "workload": None if name == refused else workload(name, phase="pending"),
+            "warnings": [],
+            "error": error if name == refused else None,
+        }
+        for name in names
+    ]
+    return httpx.Response(200, json={"stored": len(names), "refused": 0, "items": items})
+
+
+@pytest.mark.parametrize("options", [("-f", "two.yaml", "-f", "one.json"), ("two.yaml", "one.json")])
+def test_documents_from_several_files_are_submitted_with_one_request(
+    terminal: Terminal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("two.yaml").write_text("name: a\nroles: [{gpu: 1}]\n---\nname: b\nroles: [{gpu: 1}]\n")
+    Path("one.json").write_text('{"name": "c", "roles": [{"gpu": 1}], "deadline": "2030-01-01T00:00:00Z"}')
+    server = StubServer(batch("a", "b", "c"))
+    result = terminal.run("submit", *options, server=server)
+    assert server.calls == ["POST /api/v1/workloads:batch"]
+    body = json.loads(server.requests[0].content)
+    assert ([item["name"] for item in body["items"]], body["atomic"]) == (["a", "b", "c"], False)
+    assert result.stdout == "vision/a submitted\nvision/b submitted\nvision/c submitted\n"
+
+
+def test_refused_document_of_a_batch_is_named_and_exits_with_code_2(terminal: Terminal) -> None:
+    typed = "name: a\nroles: [{gpu: 1}]\n---\nname: b\nroles: [{gpu: 1}]\n"
+    result = terminal.run("submit", "-f", "-", server=StubServer(batch("a", "b", refused="b")), input=typed)
+    assert (result.exit_code, result.stdout) == (2, "vision/a submitted\n")
+    assert result.stderr == "berth: stdin, document 2: vision already has a live workload named b.\n"
+
+
+def test_more_than_a_thousand_documents_take_several_requests(terminal: Terminal) -> None:
+    names = [f"w{number}" for number in range(1001)]
+    typed = "\n---\n".join(f"name: {name}\nroles: [{{gpu: 1}}]" for name in names)
+    server = StubServer(batch(*names[:1000]), batch(names[1000]))
+    assert terminal.run("submit", "-f", "-", server=server, input=typed).exit_code == 0
+    sizes = [len(json.loads(request.content)["items"]) for request in server.requests]
+    assert sizes == [1000, 1]
+    refused = terminal.run("submit", "-f", "-", "--atomic", server=server, input=typed)
+    assert (refused.exit_code, len(server.requests)) == (2, 2)
 
 
 def test_default_project_applies_to_documents_without_one(terminal: Terminal) -> None:
-    server = StubServer(CREATED)
+    server = StubServer(batch("a", "b"))
     typed = "name: a\nroles: [{gpu: 1}]\n---\nname: b\nproject: ads\nroles: [{gpu: 1}]\n"
     settings = Settings("http://127.0.0.1:8000", "t", "speech")
-    terminal.run("submit", "-f", "-", server=server, settings=settings, input=typed)
-    assert [json.loads(request.content)["project"] for request in server.requests] == ["speech", "ads"]
+    terminal.run("submit", "-f", "-", "--atomic", server=server, settings=settings, input=typed)
+    body = json.loads(server.requests[0].content)
+    assert ([item["project"] for item in body["items"]], body["atomic"]) == (["speech", "ads"], True)
 
 
 def test_one_invalid_document_stops_the_whole_submission(terminal: Terminal) -> None:

@@ -2,11 +2,13 @@
 
 import sys
 from collections import Counter
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import typer
 
 from berth.cli.arguments import open_client, with_options_from
+from berth.cli.batch import submit_documents
 from berth.cli.columns import format_limits
 from berth.cli.documents import apply_settings, document_from_template, documents_from_files
 from berth.cli.exits import BadInput, ExitCode, exit_code_for
@@ -22,6 +24,9 @@ if TYPE_CHECKING:
     from berth.client.models.workloads import DryRun, Submission
 
 
+FILE_SUFFIXES = (".yaml", ".yml", ".json")
+
+
 @with_options_from(SubmitFlags)
 def submit(flags: SubmitFlags) -> None:
     """Submit workloads from options, files or a template.
@@ -29,15 +34,17 @@ def submit(flags: SubmitFlags) -> None:
     \b
     berth submit -n train -p vision --gpu 1 --replicas 4 -- python train.py --epochs 3
     berth submit -n sweep --gpu 0.5 --max-runtime 2h --shell 'python a.py | tee log'
-    berth submit -f train.yaml -f more.json
+    berth submit train.yaml more.json         the same as -f train.yaml -f more.json
+    berth submit sweep.yaml --atomic          all documents of the file or none
     generate | berth submit -f -
     berth submit -f train.yaml --dry-run      predict the decision without submitting
     berth submit --template vision/nightly -n run-7 --set roles[0].gpu=2 --set env.EPOCHS=5
     berth submit -n train --gpu 1 --print -- python train.py > train.yaml
 
-    All documents are validated before the first is sent. Requests are retried after a lost connection;
-    a retry never submits a workload twice.
+    All documents are validated before the first is sent, and several are sent with one request. Requests
+    are retried after a lost connection; a retry never submits a workload twice.
     """
+    flags = _with_files(flags)
     documents_by_source = _documents(flags)
     if len(documents_by_source) > 1 and (flags.watch or flags.follow):
         raise BadInput(f"--watch and --follow take one document, not {len(documents_by_source)}")
@@ -52,10 +59,22 @@ def submit(flags: SubmitFlags) -> None:
         if flags.dry_run:
             _show_dry_runs(flags.output, [client.workloads.dry_run(document) for document in documents])
             return
-        submitted = _submit(client, documents)
+        if len(documents) > 1:
+            submit_documents(client, documents_by_source, flags.output, atomic=flags.atomic)
+            return
+        submitted = client.workloads.submit(documents[0])
         _print_submitted(flags.output, submitted)
         if flags.watch or flags.follow:
-            _follow(client, submitted[0], follow=flags.follow)
+            _follow(client, submitted, follow=flags.follow)
+
+
+def _with_files(flags: SubmitFlags) -> SubmitFlags:
+    """Return the flags with the arguments as files, if there is no other source of a document."""
+    if flags.name or flags.file or flags.template or not flags.command:
+        return flags
+    if all(argument.endswith(FILE_SUFFIXES) for argument in flags.command):
+        return replace(flags, file=flags.command, command=None)
+    return flags
 
 
 def _documents(flags: SubmitFlags) -> list[tuple[str, dict[str, Any]]]:
@@ -86,8 +105,6 @@ def _check_exclusive(option: str, document: dict[str, Any], *, allowed_keys: set
 
 def _validate(documents_by_source: list[tuple[str, dict[str, Any]]], *, from_flags: bool) -> None:
     """Raise one SpecError with the problems of all documents."""
-    from dataclasses import replace
-
     from berth.core.spec import SpecError, parse_workload
 
     problems = []
@@ -117,29 +134,14 @@ def _set_project(document: dict[str, Any], project: str) -> None:
         document.setdefault("project", project)
 
 
-def _submit(client: "Client", documents: list[dict[str, Any]]) -> list["Submission"]:
-    submitted: list[Submission] = []
-    for document in documents:
-        try:
-            submitted.append(client.workloads.submit(document))
-        except Exception:
-            if len(documents) > 1:
-                done = ", ".join(workload.handle for workload in submitted) or "none"
-                print(f"berth: submitted before the error: {done}", file=sys.stderr)
-            raise
-    return submitted
-
-
-def _print_submitted(output: Output, submitted: list["Submission"]) -> None:
+def _print_submitted(output: Output, workload: "Submission") -> None:
     if output.is_data:
-        results = [workload.plain() for workload in submitted]
-        show_data(results[0] if len(results) == 1 else results, output)
+        show_data(workload.plain(), output)
         return
-    for workload in submitted:
-        wide = f" {workload.id}" if output is Output.WIDE else ""
-        print(f"{workload.handle} submitted{wide}")
-        for warning in workload.warnings:
-            print(f"berth: warning: {safe(warning)}", file=sys.stderr)
+    wide = f" {workload.id}" if output is Output.WIDE else ""
+    print(f"{workload.handle} submitted{wide}")
+    for warning in workload.warnings:
+        print(f"berth: warning: {safe(warning)}", file=sys.stderr)
 
 
 def _follow(client: "Client", workload: "Submission", *, follow: bool) -> None:

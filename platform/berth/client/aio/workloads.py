@@ -11,6 +11,7 @@ from berth.client.errors import Ambiguous, NotFound
 from berth.client.models.logs import LogChunk
 from berth.client.models.scheduling import Eviction
 from berth.client.models.workloads import (
+    Batch,
     DryRun,
     Event,
     Explanation,
@@ -25,6 +26,7 @@ from berth.client.models.workloads import (
 
 MATCHES_PER_PAGE = 500
 POLL_SECONDS = 1.0
+BATCH_PATH = "/workloads:batch"  # without the slash, `workloads:` would be the scheme of a URL
 Document = Mapping[str, Any]
 
 
@@ -35,6 +37,17 @@ class AsyncWorkloads(AsyncResource):
         Calls with the same `key` count as one submission.
         """
         return await self._post(Submission, "workloads", document, key=key)
+
+    async def submit_many(
+        self, documents: Iterable[Document], *, atomic: bool = False, key: str | None = None
+    ) -> Batch:
+        """Submit up to 1,000 workloads with one request, exactly once even if the request is retried.
+
+        The result has one item for each document, with the workload or the reason why it is refused. With
+        `atomic`, either all workloads are stored, or none and Refused is raised with all problems.
+        """
+        body = {"items": list(documents), "atomic": atomic}
+        return await self._post(Batch, BATCH_PATH, body, key=key)
 
     async def dry_run(self, document: Document) -> DryRun:
         """Return what would happen if the workload were submitted now, without storing it."""

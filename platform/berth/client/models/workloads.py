@@ -11,6 +11,79 @@ from berth.client.models.mixins import PodMixin, WorkloadMixin
 from berth.client.models.scheduling import Eviction
 
 
+class Gpus(Model):
+    requested: float = 0
+    """GPUs of the minimum gang."""
+    now: float = 0
+    """GPUs currently allocated to the workload's pods."""
+
+
+class PodCount(Model):
+    running: int = 0
+    maximum: int = 0
+    """Maximum number of replicas of all roles."""
+
+
+class Workload(WorkloadMixin, Model):
+    id: str
+    name: str
+    project: str = ""
+    department: str = ""
+    kind: str = ""
+    priority: int = 0
+    preemptible: bool = False
+    pools: list[str] = []
+    pool: str | None = None
+    phase: str = ""
+    reason: str = ""
+    message: str = ""
+    since: datetime
+    submitted_at: datetime
+    submitted_by: str | None = None
+    started_at: datetime | None = None
+    ended_at: datetime | None = None
+    run: int = 0
+    preemptions: int = 0
+    restarts: int = 0
+    exit_code: int | None = None
+    gpus: Gpus = Field(default_factory=Gpus)
+    labels: dict[str, str] = {}
+    queue_position: int | None = None
+    expected_start: datetime | None = None
+    pods: PodCount = Field(default_factory=PodCount)
+
+
+class InvalidValue(Model):
+    """Error in a document."""
+
+    path: str = ""
+    message: str = ""
+    received: str = ""
+    allowed: str = ""
+
+
+class RefusedItem(Model):
+    code: str = ""
+    detail: str = ""
+    errors: list[InvalidValue] = []
+
+
+class BatchItem(Model):
+    """Outcome of one document, in the order of the request."""
+
+    workload: Workload | None = None
+    """The stored workload; None if there is none."""
+    warnings: list[str] = []
+    error: RefusedItem | None = None
+    """Why the document is refused."""
+
+
+class Batch(Model):
+    stored: int = 0
+    refused: int = 0
+    items: list[BatchItem] = []
+
+
 class Blocker(Model):
     reason: str = ""
     message: str = ""
@@ -30,15 +103,6 @@ class PodLimits(Model):
 class RoleLimits(PodLimits):
     pool: str = ""
     role: str = ""
-
-
-class InvalidValue(Model):
-    """Error in a document."""
-
-    path: str = ""
-    message: str = ""
-    received: str = ""
-    allowed: str = ""
 
 
 class DryRun(Model):
@@ -189,48 +253,6 @@ class SmallestChange(Model):
     """Other workloads that the start would evict."""
     scaled_down_workloads: int = 0
     moved_workloads: int = 0
-
-
-class Gpus(Model):
-    requested: float = 0
-    """GPUs of the minimum gang."""
-    now: float = 0
-    """GPUs currently allocated to the workload's pods."""
-
-
-class PodCount(Model):
-    running: int = 0
-    maximum: int = 0
-    """Maximum number of replicas of all roles."""
-
-
-class Workload(WorkloadMixin, Model):
-    id: str
-    name: str
-    project: str = ""
-    department: str = ""
-    kind: str = ""
-    priority: int = 0
-    preemptible: bool = False
-    pools: list[str] = []
-    pool: str | None = None
-    phase: str = ""
-    reason: str = ""
-    message: str = ""
-    since: datetime
-    submitted_at: datetime
-    submitted_by: str | None = None
-    started_at: datetime | None = None
-    ended_at: datetime | None = None
-    run: int = 0
-    preemptions: int = 0
-    restarts: int = 0
-    exit_code: int | None = None
-    gpus: Gpus = Field(default_factory=Gpus)
-    labels: dict[str, str] = {}
-    queue_position: int | None = None
-    expected_start: datetime | None = None
-    pods: PodCount = Field(default_factory=PodCount)
 
 
 class RunImage(Model):

@@ -13,6 +13,8 @@ from berth.core.frames import CONTENT_TYPE, unpack_frames
 from berth.documents.strict import TOO_DEEP, read_yaml
 
 BODY_MAX = 2**20
+BATCH_MAX = 16 * 2**20  # for up to 1,000 workload documents in JSON
+BATCH_PATHS = re.compile(r"/api/v1/workloads:batch/?")
 CALL_PATHS = re.compile(r"/api/v1/(sessions/[^/]+/calls|workers/results)/?")  # carry functions and results
 
 
@@ -20,7 +22,11 @@ def max_body_size(path: str) -> int:
     """Return the maximum body size in bytes for this URL path."""
     if CALL_PATHS.fullmatch(path):
         return int(settings.BERTH_CALL_MIB) * 2**20 + BODY_MAX
-    return BODY_MAX
+    return BATCH_MAX if is_batch(path) else BODY_MAX
+
+
+def is_batch(path: str) -> bool:
+    return BATCH_PATHS.fullmatch(path) is not None
 
 
 def too_large_message(limit: int) -> str:
@@ -49,12 +55,19 @@ class JSONParser(BaseParser):
         media_type: str | None = None,
         parser_context: Mapping[str, Any] | None = None,
     ) -> Any:
-        return self.read(_read_bounded(stream))
+        return self.read(_read_bounded(stream, self.size_max(parser_context)))
+
+    def size_max(self, parser_context: Mapping[str, Any] | None) -> int:
+        return BODY_MAX if parser_context is None else max_body_size(parser_context["request"].path)
 
 
 class YAMLParser(JSONParser):
     media_type = "application/yaml"
     read = staticmethod(read_yaml)
+
+    def size_max(self, parser_context: Mapping[str, Any] | None) -> int:
+        """Return the usual limit for all paths, because reading YAML takes long."""
+        return BODY_MAX
 
 
 class LegacyYAMLParser(YAMLParser):

@@ -60,13 +60,15 @@ class LimitExceeded(RateLimited):
         self.budget = budget
 
 
-def spend(bucket: str, client: str) -> Budget:
-    """Count one request of `client` in this minute. Raises LimitExceeded if none are left.
+def spend(bucket: str, client: str, amount: int = 1) -> Budget:
+    """Count `amount` requests of `client` in this minute. Raises LimitExceeded if too few are left.
+
+    No more than a whole minute's requests are counted at once.
 
     Requests are counted in Django's cache: per process by default, and across processes with Redis.
     """
     limit = settings.BERTH_RATE_LIMITS[bucket]
-    used, seconds = counter(bucket, client).add()
+    used, seconds = counter(bucket, client).add(min(amount, max(1, limit - 1)))
     budget = Budget(limit, max(0, limit - used), seconds)
     if used > limit:
         raise LimitExceeded(budget)
@@ -81,10 +83,10 @@ class Counter:
     seconds: int  # window length
     ends_in: int
 
-    def add(self) -> tuple[int, int]:
-        """Increment the count. Return it and the seconds until the window ends."""
+    def add(self, amount: int = 1) -> tuple[int, int]:
+        """Increase the count. Return it and the seconds until the window ends."""
         cache.add(self.key, 0, self.seconds * 2)
-        return cache.incr(self.key), self.ends_in
+        return cache.incr(self.key, amount), self.ends_in
 
     def subtract(self) -> None:
         with suppress(ValueError):  # the count has expired

@@ -55,11 +55,16 @@ class ListQuery(Query):
 
 def parse_document(request: Request) -> Mapping[str, Any]:
     """Return the body as a mapping. Raises Invalid if it is not an object or is nested too deeply."""
+    data = _parse_object(request)
+    if is_too_deep(data):
+        raise Invalid([Problem("", "too deep", "", f"at most {DEPTH_MAX} nested levels")])
+    return data
+
+
+def _parse_object(request: Request) -> Mapping[str, Any]:
     data = request.data
     if not isinstance(data, Mapping):
         raise Invalid([Problem("", "is not an object", format_value(data), "keys and values")])
-    if is_too_deep(data):
-        raise Invalid([Problem("", "too deep", "", f"at most {DEPTH_MAX} nested levels")])
     if non_text_keys := [key for key in data if not isinstance(key, str)]:
         raise Invalid(
             [
@@ -73,6 +78,11 @@ def parse_document(request: Request) -> Mapping[str, Any]:
 def parse_body(request: Request, model: type[M]) -> M:
     """Return the body as a validated model. Raises Invalid with all problems."""
     return validate(model, parse_document(request))
+
+
+def parse_batch(request: Request, model: type[M]) -> M:
+    """Return a body with several documents, whose depth the caller checks one by one."""
+    return validate(model, _parse_object(request))
 
 
 def parse_query(request: Request, model: type[Q]) -> Q:

@@ -1,7 +1,7 @@
 """Base views of the REST endpoints: authentication, scopes, rate limits, response headers."""
 
-from io import SEEK_END
-from typing import Any, ClassVar
+from io import SEEK_END, BytesIO
+from typing import Any, ClassVar, cast
 
 from django.core.handlers.asgi import ASGIRequest
 from django.http import HttpRequest
@@ -14,7 +14,7 @@ from rest_framework.views import APIView
 
 from berth.core.errors import Forbidden, Invalid, Malformed, NotFound, TooLarge, Unauthenticated
 from berth.server.api import rate_limits
-from berth.server.api.parsers import max_body_size, too_large_message
+from berth.server.api.parsers import is_batch, max_body_size, too_large_message
 from berth.server.api.requests import Query, parse_query
 from berth.server.api.responses import JsonRenderer
 from berth.server.api.schema import ApiSchema, Operation
@@ -92,10 +92,10 @@ class ApiView(APIView):
         bucket = "read" if request.method in SAFE_METHODS else "write"
         self.spend(bucket, f"user {request.user.pk}")
 
-    def spend(self, bucket: str, client: str) -> None:
+    def spend(self, bucket: str, client: str, amount: int = 1) -> None:
         """Count this request, and keep its budget for the headers. Raises LimitExceeded."""
         try:
-            self.budget = rate_limits.spend(bucket, client)
+            self.budget = rate_limits.spend(bucket, client, amount)
         except rate_limits.LimitExceeded as error:
             self.budget = error.budget
             raise
@@ -151,3 +151,14 @@ def _check_readable(request: Request) -> None:
         raise Malformed("Content-Length is not a number. Send the length of the body in bytes.") from None
     if length > max_body_size(request.path):
         raise TooLarge(too_large_message(max_body_size(request.path)))
+    if is_batch(request.path):
+        _read_large_body(request._request)
+
+
+def _read_large_body(request: HttpRequest) -> None:
+    """Read a body whose length has been checked, and which may exceed Django's limit for bodies in memory."""
+    body = request.read(max_body_size(request.path) + 1)
+    if len(body) > max_body_size(request.path):
+        raise TooLarge(too_large_message(max_body_size(request.path)))
+    cast("Any", request)._body = body
+    cast("Any", request)._stream = BytesIO(body)

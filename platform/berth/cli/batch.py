@@ -1,0 +1,66 @@
+"""Submit several documents with as few requests as possible, and print the outcome of each."""
+
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from berth.cli.documents import SourcedDocuments
+from berth.cli.exits import BadInput, ExitCode
+from berth.cli.output import Output, show_data
+from berth.cli.text import safe
+
+if TYPE_CHECKING:
+    from berth.client import Client
+    from berth.client.models.workloads import BatchItem
+
+DOCUMENTS_MAX = 1000
+BYTES_MAX = 8 * 2**20  # half of what the server accepts
+
+
+def submit_documents(client: "Client", documents: SourcedDocuments, output: Output, *, atomic: bool) -> None:
+    """Submit the documents. Exits with status 2 if the server refuses some of them."""
+    parts = list(_parts(documents))
+    if atomic and len(parts) > 1:
+        raise BadInput(f"--atomic takes at most {DOCUMENTS_MAX} documents of {BYTES_MAX >> 20} MiB in total")
+    results: list[dict[str, Any]] = []
+    refused = False
+    for part in parts:
+        batch = client.workloads.submit_many((document for _, document in part), atomic=atomic)
+        for (source, _), item in zip(part, batch.items, strict=True):
+            refused = refused or item.error is not None
+            if item.workload is not None:
+                results.append({**item.workload.plain(), "warnings": item.warnings})
+            _print_item(source, item, output)
+    if output.is_data:
+        show_data(results, output)
+    if refused:
+        raise typer.Exit(ExitCode.USAGE)
+
+
+def _parts(documents: SourcedDocuments) -> Iterator[SourcedDocuments]:
+    """Split the documents into parts that fit into one request each."""
+    from pydantic_core import to_json
+
+    part: SourcedDocuments = []
+    size = 0
+    for source, document in documents:
+        length = len(to_json(document))
+        if part and (len(part) == DOCUMENTS_MAX or size + length > BYTES_MAX):
+            yield part
+            part, size = [], 0
+        part.append((source, document))
+        size += length
+    yield part
+
+
+def _print_item(source: str, item: "BatchItem", output: Output) -> None:
+    if item.error is not None:
+        print(f"berth: {safe(source)}: {safe(item.error.detail)}", file=sys.stderr)
+    if item.workload is None or output.is_data:
+        return
+    wide = f" {item.workload.id}" if output is Output.WIDE else ""
+    print(f"{item.workload.handle} submitted{wide}")
+    for warning in item.warnings:
+        print(f"berth: warning: {safe(warning)}", file=sys.stderr)

@@ -1,0 +1,145 @@
+"""Submit many workloads with one transaction and a constant number of SQL statements."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from django.db import transaction
+from django.utils import timezone
+
+from berth.core.errors import BerthError, Invalid
+from berth.core.problems import Problem
+from berth.core.spec import WorkloadSpec, parse_workload
+from projects.access import with_roles
+from projects.actor import Actor
+from projects.models import Workload
+from projects.models.workloads import ENDED_PHASES
+from projects.services.workloads.submission import (
+    Draft,
+    Submission,
+    collect_warnings,
+    name_taken_error,
+    prepare,
+    store_drafts,
+)
+from projects.services.workloads.submission_view import SubmissionView
+
+DOCUMENTS_MAX = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class BatchItem:
+    """Outcome of one document: a submission or, if the document is refused, an error.
+
+    In a dry run, an accepted document has only warnings.
+    """
+
+    submission: Submission | None = None
+    error: BerthError | None = None
+    warnings: Sequence[str] = ()
+
+
+def submit_batch(
+    *, actor: Actor, documents: Sequence[Any], atomic: bool, now: datetime | None = None
+) -> list[BatchItem]:
+    """Submit the documents, and return one item for each.
+
+    All workloads are stored in one transaction, so a crash stores none of them. With `atomic`, either all
+    are stored, or none and Invalid is raised with the problems of all documents.
+    """
+    with transaction.atomic():
+        view = SubmissionView(with_roles(actor), locks=True)
+        drafts = _prepare(view, documents, now or timezone.now())
+        _refuse_if(atomic, drafts)
+        accepted = [draft for draft in drafts if isinstance(draft, Draft)]
+        stored = iter(store_drafts(view, accepted))
+        items = [
+            BatchItem(error=draft) if isinstance(draft, BerthError) else _to_item(draft, next(stored))
+            for draft in drafts
+        ]
+        _refuse_if(atomic, [item.error for item in items])
+    return items
+
+
+def check_batch(
+    *, actor: Actor, documents: Sequence[Any], atomic: bool, now: datetime | None = None
+) -> list[BatchItem]:
+    """Check the documents like `submit_batch`, without storing anything."""
+    view = SubmissionView(with_roles(actor))
+    drafts = _refuse_taken_names(_prepare(view, documents, now or timezone.now()))
+    _refuse_if(atomic, drafts)
+    warnings = iter(collect_warnings(view, [draft for draft in drafts if isinstance(draft, Draft)]))
+    return [
+        BatchItem(error=draft) if isinstance(draft, BerthError) else BatchItem(warnings=next(warnings))
+        for draft in drafts
+    ]
+
+
+def item_problems(index: int, error: BerthError) -> list[Problem]:
+    """Return the problems of one document, with paths such as `items[3].roles[0].replicas`."""
+    if isinstance(error, Invalid):
+        problems = list(error.problems)
+    else:
+        problems = [Problem(**problem) for problem in error.extra.get("errors", ())]
+    return [
+        replace(problem, path=f"items[{index}].{problem.path}" if problem.path else f"items[{index}]")
+        for problem in problems or [Problem("project", error.detail)]
+    ]
+
+
+def _prepare(view: SubmissionView, documents: Sequence[Any], at: datetime) -> list[Draft | BerthError]:
+    """Return a draft of each valid document, and the error of each other one."""
+    specs = [_parse(document) for document in documents]
+    view.load_projects(spec.project for spec in specs if isinstance(spec, WorkloadSpec) and spec.project)
+    return [
+        spec if isinstance(spec, BerthError) else _draft(view, document, spec, at)
+        for document, spec in zip(documents, specs, strict=True)
+    ]
+
+
+def _parse(document: object) -> WorkloadSpec | BerthError:
+    try:
+        return parse_workload(document)
+    except BerthError as error:
+        return error
+
+
+def _draft(
+    view: SubmissionView, document: Mapping[str, Any], spec: WorkloadSpec, at: datetime
+) -> Draft | BerthError:
+    try:
+        return prepare(view, document, spec, now=at)
+    except BerthError as error:
+        return error
+
+
+def _to_item(draft: Draft, submission: Submission | None) -> BatchItem:
+    if submission is None:
+        return BatchItem(error=name_taken_error(draft.workload))
+    return BatchItem(submission, warnings=submission.warnings)
+
+
+def _refuse_taken_names(drafts: Sequence[Draft | BerthError]) -> list[Draft | BerthError]:
+    """Replace the drafts whose names live workloads or earlier drafts have by errors."""
+    workloads = [draft.workload for draft in drafts if isinstance(draft, Draft)]
+    live = Workload.objects.exclude(phase__in=ENDED_PHASES).filter(
+        project__in={row.project_id for row in workloads}, name__in={row.name for row in workloads}
+    )
+    live_names = set(live.values_list("project_id", "name"))
+    checked: list[Draft | BerthError] = []
+    for draft in drafts:
+        if isinstance(draft, Draft):
+            name = (draft.workload.project_id, draft.workload.name)
+            checked.append(name_taken_error(draft.workload) if name in live_names else draft)
+            live_names.add(name)
+        else:
+            checked.append(draft)
+    return checked
+
+
+def _refuse_if(atomic: bool, outcomes: Sequence[object]) -> None:
+    """Raise Invalid with the problems of all refused documents, if there are any in an atomic batch."""
+    errors = [(index, error) for index, error in enumerate(outcomes) if isinstance(error, BerthError)]
+    if atomic and errors:
+        raise Invalid(problem for index, error in errors for problem in item_problems(index, error))
