@@ -9,6 +9,7 @@ from django.db import connection
 
 from berth.core.spec.addresses import Channel
 from berth.db.leader import TIMEOUT
+from pools.models import Node
 from projects.models import Phase, Pod, Subscription, Workload
 from scheduler.loop.dispatch.checkpoints import CHECK_INTERVAL
 from tests.scheduler.stage import Stage
@@ -36,7 +37,7 @@ def stage(stage: Stage) -> Stage:
 
 
 def submit_copies(stage: Stage, count: int, **changes: Any) -> list[Workload]:
-    first = stage.submit(f"copies-of-{count}", roles=ONE_CPU, **changes)
+    first = stage.submit(f"copies-of-{count}", **{"roles": ONE_CPU, **changes})
     names = [field.attname for field in Workload._meta.concrete_fields if field.name not in ("id", "name")]
     values = {name: getattr(first, name) for name in names}
     copies = [Workload(**values, name=f"copy-{number}-of-{count}") for number in range(1, count)]
@@ -62,7 +63,8 @@ def tick(stage: Stage, counts: Counts, label: str) -> None:
     with counted(counts, f"{label}: observe"):
         view = loop.observe(now, TIMEOUT)
     plan = loop.decide(view)
-    loop.commit(view, plan)
+    with counted(counts, f"{label}: commit"):
+        loop.commit(view, plan)
     with counted(counts, f"{label}: dispatch"):
         loop.dispatch(now)
     with counted(counts, f"{label}: reconcile"):
@@ -96,4 +98,27 @@ def test_statements_of_a_run_do_not_depend_on_the_number_of_workloads(stage: Sta
         end(stage, workloads, exit_code)
         tick(stage, counts, "end")
         assert phases(workloads) == {Phase.FAILED if exit_code else Phase.COMPLETED}
+    assert_same(by_size)
+
+
+def test_statements_of_evictions_do_not_depend_on_the_number_of_workloads(stage: Stage) -> None:
+    by_size: dict[int, Counts] = {}
+    for size in SIZES:
+        node = stage.node(100 + size, cpu_milli=size * 1000, memory_mib=1_000_000, max_pods=200)
+        selector = {"berth.dev/node": node.name}
+        Node.objects.filter(pk=node.pk).update(labels=selector)
+        role = {"name": "worker", "replicas": 1, "node_selector": selector}
+        low = submit_copies(stage, size, priority=10, roles=[{**role, "cpu": 1}])
+        stage.tick(2)
+        assert phases(low) == {Phase.RUNNING}
+        high = stage.submit(f"high-{size}", priority=90, roles=[{**role, "cpu": size}])
+        counts = by_size.setdefault(size, {})
+        with counted(counts, "commit"):
+            now = stage.clock.now()
+            view = stage.loop.observe(now, TIMEOUT)
+            stage.loop.commit(view, stage.loop.decide(view))
+        assert phases(low) == {Phase.STOPPING}
+        stage.tick(4)
+        assert phases([high]) == {Phase.RUNNING}
+        Workload.objects.filter(phase=Phase.PENDING).delete()
     assert_same(by_size)

@@ -11,6 +11,7 @@ from berth.db.lease import HeldLease, fenced_transaction
 from berth.db.races import is_lost_race
 from scheduler.engine.plan import Bundle, Plan
 from scheduler.loop import log_context
+from scheduler.loop.commit.bind import NewRows
 from scheduler.loop.commit.context import NO_RENDEZVOUS, CommitContext, Rendezvous
 from scheduler.loop.commit.evict import evict
 from scheduler.loop.commit.locked_rows import conflict_with, count_allocations, lock_rows
@@ -94,7 +95,12 @@ def _apply_bundles(bundles: Sequence[Bundle], commit_input: CommitInput, outcome
 def _write_bundles(bundles: Sequence[Bundle], commit_input: CommitInput, outcome: Outcome) -> None:
     view = commit_input.view
     context = CommitContext(
-        view, lock_rows(view, bundles), view.at, commit_input.cycle, commit_input.rendezvous
+        view,
+        lock_rows(view, bundles),
+        view.at,
+        commit_input.cycle,
+        commit_input.rendezvous,
+        NewRows(view.at),
     )
     crash_point("commit.locked")
     for bundle in bundles:

@@ -1,5 +1,6 @@
 """Create the pods of a workload with their allocations, and start its run."""
 
+import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -8,13 +9,15 @@ from typing import Any
 from berth.core.words import format_amount, format_count
 from pools.engine.pod_limits import resolve_limits
 from pools.models import Node
-from projects.models import Phase, Pod, Workload
-from projects.services.workloads.moves import move
+from projects.models import Event, Phase, Pod, PodState, Workload
+from projects.services.events import record_all
+from projects.services.workloads.moves import Move, move_all
 from scheduler.engine.plan import Place
 from scheduler.loop.observe.specs import ParsedSpec
-from scheduler.models import Allocation, DeviceClaim, Reservation
+from scheduler.models import Allocation, DeviceClaim, Eviction, Reservation
 
 ACTOR = "scheduler"
+STOPPABLE_STATES = (PodState.STARTING, PodState.RUNNING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,19 +35,54 @@ class StartOrder:
 
 @dataclass(slots=True)
 class NewRows:
-    """Rows to insert in bulk at the end of a commit."""
+    """Changes of a commit, written in sets of any size with the same number of statements."""
 
+    now: datetime
+    moves: dict[uuid.UUID, Move] = field(default_factory=dict)  # by workload
+    events: list[Event] = field(default_factory=list)
+    evictions: list[Eviction] = field(default_factory=list)
+    stopped: dict[str, list[uuid.UUID]] = field(default_factory=dict)  # pods by reason
+    reserved: list[uuid.UUID] = field(default_factory=list)  # workloads whose reservations are replaced
+    reservations: list[Reservation] = field(default_factory=list)
     pods: list[Pod] = field(default_factory=list)
     allocations: list[Allocation] = field(default_factory=list)
     claims: list[DeviceClaim] = field(default_factory=list)
     started: list[Workload] = field(default_factory=list)
 
+    def add_move(self, move: Move) -> None:
+        """Add the move of a locked workload. A second move of the same workload needs another statement."""
+        if move.workload.pk in self.moves:
+            self.insert()
+        self.moves[move.workload.pk] = move
+        workload: Any = move.workload
+        workload.phase = move.to
+        for name, value in move.columns.items():
+            setattr(workload, name, value)
+
     def insert(self) -> None:
+        """Write the changes, and forget them. A move may delete reservations, so it precedes new ones."""
+        made = move_all(list(self.moves.values()), actor=ACTOR, now=self.now)
+        assert len(made) == len(self.moves), "a locked row cannot leave its phase"
+        if self.events:
+            record_all(self.events)
+        Eviction.objects.bulk_create(self.evictions)
+        for reason, pods in self.stopped.items():
+            Pod.objects.filter(pk__in=pods, state__in=STOPPABLE_STATES).update(
+                state=PodState.STOPPING, stop_reason=reason, since=self.now
+            )
+        if self.reserved:
+            Reservation.objects.filter(workload__in=self.reserved).delete()
+        Reservation.objects.bulk_create(self.reservations)
         if self.started:
             Reservation.objects.filter(workload__in=self.started).delete()
         Pod.objects.bulk_create(self.pods)
         Allocation.objects.bulk_create(self.allocations)
         DeviceClaim.objects.bulk_create(self.claims)
+        for rows in (
+            self.moves, self.events, self.evictions, self.stopped, self.reserved, self.reservations,
+            self.pods, self.allocations, self.claims, self.started,
+        ):  # fmt: skip
+            rows.clear()
 
 
 def start(order: StartOrder, rows: NewRows, kind: str, message: str = "") -> None:
@@ -53,7 +91,7 @@ def start(order: StartOrder, rows: NewRows, kind: str, message: str = "") -> Non
     rows.started.append(workload)
     ranks: dict[tuple[str, int], int] = {}
     if workload.phase in (Phase.PENDING, Phase.RESERVED):
-        _begin_run(order, kind, message or describe_placement(order.places))
+        _begin_run(order, rows, kind, message or describe_placement(order.places))
     else:
         ranks = _used_ranks(workload, rows)
     _bind_pods(order, rows, ranks)
@@ -74,7 +112,7 @@ def describe_placement(places: Sequence[Place]) -> str:
     return f"{format_count(len(places), 'pod')} with {format_amount('gpu', milli)} on {where}."
 
 
-def _begin_run(order: StartOrder, kind: str, message: str) -> None:
+def _begin_run(order: StartOrder, rows: NewRows, kind: str, message: str) -> None:
     workload, pool = order.workload, order.nodes[order.places[0].node].pool
     columns: dict[str, Any] = {
         "run": workload.run + 1,
@@ -88,21 +126,7 @@ def _begin_run(order: StartOrder, kind: str, message: str) -> None:
         "explained_at": None,
     }
     data = {"pool": pool.name, "run": columns["run"], "kind": kind, "cycle": order.cycle}
-    moved = move(
-        workload,
-        expected=[workload.phase],
-        to=Phase.STARTING,
-        reason="Placed",
-        message=message,
-        actor=ACTOR,
-        now=order.now,
-        data=data,
-        **columns,
-    )
-    assert moved, f"{workload} left phase {workload.phase} although its row is locked"
-    workload.phase = Phase.STARTING
-    for name, value in columns.items():
-        setattr(workload, name, value)
+    rows.add_move(Move(workload, [workload.phase], Phase.STARTING, "Placed", message, data, columns))
 
 
 def _bind_pods(order: StartOrder, rows: NewRows, ranks: dict[tuple[str, int], int]) -> None:

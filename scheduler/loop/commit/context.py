@@ -1,14 +1,14 @@
 """State shared by all writes of one commit."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from types import MappingProxyType
 from typing import Any
 
 from projects.models import Workload
-from projects.services.workloads.moves import move
-from scheduler.loop.commit.bind import ACTOR, NewRows
+from projects.services.workloads.moves import Move
+from scheduler.loop.commit.bind import NewRows
 from scheduler.loop.commit.locked_rows import LockedRows
 from scheduler.loop.observe.view import ClusterView
 
@@ -22,8 +22,8 @@ class CommitContext:
     locked: LockedRows
     now: datetime
     cycle: int | None
-    rendezvous: Mapping[str, Rendezvous] = field(default_factory=dict)
-    new_rows: NewRows = field(default_factory=NewRows)
+    rendezvous: Mapping[str, Rendezvous]
+    new_rows: NewRows
 
 
 def transition(
@@ -37,19 +37,7 @@ def transition(
     data: dict[str, Any] | None = None,
     **columns: Any,
 ) -> None:
-    """Change a workload's phase. The row is locked and checked, so the change cannot be rejected."""
-    moved = move(
-        workload,
-        expected=expected,
-        to=to,
-        reason=reason,
-        message=message,
-        actor=ACTOR,
-        now=context.now,
-        data={"cycle": context.cycle, **(data or {})},
-        **columns,
-    )
-    assert moved, f"{workload} is in none of the expected phases {expected}"
-    workload.phase = to
-    for name, value in columns.items():
-        setattr(workload, name, value)
+    """Change a workload's phase when the commit is written. The row is locked and checked."""
+    assert workload.phase in expected, f"{workload} is in none of the expected phases {expected}"
+    data = {"cycle": context.cycle, **(data or {})}
+    context.new_rows.add_move(Move(workload, [workload.phase], to, reason, message, data, columns))

@@ -5,14 +5,14 @@ from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any
 
-from projects.models import Phase, Pod, PodState, Workload
+from projects.models import Phase, PodState, Workload
 from projects.services import announce, events
 from scheduler.engine.backoff import backoff_seconds
 from scheduler.engine.plan import Bundle, Evict, Kind, Place
 from scheduler.engine.plan import Eviction as Decided
 from scheduler.loop.commit.bind import ACTOR
 from scheduler.loop.commit.context import CommitContext, transition
-from scheduler.loop.commit.locked_rows import STOPPABLE_STATES, Key
+from scheduler.loop.commit.locked_rows import Key
 from scheduler.loop.commit.reservations import cancel_reservation
 from scheduler.models import Eviction
 from scheduler.reports.evictions.records import audit_numbers
@@ -43,7 +43,8 @@ def evict(bundle: Bundle, context: CommitContext) -> int:
             requeue(workload, decided, context, is_moved=decided.workload in moved)
         else:
             kind = REASONS[decided.kind].lower()
-            events.record(kind, workload, message, actor=ACTOR, data={"pods": len(steps)})
+            event = events.build(kind, workload, message, actor=ACTOR, data={"pods": len(steps)})
+            context.new_rows.events.append(event)
             announce.workload_changed(workload)
     _stop_pods(stopping, REASONS.get(bundle.kind, "Stopped"), bundle.message, context)
     return len(bundle.evictions)
@@ -60,13 +61,12 @@ def _stop_pods(keys: Iterable[Key], reason: str, message: str, context: CommitCo
         if pod is not None:
             pods.append(pod)
         else:
+            context.new_rows.insert()  # it may contain the workload's reservation
             cancel_reservation(
                 context.locked.workloads[key[0]], reason, message, context.now, cycle=context.cycle
             )
     if pods:
-        Pod.objects.filter(pk__in=pods, state__in=STOPPABLE_STATES).update(
-            state=PodState.STOPPING, stop_reason=reason, since=context.now
-        )
+        context.new_rows.stopped.setdefault(reason, []).extend(pods)
     for pk in pods:
         context.locked.pods[pk].state = PodState.STOPPING
 
@@ -112,7 +112,7 @@ def _write_audit_record(
 ) -> None:
     preemptor = context.locked.workloads.get(decided.preemptor) if decided.preemptor else None
     project, pool = workload.project, context.view.pools[bundle.pool]
-    Eviction.objects.create(
+    eviction = Eviction(
         at=context.now,
         cycle=context.cycle,
         kind=str(decided.kind),
@@ -137,3 +137,4 @@ def _write_audit_record(
         gpu_milli=gpu_milli,
         lost_gpu_seconds=decided.lost_gpu_seconds,
     )
+    context.new_rows.evictions.append(eviction)

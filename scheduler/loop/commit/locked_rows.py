@@ -12,13 +12,13 @@ from django.db.models import Count, Q, Sum
 
 from berth.core.amounts import MILLI
 from pools.models import Node
-from projects.models import Phase, Pod, PodState, Quota, Workload
+from projects.models import Phase, Pod, Quota, Workload
 from scheduler.engine.plan import Bundle, Evict, Place
+from scheduler.loop.commit.bind import STOPPABLE_STATES
 from scheduler.loop.observe.isolation import ServedProjects, local_pools
 from scheduler.loop.observe.view import ClusterView
 from scheduler.models import Allocation, DeviceClaim, Reservation
 
-STOPPABLE_STATES = (PodState.STARTING, PodState.RUNNING)
 PLACEABLE_PHASES = (Phase.PENDING, Phase.RESERVED, Phase.STARTING, Phase.RUNNING)
 USABLE_NODE_STATES = ("ready",)
 RESERVABLE_NODE_STATES = ("ready", "booting", "requested")

@@ -39,8 +39,10 @@ def place(bundle: Bundle, context: CommitContext) -> None:
 
 def _reserve_replicas(name: str, places: Sequence[Place], expires: datetime, context: CommitContext) -> None:
     workload = context.locked.workloads[name]
-    Reservation.objects.filter(workload=workload).delete()
-    Reservation.objects.bulk_create(
+    if workload.pk in context.new_rows.reserved:
+        context.new_rows.insert()  # the later reservation replaces the earlier one
+    context.new_rows.reserved.append(workload.pk)
+    context.new_rows.reservations += [
         Reservation(
             workload=workload,
             role=step.role,
@@ -52,7 +54,7 @@ def _reserve_replicas(name: str, places: Sequence[Place], expires: datetime, con
             expires_at=expires,
         )
         for step in places
-    )
+    ]
     if workload.phase == Phase.PENDING:
         reason, message = _reservation_reason(places, context)
         transition(
