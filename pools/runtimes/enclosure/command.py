@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import PurePosixPath
 
 from pools.runtimes.enclosure.levels import Level
 
@@ -63,7 +62,7 @@ def enclose(view: View, level: Level, *, program: str = "bwrap", blocks_nesting:
         argv += ["--bind", view.shared_memory, _SHARED_MEMORY]
     else:
         argv += ["--perms", "1777", "--tmpfs", _SHARED_MEMORY]
-    for option, path, source in sorted(_mounts(view), key=lambda mount: len(PurePosixPath(mount[1]).parts)):
+    for option, path, source in sorted(_mounts(view), key=lambda mount: mount[1].rstrip("/").count("/")):
         argv += [*_parents(path, directories), option, *([source] if source else []), path]
     if view.secrets:
         argv += [*_parents(view.secrets, directories), "--perms", "0755", "--tmpfs", view.secrets]
@@ -88,11 +87,13 @@ def _parents(path: str, created: set[str]) -> list[str]:
     bubblewrap itself would create them for their owner only.
     """
     options = []
-    for parent in reversed(PurePosixPath(path).parents):
-        name = str(parent)
-        if name != "/" and name not in created:
-            created.add(name)
-            options += ["--dir", name]
+    end = path.find("/", 1)
+    while end > 0:
+        parent = path[:end]
+        if parent not in created:
+            created.add(parent)
+            options += ["--dir", parent]
+        end = path.find("/", end + 1)
     return options
 
 

@@ -58,7 +58,7 @@ def declared_view(state: Collection[Path], environ: Mapping[str, str] = os.envir
 
 
 def _mounts(paths: Iterable[str]) -> tuple[Mount, ...]:
-    return tuple(Mount(os.path.realpath(path), path) for path in paths if Path(path).exists())
+    return tuple(Mount(os.path.realpath(path), path) for path in paths if os.access(path, os.F_OK))
 
 
 def _visible_paths(path: str, mounts: Iterable[Mount]) -> Iterator[str]:
