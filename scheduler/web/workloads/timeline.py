@@ -38,6 +38,7 @@ PHASE_TITLES = {
     Phase.STOPPING: "Stopping",
 }
 EVICTED_ANOTHER = "Evicted another workload"
+STILL_RUNNING = (EVICTED_ANOTHER, "Scaled down", "Pod warning")
 TONES = {"running": "good", "completed": "good", "failed": "bad", "stopping": "warn", "lost": "bad",
          "engine_failed": "bad", "pod_warning": "warn"}  # fmt: skip
 
@@ -146,7 +147,7 @@ def _with_durations(entries: Iterable[Entry]) -> list[Entry]:
         if since is not None and entry.title != since.title:
             if since.title in ("Submitted", "Pending") and entry.title == "Starting":
                 lasted, verb = entry.at - since.at, "pending for"
-            elif since.title == "Running" and entry.title not in (EVICTED_ANOTHER, "Scaled down"):
+            elif since.title == "Running" and entry.title not in STILL_RUNNING:
                 lasted, verb = entry.at - since.at, "ran for"
         complete.append(replace(entry, lasted=lasted, lasted_verb=verb))
         if entry.title in ("Submitted", "Pending", "Running") or verb:

@@ -61,6 +61,14 @@ def test_timeline_shows_starts_preemptions_and_durations(cast: Cast, sign_in) ->
     assert "vision/theirs" in text
 
 
+def test_warning_about_a_pod_does_not_end_the_running_period(cast: Cast, sign_in) -> None:
+    ours = make.workload(cast.vision, "ours", phase="running")
+    record_event(ours, "running", "All pods run.", 29, reason="AllPodsRun")
+    record_event(ours, "pod_warning", "worker 0: 1 process was killed at the memory limit.", 9)
+    warning, _ = sign_in("erin").get(f"/workloads/{ours.pk}").context["timeline"].entries
+    assert (warning.title, warning.tone, warning.lasted) == ("Pod warning", "warn", None)
+
+
 def test_timeline_of_preemptor_links_to_the_eviction(cast: Cast, sign_in) -> None:
     _, eviction = preemption_history(cast)
     theirs = Workload.objects.get(name="theirs")
