@@ -149,7 +149,7 @@ class Migration(migrations.Migration):
                     "workspace_limit_mib",
                     models.PositiveIntegerField(
                         blank=True,
-                        help_text="Disk space of a workspace with its pods; empty for no limit.",
+                        help_text="Maximum disk space in MiB of a workspace with its pods; empty for no limit.",
                         null=True,
                     ),
                 ),

@@ -1,4 +1,4 @@
-"""Model of a node, from its order until it has ended."""
+"""Model of a node, from the order of its instance to its end."""
 
 from django.db import models
 from django.db.models import Q
@@ -12,7 +12,7 @@ class NodeState(models.TextChoices):
     BOOTING = "booting"  # listed but not usable yet
     READY = "ready"
     CORDONED = "cordoned"  # keeps its pods but accepts no new ones
-    DRAINING = "draining"  # finishes its pods, then ends
+    DRAINING = "draining"  # accepts no new pods, and ends once its pods have ended
     LOST = "lost"  # the instance is gone or never appeared; the node ends soon
     ENDED = "ended"
 

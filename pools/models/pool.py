@@ -106,7 +106,9 @@ class NodePool(models.Model):
         "cpu_from_request and cpu.",
     )
     workspace_limit_mib = models.PositiveIntegerField(
-        null=True, blank=True, help_text="Disk space of a workspace with its pods; empty for no limit."
+        null=True,
+        blank=True,
+        help_text="Maximum disk space in MiB of a workspace with its pods; empty for no limit.",
     )
 
     # Environment of each node. Without one, nodes use the machine's own Python and packages.

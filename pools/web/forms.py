@@ -124,10 +124,11 @@ class PoolForm(forms.Form):
         label="Workspace limit (MiB)",
         min_value=1,
         required=False,
-        help_text="Disk space of a workspace with its pods. Pods above it are stopped. Empty: no limit.",
+        help_text="Maximum disk space of a workspace with its pods. Pods that exceed it are stopped. "
+        "Leave empty for no limit.",
     )
     memory_from_request = forms.BooleanField(
-        label="Limit memory to request",
+        label="Memory from request",
         required=False,
         initial=True,
         help_text="A pod that uses more memory than it requests is killed, unless its document sets a limit.",

@@ -23,7 +23,9 @@ class BearerTokenAuthentication(BaseAuthentication):
             return None
         scheme, _, secret = header.partition(" ")
         if scheme.lower() != "bearer":
-            raise Unauthenticated("Send a token: Authorization: Bearer berth_...")
+            raise Unauthenticated(
+                "The Authorization header has no bearer token. Send `Authorization: Bearer berth_...`."
+            )
         authenticated = tokens.authenticate_with_roles(secret.strip())
         if authenticated is None:
             spend("bad_token", f"address {client_address(request)}")

@@ -61,9 +61,9 @@ def resolve_destination(url: str, allowed: Collection[str]) -> Destination:
 
 
 def find_refusal_without_lookup(url: str, allowed: Collection[str]) -> str | None:
-    """Return the reason a URL must not be called, as far as known without a DNS lookup, or None.
+    """Return the reason a URL must not be called, or None.
 
-    Literal addresses and names of this machine are checked here. Other names are checked on delivery, when
+    Only literal addresses and names of this machine are checked. Other names are checked on delivery, when
     they are resolved.
     """
     host = (urlsplit(url).hostname or "").rstrip(".")

@@ -2240,7 +2240,7 @@ class Migration(migrations.Migration):
                 (
                     "user",
                     models.ForeignKey(
-                        help_text="User whose workloads are subscribed to.",
+                        help_text="User whose workloads the subscription covers.",
                         null=True,
                         on_delete=django.db.models.deletion.CASCADE,
                         related_name="+",

@@ -28,7 +28,7 @@ class Subscription(models.Model):
 
     user = models.ForeignKey(
         settings.AUTH_USER_MODEL, null=True, on_delete=models.CASCADE, related_name="+",
-        help_text="User whose workloads are subscribed to.",
+        help_text="User whose workloads the subscription covers.",
     )  # fmt: skip
     project = models.ForeignKey(Project, null=True, on_delete=models.CASCADE, related_name="+")
     department = models.ForeignKey(Department, null=True, on_delete=models.CASCADE, related_name="+")

@@ -112,7 +112,9 @@ class PoolValues:
     ] = None
     workspace_limit: Annotated[
         Text,
-        typer.Option(metavar="AMOUNT", help="Disk space of a workspace with its pods, for example 100Gi."),
+        typer.Option(
+            metavar="AMOUNT", help="Maximum disk space of a workspace with its pods, for example 100Gi."
+        ),
     ] = None
     sets: Annotated[
         list[str] | None,

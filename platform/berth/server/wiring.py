@@ -120,5 +120,5 @@ def _lookup(implementations: Mapping[str, T], name: str, role: str) -> T:
         return implementations[name]
     except KeyError:
         raise UnavailableImplementation(
-            f"{name!r}, the {role}, is not available in this installation"
+            f"the {role} {name!r} is not available in this installation"
         ) from None

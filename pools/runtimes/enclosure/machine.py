@@ -20,7 +20,7 @@ _SYSTEM = (
     "/etc/resolv.conf", "/etc/services", "/etc/ssl/certs", "/etc/ssl/openssl.cnf", "/etc/timezone",
     "/etc/vulkan",
 )  # fmt: skip
-_JAVA = "java*"  # in /etc, with the version
+_JAVA = "java*"  # directories in /etc whose names include the version of Java
 _COVERED = ("/usr", "/etc/ssl/certs")  # paths below these are not mounted again
 # Berth's code in a checkout. The folder itself may hold Berth's state.
 _CODE = ("platform", "pools", "projects", "scheduler", "examples")

@@ -28,9 +28,7 @@ class QueueKey(NamedTuple):
 
     over_quota: bool
     rank: int  # negated, so that a higher rank goes first
-    exceeds_share: (
-        bool  # whether the workload would exceed the share; false if a starved queue exceeds its share once
-    )
+    exceeds_share: bool  # whether the workload would exceed the share, which a starved queue may do once
     relative_usage: float  # decayed usage relative to the weighted share, if history counts
     over_share: bool
     dominant_share: float  # share including the next workload

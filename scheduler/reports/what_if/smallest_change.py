@@ -60,10 +60,10 @@ def find_smallest_change(workload: Workload, viewer: Viewer, now: datetime | Non
         return ChangeAnswer(Outcome.NOT_NEEDED, NOT_PENDING)  # the workload has ended since
     if all(pool in view.below_threshold for pool in workload.pools):
         return ChangeAnswer(Outcome.NO_CHANGE, str(view.below_threshold[workload.pools[0]]))
-    result = _answers.get(view, workload.handle)
+    result = _results.get(view, workload.handle)
     if result is None:
         with dry_run_slot(workload.project):
-            result = _answers.put(view, workload.handle, _search_change(view, workload.handle))
+            result = _results.put(view, workload.handle, _search_change(view, workload.handle))
     return _render_answer(result, workload, viewer)
 
 
@@ -77,7 +77,7 @@ def _search_change(view: ClusterView, handle: str) -> SmallestChange:
 
 
 @dataclass(slots=True)
-class _Answers:
+class _ResultCache:
     """Results for the latest observed state of the cluster, by workload."""
 
     snapshot: Snapshot | None = None
@@ -99,7 +99,7 @@ class _Answers:
         return result
 
 
-_answers = _Answers()
+_results = _ResultCache()
 
 
 def _is_same_state(before: Snapshot, now: Snapshot) -> bool:

@@ -146,7 +146,7 @@ def test_when_empty_policy_moves_no_workload(stage: PoolStage) -> None:
     assert row.reason == "nothing runs on 1 node: local-1"
 
 
-def test_condition_prevents_a_release(stage: PoolStage) -> None:
+def test_budget_minimum_runtime_or_minimum_nodes_prevents_a_release(stage: PoolStage) -> None:
     submit_one_per_node(stage)
     window = {"nodes": 0, "schedule": "0 12 * * *", "duration": "2h", "zone": "UTC"}
     for changes in (

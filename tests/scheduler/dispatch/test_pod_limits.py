@@ -22,7 +22,7 @@ def test_warning_about_a_running_pod_is_one_event_of_its_workload(stage: Stage) 
     assert stage.phase(workload) == Phase.RUNNING
 
 
-def test_full_workspace_is_the_reason_of_the_failure(stage: Stage) -> None:
+def test_full_workspace_fails_the_workload_with_that_reason(stage: Stage) -> None:
     NodePool.objects.update(workspace_limit_mib=20)
     workload = running(stage, roles=ONE)
     (pod,) = stage.pods(workload)

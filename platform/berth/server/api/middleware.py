@@ -33,7 +33,7 @@ class RequestIds:
             markcoroutinefunction(self)
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase | Awaitable[HttpResponseBase]:
-        request_id = _client_id(request) or uuid.uuid4().hex
+        request_id = _client_request_id(request) or uuid.uuid4().hex
         cast("Any", request).request_id = request_id
         if self.is_async:
             return self._call_async(request, request_id)
@@ -71,7 +71,7 @@ def _log_request(request: HttpRequest, response: HttpResponseBase, started: floa
         )  # fmt: skip
 
 
-def _client_id(request: HttpRequest) -> str:
+def _client_request_id(request: HttpRequest) -> str:
     """Return the id that the client sent, or "" if it is missing or malformed."""
     text = request.headers.get(HEADER, "")
     return text if ID_PATTERN.fullmatch(text) else ""

@@ -98,7 +98,7 @@ def _environment(token: Path) -> dict[str, str]:
 
 
 def end(process: subprocess.Popen[bytes]) -> None:
-    """End Ray with all its processes. The agent has already ended the pods."""
+    """Stop Ray and all its processes. The agent has already stopped the pods."""
     if process.poll() is None:
         process.terminate()
         with contextlib.suppress(subprocess.TimeoutExpired):

@@ -48,7 +48,7 @@ class PreemptionPolicy:
         return False
 
     def may_evict_from_queue(self, account: QueueAccount) -> bool:
-        """Return whether the project may have victims now."""
+        """Return whether workloads of the project may be evicted now."""
         raise NotImplementedError
 
     def projects(self) -> Iterator[QueueAccount]:
