@@ -42,7 +42,7 @@ class LimitSource(StrEnum):
     NONE = ""  # no limit
     DOCUMENT = "document"
     REQUEST = "request"  # the pool makes the request the limit
-    POOL = "pool"  # amount of the pool
+    POOL = "pool"  # the pool's default
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,7 +59,7 @@ def available_plugins() -> Mapping[str, RegisteredPlugin]:
 
 
 def unavailable_plugins() -> Mapping[str, str]:
-    """Return the reason for each plugin of an installed package that cannot be used, by plugin name."""
+    """Return why plugins of installed packages cannot be used, by plugin name."""
     return {entry.name: reason for entry in _entries() if isinstance(reason := _load(entry), str)}
 
 

@@ -40,7 +40,10 @@ def terminate(pool: NodePool, instance_ids: Sequence[str], context: PassContext)
 
 
 def _end_rows(pool: NodePool, context: PassContext) -> list[Node]:
-    """End the nodes' rows, highest ordinals first. The lock excludes nodes whose drain was just reverted."""
+    """Mark finished nodes as ended, and return them, highest ordinals first.
+
+    The lock excludes nodes whose drain was just reverted.
+    """
     rows = Node.objects.select_for_update(of=("self",), no_key=True).filter(FINISHED, pool=pool)
     done = list(rows.order_by("-ordinal"))
     ended = {"state": NodeState.ENDED, "since": context.now, "ended_at": context.now}

@@ -57,7 +57,7 @@ def normalize(url: str) -> str:
     """Return the URL in canonical form. Raises InvalidAddress."""
     text = url.strip()
     if len(text) > MAX_LENGTH or not text.isascii() or not text.isprintable():
-        raise InvalidAddress(f"an address must be printable ASCII of at most {MAX_LENGTH} characters")
+        raise InvalidAddress(f"an address must have at most {MAX_LENGTH} characters, all printable ASCII")
     try:
         parts = urlsplit(text)
         port = parts.port

@@ -40,7 +40,7 @@ def scrape(targets: Sequence[Target], *, now: Callable[[], float], seconds: floa
         requests = [(target, pool.submit(_scrape_one, target, deadline)) for target in targets]
         wait([future for _, future in requests], timeout=max(deadline - time.monotonic(), 0))
         results = [
-            (target, future.result() if future.done() and not future.cancelled() else _late_error(target))
+            (target, future.result() if future.done() and not future.cancelled() else _timeout_error(target))
             for target, future in requests
         ]
     finally:
@@ -53,12 +53,12 @@ def scrape(targets: Sequence[Target], *, now: Callable[[], float], seconds: floa
 def _scrape_one(target: Target, deadline: float) -> Reading | ServingError:
     """Return a reading, or the error of this engine."""
     if time.monotonic() >= deadline:
-        return _late_error(target)
+        return _timeout_error(target)
     try:
         return parse_metrics(target.engine, target.adapter.metrics(target.address))
     except ServingError as error:
         return error
 
 
-def _late_error(target: Target) -> ServingError:
+def _timeout_error(target: Target) -> ServingError:
     return ServingError(ErrorKind.TIMEOUT, target.address, "the metrics did not arrive in time")

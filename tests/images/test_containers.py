@@ -169,7 +169,7 @@ def test_document_chooses_a_directory_of_the_workspace(stage: ImageStage, busybo
     assert (workspace / "jobs" / "one" / "file").exists()
 
 
-def test_directories_of_the_operator_are_visible(
+def test_directories_that_the_operator_configured_are_visible(
     stage: ImageStage, busybox: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data, scratch = tmp_path / "data", tmp_path / "scratch"

@@ -81,7 +81,7 @@ def assert_second_project_is_refused(result: Any) -> None:
     assert result["obstacle"] in result["message"]
 
 
-def test_attacks_fail_in_the_strongest_enclosure_of_this_machine(place: Path) -> None:
+def test_attacks_fail_in_the_strongest_available_enclosure(place: Path) -> None:
     result = attack(place, "auto")
     if result["level"] == "none":
         assert_second_project_is_refused(result)

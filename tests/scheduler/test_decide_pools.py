@@ -76,7 +76,9 @@ def test_workloads_in_a_skipped_pool_keep_running_and_are_not_placed_twice(
     assert (stage.phase(stays), len(stage.pods(stays))) == (Phase.RUNNING, 1)
 
 
-def test_failure_of_all_pools_is_recorded_once(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_joint_failure_without_a_broken_pool_is_recorded_once(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
     workload = stage.submit()
     calls: list[int] = []
 

@@ -151,7 +151,7 @@ def test_endless_response_is_streamed_until_the_visitor_disconnects(visit_setup:
     assert visit_setup.server.left.wait(20)
 
 
-def test_truncated_response_is_not_complete(visit_setup: VisitSetup) -> None:
+def test_truncated_response_raises_a_transport_error(visit_setup: VisitSetup) -> None:
     with pytest.raises(httpx.TransportError):
         visit_setup.ask("/broken", cookie=visit_setup.visit())
 

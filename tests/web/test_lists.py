@@ -110,7 +110,7 @@ def test_list_exports_only_visible_rows(populated_cast: Cast, sign_in: Any, page
 
 
 @every_list
-def test_list_and_its_export_are_searched(populated_cast: Cast, sign_in: Any, page: ListPage) -> None:
+def test_search_applies_to_list_and_export(populated_cast: Cast, sign_in: Any, page: ListPage) -> None:
     client = sign_in(page.reader)
     if not page.search:
         pytest.skip("this list has its own filters, which other tests cover")

@@ -21,7 +21,7 @@ def test_subscription_is_created_and_deleted_only_by_its_owner(cast: Cast, sign_
     assert not Subscription.objects.exists()
 
 
-def test_form_on_a_page_of_its_own_has_the_main_heading(cast: Cast, sign_in) -> None:
+def test_standalone_form_has_a_main_heading(cast: Cast, sign_in) -> None:
     dave = sign_in("dave")
     assert "<h1>New subscription</h1>" in dave.get("/notifications/new").content.decode()
     assert "<h2>New subscription</h2>" in dave.get("/notifications/new", **HTMX).content.decode()

@@ -87,7 +87,7 @@ def _check_characters(text: str) -> None:
     if any(char.isspace() for char in text):
         raise ImageError("contains a space")
     if _SCHEME.match(text):
-        raise ImageError("begins with the scheme of a URL")
+        raise ImageError("begins with a URL scheme")
 
 
 def _split_name(text: str) -> tuple[str, str, str]:

@@ -15,9 +15,8 @@ from pools.runtimes.enclosure.probe import Probed, Shim, probe
 from pools.runtimes.images.node import NodeImages
 from pools.runtimes.shim.records import Record
 
-_SERVED = (
-    ".project"  # record in the workspaces of a machine that cannot isolate pods; no workspace has this name
-)
+# File that names the project that a machine without isolation serves. No workspace has this name.
+_SERVED = ".project"
 
 
 class NotVisible(Exception):

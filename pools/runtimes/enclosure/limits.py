@@ -12,7 +12,7 @@ from pools.runtimes.shim.cgroups import CPU, MEMORY, PROCESSES, CannotLimit, Cgr
 from pools.runtimes.shim.records import Record
 
 MIB = 1024 * 1024
-PROCESSES_MAX = 16_384  # of every pod, threads included: a fork bomb must not fill the machine's table
+PROCESSES_MAX = 16_384  # per pod, threads included, so that a fork bomb cannot fill the process table
 DISK_SECONDS = 30.0  # between two measurements of the disk space that a pod uses
 _PROBES = {MEMORY: 16 * MIB, CPU: 1000, PROCESSES: 16}
 

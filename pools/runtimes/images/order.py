@@ -17,7 +17,7 @@ from pools.runtimes.shim.records import Record
 # The process that waits in a container. It reaps orphans.
 HOLDER = "/dev/berth-init"
 PAUSES = (2.0, 5.0, 15.0)  # seconds between attempts to pull
-SILENCE = 90.0  # seconds without an answer of the registry
+SILENCE = 90.0  # seconds without a response from the registry
 # Parts of /sys that show other pods, or that only administrators need.
 _HIDDEN_SYS = ("/sys/fs", "/sys/kernel", "/sys/power", "/sys/hypervisor")
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"

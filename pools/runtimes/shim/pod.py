@@ -52,7 +52,7 @@ class Pod:
         bubblewrap, the process that will become or start the command, and this process work at the same time.
         """
         failure = self._launch()
-        import ctypes  # after bubblewrap has started, because it takes milliseconds
+        import ctypes  # imported while bubblewrap starts, because the import takes milliseconds
 
         libc = ctypes.CDLL(None, use_errno=True)
         libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)

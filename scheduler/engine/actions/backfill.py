@@ -176,9 +176,9 @@ class _HoldSearch:
         return None
 
     def _least_allocated(self) -> list[int]:
-        """Return the ready nodes, those with the least of the main resource allocated first.
+        """Return the ready nodes, sorted by the allocated amount of the main resource, lowest first.
 
-        The order favours nodes that were held before, because they only become emptier.
+        Nodes that were held before tend to stay first, because nothing new is placed on them.
         """
         nodes, kind = self._board.nodes, self._kind
         free, key = (nodes.gpu, nodes.cpu, nodes.memory)[kind], ("capacity", kind)

@@ -127,10 +127,10 @@ def _fragmentation_numbers(free: FreeCapacity) -> Numbers:
 def _combined_fragmentation_numbers(
     free: FreeCapacity, need: ReplicaRequest, replicas_by_resource: Mapping[int, Sequence[int]]
 ) -> Numbers:
-    """Return the numbers if each resource alone would suffice, but not all of them on the same nodes.
+    """Return the numbers if each resource suffices on its own, but not together on the same nodes.
 
-    The reported resource is the one whose absence from the request would let the most replicas fit.
-    On a tie, GPUs come last.
+    Reports the resource whose removal from the request would let the most replicas fit. On a tie, GPUs are
+    chosen last.
     """
 
     def others(kind: int) -> list[int]:

@@ -51,4 +51,4 @@ def _gpu_amount(role: Role) -> tuple[str, int]:
 
 def _limited_amount(case: PendingCase, resource: str, request: int, limit: int) -> tuple[str, int]:
     """Return the request, or a limit above it if nodes lack capacity, because nodes are filled by limits."""
-    return (f"limit.{resource}", limit) if limit > request and case.needs_capacity else (resource, request)
+    return (f"limit.{resource}", limit) if limit > request and case.capacity_may_help else (resource, request)

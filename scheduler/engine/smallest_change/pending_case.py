@@ -50,7 +50,7 @@ class PendingCase:
         return bool(self.reasons & HELD_BACK)
 
     @property
-    def needs_capacity(self) -> bool:
+    def capacity_may_help(self) -> bool:
         """Return whether no limit or quota rules out the workload, so that more free nodes could help."""
         return not self.reasons & BOUNDS
 

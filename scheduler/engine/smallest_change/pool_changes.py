@@ -40,7 +40,7 @@ def _protected_seconds(case: PendingCase, workload: Workload) -> Iterator[int]:
 
 def open_nodes(case: PendingCase) -> Iterator[Ladder]:
     """Propose to uncordon a node or to cancel its drain."""
-    if not case.needs_capacity:
+    if not case.capacity_may_help:
         return
     tried: dict[Hashable, Node] = {}
     for node in case.nodes:
@@ -59,7 +59,7 @@ def _equivalence_key(case: PendingCase, node: Node) -> Hashable:
 
 def consolidation(case: PendingCase) -> Iterator[Ladder]:
     settings = case.pool.consolidation
-    if not case.needs_capacity:
+    if not case.capacity_may_help:
         return
     if not settings.enabled:
         yield single(Change(ChangeKind.CONSOLIDATION_ENABLED, pool=case.pool.name))
@@ -74,7 +74,7 @@ def consolidation(case: PendingCase) -> Iterator[Ladder]:
 def new_nodes(case: PendingCase) -> Iterator[Ladder]:
     """Propose more nodes of the pool's shape."""
     shape = new_node_shape(case.pool, case.nodes)
-    if not case.needs_capacity or shape is None:
+    if not case.capacity_may_help or shape is None:
         return
     node = make_node("", case.pool.name, shape)
     if any(node.capacity) and any(matches(role, node) for role in case.roles):

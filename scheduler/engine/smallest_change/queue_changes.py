@@ -38,7 +38,7 @@ def _targets(case: PendingCase, queue: Queue, kind: int) -> Iterator[int]:
         if (bound.queue.name, bound.kind) == (queue.name, kind) and not is_limit:
             yield bound.target
     requested = case.requested[RESOURCES[kind]]
-    if requested and (case.needs_capacity or case.reasons & NON_PREEMPTIBLE_QUOTAS):
+    if requested and (case.capacity_may_help or case.reasons & NON_PREEMPTIBLE_QUOTAS):
         yield case.queue_reports[queue.name].allocated[kind] + requested
 
 

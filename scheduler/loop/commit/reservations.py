@@ -69,7 +69,7 @@ def cancel_reservation(workload: Workload, reason: str, message: str, now: datet
 def _limit_conflicts(
     reserved: Iterable[Reservation], workloads: Iterable[Workload], specs: SpecCache
 ) -> dict[uuid.UUID, str]:
-    """Return, by workload, the reason for which an edited limit, quota or document prevents its start."""
+    """Return why workloads cannot start after an edit of a limit, quota or document, by workload id."""
     rows: dict[uuid.UUID, list[Reservation]] = defaultdict(list)
     for row in reserved:
         rows[row.workload_id].append(row)

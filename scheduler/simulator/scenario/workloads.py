@@ -105,7 +105,9 @@ def _place_pod(at: str, spec: PodDocument, workload: Workload, allocator: Device
         if len(devices) < role.request.devices:
             requested = format_count(role.request.devices, "GPU")
             allowed = f"{format_count(node.gpus, 'GPU')} for all pods on the node"
-            raise _scenario_error(f"{at}.node", f"more GPUs than {node.name} has", requested, allowed)
+            raise _scenario_error(
+                f"{at}.node", f"requests more GPUs than {node.name} has", requested, allowed
+            )
     if problem := allocator.take(at, node, state, devices, role.request):
         raise ScenarioError([problem])
     return Pod(role.name, index, node.name, devices, milli_on(node, role.request) or 0, state, started)

@@ -161,7 +161,7 @@ def test_image_is_rejected_if_no_pool_runs_images(cast: Cast, dave: Caller) -> N
 
 
 @pytest.mark.parametrize("kind", ["interactive", "service"])
-def test_image_is_rejected_for_every_kind_of_workload(cast: Cast, dave: Caller, kind: str) -> None:
+def test_image_is_rejected_for_every_kind_if_no_pool_runs_images(cast: Cast, dave: Caller, kind: str) -> None:
     service = {"service": {}} if kind == "service" else {}
     refused = dave.post(
         "workloads", training(project="vision", kind=kind, image="docker.io/org/torch", **service)

@@ -38,7 +38,7 @@ def limit(stage: Stage, gpus: int | None) -> None:
     )
 
 
-def test_each_change_of_the_main_reason_is_recorded_until_the_start(stage: Stage) -> None:
+def test_changes_of_the_main_reason_are_recorded_until_the_workload_starts(stage: Stage) -> None:
     first = stage.submit("first", roles=TWO, preemptible=False)
     stage.submit("second", roles=TWO, preemptible=False)
     stage.tick(2)

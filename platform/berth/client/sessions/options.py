@@ -125,7 +125,7 @@ class PluginContext:
 
 
 def plugin_context(options: Options, pool: NodePool | None) -> PluginContext:
-    """Return the context of a session. With several pools, `pool` is None and has no plugins."""
+    """Return the context of a session. With several pools, `pool` is None, and no pool's plugins apply."""
     if pool is None:
         cluster = Cluster(name=", ".join(options.pools), node_count=options.min_nodes)
         return PluginContext(cluster, options.plugins)

@@ -26,7 +26,7 @@ class Order:
     name: str
     columns: tuple[str, ...]
     is_descending: bool = False
-    computed_columns: "Mapping[str, Field[Any, Any]]" = field(default_factory=dict)  # computed columns
+    computed_columns: "Mapping[str, Field[Any, Any]]" = field(default_factory=dict)
 
     def terms(self) -> list[OrderBy]:
         return [F(column).desc() if self.is_descending else F(column).asc() for column in self.columns]

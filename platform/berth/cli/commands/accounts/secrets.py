@@ -83,7 +83,7 @@ def set_secret(
     berth secret set registry --pool train --registry registry.example.org:5000 -u berth
     """
     if (registry is None) != (username is None):
-        raise BadInput("secret set: --registry and --username belong together")
+        raise BadInput("secret set: use --registry and --username together")
     with open_client() as client:
         owner = _owner(client, project, pool)
         value = _read_value(file, "Value" if registry is None else "Password")

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class PlatformModelAdmin(ModelAdmin):
-    """Model admin for platform admins, which shows service errors as messages."""
+    """Base of the admin site's models, for platform admins only. Errors of services appear as messages."""
 
     list_per_page = 50
     list_filter_submit = True
