@@ -21,12 +21,14 @@ from pytest_django import DjangoDbBlocker
 from berth.core.frames import CONTENT_TYPE, pack_frames
 from pools.models import Machine, Node
 from pools.services import issue_join_token
+from pools.services.secrets import SecretContent, set_pool_secret
 from projects.actor import ALL_SCOPES
 from projects.models import ApiToken, Membership, Quota, QuotaChange
 from projects.services import quotas, sessions, workloads
 from projects.services.notifications import subscriptions
 from projects.services.people import tokens
 from projects.services.quotas import budgets
+from projects.services.secrets import set_project_secret
 from projects.services.workloads import templates
 from scheduler.models import Cycle
 from tests.api.conftest import V1, Caller
@@ -65,6 +67,14 @@ MATRIX: list[tuple[str, str, Any, dict[str, str], str]] = [
     ("PATCH", "projects/vision", {"title": "x"}, {}, "200 200 403 403 403 404 404 401"),
     ("DELETE", "projects/speech", None, {}, "204 204 404 404 404 404 404 401"),
     ("GET", "templates", None, {}, "200 200 200 200 200 200 200 401"),
+    ("GET", "projects/vision/secrets", None, {}, "200 200 200 200 200 404 404 401"),
+    ("GET", "projects/vision/secrets/none", None, {}, "404 404 404 404 404 404 404 401"),
+    ("PUT", "projects/vision/secrets/none", {"value": "v"}, {}, "201 201 201 403 403 404 404 401"),
+    ("DELETE", "projects/vision/secrets/token", None, {}, "204 204 204 403 403 404 404 401"),
+    ("GET", "node-pools/local/secrets", None, {}, "200 200 200 200 200 200 404 401"),
+    ("GET", "node-pools/local/secrets/none", None, {}, "404 404 404 404 404 404 404 401"),
+    ("PUT", "node-pools/local/secrets/none", {"value": "v"}, {}, "201 403 403 403 403 403 404 401"),
+    ("DELETE", "node-pools/local/secrets/token", None, {}, "204 403 403 403 403 403 404 401"),
     ("GET", "projects/vision/templates", None, {}, "200 200 200 200 200 404 404 401"),
     ("GET", "projects/vision/templates/nightly", None, {}, "200 200 200 200 200 404 404 401"),
     ("PUT", "projects/vision/templates/nightly", TEMPLATE, NOW, "200 200 200 200 403 404 404 401"),
@@ -317,6 +327,9 @@ def create_one_of_each(cast: Cast) -> dict[str, object]:
         ("theirs", cast.grace, cast.ads),
     ):
         templates.set_template(actor=actor, project=project, name=name, text=TEMPLATE["text"])
+    value = SecretContent("v")
+    set_project_secret(actor=cast.carol, project=cast.vision, name="token", content=value, at=timezone.now())
+    set_pool_secret(actor=cast.alice, pool=cast.pool, name="token", content=value, at=timezone.now())
     token = ApiToken.objects.create(
         user=cast.dave.user, name="secret", prefix="berth_", digest=uuid.uuid4().hex, scopes=["read"]
     )
@@ -368,7 +381,7 @@ def test_list_contains_only_visible_objects(
 
 def test_matrix_covers_every_endpoint() -> None:
     names = r"\{\w+\}|research|speech|vision|local-0|local|metal|box-1|empty|unused|chat|none|nightly|carols"
-    names += r"|(?<=ports/)lab"
+    names += r"|(?<=ports/)lab|(?<=secrets/)token"
     listed = {(method, re.sub(names, "<>", path.partition("?")[0])) for method, path, *_ in MATRIX}
     machines = {("POST", "node-pools/<>/join"), ("POST", "machines/call"), ("POST", "machines/leave")}
     workers = {("POST", f"workers/{what}") for what in ("hello", "results", "leave")}

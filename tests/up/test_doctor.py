@@ -38,7 +38,8 @@ def state(check: dict[str, Any]) -> tuple[str, str, str]:
     return check["status"], check["finding"], check["remedy"]
 
 
-def test_doctor_finds_the_isolation_by_running_pods(tmp_path: Path) -> None:
+def test_doctor_finds_the_isolation_by_running_pods(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BERTH_IMAGES", "off")
     isolation = LocalRuntime(tmp_path / "run", anchor="").isolation
     code, checks = run_doctor()
     assert code == 0

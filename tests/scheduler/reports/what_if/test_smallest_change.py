@@ -136,6 +136,7 @@ def test_smallest_change_is_computed_once_per_cluster_state(
         return search.smallest_change(*arguments)  # type: ignore[arg-type]
 
     monkeypatch.setattr(report, "smallest_change", count)
+    monkeypatch.setattr(report, "_results", report._ResultCache())
     workload = pending(held)
     for who in ("dave", "alice", "dave"):
         ask(held, workload, who)
