@@ -12,7 +12,8 @@ from projects.selectors import audit
 from projects.services import workloads
 from projects.services.people import views
 from tests.api.conftest import Caller
-from tests.api.test_isolation import MATRIX, create_one_of_each
+from tests.api.isolation_matrix import MATRIX
+from tests.api.test_isolation import create_one_of_each
 from tests.cast import Cast, training
 
 WRITES = ("POST", "PUT", "PATCH", "DELETE")

@@ -1,9 +1,4 @@
-"""Tests for tenant isolation by endpoint and role.
-
-Each row of MATRIX lists the statuses for alice (platform admin), bob (department admin), carol (project
-admin), dave (member), erin (viewer), grace (member of another department's project), frank (no role) and a
-request without a token.
-"""
+"""Tests for tenant isolation by endpoint and role."""
 
 import re
 import uuid
@@ -18,7 +13,6 @@ from django.urls import URLPattern, URLResolver, get_resolver
 from django.utils import timezone
 from pytest_django import DjangoDbBlocker
 
-from berth.core.frames import CONTENT_TYPE, pack_frames
 from pools.models import Machine, Node
 from pools.services import issue_join_token
 from pools.services.secrets import SecretContent, set_pool_secret
@@ -32,200 +26,10 @@ from projects.services.secrets import set_project_secret
 from projects.services.workloads import templates
 from scheduler.models import Cycle
 from tests.api.conftest import V1, Caller
+from tests.api.isolation_matrix import MATRIX, TEMPLATE, USERS
 from tests.cast import Cast, make_cast, training
 from tests.services.stage import document
 from tests.shared_rows import shared_rows
-
-USERS = ("alice", "bob", "carol", "dave", "erin", "grace", "frank", "")
-NEW = {"If-None-Match": "*"}
-NOW = {"If-Match": "*"}
-SESSION = {"name": "play", "pools": ["local"], "python": "3.11.7", "cloudpickle": "3.1.2"}
-SESSION_CALL = pack_frames([({"key": str(uuid.uuid4())}, b"closed")])
-SUBSCRIPTION = {"to": "ops@example.org", "events": ["failed"]}
-TEMPLATE = {"text": "command: a\nroles: [{replicas: 2}]\n"}
-UNKNOWN_ID = "00000000-0000-4000-8000-000000000000"
-DRAFT = {"changes": [{"project": "vision", "pool": "local", "set": {"gpu": 3}}]}
-
-# method, path, body, headers, statuses in the order of USERS
-MATRIX: list[tuple[str, str, Any, dict[str, str], str]] = [
-    ("GET", "whoami", None, {}, "200 200 200 200 200 200 200 401"),
-    ("POST", "password", {"current_password": "wrong", "new_password": "w"}, {},
-     "422 422 422 422 422 422 422 401"),
-    ("GET", "tokens", None, {}, "200 200 200 200 200 200 200 401"),
-    ("POST", "tokens", {"name": "t"}, {}, "201 201 201 201 201 201 201 401"),
-    ("GET", "tokens/{token}", None, {}, "404 404 404 200 404 404 404 401"),
-    ("DELETE", "tokens/{token}", None, {}, "404 404 404 204 404 404 404 401"),
-    ("GET", "departments", None, {}, "200 200 200 200 200 200 200 401"),
-    ("POST", "departments", {"name": "new"}, {}, "201 403 403 403 403 403 403 401"),
-    ("GET", "departments/research", None, {}, "200 200 200 200 200 404 404 401"),
-    ("PATCH", "departments/research", {"title": "x"}, {}, "200 200 403 403 403 404 404 401"),
-    ("DELETE", "departments/empty", None, {}, "204 404 404 404 404 404 404 401"),
-    ("DELETE", "departments/research", None, {}, "409 403 403 403 403 404 404 401"),
-    ("GET", "projects", None, {}, "200 200 200 200 200 200 200 401"),
-    ("POST", "projects", {"name": "new", "department": "research"}, {}, "201 201 403 403 403 422 422 401"),
-    ("GET", "projects/vision", None, {}, "200 200 200 200 200 404 404 401"),
-    ("PATCH", "projects/vision", {"title": "x"}, {}, "200 200 403 403 403 404 404 401"),
-    ("DELETE", "projects/speech", None, {}, "204 204 404 404 404 404 404 401"),
-    ("GET", "templates", None, {}, "200 200 200 200 200 200 200 401"),
-    ("GET", "projects/vision/secrets", None, {}, "200 200 200 200 200 404 404 401"),
-    ("GET", "projects/vision/secrets/none", None, {}, "404 404 404 404 404 404 404 401"),
-    ("PUT", "projects/vision/secrets/none", {"value": "v"}, {}, "201 201 201 403 403 404 404 401"),
-    ("DELETE", "projects/vision/secrets/token", None, {}, "204 204 204 403 403 404 404 401"),
-    ("GET", "node-pools/local/secrets", None, {}, "200 200 200 200 200 200 404 401"),
-    ("GET", "node-pools/local/secrets/none", None, {}, "404 404 404 404 404 404 404 401"),
-    ("PUT", "node-pools/local/secrets/none", {"value": "v"}, {}, "201 403 403 403 403 403 404 401"),
-    ("DELETE", "node-pools/local/secrets/token", None, {}, "204 403 403 403 403 403 404 401"),
-    ("GET", "projects/vision/templates", None, {}, "200 200 200 200 200 404 404 401"),
-    ("GET", "projects/vision/templates/nightly", None, {}, "200 200 200 200 200 404 404 401"),
-    ("PUT", "projects/vision/templates/nightly", TEMPLATE, NOW, "200 200 200 200 403 404 404 401"),
-    ("PUT", "projects/vision/templates/carols", TEMPLATE, NOW, "200 200 200 403 403 404 404 401"),
-    ("PUT", "projects/vision/templates/none", TEMPLATE, NEW, "201 201 201 201 403 404 404 401"),
-    ("DELETE", "projects/vision/templates/nightly", None, NOW, "204 204 204 204 403 404 404 401"),
-    ("DELETE", "projects/vision/templates/carols", None, NOW, "204 204 204 403 403 404 404 401"),
-    ("GET", "quotas", None, {}, "200 200 200 200 200 200 200 401"),
-    ("GET", "quotas/departments/research/local", None, {}, "200 200 404 404 404 404 404 401"),
-    ("PUT", "quotas/departments/research/local", {"gpu": 1}, NOW, "200 403 403 403 403 404 404 401"),
-    ("DELETE", "quotas/departments/research/local", None, NOW, "204 403 403 403 403 404 404 401"),
-    ("GET", "quotas/projects/vision/local", None, {}, "200 200 200 200 200 404 404 401"),
-    ("PUT", "quotas/projects/vision/local", {"gpu": 1}, NOW, "200 200 403 403 403 404 404 401"),
-    ("PUT", "quotas/projects/speech/local", {"gpu": 1}, NEW, "201 201 404 404 404 404 404 401"),
-    ("DELETE", "quotas/projects/vision/local", None, NOW, "204 204 403 403 403 404 404 401"),
-    ("GET", "quotas/projects/vision/local/share", None, {}, "200 200 200 200 200 404 404 401"),
-    ("GET", "quotas/departments/research/local/share", None, {}, "200 200 404 404 404 404 404 401"),
-    ("POST", "quotas/preview", DRAFT, {}, "200 200 403 403 403 422 422 401"),
-    ("POST", "quotas/apply", DRAFT, NOW, "200 200 403 403 403 422 422 401"),
-    ("GET", "quotas/changes", None, {}, "200 200 200 200 200 200 200 401"),
-    ("GET", "quotas/changes/{change}", None, {}, "200 200 200 200 200 404 404 401"),
-    ("POST", "quotas/changes/{change}/revert", None, {}, "200 200 403 403 403 404 404 401"),
-    ("GET", "subscriptions", None, {}, "200 200 200 200 200 200 200 401"),
-    ("POST", "subscriptions", SUBSCRIPTION, {}, "201 201 201 201 201 201 201 401"),
-    ("POST", "subscriptions", SUBSCRIPTION | {"project": "vision"}, {}, "201 201 201 403 403 422 422 401"),
-    ("POST", "subscriptions", SUBSCRIPTION | {"department": "research"}, {},
-     "201 201 403 403 403 422 422 401"),
-    ("POST", "subscriptions", SUBSCRIPTION | {"platform_wide": True}, {}, "201 403 403 403 403 403 403 401"),
-    ("GET", "subscriptions/{subscription}", None, {}, "200 200 200 404 404 404 404 401"),
-    ("GET", "subscriptions/{subscription}/deliveries", None, {}, "200 200 200 404 404 404 404 401"),
-    ("DELETE", "subscriptions/{subscription}", None, {}, "204 204 204 404 404 404 404 401"),
-    ("GET", "members", None, {}, "200 200 200 200 200 200 200 401"),
-    (
-        "POST", "members", {"user": "frank", "role": "viewer", "project": "vision"}, {},
-        "201 201 201 403 403 422 422 401",
-    ),
-    (
-        "POST", "members", {"user": "frank", "role": "viewer", "department": "research"}, {},
-        "201 201 403 403 403 422 422 401",
-    ),
-    ("POST", "members", {"user": "frank", "role": "platform_admin"}, {}, "201 403 403 403 403 403 403 401"),
-    ("GET", "members/{member}", None, {}, "200 200 200 200 200 404 404 401"),
-    ("DELETE", "members/{member}", None, {}, "204 204 204 403 403 404 404 401"),
-    ("GET", "users", None, {}, "200 200 200 403 403 403 403 401"),
-    ("POST", "users", {"username": "new"}, {}, "201 403 403 403 403 403 403 401"),
-    ("GET", "workloads", None, {}, "200 200 200 200 200 200 200 401"),
-    ("POST", "workloads", training("new", project="vision"), {}, "201 201 201 201 403 422 422 401"),
-    (
-        "POST", "workloads:batch", {"items": [training("new", project="vision")], "atomic": True}, {},
-        "200 200 200 200 422 422 422 401",
-    ),
-    ("GET", "workloads/{workload}", None, {}, "200 200 200 200 200 404 404 401"),
-    ("DELETE", "workloads/{ended}", None, {}, "204 204 204 204 403 404 404 401"),
-    ("POST", "workloads/{workload}/cancel", None, {}, "200 200 200 200 403 404 404 401"),
-    ("POST", "workloads/{workload}/suspend", None, {}, "200 200 200 200 403 404 404 401"),
-    ("POST", "workloads/{workload}/resume", None, {}, "200 200 200 200 403 404 404 401"),
-    ("POST", "workloads/{carols}/cancel", None, {}, "200 200 200 403 403 404 404 401"),
-    ("POST", "workloads/cancel", {"ids": [UNKNOWN_ID]}, {}, "200 200 200 200 200 200 200 401"),
-    ("POST", "workloads/{workload}/ports/lab/link", None, {}, "409 409 409 409 403 404 404 401"),
-    ("GET", "workloads/{workload}/pods", None, {}, "200 200 200 200 200 404 404 401"),
-    ("GET", "workloads/{workload}/events", None, {}, "200 200 200 200 200 404 404 401"),
-    ("GET", "workloads/{workload}/deliveries", None, {}, "200 200 200 200 200 404 404 401"),
-    ("POST", "sessions", {**SESSION, "project": "vision"}, {}, "201 201 201 201 403 422 422 401"),
-    ("GET", "sessions/{session}", None, {}, "200 200 200 200 200 404 404 401"),
-    ("GET", "sessions/{workload}", None, {}, "409 409 409 409 409 404 404 401"),
-    ("POST", "sessions/{session}/calls", (CONTENT_TYPE, SESSION_CALL), {}, "201 201 201 201 403 404 404 401"),
-    ("POST", "sessions/{session}/calls/drop", {"keys": []}, {}, "204 204 204 204 403 404 404 401"),
-    ("GET", "sessions/{session}/results", None, {}, "200 200 200 200 403 404 404 401"),
-    ("POST", "sessions/{session}/end", {}, {}, "200 200 200 200 403 404 404 401"),
-    ("GET", "pods", None, {}, "200 200 200 200 200 200 200 401"),
-    ("GET", "events", None, {}, "200 200 200 200 200 200 200 401"),
-    ("GET", "audit", None, {}, "200 200 200 200 200 200 200 401"),
-    ("GET", "node-pools", None, {}, "200 200 200 200 200 200 200 401"),
-    ("POST", "node-pools", {"name": "new", "nodes_max": 1}, {}, "201 403 403 403 403 403 403 401"),
-    ("GET", "node-pools/local", None, {}, "200 200 200 200 200 200 404 401"),
-    ("PATCH", "node-pools/local", {"cpu": 1}, {}, "200 403 403 403 403 403 404 401"),
-    ("DELETE", "node-pools/unused", None, {}, "204 403 403 403 403 403 404 401"),
-    ("POST", "node-pools/local/retry", None, {}, "200 403 403 403 403 403 404 401"),
-    ("POST", "node-pools/local/pause", None, {}, "200 403 403 403 403 403 404 401"),
-    ("POST", "node-pools/local/join-tokens", {}, {}, "409 403 403 403 403 403 404 401"),
-    ("GET", "node-pools/metal/join-tokens", None, {}, "200 403 403 403 403 403 404 401"),
-    ("GET", "node-pools/metal/join-tokens/{open}", None, {}, "200 403 403 403 403 403 404 401"),
-    ("DELETE", "node-pools/metal/join-tokens/{open}", None, {}, "204 403 403 403 403 403 404 401"),
-    ("GET", "node-pools/metal/machines", None, {}, "200 403 403 403 403 403 404 401"),
-    ("GET", "node-pools/metal/machines/box-1", None, {}, "200 403 403 403 403 403 404 401"),
-    ("POST", "node-pools/metal/machines/box-1/remove", {}, {}, "200 403 403 403 403 403 404 401"),
-    ("POST", "node-pools/local/resume", None, {}, "200 403 403 403 403 403 404 401"),
-    ("POST", "node-pools/local/scale", {"nodes": 1}, {}, "200 403 403 403 403 403 404 401"),
-    ("POST", "node-pools/local/drain", {}, {}, "200 403 403 403 403 403 404 401"),
-    ("GET", "node-pools/local/scale?nodes=1", None, {}, "200 200 200 200 200 200 404 401"),
-    ("GET", "node-pools/local/environment", None, {}, "404 404 404 404 404 404 404 401"),
-    ("GET", "plugins", None, {}, "200 200 200 200 200 200 200 401"),
-    ("GET", "node-pools/local/capacity", None, {}, "200 200 200 200 200 200 404 401"),
-    ("GET", "node-pools/local/cost", None, {}, "200 200 200 200 200 200 404 401"),
-    ("GET", "node-pools/local/fragmentation", None, {}, "200 200 200 200 200 200 404 401"),
-    ("GET", "node-pools/local/history", None, {}, "200 200 200 200 200 200 404 401"),
-    ("GET", "nodes", None, {}, "200 200 200 200 200 200 200 401"),
-    ("GET", "nodes/local-0", None, {}, "200 200 200 200 200 200 404 401"),
-    ("POST", "nodes/local-0/cordon", None, {}, "200 403 403 403 403 403 404 401"),
-    ("POST", "nodes/local-0/uncordon", None, {}, "409 403 403 403 403 403 404 401"),
-    ("POST", "nodes/local-0/drain", None, {}, "200 403 403 403 403 403 404 401"),
-    ("POST", "nodes/local-0/terminate", None, {}, "200 403 403 403 403 403 404 401"),
-    ("GET", "workloads/{workload}/logs/search?text=x", None, {}, "404 404 404 404 404 404 404 401"),
-    ("GET", "workloads/{workload}/logs", None, {}, "404 404 404 404 404 404 404 401"),
-    ("GET", "workloads/{workload}/deliveries", None, {}, "200 200 200 200 200 404 404 401"),
-    ("GET", "workloads/{workload}/evictions", None, {}, "200 200 200 200 200 404 404 401"),
-    ("GET", "nodes/local-0/utilization", None, {}, "200 200 200 200 200 200 404 401"),
-    ("GET", "workloads/{workload}/utilization", None, {}, "200 200 200 200 200 404 404 401"),
-    ("GET", "workloads/{workload}/explain", None, {}, "200 200 200 200 200 404 404 401"),
-    ("GET", "workloads/{workload}/smallest-change", None, {}, "200 200 200 200 200 404 404 401"),
-    ("GET", "scheduler/health", None, {}, "200 403 403 403 403 403 403 401"),
-    ("GET", "evictions", None, {}, "200 200 200 200 200 200 200 401"),
-    ("GET", "evictions/{eviction}", None, {}, "404 404 404 404 404 404 404 401"),
-    ("GET", "utilization", None, {}, "200 200 200 200 200 200 200 401"),
-    ("GET", "utilization/nodes", None, {}, "200 200 200 200 200 200 200 401"),
-    ("GET", "utilization/workloads", None, {}, "200 200 200 200 200 200 200 401"),
-    ("GET", "usage", None, {}, "200 200 200 200 200 200 200 401"),
-    ("GET", "budgets", None, {}, "200 200 200 200 200 200 200 401"),
-    ("GET", "budgets/departments/research", None, {}, "200 200 404 404 404 404 404 401"),
-    ("PUT", "budgets/departments/research", {"gpu_hours": 9}, NOW, "200 403 403 403 403 404 404 401"),
-    ("DELETE", "budgets/departments/research", None, NOW, "204 403 403 403 403 404 404 401"),
-    ("GET", "budgets/projects/vision", None, {}, "200 200 200 200 200 404 404 401"),
-    ("PUT", "budgets/projects/vision", {"gpu_hours": 9}, NOW, "200 200 403 403 403 404 404 401"),
-    ("PUT", "budgets/projects/speech", {"gpu_hours": 9}, NEW, "201 201 404 404 404 404 404 401"),
-    ("DELETE", "budgets/projects/vision", None, NOW, "204 204 403 403 403 404 404 401"),
-    ("GET", "evictions/matrix", None, {}, "200 200 200 200 200 200 200 401"),
-    ("GET", "node-pools/local/queue", None, {}, "200 200 200 200 200 200 404 401"),
-    ("GET", "services", None, {}, "200 200 200 200 200 200 200 401"),
-    ("GET", "services/chat", None, {}, "200 200 200 200 200 404 404 401"),
-    ("GET", "services/chat/engines", None, {}, "200 200 200 200 200 404 404 401"),
-    ("GET", "services/chat/metrics", None, {}, "200 200 200 200 200 404 404 401"),
-    ("GET", "services/chat/scale_out", None, {}, "200 200 200 200 200 404 404 401"),
-    ("GET", "services/chat/scale_in", None, {}, "200 200 200 200 200 404 404 401"),
-    ("GET", "services/chat/autoscaler", None, {}, "200 200 200 200 200 404 404 401"),
-    ("GET", "services/chat/autoscaler/status", None, {}, "200 200 200 200 200 404 404 401"),
-    ("GET", "services/chat/autoscaler/conditions", None, {}, "200 200 200 200 200 404 404 401"),
-    ("GET", "services/chat/autoscaler/health", None, {}, "200 200 200 200 200 404 404 401"),
-    ("GET", "services/chat/autoscaler/scale_history", None, {}, "200 200 200 200 200 404 404 401"),
-    ("GET", "services/chat/scale_out/none", None, {}, "404 404 404 404 404 404 404 401"),
-    ("GET", "services/chat/scale_in/none", None, {}, "404 404 404 404 404 404 404 401"),
-    ("POST", "services/chat/scale_out/none/cancel", None, {}, "404 404 404 404 404 404 404 401"),
-    ("POST", "services/chat/scale_out", {"num_replicas": 3}, {}, "200 200 200 200 403 404 404 401"),
-    ("POST", "services/chat/scale_in", {"num_replicas": 3}, {}, "200 200 200 200 403 404 404 401"),
-    ("POST", "services/chat/scale_out_cancel", {}, {}, "200 200 200 200 403 404 404 401"),
-    ("POST", "services/chat/weights", {"updating": True}, {}, "200 200 200 200 403 404 404 401"),
-    ("POST", "services/chat/autoscaler/enable", {"enabled": True}, {}, "200 200 200 200 403 404 404 401"),
-    ("PUT", "services/chat/autoscaler", {"max_engines": 4}, {}, "200 200 200 200 403 404 404 401"),
-    ("GET", "cycles", None, {}, "200 200 200 200 200 200 200 401"),
-    ("POST", "cycles/{cycle}/replay", None, {}, "409 404 404 404 404 404 404 401"),
-    ("GET", "cycles/{cycle}", None, {}, "200 404 404 404 404 404 404 401"),
-]  # fmt: skip
 
 # Lists of tenants' objects, and the rows that each user sees, in the order of USERS
 VISIBLE: list[tuple[str, str, Callable[[Any], str], tuple[str, ...]]] = [
