@@ -17,6 +17,8 @@ import yaml
 
 from berth.core.spec import parse_workload
 from berth.examples import checkpoint
+from berth.examples.crew import Leader
+from berth.examples.network import initial_state
 
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE = 60.0
@@ -139,6 +141,19 @@ def test_rank_without_its_leader_exits(tmp_path: Path, runs: list[Run]) -> None:
     run.until("step", ranks=2)
     run.ranks[0].kill()
     assert run.ranks[1].wait(timeout=PATIENCE) == 75
+
+
+def test_stopping_leader_forms_no_ring() -> None:
+    leader = Leader.open(("127.0.0.1", 0), size=1)
+    try:
+        state = initial_state(hidden=4, seed=0)
+        assert not leader.next_step(state, must_stop=lambda: True)
+        assert (leader.epoch, leader.ring) == (0, None)
+        assert leader.next_step(state, must_stop=lambda: False)
+        assert leader.epoch == 1
+    finally:
+        leader.server.close()
+        leader.listener.close()
 
 
 def test_incomplete_checkpoint_is_ignored(tmp_path: Path) -> None:

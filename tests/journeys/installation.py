@@ -22,11 +22,11 @@ PATIENCE = 180.0  # seconds; a machine under load starts slowly
 T = TypeVar("T")
 
 
-def until(probe: Callable[[], T], seconds: float = PATIENCE) -> T:
-    """Return the first truthy result of `probe`; fail after `seconds`."""
+def until(probe: Callable[[], T], seconds: float = PATIENCE, details: Callable[[], object] = str) -> T:
+    """Return the first truthy result of `probe`; fail with `details()` after `seconds`."""
     deadline = time.monotonic() + seconds
     while not (result := probe()):
-        assert time.monotonic() < deadline, f"{probe} returned nothing in {seconds} s"
+        assert time.monotonic() < deadline, f"{probe} returned nothing in {seconds} s {details()}"
         time.sleep(0.02)
     return result
 

@@ -42,16 +42,19 @@ def test_borrowed_gpus_are_reclaimed_and_no_work_is_lost(shared_berth: Installat
     # The workload in ads ends. The borrower's gang resumes from its checkpoint, not from the start.
     grace.berth("cancel", "ranking")
     until(lambda: phase(vision, "younger") == "running")
-    until(lambda: last_step(vision, "younger", "begins") > 20)
+    until(lambda: last_step(vision, "younger", "begins") > 20, details=lambda: log_of(vision, "younger"))
     dave.berth("cancel", "older", "younger")
     until(lambda: {phase(vision, "older"), phase(vision, "younger")} == {"cancelled"})
 
 
 def last_step(client: Client, name: str, event: str) -> int:
     """Return the step in the last line with this event in the log of rank 0, or 0."""
-    log = client.workloads.log(client.workloads.find(name).id, pod="worker-0").data.decode()
-    steps = re.findall(rf"^{event} +(\d+)/", log, re.MULTILINE)
+    steps = re.findall(rf"^{event} +(\d+)/", log_of(client, name), re.MULTILINE)
     return int(steps[-1]) if steps else 0
+
+
+def log_of(client: Client, name: str) -> str:
+    return client.workloads.log(client.workloads.find(name).id, pod="worker-0").data.decode()
 
 
 def assert_eviction_is_explained_everywhere(berth: Installation, dave: Terminal, grace: Terminal) -> None:

@@ -6,6 +6,7 @@ failed, rank 0 sends its state and a new ring instead, so that all ranks stay in
 
 import socket
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -105,13 +106,19 @@ class Leader:
                 raise TimeoutError(f"{len(self.members) + 1} of {self.size} ranks have joined")
             self._accept_members(0.05)
 
-    def next_step(self, state: State) -> None:
-        """Start the next step on all ranks."""
+    def next_step(self, state: State, must_stop: Callable[[], bool] = lambda: False) -> bool:
+        """Start the next step on all ranks. Return False if `must_stop()` became true before that.
+
+        While ranks stop, forming a ring may take seconds, in which a checkpoint should already be saved.
+        """
         changed = self._accept_members(0) | self._drop_ended_members()
         while changed or self.ring is None:
+            if must_stop():
+                return False
             changed = not self._form_ring(state) or self._drop_ended_members()
         for rank in list(self.members):
             self._send_to(rank, {"say": "go"})
+        return True
 
     def discard_ring(self) -> None:
         self.ring = None

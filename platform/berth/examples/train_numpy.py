@@ -67,7 +67,8 @@ def lead(job: Job, crew: Leader, stop: StopRequest) -> int:
     _report(job, "begins", state, ranks=len(crew.members) + 1, resumed=state.step > 0)
     started_at, first = time.monotonic(), state.step
     while state.step < job.steps and not stop.received:
-        crew.next_step(state)
+        if not crew.next_step(state, lambda: stop.received):
+            break
         assert crew.ring is not None
         try:
             loss, accuracy = take_step(job, state, crew.ring)
