@@ -11,6 +11,7 @@ from pools.runtimes.shim.records import Record, read_fields, read_record, write_
 
 _LOCAL = "/run"  # podman recognizes a reboot by the loss of its files here
 REMOVE_SECONDS = 60.0
+ATTEMPTS = 3  # to remove a container
 
 
 class ImageStore:
@@ -101,18 +102,26 @@ def remove_container(pod_directory: str) -> None:
     record = read_record(f"{pod_directory}/container")
     if record is None:
         return
+    # podman cannot stop a container that was killed while it started. The next attempt removes it.
+    if any(_try_removal(record["name"], record["store"]) for _ in range(ATTEMPTS)):
+        remove_traces(pod_directory, record["name"])
+    # Otherwise, it is tried again when the pod's record is deleted.
+
+
+def _try_removal(name: str, store: str) -> bool:
+    """Kill the container's processes and remove it. Return whether it is gone."""
     import subprocess  # the shim, which imports this module, does not need it
 
-    kill_processes(record["name"])
+    kill_processes(name)
     try:
-        subprocess.run(
-            ["podman", *removal(record["name"])], check=True, cwd="/", timeout=REMOVE_SECONDS,
-            env=ImageStore(record["store"]).environment(),
+        done = subprocess.run(
+            ["podman", *removal(name)], check=False, cwd="/", timeout=REMOVE_SECONDS,
+            env=ImageStore(store).environment(),
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         )  # fmt: skip
     except (OSError, subprocess.SubprocessError):
-        return  # it is tried again when the pod's record is deleted
-    remove_traces(pod_directory, record["name"])
+        return False
+    return done.returncode == 0
 
 
 def remove_traces(pod_directory: str, name: str) -> None:
