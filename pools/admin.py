@@ -176,8 +176,12 @@ class MachineAdmin(ReadOnlyModelAdmin):
         "removed_at",
         "departed_at",
     )
-    list_filter = (("pool", RelatedDropdownFilter), ("joined_at", TimeRangeFilter))
-    search_fields = ("name", "address")
+    list_filter = (
+        ("pool", RelatedDropdownFilter),
+        ("token_uses__token", RelatedDropdownFilter),
+        ("joined_at", TimeRangeFilter),
+    )
+    search_fields = ("name", "address", "machine_id")
     list_select_related = ("pool",)
     actions = ("remove", "download")
 
@@ -197,12 +201,12 @@ class JoinTokenAdmin(ReadOnlyModelAdmin):
         "issued_by",
         "issued_at",
         "expires_at",
-        "used_by",
+        "max_machines",
         "revoked_at",
     )
     list_filter = (("pool", RelatedDropdownFilter), ("issued_at", TimeRangeFilter))
     search_fields = ("prefix", "comment", "issued_by")
-    list_select_related = ("pool", "used_by")
+    list_select_related = ("pool",)
     exclude = ("digest",)
     columns = (
         "prefix",
@@ -211,7 +215,7 @@ class JoinTokenAdmin(ReadOnlyModelAdmin):
         "issued_by",
         "issued_at",
         "expires_at",
-        "used_at",
+        "max_machines",
         "revoked_at",
     )
     actions = ("revoke", "download")

@@ -3,9 +3,9 @@
 from datetime import datetime
 from typing import Any, Literal
 
-from django.db.models import Case, CharField, OuterRef, QuerySet, Subquery, Value, When
+from django.db.models import Case, CharField, Count, F, OuterRef, QuerySet, Subquery, Value, When
 
-from pools.models import JoinToken, Machine, MachineUse, Node, NodePool
+from pools.models import JoinToken, JoinTokenUse, Machine, MachineUse, Node, NodePool
 from pools.models.node import NodeState
 from pools.providers.static import SILENT_AFTER, instance_id
 
@@ -14,20 +14,20 @@ MachineState = Literal["free", "used", "draining", "silent", "departed"]
 
 
 def join_tokens(pool: NodePool, now: datetime) -> QuerySet[Any]:
-    """Return the pool's tokens, newest first, annotated with `state`."""
+    """Return the pool's tokens, newest first, annotated with `state` and `machines_joined`."""
     state = Case(
-        When(used_at__isnull=False, then=Value("used")),
         When(revoked_at__isnull=False, then=Value("revoked")),
+        When(machines_joined__gte=F("max_machines"), then=Value("used")),
         When(expires_at__lte=now, then=Value("expired")),
         default=Value("open"),
         output_field=CharField(),
     )
-    rows = JoinToken.objects.filter(pool=pool).annotate(state=state)
-    return rows.select_related("pool", "used_by").order_by("-issued_at", "-pk")
+    rows = JoinToken.objects.filter(pool=pool).annotate(machines_joined=Count("uses"))
+    return rows.annotate(state=state).select_related("pool").order_by("-issued_at", "-pk")
 
 
 def machines(pool: NodePool, now: datetime) -> QuerySet[Any]:
-    """Return the pool's machines sorted by name, annotated with `state` and `use_key`."""
+    """Return the pool's machines sorted by name, annotated with `state`, `use_key` and `token_prefix`."""
     use = MachineUse.objects.filter(machine=OuterRef("pk"), ended_at=None)
     state = Case(
         When(departed_at__isnull=False, then=Value("departed")),
@@ -37,7 +37,11 @@ def machines(pool: NodePool, now: datetime) -> QuerySet[Any]:
         default=Value("free"),
         output_field=CharField(),
     )
-    rows = Machine.objects.filter(pool=pool).annotate(use_key=Subquery(use.values("pk")[:1]), state=state)
+    tokens = JoinTokenUse.objects.filter(machine=OuterRef("pk")).order_by("-used_at", "-pk")
+    rows = Machine.objects.filter(pool=pool).annotate(
+        use_key=Subquery(use.values("pk")[:1]), token_prefix=Subquery(tokens.values("token__prefix")[:1])
+    )
+    rows = rows.annotate(state=state)
     return rows.select_related("pool").order_by("name", "pk")
 
 

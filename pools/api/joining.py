@@ -39,6 +39,8 @@ Secret = Annotated[Text, Field(min_length=1, max_length=400)]
 Device = Annotated[str, Field(min_length=1, max_length=80, pattern=r"^[A-Za-z0-9._:/-]+$")]
 Address = Annotated[str, Field(min_length=1, max_length=255, pattern=r"^[A-Za-z0-9._:-]+$")]
 
+MachineId = Annotated[str, Field(max_length=64, pattern=r"^([A-Za-z0-9-]{16,})?$")]
+
 
 def _check_distinct(devices: tuple[str, ...]) -> tuple[str, ...]:
     if len(set(devices)) < len(devices):
@@ -50,7 +52,11 @@ Devices = Annotated[tuple[Device, ...], Field(max_length=1024, strict=False), Af
 
 
 class JoinBody(Body):
-    """Hardware as measured by the machine. `instance_id` is set on a provider's instances."""
+    """Hardware as measured by the machine.
+
+    `instance_id` is set on a provider's instances. A machine that joins again with its `machine_id` takes its
+    former place; without one, machines are told apart by name.
+    """
 
     token: Secret
     name: Name
@@ -60,6 +66,7 @@ class JoinBody(Body):
     memory_mib: Annotated[int, Field(ge=1, le=2**31 - 1)]
     devices: Devices = ()
     gpu_model: Annotated[Text, Field(max_length=64)] = ""
+    machine_id: MachineId = ""
 
 
 class JoinResponse(ResponseModel):
@@ -139,7 +146,7 @@ class JoinPool(MachineView):
         measured = MachineReport(
             name=body.name, address=body.address, cpu_milli=to_thousandths(body.cpu),
             memory_mib=body.memory_mib, devices=body.devices, gpu_model=body.gpu_model,
-            instance_id=body.instance_id,
+            instance_id=body.instance_id, machine_id=body.machine_id,
         )  # fmt: skip
         secret = services.join(pool_name=name, token=body.token, measured=measured, at=timezone.now())
         return Response(JoinResponse(secret=secret))

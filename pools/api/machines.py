@@ -13,20 +13,26 @@ from berth.core.errors import NotFound
 from berth.core.problems import format_value
 from berth.core.spec.texts import Text
 from berth.server.api.idempotency import idempotent
-from berth.server.api.pagination import Order, page
+from berth.server.api.pagination import Order, filter_by, page
 from berth.server.api.requests import Body, ListQuery, parse_body, parse_query
 from berth.server.api.responses import ResponseModel, created_response, no_content
 from berth.server.api.schema import operation
 from pools import joined_machines, services
 from pools.api.pools import PoolView, ReasonBody
 from pools.models import JoinToken, Machine, NodePool
+from pools.services.machines import LIFETIME, MAX_LIFETIME, MAX_MACHINES
 
 NEWEST = Order("newest", ("issued_at", "id"), is_descending=True)
 BY_NAME = Order("name", ("name", "id"))
 
 
 class IssueJoinTokenBody(Body):
-    lifetime_seconds: Annotated[int, Field(ge=1, le=7 * 24 * 3600)] = 3600
+    lifetime_seconds: Annotated[int, Field(ge=1, le=int(MAX_LIFETIME.total_seconds()))] = int(
+        LIFETIME.total_seconds()
+    )
+    max_machines: Annotated[
+        int, Field(ge=1, le=MAX_MACHINES, description="Number of machines that may join.")
+    ] = 1
     comment: Annotated[Text, Field(max_length=100, description="Purpose of the token.")] = ""
 
 
@@ -34,12 +40,14 @@ class JoinTokenResponse(ResponseModel):
     id: int
     prefix: str = Field(description="First characters of the token; the token itself is not stored.")
     comment: str
-    state: joined_machines.TokenState
+    state: joined_machines.TokenState = Field(description="`used`: all machines have joined.")
     issued_by: str
     issued_at: datetime
     expires_at: datetime
-    used_at: datetime | None
-    used_by: str | None = Field(description="Machine that joined with the token.")
+    max_machines: int = Field(description="Number of machines that may join.")
+    machines_joined: int = Field(
+        description="Number of machines that joined; a machine that joined again counts once."
+    )
     revoked_at: datetime | None
 
 
@@ -58,6 +66,9 @@ class MachineResponse(ResponseModel):
     memory_mib: int
     gpus: int
     gpu_model: str
+    token_prefix: str | None = Field(
+        description="First characters of the token with which the machine last joined; null once deleted."
+    )
     joined_at: datetime
     last_seen_at: datetime = Field(description="Time of the last report.")
     departed_at: datetime | None
@@ -65,6 +76,7 @@ class MachineResponse(ResponseModel):
 
 class MachinesQuery(ListQuery):
     departed: bool = False
+    token: int | None = Field(None, description="Only machines that joined with the token of this ID.")
 
 
 class MachinesView(PoolView):
@@ -82,7 +94,7 @@ class JoinTokens(MachinesView):
         return Response(page(rows, query, NEWEST, lambda tokens: [_token_response(row) for row in tokens]))
 
     @operation(
-        "Issue a join token for one machine",
+        "Issue a join token for one or more machines",
         body=IssueJoinTokenBody,
         answer=IssuedJoinTokenResponse,
         status=201,
@@ -96,8 +108,9 @@ class JoinTokens(MachinesView):
         )
         lifetime = timedelta(seconds=body.lifetime_seconds)
         token, secret = services.issue_join_token(
-            actor=self.actor, pool=pool, lifetime=lifetime, at=now, comment=body.comment
-        )
+            actor=self.actor, pool=pool, lifetime=lifetime, at=now, machines=body.max_machines,
+            comment=body.comment,
+        )  # fmt: skip
         base = _token_response(joined_machines.join_tokens(pool, now).get(pk=token.pk))
         answer = IssuedJoinTokenResponse(**base.model_dump(), token=secret)
         return created_response(answer, f"/api/v1/node-pools/{pool.name}/join-tokens/{token.pk}")
@@ -137,11 +150,10 @@ class Machines(MachinesView):
     def get(self, request: Request, name: str) -> Response:
         query = parse_query(request, MachinesQuery)
         rows = joined_machines.machines(self.get_administered_pool(name), timezone.now())
-        return Response(
-            page(
-                rows if query.departed else rows.filter(departed_at=None), query, BY_NAME, _machine_responses
-            )
-        )
+        if not query.departed:
+            rows = rows.filter(departed_at=None)
+        rows = filter_by(rows, token_uses__token=query.token)
+        return Response(page(rows, query, BY_NAME, _machine_responses))
 
 
 class MachineDetail(MachineView):
@@ -163,7 +175,7 @@ class RemoveMachine(MachineView):
 
 
 def _token_response(row: Any) -> JoinTokenResponse:
-    return JoinTokenResponse.from_row(row, used_by=row.used_by.name if row.used_by else None)
+    return JoinTokenResponse.from_row(row)
 
 
 def _machine_responses(rows: Sequence[Any]) -> list[Any]:

@@ -16,6 +16,7 @@ Certificates are verified, against the file BERTH_CA if it is set. Plain HTTP is
 unless BERTH_PLAIN_HTTP=1 declares the network trusted: a forged response could run any command here.
 """
 
+import hashlib
 import json
 import os
 import socket
@@ -25,6 +26,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
+import uuid
 
 REPORT_INTERVAL_SECONDS = 5.0
 TIMEOUT = 20.0
@@ -238,7 +240,32 @@ def measure(ec2_instance_id):
         "memory_mib": memory_mib(),
         "devices": [gpu[0] for gpu in gpus],
         "gpu_model": gpus[0][1].replace("NVIDIA ", "") if gpus else "",
+        "machine_id": machine_id(),
     }
+
+
+def machine_id():
+    # type: () -> str
+    """Return an ID that survives reboots and, if the firmware has one, a new installation."""
+    stored = read_file(os.path.join(STATE, "machine-id"))
+    if stored:
+        return stored
+    firmware = read_file("/sys/class/dmi/id/product_uuid").lower()  # only root may read it
+    is_placeholder = len(set(firmware) - {"-"}) < 4 or firmware.startswith("03000200-0400")
+    source = read_file("/etc/machine-id") if is_placeholder else firmware
+    digest = hashlib.sha256(("berth machine " + (source or uuid.uuid4().hex)).encode()).hexdigest()[:32]
+    write_private_file("machine-id", digest)
+    return digest
+
+
+def read_file(path):
+    # type: (str) -> str
+    """Return the stripped text of a file, or an empty string if it cannot be read."""
+    try:
+        with open(path) as file:
+            return file.read().strip()
+    except OSError:
+        return ""
 
 
 def query_nvidia_smi():
@@ -322,11 +349,7 @@ def make_opener():
 
 def load_secret():
     # type: () -> str
-    try:
-        with open(os.path.join(STATE, "secret")) as file:
-            return file.read().strip()
-    except OSError:
-        return ""
+    return read_file(os.path.join(STATE, "secret"))
 
 
 def store_secret(secret):

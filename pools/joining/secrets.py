@@ -23,8 +23,15 @@ def for_node(key: int) -> str:
     return _sign("node", str(key))
 
 
-def for_machine(key: int) -> str:
-    return _sign("machine", str(key))
+def for_machine(key: int, version: int) -> str:
+    """Return a machine's secret. A machine that joins again has a new version, so that the former expires."""
+    return _sign("machine", f"{key}-{version}")
+
+
+def verified_machine(secret: str) -> tuple[int, int] | None:
+    """Return the machine's key and the secret's version, or None if the secret is invalid."""
+    key, _, version = (verified_key(secret, "machine") or "").partition("-")
+    return (int(key), int(version)) if key and version else None
 
 
 def for_pod(key: str) -> str:

@@ -548,6 +548,23 @@ class Migration(migrations.Migration):
                     ),
                 ),
                 ("name", models.CharField(max_length=64)),
+                (
+                    "machine_id",
+                    models.CharField(
+                        blank=True,
+                        default="",
+                        help_text="ID that survives a new installation of the machine.",
+                        max_length=64,
+                    ),
+                ),
+                (
+                    "secret_version",
+                    models.PositiveIntegerField(
+                        default=1,
+                        help_text="Increases whenever the machine joins again, which revokes its former "
+                        "secret.",
+                    ),
+                ),
                 ("address", models.CharField(max_length=255)),
                 ("cpu_milli", models.PositiveIntegerField()),
                 ("memory_mib", models.PositiveIntegerField()),
@@ -583,7 +600,12 @@ class Migration(migrations.Migration):
                         condition=models.Q(("departed_at__isnull", True)),
                         fields=("pool", "name"),
                         name="machine_name_unique_while_there",
-                    )
+                    ),
+                    models.UniqueConstraint(
+                        condition=models.Q(("machine_id", ""), _negated=True),
+                        fields=("pool", "machine_id"),
+                        name="machine_id_unique_in_pool",
+                    ),
                 ],
             },
         ),
@@ -610,18 +632,11 @@ class Migration(migrations.Migration):
                 ("issued_by", models.CharField(max_length=150)),
                 ("issued_at", models.DateTimeField()),
                 ("expires_at", models.DateTimeField()),
-                ("used_at", models.DateTimeField(blank=True, null=True)),
-                ("revoked_at", models.DateTimeField(blank=True, null=True)),
                 (
-                    "used_by",
-                    models.ForeignKey(
-                        blank=True,
-                        null=True,
-                        on_delete=django.db.models.deletion.PROTECT,
-                        related_name="+",
-                        to="pools.machine",
-                    ),
+                    "max_machines",
+                    models.PositiveIntegerField(default=1, help_text="Number of machines that may join."),
                 ),
+                ("revoked_at", models.DateTimeField(blank=True, null=True)),
                 (
                     "pool",
                     models.ForeignKey(
@@ -633,6 +648,47 @@ class Migration(migrations.Migration):
             ],
             options={
                 "ordering": ["-issued_at", "-pk"],
+                "constraints": [
+                    models.CheckConstraint(
+                        condition=models.Q(("max_machines__gte", 1)), name="join_token_admits_a_machine"
+                    )
+                ],
+            },
+        ),
+        migrations.CreateModel(
+            name="JoinTokenUse",
+            fields=[
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("used_at", models.DateTimeField()),
+                (
+                    "machine",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="token_uses",
+                        to="pools.machine",
+                    ),
+                ),
+                (
+                    "token",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="uses",
+                        to="pools.jointoken",
+                    ),
+                ),
+            ],
+            options={
+                "ordering": ["pk"],
+                "constraints": [
+                    models.UniqueConstraint(
+                        fields=("token", "machine"), name="join_token_counts_a_machine_once"
+                    )
+                ],
             },
         ),
         migrations.CreateModel(

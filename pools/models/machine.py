@@ -7,7 +7,7 @@ from pools.models.pool import NodePool
 
 
 class JoinToken(models.Model):
-    """Token with which one machine joins one pool. Only the secret's digest and prefix are stored."""
+    """Token with which machines join one pool. Only the secret's digest and prefix are stored."""
 
     pool = models.ForeignKey(NodePool, on_delete=models.PROTECT, related_name="join_tokens")
     digest = models.CharField(max_length=64, unique=True)
@@ -16,12 +16,14 @@ class JoinToken(models.Model):
     issued_by = models.CharField(max_length=150)
     issued_at = models.DateTimeField()
     expires_at = models.DateTimeField()
-    used_at = models.DateTimeField(null=True, blank=True)
-    used_by = models.ForeignKey("Machine", on_delete=models.PROTECT, null=True, blank=True, related_name="+")
+    max_machines = models.PositiveIntegerField(default=1, help_text="Number of machines that may join.")
     revoked_at = models.DateTimeField(null=True, blank=True)
 
     class Meta:
         ordering = ["-issued_at", "-pk"]
+        constraints = [
+            models.CheckConstraint(name="join_token_admits_a_machine", condition=Q(max_machines__gte=1)),
+        ]
 
     def __str__(self) -> str:
         return f"token of {self.pool_id} from {self.issued_at:%Y-%m-%d %H:%M}"
@@ -32,6 +34,12 @@ class Machine(models.Model):
 
     pool = models.ForeignKey(NodePool, on_delete=models.PROTECT, related_name="machines")
     name = models.CharField(max_length=64)
+    machine_id = models.CharField(
+        max_length=64, blank=True, default="", help_text="ID that survives a new installation of the machine."
+    )
+    secret_version = models.PositiveIntegerField(
+        default=1, help_text="Increases whenever the machine joins again, which revokes its former secret."
+    )
     address = models.CharField(max_length=255)
     cpu_milli = models.PositiveIntegerField()
     memory_mib = models.PositiveIntegerField()
@@ -54,10 +62,30 @@ class Machine(models.Model):
                 fields=["pool", "name"],
                 condition=Q(departed_at__isnull=True),
             ),
+            models.UniqueConstraint(
+                name="machine_id_unique_in_pool", fields=["pool", "machine_id"], condition=~Q(machine_id="")
+            ),
         ]
 
     def __str__(self) -> str:
         return self.name
+
+
+class JoinTokenUse(models.Model):
+    """Machine that joined with a token. A machine that joins again with the same token counts once."""
+
+    token = models.ForeignKey(JoinToken, on_delete=models.CASCADE, related_name="uses")
+    machine = models.ForeignKey(Machine, on_delete=models.CASCADE, related_name="token_uses")
+    used_at = models.DateTimeField()
+
+    class Meta:
+        ordering = ["pk"]
+        constraints = [
+            models.UniqueConstraint(name="join_token_counts_a_machine_once", fields=["token", "machine"]),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.machine_id} with token {self.token_id}"
 
 
 class MachineUse(models.Model):

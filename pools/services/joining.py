@@ -1,14 +1,16 @@
 """Let machines join a pool and report to it."""
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 
 from django.db import IntegrityError, transaction
+from django.db.models import QuerySet
 
 from berth.core.errors import Conflict, Unauthenticated
+from berth.core.words import format_count
 from pools import history
 from pools.joining import secrets
-from pools.models import JoinToken, Machine, MachineUse, Node, NodePool
+from pools.models import JoinToken, JoinTokenUse, Machine, MachineUse, Node, NodePool
 from pools.models.node import PENDING, NodeState
 from pools.models.scaling import ScalingKind
 from pools.providers.base import Interruption
@@ -16,13 +18,16 @@ from pools.providers.static import SILENT_AFTER, instance_id
 from pools.services.boots import BootReport, StartReport, record_boot, record_start
 from pools.services.nodes import interrupt_node
 
-JOIN_REFUSED = "This token cannot join this pool: it is unknown, used, revoked or expired."
+JOIN_REFUSED = "This is not a join token of this pool."
 UNKNOWN_MACHINE = "Unknown machine secret."
 
 
 @dataclass(frozen=True, slots=True)
 class MachineReport:
-    """Hardware that a machine reports when it joins. `instance_id` is set for a provider's instances."""
+    """Hardware that a machine reports when it joins.
+
+    `instance_id` is set for a provider's instances. `machine_id` survives a new installation of the machine.
+    """
 
     name: str
     address: str
@@ -31,29 +36,31 @@ class MachineReport:
     devices: tuple[str, ...] = ()
     gpu_model: str = ""
     instance_id: str = ""
+    machine_id: str = ""
 
 
 def join(*, pool_name: str, token: str, measured: MachineReport, at: datetime) -> str:
     """Let a machine join a pool. Return the secret for the machine's later reports.
 
-    Raises Unauthenticated for an unusable token, and Conflict for a duplicate name or a missing node.
+    A machine that joins again takes its former place and counts once. Raises Unauthenticated for an unusable
+    token, and Conflict for a duplicate name, a duplicate machine ID or a missing node.
     """
     if (order := secrets.verified_key(token, "order")) is not None:
         return _join_node(pool_name, order, measured, at)
     with transaction.atomic():
-        token_row = JoinToken.objects.select_for_update().select_related("pool").filter(
-            digest=secrets.digest(token), pool__name=pool_name, used_at=None, revoked_at=None,
-            expires_at__gt=at,
-        ).first()  # fmt: skip
+        tokens = JoinToken.objects.select_for_update(of=("self",)).select_related("pool")
+        token_row = tokens.filter(digest=secrets.digest(token), pool__name=pool_name).first()
         if token_row is None:
             raise Unauthenticated(JOIN_REFUSED)
-        machine = _new_machine(token_row.pool, measured, at)
-        token_row.used_at, token_row.used_by = at, machine
-        token_row.save(update_fields=["used_at", "used_by"])
-        gpus = f"{len(measured.devices)} GPUs"
-        reason = f"{measured.name} joined with {gpus}, using a token issued by {token_row.issued_by}"
+        former = _former_machine(token_row.pool, measured, at)
+        _check_token(token_row, former, at)
+        machine = _store_machine(former or Machine(pool=token_row.pool), measured, at)
+        JoinTokenUse.objects.get_or_create(token=token_row, machine=machine, defaults={"used_at": at})
+        action = "joined" if former is None else "joined again"
+        gpus = format_count(len(measured.devices), "GPU")
+        reason = f"{measured.name} {action} with {gpus}, using a token issued by {token_row.issued_by}"
         history.write(token_row.pool, ScalingKind.JOINED, reason, at=at, machine=measured.name)
-    return secrets.for_machine(machine.pk)
+    return secrets.for_machine(machine.pk, machine.secret_version)
 
 
 def record_report(
@@ -80,8 +87,8 @@ def leave(secret: str, *, at: datetime) -> None:
 
     The next tick marks the machine's node as lost.
     """
-    key = secrets.verified_key(secret, "machine")
-    if key is None or not Machine.objects.filter(pk=int(key), departed_at=None).update(departed_at=at):
+    machine = secrets.verified_machine(secret)
+    if machine is None or not _machines(*machine).update(departed_at=at):
         raise Unauthenticated(UNKNOWN_MACHINE)
 
 
@@ -113,23 +120,77 @@ def _join_node(pool_name: str, order: str, measured: MachineReport, at: datetime
     return secrets.for_node(node.pk)
 
 
-def _new_machine(pool: NodePool, measured: MachineReport, at: datetime) -> Machine:
-    """Create the machine, and mark a silent machine with the same name as departed.
+def _check_token(token: JoinToken, former: Machine | None, at: datetime) -> None:
+    """Raise Unauthenticated, with the reason, if the token does not admit this machine."""
+    if token.revoked_at is not None:
+        raise Unauthenticated(f"This join token was revoked at {_format_time(token.revoked_at)}.")
+    if token.expires_at <= at:
+        raise Unauthenticated(f"This join token expired at {_format_time(token.expires_at)}.")
+    others = token.uses.exclude(machine=former).count()
+    if others >= token.max_machines:
+        admitted = format_count(token.max_machines, "machine")
+        raise Unauthenticated(f"This join token admits {admitted}, and {others} joined with it.")
 
-    The silent machine was reinstalled or never received its secret. Raises Conflict if a machine with this
-    name still reports.
+
+def _former_machine(pool: NodePool, measured: MachineReport, at: datetime) -> Machine | None:
+    """Return the row of this machine from its former installation, or None.
+
+    A holder of a token must not be able to take the place of a machine that still reports, so a machine whose
+    secret was lost joins again once its row is silent. Raises Conflict before that, and if the machine is
+    being removed or belongs to another pool.
     """
-    namesakes = Machine.objects.filter(pool=pool, name=measured.name, departed_at=None)
+    if not measured.machine_id:
+        return None
+    elsewhere = Machine.objects.filter(machine_id=measured.machine_id, departed_at=None).exclude(pool=pool)
+    other = elsewhere.select_related("pool").first()
+    if other is not None:
+        place = f"pool {other.pool.name} as {other.name}"
+        raise Conflict(f"This machine belongs to {place}. Remove it there first: `berth machine remove`.")
+    rows = Machine.objects.select_for_update(of=("self",)).select_related("pool")
+    former = rows.filter(pool=pool, machine_id=measured.machine_id).first()
+    if former is None or former.departed_at is not None:
+        return former
+    if former.removed_at is not None:
+        raise Conflict(f"Machine {former.name} is being removed from pool {pool.name}.")
+    has_reported = former.last_seen_at > former.joined_at
+    if has_reported and former.last_seen_at > at - SILENT_AFTER:
+        wait = f"{SILENT_AFTER.total_seconds():.0f} s"
+        reason = f"This machine still reports as {former.name}"
+        raise Conflict(f"{reason}. It can join again {wait} after its last report.")
+    return former
+
+
+def _store_machine(machine: Machine, measured: MachineReport, at: datetime) -> Machine:
+    """Store the machine, and mark a silent machine with the same name as departed.
+
+    The silent machine was replaced. Raises Conflict if another machine with this name still reports.
+    """
+    namesakes = Machine.objects.filter(pool=machine.pool, name=measured.name, departed_at=None)
+    namesakes = namesakes.exclude(pk=machine.pk)
     namesakes.filter(last_seen_at__lte=at - SILENT_AFTER).update(departed_at=at)
+    if machine.pk is not None:
+        machine.secret_version += 1
+    machine.name, machine.address, machine.machine_id = measured.name, measured.address, measured.machine_id
+    machine.cpu_milli, machine.memory_mib = measured.cpu_milli, measured.memory_mib
+    machine.devices, machine.gpu_model = list(measured.devices), measured.gpu_model
+    machine.joined_at = machine.last_seen_at = at
+    machine.removed_at = machine.departed_at = None
     try:
         with transaction.atomic():
-            return Machine.objects.create(
-                pool=pool, name=measured.name, address=measured.address, cpu_milli=measured.cpu_milli,
-                memory_mib=measured.memory_mib, devices=list(measured.devices),
-                gpu_model=measured.gpu_model, joined_at=at, last_seen_at=at,
-            )  # fmt: skip
+            machine.save()
     except IntegrityError:
-        raise Conflict(f"A machine named {measured.name} has already joined pool {pool.name}.") from None
+        name = f"A machine named {measured.name}"
+        raise Conflict(f"{name} has already joined pool {machine.pool.name}.") from None
+    return machine
+
+
+def _machines(key: int, version: int) -> QuerySet[Machine]:
+    """Return the machine with this key, unless it has left or its secret has another version."""
+    return Machine.objects.filter(pk=key, secret_version=version, departed_at=None)
+
+
+def _format_time(at: datetime) -> str:
+    return f"{at.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
 
 
 def _reporting_node(secret: str, at: datetime) -> Node | None:
@@ -138,10 +199,10 @@ def _reporting_node(secret: str, at: datetime) -> Node | None:
         if node is None:
             raise Unauthenticated("This node has been terminated.")
         return node
-    key = secrets.verified_key(secret, "machine")
-    if key is None or not Machine.objects.filter(pk=int(key), departed_at=None).update(last_seen_at=at):
+    machine = secrets.verified_machine(secret)
+    if machine is None or not _machines(*machine).update(last_seen_at=at):
         raise Unauthenticated(UNKNOWN_MACHINE)
-    use = MachineUse.objects.select_related("machine").filter(machine_id=int(key), ended_at=None).first()
+    use = MachineUse.objects.select_related("machine").filter(machine_id=machine[0], ended_at=None).first()
     if use is None:
         return None
     nodes = Node.objects.select_related("pool").exclude(state=NodeState.ENDED)

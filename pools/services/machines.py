@@ -20,38 +20,41 @@ from pools.providers.static import instance_id, mark_departed_if_unused
 from pools.services.nodes import interrupt_node
 from pools.signals import changed
 
-MAX_LIFETIME = timedelta(days=7)
+LIFETIME = timedelta(hours=1)
+MAX_LIFETIME = timedelta(days=365)
+MAX_MACHINES = 10_000
 PREFIX_LENGTH = 10  # number of leading characters that are stored, including the secret's kind
 
 
 def issue_join_token(
-    *, actor: Any, pool: NodePool, lifetime: timedelta, at: datetime, comment: str = ""
+    *, actor: Any, pool: NodePool, lifetime: timedelta, at: datetime, machines: int = 1, comment: str = ""
 ) -> tuple[JoinToken, str]:
-    """Create a token for one machine. Return the token and its secret, which is shown only once.
+    """Create a token for a number of machines. Return the token and its secret, which is shown only once.
 
     Raises Invalid if a value is not allowed, and Conflict if the pool's machines do not join with tokens.
     """
     if pool.provider != NodePool.Provider.STATIC:
         detail = f"Pool {pool.name} uses the provider {pool.provider}, whose machines join without a token."
         raise Conflict(detail)
-    _check_token_values(lifetime, comment)
+    _check_token_values(lifetime, machines, comment)
     secret, digest = secrets.generate_join_token()
     with transaction.atomic():
         token = JoinToken.objects.create(
             pool=pool, digest=digest, prefix=secret[:PREFIX_LENGTH], comment=comment, issued_by=actor.name,
-            issued_at=at, expires_at=at + lifetime,
+            issued_at=at, expires_at=at + lifetime, max_machines=machines,
         )  # fmt: skip
-        summary = {"token": token.prefix, "expires_at": token.expires_at.isoformat(), "comment": comment}
+        summary = {
+            "token": token.prefix, "machines": machines, "expires_at": token.expires_at.isoformat(),
+            "comment": comment,
+        }  # fmt: skip
         changed.send(NodePool, actor=actor, action="issue join token", obj=pool, before=None, after=summary)
     return token, secret
 
 
 def revoke_join_token(*, actor: Any, token: JoinToken, at: datetime) -> None:
-    """Revoke an unused token. Raises Conflict if a machine has joined with it. Idempotent."""
+    """Revoke a token. Machines that joined with it stay in the pool. Idempotent."""
     with transaction.atomic():
-        if token.used_at is not None:
-            raise Conflict(f"Machine {token.used_by} has joined with this token. Remove the machine instead.")
-        usable = JoinToken.objects.filter(pk=token.pk, used_at=None, revoked_at=None)
+        usable = JoinToken.objects.filter(pk=token.pk, revoked_at=None)
         if usable.update(revoked_at=at):
             summary = {"token": token.prefix, "comment": token.comment}
             changed.send(
@@ -95,8 +98,10 @@ def remove_machine(*, actor: Any, machine: Machine, at: datetime, reason: str = 
     return has_departed
 
 
-def _check_token_values(lifetime: timedelta, comment: str) -> None:
+def _check_token_values(lifetime: timedelta, machines: int, comment: str) -> None:
     problems = []
+    if not 1 <= machines <= MAX_MACHINES:
+        problems.append(Problem("max_machines", "is not allowed", f"{machines}", f"1 to {MAX_MACHINES}"))
     if not timedelta(0) < lifetime <= MAX_LIFETIME:
         allowed = f"1 to {MAX_LIFETIME.total_seconds():.0f} s"
         problems.append(

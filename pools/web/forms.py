@@ -10,6 +10,7 @@ from berth.core.spec.quantities import CPU_LIMIT_MIN, MEMORY_LIMIT_MIN_MIB
 from pools.engine.image_policy import read_policy
 from pools.engine.pod_limits import DefaultLimits
 from pools.models import NodePool
+from pools.services.machines import MAX_MACHINES
 from pools.services.offered import offered_choices
 from pools.web import environment_fields
 
@@ -212,11 +213,16 @@ class JoinTokenForm(forms.Form):
         label="Comment",
         max_length=100,
         required=False,
-        help_text="For example, the name of the machine.",
+        help_text="For example, the rack of the machines.",
     )
+    machines = forms.IntegerField(label="Machines", min_value=1, max_value=MAX_MACHINES)
     lasts = forms.ChoiceField(
-        label="Expires after", choices=(("3600", "1 hour"), ("86400", "1 day"), ("604800", "7 days"))
-    )
+        label="Expires after",
+        choices=(
+            ("3600", "1 hour"), ("86400", "1 day"), ("604800", "7 days"), ("2592000", "30 days"),
+            ("31536000", "1 year"),
+        ),
+    )  # fmt: skip
 
 
 def initial_values(pool: NodePool) -> dict[str, Any]:

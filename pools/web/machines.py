@@ -32,6 +32,7 @@ MACHINES: tuple[Column[MachineRow], ...] = (
     Column("model", "Model", lambda row: row[0].gpu_model, in_file=True),
     Column("cores", "CPU", lambda row: row[0].cpu_milli / MILLI, "cores", "cpu_milli", number=True),
     Column("memory", "Memory", lambda row: row[0].memory_mib, "MiB", "memory_mib", number=True),
+    Column("token", "Join token", lambda row: row[0].token_prefix or "", in_file=True),
     Column("last_seen", "Last seen", lambda row: row[0].last_seen_at, order="last_seen_at"),
 )
 TOKENS: tuple[Column[Any], ...] = (
@@ -41,7 +42,8 @@ TOKENS: tuple[Column[Any], ...] = (
     Column("issued", "Issued", lambda row: row.issued_at),
     Column("by", "Issued by", lambda row: str(row.issued_by), in_file=True),
     Column("expires", "Expires", lambda row: row.expires_at),
-    Column("machine", "Machine", lambda row: row.used_by.name if row.used_by else None),
+    Column("machines", "Machines joined", lambda row: row.machines_joined, number=True),
+    Column("maximum", "Maximum", lambda row: row.max_machines, "machines", in_file=True),
 )
 
 
@@ -56,7 +58,12 @@ def index(request: Request, name: str) -> HttpResponse | StreamingHttpResponse:
     pool, now = _pool(request, name), timezone.now()
     rows = joined_machines.machines(pool, now).filter(departed_at=None)
     for term in table_state(request.GET, "")["search"].split():
-        rows = rows.filter(Q(name__icontains=term) | Q(address__icontains=term) | Q(state=term.lower()))
+        rows = rows.filter(
+            Q(name__icontains=term)
+            | Q(address__icontains=term)
+            | Q(state=term.lower())
+            | Q(token_prefix=term)
+        )
     listing = list_query(
         request, MACHINES, rows, _machine_rows, file_name=f"machines-of-{pool.name}", default="name"
     )
@@ -80,23 +87,26 @@ def index(request: Request, name: str) -> HttpResponse | StreamingHttpResponse:
 @require_http_methods(["GET", "POST"])
 def issue(request: Request, name: str) -> HttpResponse:
     pool = _pool(request, name)
-    form = JoinTokenForm(request.POST or None, initial={"lasts": "3600"}, auto_id="join_%s")
+    form = JoinTokenForm(request.POST or None, initial={"lasts": "3600", "machines": 1}, auto_id="join_%s")
     if request.method == "POST" and form.is_valid():
         lifetime = timedelta(seconds=int(form.cleaned_data["lasts"]))
-        with form_errors(form, {"lifetime_seconds": "lasts"}):
-            _, secret = services.issue_join_token(
+        with form_errors(form, {"lifetime_seconds": "lasts", "max_machines": "machines"}):
+            token, secret = services.issue_join_token(
                 actor=request.actor, pool=pool, lifetime=lifetime, at=timezone.now(),
-                comment=form.cleaned_data["comment"],
+                machines=form.cleaned_data["machines"], comment=form.cleaned_data["comment"],
             )  # fmt: skip
             address = settings.BERTH_PUBLIC_URL or request.build_absolute_uri("/").rstrip("/")
-            context = {"pool": pool, "secret": secret, "address": address, "back": _machines_url(pool)}
+            context = {
+                "pool": pool, "token": token, "secret": secret, "address": address,
+                "back": _machines_url(pool),
+            }  # fmt: skip
             return page(request, "pools/join_token.html", context, inner="pools/join_token_body.html")
     return form_page(
         request,
         form,
         title=f"New join token for {pool}",
         label="Issue token",
-        text="The token lets one machine join the pool.",
+        text="The token lets this number of machines join the pool until it expires.",
         back=_machines_url(pool),
     )
 
@@ -113,7 +123,7 @@ def revoke(request: Request, name: str, token_id: int) -> HttpResponse:
     return confirm_page(
         request,
         title=f"Revoke join token {token.prefix}...?",
-        warning="The token can no longer be used. Machines that have joined stay in the pool.",
+        warning="No other machine can join with this token. Machines that have joined stay in the pool.",
         label="Revoke token",
         danger=True,
         back=_machines_url(pool),

@@ -79,7 +79,7 @@ def test_tokens_are_listed_with_their_state(alice: Caller, cast: Cast, metal_poo
     assert alice("DELETE", f"{TOKENS}/{revoked['id']}").status_code == 204
     tokens = alice.get(TOKENS).json()["items"]
     assert [token["state"] for token in tokens] == ["open", "revoked", "used", "expired"]
-    assert [token["used_by"] for token in tokens] == [None, None, "box-1", None]
+    assert [token["machines_joined"] for token in tokens] == [0, 0, 1, 0]
     first = alice.get(TOKENS, limit=3).json()
     rest = alice.get(TOKENS, limit=3, cursor=first["next"]).json()
     assert [token["id"] for token in first["items"] + rest["items"]] == [token["id"] for token in tokens]
@@ -95,17 +95,24 @@ def test_machine_cannot_join_with_a_revoked_token(alice: Caller, metal_pool: Nod
     assert Audit.objects.filter(action="revoke join token").count() == 1
 
 
-def test_used_token_cannot_be_revoked(alice: Caller, metal_pool: NodePool) -> None:
-    join(alice)
+def test_revoked_token_keeps_its_machines(alice: Caller, metal_pool: NodePool) -> None:
+    secret = join(alice)
     [used] = alice.get(TOKENS).json()["items"]
-    refused = alice("DELETE", f"{TOKENS}/{used['id']}")
-    assert refused.status_code == 409
-    assert "Remove the machine instead" in refused.json()["detail"]
+    assert alice("DELETE", f"{TOKENS}/{used['id']}").status_code == 204
+    assert alice.get(TOKENS).json()["items"][0]["state"] == "revoked"
+    assert report_in(secret).status_code == 200
+    assert alice.get(MACHINES, token=used["id"]).json()["items"][0]["name"] == "box-1"
 
 
 @pytest.mark.parametrize(
     ("body", "path"),
-    [({"lifetime_seconds": 0}, "lifetime_seconds"), ({"comment": "n" * 101}, "comment"), ({"x": 1}, "x")],
+    [
+        ({"max_machines": 0}, "max_machines"),
+        ({"lifetime_seconds": 366 * 86400}, "lifetime_seconds"),
+        ({"lifetime_seconds": 0}, "lifetime_seconds"),
+        ({"comment": "n" * 101}, "comment"),
+        ({"x": 1}, "x"),
+    ],
 )
 def test_error_for_an_invalid_token_request_names_the_field(
     alice: Caller, metal_pool: NodePool, body: dict[str, Any], path: str

@@ -81,6 +81,7 @@ def test_join_token_admits_one_machine(alice: Caller, metal_pool: NodePool) -> N
     assert anonymous.post("node-pools/metal/join", {**MACHINE, "token": token}).status_code == 200
     again = anonymous.post("node-pools/metal/join", {**MACHINE, "token": token, "name": "box-2"})
     assert again.status_code == 401
+    assert again.json()["detail"] == "This join token admits 1 machine, and 1 joined with it."
     assert Machine.objects.count() == 1
 
 
@@ -109,7 +110,7 @@ def test_only_platform_admins_issue_tokens(alice: Caller, bob: Caller, metal_poo
 def test_request_with_a_forged_secret_is_rejected(alice: Caller, metal_pool: NodePool) -> None:
     secret = join(alice)
     key = Machine.objects.get().pk
-    forged = secrets.for_machine(key)[:-1] + "x", secrets.for_node(key), secret + "0", "machine..", "x"
+    forged = secrets.for_machine(key, 1)[:-1] + "x", secrets.for_node(key), secret + "0", "machine..", "x"
     for wrong in forged:
         assert report_in(wrong).status_code == 401
     assert anonymous.post("machines/call", {}).status_code == 401

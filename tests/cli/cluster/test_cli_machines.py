@@ -21,7 +21,7 @@ def machine(**fields: Any) -> dict[str, Any]:
 def token(**fields: Any) -> dict[str, Any]:
     details = {"prefix": "join_AbCdE", "comment": "rack 7", "issued_by": "alice"}
     times = {"issued_at": TIME, "expires_at": TIME}
-    return {"id": 7, "state": "open", **details, **times, **fields}
+    return {"id": 7, "state": "open", "max_machines": 16, "machines_joined": 3, **details, **times, **fields}
 
 
 def response(body: Any, status: int = 200) -> httpx.Response:
@@ -36,6 +36,13 @@ def test_machines_are_listed_with_state_node_and_gpus(terminal: Terminal) -> Non
     assert first.split()[:5] == ["box-1", "used", "metal-0", "2", "L4"]
     assert second.split()[:3] == ["box-2", "free", "-"]
     assert server.calls == [f"GET {PATH}/machines?limit=200"]
+
+
+def test_machines_of_a_token_are_listed_with_its_prefix(terminal: Terminal) -> None:
+    server = StubServer(page([machine(token_prefix="join_AbCdE")]))
+    result = terminal.run("machine", "list", "metal", "--token", "7", "-o", "wide", server=server)
+    assert "join_AbCdE" in result.stdout
+    assert server.calls == [f"GET {PATH}/machines?token=7&limit=200"]
 
 
 @pytest.mark.parametrize(
@@ -57,10 +64,15 @@ def test_remove_prints_whether_the_machine_has_left(
 
 def test_issued_token_is_the_only_output(terminal: Terminal) -> None:
     server = StubServer(response(token(token="join_AbCdEfgh"), 201))
-    words = ("machine", "token", "issue", "metal", "--comment", "rack 7", "--expires", "2h")
+    options = ("--comment", "rack 7", "--machines", "16", "--expires", "2h")
+    words = ("machine", "token", "issue", "metal", *options)
     result = terminal.run(*words, server=server)
     assert (result.exit_code, result.stdout) == (0, "join_AbCdEfgh\n")
-    assert json.loads(server.requests[-1].content) == {"comment": "rack 7", "lifetime_seconds": 7200}
+    assert json.loads(server.requests[-1].content) == {
+        "comment": "rack 7",
+        "lifetime_seconds": 7200,
+        "max_machines": 16,
+    }
     without_secret = terminal.run(*words, server=StubServer(response(token(token=None), 201)))
     assert (without_secret.exit_code != 0, without_secret.stdout) == (True, "")
     assert "token 7" in without_secret.stderr
@@ -79,9 +91,10 @@ def test_token_is_revoked_by_id_or_prefix(terminal: Terminal) -> None:
 
 
 def test_only_open_tokens_are_listed_without_the_all_option(terminal: Terminal) -> None:
-    both = page([token(), token(id=6, state="used", used_by="box-1")])
+    both = page([token(), token(id=6, state="used", machines_joined=16)])
     result = terminal.run("machine", "token", "list", "metal", server=StubServer(both))
     assert [line.split()[0] for line in result.stdout.splitlines()[1:]] == ["7"]
+    assert "3/16" in result.stdout
     result = terminal.run("machine", "token", "list", "metal", "--all", server=StubServer(both))
     assert [line.split()[0] for line in result.stdout.splitlines()[1:]] == ["7", "6"]
     refused = terminal.run("machine", "token", "list", "metal", server=StubServer(problem(403, detail="No.")))

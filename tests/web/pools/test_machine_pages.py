@@ -42,7 +42,7 @@ def join_machine(cast: Cast, metal_pool: NodePool, name: str = "box-1") -> Machi
 
 
 def test_join_token_is_shown_once_with_its_command(alice: Client, metal_pool: NodePool) -> None:
-    answer = alice.post(f"{PAGE}/token", {"comment": "rack 7", "lasts": "3600"})
+    answer = alice.post(f"{PAGE}/token", {"comment": "rack 7", "machines": "16", "lasts": "3600"})
     match = re.search(r'<code id="secret">(join_\S+)</code>', answer.content.decode())
     assert match
     token = JoinToken.objects.get()
@@ -52,6 +52,7 @@ def test_join_token_is_shown_once_with_its_command(alice: Client, metal_pool: No
     assert match[1] not in page
     assert token.prefix in page
     assert "rack 7" in page
+    assert "of 16</span>" in page
 
 
 def test_machine_is_listed_and_removed(alice: Client, cast: Cast, metal_pool: NodePool) -> None:

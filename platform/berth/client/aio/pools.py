@@ -115,18 +115,25 @@ class AsyncNodePools(AsyncResource):
         return self._iterate(JoinToken, f"node-pools/{name}/join-tokens")
 
     async def issue_join_token(
-        self, name: str, *, seconds: int | None = None, comment: str = ""
+        self, name: str, *, machines: int = 1, seconds: int | None = None, comment: str = ""
     ) -> IssuedJoinToken:
-        """Issue a token that lets one machine join. The token cannot be read again."""
-        body = {"comment": comment} | ({} if seconds is None else {"lifetime_seconds": seconds})
+        """Issue a token that lets a number of machines join. The token cannot be read again."""
+        body: dict[str, Any] = {"comment": comment, "max_machines": machines}
+        body |= {} if seconds is None else {"lifetime_seconds": seconds}
         return await self._post(IssuedJoinToken, f"node-pools/{name}/join-tokens", body)
 
     async def revoke_join_token(self, name: str, token_id: int) -> None:
         await self._delete(f"node-pools/{name}/join-tokens/{token_id}")
 
-    def machines(self, name: str, *, departed: bool = False) -> AsyncIterator[Machine]:
-        """Iterate over joined machines; with `departed`, also over those that have left."""
-        return self._iterate(Machine, f"node-pools/{name}/machines", {"departed": departed or None})
+    def machines(
+        self, name: str, *, departed: bool = False, token: int | None = None
+    ) -> AsyncIterator[Machine]:
+        """Iterate over joined machines; with `departed`, also over those that have left.
+
+        With `token`, only those that joined with the token of this ID.
+        """
+        query = {"departed": departed or None, "token": token}
+        return self._iterate(Machine, f"node-pools/{name}/machines", query)
 
     async def remove_machine(self, name: str, machine: str, reason: str = "") -> Machine:
         """Remove a machine after draining its node."""

@@ -50,12 +50,14 @@ class JoinToken(Model):
     """First characters of the token; the token itself is not stored."""
     comment: str = ""
     state: str = ""
+    """`used`: all machines have joined."""
     issued_by: str = ""
     issued_at: datetime
     expires_at: datetime
-    used_at: datetime | None = None
-    used_by: str | None = None
-    """Machine that joined with the token."""
+    max_machines: int = 0
+    """Number of machines that may join."""
+    machines_joined: int = 0
+    """Number of machines that joined; a machine that joined again counts once."""
     revoked_at: datetime | None = None
 
 
@@ -75,6 +77,8 @@ class Machine(Model):
     memory_mib: int = 0
     gpus: int = 0
     gpu_model: str = ""
+    token_prefix: str | None = None
+    """First characters of the token with which the machine last joined; None once deleted."""
     joined_at: datetime
     last_seen_at: datetime
     """Time of the last report."""

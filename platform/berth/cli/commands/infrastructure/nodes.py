@@ -206,6 +206,7 @@ Pool = PoolArgument
 def list_machines(
     pool: Pool,
     show_all: Annotated[bool, typer.Option("--all", "-a", help="Include machines that have left.")] = False,
+    token: Annotated[int | None, typer.Option(help="ID of a join token: only its machines.")] = None,
     watch: WatchOption = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
@@ -213,10 +214,11 @@ def list_machines(
 
     \b
     berth machine list metal
+    berth machine list metal --token 12 --all
     """
     with open_client() as client:
         print_listing(
-            lambda: list(client.node_pools.machines(pool, departed=show_all)),
+            lambda: list(client.node_pools.machines(pool, departed=show_all, token=token)),
             lambda: _machine_columns(show_all=show_all), output,
             "No machines have joined this pool.", watch=watch,
         )  # fmt: skip
@@ -234,6 +236,7 @@ def _machine_columns(*, show_all: bool) -> list[Column]:
         Column("LAST SEEN", lambda m: format_age(m.last_seen_at, moment), right=True),
         Column("ADDRESS", lambda m: m.address, wide=True),
         Column("JOINED", lambda m: format_time(m.joined_at), wide=True),
+        Column("TOKEN", lambda m: m.token_prefix or "-", wide=True),
         Column("DEPARTED", lambda m: format_time(m.departed_at) if m.departed_at else "-", wide=not show_all),
     ]
 
@@ -258,18 +261,19 @@ def remove(
 @join_token_app.command("issue")
 def issue(
     pool: Pool,
-    expires: Annotated[str, typer.Option(help="Lifetime, at most 7d.")] = "1h",
+    machines: Annotated[int, typer.Option(help="Number of machines that may join.", min=1)] = 1,
+    expires: Annotated[str, typer.Option(help="Lifetime, at most 365d.")] = "1h",
     comment: Annotated[str, typer.Option(help="Purpose of the token.")] = "",
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Issue a token that lets one machine join. The token is printed only once, as the only output on stdout.
+    """Issue a token that lets machines join. The token is printed only once, as the only output on stdout.
 
     \b
-    berth machine token issue metal --comment "rack 7" --expires 2h
+    berth machine token issue metal --comment "rack 7" --machines 16 --expires 7d
     """
     lifetime = parse_duration("--expires", expires)
     with open_client() as client:
-        token = client.node_pools.issue_join_token(pool, seconds=lifetime, comment=comment)
+        token = client.node_pools.issue_join_token(pool, machines=machines, seconds=lifetime, comment=comment)
     if token.token is None:
         print(
             f"berth: token {token.id} was issued, but the connection broke first: revoke it",
@@ -301,7 +305,7 @@ def list_tokens(
             "EXPIRES", lambda t: format_time(t.expires_at), brief=lambda t: format_short_time(t.expires_at)
         ),
         Column("BY", lambda t: t.issued_by),
-        Column("MACHINE", lambda t: t.used_by or "-", wide=not show_all),
+        Column("JOINED", lambda t: f"{t.machines_joined}/{t.max_machines}", right=True),
     ]
     with open_client() as client:
         tokens = [token for token in client.node_pools.join_tokens(pool) if show_all or token.state == "open"]
@@ -312,7 +316,7 @@ def list_tokens(
 def revoke(
     pool: Pool, token: Annotated[str, typer.Argument(metavar="TOKEN", help="Token ID or prefix.")]
 ) -> None:
-    """Revoke a join token.
+    """Revoke a join token. Machines that joined with it stay in the pool.
 
     \b
     berth machine token revoke metal 12
