@@ -131,6 +131,7 @@ def test_error_links_to_its_line_and_the_first_field_gets_the_focus(opened: Open
         gpus = page.get_by_label("GPUs per pod")
         expect(gpus).to_have_attribute("aria-describedby", "f-roles-0-gpu-hint f-roles-0-gpu-error")
         expect(page.locator(".editor-lines .fault")).to_have_text("9")
+        assert accessibility_faults(page) == []
         page.get_by_role("link", name="Line 9").click()
         assert page.evaluate(SELECTED_TEXT) == "    gpu: 1.5"
         page.get_by_role("button", name="Submit workload", exact=True).click()
