@@ -84,7 +84,7 @@ class NodeWorkload:
 
 
 def workloads_on_nodes(node_ids: Iterable[int]) -> dict[int, list[NodeWorkload]]:
-    """Return the workloads of all projects on each node. Show them only to platform admins."""
+    """Return the workloads of all projects on each node. Only platform admins may see the result."""
     workloads: dict[int, list[NodeWorkload]] = {node_id: [] for node_id in node_ids}
     # Pods belong to a higher layer, so this function reads them through the node's relations.
     active_states = ("starting", "running", "stopping")
@@ -161,7 +161,7 @@ def visible_reason(event: ScalingEvent, *, is_admin: bool) -> str:
 
 
 def _weakest_isolation() -> Case:
-    """Return the weakest level of the nodes that can host pods, or null if none has reported its level."""
+    """Return the weakest level of the nodes that can host pods, or None if none has reported its level."""
     hosting = Node.objects.filter(pool=OuterRef("pk"), state__in=HOSTING)
     weakest_first = [level.value for level in reversed(Level)]
     cases = (When(Exists(hosting.filter(isolation__level=name)), then=Value(name)) for name in weakest_first)

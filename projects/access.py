@@ -110,7 +110,7 @@ def visible_projects(actor: Actor) -> QuerySet[Project]:
 def find_visible_projects(
     users: Collection[User], projects: Collection[Project]
 ) -> Mapping[int, frozenset[int]]:
-    """Return, for each user, which of the projects `visible_projects` contains. Takes one statement."""
+    """Return, by user id, the ids of the projects that each user can see. Uses one SQL statement."""
     active = {user.pk: user for user in users if user.is_active}
     if not active:
         return {}

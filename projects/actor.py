@@ -40,7 +40,7 @@ class Actor:
     token_expires_at: datetime | None = None  # expiry of the token in use, if any
     token_id: int | None = None  # ID of the token in use; None for a session
     session_key: str = ""  # key of the browser session in use
-    # All roles of the user, read with the token of the request; None: looked up when they are needed.
+    # All roles of the user, loaded with the request's token. If None, roles are loaded when needed.
     roles: tuple[GrantedRole, ...] | None = None
     # Role lookups, cached for the duration of one request.
     role_cache: dict[str, bool] = field(default_factory=dict, compare=False, repr=False)

@@ -1,4 +1,4 @@
-"""Responses that list the nodes that a shrinking pool drains, and the work on these nodes."""
+"""REST responses that list the nodes to drain in a shrinking pool, with the work on each node."""
 
 from collections.abc import Sequence
 from datetime import datetime

@@ -81,7 +81,7 @@ class PoolSecretDetail(PoolView):
 
 
 def parse_secret(request: Request) -> SecretContent:
-    """Return the content of the body. Errors do not repeat what was received, which may be the value."""
+    """Return the content of the body. Errors do not repeat the input, which may be the secret value."""
     try:
         body = parse_body(request, SecretBody)
     except Invalid as error:

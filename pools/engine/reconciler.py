@@ -84,7 +84,7 @@ class UndoDrain:
 class Step:
     """Commands to run, and the fleet after them.
 
-    Only a disruption budget keeps the `blocked` nodes from being drained now.
+    The `blocked` nodes would be drained now if the disruption budgets allowed it.
     """
 
     fleet: Fleet

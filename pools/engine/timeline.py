@@ -60,7 +60,7 @@ def build_timeline(
 
 
 def thin_out(points: Sequence[Point], points_max: int, end: float) -> tuple[Point, ...]:
-    """Return at most `points_max` points: the last point in each of as many equal periods."""
+    """Return at most `points_max` points: the last one in each of `points_max` equal periods."""
     if len(points) <= points_max or points_max < 1:
         return tuple(points)
     begin = points[0].at

@@ -12,7 +12,7 @@ class NodeState(models.TextChoices):
     BOOTING = "booting"  # listed but not usable yet
     READY = "ready"
     CORDONED = "cordoned"  # keeps its pods but accepts no new ones
-    DRAINING = "draining"  # accepts no new pods, and ends once its pods have ended
+    DRAINING = "draining"  # accepts no new pods, and ends once its last pod has ended
     LOST = "lost"  # the instance is gone or never appeared; the node ends soon
     ENDED = "ended"
 

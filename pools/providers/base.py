@@ -45,7 +45,7 @@ class ProvisionOrder:
 
 @dataclass(frozen=True, slots=True)
 class Interruption:
-    """Announcement that the provider will take the machine back. `at` is None while the time is unknown."""
+    """Notice that the provider will reclaim the machine. `at` is None while the time is unknown."""
 
     reason: str
     at: datetime | None = None

@@ -27,7 +27,7 @@ class Machine:
 
 
 def measure_this_machine(declared_gpus: int | None = None) -> Machine:
-    """Measure this machine. If `declared_gpus` is set, report that many simulated GPUs instead of its own."""
+    """Measure this machine. If `declared_gpus` is set, report that many simulated GPUs instead."""
     devices = tuple(_nvml_devices()) if declared_gpus is None else simulated_devices(declared_gpus)
     return Machine(_cpu_milli(), _memory_mib(), devices)
 

@@ -60,7 +60,7 @@ class PreparedNodes:
         self.provider.terminate(pool, instance_ids)
 
     def _with_progress(self, instance: Instance, recipe: Recipe) -> Instance:
-        """Return the instance with its progress. Start the installation unless a process is running it."""
+        """Return the instance with its progress. Start the installation unless it is already running."""
         boot = self.environments.get_status(instance.instance_id, recipe.secrets)
         if boot is None:
             self.environments.begin(instance.instance_id, recipe)

@@ -1,7 +1,7 @@
 """Nodes from existing machines that joined the pool.
 
-All state is in the database. A use of a machine is what other providers call an instance. The machine
-outlives its uses.
+All state is in the database. Each use of a machine is an instance of this provider. The machine outlives its
+uses.
 """
 
 from collections.abc import Callable, Sequence

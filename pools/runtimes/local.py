@@ -134,11 +134,11 @@ class LocalRuntime:
 
     @property
     def isolation(self) -> Isolation:
-        """Return how this machine isolates its pods, without images. The first call tries it."""
+        """Return how this machine isolates pods without images. The first call tests the isolation."""
         return self._enclosures.isolation
 
     def try_images(self) -> None:
-        """Try in the background whether this machine runs images, so that `get_isolation` need not wait."""
+        """Test in the background whether this machine runs images, so that `get_isolation` does not wait."""
         self._enclosures.images.begin_probe()
 
     def _spawn_shim(self, pod_id: str, pod: PodDir) -> None:

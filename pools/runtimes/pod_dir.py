@@ -23,7 +23,7 @@ from pools.runtimes.shim.secrets import Secrets
 from pools.runtimes.shim.shared_memory import remove_unused
 
 MEMORY = Path("/dev/shm")  # noqa: S108 - a tmpfs; its directories for secrets are private
-_FLOCK = "hhqqi4x"  # short type, short whence, off_t start, off_t len, pid_t
+_FLOCK = "hhqqi4x"  # struct flock: short type, short whence, off_t start, off_t len, pid_t
 
 
 class PodDir:
@@ -83,9 +83,9 @@ class PodDir:
         self.write("order", fields)
 
     def write_registry_auth(self, auth: str) -> None:
-        """Write the credentials for the pull of the pod's image, which the shim deletes afterwards.
+        """Write the credentials for pulling the pod's image. The shim deletes the file afterwards.
 
-        Without credentials, the file is empty: podman would otherwise use those of its user.
+        Without credentials, the file is empty, because podman would otherwise use its user's credentials.
         """
         draft = self.path / f"auth.{os.getpid()}.new"
         draft.touch(mode=0o600)
@@ -167,13 +167,13 @@ class PodDir:
         self._remove_leftovers()
 
     def _remove_container(self) -> None:
-        """Remove what a killed shim left of the pod's container and its pull."""
+        """Remove the traces of the pod's container and pull that a killed shim left behind."""
         remove_container(str(self.path))
         (self.path / "auth.json").unlink(missing_ok=True)
         shutil.rmtree(self.path / "podman", ignore_errors=True)
 
     def _remove_leftovers(self) -> None:
-        """Remove what a killed shim left outside the directory, unless processes in it are still ending."""
+        """Remove control groups and shared memory that a killed shim left behind, unless they are in use."""
         remove_cgroups(path for _, path in read_fields(str(self.path / "cgroups")) or ())
         order = self.read("order") or {}
         if "shared_memory" in order:
@@ -193,12 +193,12 @@ class PodDir:
 
 
 def secrets_prefix(pods: Path) -> str:
-    """Return how the names of the secret directories of these pods begin."""
+    """Return the prefix of the names of these pods' secret directories."""
     return f"berth-secrets-{hashlib.sha256(str(pods).encode()).hexdigest()[:20]}-"
 
 
 def delete_stray_secrets(pods: Path) -> None:
-    """Delete the secrets of pods whose directory is gone."""
+    """Delete the secrets of pods whose directories are gone."""
     prefix = secrets_prefix(pods)
     for entry in MEMORY.glob(f"{prefix}*"):
         if not (pods / entry.name.removeprefix(prefix)).exists():

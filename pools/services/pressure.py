@@ -175,8 +175,8 @@ def _scaling_times(pool: NodePool, nodes: NodeCounts, at: datetime) -> ScalingTi
 def _idle_since(pool: NodePool, nodes: NodeCounts) -> datetime | None:
     """Return the time since which the pool has been idle, or None if it is not idle.
 
-    A pool is not idle while work is running or queued or a node is booting, and the idle time starts no
-    earlier than its newest node became ready.
+    A pool is not idle while work is running or queued or a node is booting. The idle time starts at the
+    earliest when the pool's newest node became ready.
     """
     if pool.idle_since is None or nodes.pending:
         return None

@@ -1,4 +1,4 @@
-"""Set and delete secrets. Values are encrypted, and no answer, history or error contains them."""
+"""Set and delete secrets. Values are encrypted and never appear in responses, the history or errors."""
 
 import re
 from collections.abc import Mapping
@@ -42,7 +42,7 @@ class SecretContent:
 def set_pool_secret(
     *, actor: Any, pool: NodePool, name: str, content: SecretContent, at: datetime
 ) -> tuple[PoolSecret, bool]:
-    """Create or replace a pool's secret. Return it, and whether it is new.
+    """Create or replace a pool's secret. Return the secret and whether it is new.
 
     Raises Invalid, or Conflict if the pool has too many secrets or another one for the registry.
     """
@@ -66,9 +66,9 @@ def delete_pool_secret(*, actor: Any, secret: PoolSecret) -> None:
 def store_secret(
     model: type[S], owner: Mapping[str, Any], name: str, content: SecretContent, *, by: str, at: datetime
 ) -> tuple[S, dict[str, str] | None]:
-    """Create or replace the owner's secret, without a check of permissions and without an audit entry.
+    """Create or replace the owner's secret without checking permissions or writing an audit entry.
 
-    Return the secret and the summary of the replaced one. Raises Invalid and Conflict.
+    Return the new secret, and the summary of the old one or None. Raises Invalid and Conflict.
     """
     _check(name, content)
     rows = model._default_manager.filter(**owner)
@@ -98,7 +98,7 @@ def store_secret(
 
 
 def secret_summary(secret: Secret) -> dict[str, str]:
-    """Return everything that the history may contain."""
+    """Return the secret's properties without its value, as recorded in the history."""
     summary = {"secret": secret.name, "kind": str(secret.kind)}
     if secret.kind == SecretKind.REGISTRY:
         summary |= {"registry": secret.registry, "username": secret.username}

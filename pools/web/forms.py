@@ -125,8 +125,8 @@ class PoolForm(forms.Form):
         label="Workspace limit (MiB)",
         min_value=1,
         required=False,
-        help_text="Maximum disk space of a workspace with its pods. Pods that exceed it are stopped. "
-        "Leave empty for no limit.",
+        help_text="Maximum disk space of a workspace and its pods' directories. Pods that exceed the limit "
+        "are stopped. Leave empty for no limit.",
     )
     memory_from_request = forms.BooleanField(
         label="Memory from request",
@@ -172,7 +172,7 @@ class PoolForm(forms.Form):
 
 
 class SettingsForm(PoolForm):
-    """Form for an existing pool. The name, provider and runtime are omitted, because they cannot change."""
+    """Form for an existing pool. Name, provider and runtime are omitted, because they cannot change."""
 
     confirmed = forms.IntegerField(widget=forms.HiddenInput, required=False)  # confirmed number of nodes
 

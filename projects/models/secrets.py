@@ -8,7 +8,7 @@ from projects.models.tenants import Project
 
 
 class ProjectSecret(Secret):
-    """Secret that the project's pods may use. It hides a pool's secret of the same name."""
+    """Secret that the project's pods may use. It overrides the pool's secret of the same name."""
 
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="secrets")
 

@@ -1,6 +1,6 @@
 """A project's secrets, and the values that its pods and image pulls receive.
 
-A secret of the project hides a secret of the pool that has the same name.
+A project's secret overrides the pool's secret of the same name.
 """
 
 import base64
@@ -22,7 +22,7 @@ from projects.services import announce, audit
 
 
 class UnusableSecret(BerthError):
-    """A secret that a pod or a pull needs was deleted, or cannot be decrypted."""
+    """Raised if a secret that a pod or a pull needs was deleted or cannot be decrypted."""
 
     code, status, title = "unusable_secret", 409, "A secret cannot be used"
 
@@ -30,7 +30,7 @@ class UnusableSecret(BerthError):
 def set_project_secret(
     *, actor: Actor, project: Project, name: str, content: SecretContent, at: datetime
 ) -> tuple[ProjectSecret, bool]:
-    """Create or replace a project's secret. Return it, and whether it is new.
+    """Create or replace a project's secret. Return the secret and whether it is new.
 
     Raises Forbidden, Invalid, or Conflict if the project has too many secrets or another one for the
     registry.
@@ -57,7 +57,7 @@ def delete_project_secret(*, actor: Actor, secret: ProjectSecret) -> None:
 
 
 def registry_auth(project: Project, pool: NodePool) -> str:
-    """Return the auth.json with which the project pulls images in the pool, or "" without credentials.
+    """Return the auth.json with which the project pulls images in the pool, or "" if it has no credentials.
 
     The project's credentials override the pool's for the same registry. Raises UnusableSecret.
     """

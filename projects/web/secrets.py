@@ -45,7 +45,7 @@ class SecretForm(forms.Form):
     )
 
     def clean_value(self) -> str:
-        """Undo the line breaks of browsers."""
+        """Convert the browser's line breaks to plain newlines."""
         return str(self.cleaned_data["value"]).replace("\r\n", "\n")
 
 
@@ -159,7 +159,7 @@ def _rows(actor: Actor) -> Iterator[SecretRow]:
 
 
 def _initial(request: Request) -> dict[str, str]:
-    """Return what the form shows of the secret that the link of its row names."""
+    """Return the initial values for the secret that the link names, or none if there is no such secret."""
     name, owner = (request.GET.get(key, "") for key in ("name", "owner"))
     for each in _rows(request.actor) if name else ():
         if (each.row.name, f"{each.kind}/{each.owner}") == (name, owner):

@@ -73,7 +73,7 @@ class NodeShape:
     max_pods: int = 110
     labels: Mapping[str, str] = field(default_factory=dict)
     taints: tuple["Taint", ...] = ()
-    lacks: Mapping[str, str] = field(default_factory=dict)  # as of the pool's present nodes
+    lacks: Mapping[str, str] = field(default_factory=dict)  # assumed from the pool's current nodes
 
 
 @dataclass(frozen=True, slots=True)

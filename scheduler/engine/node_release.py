@@ -17,7 +17,7 @@ from scheduler.engine.model import Node, NodeState, Pod, PodState, Pool, Queue, 
 from scheduler.engine.plan import Bundle, Evict, Eviction, Kind, Place, Plan, QueueStanding, Reason
 
 PAYBACK = 3600  # maximum work lost by moves from a node, in seconds of its full capacity
-# Maximum number of nodes tried per call; not a time limit, so that every machine decides alike.
+# Maximum number of nodes tried per call; not a time limit, so that every machine makes the same decision.
 MAX_NODES_TRIED = 4
 
 # Pending reasons that do not depend on the number of nodes.

@@ -36,7 +36,7 @@ class StartMessages:
     progress: dict[uuid.UUID, tuple[tuple[str, ...], datetime]] = field(default_factory=dict)
 
     def keep_only(self, workloads: Container[uuid.UUID]) -> None:
-        """Forget workloads that are not starting any more."""
+        """Forget workloads that are no longer starting."""
         self.shown = {pk: value for pk, value in self.shown.items() if pk in workloads}
         self.progress = {pk: value for pk, value in self.progress.items() if pk in workloads}
 

@@ -29,7 +29,7 @@ PERMANENT = frozenset({RegistryFault.UNAUTHORIZED, RegistryFault.NOT_FOUND, Regi
 
 
 class RegistryError(Exception):
-    """A tag could not be resolved. The text is a sentence."""
+    """Raised if a tag could not be resolved. The message is a sentence."""
 
     def __init__(self, fault: RegistryFault, text: str) -> None:
         super().__init__("".join(char if char.isprintable() else " " for char in text[:TEXT_MAX]))
@@ -53,7 +53,7 @@ class DigestResolver(Protocol):
     """Looks up digests in the background, so that no registry delays the scheduler."""
 
     def request(self, key: RunKey, image: ImageReference, auth: str) -> None:
-        """Start a lookup, unless one for this run is in progress or its result has not been taken.
+        """Start a lookup, unless this run has a lookup in progress or a result that has not been taken.
 
         `auth` is the content of an auth.json, or empty for an anonymous lookup. Returns immediately.
         """

@@ -1,7 +1,7 @@
-"""Call registries, but only at addresses that users may make Berth call.
+"""Call registries, but only at addresses that Berth may call on behalf of users.
 
-Users choose registries, so each host name is resolved once, and only the checked address is called. There are
-no redirects. A proxy in the environment (HTTPS_PROXY, NO_PROXY) resolves the names itself.
+Users choose registries, so each host name is resolved once, and only the checked address is called. Redirects
+are not followed. A proxy in the environment (HTTPS_PROXY, NO_PROXY) resolves the names itself.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ NETWORKS = tuple(ipaddress.ip_network(network) for network in (*PRIVATE, *THIS_M
 class RegistryAccess:
     """How registries are called.
 
-    `insecure` lists registries that are called over HTTP, as this machine's are. `own_ports` are Berth's
+    `insecure` lists registries that are called over HTTP, like those on this machine. `own_ports` are Berth's
     ports on this machine, which are never called. `seconds` limits each lookup.
     """
 

@@ -31,7 +31,7 @@ Login = tuple[str, str]
 
 @dataclass(slots=True)
 class RegistryClient:
-    """Client for all registries. It is used by the tasks of one event loop."""
+    """Client for all registries. Only tasks of one event loop may use it."""
 
     access: RegistryAccess
     _tls: ssl.SSLContext = field(default_factory=ssl.create_default_context)
@@ -111,12 +111,12 @@ class _Lookup:
         if response.status in DENIED:
             raise self._unauthorized()
         if response.status != HTTPStatus.OK:
-            raise self._failed(f"answered a request for a token with status {response.status}")
+            raise self._failed(f"answered a token request with status {response.status}")
         try:
             content = json.loads(response.body)
             return str(content.get("token") or content["access_token"])
         except (ValueError, KeyError, AttributeError, RecursionError):
-            raise self._failed("answered a request for a token without one") from None
+            raise self._failed("answered a token request without a token") from None
 
     def _check(self, status: int) -> None:
         if status in DENIED:

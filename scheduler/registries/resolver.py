@@ -1,4 +1,4 @@
-"""Look up digests in one background thread, so that a registry that hangs delays only its own images."""
+"""Look up digests in one background thread, so that a hanging registry delays only its own images."""
 
 import asyncio
 import logging
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-LOOKUPS_PER_REGISTRY = 8  # at the same time
+LOOKUPS_PER_REGISTRY = 8  # maximum number of concurrent lookups
 NAME_LOOKUPS = 32  # threads for DNS, which can hang
 
 

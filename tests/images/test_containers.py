@@ -126,7 +126,7 @@ def test_command_replaces_the_entrypoint(stage: ImageStage, registry: Registry) 
         assert ended(stage.runtime, pod_id).exit_code == 0
     assert [stage.log("p-1"), stage.log("p-2")] == ["entry cmd", str(UID)], "the image's user is ignored"
     stage.start("p-3", registry.push("team/nothing"))
-    assert "it has no command, and neither has the document" in ended(stage.runtime, "p-3").message
+    assert "neither the image nor the document has a command" in ended(stage.runtime, "p-3").message
 
 
 def test_image_chooses_the_directory_unless_the_document_does(stage: ImageStage, registry: Registry) -> None:

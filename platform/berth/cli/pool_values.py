@@ -113,7 +113,8 @@ class PoolValues:
     workspace_limit: Annotated[
         Text,
         typer.Option(
-            metavar="AMOUNT", help="Maximum disk space of a workspace with its pods, for example 100Gi."
+            metavar="AMOUNT",
+            help="Maximum disk space of a workspace and its pods' directories, for example 100Gi.",
         ),
     ] = None
     sets: Annotated[

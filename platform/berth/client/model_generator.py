@@ -38,7 +38,7 @@ def generate_sources() -> dict[str, str]:
 
 
 def read_components() -> dict[str, Schema]:
-    """Return the schemas of the OpenAPI document. A process of its own writes it, because it needs Django."""
+    """Return the schemas of the OpenAPI document, written by a separate process because that needs Django."""
     paths = {"PYTHONPATH": os.pathsep.join(sys.path), "DJANGO_SETTINGS_MODULE": "berth.server.settings"}
     command = [sys.executable, "-m", "django", "spectacular", "--format", "openapi-json"]
     document = subprocess.run(command, env={**os.environ, **paths}, stdout=subprocess.PIPE, check=True).stdout
@@ -167,7 +167,7 @@ def _has_mixin(name: str) -> bool:
 
 
 def _docstring(schema: Schema) -> list[str]:
-    """Return the description as lines of an indented docstring, with Python's word for null."""
+    """Return the description as lines of an indented docstring, with None instead of null."""
     text = re.sub(r"\b[Nn]ull\b", "None", schema.get("description", ""))
     lines = textwrap.wrap(f'"""{text}', DOCSTRING_WIDTH) if text else []
     return [f"    {line}" for line in (*lines[:-1], f'{lines[-1]}"""')] if lines else []

@@ -29,7 +29,7 @@ _LABELS = {
 }
 # Amounts of the resource that `resource` names, in the engine's units.
 AMOUNTS = frozenset(_LABELS) - {"queue", "held_nodes", "seconds"}
-_OMITTED = frozenset({"resource", "until", "action", "takes_turns"})  # the message says them
+_OMITTED = frozenset({"resource", "until", "action", "takes_turns"})  # the message already states them
 _OMITTED_IF_ZERO = frozenset({"protected", "by_runtime", "non_preemptible"})
 
 

@@ -68,9 +68,9 @@ def change_rows(
 ) -> set[Any]:
     """Write the changes, each by compare-and-set on `field`. Return the keys of the changed rows.
 
-    Changes of the same columns take one statement, whatever the number of rows. `expressions` maps further
-    columns to SQL that may refer to the row as `current` and to the change as `written`. The statement locks
-    the rows in any order, so lock them before if other transactions change several of them.
+    Changes of the same columns take one statement, regardless of the number of rows. `expressions` maps
+    additional columns to SQL that may refer to the row as `current` and to the change as `written`. The
+    statement locks the rows in any order, so lock them before if other transactions change several of them.
     """
     by_columns: dict[tuple[str, ...], list[RowChange]] = defaultdict(list)
     for change in changes:

@@ -107,9 +107,9 @@ class Leader:
             self._accept_members(0.05)
 
     def next_step(self, state: State, must_stop: Callable[[], bool] = lambda: False) -> bool:
-        """Start the next step on all ranks. Return False if `must_stop()` became true before that.
+        """Start the next step on all ranks. Return False if `must_stop()` becomes true before that.
 
-        While ranks stop, forming a ring may take seconds, in which a checkpoint should already be saved.
+        While ranks stop, forming a ring may take seconds. A checkpoint should be saved instead.
         """
         changed = self._accept_members(0) | self._drop_ended_members()
         while changed or self.ring is None:

@@ -1,4 +1,4 @@
-"""The server: its settings, its entry points and what all its applications share."""
+"""The server: its settings, its entry points and the code that all its applications share."""
 
 from berth.core.version import require_server_python
 

@@ -73,7 +73,10 @@ def _ray_backend() -> Iterator[bool]:
 
 
 def _parallel_on_all_nodes() -> Any:
-    """Return a Parallel. It is reused until the nodes change, because its processes start slowly."""
+    """Return a Parallel over all nodes.
+
+    It is reused until the nodes change, because its processes start slowly.
+    """
     from joblib import Parallel, effective_n_jobs
 
     count, parallel = effective_n_jobs(-1), getattr(_cache, "parallel", None)

@@ -1,4 +1,4 @@
-"""Isolation of pods: what a node offers, and the command line that builds a pod's enclosure.
+"""Isolation of pods: the levels that nodes offer, and the command lines that build enclosures.
 
 This package runs on nodes, so it uses only the standard library.
 """

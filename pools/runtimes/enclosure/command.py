@@ -14,7 +14,7 @@ _SHARED_MEMORY = "/dev/shm"  # noqa: S108 - inside the enclosure
 
 @dataclass(frozen=True)
 class Mount:
-    """A path of the machine at `source` that the pod sees at `target`."""
+    """Mount of the machine's path `source` at `target` inside the pod."""
 
     source: str
     target: str
@@ -26,12 +26,12 @@ class Mount:
 
 @dataclass(frozen=True)
 class View:
-    """Everything of the machine that a pod sees.
+    """The parts of the machine that a pod sees.
 
     `links` are symbolic links of the root directory, such as /bin. `readable` mounts are read-only, and the
-    directories in `hidden` are empty. Of two paths, the longer one decides. `shared_memory` is the directory
-    that the workload's pods share as /dev/shm, or empty for a private one. `devices` are device nodes.
-    `secrets` is the path of a tmpfs for secret files, or empty.
+    directories in `hidden` are empty. If a path has several entries, the longest one applies. `shared_memory`
+    is the directory that the workload's pods share as /dev/shm, or empty for a private one. `devices` are
+    device nodes. `secrets` is the path of a tmpfs for secret files, or empty.
     """
 
     links: Sequence[tuple[str, str]] = ()
@@ -84,7 +84,7 @@ def _mounts(view: View) -> Iterator[tuple[str, str, str]]:
 def _parents(path: str, created: set[str]) -> list[str]:
     """Return the options that create the parents of a mount point.
 
-    bubblewrap itself would create them for their owner only.
+    Parents that bubblewrap creates on its own are accessible only to their owner.
     """
     options = []
     end = path.find("/", 1)

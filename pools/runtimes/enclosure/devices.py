@@ -34,8 +34,8 @@ class PodDevices:
 def pod_devices(devices: Sequence[str], root: Path = Path("/")) -> PodDevices:
     """Return the device nodes of these GPUs, or none on a machine with simulated GPUs.
 
-    An index becomes the GPU's UUID, because a pod that sees only some device nodes counts anew. A partition
-    of a GPU (MIG) needs all device nodes. Raises UnknownDevice.
+    An index becomes the GPU's UUID, because a pod that sees only some of the device nodes renumbers the GPUs
+    from 0. A partition of a GPU (MIG) needs all device nodes. Raises UnknownDevice.
     """
     ids = tuple(devices)
     if not ids:

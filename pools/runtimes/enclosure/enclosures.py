@@ -37,7 +37,7 @@ class StartDirectory:
 
 
 class Enclosures:
-    """Enclosures of a runtime whose pods' directories are in `pods`.
+    """Enclosures of one runtime's pods, whose directories are in `pods`.
 
     Pods must not see `state`, which holds Berth's own files. `shared` is the root of the `workspace` paths.
     """
@@ -49,7 +49,7 @@ class Enclosures:
 
     @property
     def isolation(self) -> Isolation:
-        """Return how this machine isolates its pods, without images. The first call tries it."""
+        """Return how this machine isolates pods without images. The first call tests the isolation."""
         return self._probe().isolation
 
     def refusal(self, order: PodOrder, workspaces: Path) -> str:

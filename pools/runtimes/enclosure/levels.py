@@ -46,12 +46,12 @@ class Policy(str, Enum):
 class Isolation:
     """Isolation that a node offers.
 
-    `level` was tried by running a pod. `obstacle` is the reason the node does not offer the strongest level,
+    `level` has been tested with a pod. `obstacle` is the reason the node does not offer the strongest level,
     with a remedy, or empty. `limits` names the resources whose limits are enforced, and `limits_obstacle` is
-    the reason others are not. With `ignores_limits`, a pod with a limit starts although it is not enforced.
-    `images` is the version of podman if it was tried and runs container images, and `images_obstacle` is the
-    reason the node runs none, with a remedy.
-    `seccomp` is whether the system calls of enclosed pods are filtered, or `seccomp_obstacle` says why not.
+    the reason others are not. With `ignores_limits`, a pod starts even if its limits are not enforced.
+    `images` is the version of podman if a test has shown that the node runs container images; otherwise
+    `images_obstacle` is the reason, with a remedy. `seccomp` is true if the system calls of enclosed pods are
+    filtered; otherwise `seccomp_obstacle` is the reason.
     """
 
     level: Level
@@ -82,7 +82,7 @@ def read_policy(environ: Mapping[str, str] = os.environ) -> Policy:
 def pod_uid(project: int) -> int:
     """Return the Unix user of a project's pods, which is the same on all nodes.
 
-    Raises ValueError if the number of the project exceeds the range of user ids.
+    Raises ValueError if the project's number exceeds the range of user ids.
     """
     uid = FIRST_UID + project
     if not FIRST_UID < uid <= LAST_UID:

@@ -1,4 +1,4 @@
-"""Limits of pods: which of them this machine enforces, and the fields of an order that declare them."""
+"""Limits of pods: the ones that this machine enforces, and the fields that declare them in an order."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pools.runtimes.shim.records import Record
 
 MIB = 1024 * 1024
 PROCESSES_MAX = 16_384  # per pod, threads included, so that a fork bomb cannot fill the process table
-DISK_SECONDS = 30.0  # between two measurements of the disk space that a pod uses
+DISK_SECONDS = 30.0  # seconds between measurements of the disk space that a pod uses
 _PROBES = {MEMORY: 16 * MIB, CPU: 1000, PROCESSES: 16}
 
 
@@ -22,7 +22,7 @@ class UnenforcedLimit(Exception):
 
 
 def with_limits(isolation: Isolation, environ: Mapping[str, str] = os.environ) -> Isolation:
-    """Return the isolation with the limits that this machine enforces. Each is tried on an empty group."""
+    """Return the isolation with the limits that this machine enforces, each tested on an empty group."""
     if environ.get(LIMITS_VARIABLE) == "off":
         return replace(isolation, limits_obstacle=f"{LIMITS_VARIABLE} is off.", ignores_limits=True)
     enforced, obstacle = [], ""
@@ -53,7 +53,7 @@ def limit_fields(order: PodOrder, isolation: Isolation) -> Record:
             f"Remove the limit, or set {LIMITS_VARIABLE}=off on the node to ignore limits"
         )
     limits = {**declared, PROCESSES: PROCESSES_MAX}
-    fields = [(f"limit_{name}", str(limits[name])) for name in isolation.limits]  # 0: only measured
+    fields = [(f"limit_{name}", str(limits[name])) for name in isolation.limits]  # 0: the group only measures
     if order.workspace_limit_mib:
         fields += [("limit_disk", str(order.workspace_limit_mib * MIB)), ("disk_interval", str(DISK_SECONDS))]
     return fields

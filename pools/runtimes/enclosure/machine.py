@@ -1,4 +1,4 @@
-"""Read from this machine what pods may see of it: the system, Python and Berth's code."""
+"""Find the parts of this machine that pods may see: the system, Python and Berth's code."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ _SYSTEM = (
     "/etc/vulkan",
 )  # fmt: skip
 _JAVA = "java*"  # directories in /etc whose names include the version of Java
-_COVERED = ("/usr", "/etc/ssl/certs")  # paths below these are not mounted again
-# Berth's code in a checkout. The folder itself may hold Berth's state.
+_COVERED = ("/usr", "/etc/ssl/certs")  # mounts already cover the paths below these
+# Berth's code in a checkout. The checkout itself is not mounted, because it may hold Berth's state.
 _CODE = ("platform", "pools", "projects", "scheduler", "examples")
 # Inherited variables whose values are paths that programs need.
 _PATH_VARIABLES = ("LD_LIBRARY_PATH", "CUDA_HOME", "SSL_CERT_FILE")
 
 
 def machine_view(state: Collection[Path], environ: Mapping[str, str] = os.environ) -> View:
-    """Return what every pod may see. `state` lists Berth's own directories, which pods must not see."""
+    """Return the view that all pods share. `state` lists Berth's own directories, which pods must not see."""
     links = []
     declared = _declared_paths(environ, (PATHS_VARIABLE, *_PATH_VARIABLES))
     further = [path for path in (*_program_paths(), *declared) if not is_inside(path, _COVERED)]
@@ -49,7 +49,7 @@ def machine_view(state: Collection[Path], environ: Mapping[str, str] = os.enviro
 
 
 def declared_view(state: Collection[Path], environ: Mapping[str, str] = os.environ) -> View:
-    """Return the directories that the operator declared for pods, without `state`."""
+    """Return the directories that the operator made visible to pods, with those of `state` hidden."""
     readable = _mounts(_declared_paths(environ, (PATHS_VARIABLE,)))
     writable = _mounts(_declared_paths(environ, (WRITABLE_PATHS_VARIABLE,)))
     mounts = (*readable, *writable)
@@ -62,14 +62,14 @@ def _mounts(paths: Iterable[str]) -> tuple[Mount, ...]:
 
 
 def _visible_paths(path: str, mounts: Iterable[Mount]) -> Iterator[str]:
-    """Yield the paths at which these mounts would show a path of this machine."""
+    """Yield the paths at which a path of this machine would be visible through these mounts."""
     for mount in mounts:
         if is_inside(path, (mount.source,)):
             yield mount.target.rstrip("/") + path[len(mount.source.rstrip("/")) :]
 
 
 def environment_mounts(environment: Path) -> tuple[Mount, ...]:
-    """Return the mounts of an environment and of the Python from which it was made."""
+    """Return the mounts for an environment and for the Python installation that created it."""
     mounts = [Mount(os.path.realpath(environment), str(environment))]
     try:
         lines = (environment / "pyvenv.cfg").read_text().splitlines()
@@ -83,7 +83,7 @@ def environment_mounts(environment: Path) -> tuple[Mount, ...]:
 
 
 def _program_paths() -> Iterator[str]:
-    """Yield the directories of the Python that runs Berth, with its packages, and of Berth in a checkout."""
+    """Yield the directories of the Python that runs Berth, of its packages, and of Berth's code."""
     for prefix in (sys.prefix, sys.base_prefix):
         yield prefix
         yield os.path.realpath(prefix)
@@ -93,7 +93,7 @@ def _program_paths() -> Iterator[str]:
 
 
 def _declared_paths(environ: Mapping[str, str], names: Iterable[str]) -> Iterator[str]:
-    """Yield the paths in these variables of this node."""
+    """Yield the absolute paths listed in these environment variables."""
     for name in names:
         for path in environ.get(name, "").split(":"):
             if path.startswith("/") and path.strip("/"):

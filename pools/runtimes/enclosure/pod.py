@@ -22,7 +22,7 @@ _GROUP_MAY_USE, _ALL_MAY_USE = 0o060, 0o006
 
 @dataclass(frozen=True)
 class PodFiles:
-    """Directories of a pod. `directory` holds its records and `work`. `readable` are further mounts."""
+    """Directories of a pod. `directory` holds its records and `work`. `readable` are additional mounts."""
 
     directory: Path
     work: Path
@@ -37,7 +37,7 @@ def enclosure_fields(
 ) -> Record:  # fmt: skip
     """Give the pod's files to its user, and return the fields of its order that describe its enclosure.
 
-    `uid` is 0 where all pods share the user of this process. `call_filter` is the program that filters system
+    `uid` is 0 if all pods share the user of this process. `call_filter` is the program that filters system
     calls, or empty.
     """
     view = add_own_files(view, files, uid, env, devices)
@@ -95,9 +95,9 @@ def _make_directory(path: Path, uid: int) -> Path:
 
 
 def _give(directory: Path, uid: int) -> None:
-    """Give a directory to the pod's user, with contents that pods wrote before users were separate.
+    """Make the pod's user the owner of a directory and of files that pods wrote before users were separate.
 
-    A file that has a further link outside the directory keeps its owner: it may be one of Berth's own.
+    A file with a hard link outside the directory keeps its owner, because it may be one of Berth's own files.
     """
     if not uid or directory.stat().st_uid == uid:
         return
@@ -111,7 +111,7 @@ def _give(directory: Path, uid: int) -> None:
 
 
 def _hard_links(directory: Path) -> Iterator[tuple[tuple[int, int], int]]:
-    """Yield identity and number of links of each file that has several."""
+    """Yield the identity and the link count of each file with several hard links."""
     for _, _, names, fd in os.fwalk(directory):
         for name in names:
             status = os.stat(name, dir_fd=fd, follow_symlinks=False)
@@ -124,7 +124,7 @@ def _identity(status: os.stat_result) -> tuple[int, int]:
 
 
 def _accounts(files: PodFiles, uid: int) -> tuple[Mount, Mount]:
-    """Write /etc/passwd and /etc/group of the pod, in which its user has a name."""
+    """Write the pod's /etc/passwd and /etc/group, which give its user a name."""
     passwd, group = files.directory / "passwd", files.directory / "group"
     passwd.write_text(
         "root:x:0:0:root:/root:/usr/sbin/nologin\n"
@@ -138,7 +138,7 @@ def _accounts(files: PodFiles, uid: int) -> tuple[Mount, Mount]:
 
 
 def _serves_mps(env: Mapping[str, str]) -> bool:
-    """Return whether the pod uses the MPS daemon that the plugin has started on this node."""
+    """Return whether the pod uses the MPS daemon that the plugin started on this node."""
     if env.get("CUDA_MPS_PIPE_DIRECTORY") != MPS_PIPES:
         return False
     try:
@@ -149,7 +149,7 @@ def _serves_mps(env: Mapping[str, str]) -> bool:
 
 
 def _device_groups(devices: tuple[str, ...]) -> list[int]:
-    """Return the groups that may use these device nodes, if not all users may."""
+    """Return the groups whose members alone may use these device nodes."""
     modes = [Path(device).stat() for device in devices if Path(device).exists() and not Path(device).is_dir()]
     return sorted({each.st_gid for each in modes
                    if each.st_mode & _ALL_MAY_USE != _ALL_MAY_USE

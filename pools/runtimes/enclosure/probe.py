@@ -1,4 +1,4 @@
-"""Find out which isolation this machine offers, by running a pod in each kind of enclosure."""
+"""Determine which isolation this machine offers by running a pod in each kind of enclosure."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ INSTALL = "Install it, for example with `apt-get install bubblewrap`, and restar
 SHARED_USER = (
     "Pods share the user of the node's agent. Run the agent as root to give each project its own user."
 )
-# It must run as the right user, see only its own processes, and find the system read-only.
+# The probe must run as the right user, see only its own processes, and find the system read-only.
 CHECK = """
 [ "$(id -u)" = "$1" ] || { echo "runs as user $(id -u)"; exit 1; }
 [ "$(readlink /proc/self/ns/pid)" != "$2" ] || { echo "sees the processes of the machine"; exit 1; }
@@ -48,14 +48,14 @@ class Probed:
 
 @dataclass(frozen=True)
 class Shim:
-    """Command that runs the pod in the directory that follows, and its environment."""
+    """Command that runs a pod, to which the pod's directory is appended, and its environment."""
 
     command: tuple[str, ...]
     env: Mapping[str, str]
 
 
 def probe(root: Path, policy: Policy, shim: Shim) -> Probed:
-    """Try the levels from the strongest to the weakest, in a directory under `root`, and the limits."""
+    """Test the levels from strongest to weakest in a directory under `root`, then the limits."""
     probed = _probe_levels(root, policy, shim)
     return replace(probed, isolation=with_limits(probed.isolation))
 
@@ -135,7 +135,7 @@ def check_order(files: PodFiles, uid: int) -> Record:
 
 
 def read_obstacle(directory: Path) -> str:
-    """Return the reason that such a pod failed, or an empty string."""
+    """Return the reason the probe's pod failed, or an empty string."""
     end = read_record(str(directory / "exit"))
     if end is None:
         return "the probe left no exit code"

@@ -1,8 +1,8 @@
-"""The filter of a pod's system calls: a BPF program that the kernel runs before each call.
+"""Filter of a pod's system calls: a BPF program that the kernel runs before each call.
 
 The list follows the default of container runtimes. Most of these calls also need a capability, which pods do
-not have; the filter keeps errors in the kernel's own checks out of reach. Debuggers keep working: a pod
-may trace its own processes.
+not have; the filter also protects against bugs in the kernel's own checks. Debuggers keep working: a pod may
+trace its own processes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pools.runtimes.enclosure.levels import SECCOMP_VARIABLE
 
 INSTALLED_ACTIONS = Path("/proc/sys/kernel/seccomp/actions_avail")
 
-# Numbers on x86_64 and aarch64. None: the architecture does not have the call.
+# Numbers on x86_64 and aarch64. None: the architecture lacks the call.
 DENIED: Mapping[str, tuple[int | None, int | None]] = {
     "acct": (163, 89),
     "add_key": (248, 217),
@@ -64,7 +64,7 @@ DENIED: Mapping[str, tuple[int | None, int | None]] = {
     "userfaultfd": (323, 282),
     "vhangup": (153, 58),
 }
-# These depend on their first argument.
+# Whether these calls are allowed depends on their first argument.
 CLONE, CLONE3, PERSONALITY, SOCKET, UNSHARE = "clone", "clone3", "personality", "socket", "unshare"
 CHECKED: Mapping[str, tuple[int, int]] = {
     CLONE: (56, 220),
@@ -74,14 +74,14 @@ CHECKED: Mapping[str, tuple[int, int]] = {
     UNSHARE: (272, 97),
 }
 NEW_NAMESPACES = 0x7E020000  # mount, cgroup, UTS, IPC, user, PID and network
-NEW_TIME_NAMESPACE = 0x80  # in `clone`, this bit belongs to the number of a signal
+NEW_TIME_NAMESPACE = 0x80  # in `clone`, this bit is part of a signal number
 VIRTUAL_MACHINE_SOCKETS = 40
 # Query, Linux, 32 bits, Linux 2.6, both; and without address randomization, which debuggers use.
 PERSONALITIES = (0xFFFFFFFF, 0, 0x8, 0x20000, 0x20008, 0x40000)
 
 _ARCHITECTURES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
 _X32 = 0x40000000  # first number of the 32-bit calls of x86_64
-_NUMBER, _ARCHITECTURE, _ARGUMENT = 0, 4, 16  # offsets of what a program can read
+_NUMBER, _ARCHITECTURE, _ARGUMENT = 0, 4, 16  # offsets of the values that a program can read
 _LOAD, _IF_EQUAL, _IF_AT_LEAST, _IF_ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 _ALLOW, _KILL_PROCESS, _ERROR = 0x7FFF0000, 0x80000000, 0x00050000
 
@@ -103,7 +103,7 @@ def find_program(environ: Mapping[str, str] = os.environ) -> tuple[bytes, str]:
 
 
 def build_program(machine: str) -> bytes:
-    """Return the program as the kernel reads it. Calls of another architecture end the process."""
+    """Return the program in the kernel's binary format. Calls of another architecture end the process."""
     column, architecture = _ARCHITECTURES[machine]
     program: list[Instruction] = [
         (_LOAD, 0, 0, _ARCHITECTURE), (_IF_EQUAL, 1, 0, architecture), (_RETURN, 0, 0, _KILL_PROCESS),
@@ -126,14 +126,14 @@ def _fail(number: int) -> Instruction:
 
 
 def _check_argument(number: int, check: list[Instruction]) -> list[Instruction]:
-    """Return instructions that run the check on the first argument of this call."""
+    """Return instructions that apply the check to the first argument of this call."""
     return [(_IF_EQUAL, 0, len(check) + 1, number), (_LOAD, 0, 0, _ARGUMENT), *check]
 
 
 _PERMITTED = (_RETURN, 0, 0, _ALLOW)
 _CHECKS: Mapping[str, list[Instruction]] = {
     CLONE: [(_IF_ANY_BIT, 0, 1, NEW_NAMESPACES), _fail(errno.EPERM), _PERMITTED],
-    CLONE3: [_fail(errno.ENOSYS)],  # its flags are in memory; the C library then uses `clone`
+    CLONE3: [_fail(errno.ENOSYS)],  # flags in memory cannot be filtered; the C library falls back to `clone`
     PERSONALITY: [
         *(each for value in PERSONALITIES for each in ((_IF_EQUAL, 0, 1, value), _PERMITTED)),
         _fail(errno.EPERM),

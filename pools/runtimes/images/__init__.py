@@ -1,4 +1,4 @@
-"""Container images of pods: podman pulls them and creates the containers that pods enter.
+"""Container images of pods. podman pulls the images and creates the containers that pods enter.
 
 This package runs on nodes, so it uses only the standard library. The shim imports it only for pods with an
 image.

@@ -1,4 +1,4 @@
-"""Keep the storage of images within its size, by removing those that were not used for the longest time."""
+"""Keep the image storage within its size limit by removing the least recently used images."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ def evict_all(podman: Podman) -> None:
 
 
 def stored_bytes(store: ImageStore) -> int:
-    """Return the unpacked size of the layers of all images. Layers that images share count once.
+    """Return the unpacked size of the layers of all images, with shared layers counted once.
 
-    Layers of a pull that was killed do not count, because no removal of an image would free them.
+    Layers of a killed pull do not count, because removing images would not free them.
     """
     try:
         layers = {layer["id"]: layer for layer in _read(f"{store.root}/graph/overlay-layers/layers.json")}
@@ -60,7 +60,7 @@ def _oldest_first(store: ImageStore) -> list[str]:
 
 
 def _remove(podman: Podman, digest: str) -> None:
-    """Remove an image, unless a pod is about to use it or uses it."""
+    """Remove an image, unless a pod uses it or is about to use it."""
     fd = os.open(f"{podman.store.locks}/{digest}", os.O_RDWR | os.O_CREAT, 0o600)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,4 +1,5 @@
-"""NVIDIA GPUs by the Container Device Interface, which also mounts the driver's libraries into containers.
+"""NVIDIA GPUs through the Container Device Interface, which also mounts the driver's libraries into
+containers.
 
 `nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml` writes the specification that this module reads.
 """
@@ -15,7 +16,7 @@ _NAME = re.compile(r"""^[-\s{,]*["']?name["']?:\s*["']?([\w.:-]+)""", re.MULTILI
 
 
 def cdi_devices(ids: Sequence[str], directories: Sequence[Path] = DIRECTORIES) -> tuple[str, ...]:
-    """Return podman's names for these GPUs, or none if the machine does not specify all of them."""
+    """Return podman's names for these GPUs, or an empty tuple if the machine specifies only some of them."""
     names = {name for text in _specifications(directories) for name in _NAME.findall(text)}
     if not ids or not names.issuperset(ids):
         return ()
@@ -23,7 +24,7 @@ def cdi_devices(ids: Sequence[str], directories: Sequence[Path] = DIRECTORIES) -
 
 
 def _specifications(directories: Sequence[Path]) -> list[str]:
-    """Return the texts of the specifications of NVIDIA's GPUs, in YAML or JSON."""
+    """Return the texts of the NVIDIA specifications, in YAML or JSON."""
     files = [path for directory in directories for path in sorted(directory.glob("*"))
              if path.suffix in (".yaml", ".yml", ".json")]  # fmt: skip
     texts = [path.read_text(errors="replace") for path in files]

@@ -1,7 +1,8 @@
 """The container of a pod with an image.
 
-podman creates it around a process that waits. The shim then enters its namespaces with the pod's command, as
-it enters those that bubblewrap builds. A small process beside the shim ends the container if the shim dies.
+podman creates it around a process that waits. The shim then starts the pod's command in the container's
+namespaces, as it does in those that bubblewrap builds. A small process beside the shim ends the container if
+the shim dies.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class ImageMissing(CannotRun):
 
 
 class Container(Namespaces):
-    """Namespaces of a container of the order's image, or of the machine's programs if it names no image."""
+    """Namespaces of a container made from the order's image or, without one, from the machine's programs."""
 
     is_container = True
 
@@ -53,8 +54,8 @@ class Container(Namespaces):
         self._is_removed = False
 
     def launch(self) -> str:
-        """Pull the image, and create the container. Return an error message or ""."""
-        self._podman.adopt_orphans()  # conmon leaves its parent
+        """Pull the image and create the container. Return an error message or ""."""
+        self._podman.adopt_orphans()  # because conmon detaches from its parent
         try:
             if self.memory:
                 self.memory.open()
@@ -76,10 +77,10 @@ class Container(Namespaces):
         return ""
 
     def complete(self, command: list[str], env: dict[str, str]) -> tuple[list[str], dict[str, str]]:
-        """Return the command and the environment of the pod with those of the image.
+        """Return the pod's command and environment, completed with those of the image.
 
-        A command replaces the image's entrypoint and its arguments. A variable of the pod replaces that of
-        the image, which replaces Berth's default.
+        A command replaces the image's entrypoint and arguments. A variable of the pod replaces the image's,
+        which replaces Berth's default.
         """
         defaults = _variables(self._order, "env_default")
         of_image = [value for wanted in ("entrypoint", "cmd") for key, value in self._config if key == wanted]
@@ -107,12 +108,12 @@ class Container(Namespaces):
             pass
 
     def close(self) -> None:
-        if self._is_removed:  # otherwise, the runtime tries it again when it deletes the pod's record
+        if self._is_removed:  # if this fails, the runtime tries again when it deletes the pod's record
             remove_traces(self._pod, self._name)
         super().close()
 
     def _create_from_image(self, digest: str) -> None:
-        """Create the container. If the storage has lost the image, pull it again."""
+        """Create the container. If the image is missing from the storage, pull it again."""
         store = self._podman.store
         in_use = os.open(f"{store.locks}/{digest}", os.O_RDWR | os.O_CREAT, 0o600)
         try:
@@ -128,7 +129,7 @@ class Container(Namespaces):
             os.unlink(f"{self._pod}/auth.json")
 
     def _find(self, digest: str) -> Record:
-        """Return the configuration of the image, which the storage then has."""
+        """Return the image's configuration, after pulling the image if necessary."""
         store = self._podman.store
         if self._fields["image_policy"] != "always" and store.has_access(
             self._fields["image_project"], digest
@@ -141,17 +142,19 @@ class Container(Namespaces):
         return ImagePull(self._podman, self._pod, self._order, self._report).ensure()
 
     def _use(self, config: Record) -> None:
-        """Create the container from the image with this configuration."""
+        """Create the container with this configuration of the image."""
         self._config = config
         if "image_directory" in self._fields:
             self.directory = dict(config)["working_dir"]
         if not any(key in ("entrypoint", "cmd") for key, _ in config) and "arg" not in self._fields:
-            raise CannotRun(f"image {self._fields['image']}: it has no command, and neither has the document")
+            raise CannotRun(
+                f"image {self._fields['image']}: neither the image nor the document has a command"
+            )
         self._create(next(value for key, value in config if key == "name"))
 
     def _create(self, image: str) -> None:
-        """Create the container, and guard it. Raises CannotRun and Interrupted."""
-        self.end()  # of a shim that was killed
+        """Create the container and guard it. Raises CannotRun and Interrupted."""
+        self.end()  # remove the container that a killed shim left behind
         record = [("name", self._name), ("store", self._podman.store.root)]
         write_record(f"{self._pod}/container", record, durable=False)
         options = [value for key, value in self._order if key == "podman_arg"]
@@ -183,7 +186,7 @@ class Container(Namespaces):
         os.close(alive_read)
 
     def _report(self, progress: str) -> None:
-        """Record the progress for readers, once a second."""
+        """Record the progress for readers, at most once a second."""
         now = time.monotonic()
         if now - self._reported_at < REPORT_SECONDS:
             return

@@ -1,4 +1,4 @@
-"""Container images on this node: whether it runs them, and the orders of pods that use them."""
+"""Container images on this node: whether it can run them, and the orders of pods that use them."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ class NodeImages:
 
     @property
     def support(self) -> ImageSupport:
-        """Return whether this machine runs images. The first call tries it, which takes about a second."""
+        """Return whether this machine runs images. The first call runs a test of about a second."""
         with self._lock:
             if self._support is None:
                 self._support = probe_images(self.store, self._pods, self._shim)
             return self._support
 
     def begin_probe(self) -> None:
-        """Try it in the background, so that the first question is answered at once."""
+        """Start the test in the background, so that later calls to `support` return quickly."""
         threading.Thread(target=lambda: self.support, name="images", daemon=True).start()
 
     def describe(self, isolation: Isolation) -> Isolation:

@@ -14,7 +14,7 @@ from pools.runtimes.enclosure.command import Mount, View
 from pools.runtimes.images.reference import parse_reference
 from pools.runtimes.shim.records import Record
 
-# The process that waits in a container. It reaps orphans.
+# The process that waits in a container and reaps orphans.
 HOLDER = "/dev/berth-init"
 PAUSES = (2.0, 5.0, 15.0)  # seconds between attempts to pull
 SILENCE = 90.0  # seconds without a response from the registry
@@ -28,8 +28,8 @@ _TRUST = ("SSL_CERT_FILE", "SSL_CERT_DIR")
 
 @dataclass(frozen=True)
 class PullSettings:
-    """Pauses between attempts to pull, the silence after which a registry does not answer, both in seconds,
-    and the size of the image storage.
+    """Settings of pulls: pauses between attempts and the time after which a silent registry counts as failed,
+    both in seconds, and the size of the image storage.
     """
 
     cache_bytes: int
@@ -39,7 +39,7 @@ class PullSettings:
 
 @dataclass(frozen=True)
 class ContainerFiles:
-    """Files of the machine in a container. `view` lists its mounts, and `init` is the path of catatonit."""
+    """Files of the machine that a container needs. `view` lists mounts; `init` is catatonit's path."""
 
     init: str
     view: View
@@ -62,7 +62,7 @@ def container_fields(files: ContainerFiles, store: str) -> Record:
 
 
 def pull_fields(order: PodOrder, settings: PullSettings, environ: Mapping[str, str] = os.environ) -> Record:
-    """Return the fields that describe the pull. Credentials are not among them."""
+    """Return the fields that describe the pull, without credentials."""
     reference = parse_reference(order.image)
     return [
         ("image", order.image), ("image_digest", reference.digest), ("image_policy", order.image_pull_policy),
@@ -74,7 +74,7 @@ def pull_fields(order: PodOrder, settings: PullSettings, environ: Mapping[str, s
 
 
 def image_env(order: PodOrder, workspace: Path, work: Path) -> dict[str, str]:
-    """Return the variables of a pod that replace those of its image."""
+    """Return the variables of a pod that override those of its image."""
     return {
         **order.env,
         "CUDA_VISIBLE_DEVICES": ",".join(order.devices),
@@ -84,7 +84,7 @@ def image_env(order: PodOrder, workspace: Path, work: Path) -> dict[str, str]:
 
 
 def default_fields(workspace: Path, work: Path, environ: Mapping[str, str] = os.environ) -> Record:
-    """Return the variables of a pod that its image and its document may replace."""
+    """Return the variables of a pod that its image and its document may override."""
     variables = {
         "PATH": _PATH, "HOME": str(workspace), "TMPDIR": str(work), "PYTHONUNBUFFERED": "1",
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
@@ -94,7 +94,7 @@ def default_fields(workspace: Path, work: Path, environ: Mapping[str, str] = os.
 
 
 def _own_limits() -> list[str]:
-    """Return this process's own resource limits. podman's defaults may exceed what it may set."""
+    """Return this process's own resource limits, because podman's defaults may exceed them."""
     files = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = int(Path("/proc/sys/kernel/pid_max").read_text())  # podman lowers its own limit to this
     processes = [min(limit % _UNLIMITED, most) for limit in resource.getrlimit(resource.RLIMIT_NPROC)]
@@ -117,7 +117,7 @@ def _bind(mount: Mount, mode: str) -> str:
 
 
 def _with_mounts_below(mounts: Sequence[Mount]) -> Iterable[Mount]:
-    """Yield the mounts and the mount points below them, because a read-only mount leaves those writable."""
+    """Yield the mounts and the mount points below them, which stay writable inside a read-only mount."""
     points = [_unescape(line.split()[4]) for line in _mount_lines()]
     for mount in mounts:
         yield mount

@@ -21,18 +21,18 @@ _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 
 
 class NoAnswer(Exception):
-    """Raised if podman does not end in time. It has been killed."""
+    """Raised if podman does not end in time. podman has then been killed."""
 
 
 class Output:
-    """Exit code of a command, 128 and more if a signal ended it, with its output and its errors."""
+    """Exit code, output and errors of a command. The code is 128 or more if a signal ended the command."""
 
     def __init__(self, code: int, text: str, errors: str) -> None:
         self.code, self.text, self.errors = code, text, errors
 
 
 class Podman:
-    """podman on a node's storage. Its output is in files in the pod's directory.
+    """podman with a node's storage. Output goes to files in the pod's directory.
 
     `variables` are settings of the node, such as proxies. podman dies with this process.
     """
@@ -55,9 +55,10 @@ class Podman:
         self, *arguments: str, watch: Callable[[int], None] | None = None, seconds: float = COMMAND_SECONDS,
         interruptible: bool = True, variables: Mapping[str, str] = EMPTY,
     ) -> Output:  # fmt: skip
-        """Run a command to its end, with further `variables`. `watch` is called twice a second with its id.
+        """Run a command to its end, with additional `variables`.
 
-        Raises NoAnswer after `seconds`, and Interrupted unless the command is not interruptible.
+        `watch` receives the process id twice a second. Raises NoAnswer after `seconds`, and Interrupted
+        unless the command is not interruptible.
         """
         if not os.path.isdir(self.temporary):
             os.mkdir(self.temporary, 0o700)
@@ -75,7 +76,7 @@ class Podman:
         return Output(code if code >= 0 else 128 - code, *(_read(name) for name in names))
 
     def pause(self, seconds: float) -> None:
-        """Wait. Raises Interrupted."""
+        """Wait for `seconds`. Raises Interrupted."""
         deadline = time.monotonic() + seconds
         while (remaining := deadline - time.monotonic()) > 0:
             self._interrupts.wait(remaining)
@@ -100,7 +101,7 @@ class Podman:
             os.close(fd)
 
     def _exec(self, arguments: tuple[str, ...], outputs: list[str], environment: dict[str, str]) -> None:
-        """Replace this process with podman, in a session of its own."""
+        """Replace this process with podman in a new session."""
         try:
             os.setsid()
             self._libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)

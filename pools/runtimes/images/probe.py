@@ -1,4 +1,4 @@
-"""Find out whether this machine runs container images, by running a pod in a container."""
+"""Determine whether this machine runs container images by running a pod in a container."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from pools.runtimes.images.store import ImageStore, remove_container
 from pools.runtimes.shim.records import write_record
 
 PROBE_SECONDS = 60.0
-DISK_SHARE = 0.3  # of the disk, for the storage of images
+DISK_SHARE = 0.3  # share of the disk for image storage
 _MIB = 1024 * 1024
 _INSTALL = (
     "Install podman, runc and catatonit, for example with `apt-get install podman runc catatonit`, "
@@ -48,7 +48,7 @@ class ImageSupport:
 def probe_images(
     store: ImageStore, pods: Path, shim: Shim, environ: Mapping[str, str] = os.environ
 ) -> ImageSupport:
-    """Try to run a pod in a container, with the machine's own programs instead of an image."""
+    """Test whether a pod runs in a container, with the machine's own programs instead of an image."""
     try:
         support = _read_settings(store, environ)
         runtime = _find_runtime(environ)
@@ -65,7 +65,7 @@ def probe_images(
 
 
 class Unsupported(Exception):
-    """Raised if the machine lacks something. The message says what, with a remedy."""
+    """Raised if the machine lacks something that images need. The message includes a remedy."""
 
 
 def _read_settings(store: ImageStore, environ: Mapping[str, str]) -> ImageSupport:
@@ -100,7 +100,7 @@ def _cache_bytes(store: ImageStore, environ: Mapping[str, str]) -> int:
 
 
 def _find_runtime(environ: Mapping[str, str]) -> str:
-    """Return the program that starts containers. crun refuses control groups of version 1."""
+    """Return the program that starts containers. crun does not support control groups version 1."""
     names = ("crun", "runc") if _UNIFIED.exists() else ("runc",)
     for name in names:
         if shutil.which(name, path=f"{environ.get('PATH', '')}:/usr/sbin"):
@@ -109,7 +109,7 @@ def _find_runtime(environ: Mapping[str, str]) -> str:
 
 
 def _try_container(store: ImageStore, pods: Path, shim: Shim, init: str) -> str:
-    """Run a pod. Return the obstacle, or an empty string."""
+    """Run a pod in a container. Return the obstacle, or an empty string."""
     with tempfile.TemporaryDirectory(prefix=".probe-image-", dir=pods) as place:
         directory, root = Path(place), Path(place) / "root"
         files = PodFiles(directory, directory / "work", directory / "workspace")

@@ -12,7 +12,7 @@ _MB = 1_000_000
 
 
 class Progress:
-    """Progress of a pull whose files are in `directory`. `layers` are the sizes of the image's layers."""
+    """Progress of a pull with files in `directory`. `layers` are the sizes of the image's layers in bytes."""
 
     def __init__(self, directory: str, layers: Sequence[int]) -> None:
         self._directory, self._layers = directory, list(layers)

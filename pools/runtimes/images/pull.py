@@ -21,15 +21,16 @@ from pools.runtimes.shim.records import Record
 LOCK_SECONDS = 0.2
 MANIFEST_SECONDS = 20.0
 _SIGNALED = 128
-# Names of architectures in images.
+# Names of the machine's architectures in images.
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm", "i686": "386"}
 
 
 class ImagePull:
-    """Pull of the order's image. `report` is called with a description of its progress.
+    """Pull of the order's image.
 
-    `directory` is the pod's, with its credentials. The order names the pauses between attempts, and the
-    silence after which a registry does not answer, both in seconds.
+    `report` is called with a description of the progress. `directory` is the pod's directory, which holds the
+    credentials. The order contains the pauses between attempts and the time after which a silent registry
+    counts as failed, both in seconds.
     """
 
     def __init__(self, podman: Podman, directory: str, order: Record, report: Callable[[str], None]) -> None:
@@ -43,7 +44,7 @@ class ImagePull:
         self._machine = _ARCHITECTURES.get(os.uname().machine, os.uname().machine)
 
     def ensure(self) -> Record:
-        """Return the configuration of the image, which is then in the storage.
+        """Return the configuration of the image, after pulling it if necessary.
 
         Raises CannotRun and Interrupted.
         """
@@ -66,7 +67,7 @@ class ImagePull:
         return self._store.read_config(digest)
 
     def _lock(self) -> int:
-        """Wait for the pull of the same image by another pod. Return a descriptor that holds the lock."""
+        """Wait while another pod pulls the same image. Return a descriptor that holds the lock."""
         path = f"{self._store.locks}/{self._reference.digest}.pull"
         fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         while True:
@@ -79,7 +80,7 @@ class ImagePull:
                 return fd
 
     def _pull_until_done(self) -> Record:
-        """Pull. Repeat it after errors that may pass, and after evicting images if the disk is full."""
+        """Pull the image. Retry after transient errors, and after evicting images if the disk is full."""
         pauses, has_evicted = list(self._pauses), False
         while True:
             error = self._pull_once()
@@ -148,7 +149,7 @@ class ImagePull:
         return self._podman.run(*arguments, watch=watch, seconds=seconds, variables=variables)
 
     def _adopt(self) -> Record:
-        """Record the configuration of the image that was pulled, and the project's access to it."""
+        """Record the pulled image's configuration and the project's access to the image."""
         output = self._podman.run("image", "inspect", str(self._reference))
         try:
             image = json.loads(output.text)[0]
@@ -181,7 +182,7 @@ class Silence:
     def check(self) -> None:
         """Raise NoAnswer if the time is up."""
         if time.monotonic() > self._deadline:
-            raise NoAnswer("the pull does not advance")
+            raise NoAnswer("the pull has stalled")
 
 
 def _config_record(name: str, config: dict[str, Any]) -> Record:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-# The grammar of the distribution specification. A reference without a registry's host is ambiguous.
+# Grammar of the OCI distribution specification. A reference without a registry's host is ambiguous.
 _HOST = r"(?:localhost|[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+|[A-Za-z0-9-]+(?=:)|\[[0-9a-fA-F:]+\])(?::\d{1,5})?"
 _PART = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
 _PATTERN = re.compile(rf"(?P<host>{_HOST})/(?P<name>{_PART}(?:/{_PART})*)@sha256:(?P<digest>[0-9a-f]{{64}})")
@@ -14,7 +14,7 @@ REFERENCE_MAX = 400
 
 
 class InvalidReference(ValueError):
-    """Raised if a text is not a reference by digest."""
+    """Raised if the text is not a reference by digest."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""A node's own storage of images and containers, apart from those of the machine's other users of podman."""
+"""A node's own storage for images and containers, separate from that of other podman users on the machine."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from pools.runtimes.shim.records import Record, read_fields, read_record, write_
 
 _LOCAL = "/run"  # podman recognizes a reboot by the loss of its files here
 REMOVE_SECONDS = 60.0
-ATTEMPTS = 3  # to remove a container
+ATTEMPTS = 3  # maximum attempts to remove a container
 
 
 class ImageStore:
-    """Storage below `root`. Directories hold what the node knows about images, by digest.
+    """Storage below `root`. Directories record facts about images, by digest.
 
-    `digests` holds their configuration, whose modification time is that of the last use. `projects` holds the
-    digests that each project has pulled. `locks` holds a lock for each digest.
+    `digests` holds their configurations. A file's modification time is the image's last use. `projects` holds
+    the digests that each project has pulled. `locks` holds a lock for each digest.
     """
 
     def __init__(self, root: str) -> None:
@@ -44,9 +44,9 @@ class ImageStore:
         )
 
     def environment(self, variables: Iterable[str] = ()) -> dict[str, str]:
-        """Return podman's environment. `variables` are further ones, such as `HTTPS_PROXY=...`.
+        """Return podman's environment. `variables` are added, for example `HTTPS_PROXY=...`.
 
-        The home directory is an empty one, because podman would use the credentials of its user.
+        The home directory is empty, because podman would otherwise use its user's credentials.
         """
         return {
             "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
@@ -56,7 +56,7 @@ class ImageStore:
             **dict(each.split("=", 1) for each in variables),
         }
 
-    # --- what the node knows about images
+    # --- records about images
 
     def read_config(self, digest: str) -> Record | None:
         return read_fields(f"{self.digests}/{digest}")
@@ -81,36 +81,36 @@ class ImageStore:
             pass
 
     def drop(self, digest: str) -> None:
-        """Forget an image that was removed."""
+        """Delete the records of an image that was removed."""
         for project in os.listdir(self.projects):
             _unlink(f"{self.projects}/{project}/{digest}")
         _unlink(f"{self.digests}/{digest}")
 
 
 def container_name(pod_directory: str) -> str:
-    """Return the name of a pod's container, and of the control groups above its own."""
+    """Return the name of a pod's container, which its outer control groups share."""
     return f"berth-{os.path.basename(pod_directory)}-{_checksum(pod_directory)}"
 
 
 def removal(name: str) -> tuple[str, ...]:
-    """Return the arguments of podman that remove a container with its processes."""
+    """Return podman's arguments that remove a container with its processes."""
     return ("rm", "--force", "--time=0", "--ignore", name)
 
 
 def remove_container(pod_directory: str) -> None:
-    """Remove the container that a shim left behind, with its processes. Does nothing if it left none."""
+    """Remove the container, if any, that a shim left behind, with its processes."""
     record = read_record(f"{pod_directory}/container")
     if record is None:
         return
     # podman cannot stop a container that was killed while it started. The next attempt removes it.
     if any(_try_removal(record["name"], record["store"]) for _ in range(ATTEMPTS)):
         remove_traces(pod_directory, record["name"])
-    # Otherwise, it is tried again when the pod's record is deleted.
+    # If this fails, the removal is repeated when the pod's record is deleted.
 
 
 def _try_removal(name: str, store: str) -> bool:
-    """Kill the container's processes and remove it. Return whether it is gone."""
-    import subprocess  # the shim, which imports this module, does not need it
+    """Kill the container's processes and remove the container. Return whether it is gone."""
+    import subprocess  # the shim imports this module but does not need it
 
     kill_processes(name)
     try:

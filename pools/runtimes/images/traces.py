@@ -1,4 +1,4 @@
-"""Processes, control groups and records that a container leaves on the machine if podman or conmon is killed.
+"""Processes, control groups and records that remain if podman or conmon is killed.
 
 A container's control groups lie in groups with its name, so they are found without podman.
 """
@@ -19,7 +19,7 @@ _PAUSE = 0.01
 
 
 def kill_processes(name: str) -> None:
-    """Kill podman and conmon of this container and everything in it, and wait until they have ended."""
+    """Kill the container's podman, conmon and inner processes, and wait until they have ended."""
     deadline = time.monotonic() + _PATIENCE
     while (pids := _processes(name)) and time.monotonic() < deadline:
         for pid in pids:
@@ -28,18 +28,18 @@ def kill_processes(name: str) -> None:
 
 
 def remove_groups(name: str) -> None:
-    """Remove the control groups of a container that has ended, and the runtime's record of it."""
+    """Remove the control groups of a container that has ended, and the runtime's record of the container."""
     for group in _groups(name):
         for directory, _, _ in os.walk(group, topdown=False):
             try:
                 os.rmdir(directory)
-            except OSError:  # a process that is being killed is still in it
+            except OSError:  # a process that is being killed is still in the group
                 continue
             _remove_record(os.path.basename(directory).partition("libpod-")[2])
 
 
 def _remove_record(container: str) -> None:
-    """Remove the runtime's record of a container with this id, which is empty if there is none."""
+    """Remove the runtime's record of the container with this id. Do nothing for an empty id."""
     for runtime in _RUNTIMES if container else ():
         for directory, _, names in os.walk(f"{runtime}/{container}", topdown=False):
             for name in names:
@@ -78,7 +78,7 @@ def _serves(pid: int, name: str) -> bool:
 
 
 def _groups(name: str) -> Iterator[str]:
-    """Yield the groups above the container's own: one, or one for each controller of version 1."""
+    """Yield the container's outer groups: one, or one for each controller in version 1."""
     for base in (_GROUPS, *(entry.path for entry in os.scandir(_GROUPS) if entry.is_dir())):
         if os.path.isdir(f"{base}/{name}"):
             yield f"{base}/{name}"

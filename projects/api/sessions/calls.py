@@ -1,4 +1,4 @@
-"""REST endpoints with which a session's client submits calls and fetches results."""
+"""REST endpoints through which a session's client submits calls and fetches results."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any

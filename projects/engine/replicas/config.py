@@ -38,7 +38,7 @@ class ScaleOutPolicy:
 
 @dataclass(frozen=True, slots=True)
 class ScaleInPolicy:
-    """Scale-in policy. Only all of its conditions together trigger a scale-in.
+    """Scale-in policy. A scale-in requires all of its conditions.
 
     Variance is relative to the squared mean.
     """

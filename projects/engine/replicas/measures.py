@@ -12,7 +12,7 @@ PickHistogram = Callable[[Reading], Histogram | None]
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """Aggregated value, or None if unknown, with the number of reporting engines and of all engines."""
+    """Aggregated value, or None if unknown, with the numbers of reporting engines and of all engines."""
 
     value: float | None
     reporting: int

@@ -27,8 +27,8 @@ Recipient = tuple[str, Channel, Subscription | None]
 class Subscriptions:
     """The subscriptions that may concern a set of workloads.
 
-    `visible` has the projects that each subscribed user can see. A user's subscription to their own workloads
-    counts only while the user can see the workload.
+    `visible` maps the ids of subscribed users to the projects that they can see. A user's subscription to
+    their own workloads counts only while the user can see the workload.
     """
 
     rows: Sequence[Subscription]

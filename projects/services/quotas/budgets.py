@@ -127,7 +127,7 @@ def _check_version(budget: Budget | None, expected: int | None) -> None:
 
 
 def _next_version(version: int) -> int:
-    """Return a version from the clock, so that a new budget never reuses a deleted one's."""
+    """Return a version derived from the clock, so that a new budget never reuses that of a deleted one."""
     return max(version + 1, time.time_ns() // 1000)
 
 

@@ -52,7 +52,7 @@ class Change:
 class Draft:
     changes: tuple[Change, ...]
     comment: str = ""
-    expires_at: datetime | None = None  # time at which quotas that have not been edited since are reverted
+    expires_at: datetime | None = None  # time at which quotas not edited in the meantime are reverted
 
 
 @dataclass(frozen=True, slots=True)

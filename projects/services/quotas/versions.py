@@ -13,7 +13,7 @@ def next_version(quota: Quota) -> int:
 
 
 def store_removed_version(quota: Quota) -> None:
-    """Store a removed quota's version, so that a new quota in its place continues counting from there."""
+    """Store a removed quota's version, so that a new quota in its place continues the version numbers."""
     RemovedQuota.objects.update_or_create(
         department=quota.department,
         project=quota.project,

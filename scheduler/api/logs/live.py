@@ -14,7 +14,7 @@ from scheduler.api.logs.pod_log import PodLog, find_pod_log
 
 NOT_FOUND = 4404
 CHUNK_BYTES = 256 * 1024
-IDLE_POLL_SECONDS = 0.5  # between reads while the log has no new data
+IDLE_POLL_SECONDS = 0.5  # seconds between reads while the log has no new data
 RETRY_SECONDS = 3.0
 
 

@@ -36,7 +36,7 @@ class PodLog:
         return replace(chunk, complete=complete and chunk.next_offset >= chunk.size)
 
     def read_large_chunk(self, offset: int, limit: int) -> LogChunk:
-        """Return a chunk of any size. Ignore its `complete`, which is unreliable."""
+        """Return a chunk of any size. Callers must ignore its `complete`, which is unreliable."""
         try:
             return self.runtime.read_log(str(self.pod.pk), offset, limit)
         except (RuntimeFailure, OSError) as error:

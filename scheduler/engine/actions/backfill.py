@@ -36,7 +36,7 @@ def clear_hold(board: Board) -> None:
 def hold_for_first(board: Board, groups: Iterable[PendingGroup]) -> None:
     """Hold nodes for the first of these groups, in queue order, for which nodes may be held.
 
-    The search runs once a decision depends on held nodes, which is rarely the case on a full board.
+    The search runs only when a decision depends on held nodes, which is rare on a full board.
     """
     overdue = [group for group in groups if _has_waited_long_enough(board, group.gangs[group.at])]
     if overdue:
@@ -121,9 +121,9 @@ def _find_hold(board: Board, gang: Gang) -> NodeHold | None:
 class _HoldSearch:
     """Search for the nodes on which a gang will fit first, by removing gangs in the order of their ends.
 
-    Workloads of its project that will have ended by then do not count against the bound, which is the
-    project's quota or deserved amount. Otherwise, the gang would lose held nodes to a workload that
-    backfills them.
+    Workloads of the gang's project that will have ended by then do not count against the bound, which is the
+    project's quota or deserved amount. Otherwise, the gang would lose held nodes to a workload that backfills
+    them.
     """
 
     def __init__(self, board: Board, gang: Gang, bound: Sequence[int]) -> None:
@@ -188,7 +188,7 @@ class _HoldSearch:
         return sorted(compress(range(len(allocated)), nodes.ready), key=allocated.__getitem__)
 
     def _end_gangs(self, gangs: Iterable[Gang]) -> None:
-        """End these gangs. To save time, they stay on the board until they make a difference.
+        """End these gangs. To save time, they stay on the board until their removal can make a difference.
 
         Gangs of the same project are removed immediately, because they count against its bound.
         """

@@ -30,7 +30,7 @@ class CycleState:
     hold_searches: int = 0  # number of gangs for which nodes to hold were searched
     trials: int = 0  # number of trials and of attempts within them
     accepted_trials: int = 0
-    repack_steps: int = 0  # steps of exact searches for places of all movable pods
+    repack_steps: int = 0  # number of steps of exact searches that repack pods
     evicting_trials: int = 0  # number of accepted trials after which all pending gangs are tried again
     placement_attempts: PlacementAttempts = field(default_factory=PlacementAttempts)
     reclaimable_cache: dict[QueueAccount, dict[Hashable, object]] = field(default_factory=dict)

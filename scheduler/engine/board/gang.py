@@ -364,7 +364,7 @@ def total_request(arrangement: Sequence[ReplicaRequest]) -> tuple[int, int, int]
 
 
 def least_request(arrangement: Sequence[ReplicaRequest]) -> tuple[int, int, int]:
-    """Return the resources that the arrangement takes at least, which is on the largest devices."""
+    """Return the least resources that the arrangement can take, which it takes on the largest devices."""
     gpu, cpu, memory = total_request(arrangement)
     for need in arrangement:
         gpu -= (need.part.milli - need.part.least_milli) * need.part.request.devices * need.count
@@ -372,7 +372,7 @@ def least_request(arrangement: Sequence[ReplicaRequest]) -> tuple[int, int, int]
 
 
 def limit_of(part: BoardRole, kind: int) -> int:
-    """Return the amount of a resource that one replica takes on its node, which is charged by limits."""
+    """Return the amount that one replica takes on its node, where limits count instead of requests."""
     request = part.request
     return (part.amounts[0], request.limit_cpu, request.limit_memory_mib)[kind]
 

@@ -127,7 +127,7 @@ class QueueAccount:
         self.sibling_cache.clear()
 
     def turn_queue(self, kind: int) -> "QueueAccount":
-        """Return the queue on the path of this project that takes turns with those of other departments."""
+        """Return the project's queue or its department's, whichever takes turns with other departments."""
         department = self.path[-1]
         return self.path[-2] if department.divided[kind] else department
 

@@ -130,7 +130,7 @@ class PendingReasons:
     def _insufficient_preemption(self, gang: Gang, bound: Numbers) -> Reasons:
         """Return why preempting the project's own workloads does not suffice to stay within a limit.
 
-        Return no reason if it would not suffice without protection either.
+        Return an empty mapping if it would not suffice without protection either.
         """
         view = FreeCapacity.for_gang(self._board, gang).view
         kind, missing = RESOURCES.index(str(bound["resource"])), bound["missing"]

@@ -238,7 +238,7 @@ def max_freed(units: Mapping[Unit, int], excess: int) -> int:
     for last, count in units.items():
         others = Counter(units)
         others[last] = count - 1
-        if last.core.charged:  # after its extra replicas
+        if last.core.charged:  # the core is evicted after the extra replicas
             best = max(best, last.core.freed + _max_freed_below(others, excess, last.extra_replicas_total))
         for number, (extra, spare) in enumerate(last.extras):
             rest = (*last.extras[:number], (extra, spare - 1), *last.extras[number + 1 :])

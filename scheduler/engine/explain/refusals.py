@@ -52,7 +52,7 @@ class PoolRefusals:
     own_reasons: Mapping[str, Reasons]  # reasons of workloads, in addition to those of their groups
     ungrouped: Sequence[Gang]  # gangs with reasons but without a group
     served: AbstractSet[str]
-    expected_starts: Mapping[str, int]  # of the workload for which nodes are held, if known
+    expected_starts: Mapping[str, int]  # only for the workload for which nodes are held, if known
 
     def expand(self) -> Iterator[Refusal]:
         """Yield refusals in queue order, followed by those of gangs that are not queued."""

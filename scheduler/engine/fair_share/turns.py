@@ -44,7 +44,7 @@ class SiblingLevel:
 
 
 class TurnTaking:
-    """Turns between the preemptor's queues and others, by the main resource that it requests."""
+    """Turns between the preemptor's queues and others, by the main resource that the preemptor requests."""
 
     def __init__(self, board: Board, gang: Gang, requested: tuple[int, int, int]) -> None:
         self._board, self._gang, self.kind = board, gang, main_resource(requested)

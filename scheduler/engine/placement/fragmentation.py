@@ -253,7 +253,7 @@ class Fragmentation:
 
 
 def _taken_from_tightest_devices(free: Ints, milli: Ints, count: int) -> Ints:
-    """Return the amount that a replica takes from each device if it uses the `count` fullest with room."""
+    """Return the amount that a replica takes from each of the `count` fullest devices with room."""
     used = np.zeros_like(free)
     if count:
         order = np.argsort(np.where(free >= milli[:, None], free, NO_FIT), axis=1, kind="stable")[:, :count]

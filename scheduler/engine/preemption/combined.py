@@ -79,7 +79,10 @@ def _could_fit(board: Board, arrangement: Arrangement) -> bool:
 
 
 def total_below_quota(policy: PreemptionPolicy, before: dict[QueueAccount, tuple[int, ...]]) -> int:
-    """Return how far victim queues have fallen below quota, or below their allocation before, in total."""
+    """Return by how much, in total, evictions have taken victim queues below their quotas.
+
+    A queue that was already below its quota counts from its earlier allocation.
+    """
     kind = main_resource(policy.requested)
     return sum(
         max(0, min(account.quota[kind], allocated[kind]) - account.allocated[kind])

@@ -1,7 +1,7 @@
 """Search for places of all movable pods and a pending gang on a few nodes, by backtracking.
 
 Packing by size misses some arrangements. On a few nodes, a search finds them. Pods stay where they run if
-possible. Equal states are tried once, and the steps of a cycle are counted.
+possible. Equal states are tried once, and the number of steps per cycle is limited.
 """
 
 from collections.abc import Hashable, Iterator, Sequence
@@ -217,7 +217,7 @@ class _ExactSearch:
 
     @staticmethod
     def _after_placing(free: _Free, part: BoardRole, spot: Spot) -> _Free:
-        """Return what is left of a node."""
+        """Return the remaining free resources of the node after the placement."""
         devices = list(free.devices)
         for device in spot.devices:
             devices[device] -= spot.milli

@@ -25,7 +25,7 @@ ALTERNATIVES: Mapping[type[PreemptionPolicy], Sequence[type[PreemptionPolicy]]] 
     Shrink: (Consolidate, Reclaim, Preempt),
     Reclaim: (Preempt,),
 }
-# Per preemptor and policy; not a time limit, so that every machine makes the same decision.
+# Maximum per preemptor and policy; not a time limit, so that every machine makes the same decision.
 MAX_PROPOSALS = 24
 
 Result = tuple[VictimSelection, Outcome]
@@ -127,7 +127,7 @@ def preempt_for_scale_up(
 def _try_arrangements(
     trial: Trial, policy: PreemptionPolicy, choices: Iterable[Arrangement]
 ) -> Obstacle | None:
-    """Accept the first arrangement that can be placed, those that take no queue below its quota first.
+    """Accept the first arrangement that can be placed, preferring those that take no queue below its quota.
 
     Return None if an arrangement was accepted or fits without evictions, else the first obstacle.
     """

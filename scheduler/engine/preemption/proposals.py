@@ -342,7 +342,7 @@ def _select_up_to(selection: VictimSelection, goal: int) -> bool:
 
 
 def _select_in_order(selection: VictimSelection, goal: int, ordered_victims: Iterator[Victim]) -> bool:
-    """Like `_select_up_to`, for victims whose order does not change as others are selected."""
+    """Select victims like `_select_up_to`, if their order does not change as others are selected."""
     while len(selection.selected) < goal:
         victim = next(ordered_victims, None)
         if victim is None:

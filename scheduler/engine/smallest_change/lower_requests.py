@@ -50,5 +50,5 @@ def _gpu_amount(role: Role) -> tuple[str, int]:
 
 
 def _limited_amount(case: PendingCase, resource: str, request: int, limit: int) -> tuple[str, int]:
-    """Return the request, or a limit above it if nodes lack capacity, because nodes are filled by limits."""
+    """Return the request, or a higher limit if nodes lack capacity, because limits count on nodes."""
     return (f"limit.{resource}", limit) if limit > request and case.capacity_may_help else (resource, request)

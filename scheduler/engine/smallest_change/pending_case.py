@@ -21,7 +21,7 @@ BOUNDS = LIMITS | NON_PREEMPTIBLE_QUOTAS
 
 @dataclass(frozen=True, slots=True)
 class ExceededBound:
-    """A limit or quota that the workload would exceed. Raised to `target`, it admits the workload."""
+    """A limit or quota that the workload would exceed. If raised to `target`, it admits the workload."""
 
     reason: Reason
     queue: Queue

@@ -114,7 +114,7 @@ def _cases(runs: "_Runs", snapshot: Snapshot, name: str) -> Iterator[PendingCase
 
 
 class _Runs:
-    """Counted runs of the engine on changed snapshots.
+    """Runs of the engine on changed snapshots, up to a maximum number.
 
     Runs that change only workloads share a layout.
     """

@@ -35,7 +35,7 @@ class StartOrder:
 
 @dataclass(slots=True)
 class NewRows:
-    """Changes of a commit, written in sets of any size with the same number of statements."""
+    """Changes of a commit. The number of statements that write them does not depend on their number."""
 
     now: datetime
     moves: dict[uuid.UUID, Move] = field(default_factory=dict)  # by workload
@@ -60,7 +60,10 @@ class NewRows:
             setattr(workload, name, value)
 
     def insert(self) -> None:
-        """Write the changes, and forget them. A move may delete reservations, so it precedes new ones."""
+        """Write and clear the changes.
+
+        Moves come before new reservations, because a move may delete reservations.
+        """
         made = move_all(list(self.moves.values()), actor=ACTOR, now=self.now)
         assert len(made) == len(self.moves), "a locked row cannot leave its phase"
         if self.events:

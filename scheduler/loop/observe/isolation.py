@@ -1,4 +1,4 @@
-"""Limits of nodes as their agents have reported them: no images, no isolation, or one project only."""
+"""Restrictions of nodes, as reported by their agents: no images, no isolation, or one project only."""
 
 from collections.abc import Collection, Hashable, Iterable, Mapping
 from typing import Any, Protocol
@@ -27,7 +27,7 @@ class HasReport(Protocol):
 
 
 def lacked_features(report: Report | None) -> Features:
-    """Return what the node lacks. Nothing is lacking until its agent has reported it."""
+    """Return the features that the node lacks according to its agent. Without a report, none are lacking."""
     if report is None:
         return {}
     features = {}
@@ -39,7 +39,7 @@ def lacked_features(report: Report | None) -> Features:
 
 
 def expected_to_lack(nodes: Iterable[HasReport]) -> Mapping[int, Features]:
-    """Return, by pool, what all nodes that have reported lack. New nodes will probably be like them."""
+    """Return, by pool, the features that all reporting nodes lack. New nodes will probably lack them too."""
     lacking: dict[int, dict[str, str]] = {}
     for node in nodes:
         if node.isolation is not None:
@@ -53,8 +53,8 @@ def expected_to_lack(nodes: Iterable[HasReport]) -> Mapping[int, Features]:
 class ServedProjects:
     """Projects of the nodes that cannot isolate pods, and therefore serve one project at a time.
 
-    A node serves the project whose workspaces it has. Workspaces are deleted with their workloads. The
-    nodes of local pools are one machine.
+    A node serves the project whose workspaces it has. Workspaces are deleted with their workloads. All nodes
+    of local pools are on one machine.
     """
 
     def __init__(self, nodes: Iterable[HasReport], local_pools: Collection[int]) -> None:

@@ -63,8 +63,8 @@ class NodeCache:
     ) -> tuple[model.Node, ...]:  # fmt: skip
         """Return engine nodes.
 
-        `pools` maps ids to names; `closed` has pools below their ready threshold. `projects` are those of
-        the nodes that serve only one.
+        `pools` maps ids to names; `closed` contains the pools below their ready threshold. `projects` maps
+        nodes that serve a single project to that project.
         """
         before, self._nodes = self._nodes, {}
         for row in rows:

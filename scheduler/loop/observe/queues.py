@@ -49,7 +49,7 @@ class Queues:
 def load_queues(
     now: datetime, pools: Iterable[NodePool], expected_runtimes: Mapping[int, int] | None = None
 ) -> Queues:
-    """Return the queues. `expected_runtimes` has seconds by project ID."""
+    """Return the queues. `expected_runtimes` maps project IDs to seconds."""
     expected = expected_runtimes or {}
     departments = {row.pk: row for row in Department.objects.order_by("name")}
     projects = {row.pk: row for row in Project.objects.order_by("name")}

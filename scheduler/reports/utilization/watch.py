@@ -25,7 +25,7 @@ from scheduler.reports.utilization.storage import write_readings
 log = logging.getLogger(__name__)
 
 LEASE_NAME = "use"
-ISOLATION_EVERY = 20  # measurements; nodes that have not reported it are asked every time
+ISOLATION_EVERY = 20  # in measurements; nodes without a report are asked every time
 LEASE_INTERVALS = 3  # lease duration in measurement intervals
 
 

@@ -90,7 +90,7 @@ def current_warnings(owner: Tenant, pool: NodePool, now: datetime | None = None)
         view = observe(now or timezone.now(), SPEC_CACHE, cache.observations)
     try:
         queue = _queue_name(owner, view)
-    except KeyError:  # the owner has been deleted since
+    except KeyError:  # the owner has been deleted in the meantime
         return []
     return _warning_documents(view.snapshot, [(queue, pool.name)])
 

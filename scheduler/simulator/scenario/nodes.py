@@ -57,7 +57,7 @@ def _node(spec: NodeDocument, default_pool: str) -> Node:
 
 def _pool(spec: PoolDocument, first: Node | None) -> Pool:
     bounds = spec.nodes
-    default = None if first is None else first.shape  # additional nodes equal the first
+    default = None if first is None else first.shape  # additional nodes have the first node's shape
     shape = default if bounds.shape is None else _shape(bounds.shape)
     return Pool(
         name=spec.name,

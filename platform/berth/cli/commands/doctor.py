@@ -18,9 +18,9 @@ def doctor(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, like -o json.")] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Check what this machine can and cannot do for Berth, and how to mend it.
+    """Check what Berth can and cannot do on this machine, and suggest remedies.
 
-    Isolation, limits and images are tried by running pods, which takes a few seconds. Run the command as
+    Isolation, limits and images are tested by running pods, which takes a few seconds. Run the command as
     the user that runs Berth or the node's agent. The exit code is 1 if something required is missing.
 
     \b

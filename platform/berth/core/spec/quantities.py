@@ -79,7 +79,7 @@ def parse_memory(value: object) -> int:
 
 
 def memory_limit_problem(path: str, limit: int | None) -> Problem | None:
-    """Return the problem of a memory limit with which programs do not start, or None."""
+    """Return the problem of a memory limit that is too low for programs to start, or None."""
     if limit is None or limit >= MEMORY_LIMIT_MIN_MIB:
         return None
     message = "is less than a shell or Python needs to start"

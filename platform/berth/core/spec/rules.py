@@ -181,7 +181,7 @@ def _check_secrets(spec: WorkloadSpec, roles: RolesWithPaths) -> Iterator[Proble
 def _check_secret_uses(
     uses: PlacedSecrets, env: Mapping[str, str], outer: PlacedSecrets
 ) -> Iterator[Problem]:
-    """Yield the problems of some secrets. `outer` are secrets that the same pods also get."""
+    """Yield the problems of these secrets. `outer` are secrets that the same pods also get."""
     targets: set[tuple[str, str | None]] = {("env", use.env) for _, use in outer}
     targets |= {("file", use.file) for _, use in outer}
     for path, use in uses:

@@ -66,7 +66,7 @@ class YAMLParser(JSONParser):
     read = staticmethod(read_yaml)
 
     def size_max(self, parser_context: Mapping[str, Any] | None) -> int:
-        """Return the usual limit for all paths, because reading YAML takes long."""
+        """Return the usual limit for all paths, because parsing YAML is slow."""
         return BODY_MAX
 
 

@@ -81,7 +81,7 @@ def parse_body(request: Request, model: type[M]) -> M:
 
 
 def parse_batch(request: Request, model: type[M]) -> M:
-    """Return a body with several documents, whose depth the caller checks one by one."""
+    """Return a body with several documents. The caller checks the depth of each document."""
     return validate(model, _parse_object(request))
 
 

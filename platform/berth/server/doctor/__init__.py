@@ -1,4 +1,4 @@
-"""`berth doctor`: what this machine can and cannot do for Berth."""
+"""`berth doctor`: checks of what Berth can and cannot do on this machine."""
 
 from berth.server.doctor.check import Check, Status
 from berth.server.doctor.node import node_checks
@@ -8,5 +8,5 @@ __all__ = ["Check", "Status", "examine"]
 
 
 def examine() -> list[Check]:
-    """Try everything that a server with local pools, or a node, needs on this machine."""
+    """Test everything on this machine that a server with local pools, or a node, needs."""
     return [*server_checks(), *node_checks()]

@@ -14,7 +14,7 @@ class Status(StrEnum):
 
 @dataclass(frozen=True)
 class Check:
-    """`finding` is a sentence, and `remedy` a command or setting that mends it, or empty."""
+    """Result of one check. `finding` is a sentence. `remedy` fixes the problem, or is empty."""
 
     name: str
     status: Status

@@ -34,7 +34,7 @@ def node_checks() -> Iterator[Check]:
 
 
 def _try_isolation() -> Isolation:
-    """Run pods in a directory of their own. Raises ValueError if a variable has an invalid value."""
+    """Return the isolation of pods in a temporary directory. Raises ValueError for an invalid variable."""
     with tempfile.TemporaryDirectory(prefix="berth-doctor-") as place:
         return LocalRuntime(Path(place) / "run", anchor="").get_isolation([HERE])[HERE]
 
@@ -80,7 +80,7 @@ def _images(isolation: Isolation) -> Check:
 
 
 def _versions() -> Iterator[tuple[str, str]]:
-    """Yield the programs for images that are installed, with their versions."""
+    """Yield the installed programs that images need, with their versions."""
     for name in IMAGE_PROGRAMS:
         path = shutil.which(name, path="/usr/bin:/usr/sbin:/usr/libexec/podman:/usr/lib/podman")
         if path is not None:

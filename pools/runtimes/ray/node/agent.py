@@ -45,7 +45,7 @@ class Handler(BaseHTTPRequestHandler):
 
     server: Agent
     protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True  # the body does not wait until the headers are acknowledged
+    disable_nagle_algorithm = True  # send the body without waiting for the headers' acknowledgement
     timeout = IDLE_SECONDS
 
     def do_POST(self) -> None:

@@ -81,7 +81,7 @@ class ReclaimForScaleUp(Reclaim):
 
     @classmethod
     def may_help(cls, gang: Gang, requested: tuple[int, int, int]) -> bool:
-        """Return whether all queues of the gang would stay within their quota."""
+        """Return whether all queues of the gang would stay within their quotas."""
         return all(within(account.allocated, account.quota, requested) for account in gang.account.path)
 
     def rule(self, victim: Victim) -> str | None:

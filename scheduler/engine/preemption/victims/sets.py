@@ -25,7 +25,7 @@ MAX_GROUPS = 32
 def take_all(selection: VictimSelection, victims: Sequence[Victim]) -> bool:
     """Take the victims, smallest first, because a queue must exceed its threshold before the last one.
 
-    A gang's extra replicas do not count for its size, because they could go before it.
+    A gang's extra replicas do not count for its size, because they could be evicted before it.
     """
     return all(selection.take(victim) for victim in sorted(victims, key=_size_key))
 
@@ -110,7 +110,7 @@ def _usable_nodes(board: Board, policy: PreemptionPolicy, arrangement: Arrangeme
 
 
 def _freed(victim: Victim, kind: int) -> int:
-    """Return what the victim frees on its nodes, which are charged by limits."""
+    """Return the amount that the victim frees on its nodes, where limits count instead of requests."""
     if kind == GPU:
         return victim.amounts[GPU]
     return sum(limit_of(part, kind) for part, _ in victim.pods)

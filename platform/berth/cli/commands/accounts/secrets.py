@@ -33,7 +33,7 @@ SecretPoolOption = Annotated[
 def list_secrets(
     project: SecretProjectOption = None, pool: SecretPoolOption = None, output: OutputOption = Output.TABLE
 ) -> None:
-    """List the secrets of a project or a pool. Their values cannot be read.
+    """List the secrets of a project or a pool, without their values.
 
     \b
     berth secret list -p vision
