@@ -118,7 +118,8 @@ class Provider(Protocol):
 
         Idempotent by `client_token`: a repeated call returns the instances of the first call and creates no
         others, whether or not the first response arrived. The result may contain fewer instances, but never
-        none: in that case, ProviderError is raised. Ordinals lie in start_ordinal .. start_ordinal+count-1.
+        none: in that case, ProviderError is raised. Ordinals are in the range start_ordinal ..
+        start_ordinal+count-1.
         """
         ...
 

@@ -59,7 +59,7 @@ def terminate_node(*, actor: Any, node: Node, reason: str = "") -> None:
 def mark_node_emptied(node: Node, *, at: datetime | None = None) -> bool:
     """Record that no pods are left on a draining node, so that it can be terminated.
 
-    Returns False, without a change, if the node is not draining.
+    Return False, without a change, if the node is not draining.
     """
     draining = Node.objects.filter(pk=node.pk, state=NodeState.DRAINING, emptied_at=None)
     return draining.update(emptied_at=at or timezone.now()) == 1
@@ -77,7 +77,7 @@ def interrupt_node(node: Node, interruption: Interruption, *, at: datetime) -> b
     """Drain a node whose machine is being taken back, for example a spot instance.
 
     A node that is not ready yet is marked as lost instead. An interrupted node never returns to service.
-    Returns False if the interruption was already recorded.
+    Return False if the interruption was already recorded.
     """
     reason, ends_at = interruption.reason, interruption.at
     with transaction.atomic():

@@ -63,7 +63,7 @@ def release_pool_nodes(
 ) -> bool:
     """Lower the desired node count and drain these nodes. The caller evicts their pods.
 
-    Returns False, without a change, if the pool no longer offers all of the nodes.
+    Return False, without a change, if the pool no longer offers all of the nodes.
     """
     with transaction.atomic():
         pool = NodePool.objects.select_for_update(no_key=True).get(pk=pool_id)

@@ -41,7 +41,7 @@ def record_isolation(
 def _changes(
     nodes: list[Node], runtime_for: Callable[[NodePool], Runtime]
 ) -> list[tuple[Node, dict[str, object]]]:
-    """Return the nodes of one runtime whose record differs from what the runtime reports, with the report."""
+    """Return the nodes of one runtime whose records differ from the runtime's reports, with the reports."""
     try:
         reported = runtime_for(nodes[0].pool).get_isolation([node.instance_id for node in nodes])
     except (RuntimeFailure, LookupError, OSError, ValueError) as error:

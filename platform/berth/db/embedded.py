@@ -192,7 +192,7 @@ class EmbeddedCluster:
     def _run_single_user(self, database: str, statements: list[str]) -> str:
         """Execute statements as the superuser, in a process that accepts no connections.
 
-        Returns the output of the statements. Raises DatabaseSetupError if a statement fails.
+        Return the output of the statements. Raises DatabaseSetupError if a statement fails.
         """
         values = {"exit_on_error": "on", "log_min_error_statement": "panic", **self.settings}
         options = [part for name, value in values.items() for part in ("-c", f"{name}={value}")]

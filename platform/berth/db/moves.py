@@ -93,7 +93,7 @@ def _change_group(
     assignments = [f'"{column.column}" = written."{column.column}"' for column in fields]
     assignments += [f'"{name}" = {expression}' for name, expression in expressions.items()]
     types = [f'"{column.column}" {column.db_type(connection)}' for column in fields]
-    # One JSON document is a single parameter, whatever the number of rows.
+    # One JSON document is a single parameter, regardless of the number of rows.
     rows = [
         {
             "row_key": change.pk,

@@ -79,7 +79,7 @@ class OwnRay:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Environment variables with which `ray.init()` connects."""
+        """Environment variables that `ray.init()` needs to connect."""
         assert self._directory is not None
         return {
             "RAY_ADDRESS": self.position.head,

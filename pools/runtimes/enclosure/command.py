@@ -98,5 +98,5 @@ def _parents(path: str, created: set[str]) -> list[str]:
 
 
 def is_inside(path: str, directories: Collection[str]) -> bool:
-    """Return whether the path is one of the directories or lies in one of them."""
+    """Return whether the path is one of the directories or inside one of them."""
     return any(path == directory or path.startswith(directory.rstrip("/") + "/") for directory in directories)

@@ -73,7 +73,7 @@ class Enclosures:
         shared = self._shared / name
         if not self.isolation.encloses and not order.image:
             is_shared = shared.is_dir()
-        else:  # the pod gets write access to this directory, so it must lie where admins expect it
+        else:  # the pod gets write access to this directory, so it must be where admins expect it
             root, shared = Path(os.path.realpath(self._shared)), Path(os.path.realpath(shared))
             is_shared = root != Path("/") and root in shared.parents and shared.is_dir()
         if is_shared:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 VARIABLE = "BERTH_ISOLATION"
-# Lists of further directories, separated by colons: read-only for all pods, and writable by all pods.
+# Lists of additional directories, separated by colons: read-only for all pods, and writable by all pods.
 PATHS_VARIABLE, WRITABLE_PATHS_VARIABLE = "BERTH_POD_PATHS", "BERTH_POD_WRITABLE_PATHS"
 LIMITS_VARIABLE = "BERTH_LIMITS"  # "off": limits of documents are ignored
 SECCOMP_VARIABLE = "BERTH_SECCOMP"  # "off": enclosed pods may make any system call

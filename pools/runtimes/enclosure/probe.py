@@ -48,7 +48,7 @@ class Probed:
 
 @dataclass(frozen=True)
 class Shim:
-    """Command that runs a pod, to which the pod's directory is appended, and its environment."""
+    """Command and environment of the shim. The pod's directory is appended to the command."""
 
     command: tuple[str, ...]
     env: Mapping[str, str]

@@ -47,7 +47,6 @@ class ContainerFiles:
 
 
 def container_fields(files: ContainerFiles, store: str) -> Record:
-    """Return the fields that describe the container."""
     arguments = [
         "--pull=never", "--network=host", "--pid=private", "--ipc=private", "--uts=private",
         f"--user={files.uid}:{files.uid}", "--cap-drop=all", "--security-opt=no-new-privileges",

@@ -1,6 +1,6 @@
 """Processes, control groups and records that remain if podman or conmon is killed.
 
-A container's control groups lie in groups with its name, so they are found without podman.
+A container's control groups are inside groups with its name, so they are found without podman.
 """
 
 from __future__ import annotations

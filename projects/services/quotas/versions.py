@@ -4,7 +4,7 @@ from projects.models import Quota, RemovedQuota
 
 
 def next_version(quota: Quota) -> int:
-    """Return the version with which to store the quota."""
+    """Return the version to store with the quota."""
     if quota.pk is not None:
         return quota.version + 1
     place = {"department": quota.department, "project": quota.project, "pool": quota.pool}

@@ -145,7 +145,6 @@ class Board:
         return BoardRole(role, milli, mask, matcher.avoid_mask(role), least_milli, project)
 
     def _add_snapshot_pod(self, gang: Gang, part: BoardRole, pod: Pod) -> None:
-        """Add a pod of the snapshot to the board."""
         i = self.nodes.index.get(pod.node, -1)
         if pod.state is PodState.COMPLETED:
             part.completed += 1

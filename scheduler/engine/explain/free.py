@@ -192,7 +192,6 @@ class FreeCapacity:
         return next((kind for kind in KINDS if self.requested(kind)), GPU)
 
     def replica_amount(self, part: BoardRole, kind: int) -> int:
-        """Return the amount that one replica needs."""
         request, units = part.request, self.view.units
         if kind == GPU:
             return request.gpu_memory_mib * request.devices if units.by_gpu_memory else part.amounts[GPU]

@@ -62,7 +62,7 @@ class Reclaimable:
 
     amount: int = 0
     by_runtime: int = 0  # additional amount if no workload were within its minimum runtime
-    non_preemptible: int = 0  # further amount if all workloads were preemptible
+    non_preemptible: int = 0  # additional amount if all workloads were preemptible
 
     @property
     def protected(self) -> int:

@@ -45,8 +45,6 @@ class ReportedGroup(PendingGroup):
 
 @dataclass(frozen=True, slots=True)
 class PoolRefusals:
-    """Refusals of one pool."""
-
     pool: str
     groups: Sequence[ReportedGroup]
     own_reasons: Mapping[str, Reasons]  # reasons of workloads, in addition to those of their groups

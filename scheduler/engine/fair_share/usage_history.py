@@ -102,5 +102,4 @@ def sum_weights(accounts: Sequence[QueueAccount], kind: int) -> float:
 
 
 def requesting_accounts(accounts: Sequence[QueueAccount], kind: int) -> list[QueueAccount]:
-    """Return the accounts that request the resource."""
     return [account for account in accounts if account.requested[kind] > 0]

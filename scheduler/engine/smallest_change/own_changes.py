@@ -97,7 +97,7 @@ def _higher_spread(role: Role, spread: int) -> Ladder:
 
 
 def shorter_max_runtime(case: PendingCase) -> Iterator[Ladder]:
-    """Propose a maximum runtime with which the workload ends before held nodes are needed."""
+    """Propose a maximum runtime that ends the workload before held nodes are needed."""
     for blocker in case.refusal.blockers:
         if blocker.reason is Reason.BEHIND_RESERVATION and blocker.numbers["until"] is not None:
             seconds = as_integer(blocker.numbers["until"]) - case.snapshot.now

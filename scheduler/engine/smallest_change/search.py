@@ -70,14 +70,14 @@ class SmallestChange:
 
 
 def smallest_change(snapshot: Snapshot, name: str, max_runs: int = MAX_RUNS) -> SmallestChange:
-    """Return the smallest change with which the engine would start the workload now.
+    """Return the smallest change that would make the engine start the workload now.
 
     1. Decide on the unchanged snapshot, to get the workload's blockers.
     2. Stage by stage, propose changes that could remove the blockers.
     3. Decide on the snapshot with each proposed change, and stop at the first stage with a success.
 
-    A reservation counts as a start if it only waits for evicted or stopping pods, but not if it waits
-    for booting nodes.
+    A reservation counts as a start if it only waits for evicted or stopping pods, but not if it waits for
+    booting nodes.
     """
     runs = _Runs(snapshot, name, max_runs)
     cases = list(_cases(runs, snapshot, name))

@@ -60,7 +60,7 @@ def store_queue_statuses(view: ClusterView, reports: Iterable[QueueReport]) -> i
 def settle_usage(now: datetime) -> int:
     """Settle every ledger that is due, in the caller's transaction.
 
-    Returns the number of rows written.
+    Return the number of rows written.
     """
     pools = {pool.pk: pool for pool in NodePool.objects.order_by("pk")}
     rows = {_queue_key(row): row for row in Usage.objects.select_for_update().order_by("pk")}

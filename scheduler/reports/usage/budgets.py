@@ -68,7 +68,7 @@ def budget_statuses(budgets: Sequence[Budget], now: datetime) -> list[BudgetStat
 def record_budget_warnings(now: datetime) -> int:
     """Record budget warnings that are due and send a notification for each, once per month.
 
-    Returns the number of new warnings.
+    Return the number of new warnings.
     """
     count = 0
     for status in budget_statuses(list(selectors.budgets(Actor.system("budgets"))), now):

@@ -177,7 +177,7 @@ def floor_to_hour(at: datetime) -> datetime:
 def _price_at(pool_id: int, until: datetime | None, cache: Prices) -> Decimal | None:
     """Return the price per GPU-hour in effect until `until`, or the current price.
 
-    Returns None if there is no such price, for example because the pool was deleted.
+    Return None if there is no such price, for example because the pool was deleted.
     """
     if (pool_id, until) not in cache:
         past = PoolPrice.objects.filter(pool_id=pool_id, until=until).first() if until else None

@@ -81,7 +81,7 @@ def write_readings(readings: Readings, lease: HeldLease) -> None:
 def delete_old_measurements(*, minutes_before: datetime, hours_before: datetime) -> int:
     """Delete old points and the measurements of ended pods and nodes.
 
-    Returns the number of deleted rows.
+    Return the number of deleted rows.
     """
     deleted = sum(
         _delete_points(step, before) for step, before in ((MINUTE, minutes_before), (HOUR, hours_before))

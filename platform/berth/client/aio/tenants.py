@@ -93,7 +93,7 @@ class AsyncQuotas(AsyncResource):
         return await self._post(QuotaImpact, "quotas/preview", draft)
 
     async def apply(self, draft: Mapping[str, Any], tag: str | None = None) -> QuotaChange | None:
-        """Apply all changes of a draft or none. Returns None if no quota would change.
+        """Apply all changes of a draft or none. Return None if no quota would change.
 
         With the `tag` of a preview, raises Conflict if a quota has changed since that preview.
         """
@@ -127,7 +127,7 @@ class AsyncSecrets(AsyncResource):
         self, name: str, registry: str, username: str, password: str,
         *, project: str | None = None, pool: str | None = None,
     ) -> Secret:  # fmt: skip
-        """Create or replace the credentials with which images are pulled from a registry."""
+        """Create or replace the credentials for pulling images from a registry."""
         body = {"registry": registry, "username": username, "password": password}
         return await self._set(name, body, project, pool)
 

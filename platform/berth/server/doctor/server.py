@@ -1,4 +1,4 @@
-"""Checks of what the server needs: Python, its directory, disk, PostgreSQL and a port."""
+"""Checks of the server's requirements: Python, its directory, disk, PostgreSQL and a port."""
 
 import os
 import platform

@@ -81,7 +81,7 @@ def confirm_page(
     form: Form | None = None,
     **more: Any,
 ) -> HttpResponse:
-    """Ask for confirmation of a change, which `form` may describe further."""
+    """Ask for confirmation of a change. `form` may ask for its details."""
     context = {
         "title": title, "warning": warning, "label": label, "back": back, "danger": danger, "form": form,
         "post_to": request.path, **more,

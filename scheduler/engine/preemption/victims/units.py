@@ -62,7 +62,7 @@ class Victim:
     def cost_seconds(self) -> int:
         """GPU-seconds that the eviction costs: lost work, and freed GPUs that may idle afterwards.
 
-        The preemptor needs a given number of GPUs, so every further freed GPU is one that idles.
+        The preemptor needs a given number of GPUs, so every additional freed GPU idles.
         """
         return self.lost_gpu_seconds + IDLE_SECONDS * self.amounts[0] // MILLI
 
