@@ -138,7 +138,7 @@ class PoolForm(forms.Form):
         label="Default memory limit (MiB)",
         min_value=MEMORY_LIMIT_MIN_MIB,
         required=False,
-        help_text="For all other pods without a memory limit. Leave empty for none.",
+        help_text="Applies to all other pods without a memory limit. Leave empty for no limit.",
     )
     cpu_from_request = forms.BooleanField(
         label="Limit CPU to request",
@@ -149,7 +149,7 @@ class PoolForm(forms.Form):
         label="Default CPU limit (cores)",
         min_value=CPU_LIMIT_MIN,
         required=False,
-        help_text="For all other pods without a CPU limit. Leave empty for none.",
+        help_text="Applies to all other pods without a CPU limit. Leave empty for no limit.",
     )
     version = forms.IntegerField(widget=forms.HiddenInput, required=False)
 

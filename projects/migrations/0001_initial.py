@@ -384,11 +384,15 @@ class Migration(migrations.Migration):
                 ),
                 (
                     "gpu_milli_min",
-                    models.BigIntegerField(default=0, help_text="Request of the minimum gang."),
+                    models.BigIntegerField(
+                        default=0, help_text="Requested by the minimum gang, in thousandths of a GPU."
+                    ),
                 ),
                 (
                     "gpu_milli_now",
-                    models.BigIntegerField(default=0, help_text="Allocated to the workload's pods."),
+                    models.BigIntegerField(
+                        default=0, help_text="Allocated to the workload's pods, in thousandths of a GPU."
+                    ),
                 ),
                 (
                     "explanation",

@@ -96,8 +96,12 @@ class Workload(models.Model):
     )
     rendezvous = models.JSONField(null=True, blank=True, help_text="Address and port of rank 0 in this run.")
 
-    gpu_milli_min = models.BigIntegerField(default=0, help_text="Request of the minimum gang.")
-    gpu_milli_now = models.BigIntegerField(default=0, help_text="Allocated to the workload's pods.")
+    gpu_milli_min = models.BigIntegerField(
+        default=0, help_text="Requested by the minimum gang, in thousandths of a GPU."
+    )
+    gpu_milli_now = models.BigIntegerField(
+        default=0, help_text="Allocated to the workload's pods, in thousandths of a GPU."
+    )
     explanation = models.JSONField(
         null=True, blank=True, help_text="Blockers, queue position and ordering from the last cycle."
     )

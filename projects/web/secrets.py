@@ -38,10 +38,10 @@ class WriteOnlyText(forms.Textarea):
 
 
 class SecretForm(forms.Form):
-    owner = forms.ChoiceField(label="Owner", help_text="All projects can use the secrets of a pool")
+    owner = forms.ChoiceField(label="Owner", help_text="All projects can use a pool's secrets")
     name = forms.CharField(label="Name", max_length=63, help_text="Lowercase letters, digits and dashes")
     value = forms.CharField(
-        label="Value", widget=WriteOnlyText, strip=False, help_text="It cannot be read again"
+        label="Value", widget=WriteOnlyText, strip=False, help_text="The value cannot be shown again"
     )
 
     def clean_value(self) -> str:
@@ -55,7 +55,7 @@ class RegistryForm(SecretForm):
     )
     username = forms.CharField(label="Username", max_length=255)
     value = forms.CharField(
-        label="Password", strip=False, help_text="It cannot be read again",
+        label="Password", strip=False, help_text="The password cannot be shown again",
         widget=forms.PasswordInput(attrs={"autocomplete": "new-password"}),
     )  # fmt: skip
     field_order = ("owner", "name", "registry", "username", "value")

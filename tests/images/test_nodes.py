@@ -69,7 +69,7 @@ def test_agent_of_an_ordinary_user_runs_no_images(
     monkeypatch.setattr("os.geteuid", lambda: 1000)
     assert probe.probe_images(
         runtime._enclosures.images.store, runtime.root, runtime._enclosures._shim
-    ).obstacle == "Containers need an agent that runs as root."  # fmt: skip
+    ).obstacle == "Container images require an agent that runs as root."  # fmt: skip
 
 
 def test_missing_programs_are_named_with_a_remedy(

@@ -49,7 +49,7 @@ def test_password_change_revokes_tokens_on_request(cast: Cast, sign_in: SignIn) 
 
 @pytest.mark.parametrize(("change", "message"), [
     ({"current_password": "wrong"}, "Does not match your current password"),
-    ({"repeated": "something else entirely"}, "The two new passwords differ."),
+    ({"repeated": "something else entirely"}, "The new passwords do not match."),
     ({"new_password": "short", "repeated": "short"}, "too short"),
     ({"new_password": ""}, "This field is required."),
 ])  # fmt: skip

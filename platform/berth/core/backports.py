@@ -37,7 +37,7 @@ def parse_iso_time_on_3_10(text: str) -> datetime:
     """Parse the formats of Python 3.11 except week dates and seconds in the offset. Raises ValueError."""
     match = _ISO_TIME.fullmatch(text)
     if match is None:
-        raise ValueError(f"not a time in ISO 8601: {text!r}")
+        raise ValueError(f"not an ISO 8601 time: {text!r}")
     digits = re.sub(r"\D", "", match["date"]) + re.sub(r"\D", "", match["time"] or "")[:12].ljust(12, "0")
     if match["zone"] is None:
         return datetime.strptime(digits, "%Y%m%d%H%M%S%f")  # noqa: DTZ007 (the text has no time zone)

@@ -94,7 +94,7 @@ def _split_name(text: str) -> tuple[str, str, str]:
     """Return the registry, the repository and the tag, which may be empty."""
     first, slash, path = text.partition("/")
     if not slash or not _looks_like_registry(first):
-        raise ImageError("names no registry")
+        raise ImageError("does not name a registry")
     repository, colon, tag = path.partition(":")
     if (first + repository) != (first + repository).lower():
         raise ImageError("has upper-case letters in its name")

@@ -82,11 +82,11 @@ def read_policy(environ: Mapping[str, str] = os.environ) -> Policy:
 def pod_uid(project: int) -> int:
     """Return the Unix user of a project's pods, which is the same on all nodes.
 
-    Raises ValueError if the project's number exceeds the range of user ids.
+    Raises ValueError if the project's number is outside the range of user ids.
     """
     uid = FIRST_UID + project
     if not FIRST_UID < uid <= LAST_UID:
-        raise ValueError(f"project number {project} has no user id for its pods")
+        raise ValueError(f"project number {project} is outside the range of user ids")
     return uid
 
 

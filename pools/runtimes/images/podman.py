@@ -93,7 +93,7 @@ class Podman:
                     return status
                 remaining = deadline - time.monotonic()
                 if remaining <= 0:
-                    raise NoAnswer("podman did not end in time")
+                    raise NoAnswer("podman did not finish in time")
                 self._interrupts.wait(min(remaining, POLL_SECONDS), fd, interruptible)
                 if watch is not None:
                     watch(pid)

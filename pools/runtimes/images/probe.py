@@ -76,7 +76,7 @@ def _read_settings(store: ImageStore, environ: Mapping[str, str]) -> ImageSuppor
     if setting != "auto":
         raise Unsupported(f"{IMAGES_VARIABLE} is {setting!r}. Use auto or off.")
     if os.geteuid() != 0:
-        raise Unsupported("Containers need an agent that runs as root.")
+        raise Unsupported("Container images require an agent that runs as root.")
     if ":" in store.root:
         raise Unsupported(f"podman does not accept the colon in the path {store.root}.")
     init = shutil.which("catatonit", path=":".join(_INIT_DIRECTORIES))

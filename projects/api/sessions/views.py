@@ -36,7 +36,7 @@ def _check_base64(text: str) -> str:
     try:
         base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
-        raise PydanticCustomError("base64", "is not base64", {"allowed": "base64"}) from None
+        raise PydanticCustomError("base64", "is not valid base64", {"allowed": "base64"}) from None
     return text
 
 

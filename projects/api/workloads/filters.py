@@ -30,7 +30,7 @@ COLUMNS = {"gpus": "gpu_milli_min"}
 def _check_label(text: str) -> str:
     key, equals, _ = text.partition("=")
     if not key or not equals:
-        raise PydanticCustomError("label", "is not a label", {"allowed": "key=value"})
+        raise PydanticCustomError("label", "is not a valid label", {"allowed": "key=value"})
     return text
 
 

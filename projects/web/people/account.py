@@ -40,7 +40,7 @@ class PasswordForm(forms.Form):
     def clean_repeated(self) -> str:
         repeated: str = self.cleaned_data["repeated"]
         if repeated != self.cleaned_data.get("new_password", repeated):
-            raise forms.ValidationError("The two new passwords differ.")
+            raise forms.ValidationError("The new passwords do not match.")
         return repeated
 
 

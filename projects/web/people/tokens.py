@@ -23,7 +23,9 @@ SCOPE_LABELS = {
 
 
 class TokenForm(forms.Form):
-    name = forms.CharField(label="Name", max_length=100, help_text="Name of the program that will use it")
+    name = forms.CharField(
+        label="Name", max_length=100, help_text="Name of the program that will use the token"
+    )
     scopes = forms.MultipleChoiceField(
         label="Scopes",
         choices=[(scope, SCOPE_LABELS[scope]) for scope in SCOPES],

@@ -103,4 +103,4 @@ def _parse_error(message: str) -> ScenarioError:
 
 
 def _reason(error: Exception) -> str:
-    return (error.strerror or "no such file") if isinstance(error, OSError) else "not text in UTF-8"
+    return (error.strerror or "no such file") if isinstance(error, OSError) else "not UTF-8 text"

@@ -52,7 +52,7 @@ def read_reservations(
         milli = milli_on(node, role.request)
         if len(spec.devices) != role.request.devices or milli is None:
             raise _scenario_error(
-                f"{at}.devices", "does not match the request of the role", format_value(list(spec.devices))
+                f"{at}.devices", "does not match the role's request", format_value(list(spec.devices))
             )
         expires = None if spec.expires is None else to_timestamp(spec.expires)
         reservations.append(

@@ -80,7 +80,7 @@ def test_binary_file_is_refused(berth: Berth, as_carol: dict[str, str], tmp_path
     file = tmp_path / "binary"
     file.write_bytes(b"\xff\xfe")
     done = berth("secret", "set", "a", "--file", str(file), **as_carol)
-    assert (done.returncode, "not text in UTF-8" in done.stderr) == (2, True)
+    assert (done.returncode, "not UTF-8 text" in done.stderr) == (2, True)
 
 
 def test_submitted_workload_names_its_secrets(berth: Berth, as_carol: dict[str, str]) -> None:

@@ -44,8 +44,8 @@ def test_image_has_a_registry_and_a_tag_or_a_digest(image: str, name: str, tag: 
 @pytest.mark.parametrize(
     ("image", "message", "suggestion"),
     [
-        ("ubuntu", "names no registry", "docker.io/library/ubuntu:latest"),
-        ("org/train:1", "names no registry", "docker.io/org/train:1"),
+        ("ubuntu", "does not name a registry", "docker.io/library/ubuntu:latest"),
+        ("org/train:1", "does not name a registry", "docker.io/org/train:1"),
         ("ghcr.io/Org/Train:V1", "has upper-case letters in its name", "ghcr.io/org/train:V1"),
         ("ghcr.io/org/my train:1", "contains a space", "ghcr.io/org/mytrain:1"),
         ("ghcr.io/org/train:1\n", "contains a space", "ghcr.io/org/train:1"),

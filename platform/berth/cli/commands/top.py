@@ -52,7 +52,7 @@ def top(
     from berth.cli.top.cluster import Sort, fetch_snapshot
 
     if sort not in list(Sort):
-        raise invalid_value("--sort", "is not a column to sort by", sort, ", ".join(Sort))
+        raise invalid_value("--sort", "is not a sortable column", sort, ", ".join(Sort))
     with open_client() as client:
         if once:
             _print_snapshot(fetch_snapshot(client, pool, project, Sort(sort)), output)

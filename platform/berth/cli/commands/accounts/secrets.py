@@ -25,7 +25,7 @@ SecretProjectOption = Annotated[
 ]  # fmt: skip
 SecretPoolOption = Annotated[
     str | None,
-    typer.Option(metavar="NAME", help="Node pool instead of a project.", autocompletion=pool_names),
+    typer.Option(metavar="NAME", help="Node pool, instead of a project.", autocompletion=pool_names),
 ]
 
 
@@ -131,7 +131,7 @@ def _read_value(file: str | None, label: str) -> str:
     except OSError as error:
         raise BadInput(f"{error.strerror}: {file}") from None
     except UnicodeDecodeError:
-        raise BadInput("the value is not text in UTF-8. Encode it, for example with base64.") from None
+        raise BadInput("the value is not UTF-8 text. Encode it, for example with base64.") from None
     if not value:
         raise BadInput("the value is empty")
     return value

@@ -41,7 +41,9 @@ def create(
     project: Annotated[str | None, typer.Option("--project", "-p", help="Events of this project.")] = None,
     department: Annotated[str | None, typer.Option(help="Events of this department.")] = None,
     platform: Annotated[bool, typer.Option("--platform", help="Events of the whole platform.")] = False,
-    minutes: Annotated[int, typer.Option(min=1, help="Pending time in minutes after which to notify.")] = 60,
+    minutes: Annotated[
+        int, typer.Option(min=1, help="Minutes that a workload is pending before a notification is sent.")
+    ] = 60,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Subscribe to the events of your workloads, a project, a department or the whole platform.
