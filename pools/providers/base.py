@@ -84,7 +84,7 @@ class ProvisionResult:
 
 
 class ProviderErrorKind(StrEnum):
-    CAPACITY = "capacity"  # the provider has no such machine now
+    CAPACITY = "capacity"  # the provider currently has no such machine
     QUOTA = "quota"  # a limit of the account was reached
     CREDENTIALS = "credentials"
     THROTTLED = "throttled"

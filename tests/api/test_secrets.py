@@ -63,7 +63,7 @@ def test_no_response_contains_a_value(cast: Cast, caller: Callable[..., Caller])
     assert not any(TOKEN in f"{row.before}{row.after}" for row in Audit.objects.all())
 
 
-def test_list_has_pages(cast: Cast, caller: Callable[..., Caller], put: Any) -> None:
+def test_secret_list_is_paginated(cast: Cast, caller: Callable[..., Caller], put: Any) -> None:
     for name in ("a", "b", "c"):
         put("carol", f"{PROJECT}/{name}", {"value": TOKEN})
     first = caller("dave").get(PROJECT, limit=2).json()
@@ -122,7 +122,7 @@ def test_token_without_the_admin_scope_cannot_set_a_secret(caller: Callable[...,
         ("application/yaml", f"value: '{TOKEN}\nother: [{TOKEN}"),
     ],
 )
-def test_refused_value_is_not_repeated(cast: Cast, put: Any, body: Any) -> None:
+def test_error_does_not_repeat_a_refused_value(cast: Cast, put: Any, body: Any) -> None:
     for place in (PROJECT, POOL):
         answer = put("alice", f"{place}/a", body)
         assert answer.status_code in (400, 422), answer.content
@@ -141,7 +141,9 @@ def test_log_of_an_unexpected_error_does_not_contain_the_value(
     assert "RuntimeError" in caplog.text and TOKEN not in caplog.text
 
 
-def test_rejected_secret_of_a_document_is_named(cast: Cast, caller: Callable[..., Caller], put: Any) -> None:
+def test_error_names_the_rejected_secret_of_a_document(
+    cast: Cast, caller: Callable[..., Caller], put: Any
+) -> None:
     put("carol", f"{PROJECT}/hf-token", {"value": TOKEN})
     document = {
         "name": "train", "project": "vision", "command": "true", "roles": [{"name": "w", "gpu": 1}],

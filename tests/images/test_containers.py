@@ -53,7 +53,7 @@ def test_secrets_are_only_in_the_container(stage: ImageStage, busybox: str) -> N
     assert traces(stage) == []
 
 
-def test_exit_code_and_signal_are_those_of_the_command(stage: ImageStage, busybox: str) -> None:
+def test_pod_reports_exit_code_and_signal_of_the_command(stage: ImageStage, busybox: str) -> None:
     assert stage.run("p-1", busybox, "exit 7").exit_code == 7
     report = stage.run("p-2", busybox, "kill -SEGV $$")
     assert (report.signal, report.exit_code, report.cause) == (11, None, PodCause.NONE)
@@ -77,7 +77,7 @@ def test_processes_that_outlive_the_command_end_with_the_pod(stage: ImageStage, 
     assert traces(stage) == []
 
 
-def test_memory_limit_ends_the_pod_with_limit_and_peak(stage: ImageStage, busybox: str) -> None:
+def test_container_killed_for_memory_reports_limit_and_peak(stage: ImageStage, busybox: str) -> None:
     if "memory" not in stage.runtime.isolation.limits:
         pytest.skip(stage.runtime.isolation.limits_obstacle)
     report = stage.run("p-1", busybox, "exec awk 'BEGIN { x = 1; while (1) x = x x }'", memory_limit_mib=32)
@@ -150,7 +150,7 @@ def test_missing_command_is_a_start_failure(stage: ImageStage, busybox: str) -> 
     assert traces(stage) == []
 
 
-def test_environment_of_the_pool_is_refused_in_an_image(stage: ImageStage, busybox: str) -> None:
+def test_pod_with_an_image_cannot_use_the_pools_environment(stage: ImageStage, busybox: str) -> None:
     report = stage.run("p-1", busybox, "true", environment="a" * 64)
     assert report.cause is PodCause.START_FAILED
     assert "the pool's environment does not work in an image" in report.message

@@ -43,7 +43,7 @@ def start_long(stage: ImageStage, image: str) -> int:
     return stage.pid("p-1")
 
 
-def test_kill_of_the_shim_leaves_nothing(stage: ImageStage, busybox: str) -> None:
+def test_killed_shim_leaves_nothing_behind(stage: ImageStage, busybox: str) -> None:
     command, init = start_long(stage, busybox), stage.init("p-1")
     kill(stage.shim("p-1"))
     poll_until(lambda: not alive(command) and not alive(init))
@@ -53,7 +53,7 @@ def test_kill_of_the_shim_leaves_nothing(stage: ImageStage, busybox: str) -> Non
     assert stage.runtime.list_pods() == ()
 
 
-def test_kill_of_conmon_does_not_disturb_the_pod(stage: ImageStage, busybox: str) -> None:
+def test_killed_conmon_does_not_affect_the_pod(stage: ImageStage, busybox: str) -> None:
     start_long(stage, busybox)
     kill(stage.pid_of("conmon", "p-1"))
     stage.end_pod("p-1", 6)
@@ -61,7 +61,7 @@ def test_kill_of_conmon_does_not_disturb_the_pod(stage: ImageStage, busybox: str
     assert traces(stage) == []
 
 
-def test_kill_of_the_first_process_kills_the_pod(stage: ImageStage, busybox: str) -> None:
+def test_killing_the_first_process_kills_the_pod(stage: ImageStage, busybox: str) -> None:
     start_long(stage, busybox)
     kill(stage.init("p-1"))
     report = ended(stage.runtime, "p-1")
@@ -69,7 +69,7 @@ def test_kill_of_the_first_process_kills_the_pod(stage: ImageStage, busybox: str
     assert traces(stage) == []
 
 
-def test_kill_of_shim_and_conmon_leaves_nothing(stage: ImageStage, busybox: str) -> None:
+def test_killed_shim_and_conmon_leave_nothing_behind(stage: ImageStage, busybox: str) -> None:
     start_long(stage, busybox)
     for pid in (stage.pid_of("conmon", "p-1"), stage.shim("p-1")):
         kill(pid)
@@ -77,7 +77,7 @@ def test_kill_of_shim_and_conmon_leaves_nothing(stage: ImageStage, busybox: str)
     assert traces(stage) == []
 
 
-def test_pull_goes_on_after_a_kill_of_podman(stage: ImageStage, hanging_image: str) -> None:
+def test_pull_is_repeated_after_podman_is_killed(stage: ImageStage, hanging_image: str) -> None:
     stage.start("p-1", hanging_image, "true")
     first = stage.pid_of("podman", "p-1")
     kill(first)
@@ -87,7 +87,7 @@ def test_pull_goes_on_after_a_kill_of_podman(stage: ImageStage, hanging_image: s
     assert traces(stage) == []
 
 
-def test_kill_of_the_shim_during_a_pull_ends_podman(stage: ImageStage, hanging_image: str) -> None:
+def test_killing_the_shim_during_a_pull_ends_podman(stage: ImageStage, hanging_image: str) -> None:
     stage.start("p-1", hanging_image, "true")
     podman = stage.pid_of("podman", "p-1")
     kill_shim_and_runtime(stage)
@@ -98,7 +98,7 @@ def test_kill_of_the_shim_during_a_pull_ends_podman(stage: ImageStage, hanging_i
     assert traces(stage) == []
 
 
-def test_half_pulled_image_heals(stage: ImageStage, registry: Registry) -> None:
+def test_partly_pulled_image_is_completed_by_the_next_shim(stage: ImageStage, registry: Registry) -> None:
     data = os.urandom(8 << 20)
     layers = [busybox_layer(), layer({"data": data}), layer({"more": data[::-1]})]
     image = registry.push("own/half", layers, Env=["PATH=/bin"])
@@ -114,7 +114,7 @@ def test_half_pulled_image_heals(stage: ImageStage, registry: Registry) -> None:
     assert traces(stage) == []
 
 
-def test_pod_is_resumed_after_a_kill_of_the_shim_that_creates_its_container(
+def test_pod_is_resumed_if_its_shim_was_killed_while_creating_the_container(
     stage: ImageStage, busybox: str
 ) -> None:
     start_creation(stage, busybox)
@@ -124,9 +124,7 @@ def test_pod_is_resumed_after_a_kill_of_the_shim_that_creates_its_container(
     assert traces(stage) == []
 
 
-def test_kill_of_podman_while_it_creates_a_container_is_a_start_failure(
-    stage: ImageStage, busybox: str
-) -> None:
+def test_podman_killed_while_creating_a_container_is_a_start_failure(stage: ImageStage, busybox: str) -> None:
     start_creation(stage, busybox)
     kill(stage.pid_of("podman", "p-1"))
     report = ended(stage.runtime, "p-1")
@@ -140,7 +138,7 @@ def test_kill_of_podman_while_it_creates_a_container_is_a_start_failure(
     ["group", pytest.param("process", marks=pytest.mark.heavy), pytest.param("pid", marks=pytest.mark.heavy)],
 )
 @pytest.mark.parametrize("victim", ["shim", pytest.param("podman", marks=pytest.mark.heavy)])
-def test_kill_at_later_steps_of_the_creation_leaves_nothing(
+def test_kill_at_later_creation_steps_leaves_nothing_behind(
     stage: ImageStage, busybox: str, step: str, victim: str
 ) -> None:
     start_creation(stage, busybox)

@@ -35,7 +35,7 @@ def test_node_that_runs_images_reports_the_version_of_podman(first_runtime: Loca
     assert isolation.level == first_runtime.isolation.level
 
 
-def test_operator_switches_images_off(runtime: LocalRuntime, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_operator_can_disable_images(runtime: LocalRuntime, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BERTH_IMAGES", "off")
     assert obstacle(runtime) == "BERTH_IMAGES is off."
     runtime.start(order("p-1", "true", image=IMAGE))
@@ -54,7 +54,7 @@ def test_operator_switches_images_off(runtime: LocalRuntime, monkeypatch: pytest
         ("BERTH_IMAGE_CACHE_MIB", "many", "BERTH_IMAGE_CACHE_MIB is 'many'. Use a positive number of MiB."),
     ],
 )
-def test_invalid_setting_is_named(
+def test_error_names_the_invalid_image_setting(
     runtime: LocalRuntime, monkeypatch: pytest.MonkeyPatch, name: str, value: str, text: str
 ) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 0)
@@ -86,7 +86,9 @@ def test_missing_programs_are_named_with_a_remedy(
 
 
 @pytest.mark.usefixtures("first_runtime")
-def test_machine_on_which_containers_fail_says_why(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_machine_that_cannot_run_containers_reports_the_reason(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("BERTH_IMAGES", "auto")
     monkeypatch.setattr(probe, "_find_runtime", lambda environ: "missing-runtime")
     with image_home(tmp_path / "home") as runtime:

@@ -68,7 +68,7 @@ def test_stored_image_is_not_usable_by_a_project_without_access(
 # --- errors
 
 
-def test_errors_of_pulls_have_names(stage: ImageStage, registry: Registry) -> None:
+def test_pull_errors_name_the_cause(stage: ImageStage, registry: Registry) -> None:
     image = image_of(registry, "named")
     arm = registry.push("own/arm", architecture="arm64")
     index = registry.push_index("own/arm", {"arm64": arm})
@@ -81,7 +81,7 @@ def test_errors_of_pulls_have_names(stage: ImageStage, registry: Registry) -> No
     assert traces(stage) == []
 
 
-def test_registry_without_an_answer_is_given_up(stage: ImageStage) -> None:
+def test_pull_from_a_silent_registry_fails(stage: ImageStage) -> None:
     stage.set_pull(silence=0.3, pauses=())
     with socket.create_server(("127.0.0.1", 0)) as listener:  # it accepts, but never answers
         address = f"127.0.0.1:{listener.getsockname()[1]}"
@@ -111,7 +111,7 @@ def busy_registry() -> Iterator[http.server.ThreadingHTTPServer]:
         server.shutdown()
 
 
-def test_errors_that_may_pass_are_retried(
+def test_transient_errors_are_retried(
     stage: ImageStage, busy_registry: http.server.ThreadingHTTPServer
 ) -> None:
     address = f"127.0.0.1:{busy_registry.server_port}"
@@ -124,7 +124,7 @@ def test_errors_that_may_pass_are_retried(
     assert len(busy_registry.requests) == once + 3 * once  # type: ignore[attr-defined]
 
 
-def test_full_disk_is_named(stage: ImageStage, registry: Registry) -> None:
+def test_error_names_a_full_disk(stage: ImageStage, registry: Registry) -> None:
     graph = Path(stage.store.root) / "graph"
     image = image_of(registry, "large", size=12 << 20)
     mount = subprocess.run(
@@ -150,7 +150,7 @@ def test_full_disk_is_named(stage: ImageStage, registry: Registry) -> None:
         ("something else", "other"),
     ],
 )
-def test_messages_of_podman_are_classified(error: str, name: str) -> None:
+def test_podman_messages_are_classified(error: str, name: str) -> None:
     reference = Reference("r.example", "denied/no-space", DIGEST)
     assert classify(f"Trying to pull ...\nError: {error}\n", reference, "amd64").name == name
 
@@ -163,7 +163,7 @@ def test_messages_of_podman_are_classified(error: str, name: str) -> None:
         f"r.example/../b@sha256:{DIGEST}", f"r.example/{'b' * 400}@sha256:{DIGEST}",
     ],
 )  # fmt: skip
-def test_text_that_is_no_reference_by_digest_is_rejected(text: str) -> None:
+def test_invalid_reference_is_rejected(text: str) -> None:
     with pytest.raises(InvalidReference):
         parse_reference(text)
 
@@ -178,7 +178,7 @@ def test_reference_by_digest_has_three_parts(host: str) -> None:
 # --- waiting
 
 
-def test_stop_ends_a_pull_from_a_registry_that_hangs(stage: ImageStage) -> None:
+def test_stop_ends_a_pull_from_a_hanging_registry(stage: ImageStage) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         address = f"127.0.0.1:{listener.getsockname()[1]}"
         stage.start("p-1", f"{address}/team/x@sha256:{DIGEST}", "true")
@@ -241,7 +241,7 @@ def test_least_recently_used_image_is_removed_first(stage: ImageStage, registry:
     assert ended(stage.runtime, "p-busy").exit_code == 0
 
 
-def test_image_that_the_storage_has_lost_is_pulled_again(stage: ImageStage, registry: Registry) -> None:
+def test_image_missing_from_storage_is_pulled_again(stage: ImageStage, registry: Registry) -> None:
     image = image_of(registry, "lost")
     assert stage.run("p-1", image, "true").exit_code == 0
     subprocess.run(["podman", "rmi", image], env=stage.store.environment(), check=True, capture_output=True)

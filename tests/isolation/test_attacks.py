@@ -103,7 +103,7 @@ def test_attacks_fail_in_a_container_image(place: Path) -> None:
     assert_only_the_table_succeeds(result, table.IMAGE)
 
 
-def test_attacks_of_pods_of_an_ordinary_user_fail(place: Path) -> None:
+def test_attacks_fail_if_the_agent_runs_as_an_ordinary_user(place: Path) -> None:
     result = attack(place, "auto", user=ORDINARY_USER)
     if result["level"] == "none":
         assert_second_project_is_refused(result)
@@ -129,6 +129,6 @@ def test_second_project_is_refused_where_namespaces_are_forbidden(place: Path) -
     assert "namespace" in result["obstacle"]
 
 
-def test_documentation_has_the_table_of_attacks() -> None:
+def test_documentation_lists_the_attacks() -> None:
     assert table.DOCUMENT.read_text() == table.document_with_table(), "run python -m tests.isolation.table"
     assert len(table.ATTACKS) >= 40

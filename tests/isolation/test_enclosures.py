@@ -41,7 +41,7 @@ def pairs(argv: list[str], option: str) -> list[str]:
 # --- the command line
 
 
-def test_longer_path_decides_what_a_pod_sees() -> None:
+def test_longest_path_determines_what_a_pod_sees() -> None:
     view = View(
         readable=(Mount.at("/opt/berth/venv"), Mount.at("/opt")), hidden=("/opt/berth",),
         writable=(Mount.at("/opt/berth/state/run/w"), Mount("/pods/1/tmp", "/tmp")),
@@ -57,7 +57,7 @@ def test_longer_path_decides_what_a_pod_sees() -> None:
     assert "--unshare-user" not in argv, "root needs no user namespace"
 
 
-def test_user_namespace_forbids_further_ones_where_bubblewrap_can() -> None:
+def test_nested_user_namespaces_are_forbidden_if_bubblewrap_supports_it() -> None:
     assert "--disable-userns" in enclose(View(), Level.NAMESPACES)
     assert "--disable-userns" not in enclose(View(), Level.NAMESPACES, blocks_nesting=False)
     assert "--unshare-user" in enclose(View(), Level.NAMESPACES, blocks_nesting=False)
@@ -147,7 +147,7 @@ def test_pod_runs_as_its_project_and_its_user_has_a_name(stage: LocalStage) -> N
     assert (stage.root / "workspaces" / "train-1").stat().st_uid == expected
 
 
-def test_programs_open_their_standard_output_again(stage: LocalStage) -> None:
+def test_programs_can_reopen_their_standard_output(stage: LocalStage) -> None:
     assert output(stage, "p-1", "echo one >> /dev/stdout; echo two >> /dev/stderr") == "one\ntwo"
 
 
@@ -163,7 +163,7 @@ def test_pods_of_one_workload_share_memory_until_the_last_one_ends(stage: LocalS
     assert output(stage, "p-4", "ls /dev/shm", workspace="w") == ""
 
 
-def test_workspace_written_before_users_were_separate_is_handed_over(stage: LocalStage) -> None:
+def test_workspace_written_before_users_were_separate_changes_owner(stage: LocalStage) -> None:
     workspace = stage.root / "workspaces" / "train-1"
     (workspace / "checkpoints").mkdir(parents=True)
     (workspace / "checkpoints" / "1").write_text("old")
@@ -173,7 +173,7 @@ def test_workspace_written_before_users_were_separate_is_handed_over(stage: Loca
     assert Path("/etc/hostname").stat().st_uid == before
 
 
-def test_hard_link_to_a_file_outside_is_not_handed_over(stage: LocalStage) -> None:
+def test_hard_link_to_an_outside_file_keeps_its_owner(stage: LocalStage) -> None:
     workspace, outside = stage.root / "workspaces" / "train-1", stage.root.parent / "secret_key"
     workspace.mkdir()
     for path in (outside, workspace / "own"):
@@ -206,7 +206,7 @@ def test_linked_checkpoint_does_not_reveal_the_time_of_another_file(stage: Local
     assert checkpoint.year > 1970
 
 
-def test_shared_workspace_must_lie_below_its_root(tmp_path: Path) -> None:
+def test_shared_workspace_must_be_below_its_root(tmp_path: Path) -> None:
     shared = tmp_path / "shared"
     (shared / "jobs").mkdir(parents=True)
     (tmp_path / "other").mkdir()
@@ -220,7 +220,7 @@ def test_shared_workspace_must_lie_below_its_root(tmp_path: Path) -> None:
     assert starts == [str(shared / "jobs"), str(workspace / "link"), str(workspace)]
 
 
-def test_directory_of_the_machine_is_no_working_directory(stage: LocalStage) -> None:
+def test_pod_cannot_start_in_a_directory_that_it_cannot_see(stage: LocalStage) -> None:
     stage.runtime.start(order("p-1", "true", working_dir="/var"))
     assert "No such file or directory that pods can see" in ended(stage.runtime, "p-1").message
 
@@ -281,9 +281,7 @@ def test_required_isolation_refuses_every_pod(weak: LocalStage, monkeypatch: pyt
     )
 
 
-def test_isolation_is_off_only_if_the_variable_says_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_isolation_is_off_only_if_set_explicitly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stage = LocalStage(tmp_path / "run")
     monkeypatch.setenv("BERTH_ISOLATION", "none")
     with pytest.raises(ValueError, match="Use require, auto or off"):
@@ -293,7 +291,7 @@ def test_isolation_is_off_only_if_the_variable_says_so(
         assert output(stage, pod_id, "id -u", project=project) == str(os.geteuid())
 
 
-def test_node_with_isolation_off_still_says_what_to_install(
+def test_node_with_isolation_off_reports_what_to_install(
     weak: LocalStage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("BERTH_ISOLATION", "off")

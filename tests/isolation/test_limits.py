@@ -37,7 +37,7 @@ def groups(stage: LocalStage, pod_id: str) -> list[Path]:
     return [Path(path) for _, path in fields]
 
 
-def test_pod_that_exceeds_its_memory_ends_with_limit_and_peak(stage: LocalStage) -> None:
+def test_pod_killed_for_memory_reports_limit_and_peak(stage: LocalStage) -> None:
     stage.runtime.start(order("p-1", "sh", "-c", f"exec {FILL}", memory_limit_mib=64))
     report = ended(stage.runtime, "p-1")
     assert (report.cause, report.signal) == (PodCause.OUT_OF_MEMORY, 9)
@@ -51,7 +51,7 @@ def test_shell_that_reports_the_kill_of_its_command_counts_as_out_of_memory(stag
     assert (report.cause, report.exit_code) == (PodCause.OUT_OF_MEMORY, 137)
 
 
-def test_kill_of_a_child_is_a_message_if_the_command_goes_on(stage: LocalStage) -> None:
+def test_killed_child_is_reported_if_the_command_continues(stage: LocalStage) -> None:
     stage.runtime.start(order("p-1", "sh", "-c", f"{FILL}; exit 0", memory_limit_mib=64))
     report = ended(stage.runtime, "p-1")
     assert (report.cause, report.exit_code, report.memory_peak_mib) == (PodCause.NONE, 0, 64)
@@ -67,7 +67,7 @@ def test_shared_memory_counts_as_memory(stage: LocalStage) -> None:
     assert report.message.startswith("killed at its memory limit: limit 64 MiB")
 
 
-def test_fork_bomb_ends_at_the_limit_of_processes(stage: LocalStage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fork_bomb_ends_at_the_process_limit(stage: LocalStage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pools.runtimes.enclosure.limits.PROCESSES_MAX", 20)
     fork = "import os\nn = 0\nwhile os.fork(): n += 1"
     stage.runtime.start(order("p-1", "python3", "-c", f"{fork}\nimport signal; signal.pause()"))
@@ -210,9 +210,7 @@ def test_default_limit_of_a_pool_does_not_prevent_a_start(tmp_path: Path) -> Non
 
 
 @pytest.mark.usefixtures("without_groups")
-def test_limits_are_ignored_only_if_the_variable_says_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_limits_are_ignored_only_if_set_explicitly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BERTH_LIMITS", "off")
     stage = LocalStage(tmp_path / "run")
     stage.runtime.start(order("p-1", "true", memory_limit_mib=64, cpu_limit_milli=500))
@@ -223,7 +221,7 @@ def test_limits_are_ignored_only_if_the_variable_says_so(
 # --- control groups version 2, whose files are simulated
 
 
-def test_version_2_groups_lie_beside_the_shims_own_group(
+def test_version_2_groups_are_beside_the_shims_own_group(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slice_ = tmp_path / "app.slice"
@@ -247,7 +245,9 @@ def test_version_2_groups_lie_beside_the_shims_own_group(
     assert (group.memory_kills(), group.memory_peak()) == (3, 64 * MIB)
 
 
-def test_unwritable_group_is_a_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unwritable_group_is_reported_as_the_obstacle(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(cgroups, "_ROOT", str(tmp_path / "none"))
     group = Cgroups("berth-p-1", {MEMORY: MIB})
     group.locate()

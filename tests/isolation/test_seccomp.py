@@ -56,7 +56,7 @@ def _outcome(operand: int) -> str:
 
 
 @pytest.mark.parametrize("machine", ARCHITECTURES)
-def test_numbers_of_filtered_calls_are_those_of_the_kernel(machine: str) -> None:
+def test_filtered_call_numbers_match_the_kernel(machine: str) -> None:
     if not HEADERS[machine].exists():
         pytest.skip("the kernel's headers are not installed")
     column = ARCHITECTURES[machine][0]
@@ -89,7 +89,7 @@ def test_some_calls_are_denied_for_some_arguments(machine: str) -> None:
         assert decide(machine, CHECKED[name][column], argument) == outcome, (name, argument)
 
 
-def test_calls_of_other_architectures_do_not_go_around_the_filter() -> None:
+def test_calls_of_other_architectures_cannot_bypass_the_filter() -> None:
     i386, mount = 0x40000003, 21
     assert decide("x86_64", mount, architecture=i386) == KILLED
     assert decide("x86_64", 0x40000000 | 165) == "ENOSYS"  # mount as an x32 call
@@ -140,7 +140,7 @@ def test_filtered_pods_run_threads_children_shared_memory_and_debuggers(stage: L
     )  # fmt: skip
 
 
-def test_filter_is_off_only_if_the_variable_says_so(
+def test_filter_is_off_only_if_set_explicitly(
     tmp_path: Path, stage: LocalStage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     show = ("grep", "^Seccomp_filters", "/proc/self/status")
@@ -157,6 +157,8 @@ def test_filter_is_off_only_if_the_variable_says_so(
     assert counts[1] == counts[0] + 1
 
 
-def test_kernel_without_filters_is_a_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_kernel_filters_are_reported_as_the_obstacle(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(seccomp, "INSTALLED_ACTIONS", tmp_path / "none")
     assert find_program({}) == (b"", "The kernel has no seccomp filters.")

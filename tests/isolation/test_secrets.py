@@ -105,7 +105,7 @@ def test_killed_shim_leaves_no_secret(stage: LocalStage) -> None:
     assert not leftovers(stage)
 
 
-def test_shim_killed_before_the_start_gets_the_secrets_once_more(plain: LocalStage) -> None:
+def test_shim_killed_before_the_start_gets_the_secrets_again(plain: LocalStage) -> None:
     """The first shim has read and deleted the record; Berth then starts the pod again."""
     stage = plain
     stage.runtime._spawn_shim = lambda pod_id, pod: pod.secrets.take()
@@ -166,7 +166,7 @@ def test_directory_of_another_user_is_not_used(plain: LocalStage) -> None:
         stage.runtime.stop("p-1", 0)
 
 
-def test_machine_without_a_tmpfs_keeps_them_in_the_directory_of_the_pod(
+def test_secrets_are_in_the_pod_directory_without_a_tmpfs(
     plain: LocalStage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stage = plain
@@ -178,14 +178,14 @@ def test_machine_without_a_tmpfs_keeps_them_in_the_directory_of_the_pod(
 
 
 @pytest.mark.parametrize("name", ["", "..", "../key", ".key", "a/b"])
-def test_file_name_cannot_leave_the_directory(plain: LocalStage, name: str) -> None:
+def test_secret_file_name_cannot_contain_a_path(plain: LocalStage, name: str) -> None:
     plain.runtime.start(order("p-1", "true", secret_files={name: KEY}))
     report = ended(plain.runtime, "p-1")
     assert report.cause is PodCause.START_FAILED
     assert report.message == "names of secret files must be plain file names"
 
 
-def test_reason_of_a_refusal_does_not_contain_the_secret(plain: LocalStage) -> None:
+def test_refusal_does_not_contain_the_secret(plain: LocalStage) -> None:
     plain.runtime.start(order("p-1", "true", secret_env={"PASSWORD": f"{PASSWORD}\0"}))
     assert ended(plain.runtime, "p-1").message == "secrets must not contain NUL"
 

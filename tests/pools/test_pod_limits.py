@@ -34,7 +34,7 @@ def test_declared_limit_takes_precedence_over_defaults() -> None:
     assert limits(role) == limits(role, memory_mib=100, cpu=1, cpu_from_request=True) == expected
 
 
-def test_amount_of_the_pool_limits_roles_without_a_request() -> None:
+def test_pool_default_limits_roles_without_a_request() -> None:
     assert limits({}) == (None, None, None, None)
     assert limits({}, memory_mib="4Gi", cpu=0.5) == (4096, "pool", 0.5, "pool")
     assert limits({"memory_mib": 64}, memory_mib=4096) == (64, "request", None, None)
@@ -46,7 +46,7 @@ def test_default_is_never_below_the_request() -> None:
     assert limits(role, **defaults) == (8192, "pool", 3, "pool")
 
 
-def test_tiny_request_leaves_enough_to_start() -> None:
+def test_limit_from_a_tiny_request_lets_programs_start() -> None:
     assert limits({"memory_mib": 1, "cpu": 0.001}, cpu_from_request=True) == (
         MEMORY_LIMIT_MIN_MIB, "request", CPU_LIMIT_MIN, "request",
     )  # fmt: skip
@@ -86,7 +86,7 @@ def test_impossible_default_limits_are_refused(values: object, problem: str) -> 
         ({"cpu": float("inf")}, "roles[0].limit.cpu: is not a finite number"),
     ],
 )
-def test_limits_with_which_no_program_starts_are_refused(limit: dict[str, Any], problem: str) -> None:
+def test_limits_too_low_for_any_program_are_refused(limit: dict[str, Any], problem: str) -> None:
     with pytest.raises(SpecError, match="limit") as error:
         parse_workload({"name": "a", "command": "true", "roles": [{"gpu": 1, "limit": limit}]})
     assert problem in str(error.value)

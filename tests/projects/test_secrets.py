@@ -55,7 +55,7 @@ def test_no_table_contains_the_value_of_a_secret(cast: Cast) -> None:
     assert secret_values(cast.vision, cast.pool, ["hf-token"]) == {"hf-token": TOKEN}
 
 
-def test_secret_of_a_project_hides_the_secret_of_the_pool(cast: Cast) -> None:
+def test_project_secret_overrides_the_pool_secret(cast: Cast) -> None:
     set_secret(cast.alice, cast.pool, "key", "of the pool")
     set_secret(cast.carol, cast.vision, "key", "of the project")
     assert secret_values(cast.vision, cast.pool, ["key"]) == {"key": "of the project"}
@@ -77,7 +77,7 @@ def test_auth_file_contains_the_credentials_of_the_project_and_of_the_pool(cast:
     assert logins(registry_auth(cast.speech, cast.pool))["registry.example.org:5000"] == "pool:pool-password"
 
 
-def test_credentials_of_a_registry_are_not_a_value_for_pods(cast: Cast) -> None:
+def test_pods_do_not_receive_registry_credentials(cast: Cast) -> None:
     set_login(cast.carol, cast.vision, "hub", "docker.io", "vision")
     with pytest.raises(UnusableSecret, match="hub is neither in project vision nor in pool"):
         secret_values(cast.vision, cast.pool, ["hub"])
@@ -115,7 +115,7 @@ def test_history_records_each_change_without_the_value(cast: Cast) -> None:
     ]
 
 
-def test_replaced_secret_keeps_its_creation(cast: Cast) -> None:
+def test_replaced_secret_keeps_its_creation_time(cast: Cast) -> None:
     created, is_new = set_secret(cast.carol, cast.vision, "key", "old")
     replaced, is_new_again = set_secret(cast.bob, cast.vision, "key", "new")
     assert (is_new, is_new_again) == (True, False)
@@ -156,7 +156,7 @@ def test_invalid_secret_is_refused_without_its_value(
     assert not ProjectSecret.objects.exists()
 
 
-def test_secret_of_a_former_key_is_reported(cast: Cast, settings: Any) -> None:
+def test_secret_encrypted_with_a_former_key_is_reported(cast: Cast, settings: Any) -> None:
     set_secret(cast.carol, cast.vision, "key", TOKEN)
     settings.SECRET_KEY = "another key of this installation"
     with pytest.raises(UnusableSecret, match=r"key cannot be used: .* Set the secret again"):
@@ -199,7 +199,7 @@ def test_unknown_secret_of_a_role_is_refused_with_its_path(cast: Cast) -> None:
     assert list(problems(cast, roles=[role])) == ["roles[0].secrets[0].name"]
 
 
-def test_credentials_of_a_registry_are_refused_as_a_secret_of_pods(cast: Cast) -> None:
+def test_registry_credentials_are_refused_as_pod_secrets(cast: Cast) -> None:
     set_login(cast.carol, cast.vision, "hub", "docker.io", "vision")
     assert problems(cast, "hub")["secrets[0].name"][0] == (
         "contains credentials for a registry, which pods do not get"

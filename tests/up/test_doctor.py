@@ -78,7 +78,7 @@ def test_bare_machine_gets_a_remedy_for_each_limitation() -> None:
 
 
 @pytest.mark.usefixtures("bare_machine")
-def test_required_isolation_is_missing_and_the_exit_code_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_required_isolation_sets_the_exit_code(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BERTH_ISOLATION", "require")
     code, checks = run_doctor()
     assert (code, checks["Isolation"]["status"]) == (1, "missing")
@@ -88,7 +88,7 @@ def test_required_isolation_is_missing_and_the_exit_code_says_so(monkeypatch: py
     assert "Use require, auto or off" in checks["Isolation"]["finding"]
 
 
-def test_directory_that_others_can_read_gets_a_command_that_closes_it(home: Path) -> None:
+def test_directory_readable_by_others_gets_a_command_that_restricts_it(home: Path) -> None:
     home.mkdir()
     home.chmod(0o755)
     check = server._directory(home)
@@ -113,7 +113,7 @@ def test_unreachable_database_is_missing(monkeypatch: pytest.MonkeyPatch, tmp_pa
     assert "No such file or directory" in check.finding
 
 
-def test_database_of_an_ordinary_role_is_in_order(monkeypatch: pytest.MonkeyPatch, postgres: str) -> None:
+def test_database_with_an_ordinary_role_passes(monkeypatch: pytest.MonkeyPatch, postgres: str) -> None:
     monkeypatch.setenv("DATABASE_URL", postgres)
     check = server._database()
     is_superuser = "superuser" in check.finding
@@ -135,7 +135,7 @@ def test_text_has_one_line_per_check_and_the_remedies_below(
     )
 
 
-def test_gpus_are_those_that_nvidia_smi_reports(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_gpus_match_nvidia_smi(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     probe = tmp_path / "nvidia-smi"
     probe.write_text("#!/bin/sh\necho '0, GPU-a, 5, 100'\necho '1, GPU-b, 5, 100'\n")
     probe.chmod(0o755)

@@ -34,9 +34,7 @@ def test_demo_without_enclosures_switches_isolation_off_and_says_so(tmp_path: Pa
 
 
 @pytest.mark.usefixtures("bare_machine")
-def test_variable_of_the_operator_decides_also_in_a_demo(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_operators_variable_also_applies_in_a_demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BERTH_ISOLATION", "require")
     assert "Warning: this machine runs no pods. bubblewrap is not" in choose_isolation(tmp_path, demo=True)
     assert os.environ["BERTH_ISOLATION"] == "require"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from pools.runtimes.enclosure.levels import Level
 
-# It ends when the shim closes its input. The namespaces exist as long as it runs.
+# Program that keeps the namespaces in existence. It ends when the shim closes its input.
 HOLDER = "/bin/cat"
 _SHARED_MEMORY = "/dev/shm"  # noqa: S108 - inside the enclosure
 

@@ -10,9 +10,9 @@ from enum import Enum
 VARIABLE = "BERTH_ISOLATION"
 # Lists of additional directories, separated by colons: read-only for all pods, and writable by all pods.
 PATHS_VARIABLE, WRITABLE_PATHS_VARIABLE = "BERTH_POD_PATHS", "BERTH_POD_WRITABLE_PATHS"
-LIMITS_VARIABLE = "BERTH_LIMITS"  # "off": limits of documents are ignored
+LIMITS_VARIABLE = "BERTH_LIMITS"  # "off": limits in documents are ignored
 SECCOMP_VARIABLE = "BERTH_SECCOMP"  # "off": enclosed pods may make any system call
-# "off": no container images. The size of their storage in MiB.
+# "off" disables container images; the other variable is the size of their storage in MiB.
 IMAGES_VARIABLE, IMAGE_CACHE_VARIABLE = "BERTH_IMAGES", "BERTH_IMAGE_CACHE_MIB"
 SETTINGS_OF_PODS = (
     VARIABLE, PATHS_VARIABLE, WRITABLE_PATHS_VARIABLE, LIMITS_VARIABLE, SECCOMP_VARIABLE, IMAGES_VARIABLE,

@@ -16,13 +16,13 @@ from pools.runtimes.shim.records import Record
 
 # The process that waits in a container and reaps orphans.
 HOLDER = "/dev/berth-init"
-PAUSES = (2.0, 5.0, 15.0)  # seconds between attempts to pull
+PAUSES = (2.0, 5.0, 15.0)  # seconds between pull attempts
 SILENCE = 90.0  # seconds without a response from the registry
 # Parts of /sys that show other pods, or that only administrators need.
 _HIDDEN_SYS = ("/sys/fs", "/sys/kernel", "/sys/power", "/sys/hypervisor")
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy")
-_UNLIMITED = 1 << 64  # the kernel's number is -1 in Python
+_UNLIMITED = 1 << 64  # Python reports the kernel's RLIM_INFINITY as -1
 _TRUST = ("SSL_CERT_FILE", "SSL_CERT_DIR")
 
 

@@ -120,7 +120,7 @@ class ImagePull:
         """Return the compressed sizes of the image's layers, or none if the registry does not say."""
         seconds = min(MANIFEST_SECONDS, self._silence)
         reference = str(self._reference)
-        for _ in range(2):  # an index of images, then the image
+        for _ in range(2):  # for an image index, then for the image
             try:
                 output = self._run("manifest", "inspect", reference, seconds=seconds)
                 manifest = json.loads(output.text)

@@ -66,7 +66,7 @@ def test_workload_is_refused_by_the_policy_of_its_pool(edit: Edit, dave: Caller)
     assert error["allowed"] == "an image"
 
 
-def test_workload_without_pools_runs_in_those_that_accept_it(edit: Edit, dave: Caller) -> None:
+def test_workload_without_pools_runs_in_pools_that_accept_it(edit: Edit, dave: Caller) -> None:
     make.pool("pods", provider="static", runtime="ray", image_policy={"mode": "require", "patterns": []})
     edit({"mode": "forbid"})
     with_image = dave.post("workloads", training("a", project="vision", image=IMAGE))

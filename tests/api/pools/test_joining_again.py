@@ -40,7 +40,7 @@ def names(alice: Caller, **query: Any) -> list[str]:
     return [machine["name"] for machine in alice.get(MACHINES, **query).json()["items"]]
 
 
-def test_token_admits_its_number_of_machines_and_names_the_reason_to_the_next(
+def test_token_admits_a_number_of_machines_and_refuses_the_next_with_a_reason(
     alice: Caller, token: str
 ) -> None:
     assert [join(token, number).status_code for number in (1, 2, 3)] == [200, 200, 401]
@@ -56,16 +56,14 @@ def test_token_admits_its_number_of_machines_and_names_the_reason_to_the_next(
     assert prefixes == {listed["prefix"], another["prefix"]}
 
 
-def test_machine_with_a_revoked_or_expired_token_is_told_when_the_token_ended(
-    alice: Caller, token: str
-) -> None:
+def test_error_for_a_revoked_or_expired_token_states_when_it_ended(alice: Caller, token: str) -> None:
     JoinToken.objects.update(expires_at="2026-01-02T03:04:00Z")
     assert join(token, 1).json()["detail"] == "This join token expired at 2026-01-02 03:04 UTC."
     JoinToken.objects.update(revoked_at="2026-01-01T03:04:00Z")
     assert join(token, 1).json()["detail"] == "This join token was revoked at 2026-01-01 03:04 UTC."
 
 
-def test_reinstalled_machine_takes_its_former_place_and_counts_once(alice: Caller, token: str) -> None:
+def test_reinstalled_machine_replaces_its_registration_and_counts_once(alice: Caller, token: str) -> None:
     former = join(token, 1).json()["secret"]
     key = Machine.objects.get().pk
     silence()

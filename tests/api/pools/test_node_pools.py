@@ -21,7 +21,7 @@ def node(cast: Cast) -> Node:
     )  # fmt: skip
 
 
-def test_default_limits_are_set_and_refused_by_field(cast: Cast, alice: Caller) -> None:
+def test_default_limits_are_set_and_errors_name_the_field(cast: Cast, alice: Caller) -> None:
     unset = {"memory_from_request": True, "memory_mib": None, "cpu_from_request": False, "cpu": None}
     body = {"name": "small", "nodes": 1, "provider": "fake", "runtime": "fake"}
     assert alice.post("node-pools", body).json()["default_limits"] == unset
@@ -69,7 +69,7 @@ def test_every_role_sees_free_resources_and_users_without_a_role_see_nothing(
         assert texts[0].replace("local-0", "x").replace("local", "x") == texts[1]
 
 
-def test_isolation_of_nodes_is_shown_and_its_obstacle_only_to_platform_admins(
+def test_isolation_is_shown_to_all_and_obstacles_only_to_platform_admins(
     cast: Cast, erin: Caller, alice: Caller, node: Node
 ) -> None:
     for path in ("nodes/local-0", "node-pools/local"):

@@ -77,7 +77,7 @@ def test_services_secrets_limits_and_errors_add_a_constant_number_of_statements(
         assert (answer.json()["stored"], answer.json()["refused"]) == (3 * count, 2 * count)
 
 
-def test_batch_stores_the_good_documents_and_names_the_bad_keys(cast: Cast, dave: Caller) -> None:
+def test_batch_stores_valid_documents_and_names_invalid_keys(cast: Cast, dave: Caller) -> None:
     result = dave.post(PATH, {"items": bad_and_good(cast)}).json()
     assert (result["stored"], result["refused"]) == (2, 4)
     assert names() == ["a", "b"]
@@ -91,7 +91,7 @@ def test_batch_stores_the_good_documents_and_names_the_bad_keys(cast: Cast, dave
 
 
 @pytest.mark.parametrize("bad", [2, 3, 4, 5])
-def test_atomic_batch_with_a_bad_document_stores_nothing(cast: Cast, dave: Caller, bad: int) -> None:
+def test_atomic_batch_with_an_invalid_document_stores_nothing(cast: Cast, dave: Caller, bad: int) -> None:
     items = bad_and_good(cast)
     answer = dave.post(PATH, {"items": [*items[:2], items[bad]], "atomic": True}, Idempotency_Key="key")
     assert answer.status_code == 422
@@ -101,7 +101,7 @@ def test_atomic_batch_with_a_bad_document_stores_nothing(cast: Cast, dave: Calle
     assert again.json()["stored"] == 2, "a refused batch leaves its key unused"
 
 
-def test_viewer_and_stranger_store_nothing(erin: Caller, frank: Caller) -> None:
+def test_viewer_and_user_without_a_role_store_nothing(erin: Caller, frank: Caller) -> None:
     for caller, code in ((erin, "forbidden"), (frank, "invalid")):
         (item,) = caller.post(PATH, {"items": documents("a")}).json()["items"]
         assert (item["workload"], item["error"]["code"]) == (None, code)
@@ -126,7 +126,7 @@ def test_dry_run_checks_without_storing(cast: Cast, dave: Caller) -> None:
     assert names() == ["b"]
 
 
-def test_dependencies_within_the_batch_exist(dave: Caller) -> None:
+def test_dependency_within_the_batch_causes_no_warning(dave: Caller) -> None:
     items = [*documents("a", depends_on=["b"]), *documents("b"), *documents("c", depends_on=["gone"])]
     warnings = [item["warnings"] for item in dave.post(PATH, {"items": items}).json()["items"]]
     assert warnings == [[], [], ["The dependency vision/gone does not exist yet."]]
@@ -157,7 +157,7 @@ def test_batch_contains_one_to_a_thousand_documents(dave: Caller, items: Any) ->
     assert (refused.status_code, refused.json()["errors"][0]["path"]) == (422, "items")
 
 
-def test_batch_may_exceed_the_usual_size_in_json_only(dave: Caller) -> None:
+def test_only_json_batches_may_exceed_the_usual_body_size(dave: Caller) -> None:
     padding = {"env": {f"V{n}": "x" * 1000 for n in range(40)}}
     large = documents(numbered(100), **padding)
     assert dave.post(PATH, {"items": large}).json()["stored"] == 100
@@ -167,7 +167,7 @@ def test_batch_may_exceed_the_usual_size_in_json_only(dave: Caller) -> None:
     assert dave("POST", "workloads", ("application/json", text)).status_code == 413
 
 
-def test_deep_document_is_refused_alone(dave: Caller) -> None:
+def test_too_deep_document_does_not_affect_the_others(dave: Caller) -> None:
     deep: Any = "x"
     for _ in range(60):
         deep = [deep]
@@ -176,7 +176,7 @@ def test_deep_document_is_refused_alone(dave: Caller) -> None:
     assert names() == ["a"]
 
 
-def test_revoked_role_ends_with_the_next_batch(cast: Cast, dave: Caller) -> None:
+def test_revoked_role_does_not_apply_to_the_next_batch(cast: Cast, dave: Caller) -> None:
     assert dave.post(PATH, {"items": documents("a")}).json()["stored"] == 1
     Membership.objects.filter(user=cast.dave.user).delete()
     assert dave.post(PATH, {"items": documents("b")}).json()["stored"] == 0

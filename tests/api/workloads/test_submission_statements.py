@@ -39,7 +39,7 @@ def test_number_of_statements_does_not_depend_on_the_role_tree(
     ]  # fmt: skip
 
 
-def test_revoked_token_and_role_end_with_the_next_request(cast: Cast, dave: Caller) -> None:
+def test_revoked_token_and_role_do_not_apply_to_the_next_request(cast: Cast, dave: Caller) -> None:
     assert submit(dave, "before").status_code == 201
     Membership.objects.filter(user=cast.dave.user).delete()
     refused = submit(dave, "without-a-role")

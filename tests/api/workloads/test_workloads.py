@@ -180,7 +180,7 @@ def test_image_selects_pools_that_run_images(cast: Cast, dave: Caller) -> None:
     assert refused.json()["errors"][0]["allowed"].startswith("one of the pools pods, or no image")
 
 
-def test_command_may_be_that_of_the_image(cast: Cast, dave: Caller) -> None:
+def test_image_may_provide_the_command(cast: Cast, dave: Caller) -> None:
     make.pool("pods", runtime="ray")
     document = {"name": "a", "project": "vision", "roles": [{}], "image": "docker.io/org/torch"}
     assert dave.post("workloads", document).status_code == 201

@@ -70,7 +70,9 @@ def test_pool_secret_is_set_by_a_platform_admin(berth: Berth, cast: Cast, as_car
         (["set", "a", TOKEN], "unexpected extra argument"),
     ],
 )
-def test_wrong_use_is_refused(berth: Berth, as_carol: dict[str, str], words: list[str], message: str) -> None:
+def test_invalid_options_are_refused(
+    berth: Berth, as_carol: dict[str, str], words: list[str], message: str
+) -> None:
     done = berth("secret", *words, **as_carol)
     assert (done.returncode, message in done.stderr) == (2, True), done.stderr
     assert not values()

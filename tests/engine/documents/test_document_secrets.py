@@ -50,7 +50,7 @@ def test_invalid_secret_is_refused(use: dict[str, Any], path: str, message: str)
     assert find_problems(document(use, env={"SET": "1"}, roles=[role])) == {path: message}
 
 
-def test_variable_or_file_has_one_secret() -> None:
+def test_two_secrets_cannot_share_a_variable_or_file() -> None:
     file = {"name": "key", "file": "key"}
     twice = "is used for two secrets"
     assert find_problems(document(TOKEN, {**TOKEN, "name": "other"})) == {"secrets[1].env": twice}
@@ -58,6 +58,6 @@ def test_variable_or_file_has_one_secret() -> None:
     parse_workload(document(TOKEN, {"name": "hf-token", "file": "HF_TOKEN"}))
 
 
-def test_variable_of_a_role_cannot_be_its_secret_too() -> None:
+def test_variable_in_env_cannot_also_be_a_secret() -> None:
     role = {"name": "r", "env": {"HF_TOKEN": "1"}, "secrets": [TOKEN]}
     assert find_problems(document(roles=[role])) == {"roles[0].secrets[0].env": "is also a variable in env"}

@@ -47,7 +47,7 @@ def failure(fault: RegistryFault) -> RegistryError:
     return RegistryError(fault, f"{fault} happened.")
 
 
-def test_gang_starts_by_the_digest_of_its_tag_once_it_is_known(stage: Stage) -> None:
+def test_gang_starts_with_the_digest_of_its_tag_once_resolved(stage: Stage) -> None:
     workload = stage.submit(image=IMAGE, image_pull_policy="always", roles=GANG)
     other = stage.submit("other", roles=[{"name": "worker", "replicas": 1, "gpu": 1}])
     stage.tick(2)
@@ -125,7 +125,7 @@ def test_permanent_failure_ends_the_workload_with_its_reason(stage: Stage) -> No
     assert (workload.gpu_milli_now, orders(stage, workload)) == (0, [])
 
 
-def test_unanswered_registry_fails_the_workload_after_the_start_timeout(stage: Stage) -> None:
+def test_silent_registry_fails_the_workload_after_the_start_timeout(stage: Stage) -> None:
     workload = stage.submit(image=IMAGE)
     stage.tick(2)
     stage.clock.advance(300)
@@ -160,7 +160,7 @@ def test_next_run_looks_up_its_own_digest_after_an_eviction_in_between(stage: St
 
 
 @pytest.mark.parametrize("name", ["dispatch.images", "dispatch.before_start", "dispatch.started"])
-def test_killed_scheduler_neither_loses_nor_doubles_the_digest(stage: Stage, name: str) -> None:
+def test_killed_scheduler_neither_loses_nor_duplicates_the_digest(stage: Stage, name: str) -> None:
     stage.registries.digests[IMAGE] = FIRST
     workload = stage.submit(image=IMAGE, roles=GANG)
     stage.tick()

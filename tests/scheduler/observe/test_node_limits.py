@@ -61,7 +61,7 @@ def test_workload_with_an_image_runs_on_a_node_that_runs_images(stage: Stage) ->
     assert node_names(stage, workload) == {"local-1"}
 
 
-def test_workload_with_an_image_says_why_no_node_runs_images(stage: Stage) -> None:
+def test_blocker_states_why_no_node_runs_images(stage: Stage) -> None:
     report("local-0", "local-1", images="", images_obstacle=NO_PODMAN)
     workload, plain = stage.submit(image=IMAGE), stage.submit("plain")
     stage.tick(2)
@@ -77,7 +77,7 @@ def test_nodes_that_have_reported_nothing_may_run_images(stage: Stage) -> None:
     assert node_names(stage, workload) == {"local-1"}
 
 
-def test_new_nodes_are_expected_to_lack_what_all_reported_nodes_lack(stage: Stage) -> None:
+def test_new_nodes_are_expected_to_lack_features_that_all_nodes_lack(stage: Stage) -> None:
     report("local-0", images="", images_obstacle=NO_PODMAN)
     lacks = {node.name: dict(node.lacks) for node in observe(stage.clock.now(), SpecCache()).snapshot.nodes}
     assert lacks == {"local-0": {"images": "podman is not installed"}, "local-1": {}}
@@ -117,7 +117,7 @@ def test_second_project_waits_until_the_workspaces_of_the_first_are_deleted(
     assert stage.phase(second) != Phase.PENDING
 
 
-def test_nodes_of_local_pools_are_one_machine(stage: Stage, speech: Project) -> None:
+def test_local_nodes_count_as_one_machine(stage: Stage, speech: Project) -> None:
     other = make.pool("other")
     stage.node(0, pool=other)
     for owner in (stage.cast.research, speech):

@@ -35,7 +35,7 @@ def find_error(image: str, auth: str = "", access: RegistryAccess = RegistryAcce
     return failed.value
 
 
-def test_token_is_requested_as_the_registry_asks(tiny: TinyRegistry) -> None:
+def test_token_is_requested_from_the_server_named_by_the_registry(tiny: TinyRegistry) -> None:
     tiny.requests.clear()
     assert look_up(tiny.image("private/train:1"), tiny.auth) == DIGEST
     paths = [path.partition("?")[0] for _, path in tiny.requests]
@@ -54,13 +54,13 @@ def test_unexpected_status_is_transient(tiny: TinyRegistry, status: int) -> None
     assert str(error) == f"Registry {tiny.address} answered with status {status}."
 
 
-def test_registry_that_hangs_times_out(tiny: TinyRegistry) -> None:
+def test_hanging_registry_times_out(tiny: TinyRegistry) -> None:
     error = find_error(tiny.image("hangs:1"), access=RegistryAccess(seconds=0.05))
     assert (error.fault, error.is_permanent) == (RegistryFault.TIMEOUT, False)
     assert str(error) == f"Registry {tiny.address} did not answer within 0.05 s."
 
 
-def test_registry_that_is_not_there_cannot_be_reached() -> None:
+def test_missing_registry_is_unreachable() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     error = find_error(f"127.0.0.1:{port}/train:1")
@@ -82,7 +82,7 @@ def test_registry_at_a_forbidden_address_is_not_called(host: str) -> None:
     assert (error.fault, error.is_permanent) == (RegistryFault.FORBIDDEN, True)
 
 
-def test_own_port_of_berth_is_not_called(tiny: TinyRegistry) -> None:
+def test_berths_own_ports_are_not_called(tiny: TinyRegistry) -> None:
     port = int(tiny.address.partition(":")[2])
     tiny.requests.clear()
     error = find_error(tiny.image("train:1"), access=RegistryAccess(own_ports=frozenset({port})))

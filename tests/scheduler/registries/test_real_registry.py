@@ -32,7 +32,7 @@ def find_error(image: str, auth: str = "") -> RegistryError:
     return failed.value
 
 
-def test_tag_is_resolved_to_the_digest_that_the_registry_gives(registry: Registry) -> None:
+def test_tag_is_resolved_to_the_registrys_digest(registry: Registry) -> None:
     image = f"{registry.address}/team/train:1"
     for version in ("1", "2"):
         pushed = registry.push("team/train", layers=[], tag="1", Env=[f"VERSION={version}"])
@@ -57,7 +57,7 @@ def test_missing_credentials_and_wrong_ones_are_different_errors(registry: Regis
     assert "wrong" not in str(wrong)
 
 
-def test_missing_image_is_named(registry: Registry) -> None:
+def test_error_names_the_missing_image(registry: Registry) -> None:
     error = find_error(f"{registry.address}/team/nothing:1", registry.auth)
     assert (error.fault, error.is_permanent) == (RegistryFault.NOT_FOUND, True)
     assert str(error) == f"Registry {registry.address} has no image team/nothing:1."

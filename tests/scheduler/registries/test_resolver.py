@@ -23,7 +23,7 @@ def wait_for_results(resolver: HttpResolver, *keys: RunKey) -> Mapping[RunKey, R
     return resolver.take_results(keys)
 
 
-def test_registry_that_hangs_delays_no_other_registry() -> None:
+def test_hanging_registry_does_not_delay_others() -> None:
     with running_tiny_registry() as hanging, running_tiny_registry() as other:
         resolver = HttpResolver(RegistryAccess(seconds=600))
         stuck = [(uuid.uuid4(), run) for run in range(LOOKUPS_PER_REGISTRY + 1)]
@@ -34,7 +34,7 @@ def test_registry_that_hangs_delays_no_other_registry() -> None:
         assert wait_for_results(resolver, key, *stuck) == {key: Resolution(DIGEST)}
 
 
-def test_result_is_given_once_and_only_to_its_run() -> None:
+def test_result_is_returned_once_and_only_for_its_run() -> None:
     with running_tiny_registry() as registry:
         resolver = HttpResolver()
         key = (uuid.uuid4(), 1)
