@@ -129,7 +129,7 @@ def _record(
 def record_failure(
     timer: CycleTimer, held_lease: HeldLease, memory: CycleMemory, notes: Sequence[str]
 ) -> bool:
-    """Record a failed cycle unless its notes are the previous ones. Return whether a row was written."""
+    """Record a failed cycle unless its notes equal the previous ones. Return whether a row was written."""
     if tuple(notes) == memory.notes:
         return False
     with fenced_transaction(held_lease):

@@ -15,7 +15,7 @@ RunKey = tuple[uuid.UUID, int]  # workload and run
 
 
 class RegistryFault(StrEnum):
-    """Kind of failure. The values are the reasons of workloads that fail because of them."""
+    """Kind of failure. The values are the reasons recorded for workloads that fail because of them."""
 
     UNAUTHORIZED = "ImageUnauthorized"
     NOT_FOUND = "ImageNotFound"
@@ -60,7 +60,7 @@ class DigestResolver(Protocol):
         ...
 
     def take_results(self, keys: Collection[RunKey]) -> Mapping[RunKey, Resolution]:
-        """Return the finished lookups of these runs, each once. Drop all other finished lookups."""
+        """Return each finished lookup of these runs once. Drop all other finished lookups."""
         ...
 
     def wake_fds(self) -> tuple[int, ...]:

@@ -70,7 +70,7 @@ def change_rows(
 
     Changes of the same columns take one statement, regardless of the number of rows. `expressions` maps
     additional columns to SQL that may refer to the row as `current` and to the change as `written`. The
-    statement locks the rows in any order, so lock them before if other transactions change several of them.
+    statement locks the rows in any order, so lock them first if other transactions change several of them.
     """
     by_columns: dict[tuple[str, ...], list[RowChange]] = defaultdict(list)
     for change in changes:

@@ -57,7 +57,10 @@ def is_still_pending(board: Board, gang: Gang) -> bool:
 
 
 def exceeded_bound(gang: Gang, requested: Sequence[int]) -> tuple[Reason, Numbers] | None:
-    """Return the first limit or quota that the request would exceed, or None. The project's go first."""
+    """Return the first limit or quota that the request would exceed, or None.
+
+    Those of the project come first.
+    """
     return next(exceeded_bounds(gang, requested), None)
 
 

@@ -91,7 +91,7 @@ def _with_unit(key: str, numbers: Numbers) -> str:
 
 
 def _phrases(reason: Reason, numbers: Numbers) -> Iterator[tuple[str, str]]:
-    """Yield the placeholders whose text depends on several numbers, or is singular or plural."""
+    """Yield the placeholders whose text depends on several numbers, or on singular and plural."""
     yield "held", _held_phrase(numbers)
     yield "time", _time_phrase(numbers)
     match reason:

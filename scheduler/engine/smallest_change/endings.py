@@ -47,7 +47,7 @@ Shortfall = Callable[[Gang], int | None]
 def _bound_shortfall(case: PendingCase) -> Shortfall:
     """Return the amount above the exceeded bounds after the end of a gang.
 
-    Evictions may make up the rest of a limit, but not of a quota for non-preemptible workloads.
+    Evictions may cover the rest of a limit, but not of a quota for non-preemptible workloads.
     """
 
     def shortfall(gang: Gang) -> int | None:

@@ -1,8 +1,8 @@
 """Read the Philly trace.
 
-Columns of jobs: `timestamp,duration,num_gpus,gpu_time,cluster`. A second file (`vc,node_num`) gives the nodes
-of each virtual cluster, which become its quota. Only a quarter of these nodes is used, so that six weeks of
-jobs fill the cluster.
+Columns of jobs: `timestamp,duration,num_gpus,gpu_time,cluster`. A second file (`vc,node_num`) lists the
+number of nodes of each virtual cluster, which become its quota. Only a quarter of these nodes is used, so
+that six weeks of jobs fill the cluster.
 """
 
 from collections.abc import Iterable, Mapping

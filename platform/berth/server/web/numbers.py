@@ -13,7 +13,7 @@ MINUTE, HOUR, DAY = 60, 3600, 86_400
 def thousandths(milli: float | str | None) -> str:
     """Format thousandths as units: 4000 as 4, and 500 as 0.5.
 
-    None means unlimited. A string is a missing value in a template.
+    None means unlimited. Templates pass a string for a missing value.
     """
     if isinstance(milli, str):
         return NO_VALUE
