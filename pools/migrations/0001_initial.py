@@ -107,7 +107,7 @@ class Migration(migrations.Migration):
                     "node_consolidation_after",
                     models.PositiveIntegerField(
                         default=300,
-                        help_text="Seconds for which the node and the pool's size must be unchanged.",
+                        help_text="Seconds for which the node and the pool's size must not have changed.",
                     ),
                 ),
                 (
@@ -215,7 +215,10 @@ class Migration(migrations.Migration):
                 ("preemption_delay", models.PositiveIntegerField(default=0)),
                 (
                     "stale_gang_grace",
-                    models.IntegerField(default=60, help_text="In seconds. Negative to disable."),
+                    models.IntegerField(
+                        default=60,
+                        help_text="In seconds. A negative value means that stale gangs are never stopped.",
+                    ),
                 ),
                 ("consolidation_enabled", models.BooleanField(default=True)),
                 ("consolidation_max_moves", models.PositiveIntegerField(blank=True, null=True)),
@@ -243,7 +246,7 @@ class Migration(migrations.Migration):
                     models.PositiveIntegerField(
                         blank=True,
                         default=600,
-                        help_text="Seconds a workload within its share waits until nodes are held for it. "
+                        help_text="Seconds that a workload within its share waits before nodes are held for it. "
                         "Leave empty to hold none.",
                         null=True,
                     ),

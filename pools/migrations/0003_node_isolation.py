@@ -14,7 +14,7 @@ class Migration(migrations.Migration):
             name="isolation",
             field=models.JSONField(
                 blank=True,
-                help_text="Isolation of the node's pods, as its agent last reported it.",
+                help_text="Isolation of the node's pods, as last reported by its agent.",
                 null=True,
             ),
         ),

@@ -57,7 +57,7 @@ class Node(models.Model):
     )
 
     isolation = models.JSONField(
-        null=True, blank=True, help_text="Isolation of the node's pods, as its agent last reported it."
+        null=True, blank=True, help_text="Isolation of the node's pods, as last reported by its agent."
     )
 
     since = models.DateTimeField(help_text="Time of the last state change.")

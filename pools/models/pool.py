@@ -63,7 +63,7 @@ class NodePool(models.Model):
         max_length=20, choices=NodeConsolidation, default=NodeConsolidation.NEVER
     )
     node_consolidation_after = models.PositiveIntegerField(
-        default=300, help_text="Seconds for which the node and the pool's size must be unchanged."
+        default=300, help_text="Seconds for which the node and the pool's size must not have changed."
     )
     disruption_budgets = models.JSONField(
         default=list,
@@ -137,7 +137,9 @@ class NodePool(models.Model):
     reclaim_min_runtime = models.PositiveIntegerField(default=0)
     preempt_min_runtime = models.PositiveIntegerField(default=0)
     preemption_delay = models.PositiveIntegerField(default=0)
-    stale_gang_grace = models.IntegerField(default=60, help_text="In seconds. Negative to disable.")
+    stale_gang_grace = models.IntegerField(
+        default=60, help_text="In seconds. A negative value means that stale gangs are never stopped."
+    )
     consolidation_enabled = models.BooleanField(default=True)
     consolidation_max_moves = models.PositiveIntegerField(null=True, blank=True)
     consolidation_max_trials = models.PositiveIntegerField(null=True, blank=True)
@@ -153,7 +155,7 @@ class NodePool(models.Model):
         null=True,
         blank=True,
         default=600,
-        help_text="Seconds a workload within its share waits until nodes are held for it. "
+        help_text="Seconds that a workload within its share waits before nodes are held for it. "
         "Leave empty to hold none.",
     )
     cpu_load_limit = models.PositiveIntegerField(default=1000, help_text="In thousandths of a node's CPU.")

@@ -1521,7 +1521,7 @@ class Migration(migrations.Migration):
                 (
                     "written",
                     models.JSONField(
-                        help_text="Every changed quota in full, before and after, in the units of documents."
+                        help_text="Full values of each changed quota, before and after, in document units."
                     ),
                 ),
             ],
@@ -1823,7 +1823,7 @@ class Migration(migrations.Migration):
                 (
                     "settings",
                     models.JSONField(
-                        default=dict, help_text="Settings document; missing keys have their defaults."
+                        default=dict, help_text="Settings document. Missing keys take their defaults."
                     ),
                 ),
                 ("memory", models.JSONField(default=dict)),

@@ -12,7 +12,7 @@ class Autoscaler(models.Model):
     service = models.OneToOneField(Service, on_delete=models.CASCADE, related_name="autoscaler")
     enabled = models.BooleanField(default=False)
     settings = models.JSONField(
-        default=dict, help_text="Settings document; missing keys have their defaults."
+        default=dict, help_text="Settings document. Missing keys take their defaults."
     )
     memory = models.JSONField(default=dict)
     last_decision = models.JSONField(null=True, blank=True)

@@ -64,7 +64,7 @@ class QuotaChange(models.Model):
     comment = models.CharField(max_length=500, blank=True, help_text="Reason for the change.")
     reverts = models.BigIntegerField(null=True, help_text="Change that this one reverts.")
     written = models.JSONField(
-        help_text="Every changed quota in full, before and after, in the units of documents."
+        help_text="Full values of each changed quota, before and after, in document units."
     )
 
     class Meta:
