@@ -40,9 +40,9 @@ class ImagePolicy:
 def matches(pattern: str, image: ImageReference) -> bool:
     """Return whether an image matches a pattern. `*` stands for any text and `?` for one character.
 
-    Registry and name are compared separately, so that no `*` reaches from one into the other. A pattern
-    without a tag and a digest matches all of them. A pattern with a tag matches no reference by digest,
-    because the digest takes precedence over the tag.
+    Registry and name are compared separately, so that no `*` spans both. A pattern without a tag or digest
+    matches every tag and digest. A pattern with a tag matches no reference by digest, because the digest
+    takes precedence over the tag.
     """
     registry, _, rest = pattern.partition("/")
     text = image.repository

@@ -1,4 +1,4 @@
-"""Limits of pods: those that the document declares, otherwise the defaults of the pool."""
+"""Limits of pods: those that the document declares, otherwise the pool's defaults."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -55,7 +55,7 @@ class PodLimits:
     cpu_source: LimitSource = LimitSource.NONE
 
     def stored(self) -> dict[str, Any]:
-        """Return the values that a pod's row records."""
+        """Return the values as recorded in a pod's row."""
         return {
             "memory_mib": self.memory_mib, "memory_source": self.memory_source.value,
             "cpu_milli": self.cpu_milli, "cpu_source": self.cpu_source.value,

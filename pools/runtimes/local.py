@@ -337,7 +337,7 @@ def _usage(running: Mapping[str, tuple[PodDir, int]]) -> dict[str, PodUsage]:
 
 
 def validate_name(name: str) -> str:
-    """Return the name. Raises ValueError if its path could lead out of the directory."""
+    """Return the name. Raises ValueError if the name could escape the directory."""
     if not _NAME.fullmatch(name):
         raise ValueError(f"not a valid pod or workspace name: {name!r}")
     return name

@@ -44,7 +44,7 @@ def set_pool_secret(
 ) -> tuple[PoolSecret, bool]:
     """Create or replace a pool's secret. Return the secret and whether it is new.
 
-    Raises Invalid, or Conflict if the pool has too many secrets or another one for the registry.
+    Raises Invalid, or Conflict if the pool has too many secrets or already has credentials for the registry.
     """
     with transaction.atomic():
         secret, before = store_secret(PoolSecret, {"pool": pool}, name, content, by=actor.name, at=at)

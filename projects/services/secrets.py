@@ -32,8 +32,8 @@ def set_project_secret(
 ) -> tuple[ProjectSecret, bool]:
     """Create or replace a project's secret. Return the secret and whether it is new.
 
-    Raises Forbidden, Invalid, or Conflict if the project has too many secrets or another one for the
-    registry.
+    Raises Forbidden, Invalid, or Conflict if the project has too many secrets or already has credentials for
+    the registry.
     """
     require(actor, Action.SET_SECRETS, project)
     with transaction.atomic():
@@ -57,7 +57,7 @@ def delete_project_secret(*, actor: Actor, secret: ProjectSecret) -> None:
 
 
 def registry_auth(project: Project, pool: NodePool) -> str:
-    """Return the auth.json with which the project pulls images in the pool, or "" if it has no credentials.
+    """Return the auth.json for the project's image pulls in the pool, or "" without credentials.
 
     The project's credentials override the pool's for the same registry. Raises UnusableSecret.
     """

@@ -90,7 +90,7 @@ class RegistryCalls:
 
 
 def find_proxy(scheme: str, host: str) -> str | None:
-    """Return the proxy in the environment for calls to this host, if there is one."""
+    """Return the proxy for calls to this host according to the environment, or None."""
     if is_loopback(host) or proxy_bypass(host):
         return None
     return getproxies().get(scheme)

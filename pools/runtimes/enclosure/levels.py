@@ -23,7 +23,7 @@ LAST_UID = 1_999_999_999
 
 
 class Level(str, Enum):
-    """Separation of the pods on a node, weakest last."""
+    """Isolation level of a node, from strongest to weakest."""
 
     __str__ = str.__str__
 

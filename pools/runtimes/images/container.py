@@ -1,6 +1,6 @@
 """The container of a pod with an image.
 
-podman creates it around a process that waits. The shim then starts the pod's command in the container's
+podman creates it around a waiting process. The shim then starts the pod's command in the container's
 namespaces, as it does in those that bubblewrap builds. A small process beside the shim ends the container if
 the shim dies.
 """
@@ -32,7 +32,7 @@ class CannotRun(Exception):
 
 
 class ImageMissing(CannotRun):
-    """Raised if the storage does not have an image that it should have."""
+    """Raised if an image is unexpectedly missing from the storage."""
 
 
 class Container(Namespaces):
@@ -142,7 +142,7 @@ class Container(Namespaces):
         return ImagePull(self._podman, self._pod, self._order, self._report).ensure()
 
     def _use(self, config: Record) -> None:
-        """Create the container with this configuration of the image."""
+        """Create the container from the image with this configuration."""
         self._config = config
         if "image_directory" in self._fields:
             self.directory = dict(config)["working_dir"]
