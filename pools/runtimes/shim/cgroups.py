@@ -1,6 +1,6 @@
 """Limits of a pod's memory, CPU and processes by control groups, version 1 or 2.
 
-The pod's groups lie inside the shim's own group (version 1) or beside it (version 2, where a group with
+The pod's groups are inside the shim's own group (version 1) or beside it (version 2, where a group with
 processes has no children). The shim itself stays outside. Kernel memory, page cache and /dev/shm count.
 """
 
@@ -54,7 +54,7 @@ class Cgroups:
                 self.paths[USAGE] = f"{parent}/{self.name}"
 
     def create(self) -> None:
-        """Create the groups and write their limits. Raises CannotLimit, and leaves no group."""
+        """Create the groups and write their limits. If that fails, delete them and raise CannotLimit."""
         created = set()
         for resource, path in self.paths.items():
             try:
@@ -70,8 +70,8 @@ class Cgroups:
     def join(self) -> None:
         """Move this process, which has one thread, into the groups. Its children start there.
 
-        A thread that moves itself by `tasks` of version 1 does not wait for the kernel, which takes about
-        10 ms otherwise. Version 2 has no such file for groups of processes.
+        In version 1, a thread that moves itself through `tasks` avoids a wait of about 10 ms for the kernel.
+        Version 2 has no such file for groups of processes.
         """
         for path in set(self.paths.values()):
             _write(f"{path}/{'cgroup.procs' if path in self._v2 else 'tasks'}", "0")
@@ -102,7 +102,7 @@ def remove(paths: Iterable[str]) -> None:
     for path in set(paths):
         try:
             os.rmdir(path)
-        except OSError:  # it is gone, or a process that is being killed is still in it
+        except OSError:  # the group is gone, or a process that is being killed is still in it
             pass
 
 

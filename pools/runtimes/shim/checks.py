@@ -22,7 +22,7 @@ WORKSPACE_FULL = "workspace_full"
 
 
 class Checks:
-    """Checks of `pod`. `message` is the reason for which they ended it, or empty."""
+    """Checks of `pod`. `message` is the reason they ended the pod, or empty."""
 
     def __init__(self, pod: Pod, log: PodLog) -> None:
         self.pod, self.log, self.message = pod, log, ""
@@ -34,7 +34,7 @@ class Checks:
         self._is_nearly_full = False
 
     def seconds_left(self) -> float:
-        """Return the time until the next check."""
+        """Return the seconds until the next check."""
         due = self._due if self._disk is None else min(self._due, self._disk.due)
         return max(due - time.monotonic(), 0.0)
 

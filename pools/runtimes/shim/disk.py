@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 
-PAUSE_FACTOR = 100  # a measurement takes at most this part of the time
+PAUSE_FACTOR = 100  # pauses take at least this multiple of the measurement time
 FIRST_SECONDS = 2.0  # from the start of the pod to the first measurement
 KIB = 1024
 
@@ -25,7 +25,7 @@ class DiskUsage:
         self._started = 0.0
 
     def start(self) -> None:
-        """Start a measurement. The shim's handler of ended children wakes its loop at the end."""
+        """Start a measurement. When `du` ends, the shim's child handler wakes the loop."""
         self.due = float("inf")
         self._started = time.monotonic()
         self._output, write_fd = os.pipe()
@@ -38,7 +38,7 @@ class DiskUsage:
         self.helpers.add(self._pid)
 
     def read(self) -> int | None:
-        """Return the used bytes once when a measurement has ended, -1 if it failed, and otherwise None."""
+        """Return the bytes of a finished measurement once, or -1 if it failed. Otherwise, return None."""
         if not self._pid:
             return None
         try:
@@ -58,11 +58,11 @@ class DiskUsage:
         return sum(numbers) * KIB if numbers else -1
 
     def stop(self) -> None:
-        """Do not measure again."""
+        """Stop measuring."""
         self.due = float("inf")
 
     def _exec(self, write_fd: int) -> None:
-        """Become `du`. It counts allocated blocks, and files with several links once."""
+        """Replace this process with `du`, which counts allocated blocks, and each hard-linked file once."""
         try:
             os.nice(19)
             os.dup2(write_fd, 1)

@@ -8,7 +8,7 @@ import select
 
 
 class Interrupted(Exception):
-    """Raised if the pod must not start. `cause` is the cause in its exit record."""
+    """Raised if the pod must not start. `cause` is stored in the exit record."""
 
     def __init__(self, cause: str) -> None:
         super().__init__(cause)

@@ -37,7 +37,7 @@ def run_pod(directory: str, order: Record, anchor: str) -> None:
     if os.path.exists(f"{directory}/exit"):
         return
     if os.path.exists(f"{directory}/status"):
-        return  # an earlier shim was killed; readers report that
+        return  # an earlier shim was killed; readers report the lost pod
     secrets = Secrets(dict(order).get("secrets", ""))
     if os.path.exists(f"{directory}/stop"):
         secrets.delete()

@@ -1,7 +1,7 @@
 """The namespaces of an enclosed pod.
 
-bubblewrap builds them around a process of its own, which waits for the end of its input. The shim then enters
-them with the pod's command. The command is a child of the shim, not of bubblewrap, so its wait status and its
+bubblewrap builds them around its own process, which waits for the end of its input. The shim then enters them
+with the pod's command. The command is a child of the shim, not of bubblewrap, so its wait status and its
 signals are the same as without an enclosure. If the shim ends, bubblewrap ends and with it all processes of
 the pod.
 """
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 _NEW_NS, _NEW_UTS, _NEW_IPC, _NEW_USER, _NEW_PID = 0x20000, 0x4000000, 0x8000000, 0x10000000, 0x20000000
 _PR_CAPBSET_DROP, _PR_SET_NO_NEW_PRIVS, _PR_SET_SECCOMP = 24, 38, 22
 _SECCOMP_MODE_FILTER, _INSTRUCTION_BYTES = 2, 8
-_CAPABILITIES = 64  # more than any kernel has
+_CAPABILITIES = 64  # more capabilities than any kernel has
 
 
 class Namespaces:
     """Namespaces built by `command`. `uid` is the pod's user, or 0 to keep the shim's user.
 
     `pids` are the processes of bubblewrap, which do not belong to the pod. `errors` is a file for its output.
-    `call_filter` is the BPF program that filters the pod's system calls, or empty. `cause` is the cause of
-    the pod's end if it must not start any more. `directory` is the working directory of the pod's image.
+    `call_filter` is the BPF program that filters the pod's system calls, or empty. `cause` is the reason the
+    pod must not start, or empty. `directory` is the working directory of the pod's image.
     """
 
     is_container = False
@@ -64,7 +64,7 @@ class Namespaces:
 
     def wait(self) -> str:
         """Wait until the namespaces have been built. Return an error message or ""."""
-        is_ready = os.read(self._ready, 1) == b"!"  # bubblewrap's process inside repeats its input
+        is_ready = os.read(self._ready, 1) == b"!"  # the process inside echoes its input
         info = os.read(self._info, 4096).decode() if is_ready else ""
         for fd in (self._ready, self._info):
             os.close(fd)
@@ -79,7 +79,7 @@ class Namespaces:
         return command, env
 
     def enter(self, libc: CDLL, init: int) -> None:
-        """Move this process into the namespaces of `init`. Only its children are in the process namespace."""
+        """Move this process into the namespaces of `init`. Only its children enter the process namespace."""
         import ctypes
 
         kinds = _NEW_NS | _NEW_UTS | _NEW_IPC | _NEW_PID | (0 if self.uid else _NEW_USER)
@@ -91,7 +91,7 @@ class Namespaces:
         """Become the pod's user, without capabilities and without a way to gain any."""
         for capability in range(_CAPABILITIES):
             if libc.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0) != 0:
-                break  # the kernel has no more
+                break  # the kernel has no more capabilities
         if self.uid:
             os.setgroups(self.groups)
             os.setresgid(self.uid, self.uid, self.uid)
@@ -115,7 +115,7 @@ class Namespaces:
         """Remove the container, after the pod's processes have ended."""
 
     def close(self) -> None:
-        """Delete what the pod shared with others, unless they use it."""
+        """Delete the shared memory unless other pods use it."""
         if self.memory:
             self.memory.close()
 

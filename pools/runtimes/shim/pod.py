@@ -28,7 +28,10 @@ _LIMITS = "the pod's limits could not be set"
 
 
 class Pod:
-    """The command and its descendants. Orphans are reparented to this process or to their namespace's."""
+    """The command and its descendants.
+
+    Orphans are reparented to this process or to the first process of their namespace.
+    """
 
     def __init__(self, directory: str, order: Record, interrupts: Interrupts) -> None:
         self.directory = directory
@@ -93,7 +96,10 @@ class Pod:
         return failure
 
     def _launch(self) -> str:
-        """Start what builds the pod's namespaces. A container is then complete, with its image's settings."""
+        """Start building the pod's namespaces.
+
+        A container is complete on return, with its image's settings.
+        """
         if self.namespaces is None:
             return ""
         failure = self.namespaces.launch()
@@ -102,7 +108,10 @@ class Pod:
         return failure
 
     def _limit(self) -> str:
-        """Record the pod's control groups for a reader that cleans up after this process, and create them."""
+        """Create the pod's control groups.
+
+        Record them first, so that a reader can clean up after this process.
+        """
         try:
             self.cgroups.locate()
             if self.cgroups.paths:
@@ -133,7 +142,7 @@ class Pod:
         return f"limit {limit} MiB, peak {peak} MiB"
 
     def was_killed_for_memory(self) -> bool:
-        """Return whether the command ended by the kill signal, or its shell says so, after such a kill."""
+        """Return whether the command or, by its exit code, its child was killed at the memory limit."""
         if self.wait_status is None or not self.cgroups.memory_kills():
             return False
         return os.waitstatus_to_exitcode(self.wait_status) in (-signal.SIGKILL, 128 + signal.SIGKILL)
@@ -186,7 +195,7 @@ class Pod:
         os._exit(127)
 
     def _change_directory(self) -> None:
-        """Enter the working directory, or that of the image if the document names none and it exists."""
+        """Enter the working directory, or the image's if the document names none and it can be entered."""
         if self.namespaces and self.namespaces.directory:
             try:
                 os.chdir(self.namespaces.directory)
@@ -197,7 +206,7 @@ class Pod:
         os.chdir(self.order["working_dir"])
 
     def _open_output(self) -> None:
-        """Connect the log. It belongs to the pod's user, because programs open /dev/stderr again."""
+        """Connect the log. It belongs to the pod's user, because programs may reopen /dev/stderr."""
         log = os.open(f"{self.directory}/log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         if self.namespaces and self.namespaces.uid:
             os.fchown(log, self.namespaces.uid, self.namespaces.uid)
@@ -284,7 +293,7 @@ class Pod:
         self.secrets.delete()
 
     def _kill_own_processes(self) -> None:
-        """Kill and reap the processes inside a container, which cannot end before them."""
+        """Kill and reap the processes inside a container, which cannot end before they do."""
         pause = 0.001
         while pids := self.processes():
             for pid in pids:
@@ -313,7 +322,7 @@ def _namespaces(directory: str, order: Record, interrupts: Interrupts) -> Namesp
     memory = SharedMemory(path, uid) if path else None
     call_filter = bytes.fromhex(fields.get("seccomp", ""))
     if "image" in fields:
-        from pools.runtimes.images.container import Container  # only for pods that need it
+        from pools.runtimes.images.container import Container  # imported only for pods with an image
 
         return Container(directory, order, uid, groups, memory, call_filter, interrupts)
     return Namespaces(command, uid, groups, f"{directory}/enclosure.err", memory, call_filter)

@@ -1,6 +1,6 @@
 """Secrets of a pod: environment variables and files.
 
-They reach the shim in a record apart from the order, in a directory on a tmpfs if the machine has one. The
+They reach the shim in a record separate from the order, in a directory on a tmpfs if the machine has one. The
 shim deletes the record as soon as it has read it, and the directory when the pod has ended. The files of an
 enclosed pod exist only inside its enclosure.
 """
@@ -27,11 +27,11 @@ class Secrets:
 
     @property
     def files_directory(self) -> str:
-        """Directory of the files of a pod without an enclosure, and of a container, which mounts it."""
+        """Directory of secret files for pods without an enclosure, and for containers, which mount it."""
         return f"{self.home}/{_FILES}"
 
     def store(self, env: dict[str, str], files: dict[str, str]) -> None:
-        """Write the record. Raises OSError, also if another user owns the directory."""
+        """Write the record. Raises OSError, for example if another user owns the directory."""
         _make_private(self.home)
         fields = [("env", f"{name}={value}") for name, value in env.items()]
         fields += [("file", f"{name}={content}") for name, content in files.items()]

@@ -1,6 +1,6 @@
 """The directory that the pods of one workload on this machine share as /dev/shm.
 
-It lies in the machine's own /dev/shm. Each shim holds a shared lock on it, and the last one deletes it.
+It is in the machine's own /dev/shm. Each shim holds a shared lock on it, and the last one deletes it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ class SharedMemory:
         self._fd = -1
 
     def open(self) -> None:
-        """Create and lock the directory. Raises OSError, also if another user has created it."""
+        """Create and lock the directory. Raises OSError, for example if another user has created it."""
         while self._fd < 0:
             try:
                 os.mkdir(self.path, 0o700)

@@ -5,7 +5,7 @@ import os
 
 
 def wake_listeners(directory: str) -> None:
-    """Wake every listener. Delete sockets that have no listener, and skip full sockets."""
+    """Wake every listener. Delete sockets without a listener, and skip full ones."""
     import _socket  # importing `socket` takes as long as starting Python
 
     try:

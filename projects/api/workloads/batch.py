@@ -22,7 +22,7 @@ from projects.services.workloads.batch import (
     submit_batch,
 )
 
-DOCUMENTS_PER_REQUEST = 50  # as many documents of a batch count as one request of the rate limit
+DOCUMENTS_PER_REQUEST = 50  # this many documents of a batch count as one request against the rate limit
 
 
 class BatchQuery(Query):
@@ -30,7 +30,7 @@ class BatchQuery(Query):
 
 
 class BatchBody(Body):
-    """Workload documents. Each is checked by itself, so one bad document does not hide the others."""
+    """Workload documents. Each one is checked separately, so errors in one do not hide errors in others."""
 
     items: Annotated[list[Any], Field(min_length=1, max_length=DOCUMENTS_MAX)]
     atomic: Annotated[bool, Field(description="Store all workloads or, if one is refused, none.")] = False
@@ -69,7 +69,7 @@ class SubmitBatch(ApiView):
         """Submit the documents. The idempotency key applies to the whole batch."""
         is_dry_run = parse_query(request, BatchQuery).dry_run
         body = parse_batch(request, BatchBody)
-        more = -(-len(body.items) // DOCUMENTS_PER_REQUEST) - 1  # this request has been counted as one
+        more = -(-len(body.items) // DOCUMENTS_PER_REQUEST) - 1  # the request itself was already counted once
         if more:
             self.spend("write", f"user {request.user.pk}", more)
         submit = check_batch if is_dry_run else submit_batch

@@ -1,6 +1,6 @@
 """Keep rows and running pods in sync: record ended pods, and start and stop pods that are due.
 
-Every step works from rows and can be repeated, so the next tick completes whatever a crash interrupted.
+Every step works from rows and can be repeated, so the next tick completes any work that a crash interrupted.
 Runtimes are never called while a transaction is open.
 """
 

@@ -98,7 +98,7 @@ def _plugin_secrets(pod: Pod, declared: Mapping[str, str]) -> dict[str, str]:
     try:
         secret_env = secrets_for(pod.node.pool, pod.node.environment)
     except UnsealError as error:
-        raise ValueError(f"a plugin secret of pool {pod.node.pool.name} is {error}") from error
+        raise ValueError(f"a plugin secret of pool {pod.node.pool.name} cannot be used: {error}") from error
     return {name: value for name, value in secret_env.items() if name not in declared}
 
 

@@ -65,4 +65,4 @@ def _unused_port(runtime: Runtime, used: Collection[int]) -> tuple[str, int]:
         address, number = runtime.rendezvous()
         if number not in used:
             return address, number
-    raise LookupError(f"the runtime offered only ports that the pod already uses, {MAX_ATTEMPTS} times")
+    raise LookupError(f"all {MAX_ATTEMPTS} ports offered by the runtime are already used by the pod")

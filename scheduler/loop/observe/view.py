@@ -54,7 +54,7 @@ class ObservationCache:
 def observe(now: datetime, specs: SpecCache, cache: ObservationCache | None = None) -> ClusterView:
     """Return the current view.
 
-    The cache only saves work and does not affect the result, except that expected runtimes may be some
+    The cache only saves work and does not affect the result, except that expected runtimes may be a few
     minutes old.
     """
     cache = cache or ObservationCache()
