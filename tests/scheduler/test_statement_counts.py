@@ -1,11 +1,6 @@
 """Tests that each step executes as many statements for 100 workloads as for one."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Any
-
 import pytest
-from django.db import connection
 
 from berth.core.spec.addresses import Channel
 from berth.db.leader import TIMEOUT
@@ -13,16 +8,12 @@ from pools.models import Node
 from projects.models import Phase, Pod, Subscription, Workload
 from scheduler.loop.dispatch.checkpoints import CHECK_INTERVAL
 from tests.scheduler.stage import Stage
-
-SIZES = (1, 10, 100)
-ONE_CPU = [{"name": "worker", "replicas": 1, "cpu": 1}]
-Counts = dict[str, int]
+from tests.scheduler.statements import SIZES, Counts, assert_same, counted, large_node, phases, submit_copies
 
 
 @pytest.fixture
 def stage(stage: Stage) -> Stage:
-    """Add a node for 200 pods, two subscribers, and a workload that keeps the caches filled."""
-    stage.node(2, cpu_milli=200_000, memory_mib=1_000_000, max_pods=200)
+    """Add a large node and two subscribers."""
     for scope in (None, stage.cast.alice.user):
         Subscription.objects.create(
             user=scope,
@@ -30,31 +21,9 @@ def stage(stage: Stage) -> Stage:
             channel=Channel.MAIL,
             events=["started", "completed", "failed"],
         )
-    stage.submit("long", roles=ONE_CPU)
-    stage.tick(3)
+    large_node(stage)
     stage.clock.advance(CHECK_INTERVAL.total_seconds())
     return stage
-
-
-def submit_copies(stage: Stage, count: int, **changes: Any) -> list[Workload]:
-    first = stage.submit(f"copies-of-{count}", **{"roles": ONE_CPU, **changes})
-    names = [field.attname for field in Workload._meta.concrete_fields if field.name not in ("id", "name")]
-    values = {name: getattr(first, name) for name in names}
-    copies = [Workload(**values, name=f"copy-{number}-of-{count}") for number in range(1, count)]
-    return [first, *Workload.objects.bulk_create(copies)]
-
-
-@contextmanager
-def counted(counts: Counts, step: str) -> Iterator[None]:
-    counts[step] = 0
-
-    def count(execute: Callable[..., Any], sql: str, *arguments: Any) -> Any:
-        if not sql.startswith("SELECT pg_notify"):  # announcements to open pages are merged by time
-            counts[step] += 1
-        return execute(sql, *arguments)
-
-    with connection.execute_wrapper(count):
-        yield
 
 
 def tick(stage: Stage, counts: Counts, label: str) -> None:
@@ -72,18 +41,9 @@ def tick(stage: Stage, counts: Counts, label: str) -> None:
     stage.clock.advance(CHECK_INTERVAL.total_seconds())
 
 
-def phases(workloads: list[Workload]) -> set[str]:
-    return set(Workload.objects.filter(pk__in=[row.pk for row in workloads]).values_list("phase", flat=True))
-
-
 def end(stage: Stage, workloads: list[Workload], exit_code: int) -> None:
     for pk in Pod.objects.filter(workload__in=workloads).values_list("pk", flat=True):
         stage.runtime.end(str(pk), exit_code=exit_code)
-
-
-def assert_same(by_size: dict[int, Counts]) -> None:
-    first = by_size[SIZES[0]]
-    assert all(counts == first for counts in by_size.values()), by_size
 
 
 @pytest.mark.parametrize("exit_code", [0, 1])

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any, TypeVar, cast
 
 from django.db import connection
-from django.db.models import Field, Model
+from django.db.models import Field, Model, QuerySet
 
 M = TypeVar("M", bound=Model)
 
@@ -38,14 +38,19 @@ def compare_and_set_all(
         return []
     values, manager = {field: to, **changes}, type(rows[0])._default_manager
     matching = manager.filter(pk__in=[row.pk for row in rows], **{f"{field}__in": list(expected)})
-    locked = matching.select_for_update(of=("self",), no_key=True).order_by("pk")
-    locked_ids = set(locked.values_list("pk", flat=True))
+    locked_ids = set(lock_keys(matching))
     manager.filter(pk__in=locked_ids).update(**values)
     moved = [row for row in rows if row.pk in locked_ids]
     for row in moved:
         for name, value in values.items():
             setattr(row, name, value)
     return moved
+
+
+def lock_keys(rows: QuerySet[M]) -> list[Any]:
+    """Lock the rows in the order of their keys until the transaction ends. Return the keys."""
+    locked = rows.select_for_update(of=("self",), no_key=True).order_by("pk")
+    return list(locked.values_list("pk", flat=True))
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 import selectors
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
@@ -20,13 +20,20 @@ def wake(name: str, reason: str = "") -> None:
     NOTIFY runs after the commit, because inside a transaction it would serialize commits. If a crash loses a
     wake-up, the loop runs at its next tick.
     """
+    wake_for_all(name, [reason])
+
+
+def wake_for_all(name: str, reasons: Sequence[str]) -> None:
+    """Notify the loop of several reasons with one statement, see `wake`."""
     # Not a partial, which has no name for Django to log if the notification fails.
-    transaction.on_commit(lambda: _notify(name, reason), robust=True)
+    transaction.on_commit(lambda: _notify(name, reasons), robust=True)
 
 
-def _notify(name: str, reason: str) -> None:
+def _notify(name: str, reasons: Sequence[str]) -> None:
     with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_notify(%s, %s)", [_channel(name), reason])
+        cursor.execute(
+            "SELECT pg_notify(%s, reason) FROM unnest(%s::text[]) AS reason", [_channel(name), list(reasons)]
+        )
 
 
 def _channel(name: str) -> str:

@@ -74,20 +74,26 @@ def enqueue_all(changes: Iterable[PhaseChange], now: datetime) -> int:
     )
 
 
-def enqueue_unschedulable(workload: Workload, message: str, now: datetime) -> int:
-    """Queue deliveries in the transaction that marks the workload. Return the number of addresses.
+def enqueue_unschedulable(reports: Sequence[tuple[Workload, str]], now: datetime) -> int:
+    """Queue deliveries in the transaction that marks the workloads. Return the number of deliveries.
 
-    Addresses subscribed to failures are notified as well, because the workload will neither fail nor
-    complete. If there is no address, the submitter's email address is used.
+    Each report is a workload with a message. Addresses subscribed to failures are notified as well, because
+    the workload will neither fail nor complete. Without any address, the submitter is notified by email.
     """
     kinds = [UNSCHEDULABLE, "failed"]
-    addresses = _addresses(workload, kinds, notify.find_subscriptions([workload], kinds))
-    if not addresses and settings.BERTH_SENDS_MAIL:
-        addresses = {
-            address: (address, Channel.MAIL, None) for address in notify.submitter_addresses(workload)
-        }
+    subscriptions = notify.find_subscriptions([workload for workload, _ in reports], kinds)
+    addresses = {workload.pk: _addresses(workload, kinds, subscriptions) for workload, _ in reports}
+    if settings.BERTH_SENDS_MAIL:
+        without = [workload for workload, _ in reports if not addresses[workload.pk]]
+        for pk, address in notify.submitter_addresses(without).items():
+            addresses[pk] = {address: (address, Channel.MAIL, None)}
+    title = UNSCHEDULABLE.capitalize()
     return notify.create_deliveries(
-        _build_deliveries(UNSCHEDULABLE, addresses, workload, UNSCHEDULABLE.capitalize(), message, now)
+        delivery
+        for workload, message in reports
+        for delivery in _build_deliveries(
+            UNSCHEDULABLE, addresses[workload.pk], workload, title, message, now
+        )
     )
 
 

@@ -8,7 +8,12 @@ from django.db import transaction
 from berth.core.spec.addresses import Channel
 from projects.idle_gpus import idle_since
 from projects.models import Delivery, Phase, Subscription, Workload
-from projects.services.notifications.notify import create_delivery, subscriptions_to, workloads_in_scope
+from projects.services.notifications.notify import (
+    create_delivery,
+    lock_subscription,
+    subscriptions_to,
+    workloads_in_scope,
+)
 
 MESSAGE = "{gpus:g} allocated GPUs have been idle (below {percent} % utilization) since {since}."
 
@@ -18,8 +23,7 @@ def notify_idle(now: datetime) -> int:
     count = 0
     for subscription in subscriptions_to("idle"):
         with transaction.atomic():
-            locked = Subscription.objects.select_for_update(of=("self",), skip_locked=True)
-            row = locked.select_related("user", "project", "department").filter(pk=subscription.pk).first()
+            row = lock_subscription(subscription.pk)
             if row is not None:
                 count += _notify(row, now)
     return count

@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
+from uuid import UUID
 
 from django.db import transaction
 from django.db.models import Exists, OuterRef, Q, QuerySet
@@ -64,13 +65,18 @@ def find_subscriptions(workloads: Collection[Workload], events: Collection[str])
     return Subscriptions(rows, find_visible_projects(users.values(), projects.values()))
 
 
-def submitter_addresses(workload: Workload) -> Iterable[str]:
-    """Yield the submitter's email address while the submitter can see the workload."""
-    owner = workload.submitted_by
-    if owner is None or not owner.is_active or not owner.email:
-        return
-    if visible_projects(Actor.for_user(owner)).filter(pk=workload.project_id).exists():
-        yield owner.email
+def submitter_addresses(workloads: Collection[Workload]) -> dict[UUID, str]:
+    """Return the email address of each workload's submitter, unless the submitter cannot see the workload."""
+    owners = {row.submitted_by.pk: row.submitted_by for row in workloads if row.submitted_by is not None}
+    projects = {row.project_id: row.project for row in workloads}
+    visible = find_visible_projects(owners.values(), projects.values())
+    return {
+        row.pk: row.submitted_by.email
+        for row in workloads
+        if row.submitted_by is not None
+        and row.submitted_by.email
+        and row.project_id in visible.get(row.submitted_by.pk, ())
+    }
 
 
 def build_delivery(
@@ -114,15 +120,24 @@ def notify_pending(now: datetime) -> int:
     count = 0
     for subscription in subscriptions_to("pending"):
         with transaction.atomic():
-            locked = Subscription.objects.select_for_update(of=("self",), skip_locked=True)
-            row = locked.select_related("user", "project", "department").filter(pk=subscription.pk).first()
+            row = lock_subscription(subscription.pk)
             if row is None:
                 continue
-            for workload in _pending(row, now)[:MAX_BATCH]:
-                content = _pending_content(workload, now)
-                create_delivery("pending", (row.to, Channel(row.channel), row), content, now, workload)
-                count += 1
+            recipient: Recipient = (row.to, Channel(row.channel), row)
+            count += create_deliveries(
+                build_delivery("pending", recipient, _pending_content(workload, now), now, workload)
+                for workload in _pending(row, now)[:MAX_BATCH]
+            )
     return count
+
+
+def lock_subscription(pk: int) -> Subscription | None:
+    """Lock a subscription, so that no other task notifies it. Return None if another task holds the lock.
+
+    The lock leaves the key alone: a cycle that creates a delivery for the subscription does not wait.
+    """
+    rows = Subscription.objects.select_for_update(of=("self",), skip_locked=True, no_key=True)
+    return rows.select_related("user", "project", "department").filter(pk=pk).first()
 
 
 def notify_budget(budget: Budget, percent: int, used: float, forecast: float, now: datetime) -> int:

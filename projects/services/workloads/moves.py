@@ -100,8 +100,7 @@ def move_all(moves: Sequence[Move], *, actor: str, now: datetime) -> list[Move]:
         deliveries.enqueue_all(
             [deliveries.PhaseChange(move.workload, move.to, move.reason, move.message) for move in made], now
         )
-        for move in made:
-            announce.workload_changed(move.workload)
+        announce.workloads_changed([move.workload for move in made])
     return made
 
 

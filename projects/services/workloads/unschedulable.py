@@ -12,7 +12,10 @@ EVENT, REASON = "unschedulable", "Unschedulable"
 
 
 def report_unschedulable(messages: Mapping[UUID, str], *, actor: str, now: datetime) -> int:
-    """Report workloads in the transaction that stores the reason. Return the number newly reported."""
+    """Report workloads in the transaction that stores the reason. Return the number newly reported.
+
+    The number of statements does not depend on the number of workloads.
+    """
     if not messages:
         return 0
     events_before = Event.objects.filter(kind=EVENT, workload_id__in=messages.keys())
@@ -20,9 +23,13 @@ def report_unschedulable(messages: Mapping[UUID, str], *, actor: str, now: datet
     rows = Workload.objects.filter(pk__in=messages.keys(), phase=Phase.PENDING)
     rows = rows.select_related("project", "submitted_by").order_by("pk")
     reported = [row for row in rows if (row.pk, row.since.isoformat()) not in reported_before]
-    for workload in reported:
-        message = messages[workload.pk]
-        data = {"reason": REASON, "since": workload.since.isoformat()}
-        events.record(EVENT, workload, message, actor=actor, data=data)
-        deliveries.enqueue_unschedulable(workload, message, now)
+    if not reported:
+        return 0
+    events.record_all(
+        events.build(
+            EVENT, row, messages[row.pk], actor=actor, data={"reason": REASON, "since": row.since.isoformat()}
+        )
+        for row in reported
+    )
+    deliveries.enqueue_unschedulable([(row, messages[row.pk]) for row in reported], now)
     return len(reported)

@@ -30,6 +30,7 @@ class StartOrder:
     nodes: Mapping[str, Node]
     now: datetime
     cycle: int | None
+    ranks: dict[tuple[str, int], int] = field(default_factory=dict)  # of the run's replicas so far
     rendezvous: Mapping[str, str | int] | None = None
 
 
@@ -42,7 +43,7 @@ class NewRows:
     events: list[Event] = field(default_factory=list)
     evictions: list[Eviction] = field(default_factory=list)
     stopped: dict[str, list[uuid.UUID]] = field(default_factory=dict)  # pods by reason
-    reserved: list[uuid.UUID] = field(default_factory=list)  # workloads whose reservations are replaced
+    reserved: set[uuid.UUID] = field(default_factory=set)  # workloads whose reservations are replaced
     reservations: list[Reservation] = field(default_factory=list)
     pods: list[Pod] = field(default_factory=list)
     allocations: list[Allocation] = field(default_factory=list)
@@ -58,6 +59,15 @@ class NewRows:
         workload.phase = move.to
         for name, value in move.columns.items():
             setattr(workload, name, value)
+
+    def cancel_reservation(self, workload: Workload, reason: str, message: str, cycle: int | None) -> None:
+        """Delete the reservations of a locked workload, and return it to pending if it was only reserved."""
+        if workload.pk in self.reserved:
+            self.insert()  # the reservations may be new
+        self.reserved.add(workload.pk)
+        if workload.phase == Phase.RESERVED:
+            data = {"cycle": cycle}
+            self.add_move(Move(workload, [Phase.RESERVED], Phase.PENDING, reason, message, data))
 
     def insert(self) -> None:
         """Write and clear the changes.
@@ -92,20 +102,9 @@ def start(order: StartOrder, rows: NewRows, kind: str, message: str = "") -> Non
     """Start or scale up a workload in the caller's transaction. Begin a new run if it is pending."""
     workload = order.workload
     rows.started.append(workload)
-    ranks: dict[tuple[str, int], int] = {}
     if workload.phase in (Phase.PENDING, Phase.RESERVED):
         _begin_run(order, rows, kind, message or describe_placement(order.places))
-    else:
-        ranks = _used_ranks(workload, rows)
-    _bind_pods(order, rows, ranks)
-
-
-def _used_ranks(workload: Workload, rows: NewRows) -> dict[tuple[str, int], int]:
-    """Return the rank of each replica in this run, so that a replacement pod inherits it."""
-    earlier_pods = Pod.objects.filter(workload=workload, run=workload.run)
-    ranks = {(role, index): rank for role, index, rank in earlier_pods.values_list("role", "index", "rank")}
-    new_pods = [pod for pod in rows.pods if pod.workload_id == workload.pk]
-    return ranks | {(pod.role, pod.index): pod.rank for pod in new_pods}
+    _bind_pods(order, rows)
 
 
 def describe_placement(places: Sequence[Place]) -> str:
@@ -132,10 +131,13 @@ def _begin_run(order: StartOrder, rows: NewRows, kind: str, message: str) -> Non
     rows.add_move(Move(workload, [workload.phase], Phase.STARTING, "Placed", message, data, columns))
 
 
-def _bind_pods(order: StartOrder, rows: NewRows, ranks: dict[tuple[str, int], int]) -> None:
+def _bind_pods(order: StartOrder, rows: NewRows) -> None:
     limits: dict[str, dict[str, Any]] = {}
+    ranks = order.ranks
+    next_rank = max(ranks.values(), default=-1) + 1
     for step in _sort_by_rank(order.places, order.spec):
-        rank = ranks.setdefault((step.role, step.index), max(ranks.values(), default=-1) + 1)
+        rank = ranks.setdefault((step.role, step.index), next_rank)
+        next_rank = max(next_rank, rank + 1)
         request, node = order.spec.roles[step.role].request, order.nodes[step.node]
         if step.role not in limits:
             limits[step.role] = _role_limits(order, step.role, node)

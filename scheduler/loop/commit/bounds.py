@@ -1,15 +1,14 @@
 """Recheck the limits and quotas of workloads with a reservation."""
 
-from collections.abc import Iterable, Sequence
-
-from django.db.models import Q
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from berth.core.amounts import RESOURCES, Amounts
 from pools.models import NodePool
 from projects.models import Quota, Workload
 from scheduler.loop.observe.specs import ParsedSpec
-from scheduler.models import Allocation, Reservation
-from scheduler.reports.queues.queue_statuses import ZERO, allocated_by_queue
+from scheduler.models import Reservation
+from scheduler.reports.queues.queue_statuses import ZERO, Key, allocated_by_queue
 
 Bound = tuple[int | None, int | None, int | None]
 
@@ -22,39 +21,35 @@ def total_request(rows: Iterable[Reservation], spec: ParsedSpec) -> Amounts:
     return total
 
 
-def exceeded_bound(workload: Workload, pool: NodePool, requested: Amounts) -> str:
-    """Return a sentence about the first limit or quota that the request exceeds, or an empty string."""
-    project, department = workload.project, workload.project.department
-    allocated = allocated_by_queue()
-    for name, quota, key, within in (
-        (
-            project.name,
-            Quota.objects.filter(pool=pool, project=project).first(),
-            (None, project.pk),
-            Q(project=project),
-        ),
-        (
-            department.name,
-            Quota.objects.filter(pool=pool, department=department).first(),
-            (department.pk, None),
-            Q(project__department=department),
-        ),
-    ):
-        resource = _exceeded_resource(allocated.get((pool.pk, key), ZERO), requested, _limit(quota))
-        if not resource and not workload.preemptible:
-            resource = _exceeded_resource(_non_preemptible_allocation(within, pool), requested, _quota(quota))
-        if resource:
-            return f"{name} would exceed its {resource} limit."
-    return ""
+@dataclass(frozen=True, slots=True)
+class QueueBounds:
+    """The quotas and allocations of all queues, read once for any number of workloads."""
 
+    quotas: Mapping[Key, Quota]
+    allocated: Mapping[Key, Sequence[int]]
+    non_preemptible: Mapping[Key, Sequence[int]]
 
-def _non_preemptible_allocation(within: Q, pool: NodePool) -> Sequence[int]:
-    """Return the total allocation of non-preemptible workloads."""
-    total = Amounts()
-    workloads = Workload.objects.filter(within, preemptible=False)
-    for row in Allocation.objects.filter(released_at=None, node__pool=pool, pod__workload__in=workloads):
-        total = total.plus(Amounts(row.gpu_milli_total, row.cpu_milli, row.memory_mib))
-    return total
+    @classmethod
+    def read(cls) -> "QueueBounds":
+        quotas = {(row.pool_id, (row.department_id, row.project_id)): row for row in Quota.objects.all()}
+        return cls(quotas, allocated_by_queue(), allocated_by_queue(preemptible=False))
+
+    def find_exceeded(self, workload: Workload, pool: NodePool, requested: Amounts) -> str:
+        """Return a sentence about the first limit or quota that the request exceeds, or an empty string."""
+        project = workload.project
+        for name, owner in (
+            (project.name, (None, project.pk)),
+            (project.department.name, (project.department_id, None)),
+        ):
+            key = (pool.pk, owner)
+            quota = self.quotas.get(key)
+            resource = _exceeded_resource(self.allocated.get(key, ZERO), requested, _limit(quota))
+            if not resource and not workload.preemptible:
+                allocated = self.non_preemptible.get(key, ZERO)
+                resource = _exceeded_resource(allocated, requested, _quota(quota))
+            if resource:
+                return f"{name} would exceed its {resource} limit."
+        return ""
 
 
 def _limit(quota: Quota | None) -> Bound:

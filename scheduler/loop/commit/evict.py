@@ -1,6 +1,5 @@
 """Evict workloads: stop their pods and write the audit record."""
 
-import uuid
 from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any
@@ -13,7 +12,6 @@ from scheduler.engine.plan import Eviction as Decided
 from scheduler.loop.commit.bind import ACTOR
 from scheduler.loop.commit.context import CommitContext, transition
 from scheduler.loop.commit.locked_rows import Key
-from scheduler.loop.commit.reservations import cancel_reservation
 from scheduler.models import Eviction
 from scheduler.reports.evictions.records import audit_numbers
 from scheduler.reports.visibility import project_in_handle, workload_display_name
@@ -55,16 +53,11 @@ def _stop_pods(keys: Iterable[Key], reason: str, message: str, context: CommitCo
 
     For a replica that is only reserved, cancel all of its workload's reservations.
     """
-    pods: list[uuid.UUID] = []
-    for key in keys:
-        pod = context.locked.live_pod(context.view, key)
-        if pod is not None:
-            pods.append(pod)
-        else:
-            context.new_rows.insert()  # it may contain the workload's reservation
-            cancel_reservation(
-                context.locked.workloads[key[0]], reason, message, context.now, cycle=context.cycle
-            )
+    live = {key: context.locked.live_pod(context.view, key) for key in keys}
+    pods = [pod for pod in live.values() if pod is not None]
+    for name in dict.fromkeys(key[0] for key, pod in live.items() if pod is None):
+        workload = context.locked.workloads[name]
+        context.new_rows.cancel_reservation(workload, reason, message, context.cycle)
     if pods:
         context.new_rows.stopped.setdefault(reason, []).extend(pods)
     for pk in pods:

@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from django.db.models import Count, Q, Sum
+from django.db.models import Count, F, Q, Sum
 
 from berth.core.amounts import MILLI
 from pools.models import Node
@@ -46,6 +46,7 @@ class LockedRows:
     allocated: dict[int, NodeResources]  # amounts by node, updated with every accepted bundle
     changed_queues: frozenset[str]
     served: ServedProjects  # updated with every accepted bundle
+    ranks: dict[uuid.UUID, dict[tuple[str, int], int]]  # by workload and replica, updated with every new pod
 
     def live_pod(self, view: ClusterView, key: Key) -> uuid.UUID | None:
         """Return the ID of a replica's pod, or None if the pod can no longer be stopped."""
@@ -80,6 +81,7 @@ def lock_rows(view: ClusterView, bundles: Iterable[Bundle]) -> LockedRows:
         allocated=_allocated_resources(places),
         changed_queues=_changed_queues(view),
         served=ServedProjects(nodes, local_pools(view.pools.values())),
+        ranks=_used_ranks(workloads, steps),
     )
 
 
@@ -196,6 +198,21 @@ def _pod_id(view: ClusterView, step: Evict) -> uuid.UUID | None:
 def _reserved_keys(names: Mapping[uuid.UUID, str]) -> frozenset[Key]:
     rows = Reservation.objects.filter(workload_id__in=names).values_list("workload_id", "role", "index")
     return frozenset((names[pk], role, index) for pk, role, index in rows)
+
+
+def _used_ranks(
+    workloads: Mapping[str, Workload], steps: Iterable[Place | Evict]
+) -> dict[uuid.UUID, dict[tuple[str, int], int]]:
+    """Return the rank of each replica of active runs that get more pods. A replacement inherits its rank."""
+    active = (Phase.STARTING, Phase.RUNNING)
+    placed = {step.workload for step in steps if isinstance(step, Place) and not step.reserved}
+    ids = [workloads[name].pk for name in placed & workloads.keys() if workloads[name].phase in active]
+    ranks: dict[uuid.UUID, dict[tuple[str, int], int]] = {pk: {} for pk in ids}
+    if ids:
+        pods = Pod.objects.filter(workload__in=ids, run=F("workload__run")).order_by("created_at", "pk")
+        for pk, role, index, rank in pods.values_list("workload_id", "role", "index", "rank"):
+            ranks[pk][role, index] = rank
+    return ranks
 
 
 def _claimed_milli(nodes: Iterable[int]) -> dict[tuple[int, int], int]:

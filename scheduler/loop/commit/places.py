@@ -28,10 +28,11 @@ def place(bundle: Bundle, context: CommitContext) -> None:
             _reserve_replicas(name, places, _reservation_expiry(bundle, context), context)
         else:
             workload, spec = context.locked.workloads[name], context.view.workloads[name].spec
-            rendezvous = context.rendezvous.get(name)
+            ranks = context.locked.ranks.setdefault(workload.pk, {})
             order = StartOrder(
-                workload, spec, places, context.locked.nodes, context.now, context.cycle, rendezvous
-            )
+                workload, spec, places, context.locked.nodes, context.now, context.cycle, ranks,
+                context.rendezvous.get(name),
+            )  # fmt: skip
             start(
                 order, context.new_rows, str(bundle.kind), bundle.message if name == bundle.workload else ""
             )
@@ -41,7 +42,7 @@ def _reserve_replicas(name: str, places: Sequence[Place], expires: datetime, con
     workload = context.locked.workloads[name]
     if workload.pk in context.new_rows.reserved:
         context.new_rows.insert()  # the later reservation replaces the earlier one
-    context.new_rows.reserved.append(workload.pk)
+    context.new_rows.reserved.add(workload.pk)
     context.new_rows.reservations += [
         Reservation(
             workload=workload,

@@ -1,20 +1,24 @@
 """Drop reservations that can no longer be fulfilled."""
 
+import logging
 import uuid
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 
 from berth.db.crash_points import crash_point
 from berth.db.lease import fenced_transaction
+from berth.db.set_writes import write_in_halves
 from projects.models import Phase, Workload
 from projects.models.workloads import ENDED_PHASES
-from projects.services.workloads.moves import move
+from projects.services.workloads.moves import Move, move_all
 from scheduler.loop.commit.bind import ACTOR
-from scheduler.loop.commit.bounds import exceeded_bound, total_request
+from scheduler.loop.commit.bounds import QueueBounds, total_request
 from scheduler.loop.context import SchedulerContext
 from scheduler.loop.observe.specs import SpecCache
 from scheduler.models import Reservation
+
+log = logging.getLogger(__name__)
 
 RESERVATION_EXPIRED = "The reserved resources did not become free in time."
 NODE_UNAVAILABLE = "A node with reserved resources was removed or no longer accepts pods."
@@ -40,30 +44,25 @@ def drop_stale_reservations(now: datetime, context: SchedulerContext) -> int:
         }
         for pk, why in _limit_conflicts(reserved, workloads.values(), context.specs).items():
             dropped.setdefault(pk, why)
-        for pk in sorted(dropped):
-            if pk in workloads:
-                cancel_reservation(workloads[pk], "ReservationDropped", dropped[pk], now)
+        stale = [(workloads[pk], dropped[pk]) for pk in sorted(dropped) if pk in workloads]
+        rejected = write_in_halves(stale, lambda part: _cancel_reservations(part, now))
         crash_point("reservations.before_end")
     crash_point("reservations.done")
-    return len(dropped)
+    for (workload, _), reason in rejected:
+        log.error("the reservation of %s could not be dropped: %s", workload.pk, reason)
+    return len(dropped) - len(rejected)
 
 
-def cancel_reservation(workload: Workload, reason: str, message: str, now: datetime, **data: object) -> None:
-    """Delete all reservations of a workload and return the workload to pending. Its row must be locked."""
-    Reservation.objects.filter(workload=workload).delete()
-    if workload.phase == Phase.RESERVED:
-        moved = move(
-            workload,
-            expected=[Phase.RESERVED],
-            to=Phase.PENDING,
-            reason=reason,
-            message=message,
-            actor=ACTOR,
-            now=now,
-            data=dict(data),
-        )
-        assert moved, "a locked row cannot leave its phase"
-        workload.phase = Phase.PENDING
+def _cancel_reservations(stale: Sequence[tuple[Workload, str]], now: datetime) -> None:
+    """Delete the reservations of locked workloads, and return those that were only reserved to pending."""
+    Reservation.objects.filter(workload__in=[workload.pk for workload, _ in stale]).delete()
+    moves = [
+        Move(workload, [Phase.RESERVED], Phase.PENDING, "ReservationDropped", message)
+        for workload, message in stale
+        if workload.phase == Phase.RESERVED
+    ]
+    made = move_all(moves, actor=ACTOR, now=now)
+    assert len(made) == len(moves), "a locked row cannot leave its phase"
 
 
 def _limit_conflicts(
@@ -74,12 +73,13 @@ def _limit_conflicts(
     for row in reserved:
         rows[row.workload_id].append(row)
     reasons: dict[uuid.UUID, str] = {}
+    bounds = QueueBounds.read()
     for workload in workloads:
         own_rows, spec = rows[workload.pk], specs.get(workload)
         if any(row.role not in spec.roles for row in own_rows):
             reasons[workload.pk] = "The stored document now has different roles."
             continue
-        violation = exceeded_bound(workload, own_rows[0].node.pool, total_request(own_rows, spec))
+        violation = bounds.find_exceeded(workload, own_rows[0].node.pool, total_request(own_rows, spec))
         if violation:
             reasons[workload.pk] = f"The workload can no longer start: {violation}"
     return reasons

@@ -5,7 +5,10 @@ from typing import Any, Literal
 
 from berth.db.crash_points import assert_no_transaction, crash_point
 from berth.db.lease import fenced_transaction
+from berth.db.moves import RowChange, lock_keys
+from berth.db.set_writes import write_changes
 from projects.models import Pod
+from projects.models.workloads import LIVE_POD_STATES
 from scheduler.loop.context import SchedulerContext
 
 Assignment = Mapping[str, Any] | None
@@ -28,8 +31,8 @@ def assign_once(
         return
     unassigned = Pod.objects.filter(pk__in=assignments, **{f"{column}__isnull": True})
     with fenced_transaction(context.held_lease):
-        for pod in unassigned.select_for_update().order_by("pk"):
-            Pod.objects.filter(pk=pod.pk).update(**{column: assignments[pod.pk]})
+        changes = [RowChange(pk, LIVE_POD_STATES, {column: assignments[pk]}) for pk in lock_keys(unassigned)]
+        write_changes(Pod, "state", changes)
     crash_point("dispatch.assigned")
     stored = dict(Pod.objects.filter(pk__in=assignments).values_list("pk", column))
     for pod in pending:

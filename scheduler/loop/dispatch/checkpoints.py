@@ -9,6 +9,8 @@ from datetime import datetime, timedelta
 
 from berth.db.crash_points import assert_no_transaction
 from berth.db.lease import fenced_transaction
+from berth.db.moves import RowChange
+from berth.db.set_writes import write_changes
 from pools.models import NodePool
 from pools.runtimes.base import RuntimeFailure
 from projects.models import Phase, Workload
@@ -17,23 +19,24 @@ from scheduler.loop.context import SchedulerContext
 log = logging.getLogger(__name__)
 
 CHECK_INTERVAL = timedelta(seconds=5)
+PHASES = (Phase.RUNNING, Phase.STOPPING)
 
 
 def record_checkpoints(context: SchedulerContext) -> int:
     """Record new checkpoints of running workloads. Return the number of recorded checkpoints."""
     assert_no_transaction()
     pools = {pool.pk: pool for pool in NodePool.objects.order_by("pk")}
-    running = Workload.objects.filter(phase__in=(Phase.RUNNING, Phase.STOPPING), pool_id__in=pools)
+    running = Workload.objects.filter(phase__in=PHASES, pool_id__in=pools)
     newer: dict[uuid.UUID, datetime] = {}
     for pk, pool_id, before in running.order_by("pk").values_list("pk", "pool_id", "last_checkpoint_at"):
         saved = _fetch_checkpoint_time(pk, pools[pool_id], context)
         if saved is not None and (before is None or saved > before):
             newer[pk] = saved
-    if newer:
-        with fenced_transaction(context.held_lease):
-            for pk, saved in newer.items():
-                Workload.objects.filter(pk=pk).update(last_checkpoint_at=saved)
-    return len(newer)
+    if not newer:
+        return 0
+    changes = [RowChange(pk, PHASES, {"last_checkpoint_at": saved}) for pk, saved in newer.items()]
+    with fenced_transaction(context.held_lease):
+        return len(write_changes(Workload, "phase", changes))
 
 
 def _fetch_checkpoint_time(workload: uuid.UUID, pool: NodePool, context: SchedulerContext) -> datetime | None:

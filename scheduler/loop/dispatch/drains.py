@@ -4,20 +4,26 @@ The engine only avoids draining nodes. Evictions of kind `drain` come from this 
 A drain never evicts a non-preemptible workload unless its node has a spot interruption.
 """
 
+import logging
 import uuid
 from collections import defaultdict
+from collections.abc import Sequence
 from datetime import datetime
 
 from django.db.models import Q
 
 from berth.db.lease import fenced_transaction
+from berth.db.set_writes import write_in_halves
+from pools.models import Node
 from pools.selectors import overdue_drains
 from projects.models import Phase, Pod, Workload
 from projects.models.workloads import LIVE_POD_STATES
-from projects.services.workloads.moves import move
+from projects.services.workloads.moves import Move
 from scheduler.loop.context import SchedulerContext
-from scheduler.loop.dispatch.gangs import ACTOR, stop_live_pods
+from scheduler.loop.dispatch.gangs import move_and_stop
 from scheduler.models import Eviction
+
+log = logging.getLogger(__name__)
 
 
 def evict_from_overdue_drains(now: datetime, context: SchedulerContext) -> int:
@@ -43,30 +49,42 @@ def evict_from_overdue_drains(now: datetime, context: SchedulerContext) -> int:
         live = rows.filter(pk__in=pods_by_workload, phase__in=(Phase.STARTING, Phase.RUNNING)).exclude(
             protected
         )
-        return sum(_evict_workload(row, pods_by_workload[row.pk], now) for row in live.order_by("pk"))
+        drained = [(row, pods_by_workload[row.pk]) for row in live.order_by("pk")]
+        rejected = write_in_halves(drained, lambda part: _evict_workloads(part, now))
+    for (workload, _), reason in rejected:
+        log.error("workload %s could not be evicted from its drained node: %s", workload.pk, reason)
+    return len(drained) - len(rejected)
 
 
-def _evict_workload(workload: Workload, pods: list[Pod], now: datetime) -> bool:
-    node = pods[0].node
-    rule = f"The drain timeout of node {node.name} has passed" + (
-        f": {node.drain_reason}." if node.drain_reason else "."
-    )
+def _evict_workloads(drained: Sequence[tuple[Workload, list[Pod]]], now: datetime) -> None:
+    """Evict locked workloads from the nodes of their pods. The number of statements is constant."""
+    moves = [
+        Move(
+            workload,
+            [workload.phase],
+            Phase.STOPPING,
+            "Drained",
+            _rule(pods[0].node),
+            data={"node": pods[0].node.name},
+            columns={"next_phase": Phase.PENDING},
+        )
+        for workload, pods in drained
+    ]
+    made = move_and_stop(moves, now)
+    assert len(made) == len(moves), "a locked row cannot leave its phase"
+    Eviction.objects.bulk_create(_audit_record(workload, pods, now) for workload, pods in drained)
+
+
+def _rule(node: Node) -> str:
+    reason = f": {node.drain_reason}." if node.drain_reason else "."
+    return f"The drain timeout of node {node.name} has passed{reason}"
+
+
+def _audit_record(workload: Workload, pods: Sequence[Pod], now: datetime) -> Eviction:
+    node, project = pods[0].node, workload.project
     started = workload.started_at or now
     since = max(started, workload.last_checkpoint_at or started)
-    moved = move(
-        workload,
-        expected=[workload.phase],
-        to=Phase.STOPPING,
-        next_phase=Phase.PENDING,
-        reason="Drained",
-        message=rule,
-        actor=ACTOR,
-        now=now,
-        data={"node": node.name},
-    )
-    stop_live_pods([workload.pk], now)
-    project = workload.project
-    Eviction.objects.create(
+    return Eviction(
         at=now,
         kind="drain",
         pool_id=node.pool_id,
@@ -77,11 +95,10 @@ def _evict_workload(workload: Workload, pods: list[Pod], now: datetime) -> bool:
         project_name=project.name,
         department_id=project.department_id,
         department_name=project.department.name,
-        rule=rule,
+        rule=_rule(node),
         numbers={"node": node.name, "drain_started_at": str(node.drain_started_at)},
         pods=[{"role": pod.role, "index": pod.index} for pod in pods],
         entire_workload=True,
         gpu_milli=workload.gpu_milli_now,
         lost_gpu_seconds=int((now - since).total_seconds()) * workload.gpu_milli_now // 1000,
     )
-    return moved

@@ -100,6 +100,13 @@ def _run_pods(workloads: Iterable[Workload]) -> dict[uuid.UUID, list[Pod]]:
     return pods
 
 
+def move_and_stop(moves: Sequence[Move], now: datetime) -> list[Move]:
+    """Move locked workloads, and stop the live pods of those that stop. Return the moves that were made."""
+    made = move_all(moves, actor=ACTOR, now=now)
+    stop_live_pods([move.workload.pk for move in made if move.to == Phase.STOPPING], now)
+    return made
+
+
 def stop_live_pods(workloads: Collection[uuid.UUID], now: datetime) -> int:
     """Stop the live pods of workloads, for the reason for which the workloads stop. Return their number."""
     live = Pod.objects.filter(workload__in=workloads, state__in=(PodState.STARTING, PodState.RUNNING))
@@ -160,8 +167,8 @@ def _mark_stale(changes: Sequence[tuple[Workload, Verdict]], now: datetime) -> N
         if workloads:
             rows = Workload.objects.filter(pk__in=[workload.pk for workload in workloads])
             rows.update(stale_since=now if is_stale else None)
-    for workload, _ in changes:
-        announce.workload_changed(workload)
+    if changes:
+        announce.workloads_changed([workload for workload, _ in changes])
 
 
 def _verdict_move(gang: Gang, step: Verdict, now: datetime) -> Move:

@@ -6,23 +6,28 @@ whose image is not resolved yet start in a later tick.
 
 import logging
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from berth.core.images import ImageReference, parse_image
 from berth.db.crash_points import assert_no_transaction, crash_point
 from berth.db.lease import fenced_transaction
+from berth.db.set_writes import write_in_halves
 from projects.models import Phase, Pod, RunImage, Workload
 from projects.services.secrets import UnusableSecret, registry_auth
-from projects.services.workloads.moves import move
+from projects.services.workloads.moves import Move
 from scheduler.loop.context import SchedulerContext
-from scheduler.loop.dispatch.gangs import ACTOR, stop_live_pods
-from scheduler.registries.base import RegistryError, Resolution, RunKey
+from scheduler.loop.dispatch.gangs import move_and_stop
+from scheduler.registries.base import Resolution, RunKey
 
 log = logging.getLogger(__name__)
 
 FIRST_DELAY, MAX_DELAY = timedelta(seconds=2), timedelta(seconds=60)
+RESULT_COLUMNS = ["digest", "resolved_at", "attempts", "retry_at", "error"]
+
+Credentials = dict[tuple[int, int], str | UnusableSecret]  # auth.json by project and pool
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +66,36 @@ class _Run:
         return self.row.digest if self.row else ""
 
 
+@dataclass(frozen=True, slots=True)
+class LookupResult:
+    """Result of a finished lookup for a locked workload."""
+
+    workload: Workload
+    run: _Run
+    resolution: Resolution
+
+    def build_row(self, now: datetime) -> RunImage:
+        """Return the run's row with the result, unsaved."""
+        new = RunImage(workload=self.workload, run=self.workload.run, image=str(self.run.image))
+        row = new if self.run.row is None else copy(self.run.row)
+        if self.resolution.error is None:
+            row.digest, row.resolved_at, row.retry_at, row.error = self.resolution.digest, now, None, ""
+        else:
+            row.attempts += 1
+            row.error, row.retry_at = str(self.resolution.error), now + delay_after(row.attempts)
+        return row
+
+    def failure(self) -> Move | None:
+        """Return the move of a workload whose image can never be resolved."""
+        error = self.resolution.error
+        if error is None or not error.is_permanent:
+            return None
+        columns = {"next_phase": Phase.FAILED}
+        data = {"run": self.workload.run}
+        phase = self.workload.phase
+        return Move(self.workload, [phase], Phase.STOPPING, str(error.fault), str(error), data, columns)
+
+
 def resolve_images(pods: Iterable[Pod], now: datetime, context: SchedulerContext) -> RunImages:
     """Return the images of the pods' runs. Record finished lookups, and start those that are due.
 
@@ -73,7 +108,8 @@ def resolve_images(pods: Iterable[Pod], now: datetime, context: SchedulerContext
         by_digest = {key: Resolution(run.image.digest) for key, run in unresolved.items() if run.image.digest}
         finished = by_digest | dict(context.images.take_results(unresolved.keys()))
         _record({key: (unresolved[key], result) for key, result in finished.items()}, now, context)
-    images = {run.pod.workload_id: _ready_or_reason(run, now, context) for run in runs.values()}
+    credentials: Credentials = {}
+    images = {run.pod.workload_id: _ready_or_reason(run, credentials, now, context) for run in runs.values()}
     return RunImages(
         {pk: image for pk, image in images.items() if isinstance(image, ReadyImage)},
         {pk: reason for pk, reason in images.items() if isinstance(reason, str)},
@@ -93,18 +129,31 @@ def _runs_with_images(pods: Iterable[Pod], context: SchedulerContext) -> dict[Ru
     return runs
 
 
-def _ready_or_reason(run: _Run, now: datetime, context: SchedulerContext) -> ReadyImage | str:
+def _ready_or_reason(
+    run: _Run, credentials: Credentials, now: datetime, context: SchedulerContext
+) -> ReadyImage | str:
     """Return the run's image, or why there is none yet. Start a lookup if one is due."""
-    try:
-        auth = registry_auth(run.pod.workload.project, run.pod.node.pool)
-    except UnusableSecret as error:
-        return str(error)
+    auth = _registry_auth(run.pod, credentials)
+    if isinstance(auth, UnusableSecret):
+        return str(auth)
     if run.digest:
         return ReadyImage(run.image.with_digest(run.digest), auth)
     row = run.row
     if row is None or row.retry_at is None or now >= row.retry_at:
         context.images.request(run.key, run.image, auth)
     return f"{row.error} Berth tries again." if row else f"Looking up the digest of {run.image}."
+
+
+def _registry_auth(pod: Pod, credentials: Credentials) -> str | UnusableSecret:
+    """Return the auth.json of the pod's project in its pool, read once for all of their runs."""
+    project, pool = pod.workload.project, pod.node.pool
+    key = (project.pk, pool.pk)
+    if key not in credentials:
+        try:
+            credentials[key] = registry_auth(project, pool)
+        except UnusableSecret as error:
+            credentials[key] = error
+    return credentials[key]
 
 
 def _record(
@@ -116,41 +165,26 @@ def _record(
     with fenced_transaction(context.held_lease):
         rows = Workload.objects.select_for_update(of=("self",)).select_related("project__department")
         starting = rows.filter(pk__in={pk for pk, _ in finished}, phase__in=(Phase.STARTING, Phase.RUNNING))
-        for workload in starting.order_by("pk"):
-            run, result = finished.get((workload.pk, workload.run), (None, None))
-            if run is not None and result is not None:
-                _record_result(workload, run, result, now)
+        results = [
+            LookupResult(workload, *finished[workload.pk, workload.run])
+            for workload in starting.order_by("pk")
+            if (workload.pk, workload.run) in finished
+        ]
+        rejected = write_in_halves(results, lambda part: _write_results(part, now))
+    for each, reason in rejected:
+        log.error("the image of %s could not be recorded: %s", each.workload.pk, reason)
     crash_point("dispatch.images")
 
 
-def _record_result(workload: Workload, run: _Run, result: Resolution, now: datetime) -> None:
-    row = run.row or RunImage(workload=workload, run=workload.run, image=str(run.image))
-    if result.error is None:
-        row.digest, row.resolved_at, row.retry_at, row.error = result.digest, now, None, ""
-    else:
-        log.warning("the image of %s cannot be resolved: %s", workload.pk, result.error)
-        row.attempts += 1
-        row.error, row.retry_at = str(result.error), now + delay_after(row.attempts)
-    row.save()
-    run.row = row
-    if result.error is not None and result.error.is_permanent:
-        _fail_workload(workload, result.error, now)
+def _write_results(results: Sequence[LookupResult], now: datetime) -> None:
+    """Store the results of locked workloads. Stop those whose image can never be resolved."""
+    rows = [each.build_row(now) for each in results]
+    RunImage.objects.bulk_create(row for row in rows if row.pk is None)
+    RunImage.objects.bulk_update([row for row in rows if row.pk is not None], RESULT_COLUMNS)
+    move_and_stop([move for each in results if (move := each.failure()) is not None], now)
+    for each, row in zip(results, rows, strict=True):
+        each.run.row = row
 
 
 def delay_after(attempts: int) -> timedelta:
     return min(MAX_DELAY, FIRST_DELAY * 2 ** min(attempts - 1, 16))
-
-
-def _fail_workload(workload: Workload, error: RegistryError, now: datetime) -> None:
-    move(
-        workload,
-        expected=[workload.phase],
-        to=Phase.STOPPING,
-        next_phase=Phase.FAILED,
-        reason=str(error.fault),
-        message=str(error),
-        actor=ACTOR,
-        now=now,
-        data={"run": workload.run},
-    )
-    stop_live_pods([workload.pk], now)

@@ -10,7 +10,8 @@ A session is idle once its client stops sending requests, even if its pods write
 
 import logging
 import uuid
-from collections.abc import Collection
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
@@ -19,11 +20,12 @@ from django.db.models import Max
 
 from berth.db.crash_points import assert_no_transaction
 from berth.db.lease import fenced_transaction
+from berth.db.set_writes import write_in_halves
 from pools.runtimes.base import RuntimeFailure
 from projects.models import Phase, Pod, PodState, PortLink, Session, Workload
-from projects.services.workloads.moves import move
+from projects.services.workloads.moves import Move
 from scheduler.loop.context import SchedulerContext
-from scheduler.loop.dispatch.gangs import ACTOR, stop_live_pods
+from scheduler.loop.dispatch.gangs import move_and_stop
 
 log = logging.getLogger(__name__)
 
@@ -53,7 +55,7 @@ def end_overdue(now: datetime, context: SchedulerContext, idle: IdleTracker) -> 
     if not overdue:
         return 0
     with fenced_transaction(context.held_lease):
-        return sum(_end_workload(workload, now) for workload in overdue)
+        return _end_workloads(overdue, now)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,15 +118,16 @@ def _missed_deadlines(now: datetime) -> list[OverdueWorkload]:
 def _idle_timeouts(now: datetime, context: SchedulerContext, idle: IdleTracker) -> list[OverdueWorkload]:
     running = Workload.objects.filter(phase=Phase.RUNNING, idle_timeout__isnull=False).order_by("pk")
     rows = list(running.only("pk", "name", "idle_timeout"))
-    overdue, checked = [], set()
+    overdue, due = [], []
+    checked = {row.pk for row in rows}
     last_visits = _last_visits() if rows else {}
     for row in rows:
-        timeout = row.idle_timeout or 0
-        checked.add(row.pk)
-        interval = timedelta(seconds=max(1, timeout // 10))
+        interval = timedelta(seconds=max(1, (row.idle_timeout or 0) // 10))
         if now - idle.checked_at.get(row.pk, now - interval) >= interval:
-            idle.checked_at[row.pk] = now
-            _measure_logs(row, now, context, idle)
+            due.append(row)
+    _measure_logs(due, now, context, idle)
+    for row in rows:
+        timeout = row.idle_timeout or 0
         _, since = idle.sizes.get(row.pk, (0, now))
         since = max(since, last_visits.get(row.pk, since))
         if (now - since).total_seconds() >= timeout:
@@ -155,25 +158,44 @@ def _abandoned_sessions(now: datetime) -> list[OverdueWorkload]:
     ]
 
 
-def _measure_logs(row: Workload, now: datetime, context: SchedulerContext, idle: IdleTracker) -> None:
+def _measure_logs(
+    workloads: Collection[Workload], now: datetime, context: SchedulerContext, idle: IdleTracker
+) -> None:
     assert_no_transaction()
-    pods = (
-        Pod.objects.filter(workload=row, state=PodState.RUNNING).select_related("node__pool").order_by("pk")
-    )
-    try:
-        size = sum(context.runtimes(pod.node.pool).tail_log(str(pod.pk), 1).size for pod in pods)
-    except (RuntimeFailure, LookupError, OSError) as error:
-        log.warning("the logs of %s cannot be read: %s", row.name, error)
-        return
-    if idle.sizes.get(row.pk, (-1, now))[0] != size:
-        idle.sizes[row.pk] = (size, now)
+    pods: dict[uuid.UUID, list[Pod]] = defaultdict(list)
+    running = Pod.objects.filter(workload__in=workloads, state=PodState.RUNNING)
+    for pod in running.select_related("node__pool").order_by("pk"):
+        pods[pod.workload_id].append(pod)
+    for row in workloads:
+        idle.checked_at[row.pk] = now
+        try:
+            size = sum(context.runtimes(pod.node.pool).tail_log(str(pod.pk), 1).size for pod in pods[row.pk])
+        except (RuntimeFailure, LookupError, OSError) as error:
+            log.warning("the logs of %s cannot be read: %s", row.name, error)
+            continue
+        if idle.sizes.get(row.pk, (-1, now))[0] != size:
+            idle.sizes[row.pk] = (size, now)
 
 
-def _end_workload(overdue: OverdueWorkload, now: datetime) -> bool:
+def _end_workloads(overdue: Iterable[OverdueWorkload], now: datetime) -> int:
+    """End the workloads with the same number of statements for any number. Return their number."""
+    by_pk: dict[uuid.UUID, OverdueWorkload] = {}
+    for each in overdue:  # the first limit that a workload exceeds is its reason
+        by_pk.setdefault(each.pk, each)
     rows = Workload.objects.select_for_update(of=("self",)).select_related("project__department")
-    row = rows.filter(pk=overdue.pk).first()
-    if row is None:
-        return False
+    locked = list(rows.filter(pk__in=by_pk).order_by("pk"))
+    ended: list[Move] = []
+
+    def write(part: Sequence[Workload]) -> None:
+        moves = [move for row in part if (move := _end_move(row, by_pk[row.pk])) is not None]
+        ended.extend(move_and_stop(moves, now))
+
+    for row, reason in write_in_halves(locked, write):
+        log.error("workload %s exceeds a time limit and could not be ended: %s", row.pk, reason)
+    return len(ended)
+
+
+def _end_move(row: Workload, overdue: OverdueWorkload) -> Move | None:
     columns: dict[str, Any] = {}
     if row.phase in (Phase.STARTING, Phase.RUNNING):
         to, columns = Phase.STOPPING, {"next_phase": overdue.final_phase}
@@ -183,17 +205,5 @@ def _end_workload(overdue: OverdueWorkload, now: datetime) -> bool:
     elif row.phase == Phase.SUSPENDED:
         to = Phase.CANCELLED
     else:
-        return False
-    moved = move(
-        row,
-        expected=[row.phase],
-        to=to,
-        reason=overdue.reason,
-        message=overdue.message,
-        actor=ACTOR,
-        now=now,
-        **columns,
-    )
-    if to == Phase.STOPPING:
-        stop_live_pods([row.pk], now)
-    return moved
+        return None
+    return Move(row, [row.phase], to, overdue.reason, overdue.message, columns=columns)

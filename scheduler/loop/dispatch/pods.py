@@ -7,6 +7,8 @@ from datetime import datetime, timedelta
 
 from berth.db.crash_points import assert_no_transaction, crash_point
 from berth.db.lease import fenced_transaction
+from berth.db.moves import RowChange
+from berth.db.set_writes import write_changes
 from pools.runtimes.base import RuntimeFailure
 from projects.models import Phase, Pod, PodState
 from scheduler.loop.context import SchedulerContext
@@ -61,9 +63,8 @@ def _store_failures(
     if not pods:
         return
     with fenced_transaction(context.held_lease):
-        for pod in Pod.objects.select_for_update().filter(pk__in=[pod.pk for pod in pods]).order_by("pk"):
-            if pod.state == PodState.STARTING:
-                Pod.objects.filter(pk=pod.pk).update(message=failures[pod.pk])
+        changes = [RowChange(pod.pk, [PodState.STARTING], {"message": failures[pod.pk]}) for pod in pods]
+        write_changes(Pod, "state", changes)
     crash_point("dispatch.reasons")
 
 

@@ -6,6 +6,8 @@ from collections.abc import Iterable
 
 from berth.db.crash_points import assert_no_transaction, crash_point
 from berth.db.lease import fenced_transaction
+from berth.db.moves import RowChange, lock_keys
+from berth.db.set_writes import write_changes
 from pools.models import NodePool
 from pools.runtimes.base import RuntimeFailure
 from projects.models import Phase, Pod, Workload
@@ -14,6 +16,8 @@ from scheduler.loop.context import SchedulerContext
 from scheduler.loop.observe.view import ClusterView
 
 log = logging.getLogger(__name__)
+
+PHASES = (Phase.STARTING, Phase.RUNNING)
 
 Rendezvous = dict[str, str | int]
 
@@ -46,9 +50,9 @@ def assign_rendezvous(pods: Iterable[Pod], context: SchedulerContext) -> None:
     if not addresses:
         return
     with fenced_transaction(context.held_lease):
-        rows = Workload.objects.select_for_update().filter(pk__in=addresses, rendezvous__isnull=True)
-        for workload in rows.order_by("pk"):
-            Workload.objects.filter(pk=workload.pk).update(rendezvous=addresses[workload.pk])
+        unassigned = lock_keys(Workload.objects.filter(pk__in=addresses, rendezvous__isnull=True))
+        changes = [RowChange(pk, PHASES, {"rendezvous": addresses[pk]}) for pk in unassigned]
+        write_changes(Workload, "phase", changes)
     crash_point("dispatch.rendezvous")
     stored = dict(Workload.objects.filter(pk__in=addresses).values_list("pk", "rendezvous"))
     for pod in pending:

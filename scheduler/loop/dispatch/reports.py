@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from django.db import DataError, transaction
-
 from berth.db.crash_points import assert_no_transaction, crash_point
 from berth.db.lease import fenced_transaction
 from berth.db.moves import RowChange, change_rows
+from berth.db.set_writes import write_in_halves
 from pools.models import Node, NodePool
 from pools.runtimes.base import PodCause, PodReport, RuntimeFailure
 from pools.runtimes.base import PodState as Reported
@@ -201,19 +200,13 @@ def _stop_pods_on_lost_or_ended_nodes(
 
 
 def _write_changes(changes: Sequence[PodChange], now: datetime) -> list[str]:
-    """Write all changes. If the database rejects them, bisect to isolate the offending change."""
-    if not changes:
-        return []
-    try:
-        with transaction.atomic():
-            _write(changes, now)
-    except DataError as error:
-        if len(changes) == 1:
-            log.exception("the report of pod %s could not be recorded", changes[0].pod.pk)
-            return [f"The report of pod {changes[0].pod.pk} could not be recorded: {error}"]
-        middle = len(changes) // 2
-        return [*_write_changes(changes[:middle], now), *_write_changes(changes[middle:], now)]
-    return []
+    """Write all changes. Return a note for each change that the database rejects."""
+    rejected = write_in_halves(changes, lambda part: _write(part, now))
+    for change, reason in rejected:
+        log.error("the report of pod %s could not be recorded: %s", change.pod.pk, reason)
+    return [
+        f"The report of pod {change.pod.pk} could not be recorded: {reason}" for change, reason in rejected
+    ]
 
 
 def _write(changes: Sequence[PodChange], now: datetime) -> None:

@@ -6,6 +6,8 @@ from datetime import datetime, timedelta
 
 from berth.db.crash_points import assert_no_transaction
 from berth.db.lease import fenced_transaction
+from berth.db.moves import RowChange
+from berth.db.set_writes import write_changes
 from pools.runtimes.base import PodReport
 from projects.models import Phase, PodState, Workload
 from projects.services import announce
@@ -16,7 +18,7 @@ WRITE_INTERVAL = timedelta(seconds=1)  # minimum time between two messages of a 
 
 
 def show_messages(messages: Mapping[uuid.UUID, str], now: datetime, context: SchedulerContext) -> int:
-    """Store changed messages of starting workloads, one row each. Return the number of changed messages.
+    """Store changed messages of starting workloads. Return the number of changed messages.
 
     A message that follows too soon is left out. The next tick shows it or a newer one.
     """
@@ -30,13 +32,12 @@ def show_messages(messages: Mapping[uuid.UUID, str], now: datetime, context: Sch
     if not due:
         return 0
     with fenced_transaction(context.held_lease):
-        starting = Workload.objects.filter(pk__in=due, phase=Phase.STARTING)
-        rows = list(starting.select_related("project").select_for_update(of=("self",)).order_by("pk"))
-        for workload in rows:
-            Workload.objects.filter(pk=workload.pk).update(message=due[workload.pk])
-            announce.workload_changed(workload)
+        changes = [RowChange(pk, [Phase.STARTING], {"message": text}) for pk, text in due.items()]
+        written = write_changes(Workload, "phase", changes)
+        rows = Workload.objects.filter(pk__in=written).select_related("project")
+        announce.workloads_changed(list(rows.only("pk", "project__department")))
     shown.update((pk, (text, now)) for pk, text in due.items())
-    return len(rows)
+    return len(written)
 
 
 def progress_messages(

@@ -1,15 +1,20 @@
 """Record warnings about running pods, such as a process that was killed at the memory limit."""
 
+import logging
 import uuid
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from berth.db.moves import RowChange, change_rows
+from berth.db.set_writes import write_in_halves
 from pools.runtimes.base import PodReport
 from pools.runtimes.base import PodState as Reported
 from projects.models import Pod, PodState, Workload
 from projects.services import announce, events
 from scheduler.loop.dispatch.gangs import ACTOR
 from scheduler.loop.observe.workloads import PodRow
+
+log = logging.getLogger(__name__)
 
 KIND = "pod_warning"
 
@@ -36,12 +41,30 @@ def find_warnings(pods: Iterable[PodRow], reports: Mapping[uuid.UUID, PodReport]
 
 def record_warnings(warnings: Collection[PodWarning]) -> None:
     """Store each warning with its pod and as an event of its workload. Idempotent."""
-    workloads = Workload.objects.in_bulk({each.pod.workload_id for each in warnings})
-    for each in warnings:
-        rows = Pod.objects.filter(pk=each.pod.pk, warnings__lt=each.number, state=PodState.RUNNING)
-        if rows.update(warnings=each.number, message=each.text):
-            workload = workloads[each.pod.workload_id]
-            message = f"{each.pod.role} {each.pod.index}: {each.text}."
-            data = {"pod": str(each.pod.pk), "role": each.pod.role, "index": each.pod.index}
-            events.record(KIND, workload, message, actor=ACTOR, data=data)
-            announce.workload_changed(workload)
+    pods = Pod.objects.filter(pk__in=[each.pod.pk for each in warnings], state=PodState.RUNNING)
+    locked = pods.select_for_update(no_key=True).order_by("pk")
+    counts = dict(locked.values_list("pk", "warnings"))
+    new = [each for each in warnings if counts.get(each.pod.pk, each.number) < each.number]
+    rejected = write_in_halves(new, _write)
+    for each, reason in rejected:
+        log.error("the warning about pod %s could not be recorded: %s", each.pod.pk, reason)
+
+
+def _write(warnings: Sequence[PodWarning]) -> None:
+    rows = Workload.objects.select_related("project").in_bulk({each.pod.workload_id for each in warnings})
+    changes = [
+        RowChange(each.pod.pk, [PodState.RUNNING], {"warnings": each.number, "message": each.text})
+        for each in warnings
+    ]
+    change_rows(Pod, "state", changes)
+    events.record_all(
+        events.build(
+            KIND,
+            rows[each.pod.workload_id],
+            f"{each.pod.role} {each.pod.index}: {each.text}.",
+            actor=ACTOR,
+            data={"pod": str(each.pod.pk), "role": each.pod.role, "index": each.pod.index},
+        )
+        for each in warnings
+    )
+    announce.workloads_changed(list(rows.values()))

@@ -134,5 +134,4 @@ def _write_rows(new_rows: list[NewRow], now: datetime, cycle: int | None) -> Non
 def _announce_changes(ids: list[uuid.UUID]) -> None:
     if ids:
         rows = Workload.objects.filter(pk__in=ids).select_related("project").order_by("pk")
-        for workload in rows.only("pk", "project__department"):  # do not load the long documents
-            announce.workload_changed(workload)
+        announce.workloads_changed(list(rows.only("pk", "project__department")))  # not the long documents

@@ -25,7 +25,7 @@ ALLOCATED_BY_QUEUE = """
       JOIN projects_pod AS pod ON pod.id = held.pod_id
       JOIN projects_workload AS workload ON workload.id = pod.workload_id
       JOIN projects_project AS project ON project.id = workload.project_id
-     WHERE held.released_at IS NULL
+     WHERE held.released_at IS NULL AND (workload.preemptible = %(preemptible)s OR %(preemptible)s IS NULL)
      GROUP BY 1, 2, 3
 """
 USAGE_INTERVAL = timedelta(seconds=60)  # interval between writes while only the decayed usage changes
@@ -84,11 +84,14 @@ def settle_usage(now: datetime) -> int:
     return len(new) + len(changed)
 
 
-def allocated_by_queue() -> dict[Key, Amounts3]:
-    """Return the current allocations by pool and queue. Departments include their projects."""
+def allocated_by_queue(*, preemptible: bool | None = None) -> dict[Key, Amounts3]:
+    """Return the current allocations by pool and queue. Departments include their projects.
+
+    With `preemptible`, only those of preemptible or only those of non-preemptible workloads count.
+    """
     allocated: dict[Key, Amounts3] = {}
     with connection.cursor() as cursor:
-        cursor.execute(ALLOCATED_BY_QUEUE)
+        cursor.execute(ALLOCATED_BY_QUEUE, {"preemptible": preemptible})
         for pool, department, project, *amounts in cursor.fetchall():
             mine = (int(amounts[0]), int(amounts[1]), int(amounts[2]))
             allocated[pool, (None, project)] = mine

@@ -15,7 +15,7 @@ from typing import Any
 
 from django.db import InterfaceError, OperationalError, close_old_connections, connection, transaction
 
-from berth.db.wake import wake
+from berth.db.wake import wake_for_all
 
 log = logging.getLogger(__name__)
 
@@ -57,8 +57,9 @@ class Announcer:
         with self._lock:
             pending, self._pending, self._timer = self._pending, {}, None
             self._sent_at = time.monotonic()
-        for note in build_notes(pending):
-            wake(NAME, json.dumps(note, separators=(",", ":")))
+        notes = [json.dumps(note, separators=(",", ":")) for note in build_notes(pending)]
+        if notes:
+            wake_for_all(NAME, notes)
 
     def shut_down(self) -> None:
         """Discard pending notes and wait for the timer thread to end."""

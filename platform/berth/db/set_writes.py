@@ -1,0 +1,50 @@
+"""Write many rows with a few statements, so that a row that the database rejects does not stop the others."""
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from django.db import DatabaseError, InterfaceError, OperationalError, transaction
+from django.db.models import Model
+
+from berth.db.moves import RowChange, change_rows, lock_keys
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+def write_in_halves(items: Sequence[T], write: Callable[[Sequence[T]], object]) -> list[tuple[T, str]]:
+    """Write all items at once. If that fails, write each half, down to the single item at fault.
+
+    Return the rejected items with the reasons. Call this function in a transaction. `write` must not change
+    anything but rows until its last statement has succeeded.
+    """
+    if not items:
+        return []
+    try:
+        with transaction.atomic():
+            write(items)
+    except (OperationalError, InterfaceError):
+        raise
+    except (DatabaseError, AssertionError, LookupError, ValueError) as error:
+        if len(items) == 1:
+            # The further lines of an error of the database show the content of the row.
+            return [(items[0], str(error).splitlines()[0] if str(error) else repr(error))]
+        middle = len(items) // 2
+        return [*write_in_halves(items[:middle], write), *write_in_halves(items[middle:], write)]
+    return []
+
+
+def write_changes(model: type[Model], field: str, changes: Sequence[RowChange]) -> set[Any]:
+    """Lock the rows in the order of their keys, and write each change by compare-and-set on `field`.
+
+    Return the keys of the changed rows. A rejected change is logged and left out. Call this function in a
+    transaction.
+    """
+    lock_keys(model._default_manager.filter(pk__in=[change.pk for change in changes]))
+    changed: set[Any] = set()
+    rejected = write_in_halves(changes, lambda part: changed.update(change_rows(model, field, part)))
+    for change, reason in rejected:
+        log.error("%s %s could not be written: %s", model._meta.verbose_name, change.pk, reason)
+    return changed

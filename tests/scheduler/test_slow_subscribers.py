@@ -1,0 +1,74 @@
+"""Tests that neither a slow subscriber nor a slow task of its subscription delays a cycle."""
+
+from typing import Any
+
+import pytest
+from django.db import connection, transaction
+
+from berth.core.spec.addresses import Channel
+from projects.models import Delivery, Phase, Subscription, Workload
+from projects.services.notifications import deliveries
+from projects.services.notifications.notify import lock_subscription
+from tests.scheduler.stage import Stage
+from tests.second_connection import run_on_second_connection
+
+
+@pytest.fixture
+def subscription(stage: Stage) -> Subscription:
+    return Subscription.objects.create(
+        to="https://hooks.example.org/1", channel=Channel.WEBHOOK, events=["started"]
+    )
+
+
+def tick_without_waiting(stage: Stage, times: int) -> None:
+    """Run ticks on a second connection, where waiting for a lock is an error."""
+
+    def run() -> None:
+        with connection.cursor() as cursor:
+            cursor.execute("SET lock_timeout = '1s'")
+        stage.tick(times)
+
+    answer = run_on_second_connection(run)
+    assert answer is None, answer
+
+
+def test_task_that_holds_a_subscription_does_not_delay_a_cycle(
+    stage: Stage, subscription: Subscription
+) -> None:
+    workload = stage.submit()
+    with transaction.atomic():
+        assert lock_subscription(subscription.pk) == subscription
+        tick_without_waiting(stage, 2)
+    assert stage.phase(workload) == Phase.RUNNING
+    assert Delivery.objects.filter(kind="started", subscription=subscription).exists()
+
+
+def test_two_tasks_do_not_notify_a_subscription_at_the_same_time(
+    stage: Stage, subscription: Subscription
+) -> None:
+    def lock() -> Subscription | None:
+        with transaction.atomic():
+            return lock_subscription(subscription.pk)
+
+    with transaction.atomic():
+        assert lock() == subscription
+        assert run_on_second_connection(lock) is None
+
+
+def test_webhook_that_does_not_respond_does_not_delay_a_cycle(
+    stage: Stage, subscription: Subscription, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = stage.submit("first"), stage.submit("second")
+    stage.tick(2)
+    delivery = Delivery.objects.get(workload_id=first.pk)
+    phases: list[Any] = []
+
+    def respond_after_two_cycles(row: Delivery, now: object) -> None:
+        stage.finish(first)
+        tick_without_waiting(stage, 2)
+        phases.extend(Workload.objects.order_by("name").values_list("phase", flat=True))
+
+    monkeypatch.setattr(deliveries, "send", respond_after_two_cycles)
+    assert deliveries.deliver(delivery.pk, delivery.next_attempt_at)
+    assert phases == [Phase.COMPLETED, Phase.RUNNING]
+    assert stage.phase(second) == Phase.RUNNING
