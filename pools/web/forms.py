@@ -7,6 +7,7 @@ from django import forms
 
 from berth.core.amounts import MILLI
 from berth.core.spec.quantities import CPU_LIMIT_MIN, MEMORY_LIMIT_MIN_MIB
+from berth.server.web.forms import Form
 from pools.engine.image_policy import read_policy
 from pools.engine.pod_limits import DefaultLimits
 from pools.models import NodePool
@@ -32,7 +33,7 @@ class JsonField(forms.JSONField):
         return super().prepare_value(value) if value else ""
 
 
-class PoolForm(forms.Form):
+class PoolForm(Form):
     name = forms.SlugField(label="Name", max_length=40, help_text="Lowercase letters, digits and dashes.")
     provider = forms.ChoiceField(
         label="Provider", choices=partial(offered_choices, "provider"), help_text="Source of the nodes."
@@ -196,19 +197,19 @@ class SettingsForm(PoolForm):
                 field.widget.render_value = True
 
 
-class ScaleForm(forms.Form):
+class ScaleForm(Form):
     nodes_desired = forms.IntegerField(label="Desired nodes", min_value=0)
     version = forms.IntegerField(widget=forms.HiddenInput)
     confirmed = forms.IntegerField(widget=forms.HiddenInput, required=False)  # confirmed number of nodes
 
 
-class ReasonForm(forms.Form):
+class ReasonForm(Form):
     reason = forms.CharField(
         label="Reason", max_length=200, required=False, help_text="Recorded in the history."
     )
 
 
-class JoinTokenForm(forms.Form):
+class JoinTokenForm(Form):
     comment = forms.CharField(
         label="Comment",
         max_length=100,

@@ -11,6 +11,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_GET, require_http_methods
 
 from berth.server.web.faults import form_errors
+from berth.server.web.forms import Form
 from berth.server.web.lists.tables import Column, list_query, requested_csv, table_state
 from berth.server.web.pages import Request, confirm_page, done, form_page, page, signed_in
 from projects.access import Action, administered_departments, administered_projects, may
@@ -36,7 +37,7 @@ TITLES = {
 }
 
 
-class SubscriptionForm(forms.Form):
+class SubscriptionForm(Form):
     of = forms.ChoiceField(label="Scope")
     events = forms.MultipleChoiceField(
         label="Events", choices=list(TITLES.items()), widget=forms.CheckboxSelectMultiple

@@ -11,6 +11,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_GET, require_http_methods
 
 from berth.server.web.faults import form_errors
+from berth.server.web.forms import Form
 from berth.server.web.lists.tables import Column, list_rows, requested_csv
 from berth.server.web.pages import Request, confirm_page, done, form_page, page, signed_in
 from pools.models import NodePool, PoolSecret, SecretKind
@@ -37,7 +38,7 @@ class WriteOnlyText(forms.Textarea):
         return ""
 
 
-class SecretForm(forms.Form):
+class SecretForm(Form):
     owner = forms.ChoiceField(label="Owner", help_text="All projects can use a pool's secrets")
     name = forms.CharField(label="Name", max_length=63, help_text="Lowercase letters, digits and dashes")
     value = forms.CharField(

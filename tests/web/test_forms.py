@@ -9,7 +9,7 @@ from django.urls import reverse
 from berth.core.errors import Invalid
 from berth.documents import read_document as read
 from pools.models import NodePool
-from projects.models import ApiToken, Audit, Membership, Project, Quota, Workload
+from projects.models import ApiToken, Audit, Budget, Membership, Project, Quota, Workload
 from tests import factories as make
 from tests.cast import Cast
 
@@ -59,7 +59,7 @@ def test_quota_form_creates_and_edits_quota_in_gpus(alice: Client) -> None:
         ({"gpu": "0.00001"}, "gpu", "too many decimals"),
         ({"limit_memory_mib": "1.5"}, "limit_memory_mib", "too many decimals"),
         ({"weight": "-3"}, "weight", "0 to"),
-        ({"weight": ""}, "weight", "required"),
+        ({"weight": ""}, "weight", "Enter a value"),
         ({"rank": "5000"}, "rank", "1000"),
         ({"rank": "1.5"}, "rank", "whole number"),
     ],
@@ -326,3 +326,38 @@ def test_node_is_cordoned_with_a_reason(cast: Cast, alice: Client) -> None:
     again = alice.post(f"/nodes/{node.name}/cordon", {"reason": ""}, **HTMX)
     assert again.status_code == 409
     assert "cordoned" in again.content.decode()
+
+
+@pytest.mark.parametrize(
+    ("changes", "field", "message"),
+    [
+        ({"gpu_hours": ""}, "gpu_hours", "Enter a value."),
+        ({"gpu_hours": "many"}, "gpu_hours", '"many" is not valid. Enter a whole number, for example 12.'),
+        ({"gpu_hours": "0"}, "gpu_hours", '"0" is too low. Enter 1 or more.'),
+        (
+            {"owner": "departments/reserch"},
+            "owner",
+            '"departments/reserch" is not available. Did you mean departments/research?',
+        ),
+    ],
+)
+def test_form_error_states_the_value_and_what_is_allowed(
+    alice: Client, changes: dict[str, str], field: str, message: str
+) -> None:
+    fields = {"owner": "departments/research", "gpu_hours": "500", "warn_at": "80", "version": "0"}
+    answer = alice.post("/budgets/new", {**fields, **changes})
+    assert answer.status_code == 422
+    assert errors(answer) == {field: [message]}
+    assert not Budget.objects.exists()
+
+
+def test_form_error_shortens_a_long_value_and_escapes_it(alice: Client) -> None:
+    answer = alice.post("/departments/new", {"name": "vision", "rank": "<b>" + "9" * 500})
+    [message] = errors(answer)["rank"]
+    assert message.startswith('"<b>999') and len(message) < 160
+    assert "&lt;b&gt;999" in answer.content.decode()
+
+
+def test_grant_form_suggests_the_nearest_role(alice: Client) -> None:
+    answer = alice.post("/access/grant", {"username": "dave", "scope": "projects/vision", "role": "membr"})
+    assert errors(answer)["role"] == ['"membr" is not available. Did you mean member?']

@@ -12,6 +12,7 @@ from django.views.decorators.http import require_GET, require_http_methods
 
 from berth.core.errors import Forbidden
 from berth.server.web.faults import form_errors
+from berth.server.web.forms import Form
 from berth.server.web.lists.tables import Column, list_rows, requested_csv
 from berth.server.web.pages import Request, confirm_page, done, form_page, page, signed_in
 from projects.access import (
@@ -38,7 +39,7 @@ from projects.services.people import members as service
 PLATFORM = "platform"
 
 
-class GrantForm(forms.Form):
+class GrantForm(Form):
     username = forms.CharField(label="Username", max_length=150)
     scope = forms.ChoiceField(label="Scope")
     role = forms.ChoiceField(label="Role", choices=Role.choices)
@@ -50,7 +51,7 @@ class GrantForm(forms.Form):
         choice.choices = scopes
 
 
-class UserForm(forms.Form):
+class UserForm(Form):
     username = forms.CharField(label="Username", max_length=150)
     email = forms.EmailField(label="Email", required=False)
     password = forms.CharField(

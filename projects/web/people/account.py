@@ -12,6 +12,7 @@ from django.views.decorators.http import require_GET, require_http_methods
 from berth.core.errors import BerthError, RateLimited
 from berth.server.api.rate_limits import password_attempt
 from berth.server.web.faults import add_form_errors
+from berth.server.web.forms import Form
 from berth.server.web.pages import Request, done, form_page, page, signed_in
 from projects.models import Membership
 from projects.selectors import tokens
@@ -31,7 +32,7 @@ def _field(label: str, autocomplete: str, help_text: str = "") -> forms.CharFiel
     )  # fmt: skip
 
 
-class PasswordForm(forms.Form):
+class PasswordForm(Form):
     current_password = _field("Current password", "current-password")
     new_password = _field("New password", "new-password", "At least 10 characters")
     repeated = _field("Confirm new password", "new-password")

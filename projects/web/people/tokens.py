@@ -9,6 +9,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_http_methods
 
 from berth.server.web.faults import form_errors
+from berth.server.web.forms import Form
 from berth.server.web.pages import Request, confirm_page, done, form_page, page, signed_in
 from projects.actor import SCOPES
 from projects.selectors import tokens
@@ -22,7 +23,7 @@ SCOPE_LABELS = {
 }
 
 
-class TokenForm(forms.Form):
+class TokenForm(Form):
     name = forms.CharField(
         label="Name", max_length=100, help_text="Name of the program that will use the token"
     )

@@ -10,6 +10,7 @@ from django.views.decorators.http import require_http_methods
 
 from berth.core.errors import BerthError, PreconditionFailed
 from berth.server.web.faults import add_form_errors
+from berth.server.web.forms import Form
 from berth.server.web.pages import Request, confirm_page, done, form_page, signed_in
 from projects.access import Action, administered_departments, may, require
 from projects.actor import Actor
@@ -25,7 +26,7 @@ CONFLICT_MESSAGE = (
 )
 
 
-class BudgetForm(forms.Form):
+class BudgetForm(Form):
     gpu_hours = forms.IntegerField(
         label="GPU-hours per month",
         min_value=1,

@@ -6,6 +6,7 @@ from typing import Any
 
 from django import forms
 
+from berth.server.web.forms import Form
 from projects.models import Quota
 from projects.services.quotas import quota_values
 
@@ -40,7 +41,7 @@ def _amount(label: str, step: str, hint: str = UNLIMITED) -> forms.FloatField:
     return forms.FloatField(label=label, required=False, widget=widget, help_text=hint)
 
 
-class QuotaForm(forms.Form):
+class QuotaForm(Form):
     gpu = _amount("GPUs", "any")
     limit_gpu = _amount("GPU limit", "any")
     weight = forms.FloatField(

@@ -6,6 +6,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_http_methods
 
 from berth.server.web.faults import form_errors
+from berth.server.web.forms import Form
 from berth.server.web.pages import Request, confirm_page, done, form_page, signed_in
 from projects.access import Action, require
 from projects.actor import Actor
@@ -15,7 +16,7 @@ from projects.selectors import find_department, find_owner
 from projects.services import tenants
 
 
-class TenantForm(forms.Form):
+class TenantForm(Form):
     name = forms.CharField(label="Name", max_length=63, help_text="Lowercase letters, digits and dashes")
     title = forms.CharField(label="Title", max_length=200, required=False)
     rank = forms.IntegerField(
@@ -23,7 +24,7 @@ class TenantForm(forms.Form):
     )
 
 
-class ChangeForm(forms.Form):
+class ChangeForm(Form):
     title = forms.CharField(label="Title", max_length=200, required=False)
     rank = forms.IntegerField(label="Rank", help_text="-1000 to 1000; higher ranks are served first")
     reclaim_min_runtime = forms.IntegerField(

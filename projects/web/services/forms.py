@@ -11,6 +11,7 @@ from django.views.decorators.http import require_http_methods
 from berth.core.errors import BerthError
 from berth.core.words import format_count
 from berth.server.web.faults import form_errors
+from berth.server.web.forms import Form
 from berth.server.web.pages import Request, confirm_page, done, form_page, signed_in
 from projects.access import Action, require
 from projects.models import Service
@@ -23,7 +24,7 @@ FIELDS = {"num_replicas": "num_replicas", "engine_urls": "engine_urls"}
 SETTINGS_HELP = "YAML. Omitted keys take their defaults."
 
 
-class ScaleOutForm(forms.Form):
+class ScaleOutForm(Form):
     num_replicas = forms.IntegerField(label="Total engines", min_value=0, required=False)
     engine_urls = forms.CharField(
         label="External engines", required=False, widget=forms.Textarea(attrs={"rows": 3}),
@@ -35,13 +36,13 @@ class ScaleOutForm(forms.Form):
         return ScaleParameters(num_replicas=self.cleaned_data["num_replicas"] or 0, urls=urls)
 
 
-class ScaleInForm(forms.Form):
+class ScaleInForm(Form):
     num_replicas = forms.IntegerField(label="Remaining engines", min_value=1)
     force = forms.BooleanField(label="Abort running requests", required=False)
     confirmed = forms.IntegerField(required=False, widget=forms.HiddenInput)
 
 
-class SettingsForm(forms.Form):
+class SettingsForm(Form):
     settings = forms.CharField(
         label="Settings", widget=forms.Textarea(attrs={"rows": 16, "spellcheck": "false"}),
         help_text=SETTINGS_HELP, required=False,

@@ -7,12 +7,13 @@ from django.urls import reverse
 from django.views.decorators.http import require_http_methods
 
 from berth.server.web.faults import form_errors
+from berth.server.web.forms import Form
 from berth.server.web.pages import Request, confirm_page, done, form_page, signed_in
 from projects.models import SavedView
 from projects.services.people.views import remove_view, save_view
 
 
-class ViewForm(forms.Form):
+class ViewForm(Form):
     name = forms.CharField(
         label="Name", max_length=60, help_text="An existing view with this name is overwritten"
     )

@@ -12,6 +12,7 @@ from django.views.decorators.http import require_GET, require_http_methods
 from berth.core.errors import BerthError, Invalid, NotFound, PreconditionFailed
 from berth.core.problems import Problem
 from berth.server.web.faults import add_form_errors
+from berth.server.web.forms import Form
 from berth.server.web.lists.tables import Column, list_query, requested_csv
 from berth.server.web.pages import Request, confirm_page, done, form_page, page, signed_in
 from projects.access import Action, may
@@ -35,7 +36,7 @@ COLUMNS: tuple[Column[Row], ...] = (
 )
 
 
-class SaveForm(forms.Form):
+class SaveForm(Form):
     """Form with the name and description of a new template."""
 
     project = forms.ChoiceField(label="Project")

@@ -1,0 +1,86 @@
+"""Base class of forms: error messages that state the value, what is allowed and what to do."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from django import forms
+from django.core.exceptions import ValidationError
+
+from berth.core.problems import VALUE_MAX, closest_match, format_value
+
+EXAMPLES: tuple[tuple[type[forms.Field], str], ...] = (
+    (forms.FloatField, "a number, for example 1.5"),
+    (forms.IntegerField, "a whole number, for example 12"),
+    (forms.EmailField, "an email address, for example ada@example.com"),
+    (forms.DateTimeField, "a date and time, for example 2026-11-30 14:30"),
+    (forms.DateField, "a date, for example 2026-11-30"),
+    (forms.URLField, "an address, for example https://example.com/hook"),
+)
+
+
+class Form(forms.Form):
+    """A form whose fields replace Django's general messages by specific ones."""
+
+    def _clean_fields(self) -> None:
+        super()._clean_fields()  # type: ignore[misc]  # no stub
+        for name, errors in self.errors.items():
+            field = self.fields.get(name)
+            if field is None:
+                continue
+            value = self[name].data
+            errors.data = [_specific(field, value, error) for error in errors.as_data()]
+
+
+def _specific(field: forms.Field, value: Any, error: ValidationError) -> ValidationError:
+    message = _message(field, value, error)
+    return ValidationError(message, code=error.code) if message else error
+
+
+def _message(field: forms.Field, value: Any, error: ValidationError) -> str:
+    """Return the specific message for an error, or "" if its own message is specific."""
+    code, params = error.code, error.params or {}
+    if code == "required":
+        return "Choose a value." if isinstance(field, forms.ChoiceField) else "Enter a value."
+    if code == "min_value":
+        return f"{_shown(value)} is too low. Enter {params['limit_value']} or more."
+    if code == "max_value":
+        return f"{_shown(value)} is too high. Enter {params['limit_value']} or less."
+    if code == "max_length":
+        return f"{params['show_value']} characters are too many. Enter at most {params['limit_value']}."
+    if code == "min_length":
+        return f"{params['show_value']} characters are too few. Enter at least {params['limit_value']}."
+    if code == "invalid_choice" and isinstance(field, forms.ChoiceField):
+        return _invalid_choice(field, str(params.get("value", value)))
+    if code == "invalid":
+        example = next((text for kind, text in EXAMPLES if type(field) is kind), "")
+        return f"{_shown(value)} is not valid. Enter {example}." if example else ""
+    return ""
+
+
+def _invalid_choice(field: forms.ChoiceField, value: str) -> str:
+    allowed = [str(choice) for choice in _values(field.choices) if choice not in ("", None)]
+    match = closest_match(value, allowed)
+    if match:
+        advice = f"Did you mean {match}?"
+    elif 0 < len(allowed) <= 12:
+        advice = (
+            f"Choose {', '.join(allowed)}." if len(allowed) == 1 else f"Choose one of {', '.join(allowed)}."
+        )
+    else:
+        advice = "Choose one from the list."
+    return f"{_shown(value)} is not available. {advice}"
+
+
+def _values(choices: Any) -> Iterator[Any]:
+    for value, label in choices:
+        if isinstance(label, (list, tuple)):
+            yield from _values(label)
+        else:
+            yield value
+
+
+def _shown(value: object) -> str:
+    """Return the value in quotation marks, shortened, or a list of values as it was received."""
+    if isinstance(value, str) and value.isprintable():
+        return f'"{value[: VALUE_MAX - 1]}…"' if len(value) > VALUE_MAX else f'"{value}"'
+    return format_value(value)
