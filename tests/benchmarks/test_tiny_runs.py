@@ -18,7 +18,8 @@ EXPECTED_OUTPUT = {  # text that a successful run prints
     "tenants": "fair, the first 200 jobs", "openb": "fragmentation", "rest_submit": "rest",
     "pages": "/node-pools/train", "dry_run": "would never start", "explaining": "from_what_it_wrote",
     "smallest_change": "20 kinds wait", "kueue": "statements_each",
-    "pools_at_size": "leaks 0", "elastic_service": "drawn: ", "whole_system": "submit to running",
+    "pools_at_size": "leaks 0", "elastic_service": "drawn: ", "latency": "of 3 submissions took more than",
+    "whole_system": "submit to running",
 }  # fmt: skip
 
 # The other benchmarks start servers and pods, which takes too long here.

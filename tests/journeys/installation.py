@@ -37,6 +37,7 @@ class Installation:
     port: int = 0
     output: str = ""
     process: subprocess.Popen[str] | None = None
+    module: str = "berth.server.up"
     names: dict[str, str] = field(
         default_factory=lambda: {
             "database": "bin/postgres",
@@ -62,7 +63,7 @@ class Installation:
         self.port = self.port or free_port()
         log = (self.home.parent / "up.out").open("w+")
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "berth.server.up", "--port", str(self.port), *options],
+            [sys.executable, "-m", self.module, "--port", str(self.port), *options],
             env=self.env(),
             cwd="/",
             stdout=log,

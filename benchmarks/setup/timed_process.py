@@ -1,0 +1,111 @@
+"""Run the web or scheduler process of Berth and record when each step of a submission happens.
+
+`python -m benchmarks.setup.timed_process FILE MODULE [ARGUMENT ...]` runs the module as `python -m` does. The
+process appends one line per step to the file: the time and the thread's CPU time in seconds, the step and its
+details.
+"""
+
+import functools
+import gc
+import runpy
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+SLOW_SECONDS = 0.003  # shorter steps of the loop and pauses of the garbage collector are not recorded
+
+
+class Recorder:
+    """Steps of one process, written line by line because signals may end the process."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file.open("a", buffering=1)
+        self._collecting = 0.0
+
+    def mark(self, step: str, details: object = "") -> None:
+        self._file.write(f"{time.time():.6f}\t{time.thread_time():.6f}\t{step}\t{details}\n")
+
+    def around(self, owner: Any, name: str, begin: str, end: str, details: Callable[..., object]) -> None:
+        """Record when a function begins and ends, with details from its arguments."""
+        function = getattr(owner, name)
+
+        @functools.wraps(function)
+        def recorded(*arguments: Any, **options: Any) -> Any:
+            text = details(*arguments, **options)
+            if begin:
+                self.mark(begin, text)
+            result = function(*arguments, **options)
+            if end:
+                self.mark(end, text)
+            return result
+
+        setattr(owner, name, recorded)
+
+    def slow_calls(self, owner: Any, name: str, details: Callable[..., object]) -> None:
+        """Record the calls of a function that take long, when they end."""
+        function = getattr(owner, name)
+
+        @functools.wraps(function)
+        def recorded(*arguments: Any, **options: Any) -> Any:
+            began = time.perf_counter()
+            try:
+                return function(*arguments, **options)
+            finally:
+                seconds = time.perf_counter() - began
+                if seconds >= SLOW_SECONDS:
+                    self.mark("slow", f"{details(*arguments, **options)} {seconds * 1000:.0f} ms")
+
+        setattr(owner, name, recorded)
+
+    def watch_garbage_collection(self) -> None:
+        gc.callbacks.append(self._collected)
+
+    def _collected(self, phase: str, info: dict[str, int]) -> None:
+        if phase == "start":
+            self._collecting = time.perf_counter()
+            return
+        seconds = time.perf_counter() - self._collecting
+        if seconds >= SLOW_SECONDS:
+            self.mark("slow", f"garbage collection {info['generation']} {seconds * 1000:.0f} ms")
+
+
+def record_web(recorder: Recorder) -> None:
+    from berth.db import wake
+
+    recorder.around(wake, "_notify", "notify", "notified", lambda name, reasons: name)
+
+
+def record_scheduler(recorder: Recorder) -> None:
+    import django
+
+    django.setup()
+    from berth.db import crash_points
+    from pools.runtimes.local import LocalRuntime
+    from scheduler.loop import tick
+    from scheduler.loop.leader import Scheduler
+
+    crash_points.set_listener(recorder.mark)
+    recorder.around(Scheduler, "trigger", "woken", "", lambda scheduler, waiter, woken: "")
+    recorder.around(tick.Loop, "observe", "tick", "", lambda loop, now, trigger: trigger)
+    recorder.around(tick, "record_reports", "", "reported", lambda now, context: "")
+    recorder.around(LocalRuntime, "start", "order", "ordered", lambda runtime, order: order.pod_id)
+    recorder.slow_calls(tick.Loop, "_try", lambda loop, name, step: name)
+    recorder.slow_calls(Scheduler, "leads", lambda scheduler: "lease")
+
+
+def main() -> None:
+    file, module, *arguments = sys.argv[1:]
+    recorder = Recorder(Path(file))
+    recorder.watch_garbage_collection()
+    if "run_scheduler" in arguments:
+        record_scheduler(recorder)
+    else:
+        record_web(recorder)
+    sys.argv = [module, *arguments]
+    runpy.run_module(module, run_name="__main__", alter_sys=True)
+
+
+if __name__ == "__main__":
+    main()
