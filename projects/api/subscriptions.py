@@ -128,7 +128,7 @@ class SubscriptionDeliveries(ApiView):
         query = parse_query(request, ListQuery)
         row = find_subscription(self.actor, subscription_id)
         return Response(
-            page(Delivery.objects.filter(subscription=row), query, NEWEST, each(serialize_delivery))
+            page(Delivery.objects.filter(subscription_id=row.pk), query, NEWEST, each(serialize_delivery))
         )
 
 

@@ -2335,13 +2335,9 @@ class Migration(migrations.Migration):
                 ("last_error", models.TextField(blank=True)),
                 ("ended_at", models.DateTimeField(null=True)),
                 (
-                    "subscription",
-                    models.ForeignKey(
-                        help_text="Empty if the address is from a workload document.",
-                        null=True,
-                        on_delete=django.db.models.deletion.SET_NULL,
-                        related_name="deliveries",
-                        to="projects.subscription",
+                    "subscription_id",
+                    models.BigIntegerField(
+                        help_text="Empty if the address is from a workload document.", null=True
                     ),
                 ),
             ],
@@ -2350,6 +2346,7 @@ class Migration(migrations.Migration):
                 "ordering": ["-id"],
                 "indexes": [
                     models.Index(fields=["workload_id", "-id"], name="delivery_of_workload"),
+                    models.Index(fields=["subscription_id", "-id"], name="delivery_of_subscription"),
                     models.Index(
                         condition=models.Q(("state", "pending")),
                         fields=["next_attempt_at"],

@@ -5,13 +5,13 @@ from django.db.models import Q
 from django.db.models.functions import Now
 
 from berth.core.spec.addresses import Channel
-from projects.models.subscriptions import Subscription
 
 
 class Delivery(models.Model):
     """A notification to one address, stored in the same transaction as the change that it reports.
 
-    IDs and names are copied, because deliveries outlive the workload.
+    IDs and names are copied, because deliveries outlive the workload and the subscription. With a foreign key,
+    deleting a subscription would fail a transaction that is creating a delivery for it.
     """
 
     class State(models.TextChoices):
@@ -27,10 +27,9 @@ class Delivery(models.Model):
     )
     workload_id = models.UUIDField(null=True)
     project_id = models.BigIntegerField(null=True)
-    subscription = models.ForeignKey(
-        Subscription, null=True, on_delete=models.SET_NULL, related_name="deliveries",
-        help_text="Empty if the address is from a workload document.",
-    )  # fmt: skip
+    subscription_id = models.BigIntegerField(
+        null=True, help_text="Empty if the address is from a workload document."
+    )
     to = models.TextField()
     channel = models.CharField(max_length=7, choices=[(channel, channel) for channel in Channel])
     content = models.JSONField(help_text="Content of the notification.")
@@ -45,6 +44,7 @@ class Delivery(models.Model):
         verbose_name_plural = "deliveries"
         indexes = [
             models.Index(fields=["workload_id", "-id"], name="delivery_of_workload"),
+            models.Index(fields=["subscription_id", "-id"], name="delivery_of_subscription"),
             models.Index(fields=["next_attempt_at"], name="delivery_due", condition=Q(state="pending")),
         ]
         constraints = [

@@ -103,7 +103,7 @@ def _subject(row: Delivery) -> str:
 @require_GET
 def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     mine = subscriptions(request.actor)
-    rows, log = mine, Delivery.objects.filter(subscription__in=mine.order_by().values("pk"))
+    rows, log = mine, Delivery.objects.filter(subscription_id__in=mine.order_by().values("pk"))
     for word in table_state(request.GET, "")["search"].split():
         owners = Q(project__name__icontains=word) | Q(department__name__icontains=word)
         people = Q(user__username__icontains=word) | Q(created_by__icontains=word)

@@ -1,4 +1,4 @@
-"""Tests that neither a slow subscriber nor a slow task of its subscription delays a cycle."""
+"""Tests that no subscriber, task of its subscription or deletion of a subscription delays a cycle."""
 
 from typing import Any
 
@@ -6,6 +6,7 @@ import pytest
 from django.db import connection, transaction
 
 from berth.core.spec.addresses import Channel
+from berth.db import crash_points
 from projects.models import Delivery, Phase, Subscription, Workload
 from projects.services.notifications import deliveries
 from projects.services.notifications.notify import lock_subscription
@@ -40,7 +41,7 @@ def test_task_that_holds_a_subscription_does_not_delay_a_cycle(
         assert lock_subscription(subscription.pk) == subscription
         tick_without_waiting(stage, 2)
     assert stage.phase(workload) == Phase.RUNNING
-    assert Delivery.objects.filter(kind="started", subscription=subscription).exists()
+    assert Delivery.objects.filter(kind="started", subscription_id=subscription.pk).exists()
 
 
 def test_two_tasks_do_not_notify_a_subscription_at_the_same_time(
@@ -53,6 +54,27 @@ def test_two_tasks_do_not_notify_a_subscription_at_the_same_time(
     with transaction.atomic():
         assert lock() == subscription
         assert run_on_second_connection(lock) is None
+
+
+def test_subscription_that_is_deleted_during_a_commit_does_not_repeat_it(
+    stage: Stage, subscription: Subscription
+) -> None:
+    workload, pk = stage.submit(), subscription.pk
+    stage.tick()
+
+    def delete_before_the_commit_ends(point: str) -> None:
+        if point == "reports.before_end" and Subscription.objects.filter(pk=pk).exists():
+            answer = run_on_second_connection(subscription.delete)
+            assert not isinstance(answer, Exception), answer
+
+    crash_points.set_listener(delete_before_the_commit_ends)
+    try:
+        stage.tick()
+    finally:
+        crash_points.set_listener(None)
+    assert not Subscription.objects.exists()
+    assert stage.phase(workload) == Phase.RUNNING
+    assert Delivery.objects.get(kind="started").subscription_id == pk
 
 
 def test_webhook_that_does_not_respond_does_not_delay_a_cycle(

@@ -79,7 +79,7 @@ def populated_cast(cast: Cast) -> Cast:
             actor=person, scope=person.user, events=["failed"], to=f"{name}@example.org"
         )
         Delivery.objects.create(
-            kind="failed", workload_id=waits.pk, subscription=subscription, to=subscription.to,
+            kind="failed", workload_id=waits.pk, subscription_id=subscription.pk, to=subscription.to,
             channel=subscription.channel, next_attempt_at=waits.submitted_at,
             content={"project": project.name, "workload": name},
         )  # fmt: skip

@@ -87,7 +87,7 @@ def build_delivery(
         kind=kind,
         workload_id=workload.pk if workload else None,
         project_id=workload.project_id if workload else None,
-        subscription=subscription,
+        subscription_id=None if subscription is None else subscription.pk,
         to=address,
         channel=channel,
         content=content,
