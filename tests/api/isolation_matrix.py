@@ -145,6 +145,7 @@ MATRIX: list[tuple[str, str, Any, dict[str, str], str]] = [
     ("GET", "node-pools/local/capacity", None, {}, "200 200 200 200 200 200 404 401"),
     ("GET", "node-pools/local/cost", None, {}, "200 200 200 200 200 200 404 401"),
     ("GET", "node-pools/local/fragmentation", None, {}, "200 200 200 200 200 200 404 401"),
+    ("GET", "node-pools/local/diagnosis", None, {}, "200 403 403 403 403 403 404 401"),
     ("GET", "node-pools/local/history", None, {}, "200 200 200 200 200 200 404 401"),
     ("GET", "nodes", None, {}, "200 200 200 200 200 200 200 401"),
     ("GET", "nodes/local-0", None, {}, "200 200 200 200 200 200 404 401"),

@@ -20,6 +20,7 @@ from pools.models.scaling import ScalingKind
 from pools.scale_down import blocked_reasons
 from projects.access import Action, may, visible_pools
 from scheduler.reports.fragmentation import Fragmentation, FragmentationLevel, measure_fragmentation
+from scheduler.reports.pool_diagnosis import Severity, diagnose_pool
 from scheduler.web.pools.capacity import Capacity, pool_capacity
 from scheduler.web.pools.capacity_chart import SPANS, build_capacity_chart
 from scheduler.web.pools.csv_exports import history_listing, requested_pool_csv
@@ -44,6 +45,7 @@ TONES = {
     ScalingKind.BOOT_FAILED: "bad",
     ScalingKind.RETRIED: "info",
 }
+FINDING_TONES = {Severity.ERROR: "bad", Severity.WARNING: "warn", Severity.NOTE: "info"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +132,9 @@ def detail(request: Request, name: str) -> HttpResponse | StreamingHttpResponse:
         "spent": [("Last 24 hours", costs.day), ("Last 30 days", costs.month)],
         "nodes": nodes,
         "blocked": blocked_reasons(pool, now),
+        "findings": [(finding, FINDING_TONES[finding.severity]) for finding in diagnose_pool(pool, now)]
+        if is_admin
+        else [],
         "legend": allocated_by_project(request.actor, pool),
         "may_change": may(request.actor, Action.EDIT, pool),
         "is_admin": is_admin,

@@ -393,3 +393,23 @@ def test_budget_options_are_sent_as_disruption_budgets(terminal: Terminal) -> No
     for wrong in ("10%", "nodes=1,nodes=2", "node=1"):
         result = terminal.run("pool", "edit", "train", "--budget", wrong)
         assert (result.exit_code, len(result.stderr.splitlines())) == (2, 1)
+
+
+def test_doctor_lists_the_problems_of_a_pool_and_exits_with_1_for_an_error(terminal: Terminal) -> None:
+    error = {"severity": "error", "name": "boots", "finding": "5 boots in a row failed.", "remedy": "Run it."}
+    note = {"severity": "note", "name": "no nodes", "finding": "The pool has no nodes.", "remedy": ""}
+
+    def answer(*findings: dict[str, str]) -> StubServer:
+        return StubServer(httpx.Response(200, json={"pool": "train", "findings": list(findings)}))
+
+    result = terminal.run("doctor", "train", server=answer(error, note))
+    assert (result.exit_code, result.stdout.splitlines()) == (1, [
+        "error    boots          5 boots in a row failed.",
+        "                        Run it.",
+        "note     no nodes       The pool has no nodes.",
+    ])  # fmt: skip
+    assert terminal.run("doctor", "train", server=answer(note)).exit_code == 0
+    healthy = terminal.run("doctor", "train", server=answer())
+    assert (healthy.exit_code, healthy.stderr) == (0, "No problems found in pool train.\n")
+    as_json = terminal.run("doctor", "train", "-o", "json", server=answer(error))
+    assert (as_json.exit_code, json.loads(as_json.stdout)) == (1, [error])

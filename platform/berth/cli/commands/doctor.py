@@ -1,45 +1,71 @@
 """Command `berth doctor`."""
 
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any
 
 import typer
 
+from berth.cli.arguments import open_client
 from berth.cli.output import Output, OutputOption, show_list
 from berth.cli.text import safe
 
-if TYPE_CHECKING:
-    from berth.server.doctor import Check
-
 MARGIN = 24
+PoolArgument = Annotated[
+    str | None,
+    typer.Argument(metavar="[POOL]", help="Node pool to examine; without it, this machine is examined."),
+]
 
 
 def doctor(
+    pool: PoolArgument = None,
     *,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, like -o json.")] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Check what Berth can and cannot do on this machine, and suggest remedies.
+    """List the problems of a node pool, or check what Berth can do on this machine, with remedies.
 
-    Isolation, limits and images are tested by running pods, which takes a few seconds. Run the command as
-    the user that runs Berth or the node's agent. The exit code is 1 if something required is missing.
+    For a pool, errors come first, then warnings and notes. The exit code is 1 if there is an error.
+
+    On this machine, isolation, limits and images are tested by running pods, which takes a few seconds. Run
+    the command as the user that runs Berth or the node's agent. The exit code is 1 if something required is
+    missing.
 
     \b
     berth doctor
     berth doctor --json
+    berth doctor train
     """
-    from berth.server.doctor import Status, examine
-
-    checks = examine()
-    if as_json or output.is_data:
-        show_list(checks, (), Output.JSON if as_json else output, "")
-    else:
-        for check in checks:
-            _print_check(check)
-    if any(check.status is Status.MISSING for check in checks):
+    chosen = Output.JSON if as_json else output
+    failed = _examine_machine(chosen) if pool is None else _examine_pool(pool, chosen)
+    if failed:
         raise typer.Exit(1)
 
 
-def _print_check(check: "Check") -> None:
-    print(f"{check.status:<9}{check.name:<{MARGIN - 9}}{safe(check.finding)}")
-    if check.remedy:
-        print(f"{'':<{MARGIN}}{safe(check.remedy)}")
+def _examine_machine(output: Output) -> bool:
+    """Print the checks of this machine. Return whether something required is missing."""
+    from berth.server.doctor import Status, examine
+
+    checks = examine()
+    _show(checks, output, "", lambda check: (check.status, check.name))
+    return any(check.status is Status.MISSING for check in checks)
+
+
+def _examine_pool(name: str, output: Output) -> bool:
+    """Print the problems of a pool. Return whether one of them is an error."""
+    with open_client() as client:
+        findings = client.node_pools.diagnosis(name).findings
+    _show(findings, output, f"No problems found in pool {name}.", lambda entry: (entry.severity, entry.name))
+    return any(entry.severity == "error" for entry in findings)
+
+
+def _show(
+    entries: Sequence[Any], output: Output, empty_message: str, labels: Callable[[Any], tuple[str, str]]
+) -> None:
+    if output.is_data or not entries:
+        show_list(entries, (), output, empty_message)
+        return
+    for entry in entries:
+        status, name = labels(entry)
+        print(f"{status:<9}{name:<{MARGIN - 9}}{safe(entry.finding)}")
+        if entry.remedy:
+            print(f"{'':<{MARGIN}}{safe(entry.remedy)}")

@@ -14,6 +14,7 @@ from berth.client.models.pools import (
     Node,
     NodePool,
     PoolCost,
+    PoolDiagnosis,
     PoolEnvironment,
     ScaledPool,
     ScalePreview,
@@ -100,6 +101,10 @@ class AsyncNodePools(AsyncResource):
     async def fragmentation(self, name: str) -> Fragmentation:
         """Return how free GPUs are distributed across nodes, and the largest gangs that fit."""
         return await self._get(Fragmentation, f"node-pools/{name}/fragmentation")
+
+    async def diagnosis(self, name: str) -> PoolDiagnosis:
+        """Return the pool's problems, most important first, each with a remedy."""
+        return await self._get(PoolDiagnosis, f"node-pools/{name}/diagnosis")
 
     async def environment(self, name: str) -> PoolEnvironment:
         """Return the environment that a pool's plugins install. Raises NotFound if it has none."""

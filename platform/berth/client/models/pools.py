@@ -282,6 +282,21 @@ class PoolCost(Model):
     last_30_days: PeriodCost = Field(default_factory=PeriodCost)
 
 
+class Finding(Model):
+    severity: str = ""
+    name: str
+    finding: str = ""
+    """A sentence with numbers."""
+    remedy: str = ""
+    """What to do; empty if nothing is to be done."""
+
+
+class PoolDiagnosis(Model):
+    pool: str = ""
+    findings: list[Finding] = []
+    """Most important first; empty if there is none."""
+
+
 class PoolEnvironment(Model):
     """Environment that a pool's plugins install."""
 

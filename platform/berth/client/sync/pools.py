@@ -14,6 +14,7 @@ from berth.client.models.pools import (
     Node,
     NodePool,
     PoolCost,
+    PoolDiagnosis,
     PoolEnvironment,
     ScaledPool,
     ScalePreview,
@@ -101,6 +102,10 @@ class NodePools(Resource):
     def fragmentation(self, name: str) -> Fragmentation:
         """Return how free GPUs are distributed across nodes, and the largest gangs that fit."""
         return self._get(Fragmentation, f"node-pools/{name}/fragmentation")
+
+    def diagnosis(self, name: str) -> PoolDiagnosis:
+        """Return the pool's problems, most important first, each with a remedy."""
+        return self._get(PoolDiagnosis, f"node-pools/{name}/diagnosis")
 
     def environment(self, name: str) -> PoolEnvironment:
         """Return the environment that a pool's plugins install. Raises NotFound if it has none."""

@@ -1,0 +1,326 @@
+"""Diagnosis of a node pool: its problems, the most important first, each with a remedy."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from django.db.models import Count, Sum
+
+from berth.core.backports import StrEnum
+from berth.core.words import format_count, format_gpus
+from pools.engine.image_policy import read_policy
+from pools.models import Machine, Node, NodePool
+from pools.models.node import HOSTING, PENDING, NodeState
+from pools.runtimes.enclosure.levels import Level
+from pools.selectors import nodes, overdue_drains, ready_threshold, workloads_on_nodes
+from projects.models import Quota, Workload
+from projects.models.workloads import Phase
+
+MAX_NAMED = 3
+OVERDUE_TICKS = 4
+TICK_GRACE = timedelta(seconds=30)
+MACHINE_SILENCE = timedelta(seconds=60)
+
+
+class Severity(StrEnum):
+    ERROR = "error"  # the pool cannot do its work
+    WARNING = "warning"  # a part of the pool is unusable, or will be soon
+    NOTE = "note"  # intended, but a possible surprise
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One problem. `finding` is a sentence with numbers, and `remedy` is what to do, or empty."""
+
+    severity: Severity
+    name: str
+    finding: str
+    remedy: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PoolFacts:
+    """Pool with its current nodes at one time."""
+
+    pool: NodePool
+    nodes: Sequence[Node]
+    now: datetime
+
+    def in_states(self, *states: NodeState) -> list[Node]:
+        return [node for node in self.nodes if node.state in states]
+
+    @property
+    def hosting(self) -> list[Node]:
+        return self.in_states(*HOSTING)
+
+
+Check = Callable[[PoolFacts], Iterator[Finding]]
+
+
+def diagnose_pool(pool: NodePool, now: datetime) -> list[Finding]:
+    """Return the pool's problems: errors, then warnings, then notes, each in order of importance."""
+    facts = PoolFacts(pool, list(nodes().filter(pool=pool)), now)
+    findings = [finding for check in CHECKS for finding in check(facts)]
+    return sorted(findings, key=lambda finding: list(Severity).index(finding.severity))
+
+
+def _provider(facts: PoolFacts) -> Iterator[Finding]:
+    pool = facts.pool
+    if pool.last_error:
+        yield Finding(
+            Severity.ERROR,
+            "provider",
+            f"The provider {pool.provider} reports: {_sentence(pool.last_error)}",
+            f"Fix the cause, or the pool's settings with `berth pool edit {pool}`. The pool tries again by "
+            "itself.",
+        )
+    last = pool.ticked_at or pool.created_at
+    allowed = OVERDUE_TICKS * timedelta(seconds=pool.reconcile_tick) + TICK_GRACE
+    if facts.now - last > allowed:
+        yield Finding(
+            Severity.ERROR,
+            "reconciler",
+            f"The pool was last compared with its provider {_age(facts.now - last)} ago; this is due every "
+            f"{format_count(pool.reconcile_tick, 'second')}.",
+            "Check with `berth health` that the scheduler's processes run.",
+        )
+
+
+def _boots(facts: PoolFacts) -> Iterator[Finding]:
+    pool = facts.pool
+    failed = f"{format_count(pool.boot_failures, 'boot')} in a row failed"
+    if pool.boot_error:
+        failed += f", the last one with: {_sentence(pool.boot_error)}"
+    else:
+        failed += "."
+    if pool.provisioning_stopped:
+        yield Finding(
+            Severity.ERROR,
+            "boots",
+            f"No nodes are ordered, because {failed}",
+            f"Fix the cause, then run `berth pool retry {pool}`.",
+        )
+    elif pool.boot_failures:
+        when = f" The next order is due at {pool.boot_retry_at:%H:%M:%S} UTC." if pool.boot_retry_at else ""
+        yield Finding(Severity.WARNING, "boots", f"{failed}{when}", "See the phases on the nodes' pages.")
+    slow = [
+        node
+        for node in facts.in_states(*PENDING)
+        if facts.now - node.created_at > timedelta(seconds=pool.boot_timeout) / 2
+    ]
+    if slow:
+        oldest = max(facts.now - node.created_at for node in slow)
+        yield Finding(
+            Severity.WARNING,
+            "slow boots",
+            f"{_named(slow)} {_is_or_are(slow)} not ready after up to {_age(oldest)}; the timeout is "
+            f"{_age(timedelta(seconds=pool.boot_timeout))}.",
+            f"See `berth node describe {slow[0].name}` for the current phase.",
+        )
+
+
+def _size(facts: PoolFacts) -> Iterator[Finding]:
+    pool = facts.pool
+    usable = facts.in_states(NodeState.READY)
+    if pool.expires_at is not None and pool.expires_at <= facts.now:
+        yield Finding(
+            Severity.WARNING,
+            "expired",
+            f"The pool expired {_age(facts.now - pool.expires_at)} ago, so its nodes are drained.",
+            f"Extend it with `berth pool edit {pool} --set expires_at=...`, or delete it.",
+        )
+    elif not facts.nodes and pool.nodes_desired == 0 and pool.elastic:
+        yield Finding(
+            Severity.NOTE,
+            "no nodes",
+            f"The pool has no nodes. It adds up to {pool.nodes_max} when workloads need them.",
+        )
+    elif not usable:
+        yield Finding(
+            Severity.ERROR,
+            "no nodes",
+            f"None of {format_count(max(pool.nodes_desired, len(facts.nodes)), 'node')} is ready.",
+            _remedy_for_missing_nodes(facts),
+        )
+    elif pool.operational_since is None:
+        yield Finding(
+            Severity.WARNING,
+            "ready threshold",
+            f"{len(usable)} of {format_count(ready_threshold(pool), 'node')} needed before the pool accepts "
+            f"workloads {'is' if len(usable) == 1 else 'are'} ready.",
+            f"Wait for the other nodes, or lower the threshold with `berth pool edit {pool} --set "
+            "ready_threshold=...`.",
+        )
+    if pool.paused:
+        yield Finding(
+            Severity.WARNING,
+            "paused",
+            "The pool is paused: it does not scale, and ended nodes are not replaced.",
+            f"Run `berth pool resume {pool}`.",
+        )
+
+
+def _remedy_for_missing_nodes(facts: PoolFacts) -> str:
+    pool = facts.pool
+    if pool.provider == NodePool.Provider.STATIC and not facts.nodes:
+        return f"Join a machine: `berth machine token issue {pool}`, then `berth-join` on the machine."
+    states = {node.state for node in facts.nodes}
+    if states and states <= {NodeState.CORDONED, NodeState.DRAINING}:
+        return "All nodes are cordoned or draining. Run `berth node uncordon NODE`."
+    return f"See `berth pool history {pool}` for what happened to its nodes."
+
+
+def _lost_capacity(facts: PoolFacts) -> Iterator[Finding]:
+    if lost := facts.in_states(NodeState.LOST):
+        yield Finding(
+            Severity.WARNING,
+            "lost nodes",
+            f"{_named(lost)} {_is_or_are(lost)} lost: the provider no longer lists the instance.",
+            "Workloads on lost nodes are requeued. No action is needed unless nodes are lost repeatedly.",
+        )
+    interrupted = [node for node in facts.hosting if node.interruption_at is not None]
+    if interrupted:
+        first = min(node.interruption_at for node in interrupted if node.interruption_at)
+        yield Finding(
+            Severity.WARNING,
+            "spot interruptions",
+            f"The provider ends {_named(interrupted)} from {first:%H:%M:%S} UTC.",
+        )
+    overdue = list(overdue_drains(facts.now).filter(pool=facts.pool))
+    if overdue:
+        work = [
+            entry for entries in workloads_on_nodes([n.pk for n in overdue]).values() for entry in entries
+        ]
+        yield Finding(
+            Severity.WARNING,
+            "overdue drains",
+            f"{_named(overdue)} {_is_or_are(overdue)} still draining after the timeout of "
+            f"{_age(timedelta(seconds=facts.pool.drain_timeout))}"
+            f"{': ' + ', '.join(map(str, work[:MAX_NAMED])) if work else ''}.",
+            "The pods are stopped now. If they stay, check the node's agent.",
+        )
+    if cordoned := facts.in_states(NodeState.CORDONED):
+        yield Finding(
+            Severity.WARNING,
+            "cordoned nodes",
+            f"{_named(cordoned)} {_is_or_are(cordoned)} cordoned: {_gpu_text(cordoned)} accept no new pods.",
+            f"Run `berth node uncordon {cordoned[0].name}` when it may be used again.",
+        )
+    silent = Machine.objects.filter(
+        pool=facts.pool, departed_at=None, removed_at=None, last_seen_at__lt=facts.now - MACHINE_SILENCE
+    ).order_by("last_seen_at")
+    if count := silent.count():
+        oldest = silent[0]
+        yield Finding(
+            Severity.WARNING,
+            "silent machines",
+            f"{format_count(count, 'machine')} did not report for over {_age(MACHINE_SILENCE)}. The last "
+            f"report of {oldest.name} is {_age(facts.now - oldest.last_seen_at)} old.",
+            "Check the network and that the agent runs on the machine.",
+        )
+
+
+def _isolation(facts: PoolFacts) -> Iterator[Finding]:
+    reported = [(node, node.isolation) for node in facts.hosting if node.isolation is not None]
+    images_required = read_policy(facts.pool.image_policy).mode == "require"
+    questions: tuple[tuple[str, Severity, str, Callable[[dict[str, object]], bool], str], ...] = (
+        ("images", Severity.ERROR if images_required else Severity.NOTE, "cannot run container images",
+         lambda record: not record.get("images"), "images_obstacle"),
+        ("isolation", Severity.WARNING, "cannot isolate pods, and so serve one project at a time",
+         lambda record: record["level"] == Level.NONE.value, "obstacle"),
+        ("limits", Severity.WARNING, "do not enforce all limits of pods",
+         lambda record: bool(record.get("limits_obstacle")), "limits_obstacle"),
+        ("system calls", Severity.NOTE, "do not filter the system calls of pods",
+         lambda record: not record.get("seccomp") and bool(record.get("seccomp_obstacle")),
+         "seccomp_obstacle"),
+    )  # fmt: skip
+    for name, severity, problem, has_problem, obstacle in questions:
+        affected = [(node, record) for node, record in reported if has_problem(record)]
+        if affected:
+            first, record = affected[0]
+            reason = str(record.get(obstacle) or "")
+            yield Finding(
+                severity,
+                name,
+                f"{len(affected)} of {format_count(len(reported), 'node')} {problem}"
+                + (f". {first.name} reports: {_sentence(reason)}" if reason else "."),
+                "Run `berth doctor` on the node for all checks.",
+            )
+
+
+def _quotas(facts: PoolFacts) -> Iterator[Finding]:
+    departments = Quota.objects.filter(pool=facts.pool, department__isnull=False)
+    if not departments.exists():
+        yield Finding(
+            Severity.WARNING,
+            "quotas",
+            "No department has a quota in this pool, so all workloads are over quota.",
+            f"Set one with `berth quota set NAME --pool {facts.pool} --gpu ...`.",
+        )
+        return
+    total = departments.aggregate(total=Sum("gpu_milli"))["total"] or 0
+    largest = facts.pool.nodes_max or facts.pool.nodes_min
+    gpus = max(largest * facts.pool.gpus_per_node, sum(node.gpus for node in facts.nodes)) * 1000
+    if total > gpus:
+        yield Finding(
+            Severity.WARNING,
+            "quotas",
+            f"Department quotas of {format_gpus(total)} exceed the pool's {format_gpus(gpus)}, so not all "
+            "can be met at once.",
+            "Lower quotas or add nodes.",
+        )
+
+
+def _pending(facts: PoolFacts) -> Iterator[Finding]:
+    rows = Workload.objects.filter(phase=Phase.PENDING, pools__contains=[facts.pool.name])
+    reasons = list(rows.values_list("reason").annotate(n=Count("pk")).order_by("-n", "reason"))
+    if not reasons:
+        return
+    total = sum(count for _, count in reasons)
+    shown = ", ".join(f"{count} {reason or 'not considered yet'}" for reason, count in reasons[:MAX_NAMED])
+    yield Finding(
+        Severity.NOTE,
+        "pending workloads",
+        f"{format_count(total, 'workload')} {'is' if total == 1 else 'are'} pending: {shown}.",
+        f"See `berth queue {facts.pool}`, and `berth why WORKLOAD` for one of them.",
+    )
+    pool = facts.pool
+    if pool.elastic and pool.nodes_max is not None and pool.nodes_desired >= pool.nodes_max:
+        yield Finding(
+            Severity.NOTE,
+            "maximum size",
+            f"The pool has its maximum of {format_count(pool.nodes_max, 'node')}.",
+            f"Raise it with `berth pool edit {pool} --nodes {pool.nodes_min}:...` if quotas need more.",
+        )
+
+
+CHECKS: tuple[Check, ...] = (_provider, _boots, _size, _lost_capacity, _isolation, _quotas, _pending)
+
+
+def _named(rows: Sequence[Node]) -> str:
+    names = [node.name for node in rows[:MAX_NAMED]]
+    more = len(rows) - len(names)
+    return ", ".join(names) + (f" and {more} more" if more else "")
+
+
+def _is_or_are(rows: Sequence[Node]) -> str:
+    return "is" if len(rows) == 1 else "are"
+
+
+def _gpu_text(rows: Sequence[Node]) -> str:
+    gpus = sum(node.gpus for node in rows)
+    return format_count(gpus, "GPU") if gpus else f"{sum(node.cpu_milli for node in rows) / 1000:g} CPUs"
+
+
+def _sentence(text: str) -> str:
+    text = " ".join(text.split())
+    return text if text.endswith((".", "!", "?")) else f"{text}."
+
+
+def _age(duration: timedelta) -> str:
+    seconds = int(duration.total_seconds())
+    if seconds < 120:
+        return format_count(seconds, "second")
+    if seconds < 2 * 3600:
+        return format_count(seconds // 60, "minute")
+    return format_count(seconds // 3600, "hour")

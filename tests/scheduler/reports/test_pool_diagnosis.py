@@ -1,0 +1,127 @@
+"""Tests for the diagnosis of node pools."""
+
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+
+from pools.models import Machine, NodePool
+from scheduler.reports.pool_diagnosis import Finding, Severity, diagnose_pool
+from tests import factories as make
+from tests.cast import Cast
+from tests.scheduler.stage import Stage
+
+REPORT = {"level": "users", "policy": "auto", "obstacle": "", "limits": ["memory"], "limits_obstacle": "",
+          "images": "4.3.1", "images_obstacle": "", "seccomp": True, "seccomp_obstacle": ""}  # fmt: skip
+
+
+@pytest.fixture
+def cast(stage: Stage) -> Cast:
+    return stage.cast
+
+
+def healthy_pool(cast: Cast, **columns: object) -> NodePool:
+    pool = make.pool("train", gpus=4, ticked_at=timezone.now(), **{"nodes_desired": 1, **columns})
+    make.node(pool, isolation=REPORT)
+    make.quota(cast.research, pool, 4)
+    return pool
+
+
+def findings(pool: NodePool) -> dict[str, Finding]:
+    pool.refresh_from_db()
+    return {finding.name: finding for finding in diagnose_pool(pool, timezone.now())}
+
+
+def test_healthy_pool_has_no_findings(cast: Cast) -> None:
+    assert findings(healthy_pool(cast)) == {}
+
+
+def test_errors_come_before_warnings_and_notes(cast: Cast) -> None:
+    pool = healthy_pool(cast, last_error="UnauthorizedOperation", paused=True)
+    make.workload(cast.vision, "waits", pools=["train"])
+    severities = [finding.severity for finding in diagnose_pool(pool, timezone.now())]
+    assert severities == [Severity.ERROR, Severity.WARNING, Severity.NOTE]
+
+
+@pytest.mark.parametrize(
+    ("columns", "name", "severity", "words"),
+    [
+        ({"last_error": "no subnet"}, "provider", "error", "The provider fake reports: no subnet."),
+        ({"ticked_at": timezone.now() - timedelta(minutes=10)}, "reconciler", "error", "10 minutes ago"),
+        (
+            {"boot_failures": 5, "boot_error": "apt failed"},
+            "boots", "error", "5 boots in a row failed, the last one with: apt failed.",
+        ),
+        ({"boot_failures": 1}, "boots", "warning", "1 boot in a row failed."),
+        ({"paused": True}, "paused", "warning", "does not scale"),
+        ({"expires_at": timezone.now() - timedelta(hours=3)}, "expired", "warning", "3 hours ago"),
+        ({"nodes_max": 1, "gpus_per_node": 2}, "quotas", "warning", "4 GPUs exceed the pool's 4 GPUs"),
+    ],
+)  # fmt: skip
+def test_problem_of_the_pool_is_found(
+    cast: Cast, columns: dict[str, object], name: str, severity: str, words: str
+) -> None:
+    pool = healthy_pool(cast)
+    if name == "quotas":
+        make.quota(cast.product, pool, 0.001)
+        words = "4.001 GPUs exceed the pool's 4 GPUs"
+    NodePool.objects.filter(pk=pool.pk).update(**columns)
+    finding = findings(pool)[name]
+    assert finding.severity == severity and words in finding.finding
+
+
+def test_nodes_that_cannot_be_used_are_named_with_their_gpus(cast: Cast) -> None:
+    pool = healthy_pool(cast)
+    make.node(pool, state="cordoned", isolation=REPORT)
+    make.node(pool, state="lost")
+    make.node(pool, state="booting", created_at=timezone.now() - timedelta(minutes=14))
+    found = findings(pool)
+    assert "train-1 is cordoned: 4 GPUs" in found["cordoned nodes"].finding
+    assert "train-2 is lost" in found["lost nodes"].finding
+    assert (
+        found["slow boots"].finding
+        == "train-3 is not ready after up to 14 minutes; the timeout is 15 minutes."
+    )
+    assert found.keys() == {"cordoned nodes", "lost nodes", "slow boots"}
+
+
+def test_pool_without_ready_nodes_is_an_error_unless_it_is_scaled_to_zero(cast: Cast) -> None:
+    pool = make.pool("idle", ticked_at=timezone.now())
+    assert findings(pool)["no nodes"].severity is Severity.NOTE
+    make.node(pool, state="cordoned")
+    found = findings(pool)["no nodes"]
+    assert found.severity is Severity.ERROR and "berth node uncordon" in found.remedy
+
+
+def test_missing_image_support_is_an_error_only_where_images_are_required(cast: Cast) -> None:
+    pool = healthy_pool(cast)
+    pool.nodes.update(isolation={**REPORT, "images": "", "images_obstacle": "podman is missing. Install it."})
+    finding = findings(pool)["images"]
+    assert finding.severity is Severity.NOTE
+    assert finding.finding.startswith("1 of 1 node cannot run container images. train-0 reports: podman is")
+    NodePool.objects.filter(pk=pool.pk).update(image_policy={"mode": "require"})
+    assert findings(pool)["images"].severity is Severity.ERROR
+
+
+def test_silent_machine_is_named_with_the_age_of_its_report(cast: Cast) -> None:
+    pool, now = healthy_pool(cast), timezone.now()
+    Machine.objects.create(
+        pool=pool, name="box-1", address="10.0.0.1", cpu_milli=1000, memory_mib=1024, joined_at=now,
+        last_seen_at=now - timedelta(minutes=5),
+    )  # fmt: skip
+    assert "box-1 is 5 minutes old" in findings(pool)["silent machines"].finding
+
+
+def test_pool_without_department_quotas_is_reported(cast: Cast) -> None:
+    pool = healthy_pool(cast)
+    pool.quotas.all().delete()
+    assert "No department has a quota" in findings(pool)["quotas"].finding
+
+
+def test_pending_workloads_are_counted_by_reason(cast: Cast) -> None:
+    pool = healthy_pool(cast, nodes_max=1)
+    for number in range(3):
+        make.workload(cast.vision, f"waits-{number}", pools=["train"], reason="InsufficientResources")
+    found = findings(pool)
+    assert found["pending workloads"].finding == "3 workloads are pending: 3 InsufficientResources."
+    assert "maximum of 1 node" in found["maximum size"].finding
