@@ -10,8 +10,8 @@ from berth.core.spec.addresses import Channel
 class Delivery(models.Model):
     """A notification to one address, stored in the same transaction as the change that it reports.
 
-    IDs and names are copied, because deliveries outlive the workload and the subscription. With a foreign key,
-    deleting a subscription would fail a transaction that is creating a delivery for it.
+    IDs and names are copied, because deliveries outlive the workload and the subscription. A foreign key to
+    a subscription that is deleted meanwhile would fail the transaction of the change.
     """
 
     class State(models.TextChoices):

@@ -1,0 +1,88 @@
+"""The scheduler process of a benchmark: `python -m benchmarks.setup.loop_process REPORT`.
+
+It is `run_scheduler` with measurements. On SIGTERM, it writes a report as JSON: the rounds of the loop with
+their longest wall and CPU time, the CPU time by step, and the number of database statements. With
+BERTH_BENCH_PROFILE, it also writes a profile to that file. On SIGUSR1, it starts to measure again.
+"""
+
+import cProfile
+import json
+import os
+import signal
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+
+class Rounds:
+    """Measurements of the rounds of a scheduler. Times are in seconds."""
+
+    def __init__(self) -> None:
+        self.spent: dict[str, list[float]] = defaultdict(list)
+        self.forget()
+
+    def forget(self) -> None:
+        self.wall: list[float] = []
+        self.cpu: list[float] = []
+        self.statements = 0
+        for seconds in self.spent.values():
+            seconds.clear()
+
+    def count(self, execute: Callable[..., Any], *arguments: Any) -> Any:
+        self.statements += 1
+        return execute(*arguments)
+
+    def measured(self, work: Callable[..., float]) -> Callable[..., float]:
+        def measured_work(*arguments: Any) -> float:
+            wall, cpu = time.perf_counter(), time.thread_time()
+            try:
+                return work(*arguments)
+            finally:
+                self.wall.append(time.perf_counter() - wall)
+                self.cpu.append(time.thread_time() - cpu)
+
+        return measured_work
+
+    def report(self) -> dict[str, Any]:
+        return {
+            "rounds": len(self.wall),
+            "longest_round_ms": round(max(self.wall, default=0.0) * 1000),
+            "longest_round_cpu_ms": round(max(self.cpu, default=0.0) * 1000),
+            "rounds_cpu_s": round(sum(self.cpu), 3),
+            "statements": self.statements,
+            "steps_cpu_s": {
+                step: round(sum(seconds), 3)
+                for step, seconds in sorted(self.spent.items(), key=lambda item: -sum(item[1]))
+            },
+        }
+
+
+def main() -> None:
+    import django
+
+    django.setup()
+    from django.core.management import call_command
+    from django.db import connection
+
+    from benchmarks.ticks import timed_steps
+    from scheduler.loop.leader import Scheduler
+
+    rounds, profile = Rounds(), os.environ.get("BERTH_BENCH_PROFILE")
+    signal.signal(signal.SIGUSR1, lambda *_: rounds.forget())
+    setattr(Scheduler, "work", rounds.measured(Scheduler.work))  # noqa: B010 - a method of a class
+    profiler = cProfile.Profile()
+    with timed_steps(rounds.spent), connection.execute_wrapper(rounds.count):
+        if profile:
+            profiler.enable()
+        call_command("run_scheduler")
+        profiler.disable()
+    if profile:
+        profiler.dump_stats(profile)
+    Path(sys.argv[1]).write_text(json.dumps(rounds.report()))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,125 @@
+"""The web process and the scheduler process of a benchmark, and their CPU time."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psutil
+
+from berth.server.up.address import bind_socket, socket_url, wait_until_ready
+
+ROOT = Path(__file__).parents[2]
+UNLIMITED = "1000000000"
+SETTINGS = {
+    "BERTH_FAKE_POOLS": "benchmarks.setup.timed_pods",
+    "BERTH_RATE_READ": UNLIMITED,
+    "BERTH_RATE_WRITE": UNLIMITED,
+    "BERTH_MEASURE_SECONDS": "0",
+    "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'platform'}",
+    "PYTHONUNBUFFERED": "1",
+}
+
+
+@dataclass(slots=True)
+class ServerProcesses:
+    """A web process and a scheduler process with the same database."""
+
+    address: str
+    web: psutil.Process
+    loop: psutil.Process
+    database: psutil.Process | None
+    report_file: Path
+
+    def cpu_seconds(self) -> dict[str, float]:
+        """Return the CPU time of each process so far, in seconds. The generator is the calling process."""
+        database = {} if self.database is None else {"database": _tree_seconds(self.database)}
+        processes = {"web": _own_seconds(self.web), "loop": _own_seconds(self.loop)}
+        return {**processes, **database, "generator": time.process_time()}
+
+    def forget_rounds(self) -> None:
+        """Let the scheduler process forget what it has measured so far."""
+        self.loop.send_signal(signal.SIGUSR1)
+
+    def end_loop(self) -> dict[str, Any]:
+        """Stop the scheduler process, and return its report. See `loop_process`."""
+        self.loop.terminate()
+        self.loop.wait(60)
+        report: dict[str, Any] = json.loads(self.report_file.read_text())
+        return report
+
+    def client(self, token: str) -> httpx.Client:
+        headers = {"Authorization": f"Bearer {token}"}
+        return httpx.Client(base_url=self.address, headers=headers, timeout=120, trust_env=False)
+
+
+@contextlib.contextmanager
+def server_processes(settings: Mapping[str, str]) -> Iterator[ServerProcesses]:
+    """Start a web process and a scheduler process. `settings` are added to this process's environment."""
+    env = {**os.environ, **SETTINGS, **settings}
+    with tempfile.TemporaryDirectory(prefix="berth-bench-loop-") as place, contextlib.ExitStack() as stack:
+        listening = stack.enter_context(bind_socket("127.0.0.1", 0))
+        read, write = os.pipe()
+        os.close(write)  # the tables exist, so the web process does not wait
+        fds, report = (listening.fileno(), read), Path(place) / "report.json"
+        env.setdefault("BERTH_HOME", place)
+        web = _start(stack, ["berth.server.up.web", *map(str, fds)], env, fds)
+        os.close(read)
+        loop = _start(stack, ["benchmarks.setup.loop_process", str(report)], env)
+        address = socket_url(listening)
+        assert wait_until_ready(address, should_continue=web.is_running), "the web process did not start"
+        yield ServerProcesses(address, web, loop, _database(), report)
+
+
+def _start(
+    stack: contextlib.ExitStack, command: list[str], env: Mapping[str, str], fds: tuple[int, ...] = ()
+) -> psutil.Process:
+    process = subprocess.Popen([sys.executable, "-m", *command], env=dict(env), cwd=ROOT, pass_fds=fds)
+    stack.callback(_stop, process)
+    return psutil.Process(process.pid)
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    process.terminate()
+    try:
+        process.wait(20)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def _database() -> psutil.Process | None:
+    """Return the database server, or None if it is not a process of this machine."""
+    from django.db import connection
+
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_backend_pid()")
+        backend = cursor.fetchone()[0]
+    with contextlib.suppress(psutil.Error):
+        process = psutil.Process(backend).parent()
+        return process if process is not None and "postgres" in process.name() else None
+    return None
+
+
+def _own_seconds(process: psutil.Process) -> float:
+    times = process.cpu_times()
+    return times.user + times.system
+
+
+def _tree_seconds(process: psutil.Process) -> float:
+    """Return the CPU time of a process, its living children and its ended children."""
+    times = process.cpu_times()
+    total = times.user + times.system + times.children_user + times.children_system
+    for child in process.children():
+        with contextlib.suppress(psutil.Error):
+            total += _own_seconds(child)
+    return total

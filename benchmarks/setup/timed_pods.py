@@ -1,0 +1,73 @@
+"""Provider and runtime of a benchmark: nodes boot at once, and pods end by themselves after a set time.
+
+`BERTH_FAKE_POOLS` names this module. A pod runs for as many seconds as its variable SECONDS says, and its end
+wakes the scheduler, as the end of a process does.
+"""
+
+import heapq
+import os
+import threading
+import time
+from collections.abc import Collection
+
+from berth.core.clock import Clock
+from pools.runtimes.base import PodOrder, PodReport
+from tests.fakes.provider import FakeProvider
+from tests.fakes.runtime import FakeRuntime, Lifetime
+
+FOREVER = 1e9
+DEADLINE = "END_AT"  # a Unix time at which a pod ends, for pods that end together
+
+
+def provider() -> FakeProvider:
+    return FakeProvider()
+
+
+def runtime(clock: Clock) -> "TimedRuntime":
+    return TimedRuntime(clock)
+
+
+def lifetime(order: PodOrder) -> Lifetime:
+    if DEADLINE in order.env:
+        return Lifetime(max(0.0, float(order.env[DEADLINE]) - time.time()))
+    return Lifetime(float(order.env.get("SECONDS", FOREVER)))
+
+
+class TimedRuntime(FakeRuntime):
+    """An in-memory runtime that wakes the scheduler when the time of a pod is over."""
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__(clock, lifetime=lifetime)
+        self._ends: list[float] = []  # monotonic times, as a heap
+        self._changed = threading.Condition()
+        self._reporting = False
+        threading.Thread(target=self._wake_at_ends, daemon=True).start()
+
+    def run(self, pod_id: str) -> None:
+        super().run(pod_id)
+        order = self._pods[pod_id].order
+        with self._changed:
+            heapq.heappush(self._ends, time.monotonic() + (lifetime(order).seconds if order else 0.0))
+            self._changed.notify()
+
+    def get_reports(self, pod_ids: Collection[str]) -> dict[str, PodReport]:
+        self._reporting = True
+        try:
+            return super().get_reports(pod_ids)
+        finally:
+            self._reporting = False
+            self.calls.clear()
+
+    def _poke(self) -> None:
+        """Wake the scheduler, unless it is asking for reports and so learns of the change anyway."""
+        if not self._reporting:
+            super()._poke()
+
+    def _wake_at_ends(self) -> None:
+        while True:
+            with self._changed:
+                while not self._ends or self._ends[0] > time.monotonic():
+                    self._changed.wait(min(60.0, self._ends[0] - time.monotonic()) if self._ends else None)
+                while self._ends and self._ends[0] <= time.monotonic():
+                    heapq.heappop(self._ends)
+            os.eventfd_write(self._wake, 1)
