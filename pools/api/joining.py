@@ -29,7 +29,7 @@ from pools.environments.code import worker_code
 from pools.environments.progress import Phase
 from pools.joining import secrets
 from pools.joining.instructions import get_instructions
-from pools.joining.user_data import program_source
+from pools.joining.package import agent_package
 from pools.providers.base import Interruption
 from pools.runtimes.ray.scripts import node_code
 from pools.services.boots import BootReport, StartReport, load_environment_setup
@@ -124,6 +124,9 @@ class InstructionsResponse(ResponseModel):
     secrets: dict[str, str] | None = Field(description="Variables for `prepare`, never written to a file.")
     start: str = Field(description="Idempotent shell script that turns the machine into this node.")
     stop: str = Field(description="Shell script that undoes `start`.")
+    check: str = Field(
+        description="Shell script that exits with 0 if the node started by `start` still runs."
+    )
 
 
 class MachineView(TokenlessView):
@@ -174,13 +177,14 @@ class ReportMachine(MachineView):
             InstructionsResponse(
                 node=node.name, ordinal=node.ordinal, instance=node.instance_id,
                 start="" if is_installing else instructions.start, stop=instructions.stop,
-                digest=environment.digest, prepare=environment.script, secrets=dict(environment.secrets),
+                check=instructions.check, digest=environment.digest, prepare=environment.script,
+                secrets=dict(environment.secrets),
             )
         )  # fmt: skip
 
 
 NO_NODE = InstructionsResponse(
-    node=None, ordinal=None, instance="", start="", stop="", digest="", prepare="", secrets={}
+    node=None, ordinal=None, instance="", start="", stop="", check="", digest="", prepare="", secrets={}
 )  # fmt: skip
 
 
@@ -203,9 +207,9 @@ class LeavePool(MachineView):
         return Response(status=204)
 
 
-def download_join_program(request: HttpRequest) -> HttpResponse:
-    """Return the program that machines run to join a pool. The program contains no secret."""
-    return HttpResponse(program_source(), content_type="text/x-python; charset=utf-8")
+def download_agent(request: HttpRequest) -> HttpResponse:
+    """Return the agent that machines run to join a pool. The agent contains no secret."""
+    return HttpResponse(agent_package(), content_type="application/zip")
 
 
 def download_worker_code(request: HttpRequest) -> HttpResponse:

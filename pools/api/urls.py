@@ -26,7 +26,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("node-pools/<str:name>/join", joining.JoinPool.as_view()),
     path("machines/call", joining.ReportMachine.as_view()),
     path("machines/leave", joining.LeavePool.as_view()),
-    path("machines/program", joining.download_join_program),
+    path("machines/agent", joining.download_agent),
     path("machines/worker.tar", joining.download_worker_code),
     path("machines/node.tar.gz", joining.download_node_code),
     path("plugins", environments.Plugins.as_view()),

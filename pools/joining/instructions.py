@@ -9,10 +9,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Instructions:
-    """Idempotent shell scripts for the machine."""
+    """Idempotent shell scripts for the machine.
+
+    `check` exits with 0 if the node that `start` started still runs. An agent that was restarted runs it,
+    because `start` would end the node's pods.
+    """
 
     start: str = ""
     stop: str = ""
+    check: str = ""
 
 
 @runtime_checkable

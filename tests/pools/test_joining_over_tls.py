@@ -1,4 +1,4 @@
-"""Tests for the join program with real TLS servers and valid and invalid certificates."""
+"""Tests for the agent with real TLS servers and valid and invalid certificates."""
 
 import json
 import os
@@ -23,8 +23,8 @@ from cryptography.x509.oid import NameOID
 
 from pools.joining.user_data import user_data
 from pools.providers.base import ProviderError, ProviderErrorKind, ProvisionOrder, Shape
+from tests.agents import write_agent
 
-PROGRAM = Path(__file__).parents[2] / "pools/joining/program.py"
 WAIT = 30.0
 
 
@@ -112,14 +112,14 @@ class Machine:
     place: Path
 
     def joins(self, address: str, *, until: str, **more: str) -> str:
-        """Run the join program until it prints the text `until` or exits, and return its output."""
+        """Run the agent until it prints the text `until` or exits, and return its output."""
         env = {
             "PATH": os.environ["PATH"], "BERTH_URL": address, "BERTH_POOL": "metal", **more,
             "BERTH_JOIN_TOKEN": "join_secret", "BERTH_MACHINE_STATE": str(self.place / "state"),
             "BERTH_METADATA_URL": "http://127.0.0.1:9",
         }  # fmt: skip
         running = subprocess.Popen(
-            [sys.executable, "-S", str(PROGRAM)], env=env, stderr=subprocess.PIPE, text=True
+            [sys.executable, "-S", str(write_agent(self.place))], env=env, stderr=subprocess.PIPE, text=True
         )
         timer = threading.Timer(WAIT, running.kill)
         timer.start()
@@ -152,10 +152,10 @@ def test_machine_joins_a_server_signed_by_the_configured_authority(
     machine: Machine, own_authority: Authority
 ) -> None:
     with Server(own_authority.server("127.0.0.1")).running() as server:
-        output = machine.joins(server.address, until="refused", BERTH_CA=str(own_authority.file))
+        output = machine.joins(server.address, until="rejected", BERTH_CA=str(own_authority.file))
     assert [path for path, _ in server.requests] == ["/api/v1/node-pools/metal/join", "/api/v1/machines/call"]
     assert server.requests[0][1]["token"] == "join_secret"
-    assert "refused" in output
+    assert "rejected" in output
     assert (machine.place / "state/secret").read_text() == "s"
 
 
@@ -176,7 +176,7 @@ def test_certificate_for_another_host_is_rejected(machine: Machine, own_authorit
     assert server.requests == []
 
 
-def test_join_program_does_not_follow_redirects(machine: Machine, own_authority: Authority) -> None:
+def test_agent_does_not_follow_redirects(machine: Machine, own_authority: Authority) -> None:
     context = own_authority.server("127.0.0.1")
     with Server(None).running() as other, Server(context, onward=other.address).running() as server:
         output = machine.joins(server.address, until="not joined", BERTH_CA=str(own_authority.file))
@@ -194,7 +194,7 @@ def test_plain_http_to_other_hosts_is_rejected(machine: Machine, address: str) -
 
 def test_plain_http_is_allowed_on_loopback_or_by_setting(machine: Machine) -> None:
     with Server(None).running() as server:
-        assert "refused" in machine.joins(server.address, until="refused")
+        assert "rejected" in machine.joins(server.address, until="rejected")
     other = Machine(machine.place / "other")
     assert "not joined yet" in other.joins("http://nowhere.invalid", until="not joined", BERTH_PLAIN_HTTP="1")
 
@@ -208,7 +208,7 @@ def test_ordered_machines_get_the_authority(settings: Any, own_authority: Author
     settings.BERTH_PUBLIC_URL, settings.BERTH_PUBLIC_CA = "https://berth.example.org", str(own_authority.file)
     text = user_data(ORDER)
     assert own_authority.file.read_text().strip() in text
-    assert "\nBERTH_CA=/var/lib/berth-machine/ca.pem\n" in text
+    assert "\nexport BERTH_CA=/var/lib/berth-machine/ca.pem\n" in text
     assert subprocess.run(["sh", "-n"], input=text, text=True, check=False).returncode == 0
     settings.BERTH_PUBLIC_CA = "/nowhere"
     with pytest.raises(ProviderError, match="BERTH_PUBLIC_CA") as raised:
@@ -222,4 +222,4 @@ def test_ordered_machines_join_over_https_unless_plain_http_is_allowed(settings:
         user_data(ORDER)
     assert raised.value.kind is ProviderErrorKind.SETTINGS
     settings.BERTH_PLAIN_HTTP = True
-    assert "\nBERTH_PLAIN_HTTP=1\n" in user_data(ORDER)
+    assert "\nexport BERTH_PLAIN_HTTP=1\n" in user_data(ORDER)

@@ -29,6 +29,9 @@ if [ -f "$place/pid" ]; then
   sleep 12
 fi
 """
+CHECK = f"""{_PLACE}
+[ -f "$place/pid" ] && kill -0 "$(cat "$place/pid")"
+"""
 _START = """set -eu
 umask 077
 {place}

@@ -143,7 +143,7 @@ def test_free_machine_is_removed_immediately(alice: Caller, metal_pool: NodePool
     assert listed(alice)["box-1"]["state"] == "free"
     answer = alice.post(f"{MACHINES}/box-1/remove", {"reason": "sold"})
     assert (answer.status_code, answer.json()["state"]) == (200, "departed")
-    assert report_in(secret).status_code == 401, "the machine's program ends"
+    assert report_in(secret).status_code == 401, "the machine's agent ends"
     assert listed(alice) == {}
     assert listed(alice, departed="true")["box-1"]["departed_at"] is not None
     assert alice.post(f"{MACHINES}/box-1/remove", {}).status_code == 409

@@ -1,8 +1,5 @@
 """Tests for machines that join pools over REST and receive instructions."""
 
-import os
-import subprocess
-import sys
 import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -22,6 +19,7 @@ from pools.providers.base import ProviderError, ProvisionOrder, Shape
 from pools.providers.static import StaticProvider
 from pools.reconciler import reconcile
 from scheduler.tasks import delete_expired
+from tests.agents import REJECTED, start_agent
 from tests.api.conftest import Caller
 from tests.cast import Cast
 
@@ -60,7 +58,15 @@ def reconcile_pool(pool: NodePool, nodes_desired: int | None = None) -> None:
 
 def test_joined_machine_becomes_a_node_and_is_released(alice: Caller, metal_pool: NodePool) -> None:
     secret = join(alice)
-    nothing = {"instance": "", "start": "", "stop": "", "digest": "", "prepare": "", "secrets": {}}
+    nothing = {
+        "instance": "",
+        "start": "",
+        "stop": "",
+        "check": "",
+        "digest": "",
+        "prepare": "",
+        "secrets": {},
+    }
     assert report_in(secret).json() == {"node": None, "ordinal": None, **nothing}
     reconcile_pool(metal_pool, nodes_desired=1)
     node = Node.objects.get(pool=metal_pool)
@@ -242,6 +248,7 @@ def test_ordered_machine_joins_as_the_node_it_was_ordered_for(
         "instance": "i-1",
         "start": "start metal-0",
         "stop": "stop",
+        "check": "",
     }
     assert report_in(first).json() == {**instructions, "digest": "", "prepare": "", "secrets": {}}
 
@@ -276,26 +283,12 @@ def test_repeated_orders_get_identical_user_data(settings: Any) -> None:
     text = user_data(order)
     assert text == user_data(order)
     assert secrets.for_order("metal", "t1") in text
-    assert len(text.encode()) < 12 * 1024, "EC2 takes 16 KiB"
-
-
-def start_join_program(live_server: LiveServer, state: Path, token: str) -> "subprocess.Popen[bytes]":
-    """Start the join program as a process with a shorter report interval."""
-    env = {
-        **os.environ, "BERTH_URL": live_server.url, "BERTH_POOL": "metal", "BERTH_JOIN_TOKEN": token,
-        "BERTH_MACHINE_STATE": str(state), "BERTH_METADATA_URL": "http://127.0.0.1:9",
-    }  # fmt: skip
-    folder = Path(__file__).parents[3] / "pools/joining"
-    run = (
-        f"import sys; sys.path.insert(0, {str(folder)!r}); import program; "
-        "program.REPORT_INTERVAL_SECONDS = 0.2; sys.exit(program.main())"
-    )
-    return subprocess.Popen([sys.executable, "-S", "-c", run], env=env, cwd=state.parent)
+    assert len(text.encode()) < 1024, "EC2 takes 16 KiB, certificates included"
 
 
 @pytest.mark.heavy
 @pytest.mark.django_db(transaction=True)
-def test_join_program_joins_and_runs_the_start_script(
+def test_agent_joins_and_runs_the_start_script(
     live_server: LiveServer, cast: Cast, metal_pool: NodePool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, token = services.issue_join_token(
@@ -308,7 +301,7 @@ def test_join_program_joins_and_runs_the_start_script(
     wired = Wired()
     wired.instructions = lambda node: Instructions(f"echo $BERTH_NODE > {done}")  # type: ignore[method-assign]
     monkeypatch.setattr("pools.api.joining.load_wiring", lambda: wired)
-    running = start_join_program(live_server, tmp_path / "state", token)
+    running = start_agent(live_server.url, tmp_path / "state", token)
     try:
         for _ in range(200):
             if Machine.objects.exists():
@@ -321,7 +314,7 @@ def test_join_program_joins_and_runs_the_start_script(
         assert machine.cpu_milli >= 1000
         assert (tmp_path / "state/secret").stat().st_mode & 0o777 == 0o600
         Machine.objects.update(departed_at=timezone.now())
-        assert running.wait(timeout=60) == 1, "the program of an unknown machine exits"
+        assert running.wait(timeout=60) == REJECTED, "the agent of an unknown machine exits"
     finally:
         running.kill()
         running.wait()

@@ -15,6 +15,7 @@ from pytest_django.live_server_helper import LiveServer
 
 from pools import services
 from pools.models import Node, NodePool, ScalingEvent
+from tests.agents import write_agent
 from tests.api.conftest import Caller
 from tests.api.pools.test_joining import join, reconcile_pool, report_in
 from tests.cast import Cast
@@ -129,7 +130,7 @@ def test_machines_can_download_the_worker_code(client: Any, db: None) -> None:
 @pytest.mark.heavy
 @pytest.mark.shows("PLG-08", "PLG-11", "PLG-41")
 @pytest.mark.django_db(transaction=True)
-def test_join_program_runs_the_installation_script_between_reports(
+def test_agent_runs_the_installation_script_between_reports(
     live_server: LiveServer, cast: Cast, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The test runs the same program and script as a real machine."""
@@ -149,8 +150,8 @@ def test_join_program_runs_the_installation_script_between_reports(
         "BERTH_APT": "no", "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(tmp_path / "wheels"),
         "BERTH_PYTHON": sys.executable,
     }  # fmt: skip
-    program = Path(__file__).parents[3] / "pools/joining/program.py"
-    running = subprocess.Popen([sys.executable, "-S", str(program)], env=env, cwd=tmp_path)
+    command = [sys.executable, "-S", str(write_agent(tmp_path))]
+    running = subprocess.Popen(command, env=env, cwd=tmp_path)
     try:
         for _ in range(600):
             reconcile_pool(pool, nodes_desired=1)

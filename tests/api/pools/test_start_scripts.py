@@ -13,6 +13,7 @@ from pytest_django.live_server_helper import LiveServer
 from pools import services
 from pools.joining.instructions import Instructions
 from pools.models import Machine, Node, NodePool, ScalingEvent
+from tests.agents import start_agent
 from tests.api.conftest import Caller
 from tests.api.pools.test_joining import (
     Wired,
@@ -20,7 +21,6 @@ from tests.api.pools.test_joining import (
     metal_pool,
     reconcile_pool,
     report_in,
-    start_join_program,
 )
 from tests.cast import Cast
 
@@ -103,7 +103,7 @@ def test_malformed_start_script_report_is_rejected(
 
 
 @pytest.mark.django_db(transaction=True)
-def test_join_program_reports_exit_code_and_output_of_a_start_script(
+def test_agent_reports_exit_code_and_output_of_a_start_script(
     live_server: LiveServer, cast: Cast, metal_pool: NodePool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, token = services.issue_join_token(
@@ -116,7 +116,7 @@ def test_join_program_reports_exit_code_and_output_of_a_start_script(
     script = Instructions("echo preparing; echo no such program >&2; exit 7", f"echo $BERTH_NODE > {stopped}")
     wired.instructions = lambda node: script  # type: ignore[method-assign]
     monkeypatch.setattr("pools.api.joining.load_wiring", lambda: wired)
-    running = start_join_program(live_server, tmp_path / "state", token)
+    running = start_agent(live_server.url, tmp_path / "state", token)
     try:
         wait_until(Machine.objects.exists)
         reconcile_pool(metal_pool)

@@ -1,4 +1,4 @@
-"""Tests for the join program with an EC2 metadata service that supports only version 2."""
+"""Tests for the agent with an EC2 metadata service that supports only version 2."""
 
 import json
 import subprocess
@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-PROGRAM = Path(__file__).parents[3] / "pools/joining/program.py"
+from tests.agents import REJECTED, write_agent
+
 TOKEN = "metadata-token"
 SPOT_TERMINATION = {"action": "terminate", "time": "2030-01-01T12:02:00Z"}
 
@@ -76,14 +77,16 @@ def environment(request: pytest.FixtureRequest) -> Iterator[MachineEnvironment]:
 
 
 def run(surroundings: MachineEnvironment, state: Path) -> None:
-    """Run the program until its first report is rejected."""
+    """Run the agent until its first report is rejected."""
     env = {
         "PATH": "/usr/bin:/bin",
         "BERTH_URL": surroundings.address, "BERTH_METADATA_URL": surroundings.address,
         "BERTH_POOL": "gpus", "BERTH_JOIN_TOKEN": "order.x", "BERTH_MACHINE_STATE": str(state),
     }  # fmt: skip
-    command = [sys.executable, "-S", str(PROGRAM)]
-    assert subprocess.run(command, env=env, check=False, timeout=60, capture_output=True).returncode == 1
+    command = [sys.executable, "-S", str(write_agent(state))]
+    assert (
+        subprocess.run(command, env=env, check=False, timeout=60, capture_output=True).returncode == REJECTED
+    )
 
 
 @pytest.mark.parametrize("environment", [{}], indirect=True)

@@ -9,12 +9,13 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import zipfile
 from pathlib import Path
 
 import httpx
 import pytest
 
-from pools.joining.user_data import program_source
+from pools.joining.package import agent_package
 from pools.runtimes.base import PodState
 from pools.runtimes.ray.agents import NodeAgent
 from pools.runtimes.ray.cluster import RayNode
@@ -43,10 +44,11 @@ needs_3_9 = pytest.mark.skipif(PYTHON_3_9 is None, reason="no Python 3.9 on this
 
 
 def node_files(place: Path) -> list[Path]:
-    """Return the files that machines unpack, and the join program."""
+    """Return the files that machines unpack, and the modules of the agent."""
     with tarfile.open(fileobj=io.BytesIO(node_code())) as tar:
         tar.extractall(place, filter="data")
-    (place / "program.py").write_text(program_source(), encoding="utf-8")
+    with zipfile.ZipFile(io.BytesIO(agent_package())) as archive:
+        archive.extractall(place)
     return sorted(place.rglob("*.py"))
 
 
@@ -111,7 +113,7 @@ def test_python_3_9_imports_every_node_module(tmp_path: Path) -> None:
     modules = [
         ".".join(path.relative_to(tmp_path).with_suffix("").parts)
         for path in node_files(tmp_path)
-        if path.name not in ("__init__.py", "program.py")
+        if path.name not in ("__init__.py", "__main__.py")
     ]
     code = """import importlib, sys
 sys.path.insert(0, sys.argv[1])

@@ -47,7 +47,7 @@ def test_join_token_is_shown_once_with_its_command(alice: Client, metal_pool: No
     assert match
     token = JoinToken.objects.get()
     assert (token.digest, token.comment) == (secrets.digest(match[1]), "rack 7")
-    assert "BERTH_POOL=metal" in answer.content.decode()
+    assert "install --url http://testserver --pool metal" in answer.content.decode()
     page = alice.get(PAGE).content.decode()
     assert match[1] not in page
     assert token.prefix in page

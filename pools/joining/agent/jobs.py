@@ -1,0 +1,91 @@
+"""Scripts in the background that outlive a restart of the agent."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import time
+
+from .state import STATE, last_output, read_file, write_private_file
+
+# The exit code is a file, because an agent that was restarted is not the parent of the script.
+WRAPPER = '/bin/sh "$0.sh"; echo $? > "$0.exit.new"; mv "$0.exit.new" "$0.exit"'
+
+
+class Job:
+    """Script of which one run exists at a time. All its state is in files named after it."""
+
+    def __init__(self, name: str) -> None:
+        self.path = os.path.join(STATE, name)
+        self.output = self.path + ".output"
+
+    def start(self, script: str, env: dict[str, str]) -> None:
+        """Start the script in a session of its own. All users can see command lines, so it is in a file."""
+        self.kill()
+        write_private_file(self.path + ".sh", script)
+        write_private_file(self.output, "")
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self.path + ".exit")
+        with open(self.output, "wb") as output:
+            process = subprocess.Popen(
+                ["/bin/sh", "-c", WRAPPER, self.path], env=env, stdin=subprocess.DEVNULL, stdout=output,
+                stderr=output, start_new_session=True,
+            )  # fmt: skip
+        record = "%d %s %s %d" % (process.pid, _start_time(process.pid), boot_id(), time.time())
+        write_private_file(self.path + ".pid", record)
+
+    def kill(self) -> None:
+        """Kill the script and its session, if it still runs."""
+        pid = self._running_pid()
+        if pid is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(pid, signal.SIGKILL)
+            while self._running_pid() is not None:
+                time.sleep(0.01)
+
+    @property
+    def is_running(self) -> bool:
+        return self._running_pid() is not None
+
+    @property
+    def exit_code(self) -> int | None:
+        """Exit code, or None while the script runs. -9 if it was killed."""
+        if self.is_running:
+            return None
+        code = read_file(self.path + ".exit")
+        return int(code) if code.isdigit() else -signal.SIGKILL
+
+    @property
+    def began_at(self) -> float:
+        fields = read_file(self.path + ".pid").split()
+        return float(fields[3]) if len(fields) == 4 else time.time()
+
+    @property
+    def is_of_this_boot(self) -> bool:
+        """Whether the script was started since the machine booted."""
+        fields = read_file(self.path + ".pid").split()
+        return len(fields) == 4 and fields[2] == boot_id()
+
+    def read_output(self) -> str:
+        return last_output(self.output)
+
+    def _running_pid(self) -> int | None:
+        fields = read_file(self.path + ".pid").split()
+        if len(fields) != 4 or fields[2] != boot_id():
+            return None
+        pid = int(fields[0])
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(pid, os.WNOHANG)
+        return pid if _start_time(pid) == fields[1] else None
+
+
+def boot_id() -> str:
+    return read_file("/proc/sys/kernel/random/boot_id")
+
+
+def _start_time(pid: int) -> str:
+    """Return the start time of a live process in clock ticks since the boot, or an empty string."""
+    fields = read_file("/proc/%d/stat" % pid).rpartition(")")[2].split()
+    return "" if not fields or fields[0] in "ZX" else fields[19]

@@ -1,0 +1,53 @@
+"""Join the pool, then report to the server and follow its instructions."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+
+from .ec2 import detect_interruption, get_metadata
+from .hardware import measure
+from .scripts import EnvironmentScript, StartScript
+from .server import MachineRejected, Server
+from .state import load_secret, store_secret
+
+REPORT_INTERVAL_SECONDS = 5.0
+
+
+def run(server: Server, pool: str) -> None:
+    """Report until the server rejects this machine. Then stop the node and raise MachineRejected."""
+    ec2_instance_id = get_metadata("instance-id")
+    secret = load_secret()
+    while not secret:
+        try:
+            secret = join_pool(server, pool, ec2_instance_id)
+        except OSError as error:
+            # for example a conflict: the machine may boot before Berth has recorded its order
+            print("not joined yet: %s" % error, file=sys.stderr)
+            time.sleep(REPORT_INTERVAL_SECONDS)
+    os.environ.pop("BERTH_JOIN_TOKEN", None)  # scripts inherit the environment
+    environment, start = EnvironmentScript(server.url), StartScript()
+    while True:
+        try:
+            body: dict[str, object] = {
+                "interruption": detect_interruption() if ec2_instance_id else None,
+                "booted": environment.report(), "started": start.report(),
+            }  # fmt: skip
+            answer = server.send("machines/call", body, secret)
+            environment.follow(answer)
+            start.follow(answer)
+        except MachineRejected:
+            start.job.kill()
+            start.stop()
+            raise
+        except OSError as error:
+            print("no response: %s" % error, file=sys.stderr)
+        time.sleep(REPORT_INTERVAL_SECONDS)
+
+
+def join_pool(server: Server, pool: str, ec2_instance_id: str) -> str:
+    """Join, and return the secret. Raises MachineRejected, and OSError if another attempt may succeed."""
+    body = measure(server.url, ec2_instance_id)  # fails until the server's host name can be resolved
+    body["token"] = os.environ.get("BERTH_JOIN_TOKEN", "")
+    return store_secret(str(server.send("node-pools/%s/join" % pool, body)["secret"]))

@@ -1,0 +1,142 @@
+"""The scripts that the server sends: one installs a node's environment, one starts the node."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+
+from .jobs import Job
+from .state import STATE, read_file, strip_unprintable, write_private_file
+
+NODE_FILE = os.path.join(STATE, "node.json")
+CHECK_SECONDS = 30
+_COMPARED = ("instance", "node", "start")
+
+
+class EnvironmentScript:
+    """Script that installs a node's environment. Each report includes the script's progress."""
+
+    def __init__(self, url: str) -> None:
+        self.url, self.digest, self.job = url, "", Job("prepare")
+        self.phases = os.path.join(STATE, "prepare.phases")
+
+    def follow(self, answer: dict[str, object]) -> None:
+        """Start the script once per environment. Stop a script that is no longer requested."""
+        digest = str(answer.get("digest") or "")
+        if digest == self.digest:
+            return
+        self.digest = digest
+        if not digest:
+            self.job.kill()
+            return
+        env = dict(
+            os.environ,
+            BERTH_ENVIRONMENTS=os.path.join(STATE, "environments"),
+            BERTH_PHASES=self.phases,
+            BERTH_CODE=self.url + "/api/v1/machines/worker.tar",
+        )
+        secrets = answer.get("secrets") or {}
+        if isinstance(secrets, dict):
+            env.update(secrets)
+        write_private_file(self.phases, "")
+        self.job.start(str(answer["prepare"]), env)
+
+    def report(self) -> dict[str, object] | None:
+        if not self.digest:
+            return None
+        code = self.job.exit_code  # before the phases, which are complete once the script has ended
+        phases = parse_phases(read_file(self.phases))
+        return {
+            "digest": self.digest, "phases": phases, "exit_code": code, "output": self.job.read_output(),
+        }  # fmt: skip
+
+
+class StartScript:
+    """Script that turns the machine into a node. It runs in the background, because it may take minutes.
+
+    The instructions are stored, because a restarted agent must not start its node again: that ends the pods.
+    """
+
+    def __init__(self) -> None:
+        self.job = Job("start")
+        self.answer = self._load()
+        self.seconds = 0
+        self.has_ended = False
+
+    def _load(self) -> dict[str, object]:
+        """Return the stored instructions if their node still runs, else none."""
+        try:
+            answer = dict(json.loads(read_file(NODE_FILE)))
+        except ValueError:
+            return {}
+        if not self.job.is_of_this_boot or not (self.job.is_running or self.job.exit_code == 0):
+            return {}
+        if not self.job.is_running and answer.get("check"):
+            check = ["/bin/sh", "-c", str(answer["check"])]
+            try:
+                code = subprocess.run(
+                    check, env=script_env(answer), check=False, timeout=CHECK_SECONDS
+                ).returncode
+            except subprocess.TimeoutExpired:
+                code = 1
+            return {} if code else answer
+        return answer
+
+    def follow(self, answer: dict[str, object]) -> None:
+        """Stop the previous node and start the current one if the instructions have changed."""
+        if all(self.answer.get(name) == answer.get(name) for name in _COMPARED):
+            self.answer = answer
+            return
+        self.job.kill()
+        self.stop()
+        self.answer = answer
+        if answer.get("start"):
+            self.has_ended = False
+            write_private_file(NODE_FILE, json.dumps(answer))
+            self.job.start(str(answer["start"]), script_env(answer))
+
+    def stop(self) -> None:
+        """Run the stop script of the current node, if there is one."""
+        if self.answer.get("stop"):
+            path = write_private_file(os.path.join(STATE, "stop.sh"), str(self.answer["stop"]))
+            stop = subprocess.run(["/bin/sh", path], env=script_env(self.answer), check=False)
+            print("%s: stop script exited with %d" % (self.answer["node"], stop.returncode), file=sys.stderr)
+        self.answer = {}
+        if os.path.exists(NODE_FILE):
+            os.unlink(NODE_FILE)
+
+    def report(self) -> dict[str, object] | None:
+        """Return the script's progress, or None if there is no script or no instance."""
+        if not self.answer.get("start") or not self.answer.get("instance"):
+            return None
+        code = self.job.exit_code
+        if not self.has_ended:
+            self.seconds = max(int(time.time() - self.job.began_at), 0)
+            if code is not None:
+                self.has_ended = True
+                print("%s: start script exited with %d" % (self.answer["node"], code), file=sys.stderr)
+        return {
+            "instance": self.answer["instance"], "exit_code": code, "seconds": self.seconds,
+            "output": self.job.read_output(),
+        }  # fmt: skip
+
+
+def script_env(answer: dict[str, object]) -> dict[str, str]:
+    return dict(os.environ, BERTH_NODE=str(answer["node"]), BERTH_ORDINAL=str(answer["ordinal"]))
+
+
+def parse_phases(lines: str) -> list[dict[str, object]]:
+    """Return the latest state of each phase. Incomplete lines are ignored."""
+    phases: dict[str, dict[str, object]] = {}
+    for line in lines.splitlines():
+        try:
+            phase = json.loads(line)
+            phase["message"] = strip_unprintable(phase["message"])
+            if phase["phase"] != "ready":
+                phases[phase["phase"]] = phase
+        except (ValueError, KeyError, TypeError):
+            pass
+    return list(phases.values())[:64]

@@ -1,0 +1,281 @@
+"""Tests for the agent as a systemd service: installed, killed, restarted and uninstalled.
+
+systemd does not run in the tests' containers. A small service manager takes its place: it reads the installed
+unit and runs its command with its environment file, as systemd does.
+"""
+
+import json
+import os
+import shlex
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from django.utils import timezone
+from pytest_django.live_server_helper import LiveServer
+
+from pools import services
+from pools.joining.instructions import Instructions
+from pools.models import Machine, Node, NodePool
+from tests.agents import NO_METADATA, REJECTED, write_agent
+from tests.api.pools.test_joining import Wired, metal_pool, reconcile_pool
+from tests.cast import Cast
+
+__all__ = ["metal_pool"]  # a fixture
+
+# The installed agent with paths of the test instead of the machine's, and as root.
+INSTALLER = """
+import os, sys
+sys.path.insert(0, {agent!r})
+sys.argv[0] = {agent!r}
+os.geteuid = lambda: 0
+from berth_agent import main, service
+service.UNIT_FILE, service.SYSTEMD_RUNS = {unit!r}, {booted!r}
+sys.exit(main.main())
+"""
+SYSTEMCTL = """#!{python}
+import os, signal, subprocess, sys
+command = sys.argv[1]
+with open({log!r}, "a") as log:
+    log.write(" ".join(sys.argv[1:]) + chr(10))
+if command == "restart":
+    subprocess.Popen([sys.executable, {manager!r}], start_new_session=True, stdin=subprocess.DEVNULL,
+        stdout=open({place!r} + "/manager.log", "wb"), stderr=subprocess.STDOUT)
+if command == "disable":
+    for name in ("manager", "service"):
+        os.kill(int(open({place!r} + "/" + name + ".pid").read()), signal.SIGKILL)
+"""
+# Runs the unit's command and restarts it, unless its exit code forbids that.
+MANAGER = """
+import os, shlex, subprocess, time
+unit = dict(line.split("=", 1) for line in open({unit!r}) if "=" in line)
+variables = [line.split("=", 1) for line in shlex.split(open(shlex.split(unit["EnvironmentFile"])[0]).read())]
+open({place!r} + "/manager.pid", "w").write(str(os.getpid()))
+while True:
+    env = {{"PATH": os.environ["PATH"], **dict(variables)}}
+    service = subprocess.Popen(shlex.split(unit["ExecStart"]), env=env, cwd="/")
+    with open({place!r} + "/service.new", "w") as file:
+        file.write(str(service.pid))
+    os.rename({place!r} + "/service.new", {place!r} + "/service.pid")
+    if str(service.wait()) in unit["RestartPreventExitStatus"].split():
+        break
+    time.sleep(0.1)
+"""
+# A node whose pod is a process that outlives the agent. Each start ends the pods of the former one.
+START = "echo started >> {place}/starts; setsid sleep 300 & echo $! > {place}/pod.pid"
+STOP = "kill $(cat {place}/pod.pid); echo stopped > {place}/stops"
+CHECK = "grep -q ') S' /proc/$(cat {place}/pod.pid)/stat"  # a killed pod may stay as a zombie
+
+
+class Host:
+    """A machine with the service manager."""
+
+    def __init__(self, place: Path, url: str, token: str) -> None:
+        self.place, self.unit, self.state = place, place / "berth-agent.service", place / "state"
+        self.agent = write_agent(place, report_seconds=0.2)
+        values = {
+            "agent": str(self.agent), "unit": str(self.unit), "booted": str(place), "place": str(place),
+            "python": sys.executable, "log": str(place / "systemctl.log"),
+            "manager": str(place / "manager.py"),
+        }  # fmt: skip
+        (place / "manager.py").write_text(MANAGER.format(**values))
+        (place / "systemctl").write_text(SYSTEMCTL.format(**values))
+        (place / "systemctl").chmod(0o755)
+        self.installer = INSTALLER.format(**values)
+        self.url, self.env = url, {
+            "PATH": f"{place}:{os.environ['PATH']}", "BERTH_JOIN_TOKEN": token,
+            "BERTH_NODE_WORKSPACES": "/mnt/a b$c", "BERTH_MACHINE_STATE": str(self.state), **NO_METADATA,
+        }  # fmt: skip
+
+    def run(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
+        return subprocess.run(
+            [sys.executable, "-S", "-c", self.installer, *arguments], env=self.env, text=True,
+            capture_output=True, check=False, timeout=60,
+        )  # fmt: skip
+
+    def install(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
+        return self.run("install", "--url", self.url, "--pool", "metal", *arguments)
+
+    def pid(self, name: str) -> int:
+        return int((self.place / f"{name}.pid").read_text())
+
+    def is_running(self, name: str) -> bool:
+        try:
+            return " Z " not in Path(f"/proc/{self.pid(name)}/stat").read_text()
+        except OSError:
+            return False
+
+
+@pytest.fixture
+def host(
+    live_server: LiveServer, cast: Cast, metal_pool: NodePool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Host]:
+    """Return a host with a token for one machine, and a runtime whose pods are processes."""
+    _, token = services.issue_join_token(
+        actor=cast.alice, pool=metal_pool, lifetime=timedelta(hours=1), at=timezone.now()
+    )
+    NodePool.objects.update(gpus_per_node=0, cpu_milli=1, memory_mib=1, nodes_desired=1)
+    wired = Wired()
+    scripts = Instructions(*(script.format(place=tmp_path) for script in (START, STOP, CHECK)))
+    wired.instructions = lambda node: scripts  # type: ignore[method-assign]
+    monkeypatch.setattr("pools.api.joining.load_wiring", lambda: wired)
+    host = Host(tmp_path, live_server.url, token)
+    yield host
+    for name in ("manager", "service", "pod"):
+        if host.is_running(name):
+            os.kill(host.pid(name), signal.SIGKILL)
+
+
+def wait_until(reached: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 60
+    while not reached():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_installed_agent_keeps_pods_through_kill_9_and_uninstalls_completely(
+    host: Host, metal_pool: NodePool
+) -> None:
+    installed = host.install()
+    assert (installed.returncode, installed.stderr) == (0, "")
+    assert "journalctl -u berth-agent" in installed.stdout
+    log = (host.place / "systemctl.log").read_text().splitlines()
+    assert log == ["daemon-reload", "enable berth-agent.service", "restart berth-agent.service"]
+    environment = host.state / "environment"
+    assert stat.S_IMODE(environment.stat().st_mode) == 0o600
+    assert "join_" not in environment.read_text(), "the token is not stored once the machine has joined"
+    assert shlex.split(environment.read_text())[-2:] == [
+        "BERTH_POOL=metal", f"BERTH_URL={host.url}"]  # fmt: skip
+    assert "BERTH_NODE_WORKSPACES=/mnt/a b$c" in shlex.split(environment.read_text())
+    reconcile_pool(metal_pool)
+    wait_until(lambda: (host.place / "pod.pid").exists() and host.is_running("pod"))
+
+    former, pod = host.pid("service"), host.pid("pod")
+    os.kill(former, signal.SIGKILL)
+    wait_until(lambda: host.pid("service") != former and host.is_running("service"))
+    restarted = timezone.now()
+    wait_until(lambda: Machine.objects.get().last_seen_at > restarted)
+    assert (host.place / "starts").read_text() == "started\n", "the node was not started again"
+    assert host.pid("pod") == pod
+    assert host.is_running("pod")
+
+    refused = host.run("uninstall")
+    assert refused.returncode == 1
+    assert "This machine serves as node metal-0." in refused.stderr
+    forced = host.run("uninstall", "--force")
+    assert (forced.returncode, forced.stderr) == (0, "metal-0: stop script exited with 0\n")
+    assert not host.is_running("service")
+    assert not host.is_running("pod")
+    assert Machine.objects.get().departed_at is not None
+    assert not host.state.exists()
+    assert not host.unit.exists()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_agent_starts_its_node_again_if_the_node_did_not_survive(host: Host, metal_pool: NodePool) -> None:
+    """After a reboot, the processes of the node are gone and the boot has another ID."""
+    host.install()
+    reconcile_pool(metal_pool)
+    wait_until(lambda: (host.place / "pod.pid").exists() and host.is_running("pod"))
+    os.kill(host.pid("pod"), signal.SIGKILL)
+    os.kill(host.pid("service"), signal.SIGKILL)
+    wait_until(lambda: (host.place / "starts").read_text() == "started\nstarted\n")
+    assert Node.objects.count() == 1
+
+
+@pytest.mark.django_db(transaction=True)
+def test_rejected_agent_is_not_restarted(host: Host) -> None:
+    host.install()
+    Machine.objects.update(departed_at=timezone.now())
+    wait_until(lambda: not host.is_running("manager"))
+    again = host.install()
+    assert "The agent is installed" in again.stdout, "the installation can be repeated"
+
+
+@pytest.mark.django_db(transaction=True)
+def test_refused_token_installs_nothing(host: Host) -> None:
+    host.env["BERTH_JOIN_TOKEN"] = "join_wrong"
+    refused = host.install()
+    assert (refused.returncode, refused.stderr) == (
+        REJECTED,
+        "rejected: This is not a join token of this pool.\n",
+    )
+    assert not host.unit.exists()
+    assert not (host.place / "systemctl.log").exists()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_service_can_join_later_with_a_stored_token(host: Host) -> None:
+    assert host.install("--join-later").returncode == 0
+    wait_until(Machine.objects.exists)
+    assert "BERTH_JOIN_TOKEN" in (host.state / "environment").read_text()
+
+
+def test_installation_without_systemd_is_refused_with_the_alternative(tmp_path: Path) -> None:
+    host = Host(tmp_path, "https://berth.example.org", "join_token")
+    host.installer = host.installer.replace(repr(str(tmp_path)) + "\n", repr("/nowhere") + "\n")
+    refused = host.install()
+    assert refused.returncode == 1
+    assert refused.stderr == (
+        f"berth-agent: This machine does not run systemd. Run `{sys.executable} {host.agent} run` under its "
+        "own service manager.\n"
+    )
+
+
+def test_installation_by_an_ordinary_user_is_refused(tmp_path: Path) -> None:
+    host = Host(tmp_path, "https://berth.example.org", "join_token")
+    host.installer = host.installer.replace("lambda: 0", "lambda: 1000")
+    assert "Repeat the command with sudo." in host.install().stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (["install"], "No server. Set --url or BERTH_URL"),
+        (["install", "--url", "http://berth.example.org"], "is not https://"),
+        (["--url", "https://berth.example.org", "install"], "No pool. Set --pool or BERTH_POOL"),
+        (["instal"], "invalid choice: 'instal'"),
+    ],
+)
+def test_incomplete_command_is_refused_with_the_missing_option(
+    tmp_path: Path, arguments: list[str], problem: str
+) -> None:
+    done = Host(tmp_path, "", "").run(*arguments)
+    assert done.returncode == 2
+    assert problem in done.stderr
+
+
+def test_unit_passes_the_checks_of_systemd(tmp_path: Path) -> None:
+    program = shutil.which("systemd-analyze")
+    if program is None:
+        pytest.skip("systemd-analyze is not installed")
+    host = Host(tmp_path, "", "")
+    host.state.mkdir()
+    shutil.copy(host.agent, host.state / "berth-agent")
+    unit = host.run("unit").stdout
+    assert f"ExecStart={sys.executable} {host.state}/berth-agent run\n" in unit
+    assert "WantedBy=multi-user.target\n" in unit, "the agent starts when the machine boots"
+    host.unit.write_text(unit)
+    checked = subprocess.run(
+        [program, "verify", "--man=no", str(host.unit)], capture_output=True, text=True, check=False
+    )
+    assert (checked.returncode, [line for line in checked.stderr.splitlines() if "berth-agent" in line]) == (
+        0,
+        [],
+    )
+
+
+def test_unit_quotes_paths_with_spaces_and_specifiers(tmp_path: Path) -> None:
+    host = Host(tmp_path, "", "")
+    host.env["BERTH_MACHINE_STATE"] = "/srv/a b%c"
+    unit = host.run("unit").stdout
+    assert 'EnvironmentFile="/srv/a b%%c/environment"\n' in unit
+    assert json.dumps("/srv/a b%%c/berth-agent") in unit
