@@ -82,6 +82,9 @@ class NodeResponse(ResponseModel):
     )
     phases: list[PhaseResponse] = Field(description="Installation phases, in order.")
     ready_at: datetime | None
+    not_ready_reason: str = Field(
+        description="Reason a booting node is not ready, such as a failed probe; only for platform admins."
+    )
     drain_started_at: datetime | None
     drain_reason: str
     isolation: IsolationResponse | None = Field(
@@ -194,6 +197,7 @@ def _node_response(node: Node, is_admin: bool, work: list[str]) -> NodeResponse:
         free=node_free_capacity(node),
         instance_id=node.instance_id if is_admin else None,
         address=node.address if is_admin else None,
+        not_ready_reason=node.not_ready_reason if is_admin else "",
         work=work if is_admin else None,
         environment_digest=node.environment_id,
         isolation=_isolation_response(node.isolation, is_admin),

@@ -446,6 +446,14 @@ class Migration(migrations.Migration):
                         blank=True, help_text="Time at which the environment was installed.", null=True
                     ),
                 ),
+                (
+                    "not_ready_reason",
+                    models.TextField(
+                        blank=True,
+                        default="",
+                        help_text="Reason a booting node is not ready yet, such as a failed probe pod.",
+                    ),
+                ),
                 ("since", models.DateTimeField(help_text="Time of the last state change.")),
                 (
                     "ready_at",

@@ -60,6 +60,12 @@ class Node(models.Model):
         null=True, blank=True, help_text="Isolation of the node's pods, as last reported by its agent."
     )
 
+    not_ready_reason = models.TextField(
+        blank=True,
+        default="",
+        help_text="Reason a booting node is not ready yet, such as a failed probe pod.",
+    )
+
     since = models.DateTimeField(help_text="Time of the last state change.")
     ready_at = models.DateTimeField(
         null=True, blank=True, help_text="Time at which the node became, or should become, ready."

@@ -82,6 +82,7 @@ def _sync_node(node: Node, instance: Instance | None, pool: NodePool, context: P
     if node.state not in PENDING:
         return False
     has_stored = _store_phases(node, instance) | _store_address(node, instance, context)
+    has_stored |= _store_reason(node, instance)
     if _is_ready(node, instance, context):
         return _mark_ready(node, instance, context)
     if _is_overdue(node, pool, context):
@@ -114,6 +115,15 @@ def _store_address(node: Node, instance: Instance, context: PassContext) -> bool
         return False
     node.address = instance.address
     node.save(update_fields=["address"])
+    return True
+
+
+def _store_reason(node: Node, instance: Instance) -> bool:
+    """Store the reason that the node is not ready yet, which the node's page shows."""
+    if node.not_ready_reason == instance.message:
+        return False
+    node.not_ready_reason = instance.message
+    node.save(update_fields=["not_ready_reason"])
     return True
 
 

@@ -110,11 +110,13 @@ def _boots(facts: PoolFacts) -> Iterator[Finding]:
     ]
     if slow:
         oldest = max(facts.now - node.created_at for node in slow)
+        reason = slow[0].not_ready_reason
         yield Finding(
             Severity.WARNING,
             "slow boots",
             f"{_named(slow)} {_is_or_are(slow)} not ready after up to {_age(oldest)}; the timeout is "
-            f"{_age(timedelta(seconds=pool.boot_timeout))}.",
+            f"{_age(timedelta(seconds=pool.boot_timeout))}."
+            + (f" {slow[0].name}: {_sentence(reason)}" if reason else ""),
             f"See `berth node describe {slow[0].name}` for the current phase.",
         )
 

@@ -73,6 +73,19 @@ def test_pod_runs_on_its_node_with_the_assigned_devices(stage: RayStage) -> None
         assert output == f"{devices} {stage.cluster.home(node)}/pods/{pod_id}/work\n"
 
 
+def test_node_is_ready_once_a_probe_pod_has_run_on_all_its_devices(stage: RayStage) -> None:
+    blocked = stage.cluster.home("i-1") / "workspaces/probe"
+    blocked.write_text("in the way")
+    poll_until(
+        lambda: stage.runtime.obstacles(["i-0", "i-1"]),
+        lambda obstacles: "i-0" not in obstacles and "File exists" in obstacles.get("i-1", ""),
+    )
+    blocked.unlink()
+    poll_until(lambda: stage.runtime.obstacles(["i-0", "i-1"]), lambda obstacles: obstacles == {})
+    assert not [pod_id for pod_id in stage.runtime.list_pods() if pod_id.startswith("probe")]
+    assert not blocked.exists()
+
+
 def test_pod_runs_in_a_container_image_on_its_node(stage: RayStage, tmp_path: Path) -> None:
     isolation = stage.runtime.get_isolation(["i-0"])["i-0"]
     if missing := [*missing_programs(), *([] if isolation.images else ["a container"])]:

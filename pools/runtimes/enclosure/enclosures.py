@@ -8,7 +8,14 @@ from pathlib import Path
 
 from pools.runtimes.base import PodOrder
 from pools.runtimes.enclosure.devices import pod_devices
-from pools.runtimes.enclosure.levels import Isolation, Level, find_refusal, read_policy
+from pools.runtimes.enclosure.levels import (
+    PROBE_PROJECT,
+    PROBE_WORKSPACE,
+    Isolation,
+    Level,
+    find_refusal,
+    read_policy,
+)
 from pools.runtimes.enclosure.machine import declared_view, environment_mounts, machine_view
 from pools.runtimes.enclosure.pod import PodFiles, enclosure_fields, is_visible
 from pools.runtimes.enclosure.probe import Probed, Shim, probe
@@ -55,10 +62,10 @@ class Enclosures:
     def refusal(self, order: PodOrder, workspaces: Path) -> str:
         """Return the reason this machine must not run the pod, or an empty string."""
         isolation = self.isolation
-        if isolation.encloses:
+        if isolation.encloses or order.project == PROBE_PROJECT:
             return find_refusal(isolation, order.project, order.uid, ())
         served = workspaces / _SERVED
-        is_empty = all(each.name.startswith(".") for each in workspaces.iterdir())
+        is_empty = all(each.name.startswith((".", PROBE_WORKSPACE)) for each in workspaces.iterdir())
         others = () if is_empty or not served.exists() else (served.read_text(),)
         refusal = find_refusal(isolation, order.project, order.uid, others)
         if not refusal and not others:

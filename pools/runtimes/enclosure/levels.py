@@ -20,6 +20,8 @@ SETTINGS_OF_PODS = (
 )  # fmt: skip
 FIRST_UID = 1_900_000_000  # neither Debian, systemd nor subordinate ids use this range
 LAST_UID = 1_999_999_999
+# Pods with which Berth tests a node belong to no project.
+PROBE_PROJECT, PROBE_UID, PROBE_WORKSPACE = "", FIRST_UID, "probe"
 
 
 class Level(str, Enum):
@@ -106,6 +108,7 @@ def find_refusal(isolation: Isolation, project: str, uid: int, served: Collectio
                 f"this node cannot isolate pods and already serves the project {others[0]}: "
                 f"{isolation.obstacle} To run pods without isolation, set {VARIABLE}=off on the node"
             )
-    if isolation.level is Level.USERS and not FIRST_UID < uid <= LAST_UID:
+    is_probe = project == PROBE_PROJECT and uid == PROBE_UID
+    if isolation.level is Level.USERS and not is_probe and not FIRST_UID < uid <= LAST_UID:
         return f"the order names user id {uid}, which is outside the range of pods"
     return ""

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from pools.runtimes.enclosure.levels import FIRST_UID, VARIABLE, Isolation, Level, Policy
+from pools.runtimes.enclosure.levels import PROBE_UID, VARIABLE, Isolation, Level, Policy
 from pools.runtimes.enclosure.limits import with_limits
 from pools.runtimes.enclosure.machine import machine_view
 from pools.runtimes.enclosure.pod import PodFiles, enclosure_fields
@@ -19,7 +19,6 @@ from pools.runtimes.enclosure.seccomp import find_program
 from pools.runtimes.shim.records import Record, read_record, write_record
 
 PROBE_SECONDS = 20.0
-PROBE_UID = FIRST_UID  # no project has this user
 INSTALL = "Install it, for example with `apt-get install bubblewrap`, and restart the node's agent."
 SHARED_USER = (
     "Pods share the user of the node's agent. Run the agent as root to give each project its own user."

@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pools.runtimes.enclosure.command import View
-from pools.runtimes.enclosure.levels import IMAGE_CACHE_VARIABLE, IMAGES_VARIABLE
+from pools.runtimes.enclosure.levels import IMAGE_CACHE_VARIABLE, IMAGES_VARIABLE, PROBE_UID
 from pools.runtimes.enclosure.machine import machine_view
 from pools.runtimes.enclosure.pod import PodFiles, add_own_files, user_fields
-from pools.runtimes.enclosure.probe import PROBE_UID, Shim, check_order, read_obstacle
+from pools.runtimes.enclosure.probe import Shim, check_order, read_obstacle
 from pools.runtimes.enclosure.seccomp import find_program
 from pools.runtimes.images.order import ContainerFiles, container_fields
 from pools.runtimes.images.store import ImageStore, remove_container

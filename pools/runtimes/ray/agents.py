@@ -1,6 +1,6 @@
 """Client of a node's agent."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from datetime import datetime
 from typing import Any
 
@@ -16,6 +16,8 @@ from pools.runtimes.ray.wire import (
     decode_report,
     encode_order,
 )
+
+CHUNK_BYTES = 4 * 1024 * 1024
 
 
 class AgentUnreachable(RuntimeFailure):
@@ -50,6 +52,17 @@ class NodeAgent:
 
     def tail_log(self, pod_id: str, lines: int) -> LogChunk:
         return self._chunk("tail", pod_id=pod_id, lines=lines)
+
+    def log_chunks(self, pod_id: str) -> Iterator[tuple[int, bytes]]:
+        """Yield the log with the offset of each chunk."""
+        offset = 0
+        while True:
+            chunk = self.read_log(pod_id, offset, CHUNK_BYTES)
+            if chunk.data:
+                yield chunk.offset, chunk.data
+            if chunk.complete or chunk.next_offset <= offset:
+                return
+            offset = chunk.next_offset
 
     def checkpointed_at(self, workspace: str) -> datetime | None:
         saved = self._request("checkpointed_at", workspace=workspace).json()

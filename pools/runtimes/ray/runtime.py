@@ -27,13 +27,13 @@ from pools.runtimes.ray.agents import AgentUnreachable, NodeAgent
 from pools.runtimes.ray.cluster import AGENT_PORT, JOBS_PORT, NODE_LABEL, RayNode, device_resource, node_label
 from pools.runtimes.ray.jobs import Jobs
 from pools.runtimes.ray.ledger import Entry, Ledger
+from pools.runtimes.ray.probes import ProbePods
 from pools.runtimes.ray.scripts import CHECK, STOP, start_script
 from pools.runtimes.ray.watch import PodWatcher
 from pools.runtimes.rendezvous import FIRST_PORT, LAST_PORT
 
 TIMEOUT = httpx.Timeout(20.0, connect=2.0)
 CHECK_TIMEOUT = httpx.Timeout(5.0, connect=2.0)  # failed checks are repeated
-CHUNK_BYTES = 4 * 1024 * 1024
 STARTING_REPORT = PodReport(PodState.STARTING)
 ADDRESS_OF_RANK_0 = ""
 
@@ -59,6 +59,7 @@ class RayRuntime:
         self._checks = httpx.Client(timeout=CHECK_TIMEOUT, trust_env=False, verify=False)  # noqa: S501
         self._threads = ThreadPoolExecutor(8, thread_name_prefix="ray-nodes")
         self._watch = PodWatcher(self.poll_reports, self.fetch_log)
+        self._probes = ProbePods(self, self.ledger.ids, self._drop_node_workspace, self._threads)
 
     # --- starting and stopping
 
@@ -190,7 +191,7 @@ class RayRuntime:
         entry = self.ledger.find(pod_id)
         node = self._nodes.get(entry.instance_id) if entry and entry.ended else None
         if node is not None and not self.ledger.log_path(pod_id).exists():
-            self.ledger.save_log(pod_id, _log_chunks(self._agent(node), pod_id))
+            self.ledger.save_log(pod_id, self._agent(node).log_chunks(pod_id))
 
     def drop_log(self, pod_id: str) -> None:
         if self.ledger.find(pod_id) is None:
@@ -199,6 +200,11 @@ class RayRuntime:
     def drop_workspace(self, workspace: str) -> None:
         validate_name(workspace)
         for node in self._nodes_by_instance().values():
+            self._agent(node).drop_workspace(workspace)
+
+    def _drop_node_workspace(self, instance_id: str, workspace: str) -> None:
+        node = self._nodes.get(instance_id)
+        if node is not None:
             self._agent(node).drop_workspace(workspace)
 
     def read_log(self, pod_id: str, offset: int, limit: int) -> LogChunk:
@@ -302,9 +308,14 @@ class RayRuntime:
             return {}
         nodes = self._nodes_by_instance()
         reasons = self._threads.map(lambda instance_id: self._obstacle(nodes.get(instance_id)), instance_ids)
-        return {
-            instance_id: reason for instance_id, reason in zip(instance_ids, reasons, strict=True) if reason
+        by_instance = dict(zip(instance_ids, reasons, strict=True))
+        reachable = {
+            instance_id: nodes[instance_id].devices
+            for instance_id, reason in by_instance.items()
+            if not reason
         }
+        by_instance.update(self._probes.obstacles(reachable))
+        return {instance_id: reason for instance_id, reason in by_instance.items() if reason}
 
     def _obstacle(self, node: RayNode | None) -> str:
         """Return the reason the node is unusable (no agent, or no live raylet), or an empty string."""
@@ -368,17 +379,6 @@ def _device_resources(order: PodOrder, node: RayNode) -> dict[str, float]:
     names = list(node.devices)
     numbers = [names.index(name) if name in names else int(name) for name in order.devices]
     return {device_resource(number): order.device_milli / 1000 for number in numbers}
-
-
-def _log_chunks(agent: NodeAgent, pod_id: str) -> Iterable[tuple[int, bytes]]:
-    offset = 0
-    while True:
-        chunk = agent.read_log(pod_id, offset, CHUNK_BYTES)
-        if chunk.data:
-            yield chunk.offset, chunk.data
-        if chunk.complete or chunk.next_offset <= offset:
-            return
-        offset = chunk.next_offset
 
 
 def _lost_report(message: str) -> PodReport:

@@ -239,25 +239,6 @@ def test_invalid_plugin_option_prints_one_line(terminal: Terminal, typed: str) -
     assert result.stderr.count("\n") == 1
 
 
-def test_node_description_shows_bootstrap_phases(terminal: Terminal) -> None:
-    phases = [
-        {"phase": "python", "state": "done", "seconds": 4, "message": ""},
-        {"phase": "pip", "state": "failed", "seconds": 9, "message": "No matching\ndistribution \x1b[31m"},
-        {"phase": "start", "state": "failed", "seconds": 2, "message": "not found", "exit_code": 127},
-    ]
-    seen = {
-        "name": "train-1", "pool": "train", "state": "booting", "free": HAS, "capacity": HAS,
-        "environment_digest": "ab" * 32, "phases": phases, "since": TIME, "created_at": TIME,
-    }  # fmt: skip
-    result = terminal.run("node", "describe", "train-1", server=StubServer(httpx.Response(200, json=seen)))
-    assert result.exit_code == 0, result.stderr
-    assert "Environment: abababababab\n" in result.stdout
-    assert "  done    python                   4 s\n  failed  pip " in result.stdout
-    assert "          No matching\n          distribution " in result.stdout
-    assert "  failed  start                    2 s   exit code 127\n          not found\n" in result.stdout
-    assert "\x1b" not in result.stdout
-
-
 def test_pool_environment_shows_what_plugins_install(terminal: Terminal) -> None:
     image = {
         "python": "", "pip": ["torch"], "apt": [], "env": {"A": "1"}, "secrets": ["HF_TOKEN"],

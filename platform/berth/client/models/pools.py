@@ -144,6 +144,8 @@ class Node(Model):
     phases: list[Phase] = []
     """Installation phases, in order."""
     ready_at: datetime | None = None
+    not_ready_reason: str = ""
+    """Reason a booting node is not ready, such as a failed probe; only for platform admins."""
     drain_started_at: datetime | None = None
     drain_reason: str = ""
     isolation: Isolation | None = None

@@ -63,6 +63,7 @@ def _describe_node(node: Any) -> None:
         ("Pool", node.pool),
         ("State", f"{node.state}, since {format_time(node.since)}"),
         ("Reason", node.drain_reason),
+        ("Not ready", node.not_ready_reason),
         ("Free GPUs", f"{format_free_gpus(node)} {node.gpu_model}".strip()),
         ("Free", f"{number(node.free.cpu)} of {number(node.capacity.cpu)} cores"),
         ("Isolation", format_isolation(node)),

@@ -1,0 +1,128 @@
+"""Probe pods: a node accepts work once a pod has run on it.
+
+A probe pod takes the same path as every pod: an order to the node's agent, a Ray job on all devices, the shim
+and the enclosure. A failed probe is repeated until it succeeds or the node's boot times out.
+"""
+
+import hashlib
+import time
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Executor
+
+from pools.runtimes.base import PodOrder, PodReport, PodState, Runtime, RuntimeFailure
+from pools.runtimes.enclosure.levels import PROBE_PROJECT, PROBE_UID, PROBE_WORKSPACE
+
+PREFIX = "probe-"
+POLL_SECONDS = 0.1
+WAIT_SECONDS = 2.0  # of one check; a probe that takes longer is checked again at the next one
+TIMEOUT_SECONDS = 120.0
+RETRY_SECONDS = 10.0
+# A broken driver leaves the device files in place, so they must also answer.
+COMMAND = """
+file=$(mktemp -p "$BERTH_WORKSPACE") && rm "$file" || exit 1
+if [ -n "$CUDA_VISIBLE_DEVICES" ] && command -v nvidia-smi > /dev/null; then nvidia-smi -L; fi
+"""
+
+
+class ProbePods:
+    """Probes of the nodes that are not ready yet.
+
+    `stored()` returns the ids of all pods in the runtime's records, so that a new process finds the probes of
+    an earlier one. `drop_workspace(instance_id, name)` deletes a workspace of one node.
+    """
+
+    def __init__(
+        self, runtime: Runtime, stored: Callable[[], Iterable[str]],
+        drop_workspace: Callable[[str, str], None], threads: Executor,
+    ) -> None:  # fmt: skip
+        self._runtime, self._stored, self._drop_workspace = runtime, stored, drop_workspace
+        self._threads = threads
+        self._passed: set[str] = set()
+        self._failures: dict[str, tuple[float, str]] = {}
+
+    def obstacles(self, devices: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
+        """Probe the instances, given with their devices. Return the reason for each that cannot run pods."""
+        self._passed &= devices.keys()
+        self._failures = {key: failure for key, failure in self._failures.items() if key in devices}
+        pods = {instance: _pods_of(instance, self._stored()) for instance in devices}
+        self._clear_leftovers(pods)
+        due = [instance for instance in devices if instance not in self._passed]
+        results = self._threads.map(
+            lambda instance: self._probe(instance, devices[instance], pods[instance]), due
+        )
+        return {instance: reason for instance, reason in zip(due, results, strict=True) if reason}
+
+    def _probe(self, instance: str, devices: tuple[str, ...], pods: list[str]) -> str:
+        """Return the reason the instance cannot run pods yet, or an empty string."""
+        failed_at, failure = self._failures.get(instance, (0.0, ""))
+        if not pods and failure and time.time() < failed_at + RETRY_SECONDS:
+            return failure
+        pod_id = pods[-1] if pods else f"{_prefix(instance)}{time.time_ns()}"
+        try:
+            if self._runtime.get_reports([pod_id])[pod_id].state is PodState.UNKNOWN:
+                self._runtime.start(_order(pod_id, instance, devices))  # also resumes an interrupted start
+            report = self._wait(pod_id)
+            if report.state is PodState.EXITED:
+                reason = self._failure(pod_id, report)
+                self._clear(instance, pod_id)
+            elif time.time_ns() > int(pod_id.rpartition("-")[2]) + TIMEOUT_SECONDS * 1e9:
+                self._runtime.stop(pod_id, 0)
+                reason = f"the probe pod did not end within {TIMEOUT_SECONDS:.0f} s"
+            else:
+                return failure or f"the probe pod is {report.state}"
+        except RuntimeFailure as error:
+            return f"the probe pod could not be run: {error}"
+        if reason:
+            self._failures[instance] = (time.time(), reason)
+        else:
+            self._passed.add(instance)
+        return reason
+
+    def _wait(self, pod_id: str) -> PodReport:
+        deadline = time.monotonic() + WAIT_SECONDS
+        while True:
+            report = self._runtime.get_reports([pod_id])[pod_id]
+            if report.state is PodState.EXITED or time.monotonic() > deadline:
+                return report
+            time.sleep(POLL_SECONDS)
+
+    def _failure(self, pod_id: str, report: PodReport) -> str:
+        if report.exit_code == 0:
+            return ""
+        output = self._runtime.tail_log(pod_id, 1).data.decode(errors="replace").strip()
+        end = f"exit code {report.exit_code}" if report.exit_code else f"signal {report.signal}"
+        reason = report.message or (f"{end}: {output}" if output else end)
+        return f"the probe pod failed: {reason}"
+
+    def _clear(self, instance: str, pod_id: str) -> None:
+        self._runtime.forget(pod_id)
+        self._runtime.drop_log(pod_id)
+        self._drop_workspace(instance, PROBE_WORKSPACE)
+
+    def _clear_leftovers(self, pods: Mapping[str, list[str]]) -> None:
+        """Delete the probes of nodes that have ended, and all but the latest probe of each instance."""
+        current = {probes[-1] for probes in pods.values() if probes}
+        for pod_id in self._stored():
+            if pod_id.startswith(PREFIX) and pod_id not in current:
+                try:
+                    self._runtime.stop(pod_id, 0)
+                    self._runtime.forget(pod_id)
+                    self._runtime.drop_log(pod_id)
+                except RuntimeFailure:
+                    pass  # its node is not responding; the next check tries again
+
+
+def _pods_of(instance: str, pod_ids: Iterable[str]) -> list[str]:
+    return sorted(pod_id for pod_id in pod_ids if pod_id.startswith(_prefix(instance)))
+
+
+def _prefix(instance: str) -> str:
+    return f"{PREFIX}{hashlib.sha256(instance.encode()).hexdigest()[:16]}-"
+
+
+def _order(pod_id: str, instance: str, devices: tuple[str, ...]) -> PodOrder:
+    return PodOrder(
+        pod_id=pod_id, name="probe", workspace=PROBE_WORKSPACE, command=("/bin/sh", "-c", COMMAND), env={},
+        working_dir=None, instance_id=instance, devices=devices, grace_seconds=0, project=PROBE_PROJECT,
+        uid=PROBE_UID,
+    )  # fmt: skip
