@@ -17,7 +17,17 @@ from django.db.models import Model, Q, QuerySet
 from berth.core.errors import Forbidden, NotFound
 from pools.models import Node, NodePool
 from projects.actor import Actor, GrantedRole
-from projects.models import ApiToken, Department, Membership, Pod, Project, Quota, Role, Workload
+from projects.models import (
+    ApiToken,
+    Department,
+    Membership,
+    Pod,
+    Project,
+    Quota,
+    Role,
+    Workload,
+    WorkloadArray,
+)
 
 
 class Action(StrEnum):
@@ -203,7 +213,7 @@ def _is_allowed(actor: Actor, action: Action, obj: Any) -> bool:
         return False
     if isinstance(obj, ApiToken):
         return obj.user_id == (actor.user.pk if actor.user else None)
-    if isinstance(obj, Workload):
+    if isinstance(obj, Workload | WorkloadArray):
         return _may_operate(actor, obj)
     if isinstance(obj, Quota):
         obj = obj.owner
@@ -226,7 +236,7 @@ def _is_allowed_on_project(actor: Actor, action: Action, project: Project) -> bo
     return action in allowed and Role.PROJECT_ADMIN in roles
 
 
-def _may_operate(actor: Actor, workload: Workload) -> bool:
+def _may_operate(actor: Actor, workload: Workload | WorkloadArray) -> bool:
     if _is_allowed_on_project(actor, Action.OPERATE, workload.project):
         return True
     is_owner = actor.user is not None and workload.submitted_by_id == actor.user.pk
@@ -259,7 +269,7 @@ def can_see(actor: Actor, obj: Any) -> bool:
         return visible_departments(actor).filter(pk=obj.pk).exists()
     if isinstance(obj, Project):
         return visible_projects(actor).filter(pk=obj.pk).exists()
-    if isinstance(obj, Workload):
+    if isinstance(obj, Workload | WorkloadArray):
         return visible_projects(actor).filter(pk=obj.project_id).exists()
     if isinstance(obj, Pod):
         return visible_projects(actor).filter(pk=obj.workload.project_id).exists()

@@ -34,6 +34,7 @@ from projects.models import (
     Subscription,
     Template,
     Workload,
+    WorkloadArray,
 )
 from projects.models.tenants import Tenant
 from projects.models.workloads import LIVE_PHASES
@@ -76,6 +77,13 @@ def members(actor: Actor) -> QuerySet[Membership]:
 
 def workloads(actor: Actor) -> QuerySet[Workload]:
     rows = Workload.objects.select_related("project__department", "submitted_by", "pool")
+    if is_platform_admin(actor):
+        return rows
+    return rows.filter(project__in=visible_projects(actor))
+
+
+def arrays(actor: Actor) -> QuerySet[WorkloadArray]:
+    rows = WorkloadArray.objects.select_related("project__department", "submitted_by")
     if is_platform_admin(actor):
         return rows
     return rows.filter(project__in=visible_projects(actor))
@@ -227,3 +235,10 @@ def find_workload(actor: Actor, workload_id: UUID | str) -> Workload:
     if workload is None:
         raise NotFound("There is no workload with that ID.")
     return workload
+
+
+def find_array(actor: Actor, array_id: UUID | str) -> WorkloadArray:
+    array = arrays(actor).filter(pk=array_id).first()
+    if array is None:
+        raise NotFound("There is no array with that ID.")
+    return array

@@ -3,6 +3,7 @@
 from django.urls import URLPattern, URLResolver, path
 
 from projects.api import account, departments, history, members, projects, secrets, subscriptions, templates
+from projects.api.arrays import views as arrays
 from projects.api.quotas import changes as quota_changes
 from projects.api.quotas import views as quotas
 from projects.api.services import autoscalers, scaling
@@ -49,6 +50,10 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("workloads/<uuid:workload_id>/ports/<str:port>/link", ports.CreatePortLink.as_view()),
     path("workloads/<uuid:workload_id>/events", history.WorkloadEvents.as_view()),
     path("workloads/<uuid:workload_id>/deliveries", subscriptions.WorkloadDeliveries.as_view()),
+    path("arrays", arrays.Arrays.as_view()),
+    path("arrays/<uuid:array_id>", arrays.ArrayDetail.as_view()),
+    path("arrays/<uuid:array_id>/cancel", arrays.CancelArray.as_view()),
+    path("arrays/<uuid:array_id>/retry", arrays.RetryArray.as_view()),
     path("sessions", sessions.Sessions.as_view()),
     path("sessions/<uuid:workload_id>", sessions.SessionDetail.as_view()),
     path("sessions/<uuid:workload_id>/end", sessions.EndSession.as_view()),

@@ -20,6 +20,8 @@ def subject(content: dict[str, Any]) -> str:
     if event == "idle":
         name = f"{content['project']}/{content['workload']}"
         return f"The GPUs of {name} have been idle for {content['minutes']} minutes"
+    if "array" in content:
+        return f"The array {content['project']}/{content['array']} {verb(event)}"
     return f"{content['project']}/{content['workload']} {verb(event)}"
 
 

@@ -261,6 +261,113 @@ class Migration(migrations.Migration):
             },
         ),
         migrations.CreateModel(
+            name="WorkloadArray",
+            fields=[
+                (
+                    "id",
+                    models.UUIDField(default=uuid.uuid4, editable=False, primary_key=True, serialize=False),
+                ),
+                (
+                    "name",
+                    models.CharField(
+                        max_length=63,
+                        validators=[
+                            django.core.validators.RegexValidator(
+                                "^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$",
+                                "Use 1 to 63 lowercase letters, digits and dashes. Start and end with a letter or digit.",
+                            )
+                        ],
+                    ),
+                ),
+                ("spec", models.JSONField()),
+                ("priority", models.IntegerField(default=50)),
+                (
+                    "gpu_milli_min",
+                    models.BigIntegerField(
+                        default=0,
+                        help_text="Requested by the minimum gang of one task, in thousandths of a GPU.",
+                    ),
+                ),
+                ("task_count", models.PositiveIntegerField(help_text="Number of tasks.")),
+                (
+                    "max_running",
+                    models.PositiveIntegerField(
+                        blank=True,
+                        help_text="Maximum number of tasks that hold resources at the same time.",
+                        null=True,
+                    ),
+                ),
+                (
+                    "state",
+                    models.CharField(
+                        choices=[
+                            ("active", "Active"),
+                            ("completed", "Completed"),
+                            ("failed", "Failed"),
+                            ("cancelled", "Cancelled"),
+                        ],
+                        default="active",
+                        max_length=10,
+                    ),
+                ),
+                (
+                    "submitted_at",
+                    models.DateTimeField(db_default=django.db.models.functions.datetime.Now()),
+                ),
+                ("ended_at", models.DateTimeField(blank=True, null=True)),
+                (
+                    "unschedulable_at",
+                    models.DateTimeField(
+                        blank=True,
+                        help_text="Time of the notification that a task is unschedulable.",
+                        null=True,
+                    ),
+                ),
+                (
+                    "project",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="arrays",
+                        to="projects.project",
+                    ),
+                ),
+                (
+                    "submitted_by",
+                    models.ForeignKey(
+                        null=True,
+                        on_delete=django.db.models.deletion.SET_NULL,
+                        related_name="+",
+                        to=settings.AUTH_USER_MODEL,
+                    ),
+                ),
+            ],
+            options={
+                "ordering": ["-submitted_at", "-id"],
+                "indexes": [
+                    models.Index(fields=["-submitted_at", "-id"], name="array_newest"),
+                    models.Index(fields=["project", "-submitted_at"], name="array_project_newest"),
+                    models.Index(condition=models.Q(("state", "active")), fields=["id"], name="array_active"),
+                ],
+                "constraints": [
+                    models.UniqueConstraint(
+                        condition=models.Q(("state", "active")),
+                        fields=("project", "name"),
+                        name="array_name_once_while_active",
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            models.Q(("ended_at__isnull", True), ("state", "active")),
+                            models.Q(
+                                models.Q(("state", "active"), _negated=True), ("ended_at__isnull", False)
+                            ),
+                            _connector="OR",
+                        ),
+                        name="array_ended_has_a_time",
+                    ),
+                ],
+            },
+        ),
+        migrations.CreateModel(
             name="Workload",
             fields=[
                 (
@@ -304,6 +411,39 @@ class Migration(migrations.Migration):
                 ),
                 ("priority", models.IntegerField(default=50)),
                 ("preemptible", models.BooleanField(default=True)),
+                (
+                    "array_index",
+                    models.PositiveIntegerField(
+                        blank=True, help_text="Index of the array's task.", null=True
+                    ),
+                ),
+                (
+                    "attempt",
+                    models.PositiveIntegerField(
+                        default=1, help_text="Number of times the task was submitted."
+                    ),
+                ),
+                (
+                    "superseded",
+                    models.BooleanField(default=False, help_text="Whether the task has a later attempt."),
+                ),
+                (
+                    "held",
+                    models.BooleanField(
+                        default=False,
+                        help_text="Whether a pending task waits for earlier tasks, unseen by the scheduler.",
+                    ),
+                ),
+                (
+                    "array",
+                    models.ForeignKey(
+                        blank=True,
+                        null=True,
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="tasks",
+                        to="projects.workloadarray",
+                    ),
+                ),
                 (
                     "phase",
                     models.CharField(
@@ -469,8 +609,43 @@ class Migration(migrations.Migration):
                         name="workload_deadline",
                     ),
                     django.contrib.postgres.indexes.GinIndex(fields=["labels"], name="workload_labels"),
+                    models.Index(
+                        condition=models.Q(
+                            ("held", False),
+                            ("phase__in", ("pending", "reserved", "starting", "running", "stopping")),
+                        ),
+                        fields=["id"],
+                        name="workload_observed",
+                    ),
+                    models.Index(
+                        condition=models.Q(("array__isnull", False), ("superseded", False)),
+                        fields=["array", "phase", "held"],
+                        name="workload_array_counts",
+                    ),
+                    models.Index(
+                        condition=models.Q(("held", True)),
+                        fields=["array", "array_index"],
+                        name="workload_array_held",
+                    ),
                 ],
                 "constraints": [
+                    models.UniqueConstraint(
+                        condition=models.Q(("array__isnull", False), ("superseded", False)),
+                        fields=("array", "array_index"),
+                        name="workload_array_task_once",
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            models.Q(("array__isnull", True), ("array_index__isnull", True), ("held", False)),
+                            models.Q(("array__isnull", False), ("array_index__isnull", False)),
+                            _connector="OR",
+                        ),
+                        name="workload_task_has_an_index",
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(("held", False), ("phase", "pending"), _connector="OR"),
+                        name="workload_held_is_pending",
+                    ),
                     models.UniqueConstraint(
                         condition=models.Q(
                             ("phase__in", ["completed", "failed", "cancelled"]), _negated=True

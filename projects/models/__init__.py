@@ -1,5 +1,6 @@
 """Models of tenants and their workloads."""
 
+from projects.models.arrays import ArrayState, WorkloadArray
 from projects.models.autoscaling import Autoscaler, MetricsPoint, Scaling
 from projects.models.budgets import Budget, BudgetWarning
 from projects.models.deliveries import Delivery
@@ -25,6 +26,7 @@ from projects.models.workloads import (
 
 __all__ = [
     "ApiToken",
+    "ArrayState",
     "Audit",
     "Autoscaler",
     "Budget",
@@ -61,5 +63,6 @@ __all__ = [
     "Subscription",
     "Template",
     "Workload",
+    "WorkloadArray",
     "WorkloadKind",
 ]

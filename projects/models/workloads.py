@@ -10,6 +10,7 @@ from django.db.models import F, Q
 from django.db.models.functions import Now
 
 from berth.core.priorities import DEFAULT
+from projects.models.arrays import WorkloadArray
 from projects.models.tenants import NAME, Project
 
 
@@ -27,6 +28,7 @@ class Phase(models.TextChoices):
 
 ENDED_PHASES = (Phase.COMPLETED, Phase.FAILED, Phase.CANCELLED)
 LIVE_PHASES = tuple(phase for phase in Phase if phase not in ENDED_PHASES)
+OBSERVED_PHASES = ("pending", "reserved", "starting", "running", "stopping")  # in the scheduler's snapshot
 
 
 class WorkloadKind(models.TextChoices):
@@ -64,6 +66,16 @@ class Workload(models.Model):
     pools = ArrayField(models.CharField(max_length=63), help_text="Pool names in order of preference.")
     priority = models.IntegerField(default=DEFAULT)
     preemptible = models.BooleanField(default=True)
+
+    array = models.ForeignKey(
+        WorkloadArray, null=True, blank=True, on_delete=models.PROTECT, related_name="tasks"
+    )
+    array_index = models.PositiveIntegerField(null=True, blank=True, help_text="Index of the array's task.")
+    attempt = models.PositiveIntegerField(default=1, help_text="Number of times the task was submitted.")
+    superseded = models.BooleanField(default=False, help_text="Whether the task has a later attempt.")
+    held = models.BooleanField(
+        default=False, help_text="Whether a pending task waits for earlier tasks, unseen by the scheduler."
+    )
 
     phase = models.CharField(max_length=10, choices=Phase.choices, default=Phase.PENDING)
     reason = models.CharField(max_length=40, blank=True)
@@ -137,12 +149,36 @@ class Workload(models.Model):
                 condition=Q(deadline__isnull=False) & ~Q(phase__in=["completed", "failed", "cancelled"]),
             ),
             GinIndex(fields=["labels"], name="workload_labels"),
+            models.Index(
+                fields=["id"],
+                name="workload_observed",
+                condition=Q(phase__in=OBSERVED_PHASES, held=False),
+            ),
+            models.Index(
+                fields=["array", "phase", "held"],
+                name="workload_array_counts",
+                condition=Q(array__isnull=False, superseded=False),
+            ),
+            models.Index(fields=["array", "array_index"], name="workload_array_held", condition=Q(held=True)),
         ]
         constraints = [
             models.UniqueConstraint(
                 name="workload_name_once_while_live",
                 fields=["project", "name"],
                 condition=~Q(phase__in=["completed", "failed", "cancelled"]),
+            ),
+            models.UniqueConstraint(
+                name="workload_array_task_once",
+                fields=["array", "array_index"],
+                condition=Q(array__isnull=False, superseded=False),
+            ),
+            models.CheckConstraint(
+                name="workload_task_has_an_index",
+                condition=Q(array__isnull=True, array_index__isnull=True, held=False)
+                | Q(array__isnull=False, array_index__isnull=False),
+            ),
+            models.CheckConstraint(
+                name="workload_held_is_pending", condition=Q(held=False) | Q(phase="pending")
             ),
             models.CheckConstraint(
                 name="workload_priority_range", condition=Q(priority__gte=0, priority__lte=1000)

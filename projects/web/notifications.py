@@ -96,6 +96,8 @@ def _delivery_rows(rows: list[Delivery]) -> list[DeliveryRow]:
 def _subject(row: Delivery) -> str:
     if row.workload_id:
         return f"{row.content.get('project')}/{row.content.get('workload')}"
+    if "array" in row.content:
+        return f"{row.content.get('project')}/{row.content['array']}"
     return str(row.content.get("owner") or row.content.get("pool") or "")
 
 

@@ -18,6 +18,7 @@ from berth.core.clock import Clock
 from berth.db.crash_points import crash_point
 from berth.db.lease import HeldLease, LeadershipLost, fenced_transaction
 from berth.db.races import is_lost_race
+from berth.db.wake import wake
 from berth.server.tracing.spans import span
 from pools.engine.victims import Work
 from pools.lost_work import work_to_lose
@@ -30,6 +31,7 @@ from scheduler.loop.context import SchedulerContext
 from scheduler.loop.cycle_record import CycleMemory, CycleRun, CycleTimer, record_cycle, record_failure
 from scheduler.loop.decide import decide_pools
 from scheduler.loop.dispatch import record_reports, start_pods, stop_pods
+from scheduler.loop.dispatch.arrays import advance_arrays
 from scheduler.loop.dispatch.checkpoints import CHECK_INTERVAL, record_checkpoints
 from scheduler.loop.dispatch.drains import evict_from_overdue_drains
 from scheduler.loop.dispatch.leftovers import clear_logs, queue_workspaces
@@ -90,8 +92,9 @@ class Loop:
         self._notes += intake.notes
         self.context.sent.forget_starts(intake.unknown)
         dropped = self._try("reservations", lambda: drop_stale_reservations(now, self.context))
+        advanced = self._advance_arrays(now)
         self._changed |= bool(intake.changed or dropped)
-        if trigger == POD_TRIGGER and not intake.ended and not dropped:
+        if trigger == POD_TRIGGER and not intake.ended and not dropped and not advanced:
             return None
         view = self._cycle_step("observe", lambda: observe(now, self.context.specs, self.context.cache))
         crash_point("cycle.observed")
@@ -123,6 +126,8 @@ class Loop:
             self._runs.append(run)
             self._changed |= bool(run.outcome.applied or run.outcome.stale)
             self.must_retry |= bool(run.outcome.stale)
+            if run.outcome.applied and self._advance_arrays(view.at):
+                wake("scheduler", "array")  # the next cycle places the tasks that this one made room for
 
     def dispatch(self, now: datetime) -> None:
         """Start and stop pods to match their rows."""
@@ -171,6 +176,11 @@ class Loop:
         for _ in self._try_steps("workspaces of deleted workloads", queue_workspaces(now, self.context)):
             yield False
         self._try("schedules", self._fenced(sync_schedules))
+
+    def _advance_arrays(self, now: datetime) -> bool:
+        advanced = bool(self._try("arrays", lambda: advance_arrays(now, self.context)))
+        self._changed |= advanced
+        return advanced
 
     def _record_checkpoints(self, now: datetime) -> None:
         if self.checkpoints_at is None or now - self.checkpoints_at >= CHECK_INTERVAL:

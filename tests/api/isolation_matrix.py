@@ -19,6 +19,7 @@ SESSION_CALL = pack_frames([({"key": str(uuid.uuid4())}, b"closed")])
 SUBSCRIPTION = {"to": "ops@example.org", "events": ["failed"]}
 TEMPLATE = {"text": "command: a\nroles: [{replicas: 2}]\n"}
 UNKNOWN_ID = "00000000-0000-4000-8000-000000000000"
+ARRAY = {**training("new", project="vision"), "array": {"tasks": 2}}
 DRAFT = {"changes": [{"project": "vision", "pool": "local", "set": {"gpu": 3}}]}
 
 # method, path, body, headers, statuses in the order of USERS
@@ -112,6 +113,12 @@ MATRIX: list[tuple[str, str, Any, dict[str, str], str]] = [
     ("GET", "workloads/{workload}/pods", None, {}, "200 200 200 200 200 404 404 401"),
     ("GET", "workloads/{workload}/events", None, {}, "200 200 200 200 200 404 404 401"),
     ("GET", "workloads/{workload}/deliveries", None, {}, "200 200 200 200 200 404 404 401"),
+    ("GET", "arrays", None, {}, "200 200 200 200 200 200 200 401"),
+    ("POST", "arrays", ARRAY, {}, "201 201 201 201 403 422 422 401"),
+    ("GET", "arrays/{array}", None, {}, "200 200 200 200 200 404 404 401"),
+    ("DELETE", "arrays/{array}", None, {}, "409 409 409 409 403 404 404 401"),
+    ("POST", "arrays/{array}/cancel", None, {}, "200 200 200 200 403 404 404 401"),
+    ("POST", "arrays/{array}/retry", {}, {}, "200 200 200 200 403 404 404 401"),
     ("POST", "sessions", {**SESSION, "project": "vision"}, {}, "201 201 201 201 403 422 422 401"),
     ("GET", "sessions/{session}", None, {}, "200 200 200 200 200 404 404 401"),
     ("GET", "sessions/{workload}", None, {}, "409 409 409 409 409 404 404 401"),

@@ -18,7 +18,7 @@ from pools.services import issue_join_token
 from pools.services.secrets import SecretContent, set_pool_secret
 from projects.actor import ALL_SCOPES
 from projects.models import ApiToken, Membership, Quota, QuotaChange
-from projects.services import quotas, sessions, workloads
+from projects.services import arrays, quotas, sessions, workloads
 from projects.services.notifications import subscriptions
 from projects.services.people import tokens
 from projects.services.quotas import budgets
@@ -59,12 +59,23 @@ VISIBLE: list[tuple[str, str, Callable[[Any], str], tuple[str, ...]]] = [
     ),
     (
         "workloads", "names", lambda item: item["name"],
-        ("carols chat ended notebook others train", *("carols chat ended notebook train",) * 4, "others", ""),
+        (
+            "carols chat ended notebook others scan-0 sweep-0 train",
+            *("carols chat ended notebook sweep-0 train",) * 4,
+            "others scan-0",
+            "",
+        ),
     ),
     (
         "events", "subjects", lambda item: item["subject"],
-        ("carols chat ended notebook others train", *("carols chat ended notebook train",) * 4, "others", ""),
+        (
+            "carols chat ended notebook others scan-0 sweep-0 train",
+            *("carols chat ended notebook sweep-0 train",) * 4,
+            "others scan-0",
+            "",
+        ),
     ),
+    ("arrays", "names", lambda item: item["name"], ("scan sweep", *("sweep",) * 4, "scan", "")),
     ("node-pools", "names", lambda item: item["name"], (*("local metal unused",) * 6, "")),
     ("nodes", "names", lambda item: item["name"], (*("local-0",) * 6, "")),
     ("utilization/nodes", "names", lambda item: item["node"], (*("local-0",) * 6, "")),
@@ -109,6 +120,9 @@ def create_one_of_each(cast: Cast) -> dict[str, object]:
         workloads.submit(actor=actor, project=project, document=training(name))
     by_name = {workload.name: workload for workload in cast.vision.workloads.all()}
     workloads.cancel(actor=cast.dave, workload=by_name["ended"])
+    array = {**training("sweep", project="vision"), "array": {"tasks": 1}}
+    sweep = arrays.submit(actor=cast.dave, document=array).array
+    arrays.submit(actor=cast.grace, document={**array, "name": "scan", "project": "ads"})
     type(cast.research).objects.create(name="empty")
     type(cast.pool).objects.create(name="unused", nodes_max=1)
     Node.objects.create(
@@ -147,7 +161,7 @@ def create_one_of_each(cast: Cast) -> dict[str, object]:
         actor=cast.alice, pool=metal, lifetime=timedelta(hours=1), at=timezone.now()
     )
     return {
-        "session": session.pk,
+        "session": session.pk, "array": sweep.pk,
         "workload": by_name["train"].pk, "ended": by_name["ended"].pk, "carols": by_name["carols"].pk,
         "open": join_token.pk, "token": token.pk, "member": member.pk, "eviction": 0,
         "subscription": subscription.pk, "change": QuotaChange.objects.get().pk,

@@ -48,6 +48,12 @@ class WorkloadsQuery(ListQuery):
         tuple[Label, ...], Field(max_length=16, description="key=value; all labels must match.")
     ] = ()
     submitted_by: Word | None = None
+    array: Annotated[UUID, Field(description="Tasks of this array, all attempts.")] | None = None
+    in_array: (
+        Annotated[bool, Field(description="Only tasks of arrays (true), or no tasks of arrays (false).")]
+        | None
+    ) = None
+    superseded: Annotated[bool, Field(description="Whether the task has a later attempt.")] | None = None
     search: Annotated[Word, Field(description="Part of the name, or the full ID.")] | None = None
     sort: Sort = "-submitted_at"
 
@@ -60,6 +66,9 @@ def sort_order(query: WorkloadsQuery) -> Order:
 def filter_workloads(rows: QuerySet[Workload], query: WorkloadsQuery) -> QuerySet[Workload]:
     rows = filter_by(
         rows,
+        array=query.array,
+        superseded=query.superseded,
+        array__isnull=None if query.in_array is None else not query.in_array,
         project__name=query.project,
         project__department__name=query.department,
         kind=query.kind,

@@ -31,6 +31,14 @@ class PodCountResponse(ResponseModel):
     maximum: int = Field(description="Maximum number of replicas of all roles.")
 
 
+class ArrayTaskResponse(ResponseModel):
+    id: UUID = Field(description="ID of the array.")
+    index: int
+    attempt: int = Field(description="1, and one more for each retry.")
+    superseded: bool = Field(description="Whether the task has a later attempt.")
+    held: bool = Field(description="Whether the task waits for earlier tasks of the array.")
+
+
 class WorkloadResponse(ResponseModel):
     id: UUID
     name: str
@@ -53,6 +61,7 @@ class WorkloadResponse(ResponseModel):
     preemptions: int
     restarts: int
     exit_code: int | None
+    array: ArrayTaskResponse | None = Field(description="The task's array; null for other workloads.")
     gpus: GpusResponse
     labels: dict[str, str]
     queue_position: int | None
@@ -183,6 +192,15 @@ def _workload_values(row: Any) -> dict[str, Any]:
         "submitted_by": row.submitted_by.username if row.submitted_by else None,
         "gpus": GpusResponse(
             requested=from_milli(row.gpu_milli_min) or 0, now=from_milli(row.gpu_milli_now) or 0
+        ),
+        "array": None
+        if row.array_id is None
+        else ArrayTaskResponse(
+            id=row.array_id,
+            index=row.array_index,
+            attempt=row.attempt,
+            superseded=row.superseded,
+            held=row.held,
         ),
         "queue_position": explanation.get("queue_position"),
         "expected_start": explanation.get("expected_start"),

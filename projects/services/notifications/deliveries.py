@@ -16,7 +16,7 @@ from django_q.tasks import async_task
 from berth.core.spec.addresses import Channel, detect_channel
 from projects.delivering.http import DeliveryError
 from projects.delivering.send import send
-from projects.models import Delivery, Phase, Workload
+from projects.models import Delivery, Phase, Workload, WorkloadArray
 from projects.services.notifications import notify
 
 MAX_ATTEMPTS = 8
@@ -52,9 +52,14 @@ class PhaseChange:
 def enqueue_all(changes: Iterable[PhaseChange], now: datetime) -> int:
     """Queue deliveries in the transaction of the phase changes. Return the number of deliveries.
 
-    The number of statements does not depend on the number of workloads.
+    Tasks of arrays are not reported, see `enqueue_array_ends`. The number of statements does not depend on
+    the number of workloads.
     """
-    reported = [(change, kind) for change in changes if (kind := event_kind(change.to, change.reason))]
+    reported = [
+        (change, kind)
+        for change in changes
+        if change.workload.array_id is None and (kind := event_kind(change.to, change.reason))
+    ]
     if not reported:
         return 0
     subscriptions = notify.find_subscriptions(
@@ -74,31 +79,65 @@ def enqueue_all(changes: Iterable[PhaseChange], now: datetime) -> int:
     )
 
 
+def enqueue_array_ends(ended: Sequence[tuple[WorkloadArray, str]], now: datetime) -> int:
+    """Queue deliveries in the transaction that ends the arrays. Return the number of deliveries.
+
+    Each end is an array with a message. The number of statements does not depend on the number of arrays.
+    """
+    arrays = [array for array, _ in ended]
+    subscriptions = notify.find_subscriptions(arrays, {array.state for array in arrays})
+    return notify.create_deliveries(
+        delivery
+        for array, message in ended
+        for delivery in _build_deliveries(
+            array.state, _addresses(array, [array.state], subscriptions), array, array.state, message, now
+        )
+    )
+
+
 def enqueue_unschedulable(reports: Sequence[tuple[Workload, str]], now: datetime) -> int:
     """Queue deliveries in the transaction that marks the workloads. Return the number of deliveries.
 
     Each report is a workload with a message. Addresses subscribed to failures are notified as well, because
-    the workload will neither fail nor complete. Without any address, the submitter is notified by email.
+    the workload will neither fail nor complete. Without any address, the submitter is notified by email. An
+    array is reported once, instead of its tasks.
     """
+    merged = _with_arrays(reports, now)
     kinds = [UNSCHEDULABLE, "failed"]
-    subscriptions = notify.find_subscriptions([workload for workload, _ in reports], kinds)
-    addresses = {workload.pk: _addresses(workload, kinds, subscriptions) for workload, _ in reports}
+    subscriptions = notify.find_subscriptions([workload for workload, _ in merged], kinds)
+    addresses = {workload.pk: _addresses(workload, kinds, subscriptions) for workload, _ in merged}
     if settings.BERTH_SENDS_MAIL:
-        without = [workload for workload, _ in reports if not addresses[workload.pk]]
+        without = [workload for workload, _ in merged if not addresses[workload.pk]]
         for pk, address in notify.submitter_addresses(without).items():
             addresses[pk] = {address: (address, Channel.MAIL, None)}
     title = UNSCHEDULABLE.capitalize()
     return notify.create_deliveries(
         delivery
-        for workload, message in reports
+        for workload, message in merged
         for delivery in _build_deliveries(
             UNSCHEDULABLE, addresses[workload.pk], workload, title, message, now
         )
     )
 
 
+def _with_arrays(
+    reports: Sequence[tuple[Workload, str]], now: datetime
+) -> list[tuple[Workload | WorkloadArray, str]]:
+    """Replace the tasks of arrays by their arrays, without the arrays that have been reported before."""
+    messages = {task.array_id: message for task, message in reversed(reports) if task.array_id is not None}
+    merged: list[tuple[Workload | WorkloadArray, str]] = [
+        (workload, message) for workload, message in reports if workload.array_id is None
+    ]
+    if messages:
+        rows = WorkloadArray.objects.filter(pk__in=messages, unschedulable_at=None)
+        arrays = list(rows.select_related("project__department", "submitted_by").order_by("pk"))
+        rows.update(unschedulable_at=now)
+        merged += [(array, messages[array.pk]) for array in arrays]
+    return merged
+
+
 def _addresses(
-    workload: Workload, kinds: Sequence[str], subscriptions: notify.Subscriptions
+    workload: Workload | WorkloadArray, kinds: Sequence[str], subscriptions: notify.Subscriptions
 ) -> dict[str, notify.Recipient]:
     """Return the addresses from the document and from subscriptions, without duplicates."""
     entries = workload.spec.get("notifications", ()) if isinstance(workload.spec, dict) else ()
@@ -119,8 +158,8 @@ def _addresses(
 
 
 def _build_deliveries(
-    kind: str, addresses: Mapping[str, notify.Recipient], workload: Workload, reason: str, message: str,
-    now: datetime,
+    kind: str, addresses: Mapping[str, notify.Recipient], workload: Workload | WorkloadArray, reason: str,
+    message: str, now: datetime,
 ) -> list[Delivery]:  # fmt: skip
     content = _content(workload, kind, reason, message, now) if addresses else {}
     return [
@@ -170,13 +209,17 @@ def delay_after(attempts: int) -> timedelta:
     return min(MAX_DELAY, FIRST_DELAY * 2 ** (attempts - 1))
 
 
-def _content(workload: Workload, event: str, reason: str, message: str, now: datetime) -> dict[str, Any]:
+def _content(
+    workload: Workload | WorkloadArray, event: str, reason: str, message: str, now: datetime
+) -> dict[str, Any]:
+    if isinstance(workload, Workload):
+        subject = {"workload": workload.name, "workload_id": str(workload.pk), "run": workload.run}
+    else:
+        subject = {"array": workload.name, "array_id": str(workload.pk)}
     return {
         "event": event,
-        "workload": workload.name,
-        "workload_id": str(workload.pk),
+        **subject,
         "project": workload.project.name,
-        "run": workload.run,
         "reason": reason,
         "message": message or reason,
         "at": now.isoformat(timespec="seconds"),

@@ -14,7 +14,7 @@ from berth.core.spec.addresses import Channel
 from pools.models import NodePool
 from projects.access import find_visible_projects, visible_projects
 from projects.actor import Actor
-from projects.models import Budget, Delivery, Department, Phase, Subscription, Workload
+from projects.models import Budget, Delivery, Department, Phase, Subscription, Workload, WorkloadArray
 
 TASK = "projects.tasks.deliver"
 ENQUEUE_TASK = "projects.tasks.enqueue_deliveries"
@@ -35,13 +35,13 @@ class Subscriptions:
     rows: Sequence[Subscription]
     visible: Mapping[int, Collection[int]]
 
-    def recipients(self, workload: Workload, event: str) -> Iterable[Recipient]:
+    def recipients(self, workload: Workload | WorkloadArray, event: str) -> Iterable[Recipient]:
         """Yield the addresses subscribed to `event` by the submitter, project, department or platform."""
         for row in self.rows:
             if event in row.events and self._covers(row, workload):
                 yield row.to, Channel(row.channel), row
 
-    def _covers(self, row: Subscription, workload: Workload) -> bool:
+    def _covers(self, row: Subscription, workload: Workload | WorkloadArray) -> bool:
         if row.user_id is not None:
             is_visible = workload.project_id in self.visible.get(row.user_id, ())
             return row.user_id == workload.submitted_by_id and is_visible
@@ -50,7 +50,9 @@ class Subscriptions:
         return row.department_id in (None, workload.project.department_id)
 
 
-def find_subscriptions(workloads: Collection[Workload], events: Collection[str]) -> Subscriptions:
+def find_subscriptions(
+    workloads: Collection[Workload | WorkloadArray], events: Collection[str]
+) -> Subscriptions:
     """Return the subscriptions to any of the events of these workloads."""
     projects = {workload.project_id: workload.project for workload in workloads}
     submitters = {workload.submitted_by_id for workload in workloads} - {None}
@@ -65,8 +67,8 @@ def find_subscriptions(workloads: Collection[Workload], events: Collection[str])
     return Subscriptions(rows, find_visible_projects(users.values(), projects.values()))
 
 
-def submitter_addresses(workloads: Collection[Workload]) -> dict[UUID, str]:
-    """Return the email address of each workload's submitter, unless the submitter cannot see the workload."""
+def submitter_addresses(workloads: Collection[Workload | WorkloadArray]) -> dict[UUID, str]:
+    """Return the email address of each submitter, unless the submitter cannot see the workload."""
     owners = {row.submitted_by.pk: row.submitted_by for row in workloads if row.submitted_by is not None}
     projects = {row.project_id: row.project for row in workloads}
     visible = find_visible_projects(owners.values(), projects.values())
@@ -80,12 +82,16 @@ def submitter_addresses(workloads: Collection[Workload]) -> dict[UUID, str]:
 
 
 def build_delivery(
-    kind: str, to: Recipient, content: dict[str, Any], now: datetime, workload: Workload | None = None
+    kind: str,
+    to: Recipient,
+    content: dict[str, Any],
+    now: datetime,
+    workload: Workload | WorkloadArray | None = None,
 ) -> Delivery:
     address, channel, subscription = to
     return Delivery(
         kind=kind,
-        workload_id=workload.pk if workload else None,
+        workload_id=workload.pk if isinstance(workload, Workload) else None,
         project_id=workload.project_id if workload else None,
         subscription_id=None if subscription is None else subscription.pk,
         to=address,
@@ -202,7 +208,7 @@ def workloads_in_scope(row: Subscription) -> QuerySet[Workload]:
 
 def _pending(row: Subscription, now: datetime) -> QuerySet[Workload]:
     rows = workloads_in_scope(row).filter(
-        phase=Phase.PENDING, since__lte=now - timedelta(minutes=row.pending_minutes)
+        array=None, phase=Phase.PENDING, since__lte=now - timedelta(minutes=row.pending_minutes)
     )
     before = Delivery.objects.filter(
         kind="pending", workload_id=OuterRef("pk"), to=row.to, at__gte=OuterRef("since")

@@ -78,6 +78,15 @@ def check_deadline(spec: WorkloadSpec, at: datetime) -> None:
         raise Invalid([Problem("deadline", "has passed", received, allowed)])
 
 
+def check_array_use(spec: WorkloadSpec, *, is_array: bool) -> None:
+    """Raise Invalid for an array where a single workload is expected, or the other way round."""
+    if spec.array is not None and not is_array:
+        allowed = "a document of one workload; submit an array with POST /api/v1/arrays or `berth submit`"
+        raise Invalid([Problem("array", "creates several workloads", "", allowed)])
+    if spec.array is None and is_array:
+        raise Invalid([Problem("array", "is missing", "", "tasks, values or matrix")])
+
+
 def check_runnable(spec: WorkloadSpec) -> None:
     """Raise Invalid for roles that have no command, no image with a command, and are not idle."""
     if spec.image is not None:

@@ -15,6 +15,7 @@ from projects.access import Action, require
 from projects.actor import Actor
 from projects.engine import lifecycle
 from projects.models import Leftover, Phase, Pod, Workload
+from projects.models.arrays import WAITING_REASON
 from projects.services import announce, audit, events
 from projects.services.inference import services
 from projects.services.workloads.moves import move
@@ -36,15 +37,17 @@ def resume(*, actor: Actor, workload: Workload, now: datetime | None = None) -> 
     with transaction.atomic():
         locked = _lock_workload(workload)
         if locked.phase == Phase.SUSPENDED:
+            is_task = locked.array_id is not None
             moved = move(
                 locked,
                 expected=[Phase.SUSPENDED],
                 to=Phase.PENDING,
-                reason="Resumed",
+                reason=WAITING_REASON if is_task else "Resumed",
                 message=f"Resumed by {actor.name}.",
                 actor=actor.name,
                 now=at,
                 backoff_until=None,
+                held=is_task,  # a task competes with the other tasks of its array again
             )
             assert moved, "the phase of a locked workload cannot change"
         elif locked.phase == Phase.STOPPING and locked.next_phase == Phase.SUSPENDED:
@@ -71,7 +74,7 @@ def delete(*, actor: Actor, workload: Workload) -> None:
         events.record("deleted", locked, f"Deleted by {actor.name}.", actor=actor.name)
         _audit(actor, "delete", locked)
         announce.workload_changed(locked)
-        _record_leftovers(locked)
+        record_leftovers([locked])
         locked.delete()
 
 
@@ -172,12 +175,13 @@ def _audit(actor: Actor, action: str, workload: Workload, after: Workload | None
     audit.write_entry(actor, action, workload, before=before, after=phase, project=workload.project)
 
 
-def _record_leftovers(workload: Workload) -> None:
-    """Record the files that a deleted workload leaves on nodes, for later cleanup."""
-    pods = list(Pod.objects.filter(workload=workload).order_by("pk").values_list("pk", "node__pool_id"))
-    rows = [Leftover(pool_id=pool, kind=Leftover.Kind.POD, name=str(pk)) for pk, pool in pods]
+def record_leftovers(workloads: Iterable[Workload]) -> None:
+    """Record the files that deleted workloads leave on nodes, for later cleanup."""
+    pods = Pod.objects.filter(workload__in=workloads).order_by("pk")
+    places = list(pods.values_list("pk", "workload_id", "node__pool_id"))
+    rows = [Leftover(pool_id=pool, kind=Leftover.Kind.POD, name=str(pk)) for pk, _, pool in places]
     rows += [
-        Leftover(pool_id=pool, kind=Leftover.Kind.WORKSPACE, name=str(workload.pk))
-        for pool in sorted({pool for _, pool in pods})
+        Leftover(pool_id=pool, kind=Leftover.Kind.WORKSPACE, name=str(workload))
+        for pool, workload in sorted({(pool, workload) for _, workload, pool in places})
     ]
     Leftover.objects.bulk_create(rows)

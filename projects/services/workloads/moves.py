@@ -56,6 +56,8 @@ class Move:
 
     def change(self, now: datetime) -> RowChange:
         columns = {"phase": self.to, "reason": self.reason, "message": self.message, "since": now}
+        if self.to != Phase.PENDING:
+            columns["held"] = False
         if self.to in lifecycle.ENDED:
             columns["ended_at"] = now
         if self.to != Phase.STOPPING:

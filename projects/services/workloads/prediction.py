@@ -64,9 +64,13 @@ def dry_run(*, actor: Actor, document: Mapping[str, Any], now: datetime | None =
     """
     at = now or timezone.now()
     view = SubmissionView(actor)
-    draft = _prepare_and_check_name(view, document, at)
+    return predict_draft(view, _prepare_and_check_name(view, document, at), at)
+
+
+def predict_draft(view: SubmissionView, draft: Draft, at: datetime) -> Prediction:
+    """Return the predicted outcome of the next scheduling cycle for a checked workload."""
     (predict,) = _predictors
-    prediction = predict(actor=actor, workload=draft.workload, spec=draft.spec, now=at)
+    prediction = predict(actor=view.actor, workload=draft.workload, spec=draft.spec, now=at)
     (warnings,) = collect_warnings(view, [draft])
     limits = describe_limits(draft.spec, draft.workload.pools)
     return replace(prediction, warnings=warnings, limits=limits)

@@ -28,12 +28,17 @@ EVENT_COLUMNS = _names(Event, "id", "at")
 AUDIT_COLUMNS = _names(Audit, "id", "at")
 AMOUNT_COLUMNS = ("gpu_milli", "gpu_devices", "gpu_memory_mib", "cpu_milli", "memory_mib")
 
-# A row whose name a live workload of the project has is skipped, with everything that belongs to it.
+# A row whose name a live workload or an active array of the project has is skipped, with everything that
+# belongs to it.
 # `parent_id` holds the position of the parent until the roles have ids.
 INSERT = f"""
 WITH stored AS (
     INSERT INTO projects_workload ({_listed(WORKLOAD_COLUMNS)})
-    SELECT {_listed(WORKLOAD_COLUMNS)} FROM json_populate_recordset(NULL::projects_workload, %s)
+    SELECT {_listed(WORKLOAD_COLUMNS)} FROM json_populate_recordset(NULL::projects_workload, %s) new
+    WHERE (  -- not a join, which would not keep the order of the rows
+        SELECT true FROM projects_workloadarray array_ WHERE array_.project_id = new.project_id
+           AND array_.name = new.name AND array_.state = 'active'
+    ) IS NULL
     ON CONFLICT DO NOTHING
     RETURNING id
 ), node AS MATERIALIZED (
@@ -65,8 +70,8 @@ def store(
 ) -> Collection[UUID]:
     """Insert the workloads, and return the ids of those that were inserted.
 
-    A workload is left out if a live workload of its project has its name; so are its event and its audit
-    entry. Must run in the transaction that has locked the projects.
+    A workload is left out if a live workload or an active array of its project has its name; so are its event
+    and its audit entry. Must run in the transaction that has locked the projects.
     """
     # Sorted so that two requests that store the same names wait for each other instead of deadlocking.
     rows = sorted((row for row, _ in workloads), key=lambda row: (row.project_id, row.name))

@@ -22,6 +22,7 @@ from projects.models import Audit, Event, Phase, Project, Workload
 from projects.services import announce, audit, events
 from projects.services.inference import services
 from projects.services.workloads.checks import (
+    check_array_use,
     check_deadline,
     check_runnable,
     resolve_pools,
@@ -108,11 +109,16 @@ def prepare(
     *,
     project: Project | None = None,
     now: datetime | None = None,
+    is_array: bool = False,
 ) -> Draft:
-    """Check a parsed document, and return the workload that `submit` would store."""
+    """Check a parsed document, and return the workload that `submit` would store.
+
+    With `is_array`, the document must describe an array, and the workload is the model of its tasks.
+    """
     where = "metadata.namespace" if is_manifest(document) else "project"
     project = resolve_project(view, spec, project, where)
     require(view.actor, Action.SUBMIT, project)
+    check_array_use(spec, is_array=is_array)
     check_runnable(spec)
     services.check_service(spec)
     at = now or timezone.now()

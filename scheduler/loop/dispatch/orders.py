@@ -47,6 +47,7 @@ def build_pod_order(
             **_endpoint_env(pod),
             **port_env(pod),
             **_session_env(pod),
+            **_array_env(pod),
         },
         working_dir=spec.working_dir,
         instance_id=pod.node.instance_id,
@@ -133,6 +134,18 @@ def _session_env(pod: Pod) -> dict[str, str]:
     if session is None:
         return {}
     return {"BERTH_URL": session.address}
+
+
+def _array_env(pod: Pod) -> dict[str, str]:
+    task, array = pod.workload, pod.workload.array
+    if array is None:
+        return {}
+    return {
+        "BERTH_ARRAY": array.name,
+        "BERTH_ARRAY_INDEX": str(task.array_index),
+        "BERTH_ARRAY_TASKS": str(array.task_count),
+        "BERTH_ARRAY_ATTEMPT": str(task.attempt),
+    }
 
 
 def _gang_env(pod: Pod, spec: WorkloadSpec, gang: Sequence[Pod]) -> dict[str, str]:

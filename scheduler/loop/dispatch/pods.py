@@ -99,9 +99,14 @@ def _starting_pods() -> Iterable[Pod]:
     return (
         Pod.objects.filter(state=PodState.STARTING, workload__phase__in=(Phase.STARTING, Phase.RUNNING))
         .select_related(
-            "workload__project", "workload__session", "node__pool", "node__environment", "allocation"
+            "workload__project",
+            "workload__session",
+            "workload__array",
+            "node__pool",
+            "node__environment",
+            "allocation",
         )
-        .defer("workload__session__setup")
+        .defer("workload__session__setup", "workload__array__spec")
         .order_by("workload_id", "rank", "pk")
     )
 

@@ -62,7 +62,8 @@ WORKLOADS = RowQuery(
     version="concat(work.id, ' ', work.xmin, work.ctid)",
     columns=", ".join(f"work.{name}" for name in ("id", *WorkloadRow._fields[1:])),
     source="""FROM projects_workload AS work
-              WHERE work.phase IN ('pending', 'reserved', 'starting', 'running', 'stopping')""",
+              WHERE work.phase IN ('pending', 'reserved', 'starting', 'running', 'stopping')
+                AND NOT work.held""",
     id="work.id",
     order="work.id",
     build_row=WorkloadRow._make,

@@ -13,6 +13,7 @@ from berth.core.amounts import MILLI, RESOURCES
 from pools.models import NodePool
 from projects.actor import Actor
 from projects.models import Quota, Workload
+from projects.services.arrays.waiting import explain_waiting
 from scheduler.models import Eviction, QueueStatus
 from scheduler.reports import selectors
 from scheduler.reports.explanations.pending_history import PendingReason, pending_history
@@ -54,11 +55,16 @@ def explain(actor: Actor, workload: Workload, now: datetime | None = None) -> Ex
         (workload.explanation or {}) if workload.phase in PENDING_PHASES else {},
         now or timezone.now(),
     )
+    if workload.held:
+        waiting = explain_waiting(workload)
+        stored = {
+            "blockers": [{"reason": workload.reason, "message": waiting.message, "numbers": waiting.numbers}]
+        }
     starts = stored.get("expected_start")
     return Explanation(
         phase=workload.phase,
         reason=workload.reason,
-        message=workload.message,
+        message=stored["blockers"][0]["message"] if workload.held else workload.message,
         queue_position=stored.get("queue_position"),
         ordering=stored.get("ordering", []),
         expected_start=parse_datetime(starts) if starts else None,
@@ -70,7 +76,7 @@ def explain(actor: Actor, workload: Workload, now: datetime | None = None) -> Ex
                 :MOST_EVICTIONS
             ]
         ),
-        explained_at=workload.explained_at if stored else None,
+        explained_at=now if workload.held else workload.explained_at if stored else None,
         cycle=stored.get("cycle"),
         pending_history=pending_history(workload),
     )

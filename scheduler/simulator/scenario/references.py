@@ -65,6 +65,8 @@ def _check_workloads(document: ScenarioDocument, pools: Collection[str]) -> Iter
         for problem in check_rules(workload):
             path = f"{at}.{problem.path}" if problem.path else at
             yield Problem(path, problem.message, problem.received, problem.allowed)
+        if workload.array is not None:
+            yield Problem(f"{at}.array", "is not part of a scenario", "", "one workload for each task")
         yield from _check_exists(f"{at}.project", "project", workload.project, projects)
         for place, pool in enumerate(workload.pools):
             yield from _check_exists(f"{at}.pools[{place}]", "pool", pool, pools)

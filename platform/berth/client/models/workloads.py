@@ -11,6 +11,18 @@ from berth.client.models.mixins import PodMixin, WorkloadMixin
 from berth.client.models.scheduling import Eviction
 
 
+class ArrayTask(Model):
+    id: str
+    """ID of the array."""
+    index: int = 0
+    attempt: int = 0
+    """1, and one more for each retry."""
+    superseded: bool = False
+    """Whether the task has a later attempt."""
+    held: bool = False
+    """Whether the task waits for earlier tasks of the array."""
+
+
 class Gpus(Model):
     requested: float = 0
     """GPUs of the minimum gang."""
@@ -46,6 +58,8 @@ class Workload(WorkloadMixin, Model):
     preemptions: int = 0
     restarts: int = 0
     exit_code: int | None = None
+    array: ArrayTask | None = None
+    """The task's array; None for other workloads."""
     gpus: Gpus = Field(default_factory=Gpus)
     labels: dict[str, str] = {}
     queue_position: int | None = None

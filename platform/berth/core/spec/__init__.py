@@ -1,6 +1,7 @@
 """The workload document: schema, parsing and validation."""
 
 from berth.core.problems import Problem
+from berth.core.spec.arrays import ArraySpec
 from berth.core.spec.parse import parse_workload
 from berth.core.spec.refusal import SpecError
 from berth.core.spec.roles import RoleSpec, Toleration, Topology
@@ -8,6 +9,7 @@ from berth.core.spec.tree import GroupShape, RoleShape, build_tree
 from berth.core.spec.workload import GroupSpec, Notification, RestartPolicy, WorkloadSpec
 
 __all__ = [
+    "ArraySpec",
     "GroupShape",
     "GroupSpec",
     "Notification",

@@ -7,6 +7,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from berth.core.problems import Problem, format_value, join_path, suggest
+from berth.core.spec.arrays import PARAMETER_MAPPING, PARAMETER_TEXT, TASK_COUNT, TASK_LIST
 from berth.core.spec.roles import ONE_LINE, WORD_LIST
 
 EXPECTED = {
@@ -21,6 +22,7 @@ MESSAGES = {
     "greater_than": "too small", "less_than_equal": "too large", "less_than": "too large",
     "int_parsing_size": "too large",
 } | {kind: f"is not {what}" for kind, what in EXPECTED.items()}  # fmt: skip
+UNION_TAGS = (ONE_LINE, WORD_LIST, TASK_COUNT, TASK_LIST, PARAMETER_TEXT, PARAMETER_MAPPING, "[key]")
 TOO_SHORT = ("string_too_short", "too_short")
 LOWER_BOUNDS = {"greater_than_equal": "ge", "greater_than": "gt"}
 UPPER_BOUNDS = {"less_than_equal": "le", "less_than": "lt"}
@@ -86,4 +88,4 @@ def _describe_allowed(kind: str, context: Mapping[str, Any]) -> str:
 
 def _is_union_tag(step: str | int) -> bool:
     """Return whether this step is a union tag that pydantic inserted, rather than a document key."""
-    return step in (ONE_LINE, WORD_LIST, "[key]")
+    return step in UNION_TAGS

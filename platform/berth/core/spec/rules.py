@@ -5,19 +5,15 @@ from collections.abc import Iterator, Mapping
 from berth.core.images import check_pull_policy
 from berth.core.problems import Problem, format_value
 from berth.core.spec.addresses import ALLOWED, detect_channel
+from berth.core.spec.array_rules import check_array
 from berth.core.spec.ports import check_ports
 from berth.core.spec.quantities import cpu_limit_problem, memory_limit_problem
 from berth.core.spec.roles import RoleSpec, SecretUse
 from berth.core.spec.service_rules import check_service
-from berth.core.spec.texts import COMMAND_MAX, ENV_MAX
+from berth.core.spec.texts import COMMAND_MAX, ENV_MAX, is_set_by_berth
 from berth.core.spec.tree import build_tree, smallest_gang_size
 from berth.core.spec.workload import CHILDREN_MAX, GroupSpec, WorkloadSpec
 
-# Variables of every pod, besides those that begin with BERTH_.
-SET_BY_BERTH = frozenset(
-    {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT",
-     "CUDA_VISIBLE_DEVICES"}
-)  # fmt: skip
 PlacedSecrets = list[tuple[str, SecretUse]]  # (path, secret)
 RolesWithPaths = list[tuple[str, RoleSpec]]  # (path, role)
 
@@ -47,6 +43,7 @@ def check_rules(spec: WorkloadSpec) -> Iterator[Problem]:
             yield Problem(path, "is not an address", format_value(notification.to), ALLOWED)
     yield from check_service(spec)
     yield from check_ports(spec.ports, spec.kind)
+    yield from check_array(spec)
     yield from check_pull_policy(spec.image, spec.image_pull_policy)
     if spec.name in spec.depends_on:
         yield Problem(
@@ -191,7 +188,7 @@ def _check_secret_uses(
             continue
         key, target = ("env", use.env) if use.env is not None else ("file", use.file)
         where, received = f"{path}.{key}", format_value(target)
-        if key == "env" and (str(target).startswith("BERTH_") or target in SET_BY_BERTH):
+        if key == "env" and is_set_by_berth(str(target)):
             yield Problem(where, "is set by Berth", received, "another variable name")
         elif key == "env" and target in env:
             yield Problem(where, "is also a variable in env", received, "a variable that env does not set")

@@ -6,6 +6,7 @@ from pydantic import Field
 
 from berth.core.images import Image, PullPolicy
 from berth.core.priorities import DEFAULT, SERVICE_DEFAULT, default_priority, is_preemptible_by_default
+from berth.core.spec.arrays import ArraySpec
 from berth.core.spec.ports import Ports
 from berth.core.spec.quantities import Moment, Priority
 from berth.core.spec.roles import (
@@ -99,6 +100,7 @@ class WorkloadSpec(Document):
     notifications: Annotated[tuple[Notification, ...], Field(max_length=32, strict=False)] = ()
     service: ServiceSpec | None = None
     ports: Ports = ()
+    array: ArraySpec | None = None
 
     @property
     def is_preemptible(self) -> bool:

@@ -1,0 +1,76 @@
+"""Validation rules of the array section of a document."""
+
+from collections.abc import Iterator
+
+from berth.core.problems import Problem, format_value
+from berth.core.spec.arrays import TASKS_MAX, VALUE_VARIABLE, ArraySpec
+from berth.core.spec.texts import ENV_MAX, is_set_by_berth
+from berth.core.spec.workload import WorkloadSpec
+
+NAME_MAX = 63
+KINDS = ("training", "elastic")
+EVENTS = ("completed", "failed", "cancelled", "unschedulable")  # that arrays send notifications for
+SOURCES = ("tasks", "values", "matrix")
+
+
+def task_name(array: str, index: int) -> str:
+    """Return the name of an array's task, which is unique among the live workloads of a project."""
+    return f"{array}-{index}"
+
+
+def check_array(spec: WorkloadSpec) -> Iterator[Problem]:
+    """Yield the problems of the array section, if the document has one."""
+    array = spec.array
+    if array is None:
+        return
+    sources = [name for name in SOURCES if getattr(array, name) is not None]
+    if len(sources) != 1:
+        yield Problem(
+            "array", "needs one source of tasks", ", ".join(sources), f"one of {', '.join(SOURCES)}"
+        )
+        return
+    if array.size > TASKS_MAX:
+        yield Problem(f"array.{sources[0]}", "too many tasks", f"{array.size}", f"at most {TASKS_MAX}")
+        return
+    if len(longest := task_name(spec.name, array.index_max)) > NAME_MAX:
+        allowed = (
+            f"at most {NAME_MAX - len(longest) + len(spec.name)} characters, so that {longest} is a name"
+        )
+        yield Problem("name", "is too long for the tasks of the array", format_value(spec.name), allowed)
+    if spec.kind not in KINDS:
+        yield Problem("array", f"cannot be combined with kind {spec.kind}", "", f"kind {' or '.join(KINDS)}")
+    for number, notification in enumerate(spec.notifications):
+        for event in notification.on:
+            if event not in EVENTS:
+                path = f"notifications[{number}].on"
+                yield Problem(path, "is not sent for arrays", format_value(event), ", ".join(EVENTS))
+    yield from _check_parameters(spec, array, f"array.{sources[0]}")
+
+
+def _check_parameters(spec: WorkloadSpec, array: ArraySpec, path: str) -> Iterator[Problem]:
+    names = array.parameter_names
+    secrets = {use.env for role in spec.all_roles for use in spec.role_secrets(role)}
+    variables = {name for role in spec.all_roles for name in spec.role_env(role)}
+    for name in names:
+        received, allowed = format_value(name), "another variable name"
+        if is_set_by_berth(name):
+            yield Problem(path, "names a variable that Berth sets", received, allowed)
+        elif name in variables:
+            yield Problem(path, "names a variable that env sets", received, allowed)
+        elif name in secrets:
+            yield Problem(path, "names the variable of a secret", received, allowed)
+    if (size := _largest_environment(array)) > ENV_MAX:
+        yield Problem(path, "too large", f"{size} bytes in one task", f"at most {ENV_MAX} bytes in each task")
+
+
+def _largest_environment(array: ArraySpec) -> int:
+    """Return the bytes of the parameters of the task with the largest ones."""
+    if array.matrix is not None:
+        return sum(max(_size(name, value) for value in values) for name, values in array.matrix.items())
+    values = array.values or ()
+    mappings = ({VALUE_VARIABLE: value} if isinstance(value, str) else value for value in values)
+    return max((sum(_size(*item) for item in mapping.items()) for mapping in mappings), default=0)
+
+
+def _size(name: str, value: str) -> int:
+    return len(f"{name}={value}".encode()) + 1

@@ -1,0 +1,189 @@
+"""The array section of a workload document: many tasks from one document."""
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from itertools import product
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Discriminator, Field, Tag, WithJsonSchema
+from pydantic_core import PydanticCustomError
+
+from berth.core.spec.roles import Document
+from berth.core.spec.texts import Script, Variable
+
+TASKS_MAX = 10_000
+INDEX_MAX = 999_999
+PARAMETERS_MAX = 64
+PARAMETER_LENGTH_MAX = 4096
+VALUE_VARIABLE = "BERTH_ARRAY_VALUE"  # set if `values` lists plain values instead of mappings
+TASK_COUNT, TASK_LIST, PARAMETER_TEXT, PARAMETER_MAPPING = "<count>", "<indexes>", "<value>", "<parameters>"
+RANGE = re.compile(r"(\d{1,6})(?:-(\d{1,6})(?::(\d{1,6}))?)?", re.ASCII)
+RANGES_ALLOWED = f"an index such as 7, or a range such as 0-99 or 0-99:10, of indexes from 0 to {INDEX_MAX}"
+
+
+def index_range(text: str) -> range | None:
+    """Return the indexes of `7`, `0-99` or `0-99:10`, or None if the text is none of these."""
+    match = RANGE.fullmatch(text)
+    if match is None:
+        return None
+    first, last, step = int(match[1]), int(match[2] or match[1]), int(match[3] or 1)
+    return range(first, last + 1, step) if first <= last and step else None
+
+
+def _range_text(value: object) -> object:
+    """Return an index or range as text. Raises an error if it is neither."""
+    text = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+    if not isinstance(text, str) or index_range(text) is None:
+        raise PydanticCustomError("index", "is not an index or a range", {"allowed": RANGES_ALLOWED})
+    return text
+
+
+def _parameter_text(value: object) -> object:
+    """Return a parameter as the text of its environment variable."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int) or (isinstance(value, float) and math.isfinite(value)):
+        return str(value)
+    if isinstance(value, str):
+        return value
+    allowed = "text, a finite number, true or false"
+    raise PydanticCustomError("parameter", "is not a parameter value", {"allowed": allowed})
+
+
+def _tasks_tag(value: object) -> str:
+    return TASK_LIST if isinstance(value, list | tuple) else TASK_COUNT
+
+
+def _value_tag(value: object) -> str:
+    return PARAMETER_MAPPING if isinstance(value, Mapping) else PARAMETER_TEXT
+
+
+IndexRange = Annotated[
+    str, BeforeValidator(_range_text), WithJsonSchema({"type": ["integer", "string"]}, mode="validation")
+]
+Indexes = Annotated[tuple[IndexRange, ...], Field(min_length=1, max_length=TASKS_MAX, strict=False)]
+Parameter = Annotated[
+    Script,
+    Field(max_length=PARAMETER_LENGTH_MAX),
+    BeforeValidator(_parameter_text),
+    WithJsonSchema({"type": ["string", "number", "boolean"]}, mode="validation"),
+]
+Parameters = Annotated[dict[Variable, Parameter], Field(min_length=1, max_length=PARAMETERS_MAX)]
+Tasks = Annotated[
+    Annotated[int, Field(ge=1, le=TASKS_MAX), Tag(TASK_COUNT)] | Annotated[Indexes, Tag(TASK_LIST)],
+    Discriminator(_tasks_tag),
+]
+Value = Annotated[
+    Annotated[Parameter, Tag(PARAMETER_TEXT)] | Annotated[Parameters, Tag(PARAMETER_MAPPING)],
+    Discriminator(_value_tag),
+]
+MatrixValues = Annotated[tuple[Parameter, ...], Field(min_length=1, max_length=TASKS_MAX, strict=False)]
+Values = Annotated[tuple[Value, ...], Field(min_length=1, max_length=TASKS_MAX, strict=False)]
+Matrix = Annotated[dict[Variable, MatrixValues], Field(min_length=1, max_length=PARAMETERS_MAX)]
+
+
+class ArraySpec(Document):
+    """Tasks of an array: exactly one of `tasks`, `values` and `matrix`.
+
+    `tasks` is a number, or a list of indexes and ranges. Each item of `values` makes one task, and `matrix`
+    makes a task of each combination. At most `max_running` tasks hold resources at the same time.
+    """
+
+    tasks: Tasks | None = None
+    values: Values | None = None
+    matrix: Matrix | None = None
+    max_running: Annotated[int, Field(ge=1, le=TASKS_MAX)] | None = None
+
+    @property
+    def size(self) -> int:
+        """The number of tasks. Indexes that a list repeats count each time."""
+        if self.matrix is not None:
+            return math.prod(len(values) for values in self.matrix.values())
+        if self.values is not None:
+            return len(self.values)
+        if isinstance(self.tasks, tuple):
+            return sum(len(part) for part in to_ranges(self.tasks))
+        return self.tasks or 0
+
+    @property
+    def index_max(self) -> int:
+        """The largest index."""
+        if isinstance(self.tasks, tuple):
+            return max(part[-1] for part in to_ranges(self.tasks))
+        return self.size - 1
+
+    @cached_property
+    def indexes(self) -> Sequence[int]:
+        """The index of each task, in ascending order."""
+        if isinstance(self.tasks, tuple):
+            return expand(self.tasks)
+        return range(self.size)
+
+    @property
+    def parameter_names(self) -> tuple[str, ...]:
+        """The variables that tasks get from `values` or `matrix`, each once."""
+        if self.matrix is not None:
+            return tuple(self.matrix)
+        mappings = [value for value in self.values or () if not isinstance(value, str)]
+        return tuple(dict.fromkeys(name for mapping in mappings for name in mapping))
+
+    def parameters(self) -> dict[int, Mapping[str, str]]:
+        """Return the variables of each task by its index. In a matrix, the last name varies fastest."""
+        if self.matrix is not None:
+            rows = product(*self.matrix.values())
+            return {index: dict(zip(self.matrix, row, strict=True)) for index, row in enumerate(rows)}
+        if self.values is not None:
+            return {
+                index: {VALUE_VARIABLE: value} if isinstance(value, str) else value
+                for index, value in enumerate(self.values)
+            }
+        return {index: {} for index in self.indexes}
+
+
+def to_ranges(parts: Iterable[str]) -> list[range]:
+    """Return validated indexes and ranges as ranges."""
+    return [part for text in parts if (part := index_range(text)) is not None]
+
+
+def expand(parts: Iterable[str]) -> tuple[int, ...]:
+    """Return the indexes in ascending order, each once."""
+    return tuple(sorted({index for part in to_ranges(parts) for index in part}))
+
+
+def compress(indexes: Iterable[int]) -> str:
+    """Return indexes as text such as `0-9,12`."""
+    runs: list[list[int]] = []
+    for index in sorted(indexes):
+        if runs and index == runs[-1][1] + 1:
+            runs[-1][1] = index
+        else:
+            runs.append([index, index])
+    return ",".join(f"{first}" if first == last else f"{first}-{last}" for first, last in runs)
+
+
+def parse_indexes(text: str) -> tuple[str, ...]:
+    """Split text such as `0-9,12` into indexes and ranges.
+
+    Raises ValueError with the first part that is neither.
+    """
+    parts = tuple(part.strip() for part in text.split(","))
+    for part in parts:
+        if index_range(part) is None:
+            raise ValueError(part)
+    return parts
+
+
+def array_document(text: str) -> dict[str, Any]:
+    """Return the array section for the notation of Slurm, such as `0-999%50`.
+
+    Raises ValueError with the part that is not an index, a range or a limit.
+    """
+    tasks, percent, limit = text.partition("%")
+    section: dict[str, Any] = {"tasks": list(parse_indexes(tasks))}
+    if percent:
+        if not (limit.isascii() and limit.isdigit()):
+            raise ValueError(f"%{limit}")
+        section["max_running"] = int(limit)
+    return section

@@ -1,0 +1,98 @@
+"""REST models for arrays."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, Literal
+from uuid import UUID
+
+from pydantic import Field
+
+from berth.server.api.responses import ResponseModel, from_milli
+from projects.api.workloads.schemas import DryRunResponse
+from projects.models import WorkloadArray
+from projects.services.arrays import TaskCounts, counts_of
+
+ArrayStateName = Literal["active", "completed", "failed", "cancelled"]
+
+
+class TaskCountsResponse(ResponseModel):
+    """Number of tasks in each phase. Only the last attempt of each task counts."""
+
+    held: int = Field(description="Tasks that wait for earlier tasks. They are not counted as pending.")
+    pending: int
+    reserved: int
+    starting: int
+    running: int
+    stopping: int
+    suspended: int
+    completed: int
+    failed: int
+    cancelled: int
+
+
+class ArrayResponse(ResponseModel):
+    id: UUID
+    name: str
+    project: str
+    department: str
+    state: ArrayStateName = Field(
+        description="`active` until all tasks have ended; then `failed` if a task failed, otherwise "
+        "`cancelled` if a task was cancelled, otherwise `completed`."
+    )
+    tasks: int = Field(description="Number of tasks.")
+    max_running: int | None
+    counts: TaskCountsResponse
+    priority: int
+    gpus: float = Field(description="GPUs that each task requests.")
+    submitted_at: datetime
+    submitted_by: str | None
+    ended_at: datetime | None
+
+
+class ArrayDetailResponse(ArrayResponse):
+    spec: dict[str, Any]
+
+
+class ArraySubmissionResponse(ArrayDetailResponse):
+    warnings: list[str] = Field(description="Advice for the submitter, the same for all tasks.")
+
+
+class ArrayDryRunResponse(ResponseModel):
+    """The checked array, and the predicted outcome of the next scheduling cycle for its first task."""
+
+    tasks: int | None = Field(description="Number of tasks; null if the document is invalid.")
+    max_running: int | None
+    first_task: DryRunResponse
+
+
+class ArrayChangeResponse(ResponseModel):
+    """Result of a change of some tasks."""
+
+    changed: int = Field(description="Tasks that the request changed, or would change in a dry run.")
+    array: ArrayResponse
+
+
+def serialize_arrays(rows: Sequence[WorkloadArray]) -> list[ArrayResponse]:
+    """Serialize arrays without their documents, which lists do not load."""
+    counts = counts_of(rows)
+    return [ArrayResponse.from_row(row, **_values(row, counts[row.pk])) for row in rows]
+
+
+def serialize_array(row: WorkloadArray) -> ArrayDetailResponse:
+    return ArrayDetailResponse.from_row(row, **_values(row, counts_of([row])[row.pk]))
+
+
+def serialize_submission(row: WorkloadArray, warnings: list[str]) -> ArraySubmissionResponse:
+    values = _values(row, counts_of([row])[row.pk])
+    return ArraySubmissionResponse.from_row(row, warnings=warnings, **values)
+
+
+def _values(row: WorkloadArray, counts: TaskCounts) -> dict[str, Any]:
+    return {
+        "project": row.project.name,
+        "department": row.project.department.name,
+        "tasks": row.task_count,
+        "counts": TaskCountsResponse.from_row(counts),
+        "gpus": from_milli(row.gpu_milli_min) or 0,
+        "submitted_by": row.submitted_by.username if row.submitted_by else None,
+    }

@@ -1,0 +1,172 @@
+"""REST endpoints for arrays."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Annotated, Literal, Protocol
+from uuid import UUID
+
+from django.db.models import QuerySet
+from pydantic import Field
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from berth.core.errors import Invalid
+from berth.core.spec import WorkloadSpec
+from berth.core.spec.arrays import Indexes, expand
+from berth.server.api.idempotency import idempotent
+from berth.server.api.pagination import Order, filter_by, page
+from berth.server.api.requests import Body, ListQuery, Query, Word, parse_body, parse_document, parse_query
+from berth.server.api.responses import ProblemResponse, created_response, no_content
+from berth.server.api.schema import operation
+from berth.server.api.views import ApiView
+from projects import selectors
+from projects.actor import Actor
+from projects.api.arrays.schemas import (
+    ArrayChangeResponse,
+    ArrayDetailResponse,
+    ArrayDryRunResponse,
+    ArrayResponse,
+    ArrayStateName,
+    ArraySubmissionResponse,
+    serialize_array,
+    serialize_arrays,
+    serialize_submission,
+)
+from projects.api.workloads.schemas import DryRunResponse
+from projects.models import WorkloadArray
+from projects.services import arrays
+
+TASKS_PER_REQUEST = 50  # this many stored tasks count as one request against the rate limit
+
+
+class ArraysQuery(ListQuery):
+    project: Word | None = None
+    state: ArrayStateName | None = None
+    submitted_by: Word | None = None
+    search: Annotated[Word, Field(description="Part of the name.")] | None = None
+    sort: Literal["submitted_at", "-submitted_at", "name", "-name"] = "-submitted_at"
+
+
+class SubmitArrayQuery(Query):
+    dry_run: Annotated[bool, Field(description="Check the document without storing anything.")] = False
+
+
+class ChangeQuery(Query):
+    dry_run: Annotated[bool, Field(description="Count the tasks without changing them.")] = False
+
+
+class ChangeBody(Body):
+    """Tasks to change."""
+
+    indexes: Annotated[
+        Indexes | None, Field(description="Indexes and ranges such as 7 or 0-99:10; by default all.")
+    ] = None
+
+
+class Arrays(ApiView):
+    @operation("List arrays", query=ArraysQuery, page=ArrayResponse)
+    def get(self, request: Request) -> Response:
+        query = parse_query(request, ArraysQuery)
+        rows = _filter(selectors.arrays(self.actor), query).defer("spec")
+        return Response(page(rows, query, _order(query), serialize_arrays))
+
+    @operation(
+        "Submit an array, or predict the outcome of submitting it",
+        query=SubmitArrayQuery, body=WorkloadSpec, answer=ArraySubmissionResponse, status=201,
+        alternative=(200, ArrayDryRunResponse),
+    )  # fmt: skip
+    @idempotent
+    def post(self, request: Request) -> Response:
+        if parse_query(request, SubmitArrayQuery).dry_run:
+            return Response(self._predict(request))
+        submitted = arrays.submit(
+            actor=self.actor, document=parse_document(request), on_checked=self._spend_for
+        )
+        return created_response(
+            serialize_submission(submitted.array, submitted.warnings), f"/api/v1/arrays/{submitted.array.pk}"
+        )
+
+    def _spend_for(self, array: WorkloadArray) -> None:
+        more = -(-array.task_count // TASKS_PER_REQUEST) - 1  # the request itself was already counted once
+        if more:
+            self.spend("write", f"user {self.request.user.pk}", more)
+
+    def _predict(self, request: Request) -> ArrayDryRunResponse:
+        try:
+            array, prediction = arrays.predict(actor=self.actor, document=parse_document(request))
+        except Invalid as error:
+            errors = [ProblemResponse.InvalidValue(**problem.to_dict()) for problem in error.problems]
+            invalid = DryRunResponse(outcome="invalid", workload=None, errors=errors)
+            return ArrayDryRunResponse(tasks=None, max_running=None, first_task=invalid)
+        return ArrayDryRunResponse(
+            tasks=array.task_count,
+            max_running=array.max_running,
+            first_task=DryRunResponse(**asdict(prediction)),
+        )
+
+
+class ArrayDetail(ApiView):
+    @operation("Get an array with the counts of its tasks", answer=ArrayDetailResponse)
+    def get(self, request: Request, array_id: UUID) -> Response:
+        return Response(serialize_array(selectors.find_array(self.actor, array_id)))
+
+    @operation("Delete an array that has ended, with its tasks", status=204)
+    def delete(self, request: Request, array_id: UUID) -> Response:
+        arrays.delete(actor=self.actor, array=selectors.find_array(self.actor, array_id))
+        return no_content()
+
+
+class ChangeTasks(Protocol):
+    def __call__(
+        self, *, actor: Actor, array: WorkloadArray, indexes: Sequence[int] | None, dry_run: bool
+    ) -> int: ...
+
+
+class ArrayAction(ApiView):
+    """Base view for changes of some or all tasks of an array."""
+
+    def change(self, request: Request, array_id: UUID, change_tasks: ChangeTasks) -> Response:
+        dry_run = parse_query(request, ChangeQuery).dry_run
+        parts = parse_body(request, ChangeBody).indexes
+        changed = change_tasks(
+            actor=self.actor,
+            array=selectors.find_array(self.actor, array_id),
+            indexes=None if parts is None else expand(parts),
+            dry_run=dry_run,
+        )
+        (array,) = serialize_arrays([selectors.find_array(self.actor, array_id)])
+        return Response(ArrayChangeResponse(changed=changed, array=array))
+
+
+class CancelArray(ArrayAction):
+    @operation(
+        "Cancel the live tasks of an array, or some of them",
+        query=ChangeQuery, body=ChangeBody, answer=ArrayChangeResponse,
+    )  # fmt: skip
+    @idempotent
+    def post(self, request: Request, array_id: UUID) -> Response:
+        return self.change(request, array_id, arrays.cancel)
+
+
+class RetryArray(ArrayAction):
+    @operation(
+        "Submit the failed tasks of an array again, or some tasks that have ended",
+        query=ChangeQuery, body=ChangeBody, answer=ArrayChangeResponse,
+    )  # fmt: skip
+    @idempotent
+    def post(self, request: Request, array_id: UUID) -> Response:
+        return self.change(request, array_id, arrays.retry)
+
+
+def _filter(rows: QuerySet[WorkloadArray], query: ArraysQuery) -> QuerySet[WorkloadArray]:
+    return filter_by(
+        rows,
+        project__name=query.project,
+        state=query.state,
+        submitted_by__username=query.submitted_by,
+        name__icontains=query.search,
+    )
+
+
+def _order(query: ArraysQuery) -> Order:
+    return Order(query.sort, (query.sort.lstrip("-"), "id"), is_descending=query.sort.startswith("-"))

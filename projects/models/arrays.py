@@ -1,0 +1,80 @@
+"""Model of array workloads."""
+
+import uuid
+
+from django.conf import settings
+from django.db import models
+from django.db.models import Q
+from django.db.models.functions import Now
+
+from berth.core.priorities import DEFAULT
+from projects.models.tenants import NAME, Project
+
+PENDING_MAX = 100  # released tasks of an array that may be pending at the same time
+WAITING_REASON = "WaitingForEarlierTasks"  # reason of held tasks
+WAITING_MESSAGE = "Waiting for earlier tasks of the array."
+
+
+class ArrayState(models.TextChoices):
+    ACTIVE = "active"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+class WorkloadArray(models.Model):
+    """An array: one document whose tasks are workloads. The counts of its tasks are not stored.
+
+    An array is active until all of its tasks have ended. It then is failed if a task failed, otherwise
+    cancelled if a task was cancelled, otherwise completed.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    project = models.ForeignKey(Project, on_delete=models.PROTECT, related_name="arrays")
+    name = models.CharField(max_length=63, validators=[NAME])
+    submitted_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+"
+    )
+    spec = models.JSONField()
+    priority = models.IntegerField(default=DEFAULT)
+    gpu_milli_min = models.BigIntegerField(
+        default=0, help_text="Requested by the minimum gang of one task, in thousandths of a GPU."
+    )
+    task_count = models.PositiveIntegerField(help_text="Number of tasks.")
+    max_running = models.PositiveIntegerField(
+        null=True, blank=True, help_text="Maximum number of tasks that hold resources at the same time."
+    )
+    state = models.CharField(max_length=10, choices=ArrayState.choices, default=ArrayState.ACTIVE)
+    submitted_at = models.DateTimeField(db_default=Now())
+    ended_at = models.DateTimeField(null=True, blank=True)
+    unschedulable_at = models.DateTimeField(
+        null=True, blank=True, help_text="Time of the notification that a task is unschedulable."
+    )
+
+    class Meta:
+        ordering = ["-submitted_at", "-id"]
+        indexes = [
+            models.Index(fields=["-submitted_at", "-id"], name="array_newest"),
+            models.Index(fields=["project", "-submitted_at"], name="array_project_newest"),
+            models.Index(fields=["id"], name="array_active", condition=Q(state="active")),
+        ]
+        constraints = [
+            models.UniqueConstraint(
+                name="array_name_once_while_active",
+                fields=["project", "name"],
+                condition=Q(state="active"),
+            ),
+            models.CheckConstraint(
+                name="array_ended_has_a_time",
+                condition=Q(state="active", ended_at__isnull=True)
+                | ~Q(state="active") & Q(ended_at__isnull=False),
+            ),
+        ]
+
+    @property
+    def handle(self) -> str:
+        """Return PROJECT/NAME, which is unique among active arrays."""
+        return f"{self.project.name}/{self.name}"
+
+    def __str__(self) -> str:
+        return self.name

@@ -1,0 +1,58 @@
+"""Counts of an array's tasks by state."""
+
+import uuid
+from collections.abc import Collection
+from dataclasses import asdict, dataclass, replace
+
+from django.db.models import Count
+
+from projects.models import Workload, WorkloadArray
+
+
+@dataclass(frozen=True, slots=True)
+class TaskCounts:
+    """Number of an array's tasks in each phase. A held task is not counted as pending.
+
+    Only the last attempt of each task counts. A deleted task counts nowhere.
+    """
+
+    held: int = 0
+    pending: int = 0
+    reserved: int = 0
+    starting: int = 0
+    running: int = 0
+    stopping: int = 0
+    suspended: int = 0
+    completed: int = 0
+    failed: int = 0
+    cancelled: int = 0
+
+    @property
+    def ended(self) -> int:
+        return self.completed + self.failed + self.cancelled
+
+    @property
+    def total(self) -> int:
+        return sum(asdict(self).values())
+
+    @property
+    def outcome(self) -> str:
+        """A sentence such as "990 of 1,000 tasks completed, 8 failed and 2 were cancelled."."""
+        parts = [f"{self.completed:,} of {self.total:,} tasks completed"]
+        parts += [f"{self.failed:,} failed"] if self.failed else []
+        verb = "was" if self.cancelled == 1 else "were"
+        parts += [f"{self.cancelled:,} {verb} cancelled"] if self.cancelled else []
+        return f"{' and '.join([', '.join(parts[:-1]), parts[-1]]) if parts[1:] else parts[0]}."
+
+    @property
+    def live(self) -> int:
+        return self.total - self.ended
+
+
+def counts_of(arrays: Collection[WorkloadArray]) -> dict[uuid.UUID, TaskCounts]:
+    """Return the counts of each array by its ID, in one statement."""
+    counts = {array.pk: TaskCounts() for array in arrays}
+    rows = Workload.objects.filter(array__in=list(counts), superseded=False).order_by()
+    for pk, phase, held, count in rows.values_list("array", "phase", "held").annotate(Count("pk")):
+        counts[pk] = replace(counts[pk], **{"held" if held else phase: count})
+    return counts

@@ -1,0 +1,111 @@
+"""Release held tasks as earlier ones end, and end arrays whose tasks have ended.
+
+A task is released when its array may have one more: at most PENDING_MAX released tasks are pending, and at
+most `max_running` are pending or hold resources. Only a release raises these numbers, and it locks the array,
+so the limits hold whenever a process stops. A suspended task counts in neither, and is held again when it is
+resumed.
+"""
+
+import uuid
+from collections.abc import Collection, Sequence
+from datetime import datetime
+
+from django.db import connection
+
+from projects.models import WorkloadArray
+from projects.models.arrays import PENDING_MAX
+from projects.services.arrays.counts import counts_of
+from projects.services.notifications import deliveries
+
+LIVE = "('pending', 'reserved', 'starting', 'running', 'stopping', 'suspended')"
+# Released tasks of each array: all live ones, pending ones, and those that count for max_running.
+RELEASED = f"""
+    CROSS JOIN LATERAL (
+        SELECT count(*) AS live, count(*) FILTER (WHERE task.phase = 'pending') AS pending,
+               count(*) FILTER (WHERE task.phase <> 'suspended') AS counted
+          FROM projects_workload AS task
+         WHERE task.array_id = array_.id AND NOT task.superseded AND NOT task.held AND task.phase IN {LIVE}
+    ) AS released
+"""  # noqa: S608
+ROOM = "least(%(most)s - released.pending, coalesce(array_.max_running, 2147483647) - released.counted)"
+HAS_HELD = "EXISTS (SELECT FROM projects_workload AS task WHERE task.array_id = array_.id AND task.held)"
+DUE = f"""
+    SELECT array_.id FROM projects_workloadarray AS array_ {RELEASED}
+     WHERE array_.state = 'active' AND CASE WHEN {HAS_HELD} THEN {ROOM} > 0 ELSE released.live = 0 END
+     ORDER BY array_.id
+"""  # noqa: S608
+LOCK = """
+    SELECT id FROM projects_workloadarray WHERE id = ANY(%(arrays)s) ORDER BY id FOR NO KEY UPDATE
+"""
+RELEASE = f"""
+    UPDATE projects_workload AS task
+       SET held = false, reason = 'Submitted', message = 'Waiting for the next scheduling cycle.',
+           version = task.version + 1
+      FROM projects_workloadarray AS array_ {RELEASED}
+     CROSS JOIN LATERAL (
+        SELECT id FROM projects_workload AS task WHERE task.array_id = array_.id AND task.held
+         ORDER BY task.array_index LIMIT greatest({ROOM}, 0)
+     ) AS next
+     WHERE array_.id = ANY(%(arrays)s) AND task.id = next.id AND task.held
+"""  # noqa: S608
+END = f"""
+    UPDATE projects_workloadarray AS array_
+       SET ended_at = %(now)s,
+           state = CASE WHEN ended.failed > 0 THEN 'failed' WHEN ended.cancelled > 0 THEN 'cancelled'
+                        ELSE 'completed' END
+      FROM (
+        SELECT array_.id, count(*) FILTER (WHERE task.phase IN {LIVE}) AS live,
+               count(*) FILTER (WHERE task.phase = 'failed') AS failed,
+               count(*) FILTER (WHERE task.phase = 'cancelled') AS cancelled
+          FROM projects_workloadarray AS array_
+          LEFT JOIN projects_workload AS task ON task.array_id = array_.id AND NOT task.superseded
+         WHERE array_.id = ANY(%(arrays)s)
+         GROUP BY array_.id
+      ) AS ended
+     WHERE array_.id = ended.id AND array_.state = 'active' AND ended.live = 0
+    RETURNING array_.id
+"""  # noqa: S608
+
+
+def due_arrays() -> list[uuid.UUID]:
+    """Return the arrays that have a task to release, or whose tasks have all ended."""
+    with connection.cursor() as cursor:
+        cursor.execute(DUE, {"most": PENDING_MAX})
+        return [pk for (pk,) in cursor.fetchall()]
+
+
+def advance(arrays: Sequence[uuid.UUID], now: datetime) -> int:
+    """Release tasks of the arrays, and end the arrays, in the caller's transaction.
+
+    Return the number of released tasks and ended arrays. The number of statements does not depend on the
+    number of arrays or tasks.
+    """
+    lock(arrays)
+    released = release(arrays)
+    return released + end(arrays, now)
+
+
+def lock(arrays: Collection[uuid.UUID]) -> None:
+    """Lock the arrays until the transaction ends. Lock an array before its tasks."""
+    with connection.cursor() as cursor:
+        cursor.execute(LOCK, {"arrays": list(arrays)})
+
+
+def release(arrays: Collection[uuid.UUID]) -> int:
+    """Release as many tasks of locked arrays as the limits allow. Return their number."""
+    with connection.cursor() as cursor:
+        cursor.execute(RELEASE, {"arrays": list(arrays), "most": PENDING_MAX})
+        return cursor.rowcount
+
+
+def end(arrays: Collection[uuid.UUID], now: datetime) -> int:
+    """End the locked arrays whose tasks have all ended, and notify their subscribers. Return their number."""
+    with connection.cursor() as cursor:
+        cursor.execute(END, {"arrays": list(arrays), "now": now})
+        ended = [pk for (pk,) in cursor.fetchall()]
+    if ended:
+        rows = WorkloadArray.objects.select_related("project__department", "submitted_by")
+        ended_arrays = list(rows.filter(pk__in=ended).order_by("pk"))
+        counts = counts_of(ended_arrays)
+        deliveries.enqueue_array_ends([(array, counts[array.pk].outcome) for array in ended_arrays], now)
+    return len(ended)

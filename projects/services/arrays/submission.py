@@ -1,0 +1,171 @@
+"""Submit arrays: check the document, and store the array with its tasks."""
+
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from django.db import transaction
+from django.utils import timezone
+from pydantic_core import to_json
+
+from berth.core.amounts import MILLI
+from berth.core.errors import Conflict, Invalid
+from berth.core.problems import Problem, format_value
+from berth.core.spec import ArraySpec, WorkloadSpec, parse_workload
+from berth.core.spec.array_rules import task_name
+from berth.db.wake import wake
+from projects.access import with_roles
+from projects.actor import Actor
+from projects.models import ArrayState, Workload, WorkloadArray
+from projects.models.workloads import ENDED_PHASES
+from projects.services import audit
+from projects.services.arrays.progress import release
+from projects.services.arrays.tasks import store_tasks
+from projects.services.workloads.prediction import Prediction, predict_draft
+from projects.services.workloads.submission import Draft, collect_warnings, prepare
+from projects.services.workloads.submission_view import SubmissionView
+
+STORED_MAX = 256 * 2**20  # bytes of an array's documents, one for each task
+
+
+@dataclass(frozen=True, slots=True)
+class ArraySubmission:
+    """A stored array and the warnings for its submitter."""
+
+    array: WorkloadArray
+    warnings: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayDraft:
+    """A checked, unsaved array. `model` is the workload that its tasks copy."""
+
+    array: WorkloadArray
+    section: ArraySpec
+    model: Draft
+
+
+def submit(
+    *,
+    actor: Actor,
+    document: Mapping[str, Any],
+    now: datetime | None = None,
+    on_checked: Callable[[WorkloadArray], None] | None = None,
+) -> ArraySubmission:
+    """Store a new active array with its tasks, all of them or none.
+
+    `on_checked` is called with the checked array before it is stored, and may refuse it. Raises Invalid with
+    every problem in the document, NotFound or Forbidden for the project, or Conflict if a live workload or an
+    active array already has the name of the array or of a task.
+    """
+    spec = parse_workload(document)
+    with transaction.atomic():  # with a savepoint, because a name may turn out to be in use
+        view = SubmissionView(with_roles(actor), locks=True)
+        draft = prepare_array(view, document, spec, now=now)
+        array = draft.array
+        if on_checked is not None:
+            on_checked(array)
+        _insert(array)
+        (warnings,) = collect_warnings(view, [draft.model])
+        store_tasks(array, draft.model, dict.fromkeys(draft.section.indexes, 1), actor, warnings)
+        release([array.pk])
+        if not actor.is_system:
+            audit.write_entry(actor, "submit", array, after=_audited(array), project=array.project)
+        wake("scheduler")
+    return ArraySubmission(array, warnings)
+
+
+def validate(*, actor: Actor, document: Mapping[str, Any], now: datetime | None = None) -> ArrayDraft:
+    """Return the unsaved array that `submit` would store. Raises the same errors."""
+    return _validate(SubmissionView(with_roles(actor)), document, now)
+
+
+def predict(
+    *, actor: Actor, document: Mapping[str, Any], now: datetime | None = None
+) -> tuple[WorkloadArray, Prediction]:
+    """Return the array that `submit` would store, and the outcome of the next cycle for its first task.
+
+    Raises the errors of `submit`, and RateLimited while too many of the project's dry runs are in progress.
+    """
+    at = now or timezone.now()
+    view = SubmissionView(with_roles(actor))
+    draft = _validate(view, document, at)
+    model = draft.model
+    model.workload.name = task_name(draft.array.name, draft.section.indexes[0])
+    return draft.array, predict_draft(view, model, at)
+
+
+def _validate(view: SubmissionView, document: Mapping[str, Any], now: datetime | None) -> ArrayDraft:
+    draft = prepare_array(view, document, parse_workload(document), now=now)
+    array = draft.array
+    if WorkloadArray.objects.filter(project=array.project, name=array.name, state=ArrayState.ACTIVE).exists():
+        raise _name_taken_error(array, "an active array")
+    names = [array.name, *(task_name(array.name, index) for index in draft.section.indexes)]
+    live = Workload.objects.filter(project=array.project, name__in=names).exclude(phase__in=ENDED_PHASES)
+    if (name := live.values_list("name", flat=True).first()) is not None:
+        raise _name_taken_error(array, f"the live workload {name}")
+    return draft
+
+
+def prepare_array(
+    view: SubmissionView, document: Mapping[str, Any], spec: WorkloadSpec, *, now: datetime | None = None
+) -> ArrayDraft:
+    """Check a parsed document, and return the array that `submit` would store."""
+    model = prepare(view, document, spec, now=now, is_array=True)
+    section, workload = spec.array, model.workload
+    assert section is not None
+    _check_size(section, workload.spec)
+    array = WorkloadArray(
+        id=uuid.uuid4(),
+        project=workload.project,
+        name=workload.name,
+        submitted_by=workload.submitted_by,
+        spec=workload.spec,
+        priority=workload.priority,
+        gpu_milli_min=workload.gpu_milli_min,
+        task_count=len(section.indexes),
+        max_running=section.max_running,
+        submitted_at=workload.submitted_at,
+    )
+    return ArrayDraft(array, section, model)
+
+
+def _check_size(section: ArraySpec, document: Mapping[str, Any]) -> None:
+    """Raise Invalid if the documents of all tasks together are too large."""
+    size = len(to_json({key: value for key, value in document.items() if key != "array"}))
+    tasks = len(section.indexes)
+    if size * tasks > STORED_MAX:
+        received = f"{tasks} tasks of {size} bytes each"
+        allowed = f"at most {STORED_MAX // 2**20} MiB in all; use fewer tasks, or a command in a file"
+        raise Invalid([Problem("array", "is too large", received, allowed)])
+
+
+def _insert(array: WorkloadArray) -> None:
+    """Insert the array. Raises Conflict if its name is in use."""
+    WorkloadArray.objects.bulk_create([array], ignore_conflicts=True)
+    if not WorkloadArray.objects.filter(pk=array.pk).exists():
+        raise _name_taken_error(array, "an active array")
+    live = Workload.objects.filter(project=array.project, name=array.name).exclude(phase__in=ENDED_PHASES)
+    if live.exists():
+        raise _name_taken_error(array, "a live workload")
+
+
+def _name_taken_error(array: WorkloadArray, owner: str) -> Conflict:
+    allowed = "a name that no live workload and no active array of the project has"
+    problem = Problem("name", f"is already in use by {owner}", format_value(array.name), allowed)
+    return Conflict(
+        f"The name {array.name} is in use by {owner} of {array.project.name}. "
+        "Choose another name, or wait until it ends.",
+        errors=[problem.to_dict()],
+    )
+
+
+def _audited(array: WorkloadArray) -> dict[str, Any]:
+    return {
+        "tasks": array.task_count,
+        "max_running": array.max_running,
+        "priority": array.priority,
+        "gpus": array.gpu_milli_min / MILLI,
+    }

@@ -1,0 +1,23 @@
+"""Release held tasks of arrays as earlier ones end, and end arrays."""
+
+from datetime import datetime
+
+from berth.db.crash_points import crash_point
+from berth.db.lease import fenced_transaction
+from projects.services.arrays.progress import advance, due_arrays
+from scheduler.loop.context import SchedulerContext
+
+
+def advance_arrays(now: datetime, context: SchedulerContext) -> int:
+    """Release tasks and end arrays. Return the number of released tasks and ended arrays.
+
+    Works from rows, so that the next tick completes what a crash interrupted.
+    """
+    due = due_arrays()
+    if not due:
+        return 0
+    with fenced_transaction(context.held_lease):
+        advanced = advance(due, now)
+        crash_point("arrays.before_end")
+    crash_point("arrays.done")
+    return advanced
