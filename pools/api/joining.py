@@ -25,6 +25,7 @@ from berth.server.api.schema import operation
 from berth.server.api.views import TokenlessView
 from berth.server.wiring import load_wiring
 from pools import services
+from pools.api.inventory import InventoryBody
 from pools.environments.code import worker_code
 from pools.environments.progress import Phase
 from pools.joining import secrets
@@ -67,6 +68,7 @@ class JoinBody(Body):
     devices: Devices = ()
     gpu_model: Annotated[Text, Field(max_length=64)] = ""
     machine_id: MachineId = ""
+    inventory: InventoryBody | None = None
 
 
 class JoinResponse(ResponseModel):
@@ -109,6 +111,7 @@ class ReportBody(Body):
     started: StartedBody | None = Field(
         None, description="Progress of `start` for one `instance`; null before the script has started."
     )
+    inventory: InventoryBody | None = None
 
 
 class InstructionsResponse(ResponseModel):
@@ -150,6 +153,7 @@ class JoinPool(MachineView):
             name=body.name, address=body.address, cpu_milli=to_thousandths(body.cpu),
             memory_mib=body.memory_mib, devices=body.devices, gpu_model=body.gpu_model,
             instance_id=body.instance_id, machine_id=body.machine_id,
+            inventory=_parse_inventory(body.inventory) or {},
         )  # fmt: skip
         secret = services.join(pool_name=name, token=body.token, measured=measured, at=timezone.now())
         return Response(JoinResponse(secret=secret))
@@ -167,6 +171,7 @@ class ReportMachine(MachineView):
         node = services.record_report(
             self.machine_secret(request.headers), at=timezone.now(), interruption=interruption,
             booted=_parse_booted(body.booted), started=_parse_started(body.started),
+            inventory=_parse_inventory(body.inventory),
         )  # fmt: skip
         if node is None:
             return Response(NO_NODE)
@@ -197,6 +202,10 @@ def _parse_booted(body: BootedBody | None) -> BootReport | None:
 
 def _parse_started(body: StartedBody | None) -> StartReport | None:
     return None if body is None else StartReport(body.instance, body.exit_code, body.seconds, body.output)
+
+
+def _parse_inventory(body: InventoryBody | None) -> dict[str, Any] | None:
+    return None if body is None else body.model_dump(mode="json")
 
 
 class LeavePool(MachineView):

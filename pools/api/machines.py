@@ -18,6 +18,7 @@ from berth.server.api.requests import Body, ListQuery, parse_body, parse_query
 from berth.server.api.responses import ResponseModel, created_response, no_content
 from berth.server.api.schema import operation
 from pools import joined_machines, services
+from pools.api.inventory import InventoryResponse, inventory_response
 from pools.api.pools import PoolView, ReasonBody
 from pools.models import JoinToken, Machine, NodePool
 from pools.services.machines import LIFETIME, MAX_LIFETIME, MAX_MACHINES
@@ -66,6 +67,7 @@ class MachineResponse(ResponseModel):
     memory_mib: int
     gpus: int
     gpu_model: str
+    inventory: InventoryResponse | None = Field(description="Null until the machine's agent has reported it.")
     token_prefix: str | None = Field(
         description="First characters of the token with which the machine last joined; null once deleted."
     )
@@ -181,6 +183,12 @@ def _token_response(row: Any) -> JoinTokenResponse:
 def _machine_responses(rows: Sequence[Any]) -> list[Any]:
     nodes = joined_machines.current_node_names(list(rows))
     return [
-        MachineResponse.from_row(row, node=nodes.get(row.pk), cpu=row.cpu_milli / 1000, gpus=len(row.devices))
+        MachineResponse.from_row(
+            row,
+            node=nodes.get(row.pk),
+            cpu=row.cpu_milli / 1000,
+            gpus=len(row.devices),
+            inventory=inventory_response(row.inventory),
+        )
         for row in rows
     ]

@@ -19,6 +19,7 @@ from berth.server.api.schema import operation
 from berth.server.api.views import ApiView
 from pools import selectors, services
 from pools.api.capacity import annotate_allocated, node_capacity, node_free_capacity
+from pools.api.inventory import InventoryResponse, inventory_response
 from pools.api.pool_shapes import LevelChoice
 from pools.api.pools import ReasonBody
 from pools.models import Node
@@ -89,6 +90,9 @@ class NodeResponse(ResponseModel):
     drain_reason: str
     isolation: IsolationResponse | None = Field(
         description="Isolation of the node's pods; null until its agent has reported it."
+    )
+    inventory: InventoryResponse | None = Field(
+        description="Inventory of the machine; null unless you are a platform admin and an agent reported it."
     )
     instance_id: str | None = Field(description="Null unless you are a platform admin.")
     address: str | None = Field(description="Null unless you are a platform admin.")
@@ -200,6 +204,7 @@ def _node_response(node: Node, is_admin: bool, work: list[str]) -> NodeResponse:
         not_ready_reason=node.not_ready_reason if is_admin else "",
         work=work if is_admin else None,
         environment_digest=node.environment_id,
+        inventory=inventory_response(node.inventory) if is_admin else None,
         isolation=_isolation_response(node.isolation, is_admin),
         phases=[_phase_response(phase, is_admin) for phase in node.phases],
     )

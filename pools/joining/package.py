@@ -1,25 +1,37 @@
 """The machine's agent as one file, which any Python 3.9 or newer runs."""
 
+import hashlib
 import io
 import zipfile
 from functools import cache
+from importlib.metadata import version
 from importlib.resources import files
 
 _MAIN = "import sys\n\nfrom berth_agent.main import main\n\nsys.exit(main())\n"
 _EPOCH = (1980, 1, 1, 0, 0, 0)
+_VERSION_FILE = "berth_agent/version.py"
+
+
+@cache
+def agent_version() -> str:
+    """Return the version of the agent that machines download: Berth's version and a digest of the code."""
+    sources = _sources()
+    digest = hashlib.sha256("\0".join(f"{name}\0{sources[name]}" for name in sorted(sources)).encode())
+    return f"{version('berth-platform')}+{digest.hexdigest()[:8]}"
 
 
 @cache
 def agent_package() -> bytes:
     """Return the agent as a reproducible, uncompressed zip file. It contains no secret."""
-    folder = files("pools.joining").joinpath("agent")
-    sources = {
-        f"berth_agent/{path.name}": path.read_text("utf-8")
-        for path in folder.iterdir()
-        if path.name[-3:] == ".py"
-    }
+    sources = {**_sources(), _VERSION_FILE: f'VERSION = "{agent_version()}"\n'}
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
         for name, source in [("__main__.py", _MAIN), *sorted(sources.items())]:
             archive.writestr(zipfile.ZipInfo(name, _EPOCH), source)
     return buffer.getvalue()
+
+
+def _sources() -> dict[str, str]:
+    folder = files("pools.joining").joinpath("agent")
+    modules = [path for path in folder.iterdir() if path.name.endswith(".py")]
+    return {f"berth_agent/{path.name}": path.read_text("utf-8") for path in modules}

@@ -447,6 +447,14 @@ class Migration(migrations.Migration):
                     ),
                 ),
                 (
+                    "inventory",
+                    models.JSONField(
+                        blank=True,
+                        default=dict,
+                        help_text="Software and further hardware, as last reported by the agent.",
+                    ),
+                ),
+                (
                     "not_ready_reason",
                     models.TextField(
                         blank=True,
@@ -584,6 +592,14 @@ class Migration(migrations.Migration):
                     models.JSONField(default=list, help_text="Physical ID of each device, in order."),
                 ),
                 ("gpu_model", models.CharField(blank=True, max_length=64)),
+                (
+                    "inventory",
+                    models.JSONField(
+                        blank=True,
+                        default=dict,
+                        help_text="Software and further hardware, as last reported by the agent.",
+                    ),
+                ),
                 ("joined_at", models.DateTimeField()),
                 ("last_seen_at", models.DateTimeField(help_text="Time of the last report.")),
                 (

@@ -60,6 +60,9 @@ class Node(models.Model):
         null=True, blank=True, help_text="Isolation of the node's pods, as last reported by its agent."
     )
 
+    inventory = models.JSONField(
+        default=dict, blank=True, help_text="Software and further hardware, as last reported by the agent."
+    )
     not_ready_reason = models.TextField(
         blank=True,
         default="",

@@ -59,7 +59,8 @@ class Instance:
     CUDA_VISIBLE_DEVICES. `ordinal` is UNNUMBERED if a crash prevented the provider from tagging the instance.
     `prepared` is true once the provider knows that the environment is installed; it stays false if the
     machine reports the installation itself. `phases` is the progress of the installation, or None if the
-    provider does not know it. `message` explains why an instance is gone or still booting, if known.
+    provider does not know it. `message` explains why an instance is gone or still booting, if known. `shape`
+    is the machine's own capacity, or None if it is the one that was ordered.
     """
 
     instance_id: str
@@ -72,6 +73,7 @@ class Instance:
     prepared: bool = True
     phases: tuple[Mapping[str, Any], ...] | None = None
     message: str = ""
+    shape: Shape | None = None
 
 
 UNNUMBERED = -1

@@ -121,7 +121,8 @@ class StaticProvider:
             state=InstanceState.GONE if is_gone else InstanceState.READY,
             client_token=use.client_token,
             address=machine.address,
-            devices=tuple(machine.devices[: machine.pool.gpus_per_node]),
+            devices=tuple(machine.devices),
+            shape=_own_shape(machine),
             interruption=Interruption(f"machine {machine.name} is being removed")
             if machine.removed_at
             else None,
@@ -148,6 +149,13 @@ def parse_use_id(instance_id: str) -> int | None:
 
 def _uses(pool: str) -> QuerySet[MachineUse]:
     return MachineUse.objects.filter(machine__pool__name=pool).select_related("machine__pool").order_by("pk")
+
+
+def _own_shape(machine: Machine) -> Shape:
+    memory = [int(gpu["memory_mib"]) for gpu in machine.inventory.get("gpus", ())]
+    return Shape(
+        machine.cpu_milli, machine.memory_mib, len(machine.devices), machine.gpu_model, min(memory, default=0)
+    )
 
 
 def _fits(machine: Machine, shape: Shape) -> bool:

@@ -154,6 +154,7 @@ def _create_node(
 ) -> Node:
     prepared = instance.prepared or not order.environment
     ready = instance.state == InstanceState.READY and prepared and not context.provider.machines_join
+    shape = instance.shape or order.shape
     node = Node.objects.create(
         pool=pool,
         name=f"{pool.name}-{instance.ordinal}",
@@ -163,11 +164,11 @@ def _create_node(
         client_token=order.client_token,
         address=instance.address,
         devices=list(instance.devices),
-        gpus=pool.gpus_per_node,
-        gpu_model=pool.gpu_model,
-        gpu_memory_mib=pool.gpu_memory_mib,
-        cpu_milli=pool.cpu_milli,
-        memory_mib=pool.memory_mib,
+        gpus=shape.gpus,
+        gpu_model=shape.gpu_model or order.shape.gpu_model,
+        gpu_memory_mib=shape.gpu_memory_mib or order.shape.gpu_memory_mib,
+        cpu_milli=shape.cpu_milli,
+        memory_mib=shape.memory_mib,
         max_pods=pool.max_pods,
         labels=pool.labels,
         taints=pool.taints,

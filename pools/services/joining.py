@@ -1,7 +1,9 @@
 """Let machines join a pool and report to it."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from typing import Any
 
 from django.db import IntegrityError, transaction
 from django.db.models import QuerySet
@@ -18,6 +20,7 @@ from pools.providers.static import SILENT_AFTER, instance_id
 from pools.services.boots import BootReport, StartReport, record_boot, record_start
 from pools.services.nodes import interrupt_node
 
+Inventory = Mapping[str, Any]
 JOIN_REFUSED = "This is not a join token of this pool."
 UNKNOWN_MACHINE = "Unknown machine secret."
 
@@ -37,6 +40,7 @@ class MachineReport:
     gpu_model: str = ""
     instance_id: str = ""
     machine_id: str = ""
+    inventory: Inventory = field(default_factory=dict)
 
 
 def join(*, pool_name: str, token: str, measured: MachineReport, at: datetime) -> str:
@@ -54,6 +58,8 @@ def join(*, pool_name: str, token: str, measured: MachineReport, at: datetime) -
             raise Unauthenticated(JOIN_REFUSED)
         former = _former_machine(token_row.pool, measured, at)
         _check_token(token_row, former, at)
+        if former is not None and _has_changed(former, measured):
+            MachineUse.objects.filter(machine=former, ended_at=None).update(ended_at=at)  # its node is lost
         machine = _store_machine(former or Machine(pool=token_row.pool), measured, at)
         JoinTokenUse.objects.get_or_create(token=token_row, machine=machine, defaults={"used_at": at})
         action = "joined" if former is None else "joined again"
@@ -65,13 +71,15 @@ def join(*, pool_name: str, token: str, measured: MachineReport, at: datetime) -
 
 def record_report(
     secret: str, *, at: datetime, interruption: Interruption | None = None, booted: BootReport | None = None,
-    started: StartReport | None = None,
+    started: StartReport | None = None, inventory: Inventory | None = None,
 ) -> Node | None:  # fmt: skip
     """Record a machine's report. Return the machine's current node, or None if it has no node.
 
     Raises Unauthenticated if the secret is unknown or the node has ended.
     """
-    node = _reporting_node(secret, at)
+    node = _reporting_node(secret, at, inventory)
+    if node is not None and inventory is not None and node.inventory != inventory:
+        Node.objects.filter(pk=node.pk).update(inventory=inventory)
     if node is not None and booted is not None:
         record_boot(node, booted, at=at)
     if node is not None and started is not None:
@@ -112,6 +120,7 @@ def _join_node(pool_name: str, order: str, measured: MachineReport, at: datetime
         node.memory_mib = min(node.memory_mib, measured.memory_mib)
         node.gpus = min(node.gpus, len(measured.devices))
         node.gpu_model = node.gpu_model or measured.gpu_model
+        node.inventory = dict(measured.inventory)
         node.save()
         if first:
             hardware = f"{node.cpu_milli / 1000:g} cores, {node.memory_mib} MiB, {node.gpus} GPUs"
@@ -160,6 +169,12 @@ def _former_machine(pool: NodePool, measured: MachineReport, at: datetime) -> Ma
     return former
 
 
+def _has_changed(machine: Machine, measured: MachineReport) -> bool:
+    """Return whether a node of the machine would have another capacity now."""
+    former = machine.cpu_milli, machine.memory_mib, tuple(machine.devices)
+    return former != (measured.cpu_milli, measured.memory_mib, measured.devices)
+
+
 def _store_machine(machine: Machine, measured: MachineReport, at: datetime) -> Machine:
     """Store the machine, and mark a silent machine with the same name as departed.
 
@@ -173,6 +188,7 @@ def _store_machine(machine: Machine, measured: MachineReport, at: datetime) -> M
     machine.name, machine.address, machine.machine_id = measured.name, measured.address, measured.machine_id
     machine.cpu_milli, machine.memory_mib = measured.cpu_milli, measured.memory_mib
     machine.devices, machine.gpu_model = list(measured.devices), measured.gpu_model
+    machine.inventory = dict(measured.inventory)
     machine.joined_at = machine.last_seen_at = at
     machine.removed_at = machine.departed_at = None
     try:
@@ -193,14 +209,15 @@ def _format_time(at: datetime) -> str:
     return f"{at.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
 
 
-def _reporting_node(secret: str, at: datetime) -> Node | None:
+def _reporting_node(secret: str, at: datetime, inventory: Inventory | None) -> Node | None:
     if (key := secrets.verified_key(secret, "node")) is not None:
         node = Node.objects.select_related("pool").filter(pk=int(key)).exclude(state=NodeState.ENDED).first()
         if node is None:
             raise Unauthenticated("This node has been terminated.")
         return node
     machine = secrets.verified_machine(secret)
-    if machine is None or not _machines(*machine).update(last_seen_at=at):
+    reported = {} if inventory is None else {"inventory": inventory}
+    if machine is None or not _machines(*machine).update(last_seen_at=at, **reported):
         raise Unauthenticated(UNKNOWN_MACHINE)
     use = MachineUse.objects.select_related("machine").filter(machine_id=machine[0], ended_at=None).first()
     if use is None:

@@ -32,6 +32,9 @@ MACHINES: tuple[Column[MachineRow], ...] = (
     Column("model", "Model", lambda row: row[0].gpu_model, in_file=True),
     Column("cores", "CPU", lambda row: row[0].cpu_milli / MILLI, "cores", "cpu_milli", number=True),
     Column("memory", "Memory", lambda row: row[0].memory_mib, "MiB", "memory_mib", number=True),
+    Column("os", "System", lambda row: row[0].inventory.get("os", ""), in_file=True),
+    Column("driver", "GPU driver", lambda row: row[0].inventory.get("gpu_driver", ""), in_file=True),
+    Column("agent", "Agent", lambda row: row[0].inventory.get("agent_version", ""), in_file=True),
     Column("token", "Join token", lambda row: row[0].token_prefix or "", in_file=True),
     Column("last_seen", "Last seen", lambda row: row[0].last_seen_at, order="last_seen_at"),
 )

@@ -89,7 +89,7 @@ COMMANDS: Mapping[str, Target] = {
     "project": "accounts.tenants:project_app", "secret": "accounts.secrets:app",
     "member": "accounts.access:member_app",
     "user": "accounts.access:user_app", "service": "services.service:app", "pool": "infrastructure.pools:app",
-    "node": "infrastructure.nodes:node_app", "machine": "infrastructure.nodes:machine_app",
+    "node": "infrastructure.nodes:node_app", "machine": "infrastructure.machines:machine_app",
     "subscription": "accounts.subscriptions:app", "token": "accounts.access:token_app",
     "context": "accounts.signing:context_app", "admin": "server:admin_app",
 }  # fmt: skip

@@ -4,27 +4,63 @@ from __future__ import annotations
 
 import hashlib
 import os
+import platform
 import socket
 import subprocess
 import uuid
 
 from .ec2 import get_metadata
 from .state import STATE, read_file, write_private_file
+from .version import VERSION
+
+GPU_FIELDS = ("uuid", "name", "memory.total", "driver_version")
+MIB = 1024 * 1024
+DISK_STEP_MIB = 1024  # free disk space is rounded down, so that not every report differs
 
 
 def measure(url: str, ec2_instance_id: str) -> dict[str, object]:
     """Return the hardware as the join endpoint expects it. Raises OSError without a route to the server."""
-    gpus = [line.split(", ") for line in query_nvidia_smi().splitlines() if line.strip()]
+    gpus = query_gpus()
     return {
         "name": socket.gethostname().split(".")[0],
         "address": get_metadata("local-ipv4") if ec2_instance_id else own_address(url),
         "instance_id": ec2_instance_id,
-        "cpu": float(len(os.sched_getaffinity(0))),
-        "memory_mib": memory_mib(),
-        "devices": [gpu[0] for gpu in gpus],
-        "gpu_model": gpus[0][1].replace("NVIDIA ", "") if gpus else "",
+        "cpu": len(os.sched_getaffinity(0)) - reserved("BERTH_RESERVED_CPUS"),
+        "memory_mib": int(memory_mib() - reserved("BERTH_RESERVED_MEMORY_MIB")),
+        "devices": [gpu["uuid"] for gpu in gpus],
+        "gpu_model": gpus[0]["name"] if gpus else "",
         "machine_id": machine_id(),
+        "inventory": take_inventory(gpus),
     }
+
+
+def take_inventory(gpus: list[dict[str, str]]) -> dict[str, object]:
+    """Return the properties of the machine that admins see, but that do not decide what runs on it."""
+    disk = os.statvfs(os.path.dirname(STATE))
+    return {
+        "agent_version": VERSION,
+        "python": platform.python_version(),
+        "os": _os_name(),
+        "kernel": platform.release(),
+        "architecture": platform.machine(),
+        "cpu_model": _cpu_model(),
+        "disk_mib": disk.f_blocks * disk.f_frsize // MIB,
+        "disk_free_mib": disk.f_bavail * disk.f_frsize // MIB // DISK_STEP_MIB * DISK_STEP_MIB,
+        "gpu_driver": gpus[0]["driver_version"] if gpus else "",
+        "gpus": [{"model": gpu["name"], "memory_mib": _whole(gpu["memory.total"])} for gpu in gpus],
+    }
+
+
+def reserved(variable: str) -> float:
+    """Return the amount that the variable holds back for the system. Raises ValueError for other values."""
+    value = os.environ.get(variable) or "0"
+    try:
+        amount = float(value)
+    except ValueError:
+        amount = -1.0
+    if not 0 <= amount < 1e9:
+        raise ValueError("%s is %r. Set it to a number of at least 0." % (variable, value))
+    return amount
 
 
 def machine_id() -> str:
@@ -41,12 +77,35 @@ def machine_id() -> str:
     return digest
 
 
-def query_nvidia_smi() -> str:
-    query = ["nvidia-smi", "--query-gpu=uuid,name", "--format=csv,noheader"]
+def query_gpus() -> list[dict[str, str]]:
+    """Return the values of each GPU by the names that nvidia-smi gives them. Empty without a driver."""
+    query = ["nvidia-smi", "--query-gpu=%s" % ",".join(GPU_FIELDS), "--format=csv,noheader,nounits"]
     try:
-        return subprocess.run(query, stdout=subprocess.PIPE, check=True, timeout=60).stdout.decode()
+        output = subprocess.run(query, stdout=subprocess.PIPE, check=True, timeout=60).stdout.decode()
     except (OSError, subprocess.SubprocessError):
-        return ""
+        return []
+    gpus = [dict(zip(GPU_FIELDS, line.split(", "))) for line in output.splitlines() if line.strip()]
+    return [{**gpu, "name": gpu["name"].replace("NVIDIA ", "")} for gpu in gpus]
+
+
+def _whole(value: str) -> int:
+    """Return the number, or 0 for a device that does not report it."""
+    try:
+        return int(float(value))
+    except ValueError:
+        return 0
+
+
+def _os_name() -> str:
+    values = dict(line.split("=", 1) for line in read_file("/etc/os-release").splitlines() if "=" in line)
+    return values.get("PRETTY_NAME", platform.system()).strip('"')
+
+
+def _cpu_model() -> str:
+    for line in read_file("/proc/cpuinfo").splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return ""
 
 
 def memory_mib() -> int:

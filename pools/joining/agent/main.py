@@ -38,7 +38,7 @@ def main() -> int:
     except MachineRejected as rejection:
         print("rejected: %s" % rejection, file=sys.stderr)
         return REJECTED
-    except CannotInstall as error:
+    except (CannotInstall, ValueError) as error:
         print("berth-agent: %s" % error, file=sys.stderr)
         return 1
     except KeyboardInterrupt:

@@ -7,7 +7,7 @@ import sys
 import time
 
 from .ec2 import detect_interruption, get_metadata
-from .hardware import measure
+from .hardware import measure, query_gpus, take_inventory
 from .scripts import EnvironmentScript, StartScript
 from .server import MachineRejected, Server
 from .state import load_secret, store_secret
@@ -28,11 +28,12 @@ def run(server: Server, pool: str) -> None:
             time.sleep(REPORT_INTERVAL_SECONDS)
     os.environ.pop("BERTH_JOIN_TOKEN", None)  # scripts inherit the environment
     environment, start = EnvironmentScript(server.url), StartScript()
+    gpus = query_gpus()  # once, because nvidia-smi may take seconds
     while True:
         try:
             body: dict[str, object] = {
                 "interruption": detect_interruption() if ec2_instance_id else None,
-                "booted": environment.report(), "started": start.report(),
+                "booted": environment.report(), "started": start.report(), "inventory": take_inventory(gpus),
             }  # fmt: skip
             answer = server.send("machines/call", body, secret)
             environment.follow(answer)

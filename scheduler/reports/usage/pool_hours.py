@@ -4,9 +4,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
+from django.db.models import Avg, Q
+
 from pools.capacity_history import capacity_over_time
 from pools.engine.timeline import Point
-from pools.models import NodePool
+from pools.models import Node, NodePool
 from projects.actor import Actor
 from scheduler.reports.usage.report import Dimension, Step, UsageRequest, usage_report
 
@@ -27,17 +29,24 @@ def hourly_allocation(pools: Iterable[NodePool], now: datetime, hours: int) -> l
     selected_pools = list(pools)
     first = now.astimezone(UTC).replace(minute=0, second=0, microsecond=0) - (hours - 1) * HOUR
     allocated = _allocated_gpu_hours({pool.name for pool in selected_pools}, first, now)
+    gpus = _gpus_per_node(selected_pools, first)
     totals = [0.0] * hours
     for pool in selected_pools:
         points = capacity_over_time(pool, now=now, span=now - first)
         for number, nodes in enumerate(_node_hours(points, first, now, hours)):
-            totals[number] += nodes * pool.gpus_per_node
+            totals[number] += nodes * gpus.get(pool.pk, pool.gpus_per_node)
     starts = [first + number * HOUR for number in range(hours)]
     # A node may leave the capacity history before its pods have ended.
     return [
         PoolHour(at, allocated.get(at, 0.0), max(totals[number], allocated.get(at, 0.0)))
         for number, at in enumerate(starts)
     ]
+
+
+def _gpus_per_node(pools: Sequence[NodePool], first: datetime) -> dict[int, float]:
+    """Return the average number of GPUs of the nodes since `first`, by pool. Machines may differ."""
+    nodes = Node.objects.filter(Q(ended_at=None) | Q(ended_at__gte=first), pool__in=pools)
+    return dict(nodes.values_list("pool_id").annotate(average=Avg("gpus")).order_by("pool_id"))
 
 
 def _allocated_gpu_hours(pools: set[str], first: datetime, now: datetime) -> dict[datetime, float]:

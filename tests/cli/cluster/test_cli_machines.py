@@ -99,3 +99,19 @@ def test_only_open_tokens_are_listed_without_the_all_option(terminal: Terminal) 
     assert [line.split()[0] for line in result.stdout.splitlines()[1:]] == ["7", "6"]
     refused = terminal.run("machine", "token", "list", "metal", server=StubServer(problem(403, detail="No.")))
     assert refused.exit_code != 0
+
+
+def test_description_of_a_machine_shows_its_hardware_and_software(terminal: Terminal) -> None:
+    inventory = {
+        "agent_version": "0.1.0+abc", "python": "3.9.2", "os": "Debian 11", "kernel": "5.10",
+        "architecture": "x86_64", "cpu_model": "EPYC 7543", "disk_mib": 200, "disk_free_mib": 100,
+        "gpu_driver": "550.54", "gpus": [{"model": "L4", "memory_mib": 23034}] * 2,
+    }  # fmt: skip
+    server = StubServer(response(machine(inventory=inventory)))
+    output = terminal.run("machine", "describe", "metal", "box-1", server=server).stdout
+    for line in (
+        "Devices:     2 L4 with 23034 MiB\n", "GPU driver:  550.54\n", "Disk:        100 of 200 MiB free\n",
+        "System:      Debian 11, kernel 5.10, x86_64\n", "Python:      3.9.2\n", "Agent:       0.1.0+abc\n",
+    ):  # fmt: skip
+        assert line in output
+    assert server.calls == [f"GET {PATH}/machines/box-1"]

@@ -140,6 +140,10 @@ class AsyncNodePools(AsyncResource):
         query = {"departed": departed or None, "token": token}
         return self._iterate(Machine, f"node-pools/{name}/machines", query)
 
+    async def machine(self, name: str, machine: str) -> Machine:
+        """Return the machine that last joined under this name, even if it has left."""
+        return await self._get(Machine, f"node-pools/{name}/machines/{machine}")
+
     async def remove_machine(self, name: str, machine: str, reason: str = "") -> Machine:
         """Remove a machine after draining its node."""
         path = f"node-pools/{name}/machines/{machine}/remove"

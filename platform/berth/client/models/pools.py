@@ -66,6 +66,26 @@ class IssuedJoinToken(JoinToken):
     """Shown only once; None in a repeated response."""
 
 
+class Gpu(Model):
+    model: str = ""
+    memory_mib: int = 0
+
+
+class Inventory(Model):
+    agent_version: str = ""
+    python: str = ""
+    os: str = ""
+    kernel: str = ""
+    architecture: str = ""
+    cpu_model: str = ""
+    disk_mib: int = 0
+    """Size of the file system with the agent's files."""
+    disk_free_mib: int = 0
+    gpu_driver: str = ""
+    gpus: list[Gpu] = []
+    """GPUs in the order of the devices."""
+
+
 class Machine(Model):
     name: str
     state: str = ""
@@ -77,6 +97,8 @@ class Machine(Model):
     memory_mib: int = 0
     gpus: int = 0
     gpu_model: str = ""
+    inventory: Inventory | None = None
+    """None until the machine's agent has reported it."""
     token_prefix: str | None = None
     """First characters of the token with which the machine last joined; None once deleted."""
     joined_at: datetime
@@ -150,6 +172,8 @@ class Node(Model):
     drain_reason: str = ""
     isolation: Isolation | None = None
     """Isolation of the node's pods; None until its agent has reported it."""
+    inventory: Inventory | None = None
+    """Inventory of the machine; None unless you are a platform admin and an agent reported it."""
     instance_id: str | None = None
     """None unless you are a platform admin."""
     address: str | None = None

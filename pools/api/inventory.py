@@ -1,0 +1,56 @@
+"""Inventory of machines and nodes, as agents report it and as admins see it."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from berth.core.spec.texts import Text
+from berth.server.api.requests import Body
+from berth.server.api.responses import ResponseModel
+
+Label = Annotated[Text, Field(max_length=100)]
+Mebibytes = Annotated[int, Field(ge=0, le=2**53)]
+
+
+class GpuBody(Body):
+    model: Label = ""
+    memory_mib: Mebibytes = 0
+
+
+class InventoryBody(Body):
+    """Properties of a machine that do not decide what runs on it."""
+
+    agent_version: Label = ""
+    python: Label = ""
+    os: Label = ""
+    kernel: Label = ""
+    architecture: Label = ""
+    cpu_model: Label = ""
+    disk_mib: Mebibytes = 0
+    disk_free_mib: Mebibytes = 0
+    gpu_driver: Label = ""
+    gpus: Annotated[tuple[GpuBody, ...], Field(max_length=1024, strict=False)] = ()
+
+
+class GpuResponse(ResponseModel):
+    model: str
+    memory_mib: int
+
+
+class InventoryResponse(ResponseModel):
+    agent_version: str
+    python: str
+    os: str
+    kernel: str
+    architecture: str
+    cpu_model: str
+    disk_mib: int = Field(description="Size of the file system with the agent's files.")
+    disk_free_mib: int
+    gpu_driver: str
+    gpus: list[GpuResponse] = Field(description="GPUs in the order of the devices.")
+
+
+def inventory_response(stored: Mapping[str, Any]) -> InventoryResponse | None:
+    """Return the stored inventory, or None if no agent has reported one."""
+    return InventoryResponse(**InventoryBody(**stored).model_dump(mode="json")) if stored else None
