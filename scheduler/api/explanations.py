@@ -40,6 +40,10 @@ class ExplanationResponse(ResponseModel):
     expected_start_reason: str = Field(
         description="Assumptions of the estimate, or the reason there is none."
     )
+    burst: str = Field(
+        description="When a workload with `burst_after` may use its last pool, and the price there; empty if "
+        "it may use all of its pools."
+    )
     blockers: list[BlockerResponse]
     queue: dict[str, Any] = Field(
         description="Queue statuses of the project and its department. `how` explains each resource's share."

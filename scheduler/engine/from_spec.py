@@ -23,7 +23,7 @@ def workload_from_spec(spec: WorkloadSpec) -> Workload:
         name=spec.name,
         project=spec.project or "",
         tree=to_group(build_tree(spec)),
-        pools=spec.pools,
+        pools=spec.pools if spec.burst_pool is None else spec.pools[:-1],
         priority=spec.effective_priority,
         preemptible=spec.is_preemptible,
         submitted=0 if spec.submitted is None else to_timestamp(spec.submitted),

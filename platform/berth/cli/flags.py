@@ -143,6 +143,10 @@ class SubmitFlags:
     max_runtime: Annotated[
         Text, _option("Maximum runtime, for example 90 (seconds), 30m or 2h.", metavar="TIME")
     ] = None
+    burst_after: Annotated[
+        Text,
+        _option("Pending time after which the last --pool may be used, for example 30m.", metavar="TIME"),
+    ] = None
     deadline: Annotated[Text, _option("Timestamp at which to stop the workload.", metavar="MOMENT")] = None
     idle_timeout: Annotated[
         Text,
@@ -195,6 +199,7 @@ class SubmitFlags:
             "priority": _parse_priority(self.priority),
             "preemptible": self.preemptible,
             "max_runtime": _parse_seconds("--max-runtime", self.max_runtime),
+            "burst_after": _parse_seconds("--burst-after", self.burst_after),
             "deadline": self.deadline,
             "idle_timeout": _parse_seconds("--idle-timeout", self.idle_timeout),
             "preemption_delay": _parse_seconds("--preemption-delay", self.preemption_delay),
@@ -244,7 +249,8 @@ class SubmitFlags:
 
 FLAGS_BY_PATH = {
     "name": "--name", "project": "--project", "pools": "--pool", "kind": "--kind", "priority": "--priority",
-    "max_runtime": "--max-runtime", "deadline": "--deadline", "idle_timeout": "--idle-timeout",
+    "max_runtime": "--max-runtime", "burst_after": "--burst-after",
+    "deadline": "--deadline", "idle_timeout": "--idle-timeout",
     "preemption_delay": "--preemption-delay", "stale_gang_grace": "--stale-gang-grace",
     "grace_period_seconds": "--grace", "depends_on": "--depends-on", "env": "--env", "secrets": "--secret",
     "image": "--image", "image_pull_policy": "--image-pull-policy",

@@ -21,6 +21,7 @@ from projects.engine import admission
 from projects.models import Audit, Event, Phase, Project, Workload
 from projects.services import announce, audit, events
 from projects.services.inference import services
+from projects.services.workloads.bursting import burst_sentence
 from projects.services.workloads.checks import (
     check_array_use,
     check_deadline,
@@ -194,6 +195,7 @@ def collect_warnings(view: SubmissionView, drafts: Sequence[Draft]) -> list[list
             *quota_warnings(view, draft),
             *dependencies,
             *limit_warnings(view, draft.spec, draft.workload.pools),
+            *filter(None, [burst_sentence(draft.workload, draft.workload.since)]),
         ]
         for draft, dependencies in zip(drafts, missing, strict=True)
     ]

@@ -20,6 +20,7 @@ from scheduler.loop.observe.workloads import (
     ObservedWorkload,
     WorkloadCache,
     WorkloadNames,
+    deferred_pool,
     group_pods_by_workload,
 )
 from scheduler.models import Reservation
@@ -84,6 +85,7 @@ def observe(now: datetime, specs: SpecCache, cache: ObservationCache | None = No
             dependencies.unsubmitted.get(row.pk, ()),
             parsed[row.pk],
             NONE if spec is None else policies.refusals(spec.image),
+            None if spec is None else deferred_pool(row, spec, now),
         )
         entries.append(cache.workloads.convert(row, pods.get(row.pk, ()), workload_names, node_names, now))
     cache.workloads.keep_only(rows)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
+from berth.core.spec import WorkloadSpec
 from projects.models import Phase, PodState
 from scheduler.engine import model
 from scheduler.engine.from_spec import is_endless, scale_up_adds_nodes, to_timestamp
@@ -26,6 +27,7 @@ class WorkloadRow(NamedTuple):
     name: str
     version: int
     phase: str
+    since: datetime
     next_phase: str
     run: int
     pools: list[str]
@@ -105,6 +107,7 @@ class WorkloadNames(NamedTuple):
     unsubmitted: tuple[str, ...]  # dependencies that were never submitted
     spec: ParsedSpec
     refusals: Refusals = NONE  # pools that do not accept the workload's image, with the reason
+    deferred_pool: str | None = None  # the pool of `burst_after`, before that time
 
 
 class WorkloadEntry(NamedTuple):
@@ -154,6 +157,13 @@ class WorkloadCache:
             self._entries = {row.pk: self._entries[row.pk] for row in rows}
 
 
+def deferred_pool(row: WorkloadRow, spec: WorkloadSpec, now: datetime) -> str | None:
+    """Return the pool that a pending workload may not use yet, or None."""
+    if spec.burst_after is None or now >= row.since + timedelta(seconds=spec.burst_after):
+        return None
+    return spec.burst_pool
+
+
 def group_pods_by_workload(
     rows: Sequence[WorkloadRow], pods: Iterable[PodRow], nodes: Container[int]
 ) -> PodsByWorkload:
@@ -181,6 +191,7 @@ def _entry(
     parsed, spec = names.spec, names.spec.spec
     pools = [pool for pool in row.pools if pool not in names.refusals]
     refusal = "" if pools else "; ".join(names.refusals[pool] for pool in row.pools)
+    pools = [pool for pool in pools if pool != names.deferred_pool] or pools
     workload = model.Workload(
         name=names.name,
         project=names.queue,

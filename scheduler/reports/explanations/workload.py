@@ -14,6 +14,7 @@ from pools.models import NodePool
 from projects.actor import Actor
 from projects.models import Quota, Workload
 from projects.services.arrays.waiting import explain_waiting
+from projects.services.workloads.bursting import burst_sentence
 from scheduler.models import Eviction, QueueStatus
 from scheduler.reports import selectors
 from scheduler.reports.explanations.pending_history import PendingReason, pending_history
@@ -38,6 +39,7 @@ class Explanation:
     ordering: list[str]
     expected_start: datetime | None
     expected_start_reason: str
+    burst: str  # sentence about the pool of `burst_after`, empty if all pools are used
     blockers: list[dict[str, Any]]
     queue: dict[str, Any]
     evictions: list[Eviction]
@@ -69,6 +71,7 @@ def explain(actor: Actor, workload: Workload, now: datetime | None = None) -> Ex
         ordering=stored.get("ordering", []),
         expected_start=parse_datetime(starts) if starts else None,
         expected_start_reason=stored.get("expected_start_reason", ""),
+        burst=burst_sentence(workload, now) if workload.phase == "pending" else "",
         blockers=[_at(now, blocker) for blocker in stored.get("blockers", [])],
         queue=_queue_documents(workload),
         evictions=list(

@@ -39,7 +39,7 @@ def predict(*, actor: Actor, workload: Workload, spec: WorkloadSpec, now: dateti
             workload_from_spec(spec),
             name=workload.handle,
             project=view.queues.projects[workload.project_id],
-            pools=tuple(workload.pools),
+            pools=tuple(pool for pool in workload.pools if pool != spec.burst_pool) or tuple(workload.pools),
             submitted=to_timestamp(now),
             depends_on=(),
         )

@@ -68,6 +68,8 @@ def _check_workloads(document: ScenarioDocument, pools: Collection[str]) -> Iter
         if workload.array is not None:
             yield Problem(f"{at}.array", "is not part of a scenario", "", "one workload for each task")
         yield from _check_exists(f"{at}.project", "project", workload.project, projects)
+        if workload.burst_after is not None:
+            yield Problem(f"{at}.burst_after", "is not simulated", f"{workload.burst_after}", "pools alone")
         for place, pool in enumerate(workload.pools):
             yield from _check_exists(f"{at}.pools[{place}]", "pool", pool, pools)
             if pool in workload.pools[:place]:

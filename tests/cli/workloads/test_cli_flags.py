@@ -23,6 +23,10 @@ KEYS = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,8}", fullmatch=True)
 SHORT_PAIRS = st.dictionaries(KEYS, WORDS, max_size=3)
 ArgumentsAndDocument = st.SearchStrategy[tuple[list[str], dict[str, Any]]]
 DURATIONS = st.integers(1, 100_000)
+BURST = (
+    ["--pool=metal", "--pool=cloud", "--burst-after=30m"],
+    {"pools": ["metal", "cloud"], "burst_after": 1800},
+)
 
 
 @st.composite
@@ -74,7 +78,7 @@ TOP_LEVEL_OPTIONS = st.tuples(
                      (["--image=localhost/a:1", "--image-pull-policy=always"],
                       {"image": "localhost/a:1", "image_pull_policy": "always"})]),
     option("--workdir", NAMES, "working_dir"),
-    repeated_options("--pool", "pools"),
+    repeated_options("--pool", "pools") | st.just(BURST),
     repeated_options("--depends-on", "depends_on"),
     pair_options("--env", "env"),
     secret_options(),

@@ -273,6 +273,8 @@ def _print_explanation(
             print(f"  {safe(line)}")
     if line := format_expected_start(explanation.expected_start, explanation.expected_start_reason):
         print(f"\n{safe(line)}")
+    if explanation.burst:
+        print(f"\n{safe(explanation.burst)}")
     if change is not None:
         print(f"\n{safe(change.sentence)}")
     if lines := list(queue_lines(explanation.queue)):

@@ -169,6 +169,9 @@ class Explanation(Model):
     expected_start: datetime | None = None
     expected_start_reason: str = ""
     """Assumptions of the estimate, or the reason there is none."""
+    burst: str = ""
+    """When a workload with `burst_after` may use its last pool, and the price; empty if it may use all of
+    its pools."""
     blockers: list[Blocker] = []
     queue: dict[str, Any] = {}
     """Queue statuses of the project and its department. `how` explains each resource's share."""

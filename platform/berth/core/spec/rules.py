@@ -45,6 +45,11 @@ def check_rules(spec: WorkloadSpec) -> Iterator[Problem]:
     yield from check_ports(spec.ports, spec.kind)
     yield from check_array(spec)
     yield from check_pull_policy(spec.image, spec.image_pull_policy)
+    if spec.burst_after is not None and len(spec.pools) < 2:
+        yield Problem(
+            "burst_after", "needs a pool to wait for and a pool to burst to", f"{len(spec.pools)} in pools",
+            "two or more pools, of which the last is used only after this time",
+        )  # fmt: skip
     if spec.name in spec.depends_on:
         yield Problem(
             "depends_on", "refers to the workload itself", format_value(spec.name), "names of other workloads"

@@ -73,6 +73,7 @@ class WorkloadSpec(Document):
     name: Name
     project: Name | None = None
     pools: Names = ()
+    burst_after: Annotated[Seconds, Field(ge=1)] | None = None
     kind: Literal["training", "elastic", "interactive", "service"] = "training"
     priority: Annotated[Priority | None, Field(description=PRIORITY_DEFAULTS)] = None
     preemptible: bool | None = None
@@ -112,6 +113,11 @@ class WorkloadSpec(Document):
     def effective_priority(self) -> int:
         """Priority from the document, or the default for the workload's kind."""
         return default_priority(self.kind) if self.priority is None else self.priority
+
+    @property
+    def burst_pool(self) -> str | None:
+        """The pool that the workload may use only after `burst_after` seconds, or None."""
+        return None if self.burst_after is None else self.pools[-1]
 
     @property
     def all_roles(self) -> tuple[RoleSpec, ...]:

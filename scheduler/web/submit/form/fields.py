@@ -177,6 +177,8 @@ def _scheduling_fields(offer: FormChoices) -> tuple[Field, ...]:
         Field(("priority",), "Priority", field_kinds.AMOUNT, PRIORITY_HINT, suggestions="priorities"),
         Field(("preemptible",), "Preemptible", field_kinds.FLAG, choices=FLAGS),
         Field(("max_runtime",), "Max runtime", field_kinds.SECONDS_KIND, DURATION_HINT),
+        Field(("burst_after",), "Burst after", field_kinds.SECONDS_KIND,
+              "Pending time after which the last of the node pools may be used, for example 30m"),
         Field(("idle_timeout",), "Idle timeout", field_kinds.SECONDS_KIND, DURATION_HINT),
     )  # fmt: skip
 

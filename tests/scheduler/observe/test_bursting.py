@@ -1,0 +1,83 @@
+"""Tests for workloads that use their last pool only after a time (`burst_after`)."""
+
+import pytest
+
+from berth.core.errors import Invalid
+from pools.models import Node, NodePool
+from projects.models import Phase
+from projects.services.workloads import submission
+from projects.services.workloads.prediction import dry_run
+from scheduler.reports.explanations.workload import explain
+from tests import factories as make
+from tests.cast import training
+from tests.scheduler.stage import NOON, Stage
+
+BURST = {"pools": ["local", "cloud"], "burst_after": 1800}
+
+
+@pytest.fixture
+def cloud(stage: Stage) -> NodePool:
+    """Return a free pool at 2.50 per GPU-hour, beside the pool local without usable nodes."""
+    Node.objects.filter(pool=stage.cast.pool).update(state="cordoned")
+    pool = make.pool("cloud", price_per_gpu_hour=2.5)
+    stage.node(0, pool=pool)
+    for owner in (stage.cast.research, stage.cast.vision):
+        make.quota(owner, pool, 4)
+    return pool
+
+
+def test_workload_bursts_to_the_last_pool_only_after_the_stated_time(stage: Stage, cloud: NodePool) -> None:
+    workload = stage.submit(**BURST)
+    stage.tick(2)
+    assert stage.phase(workload) == Phase.PENDING
+    stage.clock.advance(1798)
+    stage.tick()
+    assert stage.phase(workload) == Phase.PENDING
+    stage.clock.advance(1)
+    stage.tick(2)
+    assert {pod.node.pool.name for pod in stage.pods(workload)} == {"cloud"}
+
+
+def test_workload_uses_its_other_pools_before_that_time(stage: Stage, cloud: NodePool) -> None:
+    Node.objects.filter(pool=stage.cast.pool).update(state="ready")
+    workload = stage.submit(**BURST)
+    stage.tick(2)
+    assert {pod.node.pool.name for pod in stage.pods(workload)} == {"local"}
+
+
+def test_submission_prediction_and_explanation_state_the_time_and_the_price(
+    stage: Stage, cloud: NodePool
+) -> None:
+    sentence = (
+        "From 2026-06-01 12:30:00 UTC, the workload may also start in the pool cloud, where 2 GPUs cost "
+        "5.00 per hour."
+    )
+    document = training("burst", **BURST, roles=[{"name": "worker", "replicas": 2, "gpu": 1}])
+    actor, project = stage.cast.alice, stage.cast.vision
+    predicted = dry_run(actor=actor, document={**document, "project": "vision"}, now=NOON)
+    assert (predicted.outcome, predicted.warnings) == ("would_stay_pending", [sentence])
+    stored = submission.submit_with_warnings(actor=actor, project=project, document=document, now=NOON)
+    assert stored.warnings == [sentence]
+    stage.tick()
+    stored.workload.refresh_from_db()
+    assert explain(actor, stored.workload, NOON).burst == sentence
+    stage.clock.advance(1800)
+    assert explain(actor, stored.workload, stage.clock.now()).burst == ""
+
+
+def test_preempted_workload_waits_again_before_it_bursts(stage: Stage, cloud: NodePool) -> None:
+    Node.objects.filter(pool=stage.cast.pool).update(state="ready")
+    workload = stage.submit(**BURST)
+    stage.tick(2)
+    stage.clock.advance(3600)
+    Node.objects.filter(pool=stage.cast.pool).update(state="lost")
+    stage.tick(6, seconds=30)
+    assert stage.phase(workload) == Phase.PENDING
+    stage.tick(60, seconds=30)
+    assert {pod.node.pool.name for pod in stage.pods(workload, "running")} == {"cloud"}
+
+
+def test_burst_needs_two_pools(stage: Stage) -> None:
+    with pytest.raises(Invalid) as error:
+        stage.submit(pools=["local"], burst_after=1800)
+    assert "burst_after" in str(error.value) and "two or more pools" in str(error.value)
