@@ -1,15 +1,13 @@
 """Benchmark REST submissions per second: `python -m benchmarks.rest_submit [--seconds N]`.
 
-The server process has its own database and no other load. The output shows the rate and the server's CPU time
-per request, which does not depend on other load on the machine. For comparison, `--handler pages` serves REST
-as Django serves pages, `--handler rest` with one thread switch per request, and `--handler wsgi` with
-Python's threaded server.
+The web processes share one address, have their own database, and serve no other load. The output shows the
+rate and the CPU time per request of the web processes and of PostgreSQL, which depends less on other load on
+the machine.
 """
 
 import contextlib
 import json
 import os
-import socket
 import statistics
 import subprocess
 import sys
@@ -23,40 +21,9 @@ import httpx
 import psutil
 
 from benchmarks.setup.arguments import parser
+from berth.server.up.address import bind_socket, socket_url, wait_until_ready
 
 ROOT = Path(__file__).parents[1]
-SERVER = """
-import os, socket, sys
-sys.path[:0] = [{root!r}, {root!r} + "/platform"]
-os.environ.setdefault("DJANGO_SETTINGS_MODULE", "berth.server.settings")
-kind, fd = sys.argv[1], int(sys.argv[2])
-listening = socket.socket(fileno=fd)
-if kind == "wsgi":
-    from socketserver import ThreadingMixIn
-    from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
-    from django.core.wsgi import get_wsgi_application
-    class Quiet(WSGIRequestHandler):
-        protocol_version = "HTTP/1.1"
-        def log_message(self, *args): pass
-    class Server(ThreadingMixIn, WSGIServer):
-        daemon_threads = True
-    server = Server(listening.getsockname(), Quiet, bind_and_activate=False)
-    server.socket = listening
-    server.server_name, server.server_port = listening.getsockname()
-    server.setup_environ()
-    server.set_app(get_wsgi_application())
-    server.serve_forever()
-else:
-    import uvicorn
-    os.environ.setdefault("BERTH_DATABASE_POOL", "8")
-    from django.core.asgi import get_asgi_application
-    pages = get_asgi_application()
-    if kind == "rest":
-        from berth.server.api.transport.asgi import RestRouter
-        pages = RestRouter(pages)
-    config = uvicorn.Config(pages, access_log=False, log_level="warning", lifespan="off")
-    uvicorn.Server(config).run(sockets=[listening])
-"""
 PREPARE = """
 from django.core.management import call_command
 from tests.cast import make_cast
@@ -71,36 +38,48 @@ def main() -> None:
     options = parser(__doc__)
     options.add_argument("--seconds", type=float, default=5)
     options.add_argument("--clients", type=int, nargs="*", default=[1, 8])
-    options.add_argument("--handler", choices=["pages", "rest", "wsgi"], nargs="*", default=["rest"])
+    options.add_argument("--processes", type=int, nargs="*", default=[1], help="Numbers of web processes.")
     options.add_argument("--json", type=Path, help="File to write the results to.")
     arguments = options.parse_args()
     if arguments.tiny:
         arguments.seconds, arguments.clients, arguments.json = 0.3, [1, 2], None
     rows = []
-    with tempfile.TemporaryDirectory(prefix="berth-bench-") as place, database(Path(place)) as env:
+    with (
+        tempfile.TemporaryDirectory(prefix="berth-bench-") as place,
+        database(Path(place)) as (env, postgres),
+    ):
         token = run(PREPARE, env)
         print(
-            f"{'handler':<8} {'clients':>7} {'per second':>11} {'p50 ms':>8} {'p99 ms':>8} "
-            f"{'CPU ms each':>12}"
+            f"{'processes':>9} {'clients':>7} {'per second':>11} {'p50 ms':>8} {'p99 ms':>8} "
+            f"{'web CPU ms':>11} {'database CPU ms':>16}"
         )
-        for handler in arguments.handler:
-            with server(handler, env) as (address, process):
-                measure(address, token, process, 1, min(arguments.seconds, 1.0))  # warm up
+        for count in arguments.processes:
+            with server(count, env) as (address, webs):
+                measure(address, token, webs, postgres, 4 * count, min(arguments.seconds, 1.0))  # warm up
                 for clients in arguments.clients:
-                    row = {"handler": handler, **measure(address, token, process, clients, arguments.seconds)}
+                    row = {
+                        "processes": count,
+                        **measure(address, token, webs, postgres, clients, arguments.seconds),
+                    }
                     rows.append(row)
                     print(
-                        f"{handler:<8} {clients:>7} {row['per_second']:>11.1f} {row['p50_ms']:>8.1f}"
-                        f" {row['p99_ms']:>8.1f} {row['cpu_ms']:>12.2f}"
+                        f"{count:>9} {clients:>7} {row['per_second']:>11.1f} {row['p50_ms']:>8.1f}"
+                        f" {row['p99_ms']:>8.1f} {row['cpu_ms']:>11.2f} {row['database_cpu_ms']:>16.2f}"
                     )
     if arguments.json:
         arguments.json.write_text(json.dumps(rows, indent=1) + "\n")
 
 
 def measure(
-    address: str, token: str, process: psutil.Process, clients: int, seconds: float
+    address: str,
+    token: str,
+    webs: list[psutil.Process],
+    postgres: psutil.Process,
+    clients: int,
+    seconds: float,
 ) -> dict[str, float]:
-    before, began = cpu_seconds(process), time.perf_counter()
+    before, database_before = cpu_seconds(webs), cpu_seconds(backends(postgres))
+    began = time.perf_counter()
     durations: list[float] = []
     threads = [
         threading.Thread(target=submit, args=(address, token, began + seconds, durations))
@@ -110,7 +89,8 @@ def measure(
         thread.start()
     for thread in threads:
         thread.join()
-    passed, used = time.perf_counter() - began, cpu_seconds(process) - before
+    passed, used = time.perf_counter() - began, cpu_seconds(webs) - before
+    database_used = cpu_seconds(backends(postgres)) - database_before
     durations.sort()
     return {
         "clients": clients,
@@ -118,7 +98,12 @@ def measure(
         "p50_ms": statistics.median(durations) * 1000,
         "p99_ms": durations[int(len(durations) * 0.99)] * 1000,
         "cpu_ms": used / len(durations) * 1000,
+        "database_cpu_ms": database_used / len(durations) * 1000,
     }
+
+
+def backends(postgres: psutil.Process) -> list[psutil.Process]:
+    return [postgres, *postgres.children()]
 
 
 def submit(address: str, token: str, until: float, durations: list[float]) -> None:
@@ -136,18 +121,19 @@ def submit(address: str, token: str, until: float, durations: list[float]) -> No
             durations.append(time.perf_counter() - began)
 
 
-def cpu_seconds(process: psutil.Process) -> float:
-    times = process.cpu_times()
-    return times.user + times.system
+def cpu_seconds(processes: list[psutil.Process]) -> float:
+    return sum(sum(process.cpu_times()[:2]) for process in processes)
 
 
 @contextlib.contextmanager
-def database(place: Path) -> Iterator[dict[str, str]]:
+def database(place: Path) -> Iterator[tuple[dict[str, str], psutil.Process]]:
     from berth.db.embedded import EmbeddedCluster, run_server
 
     cluster = EmbeddedCluster(place / "postgres")
     with run_server(cluster, log=place / "postgres.log"):
-        yield {
+        pid = cluster.server_pid()
+        assert pid is not None
+        env = {
             **os.environ,
             "BERTH_HOME": str(place / "home"),
             "DATABASE_URL": cluster.url(),
@@ -156,6 +142,7 @@ def database(place: Path) -> Iterator[dict[str, str]]:
             "BERTH_RATE_READ": "1000000000",
             "BERTH_RATE_WRITE": "1000000000",
         }
+        yield env, psutil.Process(pid)
 
 
 def run(code: str, env: dict[str, str]) -> str:
@@ -167,24 +154,21 @@ def run(code: str, env: dict[str, str]) -> str:
 
 
 @contextlib.contextmanager
-def server(handler: str, env: dict[str, str]) -> Iterator[tuple[str, psutil.Process]]:
-    listening = socket.create_server(("127.0.0.1", 0), backlog=128)
-    listening.set_inheritable(True)
-    command = [sys.executable, "-c", SERVER.format(root=str(ROOT)), handler, str(listening.fileno())]
-    process = subprocess.Popen(command, env=env, pass_fds=[listening.fileno()])
-    try:
-        address = f"http://127.0.0.1:{listening.getsockname()[1]}"
-        deadline = time.monotonic() + 60
-        while time.monotonic() < deadline:
-            with contextlib.suppress(httpx.TransportError):
-                if httpx.get(f"{address}/readyz", timeout=30, trust_env=False).status_code == 200:
-                    break
-            time.sleep(0.1)
-        yield address, psutil.Process(process.pid)
-    finally:
-        process.terminate()
-        process.wait(10)
-        listening.close()
+def server(count: int, env: dict[str, str]) -> Iterator[tuple[str, list[psutil.Process]]]:
+    """Run `count` web processes that share a socket, as `berth up` runs them."""
+    with bind_socket("127.0.0.1", 0) as listening:
+        number = listening.fileno()
+        command = [sys.executable, "-m", "berth.server.up.serve", "--fd", str(number)]
+        processes = [subprocess.Popen(command, env=env, pass_fds=[number]) for _ in range(count)]
+        try:
+            address = socket_url(listening)
+            assert wait_until_ready(address, should_continue=lambda: processes[0].poll() is None)
+            yield address, [psutil.Process(process.pid) for process in processes]
+        finally:
+            for process in processes:
+                process.terminate()
+            for process in processes:
+                process.wait(20)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,5 @@
 """Web processes on the test's database, started as `berth up` starts them."""
 
-import os
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -11,7 +10,7 @@ from django.conf import settings
 
 from berth.server.up.address import bind_socket, socket_url, wait_until_ready
 
-PROGRAM = ("-m", "berth.server.up.web")
+PROGRAM = ("-m", "berth.server.up.serve")
 
 
 @contextmanager
@@ -21,20 +20,17 @@ def web_processes(
     """Run `count` processes during the block and yield their addresses. They share the test's secret key."""
     env = {"BERTH_SECRET_KEY": settings.SECRET_KEY, **env, "BERTH_HOME": str(home)}
     running, addresses = [], []
-    starts, start_gate = os.pipe()
-    os.close(start_gate)
     try:
         for _ in range(count):
             with bind_socket("127.0.0.1", 0) as listening:
                 number = listening.fileno()
-                command = [sys.executable, *program, str(number), str(starts)]
-                running.append(subprocess.Popen(command, env=env, pass_fds=(number, starts)))
+                command = [sys.executable, *program, "--fd", str(number)]
+                running.append(subprocess.Popen(command, env=env, pass_fds=(number,)))
                 addresses.append(socket_url(listening))
         for web, address in zip(running, addresses, strict=True):
             assert wait_until_ready(address, should_continue=lambda web=web: web.poll() is None, seconds=90)
         yield addresses
     finally:
-        os.close(starts)
         for web in running:
             web.terminate()
         for web in running:

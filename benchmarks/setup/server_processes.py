@@ -68,12 +68,9 @@ def server_processes(settings: Mapping[str, str]) -> Iterator[ServerProcesses]:
     env = {**os.environ, **SETTINGS, **settings}
     with tempfile.TemporaryDirectory(prefix="berth-bench-loop-") as place, contextlib.ExitStack() as stack:
         listening = stack.enter_context(bind_socket("127.0.0.1", 0))
-        read, write = os.pipe()
-        os.close(write)  # the tables exist, so the web process does not wait
-        fds, report = (listening.fileno(), read), Path(place) / "report.json"
+        number, report = listening.fileno(), Path(place) / "report.json"
         env.setdefault("BERTH_HOME", place)
-        web = _start(stack, ["berth.server.up.web", *map(str, fds)], env, fds)
-        os.close(read)
+        web = _start(stack, ["berth.server.up.serve", "--fd", str(number)], env, (number,))
         loop = _start(stack, ["benchmarks.setup.loop_process", str(report)], env)
         address = socket_url(listening)
         assert wait_until_ready(address, should_continue=web.is_running), "the web process did not start"

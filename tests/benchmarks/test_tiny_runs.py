@@ -15,7 +15,7 @@ NODES = "sn,cpu_milli,memory_mib,gpu,model\n" + "".join(f"n{n},64000,262144,4,T4
 POD_HEAD = "name,cpu_milli,memory_mib,num_gpu,gpu_milli"
 EXPECTED_OUTPUT = {  # text that a successful run prints
     "decide": "20 queues, 200 jobs, 50 nodes", "ticks": "nothing changed", "turns": "2 queues of 16",
-    "tenants": "fair, the first 200 jobs", "openb": "fragmentation", "rest_submit": "rest",
+    "tenants": "fair, the first 200 jobs", "openb": "fragmentation", "rest_submit": "database CPU ms",
     "pages": "/node-pools/train", "dry_run": "would never start", "explaining": "from_what_it_wrote",
     "smallest_change": "20 kinds wait", "kueue": "statements_each",
     "pools_at_size": "leaks 0", "elastic_service": "drawn: ", "latency": "of 3 submissions took more than",

@@ -18,7 +18,7 @@ CHUNK = b"x" * 65536
 # Starts the web process with a shorter time limit for request headers.
 IMPATIENT_PROGRAM = """
 from berth.server.front import protocol
-from berth.server.up.web import main
+from berth.server.up.serve import main
 protocol.HEAD_SECONDS = 4.0
 main()
 """

@@ -41,10 +41,11 @@ class Installation:
     names: dict[str, str] = field(
         default_factory=lambda: {
             "database": "bin/postgres",
-            "web": "berth.server.up.web",
-            "scheduler": "run_scheduler",
-            "tasks": "berth.server.up.tasks",
-            "services": "run_services",
+            "preload": "berth.server.up.preload",
+            "web": "berth: web",
+            "scheduler": "berth: scheduler",
+            "tasks": "berth: tasks",
+            "services": "berth: services",
         }
     )
     settings: dict[str, str] = field(default_factory=dict)

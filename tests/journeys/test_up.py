@@ -9,6 +9,7 @@ import sys
 import tempfile
 import urllib.request
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psycopg
@@ -93,7 +94,7 @@ def test_no_process_connects_as_a_database_superuser(berth: Installation) -> Non
         psycopg.connect(bare)
 
 
-@pytest.mark.parametrize("name", ["web", "database", "tasks", "scheduler", "services"])
+@pytest.mark.parametrize("name", ["web", "database", "tasks", "scheduler", "services", "preload"])
 def test_killed_process_is_restarted_and_users_can_sign_in(berth: Installation, name: str) -> None:
     address = berth.running()
     victim = until(lambda: berth.children().get(name))
@@ -105,12 +106,26 @@ def test_killed_process_is_restarted_and_users_can_sign_in(berth: Installation, 
     assert others
 
 
+def test_processes_share_the_memory_of_what_they_load(berth: Installation) -> None:
+    berth.running()
+    until(lambda: len(berth.children()) == len(berth.names))
+    loaded = [pid for pid, line in berth.processes().items() if "berth: " in line]
+    resident, proportional = (sum(memory(pid, name) for pid in loaded) for name in ("Rss", "Pss"))
+    assert proportional < resident / 2
+
+
+def memory(pid: int, name: str) -> int:
+    """Return the resident or proportional memory of a process in KiB."""
+    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(f"{name}:"))
+
+
 def test_killed_task_queue_leaves_no_process(berth: Installation) -> None:
     berth.running()
     queue = until(lambda: berth.children().get("tasks"))
 
     def members() -> set[int]:
-        return {pid for pid, line in berth.processes().items() if "berth.server.up.tasks" in line}
+        return {pid for pid, line in berth.processes().items() if "berth: tasks" in line}
 
     family = until(lambda: pids if len(pids := members()) >= TASK_PROCESSES else None)
     os.kill(queue, signal.SIGKILL)
@@ -160,6 +175,29 @@ def test_error_names_the_port_in_use(berth: Installation) -> None:
     assert refused.returncode == 1
     assert berth.processes() == {}
     assert f"127.0.0.1:{port} cannot be used" in refused.stderr
+
+
+def test_request_during_the_start_waits_for_its_end(berth: Installation) -> None:
+    if berth.is_running():
+        berth.end()
+    with ThreadPoolExecutor() as pool:
+        early = pool.submit(send_early, berth.port)
+        berth.start()
+        assert early.result(timeout=60).startswith(b"HTTP/1.1 200")
+
+
+def send_early(port: int) -> bytes:
+    """Send a request as soon as the port is open. Return the first bytes of the response."""
+
+    def connected() -> socket.socket | None:
+        try:
+            return socket.create_connection(("127.0.0.1", port), timeout=60)
+        except ConnectionRefusedError:
+            return None
+
+    with until(connected) as connection:
+        connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        return connection.recv(100)
 
 
 @pytest.mark.usefixtures("_pods")

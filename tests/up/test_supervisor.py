@@ -5,11 +5,12 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 
 from berth.server.up.address import StartupError, bind_socket, socket_url
-from berth.server.up.child import LOG_LIMIT, Child
+from berth.server.up.child import LOG_LIMIT, Child, Process, command_launcher
 from berth.server.up.claim import claim_home, write_status
 from berth.tied import tie_to_parent
 from tests.journeys.installation import until
@@ -19,13 +20,13 @@ ENV = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "platf
 
 
 def make_child(tmp_path: Path, code: str) -> Child:
-    return Child("one", lambda: [sys.executable, "-c", code], ENV, tmp_path / "one.log")
+    return Child("one", command_launcher(lambda: [sys.executable, "-c", code], ENV), tmp_path / "one.log")
 
 
 def run_and_end(child: Child, now: float) -> float | None:
     """Start the child, let it end, and return the time of its next start."""
     child.start(now)
-    assert child.process
+    assert isinstance(child.process, subprocess.Popen)
     child.process.wait()
     assert child.poll_exit(now) == 3
     return child.restart_at
@@ -42,10 +43,22 @@ def test_child_that_ran_steadily_is_restarted_immediately(tmp_path: Path) -> Non
     for _ in range(5):
         run_and_end(child, now=100.0)
     child.start(100.0)
-    assert child.process
+    assert isinstance(child.process, subprocess.Popen)
     child.process.wait()
     assert child.poll_exit(131.0) == 3
     assert child.restart_at == 131.0
+
+
+def test_child_whose_fork_fails_is_tried_again(tmp_path: Path) -> None:
+    def fail(log: BinaryIO) -> Process:
+        raise ConnectionError("no answer")
+
+    child = Child("one", fail, tmp_path / "one.log")
+    child.start(100.0)
+    assert child.restart_at == 100.0
+    child.start(100.0)
+    assert child.restart_at == 100.25
+    assert "one could not be started: no answer" in child.log_tail()
 
 
 def test_child_exit_is_reported_once(tmp_path: Path) -> None:
@@ -68,7 +81,7 @@ SUPERVISED = """
 import sys
 from pathlib import Path
 from berth.tied import tie_to_parent
-from berth.server.up.child import Child
+from berth.server.up.child import Child, command_launcher
 from berth.server.up.orphans import adopt_orphans
 from berth.server.up.supervisor import Supervisor
 
@@ -94,7 +107,8 @@ signal.pause()
 supervisor = Supervisor(lambda text: None)
 supervisor.listen()
 adopt_orphans()
-supervisor.start(Child("starter", lambda: tie_to_parent([sys.executable, "-c", starter]), {}, place / "log"))
+launch = command_launcher(lambda: tie_to_parent([sys.executable, "-c", starter]), {})
+supervisor.start(Child("starter", launch, place / "log"))
 supervisor.run()
 supervisor.stop()
 print("stopped", flush=True)

@@ -6,7 +6,6 @@ import os
 gc.disable()  # loading creates many objects, but no garbage
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "berth.server.settings")
-os.environ.setdefault("BERTH_DATABASE_POOL", "8")
 
 from django.core.asgi import get_asgi_application
 
@@ -20,7 +19,6 @@ from django.urls import URLPattern, path
 from berth.server import urls  # noqa: F401  (loads all pages before the first request)
 from berth.server.api.transport.asgi import RestRouter
 from berth.server.front.bodies import BoundedBodies
-from berth.server.tracing.spans import set_process_name
 from berth.server.web.live.request_ids import with_request_id
 from projects.api.authentication import may_send_large_bodies
 from projects.visits.links import load_port_origins
@@ -33,7 +31,6 @@ websocket_urlpatterns: list[URLPattern] = [
     path("ws/workloads/<uuid:workload_id>/log", LogConsumer.as_asgi()),
 ]
 
-set_process_name("web")
 berth = ProtocolTypeRouter(
     {
         "http": BoundedBodies(RestRouter(pages), may_send_large_bodies),

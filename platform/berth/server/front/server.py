@@ -10,7 +10,9 @@ from typing import Any
 import uvicorn
 from django.conf import settings
 
+from berth.db.pool import pool_connections
 from berth.server.front.protocol import ConnectionCounter, protocol_classes
+from berth.server.tracing.spans import set_process_name
 
 APPLICATION = "berth.server.asgi:application"
 RESERVED_FILES = 256  # file descriptors for database connections, logs and calls to pods
@@ -24,6 +26,8 @@ def config(application: Any = APPLICATION, **options: Any) -> uvicorn.Config:
     any process on this machine, including tenants' pods, could send these headers.
     """
     importlib.import_module("berth.server.asgi")  # loads the settings
+    set_process_name("web")
+    pool_connections(settings.BERTH_DATABASE_POOL)
     proxies: list[str] = settings.BERTH_TRUSTED_PROXIES
     http, websockets = protocol_classes(
         ConnectionCounter(settings.BERTH_CONNECTIONS_PER_ADDRESS, network_matcher(proxies))

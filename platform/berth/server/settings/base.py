@@ -96,15 +96,11 @@ INSTALLED_APPS = [
 
 DATABASES = {"default": env.db_url("DATABASE_URL", default=EmbeddedCluster(BERTH_HOME / "postgres").url())}
 DATABASES["default"].setdefault("OPTIONS", {})
-# A web process serves requests on many threads and shares a connection pool between them. Other processes
-# use one connection per thread.
-if pool := env.int("BERTH_DATABASE_POOL", default=0):
-    DATABASES["default"]["OPTIONS"]["pool"] = {"min_size": 1, "max_size": pool, "timeout": 10}
-    DATABASES["default"]["CONN_MAX_AGE"] = 0
-else:
-    DATABASES["default"]["CONN_MAX_AGE"] = 300
+DATABASES["default"]["CONN_MAX_AGE"] = 300
 # Detect a connection that PostgreSQL has closed before a request uses it.
 DATABASES["default"]["CONN_HEALTH_CHECKS"] = True
+# Number of connections that the threads of a web process share. With 0, each thread has its own.
+BERTH_DATABASE_POOL = env.int("BERTH_DATABASE_POOL", default=8)
 
 REDIS_URL = env.str("REDIS_URL", default="")
 CACHES = {

@@ -4,7 +4,6 @@ OpenTelemetry is imported at the first span, and only if a collector is configur
 """
 
 import os
-import sys
 import threading
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
@@ -67,7 +66,7 @@ class RecordedSpan(Span):
 
 NO_SPAN = Span()
 _setup_lock = threading.Lock()
-_process = "tasks" if "qcluster" in sys.argv[1:] else "command"
+_process = "command"
 _is_set_up, _tracer = False, None
 
 

@@ -4,29 +4,54 @@ import os
 import shutil
 import signal
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import BinaryIO, Protocol
 
 STABLE_SECONDS = 30.0
 RESTART_PAUSE_MAX = 10.0
 LOG_LIMIT = 20 * 1024 * 1024
 
 
+class Process(Protocol):
+    """A running process, such as a `subprocess.Popen`."""
+
+    pid: int
+
+    def poll(self) -> int | None: ...
+    def send_signal(self, number: int, /) -> None: ...
+    def kill(self) -> None: ...
+
+
+def command_launcher(
+    command: Callable[[], list[str]], env: Mapping[str, str], inherited_fds: Sequence[int] = ()
+) -> Callable[[BinaryIO], subprocess.Popen[bytes]]:
+    """Return a function that starts a command with a log file. `command` is called at each start."""
+    return lambda log: subprocess.Popen(
+        command(),
+        env=dict(env),
+        stdin=subprocess.DEVNULL,
+        stdout=log,
+        stderr=log,
+        start_new_session=True,
+        pass_fds=inherited_fds,
+        cwd="/",
+    )
+
+
 @dataclass
 class Child:
     """A child process of the supervisor.
 
-    `command` is called at each start, and `stop_signal` is the signal that stops the process gracefully.
+    `launch` starts the process with its log file, and `stop_signal` stops the process gracefully.
     """
 
     name: str
-    command: Callable[[], list[str]]
-    env: Mapping[str, str]
+    launch: Callable[[BinaryIO], Process]
     log: Path
-    inherited_fds: tuple[int, ...] = ()
     stop_signal: int = signal.SIGTERM
-    process: subprocess.Popen[bytes] | None = None
+    process: Process | None = None
     restart_at: float | None = None
     _started: float = 0.0
     _failures: int = field(default=0)
@@ -36,19 +61,14 @@ class Child:
         return self.process.pid if self.process else None
 
     def start(self, now: float) -> None:
-        command = self.command()
-        with self.log.open("ab") as output:
-            self.process = subprocess.Popen(
-                command,
-                env=dict(self.env),
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                start_new_session=True,
-                pass_fds=self.inherited_fds,
-                cwd="/",
-            )
+        """Start the process. If a fork fails, it is tried again like a process that exited."""
         self._started, self.restart_at = now, None
+        with self.log.open("ab") as log:
+            try:
+                self.process = self.launch(log)
+            except (ConnectionError, TimeoutError) as error:
+                log.write(f"{self.name} could not be started: {error}\n".encode())
+                self._schedule_restart(now)
 
     def poll_exit(self, now: float) -> int | None:
         """Return the exit code of a child that has just exited, and schedule its restart.
@@ -57,10 +77,14 @@ class Child:
         """
         if self.process is None or (code := self.process.poll()) is None:
             return None
+        self.process = None
+        self._schedule_restart(now)
+        return code
+
+    def _schedule_restart(self, now: float) -> None:
         self._failures = 1 if now - self._started >= STABLE_SECONDS else self._failures + 1
         pause = 0.0 if self._failures == 1 else min(RESTART_PAUSE_MAX, 0.25 * 2 ** (self._failures - 2))
-        self.process, self.restart_at = None, now + pause
-        return code
+        self.restart_at = now + pause
 
     def request_stop(self) -> None:
         self.restart_at = None

@@ -9,7 +9,8 @@ from socket import socket
 
 from berth.db.embedded import EmbeddedCluster
 from berth.home import CHECKOUT, is_checkout
-from berth.server.up.child import Child
+from berth.server.up.child import Child, command_launcher
+from berth.server.up.forks import Forks
 from berth.server.up.orphans import process_identity
 from berth.tied import tie_to_parent
 
@@ -29,50 +30,33 @@ def database(home: Path, cluster: EmbeddedCluster) -> Child:
         return cluster.command()
 
     log = home / "logs" / "postgres.log"
-    return Child("database", command, dict(os.environ), log, stop_signal=signal.SIGINT)
+    return Child("database", command_launcher(command, dict(os.environ)), log, stop_signal=signal.SIGINT)
 
 
-def web(home: Path, listening: socket, start_pipe: int) -> Child:
-    """Return the web process, which accepts requests once the pipe `start_pipe` is closed."""
-    number = listening.fileno()
+def preloaded(home: Path, forks: Forks, listening: socket) -> Child:
+    """Return the process from which the programs are forked. It is killed when the supervisor dies.
+
+    Users choose the addresses of inference engines and registries, so no process may call Berth's own ports.
+    Pods survive the end of the process that started them, and end with the supervisor.
+    """
     host, port = listening.getsockname()[:2]
-    extra = {"BERTH_OWN_PORTS": _own_ports(port)}
+    env = environment(home) | {
+        "BERTH_ANCHOR": process_identity(),
+        "BERTH_OWN_PORTS": ",".join(filter(None, [str(port), os.environ.get("BERTH_OWN_PORTS", "")])),
+    }
     if ip_address(host).is_loopback:
         # Browsers resolve every name under localhost to their own machine.
-        extra["BERTH_APPS_ORIGIN"] = os.environ.get("BERTH_APPS_ORIGIN", f"http://*.localhost:{port}")
-    command = ["berth.server.up.web", str(number), str(start_pipe)]
-    return _python(home, "web", command, inherited_fds=(number, start_pipe), **extra)
+        env.setdefault("BERTH_APPS_ORIGIN", f"http://*.localhost:{port}")
+    number = forks.inherited.fileno()
+    command = [sys.executable, "-m", "berth.server.up.preload", str(number)]
+    launch = command_launcher(lambda: tie_to_parent(command, death_signal=signal.SIGKILL), env, [number])
+    return Child("preload", launch, home / "logs" / "preload.log")
 
 
-def scheduler(home: Path) -> Child:
-    """Return the scheduler process. Pods survive its restarts, and end with the supervisor."""
-    return _python(home, "scheduler", ["django", "run_scheduler"], BERTH_ANCHOR=process_identity())
-
-
-def tasks(home: Path) -> Child:
-    return _python(home, "tasks", ["berth.server.up.tasks"])
-
-
-def services(home: Path, port: int) -> Child:
-    """Return the services process.
-
-    Users choose engine addresses, so the process must never call Berth's own ports.
-    """
-    return _python(home, "services", ["django", "run_services"], BERTH_OWN_PORTS=_own_ports(port))
-
-
-def _own_ports(port: int) -> str:
-    return ",".join(filter(None, [str(port), os.environ.get("BERTH_OWN_PORTS", "")]))
-
-
-def _python(
-    home: Path, name: str, module: list[str], inherited_fds: tuple[int, ...] = (), **extra: str
-) -> Child:
-    """Return a Python process, which is crash-safe and is killed when the supervisor dies."""
-    return Child(
-        name,
-        lambda: tie_to_parent([sys.executable, "-m", *module], death_signal=signal.SIGKILL),
-        {**environment(home), **extra},
-        home / "logs" / f"{name}.log",
-        inherited_fds,
-    )
+def programs(home: Path, forks: Forks, listening: socket) -> list[Child]:
+    """Return the processes to fork: the scheduler, the task queue, services and the web server."""
+    sockets = {"scheduler": (), "tasks": (), "services": (), "web": (listening,)}
+    return [
+        Child(name, forks.launcher(name, *shared), home / "logs" / f"{name}.log")
+        for name, shared in sockets.items()
+    ]

@@ -17,9 +17,10 @@ from berth.server.up.address import bind_socket, socket_url, wait_until_ready
 from berth.server.up.child import Child
 from berth.server.up.claim import claim_home, write_status
 from berth.server.up.errors import StartupError
+from berth.server.up.forks import Forks
 from berth.server.up.isolation import choose_isolation
 from berth.server.up.orphans import adopt_orphans
-from berth.server.up.processes import database, environment, scheduler, services, tasks, web
+from berth.server.up.processes import database, environment, preloaded, programs
 from berth.server.up.supervisor import Supervisor
 from berth.tied import tie_to_parent
 
@@ -59,16 +60,7 @@ class Startup:
         try:
             if "DATABASE_URL" not in os.environ:
                 last_children = [self._start_database(supervisor)]
-            start_pipe, start_gate = os.pipe()
-            # The web server loads while the tables are being created.
-            supervisor.start(web(self.home, self.listening, start_pipe))
-            try:
-                self._prepare(demo)
-            finally:
-                os.close(start_gate)
-            port = self.listening.getsockname()[1]
-            for child in (scheduler(self.home), tasks(self.home), services(self.home, port)):
-                supervisor.start(child)
+            self._start_programs(supervisor, demo)
             if self._announce(supervisor):
                 supervisor.run()
             print("\nStopping.", flush=True)
@@ -87,13 +79,27 @@ class Startup:
         cluster.prepare()
         child = database(self.home, cluster)
         supervisor.start(child)
-        assert child.process
+        assert isinstance(child.process, subprocess.Popen)
         try:
             cluster.wait(child.process)
         except DatabaseSetupError as error:
             raise StartupError(f"{error}\n{child.log_tail()}") from None
         os.environ["DATABASE_URL"] = cluster.url()
         return child
+
+    def _start_programs(self, supervisor: Supervisor, demo: bool) -> None:
+        """Load Berth while the tables are being created, then start its programs."""
+        forks = Forks()
+        preload = preloaded(self.home, forks, self.listening)
+        supervisor.start(preload)
+        self._prepare(demo)
+        assert isinstance(preload.process, subprocess.Popen)
+        try:
+            forks.wait_until_loaded(preload.process)
+        except StartupError as error:
+            raise StartupError(f"{error}\n{preload.log_tail()}") from None
+        for child in programs(self.home, forks, self.listening):
+            supervisor.start(child)
 
     def _prepare(self, demo: bool) -> None:
         command = [sys.executable, "-m", "berth.server.up.prepare", *(["--demo"] if demo else [])]

@@ -22,6 +22,9 @@ def main() -> None:
 
     from django.core.management import execute_from_command_line
 
+    from berth.server.tracing.spans import set_process_name
+
+    set_process_name("tasks")
     execute_from_command_line(["berth", "qcluster", "--skip-checks"])  # Django's checks would load every page
 
 

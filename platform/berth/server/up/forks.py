@@ -1,0 +1,85 @@
+"""Start processes as forks of one process that has loaded Berth, so that they share its memory.
+
+A forked process becomes a child of the supervisor: the process in between ends, and the supervisor adopts
+orphans. It therefore outlives a restart of the preloaded process.
+"""
+
+import os
+import select
+import signal
+import socket
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import BinaryIO
+
+from berth.server.up.errors import StartupError
+
+MESSAGE_MAX = 64
+READY = b"ready"
+START_SECONDS = 20.0  # enough for a restart of the preloaded process
+
+
+@dataclass
+class ForkedProcess:
+    """A child process that another process forked, with the methods of `subprocess.Popen` that are used."""
+
+    pid: int
+    returncode: int | None = None
+
+    def poll(self) -> int | None:
+        """Return the exit code, which is negative after a signal, or None while the process runs."""
+        if self.returncode is None:
+            try:
+                pid, status = os.waitpid(self.pid, os.WNOHANG)
+            except ChildProcessError:  # reaped as an orphan
+                self.returncode = 1
+            else:
+                self.returncode = os.waitstatus_to_exitcode(status) if pid else None
+        return self.returncode
+
+    def send_signal(self, number: int) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+
+class Forks:
+    """The supervisor's side of the socket on which the preloaded process receives requests.
+
+    Both ends stay open here, so that requests wait while the preloaded process is restarted.
+    """
+
+    def __init__(self) -> None:
+        self._requests, self.inherited = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+
+    def wait_until_loaded(self, process: subprocess.Popen[bytes]) -> None:
+        """Wait until the preloaded process can fork. Raises StartupError if it exits instead."""
+        while not select.select([self._requests], [], [], 0.1)[0]:
+            if process.poll() is not None:
+                raise StartupError("Berth could not be loaded.")
+        self._requests.recv(MESSAGE_MAX)
+
+    def launcher(self, program: str, *sockets: socket.socket) -> Callable[[BinaryIO], ForkedProcess]:
+        """Return a function that forks a process of this program with a log file, see `fork`."""
+        return lambda log: self.fork(program, log, sockets)
+
+    def fork(self, program: str, log: BinaryIO, sockets: tuple[socket.socket, ...] = ()) -> ForkedProcess:
+        """Start a process that writes to the log and uses the sockets. Raises OSError if it does not start.
+
+        The new process reports its id, then waits until this process has received it. A process whose id is
+        lost, for example because the preloaded process is killed, therefore ends before it does anything.
+        """
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with ours, theirs:
+            files = [theirs.fileno(), log.fileno(), *(each.fileno() for each in sockets)]
+            socket.send_fds(self._requests, [program.encode()], files)
+            theirs.close()
+            ours.settimeout(START_SECONDS)
+            pid = ours.recv(MESSAGE_MAX)
+            if not pid:
+                raise ConnectionError(f"The process {program} ended before it started.")
+            ours.send(READY)
+        return ForkedProcess(int(pid))

@@ -1,0 +1,121 @@
+"""Entry point of `python -m berth.server.up.preload`: load Berth once, then fork its processes.
+
+The argument is the number of a socket on which the supervisor requests processes, see
+`berth.server.up.forks`. This process starts no thread and opens no database connection, because forked
+processes cannot use them.
+"""
+
+import ctypes
+import gc
+import importlib
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from berth.server.up.forks import MESSAGE_MAX, READY
+from berth.tied import end_with_parent
+
+FILES_MAX = 3  # for the id, the log, and a web process's listening socket
+PR_SET_NAME = 15
+# Everything that the programs would otherwise import at their start.
+MODULES = (
+    "berth.server.asgi",
+    "berth.server.up.serve",
+    "berth.server.up.tasks",
+    "berth.server.wiring",
+    "django.core.management",
+    "django_q.cluster",
+    "pools.reconciler.background",
+    "projects.management.commands.run_services",
+    "scheduler.management.commands.run_scheduler",
+)
+Program = Callable[[], None]
+
+
+def main() -> None:
+    requests = socket.socket(fileno=int(sys.argv[1]))
+    requests.set_inheritable(False)
+    load()
+    requests.send(READY)
+    run = fork_on_request(requests, supervisor=os.getppid())
+    gc.enable()
+    run()
+
+
+def load() -> None:
+    """Import all programs, and keep the garbage collector from writing to what is loaded."""
+    for module in MODULES:
+        importlib.import_module(module)
+    gc.disable()
+    gc.collect()
+    gc.freeze()
+
+
+def fork_on_request(requests: socket.socket, supervisor: int) -> Program:
+    """Fork one process for each request. Return only in the forked processes, with the program to run."""
+    while True:
+        name, files, _, _ = socket.recv_fds(requests, MESSAGE_MAX, FILES_MAX)
+        between = os.fork()
+        if between == 0:
+            between = os.getpid()
+            if os.fork() != 0:
+                os._exit(0)  # the supervisor adopts the forked process
+            requests.close()
+            while os.getppid() == between:
+                time.sleep(0.001)
+            end_with_parent(supervisor, signal.SIGKILL)
+            return _prepare(name.decode(), files)
+        os.waitpid(between, 0)
+        for file in files:
+            os.close(file)
+
+
+def _prepare(name: str, files: Sequence[int]) -> Program:
+    """Set up a forked process. Return its program, or exit if the supervisor does not expect the process."""
+    for file in files:
+        os.set_inheritable(file, False)
+    report, log, *sockets = files
+    os.setsid()
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    os.close(log)
+    _set_title(f"berth: {name}")
+    with socket.socket(fileno=report) as supervisor:
+        try:
+            supervisor.send(str(os.getpid()).encode())
+            is_expected = supervisor.recv(MESSAGE_MAX)
+        except OSError:
+            is_expected = b""
+    if not is_expected:
+        sys.exit(0)
+    return _programs([socket.socket(fileno=file) for file in sockets])[name]
+
+
+def _programs(sockets: Sequence[socket.socket]) -> dict[str, Program]:
+    from django.core.management import execute_from_command_line
+
+    from berth.server.up import serve, tasks
+
+    return {
+        "web": lambda: serve.serve(*sockets),
+        "tasks": tasks.main,
+        "scheduler": lambda: execute_from_command_line(["berth", "run_scheduler"]),
+        "services": lambda: execute_from_command_line(["berth", "run_services"]),
+    }
+
+
+def _set_title(title: str) -> None:
+    """Show the title in process lists, instead of the command line of the preloaded process."""
+    fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
+    start, end = int(fields[45]), int(fields[46])  # of the command line in memory
+    text = title.encode()[: end - start - 1]
+    ctypes.memmove(start, text.ljust(end - start, b"\0"), end - start)
+    ctypes.CDLL(None).prctl(PR_SET_NAME, text, 0, 0, 0)  # cut off by the kernel
+
+
+if __name__ == "__main__":
+    main()
